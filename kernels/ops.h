@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Every operation the model core and the decoding methods are made of. One abstract class; the
+// backends (reference: the definition of right; cpu: fast; cuda) implement it under the same names.
+//
+// Conventions
+//   R       rows of this forward: the computed positions of all sequences, end to end (ragged).
+//   S       sequences of the batch; `row_begin[s] .. row_begin[s+1]` are the rows of sequence s.
+//   slot    index of one place in a sequence's KV cache; slot = absolute position unless a cache
+//           policy compacts. Physical place: page_table[s][slot / page_size], slot % page_size.
+//   Activations are float32 on the CPU backends. Index arrays are int32. Flags are uint8 (0 or 1).
+//   Everything is deterministic, and row r of a result never depends on which other rows are in
+//   the batch: same input row, same output bits (batch invariance).
+//   Ties: the lowest index wins, in arg-max, top-n and sorting alike.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/tensor.h"
+
+namespace unmask {
+
+// ---- operands ---------------------------------------------------------------------------------
+
+// A weight matrix [out, in] in the backend's own layout. Made once by ops::pack, then read only.
+class packed_matrix {
+ public:
+  virtual ~packed_matrix() = default;
+  std::int64_t out_features = 0;
+  std::int64_t in_features = 0;
+  std::size_t bytes = 0;  // read by one use of the whole matrix
+};
+using packed_handle = std::shared_ptr<const packed_matrix>;
+
+// How weights are stored after packing. Products are accumulated in float32 in every format;
+// int8 quantises weights per output feature and activations per row, both symmetric.
+enum class weight_format : std::uint8_t { f32, bf16, int8 };
+
+// Rows of one forward. All arrays live in the backend's memory.
+struct row_set {
+  std::int32_t sequences = 0;               // S
+  std::int32_t rows = 0;                    // R
+  const std::int32_t* row_begin = nullptr;  // [S+1]
+  const std::int32_t* sequence = nullptr;   // [R] sequence of each row
+  const std::int32_t* position = nullptr;   // [R] absolute position, ascending inside a sequence
+  const std::int32_t* slot = nullptr;       // [R] KV slot each row writes; null: slot = position
+};
+
+inline constexpr int kv_page_size = 64;  // slots per page
+
+// Keys and values of one layer: pages of kv_page_size slots, shared by all sequences.
+struct paged_kv {
+  tensor_view keys;    // [pages, kv_page_size, kv_heads, head_dim], after RoPE
+  tensor_view values;  // same shape
+  const std::int32_t* page_table = nullptr;  // [S, table_stride] physical page of a logical page
+  std::int32_t table_stride = 0;
+};
+
+enum class mask_kind : std::uint8_t {
+  full,         // every listed key
+  causal,       // key position <= row position
+  block_causal  // floor(key position / block) <= floor(row position / block)
+};
+
+// Which keys the rows of one layer attend to. Without a list, sequence s sees slots
+// [0, kv_length[s]); with one, the slots key_slot[key_begin[s] .. key_begin[s+1]), any order.
+// Masks other than full compare positions and need slot = position.
+struct key_set {
+  const std::int32_t* kv_length = nullptr;  // [S]
+  const std::int32_t* key_begin = nullptr;  // [S+1] or null
+  const std::int32_t* key_slot = nullptr;   // [key_begin[S]] or null
+  mask_kind mask = mask_kind::full;
+  std::int32_t block = 1;  // tokens per block of the block_causal mask
+};
+
+struct rope_params {
+  std::int32_t rotary_dim = 0;  // leading dimensions of each head that rotate; the rest pass
+  float theta = 10000.0F;  // pairs are (i, i + rotary_dim / 2), angle p * theta^(-2i/rotary_dim)
+};
+
+// Positions whose token may be decided now, all sequences end to end. A candidate at position p
+// is predicted by the forward row `row` (the row of p, or of p - 1 when the model shifts logits).
+struct candidate_set {
+  std::int32_t sequences = 0;              // S
+  std::int32_t count = 0;                  // C
+  const std::int32_t* begin = nullptr;     // [S+1]
+  const std::int32_t* position = nullptr;  // [C] ascending inside a sequence
+  const std::int32_t* row = nullptr;       // [C] index into the rows of this forward
+};
+
+// What the LM head says about each candidate. Any pointer may be null when it is not wanted.
+struct confidence_out {
+  std::int32_t* token = nullptr;      // [C] arg-max of the (noised) logits
+  float* probability = nullptr;       // [C] softmax(logits / temperature)[token]
+  float* margin = nullptr;            // [C] best minus second best probability
+  float* negative_entropy = nullptr;  // [C] sum_v p_v ln(p_v + 1e-10)
+  float* top2_logit_gap = nullptr;    // [C] largest minus second largest logit
+};
+
+struct confidence_params {
+  float temperature = 1.0F;      // divides the logits inside the softmax only
+  float gumbel_temperature = 0;  // > 0: arg-max of logit - t ln(-ln u), LLaDA's sampling
+  const std::uint64_t* noise_key = nullptr;  // [C] counter key per candidate (see random.h)
+  const std::int32_t* banned = nullptr;      // tokens whose logit counts as -infinity
+  std::int32_t banned_count = 0;
+  bool accumulate_double = false;  // softmax denominator in float64 (official LLaDA loops)
+};
+
+// Token sampling with full sorting, for Dream's and AR's stochastic decoding.
+struct sample_params {
+  float temperature = 0;   // 0: arg-max
+  float top_p = 1.0F;      // drop tokens whose cumulative probability before them exceeds this
+  std::int32_t top_k = 0;  // 0: all
+  const std::uint64_t* noise_key = nullptr;  // [C]
+};
+
+struct moe_router {
+  std::int32_t experts = 0, experts_per_token = 0, groups = 1, groups_kept = 1;
+  float scaling = 1.0F;
+  bool sigmoid = true;    // score = sigmoid(logit), else softmax over all experts
+  bool normalize = true;  // weights / (sum + 1e-20)
+  tensor_view weight;     // [experts, D] float32
+  tensor_view bias;       // [experts] float32 added for selection only; data null: none
+};
+
+struct moe_experts {
+  std::vector<packed_handle> gate_up;  // per expert, [2 F, D]: gate rows then up rows
+  std::vector<packed_handle> down;     // per expert, [D, F]
+  std::int32_t hidden = 0;             // F
+};
+
+// ---- the operations ---------------------------------------------------------------------------
+
+class ops {
+ public:
+  virtual ~ops() = default;
+  virtual std::string name() const = 0;  // "reference", "cpu-avx512", "cpu-avx2", "cpu-portable"
+
+  // Memory of this backend, 64-byte aligned and zero-filled. Not called inside a step.
+  virtual tensor allocate(dtype type, std::initializer_list<std::int64_t> shape) const = 0;
+  // Weights [out, in] of any float dtype into the backend's layout.
+  virtual packed_handle pack(const tensor_view& weight, weight_format format) const = 0;
+
+  // -- model core --
+  // out[r] = table[token[r]]; table [V, D] in f32, bf16 or f16; out [R, D].
+  virtual void embed(const std::int32_t* token, const tensor_view& table,
+                     const tensor_view& out) const = 0;
+  // out = x / sqrt(mean(x^2) + eps) * weight, row-wise; x, out [R, D] (may alias), weight [D] f32.
+  virtual void rms_norm(const tensor_view& x, const tensor_view& weight, float eps,
+                        const tensor_view& out) const = 0;
+  // y = x W^T (+ bias) or y += ...; x [R, K], y [R, N]; bias [N] f32 or data null.
+  virtual void linear(const tensor_view& x, const packed_matrix& weight, const tensor_view& bias,
+                      const tensor_view& y, bool accumulate) const = 0;
+  // In place on q [R, heads, dim] or k [R, kv_heads, dim]: RMSNorm over dim when norm_weight has
+  // data ([dim] f32), then rotate-half RoPE at position[r].
+  virtual void head_norm_rope(const tensor_view& x, const tensor_view& norm_weight, float eps,
+                              const rope_params& rope, const std::int32_t* position) const = 0;
+  // Store k, v [R, kv_heads, dim] into the cache at each row's slot.
+  virtual void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
+                        const paged_kv& cache) const = 0;
+  // out[r, h] = sum_j softmax_j(q[r, h] . k[j, h / group] * scale) v[j, h / group] over the keys of
+  // the row's sequence that the mask admits. q, out [R, heads, dim]; GQA group = heads / kv_heads.
+  // key_mass, when it has data: [total keys] += softmax weight of each listed key summed over the
+  // sequence's rows and heads (index: sum of kv_length before s, plus slot; or list index).
+  virtual void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
+                         const key_set& keys, float scale, const tensor_view& out,
+                         const tensor_view& key_mass) const = 0;
+  // out[r, f] = silu(gate_up[r, f]) * gate_up[r, F + f]; gate_up [R, 2F], out [R, F].
+  virtual void silu_mul(const tensor_view& gate_up, const tensor_view& out) const = 0;
+  // Group-limited routing (LLaDA2.0): expert [R, k] int32, weight [R, k] f32, descending by
+  // selection score, lowest expert first on ties; group score = sum of its two largest.
+  virtual void moe_route(const tensor_view& x, const moe_router& router, const tensor_view& expert,
+                         const tensor_view& weight) const = 0;
+  // y[r] += sum_i weight[r, i] * down_e(silu(gate_e x) * up_e x), e = expert[r, i].
+  virtual void moe_feed_forward(const tensor_view& x, const tensor_view& expert,
+                                const tensor_view& weight, const moe_experts& experts,
+                                const tensor_view& y) const = 0;
+  // LM head fused with arg-max and confidence; no [C, V] matrix is kept. x [R, D] final-norm
+  // output, head [V, D]; reads only the candidates' rows.
+  virtual void confidence(const tensor_view& x, const packed_matrix& head,
+                          const candidate_set& candidates, const confidence_params& params,
+                          const confidence_out& out) const = 0;
+  // Whole logits of chosen rows: out[i] = x[row[i]] W^T, out [n, V]; for sampling and checks.
+  virtual void logits(const tensor_view& x, const packed_matrix& head, const std::int32_t* row,
+                      const tensor_view& out) const = 0;
+  // Sample from logits [C, V] (overwritten); probability is that of the chosen token after
+  // temperature and filtering, negative_entropy of the same distribution.
+  virtual void sample(const tensor_view& logits, const sample_params& params,
+                      const confidence_out& out) const = 0;
+
+  // -- rows --
+  // to[i] = from[index[i]]; rows of any type and width.
+  virtual void gather_rows(const tensor_view& from, const std::int32_t* index,
+                           const tensor_view& to) const = 0;
+  // to[index[i]] = from[i].
+  virtual void scatter_rows(const tensor_view& from, const std::int32_t* index,
+                            const tensor_view& to) const = 0;
+  // Positions p in [begin[s], end[s]) with flags[s, p] == want, ascending, end to end over the
+  // sequences: fills out_begin [S+1], out_position; returns the total. flags [S, length] uint8.
+  virtual std::int32_t compact(const tensor_view& flags, std::uint8_t want,
+                               const std::int32_t* begin, const std::int32_t* end,
+                               std::int32_t* out_begin, std::int32_t* out_position) const = 0;
+
+  // -- decisions: accept [C] uint8 is set to 0 or 1 for every candidate --
+  // The quota[s] candidates of highest score (all when fewer).
+  virtual void accept_top(const candidate_set& candidates, const float* score,
+                          const std::int32_t* quota, std::uint8_t* accept) const = 0;
+  // Every candidate with score >= threshold (strict: >), and always the best one.
+  virtual void accept_threshold(const candidate_set& candidates, const float* score,
+                                float threshold, bool strict, std::uint8_t* accept) const = 0;
+  // Fast-dLLM's factor rule: sorted descending c_1.., thr_n = 1 - factor / (n + 1), thr_1 = -1;
+  // accept the leading run that passes; when t == 0 or t == m - 1 one more.
+  virtual void accept_factor(const candidate_set& candidates, const float* score, float factor,
+                             std::uint8_t* accept) const = 0;
+  // Positions first .. first + quota[s] - 1 (modulo the block) from the first candidate of the
+  // block [block_begin[s], block_begin[s] + block), masked ones only (LMDeploy "sequential").
+  virtual void accept_sequential(const candidate_set& candidates, const std::int32_t* block_begin,
+                                 std::int32_t block, const std::int32_t* quota,
+                                 std::uint8_t* accept) const = 0;
+  // Write accepted tokens: canvas[s, position] = token, state[s, position] = decoded_state,
+  // committed[s] += number accepted. canvas [S, length] int32, state [S, length] uint8.
+  virtual void commit(const candidate_set& candidates, const std::int32_t* token,
+                      const std::uint8_t* accept, std::uint8_t decoded_state,
+                      const tensor_view& canvas, const tensor_view& state,
+                      std::int32_t* committed) const = 0;
+
+  // -- selection, for the sparse and evicting methods --
+  // Stable top-n of each segment [begin[s], begin[s+1]) of score, best first: index relative to
+  // the segment into out[out_begin[s] ..], out_begin[s+1] - out_begin[s] = n of segment s.
+  virtual void top_indices(std::int32_t segments, const std::int32_t* begin, const float* score,
+                           const std::int32_t* out_begin, std::int32_t* out) const = 0;
+  // Sliding max or mean over each segment, window `kernel` (odd), stride 1; out of range is
+  // -infinity for max and left out of the count for mean.
+  virtual void pool(std::int32_t segments, const std::int32_t* begin, const float* in,
+                    std::int32_t kernel, bool maximum, float* out) const = 0;
+  // Mean over the rows of each sequence: out[s, c]; x [R, C].
+  virtual void mean_rows(const row_set& rows, const tensor_view& x,
+                         const tensor_view& out) const = 0;
+  // score[i] = mean over query heads of q[s, h] . key(slot, h / group); q [S, heads, dim], slots
+  // listed by keys (Sparse-dLLM Alg. 1; Focus-dLLM eq. 7 with block means as keys).
+  virtual void key_scores(const tensor_view& q, const paged_kv& cache, const key_set& keys,
+                          float* score) const = 0;
+  // Mean key of each block of `block` consecutive slots of [0, kv_length[s]): out [blocks,
+  // kv_heads, dim]; block_begin [S+1] counts blocks (last block: mean of what is there).
+  virtual void block_mean_keys(std::int32_t sequences, const paged_kv& cache,
+                               const std::int32_t* kv_length, std::int32_t block,
+                               const std::int32_t* block_begin, const tensor_view& out) const = 0;
+  // FOCUS importance of masked rows (focus spec 3.3): per head and masked query, scores over the
+  // masked keys of the same sequence, max-pool 3 along keys, softmax, summed over heads and
+  // queries. index[begin[s] .. begin[s+1]) are the masked rows; out has one value per entry.
+  virtual void importance(std::int32_t sequences, const std::int32_t* begin,
+                          const std::int32_t* index, const tensor_view& q, const tensor_view& k,
+                          float scale, float* out) const = 0;
+  // cosine similarity of matching rows, sum(a b) / max(|a| |b|, 1e-8): out [R]; a, b [R, C].
+  virtual void row_similarity(const tensor_view& a, const tensor_view& b, float* out) const = 0;
+};
+
+// Backends. cpu_ops picks AVX-512, AVX2 or portable code at run time; UNMASK_CPU_ISA=avx512|avx2|
+// portable overrides it (an unsupported choice is an environment error).
+const ops& reference_ops();
+const ops& cpu_ops();
+
+}  // namespace unmask
