@@ -101,11 +101,18 @@ struct confidence_out {
   float* top2_logit_gap = nullptr;    // [C] largest minus second largest logit
 };
 
+// Where random draws come from: candidate c of sequence s at position p uses the stream
+// stream_key(seed[s], step[s], p) (random.h), so noise never depends on the batch.
+struct noise_source {
+  const std::uint64_t* seed = nullptr;  // [S]
+  const std::int32_t* step = nullptr;   // [S] steps this sequence has made
+};
+
 struct confidence_params {
   float temperature = 1.0F;      // divides the logits inside the softmax only
   float gumbel_temperature = 0;  // > 0: arg-max of logit - t ln(-ln u), LLaDA's sampling
-  const std::uint64_t* noise_key = nullptr;  // [C] counter key per candidate (see random.h)
-  const std::int32_t* banned = nullptr;      // tokens whose logit counts as -infinity
+  noise_source noise;
+  const std::int32_t* banned = nullptr;  // tokens whose logit counts as -infinity
   std::int32_t banned_count = 0;
   bool accumulate_double = false;  // softmax denominator in float64 (official LLaDA loops)
 };
@@ -115,7 +122,7 @@ struct sample_params {
   float temperature = 0;   // 0: arg-max
   float top_p = 1.0F;      // drop tokens whose cumulative probability before them exceeds this
   std::int32_t top_k = 0;  // 0: all
-  const std::uint64_t* noise_key = nullptr;  // [C]
+  noise_source noise;
 };
 
 struct moe_router {
@@ -187,10 +194,10 @@ class ops {
   // Whole logits of chosen rows: out[i] = x[row[i]] W^T, out [n, V]; for sampling and checks.
   virtual void logits(const tensor_view& x, const packed_matrix& head, const std::int32_t* row,
                       const tensor_view& out) const = 0;
-  // Sample from logits [C, V] (overwritten); probability is that of the chosen token after
-  // temperature and filtering, negative_entropy of the same distribution.
-  virtual void sample(const tensor_view& logits, const sample_params& params,
-                      const confidence_out& out) const = 0;
+  // Sample from logits [C, V] (overwritten), one row per candidate; probability is that of the
+  // chosen token after temperature and filtering, negative_entropy of the same distribution.
+  virtual void sample(const candidate_set& candidates, const tensor_view& logits,
+                      const sample_params& params, const confidence_out& out) const = 0;
 
   // -- rows --
   // to[i] = from[index[i]]; rows of any type and width.
@@ -209,9 +216,10 @@ class ops {
   // The quota[s] candidates of highest score (all when fewer).
   virtual void accept_top(const candidate_set& candidates, const float* score,
                           const std::int32_t* quota, std::uint8_t* accept) const = 0;
-  // Every candidate with score >= threshold (strict: >), and always the best one.
+  // Every candidate with score >= threshold (strict: >) and, with always_best, the best one.
   virtual void accept_threshold(const candidate_set& candidates, const float* score,
-                                float threshold, bool strict, std::uint8_t* accept) const = 0;
+                                float threshold, bool strict, bool always_best,
+                                std::uint8_t* accept) const = 0;
   // Fast-dLLM's factor rule: sorted descending c_1.., thr_n = 1 - factor / (n + 1), thr_1 = -1;
   // accept the leading run that passes; when t == 0 or t == m - 1 one more.
   virtual void accept_factor(const candidate_set& candidates, const float* score, float factor,
@@ -221,10 +229,19 @@ class ops {
   virtual void accept_sequential(const candidate_set& candidates, const std::int32_t* block_begin,
                                  std::int32_t block, const std::int32_t* quota,
                                  std::uint8_t* accept) const = 0;
+  // score[c] = uniform draw in (0, 1) (random remasking; Dream's "origin").
+  virtual void uniform_scores(const candidate_set& candidates, const noise_source& noise,
+                              float* score) const = 0;
+  // score[c] = score[c] / temperature - ln(-ln u): its top-n is a draw without replacement from
+  // softmax(score / temperature) (Dream's alg_temp).
+  virtual void gumbel_scores(const candidate_set& candidates, const noise_source& noise,
+                             float temperature, float* score) const = 0;
   // Write accepted tokens: canvas[s, position] = token, state[s, position] = decoded_state,
-  // committed[s] += number accepted. canvas [S, length] int32, state [S, length] uint8.
+  // committed[s] += number accepted. canvas [S, length] int32, state [S, length] uint8. A token
+  // equal to mask_id leaves its position masked and is not counted (loops that recognise a mask
+  // by its id); mask_id -1: the state array alone decides.
   virtual void commit(const candidate_set& candidates, const std::int32_t* token,
-                      const std::uint8_t* accept, std::uint8_t decoded_state,
+                      const std::uint8_t* accept, std::uint8_t decoded_state, std::int32_t mask_id,
                       const tensor_view& canvas, const tensor_view& state,
                       std::int32_t* committed) const = 0;
 

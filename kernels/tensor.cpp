@@ -14,6 +14,8 @@ std::size_t size_of(dtype type) {
       return 2;
     case dtype::u8:
       return 1;
+    case dtype::u64:
+      return 8;
   }
   throw std::logic_error("size_of: unknown dtype");
 }
@@ -30,6 +32,8 @@ const char* name_of(dtype type) {
       return "i32";
     case dtype::u8:
       return "u8";
+    case dtype::u64:
+      return "u64";
   }
   throw std::logic_error("name_of: unknown dtype");
 }

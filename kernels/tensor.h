@@ -15,7 +15,7 @@
 
 namespace unmask {
 
-enum class dtype : std::uint8_t { f32, bf16, f16, i32, u8 };
+enum class dtype : std::uint8_t { f32, bf16, f16, i32, u8, u64 };
 
 std::size_t size_of(dtype type);  // bytes of one element
 const char* name_of(dtype type);  // "f32", "bf16", ...
@@ -33,6 +33,10 @@ struct dtype_of<std::int32_t> {
 template <>
 struct dtype_of<std::uint8_t> {
   static constexpr dtype value = dtype::u8;
+};
+template <>
+struct dtype_of<std::uint64_t> {
+  static constexpr dtype value = dtype::u64;
 };
 
 // Non-owning view of up to four dimensions.
