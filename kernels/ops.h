@@ -206,11 +206,24 @@ class ops {
   // to[index[i]] = from[i].
   virtual void scatter_rows(const tensor_view& from, const std::int32_t* index,
                             const tensor_view& to) const = 0;
-  // Positions p in [begin[s], end[s]) with flags[s, p] == want, ascending, end to end over the
-  // sequences: fills out_begin [S+1], out_position; returns the total. flags [S, length] uint8.
-  virtual std::int32_t compact(const tensor_view& flags, std::uint8_t want,
-                               const std::int32_t* begin, const std::int32_t* end,
-                               std::int32_t* out_begin, std::int32_t* out_position) const = 0;
+  // Positions p in [first[s], last[s]) with flags[s, p] == want (flags without data: all of them),
+  // ascending, end to end over the sequences: fills begin [S+1], position and sequence; returns the
+  // total. flags [S, length] uint8.
+  virtual std::int32_t compact(std::int32_t sequences, const tensor_view& flags, std::uint8_t want,
+                               const std::int32_t* first, const std::int32_t* last,
+                               std::int32_t* begin, std::int32_t* position,
+                               std::int32_t* sequence) const = 0;
+  // token[r] = canvas[sequence[r], position[r]]; canvas [S, length] int32.
+  virtual void gather_tokens(const row_set& rows, const tensor_view& canvas,
+                             std::int32_t* token) const = 0;
+  // Candidates of this forward: positions p in [first[s], last[s]) with state[s, p] == want whose
+  // predicting row, that of position p - shift, is in `rows`. Fills begin [S+1], position and row
+  // (index into rows); returns the total. state [S, length] uint8.
+  virtual std::int32_t find_candidates(const row_set& rows, const tensor_view& state,
+                                       std::uint8_t want, const std::int32_t* first,
+                                       const std::int32_t* last, std::int32_t shift,
+                                       std::int32_t* begin, std::int32_t* position,
+                                       std::int32_t* row) const = 0;
 
   // -- decisions: accept [C] uint8 is set to 0 or 1 for every candidate --
   // The quota[s] candidates of highest score (all when fewer).
