@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/decode/batch.h"
+
+#include <algorithm>
+
+namespace unmask {
+
+const char* name_of(phase p) {
+  switch (p) {
+    case phase::prefill:
+      return "prefill";
+    case phase::denoise:
+      return "denoise";
+    case phase::commit:
+      return "commit";
+  }
+  return "?";
+}
+
+batch::batch(const ops& backend, const model_config& model, std::int32_t capacity,
+             std::int32_t max_length)
+    : backend_(&backend),
+      model_(&model),
+      capacity_(capacity),
+      max_length_(max_length),
+      canvas_(backend.allocate(dtype::i32, {capacity, max_length})),
+      state_(backend.allocate(dtype::u8, {capacity, max_length})),
+      seed_(backend.allocate(dtype::u64, {capacity})),
+      step_(backend.allocate(dtype::i32, {capacity})),
+      sequences_(static_cast<std::size_t>(capacity)),
+      occupied_(static_cast<std::size_t>(capacity), false) {}
+
+void batch::admit(std::int32_t s, const sequence_request& request, std::int32_t length) {
+  const auto prompt = static_cast<std::int32_t>(request.prompt.size());
+  if (prompt == 0) throw usage_error("a request needs a prompt of at least one token");
+  if (length > max_length_) {
+    throw usage_error("prompt and canvas take " + std::to_string(length) +
+                      " positions, more than the " + std::to_string(max_length_) +
+                      " the batch was made for");
+  }
+  for (std::int32_t id : request.prompt) {
+    if (id < 0 || id >= model_->vocabulary) {
+      throw usage_error("prompt token " + std::to_string(id) + " is outside the vocabulary of " +
+                        model_->name);
+    }
+  }
+  sequence& q = at(s);
+  q = sequence{};
+  q.request = request;
+  q.prompt_length = prompt;
+  q.length = length;
+  occupied_[static_cast<std::size_t>(s)] = true;
+  std::int32_t* canvas = canvas_.row<std::int32_t>(s);
+  std::uint8_t* state = state_.row<std::uint8_t>(s);
+  std::copy(request.prompt.begin(), request.prompt.end(), canvas);
+  const std::int32_t filler = model_->mask_id >= 0 ? model_->mask_id : std::max(model_->eos_id, 0);
+  std::fill(canvas + prompt, canvas + length, filler);
+  std::fill(state, state + prompt, state_decoded);
+  std::fill(state + prompt, state + length, state_masked);
+  seed_.as<std::uint64_t>()[s] = request.seed;
+  step_.as<std::int32_t>()[s] = 0;
+}
+
+void batch::clear(std::int32_t s) { occupied_[static_cast<std::size_t>(s)] = false; }
+
+std::int32_t batch::count(std::int32_t s, std::int32_t first, std::int32_t last,
+                          std::uint8_t want) const {
+  const std::uint8_t* state = state_.row<std::uint8_t>(s);
+  return static_cast<std::int32_t>(std::count(state + first, state + last, want));
+}
+
+void batch::set_state(std::int32_t s, std::int32_t first, std::int32_t last, std::uint8_t to) {
+  std::uint8_t* state = state_.row<std::uint8_t>(s);
+  std::fill(state + first, state + last, to);
+}
+
+void batch::advance_step(std::int32_t s) {
+  ++at(s).step;
+  ++step_.as<std::int32_t>()[s];
+}
+
+std::vector<std::int32_t> batch::tokens(std::int32_t s, std::int32_t first,
+                                        std::int32_t last) const {
+  const std::int32_t* canvas = canvas_.row<std::int32_t>(s);
+  return {canvas + first, canvas + last};
+}
+
+}  // namespace unmask

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The sequences of a batch: their tokens and token states in backend tensors, and the small
+// integers about each that the host needs to schedule.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "harness/model/config.h"
+#include "kernels/ops.h"
+
+namespace unmask {
+
+enum token_state : std::uint8_t { state_masked = 0, state_decoded = 1, state_cached = 2 };
+
+enum class phase : std::uint8_t {
+  prefill,  // the prompt enters the cache
+  denoise,  // tokens are decided
+  commit    // decided tokens go through the model once more so that their K/V is exact
+};
+const char* name_of(phase p);
+
+// What one sequence asks for. Lengths in tokens.
+struct sequence_request {
+  std::vector<std::int32_t> prompt;
+  std::int32_t gen_length = 0;
+  std::uint64_t seed = 0;  // of sampling and remasking noise
+};
+
+// Counted by the step loop, never by a method.
+struct sequence_counters {
+  std::int64_t forwards = 0;         // nfe: forwards this sequence took part in
+  std::int64_t prefill_forwards = 0;  // of those, prefill only
+  std::int64_t commit_forwards = 0;   // of those, commit only
+  std::int64_t rows = 0;             // rows entering layer 0, summed over forwards
+  std::int64_t layer_rows = 0;       // rows summed over forwards and layers
+  std::int64_t decode_rows = 0;      // rows entering layer 0 outside prefill forwards
+  std::int64_t head_rows = 0;        // rows multiplied with the LM head
+  std::int64_t committed = 0;        // tokens decided
+  std::int64_t denoise_steps = 0;    // forwards that could decide a token
+  double flops = 0;                  // analytic, attention over the keys really seen
+  double keys_seen = 0;              // sum over rows and layers of keys attended
+};
+
+// One sequence of the batch. `canvas` columns [0, length) are prompt ++ generated positions.
+struct sequence {
+  sequence_request request;
+  std::int32_t prompt_length = 0;
+  std::int32_t length = 0;       // prompt and canvas, as the pace laid it out
+  bool finished = false;
+  std::int32_t output_end = 0;   // absolute end of the answer, set when finished
+  std::int32_t step = 0;         // forwards made so far: coordinate of the noise streams
+  sequence_counters counters;
+};
+
+class batch {
+ public:
+  // Room for `capacity` sequences of up to `max_length` positions each.
+  batch(const ops& backend, const model_config& model, std::int32_t capacity,
+        std::int32_t max_length);
+
+  const ops& backend() const { return *backend_; }
+  const model_config& model() const { return *model_; }
+  std::int32_t capacity() const { return capacity_; }
+  std::int32_t max_length() const { return max_length_; }
+
+  // Put a request into place s: prompt decoded, then masks up to `length` (or, for a model without
+  // a mask token, EOS as filler). Throws a usage error when it does not fit.
+  void admit(std::int32_t s, const sequence_request& request, std::int32_t length);
+  void clear(std::int32_t s);
+
+  bool occupied(std::int32_t s) const { return occupied_[static_cast<std::size_t>(s)]; }
+  sequence& at(std::int32_t s) { return sequences_[static_cast<std::size_t>(s)]; }
+  const sequence& at(std::int32_t s) const { return sequences_[static_cast<std::size_t>(s)]; }
+
+  const tensor& canvas() const { return canvas_; }  // [capacity, max_length] int32 token ids
+  const tensor& state() const { return state_; }    // [capacity, max_length] uint8 token_state
+  const std::uint64_t* seeds() const { return seed_.as<std::uint64_t>(); }   // [capacity]
+  const std::int32_t* steps() const { return step_.as<std::int32_t>(); }     // [capacity]
+  // Number of positions in [first, last) of sequence s whose state is `want`.
+  std::int32_t count(std::int32_t s, std::int32_t first, std::int32_t last,
+                     std::uint8_t want) const;
+  void set_state(std::int32_t s, std::int32_t first, std::int32_t last, std::uint8_t to);
+  void advance_step(std::int32_t s);
+  std::vector<std::int32_t> tokens(std::int32_t s, std::int32_t first, std::int32_t last) const;
+
+ private:
+  const ops* backend_;
+  const model_config* model_;
+  std::int32_t capacity_, max_length_;
+  tensor canvas_, state_, seed_, step_;
+  std::vector<sequence> sequences_;
+  std::vector<bool> occupied_;
+};
+
+}  // namespace unmask

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Parameters of a method: declared once with type, default, range and meaning; everything else
+// (validation, --help, `unmask show`, resolved settings in result rows) is derived.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace unmask {
+
+using parameter_value = std::variant<bool, std::int64_t, double, std::string>;
+std::string to_string(const parameter_value& value);
+
+struct parameter_spec {
+  std::string name;
+  parameter_value default_value;          // its alternative is the parameter's type
+  std::string meaning;                    // one line, with unit
+  double minimum = -1e300, maximum = 1e300;  // of numbers, inclusive
+  std::vector<std::string> choices;       // of strings; empty: any
+  std::string source;                     // paper equation or official file
+};
+
+using parameter_map = std::map<std::string, parameter_value>;
+
+// Values with every default filled in. Unknown names, wrong types and values out of range are
+// usage errors that name `owner` and the nearest known name. Integers are accepted for reals.
+parameter_map resolve_parameters(const std::string& owner, const std::vector<parameter_spec>& specs,
+                                 const parameter_map& given);
+
+// Typed access to a resolved map; asking for a name that is not there is a programming error.
+class parameters {
+ public:
+  explicit parameters(parameter_map values) : values_(std::move(values)) {}
+  bool flag(const std::string& name) const;
+  std::int64_t integer(const std::string& name) const;
+  double real(const std::string& name) const;
+  const std::string& text(const std::string& name) const;
+  const parameter_map& values() const { return values_; }
+
+ private:
+  template <class T>
+  const T& get(const std::string& name) const;
+  parameter_map values_;
+};
+
+// The `count` names nearest to `wrong` by edit distance, best first; for "did you mean".
+std::vector<std::string> nearest_names(const std::string& wrong,
+                                       const std::vector<std::string>& known, std::size_t count = 3);
+// "unknown WHAT 'x'; did you mean 'y'?" and the full list when nothing is near.
+std::string unknown_name(const std::string& what, const std::string& wrong,
+                         const std::vector<std::string>& known);
+
+}  // namespace unmask

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Closed-loop decoding: a fixed number of places, each refilled from the queue as soon as its
+// answer is done. What the timer covers: admission, every forward and every decision; not covered:
+// tokenising, detokenising, scoring, printing, allocation of the loop.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/decode/registry.h"
+#include "harness/decode/step_loop.h"
+
+namespace unmask {
+
+struct decoded_answer {
+  std::vector<std::int32_t> output;  // generated tokens, up to where the method stopped
+  sequence_counters counters;
+  double seconds = 0;              // from admission to finish
+  double first_block_seconds = 0;  // from admission until the first token was decided
+};
+
+struct closed_loop_result {
+  std::vector<decoded_answer> answers;  // in the order of the requests
+  double seconds = 0;                   // wall time of the whole run
+  std::int64_t steps = 0;               // batched forwards
+  std::size_t peak_kv_bytes = 0;        // pages in use, all stored layers
+};
+
+// Decode all requests with `batch_size` places. The loop's buffers are made before the clock
+// starts. Throws a usage error when a request cannot fit the model.
+closed_loop_result run_closed_loop(const transformer& model, const method_info& method,
+                                   const parameters& settings,
+                                   const std::vector<sequence_request>& requests,
+                                   std::int32_t batch_size, step_observer* observer = nullptr);
+
+// Rows a transformer must be made for, to decode these requests at this batch size.
+std::int32_t rows_needed(const model_config& model, const method_info& method,
+                         const parameters& settings, const std::vector<sequence_request>& requests,
+                         std::int32_t batch_size);
+
+}  // namespace unmask

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The tensors of a checkpoint directory by their published names, over one file or many shards.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "harness/model/safetensors.h"
+
+namespace unmask {
+
+class checkpoint {
+ public:
+  // Opens model.safetensors, or model.safetensors.index.json and every shard it names. A missing
+  // or broken file, or an index that maps a tensor to a shard without it, is an environment error.
+  explicit checkpoint(const std::filesystem::path& directory);
+
+  struct located {
+    const safetensors_file* file = nullptr;
+    const safetensors_entry* entry = nullptr;
+    explicit operator bool() const { return entry != nullptr; }
+  };
+  located find(std::string_view name) const;  // false when absent
+  std::size_t tensors() const { return names_.size(); }
+  std::uint64_t bytes() const;  // of all shards' tensors
+  const std::string& directory() const { return directory_; }
+
+ private:
+  void open_index(const std::filesystem::path& index);
+
+  std::string directory_;
+  std::vector<safetensors_file> files_;
+  std::vector<std::pair<std::string, std::size_t>> names_;  // sorted: tensor -> index of file
+};
+
+// SHA-256, in lower-case hex, over the lines "DIGEST  NAME\n" (ascending names) of every file that
+// decides what the model computes: configs, tokenizer files, index and shards. Equal to
+// `sha256sum FILES... | sha256sum`. Reads every byte.
+std::string hash_of_checkpoint(const std::filesystem::path& directory);
+
+}  // namespace unmask

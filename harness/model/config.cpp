@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/model/config.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "harness/model/config_parse.h"
+#include "harness/model/files.h"
+#include "harness/model/json.h"
+#include "harness/model/nearest.h"
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+// Bounds on sizes: far above every published model, far below what overflows a 64-bit product.
+constexpr std::int64_t max_layers = 1024;
+constexpr std::int64_t max_width = 1 << 18;
+constexpr std::int64_t max_heads = 4096;
+constexpr std::int64_t max_vocabulary = 1 << 24;
+constexpr std::int64_t max_length = 1 << 28;
+constexpr std::int64_t max_experts = 4096;
+constexpr std::size_t config_limit = 16 << 20;  // bytes of a config.json
+
+// What a published architecture name means. Ids are used when the config omits them, and only
+// when they lie inside its vocabulary; -1: none.
+struct architecture {
+  const char* name;        // in "architectures"
+  const char* model_type;  // in "model_type"
+  model_family family;
+  bool autoregressive;
+  bool softmax_moe;  // a plain softmax router in every layer (Qwen3-MoE)
+  std::int32_t default_mask;
+  std::int32_t default_eos;
+};
+
+constexpr architecture architectures[] = {
+    {"LLaDAModelLM", "llada", model_family::llada, false, false, 126336, 126081},
+    {"MMadaModelLM", "mmada", model_family::llada, false, false, 126336, 126081},
+    {"DreamModel", "Dream", model_family::dream, false, false, 151666, 151643},
+    {"DimpleModel", "dimple", model_family::dream, false, false, 151666, 151643},
+    {"SDARForCausalLM", "sdar", model_family::sdar, false, false, 151669, 151643},
+    {"SDARMoeForCausalLM", "sdar_moe", model_family::sdar, false, true, 151669, 151643},
+    {"Qwen3ForCausalLM", "qwen3", model_family::qwen3, true, false, -1, -1},
+    {"Qwen3MoeForCausalLM", "qwen3_moe", model_family::qwen3, true, true, -1, -1},
+    {"LLaDA2MoeModelLM", "llada2_moe", model_family::llada2_moe, false, false, 156895, 156892},
+    {"LLaDA2MoeModelLM", "llada2_moe_veomni", model_family::llada2_moe, false, false, 156895,
+     156892},
+    {"BailingMoeV2ForCausalLM", "bailing_moe", model_family::llada2_moe, true, false, -1, 156892},
+};
+
+// LLaDA keeps OLMo's key names; everyone else uses Hugging Face's.
+struct key_names {
+  const char *layers, *hidden, *heads, *kv_heads, *feed_forward, *positions, *tied;
+};
+constexpr key_names llada_keys = {"n_layers",   "d_model",         "n_heads",
+                                  "n_kv_heads", "mlp_hidden_size", "max_sequence_length",
+                                  "weight_tying"};
+constexpr key_names hf_keys = {
+    "num_hidden_layers",   "hidden_size",       "num_attention_heads",
+    "num_key_value_heads", "intermediate_size", "max_position_embeddings",
+    "tie_word_embeddings"};
+
+std::int32_t size_of_key(const json_reader& config, const char* key, std::int64_t high) {
+  return static_cast<std::int32_t>(config.integer(key, 1, high));
+}
+
+// Refuse a switch that changes the arithmetic in a way the forward does not know.
+void require_flag(const json_reader& config, const char* key, bool wanted) {
+  if (config.flag_or(key, wanted) != wanted) {
+    config.fail(key, std::string("is ") + (wanted ? "false" : "true") + "; only " +
+                         (wanted ? "true" : "false") + " is supported");
+  }
+}
+
+void require_text(const json_reader& config, const char* key, std::string_view wanted) {
+  const std::string found = config.text_or(key, wanted);
+  if (found != wanted) {
+    config.fail(key,
+                "is \"" + found + "\"; only \"" + std::string(wanted) + "\" is supported");
+  }
+}
+
+const architecture& find_architecture(const json_reader& config) {
+  std::string name;
+  const char* key = "architectures";
+  if (const json_value* list = config.find(key)) {
+    const json_value::array* items = list->items();
+    if (items == nullptr || items->empty() || items->front().text() == nullptr) {
+      config.fail(key, "must be an array of names");
+    }
+    name = *items->front().text();
+    for (const architecture& a : architectures) {
+      if (name == a.name) return a;
+    }
+  } else {
+    key = "model_type";
+    if (!config.given(key)) {
+      config.fail("architectures", "is missing, and so is `model_type`; one must name the model");
+    }
+    name = config.text(key);
+    for (const architecture& a : architectures) {
+      if (name == a.model_type) return a;
+    }
+  }
+  std::vector<std::string> known;
+  for (const architecture& a : architectures) {
+    known.emplace_back(key == std::string_view("model_type") ? a.model_type : a.name);
+  }
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+  config.fail(key, "names \"" + name.substr(0, 200) +
+                       "\", which is not supported; nearest supported names: " +
+                       nearest_names(name, known));
+}
+
+void read_sizes(const json_reader& config, const key_names& keys, model_config& m) {
+  m.layers = size_of_key(config, keys.layers, max_layers);
+  m.hidden = size_of_key(config, keys.hidden, max_width);
+  m.heads = size_of_key(config, keys.heads, max_heads);
+  m.kv_heads = static_cast<std::int32_t>(config.integer_or(keys.kv_heads, 1, max_heads, m.heads));
+  if (m.heads % m.kv_heads != 0) {
+    config.fail(keys.kv_heads, "is " + std::to_string(m.kv_heads) + ", which does not divide `" +
+                                   config.name_of(keys.heads) + "` = " + std::to_string(m.heads));
+  }
+  if (config.given("head_dim")) {
+    m.head_dim = size_of_key(config, "head_dim", max_heads);
+  } else {
+    if (m.hidden % m.heads != 0) {
+      config.fail(keys.heads, "is " + std::to_string(m.heads) + ", which does not divide `" +
+                                  config.name_of(keys.hidden) + "` = " + std::to_string(m.hidden));
+    }
+    m.head_dim = m.hidden / m.heads;
+  }
+  m.vocabulary = size_of_key(config, "vocab_size", max_vocabulary);
+  m.max_positions = size_of_key(config, keys.positions, max_length);
+  m.norm_eps = static_cast<float>(config.number("rms_norm_eps", 0.0, 1.0));
+  m.tied_embeddings = config.flag_or(keys.tied, false);
+}
+
+// rope_theta and friends, at the top level or inside transformers 5's `rope_parameters`.
+void read_rope(const json_reader& config, model_config& m) {
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!config.given(key)) continue;
+    const json_reader scaling = config.child(key);
+    const char* type_key = scaling.given("rope_type") ? "rope_type" : "type";
+    const std::string type = scaling.text_or(type_key, "default");
+    if (type != "default") {
+      scaling.fail(type_key, "is \"" + type + "\"; only \"default\" (no scaling) is supported");
+    }
+  }
+  const json_reader source =
+      !config.given("rope_theta") && config.given("rope_parameters")
+          ? config.child("rope_parameters")
+          : config;
+  m.rope.theta = static_cast<float>(source.number("rope_theta", 1.0, 1e12));
+
+  const json_reader partial = source.given("partial_rotary_factor") ? source : config;
+  std::int32_t rotary = m.head_dim;
+  const char* key = "head_dim";
+  if (partial.given("partial_rotary_factor")) {
+    key = "partial_rotary_factor";
+    rotary = static_cast<std::int32_t>(static_cast<double>(m.head_dim) *
+                                       partial.number(key, 0.0, 1.0));
+  }
+  if (config.given("rotary_dim")) {
+    const std::int32_t stated = size_of_key(config, "rotary_dim", m.head_dim);
+    if (key != std::string_view("head_dim") && stated != rotary) {
+      config.fail("rotary_dim", "is " + std::to_string(stated) +
+                                    ", but `partial_rotary_factor` of `head_dim` gives " +
+                                    std::to_string(rotary));
+    }
+    key = "rotary_dim";
+    rotary = stated;
+  }
+  if (rotary < 2 || rotary % 2 != 0) {
+    partial.fail(key, "makes " + std::to_string(rotary) +
+                          " dimensions of each head rotate; it must be an even number from 2");
+  }
+  m.rope.rotary_dim = rotary;
+}
+
+void refuse_windows(const json_reader& config) {
+  require_flag(config, "use_sliding_window", false);
+  require_flag(config, "use_mrope", false);
+  const json_value* types = config.find("layer_types");
+  if (types == nullptr) return;
+  if (types->items() == nullptr) config.fail("layer_types", "must be an array");
+  for (const json_value& type : *types->items()) {
+    if (type.text() == nullptr || *type.text() != "full_attention") {
+      config.fail("layer_types", "lists a layer that is not \"full_attention\"");
+    }
+  }
+}
+
+void read_llada_native(const json_reader& config, model_config& m) {
+  if (!config.given("n_kv_heads") && config.flag_or("multi_query_attention", false)) {
+    m.kv_heads = 1;
+  }
+  if (config.given("mlp_hidden_size")) {
+    m.feed_forward = size_of_key(config, "mlp_hidden_size", max_width);
+  } else {
+    m.feed_forward = static_cast<std::int32_t>(config.integer("mlp_ratio", 1, 64) * m.hidden);
+  }
+  // The tables have embedding_size rows: the vocabulary padded for speed.
+  if (config.given("embedding_size")) {
+    const std::int32_t rows = size_of_key(config, "embedding_size", max_vocabulary);
+    if (rows < m.vocabulary) {
+      config.fail("embedding_size", "is " + std::to_string(rows) +
+                                        ", smaller than `vocab_size` = " +
+                                        std::to_string(m.vocabulary));
+    }
+    m.vocabulary = rows;
+  }
+  require_flag(config, "alibi", false);
+  require_flag(config, "rope", true);
+  require_text(config, "block_type", "llama");
+  require_text(config, "activation_type", "silu");
+  require_text(config, "layer_norm_type", "rms");
+  require_flag(config, "include_bias", false);
+  require_flag(config, "bias_for_layer_norm", false);
+  require_flag(config, "layer_norm_with_affine", true);
+  require_flag(config, "attention_layer_norm", false);
+  require_flag(config, "input_emb_norm", false);
+  require_flag(config, "scale_logits", false);
+  if (config.integer_or("block_group_size", 1, 1, 1) != 1) return;
+  m.qkv_bias = config.flag_or("include_qkv_bias", false);
+}
+
+void read_router(const json_reader& config, model_config& m) {
+  moe_config& moe = m.moe;
+  moe.experts_per_token =
+      static_cast<std::int32_t>(config.integer("num_experts_per_tok", 1, moe.experts));
+  moe.hidden = size_of_key(config, "moe_intermediate_size", max_width);
+  moe.normalize = config.flag_or("norm_topk_prob", true);
+}
+
+void read_softmax_moe(const json_reader& config, model_config& m) {
+  m.moe.experts = size_of_key(config, "num_experts", max_experts);
+  read_router(config, m);
+  m.moe.sigmoid = false;
+  if (config.integer_or("decoder_sparse_step", 1, max_layers, 1) != 1) {
+    config.fail("decoder_sparse_step", "must be 1: experts in every layer");
+  }
+  if (const json_value* dense = config.find("mlp_only_layers")) {
+    if (dense->items() == nullptr || !dense->items()->empty()) {
+      config.fail("mlp_only_layers", "must be an empty array: experts in every layer");
+    }
+  }
+}
+
+void read_ling(const json_reader& config, model_config& m) {
+  require_flag(config, "use_bias", false);
+  require_flag(config, "use_rmsnorm", true);
+  require_flag(config, "norm_head", false);
+  require_flag(config, "norm_softmax", false);
+  require_flag(config, "using_split_qkv_in_self_attention", false);
+  m.qkv_bias = config.flag_or("use_qkv_bias", false);
+  m.qk_norm = config.flag_or("use_qk_norm", true);
+  moe_config& moe = m.moe;
+  moe.experts = static_cast<std::int32_t>(config.integer_or("num_experts", 0, max_experts, 0));
+  if (moe.experts == 0) return;
+  read_router(config, m);
+  moe.groups = static_cast<std::int32_t>(config.integer_or("n_group", 1, moe.experts, 1));
+  if (moe.experts % moe.groups != 0) {
+    config.fail("n_group", "is " + std::to_string(moe.groups) +
+                               ", which does not divide `num_experts` = " +
+                               std::to_string(moe.experts));
+  }
+  const std::int32_t group_size = moe.experts / moe.groups;
+  if (moe.groups > 1 && group_size < 2) {
+    config.fail("n_group", "leaves one expert per group; groups are ranked by their two best");
+  }
+  moe.groups_kept =
+      static_cast<std::int32_t>(config.integer_or("topk_group", 1, moe.groups, moe.groups));
+  if (moe.experts_per_token > moe.groups_kept * group_size) {
+    config.fail("num_experts_per_tok",
+                "is " + std::to_string(moe.experts_per_token) + ", but the `topk_group` groups " +
+                    "kept hold only " + std::to_string(moe.groups_kept * group_size) + " experts");
+  }
+  moe.shared_experts =
+      static_cast<std::int32_t>(config.integer_or("num_shared_experts", 0, 64, 0));
+  moe.first_dense_layers =
+      static_cast<std::int32_t>(config.integer_or("first_k_dense_replace", 0, m.layers, 0));
+  moe.scaling = static_cast<float>(config.number_or("routed_scaling_factor", 0.0, 1e6, 1.0));
+  const std::string score = config.text_or("score_function", "sigmoid");
+  if (score != "sigmoid" && score != "softmax") {
+    config.fail("score_function",
+                "is \"" + score + "\"; only \"sigmoid\" and \"softmax\" are supported");
+  }
+  moe.sigmoid = score == "sigmoid";
+  moe.expert_bias = config.flag_or("moe_router_enable_expert_bias", false);
+}
+
+// eos_token_id is one id or an array of ids.
+void append_ids(const json_reader& config, const char* key, std::int32_t vocabulary,
+                std::vector<std::int32_t>& ids) {
+  const json_value* value = config.find(key);
+  if (value == nullptr) return;
+  const auto append = [&](const json_value& item) {
+    const std::int64_t* id = item.integer();
+    if (id == nullptr) config.fail(key, "must be a token id or an array of token ids");
+    if (*id < 0 || *id >= vocabulary) {
+      config.fail(key, "is " + std::to_string(*id) + ", outside the vocabulary of " +
+                           std::to_string(vocabulary));
+    }
+    const auto known = static_cast<std::int32_t>(*id);
+    if (std::find(ids.begin(), ids.end(), known) == ids.end()) ids.push_back(known);
+  };
+  if (const json_value::array* items = value->items()) {
+    for (const json_value& item : *items) append(item);
+  } else {
+    append(*value);
+  }
+}
+
+void read_ids(const json_reader& config, const json_reader& generation, const architecture& kind,
+              model_config& m) {
+  append_ids(config, "eos_token_id", m.vocabulary, m.stop_ids);
+  append_ids(generation, "eos_token_id", m.vocabulary, m.stop_ids);
+  if (m.stop_ids.empty() && kind.default_eos >= 0 && kind.default_eos < m.vocabulary) {
+    m.stop_ids.push_back(kind.default_eos);
+  }
+  if (m.stop_ids.empty()) {
+    config.fail("eos_token_id", "is missing, and generation_config.json does not give it either");
+  }
+  m.eos_id = m.stop_ids.front();
+  if (kind.autoregressive) return;
+
+  const char* key = "mask_token_id";
+  if (config.given(key)) {
+    m.mask_id = static_cast<std::int32_t>(config.integer(key, 0, m.vocabulary - 1));
+  } else if (generation.given(key)) {
+    m.mask_id = static_cast<std::int32_t>(generation.integer(key, 0, m.vocabulary - 1));
+  } else if (kind.default_mask < m.vocabulary) {
+    m.mask_id = kind.default_mask;
+  } else {
+    config.fail(key, "is missing, and the vocabulary of " + std::to_string(m.vocabulary) +
+                         " is too small for this family's usual " +
+                         std::to_string(kind.default_mask));
+  }
+  if (std::find(m.stop_ids.begin(), m.stop_ids.end(), m.mask_id) != m.stop_ids.end()) {
+    config.fail(key, "is " + std::to_string(m.mask_id) + ", which `eos_token_id` names too");
+  }
+}
+
+void read_attention(const json_reader& config, const architecture& kind, model_config& m) {
+  m.shifted_logits = kind.autoregressive || m.family == model_family::dream;
+  if (kind.autoregressive) {
+    m.attention = mask_kind::causal;
+  } else if (m.family == model_family::sdar || m.family == model_family::llada2_moe) {
+    m.attention = mask_kind::block_causal;
+    const std::int64_t usual = m.family == model_family::sdar ? 4 : 32;
+    m.block = static_cast<std::int32_t>(config.integer_or("block_size", 1, m.max_positions, usual));
+  }
+}
+
+// Weights of one dense or expert feed-forward of width f.
+std::int64_t feed_forward_weights(const model_config& m, std::int64_t f) {
+  return 3 * f * m.hidden;
+}
+
+std::int64_t count_weights(const model_config& m, std::int64_t experts) {
+  const std::int64_t d = m.hidden;
+  const std::int64_t q = std::int64_t{m.heads} * m.head_dim;
+  const std::int64_t kv = std::int64_t{m.kv_heads} * m.head_dim;
+  std::int64_t attention = d * (q + 2 * kv) + q * d + 2 * d;  // + the layer's two norms
+  if (m.qkv_bias) attention += q + 2 * kv;
+  if (m.qk_norm) attention += 2 * std::int64_t{m.head_dim};
+  const std::int64_t dense_layers =
+      m.moe.experts == 0 ? m.layers : std::int64_t{m.moe.first_dense_layers};
+  const std::int64_t moe_layers = m.layers - dense_layers;
+  std::int64_t moe = 0;
+  if (moe_layers > 0) {
+    moe = d * m.moe.experts + (m.moe.expert_bias ? m.moe.experts : 0) +
+          (experts + m.moe.shared_experts) * feed_forward_weights(m, m.moe.hidden);
+  }
+  const std::int64_t tables = (m.tied_embeddings ? 1 : 2) * std::int64_t{m.vocabulary} * d;
+  return tables + d + m.layers * attention + dense_layers * feed_forward_weights(m, m.feed_forward) +
+         moe_layers * moe;
+}
+
+}  // namespace
+
+const char* name_of(model_family family) {
+  constexpr const char* names[] = {"llada", "dream", "sdar", "qwen3", "llada2_moe"};
+  return names[static_cast<std::size_t>(family)];
+}
+
+std::int64_t model_config::parameters() const {
+  return count_weights(*this, moe.experts);
+}
+
+// Includes both vocabulary tables, as model cards do, although one token reads one embedding row.
+std::int64_t model_config::active_parameters() const {
+  return count_weights(*this, moe.experts_per_token);
+}
+
+model_config parse_model_config(std::string_view config_text, std::string_view generation_text,
+                                const std::string& directory) {
+  const std::string prefix = directory.empty() ? "" : directory + "/";
+  const json_value root = parse_json(config_text, prefix + "config.json");
+  const json_value generation_root =
+      generation_text.empty() ? json_value{json_value::object{}}
+                              : parse_json(generation_text, prefix + "generation_config.json");
+  const json_reader config(root, prefix + "config.json");
+  const json_reader generation(generation_root, prefix + "generation_config.json");
+  const architecture& kind = find_architecture(config);
+
+  model_config m;
+  m.family = kind.family;
+  const std::filesystem::path path = std::filesystem::path(directory).lexically_normal();
+  m.name = (path.has_filename() ? path.filename() : path.parent_path().filename()).string();
+
+  // LLaDA-V republishes LLaDA under Hugging Face key names.
+  const bool native = m.family == model_family::llada && config.given("d_model");
+  read_sizes(config, native ? llada_keys : hf_keys, m);
+  if (native) {
+    read_llada_native(config, m);
+  } else {
+    m.feed_forward = size_of_key(config, "intermediate_size", max_width);
+    require_text(config, "hidden_act", "silu");
+    require_flag(config, "mlp_bias", false);
+    require_flag(config, "attention_bias", false);
+    refuse_windows(config);
+  }
+  m.qkv_bias = m.qkv_bias || m.family == model_family::dream;
+  m.qk_norm = m.family == model_family::sdar || m.family == model_family::qwen3;
+  if (kind.softmax_moe) read_softmax_moe(config, m);
+  if (m.family == model_family::llada2_moe) read_ling(config, m);
+  read_rope(config, m);
+  read_attention(config, kind, m);
+  read_ids(config, generation, kind, m);
+  return m;
+}
+
+model_config read_model_config(const std::filesystem::path& directory) {
+  if (!std::filesystem::is_directory(directory)) {
+    throw environment_error(directory.string() + ": no such directory; give the directory that " +
+                            "holds config.json");
+  }
+  const std::filesystem::path generation = directory / "generation_config.json";
+  return parse_model_config(
+      read_file(directory / "config.json", config_limit),
+      std::filesystem::exists(generation) ? read_file(generation, config_limit) : "",
+      directory.string());
+}
+
+}  // namespace unmask

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/model/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+class descriptor {
+ public:
+  explicit descriptor(const std::filesystem::path& path)
+      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (fd_ < 0) {
+      throw environment_error(path.string() + ": cannot open the file (" + std::strerror(errno) +
+                              ")");
+    }
+    struct stat info {};
+    if (::fstat(fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
+      ::close(fd_);
+      throw environment_error(path.string() + ": not a regular file");
+    }
+    size_ = static_cast<std::size_t>(info.st_size);
+  }
+  ~descriptor() { ::close(fd_); }
+  descriptor(const descriptor&) = delete;
+  descriptor& operator=(const descriptor&) = delete;
+  int get() const { return fd_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  int fd_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path, std::size_t limit) {
+  const descriptor file(path);
+  if (file.size() > limit) {
+    throw environment_error(path.string() + ": " + std::to_string(file.size()) +
+                            " bytes, more than the " + std::to_string(limit) +
+                            " such a file may have");
+  }
+  std::string text(file.size(), '\0');
+  std::size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::read(file.get(), text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw environment_error(path.string() + ": cannot read the file");
+    done += static_cast<std::size_t>(n);
+  }
+  return text;
+}
+
+std::shared_ptr<const mapped_file> mapped_file::open(const std::filesystem::path& path) {
+  const descriptor file(path);
+  std::shared_ptr<mapped_file> mapping(new mapped_file);
+  if (file.size() == 0) return mapping;
+  void* data = ::mmap(nullptr, file.size(), PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (data == MAP_FAILED) {
+    throw environment_error(path.string() + ": cannot map the file into memory (" +
+                            std::strerror(errno) + ")");
+  }
+  mapping->data_ = static_cast<const std::byte*>(data);
+  mapping->size_ = file.size();
+  return mapping;
+}
+
+mapped_file::~mapped_file() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+}  // namespace unmask

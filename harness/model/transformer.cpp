@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/model/transformer.h"
+
+#include <cstring>
+
+#include "harness/model/convert.h"
+
+namespace unmask {
+namespace {
+
+struct dense_ffn {
+  packed_handle gate_up;  // [2F, D]
+  packed_handle down;     // [D, F]
+  std::int32_t hidden = 0;
+};
+
+struct layer {
+  tensor attn_norm, ffn_norm, q_norm, k_norm, qkv_bias;
+  packed_handle qkv, out;
+  dense_ffn dense;  // dense layers: the FFN; MoE layers: the shared expert (hidden 0: none)
+  bool routed = false;
+  tensor router_weight, router_bias;
+  moe_router router;
+  moe_experts experts;
+};
+
+}  // namespace
+
+struct transformer::impl {
+  model_config config;
+  const ops& run;
+  weight_format format;
+  std::int32_t max_rows;
+  std::shared_ptr<const void> keep_alive;  // the mapped checkpoint behind the embedding table
+  tensor_view embedding;
+  tensor final_norm;
+  packed_handle head;
+  std::vector<layer> layers;
+  std::size_t weight_bytes = 0;
+
+  // Scratch [max_rows, ...] that no caller sees.
+  tensor normed, gate_up, gated, expert, expert_weight;
+
+  packed_handle pack(const std::vector<tensor_view>& parts) {
+    packed_handle p = parts.size() == 1 ? run.pack(parts[0], format)
+                                        : run.pack(stack_rows(parts, run), format);
+    weight_bytes += p->bytes;
+    return p;
+  }
+  tensor vector_f32(const tensor_view& v) {
+    tensor t = to_f32(v, run);
+    weight_bytes += t.bytes();
+    return t;
+  }
+};
+
+transformer::transformer(model_config config, const model_weights& weights, const ops& backend,
+                         weight_format format, std::int32_t max_rows)
+    : impl_(new impl{std::move(config), backend, format, max_rows, weights.storage,
+                     weights.embedding, {}, {}, {}, 0, {}, {}, {}, {}, {}}) {
+  impl& m = *impl_;
+  const model_config& c = m.config;
+  m.weight_bytes += static_cast<std::size_t>(m.embedding.elements()) * size_of(m.embedding.type);
+  m.final_norm = m.vector_f32(weights.final_norm);
+  m.head = m.pack({weights.lm_head});
+
+  std::int32_t widest = 0;
+  for (const layer_weights& w : weights.layers) {
+    layer l;
+    l.attn_norm = m.vector_f32(w.attn_norm);
+    l.ffn_norm = m.vector_f32(w.ffn_norm);
+    l.qkv = m.pack({w.q, w.k, w.v});
+    if (w.q_bias.data) l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}, m.run), m.run);
+    if (w.q_norm.data) l.q_norm = m.vector_f32(w.q_norm);
+    if (w.k_norm.data) l.k_norm = m.vector_f32(w.k_norm);
+    l.out = m.pack({w.attn_out});
+    const auto dense = [&](const ffn_weights& f) {
+      dense_ffn d;
+      if (!f.gate.data) return d;
+      d.gate_up = m.pack({f.gate, f.up});
+      d.down = m.pack({f.down});
+      d.hidden = static_cast<std::int32_t>(f.gate.rows());
+      widest = std::max(widest, d.hidden);
+      return d;
+    };
+    l.routed = !w.experts.empty();
+    l.dense = dense(l.routed ? w.shared : w.dense);
+    if (l.routed) {
+      l.router_weight = m.vector_f32(w.router);
+      l.router = {c.moe.experts, c.moe.experts_per_token, c.moe.groups, c.moe.groups_kept,
+                  c.moe.scaling, c.moe.sigmoid, c.moe.normalize, l.router_weight.view(), {}};
+      if (w.router_bias.data) {
+        l.router_bias = m.vector_f32(w.router_bias);
+        l.router.bias = l.router_bias.view();
+      }
+      l.experts.hidden = c.moe.hidden;
+      for (const ffn_weights& e : w.experts) {
+        l.experts.gate_up.push_back(m.pack({e.gate, e.up}));
+        l.experts.down.push_back(m.pack({e.down}));
+      }
+    }
+    m.layers.push_back(std::move(l));
+  }
+  m.normed = m.run.allocate(dtype::f32, {max_rows, c.hidden});
+  m.gate_up = m.run.allocate(dtype::f32, {max_rows, 2 * widest});
+  m.gated = m.run.allocate(dtype::f32, {max_rows, widest});
+  if (c.moe.experts > 0) {
+    m.expert = m.run.allocate(dtype::i32, {max_rows, c.moe.experts_per_token});
+    m.expert_weight = m.run.allocate(dtype::f32, {max_rows, c.moe.experts_per_token});
+  }
+}
+
+transformer::~transformer() = default;
+transformer::transformer(transformer&&) noexcept = default;
+
+const model_config& transformer::config() const { return impl_->config; }
+const ops& transformer::backend() const { return impl_->run; }
+std::int32_t transformer::max_rows() const { return impl_->max_rows; }
+std::size_t transformer::weight_bytes() const { return impl_->weight_bytes; }
+const packed_matrix& transformer::head() const { return *impl_->head; }
+
+transformer::activations transformer::make_activations() const {
+  const model_config& c = impl_->config;
+  const ops& run = impl_->run;
+  const std::int64_t n = impl_->max_rows;
+  return {run.allocate(dtype::f32, {n, c.hidden}),
+          run.allocate(dtype::f32, {n, (c.heads + 2 * c.kv_heads) * c.head_dim}),
+          run.allocate(dtype::f32, {n, c.heads * c.head_dim})};
+}
+
+namespace {
+// Heads [first, first + count) of every row of qkv as [n, count, dim].
+tensor_view heads_of(const tensor& qkv, std::int32_t n, std::int32_t first, std::int32_t count,
+                     std::int32_t dim) {
+  tensor_view v = qkv.view().first(n);
+  v.data = static_cast<float*>(v.data) + static_cast<std::int64_t>(first) * dim;
+  v.rank = 3;
+  v.shape = {n, count, dim, 0};
+  return v;  // keeps the row stride of qkv
+}
+}  // namespace
+
+tensor_view transformer::query(const activations& a, std::int32_t n) const {
+  return heads_of(a.qkv, n, 0, impl_->config.heads, impl_->config.head_dim);
+}
+tensor_view transformer::key(const activations& a, std::int32_t n) const {
+  const model_config& c = impl_->config;
+  return heads_of(a.qkv, n, c.heads, c.kv_heads, c.head_dim);
+}
+tensor_view transformer::value(const activations& a, std::int32_t n) const {
+  const model_config& c = impl_->config;
+  return heads_of(a.qkv, n, c.heads + c.kv_heads, c.kv_heads, c.head_dim);
+}
+
+void transformer::embed(const std::int32_t* token, const tensor_view& x) const {
+  impl_->run.embed(token, impl_->embedding, x);
+}
+
+void transformer::project(std::int32_t index, const tensor_view& x, const std::int32_t* position,
+                          const activations& a) const {
+  const impl& m = *impl_;
+  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  const auto n = static_cast<std::int32_t>(x.rows());
+  const tensor_view normed = m.normed.view().first(n);
+  m.run.rms_norm(x, l.attn_norm, m.config.norm_eps, normed);
+  m.run.linear(normed, *l.qkv, l.qkv_bias, a.qkv.view().first(n), false);
+  m.run.head_norm_rope(query(a, n), l.q_norm, m.config.norm_eps, m.config.rope, position);
+  m.run.head_norm_rope(key(a, n), l.k_norm, m.config.norm_eps, m.config.rope, position);
+}
+
+void transformer::attention_output(std::int32_t index, const tensor_view& attention,
+                                   const tensor_view& x) const {
+  impl_->run.linear(attention, *impl_->layers[static_cast<std::size_t>(index)].out, {}, x, true);
+}
+
+void transformer::feed_forward(std::int32_t index, const tensor_view& x) const {
+  const impl& m = *impl_;
+  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  const std::int64_t n = x.rows();
+  const tensor_view normed = m.normed.view().first(n);
+  m.run.rms_norm(x, l.ffn_norm, m.config.norm_eps, normed);
+  if (l.dense.hidden > 0) {
+    const auto part = [&](const tensor& t, std::int64_t columns) {
+      return make_view(t.view().data, dtype::f32, {n, columns});
+    };
+    const tensor_view gate_up = part(m.gate_up, 2 * l.dense.hidden);
+    const tensor_view gated = part(m.gated, l.dense.hidden);
+    m.run.linear(normed, *l.dense.gate_up, {}, gate_up, false);
+    m.run.silu_mul(gate_up, gated);
+    m.run.linear(gated, *l.dense.down, {}, x, true);
+  }
+  if (l.routed) {
+    const tensor_view expert = m.expert.view().first(n);
+    const tensor_view weight = m.expert_weight.view().first(n);
+    m.run.moe_route(normed, l.router, expert, weight);
+    m.run.moe_feed_forward(normed, expert, weight, l.experts, x);
+  }
+}
+
+void transformer::final_norm(const tensor_view& x, const tensor_view& out) const {
+  impl_->run.rms_norm(x, impl_->final_norm, impl_->config.norm_eps, out);
+}
+
+row_cost transformer::cost(std::int32_t index) const {
+  const impl& m = *impl_;
+  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  const double d = m.config.hidden;
+  row_cost cost;
+  cost.attention_linear_flops = 2.0 * d *
+                                static_cast<double>(l.qkv->out_features + l.out->in_features);
+  cost.feed_forward_flops = 6.0 * d * l.dense.hidden;
+  if (l.routed) {
+    cost.feed_forward_flops += 2.0 * d * m.config.moe.experts +
+                               6.0 * d * m.config.moe.hidden * m.config.moe.experts_per_token;
+  }
+  return cost;
+}
+
+double transformer::head_flops() const {
+  return 2.0 * impl_->config.hidden * static_cast<double>(impl_->config.vocabulary);
+}
+
+}  // namespace unmask

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The transformer of every family in pieces, so that the step loop can stand between them: it
+// chooses the rows, writes the cache, narrows, and picks the keys. Pre-norm blocks:
+//   q, k, v = W_{q,k,v} RMSNorm(x) (+ bias); per-head RMSNorm (QK-norm) and RoPE on q and k
+//   x += W_o attention(q, k, v);  x += FFN(RMSNorm(x)), FFN = W_d (silu(W_g n) * W_u n) or MoE
+//   logits = W_head RMSNorm(x)
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "harness/model/config.h"
+#include "harness/model/weights.h"
+#include "kernels/ops.h"
+
+namespace unmask {
+
+// Analytic cost of the dense parts for one row: multiply-adds count as two operations.
+struct row_cost {
+  double attention_linear_flops = 0;  // q, k, v and output projections
+  double feed_forward_flops = 0;
+};
+
+class transformer {
+ public:
+  // Packs every weight for the backend. `max_rows` sizes the scratch of one forward.
+  transformer(model_config config, const model_weights& weights, const ops& backend,
+              weight_format format, std::int32_t max_rows);
+  ~transformer();
+  transformer(transformer&&) noexcept;
+
+  const model_config& config() const;
+  const ops& backend() const;
+  std::int32_t max_rows() const;
+  std::size_t weight_bytes() const;  // packed weights, embedding table included once
+
+  // Scratch of one forward, [max_rows, ...]; the loop takes the first R rows of each.
+  struct activations {
+    tensor x;    // [max_rows, D] residual stream
+    tensor qkv;  // [max_rows, (heads + 2 kv_heads) * head_dim]
+    tensor attention;  // [max_rows, heads * head_dim]
+  };
+  activations make_activations() const;
+  // Views of the first n rows: q [n, heads, dim], k and v [n, kv_heads, dim] inside qkv.
+  tensor_view query(const activations& a, std::int32_t n) const;
+  tensor_view key(const activations& a, std::int32_t n) const;
+  tensor_view value(const activations& a, std::int32_t n) const;
+
+  void embed(const std::int32_t* token, const tensor_view& x) const;
+  // a.qkv = rotated q, rotated k and v of x [n, D]; position [n].
+  void project(std::int32_t layer, const tensor_view& x, const std::int32_t* position,
+               const activations& a) const;
+  // x += W_o attention; attention [n, heads * head_dim].
+  void attention_output(std::int32_t layer, const tensor_view& attention,
+                        const tensor_view& x) const;
+  // x += FFN(RMSNorm(x)).
+  void feed_forward(std::int32_t layer, const tensor_view& x) const;
+  // out = RMSNorm(x) with the final norm's weight.
+  void final_norm(const tensor_view& x, const tensor_view& out) const;
+  const packed_matrix& head() const;
+
+  row_cost cost(std::int32_t layer) const;
+  double head_flops() const;  // of one row over the whole vocabulary
+
+ private:
+  struct impl;
+  std::unique_ptr<impl> impl_;
+};
+
+}  // namespace unmask

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The weights of a model under names that do not depend on its family.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/model/config.h"
+#include "kernels/tensor.h"
+
+namespace unmask {
+
+// One gated feed-forward: gate and up [F, D], down [D, F].
+struct feed_forward_weights {
+  tensor_view gate, up, down;
+};
+
+// Matrices are [out, in], row-major; norms and biases one-dimensional; f32, bf16 or f16. A tensor
+// that the model does not have keeps data == null.
+struct layer_weights {
+  tensor_view attn_norm;               // [D]
+  tensor_view q, k, v;                 // [heads * dim, D], [kv_heads * dim, D] twice
+  tensor_view q_bias, k_bias, v_bias;  // model_config::qkv_bias
+  tensor_view q_norm, k_norm;          // [dim], model_config::qk_norm
+  tensor_view attn_out;                // [D, heads * dim]
+  tensor_view ffn_norm;                // [D]
+  feed_forward_weights dense;          // of a dense layer
+  tensor_view router, router_bias;     // [experts, D], [experts]
+  std::vector<feed_forward_weights> experts;  // empty in a dense layer
+  feed_forward_weights shared;                // width moe.hidden * moe.shared_experts
+};
+
+struct model_weights {
+  tensor_view embedding;   // [V, D]
+  tensor_view final_norm;  // [D]
+  tensor_view lm_head;     // [V, D]; the same memory as embedding when the two are tied
+  std::vector<layer_weights> layers;
+
+  std::size_t extra_tensors = 0;  // tensors of the checkpoint that nothing reads
+  std::uint64_t bytes = 0;        // of all tensors above
+  bool synthetic = false;         // made by random_weights
+
+  std::vector<std::shared_ptr<const void>> memory;  // keeps what the views point into alive
+};
+
+// Weights of the checkpoint in `directory`, as views into its mapped files. Every shape is checked
+// against the config, and every value for NaN and infinity unless check_values is false (the scan
+// reads the whole checkpoint). Errors are environment errors that name file and tensor.
+model_weights load_weights(const model_config& config, const std::filesystem::path& directory,
+                           bool check_values = true);
+
+// Weights from a seed, for measuring speed at shapes nobody has weights for: norms 1, everything
+// else normal with mean 0 and deviation 0.02. Each tensor has its own stream, keyed by its name,
+// so equal seeds give equal weights whatever the number of threads.
+model_weights random_weights(const model_config& config, std::uint64_t seed, dtype type);
+
+}  // namespace unmask
