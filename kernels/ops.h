@@ -242,6 +242,13 @@ class ops {
   virtual void accept_sequential(const candidate_set& candidates, const std::int32_t* block_begin,
                                  std::int32_t block, const std::int32_t* quota,
                                  std::uint8_t* accept) const = 0;
+  // accept[i] = accept[i] and also[i], or accept[i] or also[i]. Not virtual work for host backends.
+  virtual void merge_accept(std::int32_t count, const std::uint8_t* also, bool both,
+                            std::uint8_t* accept) const {
+    for (std::int32_t i = 0; i < count; ++i) {
+      accept[i] = both ? (accept[i] & also[i]) : (accept[i] | also[i]);
+    }
+  }
   // score[c] = uniform draw in (0, 1) (random remasking; Dream's "origin").
   virtual void uniform_scores(const candidate_set& candidates, const noise_source& noise,
                               float* score) const = 0;

@@ -62,7 +62,9 @@ void batch::admit(std::int32_t s, const sequence_request& request, std::int32_t 
   step_.as<std::int32_t>()[s] = 0;
 }
 
-void batch::clear(std::int32_t s) { occupied_[static_cast<std::size_t>(s)] = false; }
+void batch::clear(std::int32_t s) {
+  occupied_[static_cast<std::size_t>(s)] = false;
+}
 
 std::int32_t batch::count(std::int32_t s, std::int32_t first, std::int32_t last,
                           std::uint8_t want) const {

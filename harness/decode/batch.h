@@ -31,27 +31,27 @@ struct sequence_request {
 
 // Counted by the step loop, never by a method.
 struct sequence_counters {
-  std::int64_t forwards = 0;         // nfe: forwards this sequence took part in
+  std::int64_t forwards = 0;          // nfe: forwards this sequence took part in
   std::int64_t prefill_forwards = 0;  // of those, prefill only
   std::int64_t commit_forwards = 0;   // of those, commit only
-  std::int64_t rows = 0;             // rows entering layer 0, summed over forwards
-  std::int64_t layer_rows = 0;       // rows summed over forwards and layers
-  std::int64_t decode_rows = 0;      // rows entering layer 0 outside prefill forwards
-  std::int64_t head_rows = 0;        // rows multiplied with the LM head
-  std::int64_t committed = 0;        // tokens decided
-  std::int64_t denoise_steps = 0;    // forwards that could decide a token
-  double flops = 0;                  // analytic, attention over the keys really seen
-  double keys_seen = 0;              // sum over rows and layers of keys attended
+  std::int64_t rows = 0;              // rows entering layer 0, summed over forwards
+  std::int64_t layer_rows = 0;        // rows summed over forwards and layers
+  std::int64_t decode_rows = 0;       // rows entering layer 0 outside prefill forwards
+  std::int64_t head_rows = 0;         // rows multiplied with the LM head
+  std::int64_t committed = 0;         // tokens decided
+  std::int64_t denoise_steps = 0;     // forwards that could decide a token
+  double flops = 0;                   // analytic, attention over the keys really seen
+  double keys_seen = 0;               // sum over rows and layers of keys attended
 };
 
 // One sequence of the batch. `canvas` columns [0, length) are prompt ++ generated positions.
 struct sequence {
   sequence_request request;
   std::int32_t prompt_length = 0;
-  std::int32_t length = 0;       // prompt and canvas, as the pace laid it out
+  std::int32_t length = 0;  // prompt and canvas, as the pace laid it out
   bool finished = false;
-  std::int32_t output_end = 0;   // absolute end of the answer, set when finished
-  std::int32_t step = 0;         // forwards made so far: coordinate of the noise streams
+  std::int32_t output_end = 0;  // absolute end of the answer, set when finished
+  std::int32_t step = 0;        // forwards made so far: coordinate of the noise streams
   sequence_counters counters;
 };
 
@@ -77,8 +77,8 @@ class batch {
 
   const tensor& canvas() const { return canvas_; }  // [capacity, max_length] int32 token ids
   const tensor& state() const { return state_; }    // [capacity, max_length] uint8 token_state
-  const std::uint64_t* seeds() const { return seed_.as<std::uint64_t>(); }   // [capacity]
-  const std::int32_t* steps() const { return step_.as<std::int32_t>(); }     // [capacity]
+  const std::uint64_t* seeds() const { return seed_.as<std::uint64_t>(); }  // [capacity]
+  const std::int32_t* steps() const { return step_.as<std::int32_t>(); }    // [capacity]
   // Number of positions in [first, last) of sequence s whose state is `want`.
   std::int32_t count(std::int32_t s, std::int32_t first, std::int32_t last,
                      std::uint8_t want) const;

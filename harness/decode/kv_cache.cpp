@@ -15,8 +15,7 @@ kv_cache::kv_cache(const ops& backend, const model_config& model, std::int32_t s
     values_.push_back(
         backend.allocate(dtype::f32, {pages, kv_page_size, model.kv_heads, model.head_dim}));
   }
-  table_ = backend.allocate(dtype::i32,
-                            {sequences, (max_slots + kv_page_size - 1) / kv_page_size});
+  table_ = backend.allocate(dtype::i32, {sequences, (max_slots + kv_page_size - 1) / kv_page_size});
   // Handed out from the back: page 0 first.
   for (std::int32_t p = pages; p-- > 0;) free_.push_back(p);
 }
@@ -48,7 +47,8 @@ paged_kv kv_cache::layer(std::int32_t index) const {
 }
 
 std::size_t kv_cache::page_bytes() const {
-  return pages_ == 0 ? 0 : 2 * keys_.size() * keys_.front().bytes() / static_cast<std::size_t>(pages_);
+  return pages_ == 0 ? 0
+                     : 2 * keys_.size() * keys_.front().bytes() / static_cast<std::size_t>(pages_);
 }
 
 std::size_t kv_cache::bytes_in_use() const {

@@ -18,11 +18,11 @@ std::string to_string(const parameter_value& value);
 
 struct parameter_spec {
   std::string name;
-  parameter_value default_value;          // its alternative is the parameter's type
-  std::string meaning;                    // one line, with unit
+  parameter_value default_value;             // its alternative is the parameter's type
+  std::string meaning;                       // one line, with unit
   double minimum = -1e300, maximum = 1e300;  // of numbers, inclusive
-  std::vector<std::string> choices;       // of strings; empty: any
-  std::string source;                     // paper equation or official file
+  std::vector<std::string> choices;          // of strings; empty: any
+  std::string source;                        // paper equation or official file
 };
 
 using parameter_map = std::map<std::string, parameter_value>;
@@ -50,7 +50,8 @@ class parameters {
 
 // The `count` names nearest to `wrong` by edit distance, best first; for "did you mean".
 std::vector<std::string> nearest_names(const std::string& wrong,
-                                       const std::vector<std::string>& known, std::size_t count = 3);
+                                       const std::vector<std::string>& known,
+                                       std::size_t count = 3);
 // "unknown WHAT 'x'; did you mean 'y'?" and the full list when nothing is near.
 std::string unknown_name(const std::string& what, const std::string& wrong,
                          const std::vector<std::string>& known);

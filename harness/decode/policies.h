@@ -34,8 +34,12 @@ struct row_lists {
   tensor begin, sequence, position, token;
   std::int32_t rows = 0;
   row_set set(std::int32_t sequences) const {
-    return {sequences, rows, begin.as<std::int32_t>(), sequence.as<std::int32_t>(),
-            position.as<std::int32_t>(), nullptr};
+    return {sequences,
+            rows,
+            begin.as<std::int32_t>(),
+            sequence.as<std::int32_t>(),
+            position.as<std::int32_t>(),
+            nullptr};
   }
 };
 
@@ -44,6 +48,7 @@ struct candidate_lists {
   tensor begin, position, row;
   tensor token, probability, margin, negative_entropy, top2_gap, score, accept;
   tensor committed;  // [S] tokens decided by this step
+  tensor quota;      // [S] the plan's quotas
   std::int32_t count = 0;
   candidate_set set(std::int32_t sequences) const {
     return {sequences, count, begin.as<std::int32_t>(), position.as<std::int32_t>(),
@@ -74,8 +79,7 @@ class row_policy {
   // May drop rows inside layer `layer`, after its K/V were written and before its attention; true
   // when `rows` shrank: kept [rows.rows] then lists the surviving row indices of before.
   virtual bool narrow(const batch& b, const step_plan& plan, std::int32_t layer,
-                      const tensor_view& q, const tensor_view& k, row_lists& rows,
-                      tensor& kept) {
+                      const tensor_view& q, const tensor_view& k, row_lists& rows, tensor& kept) {
     (void)b, (void)plan, (void)layer, (void)q, (void)k, (void)rows, (void)kept;
     return false;
   }

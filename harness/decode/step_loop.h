@@ -22,11 +22,11 @@ namespace unmask {
 struct step_view {
   const batch& state;
   const step_plan& plan;
-  row_set entered;              // rows at layer 0
-  const std::int32_t* tokens;   // their input ids
-  row_set left;                 // rows that reached the last layer
+  row_set entered;             // rows at layer 0
+  const std::int32_t* tokens;  // their input ids
+  row_set left;                // rows that reached the last layer
   const candidate_lists& candidates;
-  tensor_view head_input;       // [left.rows, D] final-norm output
+  tensor_view head_input;  // [left.rows, D] final-norm output
 };
 
 // Optional spectator of the loop: golden replay, --watch, probes. Costs nothing when absent.
@@ -37,9 +37,9 @@ class step_observer {
 };
 
 struct loop_limits {
-  std::int32_t sequences = 1;    // places in the batch
-  std::int32_t max_length = 0;   // positions per sequence, prompt and canvas
-  std::int32_t kv_pages = 0;     // 0: enough for every place at max_length
+  std::int32_t sequences = 1;   // places in the batch
+  std::int32_t max_length = 0;  // positions per sequence, prompt and canvas
+  std::int32_t kv_pages = 0;    // 0: enough for every place at max_length
 };
 
 class step_loop {

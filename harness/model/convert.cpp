@@ -2,26 +2,12 @@
 // Copyright The Unmask Authors
 #include "harness/model/convert.h"
 
-#include <bit>
-#include <cmath>
 #include <cstring>
+
+#include "kernels/float16.h"
 
 namespace unmask {
 namespace {
-
-float widen_f16(std::uint16_t h) {
-  const int exponent = (h >> 10) & 0x1F;
-  const int fraction = h & 0x3FF;
-  float value = 0;
-  if (exponent == 0) {
-    value = std::ldexp(static_cast<float>(fraction), -24);
-  } else if (exponent == 31) {
-    value = fraction == 0 ? INFINITY : NAN;
-  } else {
-    value = std::ldexp(static_cast<float>(fraction | 0x400), exponent - 25);
-  }
-  return (h & 0x8000) != 0 ? -value : value;
-}
 
 void widen(const tensor_view& from, float* to) {
   const std::int64_t columns = from.columns();
@@ -37,8 +23,7 @@ void widen(const tensor_view& from, float* to) {
     for (std::int64_t i = 0; i < columns; ++i) {
       std::uint16_t h;
       std::memcpy(&h, p + 2 * i, 2);
-      to[i] = from.type == dtype::bf16 ? std::bit_cast<float>(std::uint32_t{h} << 16)
-                                       : widen_f16(h);
+      to[i] = from.type == dtype::bf16 ? from_bf16(h) : from_f16(h);
     }
   }
 }

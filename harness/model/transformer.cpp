@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/model/transformer.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "harness/model/convert.h"
 
@@ -32,7 +32,7 @@ struct transformer::impl {
   const ops& run;
   weight_format format;
   std::int32_t max_rows;
-  std::shared_ptr<const void> keep_alive;  // the mapped checkpoint behind the embedding table
+  std::vector<std::shared_ptr<const void>> keep_alive;  // the mapped file behind the embedding
   tensor_view embedding;
   tensor final_norm;
   packed_handle head;
@@ -43,8 +43,8 @@ struct transformer::impl {
   tensor normed, gate_up, gated, expert, expert_weight;
 
   packed_handle pack(const std::vector<tensor_view>& parts) {
-    packed_handle p = parts.size() == 1 ? run.pack(parts[0], format)
-                                        : run.pack(stack_rows(parts, run), format);
+    packed_handle p =
+        parts.size() == 1 ? run.pack(parts[0], format) : run.pack(stack_rows(parts, run), format);
     weight_bytes += p->bytes;
     return p;
   }
@@ -57,8 +57,21 @@ struct transformer::impl {
 
 transformer::transformer(model_config config, const model_weights& weights, const ops& backend,
                          weight_format format, std::int32_t max_rows)
-    : impl_(new impl{std::move(config), backend, format, max_rows, weights.storage,
-                     weights.embedding, {}, {}, {}, 0, {}, {}, {}, {}, {}}) {
+    : impl_(new impl{std::move(config),
+                     backend,
+                     format,
+                     max_rows,
+                     weights.memory,
+                     weights.embedding,
+                     {},
+                     {},
+                     {},
+                     0,
+                     {},
+                     {},
+                     {},
+                     {},
+                     {}}) {
   impl& m = *impl_;
   const model_config& c = m.config;
   m.weight_bytes += static_cast<std::size_t>(m.embedding.elements()) * size_of(m.embedding.type);
@@ -71,11 +84,12 @@ transformer::transformer(model_config config, const model_weights& weights, cons
     l.attn_norm = m.vector_f32(w.attn_norm);
     l.ffn_norm = m.vector_f32(w.ffn_norm);
     l.qkv = m.pack({w.q, w.k, w.v});
-    if (w.q_bias.data) l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}, m.run), m.run);
+    if (w.q_bias.data)
+      l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}, m.run), m.run);
     if (w.q_norm.data) l.q_norm = m.vector_f32(w.q_norm);
     if (w.k_norm.data) l.k_norm = m.vector_f32(w.k_norm);
     l.out = m.pack({w.attn_out});
-    const auto dense = [&](const ffn_weights& f) {
+    const auto dense = [&](const feed_forward_weights& f) {
       dense_ffn d;
       if (!f.gate.data) return d;
       d.gate_up = m.pack({f.gate, f.up});
@@ -88,14 +102,15 @@ transformer::transformer(model_config config, const model_weights& weights, cons
     l.dense = dense(l.routed ? w.shared : w.dense);
     if (l.routed) {
       l.router_weight = m.vector_f32(w.router);
-      l.router = {c.moe.experts, c.moe.experts_per_token, c.moe.groups, c.moe.groups_kept,
-                  c.moe.scaling, c.moe.sigmoid, c.moe.normalize, l.router_weight.view(), {}};
+      l.router = {c.moe.experts,     c.moe.experts_per_token, c.moe.groups,
+                  c.moe.groups_kept, c.moe.scaling,           c.moe.sigmoid,
+                  c.moe.normalize,   l.router_weight.view(),  {}};
       if (w.router_bias.data) {
         l.router_bias = m.vector_f32(w.router_bias);
         l.router.bias = l.router_bias.view();
       }
       l.experts.hidden = c.moe.hidden;
-      for (const ffn_weights& e : w.experts) {
+      for (const feed_forward_weights& e : w.experts) {
         l.experts.gate_up.push_back(m.pack({e.gate, e.up}));
         l.experts.down.push_back(m.pack({e.down}));
       }
@@ -114,11 +129,21 @@ transformer::transformer(model_config config, const model_weights& weights, cons
 transformer::~transformer() = default;
 transformer::transformer(transformer&&) noexcept = default;
 
-const model_config& transformer::config() const { return impl_->config; }
-const ops& transformer::backend() const { return impl_->run; }
-std::int32_t transformer::max_rows() const { return impl_->max_rows; }
-std::size_t transformer::weight_bytes() const { return impl_->weight_bytes; }
-const packed_matrix& transformer::head() const { return *impl_->head; }
+const model_config& transformer::config() const {
+  return impl_->config;
+}
+const ops& transformer::backend() const {
+  return impl_->run;
+}
+std::int32_t transformer::max_rows() const {
+  return impl_->max_rows;
+}
+std::size_t transformer::weight_bytes() const {
+  return impl_->weight_bytes;
+}
+const packed_matrix& transformer::head() const {
+  return *impl_->head;
+}
 
 transformer::activations transformer::make_activations() const {
   const model_config& c = impl_->config;
@@ -207,8 +232,8 @@ row_cost transformer::cost(std::int32_t index) const {
   const layer& l = m.layers[static_cast<std::size_t>(index)];
   const double d = m.config.hidden;
   row_cost cost;
-  cost.attention_linear_flops = 2.0 * d *
-                                static_cast<double>(l.qkv->out_features + l.out->in_features);
+  cost.qkv_flops = 2.0 * d * static_cast<double>(l.qkv->out_features);
+  cost.output_flops = 2.0 * d * static_cast<double>(l.out->in_features);
   cost.feed_forward_flops = 6.0 * d * l.dense.hidden;
   if (l.routed) {
     cost.feed_forward_flops += 2.0 * d * m.config.moe.experts +

@@ -19,7 +19,8 @@ namespace unmask {
 
 // Analytic cost of the dense parts for one row: multiply-adds count as two operations.
 struct row_cost {
-  double attention_linear_flops = 0;  // q, k, v and output projections
+  double qkv_flops = 0;     // of a row entering the layer
+  double output_flops = 0;  // of a row that survives narrowing, as feed_forward_flops
   double feed_forward_flops = 0;
 };
 
@@ -38,8 +39,8 @@ class transformer {
 
   // Scratch of one forward, [max_rows, ...]; the loop takes the first R rows of each.
   struct activations {
-    tensor x;    // [max_rows, D] residual stream
-    tensor qkv;  // [max_rows, (heads + 2 kv_heads) * head_dim]
+    tensor x;          // [max_rows, D] residual stream
+    tensor qkv;        // [max_rows, (heads + 2 kv_heads) * head_dim]
     tensor attention;  // [max_rows, heads * head_dim]
   };
   activations make_activations() const;

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/decode/parameters.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+const char* type_name(const parameter_value& value) {
+  static constexpr const char* names[] = {"a boolean", "an integer", "a number", "a string"};
+  return names[value.index()];
+}
+
+// Shortest text that reads back as the same double, so that settings compare equal as text.
+std::string shortest(double value) {
+  char buffer[64];
+  const auto [end, status] = std::to_chars(buffer, buffer + sizeof buffer, value);
+  return status == std::errc() ? std::string(buffer, end) : std::to_string(value);
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replace, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::vector<std::pair<std::size_t, std::string>> by_distance(
+    const std::string& wrong, const std::vector<std::string>& known) {
+  // What the user typed may be anything; a distance over its head is enough for a suggestion.
+  const std::string_view head = std::string_view(wrong).substr(0, 100);
+  std::vector<std::pair<std::size_t, std::string>> order;
+  for (const std::string& name : known) order.emplace_back(edit_distance(head, name), name);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  return order;
+}
+
+std::string range_text(const parameter_spec& spec, bool integral) {
+  const auto bound = [&](double value) {
+    return integral ? std::to_string(static_cast<std::int64_t>(value)) : shortest(value);
+  };
+  const bool low = spec.minimum > -1e300, high = spec.maximum < 1e300;
+  if (low && high) return "from " + bound(spec.minimum) + " to " + bound(spec.maximum);
+  return low ? "at least " + bound(spec.minimum) : "at most " + bound(spec.maximum);
+}
+
+// `given` in the type of the parameter, or a usage error.
+parameter_value checked(const std::string& owner, const parameter_spec& spec,
+                        const parameter_value& given) {
+  const std::string who = owner + ": parameter '" + spec.name + "' ";
+  parameter_value value = given;
+  if (std::holds_alternative<double>(spec.default_value)) {
+    if (const auto* whole = std::get_if<std::int64_t>(&given)) value = static_cast<double>(*whole);
+  }
+  if (value.index() != spec.default_value.index()) {
+    throw usage_error(who + "takes " + type_name(spec.default_value) + ", not " +
+                      type_name(given) + " (" + to_string(given) + ")");
+  }
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    if (!spec.choices.empty() && std::ranges::find(spec.choices, *text) == spec.choices.end()) {
+      throw usage_error(who + "cannot be '" + *text + "'; choose one of " + joined(spec.choices));
+    }
+    return value;
+  }
+  if (std::holds_alternative<bool>(value)) return value;
+  const auto* whole = std::get_if<std::int64_t>(&value);
+  const double number = whole ? static_cast<double>(*whole) : std::get<double>(value);
+  // Written so that NaN fails.
+  if (!(number >= spec.minimum && number <= spec.maximum) || !std::isfinite(number)) {
+    const bool bounded = spec.minimum > -1e300 || spec.maximum < 1e300;
+    throw usage_error(who + "is " + to_string(value) + " but must be " +
+                      (bounded ? range_text(spec, whole != nullptr) : "finite"));
+  }
+  return value;
+}
+
+}  // namespace
+
+std::string to_string(const parameter_value& value) {
+  struct printer {
+    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
+    std::string operator()(std::int64_t whole) const { return std::to_string(whole); }
+    std::string operator()(double real) const { return shortest(real); }
+    std::string operator()(const std::string& text) const { return text; }
+  };
+  return std::visit(printer{}, value);
+}
+
+parameter_map resolve_parameters(const std::string& owner, const std::vector<parameter_spec>& specs,
+                                 const parameter_map& given) {
+  parameter_map resolved;
+  std::vector<std::string> names;
+  for (const parameter_spec& spec : specs) {
+    resolved[spec.name] = spec.default_value;
+    names.push_back(spec.name);
+  }
+  for (const auto& [name, value] : given) {
+    const auto spec = std::ranges::find(specs, name, &parameter_spec::name);
+    if (spec == specs.end()) {
+      throw usage_error(owner + ": " + unknown_name("parameter", name, names));
+    }
+    resolved[name] = checked(owner, *spec, value);
+  }
+  return resolved;
+}
+
+template <class T>
+const T& parameters::get(const std::string& name) const {
+  const auto found = values_.find(name);
+  if (found == values_.end()) {
+    throw std::logic_error("parameter '" + name + "' is not declared by this method");
+  }
+  const T* value = std::get_if<T>(&found->second);
+  if (value == nullptr) {
+    throw std::logic_error("parameter '" + name + "' is declared as " + type_name(found->second) +
+                           " and read as another type");
+  }
+  return *value;
+}
+
+bool parameters::flag(const std::string& name) const {
+  return get<bool>(name);
+}
+std::int64_t parameters::integer(const std::string& name) const {
+  return get<std::int64_t>(name);
+}
+double parameters::real(const std::string& name) const {
+  return get<double>(name);
+}
+const std::string& parameters::text(const std::string& name) const {
+  return get<std::string>(name);
+}
+
+std::vector<std::string> nearest_names(const std::string& wrong,
+                                       const std::vector<std::string>& known, std::size_t count) {
+  std::vector<std::string> names;
+  for (const auto& [distance, name] : by_distance(wrong, known)) {
+    if (names.size() < count) names.push_back(name);
+  }
+  return names;
+}
+
+std::string unknown_name(const std::string& what, const std::string& wrong,
+                         const std::vector<std::string>& known) {
+  const std::string head = "unknown " + what + " '" + wrong + "'; ";
+  const auto order = by_distance(wrong, known);
+  if (order.empty()) return head + "there is none to choose from";
+  // Near: no more than every third character wrong, or one name begins with the other.
+  const auto& [distance, best] = order.front();
+  const std::size_t shorter = std::min(wrong.size(), best.size());
+  const bool prefix = shorter >= 3 && wrong.compare(0, shorter, best, 0, shorter) == 0;
+  if (prefix || distance <= std::max<std::size_t>(1, wrong.size() / 3)) {
+    return head + "did you mean '" + best + "'?";
+  }
+  std::vector<std::string> sorted = known;
+  std::ranges::sort(sorted);
+  return head + "known: " + joined(sorted);
+}
+
+}  // namespace unmask

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/decode/policies.h"
+
+#include <algorithm>
+#include <array>
+
+namespace unmask {
+
+void row_policy::select(const batch& b, const step_plan& plan, row_lists& rows) {
+  // Host copies of two integers per sequence; the positions themselves are listed by the backend.
+  std::vector<std::int32_t> first, last;
+  first.reserve(plan.of.size());
+  last.reserve(plan.of.size());
+  for (const sequence_step& step : plan.of) {
+    first.push_back(step.active ? step.first : 0);
+    last.push_back(step.active ? step.last : 0);
+  }
+  rows.rows = b.backend().compact(b.capacity(), {}, 0, first.data(), last.data(),
+                                  rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),
+                                  rows.sequence.as<std::int32_t>());
+}
+
+key_set key_policy::select(const batch& b, const step_plan& plan, std::int32_t layer,
+                           const tensor_view& q, const paged_kv& cache,
+                           const std::int32_t* kv_length) {
+  (void)plan, (void)layer, (void)q, (void)cache;
+  key_set keys;
+  keys.kv_length = kv_length;
+  keys.mask = b.model().attention;
+  keys.block = std::max(b.model().block, 1);
+  return keys;
+}
+
+std::int64_t key_policy::keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
+                                     std::int32_t position) const {
+  (void)b;
+  const std::int64_t listed =
+      keys.key_begin ? keys.key_begin[s + 1] - keys.key_begin[s] : keys.kv_length[s];
+  switch (keys.mask) {
+    case mask_kind::full:
+      return listed;
+    case mask_kind::causal:
+      return std::min<std::int64_t>(listed, position + 1);
+    case mask_kind::block_causal:
+      return std::min<std::int64_t>(listed, (position / keys.block + 1) * keys.block);
+  }
+  return listed;
+}
+
+}  // namespace unmask

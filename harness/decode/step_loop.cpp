@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/decode/step_loop.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "harness/profile/nvtx.h"
+
+namespace unmask {
+
+struct step_loop::impl {
+  const transformer& model;
+  const ops& run;
+  recipe method;
+  loop_limits limits;
+  batch state;
+  kv_cache cache;
+  transformer::activations acts;
+  tensor final, kept, kv_length, window_first, window_last, key_mass;
+  row_lists rows, entered;
+  candidate_lists found;
+  step_plan plan;
+  std::vector<std::int64_t> rows_before;  // rows of each sequence entering the current layer
+  step_observer* observer = nullptr;
+
+  impl(const transformer& m, recipe r, const loop_limits& l)
+      : model(m),
+        run(m.backend()),
+        method(std::move(r)),
+        limits(l),
+        state(run, m.config(), l.sequences, l.max_length),
+        cache(run, m.config(), method.cache->stored_layers(m.config()), l.sequences, l.max_length,
+              l.kv_pages > 0 ? l.kv_pages
+                             : l.sequences * ((l.max_length + kv_page_size - 1) / kv_page_size)),
+        acts(m.make_activations()) {
+    const std::int64_t n = m.max_rows();
+    const std::int64_t s = l.sequences;
+    const auto ints = [&](std::int64_t count) { return run.allocate(dtype::i32, {count}); };
+    const auto reals = [&](std::int64_t count) { return run.allocate(dtype::f32, {count}); };
+    final = run.allocate(dtype::f32, {n, m.config().hidden});
+    kept = ints(n);
+    kv_length = ints(s);
+    window_first = ints(s);
+    window_last = ints(s);
+    rows = {ints(s + 1), ints(n), ints(n), ints(n), 0};
+    entered = {ints(s + 1), ints(n), ints(n), ints(n), 0};
+    found = {ints(s + 1), ints(n),  ints(n),  ints(n),  reals(n),
+             reals(n),    reals(n), reals(n), reals(n), run.allocate(dtype::u8, {n}),
+             ints(s),     ints(s),  0};
+    plan.of.resize(static_cast<std::size_t>(s));
+    rows_before.resize(static_cast<std::size_t>(s));
+  }
+
+  bool make_plan();
+  void forward();
+  void decide();
+  void count_layer(std::int32_t layer, const key_set& keys, bool first_layer);
+};
+
+step_loop::step_loop(const transformer& model, recipe method, const loop_limits& limits)
+    : impl_(std::make_unique<impl>(model, std::move(method), limits)) {}
+step_loop::~step_loop() = default;
+
+std::int32_t step_loop::length_of(const sequence_request& request) const {
+  return impl_->method.pace->canvas_length(impl_->model.config(), request);
+}
+
+std::int32_t step_loop::admit(const sequence_request& request) {
+  impl& m = *impl_;
+  for (std::int32_t s = 0; s < m.limits.sequences; ++s) {
+    if (m.state.occupied(s)) continue;
+    const std::int32_t length = length_of(request);
+    if (!m.cache.reserve(s, length)) return -1;
+    m.state.admit(s, request, length);
+    m.method.pace->start(m.state, s);
+    return s;
+  }
+  return -1;
+}
+
+void step_loop::release(std::int32_t place) {
+  impl_->cache.release(place);
+  impl_->state.clear(place);
+}
+
+const batch& step_loop::state() const {
+  return impl_->state;
+}
+const kv_cache& step_loop::cache() const {
+  return impl_->cache;
+}
+void step_loop::observe(step_observer* observer) {
+  impl_->observer = observer;
+}
+
+std::vector<std::int32_t> step_loop::output(std::int32_t place) const {
+  const sequence& q = impl_->state.at(place);
+  return impl_->state.tokens(place, q.prompt_length, std::max(q.output_end, q.prompt_length));
+}
+
+std::vector<std::int32_t> step_loop::canvas(std::int32_t place) const {
+  const sequence& q = impl_->state.at(place);
+  return impl_->state.tokens(place, q.prompt_length, q.length);
+}
+
+bool step_loop::step() {
+  const profile_range range("step", profile_category::scheduler);
+  if (!impl_->make_plan()) return false;
+  impl_->forward();
+  impl_->decide();
+  return true;
+}
+
+bool step_loop::impl::make_plan() {
+  bool any = false;
+  for (std::int32_t s = 0; s < limits.sequences; ++s) {
+    sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    step = {};
+    if (!state.occupied(s) || state.at(s).finished) continue;
+    step = method.pace->plan(state, s);
+    any = any || step.active;
+  }
+  if (!any) return false;
+  for (std::int32_t s = 0; s < limits.sequences; ++s) {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    kv_length.as<std::int32_t>()[s] = step.active ? step.kv_length : 0;
+    window_first.as<std::int32_t>()[s] = step.active ? step.candidate_first : 0;
+    window_last.as<std::int32_t>()[s] = step.active ? step.candidate_last : 0;
+    found.quota.as<std::int32_t>()[s] = step.active ? step.quota : 0;
+  }
+  return true;
+}
+
+void step_loop::impl::forward() {
+  const std::int32_t sequences = limits.sequences;
+  method.rows->select(state, plan, rows);
+  if (rows.rows > model.max_rows()) {
+    throw std::logic_error("step_loop: more rows than the model was made for");
+  }
+  run.gather_tokens(rows.set(sequences), state.canvas(), rows.token.as<std::int32_t>());
+  const tensor_view x_all = acts.x.view();
+  model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
+
+  // The rows as they entered, for the observer and the accounting, before any narrowing.
+  entered.rows = rows.rows;
+  std::copy_n(rows.begin.as<std::int32_t>(), sequences + 1, entered.begin.as<std::int32_t>());
+  std::copy_n(rows.position.as<std::int32_t>(), rows.rows, entered.position.as<std::int32_t>());
+  std::copy_n(rows.sequence.as<std::int32_t>(), rows.rows, entered.sequence.as<std::int32_t>());
+  std::copy_n(rows.token.as<std::int32_t>(), rows.rows, entered.token.as<std::int32_t>());
+
+  for (std::int32_t s = 0; s < sequences; ++s) {
+    rows_before[static_cast<std::size_t>(s)] =
+        entered.begin.as<std::int32_t>()[s + 1] - entered.begin.as<std::int32_t>()[s];
+  }
+
+  const float scale = 1.0F / std::sqrt(static_cast<float>(model.config().head_dim));
+  for (std::int32_t l = 0; l < model.config().layers; ++l) {
+    const profile_range range("layer", profile_category::denoise, l);
+    tensor_view x = x_all.first(rows.rows);
+    {
+      const profile_range phase_range("project", profile_category::attention, l);
+      model.project(l, x, rows.position.as<std::int32_t>(), acts);
+    }
+    const paged_kv pages = cache.layer(l);
+    {
+      const profile_range phase_range("cache_write", profile_category::cache, l);
+      run.kv_write(rows.set(sequences), model.key(acts, rows.rows), model.value(acts, rows.rows),
+                   pages);
+    }
+    const std::int32_t before = rows.rows;
+    if (method.rows->narrow(state, plan, l, model.query(acts, before), model.key(acts, before),
+                            rows, kept)) {
+      // Surviving rows keep their order, so gathering forward in place never overwrites a source.
+      run.gather_rows(x, kept.as<std::int32_t>(), x_all.first(rows.rows));
+      run.gather_rows(acts.qkv.view().first(before), kept.as<std::int32_t>(),
+                      acts.qkv.view().first(rows.rows));
+      x = x_all.first(rows.rows);
+    }
+    const tensor_view q = model.query(acts, rows.rows);
+    const key_set keys =
+        method.keys->select(state, plan, l, q, pages, kv_length.as<std::int32_t>());
+    tensor_view attended = acts.attention.view().first(rows.rows);
+    {
+      const profile_range phase_range("attention", profile_category::attention, l);
+      const tensor_view out = make_view(attended.data, dtype::f32,
+                                        {rows.rows, model.config().heads, model.config().head_dim});
+      run.attention(rows.set(sequences), q, pages, keys, scale, out, {});
+      model.attention_output(l, attended, x);
+    }
+    {
+      const profile_range phase_range("feed_forward", profile_category::mlp, l);
+      model.feed_forward(l, x);
+    }
+    count_layer(l, keys, l == 0);
+  }
+  model.final_norm(x_all.first(rows.rows), final.view().first(rows.rows));
+}
+
+// Rows entering the layer cost its projections; rows leaving it (after narrowing) cost attention,
+// output projection and feed-forward. Keys are those the mask really admits.
+void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool first_layer) {
+  const row_cost cost = model.cost(layer);
+  const double per_key = 4.0 * model.config().heads * model.config().head_dim;
+  const std::int32_t* begin = rows.begin.as<std::int32_t>();
+  for (std::int32_t s = 0; s < limits.sequences; ++s) {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    if (!step.active) continue;
+    sequence_counters& c = state.at(s).counters;
+    const std::int64_t n = begin[s + 1] - begin[s];
+    const std::int64_t entering = rows_before[static_cast<std::size_t>(s)];
+    rows_before[static_cast<std::size_t>(s)] = n;
+    if (first_layer) {
+      const std::int64_t in_rows = entering;
+      ++c.forwards;
+      c.prefill_forwards += step.what == phase::prefill;
+      c.commit_forwards += step.what == phase::commit;
+      c.denoise_steps += step.candidate_last > step.candidate_first;
+      c.rows += in_rows;
+      if (step.what != phase::prefill) c.decode_rows += in_rows;
+    }
+    double seen = 0;
+    for (std::int32_t r = begin[s]; r < begin[s + 1]; ++r) {
+      seen += static_cast<double>(
+          method.keys->keys_of_row(state, keys, s, rows.position.as<std::int32_t>()[r]));
+    }
+    c.layer_rows += n;
+    c.keys_seen += seen;
+    c.flops += static_cast<double>(entering) * cost.qkv_flops +
+               static_cast<double>(n) * (cost.output_flops + cost.feed_forward_flops) +
+               seen * per_key;
+  }
+}
+
+void step_loop::impl::decide() {
+  const std::int32_t sequences = limits.sequences;
+  const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
+  found.count = run.find_candidates(
+      rows.set(sequences), state.state(), state_masked, window_first.as<std::int32_t>(),
+      window_last.as<std::int32_t>(), shift, found.begin.as<std::int32_t>(),
+      found.position.as<std::int32_t>(), found.row.as<std::int32_t>());
+  std::fill_n(found.committed.as<std::int32_t>(), sequences, 0);
+  if (found.count > 0) {
+    {
+      const profile_range range("lm_head", profile_category::lm_head);
+      method.unmask->judge(state, plan, final.view().first(rows.rows), model.head(), found);
+    }
+    const profile_range range("decide", profile_category::select);
+    method.unmask->decide(state, plan, found);
+  }
+  if (observer) {
+    observer->on_step({state, plan, entered.set(sequences), entered.token.as<std::int32_t>(),
+                       rows.set(sequences), found, final.view().first(rows.rows)});
+  }
+  if (found.count > 0) {
+    run.commit(found.set(sequences), found.token.as<std::int32_t>(),
+               found.accept.as<std::uint8_t>(), state_decoded,
+               method.unmask->masks_by_id() ? model.config().mask_id : -1, state.canvas(),
+               state.state(), found.committed.as<std::int32_t>());
+  }
+  method.cache->settle(state, plan);
+  const std::int32_t* begin = found.begin.as<std::int32_t>();
+  for (std::int32_t s = 0; s < sequences; ++s) {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    if (!step.active) continue;
+    sequence_counters& c = state.at(s).counters;
+    const std::int32_t committed = found.committed.as<std::int32_t>()[s];
+    const std::int64_t judged = begin[s + 1] - begin[s];
+    c.committed += committed;
+    c.head_rows += judged;
+    c.flops += static_cast<double>(judged) * model.head_flops();
+    state.advance_step(s);
+    method.pace->observe(state, s, step, committed);
+  }
+}
+
+}  // namespace unmask

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Next-token decoding with a KV cache: the prompt enters in one forward, which also decides the
+// first token; then one row per step. Row p - 1 predicts position p.
+#include "harness/decode/registry.h"
+#include "methods/baselines/common.h"
+
+namespace unmask {
+namespace {
+
+class one_token final : public pace_policy {
+ public:
+  explicit one_token(bool stop) : stop_(stop) {}
+
+  std::int32_t canvas_length(const model_config&, const sequence_request& request) const override {
+    if (request.gen_length <= 0) throw usage_error("autoregressive: gen_length must be positive");
+    return static_cast<std::int32_t>(request.prompt.size()) + request.gen_length;
+  }
+
+  void start(batch& b, std::int32_t s) override { next_.at(s) = b.at(s).prompt_length; }
+
+  sequence_step plan(const batch& b, std::int32_t s) override {
+    const std::int32_t next = next_.at(s);
+    sequence_step step;
+    step.active = true;
+    const bool prefill = next == b.at(s).prompt_length;
+    step.what = prefill ? phase::prefill : phase::denoise;
+    step.first = prefill ? 0 : next - 1;
+    step.last = next;
+    step.candidate_first = next;
+    step.candidate_last = next + 1;
+    step.quota = 1;
+    step.kv_length = next;
+    return step;
+  }
+
+  void observe(batch& b, std::int32_t s, const sequence_step& step, std::int32_t) override {
+    sequence& q = b.at(s);
+    const std::int32_t decided = step.candidate_first;
+    next_.at(s) = decided + 1;
+    bool stopped = false;
+    if (stop_) end_of_answer(b, s, decided, decided + 1, b.model().stop_ids, &stopped);
+    if (stopped || decided + 1 == q.length) {
+      q.finished = true;
+      q.output_end = decided + 1;
+    }
+  }
+
+ private:
+  bool stop_;
+  per_sequence<std::int32_t> next_;
+};
+
+class last_token final : public unmask_policy {
+ public:
+  explicit last_token(sample_params sampling) : sampling_(sampling) {}
+
+  void judge(const batch& b, const step_plan&, const tensor_view& head_input,
+             const packed_matrix& head, candidate_lists& c) override {
+    const ops& run = b.backend();
+    const confidence_out out{c.token.as<std::int32_t>(), c.probability.as<float>(),
+                             c.margin.as<float>(), c.negative_entropy.as<float>(),
+                             c.top2_gap.as<float>()};
+    if (sampling_.temperature <= 0) {
+      run.confidence(head_input, head, c.set(b.capacity()), {}, out);
+      return;
+    }
+    if (!logits_) logits_ = run.allocate(dtype::f32, {b.capacity(), head.out_features});
+    sampling_.noise = {b.seeds(), b.steps()};
+    const tensor_view rows = logits_.view().first(c.count);
+    run.logits(head_input, head, c.row.as<std::int32_t>(), rows);
+    run.sample(c.set(b.capacity()), rows, sampling_, out);
+  }
+
+  void decide(const batch& b, const step_plan&, candidate_lists& c) override {
+    b.backend().accept_top(c.set(b.capacity()), c.probability.as<float>(),
+                           c.quota.as<std::int32_t>(), c.accept.as<std::uint8_t>());
+  }
+
+ private:
+  sample_params sampling_;
+  tensor logits_;
+};
+
+method_info autoregressive_info() {
+  method_info m;
+  m.name = "autoregressive";
+  m.summary = "next-token decoding with a KV cache";
+  m.paper = "baseline of the block-diffusion papers";
+  m.source = "methods/baselines/autoregressive";
+  m.pace = "one token";
+  m.rows = "prompt once, then the last token";
+  m.keys = "causal";
+  m.cache = "append";
+  m.unmask = "last token";
+  m.parameters = {
+      {"temperature", 0.0, "sampling temperature; 0: greedy", 0, 100, {}, ""},
+      {"top_p", 1.0, "nucleus of the sampling", 1e-6, 1, {}, ""},
+      {"top_k", std::int64_t{0}, "sample among the k best; 0: all", 0, 1e6, {}, ""},
+      {"stop", true, "end at the first stop token of the model", -1e300, 1e300, {}, ""}};
+  m.check = [](const model_config& model, const parameters&) {
+    if (model.attention != mask_kind::causal || !model.shifted_logits) {
+      throw usage_error("autoregressive cannot decode " + model.name +
+                        ": it needs a causal next-token model");
+    }
+  };
+  m.make = [](const model_config&, const parameters& p) {
+    recipe r;
+    r.pace = std::make_unique<one_token>(p.flag("stop"));
+    r.rows = std::make_unique<row_policy>();
+    r.keys = std::make_unique<key_policy>();
+    r.cache = std::make_unique<append_cache>();
+    sample_params sampling;
+    sampling.temperature = static_cast<float>(p.real("temperature"));
+    sampling.top_p = static_cast<float>(p.real("top_p"));
+    sampling.top_k = static_cast<std::int32_t>(p.integer("top_k"));
+    r.unmask = std::make_unique<last_token>(sampling);
+    return r;
+  };
+  return m;
+}
+
+const register_method registered(autoregressive_info());
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "methods/baselines/block_diffusion/block_pace.h"
+
+#include <algorithm>
+#include <string>
+
+namespace unmask {
+namespace {
+
+std::int32_t round_up(std::int32_t n, std::int32_t block) {
+  return (n + block - 1) / block * block;
+}
+
+}  // namespace
+
+std::int32_t block_pace::canvas_length(const model_config&, const sequence_request& request) const {
+  if (request.gen_length <= 0) throw usage_error("block_diffusion: gen_length must be positive");
+  return round_up(static_cast<std::int32_t>(request.prompt.size()) + request.gen_length,
+                  settings_.block_length);
+}
+
+void block_pace::start(batch& b, std::int32_t s) {
+  progress& p = progress_.at(s);
+  p = {};
+  if (!settings_.engine) {
+    p.history = b.at(s).prompt_length / settings_.block_length * settings_.block_length;
+    p.prefilled = p.history == 0;
+  }
+}
+
+sequence_step block_pace::plan(const batch& b, std::int32_t s) {
+  const sequence& q = b.at(s);
+  const progress& p = progress_.at(s);
+  const std::int32_t block = settings_.block_length;
+  sequence_step step;
+  step.active = true;
+  if (!p.prefilled) {
+    step.what = phase::prefill;
+    step.first = 0;
+    step.last = settings_.engine ? round_up(q.prompt_length, block) : p.history;
+    step.candidate_first = settings_.engine ? q.prompt_length : step.last;
+    step.candidate_last = step.last;
+  } else {
+    step.first = p.history;
+    step.last = p.history + block;
+    const bool clean = b.count(s, step.first, step.last, state_masked) == 0;
+    step.what = clean ? phase::commit : phase::denoise;
+    step.candidate_first = step.first;
+    step.candidate_last = clean ? step.first : step.last;
+  }
+  step.kv_length = step.last;
+  const std::int32_t steps = settings_.steps > 0 ? settings_.steps : block;
+  step.quota = std::max(1, block / steps);
+  // SDAR's own loop hands the remainder of block / steps to the first steps.
+  if (!settings_.engine && p.step < block % steps) step.quota = block / steps + 1;
+  return step;
+}
+
+void block_pace::observe(batch& b, std::int32_t s, const sequence_step& step, std::int32_t) {
+  progress& p = progress_.at(s);
+  const std::int32_t block = settings_.block_length;
+  if (!p.prefilled) {
+    p.prefilled = true;
+    b.set_state(s, 0, p.history, state_cached);
+    if (!settings_.engine) return;
+    p.history = step.last - block;
+    b.set_state(s, 0, p.history, state_cached);
+    // A prompt of whole blocks is cached at once and a block of masks opens.
+    if (b.at(s).prompt_length % block == 0) {
+      next_block(b, s);
+      return;
+    }
+  }
+  if (step.what == phase::commit) {
+    next_block(b, s);
+    return;
+  }
+  if (step.candidate_last == step.candidate_first) return;
+  ++p.step;
+  if (settings_.engine && b.count(s, p.history, p.history + block, state_masked) == 0) {
+    block_done(b, s);
+  }
+}
+
+void block_pace::block_done(batch& b, std::int32_t s) {
+  sequence& q = b.at(s);
+  const progress& p = progress_.at(s);
+  const std::int32_t end = p.history + settings_.block_length;
+  const std::int32_t budget_end = q.prompt_length + q.request.gen_length;
+  const std::int32_t first = std::max(p.history, q.prompt_length);
+  bool stopped = false;
+  std::int32_t answer_end = std::min(end, budget_end);
+  if (settings_.use_stop_ids && (settings_.stop_in_prompt_block || p.history >= q.prompt_length)) {
+    answer_end = end_of_answer(b, s, first, answer_end, settings_.stop_ids, &stopped);
+  }
+  if (stopped || end >= budget_end) {
+    q.finished = true;
+    q.output_end = answer_end;
+  }
+}
+
+void block_pace::next_block(batch& b, std::int32_t s) {
+  sequence& q = b.at(s);
+  progress& p = progress_.at(s);
+  b.set_state(s, p.history, p.history + settings_.block_length, state_cached);
+  p.history += settings_.block_length;
+  p.step = 0;
+  if (settings_.engine) return;
+  bool stopped = false;
+  if (settings_.use_stop_ids) {
+    end_of_answer(b, s, std::min(q.prompt_length, p.history), p.history, settings_.stop_ids,
+                  &stopped);
+  }
+  if (stopped || p.history >= q.length) {
+    q.finished = true;
+    q.output_end = p.history;  // this loop returns whole blocks
+  }
+}
+
+}  // namespace unmask

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Whole-canvas decoding without a cache: LLaDA's semi-autoregressive schedule and Dream's time
+// schedule, each with its ways of choosing tokens. The baseline every speed-up is measured from.
+#include "harness/decode/registry.h"
+#include "methods/baselines/vanilla/schedules.h"
+
+namespace unmask {
+namespace {
+
+struct unmask_settings {
+  std::string score = "low_confidence";  // what ranks candidates
+  float threshold = 0, factor = 0;
+  float gumbel_temperature = 0;      // LLaDA sampling
+  float temperature = 0, top_p = 1;  // Dream sampling
+  std::int32_t top_k = 0;
+  float alg_temp = 0;
+  float transfer_eps = 0;           // Dream "origin": eps of the time schedule
+  std::int32_t transfer_steps = 0;  // and its steps; 0: gen_length
+  bool limit_to_quota = false;      // Dream confidence_threshold: at most quota tokens
+};
+
+// Ranks masked positions by what the head says and takes the best.
+class ranked_unmask final : public unmask_policy {
+ public:
+  explicit ranked_unmask(unmask_settings s) : settings_(std::move(s)) {}
+
+  bool masks_by_id() const override { return true; }
+
+  void judge(const batch& b, const step_plan&, const tensor_view& head_input,
+             const packed_matrix& head, candidate_lists& c) override {
+    const ops& run = b.backend();
+    const noise_source noise{b.seeds(), b.steps()};
+    const confidence_out out{c.token.as<std::int32_t>(), c.probability.as<float>(),
+                             c.margin.as<float>(), c.negative_entropy.as<float>(),
+                             c.top2_gap.as<float>()};
+    if (settings_.temperature > 0) {
+      grow(run, c.count, head.out_features);
+      const tensor_view rows = logits_.view().first(c.count);
+      run.logits(head_input, head, c.row.as<std::int32_t>(), rows);
+      run.sample(c.set(b.capacity()), rows,
+                 {settings_.temperature, settings_.top_p, settings_.top_k, noise}, out);
+    } else {
+      confidence_params params;
+      params.gumbel_temperature = settings_.gumbel_temperature;
+      params.noise = noise;
+      params.accumulate_double = true;
+      run.confidence(head_input, head, c.set(b.capacity()), params, out);
+    }
+    if (settings_.score == "random") run.uniform_scores(c.set(b.capacity()), noise, score(c));
+    if (settings_.alg_temp > 0) {
+      run.gumbel_scores(c.set(b.capacity()), noise, settings_.alg_temp, score(c));
+    }
+  }
+
+  void decide(const batch& b, const step_plan&, candidate_lists& c) override {
+    const ops& run = b.backend();
+    const candidate_set set = c.set(b.capacity());
+    std::uint8_t* accept = c.accept.as<std::uint8_t>();
+    if (settings_.factor > 0) {
+      run.accept_factor(set, score(c), settings_.factor, accept);
+    } else if (settings_.threshold > 0) {
+      run.accept_threshold(set, score(c), settings_.threshold, false, true, accept);
+      if (settings_.limit_to_quota) {
+        if (also_.view().rows() < c.accept.view().rows()) {
+          also_ = run.allocate(dtype::u8, {c.accept.view().rows()});
+        }
+        run.accept_top(set, score(c), c.quota.as<std::int32_t>(), also_.as<std::uint8_t>());
+        run.merge_accept(c.count, also_.as<std::uint8_t>(), true, accept);
+      }
+    } else {
+      run.accept_top(set, score(c), c.quota.as<std::int32_t>(), accept);
+    }
+  }
+
+ private:
+  float* score(candidate_lists& c) const {
+    if (settings_.score == "random") return c.score.as<float>();
+    if (settings_.score == "topk_margin") return c.margin.as<float>();
+    if (settings_.score == "entropy") return c.negative_entropy.as<float>();
+    return c.probability.as<float>();
+  }
+  // Sampling needs whole rows of logits; grown outside steady state only.
+  void grow(const ops& run, std::int64_t rows, std::int64_t vocabulary) {
+    if (logits_ && logits_.view().rows() >= rows) return;
+    logits_ = run.allocate(dtype::f32, {rows, vocabulary});
+  }
+
+  unmask_settings settings_;
+  tensor logits_, also_;
+};
+
+// Dream "origin": every masked token is decided with probability 1 - t_{i+1} / t_i.
+class random_transfer final : public unmask_policy {
+ public:
+  explicit random_transfer(unmask_settings s) : settings_(s), judge_(std::move(s)) {}
+  bool masks_by_id() const override { return true; }
+  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+             const packed_matrix& head, candidate_lists& c) override {
+    judge_.judge(b, plan, head_input, head, c);
+    b.backend().uniform_scores(c.set(b.capacity()), {b.seeds(), b.steps()}, c.score.as<float>());
+  }
+  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+    // One threshold per sequence: sequences at different steps are judged one after the other.
+    const candidate_set all = c.set(b.capacity());
+    for (std::int32_t s = 0; s < b.capacity(); ++s) {
+      if (!plan.of[static_cast<std::size_t>(s)].active || all.begin[s] == all.begin[s + 1])
+        continue;
+      const sequence& q = b.at(s);
+      const std::int32_t steps =
+          settings_.transfer_steps > 0 ? settings_.transfer_steps : q.request.gen_length;
+      const float keep = q.step + 1 < steps ? 1.0F - time_schedule::transfer_fraction(
+                                                         steps, settings_.transfer_eps, q.step)
+                                            : 0.0F;
+      candidate_set one = all;
+      const std::int32_t begin[2] = {0, all.begin[s + 1] - all.begin[s]};
+      one.sequences = 1;
+      one.count = begin[1];
+      one.begin = begin;
+      one.position += all.begin[s];
+      one.row += all.begin[s];
+      b.backend().accept_threshold(one, c.score.as<float>() + all.begin[s], keep, false, false,
+                                   c.accept.as<std::uint8_t>() + all.begin[s]);
+    }
+  }
+
+ private:
+  unmask_settings settings_;
+  ranked_unmask judge_;
+};
+
+bool dream_schedule(const model_config& model, const parameters& p) {
+  const std::string& schedule = p.text("schedule");
+  return schedule == "dream" || (schedule == "auto" && model.family == model_family::dream);
+}
+
+recipe make_vanilla(const model_config& model, const parameters& p) {
+  recipe r;
+  r.rows = std::make_unique<row_policy>();
+  r.keys = std::make_unique<key_policy>();
+  r.cache = std::make_unique<no_cache>();
+  unmask_settings u;
+  u.threshold = static_cast<float>(p.real("threshold"));
+  u.factor = static_cast<float>(p.real("factor"));
+  const auto steps = static_cast<std::int32_t>(p.integer("steps"));
+  const auto tokens_per_step = static_cast<std::int32_t>(p.integer("tokens_per_step"));
+  if (dream_schedule(model, p)) {
+    const std::string& alg = p.text("alg");
+    time_schedule::settings t;
+    t.steps = steps;
+    t.tokens_per_step = tokens_per_step;
+    t.eps = static_cast<float>(p.real("eps"));
+    t.confidence_threshold = alg == "confidence_threshold";
+    r.pace = std::make_unique<time_schedule>(t);
+    u.score = alg;
+    u.limit_to_quota = t.confidence_threshold;
+    if (!t.confidence_threshold) u.threshold = 0;
+    u.temperature = static_cast<float>(p.real("temperature"));
+    u.top_p = static_cast<float>(p.real("top_p"));
+    u.top_k = static_cast<std::int32_t>(p.integer("top_k"));
+    u.alg_temp = static_cast<float>(p.real("alg_temp"));
+    u.transfer_eps = t.eps;
+    u.transfer_steps = steps > 0 ? steps : 0;
+    if (alg == "origin") {
+      r.unmask = std::make_unique<random_transfer>(u);
+    } else {
+      r.unmask = std::make_unique<ranked_unmask>(u);
+    }
+    return r;
+  }
+  block_schedule::settings s;
+  s.steps = steps;
+  s.tokens_per_step = tokens_per_step;
+  s.block_length = static_cast<std::int32_t>(p.integer("block_length"));
+  s.until_clean = p.flag("until_clean") || u.threshold > 0 || u.factor > 0;
+  r.pace = std::make_unique<block_schedule>(s);
+  u.score = p.text("remasking");
+  u.gumbel_temperature = static_cast<float>(p.real("temperature"));
+  r.unmask = std::make_unique<ranked_unmask>(u);
+  return r;
+}
+
+void check_vanilla(const model_config& model, const parameters& p) {
+  if (model.mask_id < 0) {
+    throw usage_error("vanilla cannot decode " + model.name + ": the model has no mask token");
+  }
+  if (model.attention != mask_kind::full) {
+    throw usage_error("vanilla cannot decode " + model.name +
+                      ": it needs bidirectional attention; use block_diffusion");
+  }
+  if (dream_schedule(model, p)) {
+    if (p.text("alg") == "confidence_threshold" && p.real("threshold") <= 0) {
+      throw usage_error("vanilla: alg confidence_threshold needs threshold > 0");
+    }
+    if (p.text("alg") == "origin" && p.integer("tokens_per_step") != 1 && p.integer("steps") == 0) {
+      throw usage_error("vanilla: alg origin needs explicit steps");
+    }
+  } else if (p.real("threshold") > 0 && p.real("factor") > 0) {
+    throw usage_error("vanilla: threshold and factor exclude each other");
+  }
+}
+
+method_info vanilla_info() {
+  method_info m;
+  m.name = "vanilla";
+  m.summary = "whole-canvas decoding without a cache, LLaDA's and Dream's own loops";
+  m.paper = "LLaDA (Nie et al., 2025), Dream 7B (Ye et al., 2025)";
+  m.source = "methods/baselines/vanilla";
+  m.pace = "block schedule (LLaDA) or time schedule (Dream)";
+  m.rows = "prompt and whole canvas";
+  m.keys = "all";
+  m.cache = "none";
+  m.unmask = "top-n of the schedule; threshold or factor when set";
+  const std::string llada = "LLaDA generate.py", dream = "Dream generation_utils.py";
+  m.parameters = {
+      {"schedule",
+       std::string("auto"),
+       "which loop: auto picks by model family",
+       -1e300,
+       1e300,
+       {"auto", "llada", "dream"},
+       ""},
+      {"steps",
+       std::int64_t{0},
+       "denoising steps for the whole canvas; 0: gen_length / "
+       "tokens_per_step",
+       0,
+       1e6,
+       {},
+       llada},
+      {"tokens_per_step",
+       std::int64_t{1},
+       "tokens decided per step when steps is 0",
+       1,
+       1024,
+       {},
+       llada},
+      {"block_length",
+       std::int64_t{32},
+       "tokens per semi-autoregressive block; 0: one block",
+       0,
+       1e6,
+       {},
+       llada},
+      {"remasking",
+       std::string("low_confidence"),
+       "what keeps a token masked (LLaDA)",
+       -1e300,
+       1e300,
+       {"low_confidence", "random"},
+       llada},
+      {"temperature",
+       0.0,
+       "Gumbel (LLaDA) or softmax (Dream) sampling temperature; 0: greedy",
+       0,
+       100,
+       {},
+       llada},
+      {"threshold",
+       0.0,
+       "decide every token at least this confident, at least one; 0: schedule",
+       0,
+       2,
+       {},
+       "Fast-dLLM generate.py"},
+      {"factor",
+       0.0,
+       "factor decoding: n-th best needs confidence 1 - factor / (n + 1); 0: off",
+       0,
+       100,
+       {},
+       "Fast-dLLM, later revision"},
+      {"until_clean",
+       false,
+       "a block ends when no mask is left instead of after its steps",
+       -1e300,
+       1e300,
+       {},
+       "Fast-dLLM generate.py"},
+      {"alg",
+       std::string("entropy"),
+       "Dream's rule",
+       -1e300,
+       1e300,
+       {"origin", "maskgit_plus", "topk_margin", "entropy", "confidence_threshold"},
+       dream},
+      {"eps", 1e-3, "smallest time of Dream's schedule", 1e-9, 0.5, {}, dream},
+      {"alg_temp", 0.0, "Dream: randomness of the order; 0: none", 0, 100, {}, dream},
+      {"top_p", 1.0, "Dream: nucleus of the sampling", 1e-6, 1, {}, dream},
+      {"top_k", std::int64_t{0}, "Dream: sample among the k best; 0: all", 0, 1e6, {}, dream}};
+  m.presets["dream-instruct"] = {
+      {"temperature", 0.2}, {"top_p", 0.95}, {"alg", std::string("entropy")}};
+  m.check = check_vanilla;
+  m.make = make_vanilla;
+  return m;
+}
+
+const register_method registered(vanilla_info());
+
+}  // namespace
+}  // namespace unmask
