@@ -170,12 +170,14 @@ std::string unknown_name(const std::string& what, const std::string& wrong,
   const auto order = by_distance(wrong, known);
   if (order.empty()) return head + "there is none to choose from";
   // Near: no more than every third character wrong, or one name begins with the other.
-  const auto& [distance, best] = order.front();
-  const std::size_t shorter = std::min(wrong.size(), best.size());
-  const bool prefix = shorter >= 3 && wrong.compare(0, shorter, best, 0, shorter) == 0;
-  if (prefix || distance <= std::max<std::size_t>(1, wrong.size() / 3)) {
-    return head + "did you mean '" + best + "'?";
+  std::string near;
+  for (const auto& [distance, name] : order) {
+    const std::size_t shorter = std::min(wrong.size(), name.size());
+    const bool prefix = shorter >= 3 && wrong.compare(0, shorter, name, 0, shorter) == 0;
+    const bool close = distance <= std::max<std::size_t>(1, wrong.size() / 3);
+    if (near.empty() && (close || prefix)) near = name;
   }
+  if (!near.empty()) return head + "did you mean '" + near + "'?";
   std::vector<std::string> sorted = known;
   std::ranges::sort(sorted);
   return head + "known: " + joined(sorted);

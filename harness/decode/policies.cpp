@@ -28,7 +28,7 @@ key_set key_policy::select(const batch& b, const step_plan& plan, std::int32_t l
   key_set keys;
   keys.kv_length = kv_length;
   keys.mask = b.model().attention;
-  keys.block = std::max(b.model().block, 1);
+  keys.block = std::max(block_ > 0 ? block_ : b.model().block, 1);
   return keys;
 }
 

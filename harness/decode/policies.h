@@ -88,6 +88,8 @@ class row_policy {
 // Which cached slots each row attends to in a layer.
 class key_policy {
  public:
+  // `block`: tokens per block of a block-causal mask; 0: the model's trained length.
+  explicit key_policy(std::int32_t block = 0) : block_(block) {}
   virtual ~key_policy() = default;
   // Default: slots [0, kv_length) under the model's own mask. kv_length [S] holds the plan's.
   virtual key_set select(const batch& b, const step_plan& plan, std::int32_t layer,
@@ -96,6 +98,9 @@ class key_policy {
   // Keys one row at `position` sees under `keys`; for the accounting of attention work.
   virtual std::int64_t keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
                                    std::int32_t position) const;
+
+ private:
+  std::int32_t block_;
 };
 
 // What is kept of K/V between forwards.

@@ -86,6 +86,7 @@ recipe make_block_diffusion(const model_config& model, const parameters& p) {
   block_settings s;
   s.engine = p.text("loop") == "engine";
   s.block_length = static_cast<std::int32_t>(p.integer("block_length"));
+  if (s.block_length == 0) s.block_length = model.block;
   s.steps = static_cast<std::int32_t>(p.integer("steps"));
   s.stop_in_prompt_block = p.flag("stop_in_prompt_block");
   const std::string& stop = p.text("stop");
@@ -100,9 +101,9 @@ recipe make_block_diffusion(const model_config& model, const parameters& p) {
   u.at_least_quota = !s.engine;
   u.block = s.block_length;
   recipe r;
+  r.keys = std::make_unique<key_policy>(s.block_length);
   r.pace = std::make_unique<block_pace>(std::move(s));
   r.rows = std::make_unique<row_policy>();
-  r.keys = std::make_unique<key_policy>();
   r.cache = std::make_unique<append_cache>();
   r.unmask = std::make_unique<block_unmask>(u);
   return r;
@@ -186,7 +187,11 @@ method_info block_diffusion_info() {
                    engine}};
   m.presets["engine"] = {{"stop_in_prompt_block", false}};
   m.presets["hf"] = {{"loop", std::string("hf")}, {"accept_compare", std::string(">")}};
-  m.check = [](const model_config& model, const parameters&) {
+  m.check = [](const model_config& model, const parameters& p) {
+    if (p.integer("block_length") == 0 && model.block <= 0) {
+      throw usage_error("block_diffusion: " + model.name +
+                        " does not name its block length; set block_length");
+    }
     if (model.attention != mask_kind::block_causal || model.mask_id < 0) {
       throw usage_error("block_diffusion cannot decode " + model.name +
                         ": it needs a block-causal model with a mask token");

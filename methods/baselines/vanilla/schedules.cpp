@@ -158,9 +158,10 @@ void time_schedule::observe(batch& b, std::int32_t s, const sequence_step& step,
   progress& p = progress_.at(s);
   if (settings_.confidence_threshold) {
     p.carried = std::max(0, step.quota - committed);
-    if (p.step + 1 == p.steps && p.carried > 0) {  // refused tokens get steps of their own
+    // Refused tokens of the last step get one step more, again and again until none is refused.
+    if (p.step + 1 == p.steps && p.carried > 0) {
       p.per_step = 0;
-      p.steps += p.carried;
+      ++p.steps;
     }
   }
   if (++p.step == p.steps) finish(b.at(s));

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Replay of golden data (outputs of the official implementations): model logits, and decoding runs
+// token by token, forward by forward.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "kernels/ops.h"
+
+namespace unmask {
+
+struct golden_summary {
+  int passed = 0, failed = 0, skipped = 0;
+};
+
+struct golden_options {
+  std::filesystem::path directory;
+  std::vector<std::string> methods;  // golden file names or registered methods; empty: all
+  const ops* backend = nullptr;
+  bool logits = true;
+  bool quiet = false;  // only failures and the summary
+};
+
+golden_summary replay_logits(const golden_options& options);
+golden_summary replay_decode(const golden_options& options);
+
+}  // namespace unmask

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <fmt/core.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "harness/cli/golden.h"
+#include "harness/decode/plain_forward.h"
+
+namespace unmask {
+namespace {
+
+using nlohmann::json;
+
+// Relative to the row's largest logit: fp32 against fp32 of another summation order.
+constexpr double tolerance = 1e-4;
+
+mask_kind mask_of(const std::string& kind) {
+  if (kind == "bidirectional") return mask_kind::full;
+  if (kind == "causal") return mask_kind::causal;
+  if (kind == "block_causal") return mask_kind::block_causal;
+  throw environment_error("golden logits: unknown attention kind '" + kind + "'");
+}
+
+struct worst {
+  double difference = 0;
+  std::string where;
+  void see(double got, double want, double scale, const std::string& at) {
+    const double d = std::abs(got - want) / scale;
+    if (!(d <= difference)) {  // NaN counts as worst
+      difference = d;
+      where = at;
+    }
+  }
+};
+
+worst compare_case(const json& c, const tensor& logits) {
+  worst w;
+  for (const json& p : c.at("positions")) {
+    const auto pos = p.at("pos").get<std::int64_t>();
+    const float* row = logits.row<float>(pos);
+    double scale = 1;
+    for (const json& t : p.at("top16")) scale = std::max(scale, std::abs(t[1].get<double>()));
+    for (const char* list : {"top16", "fixed"}) {
+      for (const json& t : p.at(list)) {
+        w.see(row[t[0].get<std::size_t>()], t[1].get<double>(), scale,
+              fmt::format("position {} token {}", pos, t[0].get<int>()));
+      }
+    }
+    double sum = 0;
+    const float top = *std::max_element(row, row + logits.view().columns());
+    for (std::int64_t v = 0; v < logits.view().columns(); ++v)
+      sum += std::exp(double{row[v]} - top);
+    w.see(top + std::log(sum), p.at("logsumexp").get<double>(), scale,
+          fmt::format("position {} logsumexp", pos));
+    if (p.at("top16")[0][0].get<std::int64_t>() !=
+        std::max_element(row, row + logits.view().columns()) - row) {
+      w.see(1, 0, 1e-9, fmt::format("position {} arg-max", pos));
+    }
+  }
+  if (c.contains("full_logits")) {
+    std::int64_t r = 0;
+    for (const json& expected : c.at("full_logits")) {
+      for (std::size_t v = 0; v < expected.size(); ++v) {
+        w.see(logits.row<float>(r)[v], expected[v].get<double>(), 1,
+              fmt::format("full logits row {} token {}", r, v));
+      }
+      ++r;
+    }
+  }
+  return w;
+}
+
+}  // namespace
+
+golden_summary replay_logits(const golden_options& options) {
+  golden_summary sum;
+  const std::filesystem::path folder = options.directory / "logits";
+  if (!std::filesystem::is_directory(folder)) {
+    throw environment_error("no golden logits: " + folder.string() + " is not a directory");
+  }
+  std::vector<std::filesystem::path> files;
+  for (const auto& f : std::filesystem::directory_iterator(folder)) files.push_back(f.path());
+  std::sort(files.begin(), files.end());
+  for (const std::filesystem::path& file : files) {
+    std::ifstream in(file);
+    const json golden = json::parse(in);
+    const std::filesystem::path directory =
+        options.directory / "models" / golden.at("model").get<std::string>();
+    const model_config config = read_model_config(directory);
+    std::int32_t longest = 0;
+    for (const json& c : golden.at("cases")) {
+      longest = std::max(longest, static_cast<std::int32_t>(c.at("input_ids").size()));
+    }
+    const transformer model(config, load_weights(config, directory), *options.backend,
+                            weight_format::f32, longest);
+    for (const json& c : golden.at("cases")) {
+      const json& attention = c.at("attention");
+      const tensor logits = plain_forward(
+          model, c.at("input_ids").get<std::vector<std::int32_t>>(), mask_of(attention.at("kind")),
+          attention.at("kind") == "block_causal" ? attention.at("block_size").get<std::int32_t>()
+                                                 : 1);
+      const worst w = compare_case(c, logits);
+      const bool good = w.difference <= tolerance;
+      (good ? sum.passed : sum.failed)++;
+      if (!options.quiet || !good) {
+        fmt::print("{} {}  largest relative difference {:.1e}{}\n", good ? "PASS" : "FAIL",
+                   c.at("id").get<std::string>(), w.difference, good ? "" : " at " + w.where);
+      }
+    }
+  }
+  return sum;
+}
+
+}  // namespace unmask

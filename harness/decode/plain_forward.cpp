@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/decode/plain_forward.h"
+
+#include <numeric>
+
+#include "harness/decode/step_loop.h"
+
+namespace unmask {
+namespace {
+
+class one_forward final : public pace_policy {
+ public:
+  std::int32_t canvas_length(const model_config&, const sequence_request& r) const override {
+    return static_cast<std::int32_t>(r.prompt.size());
+  }
+  void start(batch&, std::int32_t) override {}
+  sequence_step plan(const batch& b, std::int32_t s) override {
+    sequence_step step;
+    step.active = true;
+    step.what = phase::prefill;
+    step.last = step.kv_length = step.candidate_first = step.candidate_last = b.at(s).length;
+    return step;
+  }
+  void observe(batch& b, std::int32_t s, const sequence_step&, std::int32_t) override {
+    b.at(s).finished = true;
+  }
+};
+
+class fixed_mask final : public key_policy {
+ public:
+  fixed_mask(mask_kind mask, std::int32_t block) : mask_(mask), block_(block) {}
+  key_set select(const batch&, const step_plan&, std::int32_t, const tensor_view&, const paged_kv&,
+                 const std::int32_t* kv_length) override {
+    return {kv_length, nullptr, nullptr, mask_, block_};
+  }
+
+ private:
+  mask_kind mask_;
+  std::int32_t block_;
+};
+
+class scratch_cache final : public cache_policy {
+ public:
+  std::int32_t stored_layers(const model_config&) const override { return 1; }
+};
+
+class nothing_decided final : public unmask_policy {
+ public:
+  void judge(const batch&, const step_plan&, const tensor_view&, const packed_matrix&,
+             candidate_lists&) override {}
+  void decide(const batch&, const step_plan&, candidate_lists&) override {}
+};
+
+class logits_of_all_rows final : public step_observer {
+ public:
+  logits_of_all_rows(const transformer& model, std::int64_t rows)
+      : model_(model),
+        logits_(model.backend().allocate(dtype::f32, {rows, model.config().vocabulary})) {}
+  void on_step(const step_view& step) override {
+    std::vector<std::int32_t> index(static_cast<std::size_t>(step.left.rows));
+    std::iota(index.begin(), index.end(), 0);
+    model_.backend().logits(step.head_input, model_.head(), index.data(), logits_);
+  }
+  const tensor& logits() const { return logits_; }
+
+ private:
+  const transformer& model_;
+  tensor logits_;
+};
+
+}  // namespace
+
+tensor plain_forward(const transformer& model, const std::vector<std::int32_t>& tokens,
+                     mask_kind mask, std::int32_t block) {
+  recipe r;
+  r.method = "plain_forward";
+  r.pace = std::make_unique<one_forward>();
+  r.rows = std::make_unique<row_policy>();
+  r.keys = std::make_unique<fixed_mask>(mask, block);
+  r.cache = std::make_unique<scratch_cache>();
+  r.unmask = std::make_unique<nothing_decided>();
+  const auto n = static_cast<std::int32_t>(tokens.size());
+  step_loop loop(model, std::move(r), {1, n, 0});
+  logits_of_all_rows observer(model, n);
+  loop.observe(&observer);
+  loop.admit({tokens, 0, 0});
+  loop.step();
+  return observer.logits();
+}
+
+}  // namespace unmask

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "harness/model/transformer.h"
+
+namespace unmask {
+
+// One forward of `tokens` at positions 0, 1, 2, ... through the same step loop as decoding, and
+// the logits of every row: [tokens.size(), V]. For checks of the model itself.
+tensor plain_forward(const transformer& model, const std::vector<std::int32_t>& tokens,
+                     mask_kind mask, std::int32_t block);
+
+}  // namespace unmask
