@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "harness/cli/command.h"
+#include "harness/decode/registry.h"
+#include "harness/model/config.h"
+
+namespace unmask {
+namespace po = boost::program_options;
+namespace {
+
+void list_methods() {
+  fmt::print("methods\n");
+  for (const std::string& name : method_registry::instance().names()) {
+    fmt::print("  {:<18}{}\n", name, method_registry::instance().find(name).summary);
+  }
+}
+
+void list_folder(const char* title, const std::filesystem::path& folder, const char* suffix) {
+  if (!std::filesystem::is_directory(folder)) return;
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == suffix) names.push_back(entry.path().string());
+  }
+  std::sort(names.begin(), names.end());
+  fmt::print("{}\n", title);
+  for (const std::string& name : names) fmt::print("  {}\n", name);
+}
+
+void list_models(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder)) return;
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (std::filesystem::exists(entry.path() / "config.json")) found.push_back(entry.path());
+  }
+  std::sort(found.begin(), found.end());
+  fmt::print("models\n");
+  for (const auto& path : found) {
+    const model_config c = read_model_config(path);
+    fmt::print("  {:<36}{}, {} layers, d {}, {:.2f} M parameters\n", path.string(),
+               name_of(c.family), c.layers, c.hidden, static_cast<double>(c.parameters()) * 1e-6);
+  }
+}
+
+std::string range_of(const parameter_spec& p) {
+  if (!p.choices.empty()) return fmt::format("one of {}", fmt::join(p.choices, ", "));
+  if (p.minimum <= -1e299 && p.maximum >= 1e299) return "";
+  return fmt::format("{:g} to {:g}", p.minimum, p.maximum);
+}
+
+const char* type_of(const parameter_value& v) {
+  constexpr const char* names[] = {"bool", "integer", "real", "text"};
+  return names[v.index()];
+}
+
+}  // namespace
+
+int command_list(const std::vector<std::string>& arguments) {
+  po::options_description options("options");
+  options.add_options()("experiments-dir", po::value<std::string>()->default_value("experiments"),
+                        "where experiment files, tasks and models lie");
+  po::variables_map values;
+  if (!parse_command("list [methods|models|tasks|experiments]", "", options, {"what"}, arguments,
+                     values)) {
+    return 0;
+  }
+  const std::filesystem::path root = values["experiments-dir"].as<std::string>();
+  const std::string what =
+      values.count("what") ? values["what"].as<std::vector<std::string>>().front() : "";
+  const std::vector<std::string> known = {"methods", "models", "tasks", "experiments"};
+  if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
+    throw usage_error(unknown_name("listing", what, known));
+  }
+  if (what.empty() || what == "methods") list_methods();
+  if (what.empty() || what == "models") list_models(root / "models");
+  if (what.empty() || what == "tasks") list_folder("tasks", root / "data", ".jsonl");
+  if (what.empty() || what == "experiments") list_folder("experiments", root, ".toml");
+  return 0;
+}
+
+int command_show(const std::vector<std::string>& arguments) {
+  po::options_description options("options");
+  po::variables_map values;
+  if (!parse_command("show METHOD", "", options, {"method"}, arguments, values)) return 0;
+  if (!values.count("method")) {
+    throw usage_error(fmt::format("show needs a method: {}",
+                                  fmt::join(method_registry::instance().names(), ", ")));
+  }
+  const method_info& m =
+      method_registry::instance().find(values["method"].as<std::vector<std::string>>().front());
+  fmt::print("{}: {}\n  paper   {}\n  source  {}\n\n", m.name, m.summary, m.paper, m.source);
+  fmt::print("  pace    {}\n  rows    {}\n  keys    {}\n  cache   {}\n  unmask  {}\n\n", m.pace,
+             m.rows, m.keys, m.cache, m.unmask);
+  fmt::print("parameters\n");
+  for (const parameter_spec& p : m.parameters) {
+    fmt::print("  {:<22}{} = {}\n{:26}{}\n", p.name, type_of(p.default_value),
+               to_string(p.default_value), "", p.meaning);
+    const std::string range = range_of(p);
+    if (!range.empty()) fmt::print("{:26}{}\n", "", range);
+    if (!p.source.empty()) fmt::print("{:26}source: {}\n", "", p.source);
+  }
+  for (const auto& [name, settings] : m.presets) {
+    fmt::print("preset {}:", name);
+    for (const auto& [key, value] : settings) fmt::print(" {}={}", key, to_string(value));
+    fmt::print("\n");
+  }
+  return 0;
+}
+
+}  // namespace unmask

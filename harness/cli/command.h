@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The sub-command layer over Boost.Program_options.
+#pragma once
+
+#include <boost/program_options.hpp>
+#include <string>
+#include <vector>
+
+namespace unmask {
+
+struct command {
+  const char* name;
+  const char* summary;  // one line of `unmask --help`
+  int (*run)(const std::vector<std::string>& arguments);
+};
+
+// In the order of `unmask --help`.
+const std::vector<command>& commands();
+
+// Parse `arguments` (without the sub-command) by `visible`, plus positional names. `_` and `-` are
+// the same in option names; unknown options are usage errors with the nearest match. Returns false
+// after printing the help that --help asked for.
+bool parse_command(const std::string& usage, const std::string& epilogue,
+                   boost::program_options::options_description visible,
+                   const std::vector<std::string>& positional,
+                   const std::vector<std::string>& arguments,
+                   boost::program_options::variables_map& values);
+
+int command_list(const std::vector<std::string>& arguments);
+int command_show(const std::vector<std::string>& arguments);
+int command_generate(const std::vector<std::string>& arguments);
+int command_run(const std::vector<std::string>& arguments);
+int command_table(const std::vector<std::string>& arguments);
+int command_golden(const std::vector<std::string>& arguments);
+int command_doctor(const std::vector<std::string>& arguments);
+
+}  // namespace unmask

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <iostream>
+
+#include "harness/cli/command.h"
+#include "harness/decode/parameters.h"
+#include "kernels/error.h"
+
+namespace unmask {
+
+const std::vector<command>& commands() {
+  static const std::vector<command> all = {
+      {"run", "run an experiment file and print its table", command_run},
+      {"table", "print the table of measured rows", command_table},
+      {"generate", "decode one prompt; --watch shows the canvas being unmasked", command_generate},
+      {"list", "methods, tasks and embedded models", command_list},
+      {"show", "one method: its five slots, parameters and sources", command_show},
+      {"golden", "replay the official implementations' outputs and compare", command_golden},
+      {"doctor", "what this machine has and what is missing", command_doctor},
+  };
+  return all;
+}
+
+namespace {
+
+void print_help(std::ostream& out) {
+  out << "unmask: benchmarks and profiles decoding methods for diffusion language models\n\n"
+         "usage: unmask COMMAND [options]     (unmask COMMAND --help tells more)\n\n";
+  for (const command& c : commands()) {
+    out << "  " << c.name << std::string(12 - std::string(c.name).size(), ' ') << c.summary << '\n';
+  }
+  out << "\nfirst steps: unmask run experiments/quickstart.toml\n"
+         "             unmask generate --watch --model experiments/models/tiny-llada \"...\"\n"
+         "exit codes: 0 ok, 1 a run failed, 2 usage, 3 environment, 4 claim not reproduced\n";
+}
+
+int dispatch(const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" ||
+      arguments[0] == "help") {
+    print_help(arguments.empty() ? std::cerr : std::cout);
+    return static_cast<int>(arguments.empty() ? exit_code::usage : exit_code::ok);
+  }
+  std::vector<std::string> names;
+  for (const command& c : commands()) {
+    if (arguments[0] == c.name) return c.run({arguments.begin() + 1, arguments.end()});
+    names.emplace_back(c.name);
+  }
+  throw usage_error(unknown_name("command", arguments[0], names));
+}
+
+}  // namespace
+}  // namespace unmask
+
+int main(int argc, char** argv) {
+  try {
+    return unmask::dispatch({argv + 1, argv + argc});
+  } catch (const unmask::error& failure) {
+    std::cerr << "unmask: " << failure.what() << '\n';
+    return static_cast<int>(failure.code());
+  } catch (const std::bad_alloc&) {
+    std::cerr << "unmask: out of memory; use a smaller batch size, length or model\n";
+    return static_cast<int>(unmask::exit_code::environment);
+  } catch (const std::exception& failure) {
+    std::cerr << "unmask: internal error: " << failure.what() << '\n';
+    return static_cast<int>(unmask::exit_code::run_failed);
+  }
+}
