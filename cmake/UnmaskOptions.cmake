@@ -1,43 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
-# Options, compiler settings and the one place where dependencies are found.
+# Options, compiler settings and the one place where dependencies are found (CUDA: UnmaskCuda).
 
 option(UNMASK_BUILD_TESTS "Build the test suite" ON)
 option(UNMASK_BUILD_BENCH "Build the kernel benchmarks" ON)
 option(UNMASK_BUILD_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
 option(UNMASK_SANITIZE "Address and undefined-behaviour sanitizers" OFF)
-option(UNMASK_WERROR "Warnings are errors" OFF)
+# Off for users: another compiler's new warning must not break their build. CI sets the variable.
+option(UNMASK_WERROR "Warnings are errors" $ENV{UNMASK_WERROR})
+set(UNMASK_CUDA auto CACHE STRING "CUDA backend: auto (when nvcc is found), ON or OFF")
+set_property(CACHE UNMASK_CUDA PROPERTY STRINGS auto ON OFF)
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
 endif()
 # -O2 with line tables; never -ffast-math: NaN must stay NaN and sums must keep their order.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1")
+set(CMAKE_CUDA_FLAGS_RELWITHDEBINFO "-O2 -lineinfo")
 
 find_program(UNMASK_CCACHE ccache)
+mark_as_advanced(UNMASK_CCACHE)
 if(UNMASK_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${UNMASK_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${UNMASK_CCACHE})
 endif()
 
 add_library(unmask_flags INTERFACE)
 target_include_directories(unmask_flags INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(unmask_flags INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers
-                       -Wno-unknown-pragmas $<$<BOOL:${UNMASK_WERROR}>:-Werror>)
-if(UNMASK_SANITIZE)
-  target_compile_options(unmask_flags INTERFACE -fsanitize=address,undefined
-                         -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
-  target_link_options(unmask_flags INTERFACE -fsanitize=address,undefined)
+target_compile_options(unmask_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow
+                       -Wno-missing-field-initializers -Wno-unknown-pragmas
+                       $<$<BOOL:${UNMASK_WERROR}>:-Werror>>
+                       $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra
+                       $<$<BOOL:${UNMASK_WERROR}>:-Werror=all-warnings>>)
+set(sanitizers "")
+if(UNMASK_SANITIZE OR UNMASK_BUILD_FUZZ)
+  set(sanitizers -fsanitize=address,undefined)
+  target_compile_options(unmask_flags INTERFACE ${sanitizers} -fno-sanitize-recover=undefined
+                         -fno-omit-frame-pointer)
+  target_link_options(unmask_flags INTERFACE ${sanitizers})
 endif()
+if(UNMASK_BUILD_FUZZ)
+  target_compile_options(unmask_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
+# What the environment record says about this build, besides the compiler's name and version.
+string(JOIN " " UNMASK_FLAGS_TEXT ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}}
+       ${sanitizers})
 
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Threads REQUIRED)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
-find_package(dnnl REQUIRED)
+# Debian's dnnl-config.cmake insists on OpenCL headers, which the CPU engine does not need.
+find_path(DNNL_INCLUDE dnnl.hpp REQUIRED)
+find_library(DNNL_LIBRARY dnnl REQUIRED)
+add_library(DNNL::dnnl UNKNOWN IMPORTED)
+set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY}
+                      INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE})
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(tomlplusplus REQUIRED)
 find_package(fmt 9 REQUIRED)

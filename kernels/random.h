@@ -35,8 +35,12 @@ inline philox4 philox4x32(std::uint64_t key, std::uint64_t counter_high,
 inline double uniform_open(std::uint64_t key, std::uint64_t index) {
   const philox4 r = philox4x32(key, 0, index);
   const std::uint64_t bits = (std::uint64_t{r.x[0]} << 32) | r.x[1];
-  return (static_cast<double>(bits >> 11) + 0.5) * 0x1.0p-53;
+  return (static_cast<double>(bits >> 12) + 0.5) * 0x1.0p-52;  // exact: at most 1 - 2^-53
 }
+
+// Draw of a candidate's own score (random remasking): beyond every token's draw, which has the
+// token's index.
+inline constexpr std::uint64_t score_draw = std::uint64_t{1} << 32;
 
 // Key of an independent stream: seed, purpose and up to two coordinates mixed.
 inline std::uint64_t stream_key(std::uint64_t seed, std::uint64_t a, std::uint64_t b = 0) {

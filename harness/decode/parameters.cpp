@@ -169,12 +169,12 @@ std::string unknown_name(const std::string& what, const std::string& wrong,
   const std::string head = "unknown " + what + " '" + wrong + "'; ";
   const auto order = by_distance(wrong, known);
   if (order.empty()) return head + "there is none to choose from";
-  // Near: no more than every third character wrong, or one name begins with the other.
+  // Near: about every third character wrong at most, or one name begins with the other.
   std::string near;
   for (const auto& [distance, name] : order) {
     const std::size_t shorter = std::min(wrong.size(), name.size());
     const bool prefix = shorter >= 3 && wrong.compare(0, shorter, name, 0, shorter) == 0;
-    const bool close = distance <= std::max<std::size_t>(1, wrong.size() / 3);
+    const bool close = distance <= std::max<std::size_t>(1, (wrong.size() + 1) / 3);
     if (near.empty() && (close || prefix)) near = name;
   }
   if (!near.empty()) return head + "did you mean '" + near + "'?";

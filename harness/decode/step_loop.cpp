@@ -8,6 +8,27 @@
 #include "harness/profile/nvtx.h"
 
 namespace unmask {
+namespace {
+
+// The loop's phases, the same names for every method and backend. Payload: step index, layer, or
+// number of candidates.
+struct phase_ranges {
+  range_name step{"step", range_category::scheduler};
+  range_name layer{"layer", range_category::denoise};
+  range_name project{"project", range_category::attention};
+  range_name cache_write{"cache_write", range_category::cache};
+  range_name attention{"attention", range_category::attention};
+  range_name feed_forward{"feed_forward", range_category::mlp};
+  range_name lm_head{"lm_head", range_category::lm_head};
+  range_name decide{"decide", range_category::select};
+};
+
+const phase_ranges& ranges() {
+  static const phase_ranges all;
+  return all;
+}
+
+}  // namespace
 
 struct step_loop::impl {
   const transformer& model;
@@ -23,6 +44,7 @@ struct step_loop::impl {
   step_plan plan;
   std::vector<std::int64_t> rows_before;  // rows of each sequence entering the current layer
   step_observer* observer = nullptr;
+  std::int64_t step_index = 0;
 
   impl(const transformer& m, recipe r, const loop_limits& l)
       : model(m),
@@ -105,7 +127,7 @@ std::vector<std::int32_t> step_loop::canvas(std::int32_t place) const {
 }
 
 bool step_loop::step() {
-  const profile_range range("step", profile_category::scheduler);
+  const profile_range range(ranges().step, impl_->step_index++);
   if (!impl_->make_plan()) return false;
   impl_->forward();
   impl_->decide();
@@ -156,15 +178,15 @@ void step_loop::impl::forward() {
 
   const float scale = 1.0F / std::sqrt(static_cast<float>(model.config().head_dim));
   for (std::int32_t l = 0; l < model.config().layers; ++l) {
-    const profile_range range("layer", profile_category::denoise, l);
+    const profile_range layer_range(ranges().layer, l);
     tensor_view x = x_all.first(rows.rows);
     {
-      const profile_range phase_range("project", profile_category::attention, l);
+      const profile_range range(ranges().project, l);
       model.project(l, x, rows.position.as<std::int32_t>(), acts);
     }
     const paged_kv pages = cache.layer(l);
     {
-      const profile_range phase_range("cache_write", profile_category::cache, l);
+      const profile_range range(ranges().cache_write, l);
       run.kv_write(rows.set(sequences), model.key(acts, rows.rows), model.value(acts, rows.rows),
                    pages);
     }
@@ -182,14 +204,14 @@ void step_loop::impl::forward() {
         method.keys->select(state, plan, l, q, pages, kv_length.as<std::int32_t>());
     tensor_view attended = acts.attention.view().first(rows.rows);
     {
-      const profile_range phase_range("attention", profile_category::attention, l);
+      const profile_range range(ranges().attention, l);
       const tensor_view out = make_view(attended.data, dtype::f32,
                                         {rows.rows, model.config().heads, model.config().head_dim});
       run.attention(rows.set(sequences), q, pages, keys, scale, out, {});
       model.attention_output(l, attended, x);
     }
     {
-      const profile_range phase_range("feed_forward", profile_category::mlp, l);
+      const profile_range range(ranges().feed_forward, l);
       model.feed_forward(l, x);
     }
     count_layer(l, keys, l == 0);
@@ -242,10 +264,10 @@ void step_loop::impl::decide() {
   std::fill_n(found.committed.as<std::int32_t>(), sequences, 0);
   if (found.count > 0) {
     {
-      const profile_range range("lm_head", profile_category::lm_head);
+      const profile_range range(ranges().lm_head, found.count);
       method.unmask->judge(state, plan, final.view().first(rows.rows), model.head(), found);
     }
-    const profile_range range("decide", profile_category::select);
+    const profile_range range(ranges().decide, found.count);
     method.unmask->decide(state, plan, found);
   }
   if (observer) {

@@ -46,11 +46,11 @@ class sha256 {
 };
 
 bool decides_the_model(const std::string& name) {
-  constexpr const char* exact[] = {"config.json",           "generation_config.json",
-                                   "tokenizer.json",        "tokenizer_config.json",
-                                   "vocab.json",            "merges.txt",
-                                   "added_tokens.json",     "special_tokens_map.json",
-                                   "chat_template.jinja",   "model.safetensors.index.json"};
+  constexpr const char* exact[] = {"config.json",         "generation_config.json",
+                                   "tokenizer.json",      "tokenizer_config.json",
+                                   "vocab.json",          "merges.txt",
+                                   "added_tokens.json",   "special_tokens_map.json",
+                                   "chat_template.jinja", "model.safetensors.index.json"};
   return name.ends_with(".safetensors") ||
          std::find(std::begin(exact), std::end(exact), name) != std::end(exact);
 }

@@ -54,13 +54,13 @@ constexpr architecture architectures[] = {
 struct key_names {
   const char *layers, *hidden, *heads, *kv_heads, *feed_forward, *positions, *tied;
 };
-constexpr key_names llada_keys = {"n_layers",   "d_model",         "n_heads",
-                                  "n_kv_heads", "mlp_hidden_size", "max_sequence_length",
+constexpr key_names llada_keys = {"n_layers",    "d_model",         "n_heads",
+                                  "n_kv_heads",  "mlp_hidden_size", "max_sequence_length",
                                   "weight_tying"};
-constexpr key_names hf_keys = {
-    "num_hidden_layers",   "hidden_size",       "num_attention_heads",
-    "num_key_value_heads", "intermediate_size", "max_position_embeddings",
-    "tie_word_embeddings"};
+constexpr key_names hf_keys = {"num_hidden_layers",   "hidden_size",
+                               "num_attention_heads", "num_key_value_heads",
+                               "intermediate_size",   "max_position_embeddings",
+                               "tie_word_embeddings"};
 
 std::int32_t size_of_key(const json_reader& config, const char* key, std::int64_t high) {
   return static_cast<std::int32_t>(config.integer(key, 1, high));
@@ -77,8 +77,7 @@ void require_flag(const json_reader& config, const char* key, bool wanted) {
 void require_text(const json_reader& config, const char* key, std::string_view wanted) {
   const std::string found = config.text_or(key, wanted);
   if (found != wanted) {
-    config.fail(key,
-                "is \"" + found + "\"; only \"" + std::string(wanted) + "\" is supported");
+    config.fail(key, "is \"" + found + "\"; only \"" + std::string(wanted) + "\" is supported");
   }
 }
 
@@ -149,10 +148,9 @@ void read_rope(const json_reader& config, model_config& m) {
       scaling.fail(type_key, "is \"" + type + "\"; only \"default\" (no scaling) is supported");
     }
   }
-  const json_reader source =
-      !config.given("rope_theta") && config.given("rope_parameters")
-          ? config.child("rope_parameters")
-          : config;
+  const json_reader source = !config.given("rope_theta") && config.given("rope_parameters")
+                                 ? config.child("rope_parameters")
+                                 : config;
   m.rope.theta = static_cast<float>(source.number("rope_theta", 1.0, 1e12));
 
   const json_reader partial = source.given("partial_rotary_factor") ? source : config;
@@ -160,8 +158,8 @@ void read_rope(const json_reader& config, model_config& m) {
   const char* key = "head_dim";
   if (partial.given("partial_rotary_factor")) {
     key = "partial_rotary_factor";
-    rotary = static_cast<std::int32_t>(static_cast<double>(m.head_dim) *
-                                       partial.number(key, 0.0, 1.0));
+    rotary =
+        static_cast<std::int32_t>(static_cast<double>(m.head_dim) * partial.number(key, 0.0, 1.0));
   }
   if (config.given("rotary_dim")) {
     const std::int32_t stated = size_of_key(config, "rotary_dim", m.head_dim);
@@ -206,9 +204,9 @@ void read_llada_native(const json_reader& config, model_config& m) {
   if (config.given("embedding_size")) {
     const std::int32_t rows = size_of_key(config, "embedding_size", max_vocabulary);
     if (rows < m.vocabulary) {
-      config.fail("embedding_size", "is " + std::to_string(rows) +
-                                        ", smaller than `vocab_size` = " +
-                                        std::to_string(m.vocabulary));
+      config.fail("embedding_size",
+                  "is " + std::to_string(rows) +
+                      ", smaller than `vocab_size` = " + std::to_string(m.vocabulary));
     }
     m.vocabulary = rows;
   }
@@ -263,9 +261,9 @@ void read_ling(const json_reader& config, model_config& m) {
   read_router(config, m);
   moe.groups = static_cast<std::int32_t>(config.integer_or("n_group", 1, moe.experts, 1));
   if (moe.experts % moe.groups != 0) {
-    config.fail("n_group", "is " + std::to_string(moe.groups) +
-                               ", which does not divide `num_experts` = " +
-                               std::to_string(moe.experts));
+    config.fail("n_group",
+                "is " + std::to_string(moe.groups) +
+                    ", which does not divide `num_experts` = " + std::to_string(moe.experts));
   }
   const std::int32_t group_size = moe.experts / moe.groups;
   if (moe.groups > 1 && group_size < 2) {
@@ -278,8 +276,7 @@ void read_ling(const json_reader& config, model_config& m) {
                 "is " + std::to_string(moe.experts_per_token) + ", but the `topk_group` groups " +
                     "kept hold only " + std::to_string(moe.groups_kept * group_size) + " experts");
   }
-  moe.shared_experts =
-      static_cast<std::int32_t>(config.integer_or("num_shared_experts", 0, 64, 0));
+  moe.shared_experts = static_cast<std::int32_t>(config.integer_or("num_shared_experts", 0, 64, 0));
   moe.first_dense_layers =
       static_cast<std::int32_t>(config.integer_or("first_k_dense_replace", 0, m.layers, 0));
   moe.scaling = static_cast<float>(config.number_or("routed_scaling_factor", 0.0, 1e6, 1.0));
@@ -376,8 +373,8 @@ std::int64_t count_weights(const model_config& m, std::int64_t experts) {
           (experts + m.moe.shared_experts) * feed_forward_weights(m, m.moe.hidden);
   }
   const std::int64_t tables = (m.tied_embeddings ? 1 : 2) * std::int64_t{m.vocabulary} * d;
-  return tables + d + m.layers * attention + dense_layers * feed_forward_weights(m, m.feed_forward) +
-         moe_layers * moe;
+  return tables + d + m.layers * attention +
+         dense_layers * feed_forward_weights(m, m.feed_forward) + moe_layers * moe;
 }
 
 }  // namespace

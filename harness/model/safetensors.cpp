@@ -23,7 +23,7 @@ std::uint64_t element_bytes(std::string_view type) {
   return 0;
 }
 
-std::string quoted(std::string_view name) {
+std::string tensor_name(std::string_view name) {
   return "tensor \"" + std::string(name.substr(0, 300)) + "\"";
 }
 
@@ -83,48 +83,50 @@ class header_reader {
   }
 
   safetensors_entry read_entry(const std::string& name, const json_value& value) const {
-    if (value.members() == nullptr) fail(quoted(name) + " must be described by an object");
+    if (value.members() == nullptr) fail(tensor_name(name) + " must be described by an object");
     safetensors_entry entry;
     entry.name = name;
     const json_value* type = value.find("dtype");
-    if (type == nullptr || type->text() == nullptr) fail(quoted(name) + " has no `dtype` string");
+    if (type == nullptr || type->text() == nullptr)
+      fail(tensor_name(name) + " has no `dtype` string");
     entry.type = *type->text();
     std::uint64_t bytes = element_bytes(entry.type);
-    if (bytes == 0) fail(quoted(name) + " has the unknown `dtype` \"" + entry.type + "\"");
+    if (bytes == 0) fail(tensor_name(name) + " has the unknown `dtype` \"" + entry.type + "\"");
 
     const json_value* shape = value.find("shape");
-    if (shape == nullptr || shape->items() == nullptr) fail(quoted(name) + " has no `shape` array");
-    if (shape->items()->size() > max_rank) fail(quoted(name) + " has too many dimensions");
+    if (shape == nullptr || shape->items() == nullptr)
+      fail(tensor_name(name) + " has no `shape` array");
+    if (shape->items()->size() > max_rank) fail(tensor_name(name) + " has too many dimensions");
     for (const json_value& item : *shape->items()) {
       const std::int64_t* n = item.integer();
       if (n == nullptr || *n < 0) {
-        fail(quoted(name) + ": `shape` must hold whole numbers from 0");
+        fail(tensor_name(name) + ": `shape` must hold whole numbers from 0");
       }
       if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(*n), &bytes)) {
-        fail(quoted(name) + ": `shape` is larger than any file");
+        fail(tensor_name(name) + ": `shape` is larger than any file");
       }
       entry.shape.push_back(*n);
     }
 
     const json_value* offsets = value.find("data_offsets");
     if (offsets == nullptr || offsets->items() == nullptr || offsets->items()->size() != 2) {
-      fail(quoted(name) + ": `data_offsets` must be an array of two numbers");
+      fail(tensor_name(name) + ": `data_offsets` must be an array of two numbers");
     }
     const std::int64_t* begin = (*offsets->items())[0].integer();
     const std::int64_t* end = (*offsets->items())[1].integer();
     if (begin == nullptr || end == nullptr || *begin < 0 || *end < *begin) {
-      fail(quoted(name) + ": `data_offsets` must be two ascending whole numbers from 0");
+      fail(tensor_name(name) + ": `data_offsets` must be two ascending whole numbers from 0");
     }
     entry.begin = static_cast<std::uint64_t>(*begin);
     entry.end = static_cast<std::uint64_t>(*end);
     const std::uint64_t data = bytes_.size() - data_begin_;
     if (entry.end > data) {
-      fail("truncated: " + quoted(name) + " ends at byte " + std::to_string(entry.end) +
+      fail("truncated: " + tensor_name(name) + " ends at byte " + std::to_string(entry.end) +
            " of the data, which has " + std::to_string(data));
     }
     if (entry.end - entry.begin != bytes) {
-      fail(quoted(name) + ": `shape` and `dtype` need " + std::to_string(bytes) + " bytes, but " +
-           "`data_offsets` give " + std::to_string(entry.end - entry.begin));
+      fail(tensor_name(name) + ": `shape` and `dtype` need " + std::to_string(bytes) +
+           " bytes, but " + "`data_offsets` give " + std::to_string(entry.end - entry.begin));
     }
     entry.begin += data_begin_;
     entry.end += data_begin_;
@@ -142,11 +144,11 @@ class header_reader {
     const std::string* before = nullptr;
     for (const safetensors_entry* entry : order) {
       if (entry->begin < at) {
-        fail(quoted(entry->name) + " overlaps " + quoted(*before));
+        fail(tensor_name(entry->name) + " overlaps " + tensor_name(*before));
       }
       if (entry->begin > at) {
         fail("a hole of " + std::to_string(entry->begin - at) + " bytes before " +
-             quoted(entry->name));
+             tensor_name(entry->name));
       }
       at = entry->end;
       before = &entry->name;
@@ -189,17 +191,17 @@ tensor_view safetensors_file::view(const safetensors_entry& entry) const {
   } else if (entry.type == "F16") {
     v.type = dtype::f16;
   } else {
-    throw environment_error(path_ + ": " + quoted(entry.name) + " has the `dtype` " + entry.type +
-                            "; weights must be F32, BF16 or F16");
+    throw environment_error(path_ + ": " + tensor_name(entry.name) + " has the `dtype` " +
+                            entry.type + "; weights must be F32, BF16 or F16");
   }
   if (entry.shape.empty() || entry.shape.size() > v.shape.size()) {
-    throw environment_error(path_ + ": " + quoted(entry.name) + " has " +
+    throw environment_error(path_ + ": " + tensor_name(entry.name) + " has " +
                             std::to_string(entry.shape.size()) +
                             " dimensions; weights have one to four");
   }
   // The mapping itself is page-aligned, so the offset decides.
   if (entry.begin % size_of(v.type) != 0) {
-    throw environment_error(path_ + ": " + quoted(entry.name) +
+    throw environment_error(path_ + ": " + tensor_name(entry.name) +
                             " does not start at a multiple of its element size; write the file " +
                             "again with the safetensors library");
   }
@@ -212,7 +214,7 @@ tensor_view safetensors_file::view(const safetensors_entry& entry) const {
 
 tensor_view safetensors_file::view(std::string_view name) const {
   const safetensors_entry* entry = find(name);
-  if (entry == nullptr) throw environment_error(path_ + ": " + quoted(name) + " is missing");
+  if (entry == nullptr) throw environment_error(path_ + ": " + tensor_name(name) + " is missing");
   return view(*entry);
 }
 

@@ -24,14 +24,14 @@ struct feed_forward_weights {
 // Matrices are [out, in], row-major; norms and biases one-dimensional; f32, bf16 or f16. A tensor
 // that the model does not have keeps data == null.
 struct layer_weights {
-  tensor_view attn_norm;               // [D]
-  tensor_view q, k, v;                 // [heads * dim, D], [kv_heads * dim, D] twice
-  tensor_view q_bias, k_bias, v_bias;  // model_config::qkv_bias
-  tensor_view q_norm, k_norm;          // [dim], model_config::qk_norm
-  tensor_view attn_out;                // [D, heads * dim]
-  tensor_view ffn_norm;                // [D]
-  feed_forward_weights dense;          // of a dense layer
-  tensor_view router, router_bias;     // [experts, D], [experts]
+  tensor_view attn_norm;                      // [D]
+  tensor_view q, k, v;                        // [heads * dim, D], [kv_heads * dim, D] twice
+  tensor_view q_bias, k_bias, v_bias;         // model_config::qkv_bias
+  tensor_view q_norm, k_norm;                 // [dim], model_config::qk_norm
+  tensor_view attn_out;                       // [D, heads * dim]
+  tensor_view ffn_norm;                       // [D]
+  feed_forward_weights dense;                 // of a dense layer
+  tensor_view router, router_bias;            // [experts, D], [experts]
   std::vector<feed_forward_weights> experts;  // empty in a dense layer
   feed_forward_weights shared;                // width moe.hidden * moe.shared_experts
 };

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# The CUDA toolkit, when there is one: the compiler, the static runtime, NVTX headers and CUPTI.
+# Sets UNMASK_HAS_CUDA, UNMASK_HAS_NVTX and UNMASK_HAS_CUPTI.
+
+set(UNMASK_HAS_CUDA OFF)
+set(UNMASK_HAS_NVTX OFF)
+set(UNMASK_HAS_CUPTI OFF)
+set(UNMASK_CUDA_TEXT "")
+set(UNMASK_CUDA_ARCHITECTURES_TEXT "")
+
+if(NOT UNMASK_CUDA MATCHES "^(auto|AUTO|ON|OFF)$")
+  message(FATAL_ERROR "UNMASK_CUDA is \"${UNMASK_CUDA}\"; say auto, ON or OFF")
+endif()
+if(NOT UNMASK_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    # A fixed list: `native` fails to configure where no GPU is visible, and a build made on a login
+    # node must run on the compute node. 80 runs on every 8.x, 90a on Hopper.
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+      set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "GPU architectures")
+    endif()
+    enable_language(CUDA)
+    # After the compiler is known: its own first test cannot be told a dialect.
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    find_package(CUDAToolkit REQUIRED)
+    set(UNMASK_HAS_CUDA ON)
+    set(UNMASK_CUDA_TEXT ${CUDAToolkit_VERSION})
+    list(JOIN CMAKE_CUDA_ARCHITECTURES " " UNMASK_CUDA_ARCHITECTURES_TEXT)
+    if(TARGET CUDA::nvtx3)
+      find_path(UNMASK_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
+                NO_DEFAULT_PATH)
+      mark_as_advanced(UNMASK_NVTX_INCLUDE)
+      if(UNMASK_NVTX_INCLUDE)
+        set(UNMASK_HAS_NVTX ON)
+      endif()
+    endif()
+    if(TARGET CUDA::cupti)
+      set(UNMASK_HAS_CUPTI ON)
+    endif()
+  elseif(UNMASK_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "UNMASK_CUDA=ON but there is no nvcc: put it on PATH or set CUDACXX")
+  endif()
+endif()
+
+if(UNMASK_HAS_CUDA)
+  message(STATUS "CUDA ${UNMASK_CUDA_TEXT} for ${UNMASK_CUDA_ARCHITECTURES_TEXT}; NVTX "
+                 "${UNMASK_HAS_NVTX}; CUPTI ${UNMASK_HAS_CUPTI}")
+else()
+  message(STATUS "CPU only (no CUDA compiler in use)")
+endif()

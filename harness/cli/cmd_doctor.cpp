@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <fmt/core.h>
+
+#include <filesystem>
+
+#include "harness/cli/command.h"
+#include "harness/model/checkpoint.h"
+#include "harness/model/config.h"
+#include "harness/model/tokenizer.h"
+#include "harness/model/weights.h"
+#include "harness/profile/environment.h"
+#include "harness/profile/nvtx.h"
+#include "kernels/ops.h"
+
+namespace unmask {
+namespace po = boost::program_options;
+namespace {
+
+// Reads a checkpoint to the last byte; the first thing wrong with it becomes the answer.
+bool check_model(const std::filesystem::path& directory) {
+  try {
+    const model_config config = read_model_config(directory);
+    const model_weights weights = load_weights(config, directory);
+    const tokenizer tokens = tokenizer::load(directory);
+    fmt::print("  ok    {}  {:.2f} M parameters, tokenizer of {} entries\n", directory.string(),
+               static_cast<double>(config.parameters()) * 1e-6, tokens.vocabulary_size());
+    return true;
+  } catch (const error& failure) {
+    fmt::print("  FAIL  {}\n", failure.what());
+    return false;
+  }
+}
+
+}  // namespace
+
+int command_doctor(const std::vector<std::string>& arguments) {
+  po::options_description options("options");
+  options.add_options()("json", "the environment record of result rows, as JSON")(
+      "model", po::value<std::vector<std::string>>()->composing(),
+      "also read this checkpoint to the last byte (repeatable)")(
+      "experiments-dir", po::value<std::string>()->default_value("experiments"),
+      "where the embedded models lie");
+  po::variables_map values;
+  if (!parse_command("doctor [options]", "", options, {}, arguments, values)) return 0;
+  const environment machine = capture_environment(cpu_ops().name());
+  if (values.count("json")) {
+    fmt::print("{}\n", environment_json(machine));
+    return 0;
+  }
+  fmt::print("build    unmask {} {}{}, {}\n", machine.build.version, machine.build.git_commit,
+             machine.build.git_dirty ? " (modified)" : "", machine.build.compiler);
+  fmt::print("system   {}, {}\n", machine.os, machine.kernel);
+  fmt::print("cpu      {}, {} usable, backend {}, {} threads\n", machine.cpu_model,
+             machine.cpus_usable, machine.cpu_backend, machine.omp_threads);
+  fmt::print("memory   {:.1f} GiB, {:.1f} available\n",
+             static_cast<double>(machine.memory_bytes) / (1 << 30),
+             static_cast<double>(machine.memory_available_bytes) / (1 << 30));
+  fmt::print("nvtx     {}\n", nvtx_built() ? "ranges compiled in" : "headers absent: no ranges");
+  fmt::print("nsys     {}\n", machine.nsys.empty() ? "not on PATH" : machine.nsys);
+  fmt::print("ncu      {}\n", machine.ncu.empty() ? "not on PATH" : machine.ncu);
+  for (const std::string& note : machine.notes) fmt::print("note     {}\n", note);
+
+  bool good = true;
+  std::vector<std::string> models;
+  const std::filesystem::path embedded =
+      std::filesystem::path(values["experiments-dir"].as<std::string>()) / "models";
+  if (std::filesystem::is_directory(embedded)) {
+    for (const auto& entry : std::filesystem::directory_iterator(embedded)) {
+      if (std::filesystem::exists(entry.path() / "config.json")) models.push_back(entry.path());
+    }
+  }
+  if (values.count("model")) {
+    const auto more = values["model"].as<std::vector<std::string>>();
+    models.insert(models.end(), more.begin(), more.end());
+  }
+  if (!models.empty()) fmt::print("models\n");
+  for (const std::string& model : models) good = check_model(model) && good;
+  return static_cast<int>(good ? exit_code::ok : exit_code::environment);
+}
+
+}  // namespace unmask

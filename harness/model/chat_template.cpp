@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/model/chat_template.h"
+
+#include <string_view>
+
+#include "harness/model/unicode.h"
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+// Python's str.strip("\n"), one side at a time.
+std::string_view without_leading_newlines(std::string_view text) {
+  const std::size_t at = text.find_first_not_of('\n');
+  return at == std::string_view::npos ? std::string_view() : text.substr(at);
+}
+std::string_view without_trailing_newlines(std::string_view text) {
+  const std::size_t at = text.find_last_not_of('\n');
+  return at == std::string_view::npos ? std::string_view() : text.substr(0, at + 1);
+}
+
+struct reasoned {
+  std::string_view reasoning, answer;
+};
+
+// "<think>R</think>A" as the Qwen3 and Ling templates take it apart.
+reasoned split_reasoning(std::string_view content) {
+  constexpr std::string_view close = "</think>";
+  constexpr std::string_view open = "<think>";
+  const std::size_t first = content.find(close);
+  if (first == std::string_view::npos) return {{}, content};
+  std::string_view reasoning = without_trailing_newlines(content.substr(0, first));
+  const std::size_t opened = reasoning.rfind(open);
+  if (opened != std::string_view::npos) reasoning.remove_prefix(opened + open.size());
+  const std::size_t last = content.rfind(close);
+  return {without_leading_newlines(reasoning),
+          without_leading_newlines(content.substr(last + close.size()))};
+}
+
+// Index of the last user message that is not a wrapped tool response.
+std::size_t last_query(const std::vector<chat_message>& messages) {
+  for (std::size_t i = messages.size(); i-- > 0;) {
+    const chat_message& m = messages[i];
+    const bool tool_response =
+        m.content.starts_with("<tool_response>") && m.content.ends_with("</tool_response>");
+    if (m.role == "user" && !tool_response) return i;
+  }
+  return messages.size() - 1;
+}
+
+std::string render_llada(const std::vector<chat_message>& messages) {
+  std::string out = "<|startoftext|>";
+  for (const chat_message& m : messages) {
+    std::string_view content = m.content;  // Jinja's trim takes Unicode white space off both ends
+    content.remove_prefix(leading_space(content));
+    content.remove_suffix(trailing_space(content));
+    out += "<|start_header_id|>" + m.role + "<|end_header_id|>\n\n";
+    out += content;
+    out += "<|eot_id|>";
+  }
+  // The published template opens the answer always, asked or not.
+  return out + "<|start_header_id|>assistant<|end_header_id|>\n\n";
+}
+
+std::string render_qwen25(const std::vector<chat_message>& messages, bool add_generation_prompt) {
+  std::string out;
+  if (messages[0].role != "system") {
+    out = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n";
+  }
+  for (const chat_message& m : messages) {
+    out += "<|im_start|>" + m.role + "\n" + m.content + "<|im_end|>\n";
+  }
+  if (add_generation_prompt) out += "<|im_start|>assistant\n";
+  return out;
+}
+
+std::string render_qwen3(const std::vector<chat_message>& messages, bool add_generation_prompt) {
+  std::string out;
+  const std::size_t query = last_query(messages);
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const chat_message& m = messages[i];
+    out += "<|im_start|>" + m.role + "\n";
+    if (m.role != "assistant") {
+      out += m.content;
+    } else {
+      const reasoned parts = split_reasoning(m.content);
+      // Reasoning of earlier turns is dropped; the last answer always gets a think block.
+      if (i > query && (i + 1 == messages.size() || !parts.reasoning.empty())) {
+        out += "<think>\n";
+        out += without_trailing_newlines(without_leading_newlines(parts.reasoning));
+        out += "\n</think>\n\n";
+        out += without_leading_newlines(parts.answer);
+      } else {
+        out += parts.answer;
+      }
+    }
+    out += "<|im_end|>\n";
+  }
+  if (add_generation_prompt) out += "<|im_start|>assistant\n";
+  return out;
+}
+
+std::string render_ling(const std::vector<chat_message>& messages, bool add_generation_prompt) {
+  std::string out = "<role>SYSTEM</role>";
+  if (messages[0].role == "system") out += messages[0].content + "\n";
+  out += "detailed thinking off<|role_end|>";
+  const std::size_t query = last_query(messages);
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const chat_message& m = messages[i];
+    if (m.role == "user") {
+      out += "<role>HUMAN</role>" + m.content + "<|role_end|>";
+    } else if (m.role == "system") {
+      if (i > 0) out += "<role>SYSTEM</role>" + m.content + "<|role_end|>";
+    } else {
+      const reasoned parts = split_reasoning(m.content);
+      out += "<role>ASSISTANT</role>";
+      if (i > query && !parts.reasoning.empty()) {
+        out += "\n<think>\n";
+        out += without_trailing_newlines(without_leading_newlines(parts.reasoning));
+        out += "\n</think>\n\n";
+        out += without_leading_newlines(parts.answer);
+      } else {
+        out += parts.answer;
+      }
+      out += "<|role_end|>";
+    }
+  }
+  if (add_generation_prompt) out += "<role>ASSISTANT</role>";
+  return out;
+}
+
+}  // namespace
+
+chat_format chat_format_of(const model_config& config, const tokenizer& tokens) {
+  const auto has = [&](const char* token) { return tokens.token_id(token) >= 0; };
+  // The order matters: LLaDA's vocabulary reserves <role> too, but ends turns with <|eot_id|>.
+  if (has("<|start_header_id|>") && has("<|eot_id|>")) return chat_format::llada;
+  if (has("<|role_end|>") || (config.family == model_family::llada2_moe && has("<role>"))) {
+    return chat_format::ling;
+  }
+  if (has("<|im_start|>") && has("<|im_end|>")) {
+    return config.family == model_family::dream ? chat_format::qwen25 : chat_format::qwen3;
+  }
+  throw environment_error(
+      config.name + ": the tokenizer has no chat tokens that are known (<|im_start|>, " +
+      "<|start_header_id|> or <|role_end|>); use the prompt without a template");
+}
+
+std::string apply_chat_template(chat_format format, const std::vector<chat_message>& messages,
+                                bool add_generation_prompt) {
+  if (messages.empty()) throw usage_error("a chat needs at least one message");
+  for (const chat_message& m : messages) {
+    if (m.role != "system" && m.role != "user" && m.role != "assistant") {
+      throw usage_error("the chat role \"" + m.role +
+                        "\" is unknown; use system, user or assistant");
+    }
+  }
+  switch (format) {
+    case chat_format::llada:
+      return render_llada(messages);
+    case chat_format::qwen3:
+      return render_qwen3(messages, add_generation_prompt);
+    case chat_format::qwen25:
+      return render_qwen25(messages, add_generation_prompt);
+    case chat_format::ling:
+      return render_ling(messages, add_generation_prompt);
+  }
+  throw std::logic_error("apply_chat_template: unknown format");
+}
+
+std::string apply_chat_template(const model_config& config, const tokenizer& tokens,
+                                const std::vector<chat_message>& messages,
+                                bool add_generation_prompt) {
+  return apply_chat_template(chat_format_of(config, tokens), messages, add_generation_prompt);
+}
+
+}  // namespace unmask

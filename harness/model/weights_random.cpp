@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <new>
+#include <string_view>
+
+#include "harness/model/parallel.h"
+#include "harness/model/weights.h"
+#include "kernels/error.h"
+#include "kernels/random.h"
+
+namespace unmask {
+namespace {
+
+constexpr double deviation = 0.02;
+constexpr std::size_t levels = 1 << 16;
+constexpr std::size_t draws_per_call = 8;  // 16-bit draws in one Philox block
+
+// The standard normal's quantile by bisection on erfc: slow and exact enough, 65,536 times.
+double normal_quantile(double p) {
+  double low = -9.0;
+  double high = 9.0;
+  for (int i = 0; i < 64; ++i) {
+    const double middle = 0.5 * (low + high);
+    (0.5 * std::erfc(-middle / std::sqrt(2.0)) < p ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+std::uint16_t to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
+}
+
+// Finite values below 65,520 in magnitude, rounded to nearest even.
+std::uint16_t to_f16(float value) {
+  const auto sign = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 31 << 15);
+  const float size = std::fabs(value);
+  if (size < 0x1p-14F) {  // subnormal: units of 2^-24
+    return sign | static_cast<std::uint16_t>(std::nearbyint(size * 0x1p24F));
+  }
+  const auto bits = std::bit_cast<std::uint32_t>(size);
+  const std::uint32_t rounded = bits + 0xFFFU + ((bits >> 13) & 1U);
+  return sign | static_cast<std::uint16_t>((rounded >> 13) - (112U << 10));
+}
+
+// A draw is one of 65,536 equally likely quantiles, already in the type of the weights. One table
+// look-up per value: an 8B model fills in seconds instead of minutes, and no value depends on how
+// the machine computes a logarithm.
+template <class Element>
+std::vector<Element> quantile_table(Element (*convert)(float)) {
+  std::vector<Element> table(levels);
+  for_each_parallel(levels / 2, [&](std::size_t i) {
+    const double x =
+        deviation * normal_quantile((static_cast<double>(i) + 0.5) / static_cast<double>(levels));
+    table[i] = convert(static_cast<float>(x));
+    table[levels - 1 - i] = convert(static_cast<float>(-x));
+  });
+  return table;
+}
+
+std::uint64_t hash_name(std::string_view name) {  // FNV-1a
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  for (const char c : name) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3U;
+  }
+  return hash;
+}
+
+template <class Element>
+void fill(Element* out, std::int64_t count, std::uint64_t key, const std::vector<Element>& table) {
+  constexpr std::int64_t part = 1 << 20;  // elements of one task; a multiple of draws_per_call
+  const auto parts = static_cast<std::size_t>((count + part - 1) / part);
+  for_each_parallel(parts, [&](std::size_t p) {
+    const std::int64_t begin = static_cast<std::int64_t>(p) * part;
+    const std::int64_t end = std::min(count, begin + part);
+    for (std::int64_t i = begin; i < end;) {
+      const philox4 r = philox4x32(key, 0, static_cast<std::uint64_t>(i) / draws_per_call);
+      for (std::size_t j = 0; j < draws_per_call && i < end; ++j, ++i) {
+        out[i] = table[(r.x[j / 2] >> (16 * (j % 2))) & 0xFFFFU];
+      }
+    }
+  });
+}
+
+template <class Element>
+class generator {
+ public:
+  generator(const model_config& config, std::uint64_t seed, dtype type, Element (*convert)(float))
+      : config_(config),
+        seed_(seed),
+        type_(type),
+        table_(quantile_table(convert)),
+        one_(convert(1.0F)) {}
+
+  model_weights make() {
+    const std::int64_t d = config_.hidden;
+    w_.synthetic = true;
+    w_.embedding = normal("embedding", {config_.vocabulary, d});
+    w_.final_norm = ones({d});
+    w_.lm_head =
+        config_.tied_embeddings ? w_.embedding : normal("lm_head", {config_.vocabulary, d});
+    for (std::int32_t i = 0; i < config_.layers; ++i) w_.layers.push_back(make_layer(i));
+    return std::move(w_);
+  }
+
+ private:
+  tensor_view allocate(std::initializer_list<std::int64_t> shape) {
+    tensor_view view = make_view(nullptr, type_, shape);
+    const std::size_t bytes = static_cast<std::size_t>(view.elements()) * sizeof(Element);
+    constexpr std::align_val_t alignment{64};
+    std::shared_ptr<void> memory;
+    try {
+      memory.reset(::operator new(bytes, alignment),
+                   [](void* p) { ::operator delete(p, alignment); });
+    } catch (const std::bad_alloc&) {
+      throw environment_error("random weights need " +
+                              std::to_string(config_.parameters() * std::int64_t{sizeof(Element)}) +
+                              " bytes of memory, which this machine does not have free");
+    }
+    view.data = memory.get();
+    w_.memory.push_back(std::move(memory));
+    w_.bytes += bytes;
+    return view;
+  }
+  tensor_view normal(const std::string& name, std::initializer_list<std::int64_t> shape) {
+    const tensor_view view = allocate(shape);
+    fill(static_cast<Element*>(view.data), view.elements(), stream_key(seed_, hash_name(name)),
+         table_);
+    return view;
+  }
+  tensor_view ones(std::initializer_list<std::int64_t> shape) {
+    const tensor_view view = allocate(shape);
+    std::fill_n(static_cast<Element*>(view.data), view.elements(), one_);
+    return view;
+  }
+  feed_forward_weights feed_forward(const std::string& at, std::int64_t f) {
+    const std::int64_t d = config_.hidden;
+    return {normal(at + "gate", {f, d}), normal(at + "up", {f, d}), normal(at + "down", {d, f})};
+  }
+
+  layer_weights make_layer(std::int32_t index) {
+    const std::string at = "layers." + std::to_string(index) + ".";
+    const std::int64_t d = config_.hidden;
+    const std::int64_t q = std::int64_t{config_.heads} * config_.head_dim;
+    const std::int64_t kv = std::int64_t{config_.kv_heads} * config_.head_dim;
+    layer_weights l;
+    l.attn_norm = ones({d});
+    l.q = normal(at + "q", {q, d});
+    l.k = normal(at + "k", {kv, d});
+    l.v = normal(at + "v", {kv, d});
+    if (config_.qkv_bias) {
+      l.q_bias = normal(at + "q_bias", {q});
+      l.k_bias = normal(at + "k_bias", {kv});
+      l.v_bias = normal(at + "v_bias", {kv});
+    }
+    if (config_.qk_norm) {
+      l.q_norm = ones({config_.head_dim});
+      l.k_norm = ones({config_.head_dim});
+    }
+    l.attn_out = normal(at + "attn_out", {d, q});
+    l.ffn_norm = ones({d});
+    const moe_config& moe = config_.moe;
+    if (moe.experts == 0 || index < moe.first_dense_layers) {
+      l.dense = feed_forward(at, config_.feed_forward);
+      return l;
+    }
+    l.router = normal(at + "router", {moe.experts, d});
+    if (moe.expert_bias) l.router_bias = normal(at + "router_bias", {moe.experts});
+    for (std::int32_t e = 0; e < moe.experts; ++e) {
+      l.experts.push_back(feed_forward(at + "experts." + std::to_string(e) + ".", moe.hidden));
+    }
+    if (moe.shared_experts > 0) {
+      l.shared = feed_forward(at + "shared.", std::int64_t{moe.hidden} * moe.shared_experts);
+    }
+    return l;
+  }
+
+  const model_config& config_;
+  std::uint64_t seed_;
+  dtype type_;
+  std::vector<Element> table_;
+  Element one_;
+  model_weights w_;
+};
+
+float same(float value) {
+  return value;
+}
+
+}  // namespace
+
+model_weights random_weights(const model_config& config, std::uint64_t seed, dtype type) {
+  switch (type) {
+    case dtype::f32:
+      return generator<float>(config, seed, type, same).make();
+    case dtype::bf16:
+      return generator<std::uint16_t>(config, seed, type, to_bf16).make();
+    case dtype::f16:
+      return generator<std::uint16_t>(config, seed, type, to_f16).make();
+    default:
+      throw usage_error(std::string("random weights cannot be of type ") + name_of(type) +
+                        "; use f32, bf16 or f16");
+  }
+}
+
+}  // namespace unmask

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#pragma once
+
+namespace unmask {
+
+// Where this program came from. The commit is that of the last build, not of the last configure.
+struct build_info {
+  const char* version;             // "0.1.0"
+  const char* git_commit;          // 40 hex digits, or "unknown" outside a checkout
+  bool git_dirty;                  // the sources differ from that commit (results/ not counted)
+  const char* compiler;            // "gcc 12.2.0"
+  const char* flags;               // of every C++ file
+  const char* build_type;          // CMake's name
+  const char* cuda_toolkit;        // "13.0.88", "" in a CPU-only build
+  const char* cuda_architectures;  // "80-real 90a-real", "" in a CPU-only build
+};
+
+const build_info& this_build();
+
+}  // namespace unmask

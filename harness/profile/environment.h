@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The machine and the build that a row was measured on: part of every row, printed by
+// `unmask doctor`. Nothing here identifies the user or the host by name.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/profile/build_info.h"
+#include "harness/profile/nvml.h"
+#include "kernels/cuda/device.h"
+
+namespace unmask {
+
+// Empty strings and zeros mean "this machine does not say"; they become null in JSON.
+struct environment {
+  build_info build{};
+
+  std::string os;            // "Debian GNU/Linux 12 (bookworm)"
+  std::string kernel;        // "Linux 6.1.0"
+  std::string architecture;  // "x86_64"
+
+  std::string cpu_model;
+  int cpus_online = 0;
+  int cpus_usable = 0;      // of this process (affinity)
+  double cpu_quota = 0;     // processors' worth of time the container may use; 0: no limit
+  std::string cpu_backend;  // which kernels were chosen: "cpu-avx512", ...
+  std::string governor;     // "performance", "powersave", ...
+  std::array<double, 3> load_average{};  // 1, 5 and 15 minutes
+  int omp_threads = 0;
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t memory_available_bytes = 0;
+
+  cuda::report cuda;
+  std::string gpu_driver;                    // "580.95.05"
+  std::vector<gpu_telemetry> telemetry;  // parallel to cuda.devices
+  // Counters are for administrators only, as the driver ships; then CUPTI and ncu cannot count.
+  bool gpu_counters_restricted = false;
+
+  std::string nsys;  // path of the program, when it is on PATH
+  std::string ncu;
+
+  std::vector<std::string> notes;  // one sentence for each thing that was asked for and is missing
+};
+
+// Looks at everything above; takes a few milliseconds, a second where a GPU must wake. cpu_backend
+// is ops::name() of the kernels in use. Never throws for something the machine lacks.
+environment capture_environment(const std::string& cpu_backend);
+
+// One JSON object on one line, keys in a fixed order, units in the names.
+std::string environment_json(const environment& machine);
+
+}  // namespace unmask

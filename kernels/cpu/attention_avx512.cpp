@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#define UNMASK_VEC_AVX512
+#include "kernels/cpu/attention_kernel.h"
+
+namespace unmask::cpu {
+
+const attention_kernels& attention_kernels_avx512() {
+  static const attention_kernels kernels = make_attention_kernels<vec_avx512, 8>();
+  return kernels;
+}
+
+}  // namespace unmask::cpu

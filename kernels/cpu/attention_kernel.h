@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The attention kernel, written once over a vector type (vec.h).
+//
+// Vector lanes are query vectors: the rows of one sequence times the query heads that share a KV
+// head. Keys and values are read where they lie, one broadcast scalar at a time, so nothing is
+// transposed but the queries, and the softmax of a lane never looks at another lane:
+//   S^T [key, lane]  = K [key, dim] Q^T [dim, lane]          Q is multiplied by the scale first
+//   O^T [dim, lane] = O^T * exp(m_old - m_new) + V^T [dim, key] P^T [key, lane]
+// with the running maximum m and the running sum l of the online softmax (Milakov and Gimelshein
+// 2018), over blocks of one KV page, 64 keys, from the sequence's first key on.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/vec.h"
+#include "kernels/ops.h"
+
+namespace unmask::cpu {
+
+inline constexpr int max_lanes = 32;
+
+// One tile of query vectors against the keys of its sequence.
+struct attention_tile {
+  std::int64_t dim = 0;
+  int lanes = 0;                    // query vectors, at most attention_kernels::lanes
+  const float* query[max_lanes];    // [dim] each
+  float* out[max_lanes];            // [dim] each
+  std::int32_t limit[max_lanes];    // keys at slots below it are admitted
+  std::int32_t low_limit = 0, high_limit = 0;  // smallest and largest of `limit`
+  float scale = 1.0F;
+  const float* keys = nullptr;      // of this KV head: page p, place i at (p * 64 + i) * stride
+  const float* values = nullptr;
+  std::int64_t stride = 0;          // floats from one slot to the next
+  const std::int32_t* page_table = nullptr;  // of this sequence
+  const std::int32_t* list = nullptr;        // slots, or null for 0, 1, 2, ...
+  std::int32_t count = 0;                    // keys
+  float* scratch = nullptr;         // attention_scratch(dim) floats, 64-byte aligned
+  float* peak = nullptr;            // [lanes] final m, and [lanes] 1 / l; null when not wanted
+  float* inverse_sum = nullptr;
+};
+
+// Floats of scratch of one tile: Q^T and O^T, scores, gathered keys and values.
+inline std::int64_t attention_scratch(std::int64_t dim) {
+  return 2 * dim * max_lanes + kv_page_size * max_lanes + 2 * kv_page_size * dim + 64;
+}
+
+struct attention_kernels {
+  int lanes;
+  void (*run)(const attention_tile& tile);
+  // mass[i] += sum over lanes of the softmax weight of key first + i, for one block of at most 64
+  // keys, given the peak and inverse_sum that run has left.
+  void (*mass)(const attention_tile& tile, std::int32_t first, float* mass);
+};
+const attention_kernels& attention_kernels_avx512();
+const attention_kernels& attention_kernels_avx2();
+const attention_kernels& attention_kernels_portable();
+
+#if defined(UNMASK_VEC_AVX512) || defined(UNMASK_VEC_AVX2) || defined(UNMASK_VEC_PORTABLE)
+
+// c[r, lane] = (c[r, lane] * carry[lane] or 0) + sum_g a(r, g) b[g, lane], MR rows by NV vectors.
+// a(r, g) = a[r * stride + g], or a[g * stride + r] when Across.
+template <class V, int MR, int NV, bool Across>
+UNMASK_INLINE void lane_product(std::int64_t groups, const float* a, std::int64_t stride,
+                                const float* b, float* c, const float* carry) {
+  constexpr int width = NV * V::width;
+  typename V::f acc[MR][NV];
+  UNMASK_UNROLL for (int r = 0; r < MR; ++r) {
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+      const int at = v * V::width;
+      acc[r][v] = Across ? V::mul(V::load(c + r * width + at), V::load(carry + at)) : V::zero();
+    }
+  }
+  for (std::int64_t g = 0; g < groups; ++g) {
+    typename V::f x[NV];
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) x[v] = V::load(b + v * V::width);
+    UNMASK_UNROLL for (int r = 0; r < MR; ++r) {
+      const auto w = V::set(Across ? a[r] : a[r * stride]);
+      UNMASK_UNROLL for (int v = 0; v < NV; ++v) acc[r][v] = V::fma(w, x[v], acc[r][v]);
+    }
+    a += Across ? stride : 1;
+    b += width;
+  }
+  UNMASK_UNROLL for (int r = 0; r < MR; ++r) {
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+      V::store(c + r * width + v * V::width, acc[r][v]);
+    }
+  }
+}
+
+// All `rows` rows of a product, MR at a time and the rest in ever smaller tiles.
+template <class V, int MR, int NV, bool Across>
+void lane_products(std::int64_t rows, std::int64_t groups, const float* a, std::int64_t stride,
+                   const float* b, float* c, const float* carry) {
+  constexpr int width = NV * V::width;
+  const std::int64_t step = Across ? 1 : stride;
+  std::int64_t r = 0;
+  for (; r + MR <= rows; r += MR) {
+    lane_product<V, MR, NV, Across>(groups, a + r * step, stride, b, c + r * width, carry);
+  }
+  if constexpr (MR > 1) {
+    if (r < rows) {
+      lane_products<V, MR / 2, NV, Across>(rows - r, groups, a + r * step, stride, b,
+                                           c + r * width, carry);
+    }
+  }
+}
+
+// Rows of one block: a pointer and a distance, straight into the page or into gathered copies.
+struct key_block {
+  const float* keys;
+  const float* values;
+  std::int64_t stride;
+  std::int32_t count;
+};
+
+inline key_block take_block(const attention_tile& t, std::int32_t first, float* gathered,
+                            bool with_values) {
+  const std::int32_t left = t.count - first;
+  const std::int32_t count = left < kv_page_size ? left : kv_page_size;
+  if (t.list == nullptr) {
+    const std::int64_t offset =
+        std::int64_t{t.page_table[first / kv_page_size]} * kv_page_size * t.stride;
+    return {t.keys + offset, t.values + offset, t.stride, count};
+  }
+  float* keys = gathered;
+  float* values = gathered + kv_page_size * t.dim;
+  for (std::int32_t i = 0; i < count; ++i) {
+    const std::int32_t slot = t.list[first + i];
+    const std::int64_t place =
+        std::int64_t{t.page_table[slot / kv_page_size]} * kv_page_size + slot % kv_page_size;
+    const auto bytes = static_cast<std::size_t>(t.dim) * sizeof(float);
+    __builtin_memcpy(keys + i * t.dim, t.keys + place * t.stride, bytes);
+    if (with_values) __builtin_memcpy(values + i * t.dim, t.values + place * t.stride, bytes);
+  }
+  return {keys, values, t.dim, count};
+}
+
+// Scratch of one tile, cut into its parts.
+template <int Width>
+struct tile_memory {
+  float *query, *sum, *score, *gathered;
+  explicit tile_memory(const attention_tile& t)
+      : query(t.scratch),
+        sum(query + t.dim * Width),
+        score(sum + t.dim * Width),
+        gathered(score + kv_page_size * Width) {}
+};
+
+// Q^T times the scale; lanes beyond the last query hold zeros.
+template <int Width>
+void load_queries(const attention_tile& t, float* out) {
+  for (std::int64_t d = 0; d < t.dim; ++d) {
+    for (int j = 0; j < Width; ++j) {
+      out[d * Width + j] = j < t.lanes ? t.query[j][d] * t.scale : 0.0F;
+    }
+  }
+}
+
+// Scores of one block, minus infinity where a lane may not look.
+template <class V, int MR, int NV>
+void score_block(const attention_tile& t, const key_block& block, std::int32_t first,
+                 const std::int32_t* limit, const float* query, float* score) {
+  constexpr int width = NV * V::width;
+  lane_products<V, MR, NV, false>(block.count, t.dim, block.keys, block.stride, query, score,
+                                  nullptr);
+  if (t.list == nullptr && first + block.count <= t.low_limit) return;
+  const auto never = V::set(-__builtin_inff());
+  for (std::int32_t i = 0; i < block.count; ++i) {
+    const std::int32_t slot = t.list == nullptr ? first + i : t.list[first + i];
+    if (slot < t.low_limit) continue;
+    float* s = score + i * width;
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+      const auto admitted = V::less(V::set_i(slot), V::load_i(limit + v * V::width));
+      V::store(s + v * V::width, V::select(admitted, V::load(s + v * V::width), never));
+    }
+  }
+}
+
+template <int Width>
+void load_limits(const attention_tile& t, std::int32_t* limit) {
+  for (int j = 0; j < Width; ++j) limit[j] = j < t.lanes ? t.limit[j] : t.limit[0];
+}
+
+template <class V, int MR, int NV>
+void attention_run_lanes(const attention_tile& t) {
+  constexpr int width = NV * V::width;
+  const tile_memory<width> memory(t);
+  alignas(64) std::int32_t limit[width];
+  alignas(64) float peak[width], carry[width], total[width];
+  load_limits<width>(t, limit);
+  load_queries<width>(t, memory.query);
+  for (std::int64_t i = 0; i < t.dim * width; ++i) memory.sum[i] = 0.0F;
+  typename V::f m[NV], l[NV];
+  UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+    m[v] = V::set(-__builtin_inff());
+    l[v] = V::zero();
+  }
+  for (std::int32_t first = 0; first < t.count; first += kv_page_size) {
+    if (t.list == nullptr && first >= t.high_limit) break;
+    const key_block block = take_block(t, first, memory.gathered, true);
+    score_block<V, MR, NV>(t, block, first, limit, memory.query, memory.score);
+    typename V::f now[NV], base[NV], part[NV];
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) now[v] = m[v];
+    for (std::int32_t i = 0; i < block.count; ++i) {
+      UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+        now[v] = V::max(now[v], V::load(memory.score + i * width + v * V::width));
+      }
+    }
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+      // A lane that has seen no key yet subtracts 0 instead of minus infinity.
+      const auto seen = V::less(V::set(-__builtin_inff()), now[v]);
+      const auto unseen_zero = V::select(seen, now[v], V::zero());
+      base[v] = unseen_zero;
+      const auto shrink = exp_nonpositive<V>(V::sub(m[v], base[v]));
+      V::store(carry + v * V::width, shrink);
+      l[v] = V::mul(l[v], shrink);
+      m[v] = now[v];
+      part[v] = V::zero();
+    }
+    for (std::int32_t i = 0; i < block.count; ++i) {
+      UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+        float* s = memory.score + i * width + v * V::width;
+        const auto p = exp_nonpositive<V>(V::sub(V::load(s), base[v]));
+        V::store(s, p);
+        part[v] = V::add(part[v], p);
+      }
+    }
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) l[v] = V::add(l[v], part[v]);
+    lane_products<V, MR, NV, true>(t.dim, block.count, block.values, block.stride, memory.score,
+                                   memory.sum, carry);
+  }
+  UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+    V::store(peak + v * V::width, m[v]);
+    V::store(total + v * V::width, l[v]);
+  }
+  for (int j = 0; j < t.lanes; ++j) {
+    const float inverse = total[j] == 0.0F ? 0.0F : 1.0F / total[j];  // 0: no key was admitted
+    // Adding 0 turns -0 into 0: whether a fully masked block was visited must not show.
+    for (std::int64_t d = 0; d < t.dim; ++d) {
+      t.out[j][d] = memory.sum[d * width + j] * inverse + 0.0F;
+    }
+    if (t.peak != nullptr) {
+      t.peak[j] = total[j] == 0.0F ? 0.0F : peak[j];
+      t.inverse_sum[j] = inverse;
+    }
+  }
+}
+
+template <class V, int MR, int NV>
+void attention_mass_lanes(const attention_tile& t, std::int32_t first, float* mass) {
+  constexpr int width = NV * V::width;
+  if (t.list == nullptr && first >= t.high_limit) return;
+  const tile_memory<width> memory(t);
+  alignas(64) std::int32_t limit[width];
+  alignas(64) float peak[width], inverse[width];
+  load_limits<width>(t, limit);
+  load_queries<width>(t, memory.query);
+  for (int j = 0; j < width; ++j) {
+    peak[j] = j < t.lanes ? t.peak[j] : 0.0F;
+    inverse[j] = j < t.lanes ? t.inverse_sum[j] : 0.0F;
+  }
+  const key_block block = take_block(t, first, memory.gathered, false);
+  score_block<V, MR, NV>(t, block, first, limit, memory.query, memory.score);
+  for (std::int32_t i = 0; i < block.count; ++i) {
+    float* s = memory.score + i * width;
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+      const int at = v * V::width;
+      const auto p = exp_nonpositive<V>(V::sub(V::load(s + at), V::load(peak + at)));
+      V::store(s + at, V::mul(p, V::load(inverse + at)));
+    }
+    float sum = 0;
+    for (int j = 0; j < t.lanes; ++j) sum += s[j];
+    mass[i] += sum;
+  }
+}
+
+template <class V, int MR>
+void attention_run(const attention_tile& t) {
+  if (t.lanes <= V::width) {
+    attention_run_lanes<V, MR, 1>(t);
+  } else {
+    attention_run_lanes<V, MR, 2>(t);
+  }
+}
+
+template <class V, int MR>
+void attention_mass(const attention_tile& t, std::int32_t first, float* mass) {
+  if (t.lanes <= V::width) {
+    attention_mass_lanes<V, MR, 1>(t, first, mass);
+  } else {
+    attention_mass_lanes<V, MR, 2>(t, first, mass);
+  }
+}
+
+template <class V, int MR>
+attention_kernels make_attention_kernels() {
+  return {2 * V::width, attention_run<V, MR>, attention_mass<V, MR>};
+}
+
+#endif
+
+}  // namespace unmask::cpu

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The answers of a build without CUDA; compiled instead of everything else in this folder.
+#include "kernels/cuda/device.h"
+#include "kernels/error.h"
+
+namespace unmask::cuda {
+
+report query() {
+  report result;
+  result.note = "no GPU: this program was built without CUDA";
+  return result;
+}
+
+copy_roof measure_copy_roof(int) {
+  throw environment_error("cannot measure a GPU: this program was built without CUDA");
+}
+
+}  // namespace unmask::cuda

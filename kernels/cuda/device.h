@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What CUDA devices there are and what their memory can do. Host-only and free of CUDA headers;
+// device.cpp answers in a CUDA build, absent.cpp in every other.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace unmask::cuda {
+
+struct device_properties {
+  int index = 0;
+  std::string name;
+  std::string pci_bus_id;  // "0000:17:00.0", the key under which NVML knows the device
+  int compute_major = 0;
+  int compute_minor = 0;
+  int multiprocessors = 0;
+  std::size_t memory_bytes = 0;
+  std::size_t l2_bytes = 0;
+  int core_clock_khz = 0;    // highest; 0: the driver does not say
+  int memory_clock_khz = 0;  // highest; 0: the driver does not say
+  int memory_bus_bits = 0;
+  bool ecc = false;
+};
+
+struct report {
+  bool built = false;       // this program has a CUDA backend
+  int runtime_version = 0;  // 1000 * major + 10 * minor of the linked runtime
+  int driver_version = 0;   // same, highest the driver supports; 0: no driver
+  std::vector<device_properties> devices;
+  std::string note;  // one sentence when there is no device, else empty
+};
+
+// Never throws: "no driver", "driver too old" and "no device" are all a report without devices.
+report query();
+
+struct copy_roof {
+  double bytes_per_second = 0;  // read plus written, best repetition
+  double median_bytes_per_second = 0;
+  std::size_t bytes = 0;  // of one buffer
+  int repetitions = 0;
+};
+
+// The device-memory roof: copies a buffer much larger than L2 and checks what arrived. Throws
+// environment_error when the device is absent, has too little free memory or miscopies.
+copy_roof measure_copy_roof(int device);
+
+}  // namespace unmask::cuda

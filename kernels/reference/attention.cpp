@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <cmath>
+#include <limits>
+
+#include "kernels/reference/ops.h"
+
+namespace unmask::reference {
+
+namespace {
+
+bool admits(const key_set& keys, std::int32_t row_position, std::int32_t key_position) {
+  switch (keys.mask) {
+    case mask_kind::full:
+      return true;
+    case mask_kind::causal:
+      return key_position <= row_position;
+    case mask_kind::block_causal:
+      return key_position / keys.block <= row_position / keys.block;
+  }
+  throw std::logic_error("attention: unknown mask");
+}
+
+}  // namespace
+
+// w_j = softmax_j(q . k_j * scale) over the admitted keys, out = sum_j w_j v_j,
+// key_mass_j += sum over rows and heads of w_j. A row without an admitted key gives zeros.
+void backend::attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
+                        const key_set& keys, float scale, const tensor_view& out,
+                        const tensor_view& key_mass) const {
+  const std::int64_t heads = q.shape[1], dim = q.shape[2];
+  const std::int64_t group = heads / cache.keys.shape[2];
+  const double minus_infinity = -std::numeric_limits<double>::infinity();
+  std::int64_t first = 0;  // index of the sequence's first key in key_mass
+  for (std::int32_t s = 0; s < rows.sequences; ++s) {
+    const bool listed = keys.key_begin != nullptr;
+    const std::int32_t count =
+        listed ? keys.key_begin[s + 1] - keys.key_begin[s] : keys.kv_length[s];
+    if (listed) first = keys.key_begin[s];
+    const auto slot_of = [&](std::int32_t j) { return listed ? keys.key_slot[first + j] : j; };
+    const auto place = [&](const tensor_view& side, std::int32_t slot, std::int64_t h) {
+      const std::int32_t page = cache.page_table[s * cache.table_stride + slot / kv_page_size];
+      return side.row<float>(page) + (slot % kv_page_size) * side.shape[2] * dim + h / group * dim;
+    };
+    for (std::int32_t r = rows.row_begin[s]; r < rows.row_begin[s + 1]; ++r) {
+      for (std::int64_t h = 0; h < heads; ++h) {
+        const float* query = q.row<float>(r) + h * dim;
+        std::vector<double> weight(static_cast<std::size_t>(count), minus_infinity);
+        double largest = minus_infinity;
+        for (std::int32_t j = 0; j < count; ++j) {
+          if (!admits(keys, rows.position[r], slot_of(j))) continue;
+          const float* key = place(cache.keys, slot_of(j), h);
+          double dot = 0;
+          for (std::int64_t d = 0; d < dim; ++d) dot += double{query[d]} * key[d];
+          weight[j] = dot * scale;
+          if (weight[j] > largest) largest = weight[j];
+        }
+        double total = 0;
+        for (double& w : weight) {
+          w = w == minus_infinity ? 0.0 : std::exp(w - largest);
+          total += w;
+        }
+        std::vector<double> sum(static_cast<std::size_t>(dim), 0.0);
+        for (std::int32_t j = 0; j < count; ++j) {
+          if (weight[j] == 0.0) continue;
+          const double w = weight[j] / total;
+          const float* value = place(cache.values, slot_of(j), h);
+          for (std::int64_t d = 0; d < dim; ++d) sum[d] += w * value[d];
+          if (key_mass.data != nullptr) {
+            float& mass = key_mass.as<float>()[first + j];
+            mass = static_cast<float>(mass + w);
+          }
+        }
+        for (std::int64_t d = 0; d < dim; ++d) {
+          out.row<float>(r)[h * dim + d] = static_cast<float>(sum[d]);
+        }
+      }
+    }
+    if (!listed) first += count;
+  }
+}
+
+}  // namespace unmask::reference

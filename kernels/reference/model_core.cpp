@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Packing, embedding, normalisation, linear layers, rotary positions, cache writes, SwiGLU.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/float16.h"
+#include "kernels/host_memory.h"
+#include "kernels/reference/ops.h"
+
+namespace unmask {
+
+const ops& reference_ops() {
+  static const reference::backend backend;
+  return backend;
+}
+
+namespace reference {
+
+tensor backend::allocate(dtype type, std::initializer_list<std::int64_t> shape) const {
+  return allocate_host(type, shape);
+}
+
+const matrix& as_reference(const packed_matrix& m) {
+  const auto* own = dynamic_cast<const matrix*>(&m);
+  if (own == nullptr) throw std::logic_error("reference: weight packed by another backend");
+  return *own;
+}
+
+// int8: scale_n = max_k |W[n, k]| / 127, level = round-half-even(W / scale), 0 when the row is 0.
+packed_handle backend::pack(const tensor_view& weight, weight_format format) const {
+  auto m = std::make_shared<matrix>();
+  m->format = format;
+  m->out_features = weight.rows();
+  m->in_features = weight.columns();
+  const std::int64_t n_count = m->out_features, k_count = m->in_features;
+  const auto elements = static_cast<std::size_t>(n_count * k_count);
+  if (format == weight_format::int8) {
+    m->level.resize(elements);
+    m->scale.resize(static_cast<std::size_t>(n_count));
+    m->bytes = elements + m->scale.size() * sizeof(float);
+  } else {
+    m->value.resize(elements);
+    m->bytes = elements * (format == weight_format::bf16 ? 2 : 4);
+  }
+  for (std::int64_t n = 0; n < n_count; ++n) {
+    float largest = 0;
+    for (std::int64_t k = 0; k < k_count; ++k) {
+      const float w = float_at(weight, n, k);
+      if (format == weight_format::f32) m->value[n * k_count + k] = w;
+      if (format == weight_format::bf16) m->value[n * k_count + k] = from_bf16(to_bf16(w));
+      largest = std::max(largest, std::fabs(w));
+    }
+    if (format != weight_format::int8) continue;
+    const float scale = largest / 127.0F;
+    m->scale[n] = scale;
+    for (std::int64_t k = 0; k < k_count; ++k) {
+      const float level = scale > 0 ? std::nearbyint(float_at(weight, n, k) / scale) : 0.0F;
+      m->level[n * k_count + k] = static_cast<std::int8_t>(level);
+    }
+  }
+  return m;
+}
+
+// f32, bf16: y_n = sum_k x_k W_nk. int8: s = max_k |x_k| / 127, q_k = round-half-even(x_k / s),
+// y_n = s scale_n sum_k q_k level_nk.
+void multiply_row(const float* x, const matrix& w, double* y) {
+  const std::int64_t k_count = w.in_features;
+  if (w.format != weight_format::int8) {
+    for (std::int64_t n = 0; n < w.out_features; ++n) {
+      const float* row = w.row(n);
+      double sum = 0;
+      for (std::int64_t k = 0; k < k_count; ++k) sum += double{x[k]} * row[k];
+      y[n] = sum;
+    }
+    return;
+  }
+  float largest = 0;
+  for (std::int64_t k = 0; k < k_count; ++k) largest = std::max(largest, std::fabs(x[k]));
+  const float scale = largest / 127.0F;
+  std::vector<std::int32_t> level(static_cast<std::size_t>(k_count));
+  for (std::int64_t k = 0; k < k_count; ++k) {
+    level[k] = scale > 0 ? static_cast<std::int32_t>(std::nearbyint(x[k] / scale)) : 0;
+  }
+  for (std::int64_t n = 0; n < w.out_features; ++n) {
+    std::int64_t sum = 0;
+    for (std::int64_t k = 0; k < k_count; ++k) sum += level[k] * w.level[n * k_count + k];
+    y[n] = static_cast<double>(sum) * scale * w.scale[n];
+  }
+}
+
+// out[r] = table[token[r]].
+void backend::embed(const std::int32_t* token, const tensor_view& table,
+                    const tensor_view& out) const {
+  for (std::int64_t r = 0; r < out.rows(); ++r) {
+    if (token[r] < 0 || token[r] >= table.rows()) {
+      throw std::logic_error("embed: token outside the table");
+    }
+    for (std::int64_t d = 0; d < out.columns(); ++d) {
+      out.row<float>(r)[d] = float_at(table, token[r], d);
+    }
+  }
+}
+
+// out = x / sqrt(mean(x^2) + eps) * weight.
+void backend::rms_norm(const tensor_view& x, const tensor_view& weight, float eps,
+                       const tensor_view& out) const {
+  const std::int64_t width = x.columns();
+  for (std::int64_t r = 0; r < x.rows(); ++r) {
+    const float* in = x.row<float>(r);
+    double squares = 0;
+    for (std::int64_t d = 0; d < width; ++d) squares += double{in[d]} * in[d];
+    const double factor = 1.0 / std::sqrt(squares / static_cast<double>(width) + eps);
+    for (std::int64_t d = 0; d < width; ++d) {
+      out.row<float>(r)[d] = static_cast<float>(in[d] * factor * weight.as<float>()[d]);
+    }
+  }
+}
+
+// y = x W^T (+ bias), or y += x W^T (+ bias).
+void backend::linear(const tensor_view& x, const packed_matrix& weight, const tensor_view& bias,
+                     const tensor_view& y, bool accumulate) const {
+  const matrix& w = as_reference(weight);
+  std::vector<double> product(static_cast<std::size_t>(w.out_features));
+  for (std::int64_t r = 0; r < x.rows(); ++r) {
+    multiply_row(x.row<float>(r), w, product.data());
+    for (std::int64_t n = 0; n < w.out_features; ++n) {
+      double value = product[n];
+      if (bias.data != nullptr) value += bias.as<float>()[n];
+      if (accumulate) value += y.row<float>(r)[n];
+      y.row<float>(r)[n] = static_cast<float>(value);
+    }
+  }
+}
+
+// RMSNorm over each head, then for i < rotary_dim / 2, j = i + rotary_dim / 2:
+//   (x_i, x_j) <- (x_i cos a - x_j sin a, x_j cos a + x_i sin a),  a = p theta^(-2i / rotary_dim).
+// The frequency and the angle are rounded to float32, as every official implementation does; at
+// position 30000 that moves the angle by up to 1e-3, and the models were trained with it.
+void backend::head_norm_rope(const tensor_view& x, const tensor_view& norm_weight, float eps,
+                             const rope_params& rope, const std::int32_t* position) const {
+  const std::int64_t heads = x.shape[1], dim = x.shape[2], half = rope.rotary_dim / 2;
+  for (std::int64_t r = 0; r < x.rows(); ++r) {
+    for (std::int64_t h = 0; h < heads; ++h) {
+      float* head = x.row<float>(r) + h * dim;
+      std::vector<double> value(head, head + dim);
+      if (norm_weight.data != nullptr) {
+        double squares = 0;
+        for (const double v : value) squares += v * v;
+        const double factor = 1.0 / std::sqrt(squares / static_cast<double>(dim) + eps);
+        for (std::int64_t d = 0; d < dim; ++d) value[d] *= factor * norm_weight.as<float>()[d];
+      }
+      for (std::int64_t i = 0; i < half; ++i) {
+        const auto frequency = static_cast<float>(
+            std::pow(double{rope.theta}, -2.0 * static_cast<double>(i) / rope.rotary_dim));
+        const double angle = double{static_cast<float>(position[r]) * frequency};
+        const double a = value[i], b = value[i + half];
+        value[i] = a * std::cos(angle) - b * std::sin(angle);
+        value[i + half] = b * std::cos(angle) + a * std::sin(angle);
+      }
+      for (std::int64_t d = 0; d < dim; ++d) head[d] = static_cast<float>(value[d]);
+    }
+  }
+}
+
+// cache[page_table[s][slot / page], slot % page] = (k[r], v[r]).
+void backend::kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
+                       const paged_kv& cache) const {
+  const std::int64_t width = k.columns();
+  for (std::int32_t r = 0; r < rows.rows; ++r) {
+    const std::int32_t slot = rows.slot != nullptr ? rows.slot[r] : rows.position[r];
+    const std::int32_t page =
+        cache.page_table[rows.sequence[r] * cache.table_stride + slot / kv_page_size];
+    const std::int64_t inside = (slot % kv_page_size) * width;
+    for (std::int64_t d = 0; d < width; ++d) {
+      cache.keys.row<float>(page)[inside + d] = k.row<float>(r)[d];
+      cache.values.row<float>(page)[inside + d] = v.row<float>(r)[d];
+    }
+  }
+}
+
+// out = silu(gate) * up, silu(g) = g / (1 + e^-g).
+void backend::silu_mul(const tensor_view& gate_up, const tensor_view& out) const {
+  const std::int64_t width = out.columns();
+  for (std::int64_t r = 0; r < out.rows(); ++r) {
+    const float* gate = gate_up.row<float>(r);
+    for (std::int64_t f = 0; f < width; ++f) {
+      const double g = gate[f];
+      out.row<float>(r)[f] = static_cast<float>(g / (1.0 + std::exp(-g)) * gate[width + f]);
+    }
+  }
+}
+
+}  // namespace reference
+}  // namespace unmask

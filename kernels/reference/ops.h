@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The reference backend: every operation as its definition says, in plain loops with float64
+// sums. It is never optimised; it is what the other backends are held against.
+#pragma once
+
+#include <vector>
+
+#include "kernels/ops.h"
+
+namespace unmask::reference {
+
+// Weights as the format keeps them: rounded floats, or int8 with one scale per output feature.
+class matrix : public packed_matrix {
+ public:
+  weight_format format = weight_format::f32;
+  std::vector<float> value;        // [N, K] f32 and bf16 formats, already rounded
+  std::vector<std::int8_t> level;  // [N, K] int8 format
+  std::vector<float> scale;        // [N] int8 format: W = level * scale
+  const float* row(std::int64_t n) const { return value.data() + n * in_features; }
+};
+const matrix& as_reference(const packed_matrix& m);  // throws when another backend packed it
+
+// y[n] = sum_k x[k] W[n, k] for one row, in the semantics of the weight format.
+void multiply_row(const float* x, const matrix& w, double* y);
+
+class backend : public ops {
+ public:
+  std::string name() const override { return "reference"; }
+  tensor allocate(dtype type, std::initializer_list<std::int64_t> shape) const override;
+  packed_handle pack(const tensor_view& weight, weight_format format) const override;
+
+  // model_core.cpp, attention.cpp, moe.cpp, head.cpp
+  void embed(const std::int32_t* token, const tensor_view& table,
+             const tensor_view& out) const override;
+  void rms_norm(const tensor_view& x, const tensor_view& weight, float eps,
+                const tensor_view& out) const override;
+  void linear(const tensor_view& x, const packed_matrix& weight, const tensor_view& bias,
+              const tensor_view& y, bool accumulate) const override;
+  void head_norm_rope(const tensor_view& x, const tensor_view& norm_weight, float eps,
+                      const rope_params& rope, const std::int32_t* position) const override;
+  void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
+                const paged_kv& cache) const override;
+  void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
+                 const key_set& keys, float scale, const tensor_view& out,
+                 const tensor_view& key_mass) const override;
+  void silu_mul(const tensor_view& gate_up, const tensor_view& out) const override;
+  void moe_route(const tensor_view& x, const moe_router& router, const tensor_view& expert,
+                 const tensor_view& weight) const override;
+  void moe_feed_forward(const tensor_view& x, const tensor_view& expert, const tensor_view& weight,
+                        const moe_experts& experts, const tensor_view& y) const override;
+  void confidence(const tensor_view& x, const packed_matrix& head, const candidate_set& candidates,
+                  const confidence_params& params, const confidence_out& out) const override;
+  void logits(const tensor_view& x, const packed_matrix& head, const std::int32_t* row,
+              const tensor_view& out) const override;
+  void sample(const candidate_set& candidates, const tensor_view& logits,
+              const sample_params& params, const confidence_out& out) const override;
+
+  // rows.cpp
+  void gather_rows(const tensor_view& from, const std::int32_t* index,
+                   const tensor_view& to) const override;
+  void scatter_rows(const tensor_view& from, const std::int32_t* index,
+                    const tensor_view& to) const override;
+  std::int32_t compact(std::int32_t sequences, const tensor_view& flags, std::uint8_t want,
+                       const std::int32_t* first, const std::int32_t* last, std::int32_t* begin,
+                       std::int32_t* position, std::int32_t* sequence) const override;
+  void gather_tokens(const row_set& rows, const tensor_view& canvas,
+                     std::int32_t* token) const override;
+  std::int32_t find_candidates(const row_set& rows, const tensor_view& state, std::uint8_t want,
+                               const std::int32_t* first, const std::int32_t* last,
+                               std::int32_t shift, std::int32_t* begin, std::int32_t* position,
+                               std::int32_t* row) const override;
+  void mean_rows(const row_set& rows, const tensor_view& x, const tensor_view& out) const override;
+  void row_similarity(const tensor_view& a, const tensor_view& b, float* out) const override;
+
+  // decisions.cpp
+  void accept_top(const candidate_set& candidates, const float* score, const std::int32_t* quota,
+                  std::uint8_t* accept) const override;
+  void accept_threshold(const candidate_set& candidates, const float* score, float threshold,
+                        bool strict, bool always_best, std::uint8_t* accept) const override;
+  void accept_factor(const candidate_set& candidates, const float* score, float factor,
+                     std::uint8_t* accept) const override;
+  void accept_sequential(const candidate_set& candidates, const std::int32_t* block_begin,
+                         std::int32_t block, const std::int32_t* quota,
+                         std::uint8_t* accept) const override;
+  void uniform_scores(const candidate_set& candidates, const noise_source& noise,
+                      float* score) const override;
+  void gumbel_scores(const candidate_set& candidates, const noise_source& noise, float temperature,
+                     float* score) const override;
+  void commit(const candidate_set& candidates, const std::int32_t* token,
+              const std::uint8_t* accept, std::uint8_t decoded_state, std::int32_t mask_id,
+              const tensor_view& canvas, const tensor_view& state,
+              std::int32_t* committed) const override;
+
+  // selection.cpp
+  void top_indices(std::int32_t segments, const std::int32_t* begin, const float* score,
+                   const std::int32_t* out_begin, std::int32_t* out) const override;
+  void pool(std::int32_t segments, const std::int32_t* begin, const float* in, std::int32_t kernel,
+            bool maximum, float* out) const override;
+  void key_scores(const tensor_view& q, const paged_kv& cache, const key_set& keys,
+                  float* score) const override;
+  void block_mean_keys(std::int32_t sequences, const paged_kv& cache, const std::int32_t* kv_length,
+                       std::int32_t block, const std::int32_t* block_begin,
+                       const tensor_view& out) const override;
+  void importance(std::int32_t sequences, const std::int32_t* begin, const std::int32_t* index,
+                  const tensor_view& q, const tensor_view& k, float scale,
+                  float* out) const override;
+};
+
+}  // namespace unmask::reference

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The fused LM head and token sampling.
+#include <omp.h>
+
+#include "kernels/noise.h"
+#include "tests/kernels/support.h"
+
+namespace unmask {
+namespace {
+
+using test::grid;
+
+struct told {
+  std::vector<std::int32_t> token;
+  std::vector<float> probability, margin, negative_entropy, gap;
+  explicit told(std::int32_t n)
+      : token(static_cast<std::size_t>(n), -77),
+        probability(static_cast<std::size_t>(n), test::nan),
+        margin(probability),
+        negative_entropy(probability),
+        gap(probability) {}
+  confidence_out out() {
+    return {token.data(), probability.data(), margin.data(), negative_entropy.data(), gap.data()};
+  }
+  bool same(std::size_t i, const told& other, std::size_t j) const {
+    return token[i] == other.token[j] &&
+           test::same_bits(&probability[i], &other.probability[j], 1) &&
+           test::same_bits(&margin[i], &other.margin[j], 1) &&
+           test::same_bits(&negative_entropy[i], &other.negative_entropy[j], 1) &&
+           test::same_bits(&gap[i], &other.gap[j], 1);
+  }
+};
+
+// The head is the identity, so the logits are x itself.
+packed_handle identity(const ops& backend, std::int64_t n) {
+  std::vector<float> w(static_cast<std::size_t>(n * n), 0.0F);
+  for (std::int64_t i = 0; i < n; ++i) w[static_cast<std::size_t>(i * n + i)] = 1;
+  return backend.pack(make_view(w.data(), dtype::f32, {n, n}), weight_format::f32);
+}
+
+// Logits (ln 1, ln 2, ln 4, ln 1): p = (1, 2, 4, 1) / 8. Temperature 2: p ~ (1, sqrt 2, 2, 1).
+TEST(head, confidence_by_hand) {
+  grid x({3, 4});
+  for (std::int64_t r = 0; r < 3; ++r) {
+    x.at(r, 0) = x.at(r, 3) = 0;
+    x.at(r, 1) = std::log(2.0F);
+    x.at(r, 2) = std::log(4.0F);
+  }
+  x.at(2, 0) = x.at(2, 2);  // row 2: a tie between 0 and 2
+  test::candidates_fixture c;
+  c.add({3, 9});
+  c.row = {1, 2};
+  const auto check = [&](const ops& backend) {
+    const auto head = identity(backend, 4);
+    confidence_params params;
+    told t(2);
+    backend.confidence(x, *head, c.set(), params, t.out());
+    EXPECT_EQ(t.token, (std::vector<std::int32_t>{2, 0}));
+    EXPECT_NEAR(t.probability[0], 0.5, 1e-6);
+    EXPECT_NEAR(t.margin[0], 0.25, 1e-6);
+    EXPECT_NEAR(t.negative_entropy[0], -1.75 * std::log(2.0), 1e-6);
+    EXPECT_NEAR(t.gap[0], std::log(2.0), 1e-6);
+    EXPECT_NEAR(t.probability[1], 4.0 / 11, 1e-6);
+    EXPECT_EQ(t.margin[1], 0.0F);
+    EXPECT_EQ(t.gap[1], 0.0F);
+
+    params.temperature = 2;
+    backend.confidence(x, *head, c.set(), params, t.out());
+    EXPECT_NEAR(t.probability[0], 2 / (4 + std::sqrt(2.0)), 1e-6);
+    EXPECT_NEAR(t.gap[0], std::log(2.0), 1e-6);  // the gap is that of the logits themselves
+
+    params.temperature = 1;
+    const std::int32_t banned[2] = {2, 0};
+    params.banned = banned;
+    params.banned_count = 2;
+    backend.confidence(x, *head, c.set(), params, t.out());
+    EXPECT_EQ(t.token, (std::vector<std::int32_t>{1, 1}));
+    EXPECT_NEAR(t.probability[0], 2.0 / 3, 1e-6);
+    EXPECT_NEAR(t.margin[0], 1.0 / 3, 1e-6);
+    params.temperature = 0;
+    EXPECT_THROW(backend.confidence(x, *head, c.set(), params, t.out()), std::logic_error);
+  };
+  check(reference_ops());
+  test::for_each_isa([&](const std::string&) { check(cpu_ops()); });
+}
+
+TEST(head, confidence_matches_the_reference) {
+  std::mt19937 rng(21);
+  test::for_each_isa([&](const std::string&) {
+    for (const std::int64_t vocabulary : {1, 2, 13, 100, 1003, 9001}) {
+      for (const auto format : {weight_format::f32, weight_format::bf16}) {
+        const std::int64_t width = 29;
+        std::vector<float> w = test::random_vector(rng, vocabulary * width, 0.6F);
+        const tensor_view weight = make_view(w.data(), dtype::f32, {vocabulary, width});
+        const auto slow = reference_ops().pack(weight, format);
+        const auto fast = cpu_ops().pack(weight, format);
+        grid x({9, width}, 6);
+        x.randomize(rng, 1.5F);
+        test::candidates_fixture c;
+        c.add({1, 5, 6});
+        c.add({});
+        c.add({0, 8});
+        c.row = {8, 2, 0, 4, 4};
+        const std::int32_t banned[2] = {7, 5};
+        for (int variant = 0; variant < 4; ++variant) {
+          confidence_params params;
+          params.temperature = variant == 1 ? 0.7F : 1.0F;
+          params.banned = banned;
+          params.banned_count = variant == 2 && vocabulary > 8 ? 2 : 0;
+          params.accumulate_double = variant == 3;
+          told want(5), got(5);
+          reference_ops().confidence(x, *slow, c.set(), params, want.out());
+          cpu_ops().confidence(x, *fast, c.set(), params, got.out());
+          EXPECT_EQ(got.token, want.token);
+          test::expect_close(got.probability, want.probability, 5e-6, "probability");
+          test::expect_close(got.margin, want.margin, 5e-6, "margin");
+          // The definition's 1e-10 inside the logarithm is left out: at most 1e-10 a token.
+          test::expect_close(got.negative_entropy, want.negative_entropy, 6e-6, "entropy");
+          if (vocabulary > 1) test::expect_close(got.gap, want.gap, 1e-5, "gap");
+          // Each output may be left out and changes none of the others.
+          told part(5);
+          confidence_out some;
+          some.token = part.token.data();
+          some.probability = part.probability.data();
+          cpu_ops().confidence(x, *fast, c.set(), params, some);
+          EXPECT_EQ(part.token, got.token);
+          EXPECT_TRUE(test::same_bits(part.probability.data(), got.probability.data(), 5));
+        }
+      }
+    }
+  });
+}
+
+TEST(head, confidence_int8_stays_near) {
+  std::mt19937 rng(22);
+  test::for_each_isa([&](const std::string&) {
+    std::vector<float> w = test::random_vector(rng, 301 * 64, 0.3F);
+    const tensor_view weight = make_view(w.data(), dtype::f32, {301, 64});
+    const auto slow = reference_ops().pack(weight, weight_format::int8);
+    const auto fast = cpu_ops().pack(weight, weight_format::int8);
+    grid x({4, 64});
+    x.randomize(rng);
+    test::candidates_fixture c;
+    c.add({0, 1, 2, 3});
+    told want(4), got(4);
+    reference_ops().confidence(x, *slow, c.set(), {}, want.out());
+    cpu_ops().confidence(x, *fast, c.set(), {}, got.out());
+    EXPECT_EQ(got.token, want.token);
+    test::expect_close(got.probability, want.probability, 5e-3, "probability");
+  });
+}
+
+// With more rows than one tile and any number of threads, each row as if it were alone.
+TEST(head, confidence_is_batch_invariant) {
+  std::mt19937 rng(23);
+  test::for_each_isa([&](const std::string&) {
+    const std::int64_t vocabulary = 2500, width = 61;
+    std::vector<float> w = test::random_vector(rng, vocabulary * width, 0.5F);
+    const auto head =
+        cpu_ops().pack(make_view(w.data(), dtype::f32, {vocabulary, width}), weight_format::f32);
+    grid x({150, width});
+    x.randomize(rng);
+    std::vector<std::uint64_t> seed{5, 6};
+    std::vector<std::int32_t> step{3, 0};
+    for (const float noise : {0.0F, 0.8F}) {
+      confidence_params params;
+      params.gumbel_temperature = noise;
+      params.noise = {seed.data(), step.data()};
+      test::candidates_fixture c;
+      std::vector<std::int32_t> first, second;
+      for (std::int32_t p = 0; p < 70; ++p) first.push_back(p);
+      for (std::int32_t p = 0; p < 80; ++p) second.push_back(2 * p);
+      c.add(first);
+      c.add(second);
+      told all(150), again(150);
+      cpu_ops().confidence(x, *head, c.set(), params, all.out());
+      const int threads = omp_get_max_threads();
+      omp_set_num_threads(3);
+      cpu_ops().confidence(x, *head, c.set(), params, again.out());
+      omp_set_num_threads(threads);
+      for (std::size_t i = 0; i < 150; i += 7) {
+        ASSERT_TRUE(again.same(i, all, i)) << i;
+        test::candidates_fixture alone;
+        if (i >= 70) alone.add({});
+        alone.add({c.position[i]});
+        alone.row = {static_cast<std::int32_t>(i)};
+        told one(1);
+        cpu_ops().confidence(x, *head, alone.set(), params, one.out());
+        ASSERT_TRUE(one.same(0, all, i)) << i;
+      }
+    }
+  });
+}
+
+// The drawn token is the definition's arg-max over the noised logits, and its frequencies follow
+// the softmax.
+TEST(head, gumbel_noise_is_the_definition) {
+  std::mt19937 rng(24);
+  const std::vector<std::uint64_t> seed{0x123456789abcdefULL};
+  test::for_each_isa([&](const std::string&) {
+    for (const std::int64_t vocabulary : {5, 47, 3001}) {
+      const std::int64_t width = 17;
+      std::vector<float> w = test::random_vector(rng, vocabulary * width, 0.5F);
+      const auto head =
+          cpu_ops().pack(make_view(w.data(), dtype::f32, {vocabulary, width}), weight_format::f32);
+      grid x({40, width}), logits({40, vocabulary});
+      x.randomize(rng);
+      test::candidates_fixture c;
+      std::vector<std::int32_t> positions;
+      for (std::int32_t p = 0; p < 40; ++p) positions.push_back(p + 100);
+      c.add(positions);
+      cpu_ops().logits(x, *head, c.row.data(), logits);
+      for (const float t : {0.01F, 1.0F, 3.0F}) {
+        const std::int32_t step = 9;
+        const std::int32_t banned = 2;
+        confidence_params params;
+        params.gumbel_temperature = t;
+        params.noise = {seed.data(), &step};
+        params.banned = &banned;
+        params.banned_count = 1;
+        told got(40);
+        cpu_ops().confidence(x, *head, c.set(), params, got.out());
+        for (std::int32_t i = 0; i < 40; ++i) {
+          const std::uint64_t key = noise_key(c.set(), params.noise, 0, i);
+          std::int32_t best = -1;
+          double largest = -INFINITY;
+          for (std::int32_t v = 0; v < vocabulary; ++v) {
+            if (v == banned) continue;
+            const double u = uniform_open(key, static_cast<std::uint64_t>(v));
+            const double z = logits.at(i, v) - double{t} * std::log(-std::log(u));
+            if (z > largest) {
+              largest = z;
+              best = v;
+            }
+          }
+          ASSERT_EQ(got.token[static_cast<std::size_t>(i)], best) << "row " << i << " t " << t;
+        }
+      }
+    }
+  });
+}
+
+TEST(head, gumbel_draws_follow_the_softmax) {
+  // Logits (ln 1, ln 2, ln 3, ln 4): p = 0.1 .. 0.4.
+  grid x({1, 4});
+  for (int v = 0; v < 4; ++v) x.at(0, v) = std::log(static_cast<float>(v + 1));
+  const auto head = identity(cpu_ops(), 4);
+  test::candidates_fixture c;
+  c.add({17});
+  std::vector<int> count(4, 0);
+  constexpr int draws = 20000;
+  for (std::int32_t step = 0; step < draws; ++step) {
+    const std::uint64_t seed = 99;
+    confidence_params params;
+    params.gumbel_temperature = 1;
+    params.noise = {&seed, &step};
+    told t(1);
+    cpu_ops().confidence(x, *head, c.set(), params, t.out());
+    ++count[static_cast<std::size_t>(t.token[0])];
+    ASSERT_TRUE(test::close(t.probability[0], 0.1 * (t.token[0] + 1), 1e-6));
+  }
+  for (int v = 0; v < 4; ++v) {
+    EXPECT_NEAR(static_cast<double>(count[static_cast<std::size_t>(v)]) / draws, 0.1 * (v + 1),
+                0.015);
+  }
+}
+
+TEST(head, nan_never_wins_and_always_shows) {
+  test::for_each_isa([&](const std::string&) {
+    std::vector<float> w(40, 1.0F);  // logits x_0 twice; a NaN input makes every logit NaN
+    const auto ones = cpu_ops().pack(make_view(w.data(), dtype::f32, {40, 1}), weight_format::f32);
+    grid x({1, 1});
+    x.at(0, 0) = test::nan;
+    test::candidates_fixture c;
+    c.add({0});
+    told t(1);
+    cpu_ops().confidence(x, *ones, c.set(), {}, t.out());
+    EXPECT_EQ(t.token[0], 0);
+    EXPECT_TRUE(std::isnan(t.probability[0]));
+  });
+}
+
+// ---- sample ----
+
+TEST(head, sample_by_hand) {
+  // p = (0.1, 0.2, 0.3, 0.4) in the order 3, 2, 1, 0; cumulative before: 0, 0.4, 0.7, 0.9.
+  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+    const auto run = [&](float temperature, float top_p, std::int32_t top_k, told& t) {
+      grid logits({1, 4});
+      for (int v = 0; v < 4; ++v) logits.at(0, v) = std::log(static_cast<float>(v + 1));
+      test::candidates_fixture c;
+      c.add({4});
+      const std::uint64_t seed = 1;
+      const std::int32_t step = 0;
+      backend->sample(c.set(), logits, {temperature, top_p, top_k, {&seed, &step}}, t.out());
+    };
+    told t(1);
+    run(0, 1, 0, t);
+    EXPECT_EQ(t.token[0], 3);
+    EXPECT_NEAR(t.probability[0], 0.4, 1e-6);
+    EXPECT_NEAR(t.margin[0], 0.1, 1e-6);
+    EXPECT_NEAR(t.gap[0], std::log(4.0 / 3), 1e-6);
+    run(0, 0.5F, 0, t);  // tokens 3 and 2 are kept: before token 1 lies 0.7
+    EXPECT_NEAR(t.probability[0], 4.0 / 7, 1e-6);
+    EXPECT_NEAR(t.margin[0], 1.0 / 7, 1e-6);
+    run(0, 0.0F, 0, t);  // the best is always kept
+    EXPECT_NEAR(t.probability[0], 1.0, 1e-6);
+    EXPECT_NEAR(t.negative_entropy[0], 0.0, 1e-6);
+    run(0, 0.95F, 3, t);
+    EXPECT_NEAR(t.probability[0], 4.0 / 9, 1e-6);
+    run(0.5F, 1, 2, t);  // p ~ (9, 16)
+    EXPECT_TRUE(t.token[0] == 2 || t.token[0] == 3);
+    EXPECT_NEAR(t.probability[0], t.token[0] == 3 ? 16.0 / 25 : 9.0 / 25, 1e-6);
+  }
+}
+
+TEST(head, sample_matches_the_reference) {
+  std::mt19937 rng(25);
+  for (const std::int64_t vocabulary : {1, 3, 70, 2000}) {
+    for (const float temperature : {0.0F, 0.2F, 1.3F}) {
+      for (const float top_p : {1.0F, 0.95F, 0.3F}) {
+        for (const std::int32_t top_k : {0, 1, 50}) {
+          grid a({6, vocabulary}, 2), b({6, vocabulary}, 2);
+          a.randomize(rng, 2.0F);
+          for (std::int64_t v = 0; v < vocabulary; ++v) a.at(5, v) = static_cast<float>(v % 3);
+          b.copy(a);
+          test::candidates_fixture c;
+          c.add({1, 2});
+          c.add({0, 1, 7, 9});
+          const std::vector<std::uint64_t> seed{77, 78};
+          const std::vector<std::int32_t> step{4, 5};
+          const sample_params params{temperature, top_p, top_k, {seed.data(), step.data()}};
+          told want(6), got(6);
+          reference_ops().sample(c.set(), a, params, want.out());
+          cpu_ops().sample(c.set(), b, params, got.out());
+          EXPECT_EQ(got.token, want.token);
+          test::expect_close(got.probability, want.probability, 1e-6, "probability");
+          test::expect_close(got.margin, want.margin, 1e-6, "margin");
+          test::expect_close(got.negative_entropy, want.negative_entropy, 1e-6, "entropy");
+          if (vocabulary > 1) test::expect_close(got.gap, want.gap, 1e-6, "gap");
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "tests/kernels/support.h"
+
+namespace unmask {
+namespace {
+
+using test::grid;
+
+const std::vector<const ops*> both{&reference_ops(), &cpu_ops()};
+
+TEST(rows, gather_and_scatter_are_inverse) {
+  std::mt19937 rng(31);
+  for (const ops* backend : both) {
+    grid from({6, 5}, 3), picked({4, 5}, 1), back({6, 5}, 2);
+    from.randomize(rng);
+    const std::vector<std::int32_t> index{5, 0, 3, 1};
+    backend->gather_rows(from, index.data(), picked);
+    for (std::int64_t i = 0; i < 4; ++i) {
+      EXPECT_TRUE(test::same_bits(picked.row(i), from.row(index[static_cast<std::size_t>(i)]), 5));
+    }
+    backend->scatter_rows(picked, index.data(), back);
+    for (const std::int32_t r : index) {
+      EXPECT_TRUE(test::same_bits(back.row(r), from.row(r), 5));
+    }
+    EXPECT_TRUE(std::isnan(back.at(2, 0)) && std::isnan(back.at(4, 4)));
+
+    // Bytes and 64-bit keys travel the same way; a width that differs is a mistake.
+    std::vector<std::uint8_t> bytes{1, 2, 3, 4, 5, 6}, taken(4, 99);
+    const std::vector<std::int32_t> two{2, 0};
+    backend->gather_rows(make_view(bytes.data(), dtype::u8, {3, 2}), two.data(),
+                         make_view(taken.data(), dtype::u8, {2, 2}));
+    EXPECT_EQ(taken, (std::vector<std::uint8_t>{5, 6, 1, 2}));
+    EXPECT_THROW(backend->gather_rows(from, index.data(), grid({4, 4})), std::logic_error);
+  }
+}
+
+TEST(rows, compact_lists_positions) {
+  std::vector<std::uint8_t> flags{1, 0, 1, 1, 0,  //
+                                  0, 0, 0, 0, 0,  //
+                                  1, 1, 1, 1, 1};
+  const std::vector<std::int32_t> first{0, 0, 2}, last{4, 5, 4};
+  for (const ops* backend : both) {
+    std::vector<std::int32_t> begin(4, -7), position(15, -7), sequence(15, -7);
+    const tensor_view view = make_view(flags.data(), dtype::u8, {3, 5});
+    EXPECT_EQ(backend->compact(3, view, 1, first.data(), last.data(), begin.data(), position.data(),
+                               sequence.data()),
+              5);
+    EXPECT_EQ(begin, (std::vector<std::int32_t>{0, 3, 3, 5}));
+    position.resize(5);
+    sequence.resize(5);
+    EXPECT_EQ(position, (std::vector<std::int32_t>{0, 2, 3, 2, 3}));
+    EXPECT_EQ(sequence, (std::vector<std::int32_t>{0, 0, 0, 2, 2}));
+    position.assign(15, -7);
+    sequence.assign(15, -7);
+    EXPECT_EQ(backend->compact(3, tensor_view{}, 1, first.data(), last.data(), begin.data(),
+                               position.data(), sequence.data()),
+              11);
+    EXPECT_EQ(begin, (std::vector<std::int32_t>{0, 4, 9, 11}));
+    EXPECT_EQ(position[9], 2);
+  }
+}
+
+TEST(rows, candidates_need_their_predicting_row) {
+  // Sequence 0 computes 2, 3, 5; sequence 1 computes 0, 1. Masked: 0: {3, 4, 6}; 1: {0, 1, 2}.
+  const std::vector<std::int32_t> begin{0, 3, 5}, sequence{0, 0, 0, 1, 1}, position{2, 3, 5, 0, 1};
+  const row_set rows{2, 5, begin.data(), sequence.data(), position.data(), nullptr};
+  std::vector<std::uint8_t> state{1, 1, 1, 0, 0, 1, 0, 1,  //
+                                  0, 0, 0, 1, 1, 1, 1, 1};
+  const tensor_view view = make_view(state.data(), dtype::u8, {2, 8});
+  const std::vector<std::int32_t> first{0, 0}, last{8, 8};
+  std::vector<std::int32_t> canvas(16);
+  for (std::int32_t i = 0; i < 16; ++i) canvas[static_cast<std::size_t>(i)] = 100 + i;
+  for (const ops* backend : both) {
+    const auto run = [&](std::int32_t shift, const std::vector<std::int32_t>& low) {
+      std::vector<std::int32_t> b(3, -7), p(8, -7), r(8, -7);
+      const auto n = backend->find_candidates(rows, view, 0, low.data(), last.data(), shift,
+                                              b.data(), p.data(), r.data());
+      p.resize(static_cast<std::size_t>(n));
+      r.resize(static_cast<std::size_t>(n));
+      return std::tuple{b, p, r};
+    };
+    using v = std::vector<std::int32_t>;
+    EXPECT_EQ(run(0, first), (std::tuple{v{0, 1, 3}, v{3, 0, 1}, v{1, 3, 4}}));
+    EXPECT_EQ(run(1, first), (std::tuple{v{0, 3, 5}, v{3, 4, 6, 1, 2}, v{0, 1, 2, 3, 4}}));
+    EXPECT_EQ(run(1, {4, 2}), (std::tuple{v{0, 2, 3}, v{4, 6, 2}, v{1, 2, 4}}));
+    std::vector<std::int32_t> token(5, -7);
+    backend->gather_tokens(rows, make_view(canvas.data(), dtype::i32, {2, 8}), token.data());
+    EXPECT_EQ(token, (v{102, 103, 105, 108, 109}));
+  }
+}
+
+TEST(rows, means_and_similarities) {
+  std::mt19937 rng(32);
+  test::for_each_isa([&](const std::string&) {
+    const test::rows_fixture rows(rng, {3, 0, 7, 1}, 50);
+    for (const std::int64_t width : {1, 7, 64, 101}) {
+      grid x({11, width}, 3), y({11, width}), want({4, width}), got({4, width}, 2);
+      x.randomize(rng);
+      y.randomize(rng);
+      reference_ops().mean_rows(rows.set, x, want);
+      cpu_ops().mean_rows(rows.set, x, got);
+      test::expect_close(got, want, 1e-7, "mean");
+      EXPECT_NEAR(want.at(0, 0), (x.at(0, 0) + x.at(1, 0) + x.at(2, 0)) / 3, 1e-6);
+      EXPECT_EQ(want.at(1, 0), 0.0F);
+
+      std::copy_n(x.row(2), width, y.row(2));
+      std::fill_n(y.row(3), width, 0.0F);
+      std::vector<float> a(11, test::nan), b(11, test::nan);
+      reference_ops().row_similarity(x, y, a.data());
+      cpu_ops().row_similarity(x, y, b.data());
+      test::expect_close(b, a, 2e-6, "similarity");
+      EXPECT_NEAR(a[2], 1.0, 1e-6);
+      EXPECT_EQ(a[3], 0.0F);
+      float alone = test::nan;
+      cpu_ops().row_similarity(x.view().slice(5, 1), y.view().slice(5, 1), &alone);
+      EXPECT_TRUE(test::same_bits(&alone, &b[5], 1));
+    }
+  });
+  grid p({1, 2}), q({1, 2});  // (1, 0) and (3, 4): cosine 3/5
+  p.at(0, 0) = 1;
+  p.at(0, 1) = 0;
+  q.at(0, 0) = 3;
+  q.at(0, 1) = 4;
+  float cosine = test::nan;
+  reference_ops().row_similarity(p, q, &cosine);
+  EXPECT_FLOAT_EQ(cosine, 0.6F);
+}
+
+}  // namespace
+}  // namespace unmask

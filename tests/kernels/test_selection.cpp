@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/kernels/support.h"
+
+namespace unmask {
+namespace {
+
+using test::grid;
+using indices = std::vector<std::int32_t>;
+const std::vector<const ops*> both{&reference_ops(), &cpu_ops()};
+
+TEST(selection, top_indices_by_hand) {
+  const indices begin{0, 5, 5, 8}, out_begin{0, 3, 3, 6};
+  const std::vector<float> score{1, 3, -0.0F, 3, 0.0F, test::nan, -test::infinity, 2};
+  for (const ops* backend : both) {
+    indices out(6, -7);
+    backend->top_indices(3, begin.data(), score.data(), out_begin.data(), out.data());
+    EXPECT_EQ(out, (indices{1, 3, 0, 2, 1, 0}));  // NaN last, even after -infinity
+    const indices four{0, 4, 4, 4};
+    backend->top_indices(3, begin.data(), score.data(), four.data(), out.data());
+    EXPECT_EQ(out[3], 2);  // -0 ties with +0: the lower index
+    const indices too_many{0, 6, 6, 6};
+    EXPECT_THROW(backend->top_indices(3, begin.data(), score.data(), too_many.data(), out.data()),
+                 std::logic_error);
+  }
+}
+
+TEST(selection, property_top_indices_is_a_stable_sort) {
+  EXPECT_TRUE(rc::check("top_indices", [] {
+    const auto levels = *rc::gen::container<std::vector<int>>(rc::gen::inRange(-5, 5));
+    std::vector<float> score;
+    for (const int l : levels) score.push_back(static_cast<float>(l) / 4);
+    const auto m = static_cast<std::int32_t>(score.size());
+    const std::int32_t n = *rc::gen::inRange(0, m + 1);
+    indices want(score.size());
+    std::iota(want.begin(), want.end(), 0);
+    std::stable_sort(want.begin(), want.end(), [&](std::int32_t a, std::int32_t b) {
+      return score[static_cast<std::size_t>(a)] > score[static_cast<std::size_t>(b)];
+    });
+    want.resize(static_cast<std::size_t>(n));
+    const indices begin{0, m}, out_begin{0, n};
+    for (const ops* backend : both) {
+      indices out(static_cast<std::size_t>(n), -7);
+      backend->top_indices(1, begin.data(), score.data(), out_begin.data(), out.data());
+      RC_ASSERT(out == want);
+    }
+  }));
+}
+
+TEST(selection, pool_by_hand) {
+  const indices begin{0, 4, 5};
+  const std::vector<float> in{1, 5, 2, 0, 7};
+  for (const ops* backend : both) {
+    std::vector<float> out(5, test::nan);
+    backend->pool(2, begin.data(), in.data(), 3, true, out.data());
+    EXPECT_EQ(out, (std::vector<float>{5, 5, 5, 2, 7}));
+    backend->pool(2, begin.data(), in.data(), 3, false, out.data());
+    test::expect_close(out, {3, 8.0F / 3, 7.0F / 3, 1, 7}, 1e-6);
+    backend->pool(2, begin.data(), in.data(), 1, true, out.data());
+    EXPECT_EQ(out, in);
+    backend->pool(2, begin.data(), in.data(), 9, true, out.data());
+    EXPECT_EQ(out, (std::vector<float>{5, 5, 5, 5, 7}));
+    EXPECT_THROW(backend->pool(2, begin.data(), in.data(), 2, true, out.data()), std::logic_error);
+  }
+}
+
+TEST(selection, key_scores_match_the_reference) {
+  std::mt19937 rng(41);
+  test::for_each_isa([&](const std::string&) {
+    for (const std::int64_t dim : {5, 24, 64}) {
+      test::cache_fixture cache(rng, 3, 3, 2, dim);
+      grid q({3, 6, dim}, 4);
+      q.randomize(rng);
+      const indices length{130, 0, 65};
+      key_set keys;
+      keys.kv_length = length.data();
+      std::vector<float> want(195, test::nan), got(195, test::nan);
+      reference_ops().key_scores(q, cache.kv, keys, want.data());
+      cpu_ops().key_scores(q, cache.kv, keys, got.data());
+      test::expect_close(got, want, 2e-5, "all slots");
+      const indices begin{0, 4, 5, 8}, slot{129, 3, 70, 3, 191, 0, 64, 1};
+      keys.key_begin = begin.data();
+      keys.key_slot = slot.data();
+      std::vector<float> listed(8, test::nan), expected(8, test::nan);
+      reference_ops().key_scores(q, cache.kv, keys, expected.data());
+      cpu_ops().key_scores(q, cache.kv, keys, listed.data());
+      test::expect_close(listed, expected, 2e-5, "listed slots");
+      EXPECT_EQ(expected[0], want[129]);
+      EXPECT_EQ(expected[6], want[130 + 64]);
+      EXPECT_TRUE(test::same_bits(&listed[2], &got[70], 1));
+    }
+  });
+}
+
+TEST(selection, block_means_match_the_reference) {
+  std::mt19937 rng(42);
+  test::for_each_isa([&](const std::string&) {
+    test::cache_fixture cache(rng, 3, 2, 2, 9);
+    const indices length{100, 0, 64}, begin{0, 4, 4, 6};
+    grid want({6, 2, 9}), got({6, 2, 9}, 3);
+    reference_ops().block_mean_keys(3, cache.kv, length.data(), 32, begin.data(), want);
+    cpu_ops().block_mean_keys(3, cache.kv, length.data(), 32, begin.data(), got);
+    test::expect_close(got, want, 1e-7, "block means");
+    double sum = 0;  // the last block of sequence 0 has the slots 96 .. 99
+    const std::int32_t page = cache.table[1];
+    for (int slot = 96; slot < 100; ++slot) sum += cache.keys.at(page, (slot - 64) * 18 + 10);
+    EXPECT_NEAR(want.at(3, 10), sum / 4, 1e-6);
+  });
+}
+
+// One head of width 1, rows with q = (1, 2), k = (0, ln 2): scores q k. Pooling over two keys gives
+// both the larger one, so every softmax is (1/2, 1/2) and the importance (1, 1).
+// Three keys k = (0, 0, c): row i pools to (0, m, m), m = max(0, q_i c).
+TEST(selection, importance_by_hand) {
+  const indices begin{0, 2, 2, 5}, index{0, 1, 2, 3, 4};
+  for (const ops* backend : both) {
+    grid q({5, 1, 1}), k({5, 1, 1});
+    const std::vector<float> qs{1, 2, 1, 1, 2}, ks{0, std::log(2.0F), 0, 0, std::log(3.0F)};
+    for (std::int64_t r = 0; r < 5; ++r) {
+      q.at(r, 0) = qs[static_cast<std::size_t>(r)];
+      k.at(r, 0) = ks[static_cast<std::size_t>(r)];
+    }
+    std::vector<float> out(5, test::nan);
+    backend->importance(3, begin.data(), index.data(), q, k, 1.0F, out.data());
+    // q = 1: (1, 3, 3) / 7 twice; q = 2: (1, 9, 9) / 19.
+    const float first = static_cast<float>(2.0 / 7 + 1.0 / 19);
+    const float rest = static_cast<float>(6.0 / 7 + 9.0 / 19);
+    test::expect_close(out, {1, 1, first, rest, rest}, 1e-6);
+  }
+}
+
+TEST(selection, importance_matches_the_reference) {
+  std::mt19937 rng(43);
+  test::for_each_isa([&](const std::string&) {
+    for (const std::int64_t dim : {7, 48}) {
+      grid q({60, 6, dim}, 5), k({60, 2, dim}, 2);
+      q.randomize(rng);
+      k.randomize(rng);
+      const indices begin{0, 1, 1, 33, 50};
+      indices index;
+      for (std::int32_t i = 0; i < 50; ++i) index.push_back((i * 7) % 60);
+      std::vector<float> want(50, test::nan), got(50, test::nan);
+      const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+      reference_ops().importance(4, begin.data(), index.data(), q, k, scale, want.data());
+      cpu_ops().importance(4, begin.data(), index.data(), q, k, scale, got.data());
+      test::expect_close(got, want, 5e-6, "importance");
+      // Each softmax sums to one: the importances of n rows and 6 heads sum to 6 n.
+      EXPECT_NEAR(std::accumulate(got.begin() + 1, got.begin() + 33, 0.0), 6 * 32, 1e-3);
+      std::vector<float> alone(17, test::nan);
+      const indices part{0, 17};
+      cpu_ops().importance(1, part.data(), index.data() + 33, q, k, scale, alone.data());
+      EXPECT_TRUE(test::same_bits(alone.data(), got.data() + 33, 17));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <gtest/gtest.h>
+
+#include "tests/methods/tiny_models.h"
+
+namespace unmask {
+namespace {
+
+// A static library could drop a method that nothing refers to; the exact set is pinned here.
+TEST(registry, holds_exactly_the_methods_of_the_tree) {
+  const std::vector<std::string> expected = {"autoregressive", "block_diffusion", "vanilla"};
+  EXPECT_EQ(method_registry::instance().names(), expected);
+}
+
+TEST(registry, refuses_a_duplicate_name) {
+  method_info copy = method_registry::instance().find("vanilla");
+  EXPECT_THROW(method_registry::instance().add(copy), std::logic_error);
+}
+
+TEST(registry, answers_an_unknown_name_with_the_nearest) {
+  try {
+    method_registry::instance().find("vanila");
+    FAIL() << "no error";
+  } catch (const error& e) {
+    EXPECT_EQ(e.code(), exit_code::usage);
+    EXPECT_NE(std::string(e.what()).find("'vanilla'"), std::string::npos) << e.what();
+  }
+}
+
+TEST(registry, every_parameter_default_lies_in_its_own_range) {
+  for (const std::string& name : method_registry::instance().names()) {
+    const method_info& m = method_registry::instance().find(name);
+    EXPECT_NO_THROW(resolve_parameters(name, m.parameters, {})) << name;
+    for (const auto& [preset, values] : m.presets) {
+      EXPECT_NO_THROW(resolve_parameters(name, m.parameters, values)) << name << " " << preset;
+    }
+  }
+}
+
+// A combination that makes no sense is refused by name, before it runs.
+TEST(registry, refuses_a_method_the_model_cannot_run) {
+  const struct {
+    const char* method;
+    model_family family;
+  } wrong[] = {{"vanilla", model_family::sdar},
+               {"vanilla", model_family::qwen3},
+               {"block_diffusion", model_family::llada},
+               {"autoregressive", model_family::sdar}};
+  for (const auto& w : wrong) {
+    try {
+      method_registry::instance().make(w.method, testing::tiny_config(w.family), "", {});
+      FAIL() << w.method;
+    } catch (const error& e) {
+      EXPECT_EQ(e.code(), exit_code::usage);
+      EXPECT_NE(std::string(e.what()).find(w.method), std::string::npos);
+      EXPECT_NE(std::string(e.what()).find("random-tiny"), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Small models with random weights, one per family, made in memory: tests of the methods need no
+// checkpoint. Sizes divide nothing on purpose.
+#pragma once
+
+#include <memory>
+
+#include "harness/decode/registry.h"
+#include "harness/engine/closed_loop.h"
+#include "harness/model/transformer.h"
+#include "harness/model/weights.h"
+#include "kernels/random.h"
+
+namespace unmask::testing {
+
+inline model_config tiny_config(model_family family) {
+  model_config c;
+  c.family = family;
+  c.name = "random-tiny";
+  c.layers = 3;
+  c.hidden = 40;
+  c.heads = 4;
+  c.kv_heads = family == model_family::llada ? 4 : 2;
+  c.head_dim = 10;
+  c.feed_forward = 72;
+  c.vocabulary = 61;
+  c.max_positions = 512;
+  c.rope = {10, 10000.0F};
+  c.mask_id = 59;
+  c.eos_id = 60;
+  c.stop_ids = {60};
+  switch (family) {
+    case model_family::llada:
+      break;
+    case model_family::dream:
+      c.qkv_bias = true;
+      c.shifted_logits = true;
+      break;
+    case model_family::sdar:
+      c.qk_norm = true;
+      c.attention = mask_kind::block_causal;
+      c.block = 8;
+      break;
+    case model_family::qwen3:
+      c.qk_norm = true;
+      c.attention = mask_kind::causal;
+      c.shifted_logits = true;
+      c.mask_id = -1;
+      break;
+    case model_family::llada2_moe:
+      c.attention = mask_kind::block_causal;
+      c.block = 8;
+      c.qk_norm = true;
+      c.rope.rotary_dim = 6;
+      c.moe = {8, 2, 4, 2, 24, 1, 1, 2.5F, true, true, true};
+      break;
+  }
+  return c;
+}
+
+inline std::unique_ptr<transformer> tiny_model(model_family family, const ops& backend,
+                                               std::int32_t max_rows = 2048,
+                                               std::uint64_t seed = 7) {
+  const model_config c = tiny_config(family);
+  // N(0, 0.02) weights make every logit alike; the scaled copy below spreads the confidences.
+  model_weights w = random_weights(c, seed, dtype::f32);
+  const auto scale = [](const tensor_view& t, float by) {
+    for (std::int64_t i = 0; i < t.elements(); ++i) static_cast<float*>(t.data)[i] *= by;
+  };
+  scale(w.embedding, 40);
+  scale(w.lm_head, 25);
+  for (layer_weights& l : w.layers) {
+    for (const tensor_view& t : {l.q, l.k, l.v, l.attn_out}) scale(t, 8);
+    for (const tensor_view& t : {l.dense.gate, l.dense.up, l.dense.down}) {
+      if (t.data) scale(t, 8);
+    }
+  }
+  return std::make_unique<transformer>(c, w, backend, weight_format::f32, max_rows);
+}
+
+// Prompts of ragged lengths, tokens below the special ids.
+inline std::vector<sequence_request> tiny_requests(int count, std::int32_t gen_length,
+                                                   std::uint64_t seed = 3) {
+  std::vector<sequence_request> requests;
+  for (int i = 0; i < count; ++i) {
+    sequence_request r;
+    const auto key = stream_key(seed, static_cast<std::uint64_t>(i));
+    const int length = 5 + static_cast<int>(uniform_open(key, 1000) * 37);
+    for (int p = 0; p < length; ++p) {
+      r.prompt.push_back(
+          static_cast<std::int32_t>(uniform_open(key, static_cast<std::uint64_t>(p)) * 58));
+    }
+    r.gen_length = gen_length;
+    r.seed = key;
+    requests.push_back(std::move(r));
+  }
+  return requests;
+}
+
+inline closed_loop_result decode(const transformer& model, const std::string& method,
+                                 const parameter_map& given,
+                                 const std::vector<sequence_request>& requests,
+                                 std::int32_t batch_size, const std::string& preset = "",
+                                 step_observer* observer = nullptr) {
+  parameter_map resolved;
+  method_registry::instance().make(method, model.config(), preset, given, &resolved);
+  return run_closed_loop(model, method_registry::instance().find(method), parameters(resolved),
+                         requests, batch_size, observer);
+}
+
+inline std::vector<std::vector<std::int32_t>> outputs(const closed_loop_result& r) {
+  std::vector<std::vector<std::int32_t>> all;
+  for (const decoded_answer& a : r.answers) all.push_back(a.output);
+  return all;
+}
+
+}  // namespace unmask::testing
