@@ -122,7 +122,7 @@ TEST_P(every_setting, counts_are_conserved) {
 }
 
 INSTANTIATE_TEST_SUITE_P(methods, every_setting, ::testing::ValuesIn(settings()),
-                         [](const auto& info) { return std::string(info.param.label); });
+                         [](const auto& setting) { return std::string(setting.param.label); });
 
 // Rows and forwards of a case small enough to count by hand: prompt 6, canvas 4, one block of 4,
 // one token per step: 4 forwards of 10 rows; candidates 4 + 3 + 2 + 1.
