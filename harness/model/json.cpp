@@ -72,7 +72,7 @@ class tree_builder final : public nlohmann::json_sax<nlohmann::json> {
       items->push_back(std::move(value));
     } else {
       std::get<json_value::object>(open_.back().data)
-          .emplace_back(std::move(keys_.back()), std::move(value));
+          .push_back({std::move(keys_.back()), std::move(value)});
     }
     return true;
   }

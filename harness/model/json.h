@@ -10,15 +10,16 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
 namespace unmask {
 
+struct json_member;
+
 struct json_value {
   using array = std::vector<json_value>;
-  using object = std::vector<std::pair<std::string, json_value>>;  // sorted by key
+  using object = std::vector<json_member>;  // sorted by key
   std::variant<std::monostate, bool, std::int64_t, double, std::string, array, object> data;
 
   bool is_null() const { return data.index() == 0; }
@@ -30,6 +31,11 @@ struct json_value {
   const char* type_name() const;  // "null", "a boolean", "an integer", ...
   // The member called key of an object; null when there is none.
   const json_value* find(std::string_view key) const;
+};
+
+struct json_member {
+  std::string first;
+  json_value second;
 };
 
 // Parse one JSON text. Errors are environment errors that name `file` and the byte: bad syntax,

@@ -10,6 +10,7 @@
 #include "harness/model/parallel.h"
 #include "harness/model/weights.h"
 #include "kernels/error.h"
+#include "kernels/float16.h"
 #include "kernels/random.h"
 
 namespace unmask {
@@ -28,11 +29,6 @@ double normal_quantile(double p) {
     (0.5 * std::erfc(-middle / std::sqrt(2.0)) < p ? low : high) = middle;
   }
   return 0.5 * (low + high);
-}
-
-std::uint16_t to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return static_cast<std::uint16_t>((bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16);
 }
 
 // Finite values below 65,520 in magnitude, rounded to nearest even.

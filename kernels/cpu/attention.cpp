@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <limits>
-#include <new>
 #include <vector>
 
 #include "kernels/cpu/attention_kernel.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cpu/scratch.h"
 
 namespace unmask::cpu {
 
@@ -96,13 +96,10 @@ attention_tile make_tile(const job& j, std::int32_t s, std::int64_t head, std::i
   return t;
 }
 
-// Scratch of the calling thread, 64-byte aligned; grows, never shrinks.
+// Scratch of the calling thread.
 float* tile_scratch(std::int64_t dim) {
-  thread_local std::vector<float> memory;
-  const auto need = static_cast<std::size_t>(attention_scratch(dim)) + 16;
-  if (memory.size() < need) memory.resize(need);
-  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
-  return memory.data() + (64 - address % 64) % 64 / sizeof(float);
+  thread_local scratch memory;
+  return memory.get<float>(attention_scratch(dim));
 }
 
 // Every block of 64 keys belongs to one thread, which adds heads and tiles in a fixed order.
@@ -144,9 +141,17 @@ void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
   thread_local std::vector<std::int64_t> task_begin, block_begin, mass_begin;
   const auto vectors = static_cast<std::size_t>(rows.rows * heads);
   if (want_mass && statistics.size() < 2 * vectors) statistics.resize(2 * vectors);
-  const job j{rows,     q,   cache,          keys,
-              out,      scale, heads,        kv_heads,
-              heads / kv_heads, dim, active_kernels(),
+  const job j{rows,
+              q,
+              cache,
+              keys,
+              out,
+              scale,
+              heads,
+              kv_heads,
+              heads / kv_heads,
+              dim,
+              active_kernels(),
               want_mass ? statistics.data() : nullptr,
               want_mass ? statistics.data() + vectors : nullptr};
 
@@ -161,6 +166,7 @@ void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
     task_begin[i + 1] = task_begin[i] + tiles_of(j, s) * kv_heads;
     block_begin[i + 1] = block_begin[i] + (count + kv_page_size - 1) / kv_page_size;
     mass_begin[i + 1] = mass_begin[i] + count;
+    if (keys.key_begin != nullptr) mass_begin[i] = keys.key_begin[s];
     flops += 4.0 * static_cast<double>(rows.row_begin[s + 1] - rows.row_begin[s]) *
              static_cast<double>(count * dim * heads);
   }

@@ -24,20 +24,20 @@ inline constexpr int max_lanes = 32;
 // One tile of query vectors against the keys of its sequence.
 struct attention_tile {
   std::int64_t dim = 0;
-  int lanes = 0;                    // query vectors, at most attention_kernels::lanes
-  const float* query[max_lanes];    // [dim] each
-  float* out[max_lanes];            // [dim] each
-  std::int32_t limit[max_lanes];    // keys at slots below it are admitted
+  int lanes = 0;                               // query vectors, at most attention_kernels::lanes
+  const float* query[max_lanes];               // [dim] each
+  float* out[max_lanes];                       // [dim] each
+  std::int32_t limit[max_lanes];               // keys at slots below it are admitted
   std::int32_t low_limit = 0, high_limit = 0;  // smallest and largest of `limit`
   float scale = 1.0F;
-  const float* keys = nullptr;      // of this KV head: page p, place i at (p * 64 + i) * stride
+  const float* keys = nullptr;  // of this KV head: page p, place i at (p * 64 + i) * stride
   const float* values = nullptr;
-  std::int64_t stride = 0;          // floats from one slot to the next
+  std::int64_t stride = 0;                   // floats from one slot to the next
   const std::int32_t* page_table = nullptr;  // of this sequence
   const std::int32_t* list = nullptr;        // slots, or null for 0, 1, 2, ...
   std::int32_t count = 0;                    // keys
-  float* scratch = nullptr;         // attention_scratch(dim) floats, 64-byte aligned
-  float* peak = nullptr;            // [lanes] final m, and [lanes] 1 / l; null when not wanted
+  float* scratch = nullptr;                  // attention_scratch(dim) floats, 64-byte aligned
+  float* peak = nullptr;  // [lanes] final m, and [lanes] 1 / l; null when not wanted
   float* inverse_sum = nullptr;
 };
 
@@ -101,8 +101,8 @@ void lane_products(std::int64_t rows, std::int64_t groups, const float* a, std::
   }
   if constexpr (MR > 1) {
     if (r < rows) {
-      lane_products<V, MR / 2, NV, Across>(rows - r, groups, a + r * step, stride, b,
-                                           c + r * width, carry);
+      lane_products<V, MR / 2, NV, Across>(rows - r, groups, a + r * step, stride, b, c + r * width,
+                                           carry);
     }
   }
 }

@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "kernels/cpu/gemm_packed.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/float16.h"
 
 namespace unmask::cpu {
 
@@ -43,45 +45,13 @@ std::shared_ptr<T[]> aligned_array(std::size_t count) {
   return {static_cast<T*>(memory), [](T* p) { std::free(p); }};
 }
 
-float bits_to_float(std::uint32_t bits) {
-  float x;
-  std::memcpy(&x, &bits, sizeof x);
-  return x;
-}
-
-float half_to_float(std::uint16_t h) {
-  const std::uint32_t sign = (h & 0x8000U) << 16;
-  const std::uint32_t exponent = (h >> 10) & 31U;
-  const std::uint32_t fraction = h & 1023U;
-  if (exponent == 31) return bits_to_float(sign | 0x7f800000U | fraction << 13);
-  if (exponent == 0) {
-    const float x = std::ldexp(static_cast<float>(fraction), -24);
-    return sign != 0 ? -x : x;
-  }
-  return bits_to_float(sign | (exponent + 112) << 23 | fraction << 13);
-}
-
-// Nearest even; a NaN stays a NaN.
-std::uint16_t float_to_bf16(float x) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &x, sizeof bits);
-  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>(bits >> 16 | 0x40U);
-  return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16);
-}
-
 void read_row(const tensor_view& weight, std::int64_t n, float* out) {
   const std::int64_t depth = weight.columns();
-  const auto offset = static_cast<std::size_t>(n * weight.row_stride) * size_of(weight.type);
-  const auto* row = static_cast<const std::byte*>(weight.data) + offset;
   if (weight.type == dtype::f32) {
-    std::memcpy(out, row, static_cast<std::size_t>(depth) * sizeof(float));
+    std::memcpy(out, weight.row<float>(n), static_cast<std::size_t>(depth) * sizeof(float));
     return;
   }
-  const auto* half = reinterpret_cast<const std::uint16_t*>(row);
-  const bool brain = weight.type == dtype::bf16;
-  for (std::int64_t k = 0; k < depth; ++k) {
-    out[k] = brain ? bits_to_float(std::uint32_t{half[k]} << 16) : half_to_float(half[k]);
-  }
+  for (std::int64_t k = 0; k < depth; ++k) out[k] = float_at(weight, n, k);
 }
 
 // Writes feature j of a panel.
@@ -95,7 +65,7 @@ void pack_feature(packed_cpu& w, std::int64_t n, const float* row) {
   } else if (w.format == weight_format::bf16) {
     auto* out = reinterpret_cast<std::uint16_t*>(panel);
     for (std::int64_t k = 0; k < depth; ++k) {
-      out[(k / 2 * width + j) * 2 + k % 2] = float_to_bf16(row[k]);
+      out[(k / 2 * width + j) * 2 + k % 2] = to_bf16(row[k]);
     }
   } else {
     auto* out = reinterpret_cast<std::int8_t*>(panel);
@@ -130,8 +100,8 @@ const gemm_kernels& kernels_of(isa set) {
 // Activations in the form the kernels read.
 struct operand {
   const float* words = nullptr;
-  std::int64_t stride = 0;         // 4-byte words
-  const float* scale = nullptr;    // int8: [rows]
+  std::int64_t stride = 0;       // 4-byte words
+  const float* scale = nullptr;  // int8: [rows]
 };
 
 void multiply_panel(const packed_cpu& w, const operand& x, std::int64_t panel, std::int64_t row,
@@ -164,17 +134,6 @@ void quantize_row(const packed_cpu& w, const tensor_view& x, std::int64_t r, flo
                       reinterpret_cast<std::uint8_t*>(bytes + r * w.words), scale + r);
 }
 
-// Scratch of the calling thread for quantised rows; grows, never shrinks.
-float* quantized_scratch(std::size_t words) {
-  thread_local std::shared_ptr<float[]> memory;
-  thread_local std::size_t capacity = 0;
-  if (words > capacity) {
-    memory = aligned_array<float>(words);
-    capacity = words;
-  }
-  return memory.get();
-}
-
 // ---- choice of path ---------------------------------------------------------------------------
 
 std::atomic<int> path{-1};
@@ -202,7 +161,8 @@ void own_linear(const tensor_view& x, const packed_cpu& w, const float* bias, co
   float* bytes = nullptr;
   float* scale = nullptr;
   if (quantized) {
-    bytes = quantized_scratch(static_cast<std::size_t>(rows * (w.words + 1)));
+    thread_local scratch memory;
+    bytes = memory.get<float>(rows * (w.words + 1));
     scale = bytes + rows * w.words;
     a = {bytes, w.words, scale};
   }
@@ -306,7 +266,9 @@ void linear_columns(const tensor_view& x, const packed_matrix& weight, std::int6
   linear_columns(rows, weight, n0, n1, y);
 }
 
-prepared_rows::~prepared_rows() { std::free(memory_); }
+prepared_rows::~prepared_rows() {
+  std::free(memory_);
+}
 
 void prepared_rows::prepare(const tensor_view& x, const packed_matrix& weight) {
   const packed_cpu& w = as_packed_cpu(weight);
@@ -345,9 +307,13 @@ void linear_columns(const prepared_rows& x, const packed_matrix& weight, std::in
   }
 }
 
-std::int64_t panel_width(const packed_matrix& w) { return as_packed_cpu(w).kernels->panel_width; }
+std::int64_t panel_width(const packed_matrix& w) {
+  return as_packed_cpu(w).kernels->panel_width;
+}
 
-isa packed_for(const packed_matrix& w) { return as_packed_cpu(w).set; }
+isa packed_for(const packed_matrix& w) {
+  return as_packed_cpu(w).set;
+}
 
 gemm_path active_gemm_path() {
   int now = path.load(std::memory_order_relaxed);

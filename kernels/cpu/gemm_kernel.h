@@ -24,18 +24,18 @@ namespace unmask::cpu {
 
 struct gemm_unit {
   weight_format format = weight_format::f32;
-  const std::byte* panel = nullptr;      // this panel's weights
-  std::int64_t depth = 0;                // K
-  const void* a = nullptr;               // first row: float, or quantised bytes for int8
-  std::int64_t a_stride = 0;             // 4-byte words from one row to the next
-  const float* a_scale = nullptr;        // int8: [rows]
-  const float* w_scale = nullptr;        // int8: [panel width]
-  const std::int32_t* w_start = nullptr; // int8: [panel width] where each integer sum starts
+  const std::byte* panel = nullptr;       // this panel's weights
+  std::int64_t depth = 0;                 // K
+  const void* a = nullptr;                // first row: float, or quantised bytes for int8
+  std::int64_t a_stride = 0;              // 4-byte words from one row to the next
+  const float* a_scale = nullptr;         // int8: [rows]
+  const float* w_scale = nullptr;         // int8: [panel width]
+  const std::int32_t* w_start = nullptr;  // int8: [panel width] where each integer sum starts
   std::int64_t rows = 0;
   float* y = nullptr;
   std::int64_t y_stride = 0;
-  std::int64_t columns = 0;              // features of this panel that exist
-  const float* bias = nullptr;           // [columns] or null
+  std::int64_t columns = 0;     // features of this panel that exist
+  const float* bias = nullptr;  // [columns] or null
   bool accumulate = false;
 };
 
@@ -252,8 +252,8 @@ void finish_rows(const gemm_unit& u, std::int64_t row, std::int64_t rows, const 
       auto value = V::load(sum + n);
       if (integer) {
         const auto total = V::add(V::load_i(sum + n), V::load_i(u.w_start + n));
-        value = V::mul(V::mul(V::to_float(total), V::load(u.w_scale + n)),
-                       V::set(u.a_scale[row + r]));
+        value =
+            V::mul(V::mul(V::to_float(total), V::load(u.w_scale + n)), V::set(u.a_scale[row + r]));
       }
       const bool whole = n + V::width <= u.columns;
       if (whole && u.bias != nullptr) value = V::add(value, V::load(u.bias + n));
@@ -273,7 +273,9 @@ void gemm_multiply(const gemm_unit& u) {
   constexpr int width = NV * V::width;
   alignas(64) float partial[chunk_rows * width];
   alignas(64) float wide[block_groups * width];
-  const int per_group = u.format == weight_format::f32 ? 1 : u.format == weight_format::bf16 ? 2 : 4;
+  const int per_group = u.format == weight_format::f32    ? 1
+                        : u.format == weight_format::bf16 ? 2
+                                                          : 4;
   const std::int64_t total = (u.depth + per_group - 1) / per_group;
   // bf16 blocks cover as many k as f32 blocks do, so that the widened block has the same size.
   const std::int64_t step = u.format == weight_format::bf16 ? block_groups / 2 : block_groups;
@@ -300,8 +302,8 @@ void gemm_multiply(const gemm_unit& u) {
         } else {
           widen_block<V, NV>(depth, b, wide);
           block_pass<V, mac_f32<V>, MR, NV>(rows, depth, chunk + k, u.a_stride,
-                                            reinterpret_cast<const std::byte*>(wide), next,
-                                            partial, first);
+                                            reinterpret_cast<const std::byte*>(wide), next, partial,
+                                            first);
         }
       }
     }

@@ -6,9 +6,9 @@
 // when the caller asks for it, and only for f32 weights and many rows.
 #include <algorithm>
 #include <chrono>
+#include <dnnl.hpp>
 #include <limits>
 #include <map>
-#include <dnnl.hpp>
 #include <unordered_map>
 
 #include "kernels/cpu/gemm_packed.h"

@@ -47,15 +47,17 @@ struct layout {
   std::int64_t segments = 0;
 };
 
-// A chunk's weights fit half of a 1 MiB L2 cache beside its logits, and it has at most 384 tokens.
+// A chunk's weights fit half of a 1 MiB L2 cache beside its logits, it has at most 384 tokens, and
+// there are at least 16 chunks to share among threads where the vocabulary allows.
 layout layout_of(const packed_matrix& head) {
   const std::int64_t panel = panel_width(head);
   const std::int64_t panels = (head.out_features + panel - 1) / panel;
   const std::int64_t panel_bytes =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(head.bytes) / panels);
   const std::int64_t fit = std::int64_t{512} * 1024 / panel_bytes;
+  const std::int64_t most = std::max<std::int64_t>(1, std::min(384 / panel, panels / 16));
   layout l;
-  l.chunk = panel * std::clamp<std::int64_t>(fit, 1, std::max<std::int64_t>(1, 384 / panel));
+  l.chunk = panel * std::clamp<std::int64_t>(fit, 1, most);
   const std::int64_t chunks = (head.out_features + l.chunk - 1) / l.chunk;
   l.segment = l.chunk * ((chunks + segment_count - 1) / segment_count);
   l.segments = (head.out_features + l.segment - 1) / l.segment;

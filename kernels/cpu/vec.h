@@ -109,8 +109,8 @@ struct vec_avx2 {
   }
   // x 2^n for whole n >= -126.
   static UNMASK_INLINE f scale_by_power(f x, f n) {
-    const i e = _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)),
-                                  23);
+    const i e =
+        _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23);
     return _mm256_mul_ps(x, _mm256_castsi256_ps(e));
   }
   // |a| (w sign a): both within +-127, so a pair of products fits 16 bits and never saturates.

@@ -89,9 +89,10 @@ TEST(head, confidence_by_hand) {
 TEST(head, confidence_matches_the_reference) {
   std::mt19937 rng(21);
   test::for_each_isa([&](const std::string&) {
-    for (const std::int64_t vocabulary : {1, 2, 13, 100, 1003, 9001}) {
+    // The last one is long enough for several chunks in each of the head's segments.
+    for (const std::int64_t vocabulary : {1, 2, 13, 100, 1003, 9001, 60011}) {
       for (const auto format : {weight_format::f32, weight_format::bf16}) {
-        const std::int64_t width = 29;
+        const std::int64_t width = vocabulary > 10000 ? 6 : 29;
         std::vector<float> w = test::random_vector(rng, vocabulary * width, 0.6F);
         const tensor_view weight = make_view(w.data(), dtype::f32, {vocabulary, width});
         const auto slow = reference_ops().pack(weight, format);
@@ -128,6 +129,45 @@ TEST(head, confidence_matches_the_reference) {
           EXPECT_EQ(part.token, got.token);
           EXPECT_TRUE(test::same_bits(part.probability.data(), got.probability.data(), 5));
         }
+      }
+    }
+  });
+}
+
+// Best and second best planted in the same chunk, the same segment and far apart, in both orders.
+TEST(head, confidence_finds_the_two_largest_anywhere) {
+  std::mt19937 rng(26);
+  constexpr std::int32_t vocabulary = 60011;
+  const std::vector<float> noise = test::random_vector(rng, vocabulary, 0.1F);
+  test::candidates_fixture c;
+  c.add({0});
+  grid x({1, 1});
+  x.at(0, 0) = 1;
+  test::for_each_isa([&](const std::string&) {
+    for (const std::int32_t first : {0, 47, 700, 31000, vocabulary - 1}) {
+      for (const std::int32_t distance : {1, 16, 385, 500, 800, 1300, 20000}) {
+        const std::int32_t other =
+            first + distance < vocabulary ? first + distance : first - distance;
+        for (const bool swap : {false, true}) {
+          std::vector<float> w = noise;
+          w[static_cast<std::size_t>(swap ? other : first)] = 5;
+          w[static_cast<std::size_t>(swap ? first : other)] = 4;
+          const auto head =
+              cpu_ops().pack(make_view(w.data(), dtype::f32, {vocabulary, 1}), weight_format::f32);
+          told t(1);
+          cpu_ops().confidence(x, *head, c.set(), {}, t.out());
+          ASSERT_EQ(t.token[0], swap ? other : first);
+          ASSERT_EQ(t.gap[0], 1.0F) << first << " and " << other;
+          ASSERT_TRUE(test::close(t.margin[0] / t.probability[0], 1 - std::exp(-1.0), 1e-5));
+        }
+        std::vector<float> tie = noise;
+        tie[static_cast<std::size_t>(first)] = tie[static_cast<std::size_t>(other)] = 5;
+        const auto head =
+            cpu_ops().pack(make_view(tie.data(), dtype::f32, {vocabulary, 1}), weight_format::f32);
+        told t(1);
+        cpu_ops().confidence(x, *head, c.set(), {}, t.out());
+        ASSERT_EQ(t.token[0], std::min(first, other));
+        ASSERT_EQ(t.gap[0], 0.0F);
       }
     }
   });
@@ -200,8 +240,8 @@ TEST(head, gumbel_noise_is_the_definition) {
   std::mt19937 rng(24);
   const std::vector<std::uint64_t> seed{0x123456789abcdefULL};
   test::for_each_isa([&](const std::string&) {
-    for (const std::int64_t vocabulary : {5, 47, 3001}) {
-      const std::int64_t width = 17;
+    for (const std::int64_t vocabulary : {5, 47, 3001, 60011}) {
+      const std::int64_t width = vocabulary > 10000 ? 5 : 17;
       std::vector<float> w = test::random_vector(rng, vocabulary * width, 0.5F);
       const auto head =
           cpu_ops().pack(make_view(w.data(), dtype::f32, {vocabulary, width}), weight_format::f32);

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns task items into training batches for the three objectives."""
+import random
+
+import numpy as np
+import torch
+
+from tasks import Stream
+from tokenizer import EOS, MASK
+from words import KEYS
+
+BUCKETS = [64, 96, 128, 160, 192, 256, 320, 448, 576, 832, 1088, 2176]
+WEIGHTS = {"word_problem": 0.24, "equation": 0.13, "list_program": 0.10, "instruction": 0.17,
+           "retrieval_kv": 0.16, "needle": 0.08, "summary": 0.07, "story": 0.05}
+SIZED = ("retrieval_kv", "needle", "summary")
+BLOCK = 32
+EOS_WEIGHT = 0.1
+
+
+def pick_size(rng, p):
+    """Context size in tokens at training progress p in [0, 1]: short first, long late and rare."""
+    u = rng.random()
+    if p < 0.12:
+        return rng.randint(12, 50)
+    if p < 0.25:
+        return rng.randint(12, 90)
+    if p < 0.45:
+        return rng.randint(16, 160 if u < 0.9 else 250)
+    if u < 0.92:
+        return rng.randint(16, 200)
+    return rng.randint(200, 480)
+
+
+class Batcher:
+    """Yields (ids, length, targets, weights, family, score) tensors of one bucket length."""
+
+    def __init__(self, kind, codec, seed, excluded, budget=4096, copy=0.5):
+        self.kind, self.codec, self.budget, self.copy = kind, codec, budget, copy
+        self.stream = Stream(seed, excluded)
+        self.rng = random.Random(seed + 1)
+        self.np = np.random.default_rng(seed + 2)
+        self.queues = {b: [] for b in BUCKETS}
+        self.names = list(WEIGHTS) + ["copying"]
+        self.weights = list(WEIGHTS.values())
+        self.words = [codec.encode(" " + w)[0] for w in KEYS]
+        self.digits = [codec.encode(str(d))[0] for d in range(10)]
+        self.marks = [codec.encode(m) for m in ("=", " ->", ",", ";", ".", " |", " is", " /")]
+
+    def copy_share(self, p):
+        """Share of bare copying sequences: they teach in-context look-up early on."""
+        return self.copy * max(0.08, 1 - p / 0.5)
+
+    # ------------------------------------------------------------ noise patterns
+    def block_pattern(self, n, content):
+        """Mask for n positions whose first `content` are answer tokens; at least one is True."""
+        rng = self.rng
+        if rng.random() < 0.5:
+            m = self.np.random(n) < rng.random()
+        else:
+            m = np.ones(n, bool)
+            m[:rng.randint(0, max(0, min(content, n) - 1)) if content else 0] = False
+            m &= self.np.random(n) >= 0.3 * rng.random()
+        if 0 < content < n and rng.random() < 0.4:
+            m[content:] = rng.choice([False, False, True])
+        if not m.any():
+            m[rng.randrange(min(n, max(1, content)))] = True
+        return m
+
+    def canvas(self, answer):
+        need = -(-len(answer) // BLOCK) * BLOCK
+        u = self.rng.random()
+        if u < 0.55 or need >= 128:
+            return need
+        return need + BLOCK if u < 0.9 else self.rng.choice(range(need, 129, BLOCK))
+
+    def llada(self, prompt, answer, p):
+        rng = self.rng
+        size = self.canvas(answer)
+        ids = np.array(prompt + answer + [EOS] * (size - len(answer)))
+        n0, n = len(prompt), len(prompt) + size
+        mask = np.zeros(n, bool)
+        w = np.zeros(n, np.float32)
+        w[n0:] = 1.0
+        w[n0 + len(answer):] = EOS_WEIGHT
+        score = np.zeros(n, bool)
+        u = rng.random()
+        dense = 0.30 - 0.25 * min(1.0, p / 0.4)
+        if u < dense:
+            mask = self.np.random(n) < rng.uniform(0.05, 0.6)
+            w[:n0] = 0.5
+        elif u < dense + 0.2:
+            mask[n0:] = self.block_pattern(size, len(answer))
+        else:
+            blocks = size // BLOCK
+            share = [max(2, min(BLOCK, len(answer) - b * BLOCK)) for b in range(blocks)]
+            b = rng.choices(range(blocks), share)[0]
+            s = n0 + b * BLOCK
+            mask[s:s + BLOCK] = self.block_pattern(BLOCK, max(0, len(answer) - b * BLOCK))
+            mask[s + BLOCK:] = True
+            w[s + BLOCK:] *= 0.15
+            score[s:s + BLOCK] = True
+        score[n0 + len(answer):] = False
+        if not mask.any():
+            mask[n0] = True
+        return ids, mask, w, score & mask
+
+    def sdar(self, prompt, answer, p):
+        rng = self.rng
+        n0 = len(prompt)
+        end = -(-(n0 + len(answer)) // BLOCK) * BLOCK
+        if rng.random() < 0.05:
+            end += BLOCK
+        ids = np.array(prompt + answer + [EOS] * (end - n0 - len(answer)))
+        first, last = n0 // BLOCK, end // BLOCK
+        if rng.random() < 0.2 - 0.18 * min(1.0, p / 0.3):
+            b = rng.randrange(last)
+        else:
+            share = []
+            for b in range(first, last):
+                lo, hi = max(n0, b * BLOCK), min(n0 + len(answer), (b + 1) * BLOCK)
+                share.append(max(1, hi - lo))
+            b = first + rng.choices(range(last - first), share)[0]
+        s = b * BLOCK
+        ids = ids[:s + BLOCK]
+        n = len(ids)
+        mask = np.zeros(n, bool)
+        w = np.ones(n, np.float32)
+        w[n0 + len(answer):] = EOS_WEIGHT
+        score = np.zeros(n, bool)
+        if s + BLOCK <= n0:
+            mask[s:] = self.np.random(BLOCK) < rng.random()
+            w[:] = 0.5
+        else:
+            lo = max(n0, s)
+            mask[lo:] = self.block_pattern(n - lo, max(0, n0 + len(answer) - lo))
+            score[lo:n0 + len(answer)] = True
+        if not mask.any():
+            mask[-1] = True
+        return ids, mask, w, score & mask
+
+    def records(self):
+        """Random records and the same records again, in the same or another order."""
+        rng = self.rng
+        kind, out = rng.randrange(4), []
+        n = rng.randint(3, 14) if kind else rng.randint(6, 30)
+        pool = self.words if rng.random() < 0.6 else range(256, EOS)
+        keys = rng.sample(pool, n)
+        mark, close = rng.choice(self.marks), rng.choice(self.marks)
+        for k in keys:
+            if kind == 0:
+                out.append([k])
+            elif kind == 1:
+                out.append([k] + close)
+            elif kind == 2:
+                out.append([k] + mark + [rng.choice(pool)] + close)
+            else:
+                out.append([k] + mark + rng.choices(self.digits, k=2) + close)
+        again = list(out)
+        if kind > 1 or rng.random() < 0.3:
+            rng.shuffle(again)
+        first = sum(out, [])
+        gap = rng.sample(self.words, rng.randint(0, 6)) if rng.random() < 0.5 else []
+        return first + gap, sum(again, [])
+
+    def copying(self):
+        first, again = self.records()
+        ids = np.array(first + again)
+        n0, n = len(first), len(ids)
+        w = np.zeros(n, np.float32)
+        w[n0:] = 1.0
+        mask = np.zeros(n, bool)
+        if self.kind == "ar":
+            return ids, mask, w, w > 0
+        if self.kind == "llada":
+            mask[n0:] = self.np.random(n - n0) < self.rng.uniform(0.1, 0.9)
+            if self.rng.random() < 0.3:
+                swap = self.np.random(n0) < 0.15
+                mask[:n0] = swap
+                w[:n0] = 1.0
+        else:
+            end = n if self.rng.random() < 0.3 else self.rng.randint(n0 + 1, n)
+            ids, w, mask = ids[:end], w[:end], mask[:end]
+            lo = max(n0, (end - 1) // BLOCK * BLOCK)
+            mask[lo:] = self.np.random(end - lo) < self.rng.uniform(0.1, 0.9)
+        if not mask[n0:].any():
+            mask[-1] = True
+        return ids, mask, w, (w > 0) & mask
+
+    def add(self, p):
+        if self.rng.random() < self.copy_share(p):
+            return self.push(*self.copying(), len(self.names) - 1)
+        family = self.rng.choices(list(WEIGHTS), self.weights)[0]
+        size = pick_size(self.rng, p) if family in SIZED else None
+        prompt, answer = self.codec.pair(self.stream.draw(family, size))
+        fam = self.names.index(family)
+        if self.kind == "ar":
+            ids = np.array(prompt + answer + [EOS])
+            w = np.full(len(ids), 0.15, np.float32)
+            w[len(prompt):] = 1.0
+            score = np.zeros(len(ids), bool)
+            score[len(prompt):-1] = True
+            return self.push(ids, None, w, score, fam)
+        make = self.llada if self.kind == "llada" else self.sdar
+        return self.push(*make(prompt, answer, p), fam)
+
+    def push(self, ids, mask, w, score, fam):
+        if self.kind == "ar":
+            inputs, targets, w, score = ids[:-1], ids[1:], w[1:], score[1:]
+        else:
+            inputs, targets, w = np.where(mask, MASK, ids), ids, w * mask
+        for bucket in BUCKETS:
+            if len(inputs) <= bucket:
+                self.queues[bucket].append((inputs, targets, w, score, fam))
+                return bucket
+        return None
+
+    def batch(self, p):
+        while True:
+            bucket = self.add(p)
+            if bucket is None:
+                continue
+            size = max(2, self.budget // bucket)
+            if len(self.queues[bucket]) >= size:
+                rows, self.queues[bucket] = self.queues[bucket], []
+                return self.collate(rows, bucket)
+
+    def collate(self, rows, bucket):
+        n = len(rows)
+        ids = np.full((n, bucket), EOS, np.int64)
+        keys = np.zeros((n, bucket), bool)
+        flat, tgt, wgt, fam, sco = [], [], [], [], []
+        for i, (inp, t, w, s, f) in enumerate(rows):
+            ids[i, :len(inp)] = inp
+            keys[i, :len(inp)] = True
+            at = np.nonzero(w > 0)[0]
+            flat.append(at + i * bucket)
+            tgt.append(t[at])
+            wgt.append(w[at])
+            sco.append(s[at])
+            fam.append(np.full(len(at), f))
+        cat = [torch.from_numpy(np.concatenate(x)) for x in (flat, tgt, wgt, sco, fam)]
+        return torch.from_numpy(ids), torch.from_numpy(keys), cat

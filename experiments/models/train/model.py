@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One small transformer that covers the three exported architectures.
+
+llada : bidirectional attention, no QK norm, rms eps 1e-5.
+sdar  : block-causal attention (blocks aligned to position 0), QK norm, GQA, rms eps 1e-6.
+ar    : causal attention, otherwise identical to sdar.
+"""
+from dataclasses import dataclass
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+@dataclass
+class Config:
+    kind: str = "llada"
+    vocab: int = 1024
+    dim: int = 192
+    layers: int = 5
+    heads: int = 6
+    kv_heads: int = 6
+    head_dim: int = 32
+    ff: int = 448
+    theta: float = 10000.0
+    eps: float = 1e-5
+    qk_norm: bool = False
+    block: int = 32
+    max_len: int = 4096
+
+
+def make_config(kind):
+    if kind == "llada":
+        return Config(kind=kind)
+    return Config(kind=kind, kv_heads=3, qk_norm=True, eps=1e-6)
+
+
+def rope_tables(cfg, length):
+    half = cfg.head_dim // 2
+    inv = cfg.theta ** (-torch.arange(half, dtype=torch.float32) * 2 / cfg.head_dim)
+    ang = torch.arange(length, dtype=torch.float32)[:, None] * inv[None]
+    return torch.cat([ang.cos(), ang.cos()], -1), torch.cat([-ang.sin(), ang.sin()], -1)
+
+
+def rope(x, cos, sin):
+    half = x.shape[-1] // 2
+    swapped = torch.cat([x[..., half:], x[..., :half]], -1)
+    return x * cos + swapped * sin
+
+
+def rms(x, weight, eps):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight
+
+
+class Layer(nn.Module):
+    def __init__(self, cfg):
+        super().__init__()
+        self.cfg = cfg
+        qd, kd = cfg.heads * cfg.head_dim, cfg.kv_heads * cfg.head_dim
+        self.attn_norm = nn.Parameter(torch.ones(cfg.dim))
+        self.ff_norm = nn.Parameter(torch.ones(cfg.dim))
+        self.wq = nn.Linear(cfg.dim, qd, bias=False)
+        self.wk = nn.Linear(cfg.dim, kd, bias=False)
+        self.wv = nn.Linear(cfg.dim, kd, bias=False)
+        self.wo = nn.Linear(qd, cfg.dim, bias=False)
+        self.gate = nn.Linear(cfg.dim, cfg.ff, bias=False)
+        self.up = nn.Linear(cfg.dim, cfg.ff, bias=False)
+        self.down = nn.Linear(cfg.ff, cfg.dim, bias=False)
+        if cfg.qk_norm:
+            self.q_norm = nn.Parameter(torch.ones(cfg.head_dim))
+            self.k_norm = nn.Parameter(torch.ones(cfg.head_dim))
+
+    def forward(self, x, cos, sin, mask, causal):
+        cfg = self.cfg
+        b, n, _ = x.shape
+        h = rms(x, self.attn_norm, cfg.eps)
+        q = self.wq(h).view(b, n, cfg.heads, cfg.head_dim).transpose(1, 2)
+        k = self.wk(h).view(b, n, cfg.kv_heads, cfg.head_dim).transpose(1, 2)
+        v = self.wv(h).view(b, n, cfg.kv_heads, cfg.head_dim).transpose(1, 2)
+        if cfg.qk_norm:
+            q, k = rms(q, self.q_norm, cfg.eps), rms(k, self.k_norm, cfg.eps)
+        q, k = rope(q, cos, sin), rope(k, cos, sin)
+        if cfg.kv_heads != cfg.heads:
+            g = cfg.heads // cfg.kv_heads
+            k = k[:, :, None].expand(-1, -1, g, -1, -1).flatten(1, 2)
+            v = v[:, :, None].expand(-1, -1, g, -1, -1).flatten(1, 2)
+        a = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+        x = x + self.wo(a.transpose(1, 2).reshape(b, n, -1))
+        h = rms(x, self.ff_norm, cfg.eps)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+class Model(nn.Module):
+    def __init__(self, cfg):
+        super().__init__()
+        self.cfg = cfg
+        self.embed = nn.Embedding(cfg.vocab, cfg.dim)
+        self.layers = nn.ModuleList([Layer(cfg) for _ in range(cfg.layers)])
+        self.norm = nn.Parameter(torch.ones(cfg.dim))
+        self.head = nn.Linear(cfg.dim, cfg.vocab, bias=False)
+        cos, sin = rope_tables(cfg, cfg.max_len)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
+        for name, p in self.named_parameters():
+            if p.dim() == 2:
+                nn.init.normal_(p, std=0.02 if "embed" in name or "head" in name
+                                else p.shape[1] ** -0.5)
+            if name.endswith(("wo.weight", "down.weight")):
+                p.data.mul_((2 * cfg.layers) ** -0.5)
+
+    def hidden(self, ids, mask=None):
+        n = ids.shape[1]
+        x = self.embed(ids)
+        causal = self.cfg.kind == "ar" and mask is None
+        cos, sin = self.cos[:n], self.sin[:n]
+        for layer in self.layers:
+            x = layer(x, cos, sin, mask, causal)
+        return rms(x, self.norm, self.cfg.eps)
+
+    def forward(self, ids, mask=None):
+        return self.head(self.hidden(ids, mask))
+
+
+def block_causal_mask(n, block):
+    """True where query row may attend to key column."""
+    blk = torch.arange(n) // block
+    return (blk[:, None] >= blk[None, :])[None, None]

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains one model on one CPU core within a wall clock budget.
+
+python train.py --kind ar    --out RUN/ar    --tokenizer TOK --minutes 18 --exclude DATA_DIR
+python train.py --kind sdar  --out RUN/sdar  --tokenizer TOK --minutes 80 --init RUN/ar/last.pt
+python train.py --kind llada --out RUN/llada --tokenizer TOK --minutes 100
+"""
+import argparse
+import glob
+import json
+import os
+import time
+
+import torch
+import torch.nn.functional as F
+
+from data import Batcher
+from model import Model, block_causal_mask, make_config
+from structured import structured_init
+from tasks import prompt_hash
+from tokenizer import MASK, Codec
+
+
+def orthogonalize(g):
+    """Newton-Schulz iteration on a stack of matrices (rows <= columns)."""
+    x = g.bfloat16()
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for a, b, c in [(3.4445, -4.7750, 2.0315)] * 5:
+        m = x @ x.mT
+        x = a * x + (b * m + c * (m @ m)) @ x
+    return x.float()
+
+
+class Muon:
+    """Momentum with orthogonalised updates; equally shaped matrices are batched."""
+
+    def __init__(self, params, momentum=0.95, decay=0.02):
+        self.params, self.momentum, self.decay = list(params), momentum, decay
+        self.buf = [torch.zeros_like(p) for p in self.params]
+        self.groups = {}
+        for i, p in enumerate(self.params):
+            self.groups.setdefault(tuple(sorted(p.shape)), []).append(i)
+
+    @torch.no_grad()
+    def step(self, lr):
+        for (rows, cols), members in self.groups.items():
+            ups = []
+            for i in members:
+                g, b = self.params[i].grad, self.buf[i]
+                b.lerp_(g, 1 - self.momentum)
+                u = g.lerp(b, self.momentum)
+                ups.append(u if u.shape[0] <= u.shape[1] else u.mT)
+            outs = orthogonalize(torch.stack(ups))
+            for i, u in zip(members, outs):
+                p = self.params[i]
+                if p.shape[0] > p.shape[1]:
+                    u = u.mT
+                p.mul_(1 - lr * self.decay)
+                p.add_(u, alpha=-lr * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
+
+
+def schedule(p, step, flat):
+    warm = min(1.0, (step + 1) / 100)
+    return warm * (1.0 if p < flat else max(0.0, (1 - p) / (1 - flat)))
+
+
+def save(path, state):
+    torch.save(state, path + ".tmp")
+    os.replace(path + ".tmp", path)
+
+
+def excluded_hashes(folder):
+    out = set()
+    for path in glob.glob(os.path.join(folder, "*.jsonl")):
+        with open(path, encoding="utf-8") as f:
+            out.update(prompt_hash(json.loads(line)["prompt"]) for line in f)
+    return out
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--kind", choices=["llada", "sdar", "ar"], required=True)
+    ap.add_argument("--out", required=True)
+    ap.add_argument("--tokenizer", required=True, help="folder with llada.json and qwen.json")
+    ap.add_argument("--exclude", required=True, help="folder with the held-out *.jsonl")
+    ap.add_argument("--minutes", type=float, default=60, help="budget of the schedule")
+    ap.add_argument("--init", help="checkpoint whose weights are the start")
+    ap.add_argument("--structured", action="store_true", help="see structured.py")
+    ap.add_argument("--tied", type=float, default=0.0, help="tie the head; scale of the start")
+    ap.add_argument("--resume", action="store_true")
+    ap.add_argument("--seed", type=int, default=1)
+    ap.add_argument("--lr", type=float, default=0.02)
+    ap.add_argument("--adam-lr", type=float, default=4e-3)
+    ap.add_argument("--flat", type=float, default=0.5)
+    ap.add_argument("--budget", type=int, default=4096, help="tokens in a batch")
+    ap.add_argument("--progress0", type=float, default=0.0, help="curriculum starts here")
+    ap.add_argument("--copy", type=float, default=0.5, help="early share of copying sequences")
+    ap.add_argument("--deadline", type=float, help="unix time that ends the run and its decay")
+    a = ap.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(a.seed)
+    torch._dynamo.config.cache_size_limit = 64
+    os.makedirs(a.out, exist_ok=True)
+    cfg = make_config(a.kind)
+    model = Model(cfg)
+    matrices = [p for n, p in model.named_parameters() if p.dim() == 2 and "layers" in n]
+    others = [p for n, p in model.named_parameters() if not (p.dim() == 2 and "layers" in n)]
+    muon = Muon(matrices)
+    adam = torch.optim.AdamW(others, lr=a.adam_lr, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
+    step, tokens, elapsed, run = 0, 0, 0.0, 0
+    last = os.path.join(a.out, "last.pt")
+    if a.structured:
+        structured_init(model, MASK)
+    if a.tied:
+        # trained with one matrix; exported as two
+        with torch.no_grad():
+            model.embed.weight.mul_(a.tied)
+        model.head.weight = model.embed.weight
+        others = [p for p in others if p is not model.embed.weight and p.dim() < 2]
+        others.append(model.embed.weight)
+        adam = torch.optim.AdamW(others, lr=a.adam_lr, betas=(0.9, 0.95), weight_decay=0.0,
+                                 fused=True)
+    if a.init:
+        model.load_state_dict(torch.load(a.init)["model"])
+    if a.resume and os.path.exists(last):
+        s = torch.load(last)
+        model.load_state_dict(s["model"])
+        muon.buf = s["muon"]
+        adam.load_state_dict(s["adam"])
+        step, tokens, elapsed, run = s["step"], s["tokens"], s["elapsed"], s["run"] + 1
+    path = os.path.join(a.tokenizer, "llada.json" if a.kind == "llada" else "qwen.json")
+    batcher = Batcher(a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
+                      excluded_hashes(a.exclude), a.budget, a.copy)
+    hidden = torch.compile(model.hidden, dynamic=False)
+    masks, mask_id = {}, torch.tensor([MASK])
+    log = open(os.path.join(a.out, "log.txt"), "a", encoding="utf-8")
+    begin = time.time() - elapsed
+    total = a.deadline - begin if a.deadline else a.minutes * 60
+    names = batcher.names
+    hit, seen = torch.zeros(len(names)), torch.zeros(len(names))
+    loss_sum, loss_n, log_at, save_at, log_tokens = 0.0, 0, time.time(), time.time(), tokens
+
+    def checkpoint():
+        weights = model.state_dict()
+        if a.tied:
+            weights["head.weight"] = weights["embed.weight"].clone()
+            weights["head.weight"][MASK] = 0
+        save(last, {"model": weights, "muon": muon.buf, "adam": adam.state_dict(),
+                    "step": step, "tokens": tokens, "elapsed": time.time() - begin, "run": run,
+                    "kind": a.kind})
+
+    while True:
+        p = (time.time() - begin) / total
+        if p >= 1:
+            break
+        ids, keys, (flat, tgt, wgt, sco, fam) = batcher.batch(max(p, a.progress0))
+        n = ids.shape[1]
+        mask = None
+        if a.kind == "llada":
+            mask = keys[:, None, None, :]
+        elif a.kind == "sdar":
+            if n not in masks:
+                masks[n] = block_causal_mask(n, cfg.block)
+            mask = masks[n]
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            h = (hidden if n <= 320 else model.hidden)(ids, mask)
+            logits = model.head(h.reshape(-1, cfg.dim)[flat]).float()
+            if a.tied:
+                logits = logits.index_fill(1, mask_id, 0.0)  # exported as a row of zeros
+        loss = (F.cross_entropy(logits, tgt, reduction="none") * wgt).sum() / wgt.sum()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(others, 1.0)
+        scale = schedule(p, step - 0, a.flat)
+        muon.step(a.lr * scale)
+        for g in adam.param_groups:
+            g["lr"] = a.adam_lr * scale
+        adam.step()
+        for q in model.parameters():
+            q.grad = None
+        step += 1
+        tokens += int(keys.sum())
+        ok = (logits.argmax(-1) == tgt)[sco].float()
+        hit.index_add_(0, fam[sco], ok)
+        seen.index_add_(0, fam[sco], torch.ones_like(ok))
+        loss_sum, loss_n = loss_sum + loss.item(), loss_n + 1
+        now = time.time()
+        if now - log_at > 60:
+            acc = " ".join(f"{m[:6]}={100 * h / max(1, s):.1f}"
+                           for m, h, s in zip(names, hit.tolist(), seen.tolist()))
+            line = (f"{time.strftime('%H:%M:%S')} p={p:.3f} step={step} tok={tokens / 1e6:.2f}M "
+                    f"tok/s={(tokens - log_tokens) / (now - log_at):.0f} "
+                    f"loss={loss_sum / loss_n:.4f} | {acc}")
+            print(line, flush=True)
+            log.write(line + "\n")
+            log.flush()
+            hit.zero_()
+            seen.zero_()
+            loss_sum, loss_n, log_at, log_tokens = 0.0, 0, now, tokens
+        if now - save_at > 150:
+            checkpoint()
+            save_at = now
+    checkpoint()
+    print("done", step, tokens)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <iostream>
+
+#include "harness/cli/command.h"
+#include "harness/experiment/runner.h"
+#include "harness/experiment/store.h"
+#include "harness/experiment/table.h"
+#include "kernels/error.h"
+
+namespace unmask {
+namespace po = boost::program_options;
+
+int command_run(const std::vector<std::string>& arguments) {
+  po::options_description options("options");
+  options.add_options()("output-dir,O", po::value<std::string>(),
+                        "where rows are appended; default runs/EXPERIMENT")(
+      "set", po::value<std::vector<std::string>>()->composing(),
+      "KEY=VALUE over the file, by the same dotted keys (repeatable), e.g. run.batch_size=4")(
+      "shard", po::value<std::string>(), "i/n: only every n-th point, from the i-th (from 0)")(
+      "dry-run", "print the plan and stop")(
+      "fresh", "measure again what already has a row (default: resume, measure what is missing)")(
+      "log-samples,s", "also store every answer with its score")(
+      "format,o", po::value<std::string>()->default_value("md"),
+      "of the table: md, csv, json, jsonl")("no-progress", "no progress on standard error");
+  po::variables_map values;
+  if (!parse_command("run EXPERIMENT.toml [options]", "", options, {"experiment"}, arguments,
+                     values)) {
+    return 0;
+  }
+  if (!values.count("experiment")) {
+    throw usage_error("run needs an experiment file; see unmask list experiments");
+  }
+  const std::filesystem::path file = values["experiment"].as<std::vector<std::string>>().front();
+  const table_format format = parse_table_format(values["format"].as<std::string>());
+  experiment_spec spec = read_spec(file);
+  if (values.count("set")) {
+    for (const std::string& assignment : values["set"].as<std::vector<std::string>>()) {
+      apply_override(spec, assignment);
+    }
+  }
+  run_options run;
+  run.output = values.count("output-dir")
+                   ? std::filesystem::path(values["output-dir"].as<std::string>())
+                   : std::filesystem::path("runs") / file.stem();
+  if (values.count("shard")) run.part = parse_shard(values["shard"].as<std::string>());
+  run.dry_run = values.count("dry-run") > 0;
+  run.resume = values.count("fresh") == 0;
+  run.log_samples = values.count("log-samples") > 0;
+  run.progress = values.count("no-progress") == 0;
+  const run_summary summary = run_experiment(spec, run);
+  if (run.dry_run) return 0;
+
+  // Rows measured earlier belong to the same table.
+  std::vector<result_row> rows = summary.rows;
+  if (summary.skipped > 0) rows = read_rows(summary.file).rows;
+  fmt::print("{}", render_table(rows, format));
+  fmt::print(stderr, "{} of {} points measured", summary.measured, summary.planned);
+  if (summary.skipped > 0) {
+    fmt::print(stderr, ", {} had a row already (--fresh measures again)", summary.skipped);
+  }
+  if (summary.failed > 0) fmt::print(stderr, ", {} FAILED or INVALID", summary.failed);
+  fmt::print(stderr, "\nrows: {}\n", summary.file.string());
+  return summary.exit_status();
+}
+
+int command_table(const std::vector<std::string>& arguments) {
+  po::options_description options("options");
+  options.add_options()("format,o", po::value<std::string>()->default_value("md"),
+                        "md, csv, json or jsonl");
+  po::variables_map values;
+  if (!parse_command("table ROWS.jsonl... [options]", "", options, {"rows..."}, arguments,
+                     values)) {
+    return 0;
+  }
+  if (!values.count("rows")) throw usage_error("table needs files of rows");
+  const table_format format = parse_table_format(values["format"].as<std::string>());
+  std::vector<result_row> rows;
+  for (const std::string& file : values["rows"].as<std::vector<std::string>>()) {
+    stored_rows stored = read_rows(file);
+    if (stored.torn > 0) fmt::print(stderr, "{}: ignored a torn last line\n", file);
+    std::move(stored.rows.begin(), stored.rows.end(), std::back_inserter(rows));
+  }
+  fmt::print("{}", render_table(rows, format));
+  return 0;
+}
+
+}  // namespace unmask

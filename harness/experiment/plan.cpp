@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/experiment/plan.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <openssl/evp.h>
+
+#include "harness/experiment/settings.h"
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+using combination = std::vector<dotted_setting>;
+
+dotted_setting at(const sweep_axis& axis, std::size_t i) {
+  return {axis.key, axis.values[i], axis.where};
+}
+
+std::vector<combination> combinations(const experiment_spec& spec) {
+  std::vector<combination> all;
+  switch (spec.mode) {
+    case sweep_mode::cross:
+      all = {{}};
+      for (const sweep_axis& axis : spec.axes) {
+        std::vector<combination> longer;
+        for (const combination& head : all) {
+          for (std::size_t i = 0; i < axis.values.size(); ++i) {
+            longer.push_back(head);
+            longer.back().push_back(at(axis, i));
+          }
+        }
+        all = std::move(longer);
+      }
+      break;
+    case sweep_mode::zip:
+      all.resize(spec.axes.empty() ? 1 : spec.axes.front().values.size());
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        for (const sweep_axis& axis : spec.axes) all[i].push_back(at(axis, i));
+      }
+      break;
+    case sweep_mode::one_at_a_time: {
+      combination base;
+      for (const sweep_axis& axis : spec.axes) base.push_back(at(axis, 0));
+      all.push_back(base);
+      for (std::size_t a = 0; a < spec.axes.size(); ++a) {
+        for (std::size_t i = 1; i < spec.axes[a].values.size(); ++i) {
+          all.push_back(base);
+          all.back()[a] = at(spec.axes[a], i);
+        }
+      }
+      break;
+    }
+    case sweep_mode::leave_one_out:
+      all = {{}};
+      for (const sweep_axis& axis : spec.axes) {
+        for (std::size_t i = 0; i < axis.values.size(); ++i) all.push_back({at(axis, i)});
+      }
+      break;
+  }
+  return all;
+}
+
+bool runs_on(const method_entry& method, const model_entry& model) {
+  return method.models.empty() || std::ranges::find(method.models, model.name) != method.models.end();
+}
+
+void require(bool present, const std::string& where, const std::string& what) {
+  if (!present) throw usage_error(where + ": the experiment needs at least one " + what);
+}
+
+void check_names(const experiment_spec& spec, const std::string& where) {
+  require(!spec.models.empty(), where, "[[model]]");
+  require(!spec.workloads.empty(), where, "[[workload]]");
+  require(!spec.methods.empty(), where, "[[method]]");
+  std::vector<std::string> known;
+  for (const model_entry& m : spec.models) known.push_back(m.name);
+  for (const method_entry& method : spec.methods) {
+    for (const std::string& name : method.models) {
+      if (std::ranges::find(known, name) == known.end()) {
+        throw usage_error(method.where + ": " + unknown_name("model", name, known));
+      }
+    }
+  }
+}
+
+bool overridden(const experiment_spec& spec, const std::string& key) {
+  return std::ranges::any_of(spec.overrides, [&](const dotted_setting& o) {
+    return short_key(o.key) == short_key(key);
+  });
+}
+
+// A sweep or --set that changed nothing anywhere is a mistake, not a wish.
+void check_used(const dotted_setting& setting, const experiment_spec& spec,
+                const method_catalogue& methods) {
+  if (setting.key.starts_with("method.")) {
+    std::vector<std::string> labels;
+    for (const method_entry& m : spec.methods) labels.push_back("method." + m.label);
+    throw usage_error(setting.where + ": " +
+                      unknown_name("method of the experiment in", setting.key, labels));
+  }
+  std::set<std::string> names;
+  for (const method_entry& m : spec.methods) {
+    for (const std::string& name : methods.parameter_names(m.name)) names.insert(name);
+  }
+  throw usage_error(setting.where + ": " +
+                    unknown_name("parameter of these methods", short_key(setting.key),
+                                 {names.begin(), names.end()}));
+}
+
+std::string sha256(const std::string& text) {
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  if (EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr) != 1) {
+    throw environment_error("OpenSSL cannot compute SHA-256 on this machine");
+  }
+  std::string hex;
+  for (unsigned int i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
+  return hex;
+}
+
+}  // namespace
+
+std::vector<experiment_point> make_plan(const experiment_spec& spec,
+                                        const method_catalogue& methods) {
+  const std::string where = spec.file.empty() ? "experiment" : spec.file;
+  check_names(spec, where);
+  std::map<std::string, std::vector<std::string>> parameter_names;
+  for (const method_entry& m : spec.methods) {
+    try {
+      parameter_names[m.name] = methods.parameter_names(m.name);
+    } catch (const error& problem) {
+      throw usage_error((m.where.empty() ? where : m.where) + ": " + problem.what());
+    }
+  }
+
+  std::vector<experiment_point> points;
+  std::set<std::string> seen, used;
+  const std::vector<combination> sweep = combinations(spec);
+  for (const model_entry& model : spec.models) {
+    for (const workload_entry& workload : spec.workloads) {
+      for (const combination& settings : sweep) {
+        for (const method_entry& method : spec.methods) {
+          if (!runs_on(method, model)) continue;
+          experiment_point p;
+          p.model = model;
+          p.workload = workload;
+          p.method = method.name;
+          p.label = method.label;
+          p.preset = method.preset;
+          p.params = method.params;
+          p.run = spec.run;
+          for (const dotted_setting& s : settings) {
+            if (!apply_setting(p, s, parameter_names[method.name])) continue;
+            used.insert(s.key);
+            if (overridden(spec, s.key)) continue;
+            p.variation += (p.variation.empty() ? "" : " ") + short_key(s.key) + "=" +
+                           to_string(s.value);
+          }
+          for (const dotted_setting& s : spec.overrides) {
+            if (apply_setting(p, s, parameter_names[method.name])) used.insert(s.key);
+          }
+          try {
+            p.params = methods.resolve(method.name, method.preset, p.params);
+          } catch (const error& problem) {
+            throw usage_error((method.where.empty() ? where : method.where) + ": " +
+                              problem.what());
+          }
+          p.id = point_id(p);
+          if (seen.insert(p.id).second) points.push_back(std::move(p));
+        }
+      }
+    }
+  }
+  for (const combination& settings : sweep) {
+    for (const dotted_setting& s : settings) {
+      if (!used.contains(s.key)) check_used(s, spec, methods);
+    }
+  }
+  for (const dotted_setting& s : spec.overrides) {
+    if (!used.contains(s.key)) check_used(s, spec, methods);
+  }
+  // Equal run settings together, so that the methods under them can be measured in turn.
+  const auto group_of = [&](const experiment_point& p) {
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const experiment_point& q = points[i];
+      if (q.model.name == p.model.name && q.workload.name == p.workload.name &&
+          q.workload.limit == p.workload.limit && q.run == p.run) {
+        return i;
+      }
+    }
+    return points.size();
+  };
+  std::vector<std::pair<std::size_t, std::size_t>> order;
+  for (std::size_t i = 0; i < points.size(); ++i) order.emplace_back(group_of(points[i]), i);
+  std::ranges::stable_sort(order);
+  std::vector<experiment_point> sorted;
+  for (const auto& [group, i] : order) sorted.push_back(points[i]);
+  return sorted;
+}
+
+std::string canonical_settings(const experiment_point& p) {
+  nlohmann::json params = nlohmann::json::object();
+  for (const auto& [name, value] : p.params) {
+    std::visit([&, &key = name](const auto& v) { params[key] = v; }, value);
+  }
+  const nlohmann::json all = {{"model", {{"name", p.model.name}, {"weights", p.model.weights}}},
+                              {"workload", {{"name", p.workload.name}, {"limit", p.workload.limit}}},
+                              {"method", p.method},
+                              {"params", params},
+                              {"batch_size", p.run.batch_size},
+                              {"gen_length", p.run.gen_length},
+                              {"seed", p.run.seed},
+                              {"device", p.run.device},
+                              {"format", p.run.format}};
+  return all.dump();
+}
+
+std::string point_id(const experiment_point& p) {
+  return sha256(canonical_settings(p)).substr(0, 16);
+}
+
+shard parse_shard(const std::string& text) {
+  shard part;
+  const char* end = text.data() + text.size();
+  const auto index = std::from_chars(text.data(), end, part.index);
+  if (index.ec == std::errc() && index.ptr != end && *index.ptr == '/') {
+    const auto count = std::from_chars(index.ptr + 1, end, part.count);
+    if (count.ec == std::errc() && count.ptr == end && part.index < part.count) return part;
+  }
+  throw usage_error("--shard takes i/n with i from 0 to n - 1, not '" + text + "'");
+}
+
+std::vector<experiment_point> take_shard(const std::vector<experiment_point>& points, shard part) {
+  const auto begin = [&](std::size_t i) {
+    return points.begin() + static_cast<std::ptrdiff_t>(points.size() * i / part.count);
+  };
+  return {begin(part.index), begin(part.index + 1)};
+}
+
+std::string plan_table(const std::vector<experiment_point>& points) {
+  std::string text = "| point | model | task | items | method | settings | batch | device |\n"
+                     "|---|---|---|---:|---|---|---:|---|\n";
+  for (const experiment_point& p : points) {
+    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", p.id, p.model.name,
+                        p.workload.name,
+                        p.workload.limit > 0 ? std::to_string(p.workload.limit) : "all", p.label,
+                        p.variation, p.run.batch_size, p.run.device);
+  }
+  return text + fmt::format("\n{} points\n", points.size());
+}
+
+}  // namespace unmask

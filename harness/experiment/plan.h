@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The points of an experiment: every combination of model, workload, method and swept setting,
+// each with an id that depends on nothing but its resolved settings.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/spec.h"
+
+namespace unmask {
+
+// What the plan asks about methods; execute.cpp answers from the registry, tests from a table.
+struct method_catalogue {
+  std::function<std::vector<std::string>()> names;
+  // Names of a method's parameters; usage error when there is no such method.
+  std::function<std::vector<std::string>(const std::string& method)> parameter_names;
+  // Defaults, then preset, then given values; usage error for anything that does not fit.
+  std::function<parameter_map(const std::string& method, const std::string& preset,
+                              const parameter_map& given)>
+      resolve;
+};
+
+struct experiment_point {
+  std::string id;  // 16 hex digits
+  model_entry model;
+  workload_entry workload;
+  std::string method, label, preset;
+  parameter_map params;   // resolved
+  std::string variation;  // the swept settings, "threshold=0.9 batch_size=4"; for the eye
+  run_settings run;
+};
+
+// In the order of the file: models, then workloads, then swept run settings, then methods, so that
+// what is compared lies together. Points with equal settings are kept once. Usage errors: unknown
+// method, parameter, label or model; a sweep of parameters that no method has.
+std::vector<experiment_point> make_plan(const experiment_spec& spec,
+                                        const method_catalogue& methods);
+
+// First 16 hex digits of the SHA-256 of canonical_settings.
+std::string point_id(const experiment_point& point);
+// One line of JSON, keys sorted: model name and weights, workload and number of items, method,
+// parameters, and all of run_settings. Label, preset and paths do not count, nor does evidence.
+std::string canonical_settings(const experiment_point& point);
+
+// Part `index` of `count` (index from 0): neighbouring points, so that compared methods mostly
+// run on one machine.
+struct shard {
+  std::size_t index = 0, count = 1;
+};
+shard parse_shard(const std::string& text);  // "i/n"
+std::vector<experiment_point> take_shard(const std::vector<experiment_point>& points, shard part);
+
+// Markdown table of the points, for --dry-run.
+std::string plan_table(const std::vector<experiment_point>& points);
+
+}  // namespace unmask

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/experiment/record.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "harness/experiment/statistics.h"
+
+namespace unmask {
+namespace {
+
+bool stops(std::int32_t token, const token_rules& rules) {
+  return std::ranges::find(rules.stop_ids, token) != rules.stop_ids.end();
+}
+
+std::string broken_answer_law(const answer_record& a, const token_rules& rules) {
+  const work_record& w = a.work;
+  const auto length = static_cast<std::int64_t>(a.tokens.size());
+  for (const std::int32_t token : a.tokens) {
+    if (token == rules.mask_id) return "the answer still holds masks";
+    if (token < 0 || token >= rules.vocabulary) {
+      return fmt::format("token {} is outside the vocabulary of {}", token, rules.vocabulary);
+    }
+  }
+  if (!(a.seconds > 0) || !std::isfinite(a.seconds) || !(a.first_block_seconds >= 0) ||
+      !(a.first_block_seconds <= a.seconds)) {
+    return fmt::format("times do not fit: first block {} s, whole answer {} s",
+                       a.first_block_seconds, a.seconds);
+  }
+  for (const std::int64_t count :
+       {w.forwards, w.prefill_forwards, w.commit_forwards, w.denoise_steps, w.rows, w.decode_rows,
+        w.layer_rows, w.head_rows, w.committed, a.prompt_tokens, a.canvas_tokens}) {
+    if (count < 0) return "a counter is negative";
+  }
+  if (!(w.flops >= 0) || !std::isfinite(w.flops) || !(w.keys_seen >= 0) ||
+      !std::isfinite(w.keys_seen)) {
+    return "counted work is negative or not finite";
+  }
+  if (w.committed < length) {
+    return fmt::format("{} tokens came out but only {} were decided", length, w.committed);
+  }
+  if (w.committed > a.canvas_tokens) {
+    return fmt::format("{} tokens were decided on a canvas of {}", w.committed, a.canvas_tokens);
+  }
+  if (w.committed > w.head_rows) {
+    return fmt::format("{} tokens were decided from {} rows of the head", w.committed, w.head_rows);
+  }
+  if (w.decode_rows > w.rows || w.denoise_steps > w.forwards) {
+    return "a part of the work is larger than the whole";
+  }
+  return "";
+}
+
+struct totals {
+  work_record work;
+  std::int64_t prompt = 0, canvas = 0, output = 0, answer = 0, after_eos = 0, beyond = 0;
+};
+
+totals sum_of(const pass_record& pass, const token_rules& rules) {
+  totals t;
+  for (const answer_record& a : pass.answers) {
+    const auto length = static_cast<std::int64_t>(a.tokens.size());
+    const std::int64_t output = output_tokens_of(a, rules);
+    const work_record& w = a.work;
+    t.prompt += a.prompt_tokens;
+    t.canvas += a.canvas_tokens;
+    t.output += output;
+    t.answer += answer_tokens_of(a, rules);
+    t.after_eos += length - output;
+    t.beyond += w.committed - length;
+    t.work.forwards += w.forwards;
+    t.work.prefill_forwards += w.prefill_forwards;
+    t.work.commit_forwards += w.commit_forwards;
+    t.work.denoise_steps += w.denoise_steps;
+    t.work.rows += w.rows;
+    t.work.decode_rows += w.decode_rows;
+    t.work.layer_rows += w.layer_rows;
+    t.work.head_rows += w.head_rows;
+    t.work.committed += w.committed;
+    t.work.flops += w.flops;
+    t.work.keys_seen += w.keys_seen;
+  }
+  return t;
+}
+
+void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
+  const auto put = [&](const char* name, auto value) {
+    row.metrics[name] = {static_cast<double>(value), origin::counted};
+  };
+  const auto ratio = [&](const char* name, auto over, auto under) {
+    if (under > 0) put(name, static_cast<double>(over) / static_cast<double>(under));
+  };
+  put("prompt_tokens", t.prompt);
+  put("canvas_tokens", t.canvas);
+  put("output_tokens", t.output);
+  put("answer_tokens", t.answer);
+  put("tokens_after_eos", t.after_eos);
+  put("tokens_beyond_answer", t.beyond);
+  put("committed", t.work.committed);
+  put("nfe", t.work.forwards);
+  put("prefill_forwards", t.work.prefill_forwards);
+  put("commit_forwards", t.work.commit_forwards);
+  put("denoise_steps", t.work.denoise_steps);
+  put("batched_forwards", pass.steps);
+  put("rows", t.work.rows);
+  put("decode_rows", t.work.decode_rows);
+  put("layer_rows", t.work.layer_rows);
+  put("head_rows", t.work.head_rows);
+  put("peak_kv_bytes", pass.peak_kv_bytes);
+  ratio("tpf", t.output, t.work.forwards);
+  ratio("committed_per_step", t.work.committed, t.work.denoise_steps);
+  ratio("redundancy", t.work.decode_rows, t.work.committed);
+  ratio("token_utilisation", t.work.committed, t.work.decode_rows);
+  row.metrics["flops"] = {t.work.flops, origin::analytic};
+  row.metrics["keys_seen"] = {t.work.keys_seen, origin::analytic};
+}
+
+// Each request's mean over the repetitions, so that n is the number of requests.
+void latency_metrics(result_row& row, const std::vector<pass_record>& passes) {
+  const std::size_t n = passes.front().answers.size();
+  std::vector<double> whole(n), first(n);
+  for (const pass_record& pass : passes) {
+    for (std::size_t i = 0; i < n; ++i) {
+      whole[i] += pass.answers[i].seconds / static_cast<double>(passes.size());
+      first[i] += pass.answers[i].first_block_seconds / static_cast<double>(passes.size());
+    }
+  }
+  const auto put = [&](const char* name, const std::vector<double>& samples, double q) {
+    if (percentile_earned(q, n)) {
+      row.metrics[name] = {percentile_of(samples, q), origin::measured};
+    }
+  };
+  put("ttfb_p50_seconds", first, 0.5);
+  put("e2e_p50_seconds", whole, 0.5);
+  put("e2e_p95_seconds", whole, 0.95);
+  put("e2e_p99_seconds", whole, 0.99);
+}
+
+std::string disagreement(const std::vector<pass_record>& passes) {
+  for (std::size_t p = 1; p < passes.size(); ++p) {
+    if (passes[p].answers.size() != passes[0].answers.size()) {
+      return "repetitions answered different numbers of requests";
+    }
+    for (std::size_t i = 0; i < passes[p].answers.size(); ++i) {
+      if (passes[p].answers[i].tokens != passes[0].answers[i].tokens) {
+        return fmt::format("repetition {} gave other tokens than the first for request {}", p + 1,
+                           i + 1);
+      }
+    }
+  }
+  return "";
+}
+
+void score_row(result_row& row, const std::vector<scored_answer>& scores) {
+  score_record s;
+  double sum = 0;
+  for (const scored_answer& a : scores) {
+    if (!a.scored) continue;
+    ++s.n;
+    s.exact += a.exact;
+    sum += a.value;
+  }
+  if (s.n == 0 || row.model.weights == "synthetic") return;
+  s.mean = sum / static_cast<double>(s.n);
+  const interval i = wilson_interval(sum, static_cast<std::size_t>(s.n));
+  s.low = i.low;
+  s.high = i.high;
+  row.score = s;
+}
+
+}  // namespace
+
+std::int64_t output_tokens_of(const answer_record& answer, const token_rules& rules) {
+  for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
+    if (stops(answer.tokens[i], rules)) return static_cast<std::int64_t>(i) + 1;
+  }
+  return static_cast<std::int64_t>(answer.tokens.size());
+}
+
+std::int64_t answer_tokens_of(const answer_record& answer, const token_rules& rules) {
+  const std::int64_t n = output_tokens_of(answer, rules);
+  return n > 0 && stops(answer.tokens[static_cast<std::size_t>(n - 1)], rules) ? n - 1 : n;
+}
+
+std::string broken_law(const pass_record& pass, const token_rules& rules) {
+  if (!(pass.seconds > 0) || !std::isfinite(pass.seconds)) {
+    return fmt::format("the pass took {} s", pass.seconds);
+  }
+  if (pass.answers.empty()) return "there were no requests";
+  for (std::size_t i = 0; i < pass.answers.size(); ++i) {
+    const std::string problem = broken_answer_law(pass.answers[i], rules);
+    if (!problem.empty()) return fmt::format("request {}: {}", i + 1, problem);
+    // One clock reading apart at most.
+    if (pass.answers[i].seconds > pass.seconds * 1.001 + 1e-6) {
+      return fmt::format("request {} took longer than the whole pass", i + 1);
+    }
+  }
+  return "";
+}
+
+void measure_row(result_row& row, const measured_point& point) {
+  row.verdict = verdict_kind::invalid;
+  row.samples.warmup_seconds = point.warmup_seconds;
+  row.samples.stop = point.stop;
+  for (const pass_record& pass : point.passes) row.samples.seconds.push_back(pass.seconds);
+  row.samples.half_width = relative_half_width(row.samples.seconds);
+  if (point.passes.empty()) {
+    row.reason = "nothing was measured";
+    return;
+  }
+  const totals t = sum_of(point.passes.front(), point.rules);
+  count_metrics(row, point.passes.front(), t);
+  const double seconds = mean_of(row.samples.seconds);
+  row.metrics["wall_seconds"] = {seconds, origin::measured};
+  if (seconds > 0) {
+    const auto rate = [&](const char* name, std::int64_t tokens) {
+      row.metrics[name] = {static_cast<double>(tokens) / seconds, origin::measured};
+    };
+    rate("tokens_per_second", t.output);
+    rate("canvas_tokens_per_second", t.work.committed);
+  }
+  row.reason = disagreement(point.passes);
+  for (const pass_record& pass : point.passes) {
+    if (row.reason.empty()) row.reason = broken_law(pass, point.rules);
+  }
+  if (!row.reason.empty()) return;
+  latency_metrics(row, point.passes);
+  score_row(row, point.scores);
+  if (row.model.weights == "synthetic") {
+    for (auto& [name, m] : row.metrics) {
+      const bool clock = name.ends_with("_seconds");
+      if (!clock && m.from != origin::analytic) m.from = origin::synthetic;
+    }
+    row.verdict = verdict_kind::not_verified;
+    row.reason = "synthetic weights: the output means nothing";
+  } else if (!row.score) {
+    row.verdict = verdict_kind::not_verified;
+    row.reason = "no item of this workload can be scored";
+  } else {
+    row.verdict = verdict_kind::pass;
+  }
+}
+
+}  // namespace unmask

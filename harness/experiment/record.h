@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What one measured pass over a workload leaves behind, and how a row is made from several.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/row.h"
+
+namespace unmask {
+
+// Counted by the step loop.
+struct work_record {
+  std::int64_t forwards = 0, prefill_forwards = 0, commit_forwards = 0, denoise_steps = 0;
+  std::int64_t rows = 0, decode_rows = 0, layer_rows = 0, head_rows = 0;
+  std::int64_t committed = 0;
+  double flops = 0, keys_seen = 0;
+};
+
+struct answer_record {
+  std::int64_t prompt_tokens = 0;
+  std::int64_t canvas_tokens = 0;  // generated positions laid out for it
+  std::vector<std::int32_t> tokens;  // what came out, up to where the method stopped
+  work_record work;
+  double seconds = 0;              // admission to finish
+  double first_block_seconds = 0;  // admission to first decided token
+};
+
+struct pass_record {
+  double seconds = 0;
+  std::int64_t steps = 0;  // batched forwards
+  std::size_t peak_kv_bytes = 0;
+  std::vector<answer_record> answers;
+};
+
+struct scored_answer {
+  std::string id, text, note;
+  bool scored = false;
+  double value = 0;
+  bool exact = false;
+};
+
+// What the token ids of a model mean.
+struct token_rules {
+  std::int32_t vocabulary = 0;
+  std::int32_t mask_id = -1;
+  std::vector<std::int32_t> stop_ids;
+};
+
+// Tokens of an answer up to and including its first stop token.
+std::int64_t output_tokens_of(const answer_record& answer, const token_rules& rules);
+// Without the stop token.
+std::int64_t answer_tokens_of(const answer_record& answer, const token_rules& rules);
+
+struct measured_point {
+  std::vector<pass_record> passes;     // repetitions; their tokens are equal, or the row is INVALID
+  std::vector<double> warmup_seconds;
+  std::string stop;                    // why the repetitions ended
+  std::vector<scored_answer> scores;   // of the first pass
+  token_rules rules;
+};
+
+// Metrics, score, samples and verdict of `row`, whose other fields are filled.
+void measure_row(result_row& row, const measured_point& point);
+
+// The first law a pass breaks, as a sentence; empty when all hold:
+//   committed = output up to EOS + decided after EOS + decided beyond the answer
+//   no mask and no id outside the vocabulary in an answer; every decision had a row; times and
+//   counts are finite and not negative.
+std::string broken_law(const pass_record& pass, const token_rules& rules);
+
+}  // namespace unmask

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/experiment/runner.h"
+
+#include <cstdio>
+#include <ctime>
+#include <iostream>
+#include <random>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "harness/experiment/progress.h"
+#include "harness/experiment/statistics.h"
+#include "harness/experiment/store.h"
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+// Points measured in turn. More would keep more unfinished when the run is killed.
+constexpr std::size_t group_width = 8;
+
+std::string utc_now(const char* format) {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, format, &parts)};
+}
+
+std::string new_run_id() {
+  std::random_device random;
+  return utc_now("%Y%m%dT%H%M%SZ") + fmt::format("-{:08x}", random());
+}
+
+// What a point of the group has gathered so far.
+struct in_flight {
+  const experiment_point* point = nullptr;
+  std::unique_ptr<prepared_point> ready;
+  measured_point measured;
+  std::vector<double> seconds;
+  bool over = false;
+};
+
+class experiment_run {
+ public:
+  experiment_run(const experiment_spec& spec, const run_options& options, executor& with,
+                 std::size_t points)
+      : spec_(spec),
+        options_(options),
+        with_(with),
+        rows_(rows_file(options.output, options.part)),
+        progress_(points, options.progress ? stderr : nullptr),
+        environment_(with.environment()),
+        source_hash_(with.source_hash()) {
+    summary_.run_id = new_run_id();
+    summary_.file = rows_.path();
+    if (options.log_samples) {
+      samples_ = std::make_unique<line_file>(options.output /
+                                             ("samples_" + summary_.run_id + ".jsonl"));
+    }
+  }
+
+  void measure(std::span<const experiment_point> group) {
+    std::vector<in_flight> flights = prepare(group);
+    for (in_flight& f : flights) {
+      guarded(f, [&] { warm_up(f); });
+    }
+    const stopping_rule rule(spec_.evidence.min_repetitions, spec_.evidence.max_repetitions,
+                             spec_.evidence.ci_half_width);
+    // Every second round goes backwards: what drifts with time hits no method more than another.
+    for (std::int64_t round = 0; round < spec_.evidence.max_repetitions; ++round) {
+      for (std::size_t i = 0; i < flights.size(); ++i) {
+        in_flight& f = flights[round % 2 == 0 ? i : flights.size() - 1 - i];
+        guarded(f, [&] { repeat(f, rule, round); });
+      }
+    }
+  }
+
+  run_summary& summary() { return summary_; }
+  void note(const std::string& line) { progress_.note(line); }
+
+ private:
+  template <class Work>
+  void guarded(in_flight& f, const Work& work) {
+    if (f.over) return;
+    try {
+      work();
+    } catch (const std::exception& problem) {
+      give_up(f, verdict_kind::failed, problem.what());
+    }
+  }
+
+  std::vector<in_flight> prepare(std::span<const experiment_point> group) {
+    progress_.now("loading " + group.front().model.name + " for " + group.front().workload.name);
+    std::vector<in_flight> flights(group.size());
+    std::vector<preparation> prepared;
+    std::string problem;
+    try {
+      prepared = with_.prepare(group);
+    } catch (const std::exception& e) {
+      problem = e.what();
+    }
+    prepared.resize(group.size());
+    for (std::size_t i = 0; i < group.size(); ++i) {
+      flights[i].point = &group[i];
+      flights[i].ready = std::move(prepared[i].point);
+      if (flights[i].ready) continue;
+      const bool whole = !problem.empty();
+      give_up(flights[i], whole ? verdict_kind::failed : prepared[i].verdict,
+              whole ? problem : prepared[i].reason);
+    }
+    return flights;
+  }
+
+  void warm_up(in_flight& f) {
+    for (std::int64_t i = 0; i < spec_.evidence.warmup; ++i) {
+      progress_.now(title(f) + " warm-up");
+      f.measured.warmup_seconds.push_back(f.ready->pass().seconds);
+    }
+  }
+
+  void repeat(in_flight& f, const stopping_rule& rule, std::int64_t round) {
+    progress_.now(title(f) + fmt::format(" repetition {}", round + 1));
+    f.measured.passes.push_back(f.ready->pass());
+    f.seconds.push_back(f.measured.passes.back().seconds);
+    f.measured.stop = rule.reason(f.seconds);
+    if (!f.measured.stop.empty()) finish(f);
+  }
+
+  void finish(in_flight& f) {
+    result_row row = new_row(*f.point);
+    row.model = f.ready->model();
+    row.workload = f.ready->workload();
+    f.measured.rules = f.ready->rules();
+    f.measured.scores = f.ready->score(f.measured.passes.front());
+    measure_row(row, f.measured);
+    log_samples(row, f.measured.scores);
+    write(f, std::move(row));
+  }
+
+  void give_up(in_flight& f, verdict_kind verdict, const std::string& reason) {
+    result_row row = new_row(*f.point);
+    if (f.ready) {
+      row.model = f.ready->model();
+      row.workload = f.ready->workload();
+    }
+    row.verdict = verdict;
+    row.reason = reason;
+    row.samples.warmup_seconds = f.measured.warmup_seconds;
+    row.samples.seconds = f.seconds;
+    row.samples.stop = "gave_up";
+    write(f, std::move(row));
+  }
+
+  result_row new_row(const experiment_point& p) const {
+    result_row row;
+    row.run_id = summary_.run_id;
+    row.point_id = p.id;
+    row.title = spec_.title;
+    row.model.name = p.model.name;
+    row.model.weights = p.model.weights == "checkpoint" ? "checkpoint" : "synthetic";
+    row.workload.family = p.workload.name;
+    row.method = p.method;
+    row.preset = p.preset;
+    row.label = p.label;
+    row.variation = p.variation;
+    row.params = p.params;
+    row.run = p.run;
+    row.environment = environment_;
+    row.source_hash = source_hash_;
+    return row;
+  }
+
+  void write(in_flight& f, result_row row) {
+    f.over = true;
+    f.ready.reset();
+    f.measured = {};
+    row.finished_at = utc_now("%Y-%m-%dT%H:%M:%SZ");
+    rows_.append(to_json_line(row));
+    std::string line = title(f) + " " + name_of(row.verdict);
+    if (row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified) {
+      line += fmt::format(" {:.1f} tok/s", row.value_of("tokens_per_second").value_or(0));
+      ++summary_.measured;
+    } else if (row.verdict == verdict_kind::not_supported) {
+      ++summary_.not_supported;
+    } else {
+      ++summary_.failed;
+    }
+    if (!row.reason.empty()) line += ": " + row.reason;
+    progress_.finished(line);
+    summary_.rows.push_back(std::move(row));
+  }
+
+  void log_samples(const result_row& row, const std::vector<scored_answer>& scores) {
+    if (!samples_) return;
+    std::string lines;
+    for (const scored_answer& s : scores) {
+      const nlohmann::ordered_json sample = {
+          {"run_id", row.run_id}, {"point_id", row.point_id}, {"item", s.id},
+          {"output", s.text},     {"scored", s.scored},       {"value", s.value},
+          {"exact", s.exact},     {"note", s.note}};
+      lines += (lines.empty() ? "" : "\n") +
+               sample.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    }
+    if (!lines.empty()) samples_->append(lines);
+  }
+
+  static std::string title(const in_flight& f) {
+    const experiment_point& p = *f.point;
+    return p.model.name + " " + p.workload.name + " " + p.label +
+           (p.variation.empty() ? "" : " (" + p.variation + ")");
+  }
+
+  const experiment_spec& spec_;
+  const run_options& options_;
+  executor& with_;
+  line_file rows_;
+  std::unique_ptr<line_file> samples_;
+  progress progress_;
+  std::string environment_, source_hash_;
+  run_summary summary_;
+};
+
+}  // namespace
+
+std::vector<std::vector<experiment_point>> interleaved_groups(
+    const std::vector<experiment_point>& points) {
+  std::vector<std::vector<experiment_point>> groups;
+  for (const experiment_point& p : points) {
+    const experiment_point* last = groups.empty() ? nullptr : &groups.back().back();
+    const bool same = last && last->model.name == p.model.name &&
+                      last->workload.name == p.workload.name &&
+                      last->workload.limit == p.workload.limit && last->run == p.run &&
+                      groups.back().size() < group_width;
+    if (!same) groups.emplace_back();
+    groups.back().push_back(p);
+  }
+  return groups;
+}
+
+run_summary run_experiment(const experiment_spec& spec, const run_options& options,
+                           executor& with) {
+  std::vector<experiment_point> points = take_shard(make_plan(spec, with.methods()), options.part);
+  run_summary summary;
+  summary.planned = points.size();
+  if (options.dry_run) {
+    (options.out ? *options.out : std::cout) << plan_table(points);
+    return summary;
+  }
+  stored_rows before;
+  if (std::filesystem::is_directory(options.output)) before = read_rows(options.output);
+  if (options.resume) {
+    const std::set<std::string> done = completed_points(before.rows);
+    summary.skipped =
+        std::erase_if(points, [&](const experiment_point& p) { return done.contains(p.id); });
+  } else if (!before.rows.empty()) {
+    throw usage_error(options.output.string() +
+                      " already holds results; resume, or choose another output directory");
+  }
+  experiment_run run(spec, options, with, points.size());
+  if (summary.skipped > 0) {
+    run.note(fmt::format("{} of {} points already have a row in {}", summary.skipped,
+                         summary.planned, options.output.string()));
+  }
+  for (const std::vector<experiment_point>& group : interleaved_groups(points)) run.measure(group);
+  run.summary().planned = summary.planned;
+  run.summary().skipped = summary.skipped;
+  return run.summary();
+}
+
+}  // namespace unmask

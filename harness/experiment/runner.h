@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Runs an experiment: plan, then for each group of points with the same model and workload warm up,
+// measure in alternating order, check, and append one row per point.
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/plan.h"
+#include "harness/experiment/record.h"
+
+namespace unmask {
+
+// One point, loaded and ready to be measured any number of times.
+class prepared_point {
+ public:
+  virtual ~prepared_point() = default;
+  virtual model_record model() const = 0;
+  virtual workload_record workload() const = 0;
+  virtual token_rules rules() const = 0;
+  virtual pass_record pass() = 0;  // decode the whole workload once
+  // Detokenise and score; outside every timer.
+  virtual std::vector<scored_answer> score(const pass_record& pass) = 0;
+};
+
+struct preparation {
+  std::unique_ptr<prepared_point> point;  // null: see verdict and reason
+  verdict_kind verdict = verdict_kind::failed;
+  std::string reason;
+};
+
+// The contact with models, methods and tasks; execute.cpp has the real one, tests a fake one.
+class executor {
+ public:
+  virtual ~executor() = default;
+  virtual method_catalogue methods() const = 0;
+  // Points of one group: same model, workload and run settings. Answers in the same order; an
+  // error that concerns the whole group may be thrown.
+  virtual std::vector<preparation> prepare(std::span<const experiment_point> group) = 0;
+  virtual std::string environment() const = 0;  // JSON object, the build among it
+  virtual std::string source_hash() const = 0;
+};
+
+struct run_options {
+  std::filesystem::path output = "runs/latest";  // directory of row files
+  shard part;
+  bool resume = true;       // skip points that already have a row there
+  bool dry_run = false;     // print the plan to `out` and stop
+  bool progress = true;     // on standard error
+  bool log_samples = false;  // samples_RUN.jsonl: every answer with its score
+  std::ostream* out = nullptr;  // of the dry run; null: standard output
+};
+
+struct run_summary {
+  std::string run_id;
+  std::filesystem::path file;  // the rows
+  std::size_t planned = 0, skipped = 0, measured = 0, not_supported = 0;
+  std::size_t failed = 0;  // FAILED, INVALID or INCORRECT
+  std::vector<result_row> rows;  // of this run, in the order they were written
+  int exit_status() const { return failed > 0 ? 1 : 0; }
+};
+
+run_summary run_experiment(const experiment_spec& spec, const run_options& options,
+                           executor& with);
+// With the real executor.
+run_summary run_experiment(const experiment_spec& spec, const run_options& options);
+std::unique_ptr<executor> make_executor();
+
+// Groups of neighbouring points that share model, workload and run settings, none longer than the
+// number of points one group keeps in flight.
+std::vector<std::vector<experiment_point>> interleaved_groups(
+    const std::vector<experiment_point>& points);
+
+}  // namespace unmask

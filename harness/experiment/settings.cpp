@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/experiment/settings.h"
+
+#include <algorithm>
+
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+const std::vector<std::string> run_keys = {"batch_size", "gen_length", "seed",
+                                           "device",     "format",     "limit"};
+
+std::string without_prefix(const std::string& key) {
+  for (const char* prefix : {"run.", "workload."}) {
+    if (key.starts_with(prefix)) return key.substr(std::string(prefix).size());
+  }
+  return key;
+}
+
+[[noreturn]] void wrong_type(const dotted_setting& s, const std::string& wanted) {
+  throw usage_error(s.where + ": `" + s.key + "` takes " + wanted + ", not '" +
+                    to_string(s.value) + "'");
+}
+
+std::int64_t integer(const dotted_setting& s, std::int64_t low) {
+  const auto* whole = std::get_if<std::int64_t>(&s.value);
+  if (!whole) wrong_type(s, "an integer");
+  if (*whole < low) {
+    throw usage_error(s.where + ": `" + s.key + "` is " + std::to_string(*whole) +
+                      " but must be at least " + std::to_string(low));
+  }
+  return *whole;
+}
+
+std::string text(const dotted_setting& s) {
+  const auto* value = std::get_if<std::string>(&s.value);
+  if (!value) wrong_type(s, "a string");
+  return *value;
+}
+
+// "method.LABEL.NAME": labels may hold dots, so the name is what follows the last one.
+struct method_key {
+  std::string label, name;
+};
+method_key split_method_key(const std::string& key) {
+  const std::size_t last = key.rfind('.');
+  std::string label = key.substr(7, last > 7 ? last - 7 : 0);
+  if (label.ends_with(".params")) label.resize(label.size() - 7);
+  return {label, key.substr(last + 1)};
+}
+
+}  // namespace
+
+void check_setting_key(const std::string& key, const std::string& where) {
+  if (std::ranges::find(run_keys, without_prefix(key)) != run_keys.end()) return;
+  if (key.starts_with("params.") && key.size() > 7) return;
+  if (key.starts_with("method.")) {
+    const method_key parts = split_method_key(key);
+    if (!parts.label.empty() && !parts.name.empty()) return;
+    throw usage_error(where + ": `" + key + "` must be method.LABEL.PARAMETER");
+  }
+  std::vector<std::string> known = run_keys;
+  for (const char* form : {"params.NAME", "method.LABEL.NAME"}) known.emplace_back(form);
+  throw usage_error(where + ": " + unknown_name("setting", key, known));
+}
+
+void check_run_settings(const run_settings& run) {
+  const auto one_of = [](const char* what, const std::string& value,
+                         const std::vector<std::string>& known) {
+    if (std::ranges::find(known, value) == known.end()) {
+      throw usage_error(unknown_name(what, value, known));
+    }
+  };
+  one_of("device", run.device, {"cpu", "cuda", "reference"});
+  one_of("format", run.format, {"auto", "f32", "bf16", "int8"});
+  if (run.batch_size < 1 || run.gen_length < 0 || run.seed < 0) {
+    throw usage_error("batch_size must be at least 1, gen_length and seed not negative");
+  }
+}
+
+bool set_evidence(evidence_settings& e, const dotted_setting& s) {
+  const std::string key = without_prefix(s.key);
+  if (key == "repetitions") {
+    e.min_repetitions = e.max_repetitions = integer(s, 1);
+  } else if (key == "repetitions.min") {
+    e.min_repetitions = integer(s, 1);
+    e.max_repetitions = std::max(e.max_repetitions, e.min_repetitions);
+  } else if (key == "repetitions.max") {
+    e.max_repetitions = integer(s, 1);
+    e.min_repetitions = std::min(e.max_repetitions, e.min_repetitions);
+  } else if (key == "warmup") {
+    e.warmup = integer(s, 0);
+  } else if (key == "ci_half_width") {
+    const auto* real = std::get_if<double>(&s.value);
+    const double width = real ? *real : static_cast<double>(integer(s, 0));
+    if (!(width >= 0 && width <= 1)) wrong_type(s, "a number from 0 to 1");
+    e.ci_half_width = width;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool apply_setting(experiment_point& point, const dotted_setting& s,
+                   const std::vector<std::string>& parameter_names) {
+  const bool of_method = s.key.starts_with("method.");
+  if (of_method || s.key.starts_with("params.")) {
+    std::string name = s.key.substr(7);
+    if (of_method) {
+      const method_key parts = split_method_key(s.key);
+      if (parts.label != point.label && parts.label != point.method) return false;
+      name = parts.name;
+    }
+    const bool has = std::ranges::find(parameter_names, name) != parameter_names.end();
+    if (!has && of_method) {
+      throw usage_error(s.where + ": " +
+                        unknown_name("parameter of " + point.method, name, parameter_names));
+    }
+    if (has) point.params[name] = s.value;
+    return has;
+  }
+  const std::string key = without_prefix(s.key);
+  run_settings& run = point.run;
+  if (key == "batch_size") run.batch_size = integer(s, 1);
+  if (key == "gen_length") run.gen_length = integer(s, 0);
+  if (key == "seed") run.seed = integer(s, 0);
+  if (key == "limit") point.workload.limit = integer(s, 0);
+  if (key == "device") run.device = text(s);
+  if (key == "format") run.format = text(s);
+  try {
+    check_run_settings(run);
+  } catch (const error& problem) {
+    throw usage_error(s.where + ": " + problem.what());
+  }
+  return true;
+}
+
+std::string short_key(const std::string& key) {
+  return key.substr(key.rfind('.') + 1);
+}
+
+}  // namespace unmask

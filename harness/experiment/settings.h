@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Dotted keys: the one vocabulary of sweeps and of --set.
+#pragma once
+
+#include <string>
+
+#include "harness/experiment/plan.h"
+
+namespace unmask {
+
+// Usage error beginning with `where` unless the key is one of: batch_size, gen_length, seed,
+// device, format, limit (each also as run.KEY or workload.limit), params.NAME, method.LABEL.NAME
+// (also method.LABEL.params.NAME).
+void check_setting_key(const std::string& key, const std::string& where);
+
+// Bounds and choices of every run setting.
+void check_run_settings(const run_settings& run);
+
+// Keys of [run] that say how much to measure: repetitions, repetitions.min, repetitions.max,
+// warmup, ci_half_width. False when the key is none of them.
+bool set_evidence(evidence_settings& evidence, const dotted_setting& setting);
+
+// Put a setting into a point whose params are those given, not yet resolved. False when it does
+// not concern this point: another method, or a parameter this method does not have.
+bool apply_setting(experiment_point& point, const dotted_setting& setting,
+                   const std::vector<std::string>& parameter_names);
+
+// The last part of the key: what a reader wants to see beside the value.
+std::string short_key(const std::string& key);
+
+}  // namespace unmask

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/experiment/spec.h"
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "harness/experiment/settings.h"
+#include "harness/experiment/toml_reader.h"
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path beside(const fs::path& file, const std::string& path) {
+  const fs::path given(path);
+  return given.is_absolute() ? given : (file.parent_path() / given).lexically_normal();
+}
+
+void read_run(toml_reader& r, experiment_spec& spec) {
+  run_settings& run = spec.run;
+  evidence_settings& e = spec.evidence;
+  r.integer("batch_size", run.batch_size, 1, 1 << 20);
+  r.integer("gen_length", run.gen_length, 0, 1 << 24);
+  r.integer("seed", run.seed, 0);
+  r.text("device", run.device);
+  r.text("format", run.format);
+  r.integer("warmup", e.warmup, 0, 1000);
+  r.real("ci_half_width", e.ci_half_width, 0, 1);
+  const toml::node* repetitions = r.find("repetitions");
+  if (repetitions && repetitions->is_table()) {
+    r.table("repetitions", [&](toml_reader& inner) {
+      inner.integer("min", e.min_repetitions, 1, 100000);
+      e.max_repetitions = std::max(e.max_repetitions, e.min_repetitions);
+      inner.integer("max", e.max_repetitions, e.min_repetitions, 100000);
+    });
+  } else if (repetitions) {
+    r.integer("repetitions", e.min_repetitions, 1, 100000);
+    e.max_repetitions = e.min_repetitions;
+  }
+  try {
+    check_run_settings(run);
+  } catch (const error& problem) {
+    throw usage_error(r.where() + ": " + problem.what());
+  }
+}
+
+model_entry read_model(toml_reader& r, const fs::path& file) {
+  model_entry model;
+  std::string path;
+  r.text("path", path);
+  r.text("name", model.name);
+  r.text("weights", model.weights);
+  if (path.empty()) throw usage_error(r.where() + ": [[model]] needs `path`, a model directory");
+  model.path = beside(file, path);
+  if (model.name.empty()) {
+    const fs::path trimmed = model.path.has_filename() ? model.path : model.path.parent_path();
+    model.name = trimmed.filename().string();
+  }
+  const bool random = model.weights.starts_with("random:") && model.weights.size() > 7 &&
+                      model.weights.find_first_not_of("0123456789", 7) == std::string::npos;
+  if (model.weights != "checkpoint" && !random) {
+    throw usage_error(r.where() + ": `model.weights` is '" + model.weights +
+                      "' but must be \"checkpoint\" or \"random:SEED\"");
+  }
+  return model;
+}
+
+void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) {
+  std::vector<std::string> tasks;
+  std::string path, name;
+  workload_entry w;
+  r.texts("tasks", tasks);
+  r.text("file", path);
+  r.text("name", name);
+  r.integer("limit", w.limit, 0);
+  if (tasks.empty() == path.empty()) {
+    throw usage_error(r.where() + ": [[workload]] needs either `tasks` or `file`");
+  }
+  if (!path.empty()) {
+    w.file = beside(file, path);
+    w.name = name.empty() ? w.file.stem().string() : name;
+    spec.workloads.push_back(w);
+  }
+  for (const std::string& task : tasks) {
+    try {
+      w.file = find_task(task, file.parent_path());
+    } catch (const error& problem) {
+      throw usage_error(r.where() + ": " + problem.what());
+    }
+    w.name = task;
+    spec.workloads.push_back(w);
+  }
+}
+
+method_entry read_method(toml_reader& r) {
+  method_entry m;
+  r.text("name", m.name);
+  m.label = m.name;
+  r.text("label", m.label);
+  r.text("preset", m.preset);
+  r.scalars("params", m.params);
+  r.texts("models", m.models);
+  m.where = r.where();
+  if (m.name.empty()) throw usage_error(m.where + ": [[method]] needs `name`");
+  return m;
+}
+
+void read_sweep(toml_reader& r, experiment_spec& spec) {
+  std::string mode = "cross";
+  r.text("mode", mode);
+  const std::vector<std::string> modes = {"cross", "zip", "one-at-a-time", "leave-one-out"};
+  const auto found = std::ranges::find(modes, mode);
+  if (found == modes.end()) {
+    throw usage_error(r.where() + ": " + unknown_name("sweep mode", mode, modes));
+  }
+  spec.mode = static_cast<sweep_mode>(found - modes.begin());
+  r.leaves([&](const std::string& key, const toml::node& node) {
+    sweep_axis axis{key, {}, r.where(node)};
+    check_setting_key(key, axis.where);
+    const toml::array* values = node.as_array();
+    if (!values || values->empty()) {
+      r.fail(node, "`sweep." + key + "` takes an array with at least one value");
+    }
+    for (const toml::node& value : *values) {
+      axis.values.push_back(toml_scalar(value, r.where(value) + ": `sweep." + key + "`"));
+    }
+    if (spec.mode == sweep_mode::zip && !spec.axes.empty() &&
+        spec.axes.front().values.size() != axis.values.size()) {
+      r.fail(node, "`sweep." + key + "` has " + std::to_string(axis.values.size()) +
+                       " values, but mode \"zip\" needs as many as `sweep." +
+                       spec.axes.front().key + "` has, " +
+                       std::to_string(spec.axes.front().values.size()));
+    }
+    spec.axes.push_back(std::move(axis));
+  });
+}
+
+template <class List, class Name>
+void unique(const List& list, Name name_of, const std::string& file, const std::string& what,
+            const std::string& how) {
+  std::set<std::string> seen;
+  for (const auto& item : list) {
+    if (!seen.insert(name_of(item)).second) {
+      throw usage_error(file + ": two " + what + " are called '" + name_of(item) + "'; " + how);
+    }
+  }
+}
+
+}  // namespace
+
+experiment_spec parse_spec(const std::string& text, const fs::path& file) {
+  toml::table root;
+  try {
+    root = toml::parse(text, file.string());
+  } catch (const toml::parse_error& problem) {
+    throw usage_error(file.string() + ":" + std::to_string(problem.source().begin.line) + ": " +
+                      std::string(problem.description()));
+  }
+  experiment_spec spec;
+  spec.file = file.string();
+  toml_reader r(root, file.string(), "");
+  r.text("title", spec.title);
+  r.text("description", spec.description);
+  r.table("run", [&](toml_reader& t) { read_run(t, spec); });
+  r.tables("model", [&](toml_reader& t) { spec.models.push_back(read_model(t, file)); });
+  r.tables("workload", [&](toml_reader& t) { read_workload(t, file, spec); });
+  r.tables("method", [&](toml_reader& t) { spec.methods.push_back(read_method(t)); });
+  r.table("sweep", [&](toml_reader& t) { read_sweep(t, spec); });
+  r.finish();
+  unique(spec.models, [](const model_entry& m) { return m.name; }, spec.file, "models",
+         "give one another `name`");
+  unique(spec.workloads, [](const workload_entry& w) { return w.name; }, spec.file, "workloads",
+         "give one another `name`");
+  unique(spec.methods, [](const method_entry& m) { return m.label; }, spec.file, "methods",
+         "give one a `label`");
+  return spec;
+}
+
+experiment_spec read_spec(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  if (!in || !(text << in.rdbuf())) {
+    throw usage_error("cannot read the experiment " + file.string() +
+                      "; give the path of a TOML file");
+  }
+  return parse_spec(text.str(), file);
+}
+
+fs::path find_task(const std::string& name, const fs::path& start) {
+  std::vector<std::string> known;
+  std::error_code ignored;
+  fs::path place = fs::absolute(start.empty() ? fs::path(".") : start).lexically_normal();
+  while (true) {
+    for (const char* below : {"data", "experiments/data"}) {
+      const fs::path file = place / below / (name + ".jsonl");
+      if (fs::is_regular_file(file, ignored)) return file;
+      for (const auto& entry : fs::directory_iterator(place / below, ignored)) {
+        if (entry.path().extension() == ".jsonl") known.push_back(entry.path().stem().string());
+      }
+    }
+    if (!place.has_parent_path() || place == place.parent_path()) break;
+    place = place.parent_path();
+  }
+  std::ranges::sort(known);
+  known.erase(std::ranges::unique(known).begin(), known.end());
+  throw usage_error(unknown_name("task", name, known));
+}
+
+void apply_override(experiment_spec& spec, const std::string& assignment) {
+  const std::size_t equals = assignment.find('=');
+  if (equals == 0 || equals == std::string::npos) {
+    throw usage_error("--set takes KEY=VALUE, not '" + assignment + "'");
+  }
+  dotted_setting setting{assignment.substr(0, equals), {}, "--set " + assignment};
+  const std::string value = assignment.substr(equals + 1);
+  try {
+    const toml::table parsed = toml::parse("value = " + value);
+    setting.value = toml_scalar(*parsed.get("value"), setting.where + ":");
+  } catch (const toml::parse_error&) {
+    setting.value = value;  // text without quotes
+  }
+  if (set_evidence(spec.evidence, setting)) return;
+  check_setting_key(setting.key, setting.where);
+  spec.overrides.push_back(std::move(setting));
+}
+
+}  // namespace unmask

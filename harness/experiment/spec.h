@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// An experiment as its TOML file states it: models, workloads, methods, how often to measure, and
+// a sweep over any of their settings. Reading checks names and types; what the values mean for a
+// method is checked by the plan (plan.h).
+//
+//   title = "..."                       description = "..."
+//   [run]       batch_size, gen_length, seed, device, format,
+//               repetitions = 5 or repetitions.min / repetitions.max, warmup, ci_half_width
+//   [[model]]   path, name, weights = "checkpoint" | "random:SEED"
+//   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; limit
+//   [[method]]  name, label, preset, models = [...], params.NAME = value
+//   [sweep]     mode = "cross" | "zip" | "one-at-a-time" | "leave-one-out", and axes by dotted key:
+//               params.threshold = [0.7, 0.9]     every method that has the parameter
+//               method.LABEL.steps = [32, 64]     one method, by label or by name
+//               batch_size = [1, 4]               gen_length, seed, device, format, limit likewise
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "harness/decode/parameters.h"
+
+namespace unmask {
+
+// What a point runs with, besides its model, workload and method.
+struct run_settings {
+  std::int64_t batch_size = 1;
+  std::int64_t gen_length = 0;  // tokens to generate; 0: what each item asks for
+  std::int64_t seed = 0;        // of sampling and remasking noise
+  std::string device = "cpu";
+  std::string format = "auto";  // of packed weights: auto, f32, bf16, int8
+  bool operator==(const run_settings&) const = default;
+};
+
+// How much evidence a number needs.
+struct evidence_settings {
+  std::int64_t min_repetitions = 3;
+  std::int64_t max_repetitions = 10;
+  std::int64_t warmup = 1;      // passes before the first sample
+  double ci_half_width = 0.03;  // of the 95 % interval of the mean, relative: stop when reached
+};
+
+struct model_entry {
+  std::string name;                     // default: last part of the path
+  std::filesystem::path path;           // relative paths start at the TOML file
+  std::string weights = "checkpoint";   // or random:SEED
+};
+
+struct workload_entry {
+  std::string name;            // task family, or stem of the file
+  std::filesystem::path file;  // JSON Lines
+  std::int64_t limit = 0;      // items; 0: all
+};
+
+struct method_entry {
+  std::string name;
+  std::string label;  // default: name
+  std::string preset;
+  parameter_map params;
+  std::vector<std::string> models;  // names of the models it runs on; empty: all
+  std::string where;                // FILE:LINE, for messages
+};
+
+// One setting by its dotted key; `where` is FILE:LINE or "--set".
+struct dotted_setting {
+  std::string key;
+  parameter_value value;
+  std::string where;
+};
+
+struct sweep_axis {
+  std::string key;
+  std::vector<parameter_value> values;
+  std::string where;
+};
+
+enum class sweep_mode : std::uint8_t {
+  cross,          // every combination
+  zip,            // the i-th value of every axis together
+  one_at_a_time,  // base = first value of every axis; then each other value alone
+  leave_one_out   // base = settings without the sweep; then each value of each axis alone
+};
+
+struct experiment_spec {
+  std::string file;  // where it was read; empty: made by a program
+  std::string title, description;
+  run_settings run;
+  evidence_settings evidence;
+  std::vector<model_entry> models;
+  std::vector<workload_entry> workloads;
+  std::vector<method_entry> methods;
+  sweep_mode mode = sweep_mode::cross;
+  std::vector<sweep_axis> axes;
+  std::vector<dotted_setting> overrides;  // --set: applied last, so they win over file and sweep
+};
+
+// Every unknown key, wrong type or value out of range is a usage error that names file, line and
+// key, and the nearest known key.
+experiment_spec read_spec(const std::filesystem::path& file);
+experiment_spec parse_spec(const std::string& toml, const std::filesystem::path& file);
+
+// The file of a task given by name: data/NAME.jsonl beside `start`, or in experiments/data of one
+// of its parents. Usage error with the nearest name when there is none.
+std::filesystem::path find_task(const std::string& name, const std::filesystem::path& start);
+
+// "KEY=VALUE", the value written as in TOML; text may go without quotes.
+void apply_override(experiment_spec& spec, const std::string& assignment);
+
+}  // namespace unmask

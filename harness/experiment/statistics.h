@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Statistics of repeated measurements. Spread is always shown with its number of samples, and a
+// percentile only where the count supports it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace unmask {
+
+double mean_of(const std::vector<double>& samples);    // NaN when empty
+double median_of(std::vector<double> samples);         // NaN when empty
+double deviation_of(const std::vector<double>& samples);  // n - 1 below; NaN under 2 samples
+
+// Half width of the 95 % interval of the mean, by Student's t, divided by the mean. Infinity under
+// two samples; NaN when the mean is not positive.
+double relative_half_width(const std::vector<double>& samples);
+
+// Exact order statistic: the smallest sample that is not below a share q of them.
+double percentile_of(std::vector<double> samples, double q);
+// True when the smallest and largest of n samples enclose the q-quantile with 95 % probability:
+// 1 - q^n - (1 - q)^n >= 0.95. Median from 6 samples on, p95 from 59, p99 from 299.
+bool percentile_earned(double q, std::size_t n);
+
+struct interval {
+  double low = 0, high = 0;
+};
+// Wilson's 95 % interval of a share; successes may be fractional (partial credit).
+interval wilson_interval(double successes, std::size_t n);
+
+// Decides after each repetition whether a point has enough samples.
+class stopping_rule {
+ public:
+  stopping_rule(std::int64_t minimum, std::int64_t maximum, double half_width)
+      : minimum_(minimum), maximum_(maximum), half_width_(half_width) {}
+  // Empty: go on. Otherwise why to stop: "half_width" or "max_repetitions".
+  std::string reason(const std::vector<double>& samples) const;
+
+ private:
+  std::int64_t minimum_, maximum_;
+  double half_width_;
+};
+
+}  // namespace unmask

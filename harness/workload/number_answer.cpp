@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/workload/number_answer.h"
+
+#include <limits>
+
+#include "harness/workload/text.h"
+
+namespace unmask {
+using namespace py;
+namespace {
+
+// The longest prefix that is an optional minus and digits, "" without digits.
+std::string leading_integer(std::string_view text) {
+  std::size_t end = text.starts_with('-') ? 1 : 0;
+  const std::size_t digits = end;
+  while (end < text.size() && is_digit(text[end])) ++end;
+  return end > digits ? std::string(text.substr(0, end)) : "";
+}
+
+// The published filter: -?[0-9.,]+ without its commas, dollar sign and final stop.
+std::string leading_amount(std::string_view text) {
+  std::string amount;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (is_digit(c) || c == '.' || (c == '-' && amount.empty())) {
+      amount += c;
+    } else if (c != ',' && !(c == '$' && amount.find_first_not_of('-') == std::string::npos)) {
+      break;
+    }
+  }
+  if (amount.ends_with('.')) amount.pop_back();
+  return amount;
+}
+
+// Digits compared as text, because a model may write any number of them.
+std::string without_leading_zeros(const std::string& number) {
+  const bool minus = number.starts_with('-');
+  const std::size_t first = number.find_first_not_of('0', minus ? 1 : 0);
+  if (first == std::string::npos) return "0";
+  return (minus ? "-" : "") + number.substr(first);
+}
+
+}  // namespace
+
+std::string final_number_mismatch(const json_reader& check, std::string_view output) {
+  using limits = std::numeric_limits<std::int64_t>;
+  const std::string wanted = std::to_string(check.integer("value", limits::min(), limits::max()));
+  const std::size_t mark = output.rfind("####");
+  if (mark == std::string_view::npos) return "there is no #### before the answer";
+  const std::string_view tail = strip(output.substr(mark + 4));
+  const bool commas = check.flag_or("commas", false);
+  const std::string number = commas ? leading_amount(tail) : leading_integer(tail);
+  if (number.empty()) return "no number follows ####";
+  if (without_leading_zeros(number) == wanted) return "";
+  return "the answer is " + in_ticks(number) + ", expected " + wanted;
+}
+
+}  // namespace unmask

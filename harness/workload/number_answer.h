@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The number an answer ends with.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "harness/model/json.h"
+
+namespace unmask {
+
+// "" when the integer after the last `####` of the output equals check.value, else the reason.
+// Only the number's beginning counts: what follows its digits is not looked at. With
+// check.commas = true a dollar sign before it, commas in it and a full stop after it are ignored
+// and a fraction makes it a different number (the "strict-match" filter of lm-eval's gsm8k).
+std::string final_number_mismatch(const json_reader& check, std::string_view output);
+
+}  // namespace unmask

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/workload/scorer.h"
+
+#include <algorithm>
+
+#include "harness/model/json.h"
+#include "harness/model/nearest.h"
+#include "harness/workload/constraints.h"
+#include "harness/workload/list_language.h"
+#include "harness/workload/math_answer.h"
+#include "harness/workload/number_answer.h"
+#include "harness/workload/rouge.h"
+#include "harness/workload/text.h"
+#include "kernels/error.h"
+
+namespace unmask {
+using namespace py;
+namespace {
+
+using scorer_function = score (*)(const task_item&, const json_reader& check, std::string_view);
+
+// An empty reason means that the output is right.
+score all_or_nothing(std::string reason) {
+  const bool right = reason.empty();
+  return {true, right ? 1.0 : 0.0, right, std::move(reason)};
+}
+
+score score_number(const task_item&, const json_reader& check, std::string_view output) {
+  return all_or_nothing(final_number_mismatch(check, output));
+}
+
+score score_program(const task_item&, const json_reader& check, std::string_view output) {
+  return all_or_nothing(list_program_mismatch(check, output));
+}
+
+score score_constraints(const task_item&, const json_reader& check, std::string_view output) {
+  return all_or_nothing(broken_constraint(check, output));
+}
+
+score score_exact(const task_item& item, const json_reader&, std::string_view output) {
+  const bool right = strip(output) == strip(item.answer);
+  return all_or_nothing(right ? "" : "expected " + in_ticks(strip(item.answer)));
+}
+
+score score_contains(const task_item&, const json_reader& check, std::string_view output) {
+  const std::string wanted = check.text("text");
+  for (std::size_t at = output.find(wanted); at != std::string_view::npos;
+       at = output.find(wanted, at + 1)) {
+    const std::size_t end = at + wanted.size();
+    const bool longer_before = at > 0 && is_digit(output[at - 1]);
+    const bool longer_after = end < output.size() && is_digit(output[end]);
+    if (!longer_before && !longer_after) return all_or_nothing("");
+  }
+  return all_or_nothing(in_ticks(wanted) + " does not occur");
+}
+
+score score_rouge(const task_item& item, const json_reader&, std::string_view output) {
+  const double value = rouge_l(output, item.answer);
+  return {true, value, value == 1.0, value == 1.0 ? "" : "words differ from the reference"};
+}
+
+score score_boxed(const task_item&, const json_reader& check, std::string_view output) {
+  return all_or_nothing(boxed_mismatch(check.text("value"), output));
+}
+
+score score_none(const task_item&, const json_reader&, std::string_view) {
+  return {false, 0.0, false, "not scored"};
+}
+
+struct named_scorer {
+  const char* name;
+  scorer_function function;
+};
+constexpr named_scorer scorers[] = {{"final_number", score_number},
+                                    {"list_program", score_program},
+                                    {"constraints", score_constraints},
+                                    {"exact", score_exact},
+                                    {"contains", score_contains},
+                                    {"rouge_l", score_rouge},
+                                    {"boxed", score_boxed},
+                                    {"none", score_none}};
+
+}  // namespace
+
+const std::vector<std::string>& scorer_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const named_scorer& s : scorers) list.emplace_back(s.name);
+    return list;
+  }();
+  return names;
+}
+
+void require_scorer(const std::string& name, const std::string& where) {
+  const auto& names = scorer_names();
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  throw usage_error(where + ": there is no scorer " + in_ticks(name) + "; did you mean " +
+                    nearest_names(name, names, 1) + "?");
+}
+
+score score_answer(const task_item& item, const std::string& output) {
+  require_scorer(item.scorer, "task " + item.id);
+  const std::string where = "task " + item.id + ", check";
+  const json_value check = parse_json(item.check, where);
+  const json_reader reader(check, where);
+  const auto* found = std::find_if(std::begin(scorers), std::end(scorers),
+                                   [&](const named_scorer& s) { return item.scorer == s.name; });
+  return found->function(item, reader, output);
+}
+
+}  // namespace unmask

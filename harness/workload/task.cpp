@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/workload/task.h"
+
+#include <openssl/evp.h>
+
+#include <array>
+#include <limits>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "harness/workload/json_lines.h"
+#include "harness/workload/scorer.h"
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+constexpr std::int64_t most_tokens = 1 << 24;
+
+task_item read_item(const json_reader& object) {
+  task_item item;
+  item.id = object.text("id");
+  item.family = object.text("family");
+  item.prompt = object.text("prompt");
+  item.answer = object.text_or("answer", "");
+  item.scorer = object.text("scorer");
+  require_scorer(item.scorer, object.file() + ": `scorer`");
+  item.gen_length = static_cast<int>(object.integer("gen_length", 1, most_tokens));
+  // The files we ship keep the context length beside the other facts about the item.
+  std::int64_t context = 0;
+  if (object.given("check")) {
+    const json_reader check = object.child("check");
+    item.check = json_text(object.at("check"));
+    context = check.integer_or("context_tokens", 0, most_tokens, 0);
+  }
+  item.context_tokens =
+      static_cast<int>(object.integer_or("context_tokens", 0, most_tokens, context));
+  return item;
+}
+
+// splitmix64: the standard leaves the distributions of <random> to the platform.
+std::uint64_t next_random(std::uint64_t& state) {
+  std::uint64_t z = state += 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+// Uniform in [0, n): drawing again below the threshold removes the bias of the remainder.
+std::uint64_t random_below(std::uint64_t& state, std::uint64_t n) {
+  const std::uint64_t threshold = (0 - n) % n;
+  for (;;) {
+    const std::uint64_t draw = next_random(state);
+    if (draw >= threshold) return draw % n;
+  }
+}
+
+}  // namespace
+
+std::vector<task_item> read_tasks(const std::string& path) {
+  std::vector<task_item> items;
+  std::map<std::string, std::size_t> line_of;
+  for_each_json_line(path, [&](const json_reader& object, std::size_t number) {
+    items.push_back(read_item(object));
+    const auto [first, fresh] = line_of.emplace(items.back().id, number);
+    if (!fresh) {
+      object.fail("id", "\"" + items.back().id + "\" was already given on line " +
+                            std::to_string(first->second) + "; ids must differ");
+    }
+  });
+  return items;
+}
+
+std::vector<task_item> select(std::vector<task_item> items, std::size_t limit, std::uint64_t seed) {
+  if (seed != 0) {
+    std::uint64_t state = seed;
+    for (std::size_t i = items.size(); i > 1; --i) {
+      std::swap(items[i - 1], items[random_below(state, i)]);
+    }
+  }
+  if (limit != 0 && limit < items.size()) items.resize(limit);
+  return items;
+}
+
+std::string hash_of_tasks(const std::vector<task_item>& items) {
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
+                                                                        &EVP_MD_CTX_free);
+  bool good = context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
+  // The length before each field keeps ("ab", "c") and ("a", "bc") apart.
+  const auto add = [&](const std::string& field) {
+    const std::string framed = std::to_string(field.size()) + ":" + field;
+    good = good && EVP_DigestUpdate(context.get(), framed.data(), framed.size()) == 1;
+  };
+  for (const task_item& item : items) {
+    for (const std::string* field :
+         {&item.id, &item.family, &item.prompt, &item.answer, &item.scorer, &item.check}) {
+      add(*field);
+    }
+    add(std::to_string(item.gen_length));
+    add(std::to_string(item.context_tokens));
+  }
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned int size = 0;
+  good = good && EVP_DigestFinal_ex(context.get(), digest.data(), &size) == 1;
+  if (!good) throw environment_error("the task hash could not be computed: OpenSSL has no SHA-256");
+  std::string hex;
+  for (unsigned int i = 0; i < size; ++i) {
+    hex += "0123456789abcdef"[digest[i] >> 4];
+    hex += "0123456789abcdef"[digest[i] & 15];
+  }
+  return hex;
+}
+
+}  // namespace unmask

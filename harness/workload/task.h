@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Task items: a prompt, its reference answer and the scorer that judges an output.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace unmask {
+
+struct task_item {
+  std::string id;
+  std::string family;        // word_problem, needle, gsm8k, ...
+  std::string prompt;        // before the chat template
+  std::string answer;        // reference; may be empty where nothing is scored
+  std::string scorer;        // one of scorer_names()
+  std::string check = "{}";  // what the scorer needs besides the answer: JSON object, keys sorted
+  int gen_length = 0;        // tokens to generate
+  int context_tokens = 0;    // length of the prompt for long-context families, 0 = not recorded
+};
+
+// Reads JSON Lines with the keys id, family, prompt, scorer, gen_length (required), answer, check
+// and context_tokens (optional; also taken from check). Environment error that names file, line
+// and key when something is missing, of the wrong type or given twice (id); usage error for a
+// scorer that does not exist.
+std::vector<task_item> read_tasks(const std::string& path);
+
+// Deterministic subset of at most `limit` items, 0 = all. Seed 0 takes the first ones in file
+// order; any other seed shuffles first, with a generator of our own so that every platform draws
+// the same items.
+std::vector<task_item> select(std::vector<task_item> items, std::size_t limit, std::uint64_t seed);
+
+// SHA-256 (64 hex digits) over every field of every item in order. Two runs with the same hash
+// answered the same questions, whatever the files' spacing or names.
+std::string hash_of_tasks(const std::vector<task_item>& items);
+
+}  // namespace unmask

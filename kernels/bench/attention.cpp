@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Attention: 32 queries, 8 heads of 64, over L keys in pages; and the shape of one decoded token.
+#include <cmath>
+
+#include "kernels/bench/bench.h"
+
+namespace unmask::bench {
+namespace {
+
+// Arguments: rows, heads, KV heads, head dimension, keys.
+void attention(benchmark::State& state) {
+  const std::int64_t rows = state.range(0), heads = state.range(1), kv_heads = state.range(2);
+  const std::int64_t dim = state.range(3), length = state.range(4);
+  const ops& backend = cpu_ops();
+  const std::int64_t pages = (length + kv_page_size - 1) / kv_page_size;
+  const tensor keys = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
+  const tensor values = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
+  const tensor q = random_tensor(backend, {rows, heads, dim});
+  const tensor out = backend.allocate(dtype::f32, {rows, heads, dim});
+  std::vector<std::int32_t> table, position, sequence(static_cast<std::size_t>(rows), 0);
+  for (std::int64_t p = 0; p < pages; ++p) table.push_back(static_cast<std::int32_t>(p));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    position.push_back(static_cast<std::int32_t>(length - rows + r));
+  }
+  const std::int32_t begin[2] = {0, static_cast<std::int32_t>(rows)};
+  const auto kv_length = static_cast<std::int32_t>(length);
+  const row_set set{1, begin[1], begin, sequence.data(), position.data(), nullptr};
+  const paged_kv cache{keys, values, table.data(), static_cast<std::int32_t>(pages)};
+  key_set seen;
+  seen.kv_length = &kv_length;
+  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  const double flops = 4.0 * static_cast<double>(rows * heads * dim * length);
+  const double bytes = 8.0 * static_cast<double>((length * kv_heads + rows * heads) * dim);
+  run(state, flops, bytes, [&] { backend.attention(set, q, cache, seen, scale, out, {}); });
+}
+BENCHMARK(attention)
+    ->ArgNames({"rows", "heads", "kv", "dim", "keys"})
+    ->Args({32, 8, 8, 64, 128})
+    ->Args({32, 8, 8, 64, 1024})
+    ->Args({32, 8, 8, 64, 8192})
+    ->Args({32, 32, 8, 128, 1024})
+    ->Args({512, 12, 12, 64, 512})
+    ->Args({1, 8, 8, 64, 1024})
+    ->UseManualTime()
+    ->MinTime(0.3);
+
+}  // namespace
+}  // namespace unmask::bench

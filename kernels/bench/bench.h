@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What the benchmarks share: random operands, interleaved timing, and the counters every
+// benchmark prints: GFLOP/s, GB/s and the percentage of the machine's roof.
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "kernels/bench/roofs.h"
+#include "kernels/ops.h"
+
+namespace unmask::bench {
+
+inline double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+inline double median(std::vector<double> x) {
+  if (x.empty()) return 0;
+  const auto middle = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
+  std::nth_element(x.begin(), middle, x.end());
+  return *middle;
+}
+
+// A tensor of the backend filled with normal numbers.
+inline tensor random_tensor(const ops& backend, std::initializer_list<std::int64_t> shape,
+                            float scale = 1.0F) {
+  static std::mt19937 rng(1);
+  std::normal_distribution<float> normal(0.0F, scale);
+  tensor t = backend.allocate(dtype::f32, shape);
+  for (std::int64_t i = 0; i < t.view().elements(); ++i) t.as<float>()[i] = normal(rng);
+  return t;
+}
+
+// GFLOP/s, GB/s and % of the roof: the least time that the flops or the bytes need on this
+// machine over the time taken. Call with the median seconds of one run.
+inline void report(benchmark::State& state, double seconds, double flops, double bytes,
+                   double flops_roof = measured_roofs().f32_flops) {
+  const double least = std::max(flops / flops_roof, bytes / measured_roofs().triad_bytes);
+  state.counters["median_us"] = seconds * 1e6;
+  state.counters["GFLOP/s"] = flops / seconds / 1e9;
+  state.counters["GB/s"] = bytes / seconds / 1e9;
+  state.counters["%roof"] = 100 * least / seconds;
+}
+
+// Times `work` once per iteration and reports the median.
+inline void run(benchmark::State& state, double flops, double bytes,
+                const std::function<void()>& work) {
+  work();  // the first call allocates its scratch
+  std::vector<double> samples;
+  for (auto _ : state) {
+    samples.push_back(seconds_of(work));
+    state.SetIterationTime(samples.back());
+  }
+  report(state, median(samples), flops, bytes);
+}
+
+// Times several pieces of work in turn, forwards and then backwards, and returns the median
+// seconds of each; the iteration time is the first one's.
+inline std::vector<double> interleave(benchmark::State& state,
+                                      const std::vector<std::function<void()>>& work) {
+  std::vector<std::vector<double>> samples(work.size());
+  for (const auto& w : work) w();
+  bool forward = true;
+  for (auto _ : state) {
+    for (std::size_t i = 0; i < work.size(); ++i) {
+      const std::size_t k = forward ? i : work.size() - 1 - i;
+      samples[k].push_back(seconds_of(work[k]));
+    }
+    forward = !forward;
+    state.SetIterationTime(samples[0].back());
+  }
+  std::vector<double> medians;
+  for (const auto& s : samples) medians.push_back(median(s));
+  return medians;
+}
+
+}  // namespace unmask::bench

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <gtest/gtest.h>
+
+#include "harness/experiment/plan.h"
+#include "tests/harness/experiment/fixtures.h"
+
+namespace unmask {
+namespace {
+
+using namespace testing_experiment;
+
+const std::string base = R"(
+[[model]]
+path = "a"
+[[model]]
+path = "b"
+[[workload]]
+file = "t.jsonl"
+[[method]]
+name = "vanilla"
+[[method]]
+name = "block_diffusion"
+models = ["b"]
+)";
+
+std::vector<experiment_point> plan_of(const std::string& more,
+                                      const std::vector<std::string>& sets = {}) {
+  experiment_spec spec = parse_spec(base + more, "x.toml");
+  for (const std::string& set : sets) apply_override(spec, set);
+  return make_plan(spec, catalogue());
+}
+
+std::vector<std::string> variations(const std::vector<experiment_point>& points,
+                                    const std::string& model = "a") {
+  std::vector<std::string> list;
+  for (const experiment_point& p : points) {
+    if (p.model.name == model) list.push_back(p.label + ":" + p.variation);
+  }
+  return list;
+}
+
+using names = std::vector<std::string>;
+
+TEST(plan, methods_run_on_the_models_they_name) {
+  const auto points = plan_of("");
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_EQ(points[0].model.name + points[0].label, "avanilla");
+  EXPECT_EQ(points[1].model.name + points[1].label, "bvanilla");
+  EXPECT_EQ(points[2].model.name + points[2].label, "bblock_diffusion");
+  EXPECT_EQ(points[2].params.size(), 2u);  // defaults filled in
+}
+
+TEST(plan, cross_takes_every_combination) {
+  EXPECT_EQ(variations(plan_of("[sweep]\nparams.threshold = [0.5, 0.7]\nparams.steps = [1, 2]")),
+            (names{"vanilla:steps=1 threshold=0.5", "vanilla:steps=1 threshold=0.7",
+                   "vanilla:steps=2 threshold=0.5", "vanilla:steps=2 threshold=0.7"}));
+}
+
+TEST(plan, zip_pairs_the_values) {
+  EXPECT_EQ(variations(plan_of(
+                "[sweep]\nmode=\"zip\"\nparams.threshold=[0.5, 0.7]\nparams.steps=[1, 2]")),
+            (names{"vanilla:steps=1 threshold=0.5", "vanilla:steps=2 threshold=0.7"}));
+}
+
+TEST(plan, one_at_a_time_varies_around_the_first_values) {
+  EXPECT_EQ(variations(plan_of("[sweep]\nmode=\"one-at-a-time\"\nparams.threshold=[0.5, 0.7]\n"
+                               "params.steps=[1, 2, 3]")),
+            (names{"vanilla:steps=1 threshold=0.5", "vanilla:steps=2 threshold=0.5",
+                   "vanilla:steps=3 threshold=0.5", "vanilla:steps=1 threshold=0.7"}));
+}
+
+TEST(plan, leave_one_out_varies_around_the_recipe) {
+  EXPECT_EQ(variations(plan_of("[sweep]\nmode=\"leave-one-out\"\nparams.threshold=[0.7]\n"
+                               "params.steps=[3]")),
+            (names{"vanilla:", "vanilla:steps=3", "vanilla:threshold=0.7"}));
+}
+
+TEST(plan, an_axis_leaves_other_methods_alone_and_duplicates_go) {
+  const auto points = plan_of("[[method]]\nname=\"autoregressive\"\n[sweep]\nparams.steps=[1, 2]\n");
+  EXPECT_EQ(variations(points), (names{"vanilla:steps=1", "autoregressive:", "vanilla:steps=2"}));
+  EXPECT_EQ(variations(plan_of("[sweep]\n\"method.block_diffusion.steps\" = [1, 2]"), "b"),
+            (names{"vanilla:", "block_diffusion:steps=1", "block_diffusion:steps=2"}));
+  EXPECT_EQ(plan_of("[[method]]\nname=\"vanilla\"\nlabel=\"again\"").size(), 3u);
+}
+
+TEST(plan, run_settings_can_be_swept_and_group_together) {
+  const auto points = plan_of("[sweep]\nbatch_size=[1, 4]\nparams.steps=[1, 2]");
+  EXPECT_EQ(variations(points),
+            (names{"vanilla:batch_size=1 steps=1", "vanilla:batch_size=1 steps=2",
+                   "vanilla:batch_size=4 steps=1", "vanilla:batch_size=4 steps=2"}));
+  EXPECT_EQ(interleaved_groups(points).size(), 4u);  // 2 models x 2 batch sizes
+}
+
+TEST(plan, ids_depend_on_resolved_settings_only) {
+  const auto plain = plan_of("");
+  // The canonical text is the contract: a change here renames every point ever measured.
+  EXPECT_EQ(canonical_settings(plain[0]),
+            R"({"batch_size":1,"device":"cpu","format":"auto","gen_length":0,"method":"vanilla",)"
+            R"("model":{"name":"a","weights":"checkpoint"},"params":{"steps":0,"threshold":0.0},)"
+            R"("seed":0,"workload":{"limit":0,"name":"t"}})");
+  EXPECT_EQ(plain[0].id.size(), 16u);
+  EXPECT_EQ(plan_of("", {"params.steps=0", "repetitions=9"})[0].id, plain[0].id);
+  for (const char* set : {"params.steps=1", "batch_size=2", "seed=1", "limit=1", "gen_length=8",
+                          "device=cuda", "format=f32"}) {
+    EXPECT_NE(plan_of("", {set})[0].id, plain[0].id) << set;
+  }
+}
+
+// printf '%s' TEXT | sha256sum of the canonical text above.
+TEST(plan, id_is_the_head_of_a_sha256) {
+  EXPECT_EQ(plan_of("")[0].id, "98e9d786f7936c34");
+}
+
+TEST(plan, overrides_win_over_file_and_sweep) {
+  const auto points = plan_of("[sweep]\nparams.steps=[1, 2]", {"params.steps=5"});
+  EXPECT_EQ(variations(points), (names{"vanilla:"}));
+  EXPECT_EQ(std::get<std::int64_t>(points[0].params.at("steps")), 5);
+}
+
+TEST(plan, settings_that_concern_nothing_are_refused) {
+  const auto problem = [](const std::string& more, const std::vector<std::string>& sets = {}) {
+    return message_of([&] { plan_of(more, sets); });
+  };
+  EXPECT_EQ(problem("[sweep]\nparams.treshold=[1]"),
+            "x.toml:14: unknown parameter of these methods 'treshold'; did you mean 'threshold'?");
+  EXPECT_NE(problem("", {"method.vanila.steps=1"}).find("--set method.vanila.steps=1"),
+            std::string::npos);
+  EXPECT_EQ(problem("", {"method.vanilla.stepz=1"}),
+            "--set method.vanilla.stepz=1: unknown parameter of vanilla 'stepz'; did you mean "
+            "'steps'?");
+  EXPECT_EQ(problem("[[method]]\nname = \"vanila\""),
+            "x.toml:13: unknown method 'vanila'; did you mean 'vanilla'?");
+  EXPECT_EQ(problem("[[method]]\nname=\"vanilla\"\nlabel=\"v\"\nmodels=[\"c\"]").substr(0, 28),
+            "x.toml:13: unknown model 'c'");
+  EXPECT_NE(problem("[[method]]\nname=\"vanilla\"\nlabel=\"v\"\nparams.steps=-1").find("x.toml:13:"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { make_plan(parse_spec("", "x.toml"), catalogue()); })
+                .find("at least one [[model]]"),
+            std::string::npos);
+}
+
+TEST(plan, shards_part_the_plan) {
+  const auto points = plan_of("[sweep]\nparams.steps=[1, 2, 3, 4, 5]");
+  std::vector<std::string> all, parted;
+  for (const auto& p : points) all.push_back(p.id);
+  for (std::size_t i = 0; i < 4; ++i) {
+    for (const auto& p : take_shard(points, {i, 4})) parted.push_back(p.id);
+  }
+  EXPECT_EQ(parted, all);
+  EXPECT_EQ(parse_shard("3/4").index, 3u);
+  for (const char* bad : {"4/4", "1", "a/b", "1/", "-1/2", "1/2x", ""}) {
+    EXPECT_THROW(parse_shard(bad), error) << bad;
+  }
+}
+
+TEST(plan, table_names_every_point) {
+  const auto points = plan_of("");
+  const std::string table = plan_table(points);
+  for (const auto& p : points) EXPECT_NE(table.find(p.id), std::string::npos);
+  EXPECT_NE(table.find("3 points"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace unmask

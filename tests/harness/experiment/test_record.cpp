@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/harness/experiment/fixtures.h"
+
+namespace unmask {
+namespace {
+
+using namespace testing_experiment;
+
+TEST(record, tokens_are_counted_up_to_the_first_stop) {
+  answer_record a = good_answer();
+  EXPECT_EQ(output_tokens_of(a, rules), 3);
+  EXPECT_EQ(answer_tokens_of(a, rules), 2);
+  a.tokens = {7, 8};
+  EXPECT_EQ(output_tokens_of(a, rules), 2);
+  EXPECT_EQ(answer_tokens_of(a, rules), 2);
+  a.tokens = {};
+  EXPECT_EQ(output_tokens_of(a, rules), 0);
+  EXPECT_EQ(answer_tokens_of(a, rules), 0);
+}
+
+// Two answers, each 3 tokens up to EOS, 1 after it, 2 beyond the answer = 6 decided; mean pass 1 s.
+TEST(record, metrics_of_a_good_point) {
+  const result_row row = sample_row();
+  EXPECT_EQ(row.verdict, verdict_kind::pass) << row.reason;
+  const auto value = [&](const char* name) { return row.value_of(name).value_or(-1); };
+  EXPECT_EQ(value("output_tokens"), 6);
+  EXPECT_EQ(value("answer_tokens"), 4);
+  EXPECT_EQ(value("tokens_after_eos"), 2);
+  EXPECT_EQ(value("tokens_beyond_answer"), 4);
+  EXPECT_EQ(value("committed"), 12);
+  EXPECT_EQ(value("committed"), value("output_tokens") + value("tokens_after_eos") +
+                                    value("tokens_beyond_answer"));
+  EXPECT_DOUBLE_EQ(value("tokens_per_second"), 6);
+  EXPECT_DOUBLE_EQ(value("canvas_tokens_per_second"), 12);
+  EXPECT_DOUBLE_EQ(value("tpf"), 1);
+  EXPECT_DOUBLE_EQ(value("committed_per_step"), 2);
+  EXPECT_DOUBLE_EQ(value("redundancy"), 4);
+  EXPECT_DOUBLE_EQ(value("token_utilisation"), 0.25);
+  EXPECT_EQ(row.metrics.at("tokens_per_second").from, origin::measured);
+  EXPECT_EQ(row.metrics.at("flops").from, origin::analytic);
+  EXPECT_EQ(row.metrics.at("nfe").from, origin::counted);
+  ASSERT_TRUE(row.score);
+  EXPECT_EQ(row.score->mean, 0.5);
+  EXPECT_EQ(row.score->exact, 1);
+  EXPECT_EQ(row.samples.seconds, (std::vector<double>{1.0, 1.2, 0.8}));
+  EXPECT_FALSE(row.value_of("e2e_p50_seconds"));  // two requests earn no median
+}
+
+TEST(record, percentiles_appear_when_the_count_earns_them) {
+  measured_point point = good_point();
+  point.passes = {good_pass(10, 6)};
+  result_row row;
+  measure_row(row, point);
+  EXPECT_DOUBLE_EQ(row.value_of("e2e_p50_seconds").value_or(0), 0.5);
+  EXPECT_FALSE(row.value_of("e2e_p95_seconds"));
+}
+
+// One planted fault for every law.
+TEST(record, each_broken_law_is_found) {
+  using fault = void (*)(pass_record&);
+  const std::vector<std::pair<const char*, fault>> faults = {
+      {"only 3 were decided", [](pass_record& p) { p.answers[1].work.committed = 3; }},
+      {"canvas of 5", [](pass_record& p) { p.answers[0].canvas_tokens = 5; }},
+      {"rows of the head", [](pass_record& p) { p.answers[0].work.head_rows = 5; }},
+      {"still holds masks", [](pass_record& p) { p.answers[0].tokens[0] = 99; }},
+      {"outside the vocabulary", [](pass_record& p) { p.answers[0].tokens[0] = 100; }},
+      {"outside the vocabulary", [](pass_record& p) { p.answers[0].tokens[0] = -1; }},
+      {"times do not fit", [](pass_record& p) { p.answers[0].seconds = std::nan(""); }},
+      {"times do not fit", [](pass_record& p) { p.answers[0].first_block_seconds = 0.6; }},
+      {"longer than the whole pass", [](pass_record& p) { p.answers[0].seconds = 2; }},
+      {"counter is negative", [](pass_record& p) { p.answers[0].work.layer_rows = -1; }},
+      {"not finite",
+       [](pass_record& p) { p.answers[0].work.flops = std::numeric_limits<double>::infinity(); }},
+      {"not finite", [](pass_record& p) { p.answers[0].work.keys_seen = std::nan(""); }},
+      {"larger than the whole", [](pass_record& p) { p.answers[0].work.decode_rows = 25; }},
+      {"the pass took", [](pass_record& p) { p.seconds = 0; }},
+      {"the pass took", [](pass_record& p) { p.seconds = std::nan(""); }},
+      {"no requests", [](pass_record& p) { p.answers.clear(); }}};
+  EXPECT_EQ(broken_law(good_pass(), rules), "");
+  for (const auto& [sentence, plant] : faults) {
+    pass_record pass = good_pass();
+    plant(pass);
+    EXPECT_NE(broken_law(pass, rules).find(sentence), std::string::npos)
+        << sentence << " / " << broken_law(pass, rules);
+    measured_point point = good_point();
+    point.passes = {pass};
+    result_row row;
+    measure_row(row, point);
+    EXPECT_EQ(row.verdict, verdict_kind::invalid) << sentence;
+    EXPECT_FALSE(row.score) << sentence;
+  }
+}
+
+TEST(record, repetitions_that_disagree_are_invalid) {
+  measured_point point = good_point();
+  point.passes[2].answers[1].tokens[0] = 9;
+  result_row row;
+  measure_row(row, point);
+  EXPECT_EQ(row.verdict, verdict_kind::invalid);
+  EXPECT_EQ(row.reason, "repetition 3 gave other tokens than the first for request 2");
+}
+
+TEST(record, missing_evidence_is_never_a_pass) {
+  measured_point point = good_point();
+  for (scored_answer& s : point.scores) s.scored = false;
+  result_row row;
+  measure_row(row, point);
+  EXPECT_EQ(row.verdict, verdict_kind::not_verified);
+  EXPECT_FALSE(row.score);
+  result_row nothing;
+  measure_row(nothing, {});
+  EXPECT_EQ(nothing.verdict, verdict_kind::invalid);
+}
+
+TEST(record, synthetic_weights_never_have_a_score) {
+  result_row row;
+  row.model.weights = "synthetic";
+  measure_row(row, good_point());
+  EXPECT_EQ(row.verdict, verdict_kind::not_verified);
+  EXPECT_FALSE(row.score);
+  EXPECT_EQ(row.metrics.at("tokens_per_second").from, origin::synthetic);
+  EXPECT_EQ(row.metrics.at("wall_seconds").from, origin::measured);
+}
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/experiment/store.h"
+#include "tests/harness/experiment/fixtures.h"
+
+namespace unmask {
+namespace {
+
+using namespace testing_experiment;
+
+// Passes of known length; the order in which they ran is kept.
+class fake_executor final : public executor {
+ public:
+  std::vector<std::string> order;
+  std::string fail_label;        // throws in its second pass
+  std::string unsupported_label;
+  std::string throw_for_model;   // prepare throws
+  int sleep_ms = 0;
+
+  class point final : public prepared_point {
+   public:
+    point(fake_executor& owner, std::string label) : owner_(owner), label_(std::move(label)) {}
+    model_record model() const override { return {"m", "hash", 10, "checkpoint", "f32"}; }
+    workload_record workload() const override { return {"t", "hash", 2}; }
+    token_rules rules() const override { return testing_experiment::rules; }
+    pass_record pass() override {
+      owner_.order.push_back(label_);
+      if (label_ == owner_.fail_label && ++passes_ == 2) throw std::runtime_error("out of luck");
+      std::this_thread::sleep_for(std::chrono::milliseconds(owner_.sleep_ms));
+      return good_pass(1.0 + static_cast<double>(++noise_) / 10);
+    }
+    std::vector<scored_answer> score(const pass_record& pass) override {
+      return std::vector<scored_answer>(pass.answers.size(), scored(1));
+    }
+
+   private:
+    fake_executor& owner_;
+    std::string label_;
+    int passes_ = 0, noise_ = 0;
+  };
+
+  method_catalogue methods() const override { return catalogue(); }
+  std::vector<preparation> prepare(std::span<const experiment_point> group) override {
+    if (group.front().model.name == throw_for_model) throw environment_error("no such model");
+    std::vector<preparation> all;
+    for (const experiment_point& p : group) {
+      const std::string label = p.label + p.variation;
+      if (label == unsupported_label) {
+        all.push_back({nullptr, verdict_kind::not_supported, "no mask token"});
+      } else {
+        all.push_back({std::make_unique<point>(*this, label), verdict_kind::failed, ""});
+      }
+    }
+    return all;
+  }
+  std::string environment() const override { return R"({"cpu":"fake"})"; }
+  std::string source_hash() const override { return "source"; }
+};
+
+experiment_spec spec_of(const std::string& more) {
+  return parse_spec("title=\"t\"\n[run]\nrepetitions=3\n[[model]]\npath=\"m\"\n"
+                    "[[workload]]\nfile=\"t.jsonl\"\n" + more, "x.toml");
+}
+
+const std::string two_methods =
+    "[[method]]\nname=\"vanilla\"\n[[method]]\nname=\"block_diffusion\"\n";
+
+run_options quiet(const std::filesystem::path& output) {
+  run_options options;
+  options.output = output;
+  options.progress = false;
+  return options;
+}
+
+TEST(runner, methods_are_measured_in_turn_and_in_alternating_order) {
+  scratch_directory dir;
+  fake_executor with;
+  const run_summary s = run_experiment(spec_of(two_methods), quiet(dir / "out"), with);
+  const std::string v = "vanilla", b = "block_diffusion";
+  EXPECT_EQ(with.order, (std::vector<std::string>{v, b,     // warm-up
+                                                  v, b, b, v, v, b}));
+  EXPECT_EQ(s.exit_status(), 0);
+  ASSERT_EQ(s.rows.size(), 2u);
+  // Warm-up 1.1 s, then 1.2, 1.3, 1.4: the warm-up is in no sample.
+  EXPECT_EQ(s.rows[0].samples.warmup_seconds, std::vector<double>{1.1});
+  EXPECT_EQ(s.rows[0].samples.seconds, (std::vector<double>{1.2, 1.3, 1.4}));
+  EXPECT_EQ(s.rows[0].samples.stop, "max_repetitions");
+  EXPECT_EQ(s.rows[0].verdict, verdict_kind::pass);
+  EXPECT_EQ(s.rows[0].source_hash, "source");
+  EXPECT_EQ(read_rows(s.file).rows.size(), 2u);
+}
+
+TEST(runner, a_failing_point_is_recorded_and_the_run_goes_on) {
+  scratch_directory dir;
+  fake_executor with;
+  with.fail_label = "vanilla";
+  const run_summary s = run_experiment(spec_of(two_methods), quiet(dir / "out"), with);
+  EXPECT_EQ(s.exit_status(), 1);
+  EXPECT_EQ(s.failed, 1u);
+  EXPECT_EQ(s.measured, 1u);
+  const auto rows = read_rows(s.file).rows;
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].verdict, verdict_kind::failed);
+  EXPECT_EQ(rows[0].reason, "out of luck");
+  EXPECT_EQ(rows[1].verdict, verdict_kind::pass);
+  // The next run repeats what failed and nothing else.
+  fake_executor again;
+  const run_summary second = run_experiment(spec_of(two_methods), quiet(dir / "out"), again);
+  EXPECT_EQ(second.skipped, 1u);
+  ASSERT_EQ(second.rows.size(), 1u);
+  EXPECT_EQ(second.rows[0].label, "vanilla");
+}
+
+TEST(runner, unsupported_and_unloadable_points_carry_their_reason) {
+  scratch_directory dir;
+  fake_executor with;
+  with.unsupported_label = "vanilla";
+  const run_summary s = run_experiment(spec_of(two_methods), quiet(dir / "a"), with);
+  EXPECT_EQ(s.exit_status(), 0);
+  EXPECT_EQ(s.not_supported, 1u);
+  EXPECT_EQ(s.rows[0].verdict, verdict_kind::not_supported);
+  fake_executor broken;
+  broken.throw_for_model = "m";
+  const run_summary t = run_experiment(spec_of(two_methods), quiet(dir / "b"), broken);
+  EXPECT_EQ(t.failed, 2u);
+  EXPECT_EQ(t.rows[1].reason, "no such model");
+}
+
+TEST(runner, dry_run_prints_the_plan_and_touches_nothing) {
+  scratch_directory dir;
+  fake_executor with;
+  run_options options = quiet(dir / "out");
+  std::ostringstream text;
+  options.dry_run = true;
+  options.out = &text;
+  run_experiment(spec_of(two_methods), options, with);
+  EXPECT_NE(text.str().find("2 points"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(dir / "out"));
+  EXPECT_TRUE(with.order.empty());
+}
+
+TEST(runner, results_are_never_mixed_without_resume) {
+  scratch_directory dir;
+  fake_executor with;
+  run_options options = quiet(dir / "out");
+  options.log_samples = true;
+  const run_summary s = run_experiment(spec_of(two_methods), options, with);
+  std::ifstream samples(dir / ("out/samples_" + s.run_id + ".jsonl"));
+  std::string line;
+  int lines = 0;
+  while (std::getline(samples, line)) ++lines;
+  EXPECT_EQ(lines, 4);  // two methods, two answers each
+  options.resume = false;
+  EXPECT_THROW(run_experiment(spec_of(two_methods), options, with), error);
+}
+
+// A child is killed while it measures; its rows stay whole, and the second run completes the plan
+// with every point exactly once.
+TEST(runner, a_killed_run_resumes_without_loss_or_repetition) {
+  scratch_directory dir;
+  const experiment_spec spec = spec_of(
+      "[[method]]\nname=\"vanilla\"\n[sweep]\nparams.steps=[1,2,3,4,5,6,7,8,9,10,11,12]\n"
+      "seed=[1,2,3]\n");
+  const std::filesystem::path file = dir / "out/rows.jsonl";
+  const auto lines = [&] {
+    std::ifstream in(file);
+    std::string line;
+    std::size_t n = 0;
+    while (std::getline(in, line)) n += !in.eof();
+    return n;
+  };
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    fake_executor slow;
+    slow.sleep_ms = 2;
+    run_experiment(spec, quiet(dir / "out"), slow);
+    ::_exit(0);
+  }
+  for (int i = 0; i < 5000 && lines() < 5; ++i) ::usleep(1000);
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status)) << "the child was done before it could be killed";
+
+  const std::size_t before = read_rows(file).rows.size();
+  EXPECT_GE(before, 5u);
+  ASSERT_LT(before, 36u);
+  std::ofstream(file, std::ios::app) << "{\"schema_version\":\"1.0\",\"run_id";  // a torn row too
+  fake_executor with;
+  const run_summary s = run_experiment(spec, quiet(dir / "out"), with);
+  EXPECT_EQ(s.skipped, before);
+  EXPECT_EQ(s.rows.size(), 36 - before);
+  std::map<std::string, int> times;
+  for (const result_row& row : read_rows(file).rows) ++times[row.point_id];
+  EXPECT_EQ(times.size(), 36u);
+  for (const auto& [id, n] : times) EXPECT_EQ(n, 1) << id;
+}
+
+TEST(runner, shards_write_their_own_files_and_cover_the_plan) {
+  scratch_directory dir;
+  std::size_t rows = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    fake_executor with;
+    run_options options = quiet(dir / "out");
+    options.part = {i, 3};
+    rows += run_experiment(spec_of(two_methods + "[sweep]\nparams.steps=[1,2]"), options, with)
+                .rows.size();
+  }
+  EXPECT_EQ(rows, 4u);
+  EXPECT_EQ(completed_points(read_rows(dir / "out").rows).size(), 4u);
+}
+
+}  // namespace
+}  // namespace unmask

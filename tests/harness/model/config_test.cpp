@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/model/config.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "harness/model/config_parse.h"
+#include "tests/harness/model/support.h"
+
+namespace unmask {
+namespace {
+
+using nlohmann::json;
+using test::expect_environment_error;
+namespace fs = std::filesystem;
+
+json llada() {
+  return {{"architectures", {"LLaDAModelLM"}},
+          {"model_type", "llada"},
+          {"d_model", 64},
+          {"n_layers", 2},
+          {"n_heads", 4},
+          {"n_kv_heads", 4},
+          {"mlp_hidden_size", 96},
+          {"vocab_size", 250},
+          {"embedding_size", 256},
+          {"max_sequence_length", 512},
+          {"rms_norm_eps", 1e-5},
+          {"rope_theta", 500000.0},
+          {"mask_token_id", 250},
+          {"eos_token_id", 251},
+          {"weight_tying", false},
+          {"alibi", false},
+          {"rope", true},
+          {"block_type", "llama"},
+          {"layer_norm_type", "rms"},
+          {"activation_type", "silu"},
+          {"include_bias", false}};
+}
+
+json sdar() {
+  return {{"architectures", {"SDARForCausalLM"}},
+          {"model_type", "sdar"},
+          {"hidden_size", 64},
+          {"num_hidden_layers", 2},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 24},
+          {"intermediate_size", 96},
+          {"vocab_size", 256},
+          {"max_position_embeddings", 512},
+          {"rms_norm_eps", 1e-6},
+          {"rope_theta", 1000000},
+          {"rope_scaling", nullptr},
+          {"mask_token_id", 250},
+          {"eos_token_id", 251},
+          {"block_size", 16},
+          {"tie_word_embeddings", false},
+          {"hidden_act", "silu"}};
+}
+
+json llada2() {
+  return {{"architectures", {"LLaDA2MoeModelLM"}},
+          {"model_type", "llada2_moe"},
+          {"hidden_size", 64},
+          {"num_hidden_layers", 3},
+          {"num_attention_heads", 4},
+          {"num_key_value_heads", 2},
+          {"head_dim", 32},
+          {"intermediate_size", 96},
+          {"vocab_size", 157184},
+          {"max_position_embeddings", 512},
+          {"rms_norm_eps", 1e-6},
+          {"rope_theta", 600000},
+          {"partial_rotary_factor", 0.5},
+          {"rotary_dim", 16},
+          {"num_experts", 16},
+          {"num_experts_per_tok", 4},
+          {"n_group", 4},
+          {"topk_group", 2},
+          {"moe_intermediate_size", 32},
+          {"num_shared_experts", 1},
+          {"first_k_dense_replace", 1},
+          {"routed_scaling_factor", 2.5},
+          {"score_function", "sigmoid"},
+          {"moe_router_enable_expert_bias", true},
+          {"norm_topk_prob", true},
+          {"sliding_window", 4096},
+          {"use_sliding_window", false}};
+}
+
+model_config parse(const json& config, const std::string& generation = "") {
+  return parse_model_config(config.dump(), generation, "models/some");
+}
+
+// A config that works with one key changed must fail and name the file and that key.
+void expect_refused(json config, const std::string& key, const json& value,
+                    std::vector<std::string> parts = {}) {
+  if (value.is_discarded()) {
+    config.erase(key);
+  } else {
+    config[key] = value;
+  }
+  parts.insert(parts.begin(), {"models/some/config.json", "`" + key + "`"});
+  SCOPED_TRACE(key + " = " + (value.is_discarded() ? "absent" : value.dump()));
+  expect_environment_error([&] { parse(config); }, parts);
+}
+
+const json absent(json::value_t::discarded);
+
+TEST(config, llada) {
+  const model_config m = parse(llada(), R"({"eos_token_id": [249, 251]})");
+  EXPECT_EQ(m.family, model_family::llada);
+  EXPECT_EQ(m.name, "some");
+  EXPECT_EQ(m.vocabulary, 256);  // embedding_size: the tables are padded
+  EXPECT_EQ(m.head_dim, 16);
+  EXPECT_EQ(m.rope.rotary_dim, 16);
+  EXPECT_EQ(m.attention, mask_kind::full);
+  EXPECT_FALSE(m.shifted_logits || m.qk_norm || m.qkv_bias);
+  EXPECT_EQ(m.mask_id, 250);
+  EXPECT_EQ(m.eos_id, 251);
+  EXPECT_EQ(m.stop_ids, (std::vector<std::int32_t>{251, 249}));
+  json config = llada();
+  config.erase("mlp_hidden_size");
+  config["mlp_ratio"] = 4;
+  EXPECT_EQ(parse(config).feed_forward, 256);
+  config["n_kv_heads"] = nullptr;
+  config["multi_query_attention"] = true;
+  EXPECT_EQ(parse(config).kv_heads, 1);
+}
+
+TEST(config, sdar_and_qwen3) {
+  const model_config m = parse(sdar());
+  EXPECT_EQ(m.family, model_family::sdar);
+  EXPECT_EQ(m.attention, mask_kind::block_causal);
+  EXPECT_EQ(m.block, 16);
+  EXPECT_EQ(m.head_dim, 24);
+  EXPECT_TRUE(m.qk_norm);
+  EXPECT_FALSE(m.shifted_logits);
+
+  json config = sdar();
+  config["architectures"] = {"Qwen3ForCausalLM"};
+  const model_config q = parse(config);
+  EXPECT_EQ(q.attention, mask_kind::causal);
+  EXPECT_TRUE(q.shifted_logits);
+  EXPECT_EQ(q.mask_id, -1);
+
+  config = sdar();
+  config.erase("mask_token_id");
+  expect_environment_error([&] { parse(config); }, {"`mask_token_id`", "missing"});
+  config["vocab_size"] = 151936;
+  EXPECT_EQ(parse(config).mask_id, 151669);
+  config.erase("architectures");  // model_type alone is enough
+  EXPECT_EQ(parse(config).family, model_family::sdar);
+}
+
+TEST(config, llada2) {
+  const model_config m = parse(llada2());
+  EXPECT_EQ(m.family, model_family::llada2_moe);
+  EXPECT_EQ(m.mask_id, 156895);
+  EXPECT_EQ(m.eos_id, 156892);
+  EXPECT_EQ(m.block, 32);
+  EXPECT_EQ(m.rope.rotary_dim, 16);
+  EXPECT_EQ(m.moe.experts, 16);
+  EXPECT_EQ(m.moe.groups, 4);
+  EXPECT_EQ(m.moe.groups_kept, 2);
+  EXPECT_EQ(m.moe.first_dense_layers, 1);
+  EXPECT_FLOAT_EQ(m.moe.scaling, 2.5F);
+  EXPECT_TRUE(m.moe.sigmoid && m.moe.expert_bias && m.moe.normalize && m.qk_norm);
+  EXPECT_LT(m.active_parameters(), m.parameters());
+}
+
+TEST(config, sdar_moe) {
+  json config = sdar();
+  config["architectures"] = {"SDARMoeForCausalLM"};
+  config["num_experts"] = 8;
+  config["num_experts_per_tok"] = 2;
+  config["moe_intermediate_size"] = 32;
+  config["norm_topk_prob"] = true;
+  const model_config m = parse(config);
+  EXPECT_EQ(m.moe.experts, 8);
+  EXPECT_FALSE(m.moe.sigmoid || m.moe.expert_bias);
+  EXPECT_EQ(m.moe.first_dense_layers, 0);
+  expect_refused(config, "decoder_sparse_step", 2);
+  expect_refused(config, "mlp_only_layers", {0});
+}
+
+TEST(config, missing_keys_are_named) {
+  for (const char* key : {"d_model", "n_layers", "n_heads", "vocab_size", "max_sequence_length",
+                          "rms_norm_eps", "rope_theta"}) {
+    if (key == std::string("d_model")) continue;  // without it the Hugging Face names count
+    expect_refused(llada(), key, absent, {"missing"});
+  }
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
+                          "intermediate_size", "max_position_embeddings", "rms_norm_eps",
+                          "rope_theta", "eos_token_id"}) {
+    json config = sdar();
+    if (key == std::string("eos_token_id")) config["mask_token_id"] = 1;
+    expect_refused(config, key, absent, {"missing"});
+  }
+  for (const char* key : {"num_experts_per_tok", "moe_intermediate_size"}) {
+    expect_refused(llada2(), key, absent, {"missing"});
+  }
+}
+
+TEST(config, contradictions_are_refused) {
+  expect_refused(llada(), "alibi", true);
+  expect_refused(llada(), "rope", false);
+  expect_refused(llada(), "block_type", "sequential");
+  expect_refused(llada(), "layer_norm_type", "default");
+  expect_refused(llada(), "activation_type", "gelu");
+  expect_refused(llada(), "include_bias", true);
+  expect_refused(llada(), "attention_layer_norm", true);
+  expect_refused(llada(), "input_emb_norm", true);
+  expect_refused(llada(), "scale_logits", true);
+  expect_refused(llada(), "n_kv_heads", 3, {"divide"});
+  expect_refused(llada(), "n_heads", 5, {"divide"});
+  expect_refused(llada(), "embedding_size", 100, {"vocab_size"});
+  expect_refused(llada(), "mask_token_id", 256);
+  expect_refused(llada(), "mask_token_id", -1);
+  expect_refused(llada(), "mask_token_id", 251, {"eos_token_id"});
+  expect_refused(llada(), "eos_token_id", 999, {"vocabulary"});
+  expect_refused(llada(), "eos_token_id", "two");
+  expect_refused(sdar(), "use_sliding_window", true);
+  expect_refused(sdar(), "layer_types", {"sliding_attention", "full_attention"});
+  expect_refused(sdar(), "attention_bias", true);
+  expect_refused(sdar(), "hidden_act", "gelu");
+  expect_refused(sdar(), "head_dim", 25);
+  expect_refused(llada2(), "rotary_dim", 32, {"partial_rotary_factor"});
+  expect_refused(llada2(), "n_group", 3, {"num_experts"});
+  expect_refused(llada2(), "topk_group", 5);
+  expect_refused(llada2(), "num_experts_per_tok", 9, {"topk_group"});
+  expect_refused(llada2(), "score_function", "tanh");
+  expect_refused(llada2(), "use_bias", true);
+  expect_refused(llada2(), "first_k_dense_replace", 4);
+  json config = sdar();
+  config["rope_scaling"] = {{"type", "yarn"}, {"factor", 4.0}};
+  expect_environment_error([&] { parse(config); }, {"config.json", "`rope_scaling.type`", "yarn"});
+}
+
+TEST(config, sizes_and_types_are_checked) {
+  for (const char* key : {"hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
+                          "intermediate_size", "max_position_embeddings", "head_dim"}) {
+    for (const json& value : {json(-1), json(0), json(1LL << 40), json(2.5), json("64"), json(true),
+                              json::array({64}), json(1e30)}) {
+      expect_refused(sdar(), key, value);
+    }
+  }
+  expect_refused(sdar(), "rope_theta", "big");
+  expect_refused(sdar(), "rope_theta", 0);
+  expect_refused(sdar(), "rms_norm_eps", -1.0);
+  expect_refused(sdar(), "tie_word_embeddings", 1);
+  expect_refused(sdar(), "architectures", "SDARForCausalLM");
+  expect_refused(sdar(), "architectures", json::array());
+  expect_refused(sdar(), "block_size", 0);
+}
+
+TEST(config, unknown_architecture_names_the_nearest) {
+  expect_refused(llada(), "architectures", {"LLaDAModel"}, {"LLaDAModel", "LLaDAModelLM"});
+  expect_refused(sdar(), "architectures", {"Qwen2ForCausalLM"}, {"Qwen3ForCausalLM"});
+}
+
+TEST(config, rope_parameters_of_newer_files) {
+  json config = sdar();
+  config.erase("rope_theta");
+  config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 5000.0}};
+  EXPECT_FLOAT_EQ(parse(config).rope.theta, 5000.0F);
+}
+
+TEST(config, files_are_named) {
+  const test::temporary_directory directory;
+  expect_environment_error([&] { read_model_config(directory.path() / "nowhere"); }, {"nowhere"});
+  expect_environment_error([&] { read_model_config(directory.path()); }, {"config.json"});
+  test::spill(directory.path() / "config.json", "{");
+  expect_environment_error([&] { read_model_config(directory.path()); }, {"config.json", "JSON"});
+  test::spill(directory.path() / "config.json", sdar().dump());
+  test::spill(directory.path() / "generation_config.json", R"({"eos_token_id": 1.5})");
+  expect_environment_error([&] { read_model_config(directory.path()); },
+                           {"generation_config.json", "`eos_token_id`"});
+}
+
+TEST(config, published_configs_parse) {
+  SKIP_WITHOUT_SHARED_DATA();
+  struct expected {
+    std::int64_t parameters;
+    std::int32_t mask, eos;
+  };
+  // The sizes that model cards and index files state.
+  const std::map<std::string, expected> known = {
+      {"LLaDA-8B-Instruct", {8015581184, 126336, 126081}},
+      {"Dream-v0-Instruct-7B", {7615616512, 151666, 151643}},
+      {"SDAR-4B-Chat", {8822848512 / 2, 151669, 151643}},
+      {"SDAR-8B-Chat", {16381470720 / 2, 151669, 151643}},
+      {"SDAR-30B-A3B-Chat", {30532122624, 151669, 151643}},
+      {"LLaDA2.0-mini", {16255643392, 156895, 156892}},
+      {"Qwen3-8B", {8190735360, -1, 151645}}};
+  std::size_t count = 0;
+  for (const char* kind : {"real", "reconstructed"}) {
+    for (const auto& item : fs::directory_iterator(test::shared_data() / "data/configs" / kind)) {
+      const std::string file = item.path().filename().string();
+      const std::string suffix = ".config.json";
+      if (!file.ends_with(suffix)) continue;
+      const std::string name = file.substr(0, file.size() - suffix.size());
+      SCOPED_TRACE(name);
+      const fs::path generation = item.path().parent_path() / (name + ".generation_config.json");
+      const model_config m = parse_model_config(
+          test::slurp(item.path()), fs::exists(generation) ? test::slurp(generation) : "", name);
+      ++count;
+      EXPECT_GT(m.parameters(), 1'000'000'000);
+      if (const auto at = known.find(name); at != known.end()) {
+        EXPECT_EQ(m.parameters(), at->second.parameters);
+        EXPECT_EQ(m.mask_id, at->second.mask);
+        EXPECT_EQ(m.eos_id, at->second.eos);
+      }
+    }
+  }
+  EXPECT_EQ(count, 19U);
+}
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/model/weights.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "harness/model/checkpoint.h"
+#include "harness/model/config_parse.h"
+#include "kernels/float16.h"
+#include "tests/harness/model/support.h"
+
+namespace unmask {
+namespace {
+
+using test::expect_environment_error;
+using test::f32_tensor;
+namespace fs = std::filesystem;
+
+constexpr const char* config_text = R"({"architectures": ["SDARForCausalLM"], "hidden_size": 8,
+  "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 6,
+  "intermediate_size": 10, "vocab_size": 12, "max_position_embeddings": 64, "rms_norm_eps": 1e-6,
+  "rope_theta": 10000, "mask_token_id": 11, "eos_token_id": 10})";
+
+model_config config() {
+  return parse_model_config(config_text, "", "models/some");
+}
+
+std::vector<f32_tensor> tensors() {
+  const std::string l = "model.layers.0.";
+  return {{"model.embed_tokens.weight", {12, 8}, {}},
+          {"model.norm.weight", {8}, {}},
+          {"lm_head.weight", {12, 8}, {}},
+          {l + "input_layernorm.weight", {8}, {}},
+          {l + "post_attention_layernorm.weight", {8}, {}},
+          {l + "self_attn.q_proj.weight", {12, 8}, {}},
+          {l + "self_attn.k_proj.weight", {6, 8}, {}},
+          {l + "self_attn.v_proj.weight", {6, 8}, {}},
+          {l + "self_attn.q_norm.weight", {6}, {}},
+          {l + "self_attn.k_norm.weight", {6}, {}},
+          {l + "self_attn.o_proj.weight", {8, 12}, {}},
+          {l + "mlp.gate_proj.weight", {10, 8}, {}},
+          {l + "mlp.up_proj.weight", {10, 8}, {}},
+          {l + "mlp.down_proj.weight", {8, 10}, {}}};
+}
+
+void write_checkpoint(const fs::path& directory, const std::vector<f32_tensor>& all) {
+  test::spill(directory / "config.json", config_text);
+  test::spill(directory / "model.safetensors", test::make_safetensors(all));
+}
+
+TEST(weights, every_tensor_is_needed_and_checked) {
+  const test::temporary_directory directory;
+  const std::string file = (directory.path() / "model.safetensors").string();
+  write_checkpoint(directory.path(), tensors());
+  const model_weights good = load_weights(config(), directory.path());
+  EXPECT_EQ(good.bytes, 4U * static_cast<std::uint64_t>(config().parameters()));
+  EXPECT_EQ(good.extra_tensors, 0U);
+  ASSERT_EQ(good.layers.size(), 1U);
+  EXPECT_EQ(good.layers[0].q.rows(), 12);
+  EXPECT_EQ(good.layers[0].router.data, nullptr);
+
+  for (std::size_t i = 0; i < tensors().size(); ++i) {
+    auto some = tensors();
+    const std::string name = some[i].name;
+    SCOPED_TRACE(name);
+    some.erase(some.begin() + static_cast<std::ptrdiff_t>(i));
+    write_checkpoint(directory.path(), some);
+    expect_environment_error(
+        [&] { load_weights(config(), directory.path()); },
+        {directory.path().string(),
+         name == "model.embed_tokens.weight" ? "unknown family" : "\"" + name + "\" is missing"});
+    some = tensors();
+    some[i].shape[0] += 1;
+    write_checkpoint(directory.path(), some);
+    expect_environment_error([&] { load_weights(config(), directory.path()); },
+                             {file, "\"" + name + "\"", "[" + std::to_string(some[i].shape[0]),
+                              "config.json makes it ["});
+    for (const float bad :
+         {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+      some = tensors();
+      some[i].values.assign(static_cast<std::size_t>(some[i].shape[0]), 1.0F);
+      some[i].values.back() = bad;
+      write_checkpoint(directory.path(), some);
+      expect_environment_error([&] { load_weights(config(), directory.path()); },
+                               {file, "\"" + name + "\"", "NaN or infinity"});
+      EXPECT_NO_THROW(load_weights(config(), directory.path(), false));
+    }
+  }
+}
+
+TEST(weights, nan_is_found_at_any_place) {
+  auto some = tensors();
+  const test::temporary_directory directory;
+  model_config big = config();
+  big.vocabulary = 700;
+  some[0].shape[0] = some[2].shape[0] = 700;
+  for (const std::size_t at : {0, 1023, 1024, 4095, 5119, 5120, 5599}) {
+    some[0].values.assign(5600, 1.0F);
+    some[0].values[at] = std::numeric_limits<float>::quiet_NaN();
+    write_checkpoint(directory.path(), some);
+    expect_environment_error([&] { load_weights(big, directory.path()); },
+                             {"model.embed_tokens.weight"});
+  }
+}
+
+TEST(weights, wrong_type_and_rank) {
+  const test::temporary_directory directory;
+  auto some = tensors();
+  some[1].shape = {8, 1};
+  write_checkpoint(directory.path(), some);
+  expect_environment_error([&] { load_weights(config(), directory.path()); },
+                           {"model.norm.weight", "[8, 1]", "[8]"});
+  std::string file = test::make_safetensors(tensors());
+  const std::string want = R"("model.norm.weight":{"dtype":"F32")";
+  file.replace(file.find(want) + want.size() - 4, 3, "I32");
+  test::spill(directory.path() / "model.safetensors", file);
+  expect_environment_error([&] { load_weights(config(), directory.path()); },
+                           {"model.norm.weight", "`dtype` I32"});
+}
+
+TEST(weights, extra_tensors_and_tied_embeddings) {
+  const test::temporary_directory directory;
+  auto some = tensors();
+  some.push_back({"model.vision.weight", {3}, {}});
+  write_checkpoint(directory.path(), some);
+  EXPECT_EQ(load_weights(config(), directory.path()).extra_tensors, 1U);
+
+  some.erase(some.begin() + 2);
+  write_checkpoint(directory.path(), some);
+  model_config tied = config();
+  tied.tied_embeddings = true;
+  const model_weights w = load_weights(tied, directory.path());
+  EXPECT_EQ(w.lm_head.data, w.embedding.data);
+  EXPECT_EQ(w.bytes, 4U * static_cast<std::uint64_t>(tied.parameters()));
+}
+
+// Two shards and an index; each test breaks one thing.
+class sharded : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto all = tensors();
+    const auto middle = all.begin() + 7;
+    test::spill(path("a.safetensors"), test::make_safetensors({all.begin(), middle}));
+    test::spill(path("b.safetensors"), test::make_safetensors({middle, all.end()}));
+    for (auto t = all.begin(); t != all.end(); ++t) {
+      map_[t->name] = t < middle ? "\"a.safetensors\"" : "\"b.safetensors\"";
+    }
+    write_index();
+  }
+  void write_index() {
+    std::string text;
+    for (const auto& [name, shard] : map_) {
+      text += (text.empty() ? "" : ",") + ("\"" + name + "\":" + shard);
+    }
+    test::spill(path("model.safetensors.index.json"),
+                R"({"metadata":{"total_size":1},"weight_map":{)" + text + "}}");
+  }
+  fs::path path(const char* name) const { return directory_.path() / name; }
+  void expect_refused(std::vector<std::string> parts) {
+    expect_environment_error([&] { load_weights(config(), directory_.path()); }, parts);
+  }
+
+  test::temporary_directory directory_;
+  std::map<std::string, std::string> map_;
+};
+
+TEST_F(sharded, loads) {
+  const model_weights w = load_weights(config(), directory_.path());
+  EXPECT_EQ(w.bytes, 4U * static_cast<std::uint64_t>(config().parameters()));
+}
+
+TEST_F(sharded, missing_shard) {
+  fs::remove(path("b.safetensors"));
+  expect_refused({"index.json", "`weight_map.", "b.safetensors", "missing"});
+}
+
+TEST_F(sharded, truncated_shard) {
+  fs::resize_file(path("b.safetensors"), fs::file_size(path("b.safetensors")) - 5);
+  expect_refused({"b.safetensors", "truncated"});
+}
+
+TEST_F(sharded, tensor_in_the_wrong_shard) {
+  map_["lm_head.weight"] = "\"b.safetensors\"";
+  write_index();
+  expect_refused(
+      {"index.json", "`weight_map.lm_head.weight`", "b.safetensors", "does not hold it"});
+}
+
+TEST_F(sharded, index_outside_the_directory) {
+  for (const char* bad : {"\"../a.safetensors\"", "\"/etc/passwd\"", "\"..\"", "\"\"", "7"}) {
+    map_["lm_head.weight"] = bad;
+    write_index();
+    expect_refused({"index.json", "`weight_map.lm_head.weight`", "same directory"});
+  }
+}
+
+TEST_F(sharded, broken_index) {
+  test::spill(path("model.safetensors.index.json"), "{}");
+  expect_refused({"index.json", "`weight_map`", "missing"});
+  test::spill(path("model.safetensors.index.json"), R"({"weight_map": []})");
+  expect_refused({"index.json", "`weight_map`", "object"});
+}
+
+TEST(weights, no_files) {
+  const test::temporary_directory directory;
+  expect_environment_error([&] { load_weights(config(), directory.path()); },
+                           {directory.path().string(), "neither model.safetensors"});
+}
+
+TEST(weights, fused_query_key_value_is_sliced) {
+  SKIP_WITHOUT_SHARED_DATA();
+  const fs::path directory = test::shared_data() / "goldens/models/tiny-llada2-moe-s1";
+  const model_config c = read_model_config(directory);
+  const model_weights w = load_weights(c, directory);
+  const layer_weights& l = w.layers[1];
+  EXPECT_EQ(l.q.rows(), 128);
+  EXPECT_EQ(l.k.rows(), 64);
+  EXPECT_EQ(l.k.data, l.q.as<float>() + 128 * 64);
+  EXPECT_EQ(l.v.data, l.q.as<float>() + 192 * 64);
+  EXPECT_EQ(l.experts.size(), 16U);
+  EXPECT_EQ(l.router_bias.rows(), 16);
+  EXPECT_NE(l.shared.gate.data, nullptr);
+  EXPECT_NE(w.layers[0].dense.gate.data, nullptr);
+  EXPECT_TRUE(w.layers[0].experts.empty());
+}
+
+void expect_loads(const fs::path& directory) {
+  SCOPED_TRACE(directory.string());
+  const model_config c = read_model_config(directory);
+  const model_weights w = load_weights(c, directory);
+  EXPECT_EQ(w.extra_tensors, 0U);
+  EXPECT_EQ(w.bytes, size_of(w.embedding.type) * static_cast<std::uint64_t>(c.parameters()));
+  EXPECT_EQ(hash_of_checkpoint(directory).size(), 64U);
+}
+
+TEST(weights, golden_checkpoints_load) {
+  SKIP_WITHOUT_SHARED_DATA();
+  std::size_t count = 0;
+  for (const auto& item : fs::directory_iterator(test::shared_data() / "goldens/models")) {
+    expect_loads(item.path());
+    ++count;
+  }
+  EXPECT_GE(count, 7U);
+}
+
+TEST(weights, embedded_models_load) {
+  if (!fs::is_directory(test::embedded_models())) GTEST_SKIP() << "no embedded models here";
+  for (const auto& item : fs::directory_iterator(test::embedded_models())) {
+    if (fs::exists(item.path() / "config.json")) expect_loads(item.path());
+  }
+}
+
+TEST(weights, hash_is_that_of_sha256sum) {
+  const test::temporary_directory directory;
+  test::spill(directory.path() / "config.json", "{}");
+  test::spill(directory.path() / "model.safetensors", "abc");
+  test::spill(directory.path() / "README.md", "not hashed");
+  // (cd DIR && sha256sum config.json model.safetensors | sha256sum)
+  EXPECT_EQ(hash_of_checkpoint(directory.path()),
+            "bb26275d74d8b85c193d98418b10723876d6a1ef2da1f60287213e8b8a65bf38");
+  test::spill(directory.path() / "tokenizer.json", "{}");
+  EXPECT_NE(hash_of_checkpoint(directory.path()),
+            "bb26275d74d8b85c193d98418b10723876d6a1ef2da1f60287213e8b8a65bf38");
+}
+
+double value(const tensor_view& v, std::int64_t i) {
+  return float_at(v, v.rank == 1 ? i : i / v.columns(), v.rank == 1 ? 0 : i % v.columns());
+}
+
+TEST(random_weights, are_normal_and_reproducible) {
+  model_config c = config();
+  c.vocabulary = 40'000;
+  for (const dtype type : {dtype::f32, dtype::bf16, dtype::f16}) {
+    const model_weights w = random_weights(c, 7, type);
+    EXPECT_TRUE(w.synthetic);
+    EXPECT_EQ(w.bytes, size_of(type) * static_cast<std::uint64_t>(c.parameters()));
+    const std::int64_t n = w.embedding.elements();
+    double sum = 0;
+    double squares = 0;
+    std::int64_t tail = 0;  // beyond two deviations
+    for (std::int64_t i = 0; i < n; ++i) {
+      const double x = value(w.embedding, i);
+      sum += x;
+      squares += x * x;
+      tail += std::fabs(x) > 0.04 ? 1 : 0;
+    }
+    const auto count = static_cast<double>(n);
+    EXPECT_NEAR(sum / count, 0.0, 2e-4);
+    EXPECT_NEAR(std::sqrt(squares / count), 0.02, 1e-4);
+    EXPECT_NEAR(static_cast<double>(tail) / count, 0.0455, 0.002);
+    EXPECT_EQ(value(w.final_norm, 3), 1.0);
+
+    const model_weights again = random_weights(c, 7, type);
+    const auto bytes = static_cast<std::size_t>(n) * size_of(type);
+    EXPECT_EQ(std::memcmp(w.embedding.data, again.embedding.data, bytes), 0);
+    const model_weights other = random_weights(c, 8, type);
+    EXPECT_NE(std::memcmp(w.embedding.data, other.embedding.data, bytes), 0);
+    EXPECT_NE(std::memcmp(w.embedding.data, w.lm_head.data, bytes), 0);
+    // A bigger table begins with the same values: the stream belongs to the name.
+    model_config bigger = c;
+    bigger.vocabulary += 1000;
+    EXPECT_EQ(std::memcmp(w.embedding.data, random_weights(bigger, 7, type).embedding.data, bytes),
+              0);
+  }
+  EXPECT_THROW(random_weights(c, 7, dtype::i32), error);
+}
+
+TEST(random_weights, have_every_part_of_a_mixture) {
+  model_config c = config();
+  c.layers = 2;
+  c.qkv_bias = true;
+  c.moe.experts = 4;
+  c.moe.hidden = 6;
+  c.moe.shared_experts = 2;
+  c.moe.first_dense_layers = 1;
+  c.moe.expert_bias = true;
+  const model_weights w = random_weights(c, 1, dtype::bf16);
+  EXPECT_EQ(w.bytes, 2U * static_cast<std::uint64_t>(c.parameters()));
+  EXPECT_EQ(w.layers[1].experts.size(), 4U);
+  EXPECT_EQ(w.layers[1].shared.gate.rows(), 12);
+  EXPECT_NE(w.layers[1].q_bias.data, nullptr);
+}
+
+}  // namespace
+}  // namespace unmask

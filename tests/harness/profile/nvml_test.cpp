@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/profile/nvml.h"
+
+#include <gtest/gtest.h>
+
+namespace unmask {
+namespace {
+
+TEST(nvml, reads_each_value_in_its_unit) {
+  const nvml_report report = query_nvml({"0000:17:00.0"}, FAKE_NVML);
+  EXPECT_EQ(report.note, "");
+  EXPECT_EQ(report.driver, "999.11.05");
+  ASSERT_EQ(report.devices.size(), 1U);
+  const gpu_telemetry& device = report.devices[0];
+  EXPECT_EQ(device.sm_clock_mhz, 1755U);
+  EXPECT_EQ(device.memory_clock_mhz, 2619U);
+  EXPECT_EQ(device.max_sm_clock_mhz, 1980U);
+  EXPECT_EQ(device.max_memory_clock_mhz, 3201U);
+  EXPECT_EQ(device.temperature_c, 41U);
+  EXPECT_EQ(device.power_limit_watts, 650.5);
+  EXPECT_EQ(device.throttle_reasons, 4U) << "the older name must be tried";
+  EXPECT_FALSE(device.mig.has_value()) << "a refusal is not \"off\"";
+}
+
+TEST(nvml, unknown_device_is_named_and_left_empty) {
+  const nvml_report report = query_nvml({"0000:99:00.0", "0000:17:00.0"}, FAKE_NVML);
+  EXPECT_NE(report.note.find("0000:99:00.0"), std::string::npos) << report.note;
+  ASSERT_EQ(report.devices.size(), 2U);
+  EXPECT_FALSE(report.devices[0].sm_clock_mhz.has_value());
+  EXPECT_TRUE(report.devices[1].sm_clock_mhz.has_value());
+}
+
+TEST(nvml, absent_library_is_one_sentence) {
+  const nvml_report report = query_nvml({"0000:17:00.0"}, "libno-such-telemetry.so.1");
+  EXPECT_NE(report.note.find("libno-such-telemetry.so.1"), std::string::npos) << report.note;
+  EXPECT_EQ(report.driver, "");
+  ASSERT_EQ(report.devices.size(), 1U);
+  EXPECT_FALSE(report.devices[0].temperature_c.has_value());
+}
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/workload/task.h"
+
+#include <set>
+
+#include "tests/harness/workload/support.h"
+
+namespace unmask::test {
+namespace {
+
+const std::string good =
+    R"({"id": "a", "family": "f", "prompt": "p", "answer": "x", "scorer": "exact", )"
+    R"("check": {"z": 1, "context_tokens": 48}, "gen_length": 32})";
+
+TEST(tasks, reads_every_shipped_family) {
+  for (const char* family : families) {
+    const auto items = read_tasks(shipped(family));
+    EXPECT_EQ(items.size(), 80u) << family;
+    for (const task_item& item : items) {
+      EXPECT_EQ(item.family, family);
+      EXPECT_GT(item.gen_length, 0);
+      const std::string name = family;
+      const bool long_context = name == "needle" || name == "retrieval_kv" || name == "summary";
+      EXPECT_EQ(item.context_tokens > 0, long_context) << item.id;
+    }
+  }
+}
+
+TEST(tasks, keeps_check_as_sorted_text) {
+  const scratch_file file("t.jsonl", good + "\r\n\n");
+  const auto items = read_tasks(file.path());
+  ASSERT_EQ(items.size(), 1u);
+  EXPECT_EQ(items[0].check, R"({"context_tokens":48,"z":1})");
+  EXPECT_EQ(items[0].context_tokens, 48);
+}
+
+TEST(tasks, errors_name_file_line_and_key) {
+  const auto fails = [](const std::string& second_line, exit_code code, const std::string& part) {
+    const scratch_file file("t.jsonl", good + "\n" + second_line + "\n");
+    expect_error(code, part, [&] { read_tasks(file.path()); });
+    expect_error(code, "t.jsonl, line 2", [&] { read_tasks(file.path()); });
+  };
+  fails("{", exit_code::environment, "not valid JSON");
+  fails("[1]", exit_code::environment, "must be an object");
+  fails(R"({"id": "b"})", exit_code::environment, "`family` is missing");
+  fails(R"({"id": 3})", exit_code::environment, "`id` must be a string");
+  fails(good, exit_code::environment, "already given on line 1");
+  fails(R"({"id":"b","family":"f","prompt":"p","scorer":"exact","gen_length":0})",
+        exit_code::environment, "`gen_length` is 0");
+  fails(R"({"id":"b","family":"f","prompt":"p","scorer":"exact","gen_length":8,"check":[]})",
+        exit_code::environment, "`check` must be an object");
+  fails(R"({"id":"b","family":"f","prompt":"p","scorer":"final_numbr","gen_length":8})",
+        exit_code::usage, "final_number");
+}
+
+TEST(tasks, refuses_missing_empty_and_compressed_files) {
+  expect_error(exit_code::environment, "nowhere.jsonl", [] { read_tasks("/nowhere.jsonl"); });
+  const scratch_file empty("empty.jsonl", "\n");
+  expect_error(exit_code::environment, "holds no items", [&] { read_tasks(empty.path()); });
+  const scratch_file zipped("t.jsonl.gz", "\x1f\x8b\x08");
+  expect_error(exit_code::environment, "gzip", [&] { read_tasks(zipped.path()); });
+}
+
+TEST(tasks, select_is_deterministic) {
+  const auto items = read_tasks(shipped("equation"));
+  const auto ids = [](const std::vector<task_item>& list) {
+    std::vector<std::string> names;
+    for (const task_item& item : list) names.push_back(item.id);
+    return names;
+  };
+  EXPECT_EQ(ids(select(items, 2, 0)), (std::vector<std::string>{"equation-000", "equation-001"}));
+  EXPECT_EQ(ids(select(items, 0, 0)), ids(items));
+  EXPECT_EQ(select(items, 1000, 0).size(), items.size());
+  EXPECT_EQ(ids(select(items, 10, 7)), ids(select(items, 10, 7)));
+  EXPECT_NE(ids(select(items, 10, 7)), ids(select(items, 10, 8)));
+  const auto shuffled = ids(select(items, 0, 7));
+  EXPECT_EQ(std::set(shuffled.begin(), shuffled.end()).size(), items.size());
+  // A prefix of a longer draw, so that raising the limit only adds items.
+  const auto ten = ids(select(items, 10, 7));
+  EXPECT_TRUE(std::equal(ten.begin(), ten.end(), shuffled.begin()));
+  EXPECT_TRUE(select({}, 3, 5).empty());
+}
+
+TEST(tasks, hash_covers_every_field_and_the_order) {
+  // printf '' | sha256sum
+  EXPECT_EQ(hash_of_tasks({}), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  const task_item base = item_of("exact", "x", "{}");
+  std::set<std::string> hashes = {hash_of_tasks({base})};
+  std::size_t count = 1;
+  const auto differs = [&](auto change) {
+    task_item item = base;
+    change(item);
+    hashes.insert(hash_of_tasks({item}));
+    EXPECT_EQ(hashes.size(), ++count);
+  };
+  differs([](task_item& i) { i.id = "other"; });
+  differs([](task_item& i) { i.family = "f"; });
+  differs([](task_item& i) { i.prompt = "p"; });
+  differs([](task_item& i) { i.answer = "y"; });
+  differs([](task_item& i) { i.scorer = "none"; });
+  differs([](task_item& i) { i.check = "{\"a\":1}"; });
+  differs([](task_item& i) { i.gen_length = 1; });
+  differs([](task_item& i) { i.context_tokens = 1; });
+  task_item second = base;
+  second.id = "second";
+  EXPECT_NE(hash_of_tasks({base, second}), hash_of_tasks({second, base}));
+}
+
+}  // namespace
+}  // namespace unmask::test

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "tests/house/checker.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+
+namespace unmask::house {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int longest_file = 800;
+
+struct room {
+  const char* folder;
+  std::vector<std::string> may_include;  // besides itself
+};
+
+const std::vector<std::string> every_room = {
+    "kernels",        "harness/model",    "harness/profile",    "harness/decode", "methods",
+    "harness/engine", "harness/workload", "harness/experiment", "harness/cli"};
+
+// DESIGN of the house: the arrows go one way, and only the program and the tests know everything.
+const std::vector<room>& rooms() {
+  static const std::vector<room> table = {
+      {"kernels", {}},
+      {"harness/model", {"kernels"}},
+      {"harness/profile", {"kernels"}},
+      {"harness/decode", {"harness/model", "harness/profile", "kernels"}},
+      {"methods", {"harness/decode", "harness/model", "kernels"}},
+      {"harness/engine", {"harness/decode", "harness/model", "harness/profile", "kernels"}},
+      {"harness/workload", {"harness/model", "kernels"}},
+      {"harness/experiment",
+       {"harness/engine", "harness/workload", "harness/decode", "harness/model", "harness/profile",
+        "kernels"}},
+      {"harness/cli", every_room},
+      {"tests", every_room},
+  };
+  return table;
+}
+
+bool inside(const std::string& path, const std::string& folder) {
+  return path.size() > folder.size() && path.compare(0, folder.size(), folder) == 0 &&
+         path[folder.size()] == '/';
+}
+
+const room* room_of(const std::string& path) {
+  for (const room& candidate : rooms()) {
+    if (inside(path, candidate.folder)) return &candidate;
+  }
+  return nullptr;
+}
+
+bool one_of(const std::string& word, std::initializer_list<const char*> list) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+bool is_cpp(const fs::path& path) {
+  return one_of(path.extension().string(), {".cpp", ".h", ".cu", ".cuh", ".hpp", ".cc", ".c"});
+}
+
+bool is_code(const fs::path& path) {
+  return is_cpp(path) || one_of(path.extension().string(), {".py", ".sh", ".cmake"}) ||
+         one_of(path.filename().string(), {"CMakeLists.txt", "dev"}) ||
+         path.parent_path().filename() == ".ci";
+}
+
+bool is_text(const fs::path& path) {
+  return is_code(path) ||
+         one_of(path.extension().string(), {".md", ".toml", ".txt", ".json", ".in", ".yml"});
+}
+
+// What git ignores, and git itself.
+bool skipped(const fs::path& folder, const fs::path& root) {
+  const std::string name = folder.filename().string();
+  if (name == "__pycache__") return true;
+  return folder.parent_path() == root &&
+         (one_of(name, {".git", ".venv", ".deps", "runs"}) || name.compare(0, 5, "build") == 0);
+}
+
+std::vector<fs::path> files_under(const fs::path& root) {
+  std::vector<fs::path> found;
+  for (auto it = fs::recursive_directory_iterator(root); it != fs::recursive_directory_iterator();
+       ++it) {
+    if (it->is_directory() && skipped(it->path(), root)) {
+      it.disable_recursion_pending();
+    } else if (it->is_regular_file() && is_text(it->path())) {
+      found.push_back(it->path());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<std::string> lines_of(const fs::path& path) {
+  std::ifstream in(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) lines.push_back(std::move(line));
+  return lines;
+}
+
+struct include {
+  std::string target;
+  bool quoted;
+};
+
+std::optional<include> include_on(const std::string& line) {
+  std::size_t at = line.find_first_not_of(" \t");
+  if (at == std::string::npos || line[at] != '#') return std::nullopt;
+  at = line.find_first_not_of(" \t", at + 1);
+  if (at == std::string::npos || line.compare(at, 7, "include") != 0) return std::nullopt;
+  at = line.find_first_of("\"<", at);
+  if (at == std::string::npos) return std::nullopt;
+  const std::size_t end = line.find_first_of("\">", at + 1);
+  if (end == std::string::npos) return std::nullopt;
+  return include{line.substr(at + 1, end - at - 1), line[at] == '"'};
+}
+
+// Folders of the machine a file was written on. In two pieces, so that this file may hold them.
+const std::array<std::string, 4> workplace_paths = {
+    std::string("/wor") + "k/", std::string("/far") + "m/", std::string("/roo") + "t/",
+    std::string("/tm") + "p/bash_"};
+
+class inspector {
+ public:
+  explicit inspector(fs::path root) : root_(std::move(root)) {}
+
+  std::vector<violation> run() {
+    for (const fs::path& path : files_under(root_)) inspect(path);
+    for (const auto& [file, targets] : includes_) find_cycle(file);
+    std::sort(found_.begin(), found_.end(), [](const violation& a, const violation& b) {
+      return std::tie(a.file, a.line, a.rule) < std::tie(b.file, b.line, b.rule);
+    });
+    return std::move(found_);
+  }
+
+ private:
+  void report(const std::string& file, int line, const char* rule, const std::string& text) {
+    found_.push_back({file, line, rule, text});
+  }
+
+  void inspect(const fs::path& path) {
+    const std::string file = path.lexically_relative(root_).generic_string();
+    const std::vector<std::string> lines = lines_of(path);
+    check_paths(file, lines);
+    if (!is_code(path)) return;
+    check_head(file, lines, is_cpp(path));
+    if (static_cast<int>(lines.size()) > longest_file) {
+      report(file, 0, "length", std::to_string(lines.size()) + " lines; split it below 800");
+    }
+    if (is_cpp(path)) check_includes(file, lines);
+  }
+
+  void check_paths(const std::string& file, const std::vector<std::string>& lines) {
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      for (const std::string& place : workplace_paths) {
+        if (lines[i].find(place) == std::string::npos) continue;
+        report(file, static_cast<int>(i) + 1, "path", "names a folder of one machine: " + place);
+      }
+    }
+  }
+
+  // C and C++: licence, then copyright. Scripts: licence, after "#!" where there is one.
+  void check_head(const std::string& file, const std::vector<std::string>& lines, bool cpp) {
+    const std::string mark = cpp ? "// " : "# ";
+    const std::size_t first = !lines.empty() && lines[0].compare(0, 2, "#!") == 0 ? 1 : 0;
+    const auto line_is = [&](std::size_t i, const std::string& text) {
+      return i < lines.size() && lines[i] == text;
+    };
+    if (!line_is(first, mark + "SPDX-License-Identifier: Apache-2.0")) {
+      report(file, 1, "head", "the first line is not the SPDX licence line");
+    } else if (cpp && !line_is(first + 1, mark + "Copyright The Unmask Authors")) {
+      report(file, 2, "head", "the second line is not the copyright line");
+    }
+  }
+
+  void check_includes(const std::string& file, const std::vector<std::string>& lines) {
+    const room* home = room_of(file);
+    if (home == nullptr) {
+      report(file, 0, "room", "lies in no room of the house");
+      return;
+    }
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      const auto found = include_on(lines[i]);
+      if (!found) continue;
+      const room* target = room_of(found->target);
+      if (target == nullptr) {
+        if (found->quoted) {
+          report(file, static_cast<int>(i) + 1, "include",
+                 "\"" + found->target + "\" does not start at the root of the repository");
+        }
+        continue;
+      }
+      includes_[file].insert(found->target);
+      const auto& allowed = home->may_include;
+      if (target != home &&
+          std::find(allowed.begin(), allowed.end(), target->folder) == allowed.end()) {
+        report(file, static_cast<int>(i) + 1, "include",
+               std::string(home->folder) + " may not include " + target->folder);
+      }
+    }
+  }
+
+  // Depth first; a file that is met again on the way down closes a circle.
+  void find_cycle(const std::string& file) {
+    if (done_.count(file) != 0) return;
+    if (const auto again = std::find(way_.begin(), way_.end(), file); again != way_.end()) {
+      std::string circle;
+      for (auto it = again; it != way_.end(); ++it) circle += *it + " -> ";
+      report(*again, 0, "cycle", circle + file);
+      return;
+    }
+    const auto targets = includes_.find(file);
+    if (targets != includes_.end()) {
+      way_.push_back(file);
+      for (const std::string& target : targets->second) find_cycle(target);
+      way_.pop_back();
+    }
+    done_.insert(file);
+  }
+
+  fs::path root_;
+  std::vector<violation> found_;
+  std::map<std::string, std::set<std::string>> includes_;
+  std::set<std::string> done_;
+  std::vector<std::string> way_;
+};
+
+}  // namespace
+
+std::vector<violation> check(const fs::path& root) {
+  return inspector(root).run();
+}
+
+}  // namespace unmask::house

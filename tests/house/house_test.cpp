@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tests/house/checker.h"
+
+namespace unmask::house {
+namespace {
+
+namespace fs = std::filesystem;
+
+TEST(house, this_repository_keeps_its_rules) {
+  for (const violation& found : check(UNMASK_SOURCE_DIR)) {
+    ADD_FAILURE() << found.file << ":" << found.line << ": [" << found.rule << "] " << found.text;
+  }
+}
+
+// A small house with nothing wrong in it, into which each test plants one fault.
+class planted : public testing::Test {
+ protected:
+  planted()
+      : root_(fs::temp_directory_path() /
+              ("unmask house " + std::to_string(::getpid()) + "_" +
+               testing::UnitTest::GetInstance()->current_test_info()->name())) {
+    fs::remove_all(root_);
+    write("kernels/ops.h", "");
+    write("harness/model/model.h", include("kernels/ops.h"));
+    write("harness/profile/nvtx.h", include("kernels/ops.h"));
+    write("harness/decode/loop.h",
+          include("harness/model/model.h") + include("harness/profile/nvtx.h"));
+    write("methods/focus/focus.cpp", include("harness/decode/loop.h"));
+    write("harness/engine/engine.h", include("harness/decode/loop.h"));
+    write("harness/workload/task.h", include("harness/model/model.h"));
+    write("harness/experiment/plan.cpp",
+          include("harness/engine/engine.h") + include("harness/workload/task.h"));
+    write("harness/cli/main.cpp",
+          include("methods/focus/focus.h") + include("harness/experiment/plan.h"));
+    write("tests/kernels/ops_test.cpp", include("kernels/ops.h"));
+  }
+  ~planted() override { fs::remove_all(root_); }
+
+  static std::string include(const std::string& target) {
+    return std::string("#") + "include \"" + target + "\"\n";
+  }
+
+  void write_raw(const std::string& file, const std::string& text) {
+    fs::create_directories((root_ / file).parent_path());
+    std::ofstream(root_ / file) << text;
+  }
+
+  void write(const std::string& file, const std::string& text) {
+    write_raw(file,
+              "// SPDX-License-Identifier: Apache-2.0\n// Copyright The Unmask Authors\n" + text);
+  }
+
+  // Exactly one violation, of this rule, in this file.
+  void expect_only(const std::string& rule, const std::string& file) {
+    const auto found = check(root_);
+    ASSERT_EQ(found.size(), 1U) << "rule " << rule;
+    EXPECT_EQ(found[0].rule, rule);
+    EXPECT_EQ(found[0].file, file);
+  }
+
+  fs::path root_;
+};
+
+TEST_F(planted, nothing_is_found_in_a_clean_house) {
+  EXPECT_TRUE(check(root_).empty());
+}
+
+TEST_F(planted, each_forbidden_arrow_is_found) {
+  const std::vector<std::pair<std::string, std::string>> forbidden = {
+      {"kernels/bad.h", "harness/model/model.h"},
+      {"kernels/cuda/bad.cu", "harness/profile/nvtx.h"},
+      {"harness/model/bad.h", "harness/profile/nvtx.h"},
+      {"harness/model/bad.h", "harness/decode/loop.h"},
+      {"harness/profile/bad.h", "harness/model/model.h"},
+      {"harness/decode/bad.h", "methods/focus/focus.h"},
+      {"harness/decode/bad.h", "harness/engine/engine.h"},
+      {"methods/focus/bad.cpp", "harness/engine/engine.h"},
+      {"methods/focus/bad.cpp", "harness/workload/task.h"},
+      {"methods/focus/bad.cpp", "harness/profile/nvtx.h"},
+      {"harness/engine/bad.h", "methods/focus/focus.h"},
+      {"harness/engine/bad.h", "harness/workload/task.h"},
+      {"harness/workload/bad.h", "harness/decode/loop.h"},
+      {"harness/experiment/bad.h", "methods/focus/focus.h"},
+      {"harness/experiment/bad.h", "harness/cli/options.h"},
+      {"kernels/bad.h", "tests/kernels/ops_test.h"},
+  };
+  for (const auto& [file, target] : forbidden) {
+    write(file, include(target));
+    SCOPED_TRACE(file + " -> " + target);
+    expect_only("include", file);
+    fs::remove(root_ / file);
+  }
+}
+
+TEST_F(planted, an_angle_bracket_does_not_hide_a_forbidden_arrow) {
+  write("kernels/bad.h", std::string("  #  ") + "include <harness/decode/loop.h>\n");
+  expect_only("include", "kernels/bad.h");
+}
+
+TEST_F(planted, an_include_relative_to_its_own_folder_is_found) {
+  write("kernels/bad.h", include("ops.h"));
+  expect_only("include", "kernels/bad.h");
+}
+
+TEST_F(planted, a_circle_is_found) {
+  write("kernels/a.h", include("kernels/b.h"));
+  write("kernels/b.h", include("kernels/c.h"));
+  write("kernels/c.h", include("kernels/a.h"));
+  expect_only("cycle", "kernels/a.h");
+}
+
+TEST_F(planted, a_file_in_no_room_is_found) {
+  write("harness/utilities/strings.cpp", "");
+  expect_only("room", "harness/utilities/strings.cpp");
+}
+
+TEST_F(planted, a_new_top_folder_is_no_room) {
+  write("common/strings.h", "");
+  expect_only("room", "common/strings.h");
+}
+
+TEST_F(planted, a_missing_licence_line_is_found) {
+  write_raw("kernels/bad.cpp", "// Copyright The Unmask Authors\n");
+  expect_only("head", "kernels/bad.cpp");
+}
+
+TEST_F(planted, a_missing_copyright_line_is_found) {
+  write_raw("kernels/bad.cpp", "// SPDX-License-Identifier: Apache-2.0\n#pragma once\n");
+  expect_only("head", "kernels/bad.cpp");
+}
+
+TEST_F(planted, scripts_need_the_licence_after_the_interpreter) {
+  write_raw("plots/good.py", "#!/usr/bin/env python3\n# SPDX-License-Identifier: Apache-2.0\n");
+  write_raw("dev", "#!/bin/sh\necho\n");
+  expect_only("head", "dev");
+}
+
+TEST_F(planted, a_long_file_is_found_and_the_limit_itself_is_not) {
+  std::string text;
+  for (int i = 0; i < 798; ++i) text += "\n";
+  write("kernels/fits.cpp", text);
+  write("kernels/long.cpp", text + "\n");
+  expect_only("length", "kernels/long.cpp");
+}
+
+TEST_F(planted, a_path_of_one_machine_is_found_in_code_and_in_prose) {
+  for (const std::string& place :
+       {std::string("/wor") + "k/unmask", std::string("/roo") + "t/.cache"}) {
+    write_raw("README.md", "Look into " + place + "\n");
+    expect_only("path", "README.md");
+    fs::remove(root_ / "README.md");
+    write("kernels/bad.cpp", "const char* where = \"" + place + "\";\n");
+    expect_only("path", "kernels/bad.cpp");
+    fs::remove(root_ / "kernels/bad.cpp");
+  }
+}
+
+TEST_F(planted, what_git_ignores_is_not_looked_at) {
+  write_raw("build/dev/generated.cpp", "");
+  write_raw(".venv/lib/module.py", "");
+  EXPECT_TRUE(check(root_).empty());
+}
+
+}  // namespace
+}  // namespace unmask::house
