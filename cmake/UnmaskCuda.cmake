@@ -23,6 +23,10 @@ if(NOT UNMASK_CUDA STREQUAL "OFF")
     enable_language(CUDA)
     # After the compiler is known: its own first test cannot be told a dialect.
     set(CMAKE_CUDA_STANDARD 20)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know nvcc's spelling
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+    endif()
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
     find_package(CUDAToolkit REQUIRED)
     set(UNMASK_HAS_CUDA ON)

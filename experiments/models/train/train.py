@@ -16,9 +16,8 @@ import torch.nn.functional as F
 
 from data import Batcher
 from model import Model, block_causal_mask, make_config
-from structured import structured_init
 from tasks import prompt_hash
-from tokenizer import MASK, Codec
+from tokenizer import Codec
 
 
 def orthogonalize(g):
@@ -85,8 +84,6 @@ def main():
     ap.add_argument("--exclude", required=True, help="folder with the held-out *.jsonl")
     ap.add_argument("--minutes", type=float, default=60, help="budget of the schedule")
     ap.add_argument("--init", help="checkpoint whose weights are the start")
-    ap.add_argument("--structured", action="store_true", help="see structured.py")
-    ap.add_argument("--tied", type=float, default=0.0, help="tie the head; scale of the start")
     ap.add_argument("--resume", action="store_true")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--lr", type=float, default=0.02)
@@ -109,17 +106,6 @@ def main():
     adam = torch.optim.AdamW(others, lr=a.adam_lr, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     step, tokens, elapsed, run = 0, 0, 0.0, 0
     last = os.path.join(a.out, "last.pt")
-    if a.structured:
-        structured_init(model, MASK)
-    if a.tied:
-        # trained with one matrix; exported as two
-        with torch.no_grad():
-            model.embed.weight.mul_(a.tied)
-        model.head.weight = model.embed.weight
-        others = [p for p in others if p is not model.embed.weight and p.dim() < 2]
-        others.append(model.embed.weight)
-        adam = torch.optim.AdamW(others, lr=a.adam_lr, betas=(0.9, 0.95), weight_decay=0.0,
-                                 fused=True)
     if a.init:
         model.load_state_dict(torch.load(a.init)["model"])
     if a.resume and os.path.exists(last):
@@ -132,7 +118,7 @@ def main():
     batcher = Batcher(a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
                       excluded_hashes(a.exclude), a.budget, a.copy)
     hidden = torch.compile(model.hidden, dynamic=False)
-    masks, mask_id = {}, torch.tensor([MASK])
+    masks = {}
     log = open(os.path.join(a.out, "log.txt"), "a", encoding="utf-8")
     begin = time.time() - elapsed
     total = a.deadline - begin if a.deadline else a.minutes * 60
@@ -141,11 +127,7 @@ def main():
     loss_sum, loss_n, log_at, save_at, log_tokens = 0.0, 0, time.time(), time.time(), tokens
 
     def checkpoint():
-        weights = model.state_dict()
-        if a.tied:
-            weights["head.weight"] = weights["embed.weight"].clone()
-            weights["head.weight"][MASK] = 0
-        save(last, {"model": weights, "muon": muon.buf, "adam": adam.state_dict(),
+        save(last, {"model": model.state_dict(), "muon": muon.buf, "adam": adam.state_dict(),
                     "step": step, "tokens": tokens, "elapsed": time.time() - begin, "run": run,
                     "kind": a.kind})
 
@@ -165,8 +147,6 @@ def main():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             h = (hidden if n <= 320 else model.hidden)(ids, mask)
             logits = model.head(h.reshape(-1, cfg.dim)[flat]).float()
-            if a.tied:
-                logits = logits.index_fill(1, mask_id, 0.0)  # exported as a row of zeros
         loss = (F.cross_entropy(logits, tgt, reduction="none") * wgt).sum() / wgt.sum()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(others, 1.0)

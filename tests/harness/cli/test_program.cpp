@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The program as a user meets it: exit codes, messages, and what each command prints.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+
+namespace unmask {
+namespace {
+
+struct outcome {
+  int code = -1;
+  std::string text;  // standard output and error
+};
+
+outcome run(const std::string& arguments) {
+  const std::string line = std::string("cd '") + UNMASK_SOURCE_DIR + "' && '" + UNMASK_PROGRAM +
+                           "' " + arguments + " 2>&1";
+  outcome o;
+  FILE* pipe = popen(line.c_str(), "r");
+  std::array<char, 4096> buffer;
+  while (std::fgets(buffer.data(), buffer.size(), pipe)) o.text += buffer.data();
+  const int status = pclose(pipe);
+  o.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return o;
+}
+
+bool says(const outcome& o, const std::string& words) {
+  return o.text.find(words) != std::string::npos;
+}
+
+TEST(program, help_names_every_command) {
+  const outcome o = run("--help");
+  EXPECT_EQ(o.code, 0);
+  for (const char* command : {"run", "table", "generate", "list", "show", "golden", "doctor"}) {
+    EXPECT_TRUE(says(o, command)) << command;
+    const outcome own = run(std::string(command) + " --help");
+    EXPECT_EQ(own.code, 0) << command;
+    EXPECT_TRUE(says(own, "usage: unmask " + std::string(command))) << own.text;
+  }
+}
+
+TEST(program, nothing_asked_for_is_a_usage_error) {
+  EXPECT_EQ(run("").code, 2);
+}
+
+TEST(program, unknown_names_get_the_nearest) {
+  const struct {
+    const char* arguments;
+    const char* nearest;
+  } cases[] = {{"generte x", "generate"},
+               {"show vanila", "vanilla"},
+               {"list method", "methods"},
+               {"generate --gen-lenght 3 x", "gen-length"},
+               {"generate --set treshold=1 x", "threshold"}};
+  for (const auto& c : cases) {
+    const outcome o = run(c.arguments);
+    EXPECT_EQ(o.code, 2) << c.arguments << o.text;
+    EXPECT_TRUE(says(o, std::string("'") + c.nearest + "'")) << c.arguments << ": " << o.text;
+  }
+}
+
+TEST(program, show_prints_slots_parameters_and_presets) {
+  const outcome o = run("show block_diffusion");
+  EXPECT_EQ(o.code, 0);
+  for (const char* word : {"pace", "rows", "keys", "cache", "unmask", "threshold", "preset hf"}) {
+    EXPECT_TRUE(says(o, word)) << word;
+  }
+}
+
+TEST(program, a_missing_model_is_an_environment_error_that_names_it) {
+  const outcome o = run("generate --model no/such/model hello");
+  EXPECT_EQ(o.code, 3) << o.text;
+  EXPECT_TRUE(says(o, "no/such/model")) << o.text;
+}
+
+TEST(program, generate_decodes_with_each_embedded_model) {
+  for (const char* model : {"tiny-llada", "tiny-sdar", "tiny-ar"}) {
+    const std::string folder = std::string("experiments/models/") + model;
+    if (!std::filesystem::exists(std::filesystem::path(UNMASK_SOURCE_DIR) / folder)) {
+      GTEST_SKIP() << folder << " is not there";
+    }
+    const outcome o = run("generate --gen-length 32 --model " + folder + " 'Compute 5 * 7 - 15.'");
+    EXPECT_EQ(o.code, 0) << o.text;
+    EXPECT_TRUE(says(o, "output tokens")) << o.text;
+  }
+}
+
+TEST(program, watch_prints_one_line_per_step_when_not_on_a_terminal) {
+  const std::string folder = "experiments/models/tiny-llada";
+  if (!std::filesystem::exists(std::filesystem::path(UNMASK_SOURCE_DIR) / folder)) {
+    GTEST_SKIP() << folder << " is not there";
+  }
+  const outcome o =
+      run("generate --watch --gen-length 32 --set tokens_per_step=4 'Compute 3 + 4.'");
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_TRUE(says(o, "step   1")) << o.text;
+  EXPECT_TRUE(says(o, "step   8")) << o.text;
+  EXPECT_TRUE(says(o, "decided 32/32")) << o.text;
+}
+
+TEST(program, an_impossible_setting_names_what_does_not_fit) {
+  const outcome o = run("generate --gen-length 33 'Compute 3 + 4.'");
+  EXPECT_EQ(o.code, 2) << o.text;
+  EXPECT_TRUE(says(o, "block_length")) << o.text;
+}
+
+TEST(program, doctor_reports_the_machine_and_reads_the_embedded_models) {
+  const outcome o = run("doctor");
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_TRUE(says(o, "cpu")) << o.text;
+  const outcome json = run("doctor --json");
+  EXPECT_EQ(json.code, 0);
+  EXPECT_TRUE(says(json, "\"cpu")) << json.text;
+}
+
+TEST(program, golden_refuses_a_folder_without_goldens) {
+  const outcome o = run("golden tests");
+  EXPECT_EQ(o.code, 3) << o.text;
+}
+
+}  // namespace
+}  // namespace unmask
