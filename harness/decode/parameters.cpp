@@ -33,32 +33,6 @@ std::string joined(const std::vector<std::string>& names) {
   return text;
 }
 
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replace, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-std::vector<std::pair<std::size_t, std::string>> by_distance(
-    const std::string& wrong, const std::vector<std::string>& known) {
-  // What the user typed may be anything; a distance over its head is enough for a suggestion.
-  const std::string_view head = std::string_view(wrong).substr(0, 100);
-  std::vector<std::pair<std::size_t, std::string>> order;
-  for (const std::string& name : known) order.emplace_back(edit_distance(head, name), name);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  return order;
-}
-
 std::string range_text(const parameter_spec& spec, bool integral) {
   const auto bound = [&](double value) {
     return integral ? std::to_string(static_cast<std::int64_t>(value)) : shortest(value);
@@ -77,8 +51,8 @@ parameter_value checked(const std::string& owner, const parameter_spec& spec,
     if (const auto* whole = std::get_if<std::int64_t>(&given)) value = static_cast<double>(*whole);
   }
   if (value.index() != spec.default_value.index()) {
-    throw usage_error(who + "takes " + type_name(spec.default_value) + ", not " +
-                      type_name(given) + " (" + to_string(given) + ")");
+    throw usage_error(who + "takes " + type_name(spec.default_value) + ", not " + type_name(given) +
+                      " (" + to_string(given) + ")");
   }
   if (const auto* text = std::get_if<std::string>(&value)) {
     if (!spec.choices.empty() && std::ranges::find(spec.choices, *text) == spec.choices.end()) {
@@ -153,34 +127,6 @@ double parameters::real(const std::string& name) const {
 }
 const std::string& parameters::text(const std::string& name) const {
   return get<std::string>(name);
-}
-
-std::vector<std::string> nearest_names(const std::string& wrong,
-                                       const std::vector<std::string>& known, std::size_t count) {
-  std::vector<std::string> names;
-  for (const auto& [distance, name] : by_distance(wrong, known)) {
-    if (names.size() < count) names.push_back(name);
-  }
-  return names;
-}
-
-std::string unknown_name(const std::string& what, const std::string& wrong,
-                         const std::vector<std::string>& known) {
-  const std::string head = "unknown " + what + " '" + wrong + "'; ";
-  const auto order = by_distance(wrong, known);
-  if (order.empty()) return head + "there is none to choose from";
-  // Near: about every third character wrong at most, or one name begins with the other.
-  std::string near;
-  for (const auto& [distance, name] : order) {
-    const std::size_t shorter = std::min(wrong.size(), name.size());
-    const bool prefix = shorter >= 3 && wrong.compare(0, shorter, name, 0, shorter) == 0;
-    const bool close = distance <= std::max<std::size_t>(1, (wrong.size() + 1) / 3);
-    if (near.empty() && (close || prefix)) near = name;
-  }
-  if (!near.empty()) return head + "did you mean '" + near + "'?";
-  std::vector<std::string> sorted = known;
-  std::ranges::sort(sorted);
-  return head + "known: " + joined(sorted);
 }
 
 }  // namespace unmask

@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "harness/model/nearest.h"
+
 namespace unmask {
 
 using parameter_value = std::variant<bool, std::int64_t, double, std::string>;
@@ -47,13 +49,5 @@ class parameters {
   const T& get(const std::string& name) const;
   parameter_map values_;
 };
-
-// The `count` names nearest to `wrong` by edit distance, best first; for "did you mean".
-std::vector<std::string> nearest_names(const std::string& wrong,
-                                       const std::vector<std::string>& known,
-                                       std::size_t count = 3);
-// "unknown WHAT 'x'; did you mean 'y'?" and the full list when nothing is near.
-std::string unknown_name(const std::string& what, const std::string& wrong,
-                         const std::vector<std::string>& known);
 
 }  // namespace unmask

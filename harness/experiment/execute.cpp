@@ -187,8 +187,7 @@ class real_executor final : public executor {
               for (const parameter_spec& p : find(name).parameters) names.push_back(p.name);
               return names;
             },
-            [find](const std::string& name, const std::string& preset,
-                   const parameter_map& given) {
+            [find](const std::string& name, const std::string& preset, const parameter_map& given) {
               const method_info& method = find(name);
               parameter_map merged;
               if (!preset.empty()) {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <openssl/evp.h>
+#include <nlohmann/json.hpp>
 
 #include "harness/experiment/settings.h"
 #include "kernels/error.h"
@@ -67,7 +67,8 @@ std::vector<combination> combinations(const experiment_spec& spec) {
 }
 
 bool runs_on(const method_entry& method, const model_entry& model) {
-  return method.models.empty() || std::ranges::find(method.models, model.name) != method.models.end();
+  return method.models.empty() ||
+         std::ranges::find(method.models, model.name) != method.models.end();
 }
 
 void require(bool present, const std::string& where, const std::string& what) {
@@ -90,9 +91,8 @@ void check_names(const experiment_spec& spec, const std::string& where) {
 }
 
 bool overridden(const experiment_spec& spec, const std::string& key) {
-  return std::ranges::any_of(spec.overrides, [&](const dotted_setting& o) {
-    return short_key(o.key) == short_key(key);
-  });
+  return std::ranges::any_of(
+      spec.overrides, [&](const dotted_setting& o) { return short_key(o.key) == short_key(key); });
 }
 
 // A sweep or --set that changed nothing anywhere is a mistake, not a wish.
@@ -159,8 +159,8 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
             if (!apply_setting(p, s, parameter_names[method.name])) continue;
             used.insert(s.key);
             if (overridden(spec, s.key)) continue;
-            p.variation += (p.variation.empty() ? "" : " ") + short_key(s.key) + "=" +
-                           to_string(s.value);
+            p.variation +=
+                (p.variation.empty() ? "" : " ") + short_key(s.key) + "=" + to_string(s.value);
           }
           for (const dotted_setting& s : spec.overrides) {
             if (apply_setting(p, s, parameter_names[method.name])) used.insert(s.key);
@@ -200,7 +200,10 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
   for (std::size_t i = 0; i < points.size(); ++i) order.emplace_back(group_of(points[i]), i);
   std::ranges::stable_sort(order);
   std::vector<experiment_point> sorted;
-  for (const auto& [group, i] : order) sorted.push_back(points[i]);
+  for (const auto& [group, i] : order) {
+    sorted.push_back(points[i]);
+    sorted.back().position = sorted.size() - 1;
+  }
   return sorted;
 }
 
@@ -209,15 +212,16 @@ std::string canonical_settings(const experiment_point& p) {
   for (const auto& [name, value] : p.params) {
     std::visit([&, &key = name](const auto& v) { params[key] = v; }, value);
   }
-  const nlohmann::json all = {{"model", {{"name", p.model.name}, {"weights", p.model.weights}}},
-                              {"workload", {{"name", p.workload.name}, {"limit", p.workload.limit}}},
-                              {"method", p.method},
-                              {"params", params},
-                              {"batch_size", p.run.batch_size},
-                              {"gen_length", p.run.gen_length},
-                              {"seed", p.run.seed},
-                              {"device", p.run.device},
-                              {"format", p.run.format}};
+  const nlohmann::json all = {
+      {"model", {{"name", p.model.name}, {"weights", p.model.weights}}},
+      {"workload", {{"name", p.workload.name}, {"limit", p.workload.limit}}},
+      {"method", p.method},
+      {"params", params},
+      {"batch_size", p.run.batch_size},
+      {"gen_length", p.run.gen_length},
+      {"seed", p.run.seed},
+      {"device", p.run.device},
+      {"format", p.run.format}};
   return all.dump();
 }
 
@@ -244,8 +248,9 @@ std::vector<experiment_point> take_shard(const std::vector<experiment_point>& po
 }
 
 std::string plan_table(const std::vector<experiment_point>& points) {
-  std::string text = "| point | model | task | items | method | settings | batch | device |\n"
-                     "|---|---|---|---:|---|---|---:|---|\n";
+  std::string text =
+      "| point | model | task | items | method | settings | batch | device |\n"
+      "|---|---|---|---:|---|---|---:|---|\n";
   for (const experiment_point& p : points) {
     text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", p.id, p.model.name,
                         p.workload.name,

@@ -25,7 +25,8 @@ struct method_catalogue {
 };
 
 struct experiment_point {
-  std::string id;  // 16 hex digits
+  std::string id;            // 16 hex digits
+  std::size_t position = 0;  // in the whole plan
   model_entry model;
   workload_entry workload;
   std::string method, label, preset;

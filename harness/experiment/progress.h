@@ -20,9 +20,9 @@ class progress {
   progress(const progress&) = delete;
   progress& operator=(const progress&) = delete;
 
-  void now(const std::string& what);     // what is being done
+  void now(const std::string& what);       // what is being done
   void finished(const std::string& line);  // one more point is over; the line stays on screen
-  void note(const std::string& line);    // a line that stays, no point
+  void note(const std::string& line);      // a line that stays, no point
 
  private:
   void draw(bool always);

@@ -23,7 +23,7 @@ struct work_record {
 
 struct answer_record {
   std::int64_t prompt_tokens = 0;
-  std::int64_t canvas_tokens = 0;  // generated positions laid out for it
+  std::int64_t canvas_tokens = 0;    // generated positions laid out for it
   std::vector<std::int32_t> tokens;  // what came out, up to where the method stopped
   work_record work;
   double seconds = 0;              // admission to finish
@@ -57,10 +57,10 @@ std::int64_t output_tokens_of(const answer_record& answer, const token_rules& ru
 std::int64_t answer_tokens_of(const answer_record& answer, const token_rules& rules);
 
 struct measured_point {
-  std::vector<pass_record> passes;     // repetitions; their tokens are equal, or the row is INVALID
+  std::vector<pass_record> passes;  // repetitions; their tokens are equal, or the row is INVALID
   std::vector<double> warmup_seconds;
-  std::string stop;                    // why the repetitions ended
-  std::vector<scored_answer> scores;   // of the first pass
+  std::string stop;                   // why the repetitions ended
+  std::vector<scored_answer> scores;  // of the first pass
   token_rules rules;
 };
 

@@ -110,19 +110,18 @@ std::optional<double> result_row::value_of(const std::string& name) const {
 std::string to_json_line(const result_row& row) {
   // Ordered as a reader wants to see it: what was run, the verdict, the numbers, the circumstances.
   nlohmann::ordered_json out;
-  out["schema_version"] =
-      std::to_string(row_schema_major) + "." + std::to_string(row_schema_minor);
+  out["schema_version"] = std::to_string(row_schema_major) + "." + std::to_string(row_schema_minor);
   out["run_id"] = row.run_id;
   out["point_id"] = row.point_id;
   out["title"] = row.title;
+  out["position"] = row.position;
   out["model"] = {{"name", row.model.name},
                   {"hash", row.model.hash},
                   {"parameters", row.model.parameters},
                   {"weights", row.model.weights},
                   {"format", row.model.format}};
-  out["workload"] = {{"family", row.workload.family},
-                     {"items", row.workload.items},
-                     {"hash", row.workload.hash}};
+  out["workload"] = {
+      {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
   out["method"] = row.method;
   out["preset"] = row.preset;
   out["label"] = row.label;
@@ -176,6 +175,7 @@ result_row parse_row(const std::string& line, const std::string& where) {
     row.run_id = in.at("run_id");
     row.point_id = in.at("point_id");
     row.title = in.at("title");
+    row.position = in.at("position");
     const json& model = in.at("model");
     row.model = {model.at("name"), model.at("hash"), model.at("parameters"), model.at("weights"),
                  model.at("format")};

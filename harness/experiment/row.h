@@ -56,9 +56,9 @@ struct workload_record {
 };
 
 struct score_record {
-  double mean = 0;         // of 0 to 1
-  std::int64_t exact = 0;  // items with full marks
-  std::int64_t n = 0;      // items that were scored
+  double mean = 0;           // of 0 to 1
+  std::int64_t exact = 0;    // items with full marks
+  std::int64_t n = 0;        // items that were scored
   double low = 0, high = 0;  // 95 %, Wilson
 };
 
@@ -72,6 +72,7 @@ struct sample_record {
 struct result_row {
   std::string schema_version;  // "MAJOR.MINOR"
   std::string run_id, point_id, title;
+  std::int64_t position = 0;  // of the point in the plan of its experiment
   model_record model;
   workload_record workload;
   std::string method, preset, label, variation;
@@ -84,7 +85,7 @@ struct result_row {
   sample_record samples;
   std::string environment = "{}";  // JSON object, the build among it
   std::string source_hash;         // commit the program was built from; "-dirty" when edited
-  std::string finished_at;  // UTC, ISO 8601
+  std::string finished_at;         // UTC, ISO 8601
 
   std::optional<double> value_of(const std::string& name) const;
 };

@@ -57,8 +57,8 @@ class experiment_run {
     summary_.run_id = new_run_id();
     summary_.file = rows_.path();
     if (options.log_samples) {
-      samples_ = std::make_unique<line_file>(options.output /
-                                             ("samples_" + summary_.run_id + ".jsonl"));
+      samples_ =
+          std::make_unique<line_file>(options.output / ("samples_" + summary_.run_id + ".jsonl"));
     }
   }
 
@@ -159,6 +159,7 @@ class experiment_run {
     row.run_id = summary_.run_id;
     row.point_id = p.id;
     row.title = spec_.title;
+    row.position = static_cast<std::int64_t>(p.position);
     row.model.name = p.model.name;
     row.model.weights = p.model.weights == "checkpoint" ? "checkpoint" : "synthetic";
     row.workload.family = p.workload.name;
@@ -197,10 +198,10 @@ class experiment_run {
     if (!samples_) return;
     std::string lines;
     for (const scored_answer& s : scores) {
-      const nlohmann::ordered_json sample = {
-          {"run_id", row.run_id}, {"point_id", row.point_id}, {"item", s.id},
-          {"output", s.text},     {"scored", s.scored},       {"value", s.value},
-          {"exact", s.exact},     {"note", s.note}};
+      const nlohmann::ordered_json sample = {{"run_id", row.run_id}, {"point_id", row.point_id},
+                                             {"item", s.id},         {"output", s.text},
+                                             {"scored", s.scored},   {"value", s.value},
+                                             {"exact", s.exact},     {"note", s.note}};
       lines += (lines.empty() ? "" : "\n") +
                sample.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
     }

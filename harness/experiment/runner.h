@@ -50,10 +50,10 @@ class executor {
 struct run_options {
   std::filesystem::path output = "runs/latest";  // directory of row files
   shard part;
-  bool resume = true;       // skip points that already have a row there
-  bool dry_run = false;     // print the plan to `out` and stop
-  bool progress = true;     // on standard error
-  bool log_samples = false;  // samples_RUN.jsonl: every answer with its score
+  bool resume = true;           // skip points that already have a row there
+  bool dry_run = false;         // print the plan to `out` and stop
+  bool progress = true;         // on standard error
+  bool log_samples = false;     // samples_RUN.jsonl: every answer with its score
   std::ostream* out = nullptr;  // of the dry run; null: standard output
 };
 
@@ -61,13 +61,12 @@ struct run_summary {
   std::string run_id;
   std::filesystem::path file;  // the rows
   std::size_t planned = 0, skipped = 0, measured = 0, not_supported = 0;
-  std::size_t failed = 0;  // FAILED, INVALID or INCORRECT
+  std::size_t failed = 0;        // FAILED, INVALID or INCORRECT
   std::vector<result_row> rows;  // of this run, in the order they were written
   int exit_status() const { return failed > 0 ? 1 : 0; }
 };
 
-run_summary run_experiment(const experiment_spec& spec, const run_options& options,
-                           executor& with);
+run_summary run_experiment(const experiment_spec& spec, const run_options& options, executor& with);
 // With the real executor.
 run_summary run_experiment(const experiment_spec& spec, const run_options& options);
 std::unique_ptr<executor> make_executor();

@@ -20,8 +20,8 @@ std::string without_prefix(const std::string& key) {
 }
 
 [[noreturn]] void wrong_type(const dotted_setting& s, const std::string& wanted) {
-  throw usage_error(s.where + ": `" + s.key + "` takes " + wanted + ", not '" +
-                    to_string(s.value) + "'");
+  throw usage_error(s.where + ": `" + s.key + "` takes " + wanted + ", not '" + to_string(s.value) +
+                    "'");
 }
 
 std::int64_t integer(const dotted_setting& s, std::int64_t low) {

@@ -171,12 +171,15 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file) {
   r.tables("method", [&](toml_reader& t) { spec.methods.push_back(read_method(t)); });
   r.table("sweep", [&](toml_reader& t) { read_sweep(t, spec); });
   r.finish();
-  unique(spec.models, [](const model_entry& m) { return m.name; }, spec.file, "models",
-         "give one another `name`");
-  unique(spec.workloads, [](const workload_entry& w) { return w.name; }, spec.file, "workloads",
-         "give one another `name`");
-  unique(spec.methods, [](const method_entry& m) { return m.label; }, spec.file, "methods",
-         "give one a `label`");
+  unique(
+      spec.models, [](const model_entry& m) { return m.name; }, spec.file, "models",
+      "give one another `name`");
+  unique(
+      spec.workloads, [](const workload_entry& w) { return w.name; }, spec.file, "workloads",
+      "give one another `name`");
+  unique(
+      spec.methods, [](const method_entry& m) { return m.label; }, spec.file, "methods",
+      "give one a `label`");
   return spec;
 }
 

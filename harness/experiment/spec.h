@@ -45,9 +45,9 @@ struct evidence_settings {
 };
 
 struct model_entry {
-  std::string name;                     // default: last part of the path
-  std::filesystem::path path;           // relative paths start at the TOML file
-  std::string weights = "checkpoint";   // or random:SEED
+  std::string name;                    // default: last part of the path
+  std::filesystem::path path;          // relative paths start at the TOML file
+  std::string weights = "checkpoint";  // or random:SEED
 };
 
 struct workload_entry {

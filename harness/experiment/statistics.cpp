@@ -70,9 +70,9 @@ interval wilson_interval(double successes, std::size_t n) {
   const double share = successes / count;
   const double scale = 1 + z95 * z95 / count;
   const double centre = (share + z95 * z95 / (2 * count)) / scale;
-  const double half = z95 / scale *
-                      std::sqrt(std::max(0.0, share * (1 - share) / count +
-                                                  z95 * z95 / (4 * count * count)));
+  const double half =
+      z95 / scale *
+      std::sqrt(std::max(0.0, share * (1 - share) / count + z95 * z95 / (4 * count * count)));
   return {std::max(0.0, centre - half), std::min(1.0, centre + half)};
 }
 

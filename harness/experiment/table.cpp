@@ -30,6 +30,10 @@ std::vector<result_row> latest(const std::vector<result_row>& rows) {
       kept[at->second] = row;
     }
   }
+  // Rows are written as points finish; within one experiment the plan's order reads better.
+  const bool one = std::ranges::all_of(
+      kept, [&](const result_row& row) { return row.title == kept.front().title; });
+  if (one) std::ranges::stable_sort(kept, {}, &result_row::position);
   return kept;
 }
 
@@ -121,8 +125,7 @@ std::string mean_line(const std::string& model, const std::string& method,
   const auto mean = [&](const char* name, int digits) {
     return decimals(mean_of(values[name]), digits);
   };
-  const std::string score =
-      scores.empty() ? "–" : fmt::format("{:.1f} %", mean_of(scores) * 100);
+  const std::string score = scores.empty() ? "–" : fmt::format("{:.1f} %", mean_of(scores) * 100);
   return fmt::format("| **{}** | **{}** | **mean of {}** | {} | {} | {} | {} | {} | {} | |\n",
                      cell(model), cell(method), rows.size(), items, score,
                      mean("tokens_per_second", 1), mean("committed_per_step", 2),
@@ -137,14 +140,14 @@ std::string markdown(const std::vector<result_row>& rows) {
   std::map<std::pair<std::string, std::string>, std::vector<const result_row*>> groups;
   std::vector<std::pair<std::string, std::string>> order;
   for (const result_row& row : rows) {
-    text += fmt::format("| {} | {} | {} | {} |", cell(circumstances(row)),
-                        cell(method_cell(row, shown)), cell(row.workload.family),
-                        row.workload.items);
+    text +=
+        fmt::format("| {} | {} | {} | {} |", cell(circumstances(row)),
+                    cell(method_cell(row, shown)), cell(row.workload.family), row.workload.items);
     if (believable(row)) {
-      text += fmt::format(" {} | {} | {} | {} | {} |", score_text(row), throughput(row),
-                          decimals(row.value_of("committed_per_step"), 2),
-                          decimals(row.value_of("redundancy"), 2),
-                          decimals(row.value_of("nfe"), 0));
+      text +=
+          fmt::format(" {} | {} | {} | {} | {} |", score_text(row), throughput(row),
+                      decimals(row.value_of("committed_per_step"), 2),
+                      decimals(row.value_of("redundancy"), 2), decimals(row.value_of("nfe"), 0));
       const std::pair key(circumstances(row), method_cell(row, shown));
       if (groups[key].empty()) order.push_back(key);
       groups[key].push_back(&row);
@@ -182,13 +185,23 @@ std::string csv(const std::vector<result_row>& rows) {
     for (const auto& [name, value] : row.params) {
       params += (params.empty() ? "" : " ") + name + "=" + to_string(value);
     }
-    std::vector<std::string> fields = {row.point_id, row.run_id, row.model.name, row.model.weights,
-                                       row.method, row.label, row.variation, params,
-                                       row.workload.family, std::to_string(row.workload.items),
+    std::vector<std::string> fields = {row.point_id,
+                                       row.run_id,
+                                       row.model.name,
+                                       row.model.weights,
+                                       row.method,
+                                       row.label,
+                                       row.variation,
+                                       params,
+                                       row.workload.family,
+                                       std::to_string(row.workload.items),
                                        std::to_string(row.run.batch_size),
                                        std::to_string(row.run.gen_length),
-                                       std::to_string(row.run.seed), row.run.device,
-                                       row.run.format, name_of(row.verdict), row.reason};
+                                       std::to_string(row.run.seed),
+                                       row.run.device,
+                                       row.run.format,
+                                       name_of(row.verdict),
+                                       row.reason};
     const auto number = [&](optional_number value) {
       fields.push_back(value && std::isfinite(*value) ? to_string(parameter_value(*value)) : "");
     };

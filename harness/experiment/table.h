@@ -15,8 +15,8 @@ namespace unmask {
 enum class table_format : std::uint8_t { md, csv, json, jsonl };
 table_format parse_table_format(const std::string& name);  // usage error with the nearest name
 
-// md: | model | method | task | items | score | tok/s | committed/step | redundancy | nfe | verdict |
-// with a mean line over the families of each method that ran on several; csv: one header, flat
+// md: | model | method | task | items | score | tok/s | committed/step | redundancy | nfe | verdict
+// | with a mean line over the families of each method that ran on several; csv: one header, flat
 // columns; json: an array of rows; jsonl: the rows. Of rows with the same point id the last counts.
 // A row with synthetic weights says so and never shows a score.
 std::string render_table(const std::vector<result_row>& rows, table_format format);

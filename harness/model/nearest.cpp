@@ -27,20 +27,55 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-}  // namespace
-
-std::string nearest_names(std::string_view wanted, const std::vector<std::string>& names,
-                          std::size_t count) {
-  wanted = wanted.substr(0, 200);  // the name comes from a file; keep the work small
-  std::vector<std::pair<std::size_t, const std::string*>> order;
-  for (const std::string& name : names) order.emplace_back(edit_distance(wanted, name), &name);
+std::vector<std::pair<std::size_t, std::string>> by_distance(
+    std::string_view wrong, const std::vector<std::string>& known) {
+  wrong = wrong.substr(0, 200);  // it comes from a file or a keyboard; keep the work small
+  std::vector<std::pair<std::size_t, std::string>> order;
+  for (const std::string& name : known) order.emplace_back(edit_distance(wrong, name), name);
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
+  return order;
+}
+
+std::string joined(const std::vector<std::string>& names) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(count, order.size()); ++i) {
-    text += (i == 0 ? "" : ", ") + *order[i].second;
-  }
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
+}
+
+}  // namespace
+
+std::vector<std::string> nearest_names(std::string_view wrong,
+                                       const std::vector<std::string>& known, std::size_t count) {
+  std::vector<std::string> names;
+  for (const auto& [distance, name] : by_distance(wrong, known)) {
+    if (names.size() < count) names.push_back(name);
+  }
+  return names;
+}
+
+std::string nearest_list(std::string_view wrong, const std::vector<std::string>& known,
+                         std::size_t count) {
+  return joined(nearest_names(wrong, known, count));
+}
+
+std::string unknown_name(const std::string& what, const std::string& wrong,
+                         const std::vector<std::string>& known) {
+  const std::string head = "unknown " + what + " '" + wrong + "'; ";
+  const auto order = by_distance(wrong, known);
+  if (order.empty()) return head + "there is none to choose from";
+  // Near: about every third character wrong at most, or one name begins with the other.
+  std::string near;
+  for (const auto& [distance, name] : order) {
+    const std::size_t shorter = std::min(wrong.size(), name.size());
+    const bool prefix = shorter >= 3 && wrong.compare(0, shorter, name, 0, shorter) == 0;
+    const bool close = distance <= std::max<std::size_t>(1, (wrong.size() + 1) / 3);
+    if (near.empty() && (close || prefix)) near = name;
+  }
+  if (!near.empty()) return head + "did you mean '" + near + "'?";
+  std::vector<std::string> sorted = known;
+  std::ranges::sort(sorted);
+  return head + "known: " + joined(sorted);
 }
 
 }  // namespace unmask

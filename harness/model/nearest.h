@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
+//
+// "Did you mean": names by edit distance, for every message about an unknown name.
 #pragma once
 
 #include <string>
@@ -8,8 +10,17 @@
 
 namespace unmask {
 
-// Of `names`, the up to `count` closest to `wanted` in edit distance, joined by ", ".
-std::string nearest_names(std::string_view wanted, const std::vector<std::string>& names,
-                          std::size_t count = 3);
+// The `count` names nearest to `wrong` by edit distance without regard to case, best first.
+std::vector<std::string> nearest_names(std::string_view wrong,
+                                       const std::vector<std::string>& known,
+                                       std::size_t count = 3);
+
+// The same with commas between.
+std::string nearest_list(std::string_view wrong, const std::vector<std::string>& known,
+                         std::size_t count = 3);
+
+// "unknown WHAT 'x'; did you mean 'y'?", or the full list when nothing is near.
+std::string unknown_name(const std::string& what, const std::string& wrong,
+                         const std::vector<std::string>& known);
 
 }  // namespace unmask

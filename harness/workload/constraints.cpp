@@ -105,7 +105,7 @@ const named_rule& find_rule(const json_reader& rule, const std::string& type) {
     names.emplace_back(known.name);
   }
   rule.fail("type", in_ticks(type) + " is no constraint; did you mean " +
-                        nearest_names(type, names, 1) + "?");
+                        nearest_list(type, names, 1) + "?");
 }
 
 bool holds(const json_reader& rule, const named_rule& known, std::string_view text) {

@@ -203,7 +203,7 @@ std::vector<task_item> read_dataset(const std::string& name, const std::string& 
                                    [&](const named_reader& r) { return name == r.name; });
   if (found == std::end(readers)) {
     throw usage_error("there is no dataset " + in_ticks(name) + "; did you mean " +
-                      nearest_names(name, dataset_names(), 1) + "?");
+                      nearest_list(name, dataset_names(), 1) + "?");
   }
   try {
     return read_with(*found, path);

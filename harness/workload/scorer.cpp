@@ -96,7 +96,7 @@ void require_scorer(const std::string& name, const std::string& where) {
   const auto& names = scorer_names();
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
   throw usage_error(where + ": there is no scorer " + in_ticks(name) + "; did you mean " +
-                    nearest_names(name, names, 1) + "?");
+                    nearest_list(name, names, 1) + "?");
 }
 
 score score_answer(const task_item& item, const std::string& output) {

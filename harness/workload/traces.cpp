@@ -155,7 +155,7 @@ std::vector<trace_request> read_trace(const std::string& format, const std::stri
     requests = read_mooncake(path);
   } else {
     throw usage_error("there is no trace format " + in_ticks(format) + "; did you mean " +
-                      nearest_names(format, trace_formats(), 1) + "?");
+                      nearest_list(format, trace_formats(), 1) + "?");
   }
   std::stable_sort(requests.begin(), requests.end(), [](const auto& a, const auto& b) {
     return a.arrival_seconds < b.arrival_seconds;

@@ -74,21 +74,27 @@ void gemm(benchmark::State& state) {
       state, {[&] { own(0); }, [&] { library.run(turn % static_cast<std::size_t>(copies)); },
               [&] { own(1); }, [&] { own(2); },
               [&] {
-                if (turn++ % 8 == 0) triad.push_back(triad_once());
+                ++turn;
+                triad.push_back(triad_once());
               }});
   const double flops = 2.0 * static_cast<double>(m * k * n);
   const double bytes = 4.0 * static_cast<double>(k * n + m * k + m * n);
   report(state, t[0], flops, bytes);
-  const double memory = median(triad);
-  state.counters["onednn_us"] = t[1] * 1e6;
-  state.counters["own/onednn"] = t[1] / t[0];
-  state.counters["bf16_GFLOP/s"] = flops / t[2] / 1e9;
-  state.counters["int8_GOP/s"] = flops / t[3] / 1e9;
-  // Weight bytes per second over the triad measured in the same minutes.
+  state.counters["onednn_us"] = t[1].median * 1e6;
+  state.counters["own/onednn"] = t[1].median / t[0].median;
+  state.counters["best_own/onednn"] = t[1].best / t[0].best;
+  state.counters["bf16_GFLOP/s"] = flops / t[2].median / 1e9;
+  state.counters["int8_GOP/s"] = flops / t[3].median / 1e9;
+  // Weight bytes per second over the triad measured in between.
   const auto weights = static_cast<double>(k * n);
-  state.counters["f32/triad"] = 4 * weights / t[0] / memory;
-  state.counters["bf16/triad"] = 2 * weights / t[2] / memory;
-  state.counters["int8/triad"] = weights / t[3] / memory;
+  const double memory = *std::max_element(triad.begin(), triad.end());
+  state.counters["triad_GB/s"] = memory / 1e9;
+  state.counters["f32/triad"] = 4 * weights / t[0].median / median(triad);
+  state.counters["bf16/triad"] = 2 * weights / t[2].median / median(triad);
+  state.counters["int8/triad"] = weights / t[3].median / median(triad);
+  state.counters["best_f32/triad"] = 4 * weights / t[0].best / memory;
+  state.counters["best_bf16/triad"] = 2 * weights / t[2].best / memory;
+  state.counters["best_int8/triad"] = weights / t[3].best / memory;
 }
 
 void shapes(benchmark::internal::Benchmark* b) {

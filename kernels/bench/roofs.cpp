@@ -24,8 +24,8 @@ double seconds_since(clock::time_point start) {
   return std::chrono::duration<double>(clock::now() - start).count();
 }
 
-constexpr int chains = 20;         // independent sums, enough to hide the latency
-constexpr int rounds = 1'000'000;  // some milliseconds
+constexpr int chains = 20;       // independent sums, enough to hide the latency
+constexpr int rounds = 200'000;  // about half a millisecond
 
 // Each returns multiply-adds per round of all lanes; the empty asm keeps the sums alive.
 #if defined(__x86_64__)
@@ -33,7 +33,10 @@ __attribute__((target("avx512f"))) double fma_avx512() {
   __m512 sum[chains];
   const __m512 a = _mm512_set1_ps(0.999F), b = _mm512_set1_ps(1e-6F);
 #pragma GCC unroll 32
-  for (auto& s : sum) s = a;
+  for (auto& s : sum) {
+    s = a;
+    asm volatile("" : "+v"(s));  // equal chains must not be merged;
+  }
   for (int i = 0; i < rounds; ++i) {
 #pragma GCC unroll 32
     for (auto& s : sum) s = _mm512_fmadd_ps(s, a, b);
@@ -47,7 +50,10 @@ __attribute__((target("avx512f,avx512vnni"))) double dot_avx512() {
   __m512i sum[chains];
   const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(1);
 #pragma GCC unroll 32
-  for (auto& s : sum) s = a;
+  for (auto& s : sum) {
+    s = a;
+    asm volatile("" : "+v"(s));  // equal chains must not be merged;
+  }
   for (int i = 0; i < rounds; ++i) {
 #pragma GCC unroll 32
     for (auto& s : sum) s = _mm512_dpbusd_epi32(s, a, b);
@@ -62,7 +68,10 @@ __attribute__((target("avx2,fma"))) double fma_avx2() {
   __m256 sum[narrow_chains];
   const __m256 a = _mm256_set1_ps(0.999F), b = _mm256_set1_ps(1e-6F);
 #pragma GCC unroll 32
-  for (auto& s : sum) s = a;
+  for (auto& s : sum) {
+    s = a;
+    asm volatile("" : "+x"(s));  // equal chains must not be merged;
+  }
   for (int i = 0; i < rounds; ++i) {
 #pragma GCC unroll 32
     for (auto& s : sum) s = _mm256_fmadd_ps(s, a, b);
@@ -79,7 +88,10 @@ double fma_portable() {
   vec sum[n];
   const vec a{0.999F, 0.999F, 0.999F, 0.999F}, b{1e-6F, 1e-6F, 1e-6F, 1e-6F};
 #pragma GCC unroll 32
-  for (auto& s : sum) s = a;
+  for (auto& s : sum) {
+    s = a;
+    asm volatile("" : "+m"(s));  // equal chains must not be merged;
+  }
   for (int i = 0; i < rounds; ++i) {
 #pragma GCC unroll 32
     for (auto& s : sum) s = s * a + b;
@@ -91,7 +103,7 @@ double fma_portable() {
 
 double peak(double (*kernel)()) {
   double best = 0;
-  for (int sample = 0; sample < 7; ++sample) {
+  for (int sample = 0; sample < 40; ++sample) {
     double per_round = 0;
     const auto start = clock::now();
 #pragma omp parallel reduction(+ : per_round)
@@ -117,25 +129,30 @@ roofs measure() {
     default:
       r.f32_flops = r.int8_ops = peak(fma_portable);
   }
-  for (int sample = 0; sample < 7; ++sample) r.triad_bytes = std::max(r.triad_bytes, triad_once());
+  for (int sample = 0; sample < 64; ++sample) r.triad_bytes = std::max(r.triad_bytes, triad_once());
   return r;
 }
 
 }  // namespace
 
+// One slice of the arrays per call, the next one each time: as short as the kernels that are held
+// against it, and cold, since the arrays overflow every cache.
 double triad_once() {
-  constexpr std::ptrdiff_t n = 16 << 20;  // three arrays of 64 MB
+  constexpr std::ptrdiff_t n = 32 << 20, slice = 1 << 20;  // three arrays of 128 MB, 4 MB a slice
   static const auto memory = [] {
     std::unique_ptr<float[]> m(new float[3 * n]);
 #pragma omp parallel for
     for (std::ptrdiff_t i = 0; i < 3 * n; ++i) m[static_cast<std::size_t>(i)] = 1.0F;
     return m;
   }();
-  float *a = memory.get(), *b = a + n, *c = b + n;
+  static std::ptrdiff_t at = 0;
+  at = (at + slice) % n;
+  float* a = memory.get() + at;
+  const float *b = a + n, *c = b + n;
   const auto start = clock::now();
 #pragma omp parallel for simd schedule(static)
-  for (std::ptrdiff_t i = 0; i < n; ++i) a[i] = b[i] + 3.0F * c[i];
-  return 12.0 * n / seconds_since(start);
+  for (std::ptrdiff_t i = 0; i < slice; ++i) a[i] = b[i] + 3.0F * c[i];
+  return 12.0 * slice / seconds_since(start);
 }
 
 const roofs& measured_roofs() {

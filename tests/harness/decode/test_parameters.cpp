@@ -17,8 +17,13 @@ const std::vector<parameter_spec> specs = {
     {"steps", std::int64_t{0}, "denoising steps", 0, 4096, {}, ""},
     {"threshold", 0.9, "confidence to decide at", 0, 2, {}, ""},
     {"use_cache", true, "keep K/V", -1e300, 1e300, {}, ""},
-    {"remasking", std::string("low_confidence"), "order", -1e300, 1e300,
-     {"low_confidence", "random"}, ""},
+    {"remasking",
+     std::string("low_confidence"),
+     "order",
+     -1e300,
+     1e300,
+     {"low_confidence", "random"},
+     ""},
     {"note", std::string(), "free text", -1e300, 1e300, {}, ""},
     {"bias", 0.0, "unbounded", -1e300, 1e300, {}, ""}};
 
@@ -61,8 +66,9 @@ TEST(parameters, bounds_are_inclusive_and_nan_is_refused) {
 
 TEST(parameters, strings_must_be_one_of_the_choices) {
   EXPECT_EQ(message_of({{"note", std::string("anything")}}), "");
-  EXPECT_EQ(message_of({{"remasking", std::string("best")}}),
-            "vanilla: parameter 'remasking' cannot be 'best'; choose one of low_confidence, random");
+  EXPECT_EQ(
+      message_of({{"remasking", std::string("best")}}),
+      "vanilla: parameter 'remasking' cannot be 'best'; choose one of low_confidence, random");
 }
 
 TEST(parameters, unknown_names_get_the_nearest_one) {

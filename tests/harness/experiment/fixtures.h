@@ -18,10 +18,8 @@ namespace unmask::testing_experiment {
 
 inline const std::map<std::string, std::vector<parameter_spec>>& methods() {
   static const std::map<std::string, std::vector<parameter_spec>> table = {
-      {"vanilla",
-       {{"steps", std::int64_t{0}, "", 0, 4096}, {"threshold", 0.0, "", 0, 2}}},
-      {"block_diffusion",
-       {{"steps", std::int64_t{0}, "", 0, 4096}, {"threshold", 0.9, "", 0, 2}}},
+      {"vanilla", {{"steps", std::int64_t{0}, "", 0, 4096}, {"threshold", 0.0, "", 0, 2}}},
+      {"block_diffusion", {{"steps", std::int64_t{0}, "", 0, 4096}, {"threshold", 0.9, "", 0, 2}}},
       {"autoregressive", {{"temperature", 0.0, "", 0, 10}}}};
   return table;
 }
@@ -121,8 +119,8 @@ inline result_row sample_row(const std::string& id = "0123456789abcdef") {
   row.model = {"tiny", "abc", 1000, "checkpoint", "f32"};
   row.workload = {"word_problem", "def", 2};
   row.method = row.label = "vanilla";
-  row.params = {{"steps", std::int64_t{8}}, {"threshold", 0.5}, {"on", true},
-                {"order", std::string("a|b")}};
+  row.params = {
+      {"steps", std::int64_t{8}}, {"threshold", 0.5}, {"on", true}, {"order", std::string("a|b")}};
   measure_row(row, good_point());
   return row;
 }

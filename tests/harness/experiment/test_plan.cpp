@@ -58,8 +58,8 @@ TEST(plan, cross_takes_every_combination) {
 }
 
 TEST(plan, zip_pairs_the_values) {
-  EXPECT_EQ(variations(plan_of(
-                "[sweep]\nmode=\"zip\"\nparams.threshold=[0.5, 0.7]\nparams.steps=[1, 2]")),
+  EXPECT_EQ(variations(
+                plan_of("[sweep]\nmode=\"zip\"\nparams.threshold=[0.5, 0.7]\nparams.steps=[1, 2]")),
             (names{"vanilla:steps=1 threshold=0.5", "vanilla:steps=2 threshold=0.7"}));
 }
 
@@ -77,7 +77,8 @@ TEST(plan, leave_one_out_varies_around_the_recipe) {
 }
 
 TEST(plan, an_axis_leaves_other_methods_alone_and_duplicates_go) {
-  const auto points = plan_of("[[method]]\nname=\"autoregressive\"\n[sweep]\nparams.steps=[1, 2]\n");
+  const auto points =
+      plan_of("[[method]]\nname=\"autoregressive\"\n[sweep]\nparams.steps=[1, 2]\n");
   EXPECT_EQ(variations(points), (names{"vanilla:steps=1", "autoregressive:", "vanilla:steps=2"}));
   EXPECT_EQ(variations(plan_of("[sweep]\n\"method.block_diffusion.steps\" = [1, 2]"), "b"),
             (names{"vanilla:", "block_diffusion:steps=1", "block_diffusion:steps=2"}));
@@ -133,10 +134,12 @@ TEST(plan, settings_that_concern_nothing_are_refused) {
             "x.toml:13: unknown method 'vanila'; did you mean 'vanilla'?");
   EXPECT_EQ(problem("[[method]]\nname=\"vanilla\"\nlabel=\"v\"\nmodels=[\"c\"]").substr(0, 28),
             "x.toml:13: unknown model 'c'");
-  EXPECT_NE(problem("[[method]]\nname=\"vanilla\"\nlabel=\"v\"\nparams.steps=-1").find("x.toml:13:"),
-            std::string::npos);
-  EXPECT_NE(message_of([] { make_plan(parse_spec("", "x.toml"), catalogue()); })
-                .find("at least one [[model]]"),
+  EXPECT_NE(
+      problem("[[method]]\nname=\"vanilla\"\nlabel=\"v\"\nparams.steps=-1").find("x.toml:13:"),
+      std::string::npos);
+  EXPECT_NE(message_of([] {
+              make_plan(parse_spec("", "x.toml"), catalogue());
+            }).find("at least one [[model]]"),
             std::string::npos);
 }
 

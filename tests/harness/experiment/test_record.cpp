@@ -34,8 +34,8 @@ TEST(record, metrics_of_a_good_point) {
   EXPECT_EQ(value("tokens_after_eos"), 2);
   EXPECT_EQ(value("tokens_beyond_answer"), 4);
   EXPECT_EQ(value("committed"), 12);
-  EXPECT_EQ(value("committed"), value("output_tokens") + value("tokens_after_eos") +
-                                    value("tokens_beyond_answer"));
+  EXPECT_EQ(value("committed"),
+            value("output_tokens") + value("tokens_after_eos") + value("tokens_beyond_answer"));
   EXPECT_DOUBLE_EQ(value("tokens_per_second"), 6);
   EXPECT_DOUBLE_EQ(value("canvas_tokens_per_second"), 12);
   EXPECT_DOUBLE_EQ(value("tpf"), 1);

@@ -24,9 +24,9 @@ using namespace testing_experiment;
 class fake_executor final : public executor {
  public:
   std::vector<std::string> order;
-  std::string fail_label;        // throws in its second pass
+  std::string fail_label;  // throws in its second pass
   std::string unsupported_label;
-  std::string throw_for_model;   // prepare throws
+  std::string throw_for_model;  // prepare throws
   int sleep_ms = 0;
 
   class point final : public prepared_point {
@@ -70,8 +70,11 @@ class fake_executor final : public executor {
 };
 
 experiment_spec spec_of(const std::string& more) {
-  return parse_spec("title=\"t\"\n[run]\nrepetitions=3\n[[model]]\npath=\"m\"\n"
-                    "[[workload]]\nfile=\"t.jsonl\"\n" + more, "x.toml");
+  return parse_spec(
+      "title=\"t\"\n[run]\nrepetitions=3\n[[model]]\npath=\"m\"\n"
+      "[[workload]]\nfile=\"t.jsonl\"\n" +
+          more,
+      "x.toml");
 }
 
 const std::string two_methods =
@@ -89,7 +92,7 @@ TEST(runner, methods_are_measured_in_turn_and_in_alternating_order) {
   fake_executor with;
   const run_summary s = run_experiment(spec_of(two_methods), quiet(dir / "out"), with);
   const std::string v = "vanilla", b = "block_diffusion";
-  EXPECT_EQ(with.order, (std::vector<std::string>{v, b,     // warm-up
+  EXPECT_EQ(with.order, (std::vector<std::string>{v, b,  // warm-up
                                                   v, b, b, v, v, b}));
   EXPECT_EQ(s.exit_status(), 0);
   ASSERT_EQ(s.rows.size(), 2u);

@@ -68,7 +68,8 @@ TEST(spec, reads_every_part) {
 }
 
 TEST(spec, unknown_keys_name_file_line_key_and_the_nearest) {
-  EXPECT_EQ(problem_of("titel = \"x\""), "dir/x.toml:1: unknown key 'titel'; did you mean 'title'?");
+  EXPECT_EQ(problem_of("titel = \"x\""),
+            "dir/x.toml:1: unknown key 'titel'; did you mean 'title'?");
   EXPECT_EQ(problem_of("[run]\n\nbatchsize = 2"),
             "dir/x.toml:3: unknown key of [run] 'batchsize'; did you mean 'batch_size'?");
   EXPECT_EQ(problem_of("[[method]]\nname = \"a\"\nparam.x = 1"),
@@ -98,8 +99,9 @@ TEST(spec, wrong_types_and_ranges_name_file_line_and_key) {
             std::string::npos);
   EXPECT_NE(problem_of("[sweep]\nmode = \"zipp\"").find("did you mean 'zip'"), std::string::npos);
   EXPECT_NE(problem_of("[sweep]\nseed = []").find("at least one value"), std::string::npos);
-  EXPECT_NE(problem_of("[sweep]\nmode=\"zip\"\nseed = [1]\nbatch_size = [1, 2]").find("has 1 values"),
-            std::string::npos);
+  EXPECT_NE(
+      problem_of("[sweep]\nmode=\"zip\"\nseed = [1]\nbatch_size = [1, 2]").find("has 1 values"),
+      std::string::npos);
   EXPECT_EQ(problem_of("a = ").substr(0, 13), "dir/x.toml:1:");
 }
 
@@ -119,9 +121,9 @@ TEST(spec, tasks_are_found_beside_the_file_and_above_it) {
                                        dir / "experiments/paper/table.toml");
   EXPECT_EQ(s.workloads.at(0).file, dir / "experiments/data/needle.jsonl");
   EXPECT_EQ(s.workloads[0].name, "needle");
-  EXPECT_NE(message_of([&] { find_task("neddle", dir / "experiments"); })
-                .find("did you mean 'needle'?"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of([&] { find_task("neddle", dir / "experiments"); }).find("did you mean 'needle'?"),
+      std::string::npos);
 }
 
 TEST(spec, overrides_take_toml_values_or_bare_text) {

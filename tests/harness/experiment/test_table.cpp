@@ -22,8 +22,9 @@ bool has(const std::string& text, const std::string& part) {
 TEST(table, markdown_of_a_row) {
   const std::string text = render_table({sample_row()}, table_format::md);
   // Passes of 1.0, 1.2 and 0.8 s: deviation 0.2, 4.3027 * 0.2 / sqrt(3) = 49.7 %.
-  EXPECT_TRUE(has(text, "| tiny | vanilla | word_problem | 2 | 50.0 % [9, 91] | 6.0 ± 49.7 % | "
-                        "2.00 | 4.00 | 6 | PASS |\n"))
+  EXPECT_TRUE(has(text,
+                  "| tiny | vanilla | word_problem | 2 | 50.0 % [9, 91] | 6.0 ± 49.7 % | "
+                  "2.00 | 4.00 | 6 | PASS |\n"))
       << text;
   EXPECT_FALSE(has(text, "mean of"));
 }
@@ -53,6 +54,15 @@ TEST(table, numbers_of_invalid_rows_are_not_shown) {
   row.reason = "a | b";
   const std::string text = render_table({row}, table_format::md);
   EXPECT_TRUE(has(text, "| – | – | – | – | – | INVALID: a \\| b |")) << text;
+}
+
+TEST(table, rows_of_one_experiment_stand_in_the_order_of_its_plan) {
+  result_row late = sample_row("late"), early = sample_row("early");
+  late.position = 2;
+  early.position = 1;
+  early.label = "first";
+  const std::string text = render_table({late, early}, table_format::md);
+  EXPECT_LT(text.find("first"), text.find("vanilla"));
 }
 
 TEST(table, the_last_row_of_a_point_counts) {
