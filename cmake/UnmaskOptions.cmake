@@ -50,7 +50,8 @@ if(UNMASK_BUILD_FUZZ)
 endif()
 
 # What the environment record says about this build, besides the compiler's name and version.
-string(JOIN " " UNMASK_FLAGS_TEXT ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${CMAKE_BUILD_TYPE}}
+string(TOUPPER "${CMAKE_BUILD_TYPE}" build_type)
+string(JOIN " " UNMASK_FLAGS_TEXT ${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${build_type}}
        ${sanitizers})
 
 find_package(OpenMP REQUIRED COMPONENTS CXX)

@@ -260,15 +260,13 @@ PHRASES = {
     "min": ["return the smallest number", "give the least number"],
     "count": ["count the numbers", "return how many numbers there are"],
 }
-MAPS = [op for op in listlang.LIST_OPS]
-
 
 def list_program(rng, size=None):
     n_ops = rng.choice([2, 3, 3, 4, 4, 5])
     ops, texts, last = [], [], None
     reduce_last = rng.random() < 0.5
     for i in range(n_ops):
-        pool = listlang.REDUCERS if reduce_last and i == n_ops - 1 else MAPS
+        pool = listlang.REDUCERS if reduce_last and i == n_ops - 1 else listlang.LIST_OPS
         op = rng.choice([o for o in pool if o != last])
         last = op
         n = rng.randint(1, 9 if op in ("add", "above") else 5)
@@ -395,7 +393,8 @@ def retrieval_kv(rng, size=None):
     pairs = []
     for k in keys:
         if words:
-            pairs.append((k, " -> " + rng.choice(CATEGORIES[rng.choice(("colour", "fruit"))][:7])))
+            pool = CATEGORIES[rng.choice(("colour", "fruit"))][:7]
+            pairs.append((k, " -> " + rng.choice(pool)))
         else:
             pairs.append((k, f"={rng.randint(10, 99)}"))
     records = [k + v for k, v in pairs]
