@@ -108,9 +108,9 @@ const architecture& find_architecture(const json_reader& config) {
     known.emplace_back(key == std::string_view("model_type") ? a.model_type : a.name);
   }
   known.erase(std::unique(known.begin(), known.end()), known.end());
-  config.fail(key, "names \"" + name.substr(0, 200) +
-                       "\", which is not supported; nearest supported names: " +
-                       nearest_list(name, known));
+  config.fail(
+      key, "names \"" + name.substr(0, 200) +
+               "\", which is not supported; nearest supported names: " + nearest_list(name, known));
 }
 
 void read_sizes(const json_reader& config, const key_names& keys, model_config& m) {

@@ -36,7 +36,7 @@ struct environment {
   std::uint64_t memory_available_bytes = 0;
 
   cuda::report cuda;
-  std::string gpu_driver;                    // "580.95.05"
+  std::string gpu_driver;                // "580.95.05"
   std::vector<gpu_telemetry> telemetry;  // parallel to cuda.devices
   // Counters are for administrators only, as the driver ships; then CUPTI and ncu cannot count.
   bool gpu_counters_restricted = false;

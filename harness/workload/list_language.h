@@ -20,9 +20,9 @@
 namespace unmask {
 
 struct list_result {
-  bool is_list = true;              // false: a reducer gave the one number in `items`
-  std::vector<std::int64_t> items;  //
-  std::string problem;              // why the program did not run; empty when it did
+  bool is_list = true;  // false: a reducer gave the one number in `items`
+  std::vector<std::int64_t> items;
+  std::string problem;  // why the program did not run; empty when it did
 
   bool operator==(const list_result&) const = default;
 };

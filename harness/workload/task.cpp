@@ -5,7 +5,6 @@
 #include <openssl/evp.h>
 
 #include <array>
-#include <limits>
 #include <map>
 #include <memory>
 #include <utility>
