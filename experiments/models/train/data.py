@@ -60,8 +60,11 @@ class Batcher:
             m = np.ones(n, bool)
             m[:rng.randint(0, max(0, min(content, n) - 1)) if content else 0] = False
             m &= self.np.random(n) >= 0.3 * rng.random()
-        if 0 < content < n and rng.random() < 0.4:
-            m[content:] = rng.choice([False, False, True])
+        if 0 < content < n and rng.random() < 0.7:
+            # A rate of its own: when decoding, the padding behind an answer is decided early and
+            # one token at a time, so every mix of masked answer and half filled tail occurs.
+            rate = rng.choice([0.0, 1.0, rng.random(), rng.random()])
+            m[content:] = self.np.random(n - content) < rate
         if not m.any():
             m[rng.randrange(min(n, max(1, content)))] = True
         return m
