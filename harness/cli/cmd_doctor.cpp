@@ -37,6 +37,7 @@ bool check_model(const std::filesystem::path& directory) {
 int command_doctor(const std::vector<std::string>& arguments) {
   po::options_description options("options");
   options.add_options()("json", "the environment record of result rows, as JSON")(
+      "measure", "also measure the copy bandwidth of every GPU")(
       "model", po::value<std::vector<std::string>>()->composing(),
       "also read this checkpoint to the last byte (repeatable)")(
       "experiments-dir", po::value<std::string>()->default_value("experiments"),
@@ -59,6 +60,17 @@ int command_doctor(const std::vector<std::string>& arguments) {
   fmt::print("nvtx     {}\n", nvtx_built() ? "ranges compiled in" : "headers absent: no ranges");
   fmt::print("nsys     {}\n", machine.nsys.empty() ? "not on PATH" : machine.nsys);
   fmt::print("ncu      {}\n", machine.ncu.empty() ? "not on PATH" : machine.ncu);
+  for (const cuda::device_properties& d : machine.cuda.devices) {
+    fmt::print("gpu {}    {}, compute {}.{}, {:.1f} GiB\n", d.index, d.name, d.compute_major,
+               d.compute_minor, static_cast<double>(d.memory_bytes) / (1 << 30));
+    if (!values.count("measure")) continue;
+    const cuda::copy_roof roof = cuda::measure_copy_roof(d.index);
+    fmt::print("         copies {:.0f} GB/s, read plus written, best of {}\n",
+               roof.bytes_per_second * 1e-9, roof.repetitions);
+  }
+  if (values.count("measure") && machine.cuda.devices.empty()) {
+    fmt::print("gpu      NOT RUN: --measure needs a GPU\n");
+  }
   for (const std::string& note : machine.notes) fmt::print("note     {}\n", note);
 
   bool good = true;

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 
@@ -110,6 +112,7 @@ int command_generate(const std::vector<std::string>& arguments) {
   }
   const sequence_counters& c = loop.state().at(0).counters;
   fmt::print("{}\n", tokens.decode(output, true));
+  std::fflush(stdout);  // the two streams may share a file
   fmt::print(stderr, "[{}: {} output tokens, {} forwards, {} rows, {:.1f} ms{}]\n", name,
              output.size(), c.forwards, c.rows, seconds * 1e3,
              values.count("watch") ? " with drawing" : "");

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 
 #include "harness/cli/command.h"
@@ -58,6 +59,7 @@ int command_run(const std::vector<std::string>& arguments) {
   std::vector<result_row> rows = summary.rows;
   if (summary.skipped > 0) rows = read_rows(summary.file).rows;
   fmt::print("{}", render_table(rows, format));
+  std::fflush(stdout);  // the two streams may share a file
   fmt::print(stderr, "{} of {} points measured", summary.measured, summary.planned);
   if (summary.skipped > 0) {
     fmt::print(stderr, ", {} had a row already (--fresh measures again)", summary.skipped);

@@ -4,6 +4,8 @@
 // Batch invariance and the conservation of what is counted, for every method.
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {
@@ -20,6 +22,10 @@ struct setting {
   model_family family;
   parameter_map given;
 };
+
+void PrintTo(const setting& s, std::ostream* out) {
+  *out << s.label;
+}
 
 std::vector<setting> settings() {
   const std::int64_t eight = 8;
