@@ -242,7 +242,8 @@ class ops {
   virtual void accept_sequential(const candidate_set& candidates, const std::int32_t* block_begin,
                                  std::int32_t block, const std::int32_t* quota,
                                  std::uint8_t* accept) const = 0;
-  // accept[i] = accept[i] and also[i], or accept[i] or also[i]. Not virtual work for host backends.
+  // accept[i] = accept[i] and also[i], or accept[i] or also[i]. This body
+  // serves backends whose memory the host can read; others override it.
   virtual void merge_accept(std::int32_t count, const std::uint8_t* also, bool both,
                             std::uint8_t* accept) const {
     for (std::int32_t i = 0; i < count; ++i) {
