@@ -283,10 +283,18 @@ class ops {
   virtual void key_scores(const tensor_view& q, const paged_kv& cache, const key_set& keys,
                           float* score) const = 0;
   // Mean key of each block of `block` consecutive slots of [0, kv_length[s]): out [blocks,
-  // kv_heads, dim]; block_begin [S+1] counts blocks (last block: mean of what is there).
+  // kv_heads, dim]; block_begin [S+1] counts blocks (last block: mean of what is there). With
+  // first_block [S] the blocks start at that one instead of 0, to refresh a few of many.
   virtual void block_mean_keys(std::int32_t sequences, const paged_kv& cache,
                                const std::int32_t* kv_length, std::int32_t block,
-                               const std::int32_t* block_begin, const tensor_view& out) const = 0;
+                               const std::int32_t* block_begin, const tensor_view& out,
+                               const std::int32_t* first_block = nullptr) const = 0;
+  // Keys and values of slots from_slot[begin[s] .. begin[s+1]) in `from` become slots 0, 1, 2, ...
+  // of sequence s in `to`; sequences without entries are left alone. This body serves backends
+  // whose memory the host can read; others override it.
+  virtual void kv_copy(std::int32_t sequences, const std::int32_t* begin,
+                       const std::int32_t* from_slot, const paged_kv& from,
+                       const paged_kv& to) const;
   // FOCUS importance of masked rows (focus spec 3.3): per head and masked query, scores over the
   // masked keys of the same sequence, max-pool 3 along keys, softmax, summed over heads and
   // queries. index[begin[s] .. begin[s+1]) are the masked rows; out has one value per entry.

@@ -27,6 +27,9 @@ struct sequence_request {
   std::vector<std::int32_t> prompt;
   std::int32_t gen_length = 0;
   std::uint64_t seed = 0;  // of sampling and remasking noise
+  // Replays only: the draws of random remasking, one vector per block over all positions; empty:
+  // drawn from the seed.
+  std::vector<std::vector<float>> recorded_uniforms;
 };
 
 // Counted by the step loop, never by a method.

@@ -3,52 +3,110 @@
 #include "harness/decode/kv_cache.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace unmask {
+namespace {
 
-kv_cache::kv_cache(const ops& backend, const model_config& model, std::int32_t stored_layers,
-                   std::int32_t sequences, std::int32_t max_slots, std::int32_t pages)
-    : held_(static_cast<std::size_t>(sequences), 0), pages_(pages) {
-  for (std::int32_t l = 0; l < stored_layers; ++l) {
-    keys_.push_back(
-        backend.allocate(dtype::f32, {pages, kv_page_size, model.kv_heads, model.head_dim}));
-    values_.push_back(
-        backend.allocate(dtype::f32, {pages, kv_page_size, model.kv_heads, model.head_dim}));
-  }
-  table_ = backend.allocate(dtype::i32, {sequences, (max_slots + kv_page_size - 1) / kv_page_size});
-  // Handed out from the back: page 0 first.
-  for (std::int32_t p = pages; p-- > 0;) free_.push_back(p);
+std::int32_t pages_for(std::int32_t slots) {
+  return (slots + kv_page_size - 1) / kv_page_size;
 }
 
-bool kv_cache::reserve(std::int32_t s, std::int32_t slots) {
-  std::int32_t& held = held_[static_cast<std::size_t>(s)];
-  const std::int32_t wanted = (slots + kv_page_size - 1) / kv_page_size;
-  if (wanted > table_.view().columns()) throw std::logic_error("kv_cache: sequence too long");
-  if (wanted - held > free_pages()) return false;
-  std::int32_t* row = table_.row<std::int32_t>(s);
-  for (; held < wanted; ++held) {
-    row[held] = free_.back();
-    free_.pop_back();
+}  // namespace
+
+kv_cache::kv_cache(const ops& backend, const model_config& model, const kv_storage& largest,
+                   std::int32_t sequences, std::int32_t pages)
+    : layers_(model.layers),
+      sequences_(sequences),
+      stride_(std::max(pages_for(largest.layer_slots), pages_for(largest.scratch_slots))),
+      held_(static_cast<std::size_t>(sequences)),
+      in_scratch_(static_cast<std::size_t>(sequences), largest.layer_slots == 0) {
+  const std::int32_t scratch = sequences * pages_for(largest.scratch_slots);
+  if (largest.layer_slots > 0) {
+    const std::int32_t per_layer = pages > 0 ? pages : sequences * pages_for(largest.layer_slots);
+    pages_ = layers_ * per_layer + scratch;
+  } else {
+    pages_ = pages > 0 ? pages : scratch;
   }
+  keys_ = backend.allocate(dtype::f32, {pages_, kv_page_size, model.kv_heads, model.head_dim});
+  values_ = backend.allocate(dtype::f32, {pages_, kv_page_size, model.kv_heads, model.head_dim});
+  stored_ = backend.allocate(dtype::i32, {std::int64_t{layers_} * sequences, stride_});
+  active_ = backend.allocate(dtype::i32, {std::int64_t{layers_} * sequences, stride_});
+  scratch_ = backend.allocate(dtype::i32, {sequences, stride_});
+  // Handed out from the back: page 0 first.
+  for (std::int32_t p = pages_; p-- > 0;) free_.push_back(p);
+}
+
+std::int32_t* kv_cache::stored_row(std::int32_t layer, std::int32_t s) const {
+  return stored_.row<std::int32_t>(std::int64_t{layer} * sequences_ + s);
+}
+std::int32_t* kv_cache::active_row(std::int32_t layer, std::int32_t s) const {
+  return active_.row<std::int32_t>(std::int64_t{layer} * sequences_ + s);
+}
+
+bool kv_cache::reserve(std::int32_t s, const kv_storage& want) {
+  kv_storage& held = held_[static_cast<std::size_t>(s)];
+  const std::int32_t layer_pages = std::max(held.layer_slots, pages_for(want.layer_slots));
+  const std::int32_t scratch_pages = std::max(held.scratch_slots, pages_for(want.scratch_slots));
+  if (layer_pages > stride_ || scratch_pages > stride_) {
+    throw std::logic_error("kv_cache: sequence too long");
+  }
+  const std::int32_t more =
+      layers_ * (layer_pages - held.layer_slots) + scratch_pages - held.scratch_slots;
+  if (more > free_pages()) return false;
+  const auto take = [&] {
+    const std::int32_t page = free_.back();
+    free_.pop_back();
+    return page;
+  };
+  for (std::int32_t l = 0; l < layers_; ++l) {
+    for (std::int32_t p = held.layer_slots; p < layer_pages; ++p) stored_row(l, s)[p] = take();
+  }
+  for (std::int32_t p = held.scratch_slots; p < scratch_pages; ++p) {
+    scratch_.row<std::int32_t>(s)[p] = take();
+  }
+  held = {layer_pages, scratch_pages};
+  show(s);
   peak_bytes_ = std::max(peak_bytes_, bytes_in_use());
   return true;
 }
 
 void kv_cache::release(std::int32_t s) {
-  std::int32_t& held = held_[static_cast<std::size_t>(s)];
-  const std::int32_t* row = table_.row<std::int32_t>(s);
-  while (held > 0) free_.push_back(row[--held]);
+  kv_storage& held = held_[static_cast<std::size_t>(s)];
+  // The reverse order of taking, so that a lone sequence finds the same pages again.
+  for (std::int32_t p = held.scratch_slots; p-- > 0;) {
+    free_.push_back(scratch_.row<std::int32_t>(s)[p]);
+  }
+  for (std::int32_t l = layers_; l-- > 0;) {
+    for (std::int32_t p = held.layer_slots; p-- > 0;) free_.push_back(stored_row(l, s)[p]);
+  }
+  held = {};
+}
+
+void kv_cache::use_scratch(std::int32_t s, bool scratch) {
+  if (in_scratch_[static_cast<std::size_t>(s)] == scratch) return;
+  in_scratch_[static_cast<std::size_t>(s)] = scratch;
+  show(s);
+}
+
+void kv_cache::show(std::int32_t s) {
+  const bool scratch = in_scratch_[static_cast<std::size_t>(s)];
+  for (std::int32_t l = 0; l < layers_; ++l) {
+    const std::int32_t* from = scratch ? scratch_.row<std::int32_t>(s) : stored_row(l, s);
+    std::copy_n(from, stride_, active_row(l, s));
+  }
 }
 
 paged_kv kv_cache::layer(std::int32_t index) const {
-  const auto l = static_cast<std::size_t>(index) % keys_.size();
-  return {keys_[l].view(), values_[l].view(), table_.as<std::int32_t>(),
-          static_cast<std::int32_t>(table_.view().columns())};
+  return {keys_.view(), values_.view(), active_row(index, 0), stride_};
+}
+
+paged_kv kv_cache::stored(std::int32_t index) const {
+  return {keys_.view(), values_.view(), stored_row(index, 0), stride_};
 }
 
 std::size_t kv_cache::page_bytes() const {
-  return pages_ == 0 ? 0
-                     : 2 * keys_.size() * keys_.front().bytes() / static_cast<std::size_t>(pages_);
+  return pages_ == 0 ? 0 : (keys_.bytes() + values_.bytes()) / static_cast<std::size_t>(pages_);
 }
 
 std::size_t kv_cache::bytes_in_use() const {

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Paged storage for keys and values. All layers share one page table per sequence; a page holds
-// kv_page_size slots of every stored layer. A method without a cache stores one layer only: the
-// loop then reuses it as scratch for each layer in turn.
+// Paged storage for keys and values: one pool of pages, each holding kv_page_size slots of ONE
+// layer, and a page table per layer and sequence. A sequence has up to two kinds of storage:
+//   layers   slots of its own in every layer: what a method keeps between forwards;
+//   scratch  slots shared by all layers in turn, valid inside one layer of one forward only: what a
+//            method needs that keeps nothing, or that keeps less than a full forward computes.
+// Which kind a sequence's rows write and read is switched per forward, so sequences in different
+// phases share one batch.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +18,56 @@
 
 namespace unmask {
 
+// Slots a sequence takes.
+struct kv_storage {
+  std::int32_t layer_slots = 0;    // in every layer; 0: nothing outlives a layer
+  std::int32_t scratch_slots = 0;  // shared by all layers
+};
+
 class kv_cache {
  public:
-  // `stored_layers`: 1 (scratch) or the model's layer count.
-  kv_cache(const ops& backend, const model_config& model, std::int32_t stored_layers,
-           std::int32_t sequences, std::int32_t max_slots, std::int32_t pages);
+  // Tables for `sequences` places of at most `largest` slots each. `pages`: pages per stored layer
+  // in the pool, for all places together; 0: enough for every place at `largest`.
+  kv_cache(const ops& backend, const model_config& model, const kv_storage& largest,
+           std::int32_t sequences, std::int32_t pages);
 
-  // Give sequence s pages for slots [0, slots); keeps what it has. False when no page is free.
-  bool reserve(std::int32_t s, std::int32_t slots);
+  // Give sequence s pages for `want`; keeps what it has. False when the pool has too few.
+  bool reserve(std::int32_t s, const kv_storage& want);
   void release(std::int32_t s);
 
-  paged_kv layer(std::int32_t index) const;  // index modulo stored layers
-  std::int32_t stored_layers() const { return static_cast<std::int32_t>(keys_.size()); }
+  // From now on s uses its scratch (true) or its layers' own slots. A sequence that has only one
+  // kind needs no call.
+  void use_scratch(std::int32_t s, bool scratch);
+  bool uses_scratch(std::int32_t s) const { return in_scratch_[static_cast<std::size_t>(s)]; }
+
+  // What the operations of layer `index` see: each sequence's table of the kind it uses.
+  paged_kv layer(std::int32_t index) const;
+  // Layer `index` with every sequence's own slots, for a copy out of the scratch.
+  paged_kv stored(std::int32_t index) const;
+
   std::int32_t free_pages() const { return static_cast<std::int32_t>(free_.size()); }
-  std::size_t page_bytes() const;  // of one page over all stored layers, keys and values
+  std::int32_t total_pages() const { return pages_; }
+  std::size_t page_bytes() const;  // one page: keys and values of kv_page_size slots of one layer
   std::size_t bytes_in_use() const;
   std::size_t peak_bytes() const { return peak_bytes_; }
   void reset_peak() { peak_bytes_ = bytes_in_use(); }
 
  private:
-  std::vector<tensor> keys_, values_;
-  tensor table_;  // [sequences, pages per sequence] int32
+  std::int32_t pages_wanted(const kv_storage& s) const;
+  std::int32_t* stored_row(std::int32_t layer, std::int32_t s) const;
+  std::int32_t* active_row(std::int32_t layer, std::int32_t s) const;
+  void show(std::int32_t s);
+
+  std::int32_t layers_ = 0;     // of the model
+  std::int32_t sequences_ = 0;  // places
+  std::int32_t stride_ = 0;     // entries of a table row
+  std::int32_t pages_ = 0;      // in the pool
+  tensor keys_, values_;        // [pages, kv_page_size, kv_heads, head_dim]
+  tensor stored_, active_;      // [layers * sequences, stride] physical pages
+  tensor scratch_;              // [sequences, stride]
   std::vector<std::int32_t> free_;
-  std::vector<std::int32_t> held_;  // pages held by each sequence
-  std::int32_t pages_ = 0;
+  std::vector<kv_storage> held_;  // pages (not slots) held by each sequence
+  std::vector<bool> in_scratch_;
   std::size_t peak_bytes_ = 0;
 };
 

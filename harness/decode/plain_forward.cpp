@@ -42,7 +42,9 @@ class fixed_mask final : public key_policy {
 
 class scratch_cache final : public cache_policy {
  public:
-  std::int32_t stored_layers(const model_config&) const override { return 1; }
+  kv_storage storage(const model_config&, std::int32_t length) const override {
+    return {0, length};
+  }
 };
 
 class nothing_decided final : public unmask_policy {

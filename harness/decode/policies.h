@@ -23,6 +23,8 @@ struct sequence_step {
   std::int32_t candidate_first = 0, candidate_last = 0;  // where tokens may be decided
   std::int32_t quota = 0;      // tokens the schedule wants decided (policies may exceed or ignore)
   std::int32_t kv_length = 0;  // keys visible to this forward: slots [0, kv_length)
+  std::int32_t block_first = 0, block_last = 0;  // the block being decoded
+  std::int32_t step = 0;                         // steps made in this block before this one
 };
 
 struct step_plan {
@@ -33,13 +35,15 @@ struct step_plan {
 struct row_lists {
   tensor begin, sequence, position, token;
   std::int32_t rows = 0;
+  tensor slot;                // [rows] read when slots_differ
+  bool slots_differ = false;  // a cache policy that compacts: slot[r] instead of position[r]
   row_set set(std::int32_t sequences) const {
     return {sequences,
             rows,
             begin.as<std::int32_t>(),
             sequence.as<std::int32_t>(),
             position.as<std::int32_t>(),
-            nullptr};
+            slots_differ ? slot.as<std::int32_t>() : nullptr};
   }
 };
 
@@ -95,6 +99,12 @@ class key_policy {
   virtual key_set select(const batch& b, const step_plan& plan, std::int32_t layer,
                          const tensor_view& q, const paged_kv& cache,
                          const std::int32_t* kv_length);
+  // Where the attention of this layer adds the softmax mass of each key (ops::attention, key_mass;
+  // zeroed by the policy, read by it in a later layer); no data: not wanted, nothing is spent.
+  virtual tensor_view key_mass(const batch& b, const step_plan& plan, std::int32_t layer) {
+    (void)b, (void)plan, (void)layer;
+    return {};
+  }
   // Keys one row at `position` sees under `keys`; for the accounting of attention work.
   virtual std::int64_t keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
                                    std::int32_t position) const;
@@ -103,12 +113,29 @@ class key_policy {
   std::int32_t block_;
 };
 
+// One layer of a forward, after its attention: post-RoPE queries and keys, values, [R, heads, dim].
+struct layer_rows {
+  const batch& state;
+  const step_plan& plan;
+  std::int32_t layer = 0;
+  row_set rows;
+  tensor_view q, k, v;
+};
+
 // What is kept of K/V between forwards.
 class cache_policy {
  public:
   virtual ~cache_policy() = default;
-  // Layers whose K/V survive a forward; 1: scratch reused by every layer (nothing is cached).
-  virtual std::int32_t stored_layers(const model_config& model) const = 0;
+  // Slots that a sequence of `length` positions (prompt and canvas) takes.
+  virtual kv_storage storage(const model_config& model, std::int32_t length) const = 0;
+  // Before a forward: which storage each sequence uses; may set row slots (and slots_differ).
+  virtual void prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache& cache) {
+    (void)b, (void)plan, (void)rows, (void)cache;
+  }
+  // After the attention of a layer: keep a part of its K/V, for methods that evict.
+  virtual void after_attention(const layer_rows& layer, kv_cache& cache) {
+    (void)layer, (void)cache;
+  }
   // After the decisions of a step: mark what is now cached.
   virtual void settle(batch& b, const step_plan& plan) { (void)b, (void)plan; }
 };

@@ -52,9 +52,8 @@ struct step_loop::impl {
         method(std::move(r)),
         limits(l),
         state(run, m.config(), l.sequences, l.max_length),
-        cache(run, m.config(), method.cache->stored_layers(m.config()), l.sequences, l.max_length,
-              l.kv_pages > 0 ? l.kv_pages
-                             : l.sequences * ((l.max_length + kv_page_size - 1) / kv_page_size)),
+        cache(run, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
+              l.kv_pages),
         acts(m.make_activations()) {
     const std::int64_t n = m.max_rows();
     const std::int64_t s = l.sequences;
@@ -65,8 +64,8 @@ struct step_loop::impl {
     kv_length = ints(s);
     window_first = ints(s);
     window_last = ints(s);
-    rows = {ints(s + 1), ints(n), ints(n), ints(n), 0};
-    entered = {ints(s + 1), ints(n), ints(n), ints(n), 0};
+    rows = {ints(s + 1), ints(n), ints(n), ints(n), 0, ints(n), false};
+    entered = {ints(s + 1), ints(n), ints(n), ints(n), 0, {}, false};
     found = {ints(s + 1), ints(n),  ints(n),  ints(n),  reals(n),
              reals(n),    reals(n), reals(n), reals(n), run.allocate(dtype::u8, {n}),
              ints(s),     ints(s),  0};
@@ -93,7 +92,7 @@ std::int32_t step_loop::admit(const sequence_request& request) {
   for (std::int32_t s = 0; s < m.limits.sequences; ++s) {
     if (m.state.occupied(s)) continue;
     const std::int32_t length = length_of(request);
-    if (!m.cache.reserve(s, length)) return -1;
+    if (!m.cache.reserve(s, m.method.cache->storage(m.model.config(), length))) return -1;
     m.state.admit(s, request, length);
     m.method.pace->start(m.state, s);
     return s;
@@ -160,6 +159,8 @@ void step_loop::impl::forward() {
   if (rows.rows > model.max_rows()) {
     throw std::logic_error("step_loop: more rows than the model was made for");
   }
+  rows.slots_differ = false;
+  method.cache->prepare(state, plan, rows, cache);
   run.gather_tokens(rows.set(sequences), state.canvas(), rows.token.as<std::int32_t>());
   const tensor_view x_all = acts.x.view();
   model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
@@ -207,7 +208,11 @@ void step_loop::impl::forward() {
       const profile_range range(ranges().attention, l);
       const tensor_view out = make_view(attended.data, dtype::f32,
                                         {rows.rows, model.config().heads, model.config().head_dim});
-      run.attention(rows.set(sequences), q, pages, keys, scale, out, {});
+      run.attention(rows.set(sequences), q, pages, keys, scale, out,
+                    method.keys->key_mass(state, plan, l));
+      method.cache->after_attention({state, plan, l, rows.set(sequences), q,
+                                     model.key(acts, rows.rows), model.value(acts, rows.rows)},
+                                    cache);
       model.attention_output(l, attended, x);
     }
     {

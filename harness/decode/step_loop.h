@@ -39,7 +39,8 @@ class step_observer {
 struct loop_limits {
   std::int32_t sequences = 1;   // places in the batch
   std::int32_t max_length = 0;  // positions per sequence, prompt and canvas
-  std::int32_t kv_pages = 0;    // 0: enough for every place at max_length
+  // Pages per stored layer for all places together; 0: enough for every place at max_length.
+  std::int32_t kv_pages = 0;
 };
 
 class step_loop {

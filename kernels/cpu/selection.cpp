@@ -93,7 +93,8 @@ void backend::key_scores(const tensor_view& q, const paged_kv& cache, const key_
 
 void backend::block_mean_keys(std::int32_t sequences, const paged_kv& cache,
                               const std::int32_t* kv_length, std::int32_t block,
-                              const std::int32_t* block_begin, const tensor_view& out) const {
+                              const std::int32_t* block_begin, const tensor_view& out,
+                              const std::int32_t* first_block) const {
   const row_kernels& kernels = active_row_kernels();
   const std::int64_t width = out.columns();
   for (std::int32_t s = 0; s < sequences; ++s) {
@@ -103,7 +104,8 @@ void backend::block_mean_keys(std::int32_t sequences, const paged_kv& cache,
       thread_local scratch memory;
       double* sum = memory.get<double>(width);
       std::fill(sum, sum + width, 0.0);
-      const std::int32_t first = b * block, last = std::min(kv_length[s], first + block);
+      const std::int32_t at = first_block != nullptr ? first_block[s] + b : b;
+      const std::int32_t first = at * block, last = std::min(kv_length[s], first + block);
       for (std::int32_t slot = first; slot < last; ++slot) {
         kernels.add_to(sum, cached(cache, s, slot), width);
       }

@@ -88,10 +88,12 @@ void backend::key_scores(const tensor_view& q, const paged_kv& cache, const key_
 // out[b] = mean of the keys of slots [b block, (b + 1) block) that exist.
 void backend::block_mean_keys(std::int32_t sequences, const paged_kv& cache,
                               const std::int32_t* kv_length, std::int32_t block,
-                              const std::int32_t* block_begin, const tensor_view& out) const {
+                              const std::int32_t* block_begin, const tensor_view& out,
+                              const std::int32_t* first_block) const {
   for (std::int32_t s = 0; s < sequences; ++s) {
     for (std::int32_t b = 0; b < block_begin[s + 1] - block_begin[s]; ++b) {
-      const std::int32_t first = b * block, last = std::min(kv_length[s], first + block);
+      const std::int32_t at = first_block != nullptr ? first_block[s] + b : b;
+      const std::int32_t first = at * block, last = std::min(kv_length[s], first + block);
       for (std::int64_t d = 0; d < out.columns(); ++d) {
         double sum = 0;
         for (std::int32_t slot = first; slot < last; ++slot) {

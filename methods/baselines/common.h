@@ -14,16 +14,52 @@ namespace unmask {
 // No K/V outlives a forward: one layer of scratch for all.
 class no_cache final : public cache_policy {
  public:
-  std::int32_t stored_layers(const model_config&) const override { return 1; }
+  kv_storage storage(const model_config&, std::int32_t length) const override {
+    return {0, length};
+  }
 };
 
 // Every forward writes its rows' K/V for good; later forwards see them as history.
 class append_cache final : public cache_policy {
  public:
-  std::int32_t stored_layers(const model_config& model) const override { return model.layers; }
+  kv_storage storage(const model_config&, std::int32_t length) const override {
+    return {length, 0};
+  }
 };
 
-// Per-place records of a pace; grows with the batch.
+// Rows chosen position by position: `mark` sets compute[p] for the positions of [first, last) that
+// enter this forward.
+class flagged_rows : public row_policy {
+ public:
+  void select(const batch& b, const step_plan& plan, row_lists& rows) override {
+    if (!flags_) {
+      flags_ = b.backend().allocate(dtype::u8, {b.capacity(), b.max_length()});
+      first_.resize(plan.of.size());
+      last_.resize(plan.of.size());
+    }
+    for (std::size_t s = 0; s < plan.of.size(); ++s) {
+      const sequence_step& step = plan.of[s];
+      first_[s] = step.active ? step.first : 0;
+      last_[s] = step.active ? step.last : 0;
+      if (!step.active) continue;
+      const auto place = static_cast<std::int32_t>(s);
+      mark(b, place, step, flags_.row<std::uint8_t>(place));
+    }
+    rows.rows = b.backend().compact(b.capacity(), flags_, 1, first_.data(), last_.data(),
+                                    rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),
+                                    rows.sequence.as<std::int32_t>());
+  }
+
+ protected:
+  virtual void mark(const batch& b, std::int32_t s, const sequence_step& step,
+                    std::uint8_t* compute) = 0;
+
+ private:
+  tensor flags_;
+  std::vector<std::int32_t> first_, last_;
+};
+
+// Per-place records of a policy; grows with the batch.
 template <class T>
 class per_sequence {
  public:

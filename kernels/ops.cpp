@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "kernels/ops.h"
+
+#include <cstring>
+
+namespace unmask {
+namespace {
+
+float* slot_of(const paged_kv& cache, const tensor_view& data, std::int32_t s, std::int32_t slot) {
+  const std::int32_t page =
+      cache.page_table[std::int64_t{s} * cache.table_stride + slot / kv_page_size];
+  const std::int64_t width = data.shape[2] * data.shape[3];
+  return data.as<float>() + (std::int64_t{page} * kv_page_size + slot % kv_page_size) * width;
+}
+
+}  // namespace
+
+void ops::kv_copy(std::int32_t sequences, const std::int32_t* begin, const std::int32_t* from_slot,
+                  const paged_kv& from, const paged_kv& to) const {
+  const auto bytes =
+      static_cast<std::size_t>(from.keys.shape[2] * from.keys.shape[3]) * sizeof(float);
+  for (std::int32_t s = 0; s < sequences; ++s) {
+    for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
+      const std::int32_t slot = i - begin[s];
+      std::memcpy(slot_of(to, to.keys, s, slot), slot_of(from, from.keys, s, from_slot[i]), bytes);
+      std::memcpy(slot_of(to, to.values, s, slot), slot_of(from, from.values, s, from_slot[i]),
+                  bytes);
+    }
+  }
+}
+
+}  // namespace unmask
