@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns SDAR or AR weights into a starting point for the LLaDA architecture.
+"""Turns AR weights into a starting point for SDAR, and SDAR or AR weights into one for LLaDA.
 
-The LLaDA layers have no QK norm and no grouped heads. The norm is replaced by its average factor,
+AR to SDAR: same shapes. The look-up heads of layer 1 (lookup_init.py) compare one place later in a
+causal model; a masked position is compared exactly as a key is, so their queries become their keys,
+all but the slot that repels mask tokens.
+
+To LLaDA: the LLaDA layers have no QK norm and no grouped heads. The norm is replaced by its average factor,
 measured on a batch and folded into the projections; key and value heads are repeated.
 
-python convert.py --checkpoint RUN/sdar/last.pt --tokenizer TOK --out RUN/llada_init.pt
+python convert.py --checkpoint RUN/ar/last.pt   --tokenizer TOK --to sdar  --out RUN/sdar_init.pt
+python convert.py --checkpoint RUN/sdar/last.pt --tokenizer TOK --to llada --out RUN/llada_init.pt
 """
 import argparse
 import os
@@ -61,15 +66,33 @@ def convert(state, kind, codec):
     return out
 
 
+@torch.no_grad()
+def to_sdar(state):
+    c = net.make_config("sdar")
+    out = {k: v.clone() for k, v in state.items()}
+    q, k = out["layers.1.wq.weight"], out["layers.1.wk.weight"]
+    repel = c.head_dim - 1
+    for h in range(c.heads):
+        to = slice(h * c.head_dim, (h + 1) * c.head_dim)
+        kv = h // (c.heads // c.kv_heads)
+        kept = q[to][repel].clone()
+        q[to] = k[kv * c.head_dim:(kv + 1) * c.head_dim]
+        q[to.start + repel] = kept
+    out["layers.1.q_norm"] = out["layers.1.k_norm"].clone()
+    return out
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--checkpoint", required=True)
     ap.add_argument("--tokenizer", required=True)
+    ap.add_argument("--to", choices=["sdar", "llada"], default="llada")
     ap.add_argument("--out", required=True)
     a = ap.parse_args()
     s = torch.load(a.checkpoint)
     codec = Codec(os.path.join(a.tokenizer, "qwen.json"), s["kind"])
-    torch.save({"model": convert(s["model"], s["kind"], codec), "kind": "llada"}, a.out)
+    model = to_sdar(s["model"]) if a.to == "sdar" else convert(s["model"], s["kind"], codec)
+    torch.save({"model": model, "kind": a.to, "tokens": s.get("tokens", 0)}, a.out)
 
 
 if __name__ == "__main__":

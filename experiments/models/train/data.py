@@ -141,57 +141,69 @@ class Batcher:
             mask[-1] = True
         return ids, mask, w, score & mask
 
-    def records(self):
-        """Random records and the same records again, in the same or another order."""
+    def records(self, p):
+        """Records, then the same records again, once or more: token ids and which of them are
+        determined by what came before. Sequences are short first. Undetermined tokens carry no
+        loss: their noise would drown the look-up that these sequences are there to teach."""
         rng = self.rng
-        kind, out = rng.randrange(4), []
-        n = rng.randint(3, 14) if kind else rng.randint(6, 30)
+        kind = rng.randrange(4)
+        longest = 6 + int(24 * min(1.0, p / 0.4))
+        n = rng.randint(3, longest if kind == 0 else max(4, longest // 2))
         pool = self.words if rng.random() < 0.6 else range(256, EOS)
         keys = rng.sample(pool, n)
         mark, close = rng.choice(self.marks), rng.choice(self.marks)
+        chain = kind < 2
+        units = []
         for k in keys:
-            if kind == 0:
-                out.append([k])
-            elif kind == 1:
-                out.append([k] + close)
+            if chain:
+                units.append([k] + (close if kind else []))
             elif kind == 2:
-                out.append([k] + mark + [rng.choice(pool)] + close)
+                units.append([k] + mark + [rng.choice(pool)] + close)
             else:
-                out.append([k] + mark + rng.choices(self.digits, k=2) + close)
-        again = list(out)
-        if kind > 1 or rng.random() < 0.3:
-            rng.shuffle(again)
-        first = sum(out, [])
-        gap = rng.sample(self.words, rng.randint(0, 6)) if rng.random() < 0.5 else []
-        return first + gap, sum(again, [])
+                units.append([k] + mark + rng.choices(self.digits, k=2) + close)
+        ids, known = sum(units, []), []
+        known += [False] * len(ids)
+        first = len(ids)
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            if len(ids) > 120:
+                break
+            again = list(units)
+            if chain and rng.random() < 0.3:
+                again = again[rng.randrange(n - 1):]
+            elif not chain:
+                rng.shuffle(again)
+            if rng.random() < 0.4:
+                gap = rng.sample(self.words, rng.randint(1, 6))
+                ids += gap
+                known += [False] * len(gap)
+            for i, unit in enumerate(again):
+                ids += unit
+                known += [chain and i > 0] + [True] * (len(unit) - 1)
+        return ids, known, first
 
-    def copying(self):
-        first, again = self.records()
-        ids = np.array(first + again)
-        n0, n = len(first), len(ids)
-        w = np.zeros(n, np.float32)
-        w[n0:] = 1.0
+    def copying(self, p):
+        ids, known, n0 = self.records(p)
+        ids, known = np.array(ids), np.array(known)
+        n = len(ids)
+        w = np.where(known, 1.0, 0.0).astype(np.float32)
         mask = np.zeros(n, bool)
         if self.kind == "ar":
-            return ids, mask, w, w > 0
+            return ids, mask, w, known
         if self.kind == "llada":
-            mask[n0:] = self.np.random(n - n0) < self.rng.uniform(0.1, 0.9)
-            if self.rng.random() < 0.3:
-                swap = self.np.random(n0) < 0.15
-                mask[:n0] = swap
-                w[:n0] = 1.0
+            mask[n0:] = known[n0:] & (self.np.random(n - n0) < self.rng.uniform(0.1, 1.0))
         else:
-            end = n if self.rng.random() < 0.3 else self.rng.randint(n0 + 1, n)
-            ids, w, mask = ids[:end], w[:end], mask[:end]
+            end = n if self.rng.random() < 0.3 else self.rng.randint(int(known.argmax()) + 1, n)
+            ids, w, mask, known = ids[:end], w[:end], mask[:end], known[:end]
             lo = max(n0, (end - 1) // BLOCK * BLOCK)
-            mask[lo:] = self.np.random(end - lo) < self.rng.uniform(0.1, 0.9)
+            mask[lo:] = known[lo:] & (self.np.random(end - lo) < self.rng.uniform(0.1, 1.0))
         if not mask[n0:].any():
-            mask[-1] = True
-        return ids, mask, w, (w > 0) & mask
+            at = np.nonzero(known)[0]
+            mask[at[-1]] = True
+        return ids, mask, w, known & mask
 
     def add(self, p):
         if self.rng.random() < self.copy_share(p):
-            return self.push(*self.copying(), len(self.names) - 1)
+            return self.push(*self.copying(p), len(self.names) - 1)
         family = self.rng.choices(list(WEIGHTS), self.weights)[0]
         size = pick_size(self.rng, p) if family in SIZED else None
         prompt, answer = self.codec.pair(self.stream.draw(family, size))

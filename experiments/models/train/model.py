@@ -22,7 +22,7 @@ class Config:
     kv_heads: int = 6
     head_dim: int = 32
     ff: int = 448
-    theta: float = 10000.0
+    theta: float = 500000.0
     eps: float = 1e-5
     qk_norm: bool = False
     block: int = 32
