@@ -80,11 +80,36 @@ parameter_map block_diffusion(const json& p) {
   return m;
 }
 
+parameter_map fast_dllm(const json& p) {
+  parameter_map m = copy_known(
+      p, {"steps", "block_length", "cache", "threshold", "factor", "temperature", "eps"});
+  return m;
+}
+
+parameter_map dkv_cache(const json& p) {
+  return copy_known(p, {"steps", "block_length", "variant", "refresh_interval", "window_size",
+                        "shift_type", "temperature", "alg", "eps"});
+}
+
+parameter_map sparse_dllm(const json& p) {
+  return copy_known(p, {"steps", "block_length", "retention_ratio", "kernel_size", "pooling",
+                        "delay", "eviction", "temperature", "alg", "eps"});
+}
+
+parameter_map focus_dllm(const json& p) {
+  return copy_known(p, {"steps", "block_length", "rho", "window", "dense_layers",
+                        "dense_tail_layers", "alpha", "sink_fraction", "prompt_block_size"});
+}
+
 const std::map<std::string, translation>& translations() {
   static const std::map<std::string, translation> all = {
       {"vanilla_llada", {"vanilla", vanilla_llada}},
       {"vanilla_dream", {"vanilla", vanilla_dream}},
       {"block_diffusion", {"block_diffusion", block_diffusion}},
+      {"fast_dllm", {"fast_dllm", fast_dllm}},
+      {"dkv_cache", {"dkv_cache", dkv_cache}},
+      {"sparse_dllm", {"sparse_dllm", sparse_dllm}},
+      {"focus_dllm", {"focus_dllm", focus_dllm}},
   };
   return all;
 }
@@ -199,7 +224,12 @@ class replay final : public step_observer {
 std::string run_case(const json& golden, const translation& how, const transformer& model) {
   const json& params = golden.at("params");
   sequence_request request{golden.at("prompt_ids").get<std::vector<std::int32_t>>(),
-                           params.at("gen_length").get<std::int32_t>(), 0};
+                           params.at("gen_length").get<std::int32_t>(),
+                           0,
+                           {}};
+  if (golden.contains("random_uniforms")) {
+    request.recorded_uniforms = golden.at("random_uniforms").get<std::vector<std::vector<float>>>();
+  }
   recipe r = method_registry::instance().make(how.method, model.config(), "", how.settings(params));
   const std::int32_t length = r.pace->canvas_length(model.config(), request);
   step_loop loop(model, std::move(r), {1, length, 0});

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "methods/baselines/vanilla/schedules.h"
 
+#include <algorithm>
 #include <string>
 
 namespace unmask {
@@ -28,6 +29,37 @@ sequence_step whole_canvas(const sequence& q) {
   return step;
 }
 
+// Checks of a blockwise request; returns the positions it takes.
+std::int32_t blockwise_length(const std::string& method, const sequence_request& request,
+                              std::int32_t block_length, std::int32_t steps,
+                              std::int32_t tokens_per_step) {
+  const std::int32_t gen = request.gen_length;
+  const std::int32_t block = block_length > 0 ? block_length : gen;
+  if (gen <= 0) throw usage_error(method + ": gen_length must be positive");
+  if (gen % block != 0) {
+    throw usage_error(method + ": gen_length " + std::to_string(gen) +
+                      " is not a multiple of block_length " + std::to_string(block));
+  }
+  const std::int32_t all = steps_for(method, gen, steps, tokens_per_step);
+  if (all % (gen / block) != 0) {
+    throw usage_error(method + ": steps " + std::to_string(all) + " is not a multiple of the " +
+                      std::to_string(gen / block) + " blocks (gen_length / block_length)");
+  }
+  return static_cast<std::int32_t>(request.prompt.size()) + gen;
+}
+
+// The rows of step `step` of the block [first, last).
+void set_window(sequence_step& out, std::int32_t step, std::int32_t full_steps,
+                block_schedule::window partial, std::int32_t first, std::int32_t last) {
+  out.block_first = first;
+  out.block_last = last;
+  out.step = step;
+  out.candidate_last = last;
+  if (step < full_steps || partial == block_schedule::window::canvas) return;
+  out.first = out.candidate_first = first;
+  if (partial == block_schedule::window::block) out.last = last;
+}
+
 void finish(sequence& q) {
   q.finished = true;
   q.output_end = q.length;
@@ -37,19 +69,8 @@ void finish(sequence& q) {
 
 std::int32_t block_schedule::canvas_length(const model_config&,
                                            const sequence_request& request) const {
-  const std::int32_t gen = request.gen_length;
-  const std::int32_t block = settings_.block_length > 0 ? settings_.block_length : gen;
-  if (gen <= 0) throw usage_error("vanilla: gen_length must be positive");
-  if (gen % block != 0) {
-    throw usage_error("vanilla: gen_length " + std::to_string(gen) +
-                      " is not a multiple of block_length " + std::to_string(block));
-  }
-  const std::int32_t steps = steps_for("vanilla", gen, settings_.steps, settings_.tokens_per_step);
-  if (steps % (gen / block) != 0) {
-    throw usage_error("vanilla: steps " + std::to_string(steps) + " is not a multiple of the " +
-                      std::to_string(gen / block) + " blocks (gen_length / block_length)");
-  }
-  return static_cast<std::int32_t>(request.prompt.size()) + gen;
+  return blockwise_length(settings_.method, request, settings_.block_length, settings_.steps,
+                          settings_.tokens_per_step);
 }
 
 void block_schedule::start(batch& b, std::int32_t s) {
@@ -59,7 +80,7 @@ void block_schedule::start(batch& b, std::int32_t s) {
   p.block_length = settings_.block_length > 0 ? settings_.block_length : gen;
   p.blocks = gen / p.block_length;
   p.steps_per_block =
-      steps_for("vanilla", gen, settings_.steps, settings_.tokens_per_step) / p.blocks;
+      steps_for(settings_.method, gen, settings_.steps, settings_.tokens_per_step) / p.blocks;
   enter_block(b, s);
 }
 
@@ -79,8 +100,10 @@ sequence_step block_schedule::plan(const batch& b, std::int32_t s) {
   const sequence& q = b.at(s);
   const progress& p = progress_.at(s);
   sequence_step step = whole_canvas(q);
+  const std::int32_t first = q.prompt_length + p.block * p.block_length;
   // Leftover masks of earlier blocks (a token decided as the mask id) are candidates again.
-  step.candidate_last = q.prompt_length + (p.block + 1) * p.block_length;
+  if (!settings_.leftovers) step.candidate_first = first;
+  set_window(step, p.step, settings_.full_steps, settings_.partial, first, first + p.block_length);
   // Past the schedule (until_clean with a leftover) one token per step.
   step.quota = p.step < p.steps_per_block ? quota(p.masks, p.steps_per_block, p.step) : 1;
   return step;
@@ -97,7 +120,8 @@ void block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step
   const bool clean = b.count(s, first, first + p.block_length, state_masked) == 0;
   // A model that keeps deciding the mask id would never come clean: leave after a block of tries.
   const bool stuck = p.idle_steps >= p.block_length;
-  const bool over = settings_.until_clean ? clean || stuck : p.step == p.steps_per_block;
+  const bool over = settings_.until_clean ? (clean && p.step >= settings_.min_steps) || stuck
+                                          : p.step == p.steps_per_block;
   if (!over) return;
   if (++p.block == p.blocks) {
     finish(q);
@@ -106,13 +130,70 @@ void block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step
   }
 }
 
+std::int32_t dream_block_schedule::canvas_length(const model_config&,
+                                                 const sequence_request& request) const {
+  return blockwise_length(settings_.method, request, settings_.block_length, settings_.steps,
+                          settings_.tokens_per_step);
+}
+
+void dream_block_schedule::start(batch& b, std::int32_t s) {
+  const std::int32_t gen = b.at(s).request.gen_length;
+  progress& p = progress_.at(s);
+  p = {};
+  p.block_length = settings_.block_length > 0 ? settings_.block_length : gen;
+  p.blocks = gen / p.block_length;
+  p.steps_per_block =
+      steps_for(settings_.method, gen, settings_.steps, settings_.tokens_per_step) / p.blocks;
+}
+
+sequence_step dream_block_schedule::plan(const batch& b, std::int32_t s) {
+  const sequence& q = b.at(s);
+  const progress& p = progress_.at(s);
+  sequence_step step = whole_canvas(q);
+  const std::int32_t first = q.prompt_length + p.block * p.block_length;
+  const std::int32_t last = first + p.block_length;
+  step.candidate_first = first;
+  set_window(step, p.step, settings_.full_steps, settings_.partial, first, last);
+  if (p.step == 0 && settings_.first_token) {
+    // The first token is settled by the full forward, whatever its confidence: inside a window
+    // that starts at the block, its row (first - 1) is not computed any more.
+    step.candidate_last = first + 1;
+    step.quota = 1;
+    return step;
+  }
+  const std::int32_t masks = b.count(s, first, last, state_masked);
+  step.quota = p.step + 1 < p.steps_per_block
+                   ? static_cast<std::int32_t>(
+                         static_cast<float>(masks) *
+                         time_schedule::transfer_fraction(p.steps_per_block, settings_.eps, p.step))
+                   : masks;
+  return step;
+}
+
+void dream_block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step,
+                                   std::int32_t committed) {
+  progress& p = progress_.at(s);
+  ++p.step;
+  p.idle_steps = committed > 0 ? 0 : p.idle_steps + 1;
+  const bool clean = b.count(s, step.block_first, step.block_last, state_masked) == 0;
+  bool over = settings_.until_clean && clean && p.step > 1;
+  // A model that keeps deciding the mask id would never come clean: leave after a block of tries.
+  over = over || (settings_.endless ? p.idle_steps >= p.block_length
+                                    : p.step >= std::max(p.steps_per_block, 1));
+  if (!over) return;
+  p.step = p.idle_steps = 0;
+  if (++p.block == p.blocks) finish(b.at(s));
+}
+
 std::int32_t time_schedule::canvas_length(const model_config&,
                                           const sequence_request& request) const {
-  if (request.gen_length <= 0) throw usage_error("vanilla: gen_length must be positive");
+  if (request.gen_length <= 0) {
+    throw usage_error(settings_.method + ": gen_length must be positive");
+  }
   const std::int32_t steps =
-      steps_for("vanilla", request.gen_length, settings_.steps, settings_.tokens_per_step);
+      steps_for(settings_.method, request.gen_length, settings_.steps, settings_.tokens_per_step);
   if (settings_.confidence_threshold && request.gen_length % steps != 0) {
-    throw usage_error("vanilla: alg confidence_threshold needs gen_length " +
+    throw usage_error(settings_.method + ": alg confidence_threshold needs gen_length " +
                       std::to_string(request.gen_length) + " to be a multiple of steps " +
                       std::to_string(steps));
   }
@@ -123,7 +204,7 @@ void time_schedule::start(batch& b, std::int32_t s) {
   const std::int32_t gen = b.at(s).request.gen_length;
   progress& p = progress_.at(s);
   p = {};
-  p.steps = steps_for("vanilla", gen, settings_.steps, settings_.tokens_per_step);
+  p.steps = steps_for(settings_.method, gen, settings_.steps, settings_.tokens_per_step);
   p.per_step = gen / p.steps;
 }
 
@@ -141,6 +222,9 @@ sequence_step time_schedule::plan(const batch& b, std::int32_t s) {
   const sequence& q = b.at(s);
   const progress& p = progress_.at(s);
   sequence_step step = whole_canvas(q);
+  step.block_first = q.prompt_length;
+  step.block_last = q.length;
+  step.step = p.step;
   const std::int32_t masks = b.count(s, q.prompt_length, q.length, state_masked);
   if (settings_.confidence_threshold) {
     step.quota = p.per_step + p.carried;

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Fast-dLLM (Wu et al., 2025): K/V of everything outside the current block (dual) or before it
+// (prefix) is computed once per block and reused; tokens are decided by the schedule, by a
+// confidence threshold or by the factor rule.
+#include "methods/baselines/common.h"
+#include "methods/baselines/vanilla/loop_parameters.h"
+#include "methods/baselines/vanilla/schedules.h"
+
+namespace unmask {
+namespace {
+
+block_schedule::window window_of(const std::string& cache) {
+  if (cache == "prefix") return block_schedule::window::suffix;
+  if (cache == "dual") return block_schedule::window::block;
+  return block_schedule::window::canvas;
+}
+
+recipe make_fast_dllm(const model_config& model, const parameters& p) {
+  const std::string& cache = p.text("cache");
+  unmask_settings u = sampling_settings(model, p);
+  u.threshold = static_cast<float>(p.real("threshold"));
+  u.factor = static_cast<float>(p.real("factor"));
+  recipe r;
+  r.rows = std::make_unique<row_policy>();
+  r.keys = std::make_unique<key_policy>();
+  if (cache == "none") {
+    r.cache = std::make_unique<no_cache>();
+  } else {
+    // The rows of a window overwrite their slots; everything else stays as the full forward at
+    // block entry left it, which is the published cache.
+    r.cache = std::make_unique<append_cache>();
+  }
+  const auto steps = static_cast<std::int32_t>(p.integer("steps"));
+  const auto tokens_per_step = static_cast<std::int32_t>(p.integer("tokens_per_step"));
+  const auto block_length = static_cast<std::int32_t>(p.integer("block_length"));
+  if (is_dream(model) && cache == "none") {
+    time_schedule::settings t;
+    t.method = "fast_dllm";
+    t.steps = steps;
+    t.tokens_per_step = tokens_per_step;
+    t.eps = static_cast<float>(p.real("eps"));
+    t.confidence_threshold = u.threshold > 0;
+    if (t.confidence_threshold) u.score = "confidence_threshold";
+    u.limit_to_quota = t.confidence_threshold;
+    r.pace = std::make_unique<time_schedule>(t);
+  } else if (is_dream(model)) {
+    dream_block_schedule::settings t;
+    t.method = "fast_dllm";
+    t.steps = steps;
+    t.tokens_per_step = tokens_per_step;
+    t.block_length = block_length;
+    t.eps = static_cast<float>(p.real("eps"));
+    t.until_clean = true;
+    t.endless = u.threshold > 0;
+    t.partial = window_of(cache);
+    // The cached loop ranks by negative entropy whatever alg says; its threshold mode by
+    // confidence.
+    u.score = t.endless ? "confidence_threshold" : "entropy";
+    r.pace = std::make_unique<dream_block_schedule>(t);
+  } else {
+    block_schedule::settings t;
+    t.method = "fast_dllm";
+    t.steps = steps;
+    t.tokens_per_step = tokens_per_step;
+    t.block_length = block_length;
+    t.until_clean = true;
+    t.partial = window_of(cache);
+    // The pinned cached loops look for leftover masks at the end of a pass only; the revision that
+    // brought the factor rule looks first.
+    if (cache != "none" && u.factor <= 0) t.min_steps = 2;
+    r.pace = std::make_unique<block_schedule>(t);
+  }
+  r.unmask = std::make_unique<ranked_unmask>(u);
+  return r;
+}
+
+void check_fast_dllm(const model_config& model, const parameters& p) {
+  need_bidirectional("fast_dllm", model);
+  if (p.real("threshold") > 0 && p.real("factor") > 0) {
+    throw usage_error("fast_dllm: threshold and factor exclude each other");
+  }
+  if (is_dream(model) && p.real("factor") > 0) {
+    throw usage_error("fast_dllm: factor decoding is published for LLaDA only; set threshold");
+  }
+}
+
+method_info fast_dllm_info() {
+  method_info m;
+  m.name = "fast_dllm";
+  m.summary = "blockwise approximate K/V cache (prefix or dual) and parallel decoding";
+  m.paper = "Fast-dLLM (Wu et al., 2025)";
+  m.source = "methods/baselines/fast_dllm";
+  m.pace = "block schedule, or until the block is clean";
+  m.rows = "all at block entry, then block and suffix (prefix) or block (dual)";
+  m.keys = "all";
+  m.cache = "refreshed at block entry";
+  m.unmask = "top-n of the schedule; threshold or factor when set";
+  const std::string source = "Fast-dLLM generate.py";
+  m.parameters = {{"cache",
+                   std::string("dual"),
+                   "what is reused inside a block: nothing, K/V before it, K/V around it",
+                   -1e300,
+                   1e300,
+                   {"none", "prefix", "dual"},
+                   source},
+                  {"threshold",
+                   0.0,
+                   "decide every token at least this confident, at least one; 0: schedule",
+                   0,
+                   2,
+                   {},
+                   source},
+                  {"factor",
+                   0.0,
+                   "factor decoding: n-th best needs confidence 1 - factor / (n + 1); 0: off",
+                   0,
+                   100,
+                   {},
+                   "Fast-dLLM, later revision"}};
+  append(m.parameters, schedule_parameters());
+  append(m.parameters, sampling_parameters());
+  m.presets["official"] = {{"threshold", 0.9}};
+  m.presets["prefix"] = {{"cache", std::string("prefix")}, {"threshold", 0.9}};
+  // The baseline of the Sparse-dLLM and Focus-dLLM tables: dual cache, no threshold.
+  m.presets["dual-schedule"] = {{"cache", std::string("dual")}};
+  m.check = check_fast_dllm;
+  m.make = make_fast_dllm;
+  return m;
+}
+
+const register_method registered(fast_dllm_info());
+
+}  // namespace
+}  // namespace unmask

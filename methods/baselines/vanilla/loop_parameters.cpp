@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "methods/baselines/vanilla/loop_parameters.h"
+
+namespace unmask {
+namespace {
+
+constexpr double any_low = -1e300, any_high = 1e300;
+const std::string llada = "LLaDA generate.py", dream = "Dream generation_utils.py";
+
+}  // namespace
+
+std::vector<parameter_spec> schedule_parameters() {
+  return {{"steps",
+           std::int64_t{0},
+           "denoising steps for the whole canvas; 0: gen_length / tokens_per_step",
+           0,
+           1e6,
+           {},
+           llada},
+          {"tokens_per_step",
+           std::int64_t{1},
+           "tokens decided per step when steps is 0",
+           1,
+           1024,
+           {},
+           llada},
+          {"block_length",
+           std::int64_t{32},
+           "tokens per semi-autoregressive block; 0: one block",
+           0,
+           1e6,
+           {},
+           llada}};
+}
+
+std::vector<parameter_spec> sampling_parameters() {
+  return {{"temperature",
+           0.0,
+           "Gumbel (LLaDA) or softmax (Dream) sampling temperature; 0: greedy",
+           0,
+           100,
+           {},
+           llada},
+          {"alg",
+           std::string("entropy"),
+           "Dream's ranking",
+           any_low,
+           any_high,
+           {"maskgit_plus", "topk_margin", "entropy"},
+           dream},
+          {"eps", 1e-3, "smallest time of Dream's schedule", 1e-9, 0.5, {}, dream},
+          {"alg_temp", 0.0, "Dream: randomness of the order; 0: none", 0, 100, {}, dream},
+          {"top_p", 1.0, "Dream: nucleus of the sampling", 1e-6, 1, {}, dream},
+          {"top_k", std::int64_t{0}, "Dream: sample among the k best; 0: all", 0, 1e6, {}, dream}};
+}
+
+unmask_settings sampling_settings(const model_config& model, const parameters& p) {
+  unmask_settings u;
+  if (is_dream(model)) {
+    u.score = p.text("alg");
+    u.temperature = static_cast<float>(p.real("temperature"));
+    u.top_p = static_cast<float>(p.real("top_p"));
+    u.top_k = static_cast<std::int32_t>(p.integer("top_k"));
+    u.alg_temp = static_cast<float>(p.real("alg_temp"));
+  } else {
+    u.gumbel_temperature = static_cast<float>(p.real("temperature"));
+  }
+  return u;
+}
+
+void need_bidirectional(const std::string& method, const model_config& model) {
+  if (model.mask_id < 0) {
+    throw usage_error(method + " cannot decode " + model.name + ": the model has no mask token");
+  }
+  if (model.attention != mask_kind::full) {
+    throw usage_error(method + " cannot decode " + model.name +
+                      ": it needs bidirectional attention; use block_diffusion");
+  }
+}
+
+}  // namespace unmask

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Parameters that every method over LLaDA's and Dream's loops takes under the same names, and what
+// they turn into.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/decode/registry.h"
+#include "methods/baselines/vanilla/ranked_unmask.h"
+
+namespace unmask {
+
+// Which of the two official loops decodes this model.
+inline bool is_dream(const model_config& model) {
+  return model.family == model_family::dream;
+}
+
+// steps, tokens_per_step, block_length: the schedule of a blockwise loop.
+std::vector<parameter_spec> schedule_parameters();
+// alg, eps, temperature, top_p, top_k, alg_temp of Dream; temperature also of LLaDA (Gumbel).
+std::vector<parameter_spec> sampling_parameters();
+
+// The decision rule those parameters describe. `threshold` and `factor` are left 0.
+unmask_settings sampling_settings(const model_config& model, const parameters& p);
+
+// Refuses models that are not bidirectional masked diffusion models.
+void need_bidirectional(const std::string& method, const model_config& model);
+
+// Appends `more` to `to`.
+inline void append(std::vector<parameter_spec>& to, std::vector<parameter_spec> more) {
+  for (parameter_spec& p : more) to.push_back(std::move(p));
+}
+
+}  // namespace unmask

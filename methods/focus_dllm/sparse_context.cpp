@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "methods/focus_dllm/sparse_context.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace unmask {
+
+bool sparse_context::dense(const batch& b, std::int32_t layer) const {
+  const focus_settings& f = state_->settings;
+  return !f.sparse_attention || layer < f.dense_layers ||
+         layer >= b.model().layers - f.dense_tail_layers;
+}
+
+// False at block entry, where everything is computed and seen.
+bool sparse_context::focused(const step_plan& plan, std::int32_t s) const {
+  const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+  return step.active && step.step > 0;
+}
+
+std::int32_t sparse_context::blocks_of(const batch& b, std::int32_t s) const {
+  const std::int32_t size = state_->settings.prompt_block_size;
+  return (b.at(s).prompt_length + size - 1) / size;
+}
+
+// Once per forward, at layer 0: which sequences are focused, and room for what follows.
+void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_kv& cache) {
+  const std::int32_t sequences = b.capacity();
+  any_focused_ = false;
+  for (std::int32_t s = 0; s < sequences; ++s) any_focused_ = any_focused_ || focused(plan, s);
+  if (!means_.empty()) return;
+  const ops& run = b.backend();
+  const std::int64_t kv_heads = cache.keys.shape[2], dim = cache.keys.shape[3];
+  const std::int32_t size = state_->settings.prompt_block_size;
+  const std::int32_t blocks = (b.max_length() + size - 1) / size;
+  means_stride_ = (blocks + kv_page_size - 1) / kv_page_size;
+  for (std::int32_t l = 0; l < b.model().layers; ++l) {
+    means_.push_back(dense(b, l)
+                         ? tensor{}
+                         : run.allocate(dtype::f32, {std::int64_t{sequences} * means_stride_,
+                                                     kv_page_size, kv_heads, dim}));
+  }
+  means_table_.resize(static_cast<std::size_t>(sequences) *
+                      static_cast<std::size_t>(means_stride_));
+  std::iota(means_table_.begin(), means_table_.end(), 0);
+  mean_query_ = run.allocate(dtype::f32, {sequences, b.model().heads * dim});
+  focus_query_ = run.allocate(dtype::f32, {b.max_length(), b.model().heads * dim});
+}
+
+tensor_view sparse_context::key_mass(const batch& b, const step_plan& plan, std::int32_t layer) {
+  const focus_settings& f = state_->settings;
+  (void)plan;
+  if (!any_focused_ || !f.sinks || !f.sparse_attention || layer != f.dense_layers - 1) return {};
+  const std::int64_t all = std::int64_t{b.capacity()} * b.max_length();
+  if (!mass_) mass_ = b.backend().allocate(dtype::f32, {all});
+  std::fill_n(mass_.as<float>(), all, 0.0F);
+  return mass_;
+}
+
+// Largest attention mass among the prompt's slots (eq. 6). The sum over heads and active rows ranks
+// as their mean does.
+void sparse_context::find_sinks(const batch& b, const step_plan& plan) {
+  const std::int32_t sequences = b.capacity();
+  mass_begin_.clear();
+  sink_begin_.assign(1, 0);
+  // top_indices ranks whole segments; the prompt is the head of each sequence's mass, so segments
+  // are (prompt, rest) pairs and the rest asks for nothing.
+  std::int32_t at = 0;
+  for (std::int32_t s = 0; s < sequences; ++s) {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    const std::int32_t prompt = step.active ? b.at(s).prompt_length : 0;
+    const std::int32_t wanted =
+        focused(plan, s)
+            ? std::max(1, static_cast<std::int32_t>(state_->settings.sink_fraction * prompt))
+            : 0;
+    mass_begin_.push_back(at);
+    mass_begin_.push_back(at + prompt);
+    sink_begin_.push_back(sink_begin_.back() + wanted);
+    sink_begin_.push_back(sink_begin_.back());
+    at += step.active ? step.kv_length : 0;
+  }
+  mass_begin_.push_back(at);
+  sink_.resize(static_cast<std::size_t>(sink_begin_.back()));
+  b.backend().top_indices(2 * sequences, mass_begin_.data(), mass_.as<float>(), sink_begin_.data(),
+                          sink_.data());
+  for (std::int32_t s = 0; s < sequences; ++s) {
+    std::vector<std::int32_t>& slots = state_->of.at(s).sink_slots;
+    const auto i = static_cast<std::size_t>(2 * s);
+    slots.assign(sink_.begin() + sink_begin_[i], sink_.begin() + sink_begin_[i + 1]);
+    std::sort(slots.begin(), slots.end());
+  }
+}
+
+// Mean keys of the prompt's blocks: all of them at block entry, later those with computed rows.
+void sparse_context::refresh_means(const batch& b, const step_plan& plan, std::int32_t layer,
+                                   const paged_kv& cache) {
+  const std::int32_t size = state_->settings.prompt_block_size;
+  const tensor_view& means = means_[static_cast<std::size_t>(layer)].view();
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    if (!plan.of[static_cast<std::size_t>(s)].active) continue;
+    const std::int32_t prompt = b.at(s).prompt_length;
+    const std::int32_t from = focused(plan, s) ? state_->of.at(s).touched_prompt : 0;
+    if (from >= prompt) continue;
+    const std::int32_t first = from / size;
+    const std::int32_t count[2] = {0, blocks_of(b, s) - first};
+    paged_kv one = cache;
+    one.page_table += std::int64_t{s} * cache.table_stride;
+    const std::int64_t slots = std::int64_t{means_stride_} * kv_page_size;
+    tensor_view out = means;
+    out.data = means.as<float>() + (s * slots + first) * means.shape[2] * means.shape[3];
+    out.rank = 3;
+    out.shape = {count[1], means.shape[2], means.shape[3], 0};
+    out.row_stride = means.shape[2] * means.shape[3];
+    b.backend().block_mean_keys(1, one, &prompt, size, count, out, &first);
+  }
+}
+
+// R_b = mean over heads of (mean focus query) . (mean key of block b), top C of them (eqs 7, 8).
+void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::int32_t layer,
+                                  const tensor_view& q) {
+  const ops& run = b.backend();
+  const std::int32_t sequences = b.capacity();
+  const std::int64_t width = q.shape[1] * q.shape[2];
+  blocks_.clear();
+  top_begin_.assign(1, 0);
+  key_begin_.assign(1, 0);
+  for (std::int32_t s = 0; s < sequences; ++s) {
+    const bool on = focused(plan, s);
+    const std::int32_t blocks = on ? blocks_of(b, s) : 0;
+    blocks_.push_back(blocks);
+    const auto share = static_cast<std::int32_t>(std::floor(state_->settings.alpha * blocks));
+    top_begin_.push_back(top_begin_.back() + (on ? std::max(1, share) : 0));
+    key_begin_.push_back(key_begin_.back() + blocks);
+    const std::int32_t begin = focus_begin_[static_cast<std::size_t>(s)];
+    const std::int32_t count[2] = {0, focus_begin_[static_cast<std::size_t>(s) + 1] - begin};
+    if (!on) continue;
+    tensor_view rows = q;
+    rows.rank = 2;
+    rows.shape = {q.shape[0], width, 0, 0};
+    const tensor_view gathered = focus_query_.view().first(count[1]);
+    run.gather_rows(rows, focus_row_.data() + begin, gathered);
+    row_set set;
+    set.sequences = 1;
+    set.rows = count[1];
+    set.row_begin = count;
+    run.mean_rows(set, gathered, mean_query_.view().slice(s, 1));
+  }
+  score_.resize(static_cast<std::size_t>(key_begin_.back()));
+  top_.resize(static_cast<std::size_t>(top_begin_.back()));
+  const tensor_view mean =
+      make_view(mean_query_.view().data, dtype::f32, {sequences, q.shape[1], q.shape[2]});
+  paged_kv means;
+  means.keys = means.values = means_[static_cast<std::size_t>(layer)].view();
+  means.page_table = means_table_.data();
+  means.table_stride = means_stride_;
+  run.key_scores(mean, means, {blocks_.data(), nullptr, nullptr, mask_kind::full, 1},
+                 score_.data());
+  run.top_indices(sequences, key_begin_.data(), score_.data(), top_begin_.data(), top_.data());
+}
+
+void sparse_context::list_slots(const batch& b, const step_plan& plan) {
+  const focus_settings& f = state_->settings;
+  key_begin_.assign(1, 0);
+  key_slot_.clear();
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    const auto i = static_cast<std::size_t>(s);
+    if (plan.of[i].active) {
+      const std::int32_t prompt = b.at(s).prompt_length;
+      std::int32_t from = prompt;  // slots from here on are all seen
+      if (focused(plan, s)) {
+        std::sort(top_.begin() + top_begin_[i], top_.begin() + top_begin_[i + 1]);
+        auto sink = state_->of.at(s).sink_slots.cbegin();
+        const auto last_sink = f.sinks ? state_->of.at(s).sink_slots.cend() : sink;
+        for (std::int32_t t = top_begin_[i]; t < top_begin_[i + 1]; ++t) {
+          const std::int32_t first = top_[static_cast<std::size_t>(t)] * f.prompt_block_size;
+          const std::int32_t last = std::min(prompt, first + f.prompt_block_size);
+          for (; sink != last_sink && *sink < first; ++sink) key_slot_.push_back(*sink);
+          for (std::int32_t p = first; p < last; ++p) key_slot_.push_back(p);
+          while (sink != last_sink && *sink < last) ++sink;
+        }
+        for (; sink != last_sink; ++sink) key_slot_.push_back(*sink);
+      } else {
+        from = 0;
+      }
+      for (std::int32_t p = from; p < b.at(s).length; ++p) key_slot_.push_back(p);
+    }
+    key_begin_.push_back(static_cast<std::int32_t>(key_slot_.size()));
+  }
+}
+
+key_set sparse_context::select(const batch& b, const step_plan& plan, std::int32_t layer,
+                               const tensor_view& q, const paged_kv& cache,
+                               const std::int32_t* kv_length) {
+  if (layer == 0) prepare(b, plan, cache);
+  const key_set everything{kv_length, nullptr, nullptr, mask_kind::full, 1};
+  if (dense(b, layer)) return everything;
+  refresh_means(b, plan, layer, cache);
+  if (!any_focused_) return everything;
+  if (layer == state_->settings.dense_layers) {
+    if (state_->settings.sinks) find_sinks(b, plan);
+    // Rows of the focus positions: rows ascend by position inside a sequence.
+    focus_begin_.assign(1, 0);
+    focus_row_.clear();
+    for (std::int32_t s = 0; s < b.capacity(); ++s) {
+      if (focused(plan, s)) {
+        const focus_sequence& f = state_->of.at(s);
+        focus_row_.insert(focus_row_.end(), f.focus_rows.begin(), f.focus_rows.end());
+      }
+      focus_begin_.push_back(static_cast<std::int32_t>(focus_row_.size()));
+    }
+  }
+  score_blocks(b, plan, layer, q);
+  list_slots(b, plan);
+  return {kv_length, key_begin_.data(), key_slot_.data(), mask_kind::full, 1};
+}
+
+}  // namespace unmask

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Which keys the rows of Focus-dLLM see, layer by layer (eqs 6 to 9).
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "methods/baselines/common.h"
+
+namespace unmask {
+
+struct focus_settings {
+  double rho = 4;
+  std::int32_t window = 8;
+  bool past_confidence = true;
+  bool forget = false;  // positions not computed last step have no confidence
+  bool sparse_attention = true;
+  std::int32_t dense_layers = 6, dense_tail_layers = 0;
+  double alpha = 0.5;
+  std::int32_t prompt_block_size = 64;
+  bool sinks = true;
+  double sink_fraction = 0.01;
+};
+
+// One sequence's part of a step, shared by the policies of the recipe.
+struct focus_sequence {
+  std::vector<float> confidence;         // last seen, by position
+  std::vector<std::int32_t> focus;       // positions that guide this step, ascending
+  std::vector<std::int32_t> focus_rows;  // their rows in this forward
+  std::int32_t touched_prompt = 0;       // first computed position; prompt keys from here on change
+  std::vector<std::int32_t> sink_slots;  // of the last dense layer, ascending
+};
+
+struct focus_state {
+  focus_settings settings;
+  per_sequence<focus_sequence> of;
+};
+
+// Dense layers see every slot. In the others row lists are: sinks and the tokens of the C = max(1,
+// floor(alpha blocks)) prompt blocks whose mean key has the largest product with the mean focus
+// query, ascending, then the whole response.
+class sparse_context final : public key_policy {
+ public:
+  explicit sparse_context(std::shared_ptr<focus_state> state) : state_(std::move(state)) {}
+  key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
+                 const paged_kv& cache, const std::int32_t* kv_length) override;
+  tensor_view key_mass(const batch& b, const step_plan& plan, std::int32_t layer) override;
+
+ private:
+  bool dense(const batch& b, std::int32_t layer) const;
+  bool focused(const step_plan& plan, std::int32_t s) const;
+  std::int32_t blocks_of(const batch& b, std::int32_t s) const;
+  void prepare(const batch& b, const step_plan& plan, const paged_kv& cache);
+  void find_sinks(const batch& b, const step_plan& plan);
+  void refresh_means(const batch& b, const step_plan& plan, std::int32_t layer,
+                     const paged_kv& cache);
+  void score_blocks(const batch& b, const step_plan& plan, std::int32_t layer,
+                    const tensor_view& q);
+  void list_slots(const batch& b, const step_plan& plan);
+
+  std::shared_ptr<focus_state> state_;
+  std::int32_t means_stride_ = 0;          // pages of block means per sequence
+  std::vector<tensor> means_;              // per layer [S * stride, kv_page_size, kv_heads, dim]
+  tensor mean_query_, mass_;               // [S, heads * dim], [S * max_length]
+  std::vector<std::int32_t> means_table_;  // identity pages of the means
+  std::vector<std::int32_t> focus_row_;    // their rows that guide, end to end
+  std::vector<std::int32_t> focus_begin_, top_begin_, top_, key_begin_, key_slot_, blocks_;
+  std::vector<std::int32_t> mass_begin_, sink_begin_, sink_;
+  tensor focus_query_;  // gathered q rows of one sequence
+  std::vector<float> score_;
+  bool any_focused_ = false;
+};
+
+}  // namespace unmask

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Sparse-dLLM (Song et al., 2025): once per block, after `delay` full forwards, each layer keeps
+// the K/V that the block's queries score highest and evicts the rest; the block is then decoded
+// against what was kept. Inside a block, step i is in state
+//   0  i <  delay  full forward, nothing kept
+//   1  i == delay  full forward with dense attention, each layer keeps its selection
+//   2  i >  delay  forward of the block's rows over [kept; block]
+#include <algorithm>
+
+#include "methods/baselines/common.h"
+#include "methods/baselines/vanilla/loop_parameters.h"
+#include "methods/baselines/vanilla/schedules.h"
+
+namespace unmask {
+namespace {
+
+struct eviction_settings {
+  double retention_ratio = 0.5;
+  std::int32_t kernel_size = 3;  // 0: no pooling
+  bool max_pooling = true;
+  std::int32_t delay = 1;
+  bool prefix_only = false;
+  std::int32_t block_length = 32;  // 0: the whole canvas
+};
+
+// Kept positions of a sequence: selected ones and, with prefix eviction, the whole suffix.
+struct kept_counts {
+  std::int32_t selected = 0, suffix = 0;
+  std::int32_t all() const { return selected + suffix; }
+};
+
+kept_counts kept_of(const eviction_settings& e, std::int32_t length, const sequence_step& step) {
+  const std::int32_t suffix = length - step.block_last;
+  const std::int32_t scored = step.block_first + (e.prefix_only ? 0 : suffix);
+  // The official code truncates the product of an int and a Python float.
+  return {static_cast<std::int32_t>(scored * e.retention_ratio), e.prefix_only ? suffix : 0};
+}
+
+// Full forwards run over one scratch shared by all layers; only what survives has slots of its own:
+// [0, kept) in descending order of score, then the block's rows.
+class evicting_cache final : public cache_policy {
+ public:
+  explicit evicting_cache(eviction_settings e) : settings_(e) {}
+
+  kv_storage storage(const model_config&, std::int32_t length) const override {
+    const std::int32_t block = settings_.block_length > 0 ? settings_.block_length : length;
+    const std::int32_t rest = std::max(length - block, 0);
+    const std::int32_t kept =
+        settings_.prefix_only ? rest : static_cast<std::int32_t>(rest * settings_.retention_ratio);
+    return {kept + block, length};
+  }
+
+  void prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache& cache) override {
+    const std::int32_t* begin = rows.begin.as<std::int32_t>();
+    const std::int32_t* position = rows.position.as<std::int32_t>();
+    std::int32_t* slot = rows.slot.as<std::int32_t>();
+    for (std::int32_t s = 0; s < b.capacity(); ++s) {
+      const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+      if (!step.active) continue;
+      const bool full = step.step <= settings_.delay;
+      cache.use_scratch(s, full);
+      const std::int32_t shift =
+          full ? 0 : kept_of(settings_, b.at(s).length, step).all() - step.block_first;
+      rows.slots_differ = rows.slots_differ || shift != 0;
+      for (std::int32_t r = begin[s]; r < begin[s + 1]; ++r) slot[r] = position[r] + shift;
+    }
+  }
+
+  void after_attention(const layer_rows& layer, kv_cache& cache) override {
+    const bool any = std::any_of(layer.plan.of.begin(), layer.plan.of.end(), [&](const auto& step) {
+      return step.active && step.step == settings_.delay;
+    });
+    if (any) evict(layer, cache);
+  }
+
+ private:
+  // Positions scored for eviction: prefix, then suffix, in order (F of the paper).
+  void list_scored(const batch& b, const step_plan& plan) {
+    begin_.assign(1, 0);
+    slots_.clear();
+    for (std::int32_t s = 0; s < b.capacity(); ++s) {
+      const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+      if (step.active && step.step == settings_.delay) {
+        for (std::int32_t p = 0; p < step.block_first; ++p) slots_.push_back(p);
+        if (!settings_.prefix_only) {
+          for (std::int32_t p = step.block_last; p < b.at(s).length; ++p) slots_.push_back(p);
+        }
+      }
+      begin_.push_back(static_cast<std::int32_t>(slots_.size()));
+    }
+  }
+
+  void evict(const layer_rows& layer, kv_cache& cache) {
+    const batch& b = layer.state;
+    const ops& run = b.backend();
+    const std::int32_t sequences = b.capacity();
+    const std::int64_t heads = layer.q.shape[1], dim = layer.q.shape[2];
+    if (layer.layer == 0) list_scored(b, layer.plan);
+    if (!mean_query_) mean_query_ = run.allocate(dtype::f32, {sequences, heads * dim});
+    score_.resize(slots_.size());
+    pooled_.resize(slots_.size());
+
+    // Mean query of each block, post-RoPE.
+    for (std::int32_t s = 0; s < sequences; ++s) {
+      const sequence_step& step = layer.plan.of[static_cast<std::size_t>(s)];
+      if (begin_[static_cast<std::size_t>(s)] == begin_[static_cast<std::size_t>(s) + 1]) continue;
+      const std::int32_t first = layer.rows.row_begin[s] + step.block_first;
+      const std::int32_t one[2] = {0, step.block_last - step.block_first};
+      row_set rows;
+      rows.sequences = 1;
+      rows.rows = one[1];
+      rows.row_begin = one;
+      tensor_view q = layer.q;
+      q.data = layer.q.row<float>(first);
+      q.rank = 2;
+      q.shape = {one[1], heads * dim, 0, 0};
+      run.mean_rows(rows, q, mean_query_.view().slice(s, 1));
+    }
+    const tensor_view mean =
+        make_view(mean_query_.view().data, dtype::f32, {sequences, heads, dim});
+    run.key_scores(mean, cache.layer(layer.layer),
+                   {nullptr, begin_.data(), slots_.data(), mask_kind::full, 1}, score_.data());
+    const float* ranked = score_.data();
+    if (settings_.kernel_size > 0) {
+      run.pool(sequences, begin_.data(), score_.data(), settings_.kernel_size,
+               settings_.max_pooling, pooled_.data());
+      ranked = pooled_.data();
+    }
+    select(layer, ranked);
+    run.kv_copy(sequences, kept_begin_.data(), kept_.data(), cache.layer(layer.layer),
+                cache.stored(layer.layer));
+  }
+
+  // Stable top-n of each sequence's scores, as slots, best first; prefix eviction adds the suffix.
+  void select(const layer_rows& layer, const float* ranked) {
+    const batch& b = layer.state;
+    const std::int32_t sequences = b.capacity();
+    top_begin_.assign(1, 0);
+    kept_begin_.assign(1, 0);
+    for (std::int32_t s = 0; s < sequences; ++s) {
+      const auto i = static_cast<std::size_t>(s);
+      const sequence_step& step = layer.plan.of[i];
+      const bool evicts = step.active && step.step == settings_.delay;
+      const kept_counts n = evicts ? kept_of(settings_, b.at(s).length, step) : kept_counts{};
+      top_begin_.push_back(top_begin_.back() + n.selected);
+      kept_begin_.push_back(kept_begin_.back() + n.all());
+    }
+    top_.resize(static_cast<std::size_t>(top_begin_.back()));
+    kept_.resize(static_cast<std::size_t>(kept_begin_.back()));
+    b.backend().top_indices(sequences, begin_.data(), ranked, top_begin_.data(), top_.data());
+    for (std::int32_t s = 0; s < sequences; ++s) {
+      const auto i = static_cast<std::size_t>(s);
+      auto out = static_cast<std::size_t>(kept_begin_[i]);
+      for (auto t = static_cast<std::size_t>(top_begin_[i]);
+           t < static_cast<std::size_t>(top_begin_[i + 1]); ++t) {
+        kept_[out++] = slots_[static_cast<std::size_t>(begin_[i] + top_[t])];
+      }
+      for (std::int32_t p = layer.plan.of[i].block_last;
+           out < static_cast<std::size_t>(kept_begin_[i + 1]); ++p) {
+        kept_[out++] = p;
+      }
+    }
+  }
+
+  eviction_settings settings_;
+  tensor mean_query_;
+  std::vector<float> score_, pooled_;
+  std::vector<std::int32_t> begin_, slots_, top_begin_, top_, kept_begin_, kept_;
+};
+
+// Full forwards see every position; the others what was kept and the block.
+class kept_keys final : public key_policy {
+ public:
+  explicit kept_keys(eviction_settings e) : settings_(e) {}
+  key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view&,
+                 const paged_kv&, const std::int32_t*) override {
+    if (layer == 0) {
+      length_.assign(plan.of.size(), 0);
+      for (std::size_t s = 0; s < plan.of.size(); ++s) {
+        const sequence_step& step = plan.of[s];
+        if (!step.active) continue;
+        const std::int32_t all = b.at(static_cast<std::int32_t>(s)).length;
+        length_[s] = step.step <= settings_.delay
+                         ? all
+                         : kept_of(settings_, all, step).all() + step.block_last - step.block_first;
+      }
+    }
+    return {length_.data(), nullptr, nullptr, mask_kind::full, 1};
+  }
+
+ private:
+  eviction_settings settings_;
+  std::vector<std::int32_t> length_;
+};
+
+recipe make_sparse_dllm(const model_config& model, const parameters& p) {
+  eviction_settings e;
+  e.retention_ratio = p.real("retention_ratio");
+  e.kernel_size =
+      p.text("pooling") == "none" ? 0 : static_cast<std::int32_t>(p.integer("kernel_size"));
+  e.max_pooling = p.text("pooling") == "max";
+  e.delay = static_cast<std::int32_t>(p.integer("delay"));
+  e.prefix_only = p.text("eviction") == "prefix";
+  e.block_length = static_cast<std::int32_t>(p.integer("block_length"));
+  recipe r;
+  r.rows = std::make_unique<row_policy>();
+  r.keys = std::make_unique<kept_keys>(e);
+  r.cache = std::make_unique<evicting_cache>(e);
+  r.unmask = std::make_unique<ranked_unmask>(sampling_settings(model, p));
+  const auto steps = static_cast<std::int32_t>(p.integer("steps"));
+  const auto tokens_per_step = static_cast<std::int32_t>(p.integer("tokens_per_step"));
+  if (is_dream(model)) {
+    dream_block_schedule::settings t;
+    t.method = "sparse_dllm";
+    t.steps = steps;
+    t.tokens_per_step = tokens_per_step;
+    t.block_length = e.block_length;
+    t.eps = static_cast<float>(p.real("eps"));
+    t.full_steps = e.delay + 1;
+    r.pace = std::make_unique<dream_block_schedule>(t);
+  } else {
+    block_schedule::settings t;
+    t.method = "sparse_dllm";
+    t.steps = steps;
+    t.tokens_per_step = tokens_per_step;
+    t.block_length = e.block_length;
+    t.partial = block_schedule::window::block;
+    t.full_steps = e.delay + 1;
+    r.pace = std::make_unique<block_schedule>(t);
+  }
+  return r;
+}
+
+method_info sparse_dllm_info() {
+  method_info m;
+  m.name = "sparse_dllm";
+  m.summary = "dynamic bidirectional K/V eviction with a delayed sparse cache";
+  m.paper = "Sparse-dLLM (Song et al., 2025)";
+  m.source = "methods/sparse_dllm";
+  m.pace = "block schedule";
+  m.rows = "all for delay + 1 steps of a block, then the block";
+  m.keys = "all; then kept and block";
+  m.cache = "top share of prefix and suffix by pooled query-key score, per layer and block";
+  m.unmask = "top-n of the schedule";
+  const std::string paper = "Sparse-dLLM Alg. 1", code = "Sparse-dLLM modeling_llada.py";
+  m.parameters = {
+      {"retention_ratio", 0.5, "share r of the scored K/V that is kept", 0, 1, {}, paper},
+      {"kernel_size", std::int64_t{3}, "window of the pooling over scores; odd", 1, 255, {}, paper},
+      {"pooling",
+       std::string("max"),
+       "max, avg (ablation; borders left out of the mean) or none",
+       -1e300,
+       1e300,
+       {"max", "avg", "none"},
+       "Sparse-dLLM Table 8"},
+      {"delay",
+       std::int64_t{1},
+       "full forwards of a block before the one that builds the cache",
+       0,
+       4096,
+       {},
+       "Sparse-dLLM Table 3"},
+      {"eviction",
+       std::string("bidirectional"),
+       "evict from prefix and suffix, or from the prefix only",
+       -1e300,
+       1e300,
+       {"bidirectional", "prefix"},
+       "Sparse-dLLM Table 4"}};
+  append(m.parameters, schedule_parameters());
+  append(m.parameters, sampling_parameters());
+  m.presets["official"] = {};
+  m.presets["paper"] = {{"retention_ratio", 0.5}, {"kernel_size", std::int64_t{3}}};
+  // The evaluation of Dream samples.
+  m.presets["official-dream"] = {
+      {"temperature", 0.2}, {"top_p", 0.95}, {"alg", std::string("entropy")}};
+  m.check = [](const model_config& model, const parameters& p) {
+    need_bidirectional("sparse_dllm", model);
+    if (p.integer("kernel_size") % 2 == 0) {
+      throw usage_error("sparse_dllm: kernel_size must be odd, not " +
+                        std::to_string(p.integer("kernel_size")));
+    }
+  };
+  m.make = make_sparse_dllm;
+  return m;
+}
+
+const register_method registered(sparse_dllm_info());
+
+}  // namespace
+}  // namespace unmask
