@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Limit identities of the methods over bidirectional models: with its knob open each equals its
+// baseline token for token.
+#include <gtest/gtest.h>
+
+#include "tests/methods/tiny_models.h"
+
+namespace unmask {
+namespace {
+
+using testing::decode;
+using testing::outputs;
+using testing::tiny_model;
+using testing::tiny_requests;
+
+constexpr std::int64_t one = 1, eight = 8;
+
+parameter_map with(parameter_map base, const parameter_map& more) {
+  for (const auto& [name, value] : more) base[name] = value;
+  return base;
+}
+
+void expect_same(model_family family, const std::string& left, const parameter_map& left_given,
+                 const std::string& right, const parameter_map& right_given) {
+  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+    const auto model = tiny_model(family, *backend);
+    const auto requests = tiny_requests(4, 24);
+    EXPECT_EQ(outputs(decode(*model, left, left_given, requests, 3)),
+              outputs(decode(*model, right, right_given, requests, 3)))
+        << left << " and " << right << " on " << backend->name();
+  }
+}
+
+const parameter_map blocks = {{"block_length", eight}};
+
+TEST(limits_full, sparse_dllm_keeping_all_without_delay_is_fast_dllm_dual) {
+  const parameter_map keep = {{"retention_ratio", 1.0}, {"delay", std::int64_t{0}}};
+  for (const model_family family : {model_family::llada, model_family::dream}) {
+    expect_same(family, "sparse_dllm", with(blocks, keep), "fast_dllm", blocks);
+    expect_same(family, "sparse_dllm", with(with(blocks, keep), {{"pooling", std::string("none")}}),
+                "fast_dllm", blocks);
+    expect_same(family, "sparse_dllm",
+                with(with(blocks, keep), {{"eviction", std::string("prefix")}}), "fast_dllm",
+                blocks);
+  }
+}
+
+TEST(limits_full, sparse_dllm_with_delay_beyond_the_steps_is_vanilla) {
+  expect_same(model_family::llada, "sparse_dllm", with(blocks, {{"delay", eight}}), "vanilla",
+              blocks);
+}
+
+TEST(limits_full, dkv_cache_refreshed_every_step_is_vanilla) {
+  expect_same(model_family::llada, "dkv_cache", with(blocks, {{"refresh_interval", one}}),
+              "vanilla", blocks);
+  expect_same(model_family::dream, "dkv_cache", {{"refresh_interval", one}}, "vanilla", {});
+}
+
+TEST(limits_full, focus_dllm_seeing_every_prompt_block_is_its_dense_recipe) {
+  for (const model_family family : {model_family::llada, model_family::dream}) {
+    const parameter_map base =
+        with(blocks, {{"dense_layers", one}, {"dense_tail_layers", std::int64_t{0}},
+                      {"prompt_block_size", std::int64_t{4}}});
+    expect_same(family, "focus_dllm", with(base, {{"alpha", 1.0}}), "focus_dllm",
+                with(base, {{"sparse_attention", false}}));
+  }
+}
+
+TEST(limits_full, focus_dllm_without_indicator_and_sparsity_is_fast_dllm_dual) {
+  expect_same(model_family::llada, "focus_dllm",
+              with(blocks, {{"past_confidence", false}, {"sparse_attention", false}}), "fast_dllm",
+              blocks);
+}
+
+TEST(limits_full, fast_dllm_threshold_above_one_is_one_token_per_step) {
+  for (const char* cache : {"none", "prefix", "dual"}) {
+    const auto model = tiny_model(model_family::llada, reference_ops());
+    const auto requests = tiny_requests(3, 24);
+    const parameter_map given = with(blocks, {{"cache", std::string(cache)}});
+    const auto open = decode(*model, "fast_dllm", with(given, {{"threshold", 1.5}}), requests, 1);
+    EXPECT_EQ(outputs(open), outputs(decode(*model, "fast_dllm", given, requests, 1)));
+    for (const decoded_answer& a : open.answers) EXPECT_EQ(a.counters.forwards, 24) << cache;
+  }
+}
+
+TEST(limits_full, fast_dllm_without_cache_is_vanilla) {
+  expect_same(model_family::llada, "fast_dllm", with(blocks, {{"cache", std::string("none")}}),
+              "vanilla", with(blocks, {{"until_clean", true}}));
+  expect_same(model_family::dream, "fast_dllm", {{"cache", std::string("none")}}, "vanilla", {});
+}
+
+// What is evicted, unselected or settled costs nothing: fewer rows, fewer keys, fewer FLOPs.
+TEST(limits_full, work_falls_with_what_is_left_out) {
+  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto requests = tiny_requests(3, 24);
+  const auto total = [&](const std::string& method, const parameter_map& more) {
+    sequence_counters sum;
+    for (const auto& a : decode(*model, method, with(blocks, more), requests, 1).answers) {
+      sum.rows += a.counters.rows;
+      sum.keys_seen += a.counters.keys_seen;
+      sum.flops += a.counters.flops;
+    }
+    return sum;
+  };
+  const auto vanilla = total("vanilla", {});
+  const auto prefix = total("fast_dllm", {{"cache", std::string("prefix")}});
+  const auto dual = total("fast_dllm", {});
+  EXPECT_LT(prefix.rows, vanilla.rows);
+  EXPECT_LT(dual.rows, prefix.rows);
+  EXPECT_LT(dual.flops, prefix.flops);
+  double last = 1e300;
+  for (const double ratio : {0.9, 0.5, 0.1}) {
+    const auto sparse = total("sparse_dllm", {{"retention_ratio", ratio}, {"delay", std::int64_t{0}}});
+    EXPECT_EQ(sparse.rows, dual.rows);
+    EXPECT_LT(sparse.keys_seen, std::min(last, dual.keys_seen));
+    EXPECT_LT(sparse.flops, dual.flops);
+    last = sparse.keys_seen;
+  }
+  const parameter_map focus = {{"dense_layers", one}, {"prompt_block_size", std::int64_t{4}},
+                               {"window", std::int64_t{2}}, {"rho", 1.0}};
+  const auto narrow = total("focus_dllm", focus);
+  EXPECT_LT(narrow.rows, dual.rows);
+  EXPECT_LT(total("focus_dllm", with(focus, {{"alpha", 0.2}})).keys_seen,
+            total("focus_dllm", with(focus, {{"alpha", 1.0}})).keys_seen);
+}
+
+// Sparse-dLLM's cache is as small as its selection: kept and block in every layer, one full-length
+// scratch for all layers together.
+TEST(limits_full, sparse_dllm_holds_fewer_pages_than_a_dual_cache) {
+  const auto model = tiny_model(model_family::llada, reference_ops(), 4096);
+  std::vector<sequence_request> requests = tiny_requests(1, 8);
+  requests[0].prompt.resize(440, 3);
+  const auto dual = decode(*model, "fast_dllm", blocks, requests, 1);
+  const auto sparse =
+      decode(*model, "sparse_dllm", with(blocks, {{"retention_ratio", 0.25}}), requests, 1);
+  // 448 positions are 7 pages; kept 110 and block 8 are 2; the scratch has 7.
+  EXPECT_EQ(sparse.peak_kv_bytes * 3 * 7, dual.peak_kv_bytes * (3 * 2 + 7));
+}
+
+TEST(limits_full, methods_refuse_models_they_cannot_decode) {
+  const auto block_model = tiny_model(model_family::sdar, reference_ops());
+  const auto requests = tiny_requests(1, 8);
+  for (const char* method : {"fast_dllm", "dkv_cache", "sparse_dllm", "focus_dllm"}) {
+    EXPECT_THROW(decode(*block_model, method, {}, requests, 1), usage_error) << method;
+  }
+  const auto llada = tiny_model(model_family::llada, reference_ops());
+  const auto refused = [&](const char* method, const parameter_map& given) {
+    EXPECT_THROW(decode(*llada, method, given, requests, 1), usage_error) << method;
+  };
+  refused("sparse_dllm", {{"kernel_size", std::int64_t{4}}});
+  refused("dkv_cache", {{"variant", std::string("pd")}});
+  refused("focus_dllm", {{"dense_layers", std::int64_t{0}}});
+  refused("fast_dllm", with(blocks, {{"threshold", 0.9}, {"factor", 1.0}}));
+}
+
+}  // namespace
+}  // namespace unmask
