@@ -222,6 +222,10 @@ void step_loop::impl::forward() {
     const tensor_view q = model.query(acts, rows.rows);
     const key_set keys =
         method.keys->select(state, plan, l, q, pages, kv_length.as<std::int32_t>());
+    if (observer && observer->wants_layers()) {
+      observer->on_layer({state, plan, l, rows.set(sequences), q, model.key(acts, rows.rows),
+                          model.value(acts, rows.rows), pages, keys, scale});
+    }
     tensor_view attended = acts.attention.view().first(rows.rows);
     {
       const profile_range range(ranges().attention, l);
