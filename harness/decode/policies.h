@@ -87,6 +87,15 @@ class row_policy {
     (void)b, (void)plan, (void)layer, (void)q, (void)k, (void)rows, (void)kept;
     return false;
   }
+  // True: feed_forward_rows() names the rows that write K/V and pass the feed-forward; the others
+  // only attend, and keep the residual. Does not combine with narrow(). Constant over a run.
+  virtual bool updates_part() const { return false; }
+  // Asked once per forward, after select(): `updated` lists those rows and index [updated.rows]
+  // holds where they stand in `rows`, ascending.
+  virtual void feed_forward_rows(const batch& b, const step_plan& plan, const row_lists& rows,
+                                 row_lists& updated, tensor& index) {
+    (void)b, (void)plan, (void)rows, (void)updated, (void)index;
+  }
 };
 
 // Which cached slots each row attends to in a layer.

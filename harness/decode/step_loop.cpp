@@ -40,6 +40,11 @@ struct step_loop::impl {
   transformer::activations acts;
   tensor final, kept, kv_length, window_first, window_last, key_mass;
   row_lists rows, entered;
+  // Methods that update part of the rows only: those rows, and room to gather them.
+  bool partial;
+  row_lists updated;
+  tensor updated_index;
+  transformer::activations part;
   candidate_lists found;
   step_plan plan;
   std::vector<std::int64_t> rows_before;  // rows of each sequence entering the current layer
@@ -54,7 +59,8 @@ struct step_loop::impl {
         state(run, m.config(), l.sequences, l.max_length),
         cache(run, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
               l.kv_pages),
-        acts(m.make_activations()) {
+        acts(m.make_activations()),
+        partial(method.rows->updates_part()) {
     const std::int64_t n = m.max_rows();
     const std::int64_t s = l.sequences;
     const auto ints = [&](std::int64_t count) { return run.allocate(dtype::i32, {count}); };
@@ -64,8 +70,16 @@ struct step_loop::impl {
     kv_length = ints(s);
     window_first = ints(s);
     window_last = ints(s);
-    rows = {ints(s + 1), ints(n), ints(n), ints(n), 0, ints(n), false};
-    entered = {ints(s + 1), ints(n), ints(n), ints(n), 0, {}, false};
+    const auto lists = [&] {
+      return row_lists{ints(s + 1), ints(n), ints(n), ints(n), 0, ints(n), false};
+    };
+    rows = lists();
+    entered = lists();
+    if (partial) {
+      updated = lists();
+      updated_index = ints(n);
+      part = m.make_activations();
+    }
     found = {ints(s + 1), ints(n),  ints(n),  ints(n),  reals(n),
              reals(n),    reals(n), reals(n), reals(n), run.allocate(dtype::u8, {n}),
              ints(s),     ints(s),  0};
@@ -76,6 +90,7 @@ struct step_loop::impl {
   bool make_plan();
   void forward();
   void decide();
+  void feed_forward(std::int32_t layer, const tensor_view& x);
   void count_layer(std::int32_t layer, const key_set& keys, bool first_layer);
 };
 
@@ -161,6 +176,7 @@ void step_loop::impl::forward() {
   }
   rows.slots_differ = false;
   method.cache->prepare(state, plan, rows, cache);
+  if (partial) method.rows->feed_forward_rows(state, plan, rows, updated, updated_index);
   run.gather_tokens(rows.set(sequences), state.canvas(), rows.token.as<std::int32_t>());
   const tensor_view x_all = acts.x.view();
   model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
@@ -188,12 +204,19 @@ void step_loop::impl::forward() {
     const paged_kv pages = cache.layer(l);
     {
       const profile_range range(ranges().cache_write, l);
-      run.kv_write(rows.set(sequences), model.key(acts, rows.rows), model.value(acts, rows.rows),
-                   pages);
+      if (partial) {
+        run.gather_rows(acts.qkv.view().first(rows.rows), updated_index.as<std::int32_t>(),
+                        part.qkv.view().first(updated.rows));
+      }
+      const row_lists& written = partial ? updated : rows;
+      const transformer::activations& from = partial ? part : acts;
+      run.kv_write(written.set(sequences), model.key(from, written.rows),
+                   model.value(from, written.rows), pages);
     }
     const std::int32_t before = rows.rows;
     if (method.rows->narrow(state, plan, l, model.query(acts, before), model.key(acts, before),
                             rows, kept)) {
+      if (partial) throw std::logic_error("step_loop: narrow() and feed_forward_rows() together");
       // Surviving rows keep their order, so gathering forward in place never overwrites a source.
       run.gather_rows(x, kept.as<std::int32_t>(), x_all.first(rows.rows));
       run.gather_rows(acts.qkv.view().first(before), kept.as<std::int32_t>(),
@@ -203,6 +226,10 @@ void step_loop::impl::forward() {
     const tensor_view q = model.query(acts, rows.rows);
     const key_set keys =
         method.keys->select(state, plan, l, q, pages, kv_length.as<std::int32_t>());
+    if (observer && observer->wants_layers()) {
+      observer->on_layer({state, plan, l, rows.set(sequences), q, model.key(acts, rows.rows),
+                          model.value(acts, rows.rows), pages, keys, scale});
+    }
     tensor_view attended = acts.attention.view().first(rows.rows);
     {
       const profile_range range(ranges().attention, l);
@@ -217,15 +244,27 @@ void step_loop::impl::forward() {
     }
     {
       const profile_range range(ranges().feed_forward, l);
-      model.feed_forward(l, x);
+      feed_forward(l, x);
     }
     count_layer(l, keys, l == 0);
   }
   model.final_norm(x_all.first(rows.rows), final.view().first(rows.rows));
 }
 
-// Rows entering the layer cost its projections; rows leaving it (after narrowing) cost attention,
-// output projection and feed-forward. Keys are those the mask really admits.
+void step_loop::impl::feed_forward(std::int32_t layer, const tensor_view& x) {
+  if (!partial) {
+    model.feed_forward(layer, x);
+    return;
+  }
+  const tensor_view some = part.x.view().first(updated.rows);
+  run.gather_rows(x, updated_index.as<std::int32_t>(), some);
+  model.feed_forward(layer, some);
+  run.scatter_rows(some, updated_index.as<std::int32_t>(), x);
+}
+
+// Rows entering the layer cost its projections; rows leaving it (after narrowing) cost attention
+// and output projection, and feed-forward unless the method says that they skip it. Keys are those
+// the mask really admits.
 void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool first_layer) {
   const row_cost cost = model.cost(layer);
   const double per_key = 4.0 * model.config().heads * model.config().head_dim;
@@ -251,11 +290,14 @@ void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool 
       seen += static_cast<double>(
           method.keys->keys_of_row(state, keys, s, rows.position.as<std::int32_t>()[r]));
     }
+    const std::int32_t* fed_begin = partial ? updated.begin.as<std::int32_t>() : begin;
+    const std::int64_t fed = fed_begin[s + 1] - fed_begin[s];
     c.layer_rows += n;
+    c.feed_forward_rows += fed;
     c.keys_seen += seen;
     c.flops += static_cast<double>(entering) * cost.qkv_flops +
-               static_cast<double>(n) * (cost.output_flops + cost.feed_forward_flops) +
-               seen * per_key;
+               static_cast<double>(n) * cost.output_flops +
+               static_cast<double>(fed) * cost.feed_forward_flops + seen * per_key;
   }
 }
 

@@ -29,11 +29,28 @@ struct step_view {
   tensor_view head_input;  // [left.rows, D] final-norm output
 };
 
+// What an observer sees of one layer: the rows that survived narrow(), with their K/V written and
+// their keys chosen, before their attention. Views stay valid during the call only.
+struct layer_view {
+  const batch& state;
+  const step_plan& plan;
+  std::int32_t layer = 0;
+  row_set rows;
+  tensor_view q;     // [R, heads, dim], after RoPE
+  tensor_view k, v;  // [R, kv_heads, dim], k after RoPE
+  paged_kv cache;
+  const key_set& keys;
+  float scale = 1;  // of the scores
+};
+
 // Optional spectator of the loop: golden replay, --watch, probes. Costs nothing when absent.
 class step_observer {
  public:
   virtual ~step_observer() = default;
   virtual void on_step(const step_view& step) = 0;
+  // Layers are shown only to observers that ask for them, in order, before the step they belong to.
+  virtual bool wants_layers() const { return false; }
+  virtual void on_layer(const layer_view& layer) { (void)layer; }
 };
 
 struct loop_limits {

@@ -147,6 +147,16 @@ class real_point final : public prepared_point {
     return pass;
   }
 
+  std::map<std::string, std::string> probe(const probe_settings& settings) override {
+    std::vector<sequence_request> requests = workload_->requests;
+    if (settings.limit > 0 && requests.size() > static_cast<std::size_t>(settings.limit)) {
+      requests.resize(static_cast<std::size_t>(settings.limit));
+    }
+    probe_observer observer(settings);
+    run_closed_loop(*model_->packed, method_, settings_, requests, 1, &observer);
+    return observer.results();
+  }
+
   std::vector<scored_answer> score(const pass_record& pass) override {
     std::vector<scored_answer> all;
     for (std::size_t i = 0; i < pass.answers.size(); ++i) {

@@ -136,6 +136,10 @@ class experiment_run {
     f.measured.rules = f.ready->rules();
     f.measured.scores = f.ready->score(f.measured.passes.front());
     measure_row(row, f.measured);
+    if (!spec_.probe.names.empty()) {
+      progress_.now(title(f) + " probes");
+      row.probes = f.ready->probe(spec_.probe);
+    }
     log_samples(row, f.measured.scores);
     write(f, std::move(row));
   }

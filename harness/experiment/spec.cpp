@@ -139,6 +139,27 @@ void read_sweep(toml_reader& r, experiment_spec& spec) {
   });
 }
 
+void read_probe(toml_reader& r, experiment_spec& spec) {
+  probe_settings& p = spec.probe;
+  r.texts("names", p.names);
+  r.real("tau", p.tau, 0, 1);
+  r.real("margin", p.margin, 0, 1);
+  r.real("sink_share", p.sink_share, 0, 1);
+  r.integer("every", p.every, 1, 1 << 20);
+  r.integer("limit", p.limit, 0);
+  if (p.names.empty()) throw usage_error(r.where() + ": [probe] needs `names`");
+  const std::vector<std::string> known = probe_names();
+  std::set<std::string> seen;
+  for (const std::string& name : p.names) {
+    if (std::ranges::find(known, name) == known.end()) {
+      throw usage_error(r.where() + ": " + unknown_name("probe", name, known));
+    }
+    if (!seen.insert(name).second) {
+      throw usage_error(r.where() + ": `probe.names` names '" + name + "' twice");
+    }
+  }
+}
+
 template <class List, class Name>
 void unique(const List& list, Name name_of, const std::string& file, const std::string& what,
             const std::string& how) {
@@ -169,6 +190,7 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file) {
   r.tables("model", [&](toml_reader& t) { spec.models.push_back(read_model(t, file)); });
   r.tables("workload", [&](toml_reader& t) { read_workload(t, file, spec); });
   r.tables("method", [&](toml_reader& t) { spec.methods.push_back(read_method(t)); });
+  r.table("probe", [&](toml_reader& t) { read_probe(t, spec); });
   r.table("sweep", [&](toml_reader& t) { read_sweep(t, spec); });
   r.finish();
   unique(

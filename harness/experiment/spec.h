@@ -11,6 +11,7 @@
 //   [[model]]   path, name, weights = "checkpoint" | "random:SEED"
 //   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; limit
 //   [[method]]  name, label, preset, models = [...], params.NAME = value
+//   [probe]     names = ["confidence", ...] (probe.h); tau, margin, sink_share, every, limit
 //   [sweep]     mode = "cross" | "zip" | "one-at-a-time" | "leave-one-out", and axes by dotted key:
 //               params.threshold = [0.7, 0.9]     every method that has the parameter
 //               method.LABEL.steps = [32, 64]     one method, by label or by name
@@ -23,6 +24,7 @@
 #include <vector>
 
 #include "harness/decode/parameters.h"
+#include "harness/experiment/probe.h"
 
 namespace unmask {
 
@@ -93,6 +95,7 @@ struct experiment_spec {
   std::vector<model_entry> models;
   std::vector<workload_entry> workloads;
   std::vector<method_entry> methods;
+  probe_settings probe;  // no names: no probes
   sweep_mode mode = sweep_mode::cross;
   std::vector<sweep_axis> axes;
   std::vector<dotted_setting> overrides;  // --set: applied last, so they win over file and sweep

@@ -81,6 +81,16 @@ class backend : public ops {
               const tensor_view& canvas, const tensor_view& state,
               std::int32_t* committed) const override;
 
+  // freeze.cpp
+  void push_history(const candidate_set& candidates, const float* score, bool replicate,
+                    const tensor_view& history) const override;
+  void freeze_two_centroids(const candidate_set& candidates, const tensor_view& history,
+                            const std::int32_t* rank, const freeze_params& params,
+                            std::uint8_t* accept) const override;
+  void mark_unsettled(const tensor_view& state, const settle_params& params,
+                      const std::int32_t* first, const std::int32_t* last,
+                      const std::uint8_t* whole, const tensor_view& flags) const override;
+
   // selection.cpp
   void top_indices(std::int32_t segments, const std::int32_t* begin, const float* score,
                    const std::int32_t* out_begin, std::int32_t* out) const override;

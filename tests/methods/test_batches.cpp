@@ -112,6 +112,44 @@ std::vector<setting> settings() {
        model_family::sdar,
        {{"loop", std::string("hf")}, {"threshold", 0.5}}},
       {"block_moe", "block_diffusion", model_family::llada2_moe, {{"threshold", 0.5}}},
+      {"ada_sequence", "ada_dlm", model_family::llada, {{"k", 0.3}}},
+      {"ada_dream", "ada_dlm", model_family::dream, {{"k", 0.3}}},
+      {"ada_block",
+       "ada_dlm",
+       model_family::llada,
+       {{"scope", std::string("block")}, {"block_length", eight}, {"k", 0.4}}},
+      {"ada_dream_block_refresh",
+       "ada_dlm",
+       model_family::dream,
+       {{"scope", std::string("block")},
+        {"block_length", eight},
+        {"block_history", std::string("running")},
+        {"cache_steps", std::int64_t{3}},
+        {"refresh_prompt", true}}},
+      {"ada_ffn_only",
+       "ada_dlm",
+       model_family::dream,
+       {{"execution", std::string("ffn_only")}, {"k", 0.3}}},
+      {"ada_manhattan_tiers",
+       "ada_dlm",
+       model_family::llada,
+       {{"metric", std::string("manhattan")},
+        {"centroid", std::string("tier_mean")},
+        {"k_basis", std::string("active")},
+        {"first_history", std::string("replicate")},
+        {"history", std::int64_t{5}}}},
+      {"ada_mask_input",
+       "ada_dlm",
+       model_family::llada,
+       {{"frozen_input", std::string("mask")}, {"temperature", 0.5}}},
+      {"ada_quota_capped",
+       "ada_dlm",
+       model_family::llada,
+       {{"limit_to_quota", true}, {"steps", eight}, {"ranked", std::string("region")}}},
+      {"ada_threshold",
+       "ada_dlm",
+       model_family::llada,
+       {{"rule", std::string("threshold")}, {"threshold", 0.4}}},
       {"autoregressive", "autoregressive", model_family::qwen3, {}},
       {"autoregressive_sampled", "autoregressive", model_family::qwen3, {{"temperature", 0.8}}},
   };
@@ -156,6 +194,7 @@ TEST_P(every_setting, counts_are_conserved) {
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const sequence_counters& n = result.answers[i].counters;
     EXPECT_EQ(n.layer_rows, n.rows * c.layers);  // none of these methods drops rows inside
+    EXPECT_LE(n.feed_forward_rows, n.layer_rows);
     EXPECT_LE(n.decode_rows, n.rows);
     EXPECT_EQ(n.forwards >= n.prefill_forwards + n.commit_forwards, true);
     EXPECT_GE(static_cast<std::int64_t>(n.committed),
@@ -163,12 +202,15 @@ TEST_P(every_setting, counts_are_conserved) {
                   static_cast<std::int64_t>(std::count(result.answers[i].output.begin(),
                                                        result.answers[i].output.end(), c.mask_id)));
     // FLOPs = rows x per-row cost + keys x per-key cost + judged rows x head cost, to rounding.
-    double dense = 0;
+    double dense = 0, fed = 0;
     for (std::int32_t l = 0; l < c.layers; ++l) {
       const row_cost cost = model->cost(l);
-      dense += cost.qkv_flops + cost.output_flops + cost.feed_forward_flops;
+      dense += cost.qkv_flops + cost.output_flops;
+      fed += cost.feed_forward_flops;
     }
+    EXPECT_EQ(n.feed_forward_rows % c.layers, 0);
     const double expected = static_cast<double>(n.rows) * dense +
+                            static_cast<double>(n.feed_forward_rows / c.layers) * fed +
                             n.keys_seen * 4.0 * c.heads * c.head_dim +
                             static_cast<double>(n.head_rows) * model->head_flops();
     EXPECT_NEAR(n.flops, expected, 1e-9 * expected);
@@ -189,6 +231,29 @@ TEST(counters, vanilla_by_hand) {
   EXPECT_EQ(n.rows, 40);
   EXPECT_EQ(n.head_rows, 10);
   EXPECT_DOUBLE_EQ(n.keys_seen, 4.0 * 10 * 10 * model->config().layers);
+}
+
+// Prompt 6, canvas 4, K = 1 and one confidence: one token per step. Rows: everything; then the
+// masks and the token frozen just before, 3 + 1, 2 + 1, 1 + 1. Keys: all 10, always.
+TEST(counters, ada_dlm_by_hand) {
+  const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
+  const parameter_map one = {{"k_tokens", std::int64_t{1}}, {"history", std::int64_t{1}}};
+  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto r = decode(*model, "ada_dlm", one, {request}, 1);
+  const sequence_counters& n = r.answers[0].counters;
+  EXPECT_EQ(n.forwards, 4);
+  EXPECT_EQ(n.rows, 10 + 4 + 3 + 2);
+  EXPECT_EQ(n.feed_forward_rows, n.rows * model->config().layers);
+  EXPECT_EQ(n.head_rows, 10);
+  EXPECT_DOUBLE_EQ(n.keys_seen, 19.0 * 10 * model->config().layers);
+  parameter_map ffn = one;
+  ffn["execution"] = std::string("ffn_only");
+  const auto f = decode(*model, "ada_dlm", ffn, {request}, 1);
+  EXPECT_EQ(f.answers[0].counters.rows, 10 + 4 + 4 + 4);
+  EXPECT_EQ(f.answers[0].counters.feed_forward_rows, n.feed_forward_rows);
+  parameter_map late = one;
+  late["delay"] = std::int64_t{0};
+  EXPECT_EQ(decode(*model, "ada_dlm", late, {request}, 1).answers[0].counters.rows, 10 + 3 + 2 + 1);
 }
 
 // Prompt 5, block 8, canvas 11: prefill of 8 rows decides the first; see the comment per phase.
