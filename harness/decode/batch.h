@@ -27,6 +27,9 @@ struct sequence_request {
   std::vector<std::int32_t> prompt;
   std::int32_t gen_length = 0;
   std::uint64_t seed = 0;  // of sampling and remasking noise
+  std::int64_t id = -1;    // of the caller; nothing is computed from it
+  // Tokens at the end of the prompt that were generated before this request was interrupted.
+  std::int32_t resumed = 0;
 };
 
 // Counted by the step loop, never by a method.

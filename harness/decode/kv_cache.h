@@ -23,6 +23,11 @@ class kv_cache {
   // Give sequence s pages for slots [0, slots); keeps what it has. False when no page is free.
   bool reserve(std::int32_t s, std::int32_t slots);
   void release(std::int32_t s);
+  // Slots that sequence s has pages for.
+  std::int32_t slots(std::int32_t s) const {
+    return held_[static_cast<std::size_t>(s)] * kv_page_size;
+  }
+  std::int32_t pages() const { return pages_; }
 
   paged_kv layer(std::int32_t index) const;  // index modulo stored layers
   std::int32_t stored_layers() const { return static_cast<std::int32_t>(keys_.size()); }
