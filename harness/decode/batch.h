@@ -30,6 +30,9 @@ struct sequence_request {
   // Replays only: the draws of random remasking, one vector per block over all positions; empty:
   // drawn from the seed.
   std::vector<std::vector<float>> recorded_uniforms;
+  std::int64_t id = -1;  // of the caller; nothing is computed from it
+  // Tokens at the end of the prompt that were generated before this request was interrupted.
+  std::int32_t resumed = 0;
 };
 
 // Counted by the step loop, never by a method.

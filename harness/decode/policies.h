@@ -60,10 +60,38 @@ struct candidate_lists {
   }
 };
 
+// What a scheduler may know about how a pace moves over the canvas.
+struct pace_shape {
+  // Positions decided and handed out together, aligned to absolute positions; 1: token by token;
+  // 0: the whole answer at once.
+  std::int32_t block = 0;
+  // Positions beyond the last one used so far that one more block may touch; 0: any, so that the
+  // whole canvas needs pages from the start.
+  std::int32_t ahead = 0;
+  bool commits = false;  // a decided block takes one more forward before the next one opens
+};
+
 // How much of each sequence may enter this step: block, chunk, whole canvas, one token.
 class pace_policy {
  public:
   virtual ~pace_policy() = default;
+  virtual pace_shape shape(const model_config& model) const {
+    (void)model;
+    return {};
+  }
+  // True while the next forward of place s is (a part of) its prefill. Default: its first forward.
+  virtual bool prefilling(const batch& b, std::int32_t s) const {
+    return b.at(s).counters.forwards == 0;
+  }
+  // Rows of the next forward of a sequence that is prefilling. Default: the prompt.
+  virtual std::int32_t prefill_rows(const batch& b, std::int32_t s) const {
+    return b.at(s).prompt_length;
+  }
+  // Let a prompt enter in pieces of at most `rows` rows; 0: whole. False: this pace cannot.
+  virtual bool limit_prefill(std::int32_t rows) {
+    (void)rows;
+    return false;
+  }
   // Positions (prompt and canvas) this request will occupy.
   virtual std::int32_t canvas_length(const model_config& model,
                                      const sequence_request& request) const = 0;

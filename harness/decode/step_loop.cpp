@@ -47,7 +47,9 @@ struct step_loop::impl {
   transformer::activations part;
   candidate_lists found;
   step_plan plan;
+  std::vector<sequence_step> last_step;   // of each place, for recomputation
   std::vector<std::int64_t> rows_before;  // rows of each sequence entering the current layer
+  const step_part* parts = nullptr;       // of the current step; null: all places step
   step_observer* observer = nullptr;
   std::int64_t step_index = 0;
 
@@ -84,11 +86,14 @@ struct step_loop::impl {
              reals(n),    reals(n), reals(n), reals(n), run.allocate(dtype::u8, {n}),
              ints(s),     ints(s),  0};
     plan.of.resize(static_cast<std::size_t>(s));
+    last_step.resize(static_cast<std::size_t>(s));
     rows_before.resize(static_cast<std::size_t>(s));
   }
 
   bool make_plan();
+  sequence_step once_more(std::int32_t s) const;
   void forward();
+  void count_dry();
   void decide();
   void feed_forward(std::int32_t layer, const tensor_view& x);
   void count_layer(std::int32_t layer, const key_set& keys, bool first_layer);
@@ -102,17 +107,28 @@ std::int32_t step_loop::length_of(const sequence_request& request) const {
   return impl_->method.pace->canvas_length(impl_->model.config(), request);
 }
 
-std::int32_t step_loop::admit(const sequence_request& request) {
+std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slots) {
   impl& m = *impl_;
   for (std::int32_t s = 0; s < m.limits.sequences; ++s) {
     if (m.state.occupied(s)) continue;
     const std::int32_t length = length_of(request);
-    if (!m.cache.reserve(s, m.method.cache->storage(m.model.config(), length))) return -1;
+    const std::int32_t first = slots > 0 ? std::min(slots, length) : length;
+    if (!m.cache.reserve(s, m.method.cache->storage(m.model.config(), first))) return -1;
     m.state.admit(s, request, length);
     m.method.pace->start(m.state, s);
     return s;
   }
   return -1;
+}
+
+bool step_loop::reserve(std::int32_t place, std::int32_t slots) {
+  impl& m = *impl_;
+  const std::int32_t wanted = std::min(slots, m.state.at(place).length);
+  return m.cache.reserve(place, m.method.cache->storage(m.model.config(), wanted));
+}
+
+bool step_loop::fits(std::int32_t length) const {
+  return impl_->cache.fits(impl_->method.cache->storage(impl_->model.config(), length));
 }
 
 void step_loop::release(std::int32_t place) {
@@ -125,6 +141,22 @@ const batch& step_loop::state() const {
 }
 const kv_cache& step_loop::cache() const {
   return impl_->cache;
+}
+pace_policy& step_loop::pace() const {
+  return *impl_->method.pace;
+}
+const step_plan& step_loop::plan() const {
+  return impl_->plan;
+}
+std::int32_t step_loop::rows_entered(std::int32_t s) const {
+  return impl_->entered.begin.as<std::int32_t>()[s + 1] -
+         impl_->entered.begin.as<std::int32_t>()[s];
+}
+std::int32_t step_loop::committed(std::int32_t s) const {
+  return impl_->found.committed.as<std::int32_t>()[s];
+}
+std::int32_t step_loop::candidates(std::int32_t s) const {
+  return impl_->found.begin.as<std::int32_t>()[s + 1] - impl_->found.begin.as<std::int32_t>()[s];
 }
 void step_loop::observe(step_observer* observer) {
   impl_->observer = observer;
@@ -141,7 +173,12 @@ std::vector<std::int32_t> step_loop::canvas(std::int32_t place) const {
 }
 
 bool step_loop::step() {
+  return step(nullptr);
+}
+
+bool step_loop::step(const step_part* parts) {
   const profile_range range(ranges().step, impl_->step_index++);
+  impl_->parts = parts;
   if (!impl_->make_plan()) return false;
   impl_->forward();
   impl_->decide();
@@ -153,8 +190,16 @@ bool step_loop::impl::make_plan() {
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     step = {};
-    if (!state.occupied(s) || state.at(s).finished) continue;
-    step = method.pace->plan(state, s);
+    if (!state.occupied(s) || (parts && parts[s] == step_part::out)) continue;
+    if (parts && parts[s] == step_part::recompute) {
+      step = once_more(s);
+    } else if (!state.at(s).finished) {
+      step = method.pace->plan(state, s);
+      last_step[static_cast<std::size_t>(s)] = step;
+    }
+    if (step.active && std::max(step.last, step.kv_length) > cache.slots(s)) {
+      throw std::logic_error("step_loop: a sequence runs past its pages");
+    }
     any = any || step.active;
   }
   if (!any) return false;
@@ -168,6 +213,18 @@ bool step_loop::impl::make_plan() {
   return true;
 }
 
+// The rows of the last block of the last step, with nothing to decide. Writing the K/V of tokens
+// that did not change changes nothing.
+sequence_step step_loop::impl::once_more(std::int32_t s) const {
+  sequence_step step = last_step[static_cast<std::size_t>(s)];
+  const std::int32_t block = method.pace->shape(model.config()).block;
+  if (block > 0) step.first = std::max(step.first, step.last - block);
+  step.what = phase::denoise;
+  step.candidate_first = step.candidate_last;
+  step.quota = 0;
+  return step;
+}
+
 void step_loop::impl::forward() {
   const std::int32_t sequences = limits.sequences;
   method.rows->select(state, plan, rows);
@@ -179,7 +236,7 @@ void step_loop::impl::forward() {
   if (partial) method.rows->feed_forward_rows(state, plan, rows, updated, updated_index);
   run.gather_tokens(rows.set(sequences), state.canvas(), rows.token.as<std::int32_t>());
   const tensor_view x_all = acts.x.view();
-  model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
+  if (!limits.dry) model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
 
   // The rows as they entered, for the observer and the accounting, before any narrowing.
   entered.rows = rows.rows;
@@ -193,6 +250,10 @@ void step_loop::impl::forward() {
         entered.begin.as<std::int32_t>()[s + 1] - entered.begin.as<std::int32_t>()[s];
   }
 
+  if (limits.dry) {
+    count_dry();
+    return;
+  }
   const float scale = 1.0F / std::sqrt(static_cast<float>(model.config().head_dim));
   for (std::int32_t l = 0; l < model.config().layers; ++l) {
     const profile_range layer_range(ranges().layer, l);
@@ -301,6 +362,22 @@ void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool 
   }
 }
 
+void step_loop::impl::count_dry() {
+  for (std::int32_t s = 0; s < limits.sequences; ++s) {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    if (!step.active) continue;
+    sequence_counters& c = state.at(s).counters;
+    const std::int64_t n = rows_before[static_cast<std::size_t>(s)];
+    ++c.forwards;
+    c.prefill_forwards += step.what == phase::prefill;
+    c.commit_forwards += step.what == phase::commit;
+    c.denoise_steps += step.candidate_last > step.candidate_first;
+    c.rows += n;
+    if (step.what != phase::prefill) c.decode_rows += n;
+    c.layer_rows += n * model.config().layers;
+  }
+}
+
 void step_loop::impl::decide() {
   const std::int32_t sequences = limits.sequences;
   const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
@@ -338,6 +415,7 @@ void step_loop::impl::decide() {
     c.committed += committed;
     c.head_rows += judged;
     c.flops += static_cast<double>(judged) * model.head_flops();
+    if (parts && parts[s] == step_part::recompute) continue;
     state.advance_step(s);
     method.pace->observe(state, s, step, committed);
   }

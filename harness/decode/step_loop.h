@@ -58,6 +58,16 @@ struct loop_limits {
   std::int32_t max_length = 0;  // positions per sequence, prompt and canvas
   // Pages per stored layer for all places together; 0: enough for every place at max_length.
   std::int32_t kv_pages = 0;
+  // Plan, select, decide and count, but leave out the layers: for recipes whose decisions come from
+  // elsewhere than activations (harness/engine/trajectory.h). FLOPs and keys are then not counted.
+  bool dry = false;
+};
+
+// What a place does in a step composed by a scheduler.
+enum class step_part : std::uint8_t {
+  out,       // waits
+  step,      // its next forward
+  recompute  // its last rows once more, deciding nothing: it is kept in a frozen batch
 };
 
 class step_loop {
@@ -68,15 +78,27 @@ class step_loop {
 
   // Positions a request would take under this method.
   std::int32_t length_of(const sequence_request& request) const;
-  // Put a request into a free place; returns it, or -1 when no place or no page is free.
-  std::int32_t admit(const sequence_request& request);
+  // Put a request into a free place; returns it, or -1 when no place or no page is free. Pages are
+  // taken for its first `slots` positions (0: all); the caller then asks for more with reserve().
+  std::int32_t admit(const sequence_request& request, std::int32_t slots = 0);
+  // Pages for slots [0, slots) of a place, clipped to its length. False when no page is free.
+  bool reserve(std::int32_t place, std::int32_t slots);
+  // True when a request of `length` positions would have pages enough in an empty loop.
+  bool fits(std::int32_t length) const;
   // One forward for all active sequences and its decisions. False when nothing is active.
   bool step();
+  // The same for the places named in `parts` [sequences]. A finished place takes no step.
+  bool step(const step_part* parts);
   // Free a finished (or cancelled) sequence's place and pages.
   void release(std::int32_t place);
 
   const batch& state() const;
   const kv_cache& cache() const;
+  pace_policy& pace() const;
+  const step_plan& plan() const;                    // of the last step
+  std::int32_t rows_entered(std::int32_t s) const;  // by the last step, at layer 0
+  std::int32_t committed(std::int32_t s) const;     // by the last step
+  std::int32_t candidates(std::int32_t s) const;    // of the last step
   // Generated tokens of place s up to output_end.
   std::vector<std::int32_t> output(std::int32_t place) const;
   // Everything after the prompt, masks included.

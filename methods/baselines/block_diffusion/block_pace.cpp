@@ -20,6 +20,31 @@ std::int32_t block_pace::canvas_length(const model_config&, const sequence_reque
                   settings_.block_length);
 }
 
+pace_shape block_pace::shape(const model_config&) const {
+  return {settings_.block_length, settings_.block_length, true};
+}
+
+bool block_pace::prefilling(const batch&, std::int32_t s) const {
+  return !progress_.at(s).prefilled;
+}
+
+std::int32_t block_pace::prefill_end(const batch& b, std::int32_t s) const {
+  return settings_.engine ? round_up(b.at(s).prompt_length, settings_.block_length)
+                          : progress_.at(s).history;
+}
+
+std::int32_t block_pace::prefill_rows(const batch& b, std::int32_t s) const {
+  const std::int32_t rest = prefill_end(b, s) - progress_.at(s).entered;
+  return prefill_limit_ > 0 ? std::min(rest, prefill_limit_) : rest;
+}
+
+// Rows of a block attend to the whole block, so pieces end where blocks end.
+bool block_pace::limit_prefill(std::int32_t rows) {
+  const std::int32_t block = settings_.block_length;
+  prefill_limit_ = rows > 0 ? std::max(rows / block, 1) * block : 0;
+  return true;
+}
+
 void block_pace::start(batch& b, std::int32_t s) {
   progress& p = progress_.at(s);
   p = {};
@@ -37,9 +62,10 @@ sequence_step block_pace::plan(const batch& b, std::int32_t s) {
   step.active = true;
   if (!p.prefilled) {
     step.what = phase::prefill;
-    step.first = 0;
-    step.last = settings_.engine ? round_up(q.prompt_length, block) : p.history;
-    step.candidate_first = settings_.engine ? q.prompt_length : step.last;
+    const std::int32_t end = prefill_end(b, s);
+    step.first = p.entered;
+    step.last = p.entered + prefill_rows(b, s);
+    step.candidate_first = settings_.engine && step.last == end ? q.prompt_length : step.last;
     step.candidate_last = step.last;
   } else {
     step.first = p.history;
@@ -61,6 +87,8 @@ void block_pace::observe(batch& b, std::int32_t s, const sequence_step& step, st
   progress& p = progress_.at(s);
   const std::int32_t block = settings_.block_length;
   if (!p.prefilled) {
+    p.entered = step.last;
+    if (step.last < prefill_end(b, s)) return;
     p.prefilled = true;
     b.set_state(s, 0, p.history, state_cached);
     if (!settings_.engine) return;

@@ -34,6 +34,10 @@ class block_pace final : public pace_policy {
 
   std::int32_t canvas_length(const model_config& model,
                              const sequence_request& request) const override;
+  pace_shape shape(const model_config& model) const override;
+  bool prefilling(const batch& b, std::int32_t s) const override;
+  std::int32_t prefill_rows(const batch& b, std::int32_t s) const override;
+  bool limit_prefill(std::int32_t rows) override;
   void start(batch& b, std::int32_t s) override;
   sequence_step plan(const batch& b, std::int32_t s) override;
   void observe(batch& b, std::int32_t s, const sequence_step& step,
@@ -44,10 +48,13 @@ class block_pace final : public pace_policy {
     std::int32_t history = 0;  // tokens before the current block, a multiple of block_length
     std::int32_t step = 0;     // denoising steps made in the current block
     bool prefilled = false;
+    std::int32_t entered = 0;  // prompt positions already in the cache while prefilling
   };
+  std::int32_t prefill_end(const batch& b, std::int32_t s) const;
   void block_done(batch& b, std::int32_t s);  // engine's stop rules on a fully decided block
   void next_block(batch& b, std::int32_t s);
   block_settings settings_;
+  std::int32_t prefill_limit_ = 0;  // rows of one prefill forward, whole blocks; 0: the prompt
   per_sequence<progress> progress_;
 };
 
