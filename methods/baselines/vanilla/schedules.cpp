@@ -39,15 +39,17 @@ std::int32_t block_schedule::canvas_length(const model_config&,
                                            const sequence_request& request) const {
   const std::int32_t gen = request.gen_length;
   const std::int32_t block = settings_.block_length > 0 ? settings_.block_length : gen;
-  if (gen <= 0) throw usage_error("vanilla: gen_length must be positive");
+  if (gen <= 0) throw usage_error(settings_.method + ": gen_length must be positive");
   if (gen % block != 0) {
-    throw usage_error("vanilla: gen_length " + std::to_string(gen) +
+    throw usage_error(settings_.method + ": gen_length " + std::to_string(gen) +
                       " is not a multiple of block_length " + std::to_string(block));
   }
-  const std::int32_t steps = steps_for("vanilla", gen, settings_.steps, settings_.tokens_per_step);
+  const std::int32_t steps =
+      steps_for(settings_.method, gen, settings_.steps, settings_.tokens_per_step);
   if (steps % (gen / block) != 0) {
-    throw usage_error("vanilla: steps " + std::to_string(steps) + " is not a multiple of the " +
-                      std::to_string(gen / block) + " blocks (gen_length / block_length)");
+    throw usage_error(settings_.method + ": steps " + std::to_string(steps) +
+                      " is not a multiple of the " + std::to_string(gen / block) +
+                      " blocks (gen_length / block_length)");
   }
   return static_cast<std::int32_t>(request.prompt.size()) + gen;
 }
@@ -59,7 +61,7 @@ void block_schedule::start(batch& b, std::int32_t s) {
   p.block_length = settings_.block_length > 0 ? settings_.block_length : gen;
   p.blocks = gen / p.block_length;
   p.steps_per_block =
-      steps_for("vanilla", gen, settings_.steps, settings_.tokens_per_step) / p.blocks;
+      steps_for(settings_.method, gen, settings_.steps, settings_.tokens_per_step) / p.blocks;
   enter_block(b, s);
 }
 
@@ -108,11 +110,12 @@ void block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step
 
 std::int32_t time_schedule::canvas_length(const model_config&,
                                           const sequence_request& request) const {
-  if (request.gen_length <= 0) throw usage_error("vanilla: gen_length must be positive");
+  if (request.gen_length <= 0)
+    throw usage_error(settings_.method + ": gen_length must be positive");
   const std::int32_t steps =
-      steps_for("vanilla", request.gen_length, settings_.steps, settings_.tokens_per_step);
+      steps_for(settings_.method, request.gen_length, settings_.steps, settings_.tokens_per_step);
   if (settings_.confidence_threshold && request.gen_length % steps != 0) {
-    throw usage_error("vanilla: alg confidence_threshold needs gen_length " +
+    throw usage_error(settings_.method + ": alg confidence_threshold needs gen_length " +
                       std::to_string(request.gen_length) + " to be a multiple of steps " +
                       std::to_string(steps));
   }
@@ -123,7 +126,7 @@ void time_schedule::start(batch& b, std::int32_t s) {
   const std::int32_t gen = b.at(s).request.gen_length;
   progress& p = progress_.at(s);
   p = {};
-  p.steps = steps_for("vanilla", gen, settings_.steps, settings_.tokens_per_step);
+  p.steps = steps_for(settings_.method, gen, settings_.steps, settings_.tokens_per_step);
   p.per_step = gen / p.steps;
 }
 

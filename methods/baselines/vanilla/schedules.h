@@ -4,6 +4,8 @@
 // The two published schedules of whole-canvas decoding.
 #pragma once
 
+#include <string>
+
 #include "harness/decode/registry.h"
 #include "methods/baselines/common.h"
 
@@ -15,6 +17,7 @@ namespace unmask {
 class block_schedule final : public pace_policy {
  public:
   struct settings {
+    std::string method = "vanilla";    // names the usage errors
     std::int32_t steps = 0;            // 0: gen_length / tokens_per_step
     std::int32_t tokens_per_step = 1;  // used when steps is 0
     std::int32_t block_length = 32;    // 0: one block
@@ -50,6 +53,7 @@ class block_schedule final : public pace_policy {
 class time_schedule final : public pace_policy {
  public:
   struct settings {
+    std::string method = "vanilla";  // names the usage errors
     std::int32_t steps = 0;
     std::int32_t tokens_per_step = 1;
     float eps = 1e-3F;

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "methods/baselines/vanilla/ranked_unmask.h"
+
+#include "methods/baselines/vanilla/schedules.h"
+
+namespace unmask {
+
+void ranked_unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
+                          const packed_matrix& head, candidate_lists& c) {
+  const ops& run = b.backend();
+  const noise_source noise{b.seeds(), b.steps()};
+  const confidence_out out{c.token.as<std::int32_t>(), c.probability.as<float>(),
+                           c.margin.as<float>(), c.negative_entropy.as<float>(),
+                           c.top2_gap.as<float>()};
+  if (settings_.temperature > 0) {
+    grow(run, c.count, head.out_features);
+    const tensor_view rows = logits_.view().first(c.count);
+    run.logits(head_input, head, c.row.as<std::int32_t>(), rows);
+    run.sample(c.set(b.capacity()), rows,
+               {settings_.temperature, settings_.top_p, settings_.top_k, noise}, out);
+  } else {
+    confidence_params params;
+    params.gumbel_temperature = settings_.gumbel_temperature;
+    params.noise = noise;
+    params.accumulate_double = true;
+    run.confidence(head_input, head, c.set(b.capacity()), params, out);
+  }
+  if (settings_.score == "random") run.uniform_scores(c.set(b.capacity()), noise, score(c));
+  if (settings_.alg_temp > 0) {
+    run.gumbel_scores(c.set(b.capacity()), noise, settings_.alg_temp, score(c));
+  }
+}
+
+void ranked_unmask::decide(const batch& b, const step_plan&, candidate_lists& c) {
+  const ops& run = b.backend();
+  const candidate_set set = c.set(b.capacity());
+  std::uint8_t* accept = c.accept.as<std::uint8_t>();
+  if (settings_.factor > 0) {
+    run.accept_factor(set, score(c), settings_.factor, accept);
+  } else if (settings_.threshold > 0) {
+    run.accept_threshold(set, score(c), settings_.threshold, false, true, accept);
+    if (settings_.limit_to_quota) {
+      if (also_.view().rows() < c.accept.view().rows()) {
+        also_ = run.allocate(dtype::u8, {c.accept.view().rows()});
+      }
+      run.accept_top(set, score(c), c.quota.as<std::int32_t>(), also_.as<std::uint8_t>());
+      run.merge_accept(c.count, also_.as<std::uint8_t>(), true, accept);
+    }
+  } else {
+    run.accept_top(set, score(c), c.quota.as<std::int32_t>(), accept);
+  }
+}
+
+float* ranked_unmask::score(candidate_lists& c) const {
+  if (settings_.score == "random") return c.score.as<float>();
+  if (settings_.score == "topk_margin") return c.margin.as<float>();
+  if (settings_.score == "entropy") return c.negative_entropy.as<float>();
+  return c.probability.as<float>();
+}
+
+// Sampling needs whole rows of logits; grown outside steady state only.
+void ranked_unmask::grow(const ops& run, std::int64_t rows, std::int64_t vocabulary) {
+  if (logits_ && logits_.view().rows() >= rows) return;
+  logits_ = run.allocate(dtype::f32, {rows, vocabulary});
+}
+
+void random_transfer::judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+                            const packed_matrix& head, candidate_lists& c) {
+  judge_.judge(b, plan, head_input, head, c);
+  b.backend().uniform_scores(c.set(b.capacity()), {b.seeds(), b.steps()}, c.score.as<float>());
+}
+
+void random_transfer::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
+  // One threshold per sequence: sequences at different steps are judged one after the other.
+  const candidate_set all = c.set(b.capacity());
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    if (!plan.of[static_cast<std::size_t>(s)].active || all.begin[s] == all.begin[s + 1]) continue;
+    const sequence& q = b.at(s);
+    const std::int32_t steps =
+        settings_.transfer_steps > 0 ? settings_.transfer_steps : q.request.gen_length;
+    const float keep = q.step + 1 < steps ? 1.0F - time_schedule::transfer_fraction(
+                                                       steps, settings_.transfer_eps, q.step)
+                                          : 0.0F;
+    candidate_set one = all;
+    const std::int32_t begin[2] = {0, all.begin[s + 1] - all.begin[s]};
+    one.sequences = 1;
+    one.count = begin[1];
+    one.begin = begin;
+    one.position += all.begin[s];
+    one.row += all.begin[s];
+    b.backend().accept_threshold(one, c.score.as<float>() + all.begin[s], keep, false, false,
+                                 c.accept.as<std::uint8_t>() + all.begin[s]);
+  }
+}
+
+}  // namespace unmask

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The decision rules of the official whole-canvas loops, shared by every method that decodes LLaDA
+// or Dream: rank the masked candidates by what the head says and take the best.
+#pragma once
+
+#include <string>
+
+#include "harness/decode/policies.h"
+
+namespace unmask {
+
+struct unmask_settings {
+  std::string score = "low_confidence";  // what ranks candidates
+  float threshold = 0, factor = 0;
+  float gumbel_temperature = 0;      // LLaDA sampling
+  float temperature = 0, top_p = 1;  // Dream sampling
+  std::int32_t top_k = 0;
+  float alg_temp = 0;
+  float transfer_eps = 0;           // Dream "origin": eps of the time schedule
+  std::int32_t transfer_steps = 0;  // and its steps; 0: gen_length
+  bool limit_to_quota = false;      // Dream confidence_threshold: at most quota tokens
+};
+
+// Ranks masked positions by what the head says and takes the best.
+class ranked_unmask : public unmask_policy {
+ public:
+  explicit ranked_unmask(unmask_settings s) : settings_(std::move(s)) {}
+  bool masks_by_id() const override { return true; }
+  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+             const packed_matrix& head, candidate_lists& c) override;
+  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
+
+ private:
+  float* score(candidate_lists& c) const;
+  void grow(const ops& run, std::int64_t rows, std::int64_t vocabulary);
+  unmask_settings settings_;
+  tensor logits_, also_;
+};
+
+// Dream "origin": every masked token is decided with probability 1 - t_{i+1} / t_i.
+class random_transfer final : public unmask_policy {
+ public:
+  explicit random_transfer(unmask_settings s) : settings_(s), judge_(std::move(s)) {}
+  bool masks_by_id() const override { return true; }
+  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+             const packed_matrix& head, candidate_lists& c) override;
+  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
+
+ private:
+  unmask_settings settings_;
+  ranked_unmask judge_;
+};
+
+}  // namespace unmask
