@@ -243,14 +243,15 @@ void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool 
     }
     double seen = 0;
     for (std::int32_t r = begin[s]; r < begin[s + 1]; ++r) {
-      seen += static_cast<double>(
-          method.keys->keys_of_row(state, keys, s, rows.position.as<std::int32_t>()[r]));
+      seen += method.keys->mean_keys_of_row(state, keys, s, rows.position.as<std::int32_t>()[r]);
     }
+    const double selection = method.keys->selection_flops(state, s);
     c.layer_rows += n;
     c.keys_seen += seen;
     c.flops += static_cast<double>(entering) * cost.qkv_flops +
                static_cast<double>(n) * (cost.output_flops + cost.feed_forward_flops) +
-               seen * per_key;
+               seen * per_key + selection;
+    c.selection_flops += selection;
   }
 }
 

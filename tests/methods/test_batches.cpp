@@ -50,6 +50,14 @@ std::vector<setting> settings() {
        "vanilla",
        model_family::dream,
        {{"temperature", 0.6}, {"top_p", 0.9}, {"alg_temp", 0.4}}},
+      {"sparse_d_llada",
+       "sparse_d",
+       model_family::llada,
+       {{"block_length", eight}, {"block_size", eight}, {"skip", 0.1}}},
+      {"sparse_d_dream",
+       "sparse_d",
+       model_family::dream,
+       {{"block_size", std::int64_t{5}}, {"select", 0.2}}},
       {"block_dynamic", "block_diffusion", model_family::sdar, {{"threshold", 0.5}}},
       {"block_static",
        "block_diffusion",
@@ -120,9 +128,9 @@ TEST_P(every_setting, counts_are_conserved) {
       const row_cost cost = model->cost(l);
       dense += cost.qkv_flops + cost.output_flops + cost.feed_forward_flops;
     }
-    const double expected = static_cast<double>(n.rows) * dense +
-                            n.keys_seen * 4.0 * c.heads * c.head_dim +
-                            static_cast<double>(n.head_rows) * model->head_flops();
+    const double expected =
+        static_cast<double>(n.rows) * dense + n.keys_seen * 4.0 * c.heads * c.head_dim +
+        static_cast<double>(n.head_rows) * model->head_flops() + n.selection_flops;
     EXPECT_NEAR(n.flops, expected, 1e-9 * expected);
   }
 }

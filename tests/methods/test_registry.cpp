@@ -9,7 +9,8 @@ namespace {
 
 // A static library could drop a method that nothing refers to; the exact set is pinned here.
 TEST(registry, holds_exactly_the_methods_of_the_tree) {
-  const std::vector<std::string> expected = {"autoregressive", "block_diffusion", "vanilla"};
+  const std::vector<std::string> expected = {"autoregressive", "block_diffusion", "sparse_d",
+                                             "vanilla"};
   EXPECT_EQ(method_registry::instance().names(), expected);
 }
 
@@ -45,6 +46,7 @@ TEST(registry, refuses_a_method_the_model_cannot_run) {
     model_family family;
   } wrong[] = {{"vanilla", model_family::sdar},
                {"vanilla", model_family::qwen3},
+               {"sparse_d", model_family::sdar},
                {"block_diffusion", model_family::llada},
                {"autoregressive", model_family::sdar}};
   for (const auto& w : wrong) {
