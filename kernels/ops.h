@@ -66,15 +66,27 @@ enum class mask_kind : std::uint8_t {
   block_causal  // floor(key position / block) <= floor(row position / block)
 };
 
+// Attention that leaves out tiles of query block x key block, per head (SparseD). Positions and
+// slots are cut into blocks of `size` from 0 on; a row of query block i in head h sees key block j
+// when keep[s, h, i, j] is 1. A head that keeps nothing for a row gives zeros.
+struct block_mask {
+  const std::uint8_t* keep = nullptr;     // [S, heads, blocks, blocks] flags; null: no mask
+  const std::uint8_t* applies = nullptr;  // [S] 0: sequence s attends densely
+  std::int32_t blocks = 0;                // room along each block axis
+  std::int32_t size = 0;                  // positions per block
+};
+
 // Which keys the rows of one layer attend to. Without a list, sequence s sees slots
 // [0, kv_length[s]); with one, the slots key_slot[key_begin[s] .. key_begin[s+1]), any order.
-// Masks other than full compare positions and need slot = position.
+// Masks other than full compare positions and need slot = position; so does a block mask, which
+// goes with neither a list nor key_mass.
 struct key_set {
   const std::int32_t* kv_length = nullptr;  // [S]
   const std::int32_t* key_begin = nullptr;  // [S+1] or null
   const std::int32_t* key_slot = nullptr;   // [key_begin[S]] or null
   mask_kind mask = mask_kind::full;
   std::int32_t block = 1;  // tokens per block of the block_causal mask
+  block_mask tiles;
 };
 
 struct rope_params {
@@ -200,9 +212,14 @@ class ops {
   // data ([dim] f32), then rotate-half RoPE at position[r].
   virtual void head_norm_rope(const tensor_view& x, const tensor_view& norm_weight, float eps,
                               const rope_params& rope, const std::int32_t* position) const = 0;
-  // Store k, v [R, kv_heads, dim] into the cache at each row's slot.
+  // Store k, v [R, kv_heads, dim] into the cache at each row's slot. Either may have no data: that
+  // side of the cache stays as it is.
   virtual void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
                         const paged_kv& cache) const = 0;
+  // The reverse: k, v = (or, with accumulate, +=) what lies at each row's slot. Either may have no
+  // data.
+  virtual void kv_read(const row_set& rows, const paged_kv& cache, const tensor_view& k,
+                       const tensor_view& v, bool accumulate) const = 0;
   // out[r, h] = sum_j softmax_j(q[r, h] . k[j, h / group] * scale) v[j, h / group] over the keys of
   // the row's sequence that the mask admits. q, out [R, heads, dim]; GQA group = heads / kv_heads.
   // key_mass, when it has data: [total keys] += softmax weight of each listed key summed over the
@@ -247,6 +264,9 @@ class ops {
                                const std::int32_t* first, const std::int32_t* last,
                                std::int32_t* begin, std::int32_t* position,
                                std::int32_t* sequence) const = 0;
+  // index[i] = the row of `rows` at the sequence and position of row i of `some`, each of which
+  // must be there.
+  virtual void find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const = 0;
   // token[r] = canvas[sequence[r], position[r]]; canvas [S, length] int32.
   virtual void gather_tokens(const row_set& rows, const tensor_view& canvas,
                              std::int32_t* token) const = 0;
@@ -357,6 +377,29 @@ class ops {
   virtual void importance(std::int32_t sequences, const std::int32_t* begin,
                           const std::int32_t* index, const tensor_view& q, const tensor_view& k,
                           float scale, float* out) const = 0;
+  // Softmax mass of tiles (SparseD's pattern scores): out[s, h, i, j] = size^-2 sum over the rows r
+  // of query block i and the slots k of key block j of softmax_k(q[r, h] . key[k, h / group] *
+  // scale), the softmax over slots [first_slot[s], kv_length[s]); first_slot is a multiple of size.
+  // Written: i, j of blocks that have a position below kv_length, j from first_slot on. Sequences
+  // with kv_length 0 are left alone. out [S, heads, blocks, blocks].
+  virtual void block_mass(const row_set& rows, const tensor_view& q, const paged_kv& cache,
+                          const std::int32_t* kv_length, const std::int32_t* first_slot,
+                          std::int32_t size, float scale, const tensor_view& out) const = 0;
+  // Per sequence s, head and query block i < used[s]: the count[s] largest mass[s, h, i, j] with j
+  // in [first[s], used[s]) are chosen (all when fewer); keep[s, h, i, j] for j in [first[s],
+  // limit[s]) = whether j was. mass f32, keep u8, both [S, heads, blocks, blocks].
+  virtual void keep_top_blocks(const tensor_view& mass, const std::int32_t* used,
+                               const std::int32_t* first, const std::int32_t* limit,
+                               const std::int32_t* count, const tensor_view& keep) const = 0;
+  // Keys that a row of query block i sees under the mask, mean over the heads: out[s, i], for the
+  // sequences it applies to. keep u8 [S, heads, blocks, blocks], out f32 [S, blocks].
+  virtual void block_mask_keys(const tensor_view& keep, const std::uint8_t* applies,
+                               std::int32_t size, const std::int32_t* kv_length,
+                               const tensor_view& out) const = 0;
+  // flags[s, position[i]] = 1 for the count[s] entries of lowest score among those of sequence s, 0
+  // for its others. Entries are rows of `some`, score [their number]; flags [S, length] uint8.
+  virtual void mark_lowest(const row_set& some, const float* score, const std::int32_t* count,
+                           const tensor_view& flags) const = 0;
   // cosine similarity of matching rows, sum(a b) / max(|a| |b|, 1e-8): out [R]; a, b [R, C].
   virtual void row_similarity(const tensor_view& a, const tensor_view& b, float* out) const = 0;
 };

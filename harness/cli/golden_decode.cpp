@@ -67,6 +67,18 @@ parameter_map vanilla_dream(const json& p) {
   return m;
 }
 
+// The pace and unmasking of methods built on the whole-canvas recipe.
+parameter_map whole_canvas(const json& p) {
+  return p.contains("alg") ? vanilla_dream(p) : vanilla_llada(p);
+}
+
+parameter_map sparse_d(const json& p) {
+  parameter_map m = whole_canvas(p);
+  for (const auto& [name, value] : copy_known(p, {"skip", "select", "block_size"})) m[name] = value;
+  m["pattern_scale"] = std::string(p.at("pattern_scale") == "sqrt(n_heads)" ? "heads" : "head_dim");
+  return m;
+}
+
 parameter_map block_diffusion(const json& p) {
   parameter_map m = copy_known(
       p, {"block_length", "steps", "remasking", "threshold", "accept_compare", "temperature"});
@@ -110,6 +122,7 @@ const std::map<std::string, translation>& translations() {
       {"dkv_cache", {"dkv_cache", dkv_cache}},
       {"sparse_dllm", {"sparse_dllm", sparse_dllm}},
       {"focus_dllm", {"focus_dllm", focus_dllm}},
+      {"sparse_d", {"sparse_d", sparse_d}},
   };
   return all;
 }

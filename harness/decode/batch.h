@@ -48,7 +48,8 @@ struct sequence_counters {
   std::int64_t committed = 0;          // tokens decided
   std::int64_t denoise_steps = 0;      // forwards that could decide a token
   double flops = 0;                    // analytic, attention over the keys really seen
-  double keys_seen = 0;                // sum over rows and layers of keys attended
+  double selection_flops = 0;          // of flops: choosing keys or rows
+  double keys_seen = 0;  // sum over rows and layers of keys attended, mean over the heads
 };
 
 // One sequence of the batch. `canvas` columns [0, length) are prompt ++ generated positions.

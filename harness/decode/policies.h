@@ -145,6 +145,16 @@ class key_policy {
   // Keys one row at `position` sees under `keys`; for the accounting of attention work.
   virtual std::int64_t keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
                                    std::int32_t position) const;
+  // The same as a mean over the query heads, for keys that differ by head.
+  virtual double mean_keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
+                                  std::int32_t position) const {
+    return static_cast<double>(keys_of_row(b, keys, s, position));
+  }
+  // FLOPs that the last select() spent on sequence s to choose its keys.
+  virtual double selection_flops(const batch& b, std::int32_t s) const {
+    (void)b, (void)s;
+    return 0;
+  }
 
  private:
   std::int32_t block_;

@@ -348,17 +348,18 @@ void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool 
     }
     double seen = 0;
     for (std::int32_t r = begin[s]; r < begin[s + 1]; ++r) {
-      seen += static_cast<double>(
-          method.keys->keys_of_row(state, keys, s, rows.position.as<std::int32_t>()[r]));
+      seen += method.keys->mean_keys_of_row(state, keys, s, rows.position.as<std::int32_t>()[r]);
     }
     const std::int32_t* fed_begin = partial ? updated.begin.as<std::int32_t>() : begin;
     const std::int64_t fed = fed_begin[s + 1] - fed_begin[s];
+    const double selection = method.keys->selection_flops(state, s);
     c.layer_rows += n;
     c.feed_forward_rows += fed;
     c.keys_seen += seen;
     c.flops += static_cast<double>(entering) * cost.qkv_flops +
                static_cast<double>(n) * cost.output_flops +
-               static_cast<double>(fed) * cost.feed_forward_flops + seen * per_key;
+               static_cast<double>(fed) * cost.feed_forward_flops + seen * per_key + selection;
+    c.selection_flops += selection;
   }
 }
 

@@ -66,6 +66,19 @@ std::int32_t backend::compact(std::int32_t sequences, const tensor_view& flags, 
   return total;
 }
 
+void backend::find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const {
+  for (std::int32_t i = 0; i < some.rows; ++i) {
+    const std::int32_t s = some.sequence[i];
+    const std::int32_t* first = rows.position + rows.row_begin[s];
+    const std::int32_t* last = rows.position + rows.row_begin[s + 1];
+    const std::int32_t* at = std::lower_bound(first, last, some.position[i]);
+    if (at == last || *at != some.position[i]) {
+      throw std::logic_error("find_rows: a row is not there");
+    }
+    index[i] = static_cast<std::int32_t>(at - rows.position);
+  }
+}
+
 void backend::gather_tokens(const row_set& rows, const tensor_view& canvas,
                             std::int32_t* token) const {
   for (std::int32_t r = 0; r < rows.rows; ++r) {

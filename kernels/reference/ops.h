@@ -42,6 +42,8 @@ class backend : public ops {
                       const rope_params& rope, const std::int32_t* position) const override;
   void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
                 const paged_kv& cache) const override;
+  void kv_read(const row_set& rows, const paged_kv& cache, const tensor_view& k,
+               const tensor_view& v, bool accumulate) const override;
   void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
                  const key_set& keys, float scale, const tensor_view& out,
                  const tensor_view& key_mass) const override;
@@ -65,6 +67,7 @@ class backend : public ops {
   std::int32_t compact(std::int32_t sequences, const tensor_view& flags, std::uint8_t want,
                        const std::int32_t* first, const std::int32_t* last, std::int32_t* begin,
                        std::int32_t* position, std::int32_t* sequence) const override;
+  void find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const override;
   void gather_tokens(const row_set& rows, const tensor_view& canvas,
                      std::int32_t* token) const override;
   std::int32_t find_candidates(const row_set& rows, const tensor_view& state, std::uint8_t want,
@@ -116,6 +119,18 @@ class backend : public ops {
   void importance(std::int32_t sequences, const std::int32_t* begin, const std::int32_t* index,
                   const tensor_view& q, const tensor_view& k, float scale,
                   float* out) const override;
+  void mark_lowest(const row_set& some, const float* score, const std::int32_t* count,
+                   const tensor_view& flags) const override;
+
+  // block_pattern.cpp
+  void block_mass(const row_set& rows, const tensor_view& q, const paged_kv& cache,
+                  const std::int32_t* kv_length, const std::int32_t* first_slot, std::int32_t size,
+                  float scale, const tensor_view& out) const override;
+  void keep_top_blocks(const tensor_view& mass, const std::int32_t* used, const std::int32_t* first,
+                       const std::int32_t* limit, const std::int32_t* count,
+                       const tensor_view& keep) const override;
+  void block_mask_keys(const tensor_view& keep, const std::uint8_t* applies, std::int32_t size,
+                       const std::int32_t* kv_length, const tensor_view& out) const override;
 };
 
 }  // namespace unmask::reference

@@ -54,6 +54,18 @@ std::int32_t backend::compact(std::int32_t sequences, const tensor_view& flags, 
   return total;
 }
 
+// index[i] = r with (sequence, position) of rows r and some i equal.
+void backend::find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const {
+  for (std::int32_t i = 0; i < some.rows; ++i) {
+    const std::int32_t s = some.sequence[i];
+    index[i] = -1;
+    for (std::int32_t r = rows.row_begin[s]; r < rows.row_begin[s + 1]; ++r) {
+      if (rows.position[r] == some.position[i]) index[i] = r;
+    }
+    if (index[i] < 0) throw std::logic_error("find_rows: a row is not there");
+  }
+}
+
 // token[r] = canvas[sequence[r], position[r]].
 void backend::gather_tokens(const row_set& rows, const tensor_view& canvas,
                             std::int32_t* token) const {

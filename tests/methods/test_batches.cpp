@@ -98,6 +98,14 @@ std::vector<setting> settings() {
         {"dense_layers", std::int64_t{1}},
         {"dense_tail_layers", std::int64_t{1}},
         {"prompt_block_size", std::int64_t{4}}}},
+      {"sparse_d_llada",
+       "sparse_d",
+       model_family::llada,
+       {{"block_length", eight}, {"block_size", eight}, {"skip", 0.1}}},
+      {"sparse_d_dream",
+       "sparse_d",
+       model_family::dream,
+       {{"block_size", std::int64_t{5}}, {"select", 0.2}}},
       {"block_dynamic", "block_diffusion", model_family::sdar, {{"threshold", 0.5}}},
       {"block_static",
        "block_diffusion",
@@ -212,7 +220,8 @@ TEST_P(every_setting, counts_are_conserved) {
     const double expected = static_cast<double>(n.rows) * dense +
                             static_cast<double>(n.feed_forward_rows / c.layers) * fed +
                             n.keys_seen * 4.0 * c.heads * c.head_dim +
-                            static_cast<double>(n.head_rows) * model->head_flops();
+                            static_cast<double>(n.head_rows) * model->head_flops() +
+                            n.selection_flops;
     EXPECT_NEAR(n.flops, expected, 1e-9 * expected);
   }
 }

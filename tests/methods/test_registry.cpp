@@ -9,9 +9,9 @@ namespace {
 
 // A static library could drop a method that nothing refers to; the exact set is pinned here.
 TEST(registry, holds_exactly_the_methods_of_the_tree) {
-  const std::vector<std::string> expected = {"ada_dlm",     "autoregressive", "block_diffusion",
-                                             "dkv_cache",   "fast_dllm",      "focus_dllm",
-                                             "sparse_dllm", "vanilla"};
+  const std::vector<std::string> expected = {"ada_dlm",   "autoregressive", "block_diffusion",
+                                             "dkv_cache", "fast_dllm",      "focus_dllm",
+                                             "sparse_d",  "sparse_dllm",    "vanilla"};
   EXPECT_EQ(method_registry::instance().names(), expected);
 }
 
@@ -47,7 +47,8 @@ TEST(registry, refuses_a_method_the_model_cannot_run) {
     model_family family;
   } wrong[] = {{"vanilla", model_family::sdar},          {"vanilla", model_family::qwen3},
                {"block_diffusion", model_family::llada}, {"autoregressive", model_family::sdar},
-               {"ada_dlm", model_family::sdar},          {"ada_dlm", model_family::qwen3}};
+               {"ada_dlm", model_family::sdar},          {"sparse_d", model_family::sdar},
+               {"sparse_dllm", model_family::sdar},      {"ada_dlm", model_family::qwen3}};
   for (const auto& w : wrong) {
     try {
       method_registry::instance().make(w.method, testing::tiny_config(w.family), "", {});
