@@ -80,11 +80,25 @@ parameter_map block_diffusion(const json& p) {
   return m;
 }
 
+// "commit": "uncached rows only" or "full block forward". The official loops sample; their golden
+// runs take the arg-max.
+parameter_map delayed_cache(const json& p) {
+  parameter_map m = block_diffusion(p);
+  const bool hf = p.at("preset") == "hf";
+  m["mask_track"] = std::string(hf ? "id" : "state");
+  m["partial_prefill"] = !hf;
+  m["commit_last"] = hf;
+  m["commit"] = std::string(p.at("commit") == "full block forward" ? "full" : "frozen");
+  return m;
+}
+
 const std::map<std::string, translation>& translations() {
   static const std::map<std::string, translation> all = {
       {"vanilla_llada", {"vanilla", vanilla_llada}},
       {"vanilla_dream", {"vanilla", vanilla_dream}},
       {"block_diffusion", {"block_diffusion", block_diffusion}},
+      {"delayed_cache", {"delayed_cache", delayed_cache}},
+      {"delayed_cache_plus", {"delayed_cache_plus", delayed_cache}},
   };
   return all;
 }
