@@ -33,14 +33,26 @@ struct step_plan {
 struct row_lists {
   tensor begin, sequence, position, token;
   std::int32_t rows = 0;
+  tensor slot;  // [R] KV slot of each row; a row policy that compacts allocates it, else empty
   row_set set(std::int32_t sequences) const {
     return {sequences,
             rows,
             begin.as<std::int32_t>(),
             sequence.as<std::int32_t>(),
             position.as<std::int32_t>(),
-            nullptr};
+            slot ? slot.as<std::int32_t>() : nullptr};
   }
+};
+
+// How a policy that drops rows came to its choice in the last forward, for one sequence; for
+// replay and probes.
+struct eviction_view {
+  bool evicting = false;           // more masked rows than the budget
+  std::int32_t budget = 0;         // rows wanted, not limited by those there are
+  double average = 0;              // tokens decided per step so far; 0: no step yet
+  std::int32_t processed_end = 0;  // one past the last position that reached the last layer
+  const float* score = nullptr;    // [count] of the masked rows in order, where it evicted
+  std::int32_t count = 0;
 };
 
 // Candidates of a step with what the head said about them and what was decided.
@@ -82,6 +94,10 @@ class row_policy {
                       const tensor_view& q, const tensor_view& k, row_lists& rows, tensor& kept) {
     (void)b, (void)plan, (void)layer, (void)q, (void)k, (void)rows, (void)kept;
     return false;
+  }
+  virtual eviction_view eviction(std::int32_t s) const {
+    (void)s;
+    return {};
   }
 };
 

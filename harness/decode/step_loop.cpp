@@ -65,8 +65,8 @@ struct step_loop::impl {
     kv_length = ints(s);
     window_first = ints(s);
     window_last = ints(s);
-    rows = {ints(s + 1), ints(n), ints(n), ints(n), 0};
-    entered = {ints(s + 1), ints(n), ints(n), ints(n), 0};
+    rows = {ints(s + 1), ints(n), ints(n), ints(n), 0, {}};
+    entered = {ints(s + 1), ints(n), ints(n), ints(n), 0, {}};
     found = {ints(s + 1), ints(n),  ints(n),  ints(n),  reals(n),
              reals(n),    reals(n), reals(n), reals(n), run.allocate(dtype::u8, {n}),
              ints(s),     ints(s),  0};

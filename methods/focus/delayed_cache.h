@@ -28,7 +28,11 @@ delayed_settings delayed_settings_of(const parameters& p, bool right_neighbour);
 class delayed_state {
  public:
   explicit delayed_state(delayed_settings s) : settings(s) {}
-  void start(const batch& b, std::int32_t s);  // a request took place s
+  virtual ~delayed_state() = default;
+  virtual void start(const batch& b, std::int32_t s);  // a request took place s
+  virtual void observe(std::int32_t s, const sequence_step& step, std::int32_t committed) {
+    (void)s, (void)step, (void)committed;
+  }
   // Windows [first[s], last[s]) of the sequences `pick` names, empty for the others.
   template <class Pick>
   void windows(const step_plan& plan, Pick pick) {
@@ -74,11 +78,14 @@ class delayed_keys : public key_policy {
   key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
                  const paged_kv& cache, const std::int32_t* kv_length) override;
 
+ protected:
+  const delayed_state& state() const { return *state_; }
+
  private:
   std::shared_ptr<delayed_state> state_;
 };
 
-// block_pace that tells the shared state about new requests.
+// block_pace that tells the shared state about new requests and decided tokens.
 class delayed_pace final : public block_pace {
  public:
   delayed_pace(block_settings s, std::shared_ptr<delayed_state> state)
@@ -86,6 +93,11 @@ class delayed_pace final : public block_pace {
   void start(batch& b, std::int32_t s) override {
     block_pace::start(b, s);
     state_->start(b, s);
+  }
+  void observe(batch& b, std::int32_t s, const sequence_step& step,
+               std::int32_t committed) override {
+    block_pace::observe(b, s, step, committed);
+    state_->observe(s, step, committed);
   }
 
  private:
