@@ -9,7 +9,9 @@ namespace {
 
 // A static library could drop a method that nothing refers to; the exact set is pinned here.
 TEST(registry, holds_exactly_the_methods_of_the_tree) {
-  const std::vector<std::string> expected = {"autoregressive", "block_diffusion", "vanilla"};
+  const std::vector<std::string> expected = {
+      "autoregressive", "block_diffusion", "delayed_cache", "delayed_cache_plus",
+      "focus",          "optimus",         "vanilla"};
   EXPECT_EQ(method_registry::instance().names(), expected);
 }
 
@@ -46,6 +48,10 @@ TEST(registry, refuses_a_method_the_model_cannot_run) {
   } wrong[] = {{"vanilla", model_family::sdar},
                {"vanilla", model_family::qwen3},
                {"block_diffusion", model_family::llada},
+               {"delayed_cache", model_family::dream},
+               {"delayed_cache_plus", model_family::qwen3},
+               {"focus", model_family::llada},
+               {"optimus", model_family::dream},
                {"autoregressive", model_family::sdar}};
   for (const auto& w : wrong) {
     try {
