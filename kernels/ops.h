@@ -186,6 +186,37 @@ struct moe_experts {
   std::int32_t hidden = 0;             // F
 };
 
+// Which masked rows survive an eviction (FOCUS section 4.2), per sequence over its candidates.
+struct retain_params {
+  const std::int32_t* target = nullptr;     // [S] tokens wanted; 0: everything is kept
+  const std::int32_t* processed = nullptr;  // [S] one past the last position kept so far
+  bool by_deviation = true;  // also all with score >= [mean +] deviation, when they are >= target
+  bool add_mean = true;      // threshold mean + deviation; false: deviation alone
+  std::int32_t ddof = 0;     // deviation divides by n - ddof
+  bool keep_predecessors = true;  // the candidate directly before a chosen one stays
+  bool adjacent_rows = false;     // "directly before" counts rows of the forward, not positions
+  bool keep_unprocessed = true;   // candidates in [processed, last kept) stay: their K/V is missing
+};
+
+// When a decided token's K/V counts as final, judged on the states at the input of a forward.
+enum class settle_rule : std::uint8_t {
+  any_decoded,        // it was an input as a decided token
+  contiguous_prefix,  // and everything before it in the block is decided
+  right_neighbour,    // and the position after it in the block is decided (none after the last)
+  whole_block         // and everything in the block is decided
+};
+
+// Chunks of a block: which undetermined positions of [first, last) enter this forward.
+struct chunk_params {
+  const std::int32_t* first = nullptr;  // [S] a multiple of block
+  const std::int32_t* last = nullptr;   // [S] end of the positions in play; first: no rows
+  const std::int32_t* size = nullptr;   // [S] most rows
+  std::int32_t block = 1;               // tokens per block
+  bool pending_first = true;            // decided ones before masked ones; false: position order
+  settle_rule rule = settle_rule::any_decoded;
+  bool compact_slots = true;  // K/V of a block in the order of settling; false: slot = position
+};
+
 // ---- the operations ---------------------------------------------------------------------------
 
 class ops {
@@ -341,6 +372,45 @@ class ops {
   virtual void mark_unsettled(const tensor_view& state, const settle_params& params,
                               const std::int32_t* first, const std::int32_t* last,
                               const std::uint8_t* whole, const tensor_view& flags) const = 0;
+
+  // -- block diffusion: token states masked 0, decided 1, cached 2; [S, length] uint8 --
+  // flags[s, p] = value for p in [first[s], last[s]).
+  virtual void fill_flags(std::int32_t sequences, const std::int32_t* first,
+                          const std::int32_t* last, std::uint8_t value,
+                          const tensor_view& flags) const = 0;
+  // flags[sequence[r], position[r]] = value[r] (value null: 1).
+  virtual void scatter_flags(const row_set& rows, const std::uint8_t* value,
+                             const tensor_view& flags) const = 0;
+  // flags[s, p] = 1 where the K/V of p, computed from these states, is final: p in [first, last),
+  // one block, is not masked and, with right_neighbour, p is the last or p + 1 is not masked.
+  virtual void freeze(std::int32_t sequences, const tensor_view& state, const std::int32_t* first,
+                      const std::int32_t* last, bool right_neighbour,
+                      const tensor_view& flags) const = 0;
+  // end[s] = one past the last position among the rows of s (0: none).
+  virtual void row_extent(const row_set& rows, std::int32_t* end) const = 0;
+  // out[i] = a wa + b wb in float32 (b null: a wa); out may be a.
+  virtual void combine_scores(std::int32_t count, const float* a, float wa, const float* b,
+                              float wb, float* out) const = 0;
+  // Round to bfloat16 (nearest, ties to even) in place.
+  virtual void round_bf16(std::int32_t count, float* x) const = 0;
+  // accept = the candidates that stay: top target by score or those beyond the deviation, then
+  // predecessors, then unprocessed ones before the last kept; see retain_params.
+  virtual void retain(const candidate_set& candidates, const float* score,
+                      const retain_params& params, std::uint8_t* accept) const = 0;
+  // Drop the rows of refused candidates: kept[i] = index of the i-th surviving row; begin [S+1],
+  // sequence and position describe the survivors and may be the arrays of `rows`. Returns their
+  // number.
+  virtual std::int32_t drop_rows(const row_set& rows, const candidate_set& candidates,
+                                 const std::uint8_t* accept, std::int32_t* begin,
+                                 std::int32_t* sequence, std::int32_t* position,
+                                 std::int32_t* kept) const = 0;
+  // Rows of one forward out of the positions not cached, at most size[s] (chunk_params): begin
+  // [S+1], sequence, position ascending; slot [R] where the row's K/V goes; settles [R] 1 where it
+  // is final after this forward. Returns the total.
+  virtual std::int32_t select_chunk(std::int32_t sequences, const tensor_view& state,
+                                    const chunk_params& params, std::int32_t* begin,
+                                    std::int32_t* sequence, std::int32_t* position,
+                                    std::int32_t* slot, std::uint8_t* settles) const = 0;
 
   // -- selection, for the sparse and evicting methods --
   // Stable top-n of each segment [begin[s], begin[s+1]) of score, best first: index relative to

@@ -47,6 +47,17 @@ struct row_lists {
   }
 };
 
+// How a policy that drops rows came to its choice in the last forward, for one sequence; for
+// replay and probes.
+struct eviction_view {
+  bool evicting = false;           // more masked rows than the budget
+  std::int32_t budget = 0;         // rows wanted, not limited by those there are
+  double average = 0;              // tokens decided per step so far; 0: no step yet
+  std::int32_t processed_end = 0;  // one past the last position that reached the last layer
+  const float* score = nullptr;    // [count] of the masked rows in order, where it evicted
+  std::int32_t count = 0;
+};
+
 // Candidates of a step with what the head said about them and what was decided.
 struct candidate_lists {
   tensor begin, position, row;
@@ -123,6 +134,11 @@ class row_policy {
   virtual void feed_forward_rows(const batch& b, const step_plan& plan, const row_lists& rows,
                                  row_lists& updated, tensor& index) {
     (void)b, (void)plan, (void)rows, (void)updated, (void)index;
+  }
+  // What eviction decided for sequence s in this forward; for observers.
+  virtual eviction_view eviction(std::int32_t s) const {
+    (void)s;
+    return {};
   }
 };
 

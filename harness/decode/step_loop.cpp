@@ -227,11 +227,11 @@ sequence_step step_loop::impl::once_more(std::int32_t s) const {
 
 void step_loop::impl::forward() {
   const std::int32_t sequences = limits.sequences;
+  rows.slots_differ = false;
   method.rows->select(state, plan, rows);
   if (rows.rows > model.max_rows()) {
     throw std::logic_error("step_loop: more rows than the model was made for");
   }
-  rows.slots_differ = false;
   method.cache->prepare(state, plan, rows, cache);
   if (partial) method.rows->feed_forward_rows(state, plan, rows, updated, updated_index);
   run.gather_tokens(rows.set(sequences), state.canvas(), rows.token.as<std::int32_t>());

@@ -93,6 +93,27 @@ class backend : public ops {
   void mark_unsettled(const tensor_view& state, const settle_params& params,
                       const std::int32_t* first, const std::int32_t* last,
                       const std::uint8_t* whole, const tensor_view& flags) const override;
+  // blocks.cpp
+  void fill_flags(std::int32_t sequences, const std::int32_t* first, const std::int32_t* last,
+                  std::uint8_t value, const tensor_view& flags) const override;
+  void scatter_flags(const row_set& rows, const std::uint8_t* value,
+                     const tensor_view& flags) const override;
+  void freeze(std::int32_t sequences, const tensor_view& state, const std::int32_t* first,
+              const std::int32_t* last, bool right_neighbour,
+              const tensor_view& flags) const override;
+  void row_extent(const row_set& rows, std::int32_t* end) const override;
+  void combine_scores(std::int32_t count, const float* a, float wa, const float* b, float wb,
+                      float* out) const override;
+  void round_bf16(std::int32_t count, float* x) const override;
+  void retain(const candidate_set& candidates, const float* score, const retain_params& params,
+              std::uint8_t* accept) const override;
+  std::int32_t drop_rows(const row_set& rows, const candidate_set& candidates,
+                         const std::uint8_t* accept, std::int32_t* begin, std::int32_t* sequence,
+                         std::int32_t* position, std::int32_t* kept) const override;
+  std::int32_t select_chunk(std::int32_t sequences, const tensor_view& state,
+                            const chunk_params& params, std::int32_t* begin, std::int32_t* sequence,
+                            std::int32_t* position, std::int32_t* slot,
+                            std::uint8_t* settles) const override;
 
   // selection.cpp
   void top_indices(std::int32_t segments, const std::int32_t* begin, const float* score,

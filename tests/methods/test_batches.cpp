@@ -21,6 +21,7 @@ struct setting {
   const char* method;
   model_family family;
   parameter_map given;
+  const char* preset = "";
 };
 
 void PrintTo(const setting& s, std::ostream* out) {
@@ -158,6 +159,48 @@ std::vector<setting> settings() {
        "ada_dlm",
        model_family::llada,
        {{"rule", std::string("threshold")}, {"threshold", 0.4}}},
+      {"dc", "delayed_cache", model_family::sdar, {{"threshold", 0.5}}},
+      {"dc_moe", "delayed_cache", model_family::llada2_moe, {{"threshold", 0.5}}},
+      {"dc_hf", "delayed_cache", model_family::sdar, {{"threshold", 0.3}}, "hf"},
+      {"dcp", "delayed_cache_plus", model_family::sdar, {{"threshold", 0.5}}},
+      {"dcp_moe", "delayed_cache_plus", model_family::llada2_moe, {{"threshold", 0.5}}},
+      {"dcp_hf", "delayed_cache_plus", model_family::sdar, {{"threshold", 0.3}}, "hf"},
+      {"dcp_bf16",
+       "delayed_cache_plus",
+       model_family::sdar,
+       {{"threshold", 0.5}, {"confidence_dtype", std::string("bfloat16")}}},
+      {"focus", "focus", model_family::sdar, {{"threshold", 0.5}}},
+      {"focus_moe", "focus", model_family::llada2_moe, {{"threshold", 0.5}}},
+      {"focus_block16",
+       "focus",
+       model_family::sdar,
+       {{"threshold", 0.5}, {"block_length", std::int64_t{16}}}},
+      {"focus_block4",
+       "focus",
+       model_family::sdar,
+       {{"threshold", 0.5}, {"block_length", std::int64_t{4}}}},
+      {"focus_hf", "focus", model_family::sdar, {{"threshold", 0.3}}, "hf"},
+      {"focus_sgl", "focus", model_family::sdar, {{"threshold", 0.5}}, "sgl"},
+      {"focus_paper", "focus", model_family::llada2_moe, {{"threshold", 0.5}}, "paper"},
+      {"focus_top",
+       "focus",
+       model_family::sdar,
+       {{"selection", std::string("top")}, {"k", std::int64_t{2}}}},
+      {"focus_bottom",
+       "focus",
+       model_family::sdar,
+       {{"selection", std::string("bottom")}, {"k", std::int64_t{2}}}},
+      {"focus_random",
+       "focus",
+       model_family::sdar,
+       {{"selection", std::string("random")}, {"k", std::int64_t{3}}}},
+      {"focus_layer1", "focus", model_family::sdar, {{"score", std::string("layer1")}}},
+      {"focus_no_context", "focus", model_family::sdar, {{"ar_context", false}}},
+      {"focus_holes", "focus", model_family::sdar, {{"placeholder_integrity", false}}},
+      {"focus_plain_dc",
+       "focus",
+       model_family::sdar,
+       {{"freeze_rule", std::string("decided")}, {"average_scope", std::string("request")}}},
       {"autoregressive", "autoregressive", model_family::qwen3, {}},
       {"autoregressive_sampled", "autoregressive", model_family::qwen3, {{"temperature", 0.8}}},
   };
@@ -171,13 +214,13 @@ TEST_P(every_setting, tokens_do_not_depend_on_the_batch) {
   for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
     const auto model = tiny_model(p.family, *backend);
     auto requests = tiny_requests(5, 24);
-    const auto alone = outputs(decode(*model, p.method, p.given, requests, 1));
+    const auto alone = outputs(decode(*model, p.method, p.given, requests, 1, p.preset));
     for (const std::int32_t batch : {2, 3, 5}) {
-      EXPECT_EQ(outputs(decode(*model, p.method, p.given, requests, batch)), alone)
+      EXPECT_EQ(outputs(decode(*model, p.method, p.given, requests, batch, p.preset)), alone)
           << p.label << " " << backend->name() << " batch " << batch;
     }
     std::reverse(requests.begin(), requests.end());
-    auto reversed = outputs(decode(*model, p.method, p.given, requests, 3));
+    auto reversed = outputs(decode(*model, p.method, p.given, requests, 3, p.preset));
     std::reverse(reversed.begin(), reversed.end());
     EXPECT_EQ(reversed, alone) << p.label << " " << backend->name() << " reversed";
   }
@@ -189,19 +232,31 @@ TEST_P(every_setting, cpu_decides_as_the_reference) {
   const auto requests = tiny_requests(3, 24);
   const auto slow = tiny_model(p.family, reference_ops());
   const auto fast = tiny_model(p.family, cpu_ops());
-  EXPECT_EQ(outputs(decode(*slow, p.method, p.given, requests, 2)),
-            outputs(decode(*fast, p.method, p.given, requests, 2)));
+  EXPECT_EQ(outputs(decode(*slow, p.method, p.given, requests, 2, p.preset)),
+            outputs(decode(*fast, p.method, p.given, requests, 2, p.preset)));
 }
+
+// Rows of every forward as the loop's observer sees them.
+struct row_sums final : step_observer {
+  std::int64_t entered = 0, left = 0;
+  void on_step(const step_view& s) override {
+    entered += s.entered.rows;
+    left += s.left.rows;
+    EXPECT_LE(s.left.rows, s.entered.rows);
+  }
+};
 
 TEST_P(every_setting, counts_are_conserved) {
   const setting& p = GetParam();
   const auto model = tiny_model(p.family, reference_ops());
   const auto requests = tiny_requests(3, 24);
-  const auto result = decode(*model, p.method, p.given, requests, 2);
+  row_sums seen;
+  const auto result = decode(*model, p.method, p.given, requests, 2, p.preset, &seen);
   const model_config& c = model->config();
+  sequence_counters all;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const sequence_counters& n = result.answers[i].counters;
-    EXPECT_EQ(n.layer_rows, n.rows * c.layers);  // none of these methods drops rows inside
+    EXPECT_LE(n.layer_rows, n.rows * c.layers);
     EXPECT_LE(n.feed_forward_rows, n.layer_rows);
     EXPECT_LE(n.decode_rows, n.rows);
     EXPECT_EQ(n.forwards >= n.prefill_forwards + n.commit_forwards, true);
@@ -209,21 +264,31 @@ TEST_P(every_setting, counts_are_conserved) {
               static_cast<std::int64_t>(result.answers[i].output.size()) -
                   static_cast<std::int64_t>(std::count(result.answers[i].output.begin(),
                                                        result.answers[i].output.end(), c.mask_id)));
-    // FLOPs = rows x per-row cost + keys x per-key cost + judged rows x head cost, to rounding.
-    double dense = 0, fed = 0;
-    for (std::int32_t l = 0; l < c.layers; ++l) {
-      const row_cost cost = model->cost(l);
-      dense += cost.qkv_flops + cost.output_flops;
-      fed += cost.feed_forward_flops;
-    }
-    EXPECT_EQ(n.feed_forward_rows % c.layers, 0);
-    const double expected = static_cast<double>(n.rows) * dense +
-                            static_cast<double>(n.feed_forward_rows / c.layers) * fed +
-                            n.keys_seen * 4.0 * c.heads * c.head_dim +
-                            static_cast<double>(n.head_rows) * model->head_flops() +
-                            n.selection_flops;
-    EXPECT_NEAR(n.flops, expected, 1e-9 * expected);
+    all.rows += n.rows;
+    all.layer_rows += n.layer_rows;
+    all.feed_forward_rows += n.feed_forward_rows;
+    all.keys_seen += n.keys_seen;
+    all.head_rows += n.head_rows;
+    all.flops += n.flops;
+    all.selection_flops += n.selection_flops;
   }
+  // Rows leave inside layer 1 or not at all: after its projections, before its attention.
+  EXPECT_EQ(all.rows, seen.entered);
+  EXPECT_EQ(all.layer_rows, seen.entered + (c.layers - 1) * seen.left);
+  // FLOPs = rows x per-row cost + keys x per-key cost + judged rows x head cost, to rounding.
+  double expected = all.keys_seen * 4.0 * c.heads * c.head_dim + all.selection_flops +
+                    static_cast<double>(all.head_rows) * model->head_flops();
+  // Rows that skip the feed-forward (ada_dlm's ffn_only) skip it in every layer.
+  const double fed =
+      static_cast<double>(all.feed_forward_rows) / static_cast<double>(all.layer_rows);
+  for (std::int32_t l = 0; l < c.layers; ++l) {
+    const row_cost cost = model->cost(l);
+    const double before = static_cast<double>(l <= 1 ? seen.entered : seen.left);
+    const double after = static_cast<double>(l == 0 ? seen.entered : seen.left);
+    expected +=
+        before * cost.qkv_flops + after * (cost.output_flops + fed * cost.feed_forward_flops);
+  }
+  EXPECT_NEAR(all.flops, expected, 1e-9 * expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(methods, every_setting, ::testing::ValuesIn(settings()),
