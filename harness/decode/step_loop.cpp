@@ -3,6 +3,7 @@
 #include "harness/decode/step_loop.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "harness/profile/nvtx.h"
@@ -28,6 +29,21 @@ const phase_ranges& ranges() {
   return all;
 }
 
+// Adds the life of this object to a sum. Two clock readings, some 50 ns: nothing beside a layer.
+class stopwatch {
+ public:
+  explicit stopwatch(double& sum) : sum_(sum), start_(std::chrono::steady_clock::now()) {}
+  ~stopwatch() {
+    sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  stopwatch(const stopwatch&) = delete;
+  stopwatch& operator=(const stopwatch&) = delete;
+
+ private:
+  double& sum_;
+  std::chrono::steady_clock::time_point start_;
+};
+
 }  // namespace
 
 struct step_loop::impl {
@@ -52,6 +68,7 @@ struct step_loop::impl {
   const step_part* parts = nullptr;       // of the current step; null: all places step
   step_observer* observer = nullptr;
   std::int64_t step_index = 0;
+  loop_seconds seconds;
 
   impl(const transformer& m, recipe r, const loop_limits& l)
       : model(m),
@@ -136,6 +153,9 @@ void step_loop::release(std::int32_t place) {
   impl_->state.clear(place);
 }
 
+const loop_seconds& step_loop::seconds() const {
+  return impl_->seconds;
+}
 const batch& step_loop::state() const {
   return impl_->state;
 }
@@ -227,13 +247,17 @@ sequence_step step_loop::impl::once_more(std::int32_t s) const {
 
 void step_loop::impl::forward() {
   const std::int32_t sequences = limits.sequences;
-  rows.slots_differ = false;
-  method.rows->select(state, plan, rows);
-  if (rows.rows > model.max_rows()) {
-    throw std::logic_error("step_loop: more rows than the model was made for");
+  const stopwatch whole(seconds.forward);
+  {
+    const stopwatch clock(seconds.selection);
+    rows.slots_differ = false;
+    method.rows->select(state, plan, rows);
+    if (rows.rows > model.max_rows()) {
+      throw std::logic_error("step_loop: more rows than the model was made for");
+    }
+    method.cache->prepare(state, plan, rows, cache);
+    if (partial) method.rows->feed_forward_rows(state, plan, rows, updated, updated_index);
   }
-  method.cache->prepare(state, plan, rows, cache);
-  if (partial) method.rows->feed_forward_rows(state, plan, rows, updated, updated_index);
   run.gather_tokens(rows.set(sequences), state.canvas(), rows.token.as<std::int32_t>());
   const tensor_view x_all = acts.x.view();
   if (!limits.dry) model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
@@ -275,8 +299,13 @@ void step_loop::impl::forward() {
                    model.value(from, written.rows), pages);
     }
     const std::int32_t before = rows.rows;
-    if (method.rows->narrow(state, plan, l, model.query(acts, before), model.key(acts, before),
-                            rows, kept)) {
+    bool narrowed = false;
+    {
+      const stopwatch clock(seconds.selection);
+      narrowed = method.rows->narrow(state, plan, l, model.query(acts, before),
+                                     model.key(acts, before), rows, kept);
+    }
+    if (narrowed) {
       if (partial) throw std::logic_error("step_loop: narrow() and feed_forward_rows() together");
       // Surviving rows keep their order, so gathering forward in place never overwrites a source.
       run.gather_rows(x, kept.as<std::int32_t>(), x_all.first(rows.rows));
@@ -285,8 +314,11 @@ void step_loop::impl::forward() {
       x = x_all.first(rows.rows);
     }
     const tensor_view q = model.query(acts, rows.rows);
-    const key_set keys =
-        method.keys->select(state, plan, l, q, pages, kv_length.as<std::int32_t>());
+    key_set keys;
+    {
+      const stopwatch clock(seconds.selection);
+      keys = method.keys->select(state, plan, l, q, pages, kv_length.as<std::int32_t>());
+    }
     if (observer && observer->wants_layers()) {
       observer->on_layer({state, plan, l, rows.set(sequences), q, model.key(acts, rows.rows),
                           model.value(acts, rows.rows), pages, keys, scale});
@@ -298,9 +330,12 @@ void step_loop::impl::forward() {
                                         {rows.rows, model.config().heads, model.config().head_dim});
       run.attention(rows.set(sequences), q, pages, keys, scale, out,
                     method.keys->key_mass(state, plan, l));
-      method.cache->after_attention({state, plan, l, rows.set(sequences), q,
-                                     model.key(acts, rows.rows), model.value(acts, rows.rows)},
-                                    cache);
+      {
+        const stopwatch clock(seconds.selection);
+        method.cache->after_attention({state, plan, l, rows.set(sequences), q,
+                                       model.key(acts, rows.rows), model.value(acts, rows.rows)},
+                                      cache);
+      }
       model.attention_output(l, attended, x);
     }
     {
@@ -380,6 +415,7 @@ void step_loop::impl::count_dry() {
 }
 
 void step_loop::impl::decide() {
+  const stopwatch clock(seconds.decisions);
   const std::int32_t sequences = limits.sequences;
   const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
   found.count = run.find_candidates(

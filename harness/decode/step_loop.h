@@ -5,7 +5,6 @@
 // counts forwards, rows, tokens, keys and FLOPs; no method reports its own work.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -70,6 +69,14 @@ enum class step_part : std::uint8_t {
   recompute  // its last rows once more, deciding nothing: it is kept in a frozen batch
 };
 
+// Where the steps' wall time went. Selection is what a method adds to a plain forward: choosing
+// rows and keys, scoring, evicting, copying (but not attention that also sums its mass by key).
+struct loop_seconds {
+  double forward = 0;    // rows, layers, final norm; selection included
+  double selection = 0;  // of that
+  double decisions = 0;  // head, confidence, what is decided, commit
+};
+
 class step_loop {
  public:
   // The model must have been made with max_rows >= sequences * max_length of the limits.
@@ -94,6 +101,7 @@ class step_loop {
 
   const batch& state() const;
   const kv_cache& cache() const;
+  const loop_seconds& seconds() const;  // since the loop was made
   pace_policy& pace() const;
   const step_plan& plan() const;                    // of the last step
   std::int32_t rows_entered(std::int32_t s) const;  // by the last step, at layer 0

@@ -27,6 +27,7 @@ struct closed_loop_result {
   double seconds = 0;                   // wall time of the whole run
   std::int64_t steps = 0;               // batched forwards
   std::size_t peak_kv_bytes = 0;        // pages in use, all stored layers
+  loop_seconds spent;                   // where the steps' time went
 };
 
 // Decode all requests with `batch_size` places. The loop's buffers are made before the clock

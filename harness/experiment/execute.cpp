@@ -137,7 +137,12 @@ class real_point final : public prepared_point {
   pass_record pass() override {
     const closed_loop_result result =
         run_closed_loop(*model_->packed, method_, settings_, workload_->requests, batch_size_);
-    pass_record pass{result.seconds, result.steps, result.peak_kv_bytes, {}};
+    pass_record pass{result.seconds,
+                     result.steps,
+                     result.peak_kv_bytes,
+                     {},
+                     result.spent.forward + result.spent.decisions,
+                     result.spent.selection};
     for (std::size_t i = 0; i < result.answers.size(); ++i) {
       const decoded_answer& answer = result.answers[i];
       pass.answers.push_back({static_cast<std::int64_t>(workload_->requests[i].prompt.size()),

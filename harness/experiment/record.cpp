@@ -114,6 +114,9 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
   ratio("committed_per_step", t.work.committed, t.work.denoise_steps);
   ratio("redundancy", t.work.decode_rows, t.work.committed);
   ratio("token_utilisation", t.work.committed, t.work.decode_rows);
+  if (pass.step_seconds > 0) {
+    row.metrics["selection_share"] = {pass.selection_seconds / pass.step_seconds, origin::measured};
+  }
   row.metrics["flops"] = {t.work.flops, origin::analytic};
   row.metrics["keys_seen"] = {t.work.keys_seen, origin::analytic};
 }

@@ -35,6 +35,8 @@ struct pass_record {
   std::int64_t steps = 0;  // batched forwards
   std::size_t peak_kv_bytes = 0;
   std::vector<answer_record> answers;
+  double step_seconds = 0;       // forwards and decisions
+  double selection_seconds = 0;  // of that: choosing rows and keys, evicting
 };
 
 struct scored_answer {
