@@ -17,7 +17,7 @@ namespace unmask {
 
 // Major: old readers would misread the row. Minor: fields were added.
 inline constexpr int row_schema_major = 1;
-inline constexpr int row_schema_minor = 0;
+inline constexpr int row_schema_minor = 1;
 
 enum class verdict_kind : std::uint8_t {
   pass,           // every check held and the output was scored
