@@ -49,7 +49,7 @@ std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry
                                                      const loaded_model& model);
 
 work_record work_of(const sequence_counters& c);
-// Detokenise and score answers; answer i belongs to item i modulo the number of items.
+// Detokenise and score answers; answer i belongs to item item_of[i].
 std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,
                                          const std::vector<answer_record>& answers,
                                          const std::vector<std::size_t>& item_of,
