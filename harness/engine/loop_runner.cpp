@@ -22,6 +22,31 @@ void add_counters(sequence_counters& to, const sequence_counters& more) {
   to.keys_seen += more.keys_seen;
 }
 
+std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
+                         const std::vector<sequence_request>& requests, std::int32_t places,
+                         std::int32_t prefill_tokens, std::int32_t prefill_chunk) {
+  const pace_shape shape = pace.shape(model);
+  const std::int32_t block = std::max(shape.block, 1);
+  // A method that may touch its whole canvas; a preempted request, whose answer became prompt.
+  std::vector<std::int64_t> widest;
+  for (const sequence_request& r : requests) widest.push_back(pace.canvas_length(model, r));
+  std::ranges::sort(widest, std::greater<>());
+  if (widest.size() > static_cast<std::size_t>(places)) {
+    widest.resize(static_cast<std::size_t>(places));
+  }
+  std::int64_t all = 1, decode = 1;
+  for (const std::int64_t rows : widest) {
+    all += rows;
+    decode += shape.ahead > 0 ? std::min<std::int64_t>(rows, block + shape.ahead) : rows;
+  }
+  std::int64_t prefill = all;
+  if (prefill_tokens > 0 && !widest.empty()) {
+    const std::int64_t one = prefill_chunk > 0 ? std::max(prefill_chunk, block) : widest.front();
+    prefill = std::min(all, std::max<std::int64_t>(prefill_tokens, one));
+  }
+  return static_cast<std::int32_t>(std::max(prefill, decode));
+}
+
 loop_runner::loop_runner(const transformer& model, recipe method, const loop_limits& limits,
                          request_source requests, std::int32_t prefill_chunk)
     : config_(model.config()),

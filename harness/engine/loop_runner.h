@@ -64,6 +64,12 @@ class loop_runner final : public batch_runner {
   std::optional<std::pair<std::size_t, sequence_request>> head_;
 };
 
+// Rows the model must be made for: the widest forward of `places` of these requests. Prompts enter
+// up to `prefill_tokens` rows at a time (0: any number), or in pieces of `prefill_chunk`.
+std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
+                         const std::vector<sequence_request>& requests, std::int32_t places,
+                         std::int32_t prefill_tokens, std::int32_t prefill_chunk);
+
 // Counts of two parts of one request.
 void add_counters(sequence_counters& to, const sequence_counters& more);
 
