@@ -25,7 +25,7 @@ bool block_pace::prefilling(const batch&, std::int32_t s) const {
 
 std::int32_t block_pace::prefill_end(const batch& b, std::int32_t s) const {
   return settings_.partial_prefill ? round_up(b.at(s).prompt_length, settings_.block_length)
-                          : progress_.at(s).history;
+                                   : progress_.at(s).history;
 }
 
 std::int32_t block_pace::prefill_rows(const batch& b, std::int32_t s) const {
