@@ -79,6 +79,15 @@ parameter_map sparse_d(const json& p) {
   return m;
 }
 
+parameter_map dllm_cache(const json& p) {
+  parameter_map m = whole_canvas(p);
+  for (const auto& [name, value] :
+       copy_known(p, {"prompt_interval_kp", "response_interval_kr", "transfer_ratio"})) {
+    m[name] = value;
+  }
+  return m;
+}
+
 parameter_map block_diffusion(const json& p) {
   parameter_map m = copy_known(
       p, {"block_length", "steps", "remasking", "threshold", "accept_compare", "temperature"});
@@ -98,6 +107,7 @@ const std::map<std::string, translation>& translations() {
       {"vanilla_dream", {"vanilla", vanilla_dream}},
       {"block_diffusion", {"block_diffusion", block_diffusion}},
       {"sparse_d", {"sparse_d", sparse_d}},
+      {"dllm_cache", {"dllm_cache", dllm_cache}},
   };
   return all;
 }

@@ -59,6 +59,8 @@ class step_loop {
 
   const batch& state() const;
   const kv_cache& cache() const;
+  // Most memory that K/V and stored layer outputs took together, in bytes.
+  std::size_t peak_cache_bytes() const;
   // Generated tokens of place s up to output_end.
   std::vector<std::int32_t> output(std::int32_t place) const;
   // Everything after the prompt, masks included.

@@ -18,7 +18,7 @@ class no_cache final : public cache_policy {
 };
 
 // Every forward writes its rows' K/V for good; later forwards see them as history.
-class append_cache final : public cache_policy {
+class append_cache : public cache_policy {
  public:
   std::int32_t stored_layers(const model_config& model) const override { return model.layers; }
 };

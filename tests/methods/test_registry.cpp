@@ -9,8 +9,8 @@ namespace {
 
 // A static library could drop a method that nothing refers to; the exact set is pinned here.
 TEST(registry, holds_exactly_the_methods_of_the_tree) {
-  const std::vector<std::string> expected = {"autoregressive", "block_diffusion", "sparse_d",
-                                             "vanilla"};
+  const std::vector<std::string> expected = {"autoregressive", "block_diffusion", "dllm_cache",
+                                             "sparse_d", "vanilla"};
   EXPECT_EQ(method_registry::instance().names(), expected);
 }
 
@@ -44,11 +44,9 @@ TEST(registry, refuses_a_method_the_model_cannot_run) {
   const struct {
     const char* method;
     model_family family;
-  } wrong[] = {{"vanilla", model_family::sdar},
-               {"vanilla", model_family::qwen3},
-               {"sparse_d", model_family::sdar},
-               {"block_diffusion", model_family::llada},
-               {"autoregressive", model_family::sdar}};
+  } wrong[] = {{"vanilla", model_family::sdar},          {"vanilla", model_family::qwen3},
+               {"sparse_d", model_family::sdar},         {"dllm_cache", model_family::qwen3},
+               {"block_diffusion", model_family::llada}, {"autoregressive", model_family::sdar}};
   for (const auto& w : wrong) {
     try {
       method_registry::instance().make(w.method, testing::tiny_config(w.family), "", {});
