@@ -466,12 +466,14 @@ class ops {
   virtual void block_mask_keys(const tensor_view& keep, const std::uint8_t* applies,
                                std::int32_t size, const std::int32_t* kv_length,
                                const tensor_view& out) const = 0;
-  // flags[s, position[i]] = 1 for the count[s] entries of lowest score among those of sequence s, 0
-  // for its others. Entries are rows of `some`, score [their number]; flags [S, length] uint8.
-  virtual void mark_lowest(const row_set& some, const float* score, const std::int32_t* count,
-                           const tensor_view& flags) const = 0;
-  // cosine similarity of matching rows, sum(a b) / max(|a| |b|, 1e-8): out [R]; a, b [R, C].
-  virtual void row_similarity(const tensor_view& a, const tensor_view& b, float* out) const = 0;
+  // flags[s, position[i]] = 1 for the count[s] entries of highest score among those of sequence s,
+  // 0 for its others. Entries are rows of `some`, score [their number]; flags [S, length] uint8.
+  virtual void mark_top(const row_set& some, const float* score, const std::int32_t* count,
+                        const tensor_view& flags) const = 0;
+  // Cosine distance of matching rows, 1 - sum(a b) / max(|a| |b|, 1e-8): out [R]; a, b [R, C]. Sums
+  // and difference in float64: rows that are nearly alike keep their order, which a float32 cosine
+  // near 1 loses.
+  virtual void row_distance(const tensor_view& a, const tensor_view& b, float* out) const = 0;
 };
 
 // Backends. cpu_ops picks AVX-512, AVX2 or portable code at run time; UNMASK_CPU_ISA=avx512|avx2|

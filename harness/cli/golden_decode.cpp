@@ -79,6 +79,15 @@ parameter_map sparse_d(const json& p) {
   return m;
 }
 
+parameter_map dllm_cache(const json& p) {
+  parameter_map m = whole_canvas(p);
+  for (const auto& [name, value] :
+       copy_known(p, {"prompt_interval_kp", "response_interval_kr", "transfer_ratio"})) {
+    m[name] = value;
+  }
+  return m;
+}
+
 parameter_map block_diffusion(const json& p) {
   parameter_map m = copy_known(
       p, {"block_length", "steps", "remasking", "threshold", "accept_compare", "temperature"});
@@ -153,6 +162,7 @@ const std::map<std::string, translation>& translations() {
       {"delayed_cache", {"delayed_cache", delayed_cache}},
       {"delayed_cache_plus", {"delayed_cache_plus", delayed_cache}},
       {"focus", {"focus", focus}},
+      {"dllm_cache", {"dllm_cache", dllm_cache}},
   };
   return all;
 }

@@ -176,6 +176,24 @@ class key_policy {
   std::int32_t block_;
 };
 
+// What a sequence computes anew in one layer. A row that is not computed keeps its K/V, and the
+// stored outputs of its attention block and of its feed-forward are added to the residual again.
+struct layer_refresh {
+  bool prompt = true;      // every row of the prompt
+  bool response = true;    // every row of the canvas
+  std::int32_t moved = 0;  // without `response`: the canvas rows whose V moved most
+  bool probe = false;  // without `response`: V of every canvas row is computed, compared, stored
+};
+
+// For methods that keep outputs of layers between forwards (feature_layers.h carries them out).
+class feature_policy {
+ public:
+  virtual ~feature_policy() = default;
+  // Layers below this one, at least one, are always computed in full and store no outputs.
+  virtual std::int32_t first_layer() const { return 1; }
+  virtual layer_refresh refresh(const batch& b, std::int32_t layer, std::int32_t s) const = 0;
+};
+
 // One layer of a forward, after its attention: post-RoPE queries and keys, values, [R, heads, dim].
 struct layer_rows {
   const batch& state;
@@ -199,6 +217,8 @@ class cache_policy {
   virtual void after_attention(const layer_rows& layer, kv_cache& cache) {
     (void)layer, (void)cache;
   }
+  // Which layers are computed only in part; null: none. K/V of all layers must then be stored.
+  virtual const feature_policy* features() const { return nullptr; }
   // After the decisions of a step: mark what is now cached.
   virtual void settle(batch& b, const step_plan& plan) { (void)b, (void)plan; }
 };

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "harness/decode/feature_layers.h"
 #include "harness/profile/nvtx.h"
 
 namespace unmask {
@@ -53,6 +54,7 @@ struct step_loop::impl {
   loop_limits limits;
   batch state;
   kv_cache cache;
+  std::unique_ptr<feature_layers> features;  // null: every layer computes all its rows
   transformer::activations acts;
   tensor final, kept, kv_length, window_first, window_last, key_mass;
   row_lists rows, entered;
@@ -102,6 +104,9 @@ struct step_loop::impl {
     found = {ints(s + 1), ints(n),  ints(n),  ints(n),  reals(n),
              reals(n),    reals(n), reals(n), reals(n), run.allocate(dtype::u8, {n}),
              ints(s),     ints(s),  0};
+    if (const feature_policy* policy = method.cache->features()) {
+      features = std::make_unique<feature_layers>(m, *policy, l.sequences, l.max_length);
+    }
     plan.of.resize(static_cast<std::size_t>(s));
     last_step.resize(static_cast<std::size_t>(s));
     rows_before.resize(static_cast<std::size_t>(s));
@@ -114,6 +119,7 @@ struct step_loop::impl {
   void decide();
   void feed_forward(std::int32_t layer, const tensor_view& x);
   void count_layer(std::int32_t layer, const key_set& keys, bool first_layer);
+  void count_features(std::int32_t layer, const feature_work& work);
 };
 
 step_loop::step_loop(const transformer& model, recipe method, const loop_limits& limits)
@@ -131,6 +137,10 @@ std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slot
     const std::int32_t length = length_of(request);
     const std::int32_t first = slots > 0 ? std::min(slots, length) : length;
     if (!m.cache.reserve(s, m.method.cache->storage(m.model.config(), first))) return -1;
+    if (m.features && !m.features->reserve(s, length)) {
+      m.cache.release(s);
+      return -1;
+    }
     m.state.admit(s, request, length);
     m.method.pace->start(m.state, s);
     return s;
@@ -150,6 +160,7 @@ bool step_loop::fits(std::int32_t length) const {
 
 void step_loop::release(std::int32_t place) {
   impl_->cache.release(place);
+  if (impl_->features) impl_->features->release(place);
   impl_->state.clear(place);
 }
 
@@ -177,6 +188,9 @@ std::int32_t step_loop::committed(std::int32_t s) const {
 }
 std::int32_t step_loop::candidates(std::int32_t s) const {
   return impl_->found.begin.as<std::int32_t>()[s + 1] - impl_->found.begin.as<std::int32_t>()[s];
+}
+std::size_t step_loop::peak_cache_bytes() const {
+  return impl_->cache.peak_bytes() + (impl_->features ? impl_->features->peak_bytes() : 0);
 }
 void step_loop::observe(step_observer* observer) {
   impl_->observer = observer;
@@ -282,6 +296,11 @@ void step_loop::impl::forward() {
   for (std::int32_t l = 0; l < model.config().layers; ++l) {
     const profile_range layer_range(ranges().layer, l);
     tensor_view x = x_all.first(rows.rows);
+    if (features && l >= features->first_layer()) {
+      count_features(l, features->forward(l, state, plan, rows, x, acts, cache.layer(l),
+                                          *method.keys, kv_length.as<std::int32_t>()));
+      continue;
+    }
     {
       const profile_range range(ranges().project, l);
       model.project(l, x, rows.position.as<std::int32_t>(), acts);
@@ -311,6 +330,7 @@ void step_loop::impl::forward() {
       run.gather_rows(x, kept.as<std::int32_t>(), x_all.first(rows.rows));
       run.gather_rows(acts.qkv.view().first(before), kept.as<std::int32_t>(),
                       acts.qkv.view().first(rows.rows));
+      if (rows.slots_differ) throw std::logic_error("step_loop: narrow() of rows with slots");
       x = x_all.first(rows.rows);
     }
     const tensor_view q = model.query(acts, rows.rows);
@@ -411,6 +431,34 @@ void step_loop::impl::count_dry() {
     c.rows += n;
     if (step.what != phase::prefill) c.decode_rows += n;
     c.layer_rows += n * model.config().layers;
+  }
+}
+
+// The same for a layer that computed a part of its rows: V of some, everything of fewer.
+void step_loop::impl::count_features(std::int32_t layer, const feature_work& work) {
+  const row_cost cost = model.cost(layer);
+  const model_config& m = model.config();
+  const double per_key = 4.0 * m.heads * m.head_dim;
+  const double per_row =
+      cost.qkv_flops - cost.value_flops + cost.output_flops + cost.feed_forward_flops;
+  for (std::int32_t s = 0; s < limits.sequences; ++s) {
+    if (!plan.of[static_cast<std::size_t>(s)].active) continue;
+    sequence_counters& c = state.at(s).counters;
+    const std::int32_t first = work.rows.row_begin[s], last = work.rows.row_begin[s + 1];
+    double seen = 0;
+    for (std::int32_t r = first; r < last; ++r) {
+      seen += method.keys->mean_keys_of_row(state, work.keys, s, work.rows.position[r]);
+    }
+    // A cosine distance is three dot products.
+    const double compared = work.probe_begin[s + 1] - work.probe_begin[s];
+    const double selection =
+        method.keys->selection_flops(state, s) + compared * 6.0 * m.kv_heads * m.head_dim;
+    c.layer_rows += last - first;
+    c.feed_forward_rows += last - first;
+    c.keys_seen += seen;
+    c.selection_flops += selection;
+    c.flops += (work.value_begin[s + 1] - work.value_begin[s]) * cost.value_flops +
+               (last - first) * per_row + seen * per_key + selection;
   }
 }
 

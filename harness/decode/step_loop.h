@@ -107,6 +107,8 @@ class step_loop {
   std::int32_t rows_entered(std::int32_t s) const;  // by the last step, at layer 0
   std::int32_t committed(std::int32_t s) const;     // by the last step
   std::int32_t candidates(std::int32_t s) const;    // of the last step
+  // Most memory that K/V and stored layer outputs took together, in bytes.
+  std::size_t peak_cache_bytes() const;
   // Generated tokens of place s up to output_end.
   std::vector<std::int32_t> output(std::int32_t place) const;
   // Everything after the prompt, masks included.

@@ -156,8 +156,8 @@ void backend::importance(std::int32_t sequences, const std::int32_t* begin,
   }
 }
 
-void backend::mark_lowest(const row_set& some, const float* score, const std::int32_t* count,
-                          const tensor_view& flags) const {
+void backend::mark_top(const row_set& some, const float* score, const std::int32_t* count,
+                       const tensor_view& flags) const {
   thread_local scratch memory;
   for (std::int32_t s = 0; s < some.sequences; ++s) {
     const std::int32_t begin = some.row_begin[s], m = some.row_begin[s + 1] - begin;
@@ -165,7 +165,7 @@ void backend::mark_lowest(const row_set& some, const float* score, const std::in
     std::uint64_t* key = memory.get<std::uint64_t>(std::int64_t{m});
     std::uint8_t* flag = flags.row<std::uint8_t>(s);
     for (std::int32_t i = 0; i < m; ++i) {
-      key[i] = rank_key(-score[begin + i], static_cast<std::uint32_t>(i));
+      key[i] = rank_key(score[begin + i], static_cast<std::uint32_t>(i));
       flag[some.position[begin + i]] = 0;
     }
     if (n > 0 && n < m) std::nth_element(key, key + n, key + m);

@@ -75,7 +75,7 @@ class backend : public ops {
                                std::int32_t shift, std::int32_t* begin, std::int32_t* position,
                                std::int32_t* row) const override;
   void mean_rows(const row_set& rows, const tensor_view& x, const tensor_view& out) const override;
-  void row_similarity(const tensor_view& a, const tensor_view& b, float* out) const override;
+  void row_distance(const tensor_view& a, const tensor_view& b, float* out) const override;
 
   // decisions.cpp
   void accept_top(const candidate_set& candidates, const float* score, const std::int32_t* quota,
@@ -140,8 +140,8 @@ class backend : public ops {
   void importance(std::int32_t sequences, const std::int32_t* begin, const std::int32_t* index,
                   const tensor_view& q, const tensor_view& k, float scale,
                   float* out) const override;
-  void mark_lowest(const row_set& some, const float* score, const std::int32_t* count,
-                   const tensor_view& flags) const override;
+  void mark_top(const row_set& some, const float* score, const std::int32_t* count,
+                const tensor_view& flags) const override;
 
   // block_pattern.cpp
   void block_mass(const row_set& rows, const tensor_view& q, const paged_kv& cache,

@@ -110,8 +110,8 @@ void backend::mean_rows(const row_set& rows, const tensor_view& x, const tensor_
   }
 }
 
-// sum(a b) / max(|a| |b|, 1e-8).
-void backend::row_similarity(const tensor_view& a, const tensor_view& b, float* out) const {
+// 1 - sum(a b) / max(|a| |b|, 1e-8).
+void backend::row_distance(const tensor_view& a, const tensor_view& b, float* out) const {
   for (std::int64_t r = 0; r < a.rows(); ++r) {
     const float* p = a.row<float>(r);
     const float* q = b.row<float>(r);
@@ -121,7 +121,7 @@ void backend::row_similarity(const tensor_view& a, const tensor_view& b, float* 
       pp += double{p[c]} * p[c];
       qq += double{q[c]} * q[c];
     }
-    out[r] = static_cast<float>(pq / std::max(std::sqrt(pp) * std::sqrt(qq), 1e-8));
+    out[r] = static_cast<float>(1.0 - pq / std::max(std::sqrt(pp) * std::sqrt(qq), 1e-8));
   }
 }
 

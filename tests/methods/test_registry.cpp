@@ -11,8 +11,8 @@ namespace {
 TEST(registry, holds_exactly_the_methods_of_the_tree) {
   const std::vector<std::string> expected = {
       "ada_dlm",   "autoregressive", "block_diffusion", "delayed_cache", "delayed_cache_plus",
-      "dkv_cache", "fast_dllm",      "focus",           "focus_dllm",    "optimus",
-      "sparse_d",  "sparse_dllm",    "vanilla"};
+      "dkv_cache", "dllm_cache",     "fast_dllm",       "focus",         "focus_dllm",
+      "optimus",   "sparse_d",       "sparse_dllm",     "vanilla"};
   EXPECT_EQ(method_registry::instance().names(), expected);
 }
 
@@ -52,7 +52,8 @@ TEST(registry, refuses_a_method_the_model_cannot_run) {
       {"ada_dlm", model_family::sdar},          {"sparse_d", model_family::sdar},
       {"sparse_dllm", model_family::sdar},      {"ada_dlm", model_family::qwen3},
       {"delayed_cache", model_family::dream},   {"delayed_cache_plus", model_family::qwen3},
-      {"focus", model_family::llada},           {"optimus", model_family::dream}};
+      {"focus", model_family::llada},           {"dllm_cache", model_family::qwen3},
+      {"optimus", model_family::dream}};
   for (const auto& w : wrong) {
     try {
       method_registry::instance().make(w.method, testing::tiny_config(w.family), "", {});
