@@ -208,10 +208,10 @@ enum class settle_rule : std::uint8_t {
 
 // Chunks of a block: which undetermined positions of [first, last) enter this forward.
 struct chunk_params {
-  const std::int32_t* first = nullptr;  // [S] a multiple of block
+  const std::int32_t* first = nullptr;  // [S]
   const std::int32_t* last = nullptr;   // [S] end of the positions in play; first: no rows
   const std::int32_t* size = nullptr;   // [S] most rows
-  std::int32_t block = 1;               // tokens per block
+  std::int32_t block = 1;               // tokens per block, counted from position 0
   bool pending_first = true;            // decided ones before masked ones; false: position order
   settle_rule rule = settle_rule::any_decoded;
   bool compact_slots = true;  // K/V of a block in the order of settling; false: slot = position
@@ -378,8 +378,8 @@ class ops {
   virtual void fill_flags(std::int32_t sequences, const std::int32_t* first,
                           const std::int32_t* last, std::uint8_t value,
                           const tensor_view& flags) const = 0;
-  // flags[sequence[r], position[r]] = value[r] (value null: 1).
-  virtual void scatter_flags(const row_set& rows, const std::uint8_t* value,
+  // flags[sequence[r], position[r]] = value for the rows with where[r] != 0 (where null: all).
+  virtual void scatter_flags(const row_set& rows, const std::uint8_t* where, std::uint8_t value,
                              const tensor_view& flags) const = 0;
   // flags[s, p] = 1 where the K/V of p, computed from these states, is final: p in [first, last),
   // one block, is not masked and, with right_neighbour, p is the last or p + 1 is not masked.

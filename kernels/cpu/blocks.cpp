@@ -24,12 +24,12 @@ void backend::fill_flags(std::int32_t sequences, const std::int32_t* first,
   }
 }
 
-void backend::scatter_flags(const row_set& rows, const std::uint8_t* value,
+void backend::scatter_flags(const row_set& rows, const std::uint8_t* where, std::uint8_t value,
                             const tensor_view& flags) const {
   for (std::int32_t s = 0; s < rows.sequences; ++s) {
     std::uint8_t* flag = flags.row<std::uint8_t>(s);
     for (std::int32_t r = rows.row_begin[s]; r < rows.row_begin[s + 1]; ++r) {
-      flag[rows.position[r]] = value != nullptr ? value[r] : 1;
+      if (where == nullptr || where[r] != 0) flag[rows.position[r]] = value;
     }
   }
 }
@@ -150,7 +150,8 @@ std::int32_t backend::select_chunk(std::int32_t sequences, const tensor_view& st
       take_decided = std::min(pending, size);
       take_masked = size - take_decided;
     }
-    for (std::int32_t block = params.first[s]; block < params.last[s]; block += params.block) {
+    for (std::int32_t block = params.first[s] / params.block * params.block; block < params.last[s];
+         block += params.block) {
       const std::int32_t end = block + params.block;
       std::int32_t in_cache = 0, last_mask = -1;
       for (std::int32_t p = block; p < end; ++p) {
@@ -163,7 +164,7 @@ std::int32_t backend::select_chunk(std::int32_t sequences, const tensor_view& st
       for (std::int32_t p = block; p < std::min(end, params.last[s]) && take > 0; ++p) {
         const std::uint8_t here = of[p];
         prefix = prefix && here != masked;
-        if (here == cached) continue;
+        if (here == cached || p < params.first[s]) continue;
         std::int32_t& quota = here == masked ? take_masked : take_decided;
         if (quota == 0) continue;
         --quota;

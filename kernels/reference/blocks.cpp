@@ -41,10 +41,11 @@ void backend::fill_flags(std::int32_t sequences, const std::int32_t* first,
   }
 }
 
-void backend::scatter_flags(const row_set& rows, const std::uint8_t* value,
+void backend::scatter_flags(const row_set& rows, const std::uint8_t* where, std::uint8_t value,
                             const tensor_view& flags) const {
   for (std::int32_t r = 0; r < rows.rows; ++r) {
-    flags.row<std::uint8_t>(rows.sequence[r])[rows.position[r]] = value ? value[r] : 1;
+    if (where != nullptr && where[r] == 0) continue;
+    flags.row<std::uint8_t>(rows.sequence[r])[rows.position[r]] = value;
   }
 }
 

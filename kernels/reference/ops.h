@@ -108,7 +108,7 @@ class backend : public ops {
   // blocks.cpp
   void fill_flags(std::int32_t sequences, const std::int32_t* first, const std::int32_t* last,
                   std::uint8_t value, const tensor_view& flags) const override;
-  void scatter_flags(const row_set& rows, const std::uint8_t* value,
+  void scatter_flags(const row_set& rows, const std::uint8_t* where, std::uint8_t value,
                      const tensor_view& flags) const override;
   void freeze(std::int32_t sequences, const tensor_view& state, const std::int32_t* first,
               const std::int32_t* last, bool right_neighbour,

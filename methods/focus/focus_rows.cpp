@@ -185,7 +185,7 @@ void focus_rows::finish(const batch& b, const step_plan& plan, const row_lists& 
     view.count = begin[s + 1] - begin[s];
   }
   if (state.focus.placeholder_integrity) return;
-  b.backend().scatter_flags(set, nullptr, state.processed);
+  b.backend().scatter_flags(set, nullptr, 1, state.processed);
   std::fill(state.first.begin(), state.first.end(), 0);
   b.backend().compact(b.capacity(), state.processed, 1, state.first.data(), end,
                       state.key_begin.as<std::int32_t>(), state.key_slot.as<std::int32_t>(),

@@ -83,12 +83,12 @@ block_settings block_settings_of(const std::string& method, const model_config& 
                                  const parameters& p) {
   block_settings s;
   s.method = method;
-  s.engine = p.text("loop") == "engine";
+  s.engine = !declared(p, "loop") || p.text("loop") == "engine";
   s.partial_prefill = declared(p, "partial_prefill") ? p.flag("partial_prefill") : s.engine;
   s.commit_last = declared(p, "commit_last") ? p.flag("commit_last") : !s.engine;
   s.commit_forwards = declared(p, "commit") && p.text("commit") == "frozen_then_full" ? 2 : 1;
   s.block_length = block_length_of(model, p);
-  s.steps = static_cast<std::int32_t>(p.integer("steps"));
+  if (declared(p, "steps")) s.steps = static_cast<std::int32_t>(p.integer("steps"));
   s.stop_in_prompt_block = p.flag("stop_in_prompt_block");
   const std::string& stop = p.text("stop");
   s.use_stop_ids = stop != "none";
@@ -102,11 +102,11 @@ block_settings block_settings_of(const std::string& method, const model_config& 
 
 block_unmask_settings block_unmask_settings_of(const model_config& model, const parameters& p) {
   block_unmask_settings u;
-  u.remasking = p.text("remasking");
+  if (declared(p, "remasking")) u.remasking = p.text("remasking");
   u.threshold = static_cast<float>(p.real("threshold"));
   u.strict = p.text("accept_compare") == ">";
   u.temperature = static_cast<float>(p.real("temperature"));
-  u.at_least_quota = p.text("loop") != "engine";
+  u.at_least_quota = declared(p, "loop") && p.text("loop") != "engine";
   u.block = block_length_of(model, p);
   u.sampled = declared(p, "sampler") && p.text("sampler") == "multinomial";
   u.bf16 = declared(p, "confidence_dtype") && p.text("confidence_dtype") == "bfloat16";

@@ -19,7 +19,8 @@ std::vector<parameter_spec> block_parameters(double threshold);
 // the published engines differ; for methods with a delayed cache.
 std::vector<parameter_spec> engine_parameters();
 
-// From resolved parameters; those of engine_parameters() are read when declared.
+// From resolved parameters. What a method does not declare (loop, steps, remasking, everything of
+// engine_parameters()) is LMDeploy's.
 block_settings block_settings_of(const std::string& method, const model_config& model,
                                  const parameters& p);
 block_unmask_settings block_unmask_settings_of(const model_config& model, const parameters& p);
