@@ -9,7 +9,8 @@ namespace unmask {
 namespace {
 
 // Stored outputs have the shape of K/V with one head as wide as the model.
-model_config one_wide_head(model_config c) {
+model_config one_wide_head(model_config c, std::int32_t first_layer) {
+  c.layers = std::max(1, c.layers - first_layer);
   c.kv_heads = 1;
   c.head_dim = c.hidden;
   return c;
@@ -28,9 +29,8 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
                                std::int32_t sequences, std::int32_t max_length)
     : model_(model),
       policy_(policy),
-      outputs_(model.backend(), one_wide_head(model.config()),
-               std::max(1, model.config().layers - policy.first_layer()), sequences, max_length,
-               sequences * ((max_length + kv_page_size - 1) / kv_page_size)) {
+      outputs_(model.backend(), one_wide_head(model.config(), policy.first_layer()),
+               {max_length, 0}, sequences, 0) {
   model.require_split_projection();
   const ops& run = model.backend();
   const model_config& c = model.config();

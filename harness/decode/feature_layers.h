@@ -35,7 +35,7 @@ class feature_layers {
 
   std::int32_t first_layer() const { return policy_.first_layer(); }
   // Room for the outputs of sequence s. False when no page is free.
-  bool reserve(std::int32_t s, std::int32_t length) { return outputs_.reserve(s, length); }
+  bool reserve(std::int32_t s, std::int32_t length) { return outputs_.reserve(s, {length, 0}); }
   void release(std::int32_t s) { outputs_.release(s); }
   std::size_t peak_bytes() const { return outputs_.peak_bytes(); }
 
