@@ -71,8 +71,7 @@ std::vector<parameter_spec> focus_parameters() {
   for (parameter_spec& spec : engine_parameters()) all.push_back(std::move(spec));
   const std::vector<parameter_spec> own = {
       real_spec("alpha", 1.5, 1, 1024,
-                "budget = ceil(alpha x mean tokens decided per step of the block)",
-                paper + ", eq. 4"),
+                "budget = ceil(alpha x mean tokens decided per step of the block)", paper),
       choice_spec("selection", {"dynamic", "top", "bottom", "random"},
                   "dynamic: budget and deviation rule; else the k best, worst or random ones", hf),
       integer_spec("k", 0, 0, 64, "masked rows kept by top, bottom and random; 0: none given", hf),
@@ -113,7 +112,7 @@ method_info focus_info() {
   method_info m;
   m.name = "focus";
   m.summary = "block diffusion that drops, inside layer 1, masked rows unlikely to be decided now";
-  m.paper = "FOCUS (sands-lab, 2026)";
+  m.paper = "FOCUS (sands-lab/FOCUS)";
   m.source = "methods/focus";
   m.pace = "block: prefill, denoise, commit";
   m.rows = "positions not frozen; after layer 1 the retained ones";

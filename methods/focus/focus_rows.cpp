@@ -88,7 +88,7 @@ void focus_rows::find(const batch& b, const step_plan& plan, const row_lists& ro
       begin_.as<std::int32_t>(), position_.as<std::int32_t>(), row_.as<std::int32_t>());
 }
 
-// I_j of the masked rows (FOCUS eq. 2 and 3); with whole_block over every row of the sequence, of
+// I_j of the masked rows (FOCUS eq. 2); with whole_block over every row of the sequence, of
 // which the masked ones are then picked.
 void focus_rows::importance(const batch& b, const row_lists& rows, const tensor_view& q,
                             const tensor_view& k, const tensor& out) {

@@ -2,9 +2,9 @@
 // Copyright The Unmask Authors
 //
 // N(c): tokens one request decides per step with chunks of c, estimated from the steps it makes
-// anyway (Optimus section 4.4). A step that shows masks from left to right which of them passed the
-// threshold says what every smaller chunk would have decided: G(m) = max(1, passes among the first
-// m masks). Where no mask was left outside the chunk it says so for every m.
+// anyway (Optimus, elastic scheduling). A step that shows masks from left to right which of them
+// passed the threshold says what every smaller chunk would have decided: G(m) = max(1, passes among
+// the first m masks). Where no mask was left outside the chunk it says so for every m.
 #pragma once
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #include "methods/optimus/elastic_scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace unmask {
 namespace {
@@ -58,10 +59,11 @@ chunk_choice elastic_scheduler::choose(const std::vector<std::int32_t>& running)
   double most = rate(current_, running) * (1 + settings_.hysteresis);
   const auto consider = [&](const chunk_choice& c) {
     const double r = rate(c, running);
-    // Equal rates: the larger chunk, which shows more.
-    if (r > most || (r == most && c.size > best.size)) {
+    // Equal rates, to the rounding of a bisection: the larger chunk, which shows more.
+    const bool equal = std::abs(r - most) <= 1e-9 * most;
+    if (equal ? c.size > best.size : r > most) {
       best = c;
-      most = r;
+      most = std::max(most, r);
     }
   };
   for (const std::int32_t c : settings_.candidates) consider({c, false});

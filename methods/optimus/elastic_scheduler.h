@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// One chunk size for the whole batch, chosen before every step (Optimus section 4.4):
+// One chunk size for the whole batch, chosen before every step (Optimus, elastic scheduling):
 //   c* = argmax over candidates of N(c) b / T(b c)
 // with b running requests, N from what the steps decide and T from a latency model. Pure: it knows
 // neither batch nor clock.

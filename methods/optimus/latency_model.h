@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// T(x): seconds of one decoding step as a function of x, the tokens in the forward (Optimus
-// section 4.4). Three sources: a continuous function of three affine pieces fitted to samples, the
+// T(x): seconds of one decoding step as a function of x, the tokens in the forward (Optimus,
+// elastic scheduling). Three sources: a continuous function of three affine pieces fitted to samples, the
 // samples themselves, or two constants.
 #pragma once
 

@@ -148,7 +148,7 @@ void check_optimus(const model_config& model, const parameters& p) {
 
 std::vector<parameter_spec> optimus_parameters() {
   const std::string s2 = "Optimus section 4.2", s3 = "Optimus section 4.3",
-                    s4 = "Optimus section 4.4", ours = "not in the paper",
+                    s4 = "Optimus, elastic scheduling", ours = "not in the paper",
                     engine = "LMDeploy strategies/dllm";
   std::vector<parameter_spec> all = block_parameters(0.9);
   std::erase_if(all, [](const parameter_spec& spec) {
