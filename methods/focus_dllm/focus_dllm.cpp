@@ -20,7 +20,7 @@ namespace {
 // Rows around the tokens that the previous step was surest of (eqs 4 and 5).
 class focused_rows final : public flagged_rows {
  public:
-  focused_rows(std::shared_ptr<focus_state> state, bool dream)
+  focused_rows(std::shared_ptr<focus_dllm_state> state, bool dream)
       : state_(std::move(state)), dream_(dream) {}
 
   void select(const batch& b, const step_plan& plan, row_lists& rows) override {
@@ -28,7 +28,7 @@ class focused_rows final : public flagged_rows {
     const std::int32_t* position = rows.position.as<std::int32_t>();
     const std::int32_t* begin = rows.begin.as<std::int32_t>();
     for (std::int32_t s = 0; s < b.capacity(); ++s) {
-      focus_sequence& q = state_->of.at(s);
+      focus_dllm_sequence& q = state_->of.at(s);
       q.focus_rows.clear();
       if (!plan.of[static_cast<std::size_t>(s)].active) continue;
       const std::int32_t* at = position + begin[s];
@@ -42,8 +42,8 @@ class focused_rows final : public flagged_rows {
  private:
   void mark(const batch& b, std::int32_t s, const sequence_step& step,
             std::uint8_t* compute) override {
-    const focus_settings& f = state_->settings;
-    focus_sequence& q = state_->of.at(s);
+    const focus_dllm_settings& f = state_->settings;
+    focus_dllm_sequence& q = state_->of.at(s);
     const std::int32_t length = b.at(s).length;
     q.focus.clear();
     if (step.step == 0) {
@@ -90,14 +90,14 @@ class focused_rows final : public flagged_rows {
     q.touched_prompt =
         static_cast<std::int32_t>(std::find(compute, compute + length, std::uint8_t{1}) - compute);
   }
-  std::shared_ptr<focus_state> state_;
+  std::shared_ptr<focus_dllm_state> state_;
   bool dream_;
 };
 
 // Decides as the base model's loop does and remembers every confidence it saw.
 class remembering_unmask final : public ranked_unmask {
  public:
-  remembering_unmask(unmask_settings u, std::shared_ptr<focus_state> state)
+  remembering_unmask(unmask_settings u, std::shared_ptr<focus_dllm_state> state)
       : ranked_unmask(std::move(u)), state_(std::move(state)) {}
   void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
@@ -113,12 +113,12 @@ class remembering_unmask final : public ranked_unmask {
   }
 
  private:
-  std::shared_ptr<focus_state> state_;
+  std::shared_ptr<focus_dllm_state> state_;
 };
 
 recipe make_focus_dllm(const model_config& model, const parameters& p) {
-  auto state = std::make_shared<focus_state>();
-  focus_settings& f = state->settings;
+  auto state = std::make_shared<focus_dllm_state>();
+  focus_dllm_settings& f = state->settings;
   f.rho = p.real("rho");
   f.window = static_cast<std::int32_t>(p.integer("window"));
   f.dense_layers = static_cast<std::int32_t>(p.integer("dense_layers"));

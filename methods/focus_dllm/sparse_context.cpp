@@ -9,7 +9,7 @@
 namespace unmask {
 
 bool sparse_context::dense(const batch& b, std::int32_t layer) const {
-  const focus_settings& f = state_->settings;
+  const focus_dllm_settings& f = state_->settings;
   return !f.sparse_attention || layer < f.dense_layers ||
          layer >= b.model().layers - f.dense_tail_layers;
 }
@@ -50,7 +50,7 @@ void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_
 }
 
 tensor_view sparse_context::key_mass(const batch& b, const step_plan& plan, std::int32_t layer) {
-  const focus_settings& f = state_->settings;
+  const focus_dllm_settings& f = state_->settings;
   (void)plan;
   if (!any_focused_ || !f.sinks || !f.sparse_attention || layer != f.dense_layers - 1) return {};
   const std::int64_t all = std::int64_t{b.capacity()} * b.max_length();
@@ -161,7 +161,7 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
 }
 
 void sparse_context::list_slots(const batch& b, const step_plan& plan) {
-  const focus_settings& f = state_->settings;
+  const focus_dllm_settings& f = state_->settings;
   key_begin_.assign(1, 0);
   key_slot_.clear();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
@@ -205,7 +205,7 @@ key_set sparse_context::select(const batch& b, const step_plan& plan, std::int32
     focus_row_.clear();
     for (std::int32_t s = 0; s < b.capacity(); ++s) {
       if (focused(plan, s)) {
-        const focus_sequence& f = state_->of.at(s);
+        const focus_dllm_sequence& f = state_->of.at(s);
         focus_row_.insert(focus_row_.end(), f.focus_rows.begin(), f.focus_rows.end());
       }
       focus_begin_.push_back(static_cast<std::int32_t>(focus_row_.size()));

@@ -11,7 +11,7 @@
 
 namespace unmask {
 
-struct focus_settings {
+struct focus_dllm_settings {
   double rho = 4;
   std::int32_t window = 8;
   bool past_confidence = true;
@@ -25,7 +25,7 @@ struct focus_settings {
 };
 
 // One sequence's part of a step, shared by the policies of the recipe.
-struct focus_sequence {
+struct focus_dllm_sequence {
   std::vector<float> confidence;         // last seen, by position
   std::vector<std::int32_t> focus;       // positions that guide this step, ascending
   std::vector<std::int32_t> focus_rows;  // their rows in this forward
@@ -33,9 +33,9 @@ struct focus_sequence {
   std::vector<std::int32_t> sink_slots;  // of the last dense layer, ascending
 };
 
-struct focus_state {
-  focus_settings settings;
-  per_sequence<focus_sequence> of;
+struct focus_dllm_state {
+  focus_dllm_settings settings;
+  per_sequence<focus_dllm_sequence> of;
 };
 
 // Dense layers see every slot. In the others row lists are: sinks and the tokens of the C = max(1,
@@ -43,7 +43,7 @@ struct focus_state {
 // query, ascending, then the whole response.
 class sparse_context final : public key_policy {
  public:
-  explicit sparse_context(std::shared_ptr<focus_state> state) : state_(std::move(state)) {}
+  explicit sparse_context(std::shared_ptr<focus_dllm_state> state) : state_(std::move(state)) {}
   key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
                  const paged_kv& cache, const std::int32_t* kv_length) override;
   tensor_view key_mass(const batch& b, const step_plan& plan, std::int32_t layer) override;
@@ -60,7 +60,7 @@ class sparse_context final : public key_policy {
                     const tensor_view& q);
   void list_slots(const batch& b, const step_plan& plan);
 
-  std::shared_ptr<focus_state> state_;
+  std::shared_ptr<focus_dllm_state> state_;
   std::int32_t means_stride_ = 0;          // pages of block means per sequence
   std::vector<tensor> means_;              // per layer [S * stride, kv_page_size, kv_heads, dim]
   tensor mean_query_, mass_;               // [S, heads * dim], [S * max_length]

@@ -16,18 +16,18 @@ constexpr std::size_t points_per_piece = 3;
 using four = std::array<double, 4>;
 
 // Ascending, one point per x: the median of its times.
-std::vector<latency_sample> merged(std::vector<latency_sample> samples) {
+std::vector<latency_point> merged(std::vector<latency_point> samples) {
   if (samples.empty()) throw usage_error("latency model: no samples");
-  for (const latency_sample& s : samples) {
+  for (const latency_point& s : samples) {
     if (!(s.tokens > 0) || !(s.seconds > 0) || !std::isfinite(s.tokens + s.seconds)) {
       throw usage_error("latency model: a sample of " + std::to_string(s.tokens) + " tokens in " +
                         std::to_string(s.seconds) + " s; both must be positive");
     }
   }
-  std::sort(samples.begin(), samples.end(), [](const latency_sample& a, const latency_sample& b) {
+  std::sort(samples.begin(), samples.end(), [](const latency_point& a, const latency_point& b) {
     return a.tokens != b.tokens ? a.tokens < b.tokens : a.seconds < b.seconds;
   });
-  std::vector<latency_sample> points;
+  std::vector<latency_point> points;
   for (std::size_t i = 0; i < samples.size();) {
     std::size_t j = i;
     while (j < samples.size() && samples[j].tokens == samples[i].tokens) ++j;
@@ -120,16 +120,16 @@ latency_model latency_model::roofline(double floor_seconds, double seconds_per_t
   return m;
 }
 
-latency_model latency_model::table(std::vector<latency_sample> samples) {
+latency_model latency_model::table(std::vector<latency_point> samples) {
   latency_model m;
   m.report_.kind = "table";
   m.points_ = merged(std::move(samples));
   return m;
 }
 
-latency_model latency_model::pwl3(std::vector<latency_sample> samples, bool convex) {
+latency_model latency_model::pwl3(std::vector<latency_point> samples, bool convex) {
   latency_model m = table(std::move(samples));
-  const std::vector<latency_sample>& p = m.points_;
+  const std::vector<latency_point>& p = m.points_;
   if (p.size() < 3 * points_per_piece) {
     m.report_.note = "only " + std::to_string(p.size()) + " different x: interpolating";
     return m;
@@ -159,7 +159,7 @@ latency_model latency_model::pwl3(std::vector<latency_sample> samples, bool conv
   }
   latency_model fitted;
   fitted.report_ = fit;
-  for (const latency_sample& s : p) {
+  for (const latency_point& s : p) {
     const double error = std::abs(fitted.seconds(s.tokens) - s.seconds) / s.seconds;
     fitted.report_.mape += error / static_cast<double>(p.size());
     fitted.report_.max_error = std::max(fitted.report_.max_error, error);
@@ -182,13 +182,13 @@ double latency_model::seconds(double x) const {
   if (points_.size() == 1 || x <= points_.front().tokens) return points_.front().seconds;
   std::size_t i = 1;
   while (i + 1 < points_.size() && points_[i].tokens < x) ++i;
-  const latency_sample &a = points_[i - 1], &b = points_[i];
+  const latency_point &a = points_[i - 1], &b = points_[i];
   return a.seconds + (b.seconds - a.seconds) * (x - a.tokens) / (b.tokens - a.tokens);
 }
 
-std::vector<latency_sample> parse_latency_samples(const std::string& owner,
-                                                  const std::string& text) {
-  std::vector<latency_sample> samples;
+std::vector<latency_point> parse_latency_samples(const std::string& owner,
+                                                 const std::string& text) {
+  std::vector<latency_point> samples;
   const char* p = text.data();
   const char* end = p + text.size();
   const auto number = [&](char closing) {
@@ -202,7 +202,7 @@ std::vector<latency_sample> parse_latency_samples(const std::string& owner,
     return value;
   };
   while (p < end) {
-    latency_sample s;
+    latency_point s;
     s.tokens = number(':');
     s.seconds = number(',');
     samples.push_back(s);
@@ -210,13 +210,13 @@ std::vector<latency_sample> parse_latency_samples(const std::string& owner,
   return samples;
 }
 
-std::string to_text(const std::vector<latency_sample>& samples) {
+std::string to_text(const std::vector<latency_point>& samples) {
   const auto shortest = [](double value) {
     char buffer[64];
     return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr);
   };
   std::string text;
-  for (const latency_sample& s : samples) {
+  for (const latency_point& s : samples) {
     text += (text.empty() ? "" : ",") + shortest(s.tokens) + ":" + shortest(s.seconds);
   }
   return text;

@@ -107,7 +107,9 @@ class optimus_keys final : public key_policy {
 class optimus_cache final : public cache_policy {
  public:
   explicit optimus_cache(std::shared_ptr<optimus_state> state) : state_(std::move(state)) {}
-  std::int32_t stored_layers(const model_config& model) const override { return model.layers; }
+  kv_storage storage(const model_config&, std::int32_t length) const override {
+    return {length, 0};
+  }
   void settle(batch& b, const step_plan& plan) override;
 
  private:

@@ -21,8 +21,8 @@ using testing::toy_step;
 
 // ---- latency ----------------------------------------------------------------------------------
 
-std::vector<latency_sample> sampled(double (*f)(double), int from = 1, int to = 8192) {
-  std::vector<latency_sample> s;
+std::vector<latency_point> sampled(double (*f)(double), int from = 1, int to = 8192) {
+  std::vector<latency_point> s;
   for (double x = from; x <= to; x *= 1.5) s.push_back({std::floor(x), f(std::floor(x))});
   return s;
 }
@@ -60,7 +60,7 @@ TEST(latency_model, a_mixture_needs_pieces_that_flatten) {
   EXPECT_EQ(convex.report().kind, "table");
   EXPECT_NE(convex.report().note.find("interpolating"), std::string::npos);
   EXPECT_GT(convex.report().mape, 0.05);
-  for (const latency_sample& s : sampled(truth))
+  for (const latency_point& s : sampled(truth))
     EXPECT_DOUBLE_EQ(convex.seconds(s.tokens), s.seconds);
 }
 

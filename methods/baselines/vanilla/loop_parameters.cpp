@@ -68,7 +68,7 @@ std::vector<parameter_spec> sampling_parameters(const std::vector<std::string>& 
            "Dream's ranking",
            any_low,
            any_high,
-           {"maskgit_plus", "topk_margin", "entropy"},
+           rankings,
            dream_source},
           {"eps", 1e-3, "smallest time of Dream's schedule", 1e-9, 0.5, {}, dream_source},
           {"alg_temp", 0.0, "Dream: randomness of the order; 0: none", 0, 100, {}, dream_source},
