@@ -99,9 +99,13 @@ served_run example(std::size_t n = 10) {
   decode.rows = 96;
   decode.recomputed = 1;
   decode.recomputed_rows = 32;
+  decode.committed = 40;
+  decode.at_once = 32;
   late.seconds = 1;
   late.requests = 1;
   late.rows = 20;
+  late.committed = 8;
+  prefill.committed = 16;
   run.iterations = {prefill, decode, late};
   return run;
 }
@@ -136,6 +140,8 @@ TEST(serve, values_by_hand) {
   EXPECT_DOUBLE_EQ(value("prefill_time_share"), 0.25);
   EXPECT_NEAR(value("recomputed_row_share"), 32.0 / 216, 1e-12);
   EXPECT_DOUBLE_EQ(value("predicted_time_error"), 0.5);
+  EXPECT_DOUBLE_EQ(value("full_block_token_share"), 32.0 / 64);
+  EXPECT_DOUBLE_EQ(value("decode_tokens_per_second"), 48 / 3.0);
   EXPECT_EQ(values.at("tpot_decode_p50_seconds").from, origin::analytic);
   EXPECT_EQ(values.at("batch_mean").from, origin::synthetic);
 
@@ -196,7 +202,7 @@ TEST(serve, rows_keep_their_settings_and_have_a_table) {
 TEST(serve, iterations_are_written_one_per_line) {
   const std::string csv = iteration_csv(example().iterations);
   EXPECT_EQ(std::ranges::count(csv, '\n'), 4);
-  EXPECT_TRUE(has(csv, "\n0.000000,2.000000,1.000000,decode,3,1,96,32,0,0,0,0,0\n")) << csv;
+  EXPECT_TRUE(has(csv, "\n0.000000,2.000000,1.000000,decode,3,1,96,32,0,40,0,0,0\n")) << csv;
 }
 
 }  // namespace
