@@ -282,6 +282,7 @@ class engine_run {
       }
       it.candidates += p.candidates;
       it.committed += p.committed;
+      if (shape_.block > 1 && p.committed == shape_.block) it.at_once += p.committed;
       it.commits += p.what == phase::commit;
       places_[s].finished = p.finished;
       places_[s].resolved = p.what != phase::commit && p.resolved && !p.finished;

@@ -109,6 +109,13 @@ class serve_point final : public loadable_point {
     pass.peak_kv_bytes = peak_slots_ * model_->kv_bytes_per_slot;
     pass.metrics.merge(
         serving_values(last_, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
+    if (measured_) {
+      for (const table_cost::sample& s : measured_->samples()) {
+        const auto rows = static_cast<std::int64_t>(s.rows);
+        pass.metrics["cost_of_" + std::to_string(rows) + "_rows_seconds"] = {s.seconds,
+                                                                             origin::measured};
+      }
+    }
     item_of_.clear();
     for (const request_record& r : last_.requests) {
       if (r.end != outcome::finished) continue;

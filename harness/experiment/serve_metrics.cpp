@@ -45,6 +45,7 @@ class values {
 // Of decode forwards: requests, rows per request; both weighted by forwards.
 void batch_values(values& v, const std::vector<iteration_record>& all, origin time, origin tokens) {
   std::vector<double> batch, chunk;
+  double committed = 0, decode_committed = 0, at_once = 0;
   double seconds = 0, prefill_seconds = 0, rows = 0, recomputed = 0, batch_seconds = 0, error = 0;
   std::size_t predicted = 0;
   for (const iteration_record& it : all) {
@@ -52,6 +53,8 @@ void batch_values(values& v, const std::vector<iteration_record>& all, origin ti
     batch_seconds += it.seconds * it.requests;
     rows += static_cast<double>(it.rows);
     recomputed += static_cast<double>(it.recomputed_rows);
+    committed += static_cast<double>(it.committed);
+    at_once += static_cast<double>(it.at_once);
     if (it.predicted > 0 && it.seconds > 0) {
       error += std::abs(it.predicted - it.seconds) / it.seconds;
       ++predicted;
@@ -60,6 +63,7 @@ void batch_values(values& v, const std::vector<iteration_record>& all, origin ti
       prefill_seconds += it.seconds;
       continue;
     }
+    decode_committed += static_cast<double>(it.committed);
     batch.push_back(it.requests);
     chunk.push_back(static_cast<double>(it.rows) / it.requests);
   }
@@ -67,6 +71,10 @@ void batch_values(values& v, const std::vector<iteration_record>& all, origin ti
   if (seconds > 0) {
     v.put("prefill_time_share", prefill_seconds / seconds, time);
     v.put("batch_time_mean", batch_seconds / seconds, time);
+  }
+  if (committed > 0) v.put("full_block_token_share", at_once / committed, tokens);
+  if (seconds > prefill_seconds) {
+    v.put("decode_tokens_per_second", decode_committed / (seconds - prefill_seconds), time);
   }
   if (predicted > 0) {
     v.put("predicted_time_error", error / static_cast<double>(predicted), time);

@@ -4,6 +4,7 @@
 // The program as a user meets it: exit codes, messages, and what each command prints.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -122,6 +123,57 @@ TEST(program, doctor_reports_the_machine_and_reads_the_embedded_models) {
 TEST(program, golden_refuses_a_folder_without_goldens) {
   const outcome o = run("golden tests");
   EXPECT_EQ(o.code, 3) << o.text;
+}
+
+// The same seed gives the same table; ten virtual minutes take no time worth mentioning.
+TEST(program, serves_in_virtual_time_and_repeats_itself) {
+  std::string name = (std::filesystem::temp_directory_path() / "unmask-serve-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  // The table alone; the lines below it name the output directory.
+  const auto once = [&](const std::string& where, const std::string& more) {
+    outcome o =
+        run("run experiments/serving_virtual.toml --no-progress --set serve.duration=300 -O '" +
+            name + "/" + where + "' " + more);
+    o.text.resize(std::min(o.text.rfind("|\n") + 2, o.text.size()));
+    return o;
+  };
+  const outcome one = once("a", ""), two = once("b", ""), other = once("c", "--set seed=1");
+  EXPECT_EQ(one.code, 0) << one.text;
+  EXPECT_TRUE(says(one, "virtual")) << one.text;
+  EXPECT_TRUE(says(one, "block_sync")) << one.text;
+  EXPECT_EQ(one.text, two.text);
+  EXPECT_NE(one.text, other.text);
+  EXPECT_EQ(once("d", "--set serve.policy=fifo").code, 2);
+  const outcome table = run("table '" + name + "/a/rows.jsonl'");
+  EXPECT_EQ(table.text, one.text);
+  std::filesystem::remove_all(name);
+}
+
+// Recorded on the model, replayed without it: the same requests, tokens and forwards.
+TEST(program, records_and_replays_trajectories) {
+  std::string name = (std::filesystem::temp_directory_path() / "unmask-replay-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  const std::string virtual_clock =
+      "run experiments/serving.toml --no-progress --format jsonl --set serve.clock=virtual "
+      "--set 'serve.cost=\"1:1 64:1 512:4\"' --set serve.requests=10 --set serve.policy=iter "
+      "--set serve.rate=50 --shard 0/2 ";
+  const outcome real =
+      run(virtual_clock + "--set serve.record=" + name + "/t.txt -O " + name + "/a");
+  EXPECT_EQ(real.code, 0) << real.text;
+  const outcome replayed =
+      run(virtual_clock + "--set serve.commits=replay:" + name + "/t.txt -O " + name + "/b");
+  EXPECT_EQ(replayed.code, 0) << replayed.text;
+  const auto metric = [](const outcome& o, const std::string& key) {
+    const std::size_t at = o.text.find("\"" + key + "\":");
+    return at == std::string::npos ? "none" : o.text.substr(at, o.text.find(',', at) - at);
+  };
+  for (const char* key : {"output_tokens", "nfe", "rows", "committed", "batched_forwards",
+                          "tpot_e2e_p50_seconds", "wall_seconds"}) {
+    EXPECT_NE(metric(real, key), "none") << key;
+    EXPECT_EQ(metric(real, key), metric(replayed, key)) << key;
+  }
+  EXPECT_TRUE(says(replayed, "synthetic"));
+  std::filesystem::remove_all(name);
 }
 
 }  // namespace
