@@ -45,7 +45,8 @@ class AdaDlm(Method):
             rows = ((state[positions] == MASKED) & (positions >= low)
                     & (positions < high)).nonzero()[:, 0]
             at = positions[rows]
-            token, confidence = judge(self.model, hidden[rows], s.get("confidence"))
+            token, confidence = judge(self.model, hidden, rows, s.get("confidence"),
+                                      s.get("every_row"))
             history[at] = torch.cat((confidence[:, None], history[at, :-1]), dim=1)
             take = torch.ones(len(at), dtype=torch.bool) if final else freeze(history[at], rank)
             x[at[take]] = token[take]

@@ -29,7 +29,7 @@ class Method:
         return self.everywhere, self.model.hidden(x, slice(0, self.length), keys)
 
     def overwriting(self, x, positions):
-        """Forward of `positions` whose K/V replace theirs in the cache; all of it is attended to."""
+        """Forward of `positions` whose K/V replace theirs in the cache, which they attend to."""
         def keys(layer, q, k, v):
             return (self.k[layer].index_copy_(1, positions, k),
                     self.v[layer].index_copy_(1, positions, v), None)

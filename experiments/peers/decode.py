@@ -40,10 +40,14 @@ def best(scores, count):
     return torch.sort(scores, dim=-1, descending=True, stable=True).indices[..., :count]
 
 
-def judge(model, rows, dtype):
-    """Greedy token and its softmax probability for last-layer rows. dtype None: computed in float64
-    and compared as float32, so that probabilities that round to the same float32 tie."""
-    logits = model.logits(rows)
+def judge(model, hidden, rows, dtype=None, every_row=False):
+    """Greedy token and its softmax probability at `rows` of the last layer. dtype None: computed in
+    float64 and compared as float32, so that probabilities that round to the same float32 tie.
+    every_row: as the official loops do it, over all rows of the forward."""
+    if every_row:
+        token, p = judge(model, hidden, slice(None), dtype)
+        return token[rows], p[rows]
+    logits = model.logits(hidden[rows])
     token = logits.argmax(dim=-1)
     p = torch.softmax(logits.to(dtype or torch.float64), dim=-1).gather(1, token[:, None])[:, 0]
     return token, p if dtype else p.float()
@@ -93,7 +97,7 @@ def decode_blocks(model, prompt, settings, method, trace=None):
             decided = 0
             if len(rows) > 0:
                 at = positions[rows]
-                token, confidence = judge(model, hidden[rows], dtype)
+                token, confidence = judge(model, hidden, rows, dtype, settings.get("every_row"))
                 method.saw(at, confidence)
                 pick = choose(confidence, block.quota, threshold)
                 x[at[pick]] = token[pick]

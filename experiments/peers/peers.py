@@ -73,6 +73,7 @@ class Comparison:
     def __init__(self, a, folder):
         torch.set_num_threads(a.threads)
         self.model_path, self.folder = a.model, folder
+        self.more = {"every_row": True} if a.head == "all" else {}
         self.unmask = Unmask(a.unmask, a.threads)
         self.model = load(a.model)
         self.text = Text(a.model)
@@ -96,7 +97,7 @@ class Comparison:
 
     def torch_pass(self, method, settings):
         start = time.perf_counter()
-        outputs = [decode(self.model, p, method, settings) for p in self.prompts]
+        outputs = [decode(self.model, p, method, settings | self.more) for p in self.prompts]
         return time.perf_counter() - start, outputs
 
     def unmask_pass(self, label, method, settings, warmup):
@@ -125,7 +126,7 @@ def check(a):
             runs = []
             for item, prompt in zip(c.items, c.prompts):
                 trace = Trace()
-                output = decode(c.model, prompt, method, settings | confidence, trace)
+                output = decode(c.model, prompt, method, settings | confidence | c.more, trace)
                 runs.append((item["id"], prompt, output, trace.forwards))
             complaints = c.unmask.replay(folder, a.model, method, settings, runs)
             how = "tokens, forwards, rows"
@@ -167,7 +168,8 @@ def measure(c, a, label, method, settings):
         "ratio_median": statistics.median(ratios), "ratio_min": min(ratios),
         "torch_seconds": torch_seconds, "unmask_seconds": unmask_seconds,
         "answers_differ": c.different_answers(outputs, answers),
-        "threads": a.threads, "affinity": sorted(os.sched_getaffinity(0)), "cpu": cpu_name(),
+        "head": a.head, "threads": a.threads, "affinity": sorted(os.sched_getaffinity(0)),
+        "cpu": cpu_name(),
         "load_average": os.getloadavg()[0],
         "versions": {"torch": torch.__version__, "python": platform.python_version(),
                      "unmask": row["source_hash"]}}
@@ -199,8 +201,9 @@ def measure_all(a):
     if rows:
         r = rows[0]
         print(f"\n{r['cpu']}, {r['threads']} thread(s), PyTorch {r['versions']['torch']}, Unmask "
-              f"{r['versions']['unmask']}, {a.repeats} interleaved repeats, {r['prompts']} "
-              f"prompt(s) of {r['prompt_tokens']} tokens in all, {r['canvas_tokens']} generated")
+              f"{r['versions']['unmask']}, logits of {r['head']} rows, {a.repeats} interleaved "
+              f"repeats, {r['prompts']} prompt(s) of {r['prompt_tokens']} tokens in "
+              f"all, {r['canvas_tokens']} generated")
     slow = [r["label"] for r in rows if r["ratio_median"] < a.bar]
     if slow:
         print(f"below {a.bar}: {', '.join(slow)}")
@@ -231,6 +234,9 @@ def main():
         p.add_argument("--gen-length", type=int, default=64)
         p.add_argument("--block-length", type=int, default=32)
         p.add_argument("--threads", type=int, default=1)
+        p.add_argument("--head", choices=("candidates", "all"), default="candidates",
+                       help="rows of a forward that PyTorch computes logits of: those that can be "
+                       "decided, or all as the official loops do")
         if name == "check":
             p.add_argument("--official-confidence", action="store_true",
                            help="rank by the softmax dtype of the official code")

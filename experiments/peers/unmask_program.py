@@ -6,6 +6,8 @@ import subprocess
 
 # `unmask golden` names its files after the loop that was recorded.
 GOLDEN_FILE = {"vanilla": "vanilla_llada"}
+# Settings that recorded runs spell differently or cannot leave out.
+GOLDEN_PARAMS = {"sparse_d": {"pattern_scale": "sqrt(n_heads)"}}
 
 
 def toml_value(value):
@@ -25,7 +27,7 @@ class Unmask:
         if done.returncode not in accept:
             raise RuntimeError(f"unmask {' '.join(arguments)} ended with {done.returncode}:\n"
                                f"{done.stdout}{done.stderr}")
-        return done.stdout
+        return done.stdout + (done.stderr if done.returncode else "")
 
     def run(self, folder, model, items_file, label, method, settings, warmup=1):
         """One timed pass over the items after `warmup` others: (row, samples), as Unmask wrote
@@ -64,11 +66,12 @@ class Unmask:
             os.remove(link)
         os.symlink(os.path.abspath(model), link)
         stem = GOLDEN_FILE.get(method, method)
+        params = settings | GOLDEN_PARAMS.get(method, {})
         path = os.path.join(base, "decode", stem + ".jsonl")
         with open(path, "w", encoding="utf-8") as f:
             for name, prompt, output, forwards in runs:
                 f.write(json.dumps({"id": name, "model": "model", "method": stem,
-                                    "params": settings, "prompt_ids": prompt,
+                                    "params": params, "prompt_ids": prompt,
                                     "output_ids": output, "nfe": len(forwards),
                                     "forwards": forwards}) + "\n")
         lines = self.call("golden", base, "--method", stem, accept=(0, 1)).splitlines()
