@@ -66,15 +66,27 @@ enum class mask_kind : std::uint8_t {
   block_causal  // floor(key position / block) <= floor(row position / block)
 };
 
+// Attention that leaves out tiles of query block x key block, per head (SparseD). Positions and
+// slots are cut into blocks of `size` from 0 on; a row of query block i in head h sees key block j
+// when keep[s, h, i, j] is 1. A head that keeps nothing for a row gives zeros.
+struct block_mask {
+  const std::uint8_t* keep = nullptr;     // [S, heads, blocks, blocks] flags; null: no mask
+  const std::uint8_t* applies = nullptr;  // [S] 0: sequence s attends densely
+  std::int32_t blocks = 0;                // room along each block axis
+  std::int32_t size = 0;                  // positions per block
+};
+
 // Which keys the rows of one layer attend to. Without a list, sequence s sees slots
 // [0, kv_length[s]); with one, the slots key_slot[key_begin[s] .. key_begin[s+1]), any order.
-// Masks other than full compare positions and need slot = position.
+// Masks other than full compare positions and need slot = position; so does a block mask, which
+// goes with neither a list nor key_mass.
 struct key_set {
   const std::int32_t* kv_length = nullptr;  // [S]
   const std::int32_t* key_begin = nullptr;  // [S+1] or null
   const std::int32_t* key_slot = nullptr;   // [key_begin[S]] or null
   mask_kind mask = mask_kind::full;
   std::int32_t block = 1;  // tokens per block of the block_causal mask
+  block_mask tiles;
 };
 
 struct rope_params {
@@ -125,6 +137,40 @@ struct sample_params {
   noise_source noise;
 };
 
+// How ops::freeze_two_centroids tells a settled token from an unsettled one. v is the token's own
+// history row, high and boundary are the two centroids.
+enum class freeze_rule : std::uint8_t {
+  squared_euclidean,  // |v - high|^2 < |v - boundary|^2 (Ada-DLM eqs. 8-10)
+  manhattan,          // |v - high|_1 < |v - boundary|_1
+  cosine,             // cos(v, high) > cos(v, boundary); the cosine with a zero row is 0
+  moving_average,  // mean(v) > (mean(high) + mean(boundary)) / 2, or > threshold when that is > 0
+  threshold        // v[0] > threshold (Fast-dLLM)
+};
+// Cosines closer than this are equal: rows that are multiples of each other differ by rounding.
+inline constexpr double cosine_tie = 1e-12;
+
+struct freeze_params {
+  freeze_rule rule = freeze_rule::squared_euclidean;
+  bool clamp_weights = false;   // squared_euclidean: negative components of high - boundary count 0
+  bool tier_mean = false;       // centroids: means of ranks 1..K and K+1..2K instead of one token
+  bool all_when_short = false;  // at most K candidates: all freeze
+  bool always_best = true;      // nothing froze: the candidate of highest confidence does
+  bool rank_all = false;        // rank every position of the scope, decided ones with the row they
+                                // froze with; needs first and last
+  float threshold = 0;
+  float floor = 0;                      // a confidence below it never freezes (always_best may)
+  const std::int32_t* first = nullptr;  // [S] scope [first[s], last[s]): candidates outside are
+  const std::int32_t* last = nullptr;   // [S] neither ranked nor accepted; null: every candidate
+  const std::int32_t* limit = nullptr;  // [S] at most this many freeze, the most confident of them
+};
+
+// Token states of a cache that stores a decided token's K/V one forward late.
+struct settle_params {
+  std::uint8_t masked = 0, decoded = 1, cached = 2;
+  bool delay = true;     // a decided token is computed once more, with its own id
+  bool shifted = false;  // row p - 1 predicts position p
+};
+
 struct moe_router {
   std::int32_t experts = 0, experts_per_token = 0, groups = 1, groups_kept = 1;
   float scaling = 1.0F;
@@ -138,6 +184,37 @@ struct moe_experts {
   std::vector<packed_handle> gate_up;  // per expert, [2 F, D]: gate rows then up rows
   std::vector<packed_handle> down;     // per expert, [D, F]
   std::int32_t hidden = 0;             // F
+};
+
+// Which masked rows survive an eviction (FOCUS section 4.2), per sequence over its candidates.
+struct retain_params {
+  const std::int32_t* target = nullptr;     // [S] tokens wanted; 0: everything is kept
+  const std::int32_t* processed = nullptr;  // [S] one past the last position kept so far
+  bool by_deviation = true;  // also all with score >= [mean +] deviation, when they are >= target
+  bool add_mean = true;      // threshold mean + deviation; false: deviation alone
+  std::int32_t ddof = 0;     // deviation divides by n - ddof
+  bool keep_predecessors = true;  // the candidate directly before a chosen one stays
+  bool adjacent_rows = false;     // "directly before" counts rows of the forward, not positions
+  bool keep_unprocessed = true;   // candidates in [processed, last kept) stay: their K/V is missing
+};
+
+// When a decided token's K/V counts as final, judged on the states at the input of a forward.
+enum class settle_rule : std::uint8_t {
+  any_decoded,        // it was an input as a decided token
+  contiguous_prefix,  // and everything before it in the block is decided
+  right_neighbour,    // and the position after it in the block is decided (none after the last)
+  whole_block         // and everything in the block is decided
+};
+
+// Chunks of a block: which undetermined positions of [first, last) enter this forward.
+struct chunk_params {
+  const std::int32_t* first = nullptr;  // [S]
+  const std::int32_t* last = nullptr;   // [S] end of the positions in play; first: no rows
+  const std::int32_t* size = nullptr;   // [S] most rows
+  std::int32_t block = 1;               // tokens per block, counted from position 0
+  bool pending_first = true;            // decided ones before masked ones; false: position order
+  settle_rule rule = settle_rule::any_decoded;
+  bool compact_slots = true;  // K/V of a block in the order of settling; false: slot = position
 };
 
 // ---- the operations ---------------------------------------------------------------------------
@@ -166,9 +243,14 @@ class ops {
   // data ([dim] f32), then rotate-half RoPE at position[r].
   virtual void head_norm_rope(const tensor_view& x, const tensor_view& norm_weight, float eps,
                               const rope_params& rope, const std::int32_t* position) const = 0;
-  // Store k, v [R, kv_heads, dim] into the cache at each row's slot.
+  // Store k, v [R, kv_heads, dim] into the cache at each row's slot. Either may have no data: that
+  // side of the cache stays as it is.
   virtual void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
                         const paged_kv& cache) const = 0;
+  // The reverse: k, v = (or, with accumulate, +=) what lies at each row's slot. Either may have no
+  // data.
+  virtual void kv_read(const row_set& rows, const paged_kv& cache, const tensor_view& k,
+                       const tensor_view& v, bool accumulate) const = 0;
   // out[r, h] = sum_j softmax_j(q[r, h] . k[j, h / group] * scale) v[j, h / group] over the keys of
   // the row's sequence that the mask admits. q, out [R, heads, dim]; GQA group = heads / kv_heads.
   // key_mass, when it has data: [total keys] += softmax weight of each listed key summed over the
@@ -213,6 +295,9 @@ class ops {
                                const std::int32_t* first, const std::int32_t* last,
                                std::int32_t* begin, std::int32_t* position,
                                std::int32_t* sequence) const = 0;
+  // index[i] = the row of `rows` at the sequence and position of row i of `some`, each of which
+  // must be there.
+  virtual void find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const = 0;
   // token[r] = canvas[sequence[r], position[r]]; canvas [S, length] int32.
   virtual void gather_tokens(const row_set& rows, const tensor_view& canvas,
                              std::int32_t* token) const = 0;
@@ -266,6 +351,67 @@ class ops {
                       const tensor_view& canvas, const tensor_view& state,
                       std::int32_t* committed) const = 0;
 
+  // -- freezing: decisions that look back over several steps --
+  // history [S, length, m] float32, newest first: a candidate at position p of sequence s moves its
+  // row one place back and puts score in front. replicate: a row whose newest entry is 0 (never
+  // scored) is filled with score instead.
+  virtual void push_history(const candidate_set& candidates, const float* score, bool replicate,
+                            const tensor_view& history) const = 0;
+  // Ada-DLM (eqs. 6-10, Algorithm 1) on the history that push_history keeps. Per sequence: rank the
+  // candidates by newest confidence, descending; high is the row of rank 1, boundary that of rank
+  // K + 1 with K = clamp(rank[s], 1, candidates - 1); accept what params.rule puts strictly nearer
+  // to high. rank[s] < 0: every candidate of the scope is accepted. A newest confidence of
+  // -infinity or NaN is not eligible.
+  virtual void freeze_two_centroids(const candidate_set& candidates, const tensor_view& history,
+                                    const std::int32_t* rank, const freeze_params& params,
+                                    std::uint8_t* accept) const = 0;
+  // The rows that such a cache computes next: for p in [first[s], last[s]) flags[s, p] = 1 where
+  // the position is masked, or decided and not yet cached (delay), or predicts a masked position p
+  // + 1 < last[s] (shifted), or whole[s] is set; 0 elsewhere. Then every decoded position of the
+  // range becomes cached. state, flags [S, length] uint8.
+  virtual void mark_unsettled(const tensor_view& state, const settle_params& params,
+                              const std::int32_t* first, const std::int32_t* last,
+                              const std::uint8_t* whole, const tensor_view& flags) const = 0;
+
+  // -- block diffusion: token states masked 0, decided 1, cached 2; [S, length] uint8 --
+  // flags[s, p] = value for p in [first[s], last[s]).
+  virtual void fill_flags(std::int32_t sequences, const std::int32_t* first,
+                          const std::int32_t* last, std::uint8_t value,
+                          const tensor_view& flags) const = 0;
+  // flags[sequence[r], position[r]] = value for the rows with where[r] != 0 (where null: all).
+  virtual void scatter_flags(const row_set& rows, const std::uint8_t* where, std::uint8_t value,
+                             const tensor_view& flags) const = 0;
+  // flags[s, p] = 1 where the K/V of p, computed from these states, is final: p in [first, last),
+  // one block, is not masked and, with right_neighbour, p is the last or p + 1 is not masked.
+  virtual void freeze(std::int32_t sequences, const tensor_view& state, const std::int32_t* first,
+                      const std::int32_t* last, bool right_neighbour,
+                      const tensor_view& flags) const = 0;
+  // end[s] = one past the last position among the rows of s (0: none).
+  virtual void row_extent(const row_set& rows, std::int32_t* end) const = 0;
+  // out[i] = a wa + b wb in float32 (b null: a wa); out may be a.
+  virtual void combine_scores(std::int32_t count, const float* a, float wa, const float* b,
+                              float wb, float* out) const = 0;
+  // Round to bfloat16 (nearest, ties to even) in place.
+  virtual void round_bf16(std::int32_t count, float* x) const = 0;
+  // accept = the candidates that stay: top target by score or those beyond the deviation, then
+  // predecessors, then unprocessed ones before the last kept; see retain_params.
+  virtual void retain(const candidate_set& candidates, const float* score,
+                      const retain_params& params, std::uint8_t* accept) const = 0;
+  // Drop the rows of refused candidates: kept[i] = index of the i-th surviving row; begin [S+1],
+  // sequence and position describe the survivors and may be the arrays of `rows`. Returns their
+  // number.
+  virtual std::int32_t drop_rows(const row_set& rows, const candidate_set& candidates,
+                                 const std::uint8_t* accept, std::int32_t* begin,
+                                 std::int32_t* sequence, std::int32_t* position,
+                                 std::int32_t* kept) const = 0;
+  // Rows of one forward out of the positions not cached, at most size[s] (chunk_params): begin
+  // [S+1], sequence, position ascending; slot [R] where the row's K/V goes; settles [R] 1 where it
+  // is final after this forward. Returns the total.
+  virtual std::int32_t select_chunk(std::int32_t sequences, const tensor_view& state,
+                                    const chunk_params& params, std::int32_t* begin,
+                                    std::int32_t* sequence, std::int32_t* position,
+                                    std::int32_t* slot, std::uint8_t* settles) const = 0;
+
   // -- selection, for the sparse and evicting methods --
   // Stable top-n of each segment [begin[s], begin[s+1]) of score, best first: index relative to
   // the segment into out[out_begin[s] ..], out_begin[s+1] - out_begin[s] = n of segment s.
@@ -301,8 +447,33 @@ class ops {
   virtual void importance(std::int32_t sequences, const std::int32_t* begin,
                           const std::int32_t* index, const tensor_view& q, const tensor_view& k,
                           float scale, float* out) const = 0;
-  // cosine similarity of matching rows, sum(a b) / max(|a| |b|, 1e-8): out [R]; a, b [R, C].
-  virtual void row_similarity(const tensor_view& a, const tensor_view& b, float* out) const = 0;
+  // Softmax mass of tiles (SparseD's pattern scores): out[s, h, i, j] = size^-2 sum over the rows r
+  // of query block i and the slots k of key block j of softmax_k(q[r, h] . key[k, h / group] *
+  // scale), the softmax over slots [first_slot[s], kv_length[s]); first_slot is a multiple of size.
+  // Written: i, j of blocks that have a position below kv_length, j from first_slot on. Sequences
+  // with kv_length 0 are left alone. out [S, heads, blocks, blocks].
+  virtual void block_mass(const row_set& rows, const tensor_view& q, const paged_kv& cache,
+                          const std::int32_t* kv_length, const std::int32_t* first_slot,
+                          std::int32_t size, float scale, const tensor_view& out) const = 0;
+  // Per sequence s, head and query block i < used[s]: the count[s] largest mass[s, h, i, j] with j
+  // in [first[s], used[s]) are chosen (all when fewer); keep[s, h, i, j] for j in [first[s],
+  // limit[s]) = whether j was. mass f32, keep u8, both [S, heads, blocks, blocks].
+  virtual void keep_top_blocks(const tensor_view& mass, const std::int32_t* used,
+                               const std::int32_t* first, const std::int32_t* limit,
+                               const std::int32_t* count, const tensor_view& keep) const = 0;
+  // Keys that a row of query block i sees under the mask, mean over the heads: out[s, i], for the
+  // sequences it applies to. keep u8 [S, heads, blocks, blocks], out f32 [S, blocks].
+  virtual void block_mask_keys(const tensor_view& keep, const std::uint8_t* applies,
+                               std::int32_t size, const std::int32_t* kv_length,
+                               const tensor_view& out) const = 0;
+  // flags[s, position[i]] = 1 for the count[s] entries of highest score among those of sequence s,
+  // 0 for its others. Entries are rows of `some`, score [their number]; flags [S, length] uint8.
+  virtual void mark_top(const row_set& some, const float* score, const std::int32_t* count,
+                        const tensor_view& flags) const = 0;
+  // Cosine distance of matching rows, 1 - sum(a b) / max(|a| |b|, 1e-8): out [R]; a, b [R, C]. Sums
+  // and difference in float64: rows that are nearly alike keep their order, which a float32 cosine
+  // near 1 loses.
+  virtual void row_distance(const tensor_view& a, const tensor_view& b, float* out) const = 0;
 };
 
 // Backends. cpu_ops picks AVX-512, AVX2 or portable code at run time; UNMASK_CPU_ISA=avx512|avx2|

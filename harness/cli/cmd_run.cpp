@@ -8,6 +8,7 @@
 
 #include "harness/cli/command.h"
 #include "harness/experiment/runner.h"
+#include "harness/experiment/serve_settings.h"
 #include "harness/experiment/store.h"
 #include "harness/experiment/table.h"
 #include "kernels/error.h"
@@ -28,8 +29,8 @@ int command_run(const std::vector<std::string>& arguments) {
       "format,o", po::value<std::string>()->default_value("md"),
       "of the table: md, csv, json, jsonl")("no-progress", "no progress on standard error");
   po::variables_map values;
-  if (!parse_command("run EXPERIMENT.toml [options]", "", options, {"experiment"}, arguments,
-                     values)) {
+  if (!parse_command("run EXPERIMENT.toml [options]", "\n" + serve_help(), options, {"experiment"},
+                     arguments, values)) {
     return 0;
   }
   if (!values.count("experiment")) {

@@ -67,6 +67,27 @@ parameter_map vanilla_dream(const json& p) {
   return m;
 }
 
+// The pace and unmasking of methods built on the whole-canvas recipe.
+parameter_map whole_canvas(const json& p) {
+  return p.contains("alg") ? vanilla_dream(p) : vanilla_llada(p);
+}
+
+parameter_map sparse_d(const json& p) {
+  parameter_map m = whole_canvas(p);
+  for (const auto& [name, value] : copy_known(p, {"skip", "select", "block_size"})) m[name] = value;
+  m["pattern_scale"] = std::string(p.at("pattern_scale") == "sqrt(n_heads)" ? "heads" : "head_dim");
+  return m;
+}
+
+parameter_map dllm_cache(const json& p) {
+  parameter_map m = whole_canvas(p);
+  for (const auto& [name, value] :
+       copy_known(p, {"prompt_interval_kp", "response_interval_kr", "transfer_ratio"})) {
+    m[name] = value;
+  }
+  return m;
+}
+
 parameter_map block_diffusion(const json& p) {
   parameter_map m = copy_known(
       p, {"block_length", "steps", "remasking", "threshold", "accept_compare", "temperature"});
@@ -101,6 +122,33 @@ parameter_map focus_dllm(const json& p) {
                         "dense_tail_layers", "alpha", "sink_fraction", "prompt_block_size"});
 }
 
+// "commit": "uncached rows only" or "full block forward". The official loops sample; their golden
+// runs take the arg-max.
+parameter_map delayed_cache(const json& p) {
+  parameter_map m = block_diffusion(p);
+  const bool hf = p.at("preset") == "hf";
+  m["mask_track"] = std::string(hf ? "id" : "state");
+  m["partial_prefill"] = !hf;
+  m["commit_last"] = hf;
+  m["commit"] = std::string(p.at("commit") == "full block forward" ? "full" : "frozen");
+  return m;
+}
+
+parameter_map focus(const json& p) {
+  parameter_map m = delayed_cache(p);
+  const bool hf = p.at("preset") == "hf";
+  m["selection"] = p.at("selection").get<std::string>();
+  if (!p.at("K").is_null()) m["k"] = p.at("K").get<std::int64_t>();
+  if (!p.at("initial_K").is_null()) m["initial_k"] = p.at("initial_K").get<std::int64_t>();
+  if (!p.at("alpha").is_null()) m["alpha"] = p.at("alpha").get<double>();
+  m["std_ddof"] = p.at("std_ddof").get<std::int64_t>();
+  m["average_scope"] = std::string(hf ? "block_carry" : "block");
+  m["adjacency"] = std::string(hf ? "rows" : "positions");
+  m["layer1_keys"] =
+      std::string(p.at("layer1_keys") == "up to max processed" ? "processed" : "retained");
+  return m;
+}
+
 const std::map<std::string, translation>& translations() {
   static const std::map<std::string, translation> all = {
       {"vanilla_llada", {"vanilla", vanilla_llada}},
@@ -110,6 +158,11 @@ const std::map<std::string, translation>& translations() {
       {"dkv_cache", {"dkv_cache", dkv_cache}},
       {"sparse_dllm", {"sparse_dllm", sparse_dllm}},
       {"focus_dllm", {"focus_dllm", focus_dllm}},
+      {"sparse_d", {"sparse_d", sparse_d}},
+      {"delayed_cache", {"delayed_cache", delayed_cache}},
+      {"delayed_cache_plus", {"delayed_cache_plus", delayed_cache}},
+      {"focus", {"focus", focus}},
+      {"dllm_cache", {"dllm_cache", dllm_cache}},
   };
   return all;
 }
@@ -117,7 +170,9 @@ const std::map<std::string, translation>& translations() {
 // Compares every forward with the golden one; keeps the first difference.
 class replay final : public step_observer {
  public:
-  replay(const json& golden, const transformer& model) : golden_(golden), model_(model) {}
+  // `rows`: the policy that may drop rows; the loop that owns it outlives the replay.
+  replay(const json& golden, const transformer& model, const row_policy& rows)
+      : golden_(golden), model_(model), policy_(rows) {}
 
   void on_step(const step_view& step) override {
     const std::size_t i = forward_++;
@@ -129,7 +184,28 @@ class replay final : public step_observer {
     }
     compare_rows(i, forwards[i], step);
     if (difference_.empty()) compare_logits(i, forwards[i], step);
-    if (difference_.empty()) compare_committed(i, forwards[i], step);
+    if (difference_.empty()) compare_trace(i, forwards[i], step);
+    if (step.plan.of[0].what == phase::prefill) return;
+    ++steps_;
+    processed_ += step.left.rows;
+    commits_ += step.plan.of[0].what == phase::commit ? 1 : 0;
+  }
+
+  // What the official loops count themselves: rows of the last layer and forwards after the
+  // prefill; blocks committed times their length.
+  std::string compare_counters() const {
+    if (!golden_.contains("official_counters") || golden_.at("official_counters").is_null()) {
+      return "";
+    }
+    const json& params = golden_.at("params");
+    json ours = {{"processed", processed_}, {"steps", steps_}};
+    if (golden_.at("official_counters").contains("generated")) {
+      ours["generated"] = commits_ * params.at("block_length").get<std::int64_t>();
+    }
+    return ours == golden_.at("official_counters")
+               ? ""
+               : fmt::format("official counters {}, ours {}",
+                             golden_.at("official_counters").dump(), ours.dump());
   }
 
   const std::string& difference() const { return difference_; }
@@ -191,33 +267,79 @@ class replay final : public step_observer {
     }
   }
 
-  void compare_committed(std::size_t i, const json& want, const step_view& step) {
-    if (!golden_.contains("trace") || want.at("kind") == "commit") return;
-    if (step.plan.of[0].candidate_first == step.plan.of[0].candidate_last) return;
-    // The engine preset traces its commit forwards too; they decide nothing.
+  // The trace has one entry per denoising forward; the engine preset also one per commit and for a
+  // prefill that decides tokens. Positions are relative to the block.
+  void compare_trace(std::size_t i, const json& forward, const step_view& step) {
+    if (!golden_.contains("trace")) return;
+    const sequence_step& plan = step.plan.of[0];
     const json& trace = golden_.at("trace");
-    while (trace_ < trace.size() && trace[trace_].value("kind", "") == "commit") ++trace_;
+    const bool traces_commits = !trace.empty() && trace[0].contains("kind");
+    if (plan.what == phase::commit && !traces_commits) return;
+    if (plan.what == phase::prefill && plan.candidate_first == plan.candidate_last) return;
     if (trace_ == trace.size()) {
       difference_ = fmt::format("forward {}: the golden trace has ended", i);
       return;
     }
-    const json& entry = trace[trace_++];
-    json committed = json::array();
-    const auto begin = entry.at("block_start").get<std::int32_t>();
+    const json& want = trace[trace_++];
+    const auto begin = want.at("block_start").get<std::int32_t>();
+    json ours = {{"committed", json::array()}, {"P", json::array()}, {"S", json::array()}};
     for (std::int32_t c = 0; c < step.candidates.count; ++c) {
       if (step.candidates.accept.as<std::uint8_t>()[c] == 0) continue;
-      committed.push_back({step.candidates.position.as<std::int32_t>()[c] - begin,
-                           step.candidates.token.as<std::int32_t>()[c]});
+      ours["committed"].push_back({step.candidates.position.as<std::int32_t>()[c] - begin,
+                                   step.candidates.token.as<std::int32_t>()[c]});
     }
-    if (committed != entry.at("committed")) {
-      difference_ = fmt::format("forward {}: committed {}, golden {}", i, committed.dump(),
-                                entry.at("committed").dump());
+    const auto list = [&](const row_set& rows, const char* name) {
+      for (std::int32_t r = 0; r < rows.rows; ++r) {
+        if (rows.position[r] >= begin) ours[name].push_back(rows.position[r] - begin);
+      }
+    };
+    list(step.entered, "P");
+    list(step.left, "S");
+    ours["masked"] = step.state.count(0, begin, plan.last, state_masked);
+    if (plan.what != phase::prefill) ours["rows_out"] = step.left.rows;
+    json expected = {{"rows_out", forward.value("rows_out", step.left.rows)}};
+    if (want.contains("evict") && plan.what == phase::denoise) add_eviction(want, ours);
+    for (const auto& [name, value] : ours.items()) {
+      if (want.contains(name)) expected[name] = want.at(name);
+      if (expected.contains(name) && value != expected.at(name)) {
+        difference_ = fmt::format("forward {}: {} {}, golden {}", i, name, value.dump(),
+                                  expected.at(name).dump());
+        return;
+      }
     }
+  }
+
+  // FOCUS: budget, mean and ranking. The mean is null in the official trace before a first step,
+  // where the engine's own arithmetic assumes one token.
+  void add_eviction(const json& want, json& ours) {
+    const eviction_view view = policy_.eviction(0);
+    const bool engine = golden_.at("params").at("preset") == "engine";
+    const auto masked = want.at("masked").get<std::int32_t>();
+    ours["evict"] = view.evicting;
+    ours["target"] = engine ? std::min(view.budget, masked) : view.budget;
+    const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-5; };
+    const double average = view.average > 0 ? view.average : engine ? 1.0 : -1.0;
+    const double golden = want.at("avg").is_null() ? -1.0 : want.at("avg").get<double>();
+    ours["avg"] = near(average, golden) ? want.at("avg") : json(average);
+    if (want.contains("rightmost_after")) {
+      ours["rightmost_after"] = view.processed_end - 1 - want.at("block_start").get<int>();
+    }
+    if (!want.contains("delta")) return;
+    // Sums over heads and queries in float32 on both sides.
+    const auto delta = want.at("delta").get<std::vector<double>>();
+    bool same = static_cast<std::size_t>(view.count) == delta.size();
+    for (std::size_t j = 0; same && j < delta.size(); ++j) {
+      same = std::abs(view.score[j] - delta[j]) <= 1e-3;
+    }
+    ours["delta"] =
+        same ? want.at("delta") : json(std::vector<float>(view.score, view.score + view.count));
   }
 
   const json& golden_;
   const transformer& model_;
+  const row_policy& policy_;
   std::size_t forward_ = 0, trace_ = 0;
+  std::int64_t steps_ = 0, processed_ = 0, commits_ = 0;
   std::string difference_;
 };
 
@@ -232,8 +354,9 @@ std::string run_case(const json& golden, const translation& how, const transform
   }
   recipe r = method_registry::instance().make(how.method, model.config(), "", how.settings(params));
   const std::int32_t length = r.pace->canvas_length(model.config(), request);
+  const row_policy& rows_policy = *r.rows;
   step_loop loop(model, std::move(r), {1, length, 0});
-  replay watcher(golden, model);
+  replay watcher(golden, model, rows_policy);
   loop.observe(&watcher);
   loop.admit(request);
   while (loop.step()) {
@@ -263,7 +386,7 @@ std::string run_case(const json& golden, const translation& how, const transform
     return fmt::format("counted {} rows in {} forwards, golden {} in {}", counters.rows,
                        counters.forwards, rows, nfe);
   }
-  return "";
+  return watcher.compare_counters();
 }
 
 bool wanted(const golden_options& options, const std::string& golden, const std::string& method) {

@@ -71,6 +71,15 @@ bool kv_cache::reserve(std::int32_t s, const kv_storage& want) {
   return true;
 }
 
+std::int32_t kv_cache::slots(std::int32_t s) const {
+  const kv_storage& held = held_[static_cast<std::size_t>(s)];
+  return kv_page_size * std::max(held.layer_slots, held.scratch_slots);
+}
+
+bool kv_cache::fits(const kv_storage& want) const {
+  return layers_ * pages_for(want.layer_slots) + pages_for(want.scratch_slots) <= pages_;
+}
+
 void kv_cache::release(std::int32_t s) {
   kv_storage& held = held_[static_cast<std::size_t>(s)];
   // The reverse order of taking, so that a lone sequence finds the same pages again.

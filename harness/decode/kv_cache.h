@@ -34,6 +34,10 @@ class kv_cache {
   // Give sequence s pages for `want`; keeps what it has. False when the pool has too few.
   bool reserve(std::int32_t s, const kv_storage& want);
   void release(std::int32_t s);
+  // Slots that sequence s has pages for, in whichever storage has more.
+  std::int32_t slots(std::int32_t s) const;
+  // True when the empty pool could hold `want`.
+  bool fits(const kv_storage& want) const;
 
   // From now on s uses its scratch (true) or its layers' own slots. A sequence that has only one
   // kind needs no call.
@@ -46,14 +50,13 @@ class kv_cache {
   paged_kv stored(std::int32_t index) const;
 
   std::int32_t free_pages() const { return static_cast<std::int32_t>(free_.size()); }
-  std::int32_t total_pages() const { return pages_; }
+  std::int32_t pages() const { return pages_; }
   std::size_t page_bytes() const;  // one page: keys and values of kv_page_size slots of one layer
   std::size_t bytes_in_use() const;
   std::size_t peak_bytes() const { return peak_bytes_; }
   void reset_peak() { peak_bytes_ = bytes_in_use(); }
 
  private:
-  std::int32_t pages_wanted(const kv_storage& s) const;
   std::int32_t* stored_row(std::int32_t layer, std::int32_t s) const;
   std::int32_t* active_row(std::int32_t layer, std::int32_t s) const;
   void show(std::int32_t s);

@@ -47,6 +47,17 @@ struct row_lists {
   }
 };
 
+// How a policy that drops rows came to its choice in the last forward, for one sequence; for
+// replay and probes.
+struct eviction_view {
+  bool evicting = false;           // more masked rows than the budget
+  std::int32_t budget = 0;         // rows wanted, not limited by those there are
+  double average = 0;              // tokens decided per step so far; 0: no step yet
+  std::int32_t processed_end = 0;  // one past the last position that reached the last layer
+  const float* score = nullptr;    // [count] of the masked rows in order, where it evicted
+  std::int32_t count = 0;
+};
+
 // Candidates of a step with what the head said about them and what was decided.
 struct candidate_lists {
   tensor begin, position, row;
@@ -60,10 +71,38 @@ struct candidate_lists {
   }
 };
 
+// What a scheduler may know about how a pace moves over the canvas.
+struct pace_shape {
+  // Positions decided and handed out together, aligned to absolute positions; 1: token by token;
+  // 0: the whole answer at once.
+  std::int32_t block = 0;
+  // Positions beyond the last one used so far that one more block may touch; 0: any, so that the
+  // whole canvas needs pages from the start.
+  std::int32_t ahead = 0;
+  bool commits = false;  // a decided block takes one more forward before the next one opens
+};
+
 // How much of each sequence may enter this step: block, chunk, whole canvas, one token.
 class pace_policy {
  public:
   virtual ~pace_policy() = default;
+  virtual pace_shape shape(const model_config& model) const {
+    (void)model;
+    return {};
+  }
+  // True while the next forward of place s is (a part of) its prefill. Default: its first forward.
+  virtual bool prefilling(const batch& b, std::int32_t s) const {
+    return b.at(s).counters.forwards == 0;
+  }
+  // Rows of the next forward of a sequence that is prefilling. Default: the prompt.
+  virtual std::int32_t prefill_rows(const batch& b, std::int32_t s) const {
+    return b.at(s).prompt_length;
+  }
+  // Let a prompt enter in pieces of at most `rows` rows; 0: whole. False: this pace cannot.
+  virtual bool limit_prefill(std::int32_t rows) {
+    (void)rows;
+    return false;
+  }
   // Positions (prompt and canvas) this request will occupy.
   virtual std::int32_t canvas_length(const model_config& model,
                                      const sequence_request& request) const = 0;
@@ -87,6 +126,20 @@ class row_policy {
     (void)b, (void)plan, (void)layer, (void)q, (void)k, (void)rows, (void)kept;
     return false;
   }
+  // True: feed_forward_rows() names the rows that write K/V and pass the feed-forward; the others
+  // only attend, and keep the residual. Does not combine with narrow(). Constant over a run.
+  virtual bool updates_part() const { return false; }
+  // Asked once per forward, after select(): `updated` lists those rows and index [updated.rows]
+  // holds where they stand in `rows`, ascending.
+  virtual void feed_forward_rows(const batch& b, const step_plan& plan, const row_lists& rows,
+                                 row_lists& updated, tensor& index) {
+    (void)b, (void)plan, (void)rows, (void)updated, (void)index;
+  }
+  // What eviction decided for sequence s in this forward; for observers.
+  virtual eviction_view eviction(std::int32_t s) const {
+    (void)s;
+    return {};
+  }
 };
 
 // Which cached slots each row attends to in a layer.
@@ -108,9 +161,37 @@ class key_policy {
   // Keys one row at `position` sees under `keys`; for the accounting of attention work.
   virtual std::int64_t keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
                                    std::int32_t position) const;
+  // The same as a mean over the query heads, for keys that differ by head.
+  virtual double mean_keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
+                                  std::int32_t position) const {
+    return static_cast<double>(keys_of_row(b, keys, s, position));
+  }
+  // FLOPs that the last select() spent on sequence s to choose its keys.
+  virtual double selection_flops(const batch& b, std::int32_t s) const {
+    (void)b, (void)s;
+    return 0;
+  }
 
  private:
   std::int32_t block_;
+};
+
+// What a sequence computes anew in one layer. A row that is not computed keeps its K/V, and the
+// stored outputs of its attention block and of its feed-forward are added to the residual again.
+struct layer_refresh {
+  bool prompt = true;      // every row of the prompt
+  bool response = true;    // every row of the canvas
+  std::int32_t moved = 0;  // without `response`: the canvas rows whose V moved most
+  bool probe = false;  // without `response`: V of every canvas row is computed, compared, stored
+};
+
+// For methods that keep outputs of layers between forwards (feature_layers.h carries them out).
+class feature_policy {
+ public:
+  virtual ~feature_policy() = default;
+  // Layers below this one, at least one, are always computed in full and store no outputs.
+  virtual std::int32_t first_layer() const { return 1; }
+  virtual layer_refresh refresh(const batch& b, std::int32_t layer, std::int32_t s) const = 0;
 };
 
 // One layer of a forward, after its attention: post-RoPE queries and keys, values, [R, heads, dim].
@@ -136,6 +217,8 @@ class cache_policy {
   virtual void after_attention(const layer_rows& layer, kv_cache& cache) {
     (void)layer, (void)cache;
   }
+  // Which layers are computed only in part; null: none. K/V of all layers must then be stored.
+  virtual const feature_policy* features() const { return nullptr; }
   // After the decisions of a step: mark what is now cached.
   virtual void settle(batch& b, const step_plan& plan) { (void)b, (void)plan; }
 };

@@ -3,8 +3,10 @@
 #include "harness/decode/step_loop.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
+#include "harness/decode/feature_layers.h"
 #include "harness/profile/nvtx.h"
 
 namespace unmask {
@@ -28,6 +30,21 @@ const phase_ranges& ranges() {
   return all;
 }
 
+// Adds the life of this object to a sum. Two clock readings, some 50 ns: nothing beside a layer.
+class stopwatch {
+ public:
+  explicit stopwatch(double& sum) : sum_(sum), start_(std::chrono::steady_clock::now()) {}
+  ~stopwatch() {
+    sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  stopwatch(const stopwatch&) = delete;
+  stopwatch& operator=(const stopwatch&) = delete;
+
+ private:
+  double& sum_;
+  std::chrono::steady_clock::time_point start_;
+};
+
 }  // namespace
 
 struct step_loop::impl {
@@ -37,14 +54,23 @@ struct step_loop::impl {
   loop_limits limits;
   batch state;
   kv_cache cache;
+  std::unique_ptr<feature_layers> features;  // null: every layer computes all its rows
   transformer::activations acts;
   tensor final, kept, kv_length, window_first, window_last, key_mass;
   row_lists rows, entered;
+  // Methods that update part of the rows only: those rows, and room to gather them.
+  bool partial;
+  row_lists updated;
+  tensor updated_index;
+  transformer::activations part;
   candidate_lists found;
   step_plan plan;
+  std::vector<sequence_step> last_step;   // of each place, for recomputation
   std::vector<std::int64_t> rows_before;  // rows of each sequence entering the current layer
+  const step_part* parts = nullptr;       // of the current step; null: all places step
   step_observer* observer = nullptr;
   std::int64_t step_index = 0;
+  loop_seconds seconds;
 
   impl(const transformer& m, recipe r, const loop_limits& l)
       : model(m),
@@ -54,7 +80,8 @@ struct step_loop::impl {
         state(run, m.config(), l.sequences, l.max_length),
         cache(run, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
               l.kv_pages),
-        acts(m.make_activations()) {
+        acts(m.make_activations()),
+        partial(method.rows->updates_part()) {
     const std::int64_t n = m.max_rows();
     const std::int64_t s = l.sequences;
     const auto ints = [&](std::int64_t count) { return run.allocate(dtype::i32, {count}); };
@@ -64,19 +91,35 @@ struct step_loop::impl {
     kv_length = ints(s);
     window_first = ints(s);
     window_last = ints(s);
-    rows = {ints(s + 1), ints(n), ints(n), ints(n), 0, ints(n), false};
-    entered = {ints(s + 1), ints(n), ints(n), ints(n), 0, {}, false};
+    const auto lists = [&] {
+      return row_lists{ints(s + 1), ints(n), ints(n), ints(n), 0, ints(n), false};
+    };
+    rows = lists();
+    entered = lists();
+    if (partial) {
+      updated = lists();
+      updated_index = ints(n);
+      part = m.make_activations();
+    }
     found = {ints(s + 1), ints(n),  ints(n),  ints(n),  reals(n),
              reals(n),    reals(n), reals(n), reals(n), run.allocate(dtype::u8, {n}),
              ints(s),     ints(s),  0};
+    if (const feature_policy* policy = method.cache->features()) {
+      features = std::make_unique<feature_layers>(m, *policy, l.sequences, l.max_length);
+    }
     plan.of.resize(static_cast<std::size_t>(s));
+    last_step.resize(static_cast<std::size_t>(s));
     rows_before.resize(static_cast<std::size_t>(s));
   }
 
   bool make_plan();
+  sequence_step once_more(std::int32_t s) const;
   void forward();
+  void count_dry();
   void decide();
+  void feed_forward(std::int32_t layer, const tensor_view& x);
   void count_layer(std::int32_t layer, const key_set& keys, bool first_layer);
+  void count_features(std::int32_t layer, const feature_work& work);
 };
 
 step_loop::step_loop(const transformer& model, recipe method, const loop_limits& limits)
@@ -87,12 +130,17 @@ std::int32_t step_loop::length_of(const sequence_request& request) const {
   return impl_->method.pace->canvas_length(impl_->model.config(), request);
 }
 
-std::int32_t step_loop::admit(const sequence_request& request) {
+std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slots) {
   impl& m = *impl_;
   for (std::int32_t s = 0; s < m.limits.sequences; ++s) {
     if (m.state.occupied(s)) continue;
     const std::int32_t length = length_of(request);
-    if (!m.cache.reserve(s, m.method.cache->storage(m.model.config(), length))) return -1;
+    const std::int32_t first = slots > 0 ? std::min(slots, length) : length;
+    if (!m.cache.reserve(s, m.method.cache->storage(m.model.config(), first))) return -1;
+    if (m.features && !m.features->reserve(s, length)) {
+      m.cache.release(s);
+      return -1;
+    }
     m.state.admit(s, request, length);
     m.method.pace->start(m.state, s);
     return s;
@@ -100,16 +148,49 @@ std::int32_t step_loop::admit(const sequence_request& request) {
   return -1;
 }
 
+bool step_loop::reserve(std::int32_t place, std::int32_t slots) {
+  impl& m = *impl_;
+  const std::int32_t wanted = std::min(slots, m.state.at(place).length);
+  return m.cache.reserve(place, m.method.cache->storage(m.model.config(), wanted));
+}
+
+bool step_loop::fits(std::int32_t length) const {
+  return impl_->cache.fits(impl_->method.cache->storage(impl_->model.config(), length));
+}
+
 void step_loop::release(std::int32_t place) {
   impl_->cache.release(place);
+  if (impl_->features) impl_->features->release(place);
   impl_->state.clear(place);
 }
 
+const loop_seconds& step_loop::seconds() const {
+  return impl_->seconds;
+}
 const batch& step_loop::state() const {
   return impl_->state;
 }
 const kv_cache& step_loop::cache() const {
   return impl_->cache;
+}
+pace_policy& step_loop::pace() const {
+  return *impl_->method.pace;
+}
+const step_plan& step_loop::plan() const {
+  return impl_->plan;
+}
+std::int32_t step_loop::rows_entered(std::int32_t s) const {
+  return impl_->entered.begin.as<std::int32_t>()[s + 1] -
+         impl_->entered.begin.as<std::int32_t>()[s];
+}
+std::int32_t step_loop::committed(std::int32_t s) const {
+  return impl_->found.committed.as<std::int32_t>()[s];
+}
+std::int32_t step_loop::candidates(std::int32_t s) const {
+  return impl_->found.begin.as<std::int32_t>()[s + 1] - impl_->found.begin.as<std::int32_t>()[s];
+}
+std::size_t step_loop::peak_cache_bytes() const {
+  return impl_->cache.peak_bytes() + (impl_->features ? impl_->features->peak_bytes() : 0);
 }
 void step_loop::observe(step_observer* observer) {
   impl_->observer = observer;
@@ -126,7 +207,12 @@ std::vector<std::int32_t> step_loop::canvas(std::int32_t place) const {
 }
 
 bool step_loop::step() {
+  return step(nullptr);
+}
+
+bool step_loop::step(const step_part* parts) {
   const profile_range range(ranges().step, impl_->step_index++);
+  impl_->parts = parts;
   if (!impl_->make_plan()) return false;
   impl_->forward();
   impl_->decide();
@@ -138,8 +224,16 @@ bool step_loop::impl::make_plan() {
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     step = {};
-    if (!state.occupied(s) || state.at(s).finished) continue;
-    step = method.pace->plan(state, s);
+    if (!state.occupied(s) || (parts && parts[s] == step_part::out)) continue;
+    if (parts && parts[s] == step_part::recompute) {
+      step = once_more(s);
+    } else if (!state.at(s).finished) {
+      step = method.pace->plan(state, s);
+      last_step[static_cast<std::size_t>(s)] = step;
+    }
+    if (step.active && std::max(step.last, step.kv_length) > cache.slots(s)) {
+      throw std::logic_error("step_loop: a sequence runs past its pages");
+    }
     any = any || step.active;
   }
   if (!any) return false;
@@ -153,17 +247,34 @@ bool step_loop::impl::make_plan() {
   return true;
 }
 
+// The rows of the last block of the last step, with nothing to decide. Writing the K/V of tokens
+// that did not change changes nothing.
+sequence_step step_loop::impl::once_more(std::int32_t s) const {
+  sequence_step step = last_step[static_cast<std::size_t>(s)];
+  const std::int32_t block = method.pace->shape(model.config()).block;
+  if (block > 0) step.first = std::max(step.first, step.last - block);
+  step.what = phase::denoise;
+  step.candidate_first = step.candidate_last;
+  step.quota = 0;
+  return step;
+}
+
 void step_loop::impl::forward() {
   const std::int32_t sequences = limits.sequences;
-  method.rows->select(state, plan, rows);
-  if (rows.rows > model.max_rows()) {
-    throw std::logic_error("step_loop: more rows than the model was made for");
+  const stopwatch whole(seconds.forward);
+  {
+    const stopwatch clock(seconds.selection);
+    rows.slots_differ = false;
+    method.rows->select(state, plan, rows);
+    if (rows.rows > model.max_rows()) {
+      throw std::logic_error("step_loop: more rows than the model was made for");
+    }
+    method.cache->prepare(state, plan, rows, cache);
+    if (partial) method.rows->feed_forward_rows(state, plan, rows, updated, updated_index);
   }
-  rows.slots_differ = false;
-  method.cache->prepare(state, plan, rows, cache);
   run.gather_tokens(rows.set(sequences), state.canvas(), rows.token.as<std::int32_t>());
   const tensor_view x_all = acts.x.view();
-  model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
+  if (!limits.dry) model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
 
   // The rows as they entered, for the observer and the accounting, before any narrowing.
   entered.rows = rows.rows;
@@ -177,10 +288,19 @@ void step_loop::impl::forward() {
         entered.begin.as<std::int32_t>()[s + 1] - entered.begin.as<std::int32_t>()[s];
   }
 
+  if (limits.dry) {
+    count_dry();
+    return;
+  }
   const float scale = 1.0F / std::sqrt(static_cast<float>(model.config().head_dim));
   for (std::int32_t l = 0; l < model.config().layers; ++l) {
     const profile_range layer_range(ranges().layer, l);
     tensor_view x = x_all.first(rows.rows);
+    if (features && l >= features->first_layer()) {
+      count_features(l, features->forward(l, state, plan, rows, x, acts, cache.layer(l),
+                                          *method.keys, kv_length.as<std::int32_t>()));
+      continue;
+    }
     {
       const profile_range range(ranges().project, l);
       model.project(l, x, rows.position.as<std::int32_t>(), acts);
@@ -188,21 +308,41 @@ void step_loop::impl::forward() {
     const paged_kv pages = cache.layer(l);
     {
       const profile_range range(ranges().cache_write, l);
-      run.kv_write(rows.set(sequences), model.key(acts, rows.rows), model.value(acts, rows.rows),
-                   pages);
+      if (partial) {
+        run.gather_rows(acts.qkv.view().first(rows.rows), updated_index.as<std::int32_t>(),
+                        part.qkv.view().first(updated.rows));
+      }
+      const row_lists& written = partial ? updated : rows;
+      const transformer::activations& from = partial ? part : acts;
+      run.kv_write(written.set(sequences), model.key(from, written.rows),
+                   model.value(from, written.rows), pages);
     }
     const std::int32_t before = rows.rows;
-    if (method.rows->narrow(state, plan, l, model.query(acts, before), model.key(acts, before),
-                            rows, kept)) {
+    bool narrowed = false;
+    {
+      const stopwatch clock(seconds.selection);
+      narrowed = method.rows->narrow(state, plan, l, model.query(acts, before),
+                                     model.key(acts, before), rows, kept);
+    }
+    if (narrowed) {
+      if (partial) throw std::logic_error("step_loop: narrow() and feed_forward_rows() together");
       // Surviving rows keep their order, so gathering forward in place never overwrites a source.
       run.gather_rows(x, kept.as<std::int32_t>(), x_all.first(rows.rows));
       run.gather_rows(acts.qkv.view().first(before), kept.as<std::int32_t>(),
                       acts.qkv.view().first(rows.rows));
+      if (rows.slots_differ) throw std::logic_error("step_loop: narrow() of rows with slots");
       x = x_all.first(rows.rows);
     }
     const tensor_view q = model.query(acts, rows.rows);
-    const key_set keys =
-        method.keys->select(state, plan, l, q, pages, kv_length.as<std::int32_t>());
+    key_set keys;
+    {
+      const stopwatch clock(seconds.selection);
+      keys = method.keys->select(state, plan, l, q, pages, kv_length.as<std::int32_t>());
+    }
+    if (observer && observer->wants_layers()) {
+      observer->on_layer({state, plan, l, rows.set(sequences), q, model.key(acts, rows.rows),
+                          model.value(acts, rows.rows), pages, keys, scale});
+    }
     tensor_view attended = acts.attention.view().first(rows.rows);
     {
       const profile_range range(ranges().attention, l);
@@ -210,22 +350,37 @@ void step_loop::impl::forward() {
                                         {rows.rows, model.config().heads, model.config().head_dim});
       run.attention(rows.set(sequences), q, pages, keys, scale, out,
                     method.keys->key_mass(state, plan, l));
-      method.cache->after_attention({state, plan, l, rows.set(sequences), q,
-                                     model.key(acts, rows.rows), model.value(acts, rows.rows)},
-                                    cache);
+      {
+        const stopwatch clock(seconds.selection);
+        method.cache->after_attention({state, plan, l, rows.set(sequences), q,
+                                       model.key(acts, rows.rows), model.value(acts, rows.rows)},
+                                      cache);
+      }
       model.attention_output(l, attended, x);
     }
     {
       const profile_range range(ranges().feed_forward, l);
-      model.feed_forward(l, x);
+      feed_forward(l, x);
     }
     count_layer(l, keys, l == 0);
   }
   model.final_norm(x_all.first(rows.rows), final.view().first(rows.rows));
 }
 
-// Rows entering the layer cost its projections; rows leaving it (after narrowing) cost attention,
-// output projection and feed-forward. Keys are those the mask really admits.
+void step_loop::impl::feed_forward(std::int32_t layer, const tensor_view& x) {
+  if (!partial) {
+    model.feed_forward(layer, x);
+    return;
+  }
+  const tensor_view some = part.x.view().first(updated.rows);
+  run.gather_rows(x, updated_index.as<std::int32_t>(), some);
+  model.feed_forward(layer, some);
+  run.scatter_rows(some, updated_index.as<std::int32_t>(), x);
+}
+
+// Rows entering the layer cost its projections; rows leaving it (after narrowing) cost attention
+// and output projection, and feed-forward unless the method says that they skip it. Keys are those
+// the mask really admits.
 void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool first_layer) {
   const row_cost cost = model.cost(layer);
   const double per_key = 4.0 * model.config().heads * model.config().head_dim;
@@ -248,18 +403,67 @@ void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool 
     }
     double seen = 0;
     for (std::int32_t r = begin[s]; r < begin[s + 1]; ++r) {
-      seen += static_cast<double>(
-          method.keys->keys_of_row(state, keys, s, rows.position.as<std::int32_t>()[r]));
+      seen += method.keys->mean_keys_of_row(state, keys, s, rows.position.as<std::int32_t>()[r]);
     }
+    const std::int32_t* fed_begin = partial ? updated.begin.as<std::int32_t>() : begin;
+    const std::int64_t fed = fed_begin[s + 1] - fed_begin[s];
+    const double selection = method.keys->selection_flops(state, s);
     c.layer_rows += n;
+    c.feed_forward_rows += fed;
     c.keys_seen += seen;
     c.flops += static_cast<double>(entering) * cost.qkv_flops +
-               static_cast<double>(n) * (cost.output_flops + cost.feed_forward_flops) +
-               seen * per_key;
+               static_cast<double>(n) * cost.output_flops +
+               static_cast<double>(fed) * cost.feed_forward_flops + seen * per_key + selection;
+    c.selection_flops += selection;
+  }
+}
+
+void step_loop::impl::count_dry() {
+  for (std::int32_t s = 0; s < limits.sequences; ++s) {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    if (!step.active) continue;
+    sequence_counters& c = state.at(s).counters;
+    const std::int64_t n = rows_before[static_cast<std::size_t>(s)];
+    ++c.forwards;
+    c.prefill_forwards += step.what == phase::prefill;
+    c.commit_forwards += step.what == phase::commit;
+    c.denoise_steps += step.candidate_last > step.candidate_first;
+    c.rows += n;
+    if (step.what != phase::prefill) c.decode_rows += n;
+    c.layer_rows += n * model.config().layers;
+  }
+}
+
+// The same for a layer that computed a part of its rows: V of some, everything of fewer.
+void step_loop::impl::count_features(std::int32_t layer, const feature_work& work) {
+  const row_cost cost = model.cost(layer);
+  const model_config& m = model.config();
+  const double per_key = 4.0 * m.heads * m.head_dim;
+  const double per_row =
+      cost.qkv_flops - cost.value_flops + cost.output_flops + cost.feed_forward_flops;
+  for (std::int32_t s = 0; s < limits.sequences; ++s) {
+    if (!plan.of[static_cast<std::size_t>(s)].active) continue;
+    sequence_counters& c = state.at(s).counters;
+    const std::int32_t first = work.rows.row_begin[s], last = work.rows.row_begin[s + 1];
+    double seen = 0;
+    for (std::int32_t r = first; r < last; ++r) {
+      seen += method.keys->mean_keys_of_row(state, work.keys, s, work.rows.position[r]);
+    }
+    // A cosine distance is three dot products.
+    const double compared = work.probe_begin[s + 1] - work.probe_begin[s];
+    const double selection =
+        method.keys->selection_flops(state, s) + compared * 6.0 * m.kv_heads * m.head_dim;
+    c.layer_rows += last - first;
+    c.feed_forward_rows += last - first;
+    c.keys_seen += seen;
+    c.selection_flops += selection;
+    c.flops += (work.value_begin[s + 1] - work.value_begin[s]) * cost.value_flops +
+               (last - first) * per_row + seen * per_key + selection;
   }
 }
 
 void step_loop::impl::decide() {
+  const stopwatch clock(seconds.decisions);
   const std::int32_t sequences = limits.sequences;
   const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
   found.count = run.find_candidates(
@@ -296,6 +500,7 @@ void step_loop::impl::decide() {
     c.committed += committed;
     c.head_rows += judged;
     c.flops += static_cast<double>(judged) * model.head_flops();
+    if (parts && parts[s] == step_part::recompute) continue;
     state.advance_step(s);
     method.pace->observe(state, s, step, committed);
   }

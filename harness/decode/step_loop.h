@@ -5,7 +5,6 @@
 // counts forwards, rows, tokens, keys and FLOPs; no method reports its own work.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -29,11 +28,28 @@ struct step_view {
   tensor_view head_input;  // [left.rows, D] final-norm output
 };
 
+// What an observer sees of one layer: the rows that survived narrow(), with their K/V written and
+// their keys chosen, before their attention. Views stay valid during the call only.
+struct layer_view {
+  const batch& state;
+  const step_plan& plan;
+  std::int32_t layer = 0;
+  row_set rows;
+  tensor_view q;     // [R, heads, dim], after RoPE
+  tensor_view k, v;  // [R, kv_heads, dim], k after RoPE
+  paged_kv cache;
+  const key_set& keys;
+  float scale = 1;  // of the scores
+};
+
 // Optional spectator of the loop: golden replay, --watch, probes. Costs nothing when absent.
 class step_observer {
  public:
   virtual ~step_observer() = default;
   virtual void on_step(const step_view& step) = 0;
+  // Layers are shown only to observers that ask for them, in order, before the step they belong to.
+  virtual bool wants_layers() const { return false; }
+  virtual void on_layer(const layer_view& layer) { (void)layer; }
 };
 
 struct loop_limits {
@@ -41,6 +57,24 @@ struct loop_limits {
   std::int32_t max_length = 0;  // positions per sequence, prompt and canvas
   // Pages per stored layer for all places together; 0: enough for every place at max_length.
   std::int32_t kv_pages = 0;
+  // Plan, select, decide and count, but leave out the layers: for recipes whose decisions come from
+  // elsewhere than activations (harness/engine/trajectory.h). FLOPs and keys are then not counted.
+  bool dry = false;
+};
+
+// What a place does in a step composed by a scheduler.
+enum class step_part : std::uint8_t {
+  out,       // waits
+  step,      // its next forward
+  recompute  // its last rows once more, deciding nothing: it is kept in a frozen batch
+};
+
+// Where the steps' wall time went. Selection is what a method adds to a plain forward: choosing
+// rows and keys, scoring, evicting, copying (but not attention that also sums its mass by key).
+struct loop_seconds {
+  double forward = 0;    // rows, layers, final norm; selection included
+  double selection = 0;  // of that
+  double decisions = 0;  // head, confidence, what is decided, commit
 };
 
 class step_loop {
@@ -51,15 +85,30 @@ class step_loop {
 
   // Positions a request would take under this method.
   std::int32_t length_of(const sequence_request& request) const;
-  // Put a request into a free place; returns it, or -1 when no place or no page is free.
-  std::int32_t admit(const sequence_request& request);
+  // Put a request into a free place; returns it, or -1 when no place or no page is free. Pages are
+  // taken for its first `slots` positions (0: all); the caller then asks for more with reserve().
+  std::int32_t admit(const sequence_request& request, std::int32_t slots = 0);
+  // Pages for slots [0, slots) of a place, clipped to its length. False when no page is free.
+  bool reserve(std::int32_t place, std::int32_t slots);
+  // True when a request of `length` positions would have pages enough in an empty loop.
+  bool fits(std::int32_t length) const;
   // One forward for all active sequences and its decisions. False when nothing is active.
   bool step();
+  // The same for the places named in `parts` [sequences]. A finished place takes no step.
+  bool step(const step_part* parts);
   // Free a finished (or cancelled) sequence's place and pages.
   void release(std::int32_t place);
 
   const batch& state() const;
   const kv_cache& cache() const;
+  const loop_seconds& seconds() const;  // since the loop was made
+  pace_policy& pace() const;
+  const step_plan& plan() const;                    // of the last step
+  std::int32_t rows_entered(std::int32_t s) const;  // by the last step, at layer 0
+  std::int32_t committed(std::int32_t s) const;     // by the last step
+  std::int32_t candidates(std::int32_t s) const;    // of the last step
+  // Most memory that K/V and stored layer outputs took together, in bytes.
+  std::size_t peak_cache_bytes() const;
   // Generated tokens of place s up to output_end.
   std::vector<std::int32_t> output(std::int32_t place) const;
   // Everything after the prompt, masks included.

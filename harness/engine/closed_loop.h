@@ -26,7 +26,8 @@ struct closed_loop_result {
   std::vector<decoded_answer> answers;  // in the order of the requests
   double seconds = 0;                   // wall time of the whole run
   std::int64_t steps = 0;               // batched forwards
-  std::size_t peak_kv_bytes = 0;        // pages in use, all stored layers
+  std::size_t peak_kv_bytes = 0;        // pages in use, all stored layers, and layer outputs
+  loop_seconds spent;                   // where the steps' time went
 };
 
 // Decode all requests with `batch_size` places. The loop's buffers are made before the clock

@@ -10,6 +10,7 @@
 #include <openssl/evp.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
 #include "kernels/error.h"
 
@@ -171,6 +172,13 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
             throw usage_error((method.where.empty() ? where : method.where) + ": " +
                               problem.what());
           }
+          try {
+            if (p.run.kind == "serve") {
+              p.run.serve = resolve_parameters("[serve]", serve_parameters(), p.run.serve);
+            }
+          } catch (const error& problem) {
+            throw usage_error(where + ": " + problem.what());
+          }
           p.id = point_id(p);
           if (seen.insert(p.id).second) points.push_back(std::move(p));
         }
@@ -208,20 +216,25 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
 }
 
 std::string canonical_settings(const experiment_point& p) {
-  nlohmann::json params = nlohmann::json::object();
-  for (const auto& [name, value] : p.params) {
-    std::visit([&, &key = name](const auto& v) { params[key] = v; }, value);
-  }
-  const nlohmann::json all = {
-      {"model", {{"name", p.model.name}, {"weights", p.model.weights}}},
-      {"workload", {{"name", p.workload.name}, {"limit", p.workload.limit}}},
-      {"method", p.method},
-      {"params", params},
-      {"batch_size", p.run.batch_size},
-      {"gen_length", p.run.gen_length},
-      {"seed", p.run.seed},
-      {"device", p.run.device},
-      {"format", p.run.format}};
+  const auto object = [](const parameter_map& map) {
+    nlohmann::json out = nlohmann::json::object();
+    for (const auto& [name, value] : map) {
+      std::visit([&, &key = name](const auto& v) { out[key] = v; }, value);
+    }
+    return out;
+  };
+  const nlohmann::json params = object(p.params);
+  nlohmann::json all = {{"model", {{"name", p.model.name}, {"weights", p.model.weights}}},
+                        {"workload", {{"name", p.workload.name}, {"limit", p.workload.limit}}},
+                        {"method", p.method},
+                        {"params", params},
+                        {"batch_size", p.run.batch_size},
+                        {"gen_length", p.run.gen_length},
+                        {"seed", p.run.seed},
+                        {"device", p.run.device},
+                        {"format", p.run.format}};
+  // Absent for closed loops, whose ids are older than serving.
+  if (p.run.kind == "serve") all["serve"] = object(p.run.serve);
   return all.dump();
 }
 

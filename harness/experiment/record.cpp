@@ -114,6 +114,9 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
   ratio("committed_per_step", t.work.committed, t.work.denoise_steps);
   ratio("redundancy", t.work.decode_rows, t.work.committed);
   ratio("token_utilisation", t.work.committed, t.work.decode_rows);
+  if (pass.step_seconds > 0) {
+    row.metrics["selection_share"] = {pass.selection_seconds / pass.step_seconds, origin::measured};
+  }
   row.metrics["flops"] = {t.work.flops, origin::analytic};
   row.metrics["keys_seen"] = {t.work.keys_seen, origin::analytic};
 }
@@ -137,6 +140,18 @@ void latency_metrics(result_row& row, const std::vector<pass_record>& passes) {
   put("e2e_p50_seconds", whole, 0.5);
   put("e2e_p95_seconds", whole, 0.95);
   put("e2e_p99_seconds", whole, 0.99);
+}
+
+// Means over the repetitions, of what every repetition has.
+void serving_metrics(result_row& row, const std::vector<pass_record>& passes) {
+  for (const auto& [name, first] : passes.front().metrics) {
+    std::vector<double> values;
+    for (const pass_record& pass : passes) {
+      const auto found = pass.metrics.find(name);
+      if (found != pass.metrics.end()) values.push_back(found->second.value);
+    }
+    if (values.size() == passes.size()) row.metrics[name] = {mean_of(values), first.from};
+  }
 }
 
 std::string disagreement(const std::vector<pass_record>& passes) {
@@ -214,10 +229,11 @@ void measure_row(result_row& row, const measured_point& point) {
   const totals t = sum_of(point.passes.front(), point.rules);
   count_metrics(row, point.passes.front(), t);
   const double seconds = mean_of(row.samples.seconds);
-  row.metrics["wall_seconds"] = {seconds, origin::measured};
+  const origin time = point.passes.front().time;
+  row.metrics["wall_seconds"] = {seconds, time};
   if (seconds > 0) {
     const auto rate = [&](const char* name, std::int64_t tokens) {
-      row.metrics[name] = {static_cast<double>(tokens) / seconds, origin::measured};
+      row.metrics[name] = {static_cast<double>(tokens) / seconds, time};
     };
     rate("tokens_per_second", t.output);
     rate("canvas_tokens_per_second", t.work.committed);
@@ -227,7 +243,11 @@ void measure_row(result_row& row, const measured_point& point) {
     if (row.reason.empty()) row.reason = broken_law(pass, point.rules);
   }
   if (!row.reason.empty()) return;
-  latency_metrics(row, point.passes);
+  if (point.passes.front().served) {
+    serving_metrics(row, point.passes);
+  } else {
+    latency_metrics(row, point.passes);
+  }
   score_row(row, point.scores);
   if (row.model.weights == "synthetic") {
     for (auto& [name, m] : row.metrics) {
@@ -235,7 +255,10 @@ void measure_row(result_row& row, const measured_point& point) {
       if (!clock && m.from != origin::analytic) m.from = origin::synthetic;
     }
     row.verdict = verdict_kind::not_verified;
-    row.reason = "synthetic weights: the output means nothing";
+    const auto commits = row.run.serve.find("commits");
+    const bool model = commits == row.run.serve.end() || to_string(commits->second) == "model";
+    row.reason = model ? "synthetic weights: the output means nothing"
+                       : "decisions from " + to_string(commits->second) + ", not from a model";
   } else if (!row.score) {
     row.verdict = verdict_kind::not_verified;
     row.reason = "no item of this workload can be scored";

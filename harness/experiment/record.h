@@ -32,9 +32,14 @@ struct answer_record {
 
 struct pass_record {
   double seconds = 0;
-  std::int64_t steps = 0;  // batched forwards
+  origin time = origin::measured;  // analytic: a virtual clock
+  bool served = false;             // requests arrived; `metrics` replaces closed-loop latency
+  std::map<std::string, metric> metrics;  // of serving
+  std::int64_t steps = 0;                 // batched forwards
   std::size_t peak_kv_bytes = 0;
   std::vector<answer_record> answers;
+  double step_seconds = 0;       // forwards and decisions
+  double selection_seconds = 0;  // of that: choosing rows and keys, evicting
 };
 
 struct scored_answer {

@@ -132,6 +132,7 @@ std::string to_json_line(const result_row& row) {
   out["seed"] = row.run.seed;
   out["device"] = row.run.device;
   out["format"] = row.run.format;
+  if (row.run.kind == "serve") out["serve"] = of_params(row.run.serve);
   out["verdict"] = name_of(row.verdict);
   out["reason"] = row.reason;
   json metrics = json::object(), from = json::object();
@@ -152,6 +153,11 @@ std::string to_json_line(const result_row& row) {
                     {"warmup_seconds", numbers(row.samples.warmup_seconds)},
                     {"half_width", number(row.samples.half_width)},
                     {"stop", row.samples.stop}};
+  if (!row.probes.empty()) {
+    json probes = json::object();
+    for (const auto& [name, result] : row.probes) probes[name] = object_of(result);
+    out["probes"] = probes;
+  }
   out["environment"] = object_of(row.environment);
   out["source_hash"] = row.source_hash;
   out["finished_at"] = row.finished_at;
@@ -186,9 +192,21 @@ result_row parse_row(const std::string& line, const std::string& where) {
     row.label = in.at("label");
     row.variation = in.at("variation");
     row.params = params_of(in.at("params"));
-    row.run = {in.at("batch_size"), in.at("gen_length"), in.at("seed"), in.at("device"),
-               in.at("format")};
+    row.run = {in.at("batch_size"),
+               in.at("gen_length"),
+               in.at("seed"),
+               in.at("device"),
+               in.at("format"),
+               "decode",
+               {}};
+    if (in.contains("serve")) {
+      row.run.kind = "serve";
+      row.run.serve = params_of(in.at("serve"));
+    }
     read_results(row, in);
+    if (in.contains("probes")) {
+      for (const auto& [name, result] : in.at("probes").items()) row.probes[name] = result.dump();
+    }
     row.environment = in.at("environment").dump();
     row.source_hash = in.at("source_hash");
     row.finished_at = in.at("finished_at");

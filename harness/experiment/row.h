@@ -17,7 +17,7 @@ namespace unmask {
 
 // Major: old readers would misread the row. Minor: fields were added.
 inline constexpr int row_schema_major = 1;
-inline constexpr int row_schema_minor = 0;
+inline constexpr int row_schema_minor = 1;
 
 enum class verdict_kind : std::uint8_t {
   pass,           // every check held and the output was scored
@@ -83,9 +83,10 @@ struct result_row {
   std::map<std::string, metric> metrics;  // absent: not earned or not defined
   std::optional<score_record> score;      // never with synthetic weights
   sample_record samples;
-  std::string environment = "{}";  // JSON object, the build among it
-  std::string source_hash;         // commit the program was built from; "-dirty" when edited
-  std::string finished_at;         // UTC, ISO 8601
+  std::map<std::string, std::string> probes;  // JSON object by name; probe.h
+  std::string environment = "{}";             // JSON object, the build among it
+  std::string source_hash;  // commit the program was built from; "-dirty" when edited
+  std::string finished_at;  // UTC, ISO 8601
 
   std::optional<double> value_of(const std::string& name) const;
 };

@@ -136,6 +136,10 @@ class experiment_run {
     f.measured.rules = f.ready->rules();
     f.measured.scores = f.ready->score(f.measured.passes.front());
     measure_row(row, f.measured);
+    if (!spec_.probe.names.empty()) {
+      progress_.now(title(f) + " probes");
+      row.probes = f.ready->probe(spec_.probe);
+    }
     log_samples(row, f.measured.scores);
     write(f, std::move(row));
   }
@@ -183,6 +187,9 @@ class experiment_run {
     std::string line = title(f) + " " + name_of(row.verdict);
     if (row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified) {
       line += fmt::format(" {:.1f} tok/s", row.value_of("tokens_per_second").value_or(0));
+      if (const auto found = row.value_of("slo_capacity_requests_per_second")) {
+        line += fmt::format(", capacity {:.2f} requests/s", *found);
+      }
       ++summary_.measured;
     } else if (row.verdict == verdict_kind::not_supported) {
       ++summary_.not_supported;

@@ -25,6 +25,12 @@ class prepared_point {
   virtual workload_record workload() const = 0;
   virtual token_rules rules() const = 0;
   virtual pass_record pass() = 0;  // decode the whole workload once
+  // Decode once more, one request after the other, under the eyes of the probes: JSON object of
+  // each by name. Outside every timer.
+  virtual std::map<std::string, std::string> probe(const probe_settings& settings) {
+    (void)settings;
+    return {};
+  }
   // Detokenise and score; outside every timer.
   virtual std::vector<scored_answer> score(const pass_record& pass) = 0;
 };

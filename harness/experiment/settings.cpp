@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "harness/experiment/serve_settings.h"
 #include "kernels/error.h"
 
 namespace unmask {
@@ -56,13 +57,21 @@ method_key split_method_key(const std::string& key) {
 void check_setting_key(const std::string& key, const std::string& where) {
   if (std::ranges::find(run_keys, without_prefix(key)) != run_keys.end()) return;
   if (key.starts_with("params.") && key.size() > 7) return;
+  if (key.starts_with("serve.")) {
+    std::vector<std::string> names;
+    for (const parameter_spec& p : serve_parameters()) names.push_back(p.name);
+    const std::string name = key.substr(6);
+    if (std::ranges::find(names, name) != names.end()) return;
+    throw usage_error(where + ": " + unknown_name("key of [serve]", name, names));
+  }
   if (key.starts_with("method.")) {
     const method_key parts = split_method_key(key);
     if (!parts.label.empty() && !parts.name.empty()) return;
     throw usage_error(where + ": `" + key + "` must be method.LABEL.PARAMETER");
   }
   std::vector<std::string> known = run_keys;
-  for (const char* form : {"params.NAME", "method.LABEL.NAME"}) known.emplace_back(form);
+  for (const char* form : {"params.NAME", "method.LABEL.NAME", "serve.NAME"})
+    known.emplace_back(form);
   throw usage_error(where + ": " + unknown_name("setting", key, known));
 }
 
@@ -123,6 +132,13 @@ bool apply_setting(experiment_point& point, const dotted_setting& s,
   }
   const std::string key = without_prefix(s.key);
   run_settings& run = point.run;
+  if (key.starts_with("serve.")) {
+    if (run.kind != "serve") {
+      throw usage_error(s.where + ": `" + s.key + "` needs kind = \"serve\"");
+    }
+    run.serve[key.substr(6)] = s.value;
+    return true;
+  }
   if (key == "batch_size") run.batch_size = integer(s, 1);
   if (key == "gen_length") run.gen_length = integer(s, 0);
   if (key == "seed") run.seed = integer(s, 0);

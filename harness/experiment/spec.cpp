@@ -6,6 +6,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
 #include "harness/experiment/toml_reader.h"
 #include "kernels/error.h"
@@ -77,9 +78,23 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   r.text("file", path);
   r.text("name", name);
   r.integer("limit", w.limit, 0);
-  if (tasks.empty() == path.empty()) {
-    throw usage_error(r.where() + ": [[workload]] needs either `tasks` or `file`");
+  std::string trace;
+  r.text("trace", trace);
+  r.text("format", w.trace_format);
+  r.text("lengths", w.lengths);
+  if ((!tasks.empty()) + (!path.empty()) + (!trace.empty()) + (!w.lengths.empty()) != 1) {
+    throw usage_error(r.where() +
+                      ": [[workload]] needs one of `tasks`, `file`, `trace` and `lengths`");
   }
+  if (trace.empty() != w.trace_format.empty()) {
+    throw usage_error(r.where() + ": [[workload]] needs `format` with `trace`, and only then");
+  }
+  if (!w.lengths.empty()) {
+    w.name = name.empty() ? w.lengths : name;
+    spec.workloads.push_back(w);
+    return;
+  }
+  if (path.empty()) path = trace;
   if (!path.empty()) {
     w.file = beside(file, path);
     w.name = name.empty() ? w.file.stem().string() : name;
@@ -139,6 +154,46 @@ void read_sweep(toml_reader& r, experiment_spec& spec) {
   });
 }
 
+void read_probe(toml_reader& r, experiment_spec& spec) {
+  probe_settings& p = spec.probe;
+  r.texts("names", p.names);
+  r.real("tau", p.tau, 0, 1);
+  r.real("margin", p.margin, 0, 1);
+  r.real("sink_share", p.sink_share, 0, 1);
+  r.integer("every", p.every, 1, 1 << 20);
+  r.integer("limit", p.limit, 0);
+  if (p.names.empty()) throw usage_error(r.where() + ": [probe] needs `names`");
+  const std::vector<std::string> known = probe_names();
+  std::set<std::string> seen;
+  for (const std::string& name : p.names) {
+    if (std::ranges::find(known, name) == known.end()) {
+      throw usage_error(r.where() + ": " + unknown_name("probe", name, known));
+    }
+    if (!seen.insert(name).second) {
+      throw usage_error(r.where() + ": `probe.names` names '" + name + "' twice");
+    }
+  }
+}
+
+// Serving has keys and workloads of its own.
+void check_kind(const experiment_spec& spec) {
+  if (spec.run.kind == "serve") {
+    try {
+      resolve_parameters("[serve]", serve_parameters(), spec.run.serve);
+    } catch (const error& problem) {
+      throw usage_error(spec.file + ": " + problem.what());
+    }
+    return;
+  }
+  if (!spec.run.serve.empty()) {
+    throw usage_error(spec.file + ": [serve] needs kind = \"serve\"");
+  }
+  for (const workload_entry& w : spec.workloads) {
+    if (w.lengths.empty() && w.trace_format.empty()) continue;
+    throw usage_error(spec.file + ": the workload '" + w.name + "' needs kind = \"serve\"");
+  }
+}
+
 template <class List, class Name>
 void unique(const List& list, Name name_of, const std::string& file, const std::string& what,
             const std::string& how) {
@@ -165,12 +220,20 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file) {
   toml_reader r(root, file.string(), "");
   r.text("title", spec.title);
   r.text("description", spec.description);
+  r.text("kind", spec.run.kind);
+  if (spec.run.kind != "decode" && spec.run.kind != "serve") {
+    throw usage_error(r.where() + ": " +
+                      unknown_name("kind of experiment", spec.run.kind, {"decode", "serve"}));
+  }
   r.table("run", [&](toml_reader& t) { read_run(t, spec); });
   r.tables("model", [&](toml_reader& t) { spec.models.push_back(read_model(t, file)); });
   r.tables("workload", [&](toml_reader& t) { read_workload(t, file, spec); });
   r.tables("method", [&](toml_reader& t) { spec.methods.push_back(read_method(t)); });
+  r.table("probe", [&](toml_reader& t) { read_probe(t, spec); });
   r.table("sweep", [&](toml_reader& t) { read_sweep(t, spec); });
+  r.scalars("serve", spec.run.serve);
   r.finish();
+  check_kind(spec);
   unique(
       spec.models, [](const model_entry& m) { return m.name; }, spec.file, "models",
       "give one another `name`");

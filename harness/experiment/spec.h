@@ -6,15 +6,22 @@
 // method is checked by the plan (plan.h).
 //
 //   title = "..."                       description = "..."
+//   kind = "decode" | "serve"           decode: a closed loop, all requests at once (default);
+//                                       serve: requests arrive, the batching engine schedules them
 //   [run]       batch_size, gen_length, seed, device, format,
 //               repetitions = 5 or repetitions.min / repetitions.max, warmup, ci_half_width
 //   [[model]]   path, name, weights = "checkpoint" | "random:SEED"
 //   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; limit
+//               serve only: trace = "x.csv" and format = "lengths" | "azure" | "mooncake", or
+//               lengths = "sdar-8b/sharegpt" (published means and deviations)
+//   [serve]     see serve_settings.cpp, or unmask run --help
 //   [[method]]  name, label, preset, models = [...], params.NAME = value
+//   [probe]     names = ["confidence", ...] (probe.h); tau, margin, sink_share, every, limit
 //   [sweep]     mode = "cross" | "zip" | "one-at-a-time" | "leave-one-out", and axes by dotted key:
 //               params.threshold = [0.7, 0.9]     every method that has the parameter
 //               method.LABEL.steps = [32, 64]     one method, by label or by name
 //               batch_size = [1, 4]               gen_length, seed, device, format, limit likewise
+//               serve.rate = [1, 2, 4]            any key of [serve]
 #pragma once
 
 #include <cstdint>
@@ -23,6 +30,7 @@
 #include <vector>
 
 #include "harness/decode/parameters.h"
+#include "harness/experiment/probe.h"
 
 namespace unmask {
 
@@ -33,6 +41,8 @@ struct run_settings {
   std::int64_t seed = 0;        // of sampling and remasking noise
   std::string device = "cpu";
   std::string format = "auto";  // of packed weights: auto, f32, bf16, int8
+  std::string kind = "decode";  // or serve
+  parameter_map serve;          // of kind serve: the keys of [serve]; resolved in a plan
   bool operator==(const run_settings&) const = default;
 };
 
@@ -52,7 +62,9 @@ struct model_entry {
 
 struct workload_entry {
   std::string name;            // task family, or stem of the file
-  std::filesystem::path file;  // JSON Lines
+  std::filesystem::path file;  // JSON Lines of tasks, or a trace
+  std::string trace_format;    // of a trace; empty: tasks
+  std::string lengths;         // name of published lengths; empty: a file
   std::int64_t limit = 0;      // items; 0: all
 };
 
@@ -93,6 +105,7 @@ struct experiment_spec {
   std::vector<model_entry> models;
   std::vector<workload_entry> workloads;
   std::vector<method_entry> methods;
+  probe_settings probe;  // no names: no probes
   sweep_mode mode = sweep_mode::cross;
   std::vector<sweep_axis> axes;
   std::vector<dotted_setting> overrides;  // --set: applied last, so they win over file and sweep

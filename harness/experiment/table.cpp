@@ -231,7 +231,14 @@ table_format parse_table_format(const std::string& name) {
 
 std::string render_table(const std::vector<result_row>& all, table_format format) {
   const std::vector<result_row> rows = latest(all);
-  if (format == table_format::md) return markdown(rows);
+  if (format == table_format::md) {
+    std::vector<result_row> closed, served;
+    for (const result_row& row : rows) {
+      (row.run.kind == "serve" ? served : closed).push_back(row);
+    }
+    if (served.empty()) return markdown(closed);
+    return closed.empty() ? serve_table(served) : markdown(closed) + "\n" + serve_table(served);
+  }
   if (format == table_format::csv) return csv(rows);
   const bool array = format == table_format::json;
   std::string text = array ? "[" : "";

@@ -3,6 +3,7 @@
 #include "harness/model/transformer.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "harness/model/convert.h"
 
@@ -18,6 +19,8 @@ struct dense_ffn {
 struct layer {
   tensor attn_norm, ffn_norm, q_norm, k_norm, qkv_bias;
   packed_handle qkv, out;
+  tensor_view q, k, v;             // as loaded, for packing them apart on request
+  packed_handle query_key, value;  // [(heads + kv_heads) dim, D], [kv_heads dim, D] or null
   dense_ffn dense;  // dense layers: the FFN; MoE layers: the shared expert (hidden 0: none)
   bool routed = false;
   tensor router_weight, router_bias;
@@ -41,6 +44,10 @@ struct transformer::impl {
 
   // Scratch [max_rows, ...] that no caller sees.
   tensor normed, gate_up, gated, expert, expert_weight;
+  std::once_flag split;  // guards query_key and value of every layer
+
+  void feed_forward(const layer& l, const tensor_view& x, const tensor_view& out,
+                    bool accumulate) const;
 
   packed_handle pack(const std::vector<tensor_view>& parts) {
     packed_handle p =
@@ -71,6 +78,7 @@ transformer::transformer(model_config config, const model_weights& weights, cons
                      {},
                      {},
                      {},
+                     {},
                      {}}) {
   impl& m = *impl_;
   const model_config& c = m.config;
@@ -84,6 +92,9 @@ transformer::transformer(model_config config, const model_weights& weights, cons
     l.attn_norm = m.vector_f32(w.attn_norm);
     l.ffn_norm = m.vector_f32(w.ffn_norm);
     l.qkv = m.pack({w.q, w.k, w.v});
+    l.q = w.q;
+    l.k = w.k;
+    l.v = w.v;
     if (w.q_bias.data)
       l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}, m.run), m.run);
     if (w.q_norm.data) l.q_norm = m.vector_f32(w.q_norm);
@@ -194,33 +205,90 @@ void transformer::project(std::int32_t index, const tensor_view& x, const std::i
   m.run.head_norm_rope(key(a, n), l.k_norm, m.config.norm_eps, m.config.rope, position);
 }
 
+void transformer::require_split_projection() const {
+  impl& m = *impl_;
+  std::call_once(m.split, [&] {
+    for (layer& l : m.layers) {
+      l.query_key = m.pack({l.q, l.k});
+      l.value = m.pack({l.v});
+    }
+  });
+}
+
+void transformer::project_query_key(std::int32_t index, const tensor_view& x,
+                                    const std::int32_t* position, const activations& a) const {
+  const impl& m = *impl_;
+  const model_config& c = m.config;
+  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  if (!l.query_key) throw std::logic_error("transformer: the split projection was not asked for");
+  const auto n = static_cast<std::int32_t>(x.rows());
+  const std::int64_t width = std::int64_t{c.heads + c.kv_heads} * c.head_dim;
+  const tensor_view normed = m.normed.view().first(n);
+  m.run.rms_norm(x, l.attn_norm, c.norm_eps, normed);
+  const tensor_view bias = l.qkv_bias ? l.qkv_bias.view().first(width) : tensor_view{};
+  m.run.linear(normed, *l.query_key, bias, heads_of(a.qkv, n, 0, c.heads + c.kv_heads, c.head_dim),
+               false);
+  m.run.head_norm_rope(query(a, n), l.q_norm, c.norm_eps, c.rope, position);
+  m.run.head_norm_rope(key(a, n), l.k_norm, c.norm_eps, c.rope, position);
+}
+
+void transformer::project_value(std::int32_t index, const tensor_view& x,
+                                const activations& a) const {
+  const impl& m = *impl_;
+  const model_config& c = m.config;
+  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  if (!l.value) throw std::logic_error("transformer: the split projection was not asked for");
+  const auto n = static_cast<std::int32_t>(x.rows());
+  const std::int64_t before = std::int64_t{c.heads + c.kv_heads} * c.head_dim;
+  const tensor_view normed = m.normed.view().first(n);
+  m.run.rms_norm(x, l.attn_norm, c.norm_eps, normed);
+  const tensor_view bias =
+      l.qkv_bias ? l.qkv_bias.view().slice(before, c.kv_heads * c.head_dim) : tensor_view{};
+  m.run.linear(normed, *l.value, bias, value(a, n), false);
+}
+
 void transformer::attention_output(std::int32_t index, const tensor_view& attention,
                                    const tensor_view& x) const {
   impl_->run.linear(attention, *impl_->layers[static_cast<std::size_t>(index)].out, {}, x, true);
 }
 
-void transformer::feed_forward(std::int32_t index, const tensor_view& x) const {
-  const impl& m = *impl_;
-  const layer& l = m.layers[static_cast<std::size_t>(index)];
+void transformer::attention_branch(std::int32_t index, const tensor_view& attention,
+                                   const tensor_view& out) const {
+  impl_->run.linear(attention, *impl_->layers[static_cast<std::size_t>(index)].out, {}, out, false);
+}
+
+void transformer::impl::feed_forward(const layer& l, const tensor_view& x, const tensor_view& out,
+                                     bool accumulate) const {
   const std::int64_t n = x.rows();
-  const tensor_view normed = m.normed.view().first(n);
-  m.run.rms_norm(x, l.ffn_norm, m.config.norm_eps, normed);
+  const tensor_view input = normed.view().first(n);
+  run.rms_norm(x, l.ffn_norm, config.norm_eps, input);
   if (l.dense.hidden > 0) {
     const auto part = [&](const tensor& t, std::int64_t columns) {
       return make_view(t.view().data, dtype::f32, {n, columns});
     };
-    const tensor_view gate_up = part(m.gate_up, 2 * l.dense.hidden);
-    const tensor_view gated = part(m.gated, l.dense.hidden);
-    m.run.linear(normed, *l.dense.gate_up, {}, gate_up, false);
-    m.run.silu_mul(gate_up, gated);
-    m.run.linear(gated, *l.dense.down, {}, x, true);
+    const tensor_view pair = part(gate_up, 2 * l.dense.hidden);
+    const tensor_view product = part(gated, l.dense.hidden);
+    run.linear(input, *l.dense.gate_up, {}, pair, false);
+    run.silu_mul(pair, product);
+    run.linear(product, *l.dense.down, {}, out, accumulate);
+  } else if (!accumulate) {
+    throw std::logic_error("transformer: a routed layer without a shared expert has no branch");
   }
   if (l.routed) {
-    const tensor_view expert = m.expert.view().first(n);
-    const tensor_view weight = m.expert_weight.view().first(n);
-    m.run.moe_route(normed, l.router, expert, weight);
-    m.run.moe_feed_forward(normed, expert, weight, l.experts, x);
+    const tensor_view chosen = expert.view().first(n);
+    const tensor_view weight = expert_weight.view().first(n);
+    run.moe_route(input, l.router, chosen, weight);
+    run.moe_feed_forward(input, chosen, weight, l.experts, out);
   }
+}
+
+void transformer::feed_forward(std::int32_t index, const tensor_view& x) const {
+  impl_->feed_forward(impl_->layers[static_cast<std::size_t>(index)], x, x, true);
+}
+
+void transformer::feed_forward_branch(std::int32_t index, const tensor_view& x,
+                                      const tensor_view& out) const {
+  impl_->feed_forward(impl_->layers[static_cast<std::size_t>(index)], x, out, false);
 }
 
 void transformer::final_norm(const tensor_view& x, const tensor_view& out) const {
@@ -233,6 +301,7 @@ row_cost transformer::cost(std::int32_t index) const {
   const double d = m.config.hidden;
   row_cost cost;
   cost.qkv_flops = 2.0 * d * static_cast<double>(l.qkv->out_features);
+  cost.value_flops = 2.0 * d * m.config.kv_heads * m.config.head_dim;
   cost.output_flops = 2.0 * d * static_cast<double>(l.out->in_features);
   cost.feed_forward_flops = 6.0 * d * l.dense.hidden;
   if (l.routed) {

@@ -22,6 +22,7 @@ struct row_cost {
   double qkv_flops = 0;     // of a row entering the layer
   double output_flops = 0;  // of a row that survives narrowing, as feed_forward_flops
   double feed_forward_flops = 0;
+  double value_flops = 0;  // of qkv_flops: the value projection alone
 };
 
 class transformer {
@@ -53,11 +54,23 @@ class transformer {
   // a.qkv = rotated q, rotated k and v of x [n, D]; position [n].
   void project(std::int32_t layer, const tensor_view& x, const std::int32_t* position,
                const activations& a) const;
+  // The two halves of project(), for methods that compute V for rows whose Q and K they do not
+  // need. They use weights packed apart, which require_split_projection() makes once; without it
+  // they throw std::logic_error.
+  void require_split_projection() const;
+  void project_query_key(std::int32_t layer, const tensor_view& x, const std::int32_t* position,
+                         const activations& a) const;
+  void project_value(std::int32_t layer, const tensor_view& x, const activations& a) const;
   // x += W_o attention; attention [n, heads * head_dim].
   void attention_output(std::int32_t layer, const tensor_view& attention,
                         const tensor_view& x) const;
   // x += FFN(RMSNorm(x)).
   void feed_forward(std::int32_t layer, const tensor_view& x) const;
+  // The same without the residual, out [n, D]: out = W_o attention; out = FFN(RMSNorm(x)) (a routed
+  // layer needs a shared expert).
+  void attention_branch(std::int32_t layer, const tensor_view& attention,
+                        const tensor_view& out) const;
+  void feed_forward_branch(std::int32_t layer, const tensor_view& x, const tensor_view& out) const;
   // out = RMSNorm(x) with the final norm's weight.
   void final_norm(const tensor_view& x, const tensor_view& out) const;
   const packed_matrix& head() const;

@@ -2,7 +2,9 @@
 // Copyright The Unmask Authors
 //
 // Attention: 32 queries, 8 heads of 64, over L keys in pages; and the shape of one decoded token.
+#include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "kernels/bench/bench.h"
 
@@ -43,6 +45,55 @@ BENCHMARK(attention)
     ->Args({32, 32, 8, 128, 1024})
     ->Args({512, 12, 12, 64, 512})
     ->Args({1, 8, 8, 64, 1024})
+    ->UseManualTime()
+    ->MinTime(0.3);
+
+// Self-attention of `length` rows under a block mask that keeps `percent` of the tiles at random,
+// against the same rows without one. Arguments: length, heads, KV heads, head dimension, block, %.
+void attention_block_mask(benchmark::State& state) {
+  const std::int64_t length = state.range(0), heads = state.range(1), kv_heads = state.range(2);
+  const std::int64_t dim = state.range(3), size = state.range(4);
+  const ops& backend = cpu_ops();
+  const std::int64_t pages = (length + kv_page_size - 1) / kv_page_size;
+  const std::int64_t blocks = (length + size - 1) / size;
+  const tensor keys = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
+  const tensor values = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
+  const tensor q = random_tensor(backend, {length, heads, dim});
+  const tensor out = backend.allocate(dtype::f32, {length, heads, dim});
+  std::vector<std::int32_t> table, position, sequence(static_cast<std::size_t>(length), 0);
+  for (std::int64_t p = 0; p < pages; ++p) table.push_back(static_cast<std::int32_t>(p));
+  for (std::int64_t r = 0; r < length; ++r) position.push_back(static_cast<std::int32_t>(r));
+  std::mt19937 rng(2);
+  std::vector<std::uint8_t> keep(static_cast<std::size_t>(heads * blocks * blocks));
+  for (std::uint8_t& k : keep) {
+    k = static_cast<std::int64_t>(rng() % 100) < state.range(5) ? 1 : 0;
+  }
+  const std::uint8_t applies = 1;
+  const std::int32_t begin[2] = {0, static_cast<std::int32_t>(length)};
+  const row_set set{1, begin[1], begin, sequence.data(), position.data(), nullptr};
+  const paged_kv cache{keys, values, table.data(), static_cast<std::int32_t>(pages)};
+  key_set dense;
+  dense.kv_length = begin + 1;
+  key_set sparse = dense;
+  sparse.tiles = {keep.data(), &applies, static_cast<std::int32_t>(blocks),
+                  static_cast<std::int32_t>(size)};
+  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  const auto taken =
+      interleave(state, {[&] { backend.attention(set, q, cache, sparse, scale, out, {}); },
+                         [&] { backend.attention(set, q, cache, dense, scale, out, {}); }});
+  const double kept = static_cast<double>(std::count(keep.begin(), keep.end(), 1)) /
+                      static_cast<double>(keep.size());
+  const double flops = 4.0 * static_cast<double>(length * length * heads * dim) * kept;
+  const double bytes = 8.0 * static_cast<double>((length * kv_heads + length * heads) * dim);
+  report(state, taken[0], flops, bytes);
+  state.counters["of_dense"] = taken[0].median / taken[1].median;
+}
+BENCHMARK(attention_block_mask)
+    ->ArgNames({"length", "heads", "kv", "dim", "block", "percent"})
+    ->Args({2048, 4, 4, 128, 128, 30})
+    ->Args({2048, 4, 4, 128, 32, 30})
+    ->Args({2048, 7, 1, 128, 128, 30})
+    ->Args({2048, 4, 4, 128, 128, 100})
     ->UseManualTime()
     ->MinTime(0.3);
 

@@ -14,15 +14,15 @@
 
 namespace unmask::cpu {
 
-namespace {
-
-const attention_kernels& active_kernels() {
+const attention_kernels& active_attention_kernels() {
 #if defined(__x86_64__)
   if (active_isa() == isa::avx512) return attention_kernels_avx512();
   if (active_isa() == isa::avx2) return attention_kernels_avx2();
 #endif
   return attention_kernels_portable();
 }
+
+namespace {
 
 // One call: the operands and how the work is cut. Grow-only vectors, one set per calling thread.
 struct job {
@@ -96,6 +96,77 @@ attention_tile make_tile(const job& j, std::int32_t s, std::int64_t head, std::i
   return t;
 }
 
+bool masked(const key_set& keys, std::int32_t s) {
+  return keys.tiles.keep != nullptr && keys.tiles.applies[s] != 0;
+}
+
+// Consecutive rows of one sequence and one query block, at most `lanes` of them.
+struct row_tile {
+  std::int32_t first = 0, count = 0;
+};
+
+void add_row_tiles(const job& j, std::int32_t s, std::vector<row_tile>& tiles) {
+  const std::int32_t* position = j.rows.position;
+  const std::int32_t size = j.keys.tiles.size, last = j.rows.row_begin[s + 1];
+  for (std::int32_t r = j.rows.row_begin[s]; r < last;) {
+    const std::int32_t begin = r, block = position[r] / size;
+    while (r < last && r - begin < j.kernels.lanes && position[r] / size == block) ++r;
+    tiles.push_back({begin, r - begin});
+  }
+}
+
+// Keys of the kept blocks in `keep`, cut where pages end, neighbours joined.
+void kept_runs(const std::uint8_t* keep, std::int32_t size, std::int32_t count,
+               std::vector<key_run>& runs) {
+  runs.clear();
+  runs.reserve(1);  // data() of an empty list is not null: null means all keys
+  for (std::int32_t block = 0; block * size < count; ++block) {
+    if (keep[block] == 0) continue;
+    const std::int32_t last = std::min(count, (block + 1) * size);
+    for (std::int32_t first = block * size; first < last;) {
+      const std::int32_t end = std::min(last, (first / kv_page_size + 1) * kv_page_size);
+      const bool joins = !runs.empty() && runs.back().first + runs.back().count == first &&
+                         first % kv_page_size != 0;
+      if (joins) {
+        runs.back().count += end - first;
+      } else {
+        runs.push_back({first, end - first});
+      }
+      first = end;
+    }
+  }
+}
+
+// The rows of `rows` under one query head, against the keys that the head keeps for them.
+attention_tile make_masked_tile(const job& j, std::int32_t s, std::int64_t head,
+                                const row_tile& rows, std::vector<key_run>& runs) {
+  const block_mask& mask = j.keys.tiles;
+  attention_tile t;
+  t.dim = j.dim;
+  t.lanes = rows.count;
+  t.low_limit = std::numeric_limits<std::int32_t>::max();
+  for (int i = 0; i < t.lanes; ++i) {
+    const std::int64_t row = rows.first + i;
+    t.query[i] = j.q.row<float>(row) + head * j.dim;
+    t.out[i] = j.out.row<float>(row) + head * j.dim;
+    t.limit[i] = limit_of(j.keys, j.rows.position[row]);
+    t.low_limit = std::min(t.low_limit, t.limit[i]);
+    t.high_limit = std::max(t.high_limit, t.limit[i]);
+  }
+  t.scale = j.scale;
+  t.stride = j.kv_heads * j.dim;
+  t.keys = j.cache.keys.as<float>() + head / j.group * j.dim;
+  t.values = j.cache.values.as<float>() + head / j.group * j.dim;
+  t.page_table = j.cache.page_table + std::int64_t{s} * j.cache.table_stride;
+  t.count = key_count(j.keys, s);
+  const std::int64_t query_block = j.rows.position[rows.first] / mask.size;
+  kept_runs(mask.keep + ((s * j.heads + head) * mask.blocks + query_block) * mask.blocks, mask.size,
+            t.count, runs);
+  t.runs = runs.data();
+  t.run_count = static_cast<std::int32_t>(runs.size());
+  return t;
+}
+
 // Scratch of the calling thread.
 float* tile_scratch(std::int64_t dim) {
   thread_local scratch memory;
@@ -109,7 +180,7 @@ void add_mass(const job& j, std::int32_t s, std::int32_t first, float* mass) {
     for (std::int64_t tile = 0; tile < tiles_of(j, s); ++tile) {
       attention_tile t = make_tile(j, s, head, tile);
       t.scratch = scratch;
-      j.kernels.mass(t, first, mass + first);
+      j.kernels.mass(t, page_run(t, first), mass + first);
     }
   }
 }
@@ -137,8 +208,11 @@ void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
   if (rows.rows == 0) return;
 
   const bool want_mass = key_mass.data != nullptr;
+  check(keys.tiles.keep == nullptr || (keys.key_begin == nullptr && !want_mass),
+        "a block mask goes with neither a key list nor key_mass");
   thread_local std::vector<float> statistics;
-  thread_local std::vector<std::int64_t> task_begin, block_begin, mass_begin;
+  thread_local std::vector<std::int64_t> task_begin, block_begin, mass_begin, row_tile_begin;
+  thread_local std::vector<row_tile> row_tiles;
   const auto vectors = static_cast<std::size_t>(rows.rows * heads);
   if (want_mass && statistics.size() < 2 * vectors) statistics.resize(2 * vectors);
   const job j{rows,
@@ -151,7 +225,7 @@ void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
               kv_heads,
               heads / kv_heads,
               dim,
-              active_kernels(),
+              active_attention_kernels(),
               want_mass ? statistics.data() : nullptr,
               want_mass ? statistics.data() + vectors : nullptr};
 
@@ -159,11 +233,17 @@ void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
   task_begin.assign(sequences + 1, 0);
   block_begin.assign(sequences + 1, 0);
   mass_begin.assign(sequences + 1, 0);
+  row_tile_begin.assign(sequences + 1, 0);
+  row_tiles.clear();
   double flops = 0;
   for (std::int32_t s = 0; s < rows.sequences; ++s) {
     const auto i = static_cast<std::size_t>(s);
     const std::int64_t count = key_count(keys, s);
-    task_begin[i + 1] = task_begin[i] + tiles_of(j, s) * kv_heads;
+    if (masked(keys, s)) add_row_tiles(j, s, row_tiles);
+    row_tile_begin[i + 1] = static_cast<std::int64_t>(row_tiles.size());
+    task_begin[i + 1] =
+        task_begin[i] + (masked(keys, s) ? (row_tile_begin[i + 1] - row_tile_begin[i]) * heads
+                                         : tiles_of(j, s) * kv_heads);
     block_begin[i + 1] = block_begin[i] + (count + kv_page_size - 1) / kv_page_size;
     mass_begin[i + 1] = mass_begin[i] + count;
     if (keys.key_begin != nullptr) mass_begin[i] = keys.key_begin[s];
@@ -175,13 +255,22 @@ void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
   const auto& tasks = task_begin;  // workers must see the caller's vectors, not their own
   const auto& blocks = block_begin;
   const auto& masses = mass_begin;
+  const auto& masked_begin = row_tile_begin;
+  const auto& masked_rows = row_tiles;
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
 #pragma omp for schedule(dynamic, 1)
     for (std::int64_t unit = 0; unit < tasks.back(); ++unit) {
       const std::int32_t s = sequence_of(tasks, unit);
       const std::int64_t local = unit - tasks[static_cast<std::size_t>(s)];
-      attention_tile t = make_tile(j, s, local % kv_heads, local / kv_heads);
+      thread_local std::vector<key_run> runs;
+      attention_tile t =
+          masked(keys, s)
+              ? make_masked_tile(j, s, local % heads,
+                                 masked_rows[static_cast<std::size_t>(
+                                     masked_begin[static_cast<std::size_t>(s)] + local / heads)],
+                                 runs)
+              : make_tile(j, s, local % kv_heads, local / kv_heads);
       t.scratch = tile_scratch(dim);
       j.kernels.run(t);
     }

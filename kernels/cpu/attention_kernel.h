@@ -21,6 +21,11 @@ namespace unmask::cpu {
 
 inline constexpr int max_lanes = 32;
 
+// Consecutive keys inside one page.
+struct key_run {
+  std::int32_t first = 0, count = 0;
+};
+
 // One tile of query vectors against the keys of its sequence.
 struct attention_tile {
   std::int64_t dim = 0;
@@ -30,16 +35,30 @@ struct attention_tile {
   std::int32_t limit[max_lanes];               // keys at slots below it are admitted
   std::int32_t low_limit = 0, high_limit = 0;  // smallest and largest of `limit`
   float scale = 1.0F;
-  const float* keys = nullptr;  // of this KV head: page p, place i at (p * 64 + i) * stride
-  const float* values = nullptr;
-  std::int64_t stride = 0;                   // floats from one slot to the next
+  const float* keys = nullptr;    // of this KV head: page p, place i at (p * 64 + i) * stride
+  const float* values = nullptr;  // null: only peak and inverse_sum are wanted, no `out`
+  std::int64_t stride = 0;        // floats from one slot to the next
   const std::int32_t* page_table = nullptr;  // of this sequence
   const std::int32_t* list = nullptr;        // slots, or null for 0, 1, 2, ...
   std::int32_t count = 0;                    // keys
-  float* scratch = nullptr;                  // attention_scratch(dim) floats, 64-byte aligned
-  float* peak = nullptr;  // [lanes] final m, and [lanes] 1 / l; null when not wanted
+  const key_run* runs = nullptr;  // the only keys that are read, ascending; null: all, page by page
+  std::int32_t run_count = 0;
+  float* scratch = nullptr;  // attention_scratch(dim) floats, 64-byte aligned
+  float* peak = nullptr;     // [lanes] final m, and [lanes] 1 / l; null when not wanted
   float* inverse_sum = nullptr;
 };
+
+// Keys are taken page by page (in a list: 64 by 64), or run by run.
+inline key_run page_run(const attention_tile& t, std::int32_t first) {
+  const std::int32_t left = t.count - first;
+  return {first, left < kv_page_size ? left : kv_page_size};
+}
+inline std::int32_t run_total(const attention_tile& t) {
+  return t.runs != nullptr ? t.run_count : (t.count + kv_page_size - 1) / kv_page_size;
+}
+inline key_run run_at(const attention_tile& t, std::int32_t index) {
+  return t.runs != nullptr ? t.runs[index] : page_run(t, index * kv_page_size);
+}
 
 // Floats of scratch of one tile: Q^T and O^T, scores, gathered keys and values.
 inline std::int64_t attention_scratch(std::int64_t dim) {
@@ -49,10 +68,11 @@ inline std::int64_t attention_scratch(std::int64_t dim) {
 struct attention_kernels {
   int lanes;
   void (*run)(const attention_tile& tile);
-  // mass[i] += sum over lanes of the softmax weight of key first + i, for one block of at most 64
-  // keys, given the peak and inverse_sum that run has left.
-  void (*mass)(const attention_tile& tile, std::int32_t first, float* mass);
+  // mass[i] += sum over lanes of the softmax weight of key keys.first + i, given the peak and
+  // inverse_sum that run has left.
+  void (*mass)(const attention_tile& tile, key_run keys, float* mass);
 };
+const attention_kernels& active_attention_kernels();
 const attention_kernels& attention_kernels_avx512();
 const attention_kernels& attention_kernels_avx2();
 const attention_kernels& attention_kernels_portable();
@@ -115,14 +135,14 @@ struct key_block {
   std::int32_t count;
 };
 
-inline key_block take_block(const attention_tile& t, std::int32_t first, float* gathered,
+inline key_block take_block(const attention_tile& t, key_run run, float* gathered,
                             bool with_values) {
-  const std::int32_t left = t.count - first;
-  const std::int32_t count = left < kv_page_size ? left : kv_page_size;
+  const std::int32_t first = run.first, count = run.count;
   if (t.list == nullptr) {
-    const std::int64_t offset =
-        std::int64_t{t.page_table[first / kv_page_size]} * kv_page_size * t.stride;
-    return {t.keys + offset, t.values + offset, t.stride, count};
+    const std::int64_t place =
+        std::int64_t{t.page_table[first / kv_page_size]} * kv_page_size + first % kv_page_size;
+    return {t.keys + place * t.stride, with_values ? t.values + place * t.stride : nullptr,
+            t.stride, count};
   }
   float* keys = gathered;
   float* values = gathered + kv_page_size * t.dim;
@@ -197,10 +217,12 @@ void attention_run_lanes(const attention_tile& t) {
     m[v] = V::set(-__builtin_inff());
     l[v] = V::zero();
   }
-  for (std::int32_t first = 0; first < t.count; first += kv_page_size) {
-    if (t.list == nullptr && first >= t.high_limit) break;
-    const key_block block = take_block(t, first, memory.gathered, true);
-    score_block<V, MR, NV>(t, block, first, limit, memory.query, memory.score);
+  const std::int32_t runs = run_total(t);
+  for (std::int32_t at = 0; at < runs; ++at) {
+    const key_run run = run_at(t, at);
+    if (t.list == nullptr && run.first >= t.high_limit) break;
+    const key_block block = take_block(t, run, memory.gathered, t.values != nullptr);
+    score_block<V, MR, NV>(t, block, run.first, limit, memory.query, memory.score);
     typename V::f now[NV], base[NV], part[NV];
     UNMASK_UNROLL for (int v = 0; v < NV; ++v) now[v] = m[v];
     for (std::int32_t i = 0; i < block.count; ++i) {
@@ -228,6 +250,7 @@ void attention_run_lanes(const attention_tile& t) {
       }
     }
     UNMASK_UNROLL for (int v = 0; v < NV; ++v) l[v] = V::add(l[v], part[v]);
+    if (t.values == nullptr) continue;
     lane_products<V, MR, NV, true>(t.dim, block.count, block.values, block.stride, memory.score,
                                    memory.sum, carry);
   }
@@ -238,7 +261,7 @@ void attention_run_lanes(const attention_tile& t) {
   for (int j = 0; j < t.lanes; ++j) {
     const float inverse = total[j] == 0.0F ? 0.0F : 1.0F / total[j];  // 0: no key was admitted
     // Adding 0 turns -0 into 0: whether a fully masked block was visited must not show.
-    for (std::int64_t d = 0; d < t.dim; ++d) {
+    for (std::int64_t d = 0; d < t.dim && t.values != nullptr; ++d) {
       t.out[j][d] = memory.sum[d * width + j] * inverse + 0.0F;
     }
     if (t.peak != nullptr) {
@@ -249,9 +272,9 @@ void attention_run_lanes(const attention_tile& t) {
 }
 
 template <class V, int MR, int NV>
-void attention_mass_lanes(const attention_tile& t, std::int32_t first, float* mass) {
+void attention_mass_lanes(const attention_tile& t, key_run keys, float* mass) {
   constexpr int width = NV * V::width;
-  if (t.list == nullptr && first >= t.high_limit) return;
+  if (t.list == nullptr && keys.first >= t.high_limit) return;
   const tile_memory<width> memory(t);
   alignas(64) std::int32_t limit[width];
   alignas(64) float peak[width], inverse[width];
@@ -261,8 +284,8 @@ void attention_mass_lanes(const attention_tile& t, std::int32_t first, float* ma
     peak[j] = j < t.lanes ? t.peak[j] : 0.0F;
     inverse[j] = j < t.lanes ? t.inverse_sum[j] : 0.0F;
   }
-  const key_block block = take_block(t, first, memory.gathered, false);
-  score_block<V, MR, NV>(t, block, first, limit, memory.query, memory.score);
+  const key_block block = take_block(t, keys, memory.gathered, false);
+  score_block<V, MR, NV>(t, block, keys.first, limit, memory.query, memory.score);
   for (std::int32_t i = 0; i < block.count; ++i) {
     float* s = memory.score + i * width;
     UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
@@ -286,11 +309,11 @@ void attention_run(const attention_tile& t) {
 }
 
 template <class V, int MR>
-void attention_mass(const attention_tile& t, std::int32_t first, float* mass) {
+void attention_mass(const attention_tile& t, key_run keys, float* mass) {
   if (t.lanes <= V::width) {
-    attention_mass_lanes<V, MR, 1>(t, first, mass);
+    attention_mass_lanes<V, MR, 1>(t, keys, mass);
   } else {
-    attention_mass_lanes<V, MR, 2>(t, first, mass);
+    attention_mass_lanes<V, MR, 2>(t, keys, mass);
   }
 }
 

@@ -143,18 +143,51 @@ void backend::head_norm_rope(const tensor_view& x, const tensor_view& norm_weigh
   }
 }
 
-void backend::kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
-                       const paged_kv& cache) const {
-  const std::int64_t width = k.columns();
-  const std::size_t bytes = static_cast<std::size_t>(width) * sizeof(float);
+namespace {
+
+// Runs body(row, place) over the rows, place being that of the row's slot on one side of the cache.
+template <class Body>
+void each_slot(const row_set& rows, const paged_kv& cache, const tensor_view& side, Body&& body) {
+  const std::int64_t width = side.shape[2] * side.shape[3];
+#pragma omp parallel for schedule(static) if (rows.rows * width > 8 * parallel_elements)
   for (std::int32_t r = 0; r < rows.rows; ++r) {
     const std::int32_t slot = rows.slot != nullptr ? rows.slot[r] : rows.position[r];
     const std::int32_t page =
         cache.page_table[rows.sequence[r] * cache.table_stride + slot / kv_page_size];
-    const std::int64_t inside = (slot % kv_page_size) * width;
-    std::memcpy(cache.keys.row<float>(page) + inside, k.row<float>(r), bytes);
-    std::memcpy(cache.values.row<float>(page) + inside, v.row<float>(r), bytes);
+    body(r, side.row<float>(page) + (slot % kv_page_size) * width);
   }
+}
+
+}  // namespace
+
+void backend::kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
+                       const paged_kv& cache) const {
+  const auto write = [&](const tensor_view& from, const tensor_view& side) {
+    if (from.data == nullptr) return;
+    const std::size_t bytes = static_cast<std::size_t>(from.columns()) * sizeof(float);
+    each_slot(rows, cache, side,
+              [&](std::int32_t r, float* to) { std::memcpy(to, from.row<float>(r), bytes); });
+  };
+  write(k, cache.keys);
+  write(v, cache.values);
+}
+
+void backend::kv_read(const row_set& rows, const paged_kv& cache, const tensor_view& k,
+                      const tensor_view& v, bool accumulate) const {
+  const auto read = [&](const tensor_view& side, const tensor_view& to) {
+    if (to.data == nullptr) return;
+    const std::int64_t width = to.columns();
+    each_slot(rows, cache, side, [&](std::int32_t r, const float* from) {
+      float* row = to.row<float>(r);
+      if (accumulate) {
+        for (std::int64_t d = 0; d < width; ++d) row[d] += from[d];
+      } else {
+        std::memcpy(row, from, static_cast<std::size_t>(width) * sizeof(float));
+      }
+    });
+  };
+  read(cache.keys, k);
+  read(cache.values, v);
 }
 
 void backend::silu_mul(const tensor_view& gate_up, const tensor_view& out) const {

@@ -26,6 +26,8 @@ class backend : public ops {
                       const rope_params& rope, const std::int32_t* position) const override;
   void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
                 const paged_kv& cache) const override;
+  void kv_read(const row_set& rows, const paged_kv& cache, const tensor_view& k,
+               const tensor_view& v, bool accumulate) const override;
   void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
                  const key_set& keys, float scale, const tensor_view& out,
                  const tensor_view& key_mass) const override;
@@ -53,6 +55,7 @@ class backend : public ops {
   std::int32_t compact(std::int32_t sequences, const tensor_view& flags, std::uint8_t want,
                        const std::int32_t* first, const std::int32_t* last, std::int32_t* begin,
                        std::int32_t* position, std::int32_t* sequence) const override;
+  void find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const override;
   void gather_tokens(const row_set& rows, const tensor_view& canvas,
                      std::int32_t* token) const override;
   std::int32_t find_candidates(const row_set& rows, const tensor_view& state, std::uint8_t want,
@@ -60,7 +63,7 @@ class backend : public ops {
                                std::int32_t shift, std::int32_t* begin, std::int32_t* position,
                                std::int32_t* row) const override;
   void mean_rows(const row_set& rows, const tensor_view& x, const tensor_view& out) const override;
-  void row_similarity(const tensor_view& a, const tensor_view& b, float* out) const override;
+  void row_distance(const tensor_view& a, const tensor_view& b, float* out) const override;
 
   // decisions.cpp
   void accept_top(const candidate_set& candidates, const float* score, const std::int32_t* quota,
@@ -81,6 +84,37 @@ class backend : public ops {
               const tensor_view& canvas, const tensor_view& state,
               std::int32_t* committed) const override;
 
+  // freeze.cpp
+  void push_history(const candidate_set& candidates, const float* score, bool replicate,
+                    const tensor_view& history) const override;
+  void freeze_two_centroids(const candidate_set& candidates, const tensor_view& history,
+                            const std::int32_t* rank, const freeze_params& params,
+                            std::uint8_t* accept) const override;
+  void mark_unsettled(const tensor_view& state, const settle_params& params,
+                      const std::int32_t* first, const std::int32_t* last,
+                      const std::uint8_t* whole, const tensor_view& flags) const override;
+  // blocks.cpp
+  void fill_flags(std::int32_t sequences, const std::int32_t* first, const std::int32_t* last,
+                  std::uint8_t value, const tensor_view& flags) const override;
+  void scatter_flags(const row_set& rows, const std::uint8_t* where, std::uint8_t value,
+                     const tensor_view& flags) const override;
+  void freeze(std::int32_t sequences, const tensor_view& state, const std::int32_t* first,
+              const std::int32_t* last, bool right_neighbour,
+              const tensor_view& flags) const override;
+  void row_extent(const row_set& rows, std::int32_t* end) const override;
+  void combine_scores(std::int32_t count, const float* a, float wa, const float* b, float wb,
+                      float* out) const override;
+  void round_bf16(std::int32_t count, float* x) const override;
+  void retain(const candidate_set& candidates, const float* score, const retain_params& params,
+              std::uint8_t* accept) const override;
+  std::int32_t drop_rows(const row_set& rows, const candidate_set& candidates,
+                         const std::uint8_t* accept, std::int32_t* begin, std::int32_t* sequence,
+                         std::int32_t* position, std::int32_t* kept) const override;
+  std::int32_t select_chunk(std::int32_t sequences, const tensor_view& state,
+                            const chunk_params& params, std::int32_t* begin, std::int32_t* sequence,
+                            std::int32_t* position, std::int32_t* slot,
+                            std::uint8_t* settles) const override;
+
   // selection.cpp
   void top_indices(std::int32_t segments, const std::int32_t* begin, const float* score,
                    const std::int32_t* out_begin, std::int32_t* out) const override;
@@ -94,6 +128,18 @@ class backend : public ops {
   void importance(std::int32_t sequences, const std::int32_t* begin, const std::int32_t* index,
                   const tensor_view& q, const tensor_view& k, float scale,
                   float* out) const override;
+  void mark_top(const row_set& some, const float* score, const std::int32_t* count,
+                const tensor_view& flags) const override;
+
+  // block_pattern.cpp
+  void block_mass(const row_set& rows, const tensor_view& q, const paged_kv& cache,
+                  const std::int32_t* kv_length, const std::int32_t* first_slot, std::int32_t size,
+                  float scale, const tensor_view& out) const override;
+  void keep_top_blocks(const tensor_view& mass, const std::int32_t* used, const std::int32_t* first,
+                       const std::int32_t* limit, const std::int32_t* count,
+                       const tensor_view& keep) const override;
+  void block_mask_keys(const tensor_view& keep, const std::uint8_t* applies, std::int32_t size,
+                       const std::int32_t* kv_length, const tensor_view& out) const override;
 };
 
 // Elements of row work below which waking the other threads costs more than it saves.

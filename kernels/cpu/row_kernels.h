@@ -30,8 +30,8 @@ struct row_kernels {
   void (*dots)(const float* a, std::int64_t a_stride, std::int64_t na, const float* b,
                std::int64_t b_stride, std::int64_t nb, std::int64_t n, float* out,
                std::int64_t out_stride);
-  // out[0..2] = a . b, a . a, b . b.
-  void (*products)(const float* a, const float* b, std::int64_t n, float* out);
+  // out[0..2] = a . b, a . a, b . b, in float64.
+  void (*products)(const float* a, const float* b, std::int64_t n, double* out);
   void (*add_to)(double* sum, const float* x, std::int64_t n);            // sum += x
   void (*add_scaled)(float* y, const float* x, float a, std::int64_t n);  // y += a x
   // sum += softmax(max-pool 3 of score * scale); score [n] is overwritten.
@@ -176,17 +176,26 @@ struct row_code {
     }
   }
 
-  static void products(const float* a, const float* b, std::int64_t n, float* out) {
-    f ab = V::zero(), aa = V::zero(), bb = V::zero();
-    each(n, [&](auto load, auto) UNMASK_LAMBDA {
-      const f x = load(a), y = load(b);
-      ab = V::fma(x, y, ab);
-      aa = V::fma(x, x, aa);
-      bb = V::fma(y, y, bb);
-    });
-    out[0] = sum_lanes(ab);
-    out[1] = sum_lanes(aa);
-    out[2] = sum_lanes(bb);
+  static void products(const float* a, const float* b, std::int64_t n, double* out) {
+    constexpr std::int64_t lanes = 8;  // the compiler makes vectors of doubles of them
+    double ab[lanes] = {}, aa[lanes] = {}, bb[lanes] = {};
+    const auto add = [&](std::int64_t i, std::int64_t lane) UNMASK_LAMBDA {
+      const double x = static_cast<double>(a[i + lane]), y = static_cast<double>(b[i + lane]);
+      ab[lane] += x * y;
+      aa[lane] += x * x;
+      bb[lane] += y * y;
+    };
+    std::int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) {
+      for (std::int64_t lane = 0; lane < lanes; ++lane) add(i, lane);
+    }
+    for (std::int64_t lane = 0; i + lane < n; ++lane) add(i, lane);
+    out[0] = out[1] = out[2] = 0;
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      out[0] += ab[lane];
+      out[1] += aa[lane];
+      out[2] += bb[lane];
+    }
   }
 
   static void add_to(double* sum, const float* x, std::int64_t n) {

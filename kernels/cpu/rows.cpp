@@ -66,6 +66,19 @@ std::int32_t backend::compact(std::int32_t sequences, const tensor_view& flags, 
   return total;
 }
 
+void backend::find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const {
+  for (std::int32_t i = 0; i < some.rows; ++i) {
+    const std::int32_t s = some.sequence[i];
+    const std::int32_t* first = rows.position + rows.row_begin[s];
+    const std::int32_t* last = rows.position + rows.row_begin[s + 1];
+    const std::int32_t* at = std::lower_bound(first, last, some.position[i]);
+    if (at == last || *at != some.position[i]) {
+      throw std::logic_error("find_rows: a row is not there");
+    }
+    index[i] = static_cast<std::int32_t>(at - rows.position);
+  }
+}
+
 void backend::gather_tokens(const row_set& rows, const tensor_view& canvas,
                             std::int32_t* token) const {
   for (std::int32_t r = 0; r < rows.rows; ++r) {
@@ -110,15 +123,15 @@ void backend::mean_rows(const row_set& rows, const tensor_view& x, const tensor_
   }
 }
 
-void backend::row_similarity(const tensor_view& a, const tensor_view& b, float* out) const {
+void backend::row_distance(const tensor_view& a, const tensor_view& b, float* out) const {
   const row_kernels& kernels = active_row_kernels();
   const std::int64_t rows = a.rows(), width = a.columns();
 #pragma omp parallel for schedule(static) if (rows * width > parallel_elements)
   for (std::int64_t r = 0; r < rows; ++r) {
-    float p[3];
+    double p[3];
     kernels.products(a.row<float>(r), b.row<float>(r), width, p);
-    const double norms = std::sqrt(double{p[1]}) * std::sqrt(double{p[2]});
-    out[r] = static_cast<float>(p[0] / std::max(norms, 1e-8));
+    const double norms = std::sqrt(p[1]) * std::sqrt(p[2]);
+    out[r] = static_cast<float>(1.0 - p[0] / std::max(norms, 1e-8));
   }
 }
 

@@ -156,4 +156,24 @@ void backend::importance(std::int32_t sequences, const std::int32_t* begin,
   }
 }
 
+void backend::mark_top(const row_set& some, const float* score, const std::int32_t* count,
+                       const tensor_view& flags) const {
+  thread_local scratch memory;
+  for (std::int32_t s = 0; s < some.sequences; ++s) {
+    const std::int32_t begin = some.row_begin[s], m = some.row_begin[s + 1] - begin;
+    const std::int32_t n = std::min(count[s], m);
+    std::uint64_t* key = memory.get<std::uint64_t>(std::int64_t{m});
+    std::uint8_t* flag = flags.row<std::uint8_t>(s);
+    for (std::int32_t i = 0; i < m; ++i) {
+      key[i] = rank_key(score[begin + i], static_cast<std::uint32_t>(i));
+      flag[some.position[begin + i]] = 0;
+    }
+    if (n > 0 && n < m) std::nth_element(key, key + n, key + m);
+    for (std::int32_t i = 0; i < n; ++i) {
+      flag[some.position[begin + static_cast<std::int32_t>(static_cast<std::uint32_t>(key[i]))]] =
+          1;
+    }
+  }
+}
+
 }  // namespace unmask::cpu

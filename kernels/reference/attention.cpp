@@ -21,6 +21,14 @@ bool admits(const key_set& keys, std::int32_t row_position, std::int32_t key_pos
   throw std::logic_error("attention: unknown mask");
 }
 
+// Whether head h of sequence s looks at the tile of these two positions.
+bool keeps(const block_mask& mask, std::int64_t heads, std::int32_t s, std::int64_t h,
+           std::int32_t row_position, std::int32_t slot) {
+  if (mask.keep == nullptr || mask.applies[s] == 0) return true;
+  const std::int64_t i = row_position / mask.size, j = slot / mask.size;
+  return mask.keep[((s * heads + h) * mask.blocks + i) * mask.blocks + j] != 0;
+}
+
 }  // namespace
 
 // w_j = softmax_j(q . k_j * scale) over the admitted keys, out = sum_j w_j v_j,
@@ -30,6 +38,9 @@ void backend::attention(const row_set& rows, const tensor_view& q, const paged_k
                         const tensor_view& key_mass) const {
   const std::int64_t heads = q.shape[1], dim = q.shape[2];
   const std::int64_t group = heads / cache.keys.shape[2];
+  if (keys.tiles.keep != nullptr && (keys.key_begin != nullptr || key_mass.data != nullptr)) {
+    throw std::logic_error("attention: a block mask goes with neither a key list nor key_mass");
+  }
   const double minus_infinity = -std::numeric_limits<double>::infinity();
   std::int64_t first = 0;  // index of the sequence's first key in key_mass
   for (std::int32_t s = 0; s < rows.sequences; ++s) {
@@ -48,7 +59,10 @@ void backend::attention(const row_set& rows, const tensor_view& q, const paged_k
         std::vector<double> weight(static_cast<std::size_t>(count), minus_infinity);
         double largest = minus_infinity;
         for (std::int32_t j = 0; j < count; ++j) {
-          if (!admits(keys, rows.position[r], slot_of(j))) continue;
+          if (!admits(keys, rows.position[r], slot_of(j)) ||
+              !keeps(keys.tiles, heads, s, h, rows.position[r], slot_of(j))) {
+            continue;
+          }
           const float* key = place(cache.keys, slot_of(j), h);
           double dot = 0;
           for (std::int64_t d = 0; d < dim; ++d) dot += double{query[d]} * key[d];

@@ -165,20 +165,47 @@ void backend::head_norm_rope(const tensor_view& x, const tensor_view& norm_weigh
   }
 }
 
+namespace {
+
+// One side of the cache at the slot of row r.
+float* place(const row_set& rows, std::int32_t r, const paged_kv& cache, const tensor_view& side) {
+  const std::int32_t slot = rows.slot != nullptr ? rows.slot[r] : rows.position[r];
+  const std::int32_t page =
+      cache.page_table[rows.sequence[r] * cache.table_stride + slot / kv_page_size];
+  return side.row<float>(page) + (slot % kv_page_size) * side.shape[2] * side.shape[3];
+}
+
+}  // namespace
+
 // cache[page_table[s][slot / page], slot % page] = (k[r], v[r]).
 void backend::kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
                        const paged_kv& cache) const {
-  const std::int64_t width = k.columns();
-  for (std::int32_t r = 0; r < rows.rows; ++r) {
-    const std::int32_t slot = rows.slot != nullptr ? rows.slot[r] : rows.position[r];
-    const std::int32_t page =
-        cache.page_table[rows.sequence[r] * cache.table_stride + slot / kv_page_size];
-    const std::int64_t inside = (slot % kv_page_size) * width;
-    for (std::int64_t d = 0; d < width; ++d) {
-      cache.keys.row<float>(page)[inside + d] = k.row<float>(r)[d];
-      cache.values.row<float>(page)[inside + d] = v.row<float>(r)[d];
+  const auto write = [&](const tensor_view& from, const tensor_view& side) {
+    if (from.data == nullptr) return;
+    for (std::int32_t r = 0; r < rows.rows; ++r) {
+      float* to = place(rows, r, cache, side);
+      for (std::int64_t d = 0; d < from.columns(); ++d) to[d] = from.row<float>(r)[d];
     }
-  }
+  };
+  write(k, cache.keys);
+  write(v, cache.values);
+}
+
+// (k[r], v[r]) = or += cache[page_table[s][slot / page], slot % page].
+void backend::kv_read(const row_set& rows, const paged_kv& cache, const tensor_view& k,
+                      const tensor_view& v, bool accumulate) const {
+  const auto read = [&](const tensor_view& side, const tensor_view& to) {
+    if (to.data == nullptr) return;
+    for (std::int32_t r = 0; r < rows.rows; ++r) {
+      const float* from = place(rows, r, cache, side);
+      for (std::int64_t d = 0; d < to.columns(); ++d) {
+        float& value = to.row<float>(r)[d];
+        value = accumulate ? value + from[d] : from[d];
+      }
+    }
+  };
+  read(cache.keys, k);
+  read(cache.values, v);
 }
 
 // out = silu(gate) * up, silu(g) = g / (1 + e^-g).

@@ -54,6 +54,18 @@ std::int32_t backend::compact(std::int32_t sequences, const tensor_view& flags, 
   return total;
 }
 
+// index[i] = r with (sequence, position) of rows r and some i equal.
+void backend::find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const {
+  for (std::int32_t i = 0; i < some.rows; ++i) {
+    const std::int32_t s = some.sequence[i];
+    index[i] = -1;
+    for (std::int32_t r = rows.row_begin[s]; r < rows.row_begin[s + 1]; ++r) {
+      if (rows.position[r] == some.position[i]) index[i] = r;
+    }
+    if (index[i] < 0) throw std::logic_error("find_rows: a row is not there");
+  }
+}
+
 // token[r] = canvas[sequence[r], position[r]].
 void backend::gather_tokens(const row_set& rows, const tensor_view& canvas,
                             std::int32_t* token) const {
@@ -98,8 +110,8 @@ void backend::mean_rows(const row_set& rows, const tensor_view& x, const tensor_
   }
 }
 
-// sum(a b) / max(|a| |b|, 1e-8).
-void backend::row_similarity(const tensor_view& a, const tensor_view& b, float* out) const {
+// 1 - sum(a b) / max(|a| |b|, 1e-8).
+void backend::row_distance(const tensor_view& a, const tensor_view& b, float* out) const {
   for (std::int64_t r = 0; r < a.rows(); ++r) {
     const float* p = a.row<float>(r);
     const float* q = b.row<float>(r);
@@ -109,7 +121,7 @@ void backend::row_similarity(const tensor_view& a, const tensor_view& b, float* 
       pp += double{p[c]} * p[c];
       qq += double{q[c]} * q[c];
     }
-    out[r] = static_cast<float>(pq / std::max(std::sqrt(pp) * std::sqrt(qq), 1e-8));
+    out[r] = static_cast<float>(1.0 - pq / std::max(std::sqrt(pp) * std::sqrt(qq), 1e-8));
   }
 }
 

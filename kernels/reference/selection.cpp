@@ -139,4 +139,24 @@ void backend::importance(std::int32_t sequences, const std::int32_t* begin,
   }
 }
 
+// flags[s, position] = 1 for the count_s entries of highest score, lowest index first on ties and
+// NaN after every number.
+void backend::mark_top(const row_set& some, const float* score, const std::int32_t* count,
+                       const tensor_view& flags) const {
+  for (std::int32_t s = 0; s < some.sequences; ++s) {
+    const std::int32_t n = some.row_begin[s + 1] - some.row_begin[s];
+    std::vector<std::int32_t> order(static_cast<std::size_t>(n));
+    std::iota(order.begin(), order.end(), some.row_begin[s]);
+    std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+      if (std::isnan(score[a]) || std::isnan(score[b])) {
+        return std::isnan(score[b]) && !std::isnan(score[a]);
+      }
+      return score[a] > score[b];
+    });
+    for (std::int32_t i = 0; i < n; ++i) {
+      flags.row<std::uint8_t>(s)[some.position[order[i]]] = i < count[s] ? 1 : 0;
+    }
+  }
+}
+
 }  // namespace unmask::reference

@@ -20,7 +20,7 @@ class no_cache final : public cache_policy {
 };
 
 // Every forward writes its rows' K/V for good; later forwards see them as history.
-class append_cache final : public cache_policy {
+class append_cache : public cache_policy {
  public:
   kv_storage storage(const model_config&, std::int32_t length) const override {
     return {length, 0};
@@ -68,6 +68,8 @@ class per_sequence {
       items_.resize(static_cast<std::size_t>(s) + 1);
     return items_[static_cast<std::size_t>(s)];
   }
+  // Of a sequence that was started.
+  const T& at(std::int32_t s) const { return items_[static_cast<std::size_t>(s)]; }
 
  private:
   std::vector<T> items_;

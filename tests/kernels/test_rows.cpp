@@ -107,13 +107,13 @@ TEST(rows, means_and_similarities) {
       std::copy_n(x.row(2), width, y.row(2));
       std::fill_n(y.row(3), width, 0.0F);
       std::vector<float> a(11, test::nan), b(11, test::nan);
-      reference_ops().row_similarity(x, y, a.data());
-      cpu_ops().row_similarity(x, y, b.data());
-      test::expect_close(b, a, 2e-6, "similarity");
-      EXPECT_NEAR(a[2], 1.0, 1e-6);
-      EXPECT_EQ(a[3], 0.0F);
+      reference_ops().row_distance(x, y, a.data());
+      cpu_ops().row_distance(x, y, b.data());
+      test::expect_close(b, a, 1e-7, "distance");
+      EXPECT_NEAR(a[2], 0.0, 1e-15);
+      EXPECT_EQ(a[3], 1.0F);
       float alone = test::nan;
-      cpu_ops().row_similarity(x.view().slice(5, 1), y.view().slice(5, 1), &alone);
+      cpu_ops().row_distance(x.view().slice(5, 1), y.view().slice(5, 1), &alone);
       EXPECT_TRUE(test::same_bits(&alone, &b[5], 1));
     }
   });
@@ -122,9 +122,93 @@ TEST(rows, means_and_similarities) {
   p.at(0, 1) = 0;
   q.at(0, 0) = 3;
   q.at(0, 1) = 4;
-  float cosine = test::nan;
-  reference_ops().row_similarity(p, q, &cosine);
-  EXPECT_FLOAT_EQ(cosine, 0.6F);
+  float distance = test::nan;
+  reference_ops().row_distance(p, q, &distance);
+  EXPECT_FLOAT_EQ(distance, 0.4F);
+  // (1, t): 1 - 1 / sqrt(1 + t^2), small and exact where a float32 cosine would be 1 - a few ulps.
+  q.at(0, 0) = 1;
+  q.at(0, 1) = 0.0088F;
+  const double t = static_cast<double>(0.0088F);
+  for (const ops* backend : both) {
+    backend->row_distance(p, q, &distance);
+    EXPECT_NEAR(distance, 1 - 1 / std::sqrt(1 + t * t), 1e-11);
+  }
+}
+
+// What kv_write stores kv_read returns, on each side alone or both, into strided rows.
+TEST(rows, kv_read_returns_what_kv_write_stored) {
+  std::mt19937 rng(61);
+  const test::rows_fixture rows(rng, {30, 0, 11}, 2 * kv_page_size);
+  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+    test::cache_fixture cache(rng, 3, 2, 2, 5);
+    test::grid k({41, 2, 5}, 3), v({41, 2, 5}, 1), got_k({41, 2, 5}, 2), got_v({41, 2, 5});
+    k.randomize(rng);
+    v.randomize(rng);
+    test::grid old_v({41, 2, 5});
+    backend->kv_read(rows.set, cache.kv, {}, old_v, false);
+    backend->kv_write(rows.set, k, {}, cache.kv);
+    backend->kv_read(rows.set, cache.kv, got_k, got_v, false);
+    test::expect_close(got_k, k, 0, "keys");
+    test::expect_close(got_v, old_v, 0, "values were not written");
+    backend->kv_write(rows.set, {}, v, cache.kv);
+    backend->kv_read(rows.set, cache.kv, got_k, got_v, true);
+    for (std::int64_t r = 0; r < 41; ++r) {
+      for (std::int64_t c = 0; c < 10; ++c) {
+        ASSERT_EQ(got_k.at(r, c), 2 * k.at(r, c));
+        ASSERT_EQ(got_v.at(r, c), old_v.at(r, c) + v.at(r, c));
+      }
+    }
+  }
+}
+
+TEST(rows, find_rows_finds_each_row_or_throws) {
+  std::mt19937 rng(62);
+  const test::rows_fixture all(rng, {40, 3, 0, 20}, 64);
+  std::vector<std::int32_t> begin{0}, sequence, position, want;
+  for (std::int32_t s = 0; s < 4; ++s) {
+    for (std::int32_t r = all.begin[static_cast<std::size_t>(s)];
+         r < all.begin[static_cast<std::size_t>(s) + 1]; r += 3) {
+      sequence.push_back(s);
+      position.push_back(all.position[static_cast<std::size_t>(r)]);
+      want.push_back(r);
+    }
+    begin.push_back(static_cast<std::int32_t>(want.size()));
+  }
+  const row_set some{4,
+                     static_cast<std::int32_t>(want.size()),
+                     begin.data(),
+                     sequence.data(),
+                     position.data(),
+                     nullptr};
+  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+    std::vector<std::int32_t> index(want.size(), -7);
+    backend->find_rows(all.set, some, index.data());
+    EXPECT_EQ(index, want);
+    std::vector<std::int32_t> beyond = position;
+    beyond.back() = 64;
+    const row_set wrong{4, some.rows, begin.data(), sequence.data(), beyond.data(), nullptr};
+    EXPECT_THROW(backend->find_rows(all.set, wrong, index.data()), std::logic_error);
+  }
+}
+
+// Highest first, ties to the lowest index, not-a-number last; positions not listed keep their flag.
+TEST(rows, mark_top_by_hand) {
+  const std::vector<std::int32_t> begin{0, 4, 4, 7}, sequence{0, 0, 0, 0, 2, 2, 2};
+  const std::vector<std::int32_t> position{1, 2, 4, 5, 0, 1, 2}, count{2, 3, 5};
+  const std::vector<float> score{-0.5F, 1.0F, -0.5F, test::nan, 3, 2, 1};
+  const row_set some{3, 7, begin.data(), sequence.data(), position.data(), nullptr};
+  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+    std::vector<std::uint8_t> flags(18, 7);
+    const tensor_view view = make_view(flags.data(), dtype::u8, {3, 6});
+    backend->mark_top(some, score.data(), count.data(), view);
+    EXPECT_EQ(flags,
+              (std::vector<std::uint8_t>{7, 1, 1, 7, 0, 0, 7, 7, 7, 7, 7, 7, 1, 1, 1, 7, 7, 7}));
+    const std::vector<std::int32_t> none{0, 0, 0}, all{4, 0, 3};
+    backend->mark_top(some, score.data(), none.data(), view);
+    EXPECT_EQ(std::count(flags.begin(), flags.end(), 0), 7);
+    backend->mark_top(some, score.data(), all.data(), view);
+    EXPECT_EQ(std::count(flags.begin(), flags.end(), 1), 7);
+  }
 }
 
 }  // namespace

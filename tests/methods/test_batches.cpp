@@ -21,6 +21,7 @@ struct setting {
   const char* method;
   model_family family;
   parameter_map given;
+  const char* preset = "";
 };
 
 void PrintTo(const setting& s, std::ostream* out) {
@@ -98,6 +99,33 @@ std::vector<setting> settings() {
         {"dense_layers", std::int64_t{1}},
         {"dense_tail_layers", std::int64_t{1}},
         {"prompt_block_size", std::int64_t{4}}}},
+      {"sparse_d_llada",
+       "sparse_d",
+       model_family::llada,
+       {{"block_length", eight}, {"block_size", eight}, {"skip", 0.1}}},
+      {"sparse_d_dream",
+       "sparse_d",
+       model_family::dream,
+       {{"block_size", std::int64_t{5}}, {"select", 0.2}}},
+      {"dllm_cache_llada",
+       "dllm_cache",
+       model_family::llada,
+       {{"block_length", eight},
+        {"prompt_interval_kp", std::int64_t{7}},
+        {"response_interval_kr", std::int64_t{3}}}},
+      {"dllm_cache_dream",
+       "dllm_cache",
+       model_family::dream,
+       {{"prompt_interval_kp", std::int64_t{4}},
+        {"response_interval_kr", eight},
+        {"transfer_ratio", 0.4}}},
+      {"dllm_cache_no_transfer",
+       "dllm_cache",
+       model_family::llada,
+       {{"block_length", eight},
+        {"prompt_interval_kp", std::int64_t{6}},
+        {"response_interval_kr", std::int64_t{4}},
+        {"transfer_ratio", 0.0}}},
       {"block_dynamic", "block_diffusion", model_family::sdar, {{"threshold", 0.5}}},
       {"block_static",
        "block_diffusion",
@@ -112,6 +140,148 @@ std::vector<setting> settings() {
        model_family::sdar,
        {{"loop", std::string("hf")}, {"threshold", 0.5}}},
       {"block_moe", "block_diffusion", model_family::llada2_moe, {{"threshold", 0.5}}},
+      {"ada_sequence", "ada_dlm", model_family::llada, {{"k", 0.3}}},
+      {"ada_dream", "ada_dlm", model_family::dream, {{"k", 0.3}}},
+      {"ada_block",
+       "ada_dlm",
+       model_family::llada,
+       {{"scope", std::string("block")}, {"block_length", eight}, {"k", 0.4}}},
+      {"ada_dream_block_refresh",
+       "ada_dlm",
+       model_family::dream,
+       {{"scope", std::string("block")},
+        {"block_length", eight},
+        {"block_history", std::string("running")},
+        {"cache_steps", std::int64_t{3}},
+        {"refresh_prompt", true}}},
+      {"ada_ffn_only",
+       "ada_dlm",
+       model_family::dream,
+       {{"execution", std::string("ffn_only")}, {"k", 0.3}}},
+      {"ada_manhattan_tiers",
+       "ada_dlm",
+       model_family::llada,
+       {{"metric", std::string("manhattan")},
+        {"centroid", std::string("tier_mean")},
+        {"k_basis", std::string("active")},
+        {"first_history", std::string("replicate")},
+        {"history", std::int64_t{5}}}},
+      {"ada_mask_input",
+       "ada_dlm",
+       model_family::llada,
+       {{"frozen_input", std::string("mask")}, {"temperature", 0.5}}},
+      {"ada_quota_capped",
+       "ada_dlm",
+       model_family::llada,
+       {{"limit_to_quota", true}, {"steps", eight}, {"ranked", std::string("region")}}},
+      {"ada_threshold",
+       "ada_dlm",
+       model_family::llada,
+       {{"rule", std::string("threshold")}, {"threshold", 0.4}}},
+      {"dc", "delayed_cache", model_family::sdar, {{"threshold", 0.5}}},
+      {"dc_moe", "delayed_cache", model_family::llada2_moe, {{"threshold", 0.5}}},
+      {"dc_hf", "delayed_cache", model_family::sdar, {{"threshold", 0.3}}, "hf"},
+      {"dcp", "delayed_cache_plus", model_family::sdar, {{"threshold", 0.5}}},
+      {"dcp_moe", "delayed_cache_plus", model_family::llada2_moe, {{"threshold", 0.5}}},
+      {"dcp_hf", "delayed_cache_plus", model_family::sdar, {{"threshold", 0.3}}, "hf"},
+      {"dcp_bf16",
+       "delayed_cache_plus",
+       model_family::sdar,
+       {{"threshold", 0.5}, {"confidence_dtype", std::string("bfloat16")}}},
+      {"focus", "focus", model_family::sdar, {{"threshold", 0.5}}},
+      {"focus_moe", "focus", model_family::llada2_moe, {{"threshold", 0.5}}},
+      {"focus_block16",
+       "focus",
+       model_family::sdar,
+       {{"threshold", 0.5}, {"block_length", std::int64_t{16}}}},
+      {"focus_block4",
+       "focus",
+       model_family::sdar,
+       {{"threshold", 0.5}, {"block_length", std::int64_t{4}}}},
+      {"focus_hf", "focus", model_family::sdar, {{"threshold", 0.3}}, "hf"},
+      {"focus_sgl", "focus", model_family::sdar, {{"threshold", 0.5}}, "sgl"},
+      {"focus_paper", "focus", model_family::llada2_moe, {{"threshold", 0.5}}, "paper"},
+      {"focus_top",
+       "focus",
+       model_family::sdar,
+       {{"selection", std::string("top")}, {"k", std::int64_t{2}}}},
+      {"focus_bottom",
+       "focus",
+       model_family::sdar,
+       {{"selection", std::string("bottom")}, {"k", std::int64_t{2}}}},
+      {"focus_random",
+       "focus",
+       model_family::sdar,
+       {{"selection", std::string("random")}, {"k", std::int64_t{3}}}},
+      {"focus_layer1", "focus", model_family::sdar, {{"score", std::string("layer1")}}},
+      {"focus_no_context", "focus", model_family::sdar, {{"ar_context", false}}},
+      {"focus_holes", "focus", model_family::sdar, {{"placeholder_integrity", false}}},
+      {"focus_plain_dc",
+       "focus",
+       model_family::sdar,
+       {{"freeze_rule", std::string("decided")}, {"average_scope", std::string("request")}}},
+      {"optimus", "optimus", model_family::sdar, {{"threshold", 0.5}, {"chunk", std::int64_t{4}}}},
+      {"optimus_moe",
+       "optimus",
+       model_family::llada2_moe,
+       {{"threshold", 0.5}, {"chunk", std::int64_t{3}}}},
+      {"optimus_whole_block", "optimus", model_family::sdar, {}, "prefix_caching"},
+      {"optimus_bd32", "optimus", model_family::sdar, {}, "bd32"},
+      {"optimus_naive",
+       "optimus",
+       model_family::sdar,
+       {{"policy", std::string("naive")}, {"chunk", std::int64_t{4}}}},
+      {"optimus_naive_prefix",
+       "optimus",
+       model_family::sdar,
+       {{"policy", std::string("naive")},
+        {"chunk", std::int64_t{4}},
+        {"cache_rule", std::string("contiguous_prefix")}}},
+      {"optimus_prefix",
+       "optimus",
+       model_family::llada2_moe,
+       {{"chunk", std::int64_t{4}}, {"cache_rule", std::string("contiguous_prefix")}}},
+      {"optimus_neighbour",
+       "optimus",
+       model_family::sdar,
+       {{"chunk", std::int64_t{4}}, {"cache_rule", std::string("right_neighbour")}}},
+      {"optimus_obs", "optimus", model_family::sdar, {{"threshold", 0.5}}, "obs"},
+      {"optimus_obs_full",
+       "optimus",
+       model_family::sdar,
+       {{"threshold", 0.5}, {"obs_mask", std::string("full")}},
+       "obs"},
+      {"optimus_obs_moe", "optimus", model_family::llada2_moe, {{"threshold", 0.5}}, "obs"},
+      {"optimus_stale",
+       "optimus",
+       model_family::sdar,
+       {{"chunk", std::int64_t{4}}, {"suffix_visible", std::string("stale")}}},
+      {"optimus_refresh",
+       "optimus",
+       model_family::sdar,
+       {{"chunk", std::int64_t{4}}, {"final_refresh", true}}},
+      {"optimus_fill",
+       "optimus",
+       model_family::sdar,
+       {{"chunk", std::int64_t{5}}, {"boundary_fusion", std::string("fill")}}},
+      {"optimus_fusion",
+       "optimus",
+       model_family::llada2_moe,
+       {{"chunk", std::int64_t{4}}, {"boundary_fusion", std::string("full")}}},
+      {"optimus_block32",
+       "optimus",
+       model_family::sdar,
+       {{"chunk", std::int64_t{8}}, {"block_length", std::int64_t{32}}}},
+      {"optimus_late_prompt",
+       "optimus",
+       model_family::sdar,
+       {{"chunk", std::int64_t{4}}, {"prefill_emits", false}, {"prefill_apart", true}}},
+      {"optimus_prefix_stop",
+       "optimus",
+       model_family::sdar,
+       {{"chunk", std::int64_t{4}},
+        {"stop_check", std::string("prefix")},
+        {"stop", std::string("7,11,23,41")}}},
       {"autoregressive", "autoregressive", model_family::qwen3, {}},
       {"autoregressive_sampled", "autoregressive", model_family::qwen3, {{"temperature", 0.8}}},
   };
@@ -125,13 +295,13 @@ TEST_P(every_setting, tokens_do_not_depend_on_the_batch) {
   for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
     const auto model = tiny_model(p.family, *backend);
     auto requests = tiny_requests(5, 24);
-    const auto alone = outputs(decode(*model, p.method, p.given, requests, 1));
+    const auto alone = outputs(decode(*model, p.method, p.given, requests, 1, p.preset));
     for (const std::int32_t batch : {2, 3, 5}) {
-      EXPECT_EQ(outputs(decode(*model, p.method, p.given, requests, batch)), alone)
+      EXPECT_EQ(outputs(decode(*model, p.method, p.given, requests, batch, p.preset)), alone)
           << p.label << " " << backend->name() << " batch " << batch;
     }
     std::reverse(requests.begin(), requests.end());
-    auto reversed = outputs(decode(*model, p.method, p.given, requests, 3));
+    auto reversed = outputs(decode(*model, p.method, p.given, requests, 3, p.preset));
     std::reverse(reversed.begin(), reversed.end());
     EXPECT_EQ(reversed, alone) << p.label << " " << backend->name() << " reversed";
   }
@@ -143,36 +313,65 @@ TEST_P(every_setting, cpu_decides_as_the_reference) {
   const auto requests = tiny_requests(3, 24);
   const auto slow = tiny_model(p.family, reference_ops());
   const auto fast = tiny_model(p.family, cpu_ops());
-  EXPECT_EQ(outputs(decode(*slow, p.method, p.given, requests, 2)),
-            outputs(decode(*fast, p.method, p.given, requests, 2)));
+  EXPECT_EQ(outputs(decode(*slow, p.method, p.given, requests, 2, p.preset)),
+            outputs(decode(*fast, p.method, p.given, requests, 2, p.preset)));
 }
+
+// Rows of every forward as the loop's observer sees them.
+struct row_sums final : step_observer {
+  std::int64_t entered = 0, left = 0;
+  void on_step(const step_view& s) override {
+    entered += s.entered.rows;
+    left += s.left.rows;
+    EXPECT_LE(s.left.rows, s.entered.rows);
+  }
+};
 
 TEST_P(every_setting, counts_are_conserved) {
   const setting& p = GetParam();
   const auto model = tiny_model(p.family, reference_ops());
   const auto requests = tiny_requests(3, 24);
-  const auto result = decode(*model, p.method, p.given, requests, 2);
+  row_sums seen;
+  const auto result = decode(*model, p.method, p.given, requests, 2, p.preset, &seen);
   const model_config& c = model->config();
+  sequence_counters all;
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const sequence_counters& n = result.answers[i].counters;
-    EXPECT_EQ(n.layer_rows, n.rows * c.layers);  // none of these methods drops rows inside
+    EXPECT_LE(n.layer_rows, n.rows * c.layers);
+    EXPECT_LE(n.feed_forward_rows, n.layer_rows);
+    if (p.method == std::string("dllm_cache")) EXPECT_LT(n.layer_rows, n.rows * c.layers);
     EXPECT_LE(n.decode_rows, n.rows);
     EXPECT_EQ(n.forwards >= n.prefill_forwards + n.commit_forwards, true);
     EXPECT_GE(static_cast<std::int64_t>(n.committed),
               static_cast<std::int64_t>(result.answers[i].output.size()) -
                   static_cast<std::int64_t>(std::count(result.answers[i].output.begin(),
                                                        result.answers[i].output.end(), c.mask_id)));
-    // FLOPs = rows x per-row cost + keys x per-key cost + judged rows x head cost, to rounding.
-    double dense = 0;
-    for (std::int32_t l = 0; l < c.layers; ++l) {
-      const row_cost cost = model->cost(l);
-      dense += cost.qkv_flops + cost.output_flops + cost.feed_forward_flops;
-    }
-    const double expected = static_cast<double>(n.rows) * dense +
-                            n.keys_seen * 4.0 * c.heads * c.head_dim +
-                            static_cast<double>(n.head_rows) * model->head_flops();
-    EXPECT_NEAR(n.flops, expected, 1e-9 * expected);
+    all.rows += n.rows;
+    all.layer_rows += n.layer_rows;
+    all.feed_forward_rows += n.feed_forward_rows;
+    all.keys_seen += n.keys_seen;
+    all.head_rows += n.head_rows;
+    all.flops += n.flops;
+    all.selection_flops += n.selection_flops;
   }
+  if (p.method == std::string("dllm_cache")) return;  // limits_dllm_cache.counts_by_hand
+  // Rows leave inside layer 1 or not at all: after its projections, before its attention.
+  EXPECT_EQ(all.rows, seen.entered);
+  EXPECT_EQ(all.layer_rows, seen.entered + (c.layers - 1) * seen.left);
+  // FLOPs = rows x per-row cost + keys x per-key cost + judged rows x head cost, to rounding.
+  double expected = all.keys_seen * 4.0 * c.heads * c.head_dim + all.selection_flops +
+                    static_cast<double>(all.head_rows) * model->head_flops();
+  // Rows that skip the feed-forward (ada_dlm's ffn_only) skip it in every layer.
+  const double fed =
+      static_cast<double>(all.feed_forward_rows) / static_cast<double>(all.layer_rows);
+  for (std::int32_t l = 0; l < c.layers; ++l) {
+    const row_cost cost = model->cost(l);
+    const double before = static_cast<double>(l <= 1 ? seen.entered : seen.left);
+    const double after = static_cast<double>(l == 0 ? seen.entered : seen.left);
+    expected +=
+        before * cost.qkv_flops + after * (cost.output_flops + fed * cost.feed_forward_flops);
+  }
+  EXPECT_NEAR(all.flops, expected, 1e-9 * expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(methods, every_setting, ::testing::ValuesIn(settings()),
@@ -189,6 +388,29 @@ TEST(counters, vanilla_by_hand) {
   EXPECT_EQ(n.rows, 40);
   EXPECT_EQ(n.head_rows, 10);
   EXPECT_DOUBLE_EQ(n.keys_seen, 4.0 * 10 * 10 * model->config().layers);
+}
+
+// Prompt 6, canvas 4, K = 1 and one confidence: one token per step. Rows: everything; then the
+// masks and the token frozen just before, 3 + 1, 2 + 1, 1 + 1. Keys: all 10, always.
+TEST(counters, ada_dlm_by_hand) {
+  const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
+  const parameter_map one = {{"k_tokens", std::int64_t{1}}, {"history", std::int64_t{1}}};
+  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto r = decode(*model, "ada_dlm", one, {request}, 1);
+  const sequence_counters& n = r.answers[0].counters;
+  EXPECT_EQ(n.forwards, 4);
+  EXPECT_EQ(n.rows, 10 + 4 + 3 + 2);
+  EXPECT_EQ(n.feed_forward_rows, n.rows * model->config().layers);
+  EXPECT_EQ(n.head_rows, 10);
+  EXPECT_DOUBLE_EQ(n.keys_seen, 19.0 * 10 * model->config().layers);
+  parameter_map ffn = one;
+  ffn["execution"] = std::string("ffn_only");
+  const auto f = decode(*model, "ada_dlm", ffn, {request}, 1);
+  EXPECT_EQ(f.answers[0].counters.rows, 10 + 4 + 4 + 4);
+  EXPECT_EQ(f.answers[0].counters.feed_forward_rows, n.feed_forward_rows);
+  parameter_map late = one;
+  late["delay"] = std::int64_t{0};
+  EXPECT_EQ(decode(*model, "ada_dlm", late, {request}, 1).answers[0].counters.rows, 10 + 3 + 2 + 1);
 }
 
 // Prompt 5, block 8, canvas 11: prefill of 8 rows decides the first; see the comment per phase.

@@ -21,7 +21,7 @@ from data import Batcher
 from tokenizer import Codec
 
 
-def average_factors(source, ids, mask):
+def average_factors(source, ids, mask, position):
     """Mean of 1 / rms per head, in call order (q then k of every layer)."""
     found, plain = [], net.rms
 
@@ -32,7 +32,7 @@ def average_factors(source, ids, mask):
 
     net.rms = spy
     try:
-        source.hidden(ids, mask)
+        source.hidden(ids, mask, position)
     finally:
         net.rms = plain
     return found
@@ -42,9 +42,12 @@ def average_factors(source, ids, mask):
 def convert(state, kind, codec):
     source = net.Model(net.make_config(kind))
     source.load_state_dict(state)
-    ids, _, _ = Batcher(kind, codec, 777, set(), 6144).batch(0.3)
-    mask = net.block_causal_mask(ids.shape[1], 32) if kind == "sdar" else None
-    factors = average_factors(source, ids, mask)
+    ids, keys, _ = Batcher(kind, codec, 777, set(), 6144).batch(0.3)
+    mask, position = None, None
+    if kind == "sdar":
+        position, block, segment = keys
+        mask = net.copies_mask(block, segment)
+    factors = average_factors(source, ids, mask, position)
     target = net.Model(net.make_config("llada"))
     c = target.cfg
     out = target.state_dict()

@@ -15,6 +15,7 @@ WEIGHTS = {"word_problem": 0.24, "equation": 0.13, "list_program": 0.10, "instru
 SIZED = ("retrieval_kv", "needle", "summary")
 BLOCK = 32
 EOS_WEIGHT = 0.1
+COPIES = 4  # noise draws that share one clean context
 
 
 def pick_size(rng, p):
@@ -32,7 +33,8 @@ def pick_size(rng, p):
 
 
 class Batcher:
-    """Yields (ids, length, targets, weights, family, score) tensors of one bucket length."""
+    """Yields (ids, keys, (flat, targets, weights, score, family)) of one bucket length. keys: which
+    places hold a token; for sdar (position, block, segment) of every place."""
 
     def __init__(self, kind, codec, seed, excluded, budget=4096, copy=0.5):
         self.kind, self.codec, self.budget, self.copy = kind, codec, budget, copy
@@ -108,38 +110,59 @@ class Batcher:
         return ids, mask, w, score & mask
 
     def sdar(self, prompt, answer, p):
+        """A clean context and several noised copies of answer blocks behind it. A copy stands at
+        its block's positions and sees the context's earlier blocks and itself (`layout`), so one
+        context serves as many noise draws as there are copies."""
         rng = self.rng
         n0 = len(prompt)
         end = -(-(n0 + len(answer)) // BLOCK) * BLOCK
         if rng.random() < 0.05:
             end += BLOCK
-        ids = np.array(prompt + answer + [EOS] * (end - n0 - len(answer)))
+        clean = np.array(prompt + answer + [EOS] * (end - n0 - len(answer)))
         first, last = n0 // BLOCK, end // BLOCK
         if rng.random() < 0.2 - 0.18 * min(1.0, p / 0.3):
             b = rng.randrange(last)
-        else:
-            share = []
-            for b in range(first, last):
-                lo, hi = max(n0, b * BLOCK), min(n0 + len(answer), (b + 1) * BLOCK)
-                share.append(max(1, hi - lo))
-            b = first + rng.choices(range(last - first), share)[0]
-        s = b * BLOCK
-        ids = ids[:s + BLOCK]
-        n = len(ids)
-        mask = np.zeros(n, bool)
-        w = np.ones(n, np.float32)
-        w[n0 + len(answer):] = EOS_WEIGHT
-        score = np.zeros(n, bool)
-        if s + BLOCK <= n0:
-            mask[s:] = self.np.random(BLOCK) < rng.random()
-            w[:] = 0.5
-        else:
+            if b < first:
+                ids = clean[:(b + 1) * BLOCK]
+                mask = np.zeros(len(ids), bool)
+                mask[-BLOCK:] = self.np.random(BLOCK) < max(0.05, rng.random())
+                mask[-1] |= not mask.any()
+                w = np.full(len(ids), 0.5, np.float32)
+                return ids, mask, w, np.zeros(len(ids), bool), self.layout(b * BLOCK, [b])
+        share = []
+        for b in range(first, last):
+            lo, hi = max(n0, b * BLOCK), min(n0 + len(answer), (b + 1) * BLOCK)
+            share.append(max(1, hi - lo))
+        copies = sorted(first + c for c in rng.choices(range(last - first), share, k=COPIES))
+        context = copies[-1] * BLOCK
+        ids, mask, w, score = [clean[:context]], [np.zeros(context, bool)], [], []
+        for b in copies:
+            s = b * BLOCK
             lo = max(n0, s)
-            mask[lo:] = self.block_pattern(n - lo, max(0, n0 + len(answer) - lo))
-            score[lo:n0 + len(answer)] = True
-        if not mask.any():
-            mask[-1] = True
-        return ids, mask, w, score & mask
+            m = np.zeros(BLOCK, bool)
+            m[lo - s:] = self.block_pattern(s + BLOCK - lo, max(0, n0 + len(answer) - lo))
+            weight = np.ones(BLOCK, np.float32)
+            weight[max(0, n0 + len(answer) - s):] = EOS_WEIGHT
+            asked = np.arange(s, s + BLOCK)
+            ids.append(clean[s:s + BLOCK])
+            mask.append(m)
+            w.append(weight)
+            score.append((asked >= n0) & (asked < n0 + len(answer)) & m)
+        w = np.concatenate([np.zeros(context, np.float32)] + w)
+        score = np.concatenate([np.zeros(context, bool)] + score)
+        return (np.concatenate(ids), np.concatenate(mask), w, score,
+                self.layout(context, copies))
+
+    @staticmethod
+    def layout(context, copies):
+        """Position, block and segment (0: context, k: copy k) of every token."""
+        position = [np.arange(context)]
+        segment = [np.zeros(context, np.int64)]
+        for k, b in enumerate(copies):
+            position.append(np.arange(b * BLOCK, (b + 1) * BLOCK))
+            segment.append(np.full(BLOCK, k + 1))
+        position = np.concatenate(position)
+        return position, position // BLOCK, np.concatenate(segment)
 
     def records(self, p):
         """Records, then the same records again, once or more: token ids and which of them are
@@ -199,7 +222,14 @@ class Batcher:
         if not mask[n0:].any():
             at = np.nonzero(known)[0]
             mask[at[-1]] = True
+        if self.kind == "sdar":
+            return ids, mask, w, known & mask, self.plain(len(ids))
         return ids, mask, w, known & mask
+
+    @staticmethod
+    def plain(n):
+        position = np.arange(n)
+        return position, position // BLOCK, np.zeros(n, np.int64)
 
     def add(self, p):
         if self.rng.random() < self.copy_share(p):
@@ -218,14 +248,15 @@ class Batcher:
         make = self.llada if self.kind == "llada" else self.sdar
         return self.push(*make(prompt, answer, p), fam)
 
-    def push(self, ids, mask, w, score, fam):
+    def push(self, ids, mask, w, score, *rest):
+        layout, fam = rest if len(rest) == 2 else (None, rest[0])
         if self.kind == "ar":
             inputs, targets, w, score = ids[:-1], ids[1:], w[1:], score[1:]
         else:
             inputs, targets, w = np.where(mask, MASK, ids), ids, w * mask
         for bucket in BUCKETS:
             if len(inputs) <= bucket:
-                self.queues[bucket].append((inputs, targets, w, score, fam))
+                self.queues[bucket].append((inputs, targets, w, score, fam, layout))
                 return bucket
         return None
 
@@ -243,8 +274,13 @@ class Batcher:
         n = len(rows)
         ids = np.full((n, bucket), EOS, np.int64)
         keys = np.zeros((n, bucket), bool)
+        place = np.zeros((n, bucket), np.int64)
+        block = np.zeros((n, bucket), np.int64)
+        segment = np.full((n, bucket), -1)
         flat, tgt, wgt, fam, sco = [], [], [], [], []
-        for i, (inp, t, w, s, f) in enumerate(rows):
+        for i, (inp, t, w, s, f, layout) in enumerate(rows):
+            if layout is not None:
+                place[i, :len(inp)], block[i, :len(inp)], segment[i, :len(inp)] = layout
             ids[i, :len(inp)] = inp
             keys[i, :len(inp)] = True
             at = np.nonzero(w > 0)[0]
@@ -254,4 +290,7 @@ class Batcher:
             sco.append(s[at])
             fam.append(np.full(len(at), f))
         cat = [torch.from_numpy(np.concatenate(x)) for x in (flat, tgt, wgt, sco, fam)]
+        if self.kind == "sdar":
+            keys = (torch.from_numpy(place), torch.from_numpy(block), torch.from_numpy(segment))
+            return torch.from_numpy(ids), keys, cat
         return torch.from_numpy(ids), torch.from_numpy(keys), cat

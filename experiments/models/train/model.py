@@ -108,17 +108,28 @@ class Model(nn.Module):
             if name.endswith(("wo.weight", "down.weight")):
                 p.data.mul_((2 * cfg.layers) ** -0.5)
 
-    def hidden(self, ids, mask=None):
+    def hidden(self, ids, mask=None, position=None):
         n = ids.shape[1]
         x = self.embed(ids)
         causal = self.cfg.kind == "ar" and mask is None
         cos, sin = self.cos[:n], self.sin[:n]
+        if position is not None:
+            cos, sin = self.cos[position][:, None], self.sin[position][:, None]
         for layer in self.layers:
             x = layer(x, cos, sin, mask, causal)
         return rms(x, self.norm, self.cfg.eps)
 
     def forward(self, ids, mask=None):
         return self.head(self.hidden(ids, mask))
+
+
+def copies_mask(block, segment):
+    """Who sees whom among a clean context (segment 0) and noised copies of its blocks (segments
+    1, 2, ...): the context block-causally; a copy the context's earlier blocks and itself. Padding
+    (-1) sees itself. block, segment [B, n]; True where the row may attend to the column."""
+    bi, bj, si, sj = block[:, :, None], block[:, None, :], segment[:, :, None], segment[:, None, :]
+    seen = (sj == 0) & ((bj < bi) | ((si == 0) & (bj == bi))) & (si >= 0)
+    return (seen | (si == sj) & (si != 0))[:, None]
 
 
 def block_causal_mask(n, block):

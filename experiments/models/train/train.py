@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from data import Batcher
-from model import Model, block_causal_mask, make_config
+from model import Model, copies_mask, make_config
 from tasks import prompt_hash
 from tokenizer import Codec
 
@@ -118,7 +118,6 @@ def main():
     batcher = Batcher(a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
                       excluded_hashes(a.exclude), a.budget, a.copy)
     hidden = torch.compile(model.hidden, dynamic=False)
-    masks = {}
     log = open(os.path.join(a.out, "log.txt"), "a", encoding="utf-8")
     begin = time.time() - elapsed
     total = a.deadline - begin if a.deadline else a.minutes * 60
@@ -137,15 +136,14 @@ def main():
             break
         ids, keys, (flat, tgt, wgt, sco, fam) = batcher.batch(max(p, a.progress0))
         n = ids.shape[1]
-        mask = None
+        mask, position = None, None
         if a.kind == "llada":
             mask = keys[:, None, None, :]
         elif a.kind == "sdar":
-            if n not in masks:
-                masks[n] = block_causal_mask(n, cfg.block)
-            mask = masks[n]
+            position, block, segment = keys
+            mask, keys = copies_mask(block, segment), segment >= 0
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            h = (hidden if n <= 320 else model.hidden)(ids, mask)
+            h = (hidden if n <= 320 else model.hidden)(ids, mask, position)
             logits = model.head(h.reshape(-1, cfg.dim)[flat]).float()
         loss = (F.cross_entropy(logits, tgt, reduction="none") * wgt).sum() / wgt.sum()
         loss.backward()

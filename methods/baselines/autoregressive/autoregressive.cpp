@@ -18,7 +18,23 @@ class one_token final : public pace_policy {
     return static_cast<std::int32_t>(request.prompt.size()) + request.gen_length;
   }
 
-  void start(batch& b, std::int32_t s) override { next_.at(s) = b.at(s).prompt_length; }
+  pace_shape shape(const model_config&) const override { return {1, 1, false}; }
+  bool prefilling(const batch& b, std::int32_t s) const override {
+    return next_.at(s) == b.at(s).prompt_length;
+  }
+  std::int32_t prefill_rows(const batch& b, std::int32_t s) const override {
+    const std::int32_t rest = b.at(s).prompt_length - entered_.at(s);
+    return prefill_limit_ > 0 ? std::min(rest, prefill_limit_) : rest;
+  }
+  bool limit_prefill(std::int32_t rows) override {
+    prefill_limit_ = rows;
+    return true;
+  }
+
+  void start(batch& b, std::int32_t s) override {
+    next_.at(s) = b.at(s).prompt_length;
+    entered_.at(s) = 0;
+  }
 
   sequence_step plan(const batch& b, std::int32_t s) override {
     const std::int32_t next = next_.at(s);
@@ -26,17 +42,20 @@ class one_token final : public pace_policy {
     step.active = true;
     const bool prefill = next == b.at(s).prompt_length;
     step.what = prefill ? phase::prefill : phase::denoise;
-    step.first = prefill ? 0 : next - 1;
-    step.last = next;
+    step.first = prefill ? entered_.at(s) : next - 1;
+    step.last = prefill ? entered_.at(s) + prefill_rows(b, s) : next;
+    const bool decides = step.last == next;  // not an early piece of the prompt
     step.candidate_first = next;
-    step.candidate_last = next + 1;
+    step.candidate_last = next + (decides ? 1 : 0);
     step.quota = 1;
-    step.kv_length = next;
+    step.kv_length = step.last;
     return step;
   }
 
   void observe(batch& b, std::int32_t s, const sequence_step& step, std::int32_t) override {
     sequence& q = b.at(s);
+    entered_.at(s) = step.last;
+    if (step.candidate_last == step.candidate_first) return;
     const std::int32_t decided = step.candidate_first;
     next_.at(s) = decided + 1;
     bool stopped = false;
@@ -49,7 +68,8 @@ class one_token final : public pace_policy {
 
  private:
   bool stop_;
-  per_sequence<std::int32_t> next_;
+  std::int32_t prefill_limit_ = 0;  // rows of one prefill forward; 0: the prompt
+  per_sequence<std::int32_t> next_, entered_;
 };
 
 class last_token final : public unmask_policy {

@@ -8,8 +8,10 @@
 //     block is complete.
 //   hf (SDAR generate.py): only whole prompt blocks are prefilled; every block, the last included,
 //     ends with a commit forward; stop ids are looked for after each commit.
+// What differs between them can also be chosen one by one.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "harness/decode/registry.h"
@@ -18,7 +20,11 @@
 namespace unmask {
 
 struct block_settings {
-  bool engine = true;
+  std::string method = "block_diffusion";  // for messages
+  bool engine = true;                      // stop rules and quota: LMDeploy's; false: SDAR's
+  bool partial_prefill = true;  // the prefill is the first denoising step of a partial block
+  bool commit_last = false;     // the last block of a request is committed too
+  std::int32_t commit_forwards = 1;
   std::int32_t block_length = 32;
   std::int32_t steps = 0;  // denoising steps per block; 0: block_length
   bool use_stop_ids = true;
@@ -28,27 +34,49 @@ struct block_settings {
   bool stop_in_prompt_block = true;
 };
 
-class block_pace final : public pace_policy {
+class block_pace : public pace_policy {
  public:
   explicit block_pace(block_settings settings) : settings_(std::move(settings)) {}
 
   std::int32_t canvas_length(const model_config& model,
                              const sequence_request& request) const override;
+  pace_shape shape(const model_config& model) const override;
+  bool prefilling(const batch& b, std::int32_t s) const override;
+  std::int32_t prefill_rows(const batch& b, std::int32_t s) const override;
+  bool limit_prefill(std::int32_t rows) override;
   void start(batch& b, std::int32_t s) override;
   sequence_step plan(const batch& b, std::int32_t s) override;
+  // Throws when a block makes no progress for block_length steps: a model that keeps predicting
+  // the mask token under a rule that recognises masks by their id.
   void observe(batch& b, std::int32_t s, const sequence_step& step,
                std::int32_t committed) override;
 
  private:
   struct progress {
-    std::int32_t history = 0;  // tokens before the current block, a multiple of block_length
-    std::int32_t step = 0;     // denoising steps made in the current block
+    std::int32_t history = 0;     // tokens before the current block, a multiple of block_length
+    std::int32_t step = 0;        // denoising steps made in the current block
+    std::int32_t idle = 0;        // of those, the last ones that decided nothing
+    std::int32_t commits = 0;     // commit forwards of the current block
+    std::int32_t answer_end = 0;  // > 0: the request ends here once its last block is committed
     bool prefilled = false;
+    std::int32_t entered = 0;  // prompt positions already in the cache while prefilling
   };
+  std::int32_t prefill_end(const batch& b, std::int32_t s) const;
   void block_done(batch& b, std::int32_t s);  // engine's stop rules on a fully decided block
   void next_block(batch& b, std::int32_t s);
   block_settings settings_;
+  std::int32_t prefill_limit_ = 0;  // rows of one prefill forward, whole blocks; 0: the prompt
   per_sequence<progress> progress_;
 };
+
+// The smallest multiple of block that is not below n.
+inline std::int32_t round_up(std::int32_t n, std::int32_t block) {
+  return (n + block - 1) / block * block;
+}
+
+// LMDeploy's stop rules for the complete block [first, first + block_length): end of the answer,
+// or 0 when the request goes on.
+std::int32_t engine_answer_end(const batch& b, std::int32_t s, std::int32_t first,
+                               const block_settings& settings);
 
 }  // namespace unmask

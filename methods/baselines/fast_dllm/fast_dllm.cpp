@@ -104,21 +104,8 @@ method_info fast_dllm_info() {
                    -1e300,
                    1e300,
                    {"none", "prefix", "dual"},
-                   source},
-                  {"threshold",
-                   0.0,
-                   "decide every token at least this confident, at least one; 0: schedule",
-                   0,
-                   2,
-                   {},
-                   source},
-                  {"factor",
-                   0.0,
-                   "factor decoding: n-th best needs confidence 1 - factor / (n + 1); 0: off",
-                   0,
-                   100,
-                   {},
-                   "Fast-dLLM, later revision"}};
+                   source}};
+  append(m.parameters, parallel_parameters());
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
   m.presets["official"] = {{"threshold", 0.9}};

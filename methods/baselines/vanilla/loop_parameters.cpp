@@ -6,7 +6,9 @@ namespace unmask {
 namespace {
 
 constexpr double any_low = -1e300, any_high = 1e300;
-const std::string llada = "LLaDA generate.py", dream = "Dream generation_utils.py";
+// Methods register before main(): nothing here may need a constructor.
+constexpr const char* llada_source = "LLaDA generate.py";
+constexpr const char* dream_source = "Dream generation_utils.py";
 
 }  // namespace
 
@@ -17,47 +19,72 @@ std::vector<parameter_spec> schedule_parameters() {
            0,
            1e6,
            {},
-           llada},
+           llada_source},
           {"tokens_per_step",
            std::int64_t{1},
            "tokens decided per step when steps is 0",
            1,
            1024,
            {},
-           llada},
+           llada_source},
           {"block_length",
            std::int64_t{32},
            "tokens per semi-autoregressive block; 0: one block",
            0,
            1e6,
            {},
-           llada}};
+           llada_source}};
 }
 
-std::vector<parameter_spec> sampling_parameters() {
+std::vector<parameter_spec> parallel_parameters() {
+  return {{"threshold",
+           0.0,
+           "decide every token at least this confident, at least one; 0: schedule",
+           0,
+           2,
+           {},
+           "Fast-dLLM generate.py"},
+          {"factor",
+           0.0,
+           "factor decoding: n-th best needs confidence 1 - factor / (n + 1); 0: off",
+           0,
+           100,
+           {},
+           "Fast-dLLM, later revision"}};
+}
+
+std::vector<parameter_spec> sampling_parameters(const std::vector<std::string>& more) {
+  std::vector<std::string> rankings = {"maskgit_plus", "topk_margin", "entropy"};
+  rankings.insert(rankings.end(), more.begin(), more.end());
   return {{"temperature",
            0.0,
            "Gumbel (LLaDA) or softmax (Dream) sampling temperature; 0: greedy",
            0,
            100,
            {},
-           llada},
+           llada_source},
           {"alg",
            std::string("entropy"),
            "Dream's ranking",
            any_low,
            any_high,
            {"maskgit_plus", "topk_margin", "entropy"},
-           dream},
-          {"eps", 1e-3, "smallest time of Dream's schedule", 1e-9, 0.5, {}, dream},
-          {"alg_temp", 0.0, "Dream: randomness of the order; 0: none", 0, 100, {}, dream},
-          {"top_p", 1.0, "Dream: nucleus of the sampling", 1e-6, 1, {}, dream},
-          {"top_k", std::int64_t{0}, "Dream: sample among the k best; 0: all", 0, 1e6, {}, dream}};
+           dream_source},
+          {"eps", 1e-3, "smallest time of Dream's schedule", 1e-9, 0.5, {}, dream_source},
+          {"alg_temp", 0.0, "Dream: randomness of the order; 0: none", 0, 100, {}, dream_source},
+          {"top_p", 1.0, "Dream: nucleus of the sampling", 1e-6, 1, {}, dream_source},
+          {"top_k",
+           std::int64_t{0},
+           "Dream: sample among the k best; 0: all",
+           0,
+           1e6,
+           {},
+           dream_source}};
 }
 
-unmask_settings sampling_settings(const model_config& model, const parameters& p) {
+unmask_settings sampling_settings(bool dream, const parameters& p) {
   unmask_settings u;
-  if (is_dream(model)) {
+  if (dream) {
     u.score = p.text("alg");
     u.temperature = static_cast<float>(p.real("temperature"));
     u.top_p = static_cast<float>(p.real("top_p"));

@@ -20,11 +20,18 @@ inline bool is_dream(const model_config& model) {
 
 // steps, tokens_per_step, block_length: the schedule of a blockwise loop.
 std::vector<parameter_spec> schedule_parameters();
-// alg, eps, temperature, top_p, top_k, alg_temp of Dream; temperature also of LLaDA (Gumbel).
-std::vector<parameter_spec> sampling_parameters();
+// threshold, factor: Fast-dLLM's parallel decoding.
+std::vector<parameter_spec> parallel_parameters();
+// alg (with `more` choices), eps, temperature, top_p, top_k, alg_temp of Dream; temperature also of
+// LLaDA (Gumbel).
+std::vector<parameter_spec> sampling_parameters(const std::vector<std::string>& more = {});
 
-// The decision rule those parameters describe. `threshold` and `factor` are left 0.
-unmask_settings sampling_settings(const model_config& model, const parameters& p);
+// The decision rule that the sampling parameters describe in Dream's loop or in LLaDA's.
+// `threshold` and `factor` are left 0.
+unmask_settings sampling_settings(bool dream, const parameters& p);
+inline unmask_settings sampling_settings(const model_config& model, const parameters& p) {
+  return sampling_settings(is_dream(model), p);
+}
 
 // Refuses models that are not bidirectional masked diffusion models.
 void need_bidirectional(const std::string& method, const model_config& model);

@@ -41,6 +41,10 @@ class fake_executor final : public executor {
       std::this_thread::sleep_for(std::chrono::milliseconds(owner_.sleep_ms));
       return good_pass(1.0 + static_cast<double>(++noise_) / 10);
     }
+    std::map<std::string, std::string> probe(const probe_settings& settings) override {
+      owner_.order.push_back(label_ + " probed");
+      return {{settings.names.front(), R"({"mean":2})"}};
+    }
     std::vector<scored_answer> score(const pass_record& pass) override {
       return std::vector<scored_answer>(pass.answers.size(), scored(1));
     }
@@ -103,6 +107,23 @@ TEST(runner, methods_are_measured_in_turn_and_in_alternating_order) {
   EXPECT_EQ(s.rows[0].verdict, verdict_kind::pass);
   EXPECT_EQ(s.rows[0].source_hash, "source");
   EXPECT_EQ(read_rows(s.file).rows.size(), 2u);
+}
+
+TEST(runner, probes_have_a_pass_of_their_own_after_the_measured_ones) {
+  scratch_directory dir;
+  fake_executor with;
+  const run_summary s = run_experiment(spec_of(two_methods + "[probe]\nnames=[\"decoding\"]\n"),
+                                       quiet(dir / "out"), with);
+  const std::string v = "vanilla", b = "block_diffusion";
+  EXPECT_EQ(with.order,
+            (std::vector<std::string>{v, b, v, b, b, v, v, v + " probed", b, b + " probed"}));
+  const auto rows = read_rows(s.file).rows;
+  ASSERT_EQ(rows.size(), 2u);
+  for (const result_row& row : rows) {
+    EXPECT_EQ(row.probes, (std::map<std::string, std::string>{{"decoding", R"({"mean":2})"}}));
+    EXPECT_EQ(row.samples.seconds.size(), 3u);
+    EXPECT_EQ(row.verdict, verdict_kind::pass);
+  }
 }
 
 TEST(runner, a_failing_point_is_recorded_and_the_run_goes_on) {

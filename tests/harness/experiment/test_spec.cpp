@@ -149,5 +149,25 @@ TEST(spec, a_missing_file_is_a_usage_error) {
             std::string::npos);
 }
 
+TEST(spec, probes) {
+  EXPECT_TRUE(parse_spec(valid, "dir/x.toml").probe.names.empty());
+  const experiment_spec s = parse_spec(valid +
+                                           "[probe]\nnames = [\"decoding\", \"attention\"]\n"
+                                           "tau = 0.7\nevery = 2\nlimit = 3\n",
+                                       "dir/x.toml");
+  EXPECT_EQ(s.probe.names, (std::vector<std::string>{"decoding", "attention"}));
+  EXPECT_EQ(s.probe.tau, 0.7);
+  EXPECT_EQ(s.probe.every, 2);
+  EXPECT_EQ(s.probe.limit, 3);
+  const auto problem = [](const std::string& lines) {
+    return problem_of(valid + "[probe]\n" + lines);
+  };
+  EXPECT_NE(problem("names = [\"decodin\"]").find("did you mean 'decoding'"), std::string::npos);
+  EXPECT_NE(problem("tau = 0.5").find("needs `names`"), std::string::npos);
+  EXPECT_NE(problem("names = [\"decoding\", \"decoding\"]").find("twice"), std::string::npos);
+  EXPECT_NE(problem("names = [\"decoding\"]\nevery = 0").find("every"), std::string::npos);
+  EXPECT_NE(problem("names = [\"decoding\"]\nfrequency = 1").find("frequency"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace unmask

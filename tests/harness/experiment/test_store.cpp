@@ -46,9 +46,17 @@ TEST(row, holes_are_null_and_bad_bytes_do_not_stop_it) {
   EXPECT_NO_THROW(parse_row(line, "x"));
 }
 
+TEST(row, probes_come_back_and_are_absent_without) {
+  result_row row = sample_row();
+  EXPECT_EQ(to_json_line(row).find("probes"), std::string::npos);
+  row.probes["decoding"] = R"({"histogram":[1,2],"mean":null})";
+  const result_row again = parse_row(to_json_line(row), "x");
+  EXPECT_EQ(again.probes, row.probes);
+}
+
 TEST(row, unknown_major_versions_are_refused_and_minor_ones_read) {
   std::string line = to_json_line(sample_row());
-  const std::string now = R"("schema_version":"1.0")";
+  const std::string now = R"("schema_version":"1.1")";
   ASSERT_NE(line.find(now), std::string::npos);
   line.replace(line.find(now), now.size(), R"("schema_version":"1.7","new":3)");
   EXPECT_EQ(parse_row(line, "x").schema_version, "1.7");

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/decode/feature_layers.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace unmask {
+namespace {
+
+// Stored outputs have the shape of K/V with one head as wide as the model.
+model_config one_wide_head(model_config c, std::int32_t first_layer) {
+  c.layers = std::max(1, c.layers - first_layer);
+  c.kv_heads = 1;
+  c.head_dim = c.hidden;
+  return c;
+}
+
+// [n, D] as [n, 1, D].
+tensor_view as_head(tensor_view v) {
+  v.rank = 3;
+  v.shape = {v.shape[0], 1, v.shape[1], 0};
+  return v;
+}
+
+}  // namespace
+
+feature_layers::feature_layers(const transformer& model, const feature_policy& policy,
+                               std::int32_t sequences, std::int32_t max_length)
+    : model_(model),
+      policy_(policy),
+      outputs_(model.backend(), one_wide_head(model.config(), policy.first_layer()),
+               {max_length, 0}, sequences, 0) {
+  model.require_split_projection();
+  const ops& run = model.backend();
+  const model_config& c = model.config();
+  const std::int64_t n = model.max_rows(), s = sequences;
+  const auto ints = [&](std::int64_t count) { return run.allocate(dtype::i32, {count}); };
+  for (row_lists* list : {&values_, &probes_, &chosen_}) {
+    list->begin = ints(s + 1);
+    list->sequence = ints(n);
+    list->position = ints(n);
+  }
+  for (tensor* t : {&first_, &value_first_, &value_last_, &probe_first_, &length_, &moved_}) {
+    *t = ints(s);
+  }
+  flags_ = run.allocate(dtype::u8, {s, max_length});
+  index_ = ints(n);
+  picked_ = run.allocate(dtype::f32, {n, c.hidden});
+  branch_ = run.allocate(dtype::f32, {n, c.hidden});
+  new_value_ = run.allocate(dtype::f32, {n, c.kv_heads, c.head_dim});
+  old_value_ = run.allocate(dtype::f32, {n, c.kv_heads, c.head_dim});
+  distance_ = run.allocate(dtype::f32, {n});
+}
+
+// What each sequence asks for, as ranges of positions; true when that is every row of all.
+bool feature_layers::choose(std::int32_t layer, const batch& b, const step_plan& plan) {
+  bool everything = true;
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    const bool active = plan.of[static_cast<std::size_t>(s)].active;
+    const sequence& q = b.at(s);
+    const std::int32_t prompt = active ? q.prompt_length : 0, length = active ? q.length : 0;
+    const layer_refresh r = active ? policy_.refresh(b, layer, s) : layer_refresh{};
+    const bool probe = !r.response && r.probe;
+    value_first_.as<std::int32_t>()[s] = r.prompt ? 0 : prompt;
+    value_last_.as<std::int32_t>()[s] = r.response || probe ? length : prompt;
+    probe_first_.as<std::int32_t>()[s] = probe ? prompt : length;
+    length_.as<std::int32_t>()[s] = length;
+    moved_.as<std::int32_t>()[s] = probe ? r.moved : 0;
+    std::uint8_t* flag = flags_.row<std::uint8_t>(s);
+    std::fill(flag, flag + prompt, static_cast<std::uint8_t>(r.prompt));
+    std::fill(flag + prompt, flag + length, static_cast<std::uint8_t>(r.response));
+    everything = everything && r.prompt && r.response;
+  }
+  return everything;
+}
+
+// V of the rows that need it, K and Q of the chosen rows; fills values_, probes_ and chosen_.
+void feature_layers::project(std::int32_t layer, const batch& b, const row_set& rows,
+                             const tensor_view& x, const transformer::activations& acts,
+                             const paged_kv& pages) {
+  const ops& run = model_.backend();
+  const std::int32_t sequences = b.capacity();
+  const auto list = [&](row_lists& to, const tensor_view& flags, const tensor& first,
+                        const tensor& last) {
+    to.rows = run.compact(sequences, flags, 1, first.as<std::int32_t>(), last.as<std::int32_t>(),
+                          to.begin.as<std::int32_t>(), to.position.as<std::int32_t>(),
+                          to.sequence.as<std::int32_t>());
+    return to.set(sequences);
+  };
+  const auto pick = [&](const row_set& some) {
+    run.find_rows(rows, some, index_.as<std::int32_t>());
+    const tensor_view picked = picked_.view().first(some.rows);
+    run.gather_rows(x, index_.as<std::int32_t>(), picked);
+    return picked;
+  };
+  const row_set values = list(values_, {}, value_first_, value_last_);
+  const row_set probes = list(probes_, {}, probe_first_, length_);
+  if (values.rows > 0) {
+    model_.project_value(layer, pick(values), acts);
+    const tensor_view value = model_.value(acts, values.rows);
+    if (probes.rows > 0) {
+      const tensor_view fresh = new_value_.view().first(probes.rows);
+      const tensor_view stored = old_value_.view().first(probes.rows);
+      run.find_rows(values, probes, index_.as<std::int32_t>());
+      run.gather_rows(value, index_.as<std::int32_t>(), fresh);
+      run.kv_read(probes, pages, {}, stored, false);
+      run.row_distance(fresh, stored, distance_.as<float>());
+      run.mark_top(probes, distance_.as<float>(), moved_.as<std::int32_t>(), flags_);
+    }
+    run.kv_write(values, {}, value, pages);
+  }
+  const row_set chosen = list(chosen_, flags_, first_, length_);
+  if (chosen.rows == 0) return;
+  model_.project_query_key(layer, pick(chosen), chosen.position, acts);
+  run.kv_write(chosen, model_.key(acts, chosen.rows), {}, pages);
+}
+
+feature_work feature_layers::forward(std::int32_t layer, const batch& b, const step_plan& plan,
+                                     const row_lists& rows, const tensor_view& x,
+                                     const transformer::activations& acts, const paged_kv& pages,
+                                     key_policy& keys, const std::int32_t* kv_length) {
+  const ops& run = model_.backend();
+  const model_config& c = model_.config();
+  const row_set all = rows.set(b.capacity());
+  const bool everything = choose(layer, b, plan);
+  feature_work work;
+  if (everything) {
+    model_.project(layer, x, all.position, acts);
+    run.kv_write(all, model_.key(acts, all.rows), model_.value(acts, all.rows), pages);
+    probes_.rows = 0;
+    std::fill_n(probes_.begin.as<std::int32_t>(), b.capacity() + 1, 0);
+    work.rows = all;
+    work.value_begin = all.row_begin;
+  } else {
+    project(layer, b, all, x, acts, pages);
+    work.rows = chosen_.set(b.capacity());
+    work.value_begin = values_.begin.as<std::int32_t>();
+  }
+  work.probe_begin = probes_.begin.as<std::int32_t>();
+
+  const std::int32_t n = work.rows.rows;
+  const paged_kv outputs = outputs_.layer(layer - first_layer());
+  const tensor_view branch = branch_.view().first(n), picked = picked_.view().first(n);
+  const tensor_view q = model_.query(acts, n);
+  work.keys = keys.select(b, plan, layer, q, pages, kv_length);
+  if (n > 0) {
+    const tensor_view attended = acts.attention.view().first(n);
+    const float scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
+    run.attention(work.rows, q, pages, work.keys, scale,
+                  make_view(attended.data, dtype::f32, {n, c.heads, c.head_dim}), {});
+    model_.attention_branch(layer, attended, branch);
+    run.kv_write(work.rows, as_head(branch), {}, outputs);
+  }
+  run.kv_read(all, outputs, as_head(x), {}, true);
+  if (n > 0) {
+    if (!everything) {
+      run.find_rows(all, work.rows, index_.as<std::int32_t>());
+      run.gather_rows(x, index_.as<std::int32_t>(), picked);
+    }
+    model_.feed_forward_branch(layer, everything ? x : picked, branch);
+    run.kv_write(work.rows, {}, as_head(branch), outputs);
+  }
+  run.kv_read(all, outputs, {}, as_head(x), true);
+  return work;
+}
+
+}  // namespace unmask

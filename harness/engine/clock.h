@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Time for the engine: the machine's own clock, or a virtual one that a cost model moves. Under the
+// virtual clock an hour of arrivals takes as long as its decisions do, and the same seed gives the
+// same times on every machine.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace unmask {
+
+// What one forward has to do, as far as its duration is modelled.
+struct forward_shape {
+  std::int64_t rows = 0;      // entering layer 0, over all requests
+  std::int32_t requests = 0;  // taking part
+  std::int64_t context = 0;   // keys visible, summed over requests
+};
+
+class cost_model {
+ public:
+  virtual ~cost_model() = default;
+  virtual double seconds(const forward_shape& forward) const = 0;
+};
+
+// Piecewise affine in rows through measured samples, flat below the first and with the last slope
+// beyond the last; plus a share per request and per visible key.
+class table_cost final : public cost_model {
+ public:
+  struct sample {
+    double rows = 0, seconds = 0;
+  };
+  // Sorted by rows here; equal rows are averaged. Usage error without samples or when one is not
+  // positive and finite.
+  explicit table_cost(std::vector<sample> samples, double per_request = 0, double per_key = 0);
+  double seconds(const forward_shape& forward) const override;
+  const std::vector<sample>& samples() const { return samples_; }
+  // "ROWS:MILLISECONDS ROWS:MILLISECONDS ...", as the `cost` of an experiment states it.
+  std::string text() const;
+
+ private:
+  std::vector<sample> samples_;
+  double per_request_, per_key_;
+};
+
+// Reads table_cost::text(). Usage error that names the faulty part.
+table_cost parse_cost(const std::string& text, double per_request = 0, double per_key = 0);
+
+class engine_clock {
+ public:
+  // Real time from now on. `overhead` seconds are spent waiting after every forward: the fixed cost
+  // of a slower host, to reproduce its regime on purpose.
+  explicit engine_clock(double overhead = 0);
+  // Virtual time from 0.
+  explicit engine_clock(std::shared_ptr<const cost_model> cost, double overhead = 0);
+
+  bool is_virtual() const { return cost_ != nullptr; }
+  double now() const;  // seconds
+  void wait_until(double time);
+  // Around one forward; end returns its duration including the overhead.
+  void begin_forward();
+  double end_forward(const forward_shape& forward);
+
+ private:
+  using wall_clock = std::chrono::steady_clock;
+  std::shared_ptr<const cost_model> cost_;
+  double overhead_;
+  double virtual_now_ = 0;
+  wall_clock::time_point start_, forward_start_;
+};
+
+}  // namespace unmask

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/engine/engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+#include <set>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "harness/model/nearest.h"
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+constexpr double never = std::numeric_limits<double>::quiet_NaN();
+constexpr std::int32_t lmdeploy_prefill_interval = 16;
+constexpr std::size_t lmdeploy_enough_waiting = 4;
+
+struct place_state {
+  bool used = false;
+  std::size_t request = 0;
+  bool resolved = false;  // no mask in its block: the next forward writes K/V only
+  bool finished = false;
+};
+
+class engine_run {
+ public:
+  engine_run(batch_runner& runner, std::span<const request_plan> plans,
+             const engine_settings& settings, engine_clock& clock, engine_sink& sink)
+      : runner_(runner),
+        plans_(plans),
+        settings_(settings),
+        clock_(clock),
+        sink_(sink),
+        shape_(runner.shape()),
+        places_(static_cast<std::size_t>(runner.places())),
+        parts_(places_.size(), step_part::out),
+        progress_(places_.size()) {}
+
+  engine_totals run() {
+    while (true) {
+      take_arrivals();
+      take_cancellations();
+      if (live_.empty()) {
+        if (next_ == plans_.size()) break;
+        clock_.wait_until(plans_[next_].arrival);
+        continue;
+      }
+      if (wants_prefill() && prefill_turn()) continue;
+      if (decode_turn()) continue;
+      // LMDeploy lets few wait while others decode; here nobody does.
+      if (prefill_turn()) continue;
+      throw std::logic_error("engine: requests wait but nothing can run");
+    }
+    totals_.seconds = last_finish_;
+    return totals_;
+  }
+
+ private:
+  std::size_t index(std::int32_t place) const { return static_cast<std::size_t>(place); }
+  std::size_t running() const {
+    return static_cast<std::size_t>(
+        std::ranges::count_if(places_, [](const place_state& p) { return p.used; }));
+  }
+  bool prefilling(std::int32_t s) const { return places_[index(s)].used && runner_.prefilling(s); }
+
+  // Places in use, oldest arrival first; in a buffer of this object.
+  const std::vector<std::int32_t>& by_arrival() {
+    order_.clear();
+    for (std::size_t s = 0; s < places_.size(); ++s) {
+      if (places_[s].used) order_.push_back(static_cast<std::int32_t>(s));
+    }
+    std::ranges::sort(order_, {}, [&](std::int32_t s) { return places_[index(s)].request; });
+    return order_;
+  }
+
+  void take_arrivals() {
+    const double now = clock_.now();
+    while (next_ < plans_.size() && plans_[next_].arrival <= now) {
+      request_record record;
+      record.request = next_;
+      record.arrival = plans_[next_].arrival;
+      live_.emplace(next_, std::move(record));
+      waiting_.insert(next_);
+      if (std::isfinite(plans_[next_].cancel)) cancellations_.push({plans_[next_].cancel, next_});
+      ++next_;
+    }
+  }
+
+  void take_cancellations() {
+    while (!cancellations_.empty() && cancellations_.top().first <= clock_.now()) {
+      const std::size_t request = cancellations_.top().second;
+      cancellations_.pop();
+      if (!live_.contains(request)) continue;  // over already
+      if (waiting_.erase(request) > 0) {
+        runner_.forget(request);
+      } else {
+        for (std::size_t s = 0; s < places_.size(); ++s) {
+          if (places_[s].used && places_[s].request == request) {
+            vacate(static_cast<std::int32_t>(s));
+          }
+        }
+      }
+      end(request, outcome::cancelled, clock_.now());
+    }
+  }
+
+  void vacate(std::int32_t s) {
+    runner_.release(s);
+    places_[index(s)] = {};
+  }
+
+  void end(std::size_t request, outcome how, double time) {
+    const auto found = live_.find(request);
+    found->second.end = how;
+    found->second.finish = time;
+    last_finish_ = std::max(last_finish_, time);
+    sink_.on_request(std::move(found->second));
+    live_.erase(found);
+  }
+
+  // LMDeploy takes a prefill turn when four wait or less than half of the batch runs; the others
+  // whenever somebody waits. A prompt that is half in goes on at once everywhere.
+  bool wants_prefill() const {
+    for (std::size_t s = 0; s < places_.size(); ++s) {
+      if (prefilling(static_cast<std::int32_t>(s))) return true;
+    }
+    if (settings_.policy != batching::lmd) return !waiting_.empty();
+    return waiting_.size() >= lmdeploy_enough_waiting ||
+           (!waiting_.empty() && 2 * running() < places_.size());
+  }
+
+  // One forward of prompts only, first come first served up to the token budget. False when no
+  // prompt can enter.
+  bool prefill_turn() {
+    std::ranges::fill(parts_, step_part::out);
+    std::int64_t rows = 0;
+    bool any = false;
+    const auto fits = [&](std::int32_t more) {
+      return rows == 0 || settings_.prefill_tokens == 0 || rows + more <= settings_.prefill_tokens;
+    };
+    for (const std::int32_t s : by_arrival()) {
+      if (!prefilling(s)) continue;
+      const std::int32_t more = runner_.prefill_rows(s);
+      if (!fits(more)) break;
+      rows += more;
+      parts_[index(s)] = step_part::step;
+      any = true;
+    }
+    while (!waiting_.empty()) {
+      const std::size_t request = *waiting_.begin();
+      if (!fits(runner_.first_rows(request))) break;
+      const std::int32_t s = runner_.admit(request, settings_.grow_pages);
+      if (s == no_room) break;
+      waiting_.erase(waiting_.begin());
+      if (s == never_fits) {
+        end(request, outcome::rejected, clock_.now());
+        any = true;
+        continue;
+      }
+      places_[index(s)] = {true, request, false, false};
+      request_record& record = live_.at(request);
+      if (std::isnan(record.admitted)) record.admitted = clock_.now();
+      any = true;
+      // Methods may have prompts that need no prefill.
+      if (!runner_.prefilling(s)) {
+        if (std::isnan(record.prefill_done)) record.prefill_done = clock_.now();
+        continue;
+      }
+      rows += runner_.prefill_rows(s);
+      parts_[index(s)] = step_part::step;
+    }
+    if (rows > 0) {
+      forward(true);
+      settle();
+    }
+    return any;
+  }
+
+  bool decode_turn() {
+    std::int32_t forwards = 1;
+    if (settings_.policy == batching::lmd || settings_.policy == batching::fdfo) {
+      forwards = settings_.forwards_per_turn > 0     ? settings_.forwards_per_turn
+                 : settings_.policy == batching::lmd ? lmdeploy_forwards(shape_.block)
+                                                     : 1;
+    }
+    if (settings_.grow_pages) make_room(forwards);
+    bool any = false;
+    for (std::size_t s = 0; s < places_.size(); ++s) {
+      const bool decodes = places_[s].used && !prefilling(static_cast<std::int32_t>(s));
+      parts_[s] = decodes ? step_part::step : step_part::out;
+      any = any || decodes;
+    }
+    if (!any) return false;
+    if (settings_.policy == batching::block_sync) {
+      whole_block();
+    } else {
+      const bool frozen = settings_.policy == batching::lmd;
+      for (std::int32_t i = 0; i < forwards && stepping(); ++i) {
+        forward(false);
+        for (std::size_t s = 0; s < places_.size(); ++s) {
+          if (parts_[s] != step_part::step) continue;
+          if (places_[s].finished) {
+            parts_[s] = frozen ? step_part::recompute : step_part::out;
+          } else if (settings_.policy == batching::fdfo && places_[s].resolved) {
+            parts_[s] = step_part::out;
+          }
+        }
+      }
+    }
+    settle();
+    return true;
+  }
+
+  bool stepping() const { return std::ranges::find(parts_, step_part::step) != parts_.end(); }
+
+  // SGLang's synchronous block: everybody's rows are computed until nobody has a mask; then one
+  // forward writes everybody's K/V.
+  void whole_block() {
+    const auto frozen = parts_;
+    if (!shape_.commits) {
+      for (place_state& p : places_) p.resolved = false;  // the next block is open already
+    }
+    const auto resolve = [&] {
+      for (std::size_t s = 0; s < places_.size(); ++s) {
+        const bool done = places_[s].resolved || places_[s].finished;
+        if (parts_[s] == step_part::step && done) parts_[s] = step_part::recompute;
+      }
+    };
+    resolve();  // a prompt's last block may have been resolved by its prefill
+    while (stepping()) {
+      forward(false);
+      resolve();
+    }
+    if (!shape_.commits) return;
+    parts_ = frozen;
+    for (std::size_t s = 0; s < places_.size(); ++s) {
+      if (parts_[s] == step_part::step && places_[s].finished) parts_[s] = step_part::recompute;
+    }
+    forward(false);
+  }
+
+  // Pages for the next turn of everybody, oldest first; the latest arrival gives way.
+  void make_room(std::int32_t forwards) {
+    const std::vector<std::int32_t> order = by_arrival();
+    for (const std::int32_t s : order) {
+      while (places_[index(s)].used && !prefilling(s) && !runner_.reserve(s, forwards)) {
+        preempt(by_arrival().back());
+      }
+    }
+  }
+
+  void preempt(std::int32_t s) {
+    const std::size_t request = places_[index(s)].request;
+    runner_.preempt(s, settings_.keep_on_preemption);
+    places_[index(s)] = {};
+    waiting_.insert(request);  // ordered by arrival: it is first among the waiting
+    ++live_.at(request).preemptions;
+    ++totals_.preemptions;
+  }
+
+  void forward(bool prefill) {
+    iteration_record it;
+    it.time = clock_.now();
+    it.prefill = prefill;
+    clock_.begin_forward();
+    runner_.forward(parts_, progress_);
+    forward_shape cost;
+    for (std::size_t s = 0; s < places_.size(); ++s) {
+      if (parts_[s] == step_part::out) continue;
+      const place_progress& p = progress_[s];
+      ++it.requests;
+      it.rows += p.rows;
+      cost.context += p.context;
+      if (parts_[s] == step_part::recompute) {
+        ++it.recomputed;
+        it.recomputed_rows += p.rows;
+        continue;
+      }
+      it.candidates += p.candidates;
+      it.committed += p.committed;
+      it.commits += p.what == phase::commit;
+      places_[s].finished = p.finished;
+      places_[s].resolved = p.what != phase::commit && p.resolved && !p.finished;
+    }
+    cost.rows = it.rows;
+    cost.requests = it.requests;
+    it.seconds = clock_.end_forward(cost);
+    if (settings_.predictor) it.predicted = settings_.predictor->seconds(cost);
+    it.waiting = static_cast<std::int32_t>(waiting_.size());
+    it.free_pages = runner_.free_pages();
+    ++totals_.forwards;
+    totals_.prefill_forwards += prefill;
+    sink_.on_iteration(it);
+    // Turns hand their results over at their end, except LMDeploy's, which streams every forward.
+    const bool at_once = settings_.policy == batching::lmd || settings_.policy == batching::iter;
+    for (std::size_t s = 0; s < places_.size(); ++s) {
+      if (parts_[s] == step_part::step) note(s, prefill, at_once || prefill);
+    }
+  }
+
+  void note(std::size_t s, bool prefill, bool visible) {
+    request_record& record = live_.at(places_[s].request);
+    if (prefill && std::isnan(record.prefill_done) &&
+        !runner_.prefilling(static_cast<std::int32_t>(s))) {
+      record.prefill_done = clock_.now();
+    }
+    const std::int32_t before = record.emissions.empty() ? 0 : record.emissions.back().tokens;
+    if (visible && progress_[s].emitted > before) {
+      record.emissions.push_back({clock_.now(), progress_[s].emitted});
+    }
+    if (places_[s].finished && visible) record.finish = clock_.now();
+  }
+
+  // End of a turn: what became visible only now, then departures.
+  void settle() {
+    const double now = clock_.now();
+    for (std::size_t s = 0; s < places_.size(); ++s) {
+      if (!places_[s].used) continue;
+      request_record& record = live_.at(places_[s].request);
+      const std::int32_t before = record.emissions.empty() ? 0 : record.emissions.back().tokens;
+      if (touched(s) && progress_[s].emitted > before) {
+        record.emissions.push_back({now, progress_[s].emitted});
+      }
+      if (!places_[s].finished) continue;
+      const std::size_t request = places_[s].request;
+      record.answer = runner_.take(static_cast<std::int32_t>(s));
+      const double time = std::isnan(record.finish) ? now : record.finish;
+      vacate(static_cast<std::int32_t>(s));
+      end(request, outcome::finished, time);
+    }
+  }
+
+  // True when progress_[s] is of the request that holds the place now.
+  bool touched(std::size_t s) const {
+    return parts_[s] != step_part::out || places_[s].finished || places_[s].resolved;
+  }
+
+  batch_runner& runner_;
+  std::span<const request_plan> plans_;
+  const engine_settings& settings_;
+  engine_clock& clock_;
+  engine_sink& sink_;
+  pace_shape shape_;
+  std::vector<place_state> places_;
+  std::vector<step_part> parts_;
+  std::vector<place_progress> progress_;
+  std::vector<std::int32_t> order_;
+  std::set<std::size_t> waiting_;  // index = order of arrival
+  std::unordered_map<std::size_t, request_record> live_;
+  using cancellation = std::pair<double, std::size_t>;
+  std::priority_queue<cancellation, std::vector<cancellation>, std::greater<>> cancellations_;
+  std::size_t next_ = 0;
+  double last_finish_ = 0;
+  engine_totals totals_;
+};
+
+}  // namespace
+
+request_record::request_record() : admitted(never), prefill_done(never), finish(never) {}
+
+const std::vector<std::string>& batching_names() {
+  static const std::vector<std::string> names = {"iter", "lmd", "block_sync", "fdfo"};
+  return names;
+}
+
+batching parse_batching(const std::string& name) {
+  const auto found = std::ranges::find(batching_names(), name);
+  if (found == batching_names().end()) {
+    throw usage_error(unknown_name("batching policy", name, batching_names()));
+  }
+  return static_cast<batching>(found - batching_names().begin());
+}
+
+const char* name_of(batching policy) {
+  return batching_names()[static_cast<std::size_t>(policy)].c_str();
+}
+
+std::int32_t lmdeploy_forwards(std::int32_t block) {
+  if (block <= 0) return 1;
+  return std::clamp(2 * (kv_page_size / block), 1, lmdeploy_prefill_interval);
+}
+
+engine_totals run_engine(batch_runner& runner, std::span<const request_plan> plans,
+                         const engine_settings& settings, engine_clock& clock, engine_sink& sink) {
+  if (!std::ranges::is_sorted(plans, {}, &request_plan::arrival)) {
+    throw std::logic_error("engine: requests must be ordered by arrival");
+  }
+  return engine_run(runner, plans, settings, clock, sink).run();
+}
+
+}  // namespace unmask

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The batching engine: a queue of requests, a policy that composes every forward, and a record of
+// what happened when. README.md describes the policies and where each rule comes from.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "harness/engine/batch_runner.h"
+#include "harness/engine/clock.h"
+
+namespace unmask {
+
+enum class batching : std::uint8_t {
+  iter,        // the batch may change after every forward
+  lmd,         // LMDeploy: turns of several forwards on a frozen batch
+  block_sync,  // SGLang: the batch changes when every request has resolved its block
+  fdfo         // SGLang, first done first out: a resolved request leaves at once
+};
+const std::vector<std::string>& batching_names();
+batching parse_batching(const std::string& name);  // usage error with the nearest name
+const char* name_of(batching policy);
+
+struct engine_settings {
+  batching policy = batching::iter;
+  // Rows of one prefill forward. The first request enters whatever its length. 0: no limit.
+  std::int32_t prefill_tokens = 0;
+  // Forwards of one decode turn; 0: LMDeploy's rule for lmd, 1 for fdfo. Others ignore it.
+  std::int32_t forwards_per_turn = 0;
+  // Pages are taken as needed and the latest arrival gives way when there is none; otherwise a
+  // request is admitted only with pages for its whole canvas.
+  bool grow_pages = false;
+  bool keep_on_preemption = true;         // a preempted request keeps the blocks it has decided
+  const cost_model* predictor = nullptr;  // of iteration_record::predicted; may be null
+};
+
+// Forwards of one decode turn of LMDeploy v0.11: min(prefill_interval 16, 2 (64 / block)); 4 for
+// blocks of 32 and 16 token by token.
+std::int32_t lmdeploy_forwards(std::int32_t block);
+
+struct request_plan {
+  double arrival = 0;                                       // seconds; plans are ordered by arrival
+  double cancel = std::numeric_limits<double>::infinity();  // when the client gives up
+};
+
+enum class outcome : std::uint8_t {
+  finished,
+  cancelled,
+  rejected  // could never fit
+};
+
+struct emission {
+  double time = 0;
+  std::int32_t tokens = 0;  // of the answer so far
+};
+
+// One request, when it is over. Times in seconds of the engine's clock; NaN: it never happened.
+struct request_record {
+  std::size_t request = 0;
+  outcome end = outcome::finished;
+  double arrival = 0;
+  double admitted, prefill_done, finish;
+  std::vector<emission> emissions;
+  std::int32_t preemptions = 0;
+  finished_answer answer;  // of finished requests
+  request_record();
+};
+
+// One forward.
+struct iteration_record {
+  double time = 0;       // at its start
+  double seconds = 0;    // its duration
+  double predicted = 0;  // by the predictor
+  bool prefill = false;
+  std::int32_t requests = 0;    // taking part
+  std::int32_t recomputed = 0;  // of those, kept in a frozen batch for nothing
+  std::int64_t rows = 0, recomputed_rows = 0;
+  std::int64_t candidates = 0, committed = 0;
+  std::int32_t commits = 0;  // requests that only wrote K/V of decided tokens
+  std::int32_t waiting = 0, free_pages = 0;
+};
+
+class engine_sink {
+ public:
+  virtual ~engine_sink() = default;
+  virtual void on_request(request_record&& record) = 0;
+  virtual void on_iteration(const iteration_record& iteration) { (void)iteration; }
+};
+
+struct engine_totals {
+  double seconds = 0;  // of the clock, from 0 to the last finish
+  std::int64_t forwards = 0, prefill_forwards = 0, preemptions = 0;
+};
+
+// Serve every plan to its end. Every request reaches the sink exactly once, in the order in which
+// they ended. What the engine holds is bounded by the requests in the system.
+engine_totals run_engine(batch_runner& runner, std::span<const request_plan> plans,
+                         const engine_settings& settings, engine_clock& clock, engine_sink& sink);
+
+}  // namespace unmask

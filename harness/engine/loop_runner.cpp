@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/engine/loop_runner.h"
+
+#include <algorithm>
+
+#include "kernels/error.h"
+
+namespace unmask {
+
+void add_counters(sequence_counters& to, const sequence_counters& more) {
+  to.forwards += more.forwards;
+  to.prefill_forwards += more.prefill_forwards;
+  to.commit_forwards += more.commit_forwards;
+  to.rows += more.rows;
+  to.layer_rows += more.layer_rows;
+  to.decode_rows += more.decode_rows;
+  to.head_rows += more.head_rows;
+  to.committed += more.committed;
+  to.denoise_steps += more.denoise_steps;
+  to.flops += more.flops;
+  to.keys_seen += more.keys_seen;
+}
+
+std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
+                         const std::vector<sequence_request>& requests, std::int32_t places,
+                         std::int32_t prefill_tokens, std::int32_t prefill_chunk) {
+  const pace_shape shape = pace.shape(model);
+  const std::int32_t block = std::max(shape.block, 1);
+  // A method that may touch its whole canvas; a preempted request, whose answer became prompt.
+  std::vector<std::int64_t> widest;
+  for (const sequence_request& r : requests) widest.push_back(pace.canvas_length(model, r));
+  std::ranges::sort(widest, std::greater<>());
+  if (widest.size() > static_cast<std::size_t>(places)) {
+    widest.resize(static_cast<std::size_t>(places));
+  }
+  std::int64_t all = 1, decode = 1;
+  for (const std::int64_t rows : widest) {
+    all += rows;
+    decode += shape.ahead > 0 ? std::min<std::int64_t>(rows, block + shape.ahead) : rows;
+  }
+  std::int64_t prefill = all;
+  if (prefill_tokens > 0 && !widest.empty()) {
+    const std::int64_t one = prefill_chunk > 0 ? std::max(prefill_chunk, block) : widest.front();
+    prefill = std::min(all, std::max<std::int64_t>(prefill_tokens, one));
+  }
+  return static_cast<std::int32_t>(std::max(prefill, decode));
+}
+
+loop_runner::loop_runner(const transformer& model, recipe method, const loop_limits& limits,
+                         request_source requests, std::int32_t prefill_chunk)
+    : config_(model.config()),
+      max_length_(limits.max_length),
+      prefill_chunk_(prefill_chunk),
+      loop_(model, std::move(method), limits),
+      shape_(loop_.pace().shape(model.config())),
+      requests_(std::move(requests)),
+      places_(static_cast<std::size_t>(limits.sequences)) {
+  if (prefill_chunk > 0 && !loop_.pace().limit_prefill(prefill_chunk)) {
+    throw usage_error("prefill_chunk: this method takes a prompt in one forward only; set it to 0");
+  }
+}
+
+std::int32_t loop_runner::padded(std::int32_t positions) const {
+  const std::int32_t block = std::max(shape_.block, 1);
+  return (positions + block - 1) / block * block;
+}
+
+const sequence_request& loop_runner::request_of(std::size_t request) {
+  if (head_ && head_->first == request) return head_->second;
+  sequence_request made = requests_(request);
+  if (const auto kept = kept_.find(request); kept != kept_.end()) {
+    const std::vector<std::int32_t>& tokens = kept->second.output;
+    made.prompt.insert(made.prompt.end(), tokens.begin(), tokens.end());
+    made.resumed = static_cast<std::int32_t>(tokens.size());
+    made.gen_length -= made.resumed;
+  }
+  head_.emplace(request, std::move(made));
+  return head_->second;
+}
+
+std::int32_t loop_runner::first_rows(std::size_t request) {
+  const std::int32_t rows = padded(static_cast<std::int32_t>(request_of(request).prompt.size()));
+  return prefill_chunk_ > 0 ? std::min(rows, prefill_chunk_) : rows;
+}
+
+std::int32_t loop_runner::admit(std::size_t request, bool grow) {
+  const sequence_request& r = request_of(request);
+  const std::int32_t length = loop_.length_of(r);
+  if (length > max_length_ || !loop_.fits(length)) {
+    forget(request);
+    return never_fits;
+  }
+  const std::int32_t prompt = padded(static_cast<std::int32_t>(r.prompt.size()));
+  const bool piecemeal = grow && shape_.ahead > 0;
+  const std::int32_t place = loop_.admit(r, piecemeal ? prompt + kv_page_size : 0);
+  if (place < 0) return no_room;
+  places_[static_cast<std::size_t>(place)] = {request, r.resumed,
+                                              static_cast<std::int32_t>(r.prompt.size()), prompt};
+  head_.reset();
+  return place;
+}
+
+bool loop_runner::prefilling(std::int32_t place) const {
+  return loop_.pace().prefilling(loop_.state(), place);
+}
+
+std::int32_t loop_runner::prefill_rows(std::int32_t place) const {
+  return loop_.pace().prefill_rows(loop_.state(), place);
+}
+
+bool loop_runner::reserve(std::int32_t place, std::int32_t forwards) {
+  if (shape_.ahead == 0) return true;  // it has all its pages
+  // A block that is decided in one forward and committed in the next opens a new one every second.
+  const std::int32_t blocks = shape_.commits ? (forwards + 1) / 2 : forwards;
+  return loop_.reserve(place,
+                       places_[static_cast<std::size_t>(place)].used + blocks * shape_.ahead);
+}
+
+bool loop_runner::complete_blocks(std::int32_t place) {
+  place_state& p = places_[static_cast<std::size_t>(place)];
+  const std::int32_t before = p.complete, block = shape_.block;
+  const std::int32_t length = loop_.state().at(place).length;
+  while (block > 0 && p.complete < length) {
+    const std::int32_t end = std::min((p.complete / block + 1) * block, length);
+    if (loop_.state().count(place, p.complete, end, state_masked) > 0) break;
+    p.complete = end;
+  }
+  return p.complete > before;
+}
+
+void loop_runner::forward(std::span<const step_part> parts, std::span<place_progress> out) {
+  if (!loop_.step(parts.data())) throw std::logic_error("engine: an empty forward");
+  for (std::int32_t s = 0; s < places(); ++s) {
+    if (parts[static_cast<std::size_t>(s)] == step_part::out) continue;
+    const sequence_step& step = loop_.plan().of[static_cast<std::size_t>(s)];
+    const sequence& q = loop_.state().at(s);
+    place_state& p = places_[static_cast<std::size_t>(s)];
+    place_progress& o = out[static_cast<std::size_t>(s)];
+    o.what = step.what;
+    o.rows = loop_.rows_entered(s);
+    o.candidates = loop_.candidates(s);
+    o.committed = loop_.committed(s);
+    o.context = step.kv_length;
+    p.used = std::max({p.used, step.last, step.kv_length});
+    o.resolved = complete_blocks(s) || q.finished;
+    o.finished = q.finished;
+    const std::int32_t end =
+        q.finished ? q.output_end : std::min(p.complete, q.prompt_length + q.request.gen_length);
+    o.emitted = p.resumed + std::max(end - q.prompt_length, 0);
+  }
+}
+
+finished_answer loop_runner::so_far(std::int32_t place) const {
+  const place_state& p = places_[static_cast<std::size_t>(place)];
+  const sequence& q = loop_.state().at(place);
+  finished_answer answer;
+  if (const auto kept = kept_.find(p.request); kept != kept_.end()) answer = kept->second;
+  add_counters(answer.counters, q.counters);
+  const std::int32_t end =
+      q.finished ? q.output_end : std::min(p.complete, q.prompt_length + q.request.gen_length);
+  const auto more = loop_.state().tokens(place, q.prompt_length, std::max(end, q.prompt_length));
+  answer.output.insert(answer.output.end(), more.begin(), more.end());
+  return answer;
+}
+
+finished_answer loop_runner::take(std::int32_t place) {
+  return so_far(place);
+}
+
+void loop_runner::release(std::int32_t place) {
+  forget(places_[static_cast<std::size_t>(place)].request);
+  loop_.release(place);
+}
+
+void loop_runner::preempt(std::int32_t place, bool keep) {
+  const std::size_t request = places_[static_cast<std::size_t>(place)].request;
+  finished_answer answer = so_far(place);
+  if (!keep) answer.output.clear();
+  // The work was done all the same, but tokens that are thrown away were not decided for good.
+  answer.counters.committed = static_cast<std::int64_t>(answer.output.size());
+  loop_.release(place);
+  kept_[request] = std::move(answer);
+  if (head_ && head_->first == request) head_.reset();
+}
+
+}  // namespace unmask

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The step loop as the engine's worker: real policies and, unless the loop is dry, a real model.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "harness/engine/batch_runner.h"
+
+namespace unmask {
+
+// Makes request i when it is needed; called again after a preemption.
+using request_source = std::function<sequence_request(std::size_t)>;
+
+class loop_runner final : public batch_runner {
+ public:
+  // `prefill_chunk`: rows of one prompt in one prefill forward; 0: whole prompts. Usage error when
+  // this method's pace cannot take a prompt in pieces.
+  loop_runner(const transformer& model, recipe method, const loop_limits& limits,
+              request_source requests, std::int32_t prefill_chunk = 0);
+
+  std::int32_t places() const override { return static_cast<std::int32_t>(places_.size()); }
+  pace_shape shape() const override { return shape_; }
+  std::int32_t pages() const override { return loop_.cache().pages(); }
+  std::int32_t free_pages() const override { return loop_.cache().free_pages(); }
+  std::int32_t first_rows(std::size_t request) override;
+  std::int32_t admit(std::size_t request, bool grow) override;
+  bool prefilling(std::int32_t place) const override;
+  std::int32_t prefill_rows(std::int32_t place) const override;
+  bool reserve(std::int32_t place, std::int32_t forwards) override;
+  void forward(std::span<const step_part> parts, std::span<place_progress> out) override;
+  finished_answer take(std::int32_t place) override;
+  void release(std::int32_t place) override;
+  void preempt(std::int32_t place, bool keep) override;
+  void forget(std::size_t request) override { kept_.erase(request); }
+
+  step_loop& loop() { return loop_; }
+
+ private:
+  struct place_state {
+    std::size_t request = 0;
+    std::int32_t resumed = 0;   // tokens generated before a preemption
+    std::int32_t complete = 0;  // absolute end of the blocks decided from the left
+    std::int32_t used = 0;      // positions touched so far
+  };
+  std::int32_t padded(std::int32_t positions) const;
+  const sequence_request& request_of(std::size_t request);
+  finished_answer so_far(std::int32_t place) const;
+  // Move place_state::complete on; true when it moved.
+  bool complete_blocks(std::int32_t place);
+
+  const model_config& config_;
+  std::int32_t max_length_, prefill_chunk_;
+  step_loop loop_;
+  pace_shape shape_;
+  request_source requests_;
+  std::vector<place_state> places_;
+  std::unordered_map<std::size_t, finished_answer> kept_;  // of preempted requests
+  // The request at the head of the queue, made once however often it is refused.
+  std::optional<std::pair<std::size_t, sequence_request>> head_;
+};
+
+// Rows the model must be made for: the widest forward of `places` of these requests. Prompts enter
+// up to `prefill_tokens` rows at a time (0: any number), or in pieces of `prefill_chunk`.
+std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
+                         const std::vector<sequence_request>& requests, std::int32_t places,
+                         std::int32_t prefill_tokens, std::int32_t prefill_chunk);
+
+// Counts of two parts of one request.
+void add_counters(sequence_counters& to, const sequence_counters& more);
+
+}  // namespace unmask

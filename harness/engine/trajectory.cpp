@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/engine/trajectory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <sstream>
+
+#include "harness/model/nearest.h"
+#include "kernels/error.h"
+#include "kernels/random.h"
+
+namespace unmask {
+namespace {
+
+constexpr std::int32_t unknown_step = std::numeric_limits<std::int32_t>::max() / 2;
+
+class trajectory_unmask final : public unmask_policy {
+ public:
+  trajectory_unmask(trajectory_source source, std::int32_t filler)
+      : source_(std::move(source)), filler_(filler) {}
+
+  void judge(const batch& b, const step_plan&, const tensor_view&, const packed_matrix&,
+             candidate_lists& c) override {
+    for_each(b, c, [&](const held& h, std::int32_t i, std::int32_t at) {
+      const bool known = at >= 0 && static_cast<std::size_t>(at) < h.of.token.size();
+      c.token.as<std::int32_t>()[i] = known ? h.of.token[static_cast<std::size_t>(at)] : filler_;
+      c.probability.as<float>()[i] = 1;
+    });
+  }
+
+  void decide(const batch& b, const step_plan&, candidate_lists& c) override {
+    smallest_.assign(static_cast<std::size_t>(b.capacity()),
+                     std::numeric_limits<std::int32_t>::max());
+    std::size_t s = 0;
+    const auto step_of = [](const held& h, std::int32_t at) {
+      const bool known = at >= 0 && static_cast<std::size_t>(at) < h.of.step.size() &&
+                         h.of.step[static_cast<std::size_t>(at)] >= 0;
+      return known ? h.of.step[static_cast<std::size_t>(at)] : unknown_step + at;
+    };
+    const std::int32_t* begin = c.begin.as<std::int32_t>();
+    const auto place_of = [&](std::int32_t i) {
+      while (i >= begin[s + 1]) ++s;
+      return s;
+    };
+    for_each(b, c, [&](const held& h, std::int32_t i, std::int32_t at) {
+      std::int32_t& least = smallest_[place_of(i)];
+      least = std::min(least, step_of(h, at));
+    });
+    s = 0;
+    for_each(b, c, [&](const held& h, std::int32_t i, std::int32_t at) {
+      c.accept.as<std::uint8_t>()[i] = step_of(h, at) == smallest_[place_of(i)];
+    });
+  }
+
+ private:
+  struct held {
+    std::int64_t id = -1;
+    trajectory of;
+  };
+
+  // visit(trajectory held for the place, index of the candidate, its generated position).
+  template <class Visit>
+  void for_each(const batch& b, const candidate_lists& c, const Visit& visit) {
+    held_.resize(static_cast<std::size_t>(b.capacity()));
+    const std::int32_t* begin = c.begin.as<std::int32_t>();
+    for (std::int32_t s = 0; s < b.capacity(); ++s) {
+      if (begin[s + 1] == begin[s]) continue;
+      const sequence& q = b.at(s);
+      held& h = held_[static_cast<std::size_t>(s)];
+      if (h.id != q.request.id) h = {q.request.id, source_(q.request.id)};
+      const std::int32_t first = q.prompt_length - q.request.resumed;
+      for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
+        visit(h, i, c.position.as<std::int32_t>()[i] - first);
+      }
+    }
+  }
+
+  trajectory_source source_;
+  std::int32_t filler_;
+  std::vector<held> held_;
+  std::vector<std::int32_t> smallest_;
+};
+
+// Expected forwards and expected sum of squared commits until n masks are gone, for every n.
+struct block_moments {
+  std::vector<double> forwards, squares;
+};
+block_moments moments(double ratio, std::int32_t block) {
+  block_moments m{std::vector<double>(static_cast<std::size_t>(block) + 1),
+                  std::vector<double>(static_cast<std::size_t>(block) + 1)};
+  for (std::size_t n = 1; n <= static_cast<std::size_t>(block); ++n) {
+    double forwards = 1, squares = 0, left = 1;
+    for (std::size_t k = 1; k <= n; ++k) {
+      const double p = k == n ? left : left * (1 - ratio);
+      left -= p;
+      forwards += p * m.forwards[n - k];
+      squares += p * (static_cast<double>(k * k) + m.squares[n - k]);
+    }
+    m.forwards[n] = forwards;
+    m.squares[n] = squares;
+  }
+  return m;
+}
+
+struct step_moments {
+  double mean, square;
+};
+step_moments of_process(double at_once, double ratio, std::int32_t block) {
+  const block_moments m = moments(ratio, block);
+  const auto n = static_cast<std::size_t>(block);
+  const double steps = 1 + at_once + (1 - at_once) * m.forwards[n];
+  const double squares = at_once * block * block + (1 - at_once) * m.squares[n];
+  return {block / steps, squares / steps};
+}
+
+// The share of blocks decided at once that gives this mean; outside [0, 1]: there is none.
+double share_for_mean(double mean, double ratio, std::int32_t block) {
+  const double gradual = moments(ratio, block).forwards.back();
+  return (gradual + 1 - block / mean) / (gradual - 1);
+}
+
+}  // namespace
+
+recipe with_trajectory(recipe method, trajectory_source source, std::int32_t filler) {
+  method.unmask = std::make_unique<trajectory_unmask>(std::move(source), filler);
+  return method;
+}
+
+void trajectory_recorder::on_step(const step_view& step) {
+  const candidate_lists& c = step.candidates;
+  const std::int32_t* begin = c.begin.as<std::int32_t>();
+  for (std::int32_t s = 0; s < step.state.capacity(); ++s) {
+    const sequence& q = step.state.at(s);
+    if (begin[s + 1] == begin[s] || q.request.id < 0) continue;
+    auto at = std::ranges::lower_bound(seen_, q.request.id, {},
+                                       &std::pair<std::int64_t, trajectory>::first);
+    if (at == seen_.end() || at->first != q.request.id) at = seen_.insert(at, {q.request.id, {}});
+    trajectory& t = at->second;
+    const auto size = static_cast<std::size_t>(q.length - q.prompt_length + q.request.resumed);
+    t.step.resize(size, -1);
+    t.token.resize(size, 0);
+    for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
+      if (!c.accept.as<std::uint8_t>()[i]) continue;
+      const auto position = static_cast<std::size_t>(c.position.as<std::int32_t>()[i] -
+                                                     q.prompt_length + q.request.resumed);
+      t.step[position] = q.step;
+      t.token[position] = c.token.as<std::int32_t>()[i];
+    }
+  }
+}
+
+trajectory trajectory_recorder::of(std::int64_t id) const {
+  const auto at =
+      std::ranges::lower_bound(seen_, id, {}, &std::pair<std::int64_t, trajectory>::first);
+  return at == seen_.end() || at->first != id ? trajectory{} : at->second;
+}
+
+void trajectory_recorder::save(const std::string& path) const {
+  std::ofstream out(path);
+  for (const auto& [id, t] : seen_) {
+    out << id;
+    for (std::size_t i = 0; i < t.step.size(); ++i) out << ' ' << t.step[i] << ':' << t.token[i];
+    out << '\n';
+  }
+  if (!out.flush()) throw environment_error("cannot write the trajectories to " + path);
+}
+
+trajectory_source load_trajectories(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw environment_error("cannot read the trajectories of " + path);
+  auto all = std::make_shared<std::map<std::int64_t, trajectory>>();
+  std::size_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    std::istringstream words(line);
+    std::int64_t id = -1;
+    std::string word;
+    bool good = static_cast<bool>(words >> id);
+    trajectory t;
+    while (good && words >> word) {
+      std::int32_t step = 0, token = 0;
+      char colon = 0;
+      std::istringstream one(word);
+      good = static_cast<bool>(one >> step >> colon >> token) && colon == ':' && token >= 0;
+      t.step.push_back(step);
+      t.token.push_back(token);
+    }
+    if (!good) {
+      throw environment_error(path + ", line " + std::to_string(number) +
+                              ": expected a request id and STEP:TOKEN pairs");
+    }
+    (*all)[id] = std::move(t);
+  }
+  return [all, path](std::int64_t id) {
+    const auto found = all->find(id);
+    if (found == all->end()) {
+      throw environment_error(path + ": holds no trajectory of request " + std::to_string(id));
+    }
+    return found->second;
+  };
+}
+
+const std::vector<commit_statistics>& published_commits() {
+  static const std::vector<commit_statistics> table = [] {
+    struct lengths {
+      const char* name;
+      double in, in_dev, out, out_dev, sdar, sdar_dev, llada2, llada2_dev;
+    };
+    const lengths rows[] = {{"sharegpt", 213, 508, 321, 214, 5.29, 9.44, 2.51, 4.19},
+                            {"lmsys", 89, 133, 183, 163, 4.81, 8.80, 2.52, 4.84},
+                            {"longbench", 4015, 2057, 116, 138, 6.06, 10.74, 1.63, 1.90},
+                            {"gsm8k", 89, 22, 175, 67, 3.20, 5.68, 2.61, 4.07},
+                            {"humaneval", 172, 65, 103, 62, 3.75, 5.96, 6.01, 8.51},
+                            {"mbpp", 155, 77, 49, 28, 1.96, 3.33, 3.34, 4.81},
+                            {"ifeval", 58, 24, 281, 264, 1.88, 3.90, 1.28, 1.74}};
+    std::vector<commit_statistics> all;
+    for (const lengths& r : rows) {
+      const std::string name = r.name;
+      all.push_back({"sdar-8b/" + name, r.sdar, r.sdar_dev, r.in, r.in_dev, r.out, r.out_dev});
+      all.push_back(
+          {"llada2-mini/" + name, r.llada2, r.llada2_dev, r.in, r.in_dev, r.out, r.out_dev});
+    }
+    return all;
+  }();
+  return table;
+}
+
+const commit_statistics& find_commits(const std::string& name) {
+  std::vector<std::string> known;
+  for (const commit_statistics& c : published_commits()) {
+    if (c.name == name) return c;
+    known.push_back(c.name);
+  }
+  throw usage_error(unknown_name("published commit statistics", name, known));
+}
+
+double commit_process::mean() const {
+  return of_process(at_once, ratio, block).mean;
+}
+
+double commit_process::deviation() const {
+  const step_moments m = of_process(at_once, ratio, block);
+  return std::sqrt(std::max(m.square - m.mean * m.mean, 0.0));
+}
+
+// For every ratio one share of blocks at once gives the mean; among those, the deviation falls with
+// the ratio: fewer blocks at once are needed the faster the others go. Bisection on the ratio.
+commit_process fit_commits(double mean, double deviation, std::int32_t block) {
+  if (block < 2 || !(mean > 0) || !(mean < block / 2.0)) {
+    throw usage_error("commit statistics: a mean of " + std::to_string(mean) +
+                      " tokens per step is out of reach for blocks of " + std::to_string(block) +
+                      ", whose K/V forward counts as a step");
+  }
+  const auto deviation_at = [&](double ratio) {
+    const double share = share_for_mean(mean, ratio, block);
+    return commit_process{block, share, ratio}.deviation();
+  };
+  // Ratios for which the share lies in [0, 1]: up to where gradual blocks alone reach the mean.
+  double low = 0, high = 1 - 1e-9;
+  if (share_for_mean(mean, 0, block) < 0) {
+    throw usage_error("commit statistics: a mean of " + std::to_string(mean) +
+                      " tokens per step is below one token per forward");
+  }
+  for (int i = 0; i < 200; ++i) {
+    const double middle = (low + high) / 2;
+    (share_for_mean(mean, middle, block) >= 0 ? low : high) = middle;
+  }
+  const double most = deviation_at(0), least = deviation_at(low);
+  if (!(deviation <= most && deviation >= least)) {
+    throw usage_error("commit statistics: with a mean of " + std::to_string(mean) +
+                      " the deviation must be from " + std::to_string(least) + " to " +
+                      std::to_string(most) + ", not " + std::to_string(deviation));
+  }
+  double left = 0, right = low;
+  for (int i = 0; i < 200; ++i) {
+    const double middle = (left + right) / 2;
+    (deviation_at(middle) >= deviation ? left : right) = middle;
+  }
+  return {block, share_for_mean(mean, left, block), left};
+}
+
+trajectory draw_trajectory(const commit_process& process, std::int32_t prompt, std::int32_t tokens,
+                           std::uint64_t key) {
+  trajectory t;
+  t.step.assign(static_cast<std::size_t>(tokens), 0);
+  std::uint64_t draws = 0;
+  std::int32_t step = 0;
+  std::vector<std::pair<double, std::int32_t>> order;
+  for (std::int32_t first = 0; first < tokens;) {
+    const std::int32_t end =
+        std::min(((prompt + first) / process.block + 1) * process.block - prompt, tokens);
+    order.clear();
+    for (std::int32_t p = first; p < end; ++p) {
+      order.emplace_back(
+          p + 4 * uniform_open(key, (std::uint64_t{1} << 32) + static_cast<std::uint64_t>(p)), p);
+    }
+    std::ranges::sort(order);
+    const bool at_once = uniform_open(key, draws++) < process.at_once;
+    for (std::size_t i = 0; i < order.size(); ++step) {
+      std::size_t commits = order.size() - i;
+      if (!at_once) {
+        const double u = uniform_open(key, draws++);
+        const double more =
+            process.ratio > 0 ? std::floor(std::log(u) / std::log(process.ratio)) : 0;
+        commits = std::min(commits, 1 + static_cast<std::size_t>(std::min(more, 1e6)));
+      }
+      for (; commits > 0; --commits, ++i) t.step[static_cast<std::size_t>(order[i].second)] = step;
+    }
+    first = end;
+  }
+  return t;
+}
+
+}  // namespace unmask

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/experiment/execute_parts.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "harness/engine/arrivals.h"
+#include "harness/engine/trajectory.h"
+#include "harness/model/chat_template.h"
+#include "harness/model/checkpoint.h"
+#include "harness/workload/scorer.h"
+#include "kernels/error.h"
+#include "kernels/random.h"
+
+namespace unmask {
+namespace {
+
+const ops& backend_of(const std::string& device) {
+  if (device == "cpu") return cpu_ops();
+  if (device == "reference") return reference_ops();
+  throw environment_error("device '" + device + "' has no kernels in this build; use cpu");
+}
+
+const char* effective_format(const std::string& format) {
+  return format == "auto" || format == "f32" ? "f32" : format == "bf16" ? "bf16" : "int8";
+}
+
+weight_format format_of(const std::string& effective) {
+  if (effective == "f32") return weight_format::f32;
+  return effective == "bf16" ? weight_format::bf16 : weight_format::int8;
+}
+
+// The smallest model that moves over the same canvas: same attention, block, ids and positions.
+model_config shape_only(model_config c) {
+  c.layers = 1;
+  c.hidden = c.head_dim = c.feed_forward = 8;
+  c.heads = c.kv_heads = 1;
+  c.rope = {8, 10000.0F};
+  c.qkv_bias = c.qk_norm = c.tied_embeddings = false;
+  c.moe = {};
+  return c;
+}
+
+// Length of request i: drawn from published means and deviations.
+std::vector<trace_request> published_lengths(const commit_statistics& of, std::size_t count,
+                                             std::uint64_t seed) {
+  std::vector<trace_request> requests(count);
+  const std::uint64_t in = stream_key(seed, 21), out = stream_key(seed, 22);
+  for (std::size_t i = 0; i < count; ++i) {
+    requests[i].prompt_tokens =
+        std::llround(lognormal_draw(of.input_mean, of.input_deviation, in, i));
+    requests[i].output_tokens =
+        std::llround(lognormal_draw(of.output_mean, of.output_deviation, out, i));
+  }
+  return requests;
+}
+
+// Prompts of these lengths, with arbitrary tokens that end nothing.
+void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths,
+                   const run_settings& run, const model_config& model) {
+  const parameters serve(run.serve);
+  const auto cut = [](std::int64_t length, std::int64_t most) {
+    return std::max<std::int64_t>(most > 0 ? std::min(length, most) : length, 1);
+  };
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    sequence_request r;
+    r.seed = stream_key(static_cast<std::uint64_t>(run.seed), 1, i);
+    const auto prompt = cut(lengths[i].prompt_tokens, serve.integer("max_prompt_tokens"));
+    for (std::int64_t p = 0; p < prompt; ++p) {
+      auto id = static_cast<std::int32_t>(uniform_open(r.seed, static_cast<std::uint64_t>(p)) *
+                                          model.vocabulary);
+      if (id == model.mask_id || std::ranges::find(model.stop_ids, id) != model.stop_ids.end()) {
+        id = 0;
+      }
+      r.prompt.push_back(id);
+    }
+    r.gen_length = static_cast<std::int32_t>(
+        run.gen_length > 0 ? run.gen_length
+                           : cut(lengths[i].output_tokens, serve.integer("max_output_tokens")));
+    w.requests.push_back(std::move(r));
+    w.arrivals.push_back(lengths[i].arrival_seconds);
+  }
+}
+
+void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
+                const loaded_model& model) {
+  w.items = select(read_tasks(entry.file.string()), static_cast<std::size_t>(entry.limit), 0);
+  w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
+  const chat_format format = chat_format_of(model.config, *model.tokens);
+  for (std::size_t i = 0; i < w.items.size(); ++i) {
+    const task_item& item = w.items[i];
+    sequence_request request;
+    request.prompt =
+        model.tokens->encode(apply_chat_template(format, {{"user", item.prompt}}, true));
+    request.gen_length =
+        run.gen_length > 0 ? static_cast<std::int32_t>(run.gen_length) : item.gen_length;
+    // Each request has noise of its own, whatever the batch it is decoded in.
+    const philox4 noise = philox4x32(static_cast<std::uint64_t>(run.seed), 1, i);
+    request.seed = (std::uint64_t{noise.x[0]} << 32) | noise.x[1];
+    w.requests.push_back(std::move(request));
+  }
+}
+
+std::string hash_of_lengths(const loaded_workload& w) {
+  std::uint64_t hash = 0;
+  for (std::size_t i = 0; i < w.requests.size(); ++i) {
+    hash = stream_key(hash, w.requests[i].prompt.size(),
+                      static_cast<std::uint64_t>(w.requests[i].gen_length));
+    hash = stream_key(hash, static_cast<std::uint64_t>(w.arrivals[i] * 1e6));
+  }
+  return fmt::format("lengths:{:016x}", hash);
+}
+
+}  // namespace
+
+void loaded_model::make_room(std::int32_t rows) {
+  if (packed && packed->max_rows() >= rows) return;
+  packed.reset();  // never two copies of the weights at once
+  packed = std::make_shared<const transformer>(config, weights, backend_of(device),
+                                               format_of(record.format), rows);
+}
+
+bool runs_dry(const run_settings& run) {
+  return run.kind == "serve" && parameters(run.serve).text("commits") != "model";
+}
+
+std::string model_key(const model_entry& entry, const run_settings& run) {
+  backend_of(run.device);  // before anything is read
+  return entry.path.string() + "\n" + entry.weights + "\n" + run.device + "\n" +
+         effective_format(run.format) + (runs_dry(run) ? "\ndry" : "");
+}
+
+std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {
+  auto m = std::make_shared<loaded_model>();
+  m->config = read_model_config(entry.path);
+  m->device = run.device;
+  m->kv_bytes_per_slot = sizeof(float) * 2 * static_cast<std::size_t>(m->config.layers) *
+                         static_cast<std::size_t>(m->config.kv_heads * m->config.head_dim);
+  const bool random = entry.weights != "checkpoint";
+  m->record = {entry.name, "", m->config.parameters(), "synthetic", effective_format(run.format)};
+  std::error_code none;
+  if (!runs_dry(run) || std::filesystem::exists(entry.path / "tokenizer.json", none)) {
+    m->tokens = tokenizer::load(entry.path);
+  }
+  if (runs_dry(run)) {
+    m->config = shape_only(m->config);
+    m->weights = random_weights(m->config, 0, dtype::f32);
+    m->record.hash = "shape only";
+    m->record.format = "f32";
+    return m;
+  }
+  m->weights = random ? random_weights(m->config, std::stoull(entry.weights.substr(7)), dtype::bf16)
+                      : load_weights(m->config, entry.path);
+  m->record.hash = random ? entry.weights : hash_of_checkpoint(entry.path);
+  if (!random) m->record.weights = "checkpoint";
+  return m;
+}
+
+std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry,
+                                                     const run_settings& run,
+                                                     const loaded_model& model) {
+  auto w = std::make_shared<loaded_workload>();
+  if (entry.lengths.empty() && entry.trace_format.empty()) {
+    if (!model.tokens) {
+      throw environment_error(entry.name + ": tasks need a tokenizer.json beside the model");
+    }
+    fill_tasks(*w, entry, run, model);
+    return w;
+  }
+  std::vector<trace_request> lengths;
+  if (entry.lengths.empty()) {
+    lengths = read_trace(entry.trace_format, entry.file.string());
+  } else {
+    const parameters serve(run.serve);
+    auto count = static_cast<double>(serve.integer("requests"));
+    if (count == 0) count = 1 + 2 * serve.real("duration") * serve.real("rate");
+    lengths = published_lengths(find_commits(entry.lengths), static_cast<std::size_t>(count),
+                                static_cast<std::uint64_t>(run.seed));
+  }
+  if (entry.limit > 0 && lengths.size() > static_cast<std::size_t>(entry.limit)) {
+    lengths.resize(static_cast<std::size_t>(entry.limit));
+  }
+  fill_requests(*w, lengths, run, model.config);
+  w->record = {entry.name, hash_of_lengths(*w), static_cast<std::int64_t>(w->requests.size())};
+  return w;
+}
+
+work_record work_of(const sequence_counters& c) {
+  work_record w;
+  w.forwards = c.forwards;
+  w.prefill_forwards = c.prefill_forwards;
+  w.commit_forwards = c.commit_forwards;
+  w.denoise_steps = c.denoise_steps;
+  w.rows = c.rows;
+  w.decode_rows = c.decode_rows;
+  w.layer_rows = c.layer_rows;
+  w.head_rows = c.head_rows;
+  w.committed = c.committed;
+  w.flops = c.flops;
+  w.keys_seen = c.keys_seen;
+  return w;
+}
+
+std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,
+                                         const std::vector<answer_record>& answers,
+                                         const std::vector<std::size_t>& item_of,
+                                         const token_rules& rules) {
+  std::vector<scored_answer> all;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const auto length = static_cast<std::size_t>(answer_tokens_of(answers[i], rules));
+    const task_item& item = workload.items[item_of[i]];
+    scored_answer s;
+    s.id = item.id;
+    s.text = model.tokens->decode(std::span(answers[i].tokens).first(length), true);
+    const struct score judged = score_answer(item, s.text);
+    s.note = judged.note;
+    s.scored = judged.scored;
+    s.value = judged.value;
+    s.exact = judged.exact;
+    all.push_back(std::move(s));
+  }
+  return all;
+}
+
+}  // namespace unmask

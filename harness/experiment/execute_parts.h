@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What the files execute*.cpp share: a loaded model and workload. Private to them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "harness/decode/step_loop.h"
+#include "harness/experiment/runner.h"
+#include "harness/model/tokenizer.h"
+#include "harness/model/weights.h"
+#include "harness/workload/task.h"
+#include "harness/workload/traces.h"
+
+namespace unmask {
+
+// A checkpoint as read, and packed for one backend and format.
+struct loaded_model {
+  model_config config;
+  std::optional<tokenizer> tokens;  // absent when only shapes were wanted
+  model_weights weights;
+  model_record record;
+  std::string device;
+  std::size_t kv_bytes_per_slot = 0;  // of the checkpoint's own shape, keys and values in f32
+  std::shared_ptr<const transformer> packed;
+
+  // Makes the transformer anew only when it must hold more rows than before.
+  void make_room(std::int32_t rows);
+};
+
+struct loaded_workload {
+  std::vector<task_item> items;            // of tasks
+  std::vector<sequence_request> requests;  // in the order of the items or of the trace
+  std::vector<double> arrivals;            // of a trace, seconds from 0
+  workload_record record;
+};
+
+// True when no layer of the model is computed: decisions come from elsewhere.
+bool runs_dry(const run_settings& run);
+
+// Several models in one process are kept apart by this key.
+std::string model_key(const model_entry& entry, const run_settings& run);
+std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run);
+std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry,
+                                                     const run_settings& run,
+                                                     const loaded_model& model);
+
+work_record work_of(const sequence_counters& c);
+// Detokenise and score answers; answer i belongs to item item_of[i].
+std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,
+                                         const std::vector<answer_record>& answers,
+                                         const std::vector<std::size_t>& item_of,
+                                         const token_rules& rules);
+
+// A point that knows how many rows the model must hold for it before it is measured.
+class loadable_point : public prepared_point {
+ public:
+  virtual std::int32_t rows() const = 0;
+};
+std::unique_ptr<loadable_point> make_serve_point(const experiment_point& point,
+                                                 std::shared_ptr<const loaded_model> model,
+                                                 std::shared_ptr<const loaded_workload> workload);
+
+}  // namespace unmask

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// A point of kind "serve": arrivals through the batching engine, once per pass.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "harness/decode/registry.h"
+#include "harness/engine/arrivals.h"
+#include "harness/engine/latency.h"
+#include "harness/engine/loop_runner.h"
+#include "harness/engine/trajectory.h"
+#include "harness/experiment/execute_parts.h"
+#include "harness/experiment/serve_metrics.h"
+#include "harness/experiment/statistics.h"
+#include "kernels/error.h"
+#include "kernels/random.h"
+
+namespace unmask {
+namespace {
+
+constexpr std::size_t most_requests = 10'000'000;
+
+class keeping_sink final : public engine_sink {
+ public:
+  explicit keeping_sink(served_run& into) : into_(into) {}
+  void on_request(request_record&& record) override { into_.requests.push_back(std::move(record)); }
+  void on_iteration(const iteration_record& it) override { into_.iterations.push_back(it); }
+
+ private:
+  served_run& into_;
+};
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream out(path);
+  if (!(out << text) || !out.flush()) throw environment_error("cannot write " + path);
+}
+
+class serve_point final : public loadable_point {
+ public:
+  serve_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
+              std::shared_ptr<const loaded_workload> workload)
+      : model_(std::move(model)),
+        workload_(std::move(workload)),
+        method_(method_registry::instance().find(point.method)),
+        params_(point.params),
+        serve_(point.run.serve),
+        places_(static_cast<std::int32_t>(point.run.batch_size)),
+        seed_(static_cast<std::uint64_t>(point.run.seed)),
+        dry_(runs_dry(point.run)) {
+    if (workload_->requests.empty()) throw usage_error("serve: the workload holds no requests");
+    const recipe made = make();
+    for (const sequence_request& r : workload_->requests) {
+      lengths_.push_back(made.pace->canvas_length(model_->config, r));
+      longest_ = std::max(longest_, lengths_.back());
+    }
+    if (longest_ > model_->config.max_positions) {
+      throw usage_error("serve: a request needs " + std::to_string(longest_) + " positions, but " +
+                        model_->config.name + " was made for " +
+                        std::to_string(model_->config.max_positions) +
+                        "; set serve.max_prompt_tokens and serve.max_output_tokens");
+    }
+    objective_.tpot = parse_tpot(serve_.text("tpot"));
+    objective_.tpot_seconds = serve_.real("slo_tpot_ms") / 1e3;
+    objective_.ttfb_seconds = serve_.real("slo_ttfb_ms") / 1e3;
+    objective_.trim = serve_.real("trim");
+    if (serve_.flag("search") && objective_.tpot_seconds <= 0) {
+      throw usage_error("serve: search needs slo_tpot_ms");
+    }
+    if (dry_ && serve_.text("clock") == "virtual" && serve_.text("cost").empty()) {
+      throw usage_error("serve: without the model a virtual clock needs serve.cost");
+    }
+    if (dry_) source_ = make_source();
+  }
+
+  std::int32_t rows() const override {
+    const recipe made = make();
+    std::int32_t rows =
+        engine_rows(model_->config, *made.pace, workload_->requests, places_, prefill_tokens(),
+                    static_cast<std::int32_t>(serve_.integer("prefill_chunk")));
+    if (measures_cost()) {
+      rows = std::max(rows, latency_rows(grid(), made.pace->shape(model_->config).block));
+    }
+    return rows;
+  }
+  model_record model() const override { return model_->record; }
+  workload_record workload() const override { return workload_->record; }
+  token_rules rules() const override {
+    return {model_->config.vocabulary, model_->config.mask_id, model_->config.stop_ids};
+  }
+
+  pass_record pass() override {
+    const double rate = serve_.real("rate");
+    pass_record pass;
+    if (serve_.flag("search")) {
+      capacity_values(pass.metrics);
+      const auto found = pass.metrics.find("slo_capacity_requests_per_second");
+      last_ = serve(found->second.value > 0 ? found->second.value : rate, seed_);
+    } else {
+      last_ = serve(rate, seed_);
+    }
+    pass.served = true;
+    pass.time = clock_origin();
+    pass.seconds = last_.totals.seconds;
+    pass.steps = last_.totals.forwards;
+    pass.peak_kv_bytes = peak_slots_ * model_->kv_bytes_per_slot;
+    pass.metrics.merge(
+        serving_values(last_, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
+    item_of_.clear();
+    for (const request_record& r : last_.requests) {
+      if (r.end != outcome::finished) continue;
+      const std::size_t item = r.request % workload_->requests.size();
+      const auto prompt = static_cast<std::int64_t>(workload_->requests[item].prompt.size());
+      pass.answers.push_back({prompt, lengths_[item] - prompt, r.answer.output,
+                              work_of(r.answer.counters), e2e_of(r), ttfb_of(r)});
+      item_of_.push_back(item);
+    }
+    if (const std::string& log = serve_.text("log"); !log.empty()) {
+      write_file(log, iteration_csv(last_.iterations));
+    }
+    return pass;
+  }
+
+  std::vector<scored_answer> score(const pass_record& pass) override {
+    if (workload_->items.empty() || dry_) return {};
+    // An item that was asked several times counts once: the answers are the same.
+    std::vector<answer_record> answers;
+    std::vector<std::size_t> items;
+    for (std::size_t i = 0; i < pass.answers.size(); ++i) {
+      if (std::ranges::find(items, item_of_[i]) != items.end()) continue;
+      answers.push_back(pass.answers[i]);
+      items.push_back(item_of_[i]);
+    }
+    return score_answers(*model_, *workload_, answers, items, rules());
+  }
+
+ private:
+  // Modelled times of decisions that no model took rest on nothing measured at all.
+  origin clock_origin() const {
+    if (!is_virtual()) return origin::measured;
+    return dry_ ? origin::synthetic : origin::analytic;
+  }
+  bool is_virtual() const { return serve_.text("clock") == "virtual"; }
+  bool measures_cost() const { return is_virtual() && serve_.text("cost").empty(); }
+  std::int32_t prefill_tokens() const {
+    return static_cast<std::int32_t>(serve_.integer("prefill_tokens"));
+  }
+  latency_grid grid() const {
+    latency_grid g;
+    std::erase_if(g.batches, [&](std::int32_t b) { return b > places_; });
+    if (g.batches.back() < places_) g.batches.push_back(places_);
+    g.context = std::min(256, longest_);
+    return g;
+  }
+
+  recipe make() const {
+    recipe r = method_.make(model_->config, params_);
+    r.method = method_.name;
+    return r;
+  }
+
+  trajectory_source make_source() const {
+    const std::string& from = serve_.text("commits");
+    if (from.starts_with("replay:")) return load_trajectories(from.substr(7));
+    const commit_statistics& c = find_commits(from);
+    const std::int32_t block = make().pace->shape(model_->config).block;
+    // Token by token there is one candidate and nothing to draw.
+    const std::int32_t trained = std::max(model_->config.block, 2);
+    const commit_process process =
+        block == 1 ? commit_process{trained, 0, 0} : fit_commits(c.mean, c.deviation, trained);
+    return [this, process](std::int64_t id) {
+      const sequence_request& r =
+          workload_->requests[static_cast<std::size_t>(id) % workload_->requests.size()];
+      const auto prompt = static_cast<std::int32_t>(r.prompt.size());
+      const std::size_t item = static_cast<std::size_t>(id) % lengths_.size();
+      return draw_trajectory(process, prompt, lengths_[item] - prompt,
+                             stream_key(seed_, 31, static_cast<std::uint64_t>(id)));
+    };
+  }
+
+  std::vector<request_plan> plans(double rate, std::uint64_t seed) const {
+    const std::string& how = serve_.text("arrivals");
+    auto n = static_cast<std::size_t>(serve_.integer("requests"));
+    const double duration = serve_.real("duration");
+    std::vector<double> times;
+    if (how == "trace") {
+      if (workload_->arrivals.empty()) {
+        throw usage_error("serve: arrivals = \"trace\" needs a workload with a trace");
+      }
+      times = workload_->arrivals;
+      if (n > 0 && n < times.size()) times.resize(n);
+      for (double& t : times) t /= rate;
+    } else {
+      if (n == 0) {
+        if (duration <= 0) throw usage_error("serve: set requests or duration");
+        n = std::min(most_requests, static_cast<std::size_t>(1 + 2 * duration * rate));
+      }
+      if (how == "closed") {
+        times.assign(n, 0.0);
+      } else {
+        times = how == "gamma" ? gamma_arrivals(rate, serve_.real("cv"), n, seed)
+                               : poisson_arrivals(rate, n, seed);
+      }
+    }
+    if (duration > 0) std::erase_if(times, [&](double t) { return t > duration; });
+    std::vector<request_plan> all;
+    for (const double t : times) all.push_back({t});
+    return all;
+  }
+
+  std::shared_ptr<const cost_model> cost() {
+    const double per_request = serve_.real("cost_per_request_ms") / 1e3;
+    const double per_key = serve_.real("cost_per_key_us") / 1e6;
+    if (!measures_cost()) {
+      return std::make_shared<table_cost>(parse_cost(serve_.text("cost"), per_request, per_key));
+    }
+    // Once per point: every pass and every rate of a search runs on the same clock.
+    if (!measured_) {
+      const auto samples = measure_latency(
+          *model_->packed, [&](std::int32_t) { return make(); }, grid());
+      measured_ =
+          std::make_shared<table_cost>(parse_cost(cost_of(samples).text(), per_request, per_key));
+    }
+    return measured_;
+  }
+
+  served_run serve(double rate, std::uint64_t seed) {
+    const std::vector<request_plan> arrivals = plans(rate, seed);
+    const double overhead = serve_.real("step_overhead_ms") / 1e3;
+    engine_settings settings;
+    settings.policy = parse_batching(serve_.text("policy"));
+    settings.prefill_tokens = prefill_tokens();
+    settings.forwards_per_turn = static_cast<std::int32_t>(serve_.integer("forwards_per_turn"));
+    const std::string& paging = serve_.text("paging");
+    settings.grow_pages =
+        paging == "grow" || (paging == "auto" && settings.policy == batching::lmd);
+    settings.keep_on_preemption = serve_.text("recompute") == "keep";
+    std::shared_ptr<const cost_model> model;
+    if (is_virtual()) model = cost();
+    settings.predictor = model.get();
+
+    recipe method = make();
+    if (dry_) method = with_trajectory(std::move(method), source_, filler());
+    const auto places = static_cast<std::int32_t>(std::min<std::size_t>(
+        static_cast<std::size_t>(places_), std::max<std::size_t>(arrivals.size(), 1)));
+    loop_runner runner(
+        *model_->packed, std::move(method),
+        {places, longest_, static_cast<std::int32_t>(serve_.integer("kv_pages")), dry_},
+        [&](std::size_t i) {
+          sequence_request r = workload_->requests[i % workload_->requests.size()];
+          r.id = static_cast<std::int64_t>(i);
+          return r;
+        },
+        static_cast<std::int32_t>(serve_.integer("prefill_chunk")));
+    trajectory_recorder recorder;
+    const std::string& record = serve_.text("record");
+    if (!record.empty()) runner.loop().observe(&recorder);
+    served_run run;
+    keeping_sink sink(run);
+    engine_clock clock = model ? engine_clock(model, overhead) : engine_clock(overhead);
+    run.totals = run_engine(runner, arrivals, settings, clock, sink);
+    std::ranges::sort(run.requests, {}, &request_record::request);
+    const kv_cache& cache = runner.loop().cache();
+    peak_slots_ =
+        cache.page_bytes() > 0 ? cache.peak_bytes() / cache.page_bytes() * kv_page_size : 0;
+    if (!record.empty()) recorder.save(record);
+    return run;
+  }
+
+  // A token that ends nothing and is no mask.
+  std::int32_t filler() const {
+    const model_config& c = model_->config;
+    std::int32_t id = 0;
+    while (id == c.mask_id || std::ranges::find(c.stop_ids, id) != c.stop_ids.end()) ++id;
+    return id;
+  }
+
+  void capacity_values(std::map<std::string, metric>& into) {
+    std::vector<double> found;
+    double tested = 0;
+    int runs = 0;
+    const auto seeds = static_cast<std::uint64_t>(serve_.integer("search_seeds"));
+    for (std::uint64_t s = 0; s < seeds; ++s) {
+      const capacity c = find_capacity(
+          [&](double rate) {
+            const served_run run = serve(rate, seed_ + s);
+            std::vector<double> tpot;
+            bool all = true;
+            for (const request_record* r : counted_requests(run, objective_.trim)) {
+              all = all && r->end == outcome::finished;
+              tpot.push_back(tpot_of(*r, objective_.tpot));
+            }
+            std::erase_if(tpot, [](double v) { return !std::isfinite(v); });
+            if (!percentile_earned(0.9, tpot.size())) {
+              throw usage_error("serve: " + std::to_string(tpot.size()) +
+                                " requests are too few for a P90; raise serve.requests");
+            }
+            return rate_result{percentile_of(tpot, 0.9), all && !backlog_of(run.requests).growing};
+          },
+          objective_.tpot_seconds, serve_.real("rate"), serve_.real("search_step"));
+      found.push_back(c.rate);
+      tested += c.tested_ok / static_cast<double>(seeds);
+      runs += c.runs;
+    }
+    const origin from = clock_origin();
+    const double mean = mean_of(found);
+    into["slo_capacity_requests_per_second"] = {mean, from};
+    into["slo_capacity_tested_requests_per_second"] = {tested, from};
+    into["slo_capacity_runs"] = {static_cast<double>(runs), origin::counted};
+    if (found.size() > 1 && mean > 0) {
+      into["slo_capacity_half_width"] = {relative_half_width(found), from};
+    }
+  }
+
+  std::shared_ptr<const loaded_model> model_;
+  std::shared_ptr<const loaded_workload> workload_;
+  const method_info& method_;
+  parameters params_, serve_;
+  std::int32_t places_;
+  std::uint64_t seed_;
+  bool dry_;
+  std::vector<std::int32_t> lengths_;  // positions of each request of the workload
+  std::int32_t longest_ = 1;
+  serving_objective objective_;
+  trajectory_source source_;
+  std::shared_ptr<const table_cost> measured_;
+  served_run last_;
+  std::vector<std::size_t> item_of_;
+  std::size_t peak_slots_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<loadable_point> make_serve_point(const experiment_point& point,
+                                                 std::shared_ptr<const loaded_model> model,
+                                                 std::shared_ptr<const loaded_workload> workload) {
+  return std::make_unique<serve_point>(point, std::move(model), std::move(workload));
+}
+
+}  // namespace unmask

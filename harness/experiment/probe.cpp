@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/experiment/probe.h"
+
+#include "harness/experiment/probes.h"
+#include "harness/model/nearest.h"
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+using maker = std::unique_ptr<probe> (*)(const probe_settings&);
+
+const std::map<std::string, maker>& makers() {
+  static const std::map<std::string, maker> table = {
+      {"attention", probes::attention}, {"confidence", probes::confidence},
+      {"decoding", probes::decoding},   {"importance", probes::importance},
+      {"kv_change", probes::kv_change}, {"stagnation", probes::stagnation}};
+  return table;
+}
+
+}  // namespace
+
+std::vector<std::string> probe_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : makers()) names.push_back(name);
+  return names;
+}
+
+std::unique_ptr<probe> make_probe(const std::string& name, const probe_settings& settings) {
+  const auto found = makers().find(name);
+  if (found == makers().end()) throw usage_error(unknown_name("probe", name, probe_names()));
+  return found->second(settings);
+}
+
+probe_observer::probe_observer(const probe_settings& settings) {
+  for (const std::string& name : settings.names) {
+    probes_.emplace_back(name, make_probe(name, settings));
+  }
+}
+
+bool probe_observer::wants_layers() const {
+  for (const auto& [name, p] : probes_) {
+    if (p->wants_layers()) return true;
+  }
+  return false;
+}
+
+void probe_observer::begin_if_new(const batch& b) {
+  if (b.capacity() != 1) throw std::logic_error("probe_observer: needs a batch of one place");
+  if (in_step_ || b.at(0).step != 0) return;
+  for (const auto& [name, p] : probes_) {
+    if (running_) p->end();
+    p->begin(b);
+  }
+  running_ = true;
+}
+
+void probe_observer::on_layer(const layer_view& layer) {
+  begin_if_new(layer.state);
+  in_step_ = true;
+  for (const auto& [name, p] : probes_) {
+    if (p->wants_layers()) p->on_layer(layer);
+  }
+}
+
+void probe_observer::on_step(const step_view& step) {
+  begin_if_new(step.state);
+  in_step_ = false;
+  for (const auto& [name, p] : probes_) p->on_step(step);
+}
+
+std::map<std::string, std::string> probe_observer::results() {
+  std::map<std::string, std::string> all;
+  for (const auto& [name, p] : probes_) {
+    if (running_) p->end();
+    all[name] = p->result();
+  }
+  running_ = false;
+  return all;
+}
+
+}  // namespace unmask

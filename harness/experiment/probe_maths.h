@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What the probes compute, as functions of plain numbers: no model, no file, no state.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace unmask::probe_maths {
+
+// ---- traces of decisions ----------------------------------------------------------------------
+
+// A masked position as one step judged it.
+struct judged {
+  std::int32_t position = 0;
+  std::int32_t token = 0;  // arg-max
+  float confidence = 0;    // its probability
+  bool accepted = false;   // decided by this step
+};
+
+// One sequence: its candidates of every step that had any, in order of position.
+using decision_trace = std::vector<std::vector<judged>>;
+
+struct confidence_pairs {
+  std::vector<double> before, now;  // of one position in neighbouring steps, masked in both
+};
+confidence_pairs pairs_of(const decision_trace& trace);
+
+// Pearson's r; NaN under two samples or without spread.
+double correlation(std::span<const double> a, std::span<const double> b);
+
+// Of the tokens decided in a step, those whose position was among the k most confident of the step
+// before (of the positions still masked; lowest position first on ties). Tokens of positions that
+// the step before did not judge do not count (Focus-dLLM Fig. 1).
+struct recall_count {
+  std::int64_t hits = 0, tokens = 0;
+};
+recall_count recall_of_top(const decision_trace& trace, std::int32_t k);
+
+// Positions whose arg-max is that of the step before and whose confidence is below tau, over all
+// positions judged in both steps (Ada-DLM's S(t) over A(t)).
+struct share {
+  std::int64_t part = 0, whole = 0;
+  double value() const;  // NaN of nothing
+};
+share stagnation_of(const decision_trace& trace, double tau);
+
+// Per step: of the positions whose arg-max is from here on the token they end with, those below
+// tau. Positions that no step decides are left out.
+std::vector<share> missed_stable(const decision_trace& trace, double tau);
+
+// A decided token has declined when its position was at least `margin` more confident in an earlier
+// step.
+struct decline {
+  std::int64_t decided = 0, declined = 0;
+  std::int64_t other_token = 0;  // of the declined, whose arg-max at the peak was another token
+  double drop = 0;               // summed over the declined
+};
+decline post_peak_decline(const decision_trace& trace, double margin);
+
+std::vector<std::int64_t> decided_per_step(const decision_trace& trace);
+std::vector<std::int64_t> judged_per_step(const decision_trace& trace);
+
+// Adds to counts[n] for every n >= 0 of the list; grows counts.
+void add_to_histogram(std::span<const std::int64_t> values, std::vector<std::int64_t>& counts);
+
+// ---- classes and ranks ------------------------------------------------------------------------
+
+// Probability that a positive is above a negative, ties one half; NaN when one side is empty.
+double area_under_curve(std::span<const float> positive, std::span<const float> negative);
+
+// Bin 0 .. bins - 1 of each value by its share of values below it, ties lowest index first:
+// floor(bins * rank / n).
+std::vector<std::int32_t> percentile_bins(std::span<const float> values, std::int32_t bins);
+
+// Standard scores (v - mean) / sigma with sigma over n; zeros without spread.
+std::vector<float> standard_scores(std::span<const float> values);
+
+// ---- attention --------------------------------------------------------------------------------
+
+// softmax_j(scale * q . key_j) for one query; keys end to end, each q.size() long.
+std::vector<float> attention_row(std::span<const float> q, std::span<const float> keys,
+                                 float scale);
+
+// The n largest, ascending by index; lowest index first on ties.
+std::vector<std::int32_t> largest(std::span<const double> values, std::int32_t n);
+
+// |A and B| / |A|; both ascending.
+double overlap(std::span<const std::int32_t> a, std::span<const std::int32_t> b);
+
+// Mean of each cell when values [rows, columns] are cut into a grid of at most side x side cells of
+// nearly equal size; grid is row-major, its shape in grid_rows and grid_columns.
+struct small_map {
+  std::int32_t rows = 0, columns = 0;
+  std::vector<double> values;
+};
+small_map shrink(std::span<const float> values, std::int32_t rows, std::int32_t columns,
+                 std::int32_t side);
+
+// ---- caches -----------------------------------------------------------------------------------
+
+// |a - b|_2.
+double distance(std::span<const float> a, std::span<const float> b);
+
+}  // namespace unmask::probe_maths

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Attention maps and sinks. A sink of a layer is a key among the sink_share with the largest
+// attention, averaged over the rows and heads of a step.
+#include <nlohmann/json.hpp>
+
+#include "harness/experiment/probe_maths.h"
+#include "harness/experiment/probes.h"
+
+namespace unmask::probes {
+namespace {
+
+using nlohmann::json;
+
+// Attention of every row to every key of the only sequence, averaged over heads.
+struct attention_map {
+  std::vector<std::int32_t> slot;  // of each column
+  std::int32_t rows = 0;
+  std::vector<float> weight;  // [rows, slots]
+};
+
+std::vector<std::int32_t> listed_slots(const key_set& keys) {
+  std::vector<std::int32_t> slots;
+  if (keys.key_begin) {
+    slots.assign(keys.key_slot + keys.key_begin[0], keys.key_slot + keys.key_begin[1]);
+    std::sort(slots.begin(), slots.end());
+  } else {
+    for (std::int32_t slot = 0; slot < keys.kv_length[0]; ++slot) slots.push_back(slot);
+  }
+  return slots;
+}
+
+bool admits(const key_set& keys, std::int32_t row_position, std::int32_t key_position) {
+  switch (keys.mask) {
+    case mask_kind::full:
+      return true;
+    case mask_kind::causal:
+      return key_position <= row_position;
+    case mask_kind::block_causal:
+      return key_position / keys.block <= row_position / keys.block;
+  }
+  return true;
+}
+
+attention_map attention_of(const layer_view& layer) {
+  attention_map map;
+  map.slot = listed_slots(layer.keys);
+  map.rows = layer.rows.rows;
+  const std::size_t columns = map.slot.size();
+  map.weight.assign(static_cast<std::size_t>(map.rows) * columns, 0.0F);
+  const std::int64_t heads = layer.q.shape[1], kv_heads = layer.k.shape[1], dim = layer.q.shape[2];
+  std::vector<float> key(columns * static_cast<std::size_t>(dim)), some;
+  std::vector<std::size_t> admitted;
+  for (std::int64_t g = 0; g < kv_heads; ++g) {
+    for (std::size_t j = 0; j < columns; ++j) {
+      const std::int32_t slot = map.slot[j];
+      const std::int32_t page = layer.cache.page_table[slot / kv_page_size];
+      const float* from =
+          layer.cache.keys.row<float>(page) + ((slot % kv_page_size) * kv_heads + g) * dim;
+      std::copy_n(from, dim, key.begin() + static_cast<std::int64_t>(j) * dim);
+    }
+    for (std::int32_t r = 0; r < map.rows; ++r) {
+      admitted.clear();
+      some.clear();
+      for (std::size_t j = 0; j < columns; ++j) {
+        if (!admits(layer.keys, layer.rows.position[r], map.slot[j])) continue;
+        admitted.push_back(j);
+        const auto at = key.begin() + static_cast<std::int64_t>(j) * dim;
+        some.insert(some.end(), at, at + dim);
+      }
+      for (std::int64_t h = g * (heads / kv_heads); h < (g + 1) * (heads / kv_heads); ++h) {
+        const std::span<const float> q(layer.q.row<float>(r) + h * dim,
+                                       static_cast<std::size_t>(dim));
+        const std::vector<float> w = probe_maths::attention_row(q, some, layer.scale);
+        for (std::size_t i = 0; i < w.size(); ++i) {
+          map.weight[static_cast<std::size_t>(r) * columns + admitted[i]] +=
+              w[i] / static_cast<float>(heads);
+        }
+      }
+    }
+  }
+  return map;
+}
+
+class attention_probe final : public probe {
+ public:
+  explicit attention_probe(const probe_settings& s) : every_(s.every), share_(s.sink_share) {}
+  bool wants_layers() const override { return true; }
+  void begin(const batch&) override {
+    ++requests_;
+    step_ = 0;
+    before_.clear();
+  }
+
+  void on_layer(const layer_view& layer) override {
+    if (step_ % every_ != 0) return;
+    const attention_map map = attention_of(layer);
+    if (map.rows == 0 || map.slot.empty()) return;
+    std::vector<double> mass(map.slot.size(), 0.0);
+    for (std::size_t i = 0; i < map.weight.size(); ++i) {
+      mass[i % mass.size()] += map.weight[i] / static_cast<double>(map.rows);
+    }
+    const auto n = static_cast<std::int32_t>(
+        std::max<long>(1, std::lround(share_ * static_cast<double>(mass.size()))));
+    const std::vector<std::int32_t> top = probe_maths::largest(mass, n);
+    double held = 0;
+    std::vector<std::int32_t> slots;
+    for (const std::int32_t j : top) {
+      held += mass[static_cast<std::size_t>(j)];
+      slots.push_back(map.slot[static_cast<std::size_t>(j)]);
+    }
+    const auto l = static_cast<std::size_t>(layer.layer);
+    sink_mass_.resize(std::max(sink_mass_.size(), l + 1));
+    sink_mass_[l].add(held);
+    sinks_.push_back(slots);
+    if (requests_ == 1) draw(layer, map, slots);
+  }
+
+  void on_step(const step_view&) override {
+    ++step_;
+    if (sinks_.empty()) return;
+    ++looks_;
+    const std::size_t layers = sinks_.size();
+    if (overlap_.empty()) {
+      overlap_.assign(layers, std::vector<mean>(layers));
+      over_time_.resize(layers);
+    }
+    for (std::size_t a = 0; a < layers; ++a) {
+      for (std::size_t b = 0; b < layers; ++b) {
+        overlap_[a][b].add(probe_maths::overlap(sinks_[a], sinks_[b]));
+      }
+      if (a < before_.size()) over_time_[a].add(probe_maths::overlap(before_[a], sinks_[a]));
+    }
+    before_.swap(sinks_);
+    sinks_.clear();
+  }
+
+  std::string result() const override {
+    json overlaps = json::array(), maps = json::array();
+    for (const std::vector<mean>& row : overlap_) overlaps.push_back(values_of(row));
+    for (const auto* list : {&first_, &last_}) {
+      for (const auto& [layer, d] : *list) {
+        if (list == &last_ && first_.at(layer).step == d.step) continue;
+        maps.push_back({{"layer", layer},
+                        {"step", d.step},
+                        {"row_positions", {d.first_row, d.last_row}},
+                        {"keys", d.keys},
+                        {"sinks", d.sinks},
+                        {"grid", {d.map.rows, d.map.columns}},
+                        {"values", rounded(d.map.values)}});
+      }
+    }
+    return json{{"requests", requests_},
+                {"looks", looks_},
+                {"every", every_},
+                {"sink_share", share_},
+                {"sink_mass", values_of(sink_mass_)},
+                {"layer_overlap", overlaps},
+                {"step_overlap", values_of(over_time_)},
+                {"maps", maps}}
+        .dump();
+  }
+
+ private:
+  struct drawing {
+    std::int64_t step = 0;
+    std::int32_t first_row = 0, last_row = 0, keys = 0;
+    std::vector<std::int32_t> sinks;
+    probe_maths::small_map map;
+  };
+
+  // First and latest look at the first, middle and last layer.
+  void draw(const layer_view& layer, const attention_map& map,
+            const std::vector<std::int32_t>& sinks) {
+    const std::int32_t layers = layer.state.model().layers;
+    if (layer.layer != 0 && layer.layer != layers / 2 && layer.layer != layers - 1) return;
+    drawing d;
+    d.step = step_;
+    d.first_row = layer.rows.position[0];
+    d.last_row = layer.rows.position[map.rows - 1];
+    d.keys = static_cast<std::int32_t>(map.slot.size());
+    d.sinks = sinks;
+    d.map = probe_maths::shrink(map.weight, map.rows, d.keys, grid);
+    first_.try_emplace(layer.layer, d);
+    last_[layer.layer] = d;
+  }
+
+  static constexpr std::int32_t grid = 24;
+  std::int64_t every_;
+  double share_;
+  std::int64_t requests_ = 0, step_ = 0, looks_ = 0;
+  std::vector<std::vector<std::int32_t>> sinks_, before_;  // slots by layer, this look and the last
+  std::vector<mean> sink_mass_, over_time_;
+  std::vector<std::vector<mean>> overlap_;
+  std::map<std::int32_t, drawing> first_, last_;
+};
+
+}  // namespace
+
+std::unique_ptr<probe> attention(const probe_settings& settings) {
+  return std::make_unique<attention_probe>(settings);
+}
+
+}  // namespace unmask::probes

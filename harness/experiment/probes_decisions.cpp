@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Probes that need decisions only: every candidate's arg-max, confidence and fate, step by step.
+#include <nlohmann/json.hpp>
+
+#include "harness/experiment/probe_maths.h"
+#include "harness/experiment/probes.h"
+
+namespace unmask::probes {
+namespace {
+
+using nlohmann::json;
+
+class trace_probe : public probe {
+ public:
+  void begin(const batch&) override { trace_.clear(); }
+  void on_step(const step_view& step) override {
+    const candidate_lists& c = step.candidates;
+    if (c.count == 0) return;
+    auto& judged = trace_.emplace_back();
+    for (std::int32_t i = 0; i < c.count; ++i) {
+      judged.push_back({c.position.as<std::int32_t>()[i], c.token.as<std::int32_t>()[i],
+                        c.probability.as<float>()[i], c.accept.as<std::uint8_t>()[i] != 0});
+    }
+  }
+  void end() override {
+    ++requests_;
+    steps_ += static_cast<std::int64_t>(trace_.size());
+    add(trace_);
+  }
+
+ protected:
+  virtual void add(const probe_maths::decision_trace& trace) = 0;
+  std::int64_t requests_ = 0, steps_ = 0;
+
+ private:
+  probe_maths::decision_trace trace_;
+};
+
+class confidence_probe final : public trace_probe {
+ public:
+  std::string result() const override {
+    json recall = json::array();
+    for (const probe_maths::recall_count& r : recall_) {
+      recall.push_back(
+          r.tokens > 0 ? json(rounded(static_cast<double>(r.hits) / static_cast<double>(r.tokens)))
+                       : json());
+    }
+    json points = json::array();
+    const std::size_t n = pairs_.now.size(), stride = std::max<std::size_t>(1, n / shown);
+    for (std::size_t i = 0; i < n; i += stride) {
+      points.push_back({rounded(pairs_.before[i]), rounded(pairs_.now[i])});
+    }
+    return json{{"requests", requests_},
+                {"steps", steps_},
+                {"pairs", n},
+                {"correlation", rounded(probe_maths::correlation(pairs_.before, pairs_.now))},
+                {"recall", {{"k", tops}, {"value", recall}, {"tokens", recall_.front().tokens}}},
+                {"points", points}}
+        .dump();
+  }
+
+ private:
+  void add(const probe_maths::decision_trace& trace) override {
+    const probe_maths::confidence_pairs more = probe_maths::pairs_of(trace);
+    pairs_.before.insert(pairs_.before.end(), more.before.begin(), more.before.end());
+    pairs_.now.insert(pairs_.now.end(), more.now.begin(), more.now.end());
+    for (std::size_t i = 0; i < tops.size(); ++i) {
+      const probe_maths::recall_count r = probe_maths::recall_of_top(trace, tops[i]);
+      recall_[i].hits += r.hits;
+      recall_[i].tokens += r.tokens;
+    }
+  }
+
+  static constexpr std::size_t shown = 400;  // points of the scatter plot
+  const std::vector<std::int32_t> tops = {1, 2, 4, 8, 16};
+  std::vector<probe_maths::recall_count> recall_ = std::vector<probe_maths::recall_count>(5);
+  probe_maths::confidence_pairs pairs_;
+};
+
+class stagnation_probe final : public trace_probe {
+ public:
+  explicit stagnation_probe(const probe_settings& s) : tau_(s.tau), margin_(s.margin) {}
+
+  std::string result() const override {
+    std::vector<double> active;
+    for (const std::int64_t n : active_) {
+      active.push_back(rounded(static_cast<double>(n) / static_cast<double>(requests_)));
+    }
+    return json{{"requests", requests_},
+                {"steps", steps_},
+                {"tau", tau_},
+                {"stagnant", stagnant_.part},
+                {"active", stagnant_.whole},
+                {"share", stagnant_.value()},
+                {"missed_stable",
+                 {{"stable", missed_.whole},
+                  {"missed", missed_.part},
+                  {"share", missed_.value()},
+                  {"step_mean", step_share_.value()},
+                  {"step_max", step_share_max_}}},
+                {"decline",
+                 {{"margin", margin_},
+                  {"decided", decline_.decided},
+                  {"declined", decline_.declined},
+                  {"other_token", decline_.other_token},
+                  {"mean_drop", decline_.declined > 0
+                                    ? json(decline_.drop / static_cast<double>(decline_.declined))
+                                    : json()}}},
+                {"active_by_step", active},
+                {"decided_confidence", confidence_}}
+        .dump();
+  }
+
+ private:
+  void add(const probe_maths::decision_trace& trace) override {
+    const probe_maths::share s = probe_maths::stagnation_of(trace, tau_);
+    stagnant_.part += s.part;
+    stagnant_.whole += s.whole;
+    for (const probe_maths::share& step : probe_maths::missed_stable(trace, tau_)) {
+      if (step.whole == 0) continue;
+      missed_.part += step.part;
+      missed_.whole += step.whole;
+      step_share_.add(step.value());
+      step_share_max_ = std::max(step_share_max_, step.value());
+    }
+    const probe_maths::decline d = probe_maths::post_peak_decline(trace, margin_);
+    decline_.decided += d.decided;
+    decline_.declined += d.declined;
+    decline_.other_token += d.other_token;
+    decline_.drop += d.drop;
+    const std::vector<std::int64_t> active = probe_maths::judged_per_step(trace);
+    if (active.size() > active_.size()) active_.resize(active.size());
+    for (std::size_t t = 0; t < active.size(); ++t) active_[t] += active[t];
+    for (const auto& step : trace) {
+      for (const probe_maths::judged& j : step) {
+        if (!j.accepted) continue;
+        ++confidence_[static_cast<std::size_t>(std::clamp(j.confidence * 10, 0.0F, 9.0F))];
+      }
+    }
+  }
+
+  double tau_, margin_;
+  probe_maths::share stagnant_, missed_;
+  mean step_share_;
+  double step_share_max_ = 0;
+  probe_maths::decline decline_;
+  std::vector<std::int64_t> active_;
+  std::vector<std::int64_t> confidence_ = std::vector<std::int64_t>(10);  // of decided tokens
+};
+
+class decoding_probe final : public trace_probe {
+ public:
+  void on_step(const step_view& step) override {
+    trace_probe::on_step(step);
+    if (step.plan.of.front().what != phase::prefill) rows_ += step.entered.rows;
+  }
+  std::string result() const override {
+    const auto per_token = [&](std::int64_t n) {
+      return decided_ > 0 ? json(static_cast<double>(n) / static_cast<double>(decided_)) : json();
+    };
+    return json{
+        {"requests", requests_},
+        {"steps", steps_},
+        {"decided", decided_},
+        {"rows", rows_},
+        {"judged", judged_},
+        {"mean",
+         steps_ > 0 ? json(static_cast<double>(decided_) / static_cast<double>(steps_)) : json()},
+        {"rows_per_token", per_token(rows_)},
+        {"judged_per_token", per_token(judged_)},
+        {"histogram", counts_}}
+        .dump();
+  }
+
+ private:
+  void add(const probe_maths::decision_trace& trace) override {
+    const std::vector<std::int64_t> decided = probe_maths::decided_per_step(trace);
+    probe_maths::add_to_histogram(decided, counts_);
+    for (const std::int64_t n : decided) decided_ += n;
+    for (const std::int64_t n : probe_maths::judged_per_step(trace)) judged_ += n;
+  }
+
+  std::int64_t decided_ = 0, rows_ = 0, judged_ = 0;
+  std::vector<std::int64_t> counts_;  // steps that decided 0, 1, 2, ... tokens
+};
+
+}  // namespace
+
+std::unique_ptr<probe> confidence(const probe_settings&) {
+  return std::make_unique<confidence_probe>();
+}
+std::unique_ptr<probe> stagnation(const probe_settings& settings) {
+  return std::make_unique<stagnation_probe>(settings);
+}
+std::unique_ptr<probe> decoding(const probe_settings&) {
+  return std::make_unique<decoding_probe>();
+}
+
+}  // namespace unmask::probes

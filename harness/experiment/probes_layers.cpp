@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Probes that look into the layers of a forward.
+#include <nlohmann/json.hpp>
+
+#include "harness/experiment/probe_maths.h"
+#include "harness/experiment/probes.h"
+
+namespace unmask::probes {
+namespace {
+
+using nlohmann::json;
+
+// ---- kv_change --------------------------------------------------------------------------------
+
+// |K_t - K_{t-1}|_2 and the same for V, per position computed in both of two neighbouring steps of
+// a block.
+class kv_change_probe final : public probe {
+ public:
+  bool wants_layers() const override { return true; }
+  void begin(const batch&) override {
+    ++requests_;
+    block_.begin();
+    for (stored_layer& l : layers_) l.seen.assign(l.seen.size(), never);
+  }
+
+  void on_layer(const layer_view& layer) override {
+    if (layer.layer == 0) {
+      deciding_ = block_.see(layer.plan.of.front());
+      if (deciding_ && block_.entered) {
+        for (stored_layer& l : layers_) l.seen.assign(l.seen.size(), never);
+      }
+    }
+    if (!deciding_) return;
+    const auto index = static_cast<std::size_t>(layer.layer);
+    if (index >= layers_.size()) layers_.resize(index + 1);
+    stored_layer& stored = layers_[index];
+    const auto width = static_cast<std::size_t>(layer.k.columns());
+    const auto length = static_cast<std::size_t>(layer.state.max_length());
+    if (stored.seen.size() < length) {
+      stored.seen.resize(length, never);
+      stored.k.resize(length * width);
+      stored.v.resize(length * width);
+    }
+    const std::int32_t prompt = layer.state.at(0).prompt_length;
+    for (std::int32_t r = 0; r < layer.rows.rows; ++r) {
+      const std::int32_t p = layer.rows.position[r];
+      const auto at = static_cast<std::size_t>(p);
+      const std::span<const float> k(layer.k.row<float>(r), width), v(layer.v.row<float>(r), width);
+      const std::span<float> old_k(stored.k.data() + at * width, width);
+      const std::span<float> old_v(stored.v.data() + at * width, width);
+      if (block_.steps > 0 && stored.seen[at] == block_.steps - 1) {
+        add(layer.layer, region_of(p, prompt), probe_maths::distance(k, old_k),
+            probe_maths::distance(v, old_v));
+      }
+      stored.seen[at] = block_.steps;
+      std::copy(k.begin(), k.end(), old_k.begin());
+      std::copy(v.begin(), v.end(), old_v.begin());
+    }
+  }
+
+  void on_step(const step_view&) override {}
+
+  std::string result() const override {
+    json out = {{"requests", requests_},
+                {"layers", {{"k", values_of(layer_k_)}, {"v", values_of(layer_v_)}}},
+                {"steps", {{"k", values_of(step_k_)}, {"v", values_of(step_v_)}}}};
+    json counts = json::array();
+    for (const mean& m : step_k_) counts.push_back(m.n);
+    out["steps"]["positions"] = counts;
+    for (std::size_t i = 0; i < 4; ++i) {
+      out["regions"][region_names[i]] = {{"k", rounded(region_k_[i].value())},
+                                         {"v", rounded(region_v_[i].value())},
+                                         {"positions", region_k_[i].n}};
+    }
+    return out.dump();
+  }
+
+ private:
+  static constexpr std::int32_t never = -2;
+  static constexpr const char* region_names[] = {"prompt", "before", "block", "after"};
+  enum region : std::uint8_t { prompt_region, before, inside, after };
+  struct stored_layer {
+    std::vector<std::int32_t> seen;  // step of the block in which k and v were computed
+    std::vector<float> k, v;         // [length, width]
+  };
+
+  region region_of(std::int32_t p, std::int32_t prompt) const {
+    if (p >= block_.first && p < block_.last) return inside;
+    if (p < prompt) return prompt_region;
+    return p < block_.first ? before : after;
+  }
+
+  void add(std::int32_t layer, region where, double k, double v) {
+    region_k_[where].add(k);
+    region_v_[where].add(v);
+    if (where == inside) return;
+    const auto l = static_cast<std::size_t>(layer), t = static_cast<std::size_t>(block_.steps - 1);
+    for (auto* list : {&layer_k_, &layer_v_}) list->resize(std::max(list->size(), l + 1));
+    for (auto* list : {&step_k_, &step_v_}) list->resize(std::max(list->size(), t + 1));
+    layer_k_[l].add(k);
+    layer_v_[l].add(v);
+    step_k_[t].add(k);
+    step_v_[t].add(v);
+  }
+
+  block_window block_;
+  bool deciding_ = false;
+  std::int64_t requests_ = 0;
+  std::vector<stored_layer> layers_;
+  std::vector<mean> layer_k_, layer_v_;  // outside the block
+  std::vector<mean> step_k_, step_v_;    // outside the block, by step of the block, 0 -> 1 first
+  mean region_k_[4], region_v_[4];
+};
+
+// ---- importance -------------------------------------------------------------------------------
+
+// FOCUS: importance of the block's masked rows in every layer, and what became of them.
+class importance_probe final : public probe {
+ public:
+  bool wants_layers() const override { return true; }
+  void begin(const batch&) override {
+    ++requests_;
+    block_.begin();
+  }
+
+  void on_layer(const layer_view& layer) override {
+    if (layer.layer == 0) {
+      deciding_ = block_.see(layer.plan.of.front());
+      masked_.clear();
+      all_.clear();
+    }
+    if (!deciding_) return;
+    masked_.push_back(scores(layer, true));
+    all_.push_back(scores(layer, false));
+  }
+
+  void on_step(const step_view& step) override {
+    if (!deciding_ || masked_.empty()) return;
+    std::vector<std::int32_t> accepted;
+    const candidate_lists& c = step.candidates;
+    for (std::int32_t i = 0; i < c.count; ++i) {
+      if (c.accept.as<std::uint8_t>()[i] != 0) accepted.push_back(c.position.as<std::int32_t>()[i]);
+    }
+    const auto is_accepted = [&](std::int32_t p) {
+      return std::binary_search(accepted.begin(), accepted.end(), p);
+    };
+    const std::uint8_t* state = step.state.state().row<std::uint8_t>(0);
+    const std::size_t layers = masked_.size();
+    layer_.resize(std::max(layer_.size(), layers));
+    for (std::size_t l = 0; l < layers; ++l) {
+      for (std::size_t i = 0; i < masked_[l].position.size(); ++i) {
+        const bool yes = is_accepted(masked_[l].position[i]);
+        layer_[l].of[yes ? decodable : not_decodable].add(masked_[l].value[i]);
+      }
+      for (std::size_t i = 0; i < all_[l].position.size(); ++i) {
+        const std::int32_t p = all_[l].position[i];
+        const int kind = state[p] != state_masked ? decoded
+                         : is_accepted(p)         ? decodable
+                                                  : not_decodable;
+        layer_[l].with_decoded[kind].add(all_[l].value[i]);
+      }
+      keep(is_accepted, masked_[l].position, probe_maths::standard_scores(masked_[l].value),
+           layer_[l].raw);
+    }
+    // Differences of neighbouring layers; a layer that lost rows has none.
+    for (std::size_t l = 1; l < layers; ++l) {
+      if (masked_[l].position != masked_[l - 1].position) break;
+      std::vector<float> delta(masked_[l].value.size());
+      for (std::size_t i = 0; i < delta.size(); ++i) {
+        delta[i] = masked_[l].value[i] - masked_[l - 1].value[i];
+      }
+      keep(is_accepted, masked_[l].position, probe_maths::standard_scores(delta), layer_[l].delta);
+      if (l == 1) {
+        count_bins(is_accepted, masked_[l].position, delta, delta_bins_);
+        count_bins(is_accepted, masked_[l].position, masked_[l].value, raw_bins_);
+      }
+    }
+  }
+
+  std::string result() const override {
+    json layers = json::array();
+    for (const layer_record& l : layer_) {
+      json row = {{"auc", probe_maths::area_under_curve(l.raw.positive, l.raw.negative)},
+                  {"auc_delta", probe_maths::area_under_curve(l.delta.positive, l.delta.negative)}};
+      for (const int kind : {decodable, not_decodable}) {
+        row["masked"][kind_names[kind]] = rounded(l.of[kind].value());
+        row["tokens"][kind_names[kind]] = l.of[kind].n;
+      }
+      for (const int kind : {decodable, not_decodable, decoded}) {
+        row["with_decoded"][kind_names[kind]] = rounded(l.with_decoded[kind].value());
+      }
+      layers.push_back(row);
+    }
+    json out = {{"requests", requests_}, {"layers", layers}};
+    const auto bins = [](const std::vector<std::int64_t>(&counts)[2]) {
+      return json{{"decodable", counts[1]}, {"not_decodable", counts[0]}};
+    };
+    out["delta_percentiles"] = bins(delta_bins_);
+    out["layer1_percentiles"] = bins(raw_bins_);
+    // Density of the standardised difference of layers 1 and 0: sixteen bins from -4 to 4.
+    std::vector<std::int64_t> yes(16), no(16);
+    if (layer_.size() > 1) {
+      const auto count = [](const std::vector<float>& values, std::vector<std::int64_t>& into) {
+        for (const float z : values) {
+          ++into[static_cast<std::size_t>(std::clamp((z + 4) * 2, 0.0F, 15.0F))];
+        }
+      };
+      count(layer_[1].delta.positive, yes);
+      count(layer_[1].delta.negative, no);
+    }
+    out["delta_density"] = {{"from", -4}, {"to", 4}, {"decodable", yes}, {"not_decodable", no}};
+    return out.dump();
+  }
+
+ private:
+  enum token_kind : int { not_decodable, decodable, decoded };
+  static constexpr const char* kind_names[] = {"not_decodable", "decodable", "decoded"};
+  struct scored {
+    std::vector<std::int32_t> position;
+    std::vector<float> value;
+  };
+  struct classes {
+    std::vector<float> positive, negative;
+  };
+  struct layer_record {
+    mean of[2];            // masked rows among themselves
+    mean with_decoded[3];  // all rows of the block among themselves
+    classes raw, delta;    // standardised within their step
+  };
+
+  scored scores(const layer_view& layer, bool masked_only) const {
+    scored s;
+    std::vector<std::int32_t> index;
+    const std::uint8_t* state = layer.state.state().row<std::uint8_t>(0);
+    for (std::int32_t r = 0; r < layer.rows.rows; ++r) {
+      const std::int32_t p = layer.rows.position[r];
+      if (p < block_.first || p >= block_.last) continue;
+      if (masked_only && state[p] != state_masked) continue;
+      index.push_back(r);
+      s.position.push_back(p);
+    }
+    s.value.resize(index.size());
+    const std::int32_t begin[2] = {0, static_cast<std::int32_t>(index.size())};
+    layer.state.backend().importance(1, begin, index.data(), layer.q, layer.k, layer.scale,
+                                     s.value.data());
+    return s;
+  }
+
+  template <class Accepted>
+  static void keep(const Accepted& accepted, const std::vector<std::int32_t>& position,
+                   const std::vector<float>& value, classes& into) {
+    for (std::size_t i = 0; i < position.size(); ++i) {
+      (accepted(position[i]) ? into.positive : into.negative).push_back(value[i]);
+    }
+  }
+
+  template <class Accepted>
+  static void count_bins(const Accepted& accepted, const std::vector<std::int32_t>& position,
+                         const std::vector<float>& value, std::vector<std::int64_t> (&bins)[2]) {
+    if (position.size() < 5) return;  // no five percentile bins of fewer
+    const std::vector<std::int32_t> bin = probe_maths::percentile_bins(value, 5);
+    for (std::size_t i = 0; i < position.size(); ++i) {
+      ++bins[accepted(position[i]) ? 1 : 0][static_cast<std::size_t>(bin[i])];
+    }
+  }
+
+  block_window block_;
+  bool deciding_ = false;
+  std::int64_t requests_ = 0;
+  std::vector<scored> masked_, all_;  // of this step, by layer
+  std::vector<layer_record> layer_;
+  // [0] not decodable, [1] decodable; quintiles of layer 1 minus layer 0, and of layer 1.
+  std::vector<std::int64_t> delta_bins_[2] = {std::vector<std::int64_t>(5),
+                                              std::vector<std::int64_t>(5)};
+  std::vector<std::int64_t> raw_bins_[2] = {std::vector<std::int64_t>(5),
+                                            std::vector<std::int64_t>(5)};
+};
+
+}  // namespace
+
+std::unique_ptr<probe> kv_change(const probe_settings&) {
+  return std::make_unique<kv_change_probe>();
+}
+std::unique_ptr<probe> importance(const probe_settings&) {
+  return std::make_unique<importance_probe>();
+}
+
+}  // namespace unmask::probes

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <cmath>
+#include <limits>
+
+#include "methods/ada_dlm/policies.h"
+
+namespace unmask::ada_dlm {
+
+std::int32_t pace::boundary_rank(const settings& s, std::int32_t length, std::int32_t active,
+                                 std::int32_t sequence) {
+  // Freezing clamps the rank to the last active token.
+  if (s.boundary_last) return std::numeric_limits<std::int32_t>::max();
+  if (s.k_tokens > 0) return s.k_tokens;
+  std::int32_t basis = length;
+  if (s.k_basis == "active") basis = active;
+  if (s.k_basis == "sequence") basis = sequence;
+  return std::max(1, static_cast<std::int32_t>(std::lround(s.k * basis)));
+}
+
+std::int32_t pace::canvas_length(const model_config&, const sequence_request& request) const {
+  if (request.gen_length <= 0) throw usage_error("ada_dlm: gen_length must be positive");
+  return static_cast<std::int32_t>(request.prompt.size()) + request.gen_length;
+}
+
+// The batch is first seen when the first request is admitted, before any step.
+void pace::make_room(const batch& b) {
+  shared_state& h = *shared_;
+  if (h.history) return;
+  const ops& run = b.backend();
+  const std::int64_t places = b.capacity(), length = b.max_length();
+  h.history = run.allocate(dtype::f32, {places, length, settings_.history});
+  h.flags = run.allocate(dtype::u8, {places, length});
+  if (settings_.keep_mask_input) {
+    h.answer = run.allocate(dtype::i32, {places, length});
+    h.answer_state = run.allocate(dtype::u8, {places, length});
+    h.answer_count = run.allocate(dtype::i32, {places});
+  }
+  const auto n = static_cast<std::size_t>(places);
+  h.scope_first.resize(n);
+  h.scope_last.resize(n);
+  h.rank.resize(n);
+  h.whole.resize(n);
+}
+
+void pace::start(batch& b, std::int32_t s) {
+  make_room(b);
+  const sequence& q = b.at(s);
+  progress& p = progress_.at(s);
+  p = {};
+  p.scope_first = q.prompt_length;
+  p.scope_last = settings_.block_scope
+                     ? std::min(q.length, q.prompt_length + settings_.block_length)
+                     : q.length;
+  const tensor_view& history = shared_->history;
+  std::fill_n(history.row<float>(s), history.columns(), 0.0F);
+  if (settings_.keep_mask_input) {
+    std::fill_n(shared_->answer.row<std::int32_t>(s), b.max_length(), b.model().mask_id);
+  }
+}
+
+sequence_step pace::plan(const batch& b, std::int32_t s) {
+  const sequence& q = b.at(s);
+  const progress& p = progress_.at(s);
+  const auto place = static_cast<std::size_t>(s);
+  const bool entry = p.step == 0;
+  const bool refresh = !entry && settings_.cache_steps > 0 && p.step % settings_.cache_steps == 0;
+  const bool cap = p.step + 1 == settings_.steps && settings_.commit_at_cap;
+  sequence_step step;
+  step.active = true;
+  // With shifted logits the last prompt row predicts the first generated position.
+  const bool from_start = entry || (refresh && settings_.refresh_prompt);
+  step.first = from_start ? 0 : q.prompt_length - (b.model().shifted_logits ? 1 : 0);
+  step.last = q.length;
+  step.kv_length = q.length;
+  const std::int32_t scope_first = cap ? q.prompt_length : p.scope_first;
+  const std::int32_t scope_last = cap ? q.length : p.scope_last;
+  step.candidate_first = settings_.running_history ? q.prompt_length : scope_first;
+  step.candidate_last = settings_.running_history ? q.length : scope_last;
+  // The schedule's share: all of the canvas in T steps.
+  step.quota =
+      cap ? q.length : (q.length - q.prompt_length + settings_.steps - 1) / settings_.steps;
+  shared_->whole[place] = entry || refresh ? 1 : 0;
+  shared_->scope_first[place] = scope_first;
+  shared_->scope_last[place] = scope_last;
+  shared_->rank[place] =
+      cap ? -1
+          : boundary_rank(settings_, scope_last - scope_first,
+                          b.count(s, scope_first, scope_last, state_masked), q.length);
+  return step;
+}
+
+void pace::observe(batch& b, std::int32_t s, const sequence_step&, std::int32_t committed) {
+  const sequence& q = b.at(s);
+  progress& p = progress_.at(s);
+  ++p.step;
+  p.idle_steps = committed > 0 ? 0 : p.idle_steps + 1;
+  // Only tokens that stay masked by their id can keep a scope from ever coming clean.
+  const bool stuck = settings_.remask_by_id && p.idle_steps >= p.scope_last - p.scope_first;
+  if (p.step == settings_.steps || b.count(s, q.prompt_length, q.length, state_masked) == 0) {
+    finish(b, s);
+    return;
+  }
+  while (stuck || b.count(s, p.scope_first, p.scope_last, state_masked) == 0) {
+    if (p.scope_last == q.length) {
+      finish(b, s);
+      return;
+    }
+    p.scope_first = p.scope_last;
+    p.scope_last = std::min(q.length, p.scope_first + settings_.block_length);
+    p.idle_steps = 0;
+    if (stuck) break;
+  }
+}
+
+void pace::finish(batch& b, std::int32_t s) {
+  sequence& q = b.at(s);
+  q.finished = true;
+  q.output_end = q.length;
+  if (settings_.keep_mask_input) {
+    std::copy(shared_->answer.row<std::int32_t>(s) + q.prompt_length,
+              shared_->answer.row<std::int32_t>(s) + q.length,
+              b.canvas().row<std::int32_t>(s) + q.prompt_length);
+  }
+}
+
+}  // namespace unmask::ada_dlm

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Ada-DLM: freeze a token when the history of its confidence lies nearer to the best token's than
+// to that of rank K + 1, over a cache that stores a frozen token's K/V one forward later.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "harness/decode/registry.h"
+#include "methods/baselines/common.h"
+
+namespace unmask::ada_dlm {
+
+struct settings {
+  // decision
+  freeze_params decision;         // scope and threshold filled in per step
+  std::int32_t history = 3;       // m
+  double k = 0.15;                // K as a share
+  std::int32_t k_tokens = 0;      // K itself; 0: from the share
+  std::string k_basis = "scope";  // of what: scope, active, sequence
+  bool boundary_last = false;     // boundary prototype: last ranked instead of rank K + 1
+  bool replicate_first = false;   // first history row: replicated instead of zeros
+  bool limit_to_quota = false;
+  float temperature = 0;
+  bool double_confidence = false;
+  bool remask_by_id = false;
+  bool keep_mask_input = false;  // a frozen position goes on entering as the mask
+  // pace
+  bool block_scope = false;
+  std::int32_t block_length = 32;
+  bool running_history = false;  // positions right of the block are scored too
+  std::int32_t steps = 100;      // cap T
+  bool commit_at_cap = true;
+  // cache
+  bool delay = true;
+  std::int32_t cache_steps = 0;  // refresh of all cached rows every so many steps; 0: never
+  bool refresh_prompt = false;
+  bool ffn_only = false;
+};
+
+// What the policies of one recipe share: tensors by place, and what the pace planned this step.
+struct shared_state {
+  tensor history;                             // [S, L, m] confidences, newest first; 0: not scored
+  tensor flags;                               // [S, L] 1: this position is computed in this step
+  tensor answer, answer_state, answer_count;  // keep_mask_input: frozen tokens until the end
+  std::vector<std::int32_t> scope_first, scope_last, rank;
+  std::vector<std::uint8_t> whole;  // every position in play is computed
+};
+
+// Steps until nothing is masked, at most T. Step 1 computes prompt and canvas, later ones the
+// unsettled part of the canvas; a refresh computes the canvas again (and the prompt on request).
+class pace final : public pace_policy {
+ public:
+  pace(settings s, std::shared_ptr<shared_state> shared)
+      : settings_(std::move(s)), shared_(std::move(shared)) {}
+
+  std::int32_t canvas_length(const model_config& model,
+                             const sequence_request& request) const override;
+  void start(batch& b, std::int32_t s) override;
+  sequence_step plan(const batch& b, std::int32_t s) override;
+  void observe(batch& b, std::int32_t s, const sequence_step& step,
+               std::int32_t committed) override;
+
+  // K of a scope with `length` positions, `active` of them masked, in a sequence of `sequence`
+  // positions: round(k * basis), at least 1 (Algorithm 1's clamp to active - 1 is the operation's).
+  static std::int32_t boundary_rank(const settings& s, std::int32_t length, std::int32_t active,
+                                    std::int32_t sequence);
+
+ private:
+  struct progress {
+    std::int32_t step = 0;
+    std::int32_t scope_first = 0, scope_last = 0;
+    std::int32_t idle_steps = 0;  // consecutive steps that decided nothing
+  };
+  void make_room(const batch& b);
+  void finish(batch& b, std::int32_t s);
+  settings settings_;
+  std::shared_ptr<shared_state> shared_;
+  per_sequence<progress> progress_;
+};
+
+// Masked rows, rows frozen in the step before, and rows that predict a masked neighbour. ffn_only:
+// the others enter too, but only attend.
+class rows final : public row_policy {
+ public:
+  rows(settings s, std::shared_ptr<shared_state> shared)
+      : settings_(std::move(s)), shared_(std::move(shared)) {}
+  void select(const batch& b, const step_plan& plan, row_lists& list) override;
+  bool updates_part() const override { return settings_.ffn_only; }
+  void feed_forward_rows(const batch& b, const step_plan& plan, const row_lists& list,
+                         row_lists& updated, tensor& index) override;
+
+ private:
+  settings settings_;
+  std::shared_ptr<shared_state> shared_;
+  std::vector<std::int32_t> first_, last_;
+};
+
+class unmask final : public unmask_policy {
+ public:
+  unmask(settings s, std::shared_ptr<shared_state> shared)
+      : settings_(std::move(s)), shared_(std::move(shared)) {}
+  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+             const packed_matrix& head, candidate_lists& c) override;
+  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
+  bool masks_by_id() const override { return settings_.remask_by_id; }
+
+ private:
+  settings settings_;
+  std::shared_ptr<shared_state> shared_;
+};
+
+}  // namespace unmask::ada_dlm

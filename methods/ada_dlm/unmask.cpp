@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "methods/ada_dlm/policies.h"
+
+namespace unmask::ada_dlm {
+
+void unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
+                   const packed_matrix& head, candidate_lists& c) {
+  confidence_params params;
+  params.gumbel_temperature = settings_.temperature;
+  params.noise = {b.seeds(), b.steps()};
+  params.accumulate_double = settings_.double_confidence;
+  b.backend().confidence(
+      head_input, head, c.set(b.capacity()), params,
+      {c.token.as<std::int32_t>(), c.probability.as<float>(), c.margin.as<float>(),
+       c.negative_entropy.as<float>(), c.top2_gap.as<float>()});
+}
+
+void unmask::decide(const batch& b, const step_plan&, candidate_lists& c) {
+  const ops& run = b.backend();
+  const candidate_set set = c.set(b.capacity());
+  std::uint8_t* accept = c.accept.as<std::uint8_t>();
+  run.push_history(set, c.probability.as<float>(), settings_.replicate_first, shared_->history);
+  freeze_params params = settings_.decision;
+  params.first = shared_->scope_first.data();
+  params.last = shared_->scope_last.data();
+  if (settings_.limit_to_quota) params.limit = c.quota.as<std::int32_t>();
+  run.freeze_two_centroids(set, shared_->history, shared_->rank.data(), params, accept);
+  if (settings_.keep_mask_input) {
+    // The token waits beside the canvas; what the loop writes is the mask id once more.
+    run.commit(set, c.token.as<std::int32_t>(), accept, state_decoded, -1, shared_->answer,
+               shared_->answer_state, shared_->answer_count.as<std::int32_t>());
+    std::fill_n(c.token.as<std::int32_t>(), c.count, b.model().mask_id);
+  }
+}
+
+}  // namespace unmask::ada_dlm

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What every block method declares, reads and refuses alike.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "methods/baselines/block_diffusion/block_pace.h"
+#include "methods/baselines/block_diffusion/block_unmask.h"
+
+namespace unmask {
+
+// block_length, steps, remasking, threshold, accept_compare, temperature, loop, stop,
+// stop_in_prompt_block.
+std::vector<parameter_spec> block_parameters(double threshold);
+// sampler, confidence_dtype, mask_track, partial_prefill, commit, commit_last: the points at which
+// the published engines differ; for methods with a delayed cache.
+std::vector<parameter_spec> engine_parameters();
+
+// From resolved parameters. What a method does not declare (loop, steps, remasking, everything of
+// engine_parameters()) is LMDeploy's.
+block_settings block_settings_of(const std::string& method, const model_config& model,
+                                 const parameters& p);
+block_unmask_settings block_unmask_settings_of(const model_config& model, const parameters& p);
+
+// Usage errors for models that are not block-causal or whose block length nobody names.
+void check_block_model(const std::string& method, const model_config& model, const parameters& p);
+
+}  // namespace unmask

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "methods/baselines/block_diffusion/block_unmask.h"
+
+#include "kernels/float16.h"
+
+namespace unmask {
+
+block_unmask::block_unmask(block_unmask_settings s) : settings_(std::move(s)) {
+  if (settings_.bf16) settings_.threshold = from_bf16(to_bf16(settings_.threshold));
+}
+
+void block_unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
+                         const packed_matrix& head, candidate_lists& c) {
+  const ops& run = b.backend();
+  const confidence_out out{c.token.as<std::int32_t>(), c.probability.as<float>(),
+                           c.margin.as<float>(), c.negative_entropy.as<float>(),
+                           c.top2_gap.as<float>()};
+  if (settings_.sampled) {
+    if (!logits_ || logits_.view().rows() < c.count) {  // grows only
+      logits_ = run.allocate(dtype::f32, {c.count + c.count / 2, b.model().vocabulary});
+    }
+    const tensor_view logits = logits_.view().first(c.count);
+    run.logits(head_input, head, c.row.as<std::int32_t>(), logits);
+    sample_params params;
+    params.temperature = settings_.temperature;
+    params.noise = {b.seeds(), b.steps()};
+    run.sample(c.set(b.capacity()), logits, params, out);
+  } else {
+    confidence_params params;
+    params.temperature = settings_.temperature;
+    run.confidence(head_input, head, c.set(b.capacity()), params, out);
+  }
+  if (settings_.bf16) run.round_bf16(c.count, c.probability.as<float>());
+}
+
+void block_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
+  const ops& run = b.backend();
+  const candidate_set set = c.set(b.capacity());
+  const float* score = c.probability.as<float>();
+  std::uint8_t* accept = c.accept.as<std::uint8_t>();
+  const std::int32_t* quota = c.quota.as<std::int32_t>();
+  if (settings_.remasking == "low_confidence_static") {
+    run.accept_top(set, score, quota, accept);
+  } else if (settings_.remasking == "sequential") {
+    block_begin_.clear();
+    for (const sequence_step& step : plan.of) {
+      block_begin_.push_back(step.active ? step.last - settings_.block : 0);
+    }
+    run.accept_sequential(set, block_begin_.data(), settings_.block, quota, accept);
+  } else {
+    run.accept_threshold(set, score, settings_.threshold, settings_.strict, true, accept);
+    if (settings_.at_least_quota) {
+      if (!also_) also_ = run.allocate(dtype::u8, {c.accept.view().rows()});
+      run.accept_top(set, score, quota, also_.as<std::uint8_t>());
+      run.merge_accept(c.count, also_.as<std::uint8_t>(), false, accept);
+    }
+  }
+}
+
+}  // namespace unmask

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Which masks of a block are decided: LMDeploy's three rules, and SDAR's variant of the first.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/decode/policies.h"
+
+namespace unmask {
+
+struct block_unmask_settings {
+  std::string remasking = "low_confidence_dynamic";
+  float threshold = 0;
+  bool strict = false;
+  float temperature = 1;
+  bool at_least_quota = false;  // SDAR: never fewer than the schedule's count
+  std::int32_t block = 32;
+  bool sampled = false;      // draw from softmax(logits / temperature) instead of the arg-max
+  bool bf16 = false;         // compare in bfloat16, as a bfloat16 model does
+  bool masks_by_id = false;  // a position decided as the mask token stays a mask
+};
+
+class block_unmask : public unmask_policy {
+ public:
+  explicit block_unmask(block_unmask_settings s);
+  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+             const packed_matrix& head, candidate_lists& c) override;
+  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
+  bool masks_by_id() const override { return settings_.masks_by_id; }
+
+ protected:
+  const block_unmask_settings& settings() const { return settings_; }
+
+ private:
+  block_unmask_settings settings_;
+  std::vector<std::int32_t> block_begin_;
+  tensor also_, logits_;
+};
+
+}  // namespace unmask

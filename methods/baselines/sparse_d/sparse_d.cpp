@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// SparseD (Wang et al., 2025): whole-canvas decoding whose attention, after the first steps, reads
+// only the tiles that a pattern per layer and head has kept.
+#include <cmath>
+
+#include "methods/baselines/sparse_d/pattern_keys.h"
+#include "methods/baselines/vanilla/canvas_recipe.h"
+
+namespace unmask {
+namespace {
+
+// The official code divides the logits that choose the pattern by sqrt(number of heads) in LLaDA
+// and by sqrt(head_dim) in Dream.
+float pattern_scale(const model_config& model, const std::string& choice) {
+  const bool by_heads =
+      choice == "heads" || (choice == "official" && model.family == model_family::llada);
+  return 1.0F / std::sqrt(static_cast<float>(by_heads ? model.heads : model.head_dim));
+}
+
+method_info sparse_d_info() {
+  method_info m;
+  m.name = "sparse_d";
+  m.summary = "whole-canvas decoding with a fixed sparse attention pattern per head";
+  m.paper = "SparseD: Sparse Attention for Diffusion Language Models (Wang et al., 2025)";
+  m.source = "methods/baselines/sparse_d";
+  m.pace = "block schedule (LLaDA) or time schedule (Dream)";
+  m.rows = "prompt and whole canvas";
+  m.keys = "all, then a pattern of key blocks per layer, head and query block";
+  m.cache = "none";
+  m.unmask = "as vanilla";
+  const std::string source = "SparseD_utils.py, modeling_llada.py, modeling_dream.py";
+  m.parameters = canvas_parameters();
+  m.parameters.push_back({"skip",
+                          0.2,
+                          "share of the steps with dense attention; steps up to int(steps x skip) "
+                          "+ 1 are dense, 1: all",
+                          0,
+                          1,
+                          {},
+                          source});
+  m.parameters.push_back({"select",
+                          0.3,
+                          "share of key blocks kept: int(blocks x select) + 1, at most all",
+                          0,
+                          1,
+                          {},
+                          source});
+  m.parameters.push_back({"block_size",
+                          std::int64_t{32},
+                          "positions per query block and key block of the pattern",
+                          1,
+                          65536,
+                          {},
+                          source});
+  m.parameters.push_back({"pattern_scale",
+                          std::string("official"),
+                          "square root that divides the logits which choose the pattern: of the "
+                          "head dimension, of the number of heads, or official: heads for LLaDA, "
+                          "head dimension for other families",
+                          -1e300,
+                          1e300,
+                          {"official", "heads", "head_dim"},
+                          source});
+  // The settings other papers compare with at long contexts, and the authors' for short ones.
+  m.presets["paper"] = {{"skip", 0.2}, {"select", 0.3}, {"block_size", std::int64_t{128}}};
+  m.presets["paper-short"] = {{"skip", 0.2}, {"select", 0.5}, {"block_size", std::int64_t{32}}};
+  m.check = [](const model_config& model, const parameters& p) {
+    check_canvas("sparse_d", model, p);
+  };
+  m.make = [](const model_config& model, const parameters& p) {
+    recipe r = make_canvas("sparse_d", model, p);
+    pattern_keys::settings s;
+    s.skip = p.real("skip");
+    s.select = p.real("select");
+    s.block_size = static_cast<std::int32_t>(p.integer("block_size"));
+    s.pattern_scale = pattern_scale(model, p.text("pattern_scale"));
+    r.keys = std::make_unique<pattern_keys>(s, p);
+    return r;
+  };
+  return m;
+}
+
+const register_method registered(sparse_d_info());
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "methods/focus/delayed_cache.h"
+
+namespace unmask {
+
+delayed_settings delayed_settings_of(const parameters& p, bool right_neighbour) {
+  const std::string& commit = p.text("commit");
+  return {right_neighbour, commit == "full"               ? commit_mode::full
+                           : commit == "frozen_then_full" ? commit_mode::frozen_then_full
+                                                          : commit_mode::frozen};
+}
+
+void delayed_state::prepare(const batch& b) {
+  if (frozen) return;
+  const std::int64_t places = b.capacity();
+  frozen = b.backend().allocate(dtype::u8, {places, b.max_length()});
+  extent_in = b.backend().allocate(dtype::i32, {places});
+  extent_out = b.backend().allocate(dtype::i32, {places});
+  first.assign(static_cast<std::size_t>(places), 0);
+  last = first;
+}
+
+void delayed_state::start(const batch& b, std::int32_t s) {
+  prepare(b);
+  std::fill(first.begin(), first.end(), 0);
+  std::fill(last.begin(), last.end(), 0);
+  last[static_cast<std::size_t>(s)] = b.max_length();
+  b.backend().fill_flags(b.capacity(), first.data(), last.data(), 0, frozen);
+}
+
+// A block is never wholly frozen before its commit: the token decided last has not been an input
+// yet. So there is always a row, and the first forward of a block, where nothing is frozen, takes
+// all of them (the engine's warm-up).
+void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
+  delayed_state& state = *state_;
+  const ops& run = b.backend();
+  const auto thaw = [&](const sequence_step& step, std::int32_t s) {
+    if (step.what != phase::commit) return false;
+    commits& c = commits_.at(s);
+    c.made = c.block == step.first ? c.made + 1 : 1;
+    c.block = step.first;
+    return state.settings.commit == commit_mode::full ||
+           (state.settings.commit == commit_mode::frozen_then_full && c.made == 2);
+  };
+  state.windows(plan, thaw);
+  run.fill_flags(b.capacity(), state.first.data(), state.last.data(), 0, state.frozen);
+  state.windows(plan, [](const sequence_step&, std::int32_t) { return true; });
+  rows.rows = run.compact(b.capacity(), state.frozen, 0, state.first.data(), state.last.data(),
+                          rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),
+                          rows.sequence.as<std::int32_t>());
+  run.row_extent(rows.set(b.capacity()), state.extent_in.as<std::int32_t>());
+  run.row_extent(rows.set(b.capacity()), state.extent_out.as<std::int32_t>());
+  // What this forward's input freezes: decided there, hence computed with the final ids. It leaves
+  // the rows from the next forward on. The prefill freezes nothing.
+  state.windows(
+      plan, [](const sequence_step& step, std::int32_t) { return step.what != phase::prefill; });
+  run.freeze(b.capacity(), b.state(), state.first.data(), state.last.data(),
+             state.settings.right_neighbour, state.frozen);
+}
+
+key_set delayed_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
+                             const tensor_view& q, const paged_kv& cache, const std::int32_t*) {
+  return key_policy::select(b, plan, layer, q, cache, state_->extent_out.as<std::int32_t>());
+}
+
+namespace {
+
+recipe make_delayed(const std::string& name, const model_config& model, const parameters& p,
+                    bool right_neighbour) {
+  block_settings s = block_settings_of(name, model, p);
+  const auto state = std::make_shared<delayed_state>(delayed_settings_of(p, right_neighbour));
+  recipe r;
+  r.keys = std::make_unique<delayed_keys>(s.block_length, state);
+  r.pace = std::make_unique<delayed_pace>(std::move(s), state);
+  r.rows = std::make_unique<delayed_rows>(state);
+  r.cache = std::make_unique<append_cache>();
+  r.unmask = std::make_unique<block_unmask>(block_unmask_settings_of(model, p));
+  return r;
+}
+
+method_info delayed_info(bool right_neighbour) {
+  method_info m;
+  m.name = right_neighbour ? "delayed_cache_plus" : "delayed_cache";
+  m.summary = right_neighbour
+                  ? "block diffusion that freezes a decided token once its neighbour is decided too"
+                  : "block diffusion that freezes a decided token one forward after its decision";
+  m.paper = right_neighbour ? "FOCUS (DC+, neighbour-aware delayed cache)"
+                            : "FOCUS (DC ablation); dKV-Cache (Ma et al., 2025)";
+  m.source = "methods/focus";
+  m.pace = "block: prefill, denoise, commit";
+  m.rows = "positions of the block not frozen yet";
+  m.keys = "slots up to the last computed position";
+  m.cache = right_neighbour ? "frozen when it and its right neighbour were decided inputs"
+                            : "frozen when it was a decided input";
+  m.unmask = "threshold, static count or sequential";
+  m.parameters = block_parameters(0.9);
+  for (parameter_spec& spec : engine_parameters()) m.parameters.push_back(std::move(spec));
+  m.presets["engine"] = {{"stop_in_prompt_block", false}};
+  m.presets["hf"] = {{"loop", std::string("hf")},
+                     {"accept_compare", std::string(">")},
+                     {"sampler", std::string("multinomial")},
+                     {"mask_track", std::string("id")},
+                     {"partial_prefill", false},
+                     {"commit", std::string("full")},
+                     {"commit_last", true}};
+  const std::string name = m.name;
+  m.check = [name](const model_config& model, const parameters& p) {
+    check_block_model(name, model, p);
+  };
+  m.make = [name, right_neighbour](const model_config& model, const parameters& p) {
+    return make_delayed(name, model, p, right_neighbour);
+  };
+  return m;
+}
+
+const register_method delayed_cache(delayed_info(false));
+const register_method delayed_cache_plus(delayed_info(true));
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Delayed cache inside a block: a decided token is computed once more with its own id as input and
+// then frozen, that is, left out of later forwards of the block. The plain rule (DC) freezes after
+// that one forward; the neighbour-aware rule (DC+) only when the right neighbour was decided too.
+// All rows of a forward attend to slots [0, last computed position]; frozen positions beyond it
+// are not seen.
+#pragma once
+
+#include "methods/baselines/block_diffusion/block_parameters.h"
+
+namespace unmask {
+
+enum class commit_mode : std::uint8_t {
+  frozen,           // the rows not frozen yet; the block's K/V stays a mixture of frozen values
+  full,             // all rows: exact K/V
+  frozen_then_full  // SGLang: both, one after the other
+};
+
+struct delayed_settings {
+  bool right_neighbour = true;
+  commit_mode commit = commit_mode::frozen;
+};
+delayed_settings delayed_settings_of(const parameters& p, bool right_neighbour);
+
+// What the slots of a delayed-cache recipe know in common, per place of the batch.
+class delayed_state {
+ public:
+  explicit delayed_state(delayed_settings s) : settings(s) {}
+  virtual ~delayed_state() = default;
+  virtual void start(const batch& b, std::int32_t s);  // a request took place s
+  virtual void observe(std::int32_t s, const sequence_step& step, std::int32_t committed) {
+    (void)s, (void)step, (void)committed;
+  }
+  // Windows [first[s], last[s]) of the sequences `pick` names, empty for the others.
+  template <class Pick>
+  void windows(const step_plan& plan, Pick pick) {
+    for (std::size_t s = 0; s < plan.of.size(); ++s) {
+      const bool in = plan.of[s].active && pick(plan.of[s], static_cast<std::int32_t>(s));
+      first[s] = in ? plan.of[s].first : 0;
+      last[s] = in ? plan.of[s].last : 0;
+    }
+  }
+
+  const delayed_settings settings;
+  tensor frozen;                 // [S, max_length] uint8
+  tensor extent_in, extent_out;  // [S] one past the last position computed at layer 0, at the end
+  std::vector<std::int32_t> first, last;  // [S] windows of the next operation
+
+ private:
+  void prepare(const batch& b);
+};
+
+// Rows that are not frozen, ascending.
+class delayed_rows : public row_policy {
+ public:
+  explicit delayed_rows(std::shared_ptr<delayed_state> state) : state_(std::move(state)) {}
+  void select(const batch& b, const step_plan& plan, row_lists& rows) override;
+
+ protected:
+  delayed_state& state() { return *state_; }
+
+ private:
+  // A block's commit forwards are counted to know the second one of frozen_then_full.
+  struct commits {
+    std::int32_t block = -1, made = 0;
+  };
+  std::shared_ptr<delayed_state> state_;
+  per_sequence<commits> commits_;
+};
+
+// Slots up to the last computed position.
+class delayed_keys : public key_policy {
+ public:
+  delayed_keys(std::int32_t block, std::shared_ptr<delayed_state> state)
+      : key_policy(block), state_(std::move(state)) {}
+  key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
+                 const paged_kv& cache, const std::int32_t* kv_length) override;
+
+ protected:
+  const delayed_state& state() const { return *state_; }
+
+ private:
+  std::shared_ptr<delayed_state> state_;
+};
+
+// block_pace that tells the shared state about new requests and decided tokens.
+class delayed_pace final : public block_pace {
+ public:
+  delayed_pace(block_settings s, std::shared_ptr<delayed_state> state)
+      : block_pace(std::move(s)), state_(std::move(state)) {}
+  void start(batch& b, std::int32_t s) override {
+    block_pace::start(b, s);
+    state_->start(b, s);
+  }
+  void observe(batch& b, std::int32_t s, const sequence_step& step,
+               std::int32_t committed) override {
+    block_pace::observe(b, s, step, committed);
+    state_->observe(s, step, committed);
+  }
+
+ private:
+  std::shared_ptr<delayed_state> state_;
+};
+
+}  // namespace unmask

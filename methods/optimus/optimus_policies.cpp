@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "methods/optimus/optimus_policies.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace unmask {
+
+void optimus_state::prepare(const batch& b) {
+  if (kv_end) return;
+  const ops& run = b.backend();
+  const std::int64_t places = b.capacity();
+  kv_end = run.allocate(dtype::i32, {places});
+  requests.resize(static_cast<std::size_t>(places));
+  observations.resize(static_cast<std::size_t>(places));
+  if (!lists()) return;
+  visible = run.allocate(dtype::u8, {places, b.max_length()});
+  key_begin = run.allocate(dtype::i32, {places + 1});
+  key_slot = run.allocate(dtype::i32, {places * b.max_length()});
+  key_sequence = run.allocate(dtype::i32, {places * b.max_length()});
+}
+
+void optimus_state::start(const batch& b, std::int32_t s) {
+  prepare(b);
+  if (elastic) elastic->forget(s);
+  if (!lists()) return;
+  std::vector<std::int32_t> first(static_cast<std::size_t>(b.capacity()), 0), last = first;
+  last[static_cast<std::size_t>(s)] = b.max_length();
+  b.backend().fill_flags(b.capacity(), first.data(), last.data(), 0, visible);
+}
+
+std::int32_t optimus_pace::canvas_length(const model_config&,
+                                         const sequence_request& request) const {
+  if (request.gen_length <= 0) throw usage_error("optimus: gen_length must be positive");
+  return round_up(static_cast<std::int32_t>(request.prompt.size()) + request.gen_length,
+                  state_->settings.chunk.block);
+}
+
+void optimus_pace::start(batch& b, std::int32_t s) {
+  state_->start(b, s);
+  progress& p = progress_.at(s);
+  p = {};
+  if (state_->settings.prefill_emits) return;
+  p.history = b.at(s).prompt_length / state_->settings.chunk.block * state_->settings.chunk.block;
+  p.prefilled = p.history == 0;
+}
+
+// Once per step, before the first plan: who runs, and how large the chunks are.
+void optimus_pace::open_step(const batch& b) {
+  optimus_state& state = *state_;
+  const optimus_settings& set = state.settings;
+  open_ = true;
+  prefilling_ = false;
+  running_.clear();
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    state.requests[static_cast<std::size_t>(s)] = {};
+    if (!b.occupied(s) || b.at(s).finished) continue;
+    if (progress_.at(s).prefilled) {
+      running_.push_back(s);
+    } else {
+      prefilling_ = true;
+    }
+  }
+  state.choice =
+      state.elastic ? state.elastic->choose(running_) : chunk_choice{set.size, set.out_block};
+  if (set.overhead_seconds <= 0) return;
+  const auto until =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(set.overhead_seconds);
+  while (std::chrono::steady_clock::now() < until) {
+  }
+}
+
+sequence_step optimus_pace::plan(const batch& b, std::int32_t s) {
+  if (!open_) open_step(b);
+  optimus_state& state = *state_;
+  const optimus_settings& set = state.settings;
+  const sequence& q = b.at(s);
+  const progress& p = progress_.at(s);
+  const std::int32_t block = set.chunk.block;
+  chunk_request& r = state.requests[static_cast<std::size_t>(s)];
+  sequence_step step;
+  if (p.prefilled && prefilling_ && set.prefill_apart) return step;
+  step.active = true;
+  r.limit = q.length;
+  r.size = state.choice.size;
+  if (!p.prefilled) {
+    step.what = phase::prefill;
+    step.last = set.prefill_emits ? round_up(q.prompt_length, block) : p.history;
+    step.candidate_first = std::min(q.prompt_length, step.last);
+    step.candidate_last = step.last;
+    r.last = step.last;
+    r.whole = true;
+  } else {
+    step.first = p.history;
+    step.last = p.history + block;
+    const bool clean = b.count(s, step.first, step.last, state_masked) == 0;
+    r.first = step.first;
+    r.last = step.last;
+    r.whole = p.refresh || (set.stale_suffix && !p.opened);
+    const bool fuses = clean && set.chunk.fusion != fusion_mode::off;
+    if ((state.choice.out_block || fuses) && !p.refresh) {
+      step.last = std::min(step.last + block, q.length);
+    }
+    if (state.choice.out_block && !p.refresh) r.last = step.last;
+    const bool decides = !clean || step.last > step.first + block;
+    step.what = decides ? phase::denoise : phase::commit;
+    step.candidate_first = step.first;
+    step.candidate_last = decides ? step.last : step.first;
+  }
+  step.kv_length = step.last;
+  return step;
+}
+
+void optimus_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
+                           std::int32_t committed) {
+  open_ = false;
+  optimus_state& state = *state_;
+  progress& p = progress_.at(s);
+  const bool prefill = step.what == phase::prefill;
+  step_observation& seen = state.observations[static_cast<std::size_t>(s)];
+  if (state.elastic && (!prefill || !seen.passed.empty())) {
+    const chunk_choice made =
+        prefill ? chunk_choice{state.settings.chunk.block, false} : state.choice;
+    seen.size = made.size;
+    state.elastic->observe(s, made, seen, committed);
+  }
+  seen.passed.clear();
+  seen.slot.clear();
+  p.opened = true;
+  p.refresh = false;
+  if (prefill) {
+    p.prefilled = true;
+    if (!state.settings.prefill_emits) {
+      b.set_state(s, 0, p.history, state_cached);
+      p.opened = false;  // the block behind the prefilled ones
+      return;
+    }
+  }
+  advance(b, s);
+}
+
+// Stop rules on complete blocks, and the step to the next block once everything is cached. A
+// prefill passes all blocks of the prompt at once.
+void optimus_pace::advance(batch& b, std::int32_t s) {
+  const optimus_settings& set = state_->settings;
+  sequence& q = b.at(s);
+  progress& p = progress_.at(s);
+  const std::int32_t block = set.chunk.block;
+  for (;;) {
+    const std::int32_t end = p.history + block;
+    const bool clean = b.count(s, p.history, end, state_masked) == 0;
+    if (clean && !p.checked && end > q.prompt_length) {
+      p.checked = true;
+      const std::int32_t answer_end = engine_answer_end(b, s, p.history, set.block);
+      if (answer_end > 0) {
+        q.finished = true;
+        q.output_end = answer_end;
+        return;
+      }
+      if (set.final_refresh) {
+        b.set_state(s, p.history, end, state_decoded);
+        p.refresh = true;
+        return;
+      }
+    }
+    std::int32_t answer_end = 0;
+    if (!clean && set.stop_at_prefix && stops_at_prefix(b, s, p, &answer_end)) {
+      q.finished = true;
+      q.output_end = answer_end;
+      return;
+    }
+    if (b.count(s, p.history, end, state_cached) < block) return;
+    p.history = end;
+    p.checked = p.opened = false;
+    if (end >= q.length) return;
+  }
+}
+
+// A stop id with no mask left of it.
+bool optimus_pace::stops_at_prefix(const batch& b, std::int32_t s, const progress& p,
+                                   std::int32_t* answer_end) const {
+  const block_settings& set = state_->settings.block;
+  const sequence& q = b.at(s);
+  if (!set.use_stop_ids || (!set.stop_in_prompt_block && p.history < q.prompt_length)) return false;
+  const std::uint8_t* of = b.state().row<std::uint8_t>(s);
+  const auto mask = static_cast<std::int32_t>(
+      std::find(of + p.history, of + p.history + set.block_length, state_masked) - of);
+  const std::int32_t last = std::min(mask, q.prompt_length + q.request.gen_length);
+  const std::int32_t first = std::max(p.history, q.prompt_length);
+  bool stopped = false;
+  if (first < last) *answer_end = end_of_answer(b, s, first, last, set.stop_ids, &stopped);
+  return stopped;
+}
+
+void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
+  optimus_state& state = *state_;
+  const ops& run = b.backend();
+  const std::int32_t block = state.settings.chunk.block;
+  if (!builder_) {
+    builder_.emplace(run, state.settings.chunk);
+    state.settles = run.allocate(dtype::u8, {rows.position.view().rows()});
+    zero_.assign(static_cast<std::size_t>(b.capacity()), 0);
+  }
+  rows.rows = builder_->build(b.state(), state.requests,
+                              {rows.begin.as<std::int32_t>(), rows.sequence.as<std::int32_t>(),
+                               rows.position.as<std::int32_t>(), rows.slot.as<std::int32_t>(),
+                               state.settles.as<std::uint8_t>()});
+  rows.slots_differ = true;
+  state.rows = rows;
+  // One past the last slot a row may see: settled K/V of the block lies at its front, that of the
+  // chunk right behind it.
+  const std::int32_t* begin = rows.begin.as<std::int32_t>();
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    const chunk_request& r = state.requests[static_cast<std::size_t>(s)];
+    std::int32_t end = r.last;
+    if (plan.of[static_cast<std::size_t>(s)].active && !r.whole && !state.settings.stale_suffix &&
+        !state.lists()) {
+      const std::int32_t next = r.first + block, n = begin[s + 1] - begin[s];
+      const std::int32_t cached = b.count(s, r.first, next, state_cached);
+      const std::int32_t beyond = n - (block - cached);  // rows of the next block, under fusion
+      end = beyond <= 0 ? r.first + cached + n
+                        : next + b.count(s, next, r.last, state_cached) + beyond;
+    }
+    state.kv_end.as<std::int32_t>()[s] = end;
+  }
+  if (!state.lists()) return;
+  run.scatter_flags(rows.set(b.capacity()), nullptr, 1, state.visible);
+  run.compact(b.capacity(), state.visible, 1, zero_.data(), state.kv_end.as<std::int32_t>(),
+              state.key_begin.as<std::int32_t>(), state.key_slot.as<std::int32_t>(),
+              state.key_sequence.as<std::int32_t>());
+}
+
+key_set optimus_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
+                             const tensor_view& q, const paged_kv& cache, const std::int32_t*) {
+  const optimus_state& state = *state_;
+  key_set keys = key_policy::select(b, plan, layer, q, cache, state.kv_end.as<std::int32_t>());
+  if (!state.lists()) return keys;
+  keys.key_begin = state.key_begin.as<std::int32_t>();
+  keys.key_slot = state.key_slot.as<std::int32_t>();
+  const bool prefill = std::any_of(plan.of.begin(), plan.of.end(), [](const sequence_step& step) {
+    return step.active && step.what == phase::prefill;
+  });
+  if (state.settings.full_mask && !prefill) keys.mask = mask_kind::full;
+  return keys;
+}
+
+// Listed slots ascend and equal positions; those of the next block lie behind the row's own.
+std::int64_t optimus_keys::keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
+                                       std::int32_t position) const {
+  if (keys.key_begin == nullptr || keys.mask != mask_kind::block_causal) {
+    return key_policy::keys_of_row(b, keys, s, position);
+  }
+  const std::int32_t* first = keys.key_slot + keys.key_begin[s];
+  const std::int32_t* last = keys.key_slot + keys.key_begin[s + 1];
+  return std::lower_bound(first, last, (position / keys.block + 1) * keys.block) - first;
+}
+
+void optimus_cache::settle(batch& b, const step_plan&) {
+  const optimus_state& state = *state_;
+  const row_set rows = state.rows.set(b.capacity());
+  const std::uint8_t* settles = state.settles.as<std::uint8_t>();
+  b.backend().scatter_flags(rows, settles, state_cached, b.state());
+  if (!state.lists()) return;
+  b.backend().scatter_flags(rows, nullptr, 0, state.visible);
+  b.backend().scatter_flags(rows, settles, 1, state.visible);
+}
+
+void optimus_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
+  block_unmask::decide(b, plan, c);
+  optimus_state& state = *state_;
+  if (!state.elastic) return;
+  if (!passed_) passed_ = b.backend().allocate(dtype::u8, {c.accept.view().rows()});
+  std::uint8_t* passed = passed_.as<std::uint8_t>();
+  b.backend().accept_threshold(c.set(b.capacity()), c.probability.as<float>(), settings().threshold,
+                               settings().strict, false, passed);
+  const std::int32_t* begin = c.begin.as<std::int32_t>();
+  const std::int32_t* row_begin = state.rows.begin.as<std::int32_t>();
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    step_observation& seen = state.observations[static_cast<std::size_t>(s)];
+    if (!step.active) continue;
+    seen.passed.assign(passed + begin[s], passed + begin[s + 1]);
+    for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
+      seen.slot.push_back(c.row.as<std::int32_t>()[i] - row_begin[s]);
+    }
+    seen.complete = b.count(s, step.first, step.last, state_masked) == begin[s + 1] - begin[s];
+  }
+}
+
+}  // namespace unmask

@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""The papers' motivation figures from the probes of result rows, one figure per kind.
+
+Writes OUTPUT-confidence, OUTPUT-attention, ... for every probe that the rows hold; a panel or a
+line is one method, summed up over its workloads.
+"""
+
+import argparse
+import math
+
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+
+import common
+from common import plt
+
+
+def numbers(values):
+    """A list of numbers with NaN for what is null."""
+    return [math.nan if v is None else float(v) for v in values]
+
+
+def series_of(rows, probe):
+    """(label, results) of every method that has the probe, in the order of the rows."""
+    groups = {}
+    for row in rows:
+        if probe in row.get("probes", {}):
+            groups.setdefault(common.series_label(row, rows), []).append(row["probes"][probe])
+    return list(groups.items())
+
+
+def pooled(results, values, weights):
+    """Weighted mean of values(result) over the results; lists of different lengths are padded."""
+    pairs = [(numbers(values(r)), numbers(weights(r))) for r in results]
+    length = max(len(v) for v, _ in pairs)
+    total, weight = np.zeros(length), np.zeros(length)
+    for v, w in pairs:
+        v, w = np.array(v), np.array(w if len(w) == len(v) else w * len(v))
+        known = ~np.isnan(v)
+        total[:len(v)][known] += v[known] * w[known]
+        weight[:len(v)][known] += w[known]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return total / weight
+
+
+def summed(results, values):
+    lists = [values(r) for r in results]
+    total = np.zeros(max(len(v) for v in lists))
+    for v in lists:
+        total[:len(v)] += v
+    return total
+
+
+def panels(count, width=3.1, height=2.7, rows=1):
+    figure, axes = plt.subplots(rows, count, figsize=(width * count, height * rows + 0.4),
+                                squeeze=False)
+    return figure, axes
+
+
+def lines(axes, curves, names, first=0, labelled=False):
+    """Curves in the colours of their names, which some panels lack."""
+    for name, values in curves:
+        s = names.index(name)
+        places = np.arange(first, first + len(values))
+        axes.plot(places, values, label=name if labelled else None, color=common.COLOURS[s % 8],
+                  marker=common.MARKERS[s % 8], markersize=3.5, linewidth=1.2,
+                  markevery=max(1, len(values) // 12))
+
+
+def finish(figure, rows, output, names=None):
+    if names:
+        common.legend_above(figure, names)
+    else:
+        figure.tight_layout(rect=(0, 0.03, 1, 1))
+    common.footnote(figure, rows)
+    common.save(figure, output)
+
+
+def confidence(rows, groups, output):
+    """Confidence now against one step before, and recall of decided tokens (Focus-dLLM Fig. 1)."""
+    figure, axes = panels(len(groups) + 1)
+    for s, (name, results) in enumerate(groups):
+        cell = axes[0][s]
+        for r in results:
+            if r["points"]:
+                x, y = zip(*r["points"])
+                cell.plot(x, y, linestyle="none", marker=".", markersize=2.5, alpha=0.4,
+                          color=common.COLOURS[s % 8])
+        cell.plot([0, 1], [0, 1], color="#888888", linewidth=0.7)
+        r = pooled(results, lambda p: [p["correlation"]], lambda p: [p["pairs"]])[0]
+        cell.set_title(f"{name}\nr = {r:.3f}" if not math.isnan(r) else name, fontsize=8)
+        cell.set_xlabel("confidence one step before")
+        cell.set_ylabel("confidence")
+        cell.set_xlim(0, 1)
+        cell.set_ylim(0, 1)
+    cell = axes[0][-1]
+    for s, (name, results) in enumerate(groups):
+        recall = pooled(results, lambda p: p["recall"]["value"], lambda p: [p["recall"]["tokens"]])
+        cell.plot(results[0]["recall"]["k"], recall, label=name, color=common.COLOURS[s % 8],
+                  marker=common.MARKERS[s % 8], markersize=4)
+    cell.set_xscale("log", base=2)
+    cell.set_xticks(groups[0][1][0]["recall"]["k"], groups[0][1][0]["recall"]["k"])
+    cell.set_xlabel("k most confident of the step before")
+    cell.set_ylabel("recall of decided tokens")
+    cell.set_ylim(0, 1.03)
+    cell.legend(fontsize=6.5)
+    finish(figure, rows, output)
+
+
+def attention(rows, groups, output):
+    """Attention maps, sinks, and their overlap (Focus-dLLM Figs. 2, 8; Sparse-dLLM Figs. 2, 7)."""
+    drawn = [(name, [r for r in results if r["maps"]]) for name, results in groups]
+    drawn = [(name, results) for name, results in drawn if results]
+    if not drawn:
+        return
+    columns = max(len(results[0]["maps"]) for _, results in drawn) + 1
+    figure, axes = panels(columns, 2.3, 2.3, len(drawn))
+    for line, (name, results) in zip(axes, drawn):
+        maps = results[0]["maps"]
+        for cell, m in zip(line, maps):
+            values = np.array(m["values"]).reshape(m["grid"])
+            extent = (0, m["keys"], m["row_positions"][1] + 1, m["row_positions"][0])
+            cell.imshow(values ** 0.5, cmap="magma", aspect="auto", extent=extent,
+                        interpolation="nearest")
+            for sink in m["sinks"]:
+                cell.axvline(sink + 0.5, ymin=0.97, color="#56B4E9", linewidth=1.2)
+            cell.set_title(f"layer {m['layer']}, step {m['step']}", fontsize=7)
+            cell.grid(visible=False)
+            cell.tick_params(labelsize=6)
+        for cell in line[len(maps):-1]:
+            cell.set_axis_off()
+        side = len(results[0]["layer_overlap"])
+        looks = [r["looks"] for r in results]
+        overlap = sum(np.array([numbers(v) for v in r["layer_overlap"]]) * n
+                      for r, n in zip(results, looks)) / sum(looks)
+        image = line[-1].imshow(overlap, vmin=0, vmax=1, cmap="viridis", origin="lower")
+        line[-1].set_title("sinks shared by layers", fontsize=7)
+        line[-1].set_xticks(range(side))
+        line[-1].set_yticks(range(side))
+        line[-1].tick_params(labelsize=6)
+        line[-1].grid(visible=False)
+        figure.colorbar(image, ax=line[-1], fraction=0.046)
+        line[0].set_ylabel(f"{name}\nrow position", fontsize=7)
+    finish(figure, rows, output)
+
+
+def kv_change(rows, groups, output):
+    """L2 change of K and V outside the block between neighbouring steps (Sparse-dLLM Fig. 4)."""
+    figure, axes = panels(2, rows=2)
+    names = [name for name, _ in groups]
+    for row, side in enumerate(("k", "v")):
+        by_step = [(n, pooled(r, lambda p: p["steps"][side], lambda p: p["steps"]["positions"]))
+                   for n, r in groups if any(p["steps"][side] for p in r)]
+        by_layer = [(n, pooled(r, lambda p: p["layers"][side],
+                               lambda p: [sum(p["steps"]["positions"])]))
+                    for n, r in groups if any(p["layers"][side] for p in r)]
+        lines(axes[row][0], by_step, names, 1)
+        lines(axes[row][1], by_layer, names, labelled=row == 0)
+        axes[row][0].set_xlabel("step of the block, against the one before")
+        axes[row][1].set_xlabel("layer")
+        for cell in axes[row]:
+            cell.set_ylabel(f"L2 change of {side.upper()}")
+            cell.set_ylim(bottom=0)
+    finish(figure, rows, output, [name for name, _ in by_layer])
+
+
+def stagnation(rows, groups, output):
+    """Stagnation, missed stable tokens, decline after the peak (Ada-DLM Figs. 1, 2, 4)."""
+    figure, axes = panels(3)
+    names = [name for name, _ in groups]
+    kinds = ("stagnant", "missed stable", "declined")
+    for s, (name, results) in enumerate(groups):
+        share = [
+            (sum(r["stagnant"] for r in results), sum(r["active"] for r in results)),
+            (sum(r["missed_stable"]["missed"] for r in results),
+             sum(r["missed_stable"]["stable"] for r in results)),
+            (sum(r["decline"]["declined"] for r in results),
+             sum(r["decline"]["decided"] for r in results))]
+        heights = [part / whole if whole else math.nan for part, whole in share]
+        width = 0.8 / len(groups)
+        axes[0][0].bar([k + (s - (len(groups) - 1) / 2) * width for k in range(3)], heights,
+                       width * 0.95, label=name, color=common.COLOURS[s % 8],
+                       hatch=common.HATCHES[s % 8], edgecolor="white", linewidth=0.3)
+    axes[0][0].set_xticks(range(3), kinds)
+    axes[0][0].set_ylabel("share")
+    # A finished request counts as none, as in its own row.
+    active = [(n, summed(r, lambda p: np.array(p["active_by_step"]) * p["requests"])
+               / sum(p["requests"] for p in r)) for n, r in groups]
+    lines(axes[0][1], active, names)
+    axes[0][1].set_xlabel("step")
+    axes[0][1].set_ylabel("masked tokens judged")
+    for s, (name, results) in enumerate(groups):
+        counts = summed(results, lambda p: p["decided_confidence"])
+        axes[0][2].step(np.arange(10) / 10, counts / max(counts.sum(), 1), where="post",
+                        color=common.COLOURS[s % 8])
+    axes[0][2].set_xlabel("confidence when decided")
+    axes[0][2].set_ylabel("share of tokens")
+    finish(figure, rows, output, names)
+
+
+def decoding(rows, groups, output):
+    """Tokens decided per step and rows computed per token (FOCUS Figs. 2, 9-11)."""
+    figure, axes = panels(len(groups))
+    for s, (name, results) in enumerate(groups):
+        counts = summed(results, lambda p: p["histogram"])
+        cell = axes[0][s]
+        cell.bar(range(len(counts)), counts / counts.sum(), color=common.COLOURS[s % 8])
+        decided = sum(r["decided"] for r in results)
+        mean = decided / max(sum(r["steps"] for r in results), 1)
+        redundancy = sum(r["rows"] for r in results) / max(decided, 1)
+        cell.axvline(mean, color="black", linewidth=0.8, linestyle="--")
+        cell.set_title(f"{name}\nmean {mean:.2f}, {redundancy:.1f} rows per token", fontsize=8)
+        cell.set_xlim(-0.6, max(len(counts), 4) - 0.4)
+        cell.xaxis.set_major_locator(MaxNLocator(integer=True))
+        cell.set_xlabel("tokens decided in a step")
+        cell.set_ylabel("share of steps")
+    finish(figure, rows, output)
+
+
+def importance(rows, groups, output):
+    """Importance by layer, and its increase against decodability (FOCUS Figs. 3, 4, 12-14)."""
+    figure, axes = panels(len(groups), rows=3)
+    classes = (("decodable", "#0072B2"), ("not_decodable", "#E69F00"), ("decoded", "#999999"))
+    for s, (name, results) in enumerate(groups):
+        layers = len(results[0]["layers"])
+        top, middle, bottom = (axes[r][s] for r in range(3))
+        for kind, colour in classes:
+            if kind != "decoded":
+                curve = pooled(results, lambda p: [l["masked"][kind] for l in p["layers"]],
+                               lambda p: [l["tokens"][kind] for l in p["layers"]])
+                top.plot(range(layers), curve, color=colour, marker="o", markersize=3, label=kind)
+            curve = pooled(results, lambda p: [l["with_decoded"][kind] for l in p["layers"]],
+                           lambda p: [p["requests"]])
+            top.plot(range(layers), curve, color=colour, linestyle=":", linewidth=1,
+                     label=f"{kind}, decoded included")
+        top.set_title(name, fontsize=8)
+        top.set_xlabel("layer")
+        top.set_ylabel("importance")
+        for kind, (label, colour) in enumerate(c for c in classes if c[0] != "decoded"):
+            bins = summed(results, lambda p: p["delta_percentiles"][label])
+            middle.bar(np.arange(5) + (kind - 0.5) * 0.4, bins / max(bins.sum(), 1), 0.38,
+                       color=colour, hatch=common.HATCHES[kind], label=label, edgecolor="white",
+                       linewidth=0.3)
+            density = summed(results, lambda p: p["delta_density"][label])
+            bottom.step(np.linspace(-4, 3.5, 16), density / max(density.sum(), 1) / 0.5,
+                        where="post", color=colour, label=label)
+        bottom.axvline(1, color="black", linewidth=0.8, linestyle="--")
+        weights = [sum(r["layers"][-1]["tokens"].values()) for r in results]
+        auc = [a for a in ((r["layers"][1]["auc_delta"], w) for r, w in zip(results, weights))
+               if a[0] is not None] if layers > 1 else []
+        if auc:
+            value = sum(a * w for a, w in auc) / sum(w for _, w in auc)
+            middle.set_title(f"AUC {value:.3f}", fontsize=8)
+        middle.set_xticks(range(5), ["0-20", "20-40", "40-60", "60-80", "80-100"])
+        middle.set_xlabel("percentile of the increase, layers 0 to 1")
+        middle.set_ylabel("share of class")
+        bottom.set_xlabel("standardised increase")
+        bottom.set_ylabel("density")
+    axes[0][0].legend(fontsize=5.5)
+    axes[1][0].legend(fontsize=6.5)
+    finish(figure, rows, output)
+
+
+KINDS = {"confidence": confidence, "attention": attention, "kv_change": kv_change,
+         "stagnation": stagnation, "decoding": decoding, "importance": importance}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("rows", nargs="+", help="row files (*.jsonl) or directories of them")
+    parser.add_argument("-o", "--output", default="probes", help="path without kind and extension")
+    parser.add_argument("--kind", choices=sorted(KINDS), action="append",
+                        help="only this figure (repeatable)")
+    options = parser.parse_args()
+    rows = common.believable(common.read_rows(options.rows))
+    common.style()
+    drawn = 0
+    for kind, draw in KINDS.items():
+        groups = series_of(rows, kind)
+        if groups and (not options.kind or kind in options.kind):
+            draw([r for r in rows if kind in r.get("probes", {})], groups,
+                 f"{options.output}-{kind}")
+            drawn += 1
+    if drawn == 0:
+        raise SystemExit("no row holds such a probe; add [probe] names to the experiment")
+
+
+if __name__ == "__main__":
+    main()

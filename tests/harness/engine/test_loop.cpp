@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The engine over the step loop with real (small) models: what a request decodes to does not
+// depend on how it was scheduled.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+#include "harness/engine/arrivals.h"
+#include "harness/engine/latency.h"
+#include "harness/engine/loop_runner.h"
+#include "harness/engine/trajectory.h"
+#include "tests/harness/engine/support.h"
+#include "tests/methods/tiny_models.h"
+
+namespace unmask {
+namespace {
+
+using namespace testing_engine;
+using testing::tiny_model;
+using testing::tiny_requests;
+
+using tokens = std::vector<std::vector<std::int32_t>>;
+
+struct served {
+  collector seen;
+  std::int32_t free_pages = 0, pages = 0;
+  tokens outputs(std::size_t n) const {
+    tokens all;
+    for (std::size_t i = 0; i < n; ++i) all.push_back(seen.of(i).answer.output);
+    return all;
+  }
+};
+
+recipe recipe_of(const transformer& model, const std::string& method, const parameter_map& given) {
+  return method_registry::instance().make(method, model.config(), "", given);
+}
+
+served serve(const transformer& model, recipe method, const std::vector<sequence_request>& requests,
+             const engine_settings& settings, std::int32_t places, std::int32_t pages = 0,
+             std::int32_t chunk = 0, double rate = 0, step_observer* observer = nullptr,
+             bool dry = false) {
+  std::int32_t length = 1;
+  for (const sequence_request& r : requests) {
+    length = std::max(length, method.pace->canvas_length(model.config(), r));
+  }
+  loop_runner runner(
+      model, std::move(method), {places, length, pages, dry},
+      [&](std::size_t i) {
+        sequence_request r = requests[i];
+        r.id = static_cast<std::int64_t>(i);
+        return r;
+      },
+      chunk);
+  runner.loop().observe(observer);
+  engine_clock clock(std::make_shared<constant>(1));
+  served result;
+  const auto plans = at_times(rate > 0 ? poisson_arrivals(rate, requests.size(), 2)
+                                       : std::vector<double>(requests.size(), 0));
+  run_engine(runner, plans, settings, clock, result.seen);
+  result.free_pages = runner.free_pages();
+  result.pages = runner.pages();
+  return result;
+}
+
+struct setting {
+  const char* label;
+  const char* method;
+  model_family family;
+  parameter_map given;
+};
+
+const std::vector<setting>& settings() {
+  static const std::vector<setting> all = {
+      {"block", "block_diffusion", model_family::sdar, {{"threshold", 0.5}}},
+      {"block_hf",
+       "block_diffusion",
+       model_family::sdar,
+       {{"threshold", 0.5}, {"loop", std::string("hf")}}},
+      {"moe", "block_diffusion", model_family::llada2_moe, {{"threshold", 0.5}}},
+      {"autoregressive", "autoregressive", model_family::qwen3, {}},
+      {"vanilla", "vanilla", model_family::llada, {{"block_length", std::int64_t{8}}}}};
+  return all;
+}
+
+TEST(loop, tokens_of_a_request_do_not_depend_on_scheduling) {
+  for (const setting& c : settings()) {
+    const auto model = tiny_model(c.family, cpu_ops());
+    const auto requests = tiny_requests(7, 72);
+    const tokens alone = testing::outputs(testing::decode(*model, c.method, c.given, requests, 1));
+    for (const std::string& policy : batching_names()) {
+      for (const std::int32_t places : {1, 3, 7}) {
+        for (const double rate : {0.0, 0.1}) {
+          engine_settings s;
+          s.policy = parse_batching(policy);
+          s.prefill_tokens = 40;
+          const served r =
+              serve(*model, recipe_of(*model, c.method, c.given), requests, s, places, 0, 0, rate);
+          EXPECT_EQ(r.outputs(requests.size()), alone)
+              << c.label << " " << policy << " places " << places << " rate " << rate;
+          EXPECT_EQ(r.free_pages, r.pages);
+        }
+      }
+    }
+  }
+}
+
+// Two prompts fit at first, their answers do not: somebody gives way again and again.
+TEST(loop, preempted_requests_decode_to_the_same_tokens) {
+  for (const setting& c : settings()) {
+    const auto model = tiny_model(c.family, cpu_ops());
+    const auto requests = tiny_requests(6, 152);
+    parameter_map given = c.given;
+    if (std::string(c.method) == "block_diffusion") given["stop"] = std::string("none");
+    const tokens alone = testing::outputs(testing::decode(*model, c.method, given, requests, 1));
+    for (const bool keep : {true, false}) {
+      for (const batching policy : {batching::iter, batching::lmd, batching::block_sync}) {
+        engine_settings s;
+        s.policy = policy;
+        s.grow_pages = true;
+        s.keep_on_preemption = keep;
+        const served r = serve(*model, recipe_of(*model, c.method, given), requests, s, 4, 5);
+        EXPECT_EQ(r.outputs(requests.size()), alone) << c.label << " " << name_of(policy) << keep;
+        EXPECT_EQ(r.free_pages, 5);
+        std::int32_t preemptions = 0;
+        for (const request_record& q : r.seen.requests) {
+          preemptions += q.preemptions;
+          EXPECT_EQ(
+              q.answer.counters.committed >= static_cast<std::int64_t>(q.answer.output.size()),
+              true);
+        }
+        // A method that touches its whole canvas has all its pages from the start.
+        EXPECT_EQ(preemptions > 0, std::string(c.method) != "vanilla") << c.label;
+      }
+    }
+  }
+}
+
+// A prompt in pieces leaves the same K/V behind as a whole one.
+TEST(loop, chunked_prefill_decodes_to_the_same_tokens) {
+  for (const setting& c : settings()) {
+    const auto model = tiny_model(c.family, cpu_ops());
+    const auto requests = tiny_requests(5, 40);
+    const tokens alone = testing::outputs(testing::decode(*model, c.method, c.given, requests, 1));
+    for (const std::int32_t chunk : {1, 8, 13, 16, 1000}) {
+      if (std::string(c.method) == "vanilla") {
+        EXPECT_THROW(serve(*model, recipe_of(*model, c.method, c.given), requests, {}, 2, 0, chunk),
+                     error);
+        continue;
+      }
+      engine_settings s;
+      s.prefill_tokens = chunk;
+      const served r =
+          serve(*model, recipe_of(*model, c.method, c.given), requests, s, 3, 0, chunk);
+      EXPECT_EQ(r.outputs(requests.size()), alone) << c.label << " " << chunk;
+      std::int64_t prefills = 0, widest = 0;
+      for (const iteration_record& it : r.seen.iterations) {
+        prefills += it.prefill;
+        if (it.prefill) widest = std::max(widest, it.rows);
+      }
+      if (chunk == 8) {
+        EXPECT_GE(prefills, 5) << c.label;
+        EXPECT_LE(widest, 8);
+      }
+    }
+  }
+}
+
+// The counts of the engine's forwards are those of its requests.
+TEST(loop, work_is_conserved) {
+  for (const batching policy :
+       {batching::iter, batching::lmd, batching::block_sync, batching::fdfo}) {
+    const auto model = tiny_model(model_family::sdar, cpu_ops());
+    const auto requests = tiny_requests(6, 50);
+    engine_settings s;
+    s.policy = policy;
+    const served r =
+        serve(*model, recipe_of(*model, "block_diffusion", {{"threshold", 0.5}}), requests, s, 3);
+    std::int64_t rows = 0, committed = 0, candidates = 0, forwards = 0;
+    std::int64_t rows_of = 0, committed_of = 0, candidates_of = 0, forwards_of = 0;
+    for (const iteration_record& it : r.seen.iterations) {
+      rows += it.rows;
+      committed += it.committed;
+      candidates += it.candidates;
+      forwards += it.requests;
+    }
+    for (const request_record& q : r.seen.requests) {
+      rows_of += q.answer.counters.rows;
+      committed_of += q.answer.counters.committed;
+      candidates_of += q.answer.counters.head_rows;
+      forwards_of += q.answer.counters.forwards;
+    }
+    EXPECT_EQ(rows, rows_of) << name_of(policy);
+    EXPECT_EQ(committed, committed_of) << name_of(policy);
+    EXPECT_EQ(candidates, candidates_of) << name_of(policy);
+    EXPECT_EQ(forwards, forwards_of) << name_of(policy);
+  }
+}
+
+// Recorded with the model, replayed without it, and read back from a file: same tokens, same
+// forwards, same times.
+TEST(trajectory, replay_repeats_the_recording) {
+  const auto model = tiny_model(model_family::sdar, cpu_ops());
+  const auto requests = tiny_requests(5, 60);
+  const parameter_map given = {{"threshold", 0.4}};
+  trajectory_recorder recorder;
+  engine_settings s;
+  const served real = serve(*model, recipe_of(*model, "block_diffusion", given), requests, s, 3, 0,
+                            0, 0.2, &recorder);
+  EXPECT_EQ(recorder.size(), 5u);
+  const std::string path =
+      (std::filesystem::temp_directory_path() / ("unmask-trajectory-" + std::to_string(::getpid())))
+          .string();
+  recorder.save(path);
+  const std::vector<trajectory_source> sources = {[&](std::int64_t id) { return recorder.of(id); },
+                                                  load_trajectories(path)};
+  for (const trajectory_source& source : sources) {
+    for (const bool dry : {false, true}) {
+      const served again =
+          serve(*model, with_trajectory(recipe_of(*model, "block_diffusion", given), source, 0),
+                requests, s, 3, 0, 0, 0.2, nullptr, dry);
+      EXPECT_EQ(again.outputs(5), real.outputs(5));
+      EXPECT_EQ(again.seen.trace(), real.seen.trace());
+      for (std::size_t i = 0; i < 5; ++i) {
+        EXPECT_EQ(again.seen.of(i).finish, real.seen.of(i).finish);
+        EXPECT_EQ(again.seen.of(i).answer.counters.rows, real.seen.of(i).answer.counters.rows);
+      }
+    }
+  }
+  // Under another recipe: half blocks decide the same tokens in more, smaller forwards.
+  const served other = serve(
+      *model,
+      with_trajectory(recipe_of(*model, "block_diffusion", {{"block_length", std::int64_t{4}}}),
+                      sources[0], 0),
+      requests, s, 3, 0, 0, 0.2);
+  EXPECT_GT(other.seen.iterations.size(), 0u);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const auto& a = other.seen.of(i).answer.output;
+    const auto& b = real.seen.of(i).answer.output;
+    const std::size_t n = std::min(a.size(), b.size());
+    EXPECT_TRUE(std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n), b.begin()));
+  }
+  std::ofstream(path) << "0 1:2\n1 3:\n";
+  EXPECT_THROW(load_trajectories(path), error);
+  EXPECT_THROW(load_trajectories(path + ".none"), error);
+  std::filesystem::remove(path);
+}
+
+// The fitted process has the published moments, and so has the decoding that draws from it.
+TEST(trajectory, published_commits_are_reproduced) {
+  EXPECT_EQ(published_commits().size(), 14u);
+  EXPECT_THROW(find_commits("sdar/sharegpt"), error);
+  for (const commit_statistics& c : published_commits()) {
+    const commit_process p = fit_commits(c.mean, c.deviation, 32);
+    EXPECT_NEAR(p.mean(), c.mean, 1e-6) << c.name;
+    EXPECT_NEAR(p.deviation(), c.deviation, 1e-6) << c.name;
+    EXPECT_GE(p.at_once, 0);
+    EXPECT_LE(p.at_once, 1);
+    // Commits per forward of drawn blocks, their K/V forward counted with none.
+    double steps = 0, sum = 0, squares = 0;
+    for (std::uint64_t i = 0; i < 300; ++i) {
+      const trajectory t = draw_trajectory(p, 64, 320, stream_key(1, i));
+      for (std::size_t block = 0; block < 320; block += 32) {
+        std::map<std::int32_t, int> commits;
+        for (std::size_t k = block; k < block + 32; ++k) ++commits[t.step[k]];
+        for (const auto& [step, n] : commits) {
+          sum += n;
+          squares += n * n;
+        }
+        steps += static_cast<double>(commits.size()) + 1;
+      }
+    }
+    const double mean = sum / steps;
+    EXPECT_NEAR(mean, c.mean, 0.06 * c.mean) << c.name;
+    EXPECT_NEAR(std::sqrt(squares / steps - mean * mean), c.deviation, 0.08 * c.deviation)
+        << c.name;
+  }
+  EXPECT_THROW(fit_commits(20, 5, 32), error);
+  EXPECT_THROW(fit_commits(5, 30, 32), error);
+  EXPECT_THROW(fit_commits(0.5, 1, 32), error);
+}
+
+TEST(latency, times_full_batches_by_their_rows) {
+  const auto model = tiny_model(model_family::sdar, cpu_ops());
+  latency_grid grid;
+  grid.batches = {1, 3};
+  grid.chunks = {4, 8};
+  grid.context = 40;
+  grid.repeats = 5;
+  EXPECT_EQ(latency_rows(grid, 8), 56);
+  const auto samples = measure_latency(
+      *model,
+      [&](std::int32_t chunk) {
+        return recipe_of(*model, "block_diffusion",
+                         {{"block_length", std::int64_t{chunk}}, {"stop", std::string("none")}});
+      },
+      grid);
+  ASSERT_EQ(samples.size(), 4u);
+  const std::int64_t rows[] = {4, 12, 8, 24};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(samples[i].rows, rows[i]);
+    EXPECT_EQ(samples[i].samples.size(), 5u);
+    EXPECT_GT(samples[i].seconds, 0);
+  }
+  EXPECT_EQ(cost_of(samples).samples().size(), 4u);
+}
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Every function of the probes on cases worked by hand.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "harness/experiment/probe_maths.h"
+
+namespace unmask::probe_maths {
+namespace {
+
+// Positions 4, 5, 6, 7 over four steps. Position 6 is decided by step 0, 4 by step 2, 7 and 5 by
+// step 3.
+decision_trace example() {
+  return {{{4, 1, 0.5F, false}, {5, 2, 0.3F, false}, {6, 3, 0.95F, true}, {7, 4, 0.4F, false}},
+          {{4, 1, 0.8F, false}, {5, 9, 0.2F, false}, {7, 4, 0.5F, false}},
+          {{4, 1, 0.7F, true}, {5, 2, 0.6F, false}, {7, 8, 0.3F, false}},
+          {{5, 2, 0.91F, true}, {7, 4, 0.92F, true}}};
+}
+
+TEST(probe_maths, pairs_are_of_positions_masked_in_both_steps) {
+  const confidence_pairs p = pairs_of(example());
+  const std::vector<float> before = {0.5F, 0.3F, 0.4F, 0.8F, 0.2F, 0.5F, 0.6F, 0.3F};
+  const std::vector<float> now = {0.8F, 0.2F, 0.5F, 0.7F, 0.6F, 0.3F, 0.91F, 0.92F};
+  ASSERT_EQ(p.now.size(), now.size());
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    EXPECT_EQ(p.before[i], double{before[i]});
+    EXPECT_EQ(p.now[i], double{now[i]});
+  }
+  EXPECT_TRUE(pairs_of({}).now.empty());
+}
+
+TEST(probe_maths, correlation) {
+  const std::vector<double> a = {1, 2, 3, 4}, up = {2, 4, 6, 8}, down = {4, 3, 2, 1},
+                            flat = {5, 5, 5, 5}, mixed = {1, 3, 2, 4};
+  EXPECT_DOUBLE_EQ(correlation(a, up), 1);
+  EXPECT_DOUBLE_EQ(correlation(a, down), -1);
+  EXPECT_DOUBLE_EQ(correlation(a, mixed), 0.8);
+  EXPECT_TRUE(std::isnan(correlation(a, flat)));
+  EXPECT_TRUE(std::isnan(correlation({}, {})));
+}
+
+// Decided with a predecessor: 4 in step 2 (first of step 1), 5 and 7 in step 3 (in step 2, of what
+// was still masked, 5 was first and 7 second).
+TEST(probe_maths, recall_by_hand) {
+  EXPECT_EQ(recall_of_top(example(), 1).tokens, 3);
+  EXPECT_EQ(recall_of_top(example(), 1).hits, 2);
+  EXPECT_EQ(recall_of_top(example(), 2).hits, 3);
+  // Ties go to the lowest position.
+  const decision_trace tie = {{{1, 0, 0.5F, false}, {2, 0, 0.5F, false}}, {{2, 0, 0.9F, true}}};
+  EXPECT_EQ(recall_of_top(tie, 1).hits, 0);
+  EXPECT_EQ(recall_of_top(tie, 2).hits, 1);
+}
+
+// Same arg-max and below 0.9: step 1: 4, 7; step 2: 4; step 3: 5 has the same but is above.
+// Pairs: 8.
+TEST(probe_maths, stagnation_by_hand) {
+  EXPECT_EQ(stagnation_of(example(), 0.9).part, 3);
+  EXPECT_EQ(stagnation_of(example(), 0.9).whole, 8);
+  EXPECT_EQ(stagnation_of(example(), 0.6).part, 1);   // 7 in step 1
+  EXPECT_EQ(stagnation_of(example(), 0.92).part, 4);  // and 5 in step 3
+  EXPECT_TRUE(std::isnan(share{}.value()));
+}
+
+// Stable from: 4 step 0, 6 step 0, 5 step 2, 7 step 3.
+TEST(probe_maths, missed_stable_by_hand) {
+  const std::vector<share> s = missed_stable(example(), 0.9);
+  ASSERT_EQ(s.size(), 4U);
+  EXPECT_EQ(s[0].whole, 2);
+  EXPECT_EQ(s[0].part, 1);
+  EXPECT_EQ(s[1].whole, 1);
+  EXPECT_EQ(s[1].part, 1);
+  EXPECT_EQ(s[2].whole, 2);
+  EXPECT_EQ(s[2].part, 2);
+  EXPECT_EQ(s[3].whole, 2);
+  EXPECT_EQ(s[3].part, 0);
+  // A position that is never decided has no final token.
+  EXPECT_EQ(missed_stable({{{1, 5, 0.2F, false}}}, 0.9)[0].whole, 0);
+}
+
+// 4 peaked at 0.8 and was decided at 0.7 with the same token; nothing else declined.
+TEST(probe_maths, decline_by_hand) {
+  const decline d = post_peak_decline(example(), 0.05);
+  EXPECT_EQ(d.decided, 4);
+  EXPECT_EQ(d.declined, 1);
+  EXPECT_EQ(d.other_token, 0);
+  EXPECT_NEAR(d.drop, 0.1, 1e-6);
+  EXPECT_EQ(post_peak_decline(example(), 0.2).declined, 0);
+  const decision_trace changed = {{{1, 5, 0.9F, false}}, {{1, 6, 0.6F, true}}};
+  EXPECT_EQ(post_peak_decline(changed, 0.05).other_token, 1);
+}
+
+TEST(probe_maths, counts_per_step) {
+  EXPECT_EQ(decided_per_step(example()), (std::vector<std::int64_t>{1, 0, 1, 2}));
+  EXPECT_EQ(judged_per_step(example()), (std::vector<std::int64_t>{4, 3, 3, 2}));
+  std::vector<std::int64_t> counts = {1};
+  add_to_histogram(decided_per_step(example()), counts);
+  EXPECT_EQ(counts, (std::vector<std::int64_t>{2, 2, 1}));
+}
+
+TEST(probe_maths, area_under_curve_counts_ties_half) {
+  const std::vector<float> high = {3, 4}, low = {1, 2}, same = {1, 3};
+  EXPECT_DOUBLE_EQ(area_under_curve(high, low), 1);
+  EXPECT_DOUBLE_EQ(area_under_curve(low, high), 0);
+  EXPECT_DOUBLE_EQ(area_under_curve(same, same), 0.5);
+  EXPECT_DOUBLE_EQ(area_under_curve(high, same), 0.875);  // 3 > 1, 3 = 3, 4 > 1, 4 > 3
+  EXPECT_TRUE(std::isnan(area_under_curve({}, low)));
+}
+
+TEST(probe_maths, percentile_bins_are_of_equal_size) {
+  const std::vector<float> v = {10, 1, 9, 2, 8, 3, 7, 4, 6, 5};
+  EXPECT_EQ(percentile_bins(v, 5), (std::vector<std::int32_t>{4, 0, 4, 0, 3, 1, 3, 1, 2, 2}));
+  const std::vector<float> ties = {1, 1, 1, 1};
+  EXPECT_EQ(percentile_bins(ties, 2), (std::vector<std::int32_t>{0, 0, 1, 1}));
+  EXPECT_TRUE(percentile_bins({}, 5).empty());
+}
+
+TEST(probe_maths, standard_scores) {
+  const std::vector<float> v = {2, 4, 4, 4, 5, 5, 7, 9}, flat = {3, 3};  // mean 5, sigma 2
+  EXPECT_EQ(standard_scores(v), (std::vector<float>{-1.5F, -0.5F, -0.5F, -0.5F, 0, 0, 1, 2}));
+  EXPECT_EQ(standard_scores(flat), (std::vector<float>{0, 0}));
+}
+
+TEST(probe_maths, attention_by_hand) {
+  // Scores ln 1, ln 2, ln 5 after scaling by one half.
+  const std::vector<float> q = {2, 0}, keys = {0, 7, std::log(2.0F), -1, std::log(5.0F), 3};
+  const std::vector<float> w = attention_row(q, keys, 0.5F);
+  ASSERT_EQ(w.size(), 3U);
+  EXPECT_NEAR(w[0], 0.125, 1e-6);
+  EXPECT_NEAR(w[1], 0.25, 1e-6);
+  EXPECT_NEAR(w[2], 0.625, 1e-6);
+  EXPECT_TRUE(attention_row(q, {}, 1).empty());
+}
+
+TEST(probe_maths, largest_and_overlap) {
+  const std::vector<double> v = {0.1, 0.5, 0.5, 0.9, 0.0};
+  EXPECT_EQ(largest(v, 2), (std::vector<std::int32_t>{1, 3}));
+  EXPECT_EQ(largest(v, 9).size(), 5U);
+  EXPECT_TRUE(largest(v, 0).empty());
+  const std::vector<std::int32_t> a = {1, 3, 5, 7}, b = {3, 4, 7};
+  EXPECT_DOUBLE_EQ(overlap(a, b), 0.5);
+  EXPECT_DOUBLE_EQ(overlap(a, a), 1);
+  EXPECT_TRUE(std::isnan(overlap({}, a)));
+}
+
+TEST(probe_maths, shrink_keeps_the_mean) {
+  std::vector<float> v;
+  for (int i = 0; i < 5 * 6; ++i) v.push_back(static_cast<float>(i % 6));
+  const small_map m = shrink(v, 5, 6, 3);  // rows of 1, 2, 2; columns of 2
+  EXPECT_EQ(m.rows, 3);
+  EXPECT_EQ(m.columns, 3);
+  EXPECT_EQ(m.values, (std::vector<double>{0.5, 2.5, 4.5, 0.5, 2.5, 4.5, 0.5, 2.5, 4.5}));
+  const small_map whole = shrink(v, 5, 6, 9);
+  EXPECT_EQ(whole.rows, 5);
+  EXPECT_EQ(whole.values, std::vector<double>(v.begin(), v.end()));
+}
+
+TEST(probe_maths, distance) {
+  const std::vector<float> a = {1, 2, 3}, b = {1, 5, 7};
+  EXPECT_DOUBLE_EQ(distance(a, b), 5);
+  EXPECT_DOUBLE_EQ(distance(a, a), 0);
+}
+
+}  // namespace
+}  // namespace unmask::probe_maths

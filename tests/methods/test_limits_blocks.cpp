@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Limit identities and by-hand counts of the block methods that cache inside a block.
+#include <gtest/gtest.h>
+
+#include "methods/focus/focus_rows.h"
+#include "tests/methods/tiny_models.h"
+
+namespace unmask {
+namespace {
+
+using testing::decode;
+using testing::outputs;
+using testing::tiny_model;
+using testing::tiny_requests;
+
+const model_family families[] = {model_family::sdar, model_family::llada2_moe};
+
+std::int64_t rows_of(const closed_loop_result& r) {
+  std::int64_t n = 0;
+  for (const decoded_answer& a : r.answers) n += a.counters.rows;
+  return n;
+}
+std::int64_t layer_rows_of(const closed_loop_result& r) {
+  std::int64_t n = 0;
+  for (const decoded_answer& a : r.answers) n += a.counters.layer_rows;
+  return n;
+}
+
+// With a budget of the whole block nothing is evicted: FOCUS is DC+, row for row.
+TEST(limits_blocks, focus_with_a_budget_of_the_block_is_dc_plus) {
+  for (const model_family family : families) {
+    const auto model = tiny_model(family, reference_ops());
+    const auto requests = tiny_requests(4, 24);
+    const parameter_map t = {{"threshold", 0.5}};
+    const auto plain = decode(*model, "delayed_cache_plus", t, requests, 2);
+    parameter_map alpha = t, top = t;
+    alpha["alpha"] = 8.0;
+    top["selection"] = std::string("top");
+    top["k"] = std::int64_t{8};
+    for (const parameter_map& open : {alpha, top}) {
+      const auto focus = decode(*model, "focus", open, requests, 2);
+      EXPECT_EQ(outputs(focus), outputs(plain));
+      EXPECT_EQ(focus.steps, plain.steps);
+      EXPECT_EQ(layer_rows_of(focus), layer_rows_of(plain));
+    }
+    // And with a smaller one it does evict.
+    const auto focus = decode(*model, "focus", t, requests, 2);
+    EXPECT_LT(layer_rows_of(focus), rows_of(focus) * model->config().layers);
+  }
+}
+
+// When the first forward decides a whole block, nothing was frozen before the commit: every
+// delayed cache equals block diffusion, K/V included.
+TEST(limits_blocks, threshold_zero_is_block_diffusion) {
+  for (const model_family family : families) {
+    const auto model = tiny_model(family, reference_ops());
+    const auto requests = tiny_requests(4, 24);
+    const parameter_map zero = {{"threshold", 0.0}};
+    const auto block = decode(*model, "block_diffusion", zero, requests, 2);
+    for (const char* method : {"delayed_cache", "delayed_cache_plus"}) {
+      const auto delayed = decode(*model, method, zero, requests, 2);
+      EXPECT_EQ(outputs(delayed), outputs(block)) << method;
+      EXPECT_EQ(delayed.steps, block.steps);
+      EXPECT_EQ(rows_of(delayed), rows_of(block));
+    }
+  }
+}
+
+// Freezing saves rows; the neighbour-aware rule frees a row no earlier than the plain one.
+TEST(limits_blocks, delayed_caches_compute_fewer_rows_per_forward) {
+  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 8, 0};
+  const parameter_map one = {{"threshold", 1.5}, {"stop", std::string("none")}};
+  const auto block = decode(*model, "block_diffusion", one, {request}, 1);
+  const auto dc = decode(*model, "delayed_cache", one, {request}, 1);
+  const auto dcp = decode(*model, "delayed_cache_plus", one, {request}, 1);
+  // Eight steps of one token. DC: step t (from 0) computes 8 - (t - 1) rows from t = 2 on.
+  EXPECT_EQ(rows_of(block), 8 + 8 * 8);
+  EXPECT_EQ(rows_of(dc), 8 + 8 + 8 + 7 + 6 + 5 + 4 + 3 + 2);
+  EXPECT_GE(rows_of(dcp), rows_of(dc));
+  EXPECT_LE(rows_of(dcp), rows_of(block));
+}
+
+// SGLang commits twice, the engine once and not at the end, SDAR's loop always once.
+TEST(limits_blocks, commit_forwards_of_the_published_loops) {
+  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 24, 0};
+  const parameter_map given = {{"threshold", 0.5}, {"stop", std::string("none")}};
+  const auto commits = [&](const char* preset) {
+    return decode(*model, "focus", given, {request}, 1, preset).answers[0].counters.commit_forwards;
+  };
+  EXPECT_EQ(commits("engine"), 2);
+  EXPECT_EQ(commits("paper"), 2);
+  EXPECT_EQ(commits("hf"), 3);
+  EXPECT_EQ(commits("sgl"), 6);
+}
+
+// A full commit makes history exact: with commit=full the K/V of a block no longer depends on how
+// its tokens were decided, so a second request that has them as its prompt decodes the same.
+TEST(limits_blocks, full_commit_leaves_exact_history) {
+  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const parameter_map full = {
+      {"threshold", 0.5}, {"stop", std::string("none")}, {"commit", std::string("full")}};
+  for (const char* method : {"delayed_cache", "delayed_cache_plus", "focus"}) {
+    sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 16, 0};
+    const auto whole = decode(*model, method, full, {request}, 1).answers[0].output;
+    ASSERT_EQ(whole.size(), 16U);
+    request.prompt.insert(request.prompt.end(), whole.begin(), whole.begin() + 8);
+    request.gen_length = 8;
+    const auto rest = decode(*model, method, full, {request}, 1).answers[0].output;
+    EXPECT_EQ(rest, std::vector<std::int32_t>(whole.begin() + 8, whole.end())) << method;
+  }
+}
+
+TEST(limits_blocks, focus_budget_rounds_up_in_float) {
+  EXPECT_EQ(focus_budget(0, 1), 1);
+  EXPECT_EQ(focus_budget(1, 1.5F), 2);
+  EXPECT_EQ(focus_budget(2, 1.5F), 3);
+  EXPECT_EQ(focus_budget(2.1F, 1.5F), 4);
+  EXPECT_EQ(focus_budget(8, 1.2F), 10);
+}
+
+// What the eviction keeps is at least the budget, and the probe tells why.
+TEST(limits_blocks, focus_retains_at_least_its_budget) {
+  const auto model = tiny_model(model_family::sdar, reference_ops());
+  recipe r = method_registry::instance().make("focus", model->config(), "", {{"threshold", 0.5}});
+  const row_policy& rows = *r.rows;
+  const sequence_request request = tiny_requests(1, 32)[0];
+  const std::int32_t length = r.pace->canvas_length(model->config(), request);
+  step_loop loop(*model, std::move(r), {1, length, 0});
+  struct watcher : step_observer {
+    const row_policy* policy = nullptr;
+    int evictions = 0;
+    void on_step(const step_view& s) override {
+      const eviction_view view = policy->eviction(0);
+      if (!view.evicting) {
+        EXPECT_EQ(s.left.rows, s.entered.rows);
+        return;
+      }
+      ++evictions;
+      EXPECT_GE(s.candidates.count, view.budget);  // the masked rows that stayed
+      EXPECT_LE(s.candidates.count, view.count);
+      double sum = 0;  // both layers' importances sum to masked rows x heads
+      for (std::int32_t j = 0; j < view.count; ++j) sum += view.score[j];
+      EXPECT_NEAR(sum, 0, 1e-3);
+      EXPECT_EQ(view.processed_end >= s.left.position[s.left.rows - 1] + 1, true);
+    }
+  } seen;
+  seen.policy = &rows;
+  loop.observe(&seen);
+  loop.admit(request);
+  while (loop.step()) {
+  }
+  EXPECT_GT(seen.evictions, 3);
+}
+
+// Ablations that must make a difference, and refusals by name.
+TEST(limits_blocks, focus_settings_that_contradict_are_refused) {
+  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const struct {
+    parameter_map given;
+    const char* says;
+  } wrong[] = {{{{"selection", std::string("top")}}, "needs k"},
+               {{{"k", std::int64_t{3}}}, "k belongs to"},
+               {{{"alpha", 0.5}}, "alpha"},
+               {{{"loop", std::string("hf")}}, "commit_last"}};
+  for (const auto& w : wrong) {
+    try {
+      method_registry::instance().make("focus", model->config(), "", w.given);
+      FAIL() << w.says;
+    } catch (const error& e) {
+      EXPECT_EQ(e.code(), exit_code::usage);
+      EXPECT_NE(std::string(e.what()).find(w.says), std::string::npos) << e.what();
+    }
+  }
+}
+
+// A model whose every prediction is the mask token: by state it is decided, by id it never is, and
+// the loop says so instead of running for ever.
+TEST(limits_blocks, a_mask_that_predicts_itself_ends_with_a_sentence) {
+  model_config c = testing::tiny_config(model_family::sdar);
+  c.mask_id = 0;
+  const model_weights w = random_weights(c, 7, dtype::f32);
+  std::fill_n(static_cast<float*>(w.lm_head.data), w.lm_head.elements(), 0.0F);  // ties: token 0
+  const transformer model(c, w, reference_ops(), weight_format::f32, 256);
+  const sequence_request request{{1, 2, 3}, 8, 0};
+  const auto by_state = decode(model, "delayed_cache_plus", {}, {request}, 1);
+  EXPECT_EQ(by_state.answers[0].output, std::vector<std::int32_t>(8, 0));
+  try {
+    decode(model, "delayed_cache_plus", {{"mask_track", std::string("id")}}, {request}, 1);
+    FAIL();
+  } catch (const error& e) {
+    EXPECT_EQ(e.code(), exit_code::run_failed);
+    EXPECT_NE(std::string(e.what()).find("mask_track=state"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The layer observer and the probes on real trajectories of small models: what must hold whatever
+// the weights are.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "harness/experiment/probe.h"
+#include "tests/methods/tiny_models.h"
+
+namespace unmask {
+namespace {
+
+using nlohmann::json;
+using testing::decode;
+using testing::outputs;
+using testing::tiny_model;
+using testing::tiny_requests;
+
+const parameter_map blocks_of_8 = {{"block_length", std::int64_t{8}}};
+constexpr int steps_per_request = 16;
+
+struct probed {
+  json results;
+  closed_loop_result run;
+};
+
+probed look(const std::vector<std::string>& names, const std::string& method, model_family family,
+            const parameter_map& given, probe_settings settings = {}) {
+  settings.names = names;
+  const auto model = tiny_model(family, reference_ops());
+  probe_observer observer(settings);
+  probed p;
+  p.run = decode(*model, method, given, tiny_requests(3, 16), 1, "", &observer);
+  for (const auto& [name, text] : observer.results()) p.results[name] = json::parse(text);
+  return p;
+}
+
+TEST(layer_observer, sees_every_layer_in_order_and_only_when_it_asks) {
+  struct watcher : step_observer {
+    bool ask = false;
+    int layers = 0, steps = 0;
+    bool wants_layers() const override { return ask; }
+    void on_layer(const layer_view& l) override {
+      EXPECT_EQ(l.layer, layers++ % 3);
+      EXPECT_EQ(l.q.rows(), l.rows.rows);
+      EXPECT_EQ(l.k.rows(), l.rows.rows);
+      EXPECT_EQ(l.v.rows(), l.rows.rows);
+      // The rows' K/V lie in the cache already.
+      for (std::int32_t r = 0; r < l.rows.rows; ++r) {
+        const std::int32_t p = l.rows.position[r];
+        const std::int32_t page = l.cache.page_table[p / kv_page_size];
+        const std::int64_t at = (p % kv_page_size) * l.k.columns();
+        for (std::int64_t d = 0; d < l.k.columns(); ++d) {
+          ASSERT_EQ(l.cache.keys.row<float>(page)[at + d], l.k.row<float>(r)[d]);
+          ASSERT_EQ(l.cache.values.row<float>(page)[at + d], l.v.row<float>(r)[d]);
+        }
+      }
+    }
+    void on_step(const step_view&) override { ++steps; }
+  } seen, blind;
+  seen.ask = true;
+  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto requests = tiny_requests(2, 16);
+  const auto unwatched = decode(*model, "vanilla", blocks_of_8, requests, 1);
+  EXPECT_EQ(outputs(decode(*model, "vanilla", blocks_of_8, requests, 1, "", &seen)),
+            outputs(unwatched));
+  decode(*model, "vanilla", blocks_of_8, requests, 1, "", &blind);
+  EXPECT_EQ(seen.steps, unwatched.steps);
+  EXPECT_EQ(seen.layers, 3 * seen.steps);
+  EXPECT_EQ(blind.layers, 0);
+  EXPECT_EQ(blind.steps, seen.steps);
+}
+
+TEST(probes, all_are_there_and_change_no_token) {
+  EXPECT_EQ(probe_names(), (std::vector<std::string>{"attention", "confidence", "decoding",
+                                                     "importance", "kv_change", "stagnation"}));
+  EXPECT_THROW(make_probe("atention", {}), error);
+  const struct {
+    const char* method;
+    model_family family;
+    parameter_map given;
+  } runs[] = {{"vanilla", model_family::llada, blocks_of_8},
+              {"vanilla", model_family::dream, {}},
+              {"ada_dlm", model_family::dream, {{"k", 0.3}}},
+              {"ada_dlm", model_family::llada, {{"execution", std::string("ffn_only")}}},
+              {"block_diffusion", model_family::sdar, {{"threshold", 0.5}}},
+              {"autoregressive", model_family::qwen3, {}}};
+  for (const auto& r : runs) {
+    const probed all = look(probe_names(), r.method, r.family, r.given);
+    const auto model = tiny_model(r.family, reference_ops());
+    EXPECT_EQ(outputs(all.run),
+              outputs(decode(*model, r.method, r.given, tiny_requests(3, 16), 1)));
+    for (const std::string& name : probe_names()) {
+      EXPECT_EQ(all.results.at(name).at("requests"), 3) << r.method << " " << name;
+    }
+  }
+}
+
+TEST(probes, decoding_counts_what_the_loop_counts) {
+  for (const model_family family : {model_family::llada, model_family::sdar}) {
+    const bool sdar = family == model_family::sdar;
+    const probed p = look({"decoding"}, sdar ? "block_diffusion" : "vanilla", family,
+                          {{"block_length", std::int64_t{8}}, {"threshold", 0.4}});
+    std::int64_t committed = 0, rows = 0, steps = 0, head = 0, weighted = 0, counted = 0;
+    for (const decoded_answer& a : p.run.answers) {
+      committed += a.counters.committed;
+      rows += a.counters.decode_rows;
+      head += a.counters.head_rows;
+    }
+    const json& d = p.results.at("decoding");
+    const auto histogram = d.at("histogram").get<std::vector<std::int64_t>>();
+    for (std::size_t n = 0; n < histogram.size(); ++n) {
+      steps += histogram[n];
+      weighted += histogram[n] * static_cast<std::int64_t>(n);
+      counted += n > 1 ? histogram[n] : 0;
+    }
+    EXPECT_EQ(d.at("steps"), steps);
+    EXPECT_EQ(d.at("decided"), weighted);
+    // A vanilla loop may decide the mask id, which commits nothing.
+    EXPECT_GE(weighted, committed);
+    if (sdar) {
+      EXPECT_EQ(weighted, committed);
+    }
+    EXPECT_EQ(d.at("rows"), rows);
+    EXPECT_EQ(d.at("judged"), head);
+    EXPECT_GT(counted, 0);
+  }
+}
+
+// One token per step and block: within the block every step before judged all that is left, so the
+// sixteen most confident hold every token, and the best one alone holds fewer.
+TEST(probes, recall_ends_at_one) {
+  const probed p = look({"confidence"}, "vanilla", model_family::llada, blocks_of_8);
+  const json& c = p.results.at("confidence");
+  const auto recall = c.at("recall").at("value").get<std::vector<double>>();
+  EXPECT_EQ(c.at("recall").at("k"), json({1, 2, 4, 8, 16}));
+  EXPECT_EQ(recall[4], 1);
+  EXPECT_LT(recall[0], 1);
+  EXPECT_GT(recall[0], 0);
+  for (std::size_t i = 1; i < recall.size(); ++i) EXPECT_GE(recall[i], recall[i - 1]);
+  EXPECT_EQ(c.at("recall").at("tokens"), 3 * 2 * 7);  // all but the first of each block
+  EXPECT_EQ(c.at("pairs"), 3 * 2 * (7 + 6 + 5 + 4 + 3 + 2 + 1));
+  EXPECT_LE(std::fabs(c.at("correlation").get<double>()), 1);
+}
+
+TEST(probes, stagnation_follows_its_threshold) {
+  const auto share = [](double tau) {
+    probe_settings s;
+    s.tau = tau;
+    return look({"stagnation"}, "vanilla", model_family::llada, blocks_of_8, s)
+        .results.at("stagnation");
+  };
+  const json none = share(0), some = share(0.5), all = share(1.1);
+  EXPECT_EQ(none.at("stagnant"), 0);
+  EXPECT_EQ(none.at("missed_stable").at("share"), 0);
+  EXPECT_EQ(all.at("missed_stable").at("share"), 1);
+  EXPECT_LE(none.at("stagnant"), some.at("stagnant"));
+  EXPECT_LE(some.at("stagnant"), all.at("stagnant"));
+  EXPECT_LT(none.at("stagnant"), all.at("stagnant"));
+  EXPECT_EQ(all.at("active_by_step").get<std::vector<double>>(),
+            (std::vector<double>{8, 7, 6, 5, 4, 3, 2, 1, 8, 7, 6, 5, 4, 3, 2, 1}));
+  std::int64_t decided = 0;
+  for (const std::int64_t n : all.at("decided_confidence").get<std::vector<std::int64_t>>()) {
+    decided += n;
+  }
+  EXPECT_EQ(decided, 3 * steps_per_request);
+  EXPECT_EQ(all.at("decline").at("decided"), decided);
+}
+
+// In layer 0, K and V depend on a position's own token: outside the block they do not change at
+// all. Higher up they hear of the tokens that were decided.
+TEST(probes, kv_changes_above_the_first_layer_only) {
+  const probed p = look({"kv_change"}, "vanilla", model_family::llada, blocks_of_8);
+  const json& c = p.results.at("kv_change");
+  for (const char* side : {"k", "v"}) {
+    const auto layers = c.at("layers").at(side).get<std::vector<double>>();
+    ASSERT_EQ(layers.size(), 3U);
+    EXPECT_EQ(layers[0], 0);
+    EXPECT_GT(layers[1], 0);
+    EXPECT_GT(layers[2], 0);
+    EXPECT_EQ(c.at("steps").at(side).size(), 7U);  // 0 -> 1 .. 6 -> 7
+    for (const char* region : {"prompt", "before", "block", "after"}) {
+      EXPECT_GT(c.at("regions").at(region).at(side), 0) << region;
+    }
+  }
+  // Positions of each step: all outside the block, in every layer.
+  std::int64_t outside = 0;
+  for (const sequence_request& r : tiny_requests(3, 16)) {
+    outside += 2 * (static_cast<std::int64_t>(r.prompt.size()) + 8);
+  }
+  EXPECT_EQ(c.at("steps").at("positions")[0], 3 * outside);
+  // Rows that are not computed again leave nothing to compare: a cache of committed blocks.
+  const probed cached = look({"kv_change"}, "block_diffusion", model_family::sdar, {});
+  EXPECT_EQ(cached.results.at("kv_change").at("regions").at("before").at("positions"), 0);
+}
+
+// The importance of n masked rows sums to n times the number of heads, in every layer.
+TEST(probes, importance_sums_to_the_heads) {
+  for (const model_family family : {model_family::llada, model_family::sdar}) {
+    const bool sdar = family == model_family::sdar;
+    const probed p =
+        look({"importance"}, sdar ? "block_diffusion" : "vanilla", family, blocks_of_8);
+    const json& i = p.results.at("importance");
+    ASSERT_EQ(i.at("layers").size(), 3U);
+    for (const json& l : i.at("layers")) {
+      double sum = 0, n = 0;
+      for (const char* kind : {"decodable", "not_decodable"}) {
+        sum += l.at("masked").at(kind).get<double>() * l.at("tokens").at(kind).get<double>();
+        n += l.at("tokens").at(kind).get<double>();
+      }
+      EXPECT_NEAR(sum / n, 4, 2e-3);  // heads; the row keeps five digits
+      EXPECT_GT(l.at("with_decoded").at("decoded"), 0);
+      const double auc = l.at("auc").get<double>();
+      EXPECT_GE(auc, 0);
+      EXPECT_LE(auc, 1);
+    }
+    EXPECT_TRUE(i.at("layers")[0].at("auc_delta").is_null());
+    EXPECT_FALSE(i.at("layers")[1].at("auc_delta").is_null());
+    // Quintiles hold a fifth of the tokens each, as far as numbers divide.
+    const auto yes = i.at("delta_percentiles").at("decodable").get<std::vector<std::int64_t>>();
+    const auto no = i.at("delta_percentiles").at("not_decodable").get<std::vector<std::int64_t>>();
+    std::int64_t total = 0;
+    for (int b = 0; b < 5; ++b) total += yes[b] + no[b];
+    for (int b = 0; b < 5; ++b) {
+      EXPECT_NEAR(static_cast<double>(yes[b] + no[b]) / static_cast<double>(total), 0.2, 0.1);
+    }
+  }
+}
+
+// What the probe sums by itself is what ops::attention reports.
+TEST(probes, attention_agrees_with_the_kernel) {
+  struct checker : step_observer {
+    std::unique_ptr<probe> mine;
+    bool begun = false;
+    std::vector<double> held;  // largest share of attention of one key, by layer
+    bool wants_layers() const override { return true; }
+    void on_layer(const layer_view& l) override {
+      if (!begun) mine->begin(l.state);
+      begun = true;
+      const std::int32_t slots = l.keys.kv_length[0];
+      std::vector<float> mass(static_cast<std::size_t>(slots), 0.0F);
+      std::vector<float> out(static_cast<std::size_t>(l.q.rows() * l.q.columns()));
+      const tensor_view q = l.q;
+      l.state.backend().attention(
+          l.rows, q, l.cache, l.keys, l.scale,
+          make_view(out.data(), dtype::f32, {q.rows(), q.shape[1], q.shape[2]}),
+          make_view(mass.data(), dtype::f32, {slots}));
+      held.push_back(*std::max_element(mass.begin(), mass.end()) /
+                     static_cast<double>(q.rows() * q.shape[1]));
+      mine->on_layer(l);
+    }
+    void on_step(const step_view& s) override { mine->on_step(s); }
+  };
+  for (const model_family family : {model_family::llada, model_family::sdar, model_family::qwen3}) {
+    probe_settings settings;
+    settings.sink_share = 1e-9;  // one key
+    settings.every = 1;
+    checker both;
+    both.mine = make_probe("attention", settings);
+    const auto model = tiny_model(family, reference_ops());
+    const char* method = family == model_family::llada  ? "vanilla"
+                         : family == model_family::sdar ? "block_diffusion"
+                                                        : "autoregressive";
+    decode(*model, method, {}, tiny_requests(1, 32), 1, "", &both);
+    both.mine->end();
+    const json a = json::parse(both.mine->result());
+    const auto mass = a.at("sink_mass").get<std::vector<double>>();
+    ASSERT_EQ(mass.size(), 3U);
+    for (std::size_t l = 0; l < 3; ++l) {
+      double sum = 0;
+      for (std::size_t i = l; i < both.held.size(); i += 3) sum += both.held[i];
+      EXPECT_NEAR(mass[l], sum / (static_cast<double>(both.held.size()) / 3), 1e-4);
+    }
+    for (std::size_t x = 0; x < 3; ++x) EXPECT_EQ(a.at("layer_overlap")[x][x], 1);
+    EXPECT_FALSE(a.at("maps").empty());
+  }
+}
+
+TEST(probes, attention_with_every_key_a_sink) {
+  probe_settings settings;
+  settings.sink_share = 1;
+  settings.every = 4;
+  const probed p = look({"attention"}, "vanilla", model_family::llada, blocks_of_8, settings);
+  const json& a = p.results.at("attention");
+  EXPECT_EQ(a.at("looks"), 3 * 4);
+  for (std::size_t x = 0; x < 3; ++x) {
+    EXPECT_NEAR(a.at("sink_mass")[x].get<double>(), 1, 1e-4);
+    EXPECT_EQ(a.at("step_overlap")[x], 1);
+    for (std::size_t y = 0; y < 3; ++y) EXPECT_EQ(a.at("layer_overlap")[x][y], 1);
+  }
+  // Each row of a map averages to 1 over all keys: cells hold means, so 1 / keys on average.
+  for (const json& m : a.at("maps")) {
+    double sum = 0;
+    for (const double v : m.at("values").get<std::vector<double>>()) sum += v;
+    EXPECT_NEAR(sum / m.at("values").size(), 1.0 / m.at("keys").get<double>(),
+                0.3 / m.at("keys").get<double>());
+  }
+}
+
+}  // namespace
+}  // namespace unmask
