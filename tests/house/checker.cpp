@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <tuple>
 
 namespace unmask::house {
@@ -154,7 +155,30 @@ class inspector {
     if (static_cast<int>(lines.size()) > longest_file) {
       report(file, 0, "length", std::to_string(lines.size()) + " lines; split it below 800");
     }
-    if (is_cpp(path)) check_includes(file, lines);
+    if (!is_cpp(path)) return;
+    check_includes(file, lines);
+    if (path.extension() == ".h") check_types(file, lines);
+  }
+
+  // Two headers that define one type in namespace unmask: no compiler sees both, the linker takes
+  // either, and the program crashes elsewhere.
+  void check_types(const std::string& file, const std::vector<std::string>& lines) {
+    if (std::find(lines.begin(), lines.end(), "namespace unmask {") == lines.end()) return;
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      std::istringstream words(lines[i]);
+      std::string kind, name;
+      words >> kind >> name;
+      if (kind == "enum") words >> name;
+      const bool indented = lines[i].empty() || lines[i][0] == ' ';
+      if (indented || !one_of(kind, {"class", "struct", "enum"}) || name.empty()) continue;
+      if (lines[i].back() == ';' && lines[i].find('{') == std::string::npos) continue;  // declared
+      if (name.find('<') != std::string::npos) continue;  // a specialisation
+      const auto [first, fresh] = types_.emplace(name, file);
+      if (!fresh) {
+        report(file, static_cast<int>(i) + 1, "twice",
+               "defines " + name + ", which " + first->second + " defines too");
+      }
+    }
   }
 
   void check_paths(const std::string& file, const std::vector<std::string>& lines) {
@@ -228,6 +252,7 @@ class inspector {
   fs::path root_;
   std::vector<violation> found_;
   std::map<std::string, std::set<std::string>> includes_;
+  std::map<std::string, std::string> types_;  // name to the header that defines it
   std::set<std::string> done_;
   std::vector<std::string> way_;
 };

@@ -14,7 +14,7 @@ namespace unmask::house {
 struct violation {
   std::string file;  // relative to the root
   int line;          // 1-based; 0: the file as a whole
-  std::string rule;  // "include", "cycle", "room", "head", "length", "path"
+  std::string rule;  // "include", "cycle", "room", "head", "length", "path", "twice"
   std::string text;  // one sentence
 };
 

@@ -125,6 +125,17 @@ TEST_F(planted, a_new_top_folder_is_no_room) {
   expect_only("room", "common/strings.h");
 }
 
+TEST_F(planted, one_type_defined_in_two_headers_is_found) {
+  const std::string open = "namespace unmask {\n", close = "}\n";
+  write("methods/a/a.h", open + "struct focus_state;\nstruct focus_state {};\n" + close);
+  write("methods/b/b.h",
+        open + "struct focus_state;\nclass other {\n  struct inner {};\n};\n" + close);
+  write("kernels/cpu/ops.h", "namespace unmask::cpu {\nclass other {};\n" + close);
+  EXPECT_TRUE(check(root_).empty());
+  write("methods/c/c.h", open + "struct focus_state {\n  int x;\n};\n" + close);
+  expect_only("twice", "methods/c/c.h");
+}
+
 TEST_F(planted, a_missing_licence_line_is_found) {
   write_raw("kernels/bad.cpp", "// Copyright The Unmask Authors\n");
   expect_only("head", "kernels/bad.cpp");

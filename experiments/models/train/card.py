@@ -34,8 +34,8 @@ def main():
     name, about = ABOUT[kind]
     masked = kind != "qwen3"
     out = [f"# {name}", "", f"{about}. 5 layers, width 192, SwiGLU 448, RMSNorm, rotate-half RoPE "
-           "(theta 10000), 1024 tokens of byte-level BPE, separate output matrix, bfloat16, two "
-           "shards. Trained from zero on generated text only; the generator, the tokenizer, the "
+           "(theta 500000), 1024 tokens of byte-level BPE, separate output matrix, bfloat16, two "
+           "shards. Trained on generated text only; the generator, the tokenizer, the "
            "trainer and the definitions of the scorers are in `../train`.", "",
            "## Training", "", history, "", "## Scores", "",
            "Held-out items (`../../data`), rounded weights, float32 arithmetic, greedy."

@@ -12,9 +12,14 @@ Layer 1: heads compare the code 1, 2 or 3 back of the query with that of every k
 slowly rotating pairs, and copy the token code of the match to the output.
 A causal model predicts the next token, so its queries compare one place later: token itself, 1, 2.
 A masked position would match itself best; one slot of the keys makes mask tokens repellent.
+
+python lookup_init.py --kind ar --out RUN/ar_init.pt
 """
+import argparse
+
 import torch
 
+from model import Model, make_config
 from tokenizer import MASK
 
 TOKEN, CONST, BACK, CODE = slice(0, 95), 95, 96, 32
@@ -97,3 +102,18 @@ def lay_lookup(model, seed=11):
             second.wq.weight[dims.start + repel, CONST] = 0.5 * scale
             second.wo.weight[TOKEN, dims] = 0.5 / per * copy.T
     return model
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--kind", choices=["llada", "sdar", "ar"], required=True)
+    ap.add_argument("--out", required=True)
+    ap.add_argument("--seed", type=int, default=1)
+    a = ap.parse_args()
+    torch.manual_seed(a.seed)
+    model = lay_lookup(Model(make_config(a.kind)))
+    torch.save({"model": model.state_dict(), "kind": a.kind, "tokens": 0}, a.out)
+
+
+if __name__ == "__main__":
+    main()
