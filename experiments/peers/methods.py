@@ -66,5 +66,6 @@ def compared(config, gen_length, block_length=32):
             "sink_fraction": 0.01, "prompt_block_size": 16}),
         ("ada_dlm row_compact, block", "ada_dlm", {
             "gen_length": gen_length, "scope": "block", "block_length": plain["block_length"],
-            "steps": 100, "k": 0.15, "history": 3, "execution": "row_compact"}),
+            "steps": 100, "k": 0.15, "history": 3, "execution": "row_compact",
+            "confidence_dtype": "float64"}),
     ]
