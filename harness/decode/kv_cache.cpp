@@ -25,6 +25,7 @@ kv_cache::kv_cache(const ops& backend, const model_config& model, const kv_stora
   if (largest.layer_slots > 0) {
     const std::int32_t per_layer = pages > 0 ? pages : sequences * pages_for(largest.layer_slots);
     pages_ = layers_ * per_layer + scratch;
+    unit_ = layers_;
   } else {
     pages_ = pages > 0 ? pages : scratch;
   }
@@ -53,7 +54,7 @@ bool kv_cache::reserve(std::int32_t s, const kv_storage& want) {
   }
   const std::int32_t more =
       layers_ * (layer_pages - held.layer_slots) + scratch_pages - held.scratch_slots;
-  if (more > free_pages()) return false;
+  if (more > static_cast<std::int32_t>(free_.size())) return false;
   const auto take = [&] {
     const std::int32_t page = free_.back();
     free_.pop_back();
@@ -119,7 +120,7 @@ std::size_t kv_cache::page_bytes() const {
 }
 
 std::size_t kv_cache::bytes_in_use() const {
-  return page_bytes() * static_cast<std::size_t>(pages_ - free_pages());
+  return page_bytes() * (static_cast<std::size_t>(pages_) - free_.size());
 }
 
 }  // namespace unmask

@@ -49,8 +49,10 @@ class kv_cache {
   // Layer `index` with every sequence's own slots, for a copy out of the scratch.
   paged_kv stored(std::int32_t index) const;
 
-  std::int32_t free_pages() const { return static_cast<std::int32_t>(free_.size()); }
-  std::int32_t pages() const { return pages_; }
+  // Pages in the unit that admission thinks in: one page of every stored layer (without stored
+  // layers: one page).
+  std::int32_t free_pages() const { return static_cast<std::int32_t>(free_.size()) / unit_; }
+  std::int32_t pages() const { return pages_ / unit_; }
   std::size_t page_bytes() const;  // one page: keys and values of kv_page_size slots of one layer
   std::size_t bytes_in_use() const;
   std::size_t peak_bytes() const { return peak_bytes_; }
@@ -65,6 +67,7 @@ class kv_cache {
   std::int32_t sequences_ = 0;  // places
   std::int32_t stride_ = 0;     // entries of a table row
   std::int32_t pages_ = 0;      // in the pool
+  std::int32_t unit_ = 1;       // pool pages that make one page of every stored layer
   tensor keys_, values_;        // [pages, kv_page_size, kv_heads, head_dim]
   tensor stored_, active_;      // [layers * sequences, stride] physical pages
   tensor scratch_;              // [sequences, stride]

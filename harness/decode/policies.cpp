@@ -9,14 +9,13 @@ namespace unmask {
 
 void row_policy::select(const batch& b, const step_plan& plan, row_lists& rows) {
   // Host copies of two integers per sequence; the positions themselves are listed by the backend.
-  std::vector<std::int32_t> first, last;
-  first.reserve(plan.of.size());
-  last.reserve(plan.of.size());
+  first_.clear();
+  last_.clear();
   for (const sequence_step& step : plan.of) {
-    first.push_back(step.active ? step.first : 0);
-    last.push_back(step.active ? step.last : 0);
+    first_.push_back(step.active ? step.first : 0);
+    last_.push_back(step.active ? step.last : 0);
   }
-  rows.rows = b.backend().compact(b.capacity(), {}, 0, first.data(), last.data(),
+  rows.rows = b.backend().compact(b.capacity(), {}, 0, first_.data(), last_.data(),
                                   rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),
                                   rows.sequence.as<std::int32_t>());
 }

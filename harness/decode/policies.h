@@ -140,6 +140,9 @@ class row_policy {
     (void)s;
     return {};
   }
+
+ private:
+  std::vector<std::int32_t> first_, last_;  // of select()
 };
 
 // Which cached slots each row attends to in a layer.
