@@ -9,7 +9,7 @@ from tasks import Stream
 from tokenizer import EOS, MASK
 from words import KEYS
 
-BUCKETS = [64, 96, 128, 160, 192, 256, 320, 448, 576, 832, 1088, 2176]
+BUCKETS = [32, 64, 96, 128, 160, 192, 256, 320, 448, 576, 832, 1088, 2176]
 WEIGHTS = {"word_problem": 0.24, "equation": 0.13, "list_program": 0.10, "instruction": 0.17,
            "retrieval_kv": 0.16, "needle": 0.08, "summary": 0.07, "story": 0.05}
 SIZED = ("retrieval_kv", "needle", "summary")
@@ -36,13 +36,14 @@ class Batcher:
     """Yields (ids, keys, (flat, targets, weights, score, family)) of one bucket length. keys: which
     places hold a token; for sdar (position, block, segment) of every place."""
 
-    def __init__(self, kind, codec, seed, excluded, budget=4096, copy=0.5):
-        self.kind, self.codec, self.budget, self.copy = kind, codec, budget, copy
+    def __init__(self, kind, codec, seed, excluded, budget=4096, copy=0.5, drills=0.0):
+        self.kind, self.codec, self.budget = kind, codec, budget
+        self.copy, self.drills = copy, drills
         self.stream = Stream(seed, excluded)
         self.rng = random.Random(seed + 1)
         self.np = np.random.default_rng(seed + 2)
         self.queues = {b: [] for b in BUCKETS}
-        self.names = list(WEIGHTS) + ["copying"]
+        self.names = list(WEIGHTS) + ["copying", "arithmetic"]
         self.weights = list(WEIGHTS.values())
         self.words = [codec.encode(" " + w)[0] for w in KEYS]
         self.digits = [codec.encode(str(d))[0] for d in range(10)]
@@ -164,6 +165,50 @@ class Batcher:
         position = np.concatenate(position)
         return position, position // BLOCK, np.concatenate(segment)
 
+    def calculation(self):
+        """One step of working as the tasks write it: operands, operation, result."""
+        rng, op = self.rng, self.rng.choice("++--*/")
+        if op == "+":
+            a = rng.randint(2, 97)
+            b = rng.randint(2, min(40, 99 - a))
+            c = a + b
+        elif op == "-":
+            a = rng.randint(4, 99)
+            b = rng.randint(2, min(60, a - 1))
+            c = a - b
+        else:
+            a = rng.randint(2, 9 if rng.random() < 0.6 else 49)
+            b = rng.randint(2, min(9, 99 // a))
+            c = a * b
+            if op == "/":
+                a, c = c, a
+        return f"{a}{op}{b}", str(c)
+
+    def drill(self):
+        """A block of calculations with most results masked: the facts behind the working."""
+        rng = self.rng
+        ids, mask = [], []
+        rate, spill = rng.uniform(0.3, 1.0), 0.15 * (rng.random() < 0.3)
+        while len(ids) < BLOCK:
+            left, right = self.calculation()
+            for text, share in ((left, spill), ("=", 0), (right, rate), (", ", 0)):
+                part = self.codec.encode(text)
+                ids += part
+                if share == rate:
+                    mask += [rng.random() < rate] * len(part)
+                else:
+                    mask += [rng.random() < share for _ in part]
+        ids, mask = np.array(ids[:BLOCK]), np.array(mask[:BLOCK])
+        if not mask.any():
+            mask[rng.randrange(2, BLOCK)] = True
+        w = np.ones(BLOCK, np.float32)
+        if self.kind == "ar":
+            # A causal model is asked for results only: operands are drawn at random.
+            return ids, None, np.where(mask, 1.0, 0.0).astype(np.float32), mask
+        if self.kind == "sdar":
+            return ids, mask, w, mask.copy(), self.plain(BLOCK)
+        return ids, mask, w, mask.copy()
+
     def records(self, p):
         """Records, then the same records again, once or more: token ids and which of them are
         determined by what came before. Sequences are short first. Undetermined tokens carry no
@@ -232,8 +277,11 @@ class Batcher:
         return position, position // BLOCK, np.zeros(n, np.int64)
 
     def add(self, p):
-        if self.rng.random() < self.copy_share(p):
-            return self.push(*self.copying(p), len(self.names) - 1)
+        u = self.rng.random()
+        if u < self.copy_share(p):
+            return self.push(*self.copying(p), self.names.index("copying"))
+        if u < self.copy_share(p) + self.drills * (1 - self.copy_share(p)):
+            return self.push(*self.drill(), self.names.index("arithmetic"))
         family = self.rng.choices(list(WEIGHTS), self.weights)[0]
         size = pick_size(self.rng, p) if family in SIZED else None
         prompt, answer = self.codec.pair(self.stream.draw(family, size))

@@ -92,6 +92,8 @@ def main():
     ap.add_argument("--budget", type=int, default=4096, help="tokens in a batch")
     ap.add_argument("--progress0", type=float, default=0.0, help="curriculum starts here")
     ap.add_argument("--copy", type=float, default=0.5, help="early share of copying sequences")
+    ap.add_argument("--drills", type=float, default=0.0,
+                    help="share of arithmetic drills among the other sequences")
     ap.add_argument("--deadline", type=float, help="unix time that ends the run and its decay")
     a = ap.parse_args()
     torch.set_num_threads(1)
@@ -116,7 +118,7 @@ def main():
         step, tokens, elapsed, run = s["step"], s["tokens"], s["elapsed"], s["run"] + 1
     path = os.path.join(a.tokenizer, "llada.json" if a.kind == "llada" else "qwen.json")
     batcher = Batcher(a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
-                      excluded_hashes(a.exclude), a.budget, a.copy)
+                      excluded_hashes(a.exclude), a.budget, a.copy, a.drills)
     hidden = torch.compile(model.hidden, dynamic=False)
     log = open(os.path.join(a.out, "log.txt"), "a", encoding="utf-8")
     begin = time.time() - elapsed
