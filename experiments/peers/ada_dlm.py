@@ -13,6 +13,7 @@ MASKED, DECIDED, CACHED = 0, 1, 2
 def freeze(history, rank):
     """Which of the active tokens are decided; history [A, m], newest first. Equality stays active;
     if nothing would be decided, the surest token is."""
+    history = history.double()  # near 1 the distances differ in the last bits of a float
     order = best(history[:, 0], len(history))
     high = history[order[0]]
     boundary = history[order[min(rank, len(order) - 1)]]
