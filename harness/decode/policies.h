@@ -15,6 +15,13 @@
 
 namespace unmask {
 
+// What a place does in a step composed by a scheduler.
+enum class step_part : std::uint8_t {
+  out,       // waits
+  step,      // its next forward
+  recompute  // its last rows once more, deciding nothing: it is kept in a frozen batch
+};
+
 // What one sequence does in this step. Positions are absolute, ranges half open.
 struct sequence_step {
   bool active = false;
@@ -25,6 +32,9 @@ struct sequence_step {
   std::int32_t kv_length = 0;  // keys visible to this forward: slots [0, kv_length)
   std::int32_t block_first = 0, block_last = 0;  // the block being decoded
   std::int32_t step = 0;                         // steps made in this block before this one
+  // Rows of a block without masks once more (step_part::recompute). Nothing that a later forward
+  // reads may change: no state, no record, no K/V but of rows which that forward computes again.
+  bool again = false;
 };
 
 struct step_plan {
@@ -80,6 +90,8 @@ struct pace_shape {
   // whole canvas needs pages from the start.
   std::int32_t ahead = 0;
   bool commits = false;  // a decided block takes one more forward before the next one opens
+  // Forwards of a turn on a batch that does not change (LMDeploy); 0: as many as a scheduler likes.
+  std::int32_t turn = 0;
 };
 
 // How much of each sequence may enter this step: block, chunk, whole canvas, one token.
@@ -107,6 +119,8 @@ class pace_policy {
   virtual std::int32_t canvas_length(const model_config& model,
                                      const sequence_request& request) const = 0;
   virtual void start(batch& b, std::int32_t s) = 0;  // a request took place s
+  // Before the plans of a forward: who takes part [capacity]; null: everybody.
+  virtual void begin(const batch& b, const step_part* parts) { (void)b, (void)parts; }
   virtual sequence_step plan(const batch& b, std::int32_t s) = 0;
   // After the decisions of a step; sets sequence::finished and output_end when the answer is done.
   virtual void observe(batch& b, std::int32_t s, const sequence_step& step,
@@ -135,6 +149,9 @@ class row_policy {
                                  row_lists& updated, tensor& index) {
     (void)b, (void)plan, (void)rows, (void)updated, (void)index;
   }
+  // True: which rows a forward has depends on activations, so that a loop without layers cannot
+  // know them.
+  virtual bool reads_activations() const { return false; }
   // What eviction decided for sequence s in this forward; for observers.
   virtual eviction_view eviction(std::int32_t s) const {
     (void)s;
@@ -155,6 +172,8 @@ class key_policy {
   virtual key_set select(const batch& b, const step_plan& plan, std::int32_t layer,
                          const tensor_view& q, const paged_kv& cache,
                          const std::int32_t* kv_length);
+  // True: which keys a row sees depends on activations.
+  virtual bool reads_activations() const { return false; }
   // Where the attention of this layer adds the softmax mass of each key (ops::attention, key_mass;
   // zeroed by the policy, read by it in a later layer); no data: not wanted, nothing is spent.
   virtual tensor_view key_mass(const batch& b, const step_plan& plan, std::int32_t layer) {
@@ -235,6 +254,11 @@ class unmask_policy {
                      const packed_matrix& head, candidate_lists& candidates) = 0;
   // Fill accept.
   virtual void decide(const batch& b, const step_plan& plan, candidate_lists& candidates) = 0;
+  // Somebody else decided (trajectory.h): `accept` is filled. For policies that learn from what was
+  // decided; scores mean nothing then.
+  virtual void learn(const batch& b, const step_plan& plan, const candidate_lists& candidates) {
+    (void)b, (void)plan, (void)candidates;
+  }
   // True: a decided token equal to the mask id stays masked (official LLaDA and Dream loops).
   virtual bool masks_by_id() const { return false; }
 };

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,24 @@
 #include "harness/decode/policies.h"
 
 namespace unmask {
+
+// A decode forward of `requests` requests with `rows` rows together.
+struct step_time {
+  std::int32_t requests = 0;
+  std::int64_t rows = 0;
+  double seconds = 0;  // median of several
+};
+
+// Decode forwards of this method under `given` (other parameters at their defaults), one time per
+// number of requests; so long as the clock is real, measured on this model, backend and machine.
+using step_timer = std::function<std::vector<step_time>(const parameter_map& given,
+                                                        const std::vector<std::int32_t>& requests)>;
+
+// What a method learnt from a step_timer.
+struct calibration {
+  parameter_map settings;  // the parameters it fills with that
+  std::string report;      // JSON object for the result row
+};
 
 struct method_info {
   std::string name;
@@ -27,6 +46,11 @@ struct method_info {
   // Throws a usage error when the method cannot decode this model (by name and reason).
   std::function<void(const model_config&, const class parameters&)> check;
   std::function<recipe(const model_config&, const class parameters&)> make;
+  // Optional. Before the first forward that is timed, for batches of up to `requests`: what this
+  // method has to know of the machine. Nothing when these parameters leave nothing to learn.
+  std::function<std::optional<calibration>(const model_config&, const class parameters&,
+                                           std::int32_t requests, const step_timer&)>
+      calibrate;
 };
 
 class method_registry {

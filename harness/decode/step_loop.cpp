@@ -82,6 +82,7 @@ struct step_loop::impl {
               l.kv_pages),
         acts(m.make_activations()),
         partial(method.rows->updates_part()) {
+    if (l.dry) refuse_dry();
     const std::int64_t n = m.max_rows();
     const std::int64_t s = l.sequences;
     const auto ints = [&](std::int64_t count) { return run.allocate(dtype::i32, {count}); };
@@ -112,6 +113,7 @@ struct step_loop::impl {
     rows_before.resize(static_cast<std::size_t>(s));
   }
 
+  void refuse_dry() const;
   bool make_plan();
   sequence_step once_more(std::int32_t s) const;
   void forward();
@@ -219,8 +221,20 @@ bool step_loop::step(const step_part* parts) {
   return true;
 }
 
+void step_loop::impl::refuse_dry() const {
+  const auto refuse = [&](bool when, const char* what) {
+    if (!when) return;
+    throw usage_error((method.method.empty() ? "this method" : method.method) +
+                      " cannot run without the model: " + what + " depend on activations");
+  };
+  refuse(method.rows->reads_activations(), "its rows");
+  refuse(method.keys->reads_activations(), "its keys");
+  refuse(method.cache->features() != nullptr, "the rows of its layers");
+}
+
 bool step_loop::impl::make_plan() {
   bool any = false;
+  method.pace->begin(state, parts);
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     step = {};
@@ -254,6 +268,7 @@ sequence_step step_loop::impl::once_more(std::int32_t s) const {
   const std::int32_t block = method.pace->shape(model.config()).block;
   if (block > 0) step.first = std::max(step.first, step.last - block);
   step.what = phase::denoise;
+  step.again = true;
   step.candidate_first = step.candidate_last;
   step.quota = 0;
   return step;

@@ -59,14 +59,8 @@ struct loop_limits {
   std::int32_t kv_pages = 0;
   // Plan, select, decide and count, but leave out the layers: for recipes whose decisions come from
   // elsewhere than activations (harness/engine/trajectory.h). FLOPs and keys are then not counted.
+  // Usage error for a recipe whose rows or keys depend on activations.
   bool dry = false;
-};
-
-// What a place does in a step composed by a scheduler.
-enum class step_part : std::uint8_t {
-  out,       // waits
-  step,      // its next forward
-  recompute  // its last rows once more, deciding nothing: it is kept in a frozen batch
 };
 
 // Where the steps' wall time went. Selection is what a method adds to a plain forward: choosing

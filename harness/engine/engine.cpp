@@ -184,7 +184,7 @@ class engine_run {
     std::int32_t forwards = 1;
     if (settings_.policy == batching::lmd || settings_.policy == batching::fdfo) {
       forwards = settings_.forwards_per_turn > 0     ? settings_.forwards_per_turn
-                 : settings_.policy == batching::lmd ? lmdeploy_forwards(shape_.block)
+                 : settings_.policy == batching::lmd ? lmdeploy_forwards(shape_)
                                                      : 1;
     }
     if (settings_.grow_pages) make_room(forwards);
@@ -380,15 +380,21 @@ const char* name_of(batching policy) {
   return batching_names()[static_cast<std::size_t>(policy)].c_str();
 }
 
-std::int32_t lmdeploy_forwards(std::int32_t block) {
-  if (block <= 0) return 1;
-  return std::clamp(2 * (kv_page_size / block), 1, lmdeploy_prefill_interval);
+std::int32_t lmdeploy_forwards(const pace_shape& shape) {
+  if (shape.block <= 0) return 1;
+  const std::int32_t most = shape.turn > 0 ? shape.turn : lmdeploy_prefill_interval;
+  return std::clamp(2 * (kv_page_size / shape.block), 1, most);
 }
 
 engine_totals run_engine(batch_runner& runner, std::span<const request_plan> plans,
                          const engine_settings& settings, engine_clock& clock, engine_sink& sink) {
   if (!std::ranges::is_sorted(plans, {}, &request_plan::arrival)) {
     throw std::logic_error("engine: requests must be ordered by arrival");
+  }
+  const std::int32_t turn = runner.shape().turn;
+  if (settings.policy == batching::lmd && turn > 0 && settings.forwards_per_turn > turn) {
+    throw usage_error("lmd: forwards_per_turn is at most " + std::to_string(turn) +
+                      " for this method, which changes the rows of a block after every forward");
   }
   return engine_run(runner, plans, settings, clock, sink).run();
 }

@@ -40,8 +40,8 @@ struct engine_settings {
 };
 
 // Forwards of one decode turn of LMDeploy v0.11: min(prefill_interval 16, 2 (64 / block)); 4 for
-// blocks of 32 and 16 token by token.
-std::int32_t lmdeploy_forwards(std::int32_t block);
+// blocks of 32 and 16 token by token; never more than the shape's turn.
+std::int32_t lmdeploy_forwards(const pace_shape& shape);
 
 struct request_plan {
   double arrival = 0;                                       // seconds; plans are ordered by arrival
@@ -98,6 +98,7 @@ struct engine_totals {
   std::int64_t forwards = 0, prefill_forwards = 0, preemptions = 0;
 };
 
+// Usage error when lmd is asked for longer turns than the method's shape allows.
 // Serve every plan to its end. Every request reaches the sink exactly once, in the order in which
 // they ended. What the engine holds is bounded by the requests in the system.
 engine_totals run_engine(batch_runner& runner, std::span<const request_plan> plans,

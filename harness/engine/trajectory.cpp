@@ -20,8 +20,9 @@ constexpr std::int32_t unknown_step = std::numeric_limits<std::int32_t>::max() /
 
 class trajectory_unmask final : public unmask_policy {
  public:
-  trajectory_unmask(trajectory_source source, std::int32_t filler)
-      : source_(std::move(source)), filler_(filler) {}
+  trajectory_unmask(trajectory_source source, std::int32_t filler,
+                    std::unique_ptr<unmask_policy> own)
+      : source_(std::move(source)), filler_(filler), own_(std::move(own)) {}
 
   void judge(const batch& b, const step_plan&, const tensor_view&, const packed_matrix&,
              candidate_lists& c) override {
@@ -32,7 +33,7 @@ class trajectory_unmask final : public unmask_policy {
     });
   }
 
-  void decide(const batch& b, const step_plan&, candidate_lists& c) override {
+  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
     smallest_.assign(static_cast<std::size_t>(b.capacity()),
                      std::numeric_limits<std::int32_t>::max());
     std::size_t s = 0;
@@ -54,6 +55,7 @@ class trajectory_unmask final : public unmask_policy {
     for_each(b, c, [&](const held& h, std::int32_t i, std::int32_t at) {
       c.accept.as<std::uint8_t>()[i] = step_of(h, at) == smallest_[place_of(i)];
     });
+    own_->learn(b, plan, c);
   }
 
  private:
@@ -81,6 +83,7 @@ class trajectory_unmask final : public unmask_policy {
 
   trajectory_source source_;
   std::int32_t filler_;
+  std::unique_ptr<unmask_policy> own_;  // of the recipe; it may learn from what is decided
   std::vector<held> held_;
   std::vector<std::int32_t> smallest_;
 };
@@ -126,7 +129,8 @@ double share_for_mean(double mean, double ratio, std::int32_t block) {
 }  // namespace
 
 recipe with_trajectory(recipe method, trajectory_source source, std::int32_t filler) {
-  method.unmask = std::make_unique<trajectory_unmask>(std::move(source), filler);
+  method.unmask =
+      std::make_unique<trajectory_unmask>(std::move(source), filler, std::move(method.unmask));
   return method;
 }
 

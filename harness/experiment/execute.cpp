@@ -17,13 +17,15 @@ namespace {
 class real_point final : public loadable_point {
  public:
   real_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
-             std::shared_ptr<const loaded_workload> workload)
+             std::shared_ptr<const loaded_workload> workload,
+             std::shared_ptr<step_time_store> times)
       : model_(std::move(model)),
         workload_(std::move(workload)),
         method_(method_registry::instance().find(point.method)),
-        settings_(point.params),
-        batch_size_(static_cast<std::int32_t>(point.run.batch_size)) {
-    const recipe made = method_.make(model_->config, settings_);
+        batch_size_(static_cast<std::int32_t>(point.run.batch_size)),
+        calibration_(method_, model_->config, point.params, batch_size_,
+                     model_key(point.model, point.run), std::move(times)) {
+    const recipe made = method_.make(model_->config, settings());
     for (const sequence_request& r : workload_->requests) {
       canvas_.push_back(made.pace->canvas_length(model_->config, r) -
                         static_cast<std::int32_t>(r.prompt.size()));
@@ -31,7 +33,9 @@ class real_point final : public loadable_point {
   }
 
   std::int32_t rows() const override {
-    return rows_needed(model_->config, method_, settings_, workload_->requests, batch_size_);
+    return std::max(
+        rows_needed(model_->config, method_, settings(), workload_->requests, batch_size_),
+        calibration_.rows());
   }
   model_record model() const override { return model_->record; }
   workload_record workload() const override { return workload_->record; }
@@ -39,9 +43,15 @@ class real_point final : public loadable_point {
     return {model_->config.vocabulary, model_->config.mask_id, model_->config.stop_ids};
   }
 
+  parameter_map measured_settings() const override { return calibration_.filled(); }
+  std::map<std::string, std::string> measured_reports() const override {
+    return calibration_.reports();
+  }
+
   pass_record pass() override {
+    calibration_.run(*model_->packed, nullptr);
     const closed_loop_result result =
-        run_closed_loop(*model_->packed, method_, settings_, workload_->requests, batch_size_);
+        run_closed_loop(*model_->packed, method_, settings(), workload_->requests, batch_size_);
     pass_record pass;
     pass.seconds = result.seconds;
     pass.steps = result.steps;
@@ -63,7 +73,7 @@ class real_point final : public loadable_point {
       requests.resize(static_cast<std::size_t>(settings.limit));
     }
     probe_observer observer(settings);
-    run_closed_loop(*model_->packed, method_, settings_, requests, 1, &observer);
+    run_closed_loop(*model_->packed, method_, this->settings(), requests, 1, &observer);
     return observer.results();
   }
 
@@ -74,11 +84,13 @@ class real_point final : public loadable_point {
   }
 
  private:
+  const parameters& settings() const { return calibration_.settings(); }
+
   std::shared_ptr<const loaded_model> model_;
   std::shared_ptr<const loaded_workload> workload_;
   const method_info& method_;
-  parameters settings_;
   std::int32_t batch_size_;
+  point_calibration calibration_;
   std::vector<std::int64_t> canvas_;  // generated positions laid out for each request
 };
 
@@ -130,9 +142,9 @@ class real_executor final : public executor {
         prepared.verdict = verdict_kind::failed;  // from here on it is no matter of support
         std::unique_ptr<loadable_point> point;
         if (p.run.kind == "serve") {
-          point = make_serve_point(p, model_, workload);
+          point = make_serve_point(p, model_, workload, times_);
         } else {
-          point = std::make_unique<real_point>(p, model_, workload);
+          point = std::make_unique<real_point>(p, model_, workload, times_);
         }
         rows = std::max(rows, point->rows());
         prepared.point = std::move(point);
@@ -156,6 +168,7 @@ class real_executor final : public executor {
  private:
   std::string model_key_;
   std::shared_ptr<loaded_model> model_;
+  std::shared_ptr<step_time_store> times_ = std::make_shared<step_time_store>();
 };
 
 }  // namespace

@@ -4,11 +4,14 @@
 // What the files execute*.cpp share: a loaded model and workload. Private to them.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
+#include "harness/engine/clock.h"
 #include "harness/experiment/runner.h"
 #include "harness/model/tokenizer.h"
 #include "harness/model/weights.h"
@@ -55,6 +58,36 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
                                          const std::vector<std::size_t>& item_of,
                                          const token_rules& rules);
 
+// Step times of one run of the program: a cell that was measured is not measured again.
+using step_time_store = std::map<std::string, step_time>;
+
+// What a method that calibrates itself learnt for one point.
+class point_calibration {
+ public:
+  // `key`: of the model as packed (model_key()); `store` may be shared by many points.
+  point_calibration(const method_info& method, const model_config& model, parameter_map params,
+                    std::int32_t requests, std::string key, std::shared_ptr<step_time_store> store);
+  // Rows that the model must hold for the measurement; 0: nothing to measure.
+  std::int32_t rows() const;
+  // Once, before the first pass, outside every timer. `cost` given: its times instead of a clock's.
+  void run(const transformer& packed, const cost_model* cost);
+  // The parameters to run with.
+  const parameters& settings() const { return settings_; }
+  parameter_map filled() const { return found_ ? found_->settings : parameter_map{}; }
+  std::map<std::string, std::string> reports() const;
+
+ private:
+  recipe make(const parameter_map& given) const;
+  const method_info& method_;
+  const model_config& model_;
+  parameters settings_;
+  std::int32_t requests_;
+  std::string key_;
+  std::shared_ptr<step_time_store> store_;
+  std::optional<calibration> found_;
+  bool done_ = false, modelled_ = false;
+};
+
 // A point that knows how many rows the model must hold for it before it is measured.
 class loadable_point : public prepared_point {
  public:
@@ -62,6 +95,7 @@ class loadable_point : public prepared_point {
 };
 std::unique_ptr<loadable_point> make_serve_point(const experiment_point& point,
                                                  std::shared_ptr<const loaded_model> model,
-                                                 std::shared_ptr<const loaded_workload> workload);
+                                                 std::shared_ptr<const loaded_workload> workload,
+                                                 std::shared_ptr<step_time_store> times);
 
 }  // namespace unmask

@@ -42,15 +42,17 @@ void write_file(const std::string& path, const std::string& text) {
 class serve_point final : public loadable_point {
  public:
   serve_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
-              std::shared_ptr<const loaded_workload> workload)
+              std::shared_ptr<const loaded_workload> workload,
+              std::shared_ptr<step_time_store> times)
       : model_(std::move(model)),
         workload_(std::move(workload)),
         method_(method_registry::instance().find(point.method)),
-        params_(point.params),
         serve_(point.run.serve),
         places_(static_cast<std::int32_t>(point.run.batch_size)),
         seed_(static_cast<std::uint64_t>(point.run.seed)),
-        dry_(runs_dry(point.run)) {
+        dry_(runs_dry(point.run)),
+        calibration_(method_, model_->config, point.params, places_,
+                     model_key(point.model, point.run), std::move(times)) {
     if (workload_->requests.empty()) throw usage_error("serve: the workload holds no requests");
     const recipe made = make();
     for (const sequence_request& r : workload_->requests) {
@@ -81,6 +83,7 @@ class serve_point final : public loadable_point {
     std::int32_t rows =
         engine_rows(model_->config, *made.pace, workload_->requests, places_, prefill_tokens(),
                     static_cast<std::int32_t>(serve_.integer("prefill_chunk")));
+    if (!is_virtual() && !dry_) rows = std::max(rows, calibration_.rows());
     if (measures_cost()) {
       rows = std::max(rows, latency_rows(grid(), made.pace->shape(model_->config).block));
     }
@@ -92,7 +95,17 @@ class serve_point final : public loadable_point {
     return {model_->config.vocabulary, model_->config.mask_id, model_->config.stop_ids};
   }
 
+  parameter_map measured_settings() const override { return calibration_.filled(); }
+  std::map<std::string, std::string> measured_reports() const override {
+    return calibration_.reports();
+  }
+
   pass_record pass() override {
+    // A virtual clock is the machine that a method is told about. Real time without layers is no
+    // machine at all.
+    if (is_virtual() || !dry_) {
+      calibration_.run(*model_->packed, is_virtual() ? cost().get() : nullptr);
+    }
     const double rate = serve_.real("rate");
     pass_record pass;
     if (serve_.flag("search")) {
@@ -164,7 +177,7 @@ class serve_point final : public loadable_point {
   }
 
   recipe make() const {
-    recipe r = method_.make(model_->config, params_);
+    recipe r = method_.make(model_->config, calibration_.settings());
     r.method = method_.name;
     return r;
   }
@@ -325,10 +338,11 @@ class serve_point final : public loadable_point {
   std::shared_ptr<const loaded_model> model_;
   std::shared_ptr<const loaded_workload> workload_;
   const method_info& method_;
-  parameters params_, serve_;
+  parameters serve_;
   std::int32_t places_;
   std::uint64_t seed_;
   bool dry_;
+  point_calibration calibration_;
   std::vector<std::int32_t> lengths_;  // positions of each request of the workload
   std::int32_t longest_ = 1;
   serving_objective objective_;
@@ -343,8 +357,10 @@ class serve_point final : public loadable_point {
 
 std::unique_ptr<loadable_point> make_serve_point(const experiment_point& point,
                                                  std::shared_ptr<const loaded_model> model,
-                                                 std::shared_ptr<const loaded_workload> workload) {
-  return std::make_unique<serve_point>(point, std::move(model), std::move(workload));
+                                                 std::shared_ptr<const loaded_workload> workload,
+                                                 std::shared_ptr<step_time_store> times) {
+  return std::make_unique<serve_point>(point, std::move(model), std::move(workload),
+                                       std::move(times));
 }
 
 }  // namespace unmask

@@ -140,6 +140,8 @@ class experiment_run {
       progress_.now(title(f) + " probes");
       row.probes = f.ready->probe(spec_.probe);
     }
+    for (const auto& [name, value] : f.ready->measured_settings()) row.params[name] = value;
+    for (const auto& [name, report] : f.ready->measured_reports()) row.probes[name] = report;
     log_samples(row, f.measured.scores);
     write(f, std::move(row));
   }

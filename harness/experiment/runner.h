@@ -25,6 +25,10 @@ class prepared_point {
   virtual workload_record workload() const = 0;
   virtual token_rules rules() const = 0;
   virtual pass_record pass() = 0;  // decode the whole workload once
+  // Parameters that were filled from measurements before the first pass; no part of the point's id.
+  virtual parameter_map measured_settings() const { return {}; }
+  // And what was measured: JSON objects by name, kept beside the probes.
+  virtual std::map<std::string, std::string> measured_reports() const { return {}; }
   // Decode once more, one request after the other, under the eyes of the probes: JSON object of
   // each by name. Outside every timer.
   virtual std::map<std::string, std::string> probe(const probe_settings& settings) {

@@ -7,8 +7,8 @@
 
 namespace unmask::ada_dlm {
 
-std::int32_t pace::boundary_rank(const settings& s, std::int32_t length, std::int32_t active,
-                                 std::int32_t sequence) {
+std::int32_t boundary_rank(const settings& s, std::int32_t length, std::int32_t active,
+                           std::int32_t sequence) {
   // Freezing clamps the rank to the last active token.
   if (s.boundary_last) return std::numeric_limits<std::int32_t>::max();
   if (s.k_tokens > 0) return s.k_tokens;
@@ -18,33 +18,36 @@ std::int32_t pace::boundary_rank(const settings& s, std::int32_t length, std::in
   return std::max(1, static_cast<std::int32_t>(std::lround(s.k * basis)));
 }
 
+void shared_state::make_room(const batch& b, const settings& s) {
+  if (history) return;
+  const ops& run = b.backend();
+  const std::int64_t places = b.capacity(), length = b.max_length();
+  history = run.allocate(dtype::f32, {places, length, s.history});
+  flags = run.allocate(dtype::u8, {places, length});
+  if (s.keep_mask_input) {
+    answer = run.allocate(dtype::i32, {places, length});
+    answer_state = run.allocate(dtype::u8, {places, length});
+    answer_count = run.allocate(dtype::i32, {places});
+  }
+  const auto n = static_cast<std::size_t>(places);
+  scope_first.resize(n);
+  scope_last.resize(n);
+  rank.resize(n);
+  whole.resize(n);
+}
+
+void shared_state::forget(const batch& b, std::int32_t s) {
+  std::fill_n(history.row<float>(s), history.view().columns(), 0.0F);
+  if (answer) std::fill_n(answer.row<std::int32_t>(s), b.max_length(), b.model().mask_id);
+}
+
 std::int32_t pace::canvas_length(const model_config&, const sequence_request& request) const {
   if (request.gen_length <= 0) throw usage_error("ada_dlm: gen_length must be positive");
   return static_cast<std::int32_t>(request.prompt.size()) + request.gen_length;
 }
 
-// The batch is first seen when the first request is admitted, before any step.
-void pace::make_room(const batch& b) {
-  shared_state& h = *shared_;
-  if (h.history) return;
-  const ops& run = b.backend();
-  const std::int64_t places = b.capacity(), length = b.max_length();
-  h.history = run.allocate(dtype::f32, {places, length, settings_.history});
-  h.flags = run.allocate(dtype::u8, {places, length});
-  if (settings_.keep_mask_input) {
-    h.answer = run.allocate(dtype::i32, {places, length});
-    h.answer_state = run.allocate(dtype::u8, {places, length});
-    h.answer_count = run.allocate(dtype::i32, {places});
-  }
-  const auto n = static_cast<std::size_t>(places);
-  h.scope_first.resize(n);
-  h.scope_last.resize(n);
-  h.rank.resize(n);
-  h.whole.resize(n);
-}
-
 void pace::start(batch& b, std::int32_t s) {
-  make_room(b);
+  shared_->make_room(b, settings_);
   const sequence& q = b.at(s);
   progress& p = progress_.at(s);
   p = {};
@@ -52,11 +55,7 @@ void pace::start(batch& b, std::int32_t s) {
   p.scope_last = settings_.block_scope
                      ? std::min(q.length, q.prompt_length + settings_.block_length)
                      : q.length;
-  const tensor_view& history = shared_->history;
-  std::fill_n(history.row<float>(s), history.columns(), 0.0F);
-  if (settings_.keep_mask_input) {
-    std::fill_n(shared_->answer.row<std::int32_t>(s), b.max_length(), b.model().mask_id);
-  }
+  shared_->forget(b, s);
 }
 
 sequence_step pace::plan(const batch& b, std::int32_t s) {

@@ -40,8 +40,23 @@ struct settings {
   bool ffn_only = false;
 };
 
+// The freeze rule's parameters, for every recipe that decides by it; what they mean; which of them
+// exclude each other (usage error that names `method`).
+std::vector<parameter_spec> decision_parameters();
+settings decision_settings(const parameters& p);
+void check_decision(const std::string& method, const parameters& p);
+
+// K of a scope with `length` positions, `active` of them masked, in a sequence of `sequence`
+// positions: round(k * basis), at least 1 (Algorithm 1's clamp to active - 1 is the operation's).
+std::int32_t boundary_rank(const settings& s, std::int32_t length, std::int32_t active,
+                           std::int32_t sequence);
+
 // What the policies of one recipe share: tensors by place, and what the pace planned this step.
 struct shared_state {
+  // The batch is first seen when the first request is admitted, before any step.
+  void make_room(const batch& b, const settings& s);
+  void forget(const batch& b, std::int32_t s);  // another request took place s
+
   tensor history;                             // [S, L, m] confidences, newest first; 0: not scored
   tensor flags;                               // [S, L] 1: this position is computed in this step
   tensor answer, answer_state, answer_count;  // keep_mask_input: frozen tokens until the end
@@ -63,18 +78,12 @@ class pace final : public pace_policy {
   void observe(batch& b, std::int32_t s, const sequence_step& step,
                std::int32_t committed) override;
 
-  // K of a scope with `length` positions, `active` of them masked, in a sequence of `sequence`
-  // positions: round(k * basis), at least 1 (Algorithm 1's clamp to active - 1 is the operation's).
-  static std::int32_t boundary_rank(const settings& s, std::int32_t length, std::int32_t active,
-                                    std::int32_t sequence);
-
  private:
   struct progress {
     std::int32_t step = 0;
     std::int32_t scope_first = 0, scope_last = 0;
     std::int32_t idle_steps = 0;  // consecutive steps that decided nothing
   };
-  void make_room(const batch& b);
   void finish(batch& b, std::int32_t s);
   settings settings_;
   std::shared_ptr<shared_state> shared_;

@@ -23,6 +23,7 @@ void delayed_state::prepare(const batch& b) {
 
 void delayed_state::start(const batch& b, std::int32_t s) {
   prepare(b);
+  committed.at(s) = {};
   std::fill(first.begin(), first.end(), 0);
   std::fill(last.begin(), last.end(), 0);
   last[static_cast<std::size_t>(s)] = b.max_length();
@@ -37,7 +38,7 @@ void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows
   const ops& run = b.backend();
   const auto thaw = [&](const sequence_step& step, std::int32_t s) {
     if (step.what != phase::commit) return false;
-    commits& c = commits_.at(s);
+    delayed_state::commits& c = state.committed.at(s);
     c.made = c.block == step.first ? c.made + 1 : 1;
     c.block = step.first;
     return state.settings.commit == commit_mode::full ||
@@ -53,8 +54,9 @@ void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows
   run.row_extent(rows.set(b.capacity()), state.extent_out.as<std::int32_t>());
   // What this forward's input freezes: decided there, hence computed with the final ids. It leaves
   // the rows from the next forward on. The prefill freezes nothing.
-  state.windows(
-      plan, [](const sequence_step& step, std::int32_t) { return step.what != phase::prefill; });
+  state.windows(plan, [](const sequence_step& step, std::int32_t) {
+    return step.what != phase::prefill && !step.again;
+  });
   run.freeze(b.capacity(), b.state(), state.first.data(), state.last.data(),
              state.settings.right_neighbour, state.frozen);
 }

@@ -43,7 +43,13 @@ class delayed_state {
     }
   }
 
+  // A block's commit forwards are counted to know the second one of frozen_then_full.
+  struct commits {
+    std::int32_t block = -1, made = 0;
+  };
+
   const delayed_settings settings;
+  per_sequence<commits> committed;
   tensor frozen;                 // [S, max_length] uint8
   tensor extent_in, extent_out;  // [S] one past the last position computed at layer 0, at the end
   std::vector<std::int32_t> first, last;  // [S] windows of the next operation
@@ -62,12 +68,7 @@ class delayed_rows : public row_policy {
   delayed_state& state() { return *state_; }
 
  private:
-  // A block's commit forwards are counted to know the second one of frozen_then_full.
-  struct commits {
-    std::int32_t block = -1, made = 0;
-  };
   std::shared_ptr<delayed_state> state_;
-  per_sequence<commits> commits_;
 };
 
 // Slots up to the last computed position.
@@ -90,6 +91,12 @@ class delayed_pace final : public block_pace {
  public:
   delayed_pace(block_settings s, std::shared_ptr<delayed_state> state)
       : block_pace(std::move(s)), state_(std::move(state)) {}
+  // LMDeploy's fork runs one forward per turn when it caches inside blocks.
+  pace_shape shape(const model_config& model) const override {
+    pace_shape shape = block_pace::shape(model);
+    shape.turn = 1;
+    return shape;
+  }
   void start(batch& b, std::int32_t s) override {
     block_pace::start(b, s);
     state_->start(b, s);

@@ -74,7 +74,7 @@ void focus_rows::find(const batch& b, const step_plan& plan, const row_lists& ro
     eviction_view& view = views_[static_cast<std::size_t>(s)];
     view = {};
     target[s] = 0;
-    if (step.what == phase::prefill) return false;
+    if (step.what == phase::prefill || step.again) return false;
     const focus_state::record& r = state_->enter(s, step.first);
     const std::int32_t n = b.count(s, step.first, step.last, state_masked);
     view.budget = state_->budget_of(r);
@@ -174,7 +174,7 @@ void focus_rows::finish(const batch& b, const step_plan& plan, const row_lists& 
   const std::int32_t* end = state.extent_out.as<std::int32_t>();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
-    if (!step.active || step.what == phase::prefill) continue;
+    if (!step.active || step.what == phase::prefill || step.again) continue;
     std::int32_t& processed_end = state.records.at(s).processed_end;
     processed_end = std::max(processed_end, end[s]);
     eviction_view& view = views_[static_cast<std::size_t>(s)];

@@ -69,6 +69,7 @@ class focus_rows final : public delayed_rows {
   explicit focus_rows(std::shared_ptr<focus_state> state) : delayed_rows(state), state_(state) {}
   bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
               const tensor_view& k, row_lists& rows, tensor& kept) override;
+  bool reads_activations() const override { return true; }
   eviction_view eviction(std::int32_t s) const override;
 
  private:

@@ -44,6 +44,7 @@ struct focus_dllm_state {
 class sparse_context final : public key_policy {
  public:
   explicit sparse_context(std::shared_ptr<focus_dllm_state> state) : state_(std::move(state)) {}
+  bool reads_activations() const override { return true; }
   key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
                  const paged_kv& cache, const std::int32_t* kv_length) override;
   tensor_view key_mass(const batch& b, const step_plan& plan, std::int32_t layer) override;

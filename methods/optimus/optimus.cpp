@@ -3,6 +3,7 @@
 //
 // The Optimus recipe: parameters, checks, presets.
 #include <algorithm>
+#include <charconv>
 
 #include "methods/baselines/specs.h"
 #include "methods/optimus/optimus_policies.h"
@@ -56,6 +57,66 @@ latency_model latency_of(const model_config& model, const parameters& p) {
 
 bool is_elastic(const parameters& p) {
   return p.text("policy") == "streaming" && p.integer("chunk") == 0;
+}
+
+std::string number(double value) {
+  char buffer[64];
+  return {buffer, std::to_chars(buffer, buffer + sizeof buffer, value).ptr};
+}
+
+std::string report_of(const latency_model& model, const std::vector<step_time>& times) {
+  const latency_model::fit_report& fit = model.report();
+  const auto& k = fit.knot;
+  const auto& s = fit.slope;
+  std::string text = R"({"fit":")" + fit.kind + R"(","note":")" + fit.note + R"(","intercept":)" +
+                     number(fit.intercept) + R"(,"knots":[)" + number(k[0]) + "," + number(k[1]) +
+                     R"(],"slopes":[)" + number(s[0]) + "," + number(s[1]) + "," + number(s[2]) +
+                     R"(],"mape":)" + number(fit.mape) + R"(,"max_error":)" +
+                     number(fit.max_error) + R"(,"samples":[)";
+  for (const step_time& t : times) {
+    text += (&t == times.data() ? "" : ",") + std::string(R"({"requests":)") +
+            std::to_string(t.requests) + R"(,"rows":)" + std::to_string(t.rows) + R"(,"seconds":)" +
+            number(t.seconds) + R"(,"fitted":)" +
+            number(model.seconds(static_cast<double>(t.rows))) + "}";
+  }
+  return text + "]}";
+}
+
+// The latency profile (latency=auto): every forward has the same rows, because blocks of one chunk
+// are decided token by token, as the authors' profiling scripts force it. At least four requests,
+// so that there are points enough for a fit.
+std::optional<calibration> calibrate_optimus(const model_config& model, const parameters& p,
+                                             std::int32_t requests, const step_timer& timer) {
+  if (!is_elastic(p) || p.text("latency") != "auto" || !p.text("latency_samples").empty()) {
+    return std::nullopt;
+  }
+  const auto block = static_cast<std::int32_t>(
+      p.integer("block_length") > 0 ? p.integer("block_length") : std::int64_t{model.block});
+  std::vector<std::int32_t> chunks, batches;
+  for (const std::int32_t c : {2, 4, 8, 16, 24, 32, 48}) {
+    if (c < block) chunks.push_back(c);
+  }
+  chunks.push_back(block);
+  const std::int32_t most = std::max(requests, 4);
+  for (std::int32_t b = 1; b < most; b *= 2) batches.push_back(b);
+  batches.push_back(most);
+  std::vector<step_time> times;
+  std::vector<latency_point> points;
+  for (const std::int32_t c : chunks) {
+    const parameter_map fixed = {{"policy", std::string("prefix_caching")},
+                                 {"cache_rule", std::string("none")},
+                                 {"block_length", std::int64_t{c}},
+                                 {"threshold", 2.0},
+                                 {"stop", std::string("none")}};
+    for (const step_time& t : timer(fixed, batches)) {
+      times.push_back(t);
+      points.push_back({static_cast<double>(t.rows), t.seconds});
+    }
+  }
+  calibration learnt;
+  learnt.settings["latency_samples"] = to_text(points);
+  learnt.report = report_of(latency_model::pwl3(points, model.moe.experts == 0), times);
+  return learnt;
 }
 
 recipe make_optimus(const model_config& model, const parameters& p) {
@@ -201,10 +262,11 @@ std::vector<parameter_spec> optimus_parameters() {
                    "elastic: every so many steps one at full size; 0: none", ours),
       choice_spec("latency", {"auto", "pwl3", "table", "roofline"},
                   "elastic: T(x) from samples (three affine pieces or interpolated) or constants; "
-                  "auto: pwl3 when there are samples",
+                  "auto: pwl3 of a profile measured at the start, the constants where nobody "
+                  "measures",
                   s4),
-      text_spec("latency_samples", "", "elastic: 'tokens:seconds,...' measured on this machine",
-                s4),
+      text_spec("latency_samples", "",
+                "elastic: 'tokens:seconds,...' of this machine; auto measures them", s4),
       real_spec("latency_floor_ms", 10, 0, 1e6, "elastic, roofline: shortest step", ours),
       real_spec("latency_us_per_token", 71, 0, 1e6, "elastic, roofline: slope", ours),
       real_spec("step_overhead_ms", 0, 0, 1e5,
@@ -235,6 +297,7 @@ method_info optimus_info() {
   m.presets["paper_a100"] = {{"latency", text("roofline")}, {"step_overhead_ms", 34.0}};
   m.check = check_optimus;
   m.make = make_optimus;
+  m.calibrate = calibrate_optimus;
   return m;
 }
 

@@ -37,6 +37,37 @@ std::int32_t optimus_pace::canvas_length(const model_config&,
                   state_->settings.chunk.block);
 }
 
+// A block takes at least two forwards: one that decides the last of it, one that settles it. Rows
+// of the next block in the same forward shorten that, and reach one block further.
+pace_shape optimus_pace::shape(const model_config&) const {
+  const optimus_settings& set = state_->settings;
+  const std::int32_t block = set.chunk.block;
+  const bool looks_ahead = set.out_block || set.chunk.fusion != fusion_mode::off;
+  return {block, looks_ahead ? 2 * block : block, !looks_ahead, 0};
+}
+
+bool optimus_pace::prefilling(const batch&, std::int32_t s) const {
+  return !progress_.at(s).prefilled;
+}
+
+std::int32_t optimus_pace::prefill_end(const batch& b, std::int32_t s) const {
+  return state_->settings.prefill_emits
+             ? round_up(b.at(s).prompt_length, state_->settings.chunk.block)
+             : progress_.at(s).history;
+}
+
+std::int32_t optimus_pace::prefill_rows(const batch& b, std::int32_t s) const {
+  const std::int32_t rest = prefill_end(b, s) - progress_.at(s).entered;
+  return prefill_limit_ > 0 ? std::min(rest, prefill_limit_) : rest;
+}
+
+// Rows of a block attend to the whole block, so pieces end where blocks end.
+bool optimus_pace::limit_prefill(std::int32_t rows) {
+  const std::int32_t block = state_->settings.chunk.block;
+  prefill_limit_ = rows > 0 ? std::max(rows / block, 1) * block : 0;
+  return true;
+}
+
 void optimus_pace::start(batch& b, std::int32_t s) {
   state_->start(b, s);
   progress& p = progress_.at(s);
@@ -46,24 +77,31 @@ void optimus_pace::start(batch& b, std::int32_t s) {
   p.prefilled = p.history == 0;
 }
 
-// Once per step, before the first plan: who runs, and how large the chunks are.
-void optimus_pace::open_step(const batch& b) {
+void optimus_pace::begin(const batch& b, const step_part* parts) {
   optimus_state& state = *state_;
   const optimus_settings& set = state.settings;
-  open_ = true;
   prefilling_ = false;
   running_.clear();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     state.requests[static_cast<std::size_t>(s)] = {};
-    if (!b.occupied(s) || b.at(s).finished) continue;
+    if (!b.occupied(s) || (parts && parts[s] == step_part::out)) continue;
+    if (parts && parts[s] == step_part::recompute) continue;
+    if (b.at(s).finished) continue;
     if (progress_.at(s).prefilled) {
       running_.push_back(s);
     } else {
       prefilling_ = true;
     }
   }
-  state.choice =
-      state.elastic ? state.elastic->choose(running_) : chunk_choice{set.size, set.out_block};
+  state.choice = {state.elastic ? set.chunk.block : set.size, !state.elastic && set.out_block};
+  if (state.elastic && !running_.empty()) state.choice = state.elastic->choose(running_);
+  // A place that waits in a frozen batch computes the rows its next forward would take. They settle
+  // nothing, and that forward computes them again before it reads them.
+  for (std::int32_t s = 0; parts && s < b.capacity(); ++s) {
+    if (parts[s] != step_part::recompute || !b.occupied(s)) continue;
+    const std::int32_t first = progress_.at(s).history, last = first + set.chunk.block;
+    state.requests[static_cast<std::size_t>(s)] = {first, last, last, state.choice.size, false};
+  }
   if (set.overhead_seconds <= 0) return;
   const auto until =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(set.overhead_seconds);
@@ -72,7 +110,6 @@ void optimus_pace::open_step(const batch& b) {
 }
 
 sequence_step optimus_pace::plan(const batch& b, std::int32_t s) {
-  if (!open_) open_step(b);
   optimus_state& state = *state_;
   const optimus_settings& set = state.settings;
   const sequence& q = b.at(s);
@@ -86,9 +123,12 @@ sequence_step optimus_pace::plan(const batch& b, std::int32_t s) {
   r.size = state.choice.size;
   if (!p.prefilled) {
     step.what = phase::prefill;
-    step.last = set.prefill_emits ? round_up(q.prompt_length, block) : p.history;
-    step.candidate_first = std::min(q.prompt_length, step.last);
+    const std::int32_t end = prefill_end(b, s);
+    step.first = p.entered;
+    step.last = p.entered + prefill_rows(b, s);
+    step.candidate_first = step.last == end ? std::min(q.prompt_length, end) : step.last;
     step.candidate_last = step.last;
+    r.first = step.first;
     r.last = step.last;
     r.whole = true;
   } else {
@@ -114,7 +154,6 @@ sequence_step optimus_pace::plan(const batch& b, std::int32_t s) {
 
 void optimus_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
                            std::int32_t committed) {
-  open_ = false;
   optimus_state& state = *state_;
   progress& p = progress_.at(s);
   const bool prefill = step.what == phase::prefill;
@@ -130,6 +169,8 @@ void optimus_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
   p.opened = true;
   p.refresh = false;
   if (prefill) {
+    p.entered = step.last;
+    if (step.last < prefill_end(b, s)) return;
     p.prefilled = true;
     if (!state.settings.prefill_emits) {
       b.set_state(s, 0, p.history, state_cached);
@@ -214,8 +255,12 @@ void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     const chunk_request& r = state.requests[static_cast<std::size_t>(s)];
     std::int32_t end = r.last;
-    if (plan.of[static_cast<std::size_t>(s)].active && !r.whole && !state.settings.stale_suffix &&
-        !state.lists()) {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    if (step.again) {
+      std::fill(state.settles.as<std::uint8_t>() + begin[s],
+                state.settles.as<std::uint8_t>() + begin[s + 1], 0);
+    }
+    if (step.active && !r.whole && !state.settings.stale_suffix && !state.lists()) {
       const std::int32_t next = r.first + block, n = begin[s + 1] - begin[s];
       const std::int32_t cached = b.count(s, r.first, next, state_cached);
       const std::int32_t beyond = n - (block - cached);  // rows of the next block, under fusion
@@ -268,18 +313,27 @@ void optimus_cache::settle(batch& b, const step_plan&) {
 
 void optimus_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
   block_unmask::decide(b, plan, c);
-  optimus_state& state = *state_;
-  if (!state.elastic) return;
+  if (!state_->elastic) return;
   if (!passed_) passed_ = b.backend().allocate(dtype::u8, {c.accept.view().rows()});
   std::uint8_t* passed = passed_.as<std::uint8_t>();
   b.backend().accept_threshold(c.set(b.capacity()), c.probability.as<float>(), settings().threshold,
                                settings().strict, false, passed);
+  note(b, plan, c, passed);
+}
+
+void optimus_unmask::learn(const batch& b, const step_plan& plan, const candidate_lists& c) {
+  if (state_->elastic) note(b, plan, c, c.accept.as<std::uint8_t>());
+}
+
+void optimus_unmask::note(const batch& b, const step_plan& plan, const candidate_lists& c,
+                          const std::uint8_t* passed) {
+  optimus_state& state = *state_;
   const std::int32_t* begin = c.begin.as<std::int32_t>();
   const std::int32_t* row_begin = state.rows.begin.as<std::int32_t>();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     step_observation& seen = state.observations[static_cast<std::size_t>(s)];
-    if (!step.active) continue;
+    if (!step.active || step.again) continue;
     seen.passed.assign(passed + begin[s], passed + begin[s + 1]);
     for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
       seen.slot.push_back(c.row.as<std::int32_t>()[i] - row_begin[s]);

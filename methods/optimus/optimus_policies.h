@@ -56,7 +56,13 @@ class optimus_pace final : public pace_policy {
   explicit optimus_pace(std::shared_ptr<optimus_state> state) : state_(std::move(state)) {}
   std::int32_t canvas_length(const model_config& model,
                              const sequence_request& request) const override;
+  pace_shape shape(const model_config& model) const override;
+  bool prefilling(const batch& b, std::int32_t s) const override;
+  std::int32_t prefill_rows(const batch& b, std::int32_t s) const override;
+  bool limit_prefill(std::int32_t rows) override;
   void start(batch& b, std::int32_t s) override;
+  // Who runs, and how large the chunks are.
+  void begin(const batch& b, const step_part* parts) override;
   sequence_step plan(const batch& b, std::int32_t s) override;
   void observe(batch& b, std::int32_t s, const sequence_step& step,
                std::int32_t committed) override;
@@ -65,18 +71,20 @@ class optimus_pace final : public pace_policy {
   struct progress {
     std::int32_t history = 0;  // first position of the current block
     bool prefilled = false;
-    bool opened = false;   // the block had its first forward
-    bool checked = false;  // the block is complete and the request goes on
-    bool refresh = false;  // the next forward recomputes the whole block
+    std::int32_t entered = 0;  // prompt positions already in the cache while prefilling
+    bool opened = false;       // the block had its first forward
+    bool checked = false;      // the block is complete and the request goes on
+    bool refresh = false;      // the next forward recomputes the whole block
   };
-  void open_step(const batch& b);
+  std::int32_t prefill_end(const batch& b, std::int32_t s) const;
   void advance(batch& b, std::int32_t s);
   bool stops_at_prefix(const batch& b, std::int32_t s, const progress& p,
                        std::int32_t* answer_end) const;
   std::shared_ptr<optimus_state> state_;
   per_sequence<progress> progress_;
   std::vector<std::int32_t> running_;
-  bool open_ = false, prefilling_ = false;
+  bool prefilling_ = false;
+  std::int32_t prefill_limit_ = 0;  // rows of one prefill forward, whole blocks; 0: the prompt
 };
 
 class optimus_rows final : public row_policy {
@@ -122,8 +130,12 @@ class optimus_unmask final : public block_unmask {
   optimus_unmask(block_unmask_settings u, std::shared_ptr<optimus_state> state)
       : block_unmask(std::move(u)), state_(std::move(state)) {}
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
+  // Of replayed decisions: those that were taken are those that passed.
+  void learn(const batch& b, const step_plan& plan, const candidate_lists& c) override;
 
  private:
+  void note(const batch& b, const step_plan& plan, const candidate_lists& c,
+            const std::uint8_t* passed);
   std::shared_ptr<optimus_state> state_;
   tensor passed_;
 };

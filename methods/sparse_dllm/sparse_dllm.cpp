@@ -174,6 +174,7 @@ class evicting_cache final : public cache_policy {
 class kept_keys final : public key_policy {
  public:
   explicit kept_keys(eviction_settings e) : settings_(e) {}
+  bool reads_activations() const override { return true; }
   key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view&,
                  const paged_kv&, const std::int32_t*) override {
     if (layer == 0) {

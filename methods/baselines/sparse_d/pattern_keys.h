@@ -30,6 +30,7 @@ class pattern_keys final : public key_policy {
   pattern_keys(const settings& s, parameters schedule)
       : settings_(s), schedule_(std::move(schedule)) {}
 
+  bool reads_activations() const override { return true; }
   key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
                  const paged_kv& cache, const std::int32_t* kv_length) override;
   double mean_keys_of_row(const batch& b, const key_set& keys, std::int32_t s,

@@ -83,6 +83,38 @@ const std::vector<setting>& settings() {
        {{"threshold", 0.5}, {"loop", std::string("hf")}}},
       {"moe", "block_diffusion", model_family::llada2_moe, {{"threshold", 0.5}}},
       {"autoregressive", "autoregressive", model_family::qwen3, {}},
+      {"delayed", "delayed_cache_plus", model_family::sdar, {{"threshold", 0.5}}},
+      {"delayed_twice",
+       "delayed_cache",
+       model_family::sdar,
+       {{"threshold", 0.3}, {"commit", std::string("frozen_then_full")}}},
+      {"focus", "focus", model_family::sdar, {{"threshold", 0.5}}},
+      {"focus_moe", "focus", model_family::llada2_moe, {{"threshold", 0.5}}},
+      {"focus_holes",
+       "focus",
+       model_family::sdar,
+       {{"threshold", 0.5}, {"placeholder_integrity", false}}},
+      {"optimus", "optimus", model_family::sdar, {{"threshold", 0.5}, {"chunk", std::int64_t{4}}}},
+      {"optimus_whole",
+       "optimus",
+       model_family::llada2_moe,
+       {{"threshold", 0.4}, {"policy", std::string("prefix_caching")}}},
+      {"optimus_ahead",
+       "optimus",
+       model_family::sdar,
+       {{"threshold", 0.4}, {"policy", std::string("prefix_caching")}, {"out_block", true}}},
+      {"optimus_fusion",
+       "optimus",
+       model_family::sdar,
+       {{"chunk", std::int64_t{4}}, {"boundary_fusion", std::string("full")}}},
+      {"optimus_stale",
+       "optimus",
+       model_family::sdar,
+       {{"chunk", std::int64_t{4}}, {"suffix_visible", std::string("stale")}}},
+      {"optimus_late",
+       "optimus",
+       model_family::sdar,
+       {{"chunk", std::int64_t{3}}, {"prefill_emits", false}, {"final_refresh", true}}},
       {"vanilla", "vanilla", model_family::llada, {{"block_length", std::int64_t{8}}}}};
   return all;
 }
@@ -113,9 +145,14 @@ TEST(loop, preempted_requests_decode_to_the_same_tokens) {
     const auto model = tiny_model(c.family, cpu_ops());
     const auto requests = tiny_requests(6, 152);
     parameter_map given = c.given;
-    if (std::string(c.method) == "block_diffusion") given["stop"] = std::string("none");
+    const std::string method = c.method;
+    if (method != "autoregressive" && method != "vanilla") given["stop"] = std::string("none");
     const tokens alone = testing::outputs(testing::decode(*model, c.method, given, requests, 1));
+    // Caching inside a block leaves K/V that a fresh prefill of the same tokens does not repeat.
+    const bool exact =
+        method == "block_diffusion" || method == "autoregressive" || method == "vanilla";
     for (const bool keep : {true, false}) {
+      if (keep && !exact) continue;
       for (const batching policy : {batching::iter, batching::lmd, batching::block_sync}) {
         engine_settings s;
         s.policy = policy;
@@ -132,7 +169,7 @@ TEST(loop, preempted_requests_decode_to_the_same_tokens) {
               true);
         }
         // A method that touches its whole canvas has all its pages from the start.
-        EXPECT_EQ(preemptions > 0, std::string(c.method) != "vanilla") << c.label;
+        EXPECT_EQ(preemptions > 0, method != "vanilla") << c.label;
       }
     }
   }
@@ -166,6 +203,121 @@ TEST(loop, chunked_prefill_decodes_to_the_same_tokens) {
       }
     }
   }
+}
+
+// An elastic chunk follows the load and so do the tokens; everything else holds.
+TEST(loop, elastic_chunks_serve_everybody) {
+  const auto model = tiny_model(model_family::sdar, cpu_ops());
+  const auto requests = tiny_requests(9, 72);
+  const parameter_map given = {{"threshold", 0.5},
+                               {"cold_steps", std::int64_t{8}},
+                               {"latency", std::string("roofline")},
+                               {"latency_floor_ms", 0.1},
+                               {"stop", std::string("none")}};
+  for (const std::string& policy : batching_names()) {
+    engine_settings s;
+    s.policy = parse_batching(policy);
+    s.grow_pages = true;
+    s.keep_on_preemption = false;
+    const served r = serve(*model, recipe_of(*model, "optimus", given), requests, s, 4, 7, 0, 0.3);
+    EXPECT_EQ(r.free_pages, 7) << policy;
+    std::int64_t smaller = 0;
+    for (const iteration_record& it : r.seen.iterations) {
+      const std::int64_t stepping = it.requests - it.recomputed;
+      smaller += !it.prefill && it.rows - it.recomputed_rows < 8 * stepping;
+    }
+    EXPECT_GT(smaller, 0) << policy;
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(r.seen.of(i).answer.output.size(), 72u) << policy;
+    }
+  }
+}
+
+// Delayed caches and FOCUS change the rows of a block after every forward: LMDeploy runs them one
+// forward per turn, and longer turns are refused.
+TEST(loop, frozen_rows_take_turns_of_one_forward) {
+  const auto model = tiny_model(model_family::sdar, cpu_ops());
+  const auto requests = tiny_requests(3, 24);
+  for (const char* method : {"delayed_cache", "delayed_cache_plus", "focus"}) {
+    engine_settings s;
+    s.policy = batching::lmd;
+    const served r = serve(*model, recipe_of(*model, method, {}), requests, s, 3);
+    for (const iteration_record& it : r.seen.iterations) EXPECT_EQ(it.recomputed, 0) << method;
+    s.forwards_per_turn = 4;
+    try {
+      serve(*model, recipe_of(*model, method, {}), requests, s, 3);
+      FAIL() << method;
+    } catch (const error& e) {
+      EXPECT_EQ(e.code(), exit_code::usage);
+      EXPECT_NE(std::string(e.what()).find("forwards_per_turn"), std::string::npos);
+    }
+  }
+}
+
+// A loop without layers refuses, by name, what needs them, and only that.
+TEST(loop, dry_runs_refuse_what_reads_activations) {
+  struct dry_case {
+    const char* method;
+    model_family family;
+    parameter_map given;
+    bool refused;
+  };
+  const std::int64_t eight = 8;
+  const std::vector<dry_case> cases = {
+      {"focus", model_family::sdar, {}, true},
+      {"focus_dllm", model_family::llada, {{"block_length", eight}}, true},
+      {"sparse_dllm", model_family::llada, {{"block_length", eight}}, true},
+      {"sparse_d", model_family::llada, {{"block_length", eight}}, true},
+      {"dllm_cache", model_family::llada, {{"block_length", eight}}, true},
+      {"delayed_cache_plus", model_family::sdar, {}, false},
+      {"optimus", model_family::sdar, {{"chunk", std::int64_t{4}}}, false},
+      {"optimus", model_family::sdar, {}, false},
+      {"ada_dlm", model_family::llada, {}, false},
+      {"fast_dllm", model_family::llada, {{"block_length", eight}}, false}};
+  const commit_process process{8, 0.1, 0.5};
+  const auto source = [&](std::int64_t id) {
+    return draw_trajectory(process, 24, 24, static_cast<std::uint64_t>(id));
+  };
+  for (const dry_case& c : cases) {
+    const auto model = tiny_model(c.family, cpu_ops());
+    const auto requests = tiny_requests(2, 24);
+    const auto run = [&] {
+      return serve(*model, with_trajectory(recipe_of(*model, c.method, c.given), source, 1),
+                   requests, {}, 2, 0, 0, 0, nullptr, true);
+    };
+    if (c.refused) {
+      try {
+        run();
+        ADD_FAILURE() << c.method;
+      } catch (const error& e) {
+        EXPECT_EQ(e.code(), exit_code::usage);
+        EXPECT_NE(std::string(e.what()).find(c.method), std::string::npos) << e.what();
+      }
+    } else {
+      EXPECT_EQ(run().seen.requests.size(), 2u) << c.method;
+    }
+  }
+}
+
+// Without layers the elastic scheduler still learns from what the trajectory decides.
+TEST(loop, elastic_chunks_follow_a_trajectory) {
+  const auto model = tiny_model(model_family::sdar, cpu_ops());
+  const auto requests = tiny_requests(6, 72);
+  const commit_process process{8, 0, 0.2};
+  const auto source = [&](std::int64_t id) {
+    return draw_trajectory(process, 24, 72, static_cast<std::uint64_t>(id));
+  };
+  const parameter_map given = {{"cold_steps", std::int64_t{8}},
+                               {"latency", std::string("roofline")},
+                               {"latency_floor_ms", 0.0},
+                               {"stop", std::string("none")}};
+  const served r = serve(*model, with_trajectory(recipe_of(*model, "optimus", given), source, 1),
+                         requests, {}, 6, 0, 0, 0, nullptr, true);
+  std::int64_t narrow = 0;
+  for (const iteration_record& it : r.seen.iterations) {
+    narrow += !it.prefill && it.rows <= 4 * it.requests;
+  }
+  EXPECT_GT(narrow, static_cast<std::int64_t>(r.seen.iterations.size()) / 2);
 }
 
 // The counts of the engine's forwards are those of its requests.

@@ -55,11 +55,12 @@ TEST(policies, iter_changes_the_batch_after_every_forward) {
 // LMDeploy: turns of 4 forwards for blocks of 32. The third request waits for the turn's end, and
 // half of eight places is not reached, so its prefill comes before the next decode turn.
 TEST(policies, lmd_turns_are_frozen_and_finished_requests_stay_in_them) {
-  EXPECT_EQ(lmdeploy_forwards(32), 4);
-  EXPECT_EQ(lmdeploy_forwards(16), 8);
-  EXPECT_EQ(lmdeploy_forwards(64), 2);
-  EXPECT_EQ(lmdeploy_forwards(1), 16);
-  EXPECT_EQ(lmdeploy_forwards(4), 16);
+  EXPECT_EQ(lmdeploy_forwards({32}), 4);
+  EXPECT_EQ(lmdeploy_forwards({16}), 8);
+  EXPECT_EQ(lmdeploy_forwards({64}), 2);
+  EXPECT_EQ(lmdeploy_forwards({1}), 16);
+  EXPECT_EQ(lmdeploy_forwards({4}), 16);
+  EXPECT_EQ(lmdeploy_forwards({32, 32, true, 1}), 1);
   scripted_case c = three();
   c.settings.policy = batching::lmd;
   const collector seen = run(c, second);
