@@ -123,8 +123,8 @@ class backend : public ops {
   void key_scores(const tensor_view& q, const paged_kv& cache, const key_set& keys,
                   float* score) const override;
   void block_mean_keys(std::int32_t sequences, const paged_kv& cache, const std::int32_t* kv_length,
-                       std::int32_t block, const std::int32_t* block_begin,
-                       const tensor_view& out, const std::int32_t* first_block) const override;
+                       std::int32_t block, const std::int32_t* block_begin, const tensor_view& out,
+                       const std::int32_t* first_block) const override;
   void importance(std::int32_t sequences, const std::int32_t* begin, const std::int32_t* index,
                   const tensor_view& q, const tensor_view& k, float scale,
                   float* out) const override;

@@ -56,30 +56,25 @@ std::vector<parameter_spec> parallel_parameters() {
 std::vector<parameter_spec> sampling_parameters(const std::vector<std::string>& more) {
   std::vector<std::string> rankings = {"maskgit_plus", "topk_margin", "entropy"};
   rankings.insert(rankings.end(), more.begin(), more.end());
-  return {{"temperature",
-           0.0,
-           "Gumbel (LLaDA) or softmax (Dream) sampling temperature; 0: greedy",
-           0,
-           100,
-           {},
-           llada_source},
-          {"alg",
-           std::string("entropy"),
-           "Dream's ranking",
-           any_low,
-           any_high,
-           rankings,
-           dream_source},
-          {"eps", 1e-3, "smallest time of Dream's schedule", 1e-9, 0.5, {}, dream_source},
-          {"alg_temp", 0.0, "Dream: randomness of the order; 0: none", 0, 100, {}, dream_source},
-          {"top_p", 1.0, "Dream: nucleus of the sampling", 1e-6, 1, {}, dream_source},
-          {"top_k",
-           std::int64_t{0},
-           "Dream: sample among the k best; 0: all",
-           0,
-           1e6,
-           {},
-           dream_source}};
+  return {
+      {"temperature",
+       0.0,
+       "Gumbel (LLaDA) or softmax (Dream) sampling temperature; 0: greedy",
+       0,
+       100,
+       {},
+       llada_source},
+      {"alg", std::string("entropy"), "Dream's ranking", any_low, any_high, rankings, dream_source},
+      {"eps", 1e-3, "smallest time of Dream's schedule", 1e-9, 0.5, {}, dream_source},
+      {"alg_temp", 0.0, "Dream: randomness of the order; 0: none", 0, 100, {}, dream_source},
+      {"top_p", 1.0, "Dream: nucleus of the sampling", 1e-6, 1, {}, dream_source},
+      {"top_k",
+       std::int64_t{0},
+       "Dream: sample among the k best; 0: all",
+       0,
+       1e6,
+       {},
+       dream_source}};
 }
 
 unmask_settings sampling_settings(bool dream, const parameters& p) {

@@ -92,8 +92,7 @@ TEST(spec, wrong_types_and_ranges_name_file_line_and_key) {
   EXPECT_NE(problem_of("[[model]]\npath=\"m\"\nweights = \"random\"").find("random:SEED"),
             std::string::npos);
   EXPECT_NE(problem_of("[[model]]\nname = \"m\"").find("needs `path`"), std::string::npos);
-  EXPECT_NE(problem_of("[[workload]]\nlimit = 1").find("one of `tasks`"),
-            std::string::npos);
+  EXPECT_NE(problem_of("[[workload]]\nlimit = 1").find("one of `tasks`"), std::string::npos);
   EXPECT_NE(problem_of("[[method]]\nlabel = \"x\"").find("needs `name`"), std::string::npos);
   EXPECT_NE(problem_of("[[method]]\nname = \"x\"\nparams.a = [1]").find("`method.params.a` takes"),
             std::string::npos);
