@@ -243,7 +243,8 @@ def main():
                            help="rank by the softmax dtype of the official code")
         else:
             p.add_argument("--repeats", type=int, default=5)
-            p.add_argument("--warmup", type=int, default=1, help="untimed passes of a side before every sample")
+            p.add_argument("--warmup", type=int, default=1,
+                           help="untimed passes of a side before every sample")
             p.add_argument("--bar", type=float, default=0.0, help="fail below this median ratio")
             p.add_argument("--out", help="file that JSON rows are appended to")
     a = parser.parse_args()
