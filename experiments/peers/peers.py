@@ -147,11 +147,11 @@ def check(a):
 
 def measure(c, a, label, method, settings):
     torch_seconds, unmask_seconds, row, outputs, answers = [], [], None, None, None
-    for _ in range(a.warmup):
-        c.torch_pass(method, settings)
     for repeat in range(a.repeats):
         for side in ("torch", "unmask") if repeat % 2 == 0 else ("unmask", "torch"):
             if side == "torch":
+                for _ in range(a.warmup):  # like the other side, which starts anew
+                    c.torch_pass(method, settings)
                 seconds, outputs = c.torch_pass(method, settings)
                 torch_seconds.append(seconds)
             else:
@@ -243,7 +243,8 @@ def main():
                            help="rank by the softmax dtype of the official code")
         else:
             p.add_argument("--repeats", type=int, default=5)
-            p.add_argument("--warmup", type=int, default=1, help="untimed passes of each side")
+            p.add_argument("--warmup", type=int, default=1,
+                           help="untimed passes of a side before every sample")
             p.add_argument("--bar", type=float, default=0.0, help="fail below this median ratio")
             p.add_argument("--out", help="file that JSON rows are appended to")
     a = parser.parse_args()
