@@ -111,6 +111,7 @@ struct confidence_out {
   float* margin = nullptr;            // [C] best minus second best probability
   float* negative_entropy = nullptr;  // [C] sum_v p_v ln(p_v + 1e-10)
   float* top2_logit_gap = nullptr;    // [C] largest minus second largest logit
+  float* residual = nullptr;          // [C] 1 - probability, exact where that rounds to 1
 };
 
 // Where random draws come from: candidate c of sequence s at position p uses the stream

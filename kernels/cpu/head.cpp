@@ -117,6 +117,11 @@ void write(const head_state& s, const confidence_params& params, std::int32_t c,
     const double a = noise ? (double{s.drawn_logit} - s.best) * inverse_temperature : 0.0;
     out.probability[c] = static_cast<float>(std::exp(a) / s.sum);
   }
+  if (out.residual != nullptr) {
+    // The largest term of the sum is exactly 1: what is left when it goes is the rest.
+    const double a = noise ? (double{s.drawn_logit} - s.best) * inverse_temperature : 0.0;
+    out.residual[c] = static_cast<float>((s.sum - std::exp(a)) / s.sum);
+  }
   if (out.margin != nullptr) {
     const double a = (double{s.second} - s.best) * inverse_temperature;
     out.margin[c] = static_cast<float>(-std::expm1(a) / s.sum);
@@ -141,7 +146,8 @@ void backend::confidence(const tensor_view& x, const packed_matrix& head,
   head_wish wish;
   wish.inverse_temperature = 1.0F / params.temperature;
   wish.entropy = out.negative_entropy != nullptr;
-  wish.sums = wish.entropy || out.probability != nullptr || out.margin != nullptr;
+  wish.sums = wish.entropy || out.probability != nullptr || out.margin != nullptr ||
+              out.residual != nullptr;
   wish.in_double = params.accumulate_double;
   const float noise = params.gumbel_temperature;
 

@@ -52,6 +52,11 @@ void describe(const std::vector<double>& p, std::size_t token, std::int32_t c,
               const confidence_out& out) {
   if (out.token != nullptr) out.token[c] = static_cast<std::int32_t>(token);
   if (out.probability != nullptr) out.probability[c] = static_cast<float>(p[token]);
+  if (out.residual != nullptr) {
+    double rest = 0;
+    for (std::size_t v = 0; v < p.size(); ++v) rest += v == token ? 0.0 : p[v];
+    out.residual[c] = static_cast<float>(rest);
+  }
   if (out.margin != nullptr) {
     const std::size_t best = arg_max(p);
     const double second = p.size() > 1 ? largest_but(p, best) : 0.0;

@@ -86,6 +86,33 @@ TEST(head, confidence_by_hand) {
   test::for_each_isa([&](const std::string&) { check(cpu_ops()); });
 }
 
+// Where float32 probabilities round to 1, the residual still says which token is surer.
+TEST(head, residual_orders_near_certain_tokens) {
+  grid x({3, 4});
+  for (std::int64_t r = 0; r < 3; ++r) {
+    for (std::int64_t v = 0; v < 4; ++v) x.at(r, v) = 0;
+    x.at(r, 1) = r == 0 ? 20.0F : (r == 1 ? 26.0F : 23.0F);
+  }
+  test::candidates_fixture c;
+  c.add({3, 5, 9});
+  c.row = {0, 1, 2};
+  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+    const auto head = identity(*backend, 4);
+    confidence_params params;
+    params.accumulate_double = true;
+    std::vector<float> probability(3), residual(3);
+    confidence_out out;
+    out.probability = probability.data();
+    out.residual = residual.data();
+    backend->confidence(x, *head, c.set(), params, out);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(probability[i], 1.0F);
+      const double rest = 3 * std::exp(-double{x.at(static_cast<std::int64_t>(i), 1)});
+      EXPECT_NEAR(residual[i], rest, 1e-4 * rest) << backend->name();
+    }
+  }
+}
+
 TEST(head, confidence_matches_the_reference) {
   std::mt19937 rng(21);
   test::for_each_isa([&](const std::string&) {

@@ -242,7 +242,9 @@ recipe make_dkv_cache(const model_config& model, const parameters& p) {
     r.unmask = std::make_unique<greedy_unmask>(orders);
   } else {
     r.rows = std::make_unique<delayed_rows>(refresh > 0 ? refresh : 8);
-    r.unmask = std::make_unique<ranked_unmask>(sampling_settings(model, p));
+    unmask_settings u = sampling_settings(model, p);
+    set_confidence_dtype(u, false, p);
+    r.unmask = std::make_unique<ranked_unmask>(u);
   }
   return r;
 }
@@ -296,6 +298,7 @@ method_info dkv_cache_info() {
                    1e300,
                    {"un", "un_right"},
                    "dKV-Cache cache_utils.py"}};
+  append(m.parameters, {confidence_parameter()});
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
   m.presets["official"] = {};

@@ -22,6 +22,7 @@ recipe make_fast_dllm(const model_config& model, const parameters& p) {
   unmask_settings u = sampling_settings(model, p);
   u.threshold = static_cast<float>(p.real("threshold"));
   u.factor = static_cast<float>(p.real("factor"));
+  set_confidence_dtype(u, is_dream(model), p);
   recipe r;
   r.rows = std::make_unique<row_policy>();
   r.keys = std::make_unique<key_policy>();
@@ -105,6 +106,7 @@ method_info fast_dllm_info() {
                    1e300,
                    {"none", "prefix", "dual"},
                    source}};
+  append(m.parameters, {confidence_parameter()});
   append(m.parameters, parallel_parameters());
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());

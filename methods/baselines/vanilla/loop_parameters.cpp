@@ -77,6 +77,21 @@ std::vector<parameter_spec> sampling_parameters(const std::vector<std::string>& 
        dream_source}};
 }
 
+parameter_spec confidence_parameter() {
+  return {"confidence_dtype",
+          std::string("float64"),
+          "LLaDA: softmax type that ranks candidates; float32 ties tokens it rounds to 1",
+          any_low,
+          any_high,
+          {"float64", "float32"},
+          "the official loop's own"};
+}
+
+void set_confidence_dtype(unmask_settings& u, bool dream, const parameters& p) {
+  u.rank_in_double =
+      !dream && u.threshold <= 0 && u.factor <= 0 && p.text("confidence_dtype") == "float64";
+}
+
 unmask_settings sampling_settings(bool dream, const parameters& p) {
   unmask_settings u;
   if (dream) {

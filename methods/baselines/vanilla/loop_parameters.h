@@ -26,6 +26,11 @@ std::vector<parameter_spec> parallel_parameters();
 // LLaDA (Gumbel).
 std::vector<parameter_spec> sampling_parameters(const std::vector<std::string>& more = {});
 
+// confidence_dtype: the softmax type that ranks LLaDA's candidates, as far as it decides ties.
+parameter_spec confidence_parameter();
+// Applies it; it has no say in Dream's loops or where a threshold or factor decides.
+void set_confidence_dtype(unmask_settings& u, bool dream, const parameters& p);
+
 // The decision rule that the sampling parameters describe in Dream's loop or in LLaDA's.
 // `threshold` and `factor` are left 0.
 unmask_settings sampling_settings(bool dream, const parameters& p);

@@ -10,9 +10,9 @@ void ranked_unmask::judge(const batch& b, const step_plan&, const tensor_view& h
                           const packed_matrix& head, candidate_lists& c) {
   const ops& run = b.backend();
   const noise_source noise{b.seeds(), b.steps()};
-  const confidence_out out{c.token.as<std::int32_t>(), c.probability.as<float>(),
-                           c.margin.as<float>(), c.negative_entropy.as<float>(),
-                           c.top2_gap.as<float>()};
+  confidence_out out{c.token.as<std::int32_t>(), c.probability.as<float>(), c.margin.as<float>(),
+                     c.negative_entropy.as<float>(), c.top2_gap.as<float>()};
+  if (settings_.rank_in_double) out.residual = c.score.as<float>();
   if (settings_.temperature > 0) {
     grow(run, c.count, head.out_features);
     const tensor_view rows = logits_.view().first(c.count);
@@ -25,6 +25,9 @@ void ranked_unmask::judge(const batch& b, const step_plan&, const tensor_view& h
     params.noise = noise;
     params.accumulate_double = true;
     run.confidence(head_input, head, c.set(b.capacity()), params, out);
+    if (settings_.rank_in_double) {
+      run.combine_scores(c.count, c.score.as<float>(), -1.0F, nullptr, 0.0F, c.score.as<float>());
+    }
   }
   if (settings_.score == "random") run.uniform_scores(c.set(b.capacity()), noise, score(c));
   if (settings_.alg_temp > 0) {
@@ -53,7 +56,7 @@ void ranked_unmask::decide(const batch& b, const step_plan&, candidate_lists& c)
 }
 
 float* ranked_unmask::score(candidate_lists& c) const {
-  if (settings_.score == "random") return c.score.as<float>();
+  if (settings_.score == "random" || settings_.rank_in_double) return c.score.as<float>();
   if (settings_.score == "topk_margin") return c.margin.as<float>();
   if (settings_.score == "entropy") return c.negative_entropy.as<float>();
   return c.probability.as<float>();

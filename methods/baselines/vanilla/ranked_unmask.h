@@ -13,6 +13,9 @@ namespace unmask {
 
 struct unmask_settings {
   std::string score = "low_confidence";  // what ranks candidates
+  // Rank as a float64 softmax does, also among tokens whose probability rounds to 1 in float32
+  // (low_confidence without threshold or factor).
+  bool rank_in_double = false;
   float threshold = 0, factor = 0;
   float gumbel_temperature = 0;      // LLaDA sampling
   float temperature = 0, top_p = 1;  // Dream sampling
