@@ -38,7 +38,7 @@ void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows
   const ops& run = b.backend();
   const auto thaw = [&](const sequence_step& step, std::int32_t s) {
     if (step.what != phase::commit) return false;
-    delayed_state::commits& c = state.committed.at(s);
+    delayed_state::commits& c = state.commits_of.at(s);
     c.made = c.block == step.first ? c.made + 1 : 1;
     c.block = step.first;
     return state.settings.commit == commit_mode::full ||

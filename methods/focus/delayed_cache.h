@@ -49,7 +49,7 @@ class delayed_state {
   };
 
   const delayed_settings settings;
-  per_sequence<commits> committed;
+  per_sequence<commits> commits_of;
   tensor frozen;                 // [S, max_length] uint8
   tensor extent_in, extent_out;  // [S] one past the last position computed at layer 0, at the end
   std::vector<std::int32_t> first, last;  // [S] windows of the next operation

@@ -352,7 +352,9 @@ TEST_P(every_setting, counts_are_conserved) {
     const sequence_counters& n = result.answers[i].counters;
     EXPECT_LE(n.layer_rows, n.rows * c.layers);
     EXPECT_LE(n.feed_forward_rows, n.layer_rows);
-    if (p.method == std::string("dllm_cache")) EXPECT_LT(n.layer_rows, n.rows * c.layers);
+    if (p.method == std::string("dllm_cache")) {
+      EXPECT_LT(n.layer_rows, n.rows * c.layers);
+    }
     EXPECT_LE(n.decode_rows, n.rows);
     EXPECT_EQ(n.forwards >= n.prefill_forwards + n.commit_forwards, true);
     EXPECT_GE(static_cast<std::int64_t>(n.committed),
