@@ -23,7 +23,7 @@ void delayed_state::prepare(const batch& b) {
 
 void delayed_state::start(const batch& b, std::int32_t s) {
   prepare(b);
-  committed.at(s) = {};
+  commits_of.at(s) = {};
   std::fill(first.begin(), first.end(), 0);
   std::fill(last.begin(), last.end(), 0);
   last[static_cast<std::size_t>(s)] = b.max_length();
