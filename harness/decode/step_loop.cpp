@@ -289,7 +289,8 @@ void step_loop::impl::forward() {
   }
   run.gather_tokens(rows.set(sequences), state.canvas(), rows.token.as<std::int32_t>());
   const tensor_view x_all = acts.x.view();
-  if (!limits.dry) model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
+  const bool layers = !limits.dry && rows.rows > 0;  // frozen places may have nothing to repeat
+  if (layers) model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
 
   // The rows as they entered, for the observer and the accounting, before any narrowing.
   entered.rows = rows.rows;
@@ -303,7 +304,7 @@ void step_loop::impl::forward() {
         entered.begin.as<std::int32_t>()[s + 1] - entered.begin.as<std::int32_t>()[s];
   }
 
-  if (limits.dry) {
+  if (!layers) {
     count_dry();
     return;
   }

@@ -80,6 +80,7 @@ void optimus_pace::start(batch& b, std::int32_t s) {
 void optimus_pace::begin(const batch& b, const step_part* parts) {
   optimus_state& state = *state_;
   const optimus_settings& set = state.settings;
+  if (state.requests.empty()) return;  // nobody was ever admitted
   prefilling_ = false;
   running_.clear();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {

@@ -12,6 +12,7 @@
 #include "methods/baselines/common.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
 #include "methods/baselines/vanilla/schedules.h"
+#include "methods/sparse_dllm/slot_ranking.h"
 
 namespace unmask {
 namespace {
@@ -34,15 +35,15 @@ struct kept_counts {
 kept_counts kept_of(const eviction_settings& e, std::int32_t length, const sequence_step& step) {
   const std::int32_t suffix = length - step.block_last;
   const std::int32_t scored = step.block_first + (e.prefix_only ? 0 : suffix);
-  // The official code truncates the product of an int and a Python float.
-  return {static_cast<std::int32_t>(scored * e.retention_ratio), e.prefix_only ? suffix : 0};
+  return {retained(scored, e.retention_ratio), e.prefix_only ? suffix : 0};
 }
 
 // Full forwards run over one scratch shared by all layers; only what survives has slots of its own:
 // [0, kept) in descending order of score, then the block's rows.
 class evicting_cache final : public cache_policy {
  public:
-  explicit evicting_cache(eviction_settings e) : settings_(e) {}
+  explicit evicting_cache(eviction_settings e)
+      : settings_(e), ranking_(e.kernel_size, e.max_pooling) {}
 
   kv_storage storage(const model_config&, std::int32_t length) const override {
     const std::int32_t block = settings_.block_length > 0 ? settings_.block_length : length;
@@ -76,98 +77,52 @@ class evicting_cache final : public cache_policy {
   }
 
  private:
-  // Positions scored for eviction: prefix, then suffix, in order (F of the paper).
-  void list_scored(const batch& b, const step_plan& plan) {
-    begin_.assign(1, 0);
-    slots_.clear();
-    for (std::int32_t s = 0; s < b.capacity(); ++s) {
-      const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
-      if (step.active && step.step == settings_.delay) {
-        for (std::int32_t p = 0; p < step.block_first; ++p) slots_.push_back(p);
-        if (!settings_.prefix_only) {
-          for (std::int32_t p = step.block_last; p < b.at(s).length; ++p) slots_.push_back(p);
-        }
-      }
-      begin_.push_back(static_cast<std::int32_t>(slots_.size()));
-    }
-  }
-
   void evict(const layer_rows& layer, kv_cache& cache) {
     const batch& b = layer.state;
-    const ops& run = b.backend();
     const std::int32_t sequences = b.capacity();
-    const std::int64_t heads = layer.q.shape[1], dim = layer.q.shape[2];
-    if (layer.layer == 0) list_scored(b, layer.plan);
-    if (!mean_query_) mean_query_ = run.allocate(dtype::f32, {sequences, heads * dim});
-    score_.resize(slots_.size());
-    pooled_.resize(slots_.size());
-
-    // Mean query of each block, post-RoPE.
+    if (layer.layer == 0) list_scored(layer);
+    ranking_.rank(b.backend(), layer.q, first_, last_, cache.layer(layer.layer), selected_);
+    kept_begin_.assign(1, 0);
+    kept_.clear();
     for (std::int32_t s = 0; s < sequences; ++s) {
+      ranking_.kept(s, kept_);
       const sequence_step& step = layer.plan.of[static_cast<std::size_t>(s)];
-      if (begin_[static_cast<std::size_t>(s)] == begin_[static_cast<std::size_t>(s) + 1]) continue;
-      const std::int32_t first = layer.rows.row_begin[s] + step.block_first;
-      const std::int32_t one[2] = {0, step.block_last - step.block_first};
-      row_set rows;
-      rows.sequences = 1;
-      rows.rows = one[1];
-      rows.row_begin = one;
-      tensor_view q = layer.q;
-      q.data = layer.q.row<float>(first);
-      q.rank = 2;
-      q.shape = {one[1], heads * dim, 0, 0};
-      run.mean_rows(rows, q, mean_query_.view().slice(s, 1));
+      for (std::int32_t p = 0; p < suffix_[static_cast<std::size_t>(s)]; ++p) {
+        kept_.push_back(step.block_last + p);
+      }
+      kept_begin_.push_back(static_cast<std::int32_t>(kept_.size()));
     }
-    const tensor_view mean =
-        make_view(mean_query_.view().data, dtype::f32, {sequences, heads, dim});
-    run.key_scores(mean, cache.layer(layer.layer),
-                   {nullptr, begin_.data(), slots_.data(), mask_kind::full, 1}, score_.data());
-    const float* ranked = score_.data();
-    if (settings_.kernel_size > 0) {
-      run.pool(sequences, begin_.data(), score_.data(), settings_.kernel_size,
-               settings_.max_pooling, pooled_.data());
-      ranked = pooled_.data();
-    }
-    select(layer, ranked);
-    run.kv_copy(sequences, kept_begin_.data(), kept_.data(), cache.layer(layer.layer),
-                cache.stored(layer.layer));
+    b.backend().kv_copy(sequences, kept_begin_.data(), kept_.data(), cache.layer(layer.layer),
+                        cache.stored(layer.layer));
   }
 
-  // Stable top-n of each sequence's scores, as slots, best first; prefix eviction adds the suffix.
-  void select(const layer_rows& layer, const float* ranked) {
+  // Positions scored for eviction: prefix, then suffix, in order (F of the paper); and the rows of
+  // the block, whose mean query scores them.
+  void list_scored(const layer_rows& layer) {
     const batch& b = layer.state;
-    const std::int32_t sequences = b.capacity();
-    top_begin_.assign(1, 0);
-    kept_begin_.assign(1, 0);
-    for (std::int32_t s = 0; s < sequences; ++s) {
+    const auto places = static_cast<std::size_t>(b.capacity());
+    for (auto* list : {&first_, &last_, &selected_, &suffix_}) list->assign(places, 0);
+    ranking_.clear();
+    for (std::int32_t s = 0; s < b.capacity(); ++s) {
       const auto i = static_cast<std::size_t>(s);
       const sequence_step& step = layer.plan.of[i];
-      const bool evicts = step.active && step.step == settings_.delay;
-      const kept_counts n = evicts ? kept_of(settings_, b.at(s).length, step) : kept_counts{};
-      top_begin_.push_back(top_begin_.back() + n.selected);
-      kept_begin_.push_back(kept_begin_.back() + n.all());
-    }
-    top_.resize(static_cast<std::size_t>(top_begin_.back()));
-    kept_.resize(static_cast<std::size_t>(kept_begin_.back()));
-    b.backend().top_indices(sequences, begin_.data(), ranked, top_begin_.data(), top_.data());
-    for (std::int32_t s = 0; s < sequences; ++s) {
-      const auto i = static_cast<std::size_t>(s);
-      auto out = static_cast<std::size_t>(kept_begin_[i]);
-      for (auto t = static_cast<std::size_t>(top_begin_[i]);
-           t < static_cast<std::size_t>(top_begin_[i + 1]); ++t) {
-        kept_[out++] = slots_[static_cast<std::size_t>(begin_[i] + top_[t])];
+      if (step.active && step.step == settings_.delay) {
+        const std::int32_t length = b.at(s).length;
+        ranking_.add(0, step.block_first);
+        if (!settings_.prefix_only) ranking_.add(step.block_last, length);
+        first_[i] = layer.rows.row_begin[s] + step.block_first;
+        last_[i] = layer.rows.row_begin[s] + step.block_last;
+        const kept_counts n = kept_of(settings_, length, step);
+        selected_[i] = n.selected;
+        suffix_[i] = n.suffix;
       }
-      for (std::int32_t p = layer.plan.of[i].block_last;
-           out < static_cast<std::size_t>(kept_begin_[i + 1]); ++p) {
-        kept_[out++] = p;
-      }
+      ranking_.end_sequence();
     }
   }
 
   eviction_settings settings_;
-  tensor mean_query_;
-  std::vector<float> score_, pooled_;
-  std::vector<std::int32_t> begin_, slots_, top_begin_, top_, kept_begin_, kept_;
+  slot_ranking ranking_;
+  std::vector<std::int32_t> first_, last_, selected_, suffix_, kept_begin_, kept_;
 };
 
 // Full forwards see every position; the others what was kept and the block.

@@ -68,6 +68,55 @@ TEST(limits_ada_blocks, the_rule_decides_several_tokens) {
   EXPECT_GT(committed, steps);
 }
 
+// Nothing is left out: block diffusion, key for key; for each reason why nothing is.
+TEST(limits_sparse_blocks, all_keys_are_block_diffusion) {
+  for (const model_family family : families) {
+    const auto model = tiny_model(family, reference_ops());
+    const auto requests = tiny_requests(4, 40);
+    const parameter_map base = {{"threshold", 0.5}};
+    const auto blocks = decode(*model, "block_diffusion", base, requests, 2);
+    for (const parameter_map& open : std::vector<parameter_map>{
+             {{"retention_ratio", 1.0}, {"commit_keys", std::string("kept")}},
+             {{"retention_ratio", 1.0}, {"candidates", std::string("history")}},
+             {{"delay", std::int64_t{9}}}}) {
+      parameter_map given = base;
+      given.insert(open.begin(), open.end());
+      const auto sparse = decode(*model, "sparse_blocks", given, requests, 2);
+      EXPECT_EQ(outputs(sparse), outputs(blocks));
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        EXPECT_EQ(sparse.answers[i].counters.rows, blocks.answers[i].counters.rows);
+        EXPECT_DOUBLE_EQ(sparse.answers[i].counters.keys_seen,
+                         blocks.answers[i].counters.keys_seen);
+      }
+    }
+  }
+}
+
+// Prompt 20, blocks of 8, one token per step: the prefill decides one of the four masks of the block
+// shared with the prompt, three denoising forwards the others; the next block takes eight. With delay 1 and a quarter
+// of the prompt: block 16..23 has 16 candidates and keeps 4, block 24..31 has 20 and keeps 5. Each
+// of its rows sees, per layer:
+//   prefill: 16 rows see their own and earlier blocks (8 x 8, 8 x 16, 8 x 24)
+//   block 16..23: 2 forwards of 24 keys, then 4 + 8; the commit 24
+//   block 24..31: 2 forwards of 32 keys, then 5 + 4 + 8; no commit for the last block
+TEST(limits_sparse_blocks, keys_by_hand) {
+  const auto model = tiny_model(model_family::sdar, reference_ops());
+  sequence_request request;
+  for (std::int32_t p = 0; p < 20; ++p) request.prompt.push_back(p + 1);
+  request.gen_length = 12;
+  const auto r = decode(*model, "sparse_blocks",
+                        {{"retention_ratio", 0.25},
+                         {"stop", std::string("none")},
+                         {"remasking", std::string("low_confidence_static")}},
+                        {request}, 1);
+  const double prefill = 8.0 * (8 + 16 + 24);
+  const double first = 8.0 * (2 * 24 + (4 + 8) + 24);
+  const double second = 8.0 * (2 * 32 + 6 * (5 + 4 + 8));
+  const sequence_counters& n = r.answers[0].counters;
+  EXPECT_EQ(n.forwards, 1 + 3 + 1 + 8);
+  EXPECT_DOUBLE_EQ(n.keys_seen, (prefill + first + second) * model->config().layers);
+}
+
 TEST(limits_ada_blocks, refuses_by_name) {
   const auto message = [](model_family family, const parameter_map& given) -> std::string {
     try {

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "methods/sparse_dllm/slot_ranking.h"
+
+namespace unmask {
+
+void slot_ranking::rank(const ops& run, const tensor_view& q,
+                        const std::vector<std::int32_t>& first,
+                        const std::vector<std::int32_t>& last, const paged_kv& cache,
+                        const std::vector<std::int32_t>& keep) {
+  const auto sequences = static_cast<std::int32_t>(first.size());
+  const std::int64_t heads = q.shape[1], dim = q.shape[2];
+  if (!mean_query_) mean_query_ = run.allocate(dtype::f32, {sequences, heads * dim});
+  score_.resize(slots_.size());
+  pooled_.resize(slots_.size());
+  for (std::int32_t s = 0; s < sequences; ++s) {
+    if (candidates(s) == 0) continue;
+    const auto i = static_cast<std::size_t>(s);
+    const std::int32_t one[2] = {0, last[i] - first[i]};
+    row_set rows;
+    rows.sequences = 1;
+    rows.rows = one[1];
+    rows.row_begin = one;
+    tensor_view of = q;
+    of.data = q.row<float>(first[i]);
+    of.rank = 2;
+    of.shape = {one[1], heads * dim, 0, 0};
+    run.mean_rows(rows, of, mean_query_.view().slice(s, 1));
+  }
+  const tensor_view mean = make_view(mean_query_.view().data, dtype::f32, {sequences, heads, dim});
+  run.key_scores(mean, cache, {nullptr, begin_.data(), slots_.data(), mask_kind::full, 1},
+                 score_.data());
+  const float* ranked = score_.data();
+  if (kernel_size_ > 0) {
+    run.pool(sequences, begin_.data(), score_.data(), kernel_size_, maximum_, pooled_.data());
+    ranked = pooled_.data();
+  }
+  top_begin_.assign(1, 0);
+  for (const std::int32_t n : keep) top_begin_.push_back(top_begin_.back() + n);
+  top_.resize(static_cast<std::size_t>(top_begin_.back()));
+  run.top_indices(sequences, begin_.data(), ranked, top_begin_.data(), top_.data());
+}
+
+void slot_ranking::kept(std::int32_t s, std::vector<std::int32_t>& into) const {
+  const auto i = static_cast<std::size_t>(s);
+  for (auto t = static_cast<std::size_t>(top_begin_[i]);
+       t < static_cast<std::size_t>(top_begin_[i + 1]); ++t) {
+    into.push_back(slots_[static_cast<std::size_t>(begin_[i] + top_[t])]);
+  }
+}
+
+}  // namespace unmask

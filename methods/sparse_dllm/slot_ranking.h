@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Sparse-dLLM's score of cached slots (Algorithm 1): the mean query of a block's rows against every
+// candidate's key, mean over the heads, pooled along the candidates; and its top share.
+#pragma once
+
+#include <vector>
+
+#include "harness/decode/policies.h"
+
+namespace unmask {
+
+// `floor(r n)` as the official code truncates the product of an int and a Python float.
+inline std::int32_t retained(std::int32_t candidates, double ratio) {
+  return static_cast<std::int32_t>(candidates * ratio);
+}
+
+class slot_ranking {
+ public:
+  // `kernel_size`: window of the pooling, odd; 0: none. `maximum`: of the window, else its mean.
+  slot_ranking(std::int32_t kernel_size, bool maximum)
+      : kernel_size_(kernel_size), maximum_(maximum) {}
+
+  // Candidates of this step, the same in every layer: sequence s has the slots add()ed between its
+  // begin() and the next one.
+  void clear() { begin_.assign(1, 0), slots_.clear(); }
+  void add(std::int32_t first, std::int32_t last) {
+    for (std::int32_t slot = first; slot < last; ++slot) slots_.push_back(slot);
+  }
+  void end_sequence() { begin_.push_back(static_cast<std::int32_t>(slots_.size())); }
+  bool empty() const { return slots_.empty(); }
+  std::int32_t candidates(std::int32_t s) const {
+    return begin_[static_cast<std::size_t>(s) + 1] - begin_[static_cast<std::size_t>(s)];
+  }
+
+  // Ranks the candidates of one layer by the rows [first[s], last[s]) of q [R, heads, dim], after
+  // RoPE. `keep` [S]: how many of sequence s are wanted.
+  void rank(const ops& run, const tensor_view& q, const std::vector<std::int32_t>& first,
+            const std::vector<std::int32_t>& last, const paged_kv& cache,
+            const std::vector<std::int32_t>& keep);
+  // The slots kept of sequence s, best first, ties in the order of the candidates.
+  void kept(std::int32_t s, std::vector<std::int32_t>& into) const;
+
+ private:
+  std::int32_t kernel_size_;
+  bool maximum_;
+  tensor mean_query_;
+  std::vector<float> score_, pooled_;
+  std::vector<std::int32_t> begin_{0}, slots_, top_begin_, top_;
+};
+
+}  // namespace unmask
