@@ -92,10 +92,10 @@ TEST(limits_sparse_blocks, all_keys_are_block_diffusion) {
   }
 }
 
-// Prompt 20, blocks of 8, one token per step: the prefill decides one of the four masks of the block
-// shared with the prompt, three denoising forwards the others; the next block takes eight. With delay 1 and a quarter
-// of the prompt: block 16..23 has 16 candidates and keeps 4, block 24..31 has 20 and keeps 5. Each
-// of its rows sees, per layer:
+// Prompt 20, blocks of 8, one token per step: the prefill decides one of the four masks of the
+// block shared with the prompt, three denoising forwards the others; the next block takes eight.
+// With delay 1 and a quarter of the prompt: block 16..23 has 16 candidates and keeps 4,
+// block 24..31 has 20 and keeps 5. Each of its rows sees, per layer:
 //   prefill: 16 rows see their own and earlier blocks (8 x 8, 8 x 16, 8 x 24)
 //   block 16..23: 2 forwards of 24 keys, then 4 + 8; the commit 24
 //   block 24..31: 2 forwards of 32 keys, then 5 + 4 + 8; no commit for the last block
