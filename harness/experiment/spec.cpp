@@ -272,7 +272,8 @@ fs::path find_task(const std::string& name, const fs::path& start) {
     place = place.parent_path();
   }
   std::ranges::sort(known);
-  known.erase(std::ranges::unique(known).begin(), known.end());
+  // Not std::ranges::unique: Clang 14 cannot compile libstdc++'s.
+  known.erase(std::unique(known.begin(), known.end()), known.end());
   throw usage_error(unknown_name("task", name, known));
 }
 
