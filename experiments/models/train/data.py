@@ -15,6 +15,8 @@ WEIGHTS = {"word_problem": 0.24, "equation": 0.13, "list_program": 0.10, "instru
 SIZED = ("retrieval_kv", "needle", "summary")
 BLOCK = 32
 EOS_WEIGHT = 0.1
+NEAR_EOS_WEIGHT = 0.5  # the end of an answer: its place decides whether the answer is cut
+IGNORED, DECIDED, SCORED = 0, 1, 2  # a token's part in the block being decoded; SCORED: an answer's
 COPIES = 4  # noise draws that share one clean context
 
 
@@ -34,7 +36,8 @@ def pick_size(rng, p):
 
 class Batcher:
     """Yields (ids, keys, (flat, targets, weights, score, family)) of one bucket length. keys: which
-    places hold a token; for sdar (position, block, segment) of every place."""
+    places hold a token; for sdar (position, block, segment) of every place. score: IGNORED, DECIDED
+    or SCORED."""
 
     def __init__(self, kind, codec, seed, excluded, budget=4096, copy=0.5, drills=0.0):
         self.kind, self.codec, self.budget = kind, codec, budget
@@ -65,9 +68,14 @@ class Batcher:
             m &= self.np.random(n) >= 0.3 * rng.random()
         if 0 < content < n and rng.random() < 0.7:
             # A rate of its own: when decoding, the padding behind an answer is decided early and
-            # one token at a time, so every mix of masked answer and half filled tail occurs.
-            rate = rng.choice([0.0, 1.0, rng.random(), rng.random()])
-            m[content:] = self.np.random(n - content) < rate
+            # one token at a time, mostly from the far end. A tail that is decided up to some place
+            # must not say that the answer reaches that place, so every cut occurs.
+            kind = rng.randrange(4)
+            if kind < 2:
+                cut = rng.randint(content, n)
+                m[content:cut], m[cut:] = True, False
+            else:
+                m[content:] = self.np.random(n - content) < (1.0 if kind == 2 else rng.random())
         if not m.any():
             m[rng.randrange(min(n, max(1, content)))] = True
         return m
@@ -88,7 +96,8 @@ class Batcher:
         w = np.zeros(n, np.float32)
         w[n0:] = 1.0
         w[n0 + len(answer):] = EOS_WEIGHT
-        score = np.zeros(n, bool)
+        w[n0 + len(answer):n0 + len(answer) + 2] = NEAR_EOS_WEIGHT
+        score = np.zeros(n, np.int8)
         u = rng.random()
         dense = 0.30 - 0.25 * min(1.0, p / 0.4)
         if u < dense:
@@ -96,6 +105,7 @@ class Batcher:
             w[:n0] = 0.5
         elif u < dense + 0.2:
             mask[n0:] = self.block_pattern(size, len(answer))
+            score[n0:] = SCORED if size == BLOCK else IGNORED
         else:
             blocks = size // BLOCK
             share = [max(2, min(BLOCK, len(answer) - b * BLOCK)) for b in range(blocks)]
@@ -104,11 +114,11 @@ class Batcher:
             mask[s:s + BLOCK] = self.block_pattern(BLOCK, max(0, len(answer) - b * BLOCK))
             mask[s + BLOCK:] = True
             w[s + BLOCK:] *= 0.15
-            score[s:s + BLOCK] = True
-        score[n0 + len(answer):] = False
+            score[s:s + BLOCK] = SCORED
+        score[n0 + len(answer):] = np.minimum(score[n0 + len(answer):], DECIDED)
         if not mask.any():
             mask[n0] = True
-        return ids, mask, w, score & mask
+        return ids, mask, w, score * mask
 
     def sdar(self, prompt, answer, p):
         """A clean context and several noised copies of answer blocks behind it. A copy stands at
@@ -129,7 +139,7 @@ class Batcher:
                 mask[-BLOCK:] = self.np.random(BLOCK) < max(0.05, rng.random())
                 mask[-1] |= not mask.any()
                 w = np.full(len(ids), 0.5, np.float32)
-                return ids, mask, w, np.zeros(len(ids), bool), self.layout(b * BLOCK, [b])
+                return ids, mask, w, np.zeros(len(ids), np.int8), self.layout(b * BLOCK, [b])
         share = []
         for b in range(first, last):
             lo, hi = max(n0, b * BLOCK), min(n0 + len(answer), (b + 1) * BLOCK)
@@ -143,14 +153,16 @@ class Batcher:
             m = np.zeros(BLOCK, bool)
             m[lo - s:] = self.block_pattern(s + BLOCK - lo, max(0, n0 + len(answer) - lo))
             weight = np.ones(BLOCK, np.float32)
-            weight[max(0, n0 + len(answer) - s):] = EOS_WEIGHT
+            stop = max(0, n0 + len(answer) - s)
+            weight[stop:] = EOS_WEIGHT
+            weight[stop:stop + 2] = NEAR_EOS_WEIGHT
             asked = np.arange(s, s + BLOCK)
             ids.append(clean[s:s + BLOCK])
             mask.append(m)
             w.append(weight)
-            score.append((asked >= n0) & (asked < n0 + len(answer)) & m)
+            score.append(np.where(asked < n0 + len(answer), SCORED, DECIDED) * m)
         w = np.concatenate([np.zeros(context, np.float32)] + w)
-        score = np.concatenate([np.zeros(context, bool)] + score)
+        score = np.concatenate([np.zeros(context, np.int8)] + score)
         return (np.concatenate(ids), np.concatenate(mask), w, score,
                 self.layout(context, copies))
 
@@ -188,7 +200,7 @@ class Batcher:
         """A block of calculations with most results masked: the facts behind the working."""
         rng = self.rng
         ids, mask = [], []
-        rate, spill = rng.uniform(0.3, 1.0), 0.15 * (rng.random() < 0.3)
+        rate, spill = rng.uniform(0.6, 1.0), 0.15 * (rng.random() < 0.3)
         while len(ids) < BLOCK:
             left, right = self.calculation()
             for text, share in ((left, spill), ("=", 0), (right, rate), (", ", 0)):
@@ -204,10 +216,10 @@ class Batcher:
         w = np.ones(BLOCK, np.float32)
         if self.kind == "ar":
             # A causal model is asked for results only: operands are drawn at random.
-            return ids, None, np.where(mask, 1.0, 0.0).astype(np.float32), mask
+            return ids, None, np.where(mask, 1.0, 0.0).astype(np.float32), mask * SCORED
         if self.kind == "sdar":
-            return ids, mask, w, mask.copy(), self.plain(BLOCK)
-        return ids, mask, w, mask.copy()
+            return ids, mask, w, mask * SCORED, self.plain(BLOCK)
+        return ids, mask, w, mask * SCORED
 
     def records(self, p):
         """Records, then the same records again, once or more: token ids and which of them are
@@ -256,7 +268,7 @@ class Batcher:
         w = np.where(known, 1.0, 0.0).astype(np.float32)
         mask = np.zeros(n, bool)
         if self.kind == "ar":
-            return ids, mask, w, known
+            return ids, mask, w, known * SCORED
         if self.kind == "llada":
             mask[n0:] = known[n0:] & (self.np.random(n - n0) < self.rng.uniform(0.1, 1.0))
         else:
@@ -268,8 +280,8 @@ class Batcher:
             at = np.nonzero(known)[0]
             mask[at[-1]] = True
         if self.kind == "sdar":
-            return ids, mask, w, known & mask, self.plain(len(ids))
-        return ids, mask, w, known & mask
+            return ids, mask, w, (known & mask) * SCORED, self.plain(len(ids))
+        return ids, mask, w, (known & mask) * SCORED
 
     @staticmethod
     def plain(n):
@@ -290,8 +302,8 @@ class Batcher:
             ids = np.array(prompt + answer + [EOS])
             w = np.full(len(ids), 0.15, np.float32)
             w[len(prompt):] = 1.0
-            score = np.zeros(len(ids), bool)
-            score[len(prompt):-1] = True
+            score = np.zeros(len(ids), np.int8)
+            score[len(prompt):-1] = SCORED
             return self.push(ids, None, w, score, fam)
         make = self.llada if self.kind == "llada" else self.sdar
         return self.push(*make(prompt, answer, p), fam)
@@ -335,7 +347,7 @@ class Batcher:
             flat.append(at + i * bucket)
             tgt.append(t[at])
             wgt.append(w[at])
-            sco.append(s[at])
+            sco.append(s[at].astype(np.int8))
             fam.append(np.full(len(at), f))
         cat = [torch.from_numpy(np.concatenate(x)) for x in (flat, tgt, wgt, sco, fam)]
         if self.kind == "sdar":

@@ -14,7 +14,7 @@ import time
 import torch
 import torch.nn.functional as F
 
-from data import Batcher
+from data import DECIDED, SCORED, Batcher
 from model import Model, copies_mask, make_config
 from tasks import prompt_hash
 from tokenizer import Codec
@@ -63,6 +63,27 @@ def schedule(p, step, flat):
     return warm * (1.0 if p < flat else max(0.0, (1 - p) / (1 - flat)))
 
 
+@torch.no_grad()
+def decide_surest(hidden, head, ids, flat, tgt, sco, group, rng):
+    """Puts the true token in place of a random number of the masks that the model is surest of, as
+    decoding by confidence would have decided them by then, so that the loss sees the states which
+    decoding meets. Half of the blocks stay as they are. Returns which of `flat` are still masked."""
+    h = hidden(ids)
+    confidence = head(h.reshape(-1, h.shape[-1])[flat]).float().softmax(-1).amax(-1)
+    asked = (sco >= DECIDED).nonzero()[:, 0]
+    g = group[asked]
+    order = (g.double() * 2 + (1 - confidence[asked].double())).argsort()
+    g, asked = g[order], asked[order]
+    _, inverse, count = torch.unique_consecutive(g, return_inverse=True, return_counts=True)
+    rank = torch.arange(len(g)) - (count.cumsum(0) - count)[inverse]
+    share = torch.rand(len(count), generator=rng) * (torch.rand(len(count), generator=rng) < 0.5)
+    decided = asked[rank < (share * count).floor()[inverse]]
+    ids.view(-1)[flat[decided]] = tgt[decided]
+    still = torch.ones(len(flat), dtype=torch.bool)
+    still[decided] = False
+    return still
+
+
 def save(path, state):
     torch.save(state, path + ".tmp")
     os.replace(path + ".tmp", path)
@@ -94,6 +115,8 @@ def main():
     ap.add_argument("--copy", type=float, default=0.5, help="early share of copying sequences")
     ap.add_argument("--drills", type=float, default=0.0,
                     help="share of arithmetic drills among the other sequences")
+    ap.add_argument("--ranked-from", type=float, default=0.3,
+                    help="progress from which masks follow the model's own confidence")
     ap.add_argument("--deadline", type=float, help="unix time that ends the run and its decay")
     a = ap.parse_args()
     torch.set_num_threads(1)
@@ -119,6 +142,7 @@ def main():
     path = os.path.join(a.tokenizer, "llada.json" if a.kind == "llada" else "qwen.json")
     batcher = Batcher(a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
                       excluded_hashes(a.exclude), a.budget, a.copy, a.drills)
+    chance = torch.Generator().manual_seed(a.seed + 77 * (run + 1))
     hidden = torch.compile(model.hidden, dynamic=False)
     log = open(os.path.join(a.out, "log.txt"), "a", encoding="utf-8")
     begin = time.time() - elapsed
@@ -144,8 +168,16 @@ def main():
         elif a.kind == "sdar":
             position, block, segment = keys
             mask, keys = copies_mask(block, segment), segment >= 0
+        run_hidden = hidden if n <= 320 else model.hidden
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            h = (hidden if n <= 320 else model.hidden)(ids, mask, position)
+            if a.kind != "ar" and p > a.ranked_from and n <= 320:
+                group = flat // n
+                if a.kind == "sdar":
+                    group = group * 64 + segment.reshape(-1)[flat]
+                still = decide_surest(lambda x: run_hidden(x, mask, position), model.head, ids, flat,
+                                      tgt, sco, group, chance)
+                flat, tgt, wgt, sco, fam = (x[still] for x in (flat, tgt, wgt, sco, fam))
+            h = run_hidden(ids, mask, position)
             logits = model.head(h.reshape(-1, cfg.dim)[flat]).float()
         loss = (F.cross_entropy(logits, tgt, reduction="none") * wgt).sum() / wgt.sum()
         loss.backward()
@@ -159,9 +191,10 @@ def main():
             q.grad = None
         step += 1
         tokens += int(keys.sum())
-        ok = (logits.argmax(-1) == tgt)[sco].float()
-        hit.index_add_(0, fam[sco], ok)
-        seen.index_add_(0, fam[sco], torch.ones_like(ok))
+        scored = sco == SCORED
+        ok = (logits.argmax(-1) == tgt)[scored].float()
+        hit.index_add_(0, fam[scored], ok)
+        seen.index_add_(0, fam[scored], torch.ones_like(ok))
         loss_sum, loss_n = loss_sum + loss.item(), loss_n + 1
         now = time.time()
         if now - log_at > 60:
