@@ -16,6 +16,7 @@ const std::vector<command>& commands() {
       {"list", "methods, tasks and embedded models", command_list},
       {"show", "one method: its five slots, parameters and sources", command_show},
       {"golden", "replay the official implementations' outputs and compare", command_golden},
+      {"profile", "time, work and kernels of every phase of a step; nsys and ncu", command_profile},
       {"doctor", "what this machine has and what is missing", command_doctor},
   };
   return all;

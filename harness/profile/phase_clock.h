@@ -54,6 +54,8 @@ class phase_clock final : public phase_listener {
   const std::vector<phase_event>& events() const { return events_; }
   std::int64_t events_left_out() const { return left_out_; }
   bool balanced() const { return open_.empty(); }
+  // The steady clock's nanoseconds at which the events' time starts.
+  std::int64_t origin() const { return start_; }
 
  private:
   struct open_range {
