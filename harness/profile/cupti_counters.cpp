@@ -54,20 +54,27 @@ std::vector<const char*> pointers_to(const std::vector<std::string>& names) {
   return pointers;
 }
 
+// False when CUPTI does not take these metrics; it does not say which of them.
+bool adds(const chip_host& host, const std::vector<std::string>& metrics) {
+  std::vector<const char*> names = pointers_to(metrics);
+  UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_ConfigAddMetrics_Params, p);
+  p.pHostObject = host.get();
+  p.ppMetricNames = names.data();
+  p.numMetrics = names.size();
+  return cupti::open_library().cuptiProfilerHostConfigAddMetrics(&p) == CUPTI_SUCCESS;
+}
+
 metric_plan plan_on(const chip_host& host, const std::string& chip,
                     const std::vector<std::string>& metrics) {
-  const cupti::library& api = cupti::open_library();
   metric_plan plan{chip, metrics, {}, 0};
-  // One by one first: CUPTI does not say which of several names it does not know.
-  for (const std::string& name : metrics) {
-    const char* one = name.c_str();
-    UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_ConfigAddMetrics_Params, p);
-    p.pHostObject = host.get();
-    p.ppMetricNames = &one;
-    p.numMetrics = 1;
-    if (api.cuptiProfilerHostConfigAddMetrics(&p) != CUPTI_SUCCESS) {
-      throw environment_error("chip " + chip + " has no metric '" + name + "'");
+  // All in one call: CUPTI schedules every call's metrics into passes of their own.
+  if (!adds(host, metrics)) {
+    for (const std::string& name : metrics) {
+      if (!adds(chip_host(chip), {name})) {
+        throw environment_error("chip " + chip + " has no metric '" + name + "'");
+      }
     }
+    throw environment_error("chip " + chip + " cannot count these metrics together");
   }
   UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_GetConfigImageSize_Params, size);
   size.pHostObject = host.get();
