@@ -4,7 +4,8 @@
 """Exact score against output tokens per second: the methods that no other method beats at both.
 
 Every mark is one method on one model over all scored task families together: tokens over seconds,
-and the mean score of all items with its Wilson interval. With --by-task one panel per family.
+and the mean score of all items with its Wilson interval. Fronts are drawn per model, because other
+weights are another question. With --by-task one panel per family.
 """
 
 import math
@@ -31,19 +32,26 @@ def front(points):
     return sorted(best, key=lambda n: points[n][0])
 
 
-def panel(cell, points, look):
-    best = front(points)
+def draw_front(cell, points, best):
+    """Steps through the best: what lies right of and above them would be new."""
+    xs = [points[n][0] for n in best]
+    ys = [100 * points[n][1] for n in best]
+    cell.plot([x for x in xs for _ in (0, 1)][:-1], ys[:1] + [y for y in ys[1:] for _ in (0, 1)],
+              color=common.QUIET, linewidth=0.9, linestyle=(0, (4, 2)), zorder=0)
+
+
+def panel(cell, points, look, model_of):
+    best = []
+    for model in common.ordered(model_of[n] for n in points):
+        kept = front({n: p for n, p in points.items() if model_of[n] == model})
+        if len(kept) > 1:
+            draw_front(cell, points, kept)
+        best += kept
     for name, (speed, score, low, high, _) in points.items():
         kept = name in best
         cell.errorbar(speed, 100 * score, yerr=[[100 * (score - low)], [100 * (high - score)]],
                       elinewidth=0.6, capsize=1.5, alpha=1 if kept else 0.45,
                       markersize=6 if kept else 4.5, **look[name].point())
-    # Anything right of and above the line would be new.
-    xs = [points[n][0] for n in best]
-    ys = [100 * points[n][1] for n in best]
-    cell.plot([x for x in xs for _ in (0, 1)][:-1] if len(xs) > 1 else xs,
-              ([ys[0]] + [y for y in ys[1:] for _ in (0, 1)]) if len(xs) > 1 else ys,
-              color=common.QUIET, linewidth=0.9, linestyle=(0, (4, 2)), zorder=0)
     cell.set_xscale("log")
     cell.xaxis.set_major_locator(common.LogLocator(subs=(1, 2, 5)))
     cell.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -51,7 +59,6 @@ def panel(cell, points, look):
     speeds = [p[0] for p in points.values()]
     cell.set_xlim(min(speeds) / 1.35, max(speeds) * 1.35)
     cell.set_ylim(-3, 103)
-    return best
 
 
 def draw(rows, options=None):
@@ -64,9 +71,10 @@ def draw(rows, options=None):
     by_task = bool(getattr(options, "by_task", False))
     names = common.ordered(common.series_label(r, rows) for r in rows)
     look = common.looks(names)
+    model_of = {common.series_label(r, rows): r["model"]["name"] for r in rows}
     families = common.ordered(r["workload"]["family"] for r in rows) if by_task else [None]
     columns = min(3, len(families))
-    figure, cells = common.grid(len(families), columns, common.PAGE if columns > 1 else 5.2,
+    figure, cells = common.grid(len(families), columns, common.PAGE if columns > 1 else 6.0,
                                 2.3 if columns > 1 else 3.0)
     for cell, family in zip(cells, families):
         points = {}
@@ -75,13 +83,14 @@ def draw(rows, options=None):
                       and family in (None, r["workload"]["family"])]
             if chosen:
                 points[name] = pooled(chosen)
-        panel(cell, points, look)
+        panel(cell, points, look, model_of)
         cell.set_xlabel("output tokens per second")
         cell.set_ylabel("exact score, %")
         if family:
             cell.set_title(family.replace("_", " "))
     common.legend_above(figure, common.series_handles(names, look))
-    common.footnote(figure, rows, "whiskers: 95 % interval (Wilson); dashed: Pareto front")
+    common.footnote(figure, rows, "whiskers: 95 % interval (Wilson); dashed: Pareto front of a model; "
+                    "pale: beaten at both by another method on the same model")
     return [Drawing("", "Exact score against output tokens per second, with the Pareto front",
                     figure, rows)]
 

@@ -78,8 +78,7 @@ def draw(rows, options=None):
         panel(cell, every, found[family], look, extra)
         cell.set_yticks(range(len(every)), every if place % columns == 0 else [""] * len(every))
         cell.set_title(family.replace("_", " "))
-        if place + columns >= len(families):
-            cell.set_xlabel("rows per token decided")
+    common.label_below(figure, "rows computed per token decided")
     hollow = any(h for f in found.values() for _, h in f.values())
     common.legend_above(figure, common.provenance_handles(hollow, bool(extra)))
     common.footnote(figure, rows, "dashed: one row per token")

@@ -111,7 +111,7 @@ def grid(panels, columns, width=PAGE, height=2.0):
 
 
 def legend_above(figure, handles, columns=None):
-    """A legend above the axes that stays inside the figure; the panels move down for it."""
+    """A legend above the axes; the figure grows by its height, so that panels keep theirs."""
     if handles and isinstance(handles[0], str):  # names of what was labelled on the axes
         names, handles = handles, None
     else:
@@ -122,14 +122,27 @@ def legend_above(figure, handles, columns=None):
     columns = columns or max(1, min(len(names), int(figure.get_figwidth() / inches)))
     lines = math.ceil(len(names) / columns)
     extra = {} if handles is None else {"handles": handles}
+    above = 0.1 + 0.165 * lines
+    figure.set_figheight(figure.get_figheight() + above)
     figure.legend(loc="upper center", ncols=columns, columnspacing=1.4, **extra)
-    return finish(figure, 0.1 + 0.165 * lines)
+    return finish(figure, above)
+
+
+def label_below(figure, text):
+    """One label for the x axes of all panels; before the legend or finish()."""
+    figure.below = text
 
 
 def finish(figure, above=0.0):
     """Lay the panels out below `above` inches of legend and above the line of the footnote."""
     high = figure.get_figheight()
-    figure.tight_layout(rect=(0, 0.15 / high, 1, 1 - above / high), w_pad=1.2, h_pad=1.0)
+    text = getattr(figure, "below", "")
+    below = 0.15 + (0.17 if text else 0)
+    figure.tight_layout(rect=(0, below / high, 1, 1 - above / high), w_pad=1.2, h_pad=1.0)
+    if text:
+        boxes = [cell.get_position() for cell in figure.axes]
+        middle = (min(b.x0 for b in boxes) + max(b.x1 for b in boxes)) / 2
+        figure.text(middle, 0.17 / high, text, ha="center", va="bottom", fontsize=TEXT)
     return figure
 
 

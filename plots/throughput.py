@@ -11,7 +11,7 @@ from common import Drawing, NotDrawn, metric
 
 
 def value_text(value):
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".")
 
 
 def bars(cell, names, look, found, limit):
@@ -59,8 +59,7 @@ def draw(rows, options=None):
         cell.set_title(family.replace("_", " "))
         cell.set_yticks(range(len(names)), names if place % columns == 0 else [""] * len(names))
         cell.xaxis.set_major_locator(common.MaxNLocator(3))
-        if place + columns >= len(families):
-            cell.set_xlabel("output tokens per second")
+    common.label_below(figure, "output tokens per second")
     common.legend_above(figure, common.provenance_handles(hollow, False))
     common.footnote(figure, rows, "bars: mean; whiskers: 95 % interval of the mean")
     return [Drawing("", "Output tokens per second by method and task", figure, rows)]
