@@ -32,8 +32,10 @@ def mark_of(rows):
 def footnote(figure, rows, more=""):
     """Where the numbers come from: rows, machine, and a mark that changes with them."""
     machines = ", ".join(ordered(machine(r) for r in rows))
-    text = f"{len(rows)} rows ({mark_of(rows)}) · {machines}" + (f" · {more}" if more else "")
-    figure.text(0.005, 0.03 / figure.get_figheight(), text, fontsize=TINY, color=QUIET, va="bottom")
+    text = f"{len(rows)} rows ({mark_of(rows)}) · {machines}"
+    text = f"{more}\n{text}" if more else text
+    figure.text(0.005, 0.03 / figure.get_figheight(), text, fontsize=TINY, color=QUIET, va="bottom",
+                linespacing=1.25)
 
 
 def parser_of(description, default):

@@ -118,7 +118,7 @@ def legend_above(figure, handles, columns=None):
         names = [h.get_label() for h in handles]
     if not names:
         return finish(figure)
-    inches = max(len(name) for name in names) * 0.062 + 0.45
+    inches = max(len(name) for name in names) * 0.055 + 0.45
     columns = columns or max(1, min(len(names), int(figure.get_figwidth() / inches)))
     lines = math.ceil(len(names) / columns)
     extra = {} if handles is None else {"handles": handles}
@@ -134,15 +134,15 @@ def label_below(figure, text):
 
 
 def finish(figure, above=0.0):
-    """Lay the panels out below `above` inches of legend and above the line of the footnote."""
+    """Lay the panels out below `above` inches of legend and above the two lines of the footnote."""
     high = figure.get_figheight()
     text = getattr(figure, "below", "")
-    below = 0.15 + (0.17 if text else 0)
+    below = 0.25 + (0.17 if text else 0)
     figure.tight_layout(rect=(0, below / high, 1, 1 - above / high), w_pad=1.2, h_pad=1.0)
     if text:
         boxes = [cell.get_position() for cell in figure.axes]
         middle = (min(b.x0 for b in boxes) + max(b.x1 for b in boxes)) / 2
-        figure.text(middle, 0.17 / high, text, ha="center", va="bottom", fontsize=TEXT)
+        figure.text(middle, 0.27 / high, text, ha="center", va="bottom", fontsize=TEXT)
     return figure
 
 
