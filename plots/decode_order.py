@@ -9,6 +9,7 @@ From the probe decode_trace; one line of panels per request, one panel per metho
 import sys
 
 import numpy as np
+from matplotlib.colors import ListedColormap
 
 import common
 from common import Drawing, NotDrawn
@@ -31,17 +32,36 @@ def state_map(decode):
     return state, decided
 
 
-def panel(cell, decode):
-    from matplotlib.colors import ListedColormap
+def last_touched(decode):
+    """One past the last position of the answer that any forward computed."""
+    begin = len(decode["prompt"])
+    return max((last - begin for step in decode["steps"] for _, last in step["rows"]), default=1)
+
+
+def telling_request(group):
+    """Index of the request whose decodes take most forwards together."""
+    decodes = [r["probes"]["decode_trace"]["decodes"] for r in group]
+    return max(range(min(len(d) for d in decodes)),
+               key=lambda i: sum(len(d[i]["steps"]) for d in decodes))
+
+
+def panel(cell, decode, forwards, width):
     state, decided = state_map(decode)
-    cell.imshow(state, cmap=ListedColormap(["#FFFFFF", "#DCE6F0", "#F4C9A8"]), vmin=0, vmax=2,
+    state = state[:, :width]
+    cell.imshow(state, cmap=ListedColormap(["#FFFFFF", "#C9D9EA", "#F2B58A"]), vmin=0, vmax=2,
                 aspect="auto", interpolation="nearest",
                 extent=(0, state.shape[1], state.shape[0], 0))
+    cell.set_ylim(forwards, 0)
+    cell.set_xlim(0, width)
+    if len(state) < forwards:
+        cell.axhline(len(state), color=common.QUIET, linewidth=0.8)
+        cell.text(width / 2, len(state) + 0.02 * forwards, f"done after {len(state)}", va="top",
+                  ha="center", fontsize=common.TINY, color=common.QUIET)
     places = sorted(decided)
     # Marks as wide as a position, as far as they can be told apart.
     return cell.scatter([p + 0.5 for p in places], [decided[p][0] + 0.5 for p in places],
                         c=[decided[p][1] for p in places], cmap="viridis", vmin=0, vmax=1, s=9,
-                        marker="s", linewidths=0)
+                        marker="s", linewidths=0.3 if width < 40 else 0, edgecolors=common.INK)
 
 
 def draw(rows, options=None):
@@ -60,10 +80,13 @@ def draw(rows, options=None):
     for line, ((model, family), group) in zip(axes, lines):
         for cell in line[len(group):]:
             cell.set_axis_off()
-        for cell, row in zip(line, group):
-            decode = row["probes"]["decode_trace"]["decodes"][0]
-            mark = panel(cell, decode)
-            cell.set_title(row["label"], fontsize=common.SMALL, fontweight="normal")
+        which = telling_request(groups[(model, family)])
+        decodes = [r["probes"]["decode_trace"]["decodes"][which] for r in group]
+        forwards = max(len(d["steps"]) for d in decodes)
+        width = max(last_touched(d) for d in decodes)
+        for cell, row, decode in zip(line, group, decodes):
+            mark = panel(cell, decode, forwards, width)
+            cell.set_title(row["label"].replace(", ", ",\n", 1), fontsize=common.SMALL, fontweight="normal")
             cell.grid(visible=False)
             cell.yaxis.set_major_locator(common.MaxNLocator(4, integer=True))
             cell.xaxis.set_major_locator(common.MaxNLocator(4, integer=True))
@@ -76,7 +99,8 @@ def draw(rows, options=None):
     bar.outline.set_visible(False)
     bar.set_label("confidence when decided", fontsize=common.SMALL)
     common.footnote(figure, traced, "blue: computed; orange: computed, then dropped inside the "
-                    "forward; squares: decided. First request of each workload")
+                    "forward; squares: decided. Of each workload the "
+                    "request with most forwards")
     drawings.append(Drawing("", "Decoding order: which positions were computed and decided when",
                             figure, traced))
     return drawings
