@@ -182,7 +182,7 @@ def stagnation(rows, groups):
     """Stagnation, missed stable tokens, decline after the peak (Ada-DLM Figs. 1, 2, 4)."""
     figure, axes = panels(3)
     names = [name for name, _ in groups]
-    kinds = ("stagnant", "missed stable", "declined")
+    kinds = ("stagnant", "missed\nstable", "declined")
     for s, (name, results) in enumerate(groups):
         share = [
             (sum(r["stagnant"] for r in results), sum(r["active"] for r in results)),
@@ -208,7 +208,7 @@ def stagnation(rows, groups):
         shares = counts / max(counts.sum(), 1)
         axes[0][2].plot(np.arange(10)[shares > 0] / 10 + 0.05, shares[shares > 0], **look.line())
     axes[0][2].set_yscale("log")
-    axes[0][2].set_xlabel("confidence when decided, ten bins")
+    axes[0][2].set_xlabel("confidence when decided")
     axes[0][2].set_ylabel("share of tokens")
     return finish(figure, rows, names)
 
@@ -268,7 +268,7 @@ def importance(rows, groups):
             value = sum(a * w for a, w in auc) / sum(w for _, w in auc)
             title(middle, f"AUC of the increase {value:.3f}")
         middle.set_xticks(range(5), ["1", "2", "3", "4", "5"])
-        middle.set_xlabel("fifth of the increase, layers 0-1")
+        middle.set_xlabel("fifth of the increase")
         middle.set_ylabel("share of class")
         bottom.set_xlabel("standardised increase")
         bottom.set_ylabel("density")
