@@ -45,9 +45,9 @@ def draw(rows, options=None):
     cells = {k: v for k, v in cells_of(rows).items() if len(v) > 1}
     batches = sorted({k[3] for k in cells})
     panels = common.ordered((k[0], k[1]) for k in cells)
-    if len(cells) < 2 or len({k[1:] for k in cells}) < 2:
-        raise NotDrawn("a crossover map needs two methods or more at two batch sizes, contexts or "
-                       "generation lengths")
+    if len(batches) < 2 and len({k[1] for k in cells}) < 2:
+        raise NotDrawn("a crossover map needs two methods or more at two batch sizes or generation "
+                       "lengths")
     contexts = {}
     for key, entries in cells.items():
         contexts.setdefault((key[0], key[2]), context_of(entries[0][3]))

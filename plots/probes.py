@@ -76,6 +76,7 @@ def lines(axes, curves, names, first=0, labelled=False):
         axes.plot(places, values, label=name if labelled else None, color=common.COLOURS[s % 8],
                   marker=common.MARKERS[s % 8], markersize=3.5, linewidth=1.2,
                   markevery=max(1, len(values) // 12))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def finish(figure, rows, names=None):

@@ -151,7 +151,8 @@ def score_cell(row):
     if not score or not score.get("n"):
         return "–", math.nan
     low, high = (100 * b for b in score["ci95"])
-    return f"{100 * score['mean']:.1f} % <small>[{low:.0f}, {high:.0f}]</small>", score["mean"]
+    return (f"{100 * score['mean']:.1f} % <small>[{low:.0f}, {high:.0f}] n {score['n']}</small>",
+            score["mean"])
 
 
 def verdict_cell(row):
@@ -168,7 +169,6 @@ DECODE_COLUMNS = [
     ("method", 0, lambda r: plain(rowlib.method_label(r))),
     ("task", 0, lambda r: plain(r["workload"]["family"].replace("_", " "))),
     ("batch", 1, lambda r: plain(r["batch_size"])),
-    ("items", 1, lambda r: plain(r["workload"]["items"])),
     ("score", 1, score_cell),
     ("tok/s", 1, speed_cell),
     ("tokens / step", 1, lambda r: value_cell(r, "committed_per_step")),
@@ -278,11 +278,8 @@ def figures(rows, prefix):
 
 
 def fill(template, **parts):
-    for key, value in parts.items():
-        template = template.replace(f"@@{key.upper()}@@", value)
-    left = re.search(r"@@[A-Z]+@@", template)
-    assert not left, left
-    return template
+    """One pass, so that nothing inside a part is taken for a place."""
+    return re.sub(r"@@([A-Z]+)@@", lambda place: parts[place.group(1).lower()], template)
 
 
 def asset(name):
@@ -317,8 +314,9 @@ def cards(rows):
         card("methods", len(methods), text(", ".join(methods))),
         card("machine", text(", ".join(machines)),
              text(f"{environment.get('cpus_usable', '?')} cores usable, {environment.get('os', '')}")),
-        card("source", text(", ".join(s[:12] + ("-dirty" if s.endswith("-dirty") else "")
-                                      for s in sources))),
+        card("source", text(sources[0][:12]), text(", ".join(
+            ([f"and {len(sources) - 1} more"] if len(sources) > 1 else [])
+            + (["uncommitted changes"] if any(s.endswith("-dirty") for s in sources) else [])))),
         card("measured", text(times[0][:10]) if times else "–",
              text(f"{times[0][11:16]} to {times[-1][11:16]} UTC" if times else ""))])
 
@@ -449,11 +447,11 @@ Space plays, ← and → step.</p>
 <div class="choose"><label>request <select id="request"></select></label>
 <label>left <select id="method-a"></select></label><label>right <select id="method-b"></select></label></div>
 <div class="transport" role="group" aria-label="playback">
-<button id="first" type="button" aria-label="to the start">⏮</button>
+<button id="first" type="button" aria-label="to the start">|◀</button>
 <button id="back" type="button" aria-label="one back">◀</button>
 <button id="play" type="button" aria-pressed="false">▶ Play</button>
 <button id="next" type="button" aria-label="one on">▶</button>
-<button id="last" type="button" aria-label="to the end">⏭</button>
+<button id="last" type="button" aria-label="to the end">▶|</button>
 <input id="clock" type="range" min="0" value="0" aria-label="forward">
 <span id="where" class="where" role="status"></span>
 <label>advance by <select id="by"><option value="forward">forward</option><option value="rows">rows computed</option></select></label>
@@ -468,6 +466,7 @@ Space plays, ← and → step.</p>
 <li><span class="cell" data-state="masked" data-computed data-dropped>·</span>computed, then dropped</li>
 <li><span class="cell" data-state="decided" data-cached>word</span>K/V settled in the cache</li>
 <li><span class="cell" data-state="masked" data-hidden>·</span>not among the keys</li>
+<li><span class="cell">■</span>end of sequence</li>
 <li class="tones">confidence when decided: {tones} below .25 · .5 · .8 · .95 · above</li>
 </ul></section>"""
 

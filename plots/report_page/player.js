@@ -44,7 +44,8 @@
     for (const step of decode.steps) for (const [, last] of step.rows) end = Math.max(end, last);
     let stop = Infinity;
     for (const [p, d] of at) if (stops.includes(d.token)) stop = Math.min(stop, p);
-    return { ...decode, begin, end, stop, totals, at, text };
+    const label = (token) => (stops.includes(token) ? "■" : null);
+    return { ...decode, begin, end, stop, totals, at, text, label };
   }
 
   class Side {
@@ -104,13 +105,15 @@
         const p = decode.begin + i, fate = decode.at.get(p);
         const decided = fate && fate.forward <= t;
         const now = decided && fate.forward === t;
-        let text = "·", title = `position ${i}: masked`, guess = false;
+        let text = "·", label = null, title = `position ${i}: masked`, guess = false;
         if (decided) {
           text = fate.text;
+          label = decode.label(fate.token);
           title = `position ${i}: ${JSON.stringify(fate.text)}, decided by forward ${fate.forward} with confidence ${fate.confidence}`;
         } else if (judged.has(p)) {
           const c = judged.get(p);
           text = decode.text(step.token[c]);
+          label = decode.label(step.token[c]);
           guess = true;
           title = `position ${i}: masked; best guess ${JSON.stringify(text)} with confidence ${step.confidence[c]}`;
         }
@@ -119,7 +122,7 @@
         const flags = {
           computed, dropped, guess, cached: step && inside(step.cached, p),
           hidden: step && step.visible && !inside(step.visible, p),
-          after: decided && p > decode.stop, special: special(text),
+          after: decided && p > decode.stop, special: !label && special(text),
         };
         for (const [name, on] of Object.entries(flags)) {
           if (on) cell.dataset[name] = "";
@@ -128,7 +131,7 @@
         if (computed) title += dropped ? "; computed, then dropped inside the forward" : "; computed";
         cell.dataset.state = now ? "now" : decided ? "decided" : "masked";
         cell.style.setProperty("--tone", decided ? tone(fate.confidence) : "transparent");
-        cell.textContent = special(text) ? text.replace(/^<\||\|>$/g, "") : shown(text);
+        cell.textContent = label ? label : special(text) ? text.replace(/^<\||\|>$/g, "") : shown(text);
         cell.title = title;
       });
       const total = decode.totals[t], before = decode.totals[Math.max(0, t - 1)];
@@ -193,7 +196,7 @@
     if (player.t >= player.end) player.t = 0;
     const pace = player.by === "rows" ? 8 : 1; // ticks are finer than forwards
     player.timer = setInterval(() => jump(player.t + 1), Number($("speed").value) / pace);
-    $("play").textContent = "⏸ Pause";
+    $("play").textContent = "‖ Pause";
     $("play").setAttribute("aria-pressed", "true");
     render();
   }

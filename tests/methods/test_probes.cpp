@@ -77,9 +77,9 @@ TEST(layer_observer, sees_every_layer_in_order_and_only_when_it_asks) {
 }
 
 TEST(probes, all_are_there_and_change_no_token) {
-  EXPECT_EQ(probe_names(), (std::vector<std::string>{"attention", "confidence", "decode_trace",
-                                                     "decoding", "importance", "kv_change",
-                                                     "stagnation"}));
+  EXPECT_EQ(probe_names(),
+            (std::vector<std::string>{"attention", "confidence", "decode_trace", "decoding",
+                                      "importance", "kv_change", "stagnation"}));
   EXPECT_THROW(make_probe("atention", {}), error);
   const struct {
     const char* method;
