@@ -264,6 +264,10 @@ def figures(rows, prefix):
         except NotDrawn as problem:
             missing.append(f"{family}: {problem}")
             continue
+        except Exception as problem:  # the other figures and all tables are still worth a page
+            missing.append(f"{family}: internal error: {problem!r}")
+            print(f"unmask report: {family}: internal error: {problem!r}", file=sys.stderr)
+            continue
         for place, drawing in enumerate(drawings):
             svg = common.svg_text(drawing.figure)
             name = f"{prefix}-{family}{place}"

@@ -109,7 +109,8 @@ def wilson(successes, n, z=1.959963985):
     p = successes / n
     centre = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    # Rounding must not put the proportion itself outside.
+    return min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))
 
 
 # ---- names ---------------------------------------------------------------------------------------
