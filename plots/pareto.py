@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Exact score against output tokens per second: the methods that no other method beats at both.
+"""Score against output tokens per second: the methods that no other method beats at both.
 
 Every mark is one method on one model over all scored task families together: tokens over seconds,
 and the mean score of all items with its Wilson interval. Fronts are drawn per model, because other
@@ -85,13 +85,13 @@ def draw(rows, options=None):
                 points[name] = pooled(chosen)
         panel(cell, points, look, model_of)
         cell.set_xlabel("output tokens per second")
-        cell.set_ylabel("exact score, %")
+        cell.set_ylabel("score, %")
         if family:
             cell.set_title(family.replace("_", " "))
     common.legend_above(figure, common.series_handles(names, look))
     common.footnote(figure, rows, "whiskers: 95 % interval (Wilson); dashed: Pareto front of a model; "
                     "pale: beaten at both by another method on the same model")
-    return [Drawing("", "Exact score against output tokens per second, with the Pareto front",
+    return [Drawing("", "Score against output tokens per second, with the Pareto front",
                     figure, rows)]
 
 

@@ -430,7 +430,7 @@ SIDE = """<article class="side" id="side-{id}" aria-label="decode {name}">
 <div><dt>rows computed</dt><dd data-count="rows"><span></span><small></small></dd></div>
 <div><dt>tokens decided</dt><dd data-count="decided"><span></span><small></small></dd></div>
 <div><dt>rows dropped</dt><dd data-count="dropped"><span></span><small></small></dd></div>
-<div><dt>rows / token</dt><dd data-count="redundancy"><span></span><small></small></dd></div>
+<div title="rows computed outside prefill per token decided"><dt>rows / token</dt><dd data-count="redundancy"><span></span><small></small></dd></div>
 </dl>
 <svg class="chart" preserveAspectRatio="none" role="img" aria-label="rows computed (up) and tokens decided (down) by forward; click to go there"></svg>
 <p class="keys quiet" style="font-size:.8rem;margin:.3rem 0 0"></p>

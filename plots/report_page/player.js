@@ -24,12 +24,14 @@
   function prepare(decode, texts, stops) {
     const begin = decode.prompt.length;
     const text = (token) => texts[token] ?? `<${token}>`;
-    const totals = [{ rows: 0, decided: 0, dropped: 0 }];
+    const totals = [{ rows: 0, decodeRows: 0, decided: 0, dropped: 0 }];
     const at = new Map();
     decode.steps.forEach((step, t) => {
       const last = totals[t];
       totals.push({
         rows: last.rows + size(step.rows),
+        // A prompt's own forwards are no part of redundancy, as in the rows.
+        decodeRows: last.decodeRows + (step.phase === "prefill" ? 0 : size(step.rows)),
         dropped: last.dropped + size(step.dropped),
         decided: last.decided + step.accepted.length,
       });
@@ -143,7 +145,7 @@
       put("rows", step ? total.rows - before.rows : 0, ` of ${total.rows}`);
       put("dropped", step ? total.dropped - before.dropped : 0, ` of ${total.dropped}`);
       put("decided", step ? total.decided - before.decided : 0, ` of ${total.decided}`);
-      put("redundancy", total.decided ? (total.rows / total.decided).toFixed(1) : "–", "");
+      put("redundancy", total.decided ? (total.decodeRows / total.decided).toFixed(1) : "–", "");
       this.root.querySelector(".state").textContent =
         `forward ${t} of ${decode.steps.length}` + (done ? ", done" : step ? `, ${step.phase}` : "");
       const keys = step && step.keys !== null ? `${step.keys} keys seen; ` : "";

@@ -82,7 +82,7 @@ class Player(unittest.TestCase):
             for side, row in enumerate(self.rows):
                 decode = row["probes"]["decode_trace"]["decodes"][request]
                 text = row["probes"]["decode_trace"]["text"]
-                begin, decided, rows = len(decode["prompt"]), {}, 0
+                begin, decided, rows, decode_rows = len(decode["prompt"]), {}, 0, 0
                 frame = frames[0][side]
                 self.assertEqual(frame["forward"], 0)
                 self.assertEqual({c[1] for c in frame["cells"]}, {"masked"})
@@ -96,6 +96,7 @@ class Player(unittest.TestCase):
                     self.assertEqual(frame["name"], row["label"])
                     self.assertIn(f"forward {t} of {len(decode['steps'])}", frame["state"])
                     rows += size(step["rows"])
+                    decode_rows += 0 if step["phase"] == "prefill" else size(step["rows"])
                     before = len(decided)
                     now = set()
                     for c in step["accepted"]:
@@ -104,6 +105,8 @@ class Player(unittest.TestCase):
                     self.assertEqual(frame["rows"], f"{size(step['rows'])} of {rows}")
                     self.assertEqual(frame["decided"],
                                      f"{len(decided) - before} of {len(decided)}")
+                    self.assertAlmostEqual(float(frame["redundancy"]), decode_rows / len(decided),
+                                           delta=0.051)
                     self.assertTrue(frame["dropped"].startswith(f"{size(step['dropped'])} of "))
                     for place, state, computed, dropped, cached, title in frame["cells"]:
                         p = place + begin

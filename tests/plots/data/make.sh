@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Measures the fixtures anew: tests/plots/data/make.sh build/dev/bin/unmask
+# Measures the fixtures anew; their speeds are those of whatever machine this ran on, for tests only: tests/plots/data/make.sh build/dev/bin/unmask
 set -eu
 program=$1
 here=$(dirname -- "$0")
