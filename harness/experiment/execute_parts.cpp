@@ -18,12 +18,6 @@
 namespace unmask {
 namespace {
 
-const ops& backend_of(const std::string& device) {
-  if (device == "cpu") return cpu_ops();
-  if (device == "reference") return reference_ops();
-  throw environment_error("device '" + device + "' has no kernels in this build; use cpu");
-}
-
 const char* effective_format(const std::string& format) {
   return format == "auto" || format == "f32" ? "f32" : format == "bf16" ? "bf16" : "int8";
 }
@@ -115,6 +109,16 @@ std::string hash_of_lengths(const loaded_workload& w) {
 }
 
 }  // namespace
+
+const ops& backend_of(const std::string& device) {
+  if (device == "cpu") return cpu_ops();
+  if (device == "reference") return reference_ops();
+  throw environment_error("device '" + device + "' has no kernels in this build; use cpu");
+}
+
+weight_format packed_format(const std::string& format) {
+  return format_of(effective_format(format));
+}
 
 void loaded_model::make_room(std::int32_t rows) {
   if (packed && packed->max_rows() >= rows) return;
