@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "harness/artifact/layout.h"
 #include "harness/artifact/request.h"
 #include "harness/cli/command.h"
 #include "harness/experiment/needs.h"
@@ -23,6 +24,19 @@ namespace {
 std::string run_epilogue() {
   return "\nA scale that needs what this machine lacks is not started: NOT RUN: needs ..., exit code "
          "3.\n\n";
+}
+
+bool wants_layout(const po::variables_map& values) {
+  if (!values.count("layout")) {
+    if (values.count("artifact")) throw usage_error("--artifact needs --layout paper");
+    return false;
+  }
+  const std::string name = values["layout"].as<std::string>();
+  if (name != "paper") throw usage_error(unknown_name("layout", name, {"paper"}));
+  if (!values.count("artifact")) {
+    throw usage_error("--layout paper needs --artifact FILE, the experiment that has [layout]");
+  }
+  return true;
 }
 
 }  // namespace
@@ -92,19 +106,32 @@ int command_run(const std::vector<std::string>& arguments) {
 int command_table(const std::vector<std::string>& arguments) {
   po::options_description options("options");
   options.add_options()("format,o", po::value<std::string>()->default_value("md"),
-                        "md, csv, json or jsonl");
+                        "md, csv, json or jsonl; of a paper's layout md, csv or latex")(
+      "layout", po::value<std::string>(),
+      "paper: as [layout] of the artifact arranges it, beside the published numbers")(
+      "artifact", po::value<std::string>(), "experiment file of the artifact, for --layout paper")(
+      "scale", po::value<std::string>()->default_value(""), "of the artifact; default tiny");
   po::variables_map values;
   if (!parse_command("table ROWS.jsonl... [options]", "", options, {"rows..."}, arguments,
                      values)) {
     return 0;
   }
   if (!values.count("rows")) throw usage_error("table needs files of rows");
-  const table_format format = parse_table_format(values["format"].as<std::string>());
+  const std::string named_format = values["format"].as<std::string>();
+  const bool paper = wants_layout(values);
+  const table_format format = paper ? table_format::md : parse_table_format(named_format);
+  if (paper) parse_layout_format(named_format);  // before anything is read
   std::vector<result_row> rows;
   for (const std::string& file : values["rows"].as<std::vector<std::string>>()) {
     stored_rows stored = read_rows(file);
     if (stored.torn > 0) fmt::print(stderr, "{}: ignored a torn last line\n", file);
     std::move(stored.rows.begin(), stored.rows.end(), std::back_inserter(rows));
+  }
+  if (paper) {
+    const paper_layout layout = read_layout(values["artifact"].as<std::string>(),
+                                            values["scale"].as<std::string>());
+    fmt::print("{}", render_layout(lay_out(layout, rows), parse_layout_format(named_format)));
+    return 0;
   }
   fmt::print("{}", render_table(rows, format));
   return 0;
