@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/library_gemm.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/ops.h"
 
@@ -171,14 +172,20 @@ class device_ops : public ops {
                        const std::int32_t* kv_length, const tensor_view& out) const override;
 
  private:
-  // ops/gemm.cu: y[i] = x[index ? index[i] : i] W^T (+ bias) (+ y) for `rows` rows.
-  void multiply(const float* x, std::int64_t x_stride, const std::int32_t* index, std::int64_t rows,
-                const device_matrix& w, const float* bias, float* y, std::int64_t y_stride,
-                bool accumulate) const;
-  // The same for output features [first, first + count) only; y has `count` columns.
-  void multiply_columns(const float* x, std::int64_t x_stride, const std::int32_t* index,
-                        std::int64_t rows, const device_matrix& w, std::int64_t first,
-                        std::int64_t count, float* y, std::int64_t y_stride) const;
+  // y[i, n] = x[row(i)] . W[first + n] (+ bias[n]) (+ y[i, n]) for n < count.
+  struct product {
+    const float* x = nullptr;
+    std::int64_t x_stride = 0;
+    const std::int32_t* index = nullptr;  // [rows], row(i) = index[i]; null: i
+    std::int64_t rows = 0;
+    const device_matrix* weight = nullptr;
+    std::int64_t first = 0, count = 0;  // output features
+    const float* bias = nullptr;        // [count] or null
+    float* y = nullptr;                 // [rows, count]
+    std::int64_t y_stride = 0;
+    bool accumulate = false;
+  };
+  void multiply(const product& p) const;  // ops/gemm.cu
 
   struct rope_table {
     std::int32_t rotary_dim;
@@ -187,8 +194,20 @@ class device_ops : public ops {
   };
   const float* rope_frequencies(const rope_params& rope) const;
 
+  // The experts' matrices as the kernels want them: an array of pointers in device memory, made
+  // once per layer and kept while its matrices live.
+  struct expert_table {
+    std::vector<std::weak_ptr<const packed_matrix>> matrices;  // gate_up of all, then down
+    std::shared_ptr<void> memory;                              // [2 experts] const void*
+  };
+  const void* const* expert_pointers(const moe_experts& experts) const;  // ops/moe.cu
+
   mutable queue queue_;
   mutable std::vector<rope_table> rope_tables_;
+  mutable std::vector<expert_table> expert_tables_;
+#if defined(__CUDACC__)
+  mutable std::unique_ptr<library_gemm> library_;
+#endif
 };
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -6,25 +6,9 @@
 // whatever the other rows are: its sums run over the same threads in the same order.
 #pragma once
 
-#include "kernels/cuda/device/portable.h"
-#include "kernels/ops.h"
+#include "kernels/cuda/cache_access.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
-
-constexpr int row_threads = 128;
-
-UNMASK_DEVICE float load_float(const void* data, dtype type, std::int64_t i) {
-  if (type == dtype::f32) return static_cast<const float*>(data)[i];
-  const std::uint16_t half = static_cast<const std::uint16_t*>(data)[i];
-  return type == dtype::bf16 ? bf16_to_float(half) : f16_to_float(half);
-}
-UNMASK_DEVICE void store_float(void* data, dtype type, std::int64_t i, float value) {
-  if (type == dtype::f32) {
-    static_cast<float*>(data)[i] = value;
-  } else {
-    static_cast<std::uint16_t*>(data)[i] = bf16_of(value);
-  }
-}
 
 struct embed_params {
   const std::int32_t* token;  // [R]
@@ -134,28 +118,6 @@ UNMASK_KERNEL void silu_mul_kernel(silu_mul_params p) {
     const float g = gate[f];
     out[f] = g / (1.0F + expf(-g)) * gate[p.width + f];
   }
-}
-
-// One side (keys or values) of a layer's cache.
-struct cache_side {
-  void* data;  // [pages, kv_page_size, width]
-  dtype type;
-  std::int64_t page_stride;
-  int width;  // kv_heads * dim
-};
-
-struct cache_place {
-  const std::int32_t* page_table;  // [S, table_stride]
-  std::int32_t table_stride;
-};
-
-// First element of a slot in a side of the cache.
-UNMASK_DEVICE std::int64_t slot_offset(const cache_side& side, const cache_place& place,
-                                       std::int32_t sequence, std::int32_t slot) {
-  const std::int64_t page =
-      place.page_table[static_cast<std::int64_t>(sequence) * place.table_stride +
-                       slot / kv_page_size];
-  return page * side.page_stride + static_cast<std::int64_t>(slot % kv_page_size) * side.width;
 }
 
 struct kv_rows_params {

@@ -171,10 +171,6 @@ void device_ops::silu_mul(const tensor_view& gate_up, const tensor_view& out) co
 
 namespace {
 
-cache_side side_of(const tensor_view& side) {
-  return {side.data, side.type, side.row_stride, static_cast<int>(side.shape[2] * side.shape[3])};
-}
-
 kv_rows_params rows_of(const row_set& rows, const paged_kv& cache, const tensor_view& k,
                        const tensor_view& v, bool accumulate) {
   return {
