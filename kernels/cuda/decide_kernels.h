@@ -8,7 +8,7 @@
 #pragma once
 
 #include "kernels/cuda/groups.h"
-#include "kernels/noise.h"
+#include "kernels/ops.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

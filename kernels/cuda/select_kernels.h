@@ -97,7 +97,7 @@ UNMASK_KERNEL void mark_top_kernel(mark_top_params p) {
 struct keep_top_blocks_params {
   const float* mass;  // [S, heads, blocks, blocks]
   std::int64_t mass_stride;
-  std::int32_t blocks;
+  std::int32_t heads, blocks;
   const std::int32_t* used;
   const std::int32_t* first;
   const std::int32_t* limit;
@@ -113,7 +113,7 @@ UNMASK_KERNEL void keep_top_blocks_kernel(keep_top_blocks_params p) {
   const std::int64_t line =
       static_cast<std::int64_t>(block_index_y()) * (block_size() / warp_size) + warp_index();
   const int i = static_cast<int>(line % p.blocks);
-  if (i >= p.used[s] || (line + 1) * p.blocks > p.keep_stride) return;
+  if (i >= p.used[s] || line >= static_cast<std::int64_t>(p.heads) * p.blocks) return;
   const int first = p.first[s], n = p.used[s] - first;
   const float* mass = p.mass + s * p.mass_stride + line * p.blocks + first;
   std::uint8_t* keep = p.keep + s * p.keep_stride + line * p.blocks + first;
