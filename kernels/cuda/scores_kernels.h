@@ -224,7 +224,6 @@ struct importance_params {
   std::int64_t k_stride;
   float scale;
   double* part;           // [entries, heads] each head's share
-  std::int64_t entries;   // room of part
   float* out;
 };
 
