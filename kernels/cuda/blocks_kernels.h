@@ -7,8 +7,8 @@
 // lane l holds the candidates l and l + 32.
 #pragma once
 
-#include "kernels/cuda/decide_kernels.h"
-#include "kernels/cuda/gather_kernels.h"
+#include "kernels/cuda/groups.h"
+#include "kernels/ops.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -89,32 +89,37 @@ UNMASK_KERNEL void row_extent_kernel(row_extent_params p) {
   if (group.rank() == 0) p.end[s] = end;
 }
 
-struct mark_unsettled_params {
-  std::uint8_t* state;
-  std::int64_t state_stride;
-  settle_params rule;
-  const std::int32_t* first;
-  const std::int32_t* last;
-  const std::uint8_t* whole;
-  std::uint8_t* flags;
-  std::int64_t flags_stride;
+struct combine_scores_params {
+  std::int32_t count;
+  const float* a;
+  float wa;
+  const float* b;
+  float wb;
+  float* out;
 };
 
-// One block for each sequence: a neighbour's state is read before anything changes.
-UNMASK_KERNEL void mark_unsettled_kernel(mark_unsettled_params p) {
-  const int s = static_cast<int>(block_index());
-  const int first = p.first[s] + static_cast<int>(thread_index()), last = p.last[s];
-  const int step = static_cast<int>(block_size());
-  std::uint8_t* state = p.state + s * p.state_stride;
-  for (int at = first; at < last; at += step) {
-    const bool predicts = p.rule.shifted && at + 1 < last && state[at + 1] == p.rule.masked;
-    const bool delayed = p.rule.delay && state[at] == p.rule.decoded;
-    const bool computed = p.whole[s] != 0 || state[at] == p.rule.masked || delayed || predicts;
-    p.flags[s * p.flags_stride + at] = computed ? 1 : 0;
+// Products of two floats are exact in float64: one rounding at the sum, one at the store.
+UNMASK_KERNEL void combine_scores_kernel(combine_scores_params p) {
+  const int step = static_cast<int>(grid_size() * block_size());
+  for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
+       i += step) {
+    const double mine = static_cast<double>(p.a[i]) * static_cast<double>(p.wa);
+    const double other =
+        p.b != nullptr ? static_cast<double>(p.b[i]) * static_cast<double>(p.wb) : 0.0;
+    p.out[i] = static_cast<float>(mine + other);
   }
-  sync_block();
-  for (int at = first; at < last; at += step) {
-    if (state[at] == p.rule.decoded) state[at] = p.rule.cached;
+}
+
+struct round_bf16_params {
+  std::int32_t count;
+  float* x;
+};
+
+UNMASK_KERNEL void round_bf16_kernel(round_bf16_params p) {
+  const int step = static_cast<int>(grid_size() * block_size());
+  for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
+       i += step) {
+    p.x[i] = bf16_to_float(bf16_of(p.x[i]));
   }
 }
 
@@ -179,12 +184,10 @@ UNMASK_DEVICE void retain_word(const retain_view& v, const retain_params& rule, 
                  [&](int i, bool taken) { (i < warp_size ? take0 : take1) = taken; });
   std::uint64_t chosen = vote_word(take0, take1);
   if (rule.by_deviation && v.n > rule.ddof) {
-    const double threshold = deviation_threshold(v.n, rule, [&](int i) {
-      return shuffle(i < warp_size ? x0 : x1, i % warp_size);
-    });
-    const std::uint64_t passing =
-        vote_word(low < v.n && static_cast<double>(x0) >= threshold,
-                  high < v.n && static_cast<double>(x1) >= threshold);
+    const double threshold = deviation_threshold(
+        v.n, rule, [&](int i) { return shuffle(i < warp_size ? x0 : x1, i % warp_size); });
+    const std::uint64_t passing = vote_word(low < v.n && static_cast<double>(x0) >= threshold,
+                                            high < v.n && static_cast<double>(x1) >= threshold);
     const int count = count_bits(static_cast<std::uint32_t>(passing)) +
                       count_bits(static_cast<std::uint32_t>(passing >> 32));
     if (count >= target) chosen = passing;
@@ -216,8 +219,7 @@ UNMASK_DEVICE void retain_long(const block_group& group, const retain_view& v,
   const int target = rule.target[s];
   take_top(group, v.n, key, target, v.accept);
   if (rule.by_deviation && v.n > rule.ddof) {
-    const double threshold =
-        deviation_threshold(v.n, rule, [&](int i) { return v.score[i]; });
+    const double threshold = deviation_threshold(v.n, rule, [&](int i) { return v.score[i]; });
     const auto passes = [&](int i) { return static_cast<double>(v.score[i]) >= threshold; };
     if (group.count(v.n, passes) >= target) {
       for (int i = group.rank(); i < v.n; i += group.size()) v.accept[i] = passes(i) ? 1 : 0;
@@ -228,8 +230,8 @@ UNMASK_DEVICE void retain_long(const block_group& group, const retain_view& v,
     // Tiles ascend and a tile is read before it is written, so what is read is always `chosen`.
     for (int base = 0; base < v.n; base += group.size()) {
       const int i = base + group.rank();
-      const bool precedes = i + 1 < v.n && v.accept[i + 1] != 0 &&
-                            follows_directly(v, rule.adjacent_rows, i);
+      const bool precedes =
+          i + 1 < v.n && v.accept[i + 1] != 0 && follows_directly(v, rule.adjacent_rows, i);
       group.sync();
       if (precedes) v.accept[i] = 1;
     }
@@ -272,9 +274,9 @@ struct drop_rows_params {
   std::int32_t* position;
   std::int32_t* kept;
   // Between the two kernels: begin, sequence and position may be the arrays of `rows`.
-  std::int32_t* count;          // [S]
-  std::int32_t* old_begin;      // [S+1]
-  std::int32_t* old_position;   // [R], -1 where the row is dropped
+  std::int32_t* count;         // [S]
+  std::int32_t* old_begin;     // [S+1]
+  std::int32_t* old_position;  // [R], -1 where the row is dropped
 };
 
 UNMASK_KERNEL void mark_dropped_kernel(drop_rows_params p) {

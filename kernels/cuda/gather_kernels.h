@@ -2,8 +2,8 @@
 // Copyright The Unmask Authors
 //
 // Rows: copied by index, listed by flag, found by position. Lists are compacted in two kernels
-// without atomics: a block for each sequence counts, then each adds up the counts before its own and
-// writes in order.
+// without atomics: a block for each sequence counts, then each adds up the counts before its own
+// and writes in order.
 #pragma once
 
 #include "kernels/cuda/groups.h"
@@ -11,11 +11,9 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-constexpr int gather_threads = 256;
-
 struct copy_rows_params {
   const void* from;
-  std::int64_t from_stride;  // all in units of the copied word
+  std::int64_t from_stride;        // all in units of the copied word
   const std::int32_t* from_index;  // null: row i
   void* to;
   std::int64_t to_stride;
@@ -162,8 +160,7 @@ struct mean_rows_params {
 UNMASK_KERNEL void mean_rows_kernel(mean_rows_params p) {
   const int s = static_cast<int>(block_index());
   const int first = p.row_begin[s], last = p.row_begin[s + 1];
-  const std::int64_t c =
-      static_cast<std::int64_t>(block_index_y()) * block_size() + thread_index();
+  const std::int64_t c = static_cast<std::int64_t>(block_index_y()) * block_size() + thread_index();
   if (c >= p.width) return;
   double sum = 0;
   for (int r = first; r < last; ++r) sum += static_cast<double>(p.x[r * p.x_stride + c]);

@@ -12,6 +12,7 @@
 // index. Integer counts and maxima make the result independent of the group's size.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/device/portable.h"
@@ -22,6 +23,8 @@ constexpr int word_bits = 64;  // sequences of at most this many elements are a 
 
 // Shared memory a block_group needs: two words for each warp.
 constexpr int group_words = 32;
+constexpr std::size_t group_bytes = group_words * sizeof(std::uint64_t);
+constexpr int group_threads = 256;  // of the blocks that decide
 
 struct warp_group {
   UNMASK_DEVICE int rank() const { return static_cast<int>(thread_index() % warp_size); }
@@ -129,8 +132,8 @@ UNMASK_DEVICE T group_min(const G& group, T value) {
 UNMASK_DEVICE std::uint32_t order_key(float x) {
   const std::uint32_t u = bits_of(x);
   const std::uint32_t magnitude = u & 0x7FFFFFFFU;
-  if (magnitude > 0x7F800000U) return 0;                // NaN
-  if (magnitude == 0) return 0x80000000U;               // -0 and +0
+  if (magnitude > 0x7F800000U) return 0;   // NaN
+  if (magnitude == 0) return 0x80000000U;  // -0 and +0
   return (u >> 31) != 0 ? ~u : u | 0x80000000U;
 }
 // A candidate at or below this one, NaN or -infinity, is not eligible.
@@ -138,7 +141,8 @@ constexpr std::uint32_t lowest_key = 0x007FFFFFU;  // order_key(-infinity)
 
 // Best first, then the lowest index: a larger value comes earlier.
 UNMASK_DEVICE std::uint64_t order_value(std::uint32_t key, int index) {
-  return (static_cast<std::uint64_t>(key) << 32) | (0xFFFFFFFFU - static_cast<std::uint32_t>(index));
+  return (static_cast<std::uint64_t>(key) << 32) |
+         (0xFFFFFFFFU - static_cast<std::uint32_t>(index));
 }
 UNMASK_DEVICE int index_of(std::uint64_t value) {
   return static_cast<int>(0xFFFFFFFFU - static_cast<std::uint32_t>(value));
@@ -216,10 +220,17 @@ UNMASK_DEVICE void with_keys(const float* score, int n, shared_array<std::uint64
   } else if (thread_index() < warp_size) {
     const int lane = static_cast<int>(thread_index());
     const std::uint32_t low = lane < n ? order_key(score[lane]) : 0;
-    const std::uint32_t high =
-        lane + warp_size < n ? order_key(score[lane + warp_size]) : 0;
+    const std::uint32_t high = lane + warp_size < n ? order_key(score[lane + warp_size]) : 0;
     work(warp_group{}, register_keys{low, high});
   }
+}
+
+// The `quota` best of n.
+template <class G, class K>
+UNMASK_DEVICE void take_top(const G& group, int n, const K& key, int quota, std::uint8_t* accept) {
+  const int eligible = group.count(n, [&](int i) { return key(i) > lowest_key; });
+  const cut c = top_cut(group, n, quota < eligible ? quota : eligible, key);
+  for_each_taken(group, n, key, c, [&](int i, bool taken) { accept[i] = taken ? 1 : 0; });
 }
 
 // ---- arithmetic that may not be contracted ------------------------------------------------------

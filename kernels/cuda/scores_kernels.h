@@ -1,138 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Scores: noise of random decoding, sums and roundings of scores, and what the sparse methods
-// compute to decide which keys matter. Sums are float64 as in the reference, in an order that
-// depends on the sequence alone, so a score never depends on the batch. They differ from the
-// reference's sums in the order of addition at most, far below the float32 that is stored.
+// What the sparse and evicting methods compute to decide which keys matter. Sums are float64 as in
+// the reference, in an order that depends on the sequence alone, so a score never depends on the
+// batch. They differ from the reference's sums in the order of addition at most, far below the
+// float32 that is stored.
 #pragma once
 
+#include "kernels/cuda/cached_keys.h"
 #include "kernels/cuda/groups.h"
-#include "kernels/cuda/model_core_kernels.h"
-#include "kernels/random.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
-
-constexpr int score_threads = 256;
-
-struct noise_params {
-  candidate_set candidates;
-  noise_source noise;
-  float temperature;
-  float* score;
-};
-
-UNMASK_DEVICE double draw_of(const noise_params& p, int s, int c) {
-  const std::uint64_t key =
-      stream_key(p.noise.seed[s], static_cast<std::uint32_t>(p.noise.step[s]),
-                 static_cast<std::uint32_t>(p.candidates.position[c]));
-  return uniform_open(key, score_draw);
-}
-
-// One block for each sequence. The largest draws round to 1 in float32; they stay below it.
-UNMASK_KERNEL void uniform_scores_kernel(noise_params p) {
-  const int s = static_cast<int>(block_index());
-  const int last = p.candidates.begin[s + 1];
-  for (int c = p.candidates.begin[s] + static_cast<int>(thread_index()); c < last;
-       c += static_cast<int>(block_size())) {
-    const float u = static_cast<float>(draw_of(p, s, c));
-    p.score[c] = u < 0x1.fffffep-1F ? u : 0x1.fffffep-1F;
-  }
-}
-
-// score / temperature - ln(-ln u) in float64. The two logarithms may differ from the reference's in
-// the last of 53 bits, the stored float in its last bit about once in 10^8 draws.
-UNMASK_KERNEL void gumbel_scores_kernel(noise_params p) {
-  const int s = static_cast<int>(block_index());
-  const int last = p.candidates.begin[s + 1];
-  for (int c = p.candidates.begin[s] + static_cast<int>(thread_index()); c < last;
-       c += static_cast<int>(block_size())) {
-    const double gumbel = -log(-log(draw_of(p, s, c)));
-    p.score[c] = static_cast<float>(
-        static_cast<double>(p.score[c]) / static_cast<double>(p.temperature) + gumbel);
-  }
-}
-
-struct combine_scores_params {
-  std::int32_t count;
-  const float* a;
-  float wa;
-  const float* b;
-  float wb;
-  float* out;
-};
-
-// Products of two floats are exact in float64: one rounding at the sum, one at the store.
-UNMASK_KERNEL void combine_scores_kernel(combine_scores_params p) {
-  const int step = static_cast<int>(grid_size() * block_size());
-  for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
-       i += step) {
-    const double mine = static_cast<double>(p.a[i]) * static_cast<double>(p.wa);
-    const double other =
-        p.b != nullptr ? static_cast<double>(p.b[i]) * static_cast<double>(p.wb) : 0.0;
-    p.out[i] = static_cast<float>(mine + other);
-  }
-}
-
-struct round_bf16_params {
-  std::int32_t count;
-  float* x;
-};
-
-UNMASK_KERNEL void round_bf16_kernel(round_bf16_params p) {
-  const int step = static_cast<int>(grid_size() * block_size());
-  for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
-       i += step) {
-    p.x[i] = bf16_to_float(bf16_of(p.x[i]));
-  }
-}
-
-struct pool_params {
-  const std::int32_t* begin;
-  const float* in;
-  std::int32_t half;  // kernel / 2
-  bool maximum;
-  float* out;
-};
-
-// Grid: segments x pieces of a segment.
-UNMASK_KERNEL void pool_kernel(pool_params p) {
-  const int s = static_cast<int>(block_index());
-  const int first = p.begin[s], last = p.begin[s + 1];
-  const int step = static_cast<int>(grid_size_y() * block_size());
-  for (int j = first + static_cast<int>(block_index_y() * block_size() + thread_index()); j < last;
-       j += step) {
-    const int low = j - p.half > first ? j - p.half : first;
-    const int high = j + p.half < last - 1 ? j + p.half : last - 1;
-    double sum = 0;
-    float largest = float_bits(0xFF800000U);
-    for (int i = low; i <= high; ++i) {
-      const float x = p.in[i];
-      sum += static_cast<double>(x);
-      if (x > largest) largest = x;
-    }
-    p.out[j] = p.maximum ? largest : static_cast<float>(sum / (high - low + 1));
-  }
-}
-
-// ---- scores of cached keys ----------------------------------------------------------------------
-
-// One side of a paged cache, as kernels see it.
-struct cached_keys {
-  const void* data;
-  dtype type;
-  std::int64_t page_stride;        // elements
-  std::int32_t width;              // kv_heads * dim
-  const std::int32_t* page_table;  // [S, table_stride]
-  std::int32_t table_stride;
-};
-
-// Element index of the key of a slot.
-UNMASK_DEVICE std::int64_t key_at(const cached_keys& keys, int s, int slot) {
-  const std::int64_t page =
-      keys.page_table[static_cast<std::int64_t>(s) * keys.table_stride + slot / kv_page_size];
-  return page * keys.page_stride + static_cast<std::int64_t>(slot % kv_page_size) * keys.width;
-}
 
 struct key_scores_params {
   const float* q;  // [S, heads, dim]
@@ -168,8 +46,7 @@ UNMASK_KERNEL void key_scores_kernel(key_scores_params p) {
     const std::int64_t key = key_at(p.keys, s, listed ? p.key_slot[first + j] : j);
     double sum = 0;
     for (int d = lane_index(); d < p.keys.width; d += warp_size) {
-      sum += product(query[d],
-                     static_cast<double>(load_float(p.keys.data, p.keys.type, key + d)));
+      sum += product(query[d], key_value(p.keys, key + d));
     }
     sum = warp_sum(sum);
     if (lane_index() == 0) p.score[first + j] = static_cast<float>(sum / p.heads);
@@ -202,7 +79,7 @@ UNMASK_KERNEL void block_mean_keys_kernel(block_mean_keys_params p) {
       double sum = 0;
       for (int slot = first; slot < last; ++slot) {
         const std::int64_t at = key_at(p.keys, s, slot) + d;
-        sum += static_cast<double>(load_float(p.keys.data, p.keys.type, at));
+        sum += key_value(p.keys, at);
       }
       to[d] = last > first ? static_cast<float>(sum / (last - first)) : 0.0F;
     }
@@ -223,7 +100,7 @@ struct importance_params {
   const float* k;
   std::int64_t k_stride;
   float scale;
-  double* part;           // [entries, heads] each head's share
+  double* part;  // [entries, heads] each head's share
   float* out;
 };
 
@@ -322,99 +199,6 @@ UNMASK_KERNEL void importance_sum_kernel(importance_params p) {
     double sum = 0;
     for (int h = 0; h < p.heads; ++h) sum += p.part[static_cast<std::int64_t>(j) * p.heads + h];
     p.out[j] = static_cast<float>(sum);
-  }
-}
-
-// ---- SparseD's softmax mass of tiles ------------------------------------------------------------
-
-struct block_mass_params {
-  const std::int32_t* row_begin;
-  const std::int32_t* position;
-  const float* q;
-  std::int64_t q_stride;
-  std::int32_t heads, dim, group;
-  cached_keys keys;
-  const std::int32_t* kv_length;
-  const std::int32_t* first_slot;
-  std::int32_t size;
-  float scale;
-  float* out;  // [S, heads, blocks, blocks]
-  std::int64_t out_stride;
-  std::int32_t blocks;
-};
-
-// First row of the sequence whose position is not below p; positions ascend.
-UNMASK_DEVICE int lower_row(const std::int32_t* position, int first, int last, int p) {
-  while (first < last) {
-    const int middle = first + (last - first) / 2;
-    if (position[middle] < p) {
-      first = middle + 1;
-    } else {
-      last = middle;
-    }
-  }
-  return first;
-}
-
-// Grid: (sequences * heads) x query blocks. Pass 1: a warp for each row finds the largest score and
-// the softmax denominator. Pass 2: a warp for each key block adds up its rows in order, lanes over
-// slots.
-UNMASK_KERNEL void block_mass_kernel(block_mass_params p) {
-  shared_allocator shared;
-  const auto largest_of = shared.take<double>(p.size);
-  const auto total_of = shared.take<double>(p.size);
-  const int s = static_cast<int>(block_index()) / p.heads;
-  const int h = static_cast<int>(block_index()) % p.heads;
-  const int i = static_cast<int>(block_index_y());
-  const int length = p.kv_length[s], start = p.first_slot[s];
-  const int used = (length + p.size - 1) / p.size;
-  if (i >= used) return;
-  const int end = p.row_begin[s + 1];
-  const int first = lower_row(p.position, p.row_begin[s], end, i * p.size);
-  const int rows = lower_row(p.position, first, end, (i + 1) * p.size) - first;
-  const int warps = static_cast<int>(block_size()) / warp_size;
-  const auto score = [&](int r, int slot) {
-    const float* query = p.q + (first + r) * p.q_stride + h * p.dim;
-    const std::int64_t key = key_at(p.keys, s, slot) + h / p.group * p.dim;
-    double sum = 0;
-    for (int d = 0; d < p.dim; ++d) {
-      sum += static_cast<double>(query[d]) *
-             static_cast<double>(load_float(p.keys.data, p.keys.type, key + d));
-    }
-    return sum * static_cast<double>(p.scale);
-  };
-  for (int r = warp_index(); r < rows; r += warps) {
-    double largest = -HUGE_VAL, total = 0;
-    for (int slot = start + lane_index(); slot < length; slot += warp_size) {
-      const double x = score(r, slot);
-      if (x > largest) {
-        total = product(total, exp(largest - x)) + 1.0;
-        largest = x;
-      } else {
-        total += exp(x - largest);
-      }
-    }
-    const double top = warp_max(largest);
-    total = warp_sum(largest == -HUGE_VAL ? 0.0 : product(total, exp(largest - top)));
-    if (lane_index() == 0) {
-      largest_of[r] = top;
-      total_of[r] = total;
-    }
-  }
-  sync_block();
-  float* out = p.out + s * p.out_stride + (static_cast<std::int64_t>(h) * p.blocks + i) * p.blocks;
-  for (int j = start / p.size + warp_index(); j < used; j += warps) {
-    double mass = 0;
-    for (int r = 0; r < rows; ++r) {
-      const int last = (j + 1) * p.size < length ? (j + 1) * p.size : length;
-      for (int slot = j * p.size + lane_index(); slot < last; slot += warp_size) {
-        mass += exp(score(r, slot) - largest_of[r]) / total_of[r];
-      }
-    }
-    mass = warp_sum(mass);
-    if (lane_index() == 0) {
-      out[j] = static_cast<float>(mass / (1.0 * p.size * p.size));
-    }
   }
 }
 

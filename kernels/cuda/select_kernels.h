@@ -11,8 +11,6 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-constexpr int select_threads = 256;
-
 struct top_indices_params {
   const std::int32_t* begin;
   const float* score;
@@ -27,11 +25,11 @@ struct top_indices_params {
 UNMASK_KERNEL void top_indices_kernel(top_indices_params p) {
   shared_allocator shared;
   const block_group group{shared.take<std::uint64_t>(group_words)};
-  const auto tile = shared.take<std::uint32_t>(select_threads);
+  const auto tile = shared.take<std::uint32_t>(group_threads);
   const int s = static_cast<int>(block_index());
   const int first = p.begin[s], n = p.begin[s + 1] - first;
   const int wanted = p.out_begin[s + 1] - p.out_begin[s];
-  const int threads = select_threads;
+  const int threads = group_threads;
   if (wanted > n) {
     if (group.rank() == 0) *p.fault = 1;
     return;
@@ -69,6 +67,34 @@ UNMASK_KERNEL void top_indices_kernel(top_indices_params p) {
   }
 }
 
+struct pool_params {
+  const std::int32_t* begin;
+  const float* in;
+  std::int32_t half;  // kernel / 2
+  bool maximum;
+  float* out;
+};
+
+// Grid: segments x pieces of a segment.
+UNMASK_KERNEL void pool_kernel(pool_params p) {
+  const int s = static_cast<int>(block_index());
+  const int first = p.begin[s], last = p.begin[s + 1];
+  const int step = static_cast<int>(grid_size_y() * block_size());
+  for (int j = first + static_cast<int>(block_index_y() * block_size() + thread_index()); j < last;
+       j += step) {
+    const int low = j - p.half > first ? j - p.half : first;
+    const int high = j + p.half < last - 1 ? j + p.half : last - 1;
+    double sum = 0;
+    float largest = float_bits(0xFF800000U);
+    for (int i = low; i <= high; ++i) {
+      const float x = p.in[i];
+      sum += static_cast<double>(x);
+      if (x > largest) largest = x;
+    }
+    p.out[j] = p.maximum ? largest : static_cast<float>(sum / (high - low + 1));
+  }
+}
+
 struct mark_top_params {
   const std::int32_t* row_begin;
   const std::int32_t* position;
@@ -88,76 +114,9 @@ UNMASK_KERNEL void mark_top_kernel(mark_top_params p) {
   std::uint8_t* flags = p.flags + s * p.stride;
   with_keys(p.score + first, n, room, [&](const auto& group, const auto& key) {
     const cut c = top_cut(group, n, wanted, key);
-    for_each_taken(group, n, key, c, [&](int i, bool taken) {
-      flags[p.position[first + i]] = taken ? 1 : 0;
-    });
+    for_each_taken(group, n, key, c,
+                   [&](int i, bool taken) { flags[p.position[first + i]] = taken ? 1 : 0; });
   });
-}
-
-struct keep_top_blocks_params {
-  const float* mass;  // [S, heads, blocks, blocks]
-  std::int64_t mass_stride;
-  std::int32_t heads, blocks;
-  const std::int32_t* used;
-  const std::int32_t* first;
-  const std::int32_t* limit;
-  const std::int32_t* count;
-  std::uint8_t* keep;
-  std::int64_t keep_stride;
-};
-
-// Grid: sequences x (heads * query blocks / warps); a warp for each row of tiles.
-UNMASK_KERNEL void keep_top_blocks_kernel(keep_top_blocks_params p) {
-  const warp_group group;
-  const int s = static_cast<int>(block_index());
-  const std::int64_t line =
-      static_cast<std::int64_t>(block_index_y()) * (block_size() / warp_size) + warp_index();
-  const int i = static_cast<int>(line % p.blocks);
-  if (i >= p.used[s] || line >= static_cast<std::int64_t>(p.heads) * p.blocks) return;
-  const int first = p.first[s], n = p.used[s] - first;
-  const float* mass = p.mass + s * p.mass_stride + line * p.blocks + first;
-  std::uint8_t* keep = p.keep + s * p.keep_stride + line * p.blocks + first;
-  const int limit = p.limit[s] - first;
-  const int wanted = p.count[s] < n ? p.count[s] : n;
-  const score_keys key{mass};
-  const cut c = top_cut(group, n, wanted, key);
-  for_each_taken(group, n, key, c, [&](int j, bool taken) {
-    if (j < limit) keep[j] = taken ? 1 : 0;
-  });
-}
-
-struct block_mask_keys_params {
-  const std::uint8_t* keep;
-  std::int64_t keep_stride;
-  std::int32_t heads, blocks;
-  const std::uint8_t* applies;
-  std::int32_t size;
-  const std::int32_t* kv_length;
-  float* out;
-  std::int64_t out_stride;
-};
-
-// Grid: sequences x (query blocks / warps); a warp for each query block.
-UNMASK_KERNEL void block_mask_keys_kernel(block_mask_keys_params p) {
-  const int s = static_cast<int>(block_index());
-  const int i = static_cast<int>(block_index_y() * (block_size() / warp_size)) + warp_index();
-  const int length = p.kv_length[s];
-  const int used = (length + p.size - 1) / p.size;
-  if (p.applies[s] == 0 || i >= used) return;
-  std::int64_t keys = 0;
-  for (int h = 0; h < p.heads; ++h) {
-    const std::uint8_t* keep = p.keep + s * p.keep_stride +
-                               (static_cast<std::int64_t>(h) * p.blocks + i) * p.blocks;
-    for (int j = lane_index(); j < used; j += warp_size) {
-      const int left = length - j * p.size;
-      if (keep[j] != 0) keys += left < p.size ? left : p.size;
-    }
-  }
-  keys = warp_sum(keys);
-  if (lane_index() == 0) {
-    p.out[s * p.out_stride + i] =
-        static_cast<float>(static_cast<double>(keys) / static_cast<double>(p.heads));
-  }
 }
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "kernels/cuda/blocks_kernels.h"
-
 #include "kernels/cuda/device_ops.h"
-#include "kernels/cuda/scores_kernels.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -12,10 +10,10 @@ namespace {
 constexpr unsigned flag_pieces = 8;  // blocks that share the range of one sequence
 
 grid_shape elements(std::int64_t count) {
-  return {blocks_for(count, decide_threads), decide_threads};
+  return {blocks_for(count, group_threads), group_threads};
 }
 grid_shape block_each(std::int32_t sequences) {
-  return {blocks_for(sequences, 1), decide_threads, group_bytes};
+  return {blocks_for(sequences, 1), group_threads, group_bytes};
 }
 
 }  // namespace
@@ -23,7 +21,7 @@ grid_shape block_each(std::int32_t sequences) {
 void device_ops::fill_flags(std::int32_t sequences, const std::int32_t* first,
                             const std::int32_t* last, std::uint8_t value,
                             const tensor_view& flags) const {
-  queue_.launch("fill_flags", {blocks_for(sequences, 1), decide_threads, 0, flag_pieces},
+  queue_.launch("fill_flags", {blocks_for(sequences, 1), group_threads, 0, flag_pieces},
                 fill_flags_kernel,
                 {first, last, value, flags.as<std::uint8_t>(), flags.row_stride});
 }
@@ -37,7 +35,7 @@ void device_ops::scatter_flags(const row_set& rows, const std::uint8_t* where, s
 void device_ops::freeze(std::int32_t sequences, const tensor_view& state, const std::int32_t* first,
                         const std::int32_t* last, bool right_neighbour,
                         const tensor_view& flags) const {
-  queue_.launch("freeze", {blocks_for(sequences, 1), decide_threads, 0, flag_pieces},
+  queue_.launch("freeze", {blocks_for(sequences, 1), group_threads, 0, flag_pieces},
                 freeze_flags_kernel,
                 {state.as<std::uint8_t>(), state.row_stride, first, last, right_neighbour,
                  flags.as<std::uint8_t>(), flags.row_stride});
@@ -96,17 +94,16 @@ std::int32_t device_ops::select_chunk(std::int32_t sequences, const tensor_view&
     queue_.fill_zero(begin, sizeof(std::int32_t));
     return 0;
   }
-  const select_chunk_params p{
-      sequences,
-      state.as<std::uint8_t>(),
-      state.row_stride,
-      params,
-      queue_.scratch<std::int32_t>(scratch_slot::selection_a, sequences),
-      begin,
-      sequence,
-      position,
-      slot,
-      settles};
+  const select_chunk_params p{sequences,
+                              state.as<std::uint8_t>(),
+                              state.row_stride,
+                              params,
+                              queue_.scratch<std::int32_t>(scratch_slot::selection_a, sequences),
+                              begin,
+                              sequence,
+                              position,
+                              slot,
+                              settles};
   queue_.launch("select_chunk: count", block_each(sequences), count_chunk_kernel, p);
   queue_.launch("select_chunk: write", block_each(sequences), write_chunk_kernel, p);
   return queue_.read(begin + sequences);

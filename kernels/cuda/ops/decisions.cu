@@ -2,14 +2,13 @@
 // Copyright The Unmask Authors
 #include "kernels/cuda/decide_kernels.h"
 #include "kernels/cuda/device_ops.h"
-#include "kernels/cuda/scores_kernels.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
 namespace {
 
 grid_shape block_each(std::int32_t sequences) {
-  return {blocks_for(sequences, 1), decide_threads, group_bytes};
+  return {blocks_for(sequences, 1), group_threads, group_bytes};
 }
 grid_shape warp_each(std::int32_t sequences) {
   return {blocks_for(sequences, 1), warp_size};
@@ -45,19 +44,19 @@ void device_ops::accept_sequential(const candidate_set& candidates, const std::i
 
 void device_ops::merge_accept(std::int32_t count, const std::uint8_t* also, bool both,
                               std::uint8_t* accept) const {
-  queue_.launch("merge_accept", {blocks_for(count, decide_threads), decide_threads},
+  queue_.launch("merge_accept", {blocks_for(count, group_threads), group_threads},
                 merge_accept_kernel, {count, also, both, accept});
 }
 
 void device_ops::uniform_scores(const candidate_set& candidates, const noise_source& noise,
                                 float* score) const {
-  queue_.launch("uniform_scores", {blocks_for(candidates.sequences, 1), decide_threads},
+  queue_.launch("uniform_scores", {blocks_for(candidates.sequences, 1), group_threads},
                 uniform_scores_kernel, {candidates, noise, 1.0F, score});
 }
 
 void device_ops::gumbel_scores(const candidate_set& candidates, const noise_source& noise,
                                float temperature, float* score) const {
-  queue_.launch("gumbel_scores", {blocks_for(candidates.sequences, 1), decide_threads},
+  queue_.launch("gumbel_scores", {blocks_for(candidates.sequences, 1), group_threads},
                 gumbel_scores_kernel, {candidates, noise, temperature, score});
 }
 

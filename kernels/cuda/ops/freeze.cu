@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "kernels/cuda/blocks_kernels.h"
-#include "kernels/cuda/decide_kernels.h"
 #include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/freeze_kernels.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
 void device_ops::push_history(const candidate_set& candidates, const float* score, bool replicate,
                               const tensor_view& history) const {
-  queue_.launch("push_history", {blocks_for(candidates.sequences, 1), decide_threads},
+  queue_.launch("push_history", {blocks_for(candidates.sequences, 1), group_threads},
                 push_history_kernel,
                 {candidates, score, replicate, history.as<float>(), history.row_stride,
                  static_cast<std::int32_t>(history.shape[2])});
@@ -25,7 +24,7 @@ void device_ops::freeze_two_centroids(const candidate_set& candidates, const ten
                        : nullptr;
   const std::size_t centroid = (static_cast<std::size_t>(depth) + 1) / 2 * 16;
   queue_.launch("freeze_two_centroids",
-                {blocks_for(candidates.sequences, 1), decide_threads, group_bytes + 2 * centroid},
+                {blocks_for(candidates.sequences, 1), group_threads, group_bytes + 2 * centroid},
                 freeze_two_centroids_kernel,
                 {candidates, history.as<float>(), history.row_stride, depth, length, rank, params,
                  accept, order});
@@ -34,7 +33,7 @@ void device_ops::freeze_two_centroids(const candidate_set& candidates, const ten
 void device_ops::mark_unsettled(const tensor_view& state, const settle_params& params,
                                 const std::int32_t* first, const std::int32_t* last,
                                 const std::uint8_t* whole, const tensor_view& flags) const {
-  queue_.launch("mark_unsettled", {blocks_for(state.rows(), 1), decide_threads},
+  queue_.launch("mark_unsettled", {blocks_for(state.rows(), 1), group_threads},
                 mark_unsettled_kernel,
                 {state.as<std::uint8_t>(), state.row_stride, params, first, last, whole,
                  flags.as<std::uint8_t>(), flags.row_stride});

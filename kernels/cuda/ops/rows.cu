@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include <stdexcept>
+#include <utility>
 
-#include "kernels/cuda/decide_kernels.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/gather_kernels.h"
 
@@ -27,11 +27,11 @@ void copy_rows(queue& work, const char* name, const tensor_view& from,
   const auto launch = [&](auto kernel, std::int64_t word) {
     const std::int64_t words = width / word;
     // About four words for each thread.
-    const grid_shape shape{blocks_for(rows, 1), gather_threads, 0,
-                           blocks_for(words, 4 * gather_threads)};
-    work.launch(name, shape, kernel,
-                {from.data, from_stride / word, from_index, to.data, to_stride / word, to_index,
-                 words});
+    const grid_shape shape{blocks_for(rows, 1), group_threads, 0,
+                           blocks_for(words, 4 * group_threads)};
+    work.launch(
+        name, shape, kernel,
+        {from.data, from_stride / word, from_index, to.data, to_stride / word, to_index, words});
   };
   if (all % 16 == 0) {
     launch(copy_rows_kernel<sixteen_bytes>, 16);
@@ -54,6 +54,29 @@ void device_ops::scatter_rows(const tensor_view& from, const std::int32_t* index
   copy_rows(queue_, "scatter_rows", from, nullptr, to, index, from.rows());
 }
 
+std::int32_t* device_ops::fault_word(device_fault kind) const {
+  constexpr auto count = static_cast<std::size_t>(device_fault::count);
+  if (faults_ == nullptr) {
+    faults_ = queue_.allocate(count * sizeof(std::int32_t), memory_kind::shared);
+  }
+  return static_cast<std::int32_t*>(faults_.get()) + static_cast<std::size_t>(kind);
+}
+
+void device_ops::check_faults() const {
+  if (faults_ == nullptr) return;
+  const auto raised = [&](device_fault kind) { return std::exchange(*fault_word(kind), 0) != 0; };
+  if (raised(device_fault::find_rows)) throw std::logic_error("find_rows: a row is not there");
+  if (raised(device_fault::top_indices)) {
+    throw std::logic_error("top_indices: segment too short");
+  }
+}
+
+void device_ops::faults_may_be_known() const {
+#if !defined(__CUDACC__)
+  if (!current_emulation().deferred) check_faults();
+#endif
+}
+
 // Counts, writes, and waits for the total.
 std::int32_t device_ops::write_list(const char* name, list_params list) const {
   if (list.sequences == 0) {
@@ -61,7 +84,7 @@ std::int32_t device_ops::write_list(const char* name, list_params list) const {
     return 0;
   }
   list.count = queue_.scratch<std::int32_t>(scratch_slot::selection_a, list.sequences);
-  const grid_shape shape{blocks_for(list.sequences, 1), gather_threads, group_bytes};
+  const grid_shape shape{blocks_for(list.sequences, 1), group_threads, group_bytes};
   queue_.launch(name, shape, count_list_kernel, list);
   queue_.launch(name, shape, write_list_kernel, list);
   return queue_.read(list.begin + list.sequences);
@@ -105,29 +128,28 @@ std::int32_t device_ops::find_candidates(const row_set& rows, const tensor_view&
 }
 
 void device_ops::find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const {
-  queue_.launch("find_rows", {blocks_for(some.rows, gather_threads), gather_threads},
+  queue_.launch("find_rows", {blocks_for(some.rows, group_threads), group_threads},
                 find_rows_kernel, {rows, some, index, fault_word(device_fault::find_rows)});
   faults_may_be_known();
 }
 
 void device_ops::gather_tokens(const row_set& rows, const tensor_view& canvas,
                                std::int32_t* token) const {
-  queue_.launch("gather_tokens", {blocks_for(rows.rows, gather_threads), gather_threads},
-                gather_tokens_kernel,
-                {rows, canvas.as<std::int32_t>(), canvas.row_stride, token});
+  queue_.launch("gather_tokens", {blocks_for(rows.rows, group_threads), group_threads},
+                gather_tokens_kernel, {rows, canvas.as<std::int32_t>(), canvas.row_stride, token});
 }
 
 void device_ops::mean_rows(const row_set& rows, const tensor_view& x,
                            const tensor_view& out) const {
-  const grid_shape shape{blocks_for(rows.sequences, 1), gather_threads, 0,
-                         blocks_for(x.columns(), gather_threads)};
-  queue_.launch("mean_rows", shape, mean_rows_kernel,
-                {rows.row_begin, x.as<float>(), x.row_stride, x.columns(), out.as<float>(),
-                 out.row_stride});
+  const grid_shape shape{blocks_for(rows.sequences, 1), group_threads, 0,
+                         blocks_for(x.columns(), group_threads)};
+  queue_.launch(
+      "mean_rows", shape, mean_rows_kernel,
+      {rows.row_begin, x.as<float>(), x.row_stride, x.columns(), out.as<float>(), out.row_stride});
 }
 
 void device_ops::row_distance(const tensor_view& a, const tensor_view& b, float* out) const {
-  queue_.launch("row_distance", {blocks_for(a.rows(), 1), gather_threads, group_bytes},
+  queue_.launch("row_distance", {blocks_for(a.rows(), 1), group_threads, group_bytes},
                 row_distance_kernel,
                 {a.as<float>(), a.row_stride, b.as<float>(), b.row_stride, a.columns(), out});
 }
