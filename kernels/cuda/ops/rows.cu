@@ -42,6 +42,19 @@ void copy_rows(queue& work, const char* name, const tensor_view& from,
   }
 }
 
+// Counts, writes, and waits for the total.
+std::int32_t write_list(queue& work, const char* name, list_params list) {
+  if (list.sequences == 0) {
+    work.fill_zero(list.begin, sizeof(std::int32_t));
+    return 0;
+  }
+  list.count = work.scratch<std::int32_t>(scratch_slot::selection_a, list.sequences);
+  const grid_shape shape{blocks_for(list.sequences, 1), group_threads, group_bytes};
+  work.launch(name, shape, count_list_kernel, list);
+  work.launch(name, shape, write_list_kernel, list);
+  return work.read(list.begin + list.sequences);
+}
+
 }  // namespace
 
 void device_ops::gather_rows(const tensor_view& from, const std::int32_t* index,
@@ -77,19 +90,6 @@ void device_ops::faults_may_be_known() const {
 #endif
 }
 
-// Counts, writes, and waits for the total.
-std::int32_t device_ops::write_list(const char* name, list_params list) const {
-  if (list.sequences == 0) {
-    queue_.fill_zero(list.begin, sizeof(std::int32_t));
-    return 0;
-  }
-  list.count = queue_.scratch<std::int32_t>(scratch_slot::selection_a, list.sequences);
-  const grid_shape shape{blocks_for(list.sequences, 1), group_threads, group_bytes};
-  queue_.launch(name, shape, count_list_kernel, list);
-  queue_.launch(name, shape, write_list_kernel, list);
-  return queue_.read(list.begin + list.sequences);
-}
-
 std::int32_t device_ops::compact(std::int32_t sequences, const tensor_view& flags,
                                  std::uint8_t want, const std::int32_t* first,
                                  const std::int32_t* last, std::int32_t* begin,
@@ -104,7 +104,7 @@ std::int32_t device_ops::compact(std::int32_t sequences, const tensor_view& flag
   list.begin = begin;
   list.position = position;
   list.sequence = sequence;
-  return write_list("compact", list);
+  return write_list(queue_, "compact", list);
 }
 
 std::int32_t device_ops::find_candidates(const row_set& rows, const tensor_view& state,
@@ -124,7 +124,7 @@ std::int32_t device_ops::find_candidates(const row_set& rows, const tensor_view&
   list.begin = begin;
   list.position = position;
   list.row = row;
-  return write_list("find_candidates", list);
+  return write_list(queue_, "find_candidates", list);
 }
 
 void device_ops::find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const {
