@@ -186,8 +186,9 @@ class device_ops : public ops {
                         std::int64_t rows, const device_matrix& w, std::int64_t first,
                         std::int64_t count, float* y, std::int64_t y_stride) const;
 
-  // ops/rows.cu. A kernel cannot throw: it raises a word that the next wait reports as std::logic_error. The
-  // emulator's launches are over at once, so there the operation itself reports.
+  // ops/rows.cu. A kernel cannot throw: it raises a word that the next wait reports as
+  // std::logic_error. The emulator's launches are over at once, so there the operation itself
+  // reports.
   std::int32_t* fault_word(device_fault kind) const;
   void check_faults() const;
   void faults_may_be_known() const;
