@@ -251,7 +251,7 @@ UNMASK_DEVICE void retain_long(const block_group& group, const retain_view& v,
 
 UNMASK_KERNEL void retain_kernel(retain_kernel_params p) {
   shared_allocator shared;
-  const block_group group{shared.take<std::uint64_t>(group_words)};
+  const block_group group = take_group(shared);
   const int s = static_cast<int>(block_index());
   const int first = p.candidates.begin[s];
   const retain_view v{p.candidates.position + first, p.candidates.row + first, p.score + first,
@@ -281,7 +281,7 @@ struct drop_rows_params {
 
 UNMASK_KERNEL void mark_dropped_kernel(drop_rows_params p) {
   shared_allocator shared;
-  const block_group group{shared.take<std::uint64_t>(group_words)};
+  const block_group group = take_group(shared);
   const int s = static_cast<int>(block_index());
   const int first = p.rows.row_begin[s], last = p.rows.row_begin[s + 1];
   for (int r = first + group.rank(); r < last; r += group.size()) {
@@ -302,7 +302,7 @@ UNMASK_KERNEL void mark_dropped_kernel(drop_rows_params p) {
 
 UNMASK_KERNEL void write_kept_kernel(drop_rows_params p) {
   shared_allocator shared;
-  const block_group group{shared.take<std::uint64_t>(group_words)};
+  const block_group group = take_group(shared);
   const int s = static_cast<int>(block_index());
   int at = entries_before(group, p.count, s);
   if (group.rank() == 0) {
@@ -375,7 +375,7 @@ UNMASK_DEVICE chunk_counts count_chunk(const G& group, const select_chunk_params
 
 UNMASK_KERNEL void count_chunk_kernel(select_chunk_params p) {
   shared_allocator shared;
-  const block_group group{shared.take<std::uint64_t>(group_words)};
+  const block_group group = take_group(shared);
   const int s = static_cast<int>(block_index());
   const chunk_counts counts = count_chunk(group, p, s);
   if (group.rank() == 0) p.count[s] = counts.chosen;
@@ -383,7 +383,7 @@ UNMASK_KERNEL void count_chunk_kernel(select_chunk_params p) {
 
 UNMASK_KERNEL void write_chunk_kernel(select_chunk_params p) {
   shared_allocator shared;
-  const block_group group{shared.take<std::uint64_t>(group_words)};
+  const block_group group = take_group(shared);
   const int s = static_cast<int>(block_index());
   const int first = p.chunk.first[s], last = p.chunk.last[s], block = p.chunk.block;
   const std::uint8_t* state = p.state + s * p.stride;

@@ -22,10 +22,10 @@ struct accept_top_params {
 
 UNMASK_KERNEL void accept_top_kernel(accept_top_params p) {
   shared_allocator shared;
-  const auto room = shared.take<std::uint64_t>(group_words);
+  const block_group block = take_group(shared);
   const int s = static_cast<int>(block_index());
   const int first = p.candidates.begin[s], n = p.candidates.begin[s + 1] - first;
-  with_keys(p.score + first, n, room, [&](const auto& group, const auto& key) {
+  with_keys(p.score + first, n, block, [&](const auto& group, const auto& key) {
     take_top(group, n, key, p.quota[s], p.accept + first);
   });
 }
@@ -40,11 +40,11 @@ struct accept_threshold_params {
 
 UNMASK_KERNEL void accept_threshold_kernel(accept_threshold_params p) {
   shared_allocator shared;
-  const auto room = shared.take<std::uint64_t>(group_words);
+  const block_group block = take_group(shared);
   const int s = static_cast<int>(block_index());
   const int first = p.candidates.begin[s], n = p.candidates.begin[s + 1] - first;
   const float* score = p.score + first;
-  with_keys(score, n, room, [&](const auto& group, const auto& key) {
+  with_keys(score, n, block, [&](const auto& group, const auto& key) {
     std::uint64_t best = 0;
     for (int i = group.rank(); p.always_best && i < n; i += group.size()) {
       const std::uint64_t mine = order_value(key(i), i);
@@ -92,10 +92,10 @@ UNMASK_DEVICE void take_by_factor(const G& group, int n, const K& key, const flo
 
 UNMASK_KERNEL void accept_factor_kernel(accept_factor_params p) {
   shared_allocator shared;
-  const auto room = shared.take<std::uint64_t>(group_words);
+  const block_group block = take_group(shared);
   const int s = static_cast<int>(block_index());
   const int first = p.candidates.begin[s], n = p.candidates.begin[s + 1] - first;
-  with_keys(p.score + first, n, room, [&](const auto& group, const auto& key) {
+  with_keys(p.score + first, n, block, [&](const auto& group, const auto& key) {
     take_by_factor(group, n, key, p.score + first, p.factor, p.accept + first);
   });
 }

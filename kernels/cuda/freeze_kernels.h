@@ -118,7 +118,7 @@ UNMASK_DEVICE bool closer_to_high(const float* v, const centroids& c, int m,
 // and always_best.
 UNMASK_KERNEL void freeze_two_centroids_kernel(freeze_kernel_params p) {
   shared_allocator shared;
-  const block_group group{shared.take<std::uint64_t>(group_words)};
+  const block_group group = take_group(shared);
   const centroids c{shared.take<double>(p.depth), shared.take<double>(p.depth)};
   const int s = static_cast<int>(block_index());
   const int m = p.depth;

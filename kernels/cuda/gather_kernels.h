@@ -111,7 +111,7 @@ UNMASK_DEVICE bool listed(const list_params& l, int s, int p, int& row) {
 
 UNMASK_KERNEL void count_list_kernel(list_params l) {
   shared_allocator shared;
-  const block_group group{shared.take<std::uint64_t>(group_words)};
+  const block_group group = take_group(shared);
   const int s = static_cast<int>(block_index());
   const int first = l.first[s];
   const int found = group.count(l.last[s] - first, [&](int i) {
@@ -123,7 +123,7 @@ UNMASK_KERNEL void count_list_kernel(list_params l) {
 
 UNMASK_KERNEL void write_list_kernel(list_params l) {
   shared_allocator shared;
-  const block_group group{shared.take<std::uint64_t>(group_words)};
+  const block_group group = take_group(shared);
   const int s = static_cast<int>(block_index());
   int at = entries_before(group, l.count, s);
   if (group.rank() == 0) {
@@ -179,7 +179,7 @@ struct row_distance_params {
 // One block for each row.
 UNMASK_KERNEL void row_distance_kernel(row_distance_params p) {
   shared_allocator shared;
-  const block_group group{shared.take<std::uint64_t>(group_words)};
+  const block_group group = take_group(shared);
   const std::int64_t r = block_index();
   const float* a = p.a + r * p.a_stride;
   const float* b = p.b + r * p.b_stride;

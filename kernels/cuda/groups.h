@@ -7,9 +7,10 @@
 // rewritten without a barrier.
 //
 // Selection orders scores by order_key(): the integer order of the keys is the float order, -0 and
-// +0 are one value and NaN comes after every number. The n-th largest key is found bit by bit (32
-// counts), never by sorting: no scratch memory, no atomics, O(32 n) reads, ties to the lowest
-// index. Integer counts and maxima make the result independent of the group's size.
+// +0 are one value and NaN comes after every number. The n-th largest key is found by radix select:
+// a warp takes one bit after the other by ballots, a block 8 bits at a time from a histogram in
+// shared memory. No sorting, no scratch memory, O(n); ties to the lowest index. Counts are
+// integers, so the result depends neither on the group's size nor on the order of its threads.
 #pragma once
 
 #include <cstddef>
@@ -21,10 +22,13 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 constexpr int word_bits = 64;  // sequences of at most this many elements are a warp's work
 
-// Shared memory a block_group needs: two words for each warp.
-constexpr int group_words = 32;
-constexpr std::size_t group_bytes = group_words * sizeof(std::uint64_t);
 constexpr int group_threads = 256;  // of the blocks that decide
+
+// Shared memory of a block_group: a word for each warp and a histogram.
+constexpr int group_words = 32;
+constexpr int group_bins = 256;
+constexpr std::size_t group_bytes =
+    group_words * sizeof(std::uint64_t) + group_bins * sizeof(std::int32_t);
 
 struct warp_group {
   UNMASK_DEVICE int rank() const { return static_cast<int>(thread_index() % warp_size); }
@@ -60,6 +64,7 @@ struct warp_group {
 
 struct block_group {
   shared_array<std::uint64_t> room;  // [group_words]
+  shared_array<std::int32_t> bins;   // [group_bins]
 
   UNMASK_DEVICE int rank() const { return static_cast<int>(thread_index()); }
   UNMASK_DEVICE int size() const { return static_cast<int>(block_size()); }
@@ -112,6 +117,10 @@ struct block_group {
     return value;
   }
 };
+
+UNMASK_DEVICE block_group take_group(shared_allocator& shared) {
+  return {shared.take<std::uint64_t>(group_words), shared.take<std::int32_t>(group_bins)};
+}
 
 template <class G, class T>
 UNMASK_DEVICE T group_sum(const G& group, T value) {
@@ -167,8 +176,8 @@ struct cut {
 };
 
 // The n keys' first `wanted`, 0 <= wanted <= n.
-template <class G, class K>
-UNMASK_DEVICE cut top_cut(const G& group, int n, int wanted, const K& key) {
+template <class K>
+UNMASK_DEVICE cut top_cut(const warp_group& group, int n, int wanted, const K& key) {
   if (wanted <= 0) return {0xFFFFFFFFU, 0};
   std::uint32_t found = 0;  // the largest value that at least `wanted` keys reach
   for (int bit = 31; bit >= 0; --bit) {
@@ -177,6 +186,37 @@ UNMASK_DEVICE cut top_cut(const G& group, int n, int wanted, const K& key) {
   }
   const int above = group.count(n, [&](int i) { return key(i) > found; });
   return {found, wanted - above};
+}
+template <class K>
+UNMASK_DEVICE cut top_cut(const block_group& group, int n, int wanted, const K& key) {
+  if (wanted <= 0) return {0xFFFFFFFFU, 0};
+  std::uint32_t found = 0, known = 0;  // bits of the key so far, and which bits they are
+  int left = wanted;                   // how many are taken from the keys that agree so far
+  for (int shift = 24; shift >= 0; shift -= 8) {
+    for (int i = group.rank(); i < group_bins; i += group.size()) group.bins[i] = 0;
+    group.sync();
+    for (int i = group.rank(); i < n; i += group.size()) {
+      const std::uint32_t mine = key(i);
+      if ((mine & known) == found) {
+        atomic_add(&group.bins[static_cast<int>((mine >> shift) & 0xFFU)], 1);
+      }
+    }
+    group.sync();
+    // Every warp finds the digit for itself: lane l has the bins 255 - 8 l .. 248 - 8 l.
+    const int top = group_bins - 1 - 8 * lane_index();
+    int sum = 0;
+    for (int b = 0; b < 8; ++b) sum += group.bins[top - b];
+    const int reached = warp_scan(sum);
+    int above = reached - sum, digit = top;
+    while (digit > top - 7 && above + group.bins[digit] < left) above += group.bins[digit--];
+    const int lane = first_bit(warp_vote(reached >= left)) - 1;
+    digit = shuffle(digit, lane);
+    left -= shuffle(above, lane);
+    found |= static_cast<std::uint32_t>(digit) << shift;
+    known |= 0xFFU << shift;
+    group.sync();
+  }
+  return {found, left};
 }
 
 // write(i, taken) for every i in [0, n).
@@ -213,10 +253,9 @@ UNMASK_DEVICE int nth_index(const G& group, int n, int rank, const K& key) {
 // Runs work(group, key) for a segment of n scores: by one warp with the keys in registers when they
 // fit, else by the block. Threads without work return.
 template <class F>
-UNMASK_DEVICE void with_keys(const float* score, int n, shared_array<std::uint64_t> room,
-                             const F& work) {
+UNMASK_DEVICE void with_keys(const float* score, int n, const block_group& block, const F& work) {
   if (n > word_bits) {
-    work(block_group{room}, score_keys{score});
+    work(block, score_keys{score});
   } else if (thread_index() < warp_size) {
     const int lane = static_cast<int>(thread_index());
     const std::uint32_t low = lane < n ? order_key(score[lane]) : 0;

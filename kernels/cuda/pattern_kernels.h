@@ -63,7 +63,7 @@ UNMASK_KERNEL void block_mass_kernel(block_mass_params p) {
     for (int d = 0; d < p.dim; ++d) {
       sum += static_cast<double>(query[d]) * key_value(p.keys, key + d);
     }
-    return sum * static_cast<double>(p.scale);
+    return product(sum, static_cast<double>(p.scale));
   };
   for (int r = warp_index(); r < rows; r += warps) {
     double largest = -HUGE_VAL, total = 0;

@@ -27,7 +27,7 @@ struct key_scores_params {
 // each group's queries. Grid: sequences x pieces; a warp for each key, lanes along its row.
 UNMASK_KERNEL void key_scores_kernel(key_scores_params p) {
   shared_allocator shared;
-  const block_group group{shared.take<std::uint64_t>(group_words)};
+  const block_group group = take_group(shared);
   const auto query = shared.take<double>(p.keys.width);
   const int s = static_cast<int>(block_index());
   const bool listed = p.key_begin != nullptr;
@@ -110,7 +110,7 @@ UNMASK_DEVICE double score_of(const importance_params& p, const float* query, in
   for (int d = 0; d < p.dim; ++d) {
     sum += static_cast<double>(query[d]) * static_cast<double>(key[d]);
   }
-  return sum * static_cast<double>(p.scale);
+  return product(sum, static_cast<double>(p.scale));
 }
 
 UNMASK_DEVICE double larger(double a, double b) {
@@ -122,7 +122,7 @@ UNMASK_DEVICE double larger(double a, double b) {
 // order, then the warps are added in order.
 UNMASK_KERNEL void importance_kernel(importance_params p) {
   shared_allocator shared;
-  const block_group group{shared.take<std::uint64_t>(group_words)};
+  const block_group group = take_group(shared);
   const auto scores = shared.take<double>(importance_warps * importance_row);
   const auto sums = shared.take<double>(importance_warps * importance_row);
   const int s = static_cast<int>(block_index()), h = static_cast<int>(block_index_y());

@@ -205,7 +205,7 @@ TEST(device_selection, five_thousand_keys) {
     std::mt19937 rng(24);
     const std::vector<float> score = tied(rng, 5000);
     const indices begin{0, 5000}, count{700};
-    for (const std::int32_t n : {64, 2500}) {
+    for (const std::int32_t n : {64, 2048, 2049, 5000}) {
       const indices out_begin{0, n};
       indices want(static_cast<std::size_t>(n), -7), got = want;
       reference_ops().top_indices(1, begin.data(), score.data(), out_begin.data(), want.data());
@@ -283,8 +283,8 @@ TEST(device_selection, key_scores_of_every_group_and_type) {
   test::for_each_device([&](const ops& device) {
     std::mt19937 rng(27);
     for (const std::int64_t dim : {5, 64, 128}) {
-      for (const std::int64_t group : {1, 2, 7, 8}) {
-        for (const dtype type : {dtype::f32, dtype::bf16}) {
+      for (const std::int64_t group : dim == 5 ? indices{7} : indices{1, 8}) {
+        for (const dtype type : {group == 8 ? dtype::bf16 : dtype::f32}) {
           keys_fixture cache(rng, 3, 3, 2, dim, type);
           grid q({3, 2 * group, dim}, 4);
           q.randomize(rng);

@@ -18,10 +18,10 @@ constexpr unsigned segment_pieces = 64;
 
 void device_ops::top_indices(std::int32_t segments, const std::int32_t* begin, const float* score,
                              const std::int32_t* out_begin, std::int32_t* out) const {
-  const std::size_t tile = group_threads * sizeof(std::uint32_t);
-  queue_.launch(
-      "top_indices", {blocks_for(segments, 1), group_threads, group_bytes + tile, segment_pieces},
-      top_indices_kernel, {begin, score, out_begin, out, fault_word(device_fault::top_indices)});
+  const std::size_t chunk = sort_chunk * sizeof(std::uint64_t);
+  queue_.launch("top_indices", {blocks_for(segments, 1), sort_threads, group_bytes + chunk},
+                top_indices_kernel,
+                {begin, score, out_begin, out, fault_word(device_fault::top_indices)});
   faults_may_be_known();
 }
 
