@@ -3,6 +3,8 @@
 //
 // The decisions of the CUDA kernels, emulated under every schedule, are the reference's bit by bit:
 // sequences of 0 candidates, of a warp's 64 and one more, of thousands; ties, infinities, NaN.
+#include <numeric>
+
 #include "kernels/float16.h"
 #include "tests/kernels/support.h"
 
@@ -283,6 +285,34 @@ TEST(device_decisions, retained_rows_are_the_references) {
             b.retain(s.candidates.set(), s.score.data(), p, a);
           },
           "run " + std::to_string(run));
+    }
+  });
+}
+
+// Only the candidate before a chosen one stays, not the one before that: a block reads all flags of
+// its tile before it changes one.
+TEST(device_decisions, predecessors_do_not_chain) {
+  test::for_each_device([&](const ops& device) {
+    for (const int n : {60, 64, 65, 300, 900}) {
+      test::candidates_fixture c;
+      indices positions(static_cast<std::size_t>(n));
+      std::iota(positions.begin(), positions.end(), 0);
+      c.add(positions);
+      std::vector<float> score;
+      bytes want, accept(static_cast<std::size_t>(n), 9);
+      for (int i = 0; i < n; ++i) {
+        score.push_back(i % 3 == 2 ? 1.0F : 0.0F);
+        want.push_back(i % 3 != 0 ? 1 : 0);
+      }
+      if ((n - 1) % 3 == 1) want.back() = 0;  // nothing chosen after it
+      const indices target{n / 3}, processed{0};
+      retain_params p;
+      p.target = target.data();
+      p.processed = processed.data();
+      p.by_deviation = p.keep_unprocessed = false;
+      device.retain(c.set(), score.data(), p, accept.data());
+      device.synchronize();
+      ASSERT_EQ(accept, want) << n;
     }
   });
 }
