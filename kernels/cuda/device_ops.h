@@ -34,6 +34,9 @@ class device_matrix : public packed_matrix {
 };
 const device_matrix& as_device(const packed_matrix& m);  // throws when another backend packed it
 
+// What only a kernel can find wrong with its input.
+enum class device_fault : std::uint8_t { find_rows, top_indices, count };
+
 // "backend cuda has no kernel for accept_top yet; use the cpu backend".
 [[noreturn]] void no_kernel(const char* operation);
 
@@ -43,7 +46,10 @@ class device_ops : public ops {
   tensor allocate(dtype type, std::initializer_list<std::int64_t> shape) const override;
   packed_handle pack(const tensor_view& weight, weight_format format) const override;
   tensor_view resident(const tensor_view& weight, std::shared_ptr<void>* keep) const override;
-  void synchronize() const override { queue_.synchronize(); }
+  void synchronize() const override {
+    queue_.synchronize();
+    check_faults();
+  }
 
   // ops/model_core.cu, attention.cu, moe.cu, head.cu
   void embed(const std::int32_t* token, const tensor_view& table,
@@ -187,6 +193,13 @@ class device_ops : public ops {
   };
   void multiply(const product& p) const;  // ops/gemm.cu
 
+  // ops/rows.cu. A kernel cannot throw: it raises a word that the next wait reports as
+  // std::logic_error. The emulator's launches are over at once, so there the operation itself
+  // reports.
+  std::int32_t* fault_word(device_fault kind) const;
+  void check_faults() const;
+  void faults_may_be_known() const;
+
   struct rope_table {
     std::int32_t rotary_dim;
     float theta;
@@ -203,6 +216,7 @@ class device_ops : public ops {
   const void* const* expert_pointers(const moe_experts& experts) const;  // ops/moe.cu
 
   mutable queue queue_;
+  mutable std::shared_ptr<void> faults_;  // [device_fault::count] int32, shared with the host
   mutable std::vector<rope_table> rope_tables_;
   mutable std::vector<expert_table> expert_tables_;
 #if defined(__CUDACC__)
