@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/ops.h"
+
 namespace unmask {
 
 struct command {
@@ -35,5 +37,9 @@ int command_run(const std::vector<std::string>& arguments);
 int command_table(const std::vector<std::string>& arguments);
 int command_golden(const std::vector<std::string>& arguments);
 int command_doctor(const std::vector<std::string>& arguments);
+
+// cpu, reference, cuda or cuda-emulated; cuda says in one line that there is no GPU and gives the
+// CPU backend where that is so. Throws usage_error for another name.
+const ops& backend_named(const std::string& name);
 
 }  // namespace unmask

@@ -12,6 +12,15 @@
 namespace unmask {
 namespace {
 
+// Where the host waits for the backend. ops::synchronize() stands before every place that reads on
+// the host what an operation wrote:
+//   forward   after rows->select() and after gather_tokens(): the rows are counted and copied
+//   forward   before a layer observer
+//   decide    before a step observer; after commit() and settle(): tokens committed, states
+// and in the policies that look at results themselves. Counts that operations return (compact,
+// find_candidates, drop_rows, select_chunk) wait on their own. A loop that keeps its state on the
+// device removes these waits; nothing else depends on them.
+
 // The loop's phases, the same names for every method and backend. Payload: step index, layer, or
 // number of candidates.
 struct phase_ranges {
@@ -281,6 +290,7 @@ void step_loop::impl::forward() {
     const stopwatch clock(seconds.selection);
     rows.slots_differ = false;
     method.rows->select(state, plan, rows);
+    run.synchronize();
     if (rows.rows > model.max_rows()) {
       throw std::logic_error("step_loop: more rows than the model was made for");
     }
@@ -288,6 +298,7 @@ void step_loop::impl::forward() {
     if (partial) method.rows->feed_forward_rows(state, plan, rows, updated, updated_index);
   }
   run.gather_tokens(rows.set(sequences), state.canvas(), rows.token.as<std::int32_t>());
+  run.synchronize();
   const tensor_view x_all = acts.x.view();
   const bool layers = !limits.dry && rows.rows > 0;  // frozen places may have nothing to repeat
   if (layers) model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
@@ -356,6 +367,7 @@ void step_loop::impl::forward() {
       keys = method.keys->select(state, plan, l, q, pages, kv_length.as<std::int32_t>());
     }
     if (observer && observer->wants_layers()) {
+      run.synchronize();
       observer->on_layer({state, plan, l, rows.set(sequences), q, model.key(acts, rows.rows),
                           model.value(acts, rows.rows), pages, keys, scale});
     }
@@ -496,6 +508,7 @@ void step_loop::impl::decide() {
     method.unmask->decide(state, plan, found);
   }
   if (observer) {
+    run.synchronize();
     observer->on_step({state, plan, entered.set(sequences), entered.token.as<std::int32_t>(),
                        rows.set(sequences), found, final.view().first(rows.rows)});
   }
@@ -506,6 +519,7 @@ void step_loop::impl::decide() {
                state.state(), found.committed.as<std::int32_t>());
   }
   method.cache->settle(state, plan);
+  run.synchronize();
   const std::int32_t* begin = found.begin.as<std::int32_t>();
   for (std::int32_t s = 0; s < sequences; ++s) {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];

@@ -21,6 +21,7 @@ namespace {
 const ops& backend_of(const std::string& device) {
   if (device == "cpu") return cpu_ops();
   if (device == "reference") return reference_ops();
+  if (device == "cuda") return cuda_ops();
   throw environment_error("device '" + device + "' has no kernels in this build; use cpu");
 }
 
