@@ -134,6 +134,7 @@ std::vector<std::string> write_bundle(const fs::path& run, const fs::path& file)
     if (!belongs(path)) continue;
     fs::create_directories((inside / path).parent_path());
     fs::copy_file(run / path, inside / path);
+    fs::permissions(inside / path, fs::perms::owner_read | fs::perms::owner_write);  // never x
   }
   write_file(inside / "environment.json",
              nlohmann::ordered_json::parse(rows.back().environment).dump(1) + "\n");
