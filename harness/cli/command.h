@@ -36,6 +36,10 @@ int command_table(const std::vector<std::string>& arguments);
 int command_golden(const std::vector<std::string>& arguments);
 int command_claims(const std::vector<std::string>& arguments);
 int command_campaign(const std::vector<std::string>& arguments);
+int command_ablation(const std::vector<std::string>& arguments);
+int command_crossover(const std::vector<std::string>& arguments);
+int command_bundle(const std::vector<std::string>& arguments);
+int command_rerun(const std::vector<std::string>& arguments);
 int command_doctor(const std::vector<std::string>& arguments);
 
 }  // namespace unmask
