@@ -15,7 +15,6 @@
 #include <fstream>
 #include <map>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "kernels/cuda/check.h"
@@ -102,7 +101,17 @@ layout make_layout(cudaDataType type, std::int64_t rows, std::int64_t columns, s
 }
 
 // What a tuned choice is valid for.
-using problem = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool>;  // N K M + bias
+struct problem {
+  std::int64_t n = 0, k = 0, m = 0;
+  bool accumulate = false, bias = false;
+  bool aligned = false;  // every operand's rows start at multiples of 16 bytes
+  auto operator<=>(const problem&) const = default;
+};
+
+bool aligned_16(const library_product& p) {
+  const auto at = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
+  return at(p.x) && at(p.w) && at(p.y) && p.depth % 8 == 0 && p.y_stride % 4 == 0;
+}
 
 std::string safe(std::string text) {
   for (char& c : text) {
@@ -139,7 +148,6 @@ struct choice {
 // One JSON object per line; the algorithm is the library's own 64 bytes, which it documents as
 // valid for the same version of it.
 std::string line_of(const problem& p, const choice& c) {
-  const auto& [n, k, m, accumulate, bias] = p;
   std::array<unsigned char, sizeof(cublasLtMatmulAlgo_t)> bytes;
   std::memcpy(bytes.data(), &c.algorithm, bytes.size());
   std::string hex;
@@ -150,29 +158,31 @@ std::string line_of(const problem& p, const choice& c) {
   }
   char text[512];
   std::snprintf(text, sizeof text,
-                "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,"
+                "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
                 "\"microseconds\":%.3f,\"algorithm\":\"%s\"}",
-                static_cast<long long>(n), static_cast<long long>(k), static_cast<long long>(m),
-                accumulate ? 1 : 0, bias ? 1 : 0, static_cast<double>(c.microseconds), hex.c_str());
+                static_cast<long long>(p.n), static_cast<long long>(p.k),
+                static_cast<long long>(p.m), p.accumulate ? 1 : 0, p.bias ? 1 : 0,
+                p.aligned ? 1 : 0, static_cast<double>(c.microseconds), hex.c_str());
   return text;
 }
 
 bool parse_line(const std::string& line, problem* p, choice* c) {
   long long n = 0, k = 0, m = 0;
-  int accumulate = 0, bias = 0;
+  int accumulate = 0, bias = 0, aligned = 0;
   char hex[2 * sizeof(cublasLtMatmulAlgo_t) + 1] = {};
-  const int read = std::sscanf(line.c_str(),
-                               "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,"
-                               "\"microseconds\":%f,\"algorithm\":\"%128[0-9a-f]\"}",
-                               &n, &k, &m, &accumulate, &bias, &c->microseconds, hex);
-  if (read != 7 || std::strlen(hex) != 2 * sizeof(cublasLtMatmulAlgo_t)) return false;
+  const int read =
+      std::sscanf(line.c_str(),
+                  "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
+                  "\"microseconds\":%f,\"algorithm\":\"%128[0-9a-f]\"}",
+                  &n, &k, &m, &accumulate, &bias, &aligned, &c->microseconds, hex);
+  if (read != 8 || std::strlen(hex) != 2 * sizeof(cublasLtMatmulAlgo_t)) return false;
   std::array<unsigned char, sizeof(cublasLtMatmulAlgo_t)> bytes;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const char two[3] = {hex[2 * i], hex[2 * i + 1], 0};
     bytes[i] = static_cast<unsigned char>(std::strtoul(two, nullptr, 16));
   }
   std::memcpy(&c->algorithm, bytes.data(), bytes.size());
-  *p = {n, k, m, accumulate != 0, bias != 0};
+  *p = {n, k, m, accumulate != 0, bias != 0, aligned != 0};
   return true;
 }
 
@@ -251,6 +261,16 @@ struct library_gemm::impl {
     const std::size_t room = workspace_bytes;
     UNMASK_LIBRARY_CALL(library().cublasLtMatmulPreferenceSetAttribute(
         made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room));
+    const bool aligned = aligned_16(p);
+    const auto align = [&](cublasLtMatmulPreferenceAttributes_t which, std::uint32_t element) {
+      const std::uint32_t bytes = aligned ? 16 : element;
+      UNMASK_LIBRARY_CALL(
+          library().cublasLtMatmulPreferenceSetAttribute(made, which, &bytes, sizeof bytes));
+    };
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 2);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 2);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 4);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 4);
     std::array<cublasLtMatmulHeuristicResult_t, 16> found{};
     int count = 0;
     UNMASK_LIBRARY_CALL(library().cublasLtMatmulAlgoGetHeuristic(
@@ -314,7 +334,8 @@ library_gemm::~library_gemm() {
 
 void library_gemm::multiply(const library_product& p) {
   const impl::call c = impl_->prepare(p, p.rows);
-  const problem key{p.columns, p.depth, row_bucket(p.rows), p.accumulate, p.bias != nullptr};
+  const problem key{p.columns,    p.depth,           row_bucket(p.rows),
+                    p.accumulate, p.bias != nullptr, aligned_16(p)};
   auto known = impl_->tuned.find(key);
   if (known == impl_->tuned.end()) {
     // The first product of a bucket is timed for all of it.
