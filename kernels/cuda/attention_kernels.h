@@ -14,7 +14,7 @@
 // kernel) does not change one operation, so the choice may depend on the batch and the bits do not.
 #pragma once
 
-#include "kernels/cuda/cache_access.h"
+#include "kernels/cuda/attention_params.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -23,58 +23,6 @@ constexpr int attention_threads = attention_warps * warp_size;
 constexpr int rows_per_warp = 4;
 constexpr int attention_rows = attention_warps * rows_per_warp;  // packed rows per tile
 constexpr int key_tile = 32;
-constexpr int attention_chunk = 512;  // keys; a multiple of key_tile
-
-struct attention_params {
-  const float* q;  // [R, heads, dim]
-  std::int64_t q_stride;
-  float* out;  // [R, heads, dim]
-  std::int64_t out_stride;
-  const std::int32_t* row_begin;  // [S+1]
-  const std::int32_t* position;   // [R]
-  int sequences, heads, kv_heads, dim;
-  float scale;
-  cache_side keys, values;
-  cache_place place;
-  // Which keys: as key_set.
-  const std::int32_t* kv_length;
-  const std::int32_t* key_begin;
-  const std::int32_t* key_slot;
-  mask_kind mask;
-  int mask_block;
-  block_mask tiles;
-  // Work.
-  std::int32_t* item_begin;  // [S+1], by attention_plan_kernel
-  int max_splits;            // 1: all chunks of a row in one block
-  float* partial;            // [R heads, max_splits, dim + 2]: o, m, l of every chunk
-  float* softmax;            // [R heads, 2]: largest score and sum, or null
-  float* key_mass;           // [total keys] or null
-};
-
-UNMASK_DEVICE int key_count(const attention_params& p, int s) {
-  return p.key_begin != nullptr ? p.key_begin[s + 1] - p.key_begin[s] : p.kv_length[s];
-}
-UNMASK_DEVICE int split_count(const attention_params& p, int keys) {
-  if (p.max_splits == 1) return 1;
-  const int chunks = (keys + attention_chunk - 1) / attention_chunk;
-  return chunks > 0 && chunks <= p.max_splits ? chunks : 1;  // no room: one block does them all
-}
-UNMASK_DEVICE std::int32_t slot_of_key(const attention_params& p, int s, int j) {
-  return p.key_begin != nullptr ? p.key_slot[p.key_begin[s] + j] : j;
-}
-// Whether head h of a row at `position` sees `slot`.
-UNMASK_DEVICE bool admits(const attention_params& p, int s, int h, std::int32_t position,
-                          std::int32_t slot) {
-  if (p.mask == mask_kind::causal && slot > position) return false;
-  if (p.mask == mask_kind::block_causal && slot / p.mask_block > position / p.mask_block) {
-    return false;
-  }
-  const block_mask& m = p.tiles;
-  if (m.keep == nullptr || m.applies[s] == 0) return true;
-  const std::int64_t line =
-      (static_cast<std::int64_t>(s) * p.heads + h) * m.blocks + position / m.size;
-  return m.keep[line * m.blocks + slot / m.size] != 0;
-}
 
 constexpr int plan_threads = 256;
 
@@ -89,8 +37,8 @@ UNMASK_KERNEL void attention_plan_kernel(attention_params p) {
     std::int32_t items = 0;
     if (s < p.sequences) {
       const int packed = (p.row_begin[s + 1] - p.row_begin[s]) * group;
-      items = (packed + attention_rows - 1) / attention_rows * p.kv_heads *
-              split_count(p, key_count(p, s));
+      items =
+          (packed + p.tile_rows - 1) / p.tile_rows * p.kv_heads * split_count(p, key_count(p, s));
     }
     std::int32_t total = 0;
     const std::int32_t end = block_scan(items, scratch, &total);
@@ -99,20 +47,6 @@ UNMASK_KERNEL void attention_plan_kernel(attention_params p) {
     sync_block();
   }
   if (t == 0) p.item_begin[0] = 0;
-}
-
-// Sequence of an item: the last s with item_begin[s] <= item.
-UNMASK_DEVICE int sequence_of(const std::int32_t* begin, int sequences, std::int32_t item) {
-  int low = 0, high = sequences - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (begin[middle] <= item) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
 }
 
 // A softmax over part of the keys: sum_j e^(s_j - m) v_j is kept beside, in registers.
@@ -131,11 +65,6 @@ UNMASK_DEVICE softmax_part merge_parts(const softmax_part& x, const softmax_part
   return {m, fused_multiply_add(x.l, *a, y.l * *b)};
 }
 
-UNMASK_DEVICE std::int64_t partial_place(const attention_params& p, std::int64_t row, int h,
-                                         int split) {
-  return ((row * p.heads + h) * p.max_splits + split) * (p.dim + 2);
-}
-
 constexpr std::size_t attention_shared_bytes(int dim) {
   const auto d = static_cast<std::size_t>((dim + 3) / 4 * 4);
   return sizeof(float) *
@@ -144,7 +73,8 @@ constexpr std::size_t attention_shared_bytes(int dim) {
 
 // dims: 32-element pieces of a head that a lane holds one element of; dim <= 32 dims.
 template <int dims>
-UNMASK_KERNEL void UNMASK_THREADS(attention_threads) attention_kernel(attention_params p) {
+UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(attention_threads, 2)
+    attention_kernel(attention_params p) {
   const int dim = p.dim, group = p.heads / p.kv_heads;
   shared_allocator shared;
   const int k_pitch = (dim + 3) / 4 * 4 + 1;  // odd: lanes of a warp read different banks

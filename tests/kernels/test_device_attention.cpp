@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 //
 // The CUDA attention kernels, emulated, against the reference.
+#include "kernels/float16.h"
 #include "tests/kernels/support.h"
 
 namespace unmask::test {
@@ -165,6 +166,90 @@ TEST(device_attention, survives_large_scores) {
     device.attention(c.rows.set, c.q, c.cache.kv, c.keys, 6.0F, got, {});
     device.synchronize();
     expect_close(got, want, 1e-4);
+  });
+}
+
+// Keys and values as bfloat16. The rounded ones, as float32, are what the reference sees.
+struct half_cache {
+  std::vector<std::uint16_t> key, value;
+  paged_kv kv;
+  explicit half_cache(device_case& c) {
+    kv = c.cache.kv;
+    for (const auto& [from, to, side] : {std::tuple{&c.cache.keys, &key, &kv.keys},
+                                         std::tuple{&c.cache.values, &value, &kv.values}}) {
+      // 16-byte aligned, as allocate() gives: room in front is left out.
+      to->resize(static_cast<std::size_t>(from->view().elements()) + 8);
+      auto start = reinterpret_cast<std::uintptr_t>(to->data());
+      auto* first = to->data() + (16 - start % 16) % 16 / 2;
+      std::size_t n = 0;
+      for (std::int64_t r = 0; r < from->rows(); ++r) {
+        for (std::int64_t d = 0; d < from->columns(); ++d) {
+          first[n++] = to_bf16(from->at(r, d));
+          from->at(r, d) = from_bf16(to_bf16(from->at(r, d)));
+        }
+      }
+      side->data = first;
+      side->type = dtype::bf16;
+      side->row_stride = from->columns();
+    }
+  }
+};
+
+// Root mean square of the difference over that of the result. Rounding the weights to bfloat16
+// costs 2^-9 each, of both signs: some 2e-3.
+double relative_error(const grid& got, const grid& want) {
+  double difference = 0, size = 0;
+  for (std::int64_t r = 0; r < want.rows(); ++r) {
+    for (std::int64_t d = 0; d < want.columns(); ++d) {
+      const double x = got.at(r, d) - want.at(r, d);
+      difference += x * x;
+      size += double{want.at(r, d)} * want.at(r, d);
+    }
+  }
+  return std::sqrt(difference / size);
+}
+
+TEST(device_attention, tensor_cores_match_the_reference) {
+  struct tensor_case {
+    device_shape shape;
+    std::vector<std::int32_t> lengths;
+    std::int32_t pages;
+    mask_kind mask;
+    bool listed;
+  };
+  // 16, 32 and 64 packed rows per block; GQA 1, 2, 4, 7; one case is split over several blocks.
+  const std::vector<tensor_case> cases = {{{2, 2, 64}, {5, 0, 9, 1}, 2, mask_kind::full, false},
+                                          {{4, 1, 64}, {9, 7}, 3, mask_kind::full, true},
+                                          {{4, 1, 64}, {6, 3}, 9, mask_kind::full, false},
+                                          {{4, 2, 64}, {30, 20}, 2, mask_kind::causal, false},
+                                          {{4, 1, 64}, {20, 9}, 2, mask_kind::block_causal, true},
+                                          {{7, 1, 128}, {11, 3}, 2, mask_kind::full, false},
+                                          {{2, 1, 128}, {4, 6}, 2, mask_kind::causal, true},
+                                          {{4, 2, 128}, {12}, 2, mask_kind::full, false}};
+  for_each_device([&](const ops& device) {
+    unsigned seed = 100;
+    for (const tensor_case& t : cases) {
+      device_case c(t.shape, t.lengths, t.pages, t.mask, t.listed, seed++);
+      half_cache half(c);
+      for (std::int64_t r = 0; r < c.q.rows(); ++r) {
+        for (std::int64_t d = 0; d < c.q.columns(); ++d) {
+          c.q.at(r, d) = from_bf16(to_bf16(0.5F * c.q.at(r, d)));
+        }
+      }
+      const float scale = 1.0F / std::sqrt(static_cast<float>(t.shape.dim));
+      grid want({c.rows.set.rows, t.shape.heads, t.shape.dim});
+      grid got({c.rows.set.rows, t.shape.heads, t.shape.dim}, 4);
+      reference_ops().attention(c.rows.set, c.q, c.cache.kv, c.keys, scale, want, {});
+      device.attention(c.rows.set, c.q, half.kv, c.keys, scale, got, {});
+      device.synchronize();
+      EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1;
+      // The exact kernel reads the same cache when key mass is wanted.
+      grid exact({c.rows.set.rows, t.shape.heads, t.shape.dim});
+      std::vector<float> mass(static_cast<std::size_t>(c.total_keys()), 0.0F);
+      device.attention(c.rows.set, c.q, half.kv, c.keys, scale, exact, view_of(mass));
+      device.synchronize();
+      expect_close(exact, want, 5e-6, "exact kernel over bfloat16");
+    }
   });
 }
 

@@ -26,12 +26,14 @@
 #define UNMASK_DEVICE __device__ __forceinline__
 #define UNMASK_KERNEL static __global__
 #define UNMASK_THREADS(count) __launch_bounds__(count)
+#define UNMASK_THREADS_BLOCKS(count, blocks) __launch_bounds__(count, blocks)
 #else
 #include "kernels/cuda/device/emulator.h"
 #define UNMASK_TARGET emulated
 #define UNMASK_DEVICE inline
 #define UNMASK_KERNEL [[maybe_unused]] static
 #define UNMASK_THREADS(count)
+#define UNMASK_THREADS_BLOCKS(count, blocks)
 #endif
 
 namespace unmask::cuda::UNMASK_TARGET {

@@ -9,13 +9,16 @@ namespace unmask::cuda::UNMASK_TARGET {
 namespace {
 
 template <int dims>
+void launch_merge(queue& q, const attention_params& p, std::int64_t rows) {
+  q.launch("attention_merge", {blocks_for(rows * p.heads, attention_warps), attention_threads},
+           attention_merge_kernel<dims>, p);
+}
+
+template <int dims>
 void launch_attention(queue& q, const attention_params& p, std::int64_t rows, unsigned blocks) {
   q.launch("attention", {blocks, attention_threads, attention_shared_bytes(p.dim)},
            attention_kernel<dims>, p);
-  if (p.max_splits > 1) {
-    q.launch("attention_merge", {blocks_for(rows * p.heads, attention_warps), attention_threads},
-             attention_merge_kernel<dims>, p);
-  }
+  if (p.max_splits > 1) launch_merge<dims>(q, p, rows);
 }
 
 }  // namespace
@@ -52,10 +55,12 @@ void device_ops::attention(const row_set& rows, const tensor_view& q, const page
 
   // The host knows neither the rows nor the keys of a sequence, only their bounds. Splitting pays
   // when there are fewer items than a wave of blocks; it never changes a result.
-  const std::int64_t group = p.heads / p.kv_heads;
+  const std::int64_t packed = std::int64_t{rows.rows} * (p.heads / p.kv_heads);
+  if (key_mass.data != nullptr) p.key_mass = key_mass.as<float>();
+  const bool tensor = can_use_tensor_cores(p);
+  p.tile_rows = tensor ? tensor_tile_rows(packed, rows.sequences) : attention_rows;
   const std::int64_t tiles =
-      (blocks_for(std::int64_t{rows.rows} * group, attention_rows) + rows.sequences) *
-      std::int64_t{p.kv_heads};
+      (blocks_for(packed, p.tile_rows) + rows.sequences) * std::int64_t{p.kv_heads};
   const std::int64_t wave = std::int64_t{queue_.multiprocessors()} * 4;
   const auto chunks = static_cast<int>(
       blocks_for(std::int64_t{cache.table_stride} * kv_page_size, attention_chunk));
@@ -69,14 +74,18 @@ void device_ops::attention(const row_set& rows, const tensor_view& q, const page
   }
   if (key_mass.data != nullptr) {
     p.softmax = queue_.scratch<float>(scratch_slot::attention_lse, row_heads * 2);
-    p.key_mass = key_mass.as<float>();
   }
   queue_.launch("attention_plan",
                 {1, plan_threads, plan_threads / warp_size * sizeof(std::int32_t)},
                 attention_plan_kernel, p);
   const auto blocks =
       static_cast<unsigned>(std::min(tiles * p.max_splits, wave * (p.max_splits > 1 ? 4 : 2)));
-  if (p.dim <= 32) {
+  if (tensor) {
+    launch_tensor_attention(queue_, p, blocks);
+    if (p.max_splits > 1) {
+      launch_merge<4>(queue_, p, rows.rows);  // holds up to 128 elements of a head
+    }
+  } else if (p.dim <= 32) {
     launch_attention<1>(queue_, p, rows.rows, blocks);
   } else if (p.dim <= 64) {
     launch_attention<2>(queue_, p, rows.rows, blocks);
