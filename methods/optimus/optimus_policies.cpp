@@ -248,7 +248,7 @@ void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows
                               {rows.begin.as<std::int32_t>(), rows.sequence.as<std::int32_t>(),
                                rows.position.as<std::int32_t>(), rows.slot.as<std::int32_t>(),
                                state.settles.as<std::uint8_t>()});
-  rows.slots_differ = true;
+  rows.slots_differ = state.settings.chunk.compact_slots;
   state.rows = rows;
   // One past the last slot a row may see: settled K/V of the block lies at its front, that of the
   // chunk right behind it.
