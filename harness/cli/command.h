@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/ops.h"
+
 namespace unmask {
 
 struct command {
@@ -39,5 +41,9 @@ int command_profile(const std::vector<std::string>& arguments);
 int command_claims(const std::vector<std::string>& arguments);
 int command_campaign(const std::vector<std::string>& arguments);
 int command_doctor(const std::vector<std::string>& arguments);
+
+// cpu, reference, cuda or cuda-emulated; cuda says in one line that there is no GPU and gives the
+// CPU backend where that is so. Throws usage_error for another name.
+const ops& backend_named(const std::string& name);
 
 }  // namespace unmask

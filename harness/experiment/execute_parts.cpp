@@ -116,6 +116,7 @@ std::string hash_of_lengths(const loaded_workload& w) {
 const ops& backend_of(const std::string& device) {
   if (device == "cpu") return cpu_ops();
   if (device == "reference") return reference_ops();
+  if (device == "cuda") return cuda_ops();
   throw environment_error("device '" + device + "' has no kernels in this build; use cpu");
 }
 

@@ -15,6 +15,7 @@
 #include "harness/experiment/progress.h"
 #include "harness/experiment/statistics.h"
 #include "harness/experiment/store.h"
+#include "kernels/cuda/device.h"
 #include "kernels/error.h"
 
 namespace unmask {
@@ -280,11 +281,24 @@ std::set<std::string> to_skip(const std::vector<experiment_point>& points,
   return done;
 }
 
+// Points for a GPU run on the CPU, and are recorded so, where there is none.
+void use_devices_present(std::vector<experiment_point>& points) {
+  if (!cuda::query().devices.empty()) return;
+  bool told = false;
+  for (experiment_point& p : points) {
+    if (p.run.device != "cuda") continue;
+    if (!told) std::cerr << cuda::query().note << "; running on the CPU instead\n";
+    told = true;
+    p.run.device = "cpu";
+  }
+}
+
 }  // namespace
 
 run_summary run_experiment(const experiment_spec& spec, const run_options& options,
                            executor& with) {
   std::vector<experiment_point> points = take_shard(make_plan(spec, with.methods()), options.part);
+  use_devices_present(points);
   run_summary summary;
   summary.planned = points.size();
   if (options.dry_run) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "kernels/shared_vector.h"
 #include "methods/baselines/block_diffusion/block_parameters.h"
 #include "methods/optimus/chunk_builder.h"
 #include "methods/optimus/elastic_scheduler.h"
@@ -97,7 +98,7 @@ class optimus_rows final : public row_policy {
  private:
   std::shared_ptr<optimus_state> state_;
   std::optional<chunk_builder> builder_;
-  std::vector<std::int32_t> zero_;
+  shared_vector<std::int32_t> zero_;
 };
 
 class optimus_keys : public key_policy {

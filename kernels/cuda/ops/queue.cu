@@ -5,11 +5,13 @@
 #include <string>
 
 #include "kernels/error.h"
+#include "kernels/shared_vector.h"
 
 #if !defined(__CUDACC__)
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <vector>
@@ -53,6 +55,13 @@ void* queue::scratch(scratch_slot slot, std::size_t bytes) {
 #if defined(__CUDACC__)
 
 queue::queue() {
+  set_shared_memory_source({[](std::size_t bytes) {
+                              void* memory = nullptr;
+                              const bool done = cudaMallocManaged(&memory, bytes) == cudaSuccess;
+                              if (!done) (void)cudaGetLastError();
+                              return done ? memory : nullptr;
+                            },
+                            [](void* memory) { (void)cudaFree(memory); }});
   UNMASK_CUDA_CALL(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   int device = 0;
   UNMASK_CUDA_CALL(cudaGetDevice(&device));
@@ -171,7 +180,18 @@ void submit(waiting_launch l) {
 
 }  // namespace
 
-queue::queue() = default;
+queue::queue() {
+  set_shared_memory_source({[](std::size_t bytes) {
+                              void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+                              owned()[reinterpret_cast<std::uintptr_t>(memory)] = bytes;
+                              return memory;
+                            },
+                            [](void* memory) {
+                              drain();
+                              owned().erase(reinterpret_cast<std::uintptr_t>(memory));
+                              std::free(memory);
+                            }});
+}
 queue::~queue() = default;
 
 std::shared_ptr<void> queue::allocate(std::size_t bytes, memory_kind) {
