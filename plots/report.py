@@ -16,10 +16,12 @@ import os
 import re
 import sys
 
+import markdown
 import rows as rowlib
 from rows import BadInput, NotDrawn, metric
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+CROWD = 6  # from more results than this the page has an index and closed sections
 # Modules with draw(rows, options), in the order of the page.
 FAMILIES = ["throughput", "throughput_batch", "pareto", "redundancy", "serving", "latency",
             "crossover", "decode_order", "step_breakdown", "roofline", "probes"]
@@ -51,9 +53,25 @@ class Section:
         self.name = os.path.relpath(path, root)
         self.rows = rowlib.read_rows([path])
         self.titles = rowlib.ordered(r["title"] for r in self.rows)
-        self.title = ", ".join(self.titles)
         self.plan = read_json(os.path.join(os.path.dirname(path), "run.json")) or {}
+        self.artifact = "_".join(str(self.plan[k]) for k in ("paper", "artifact")
+                                 if self.plan.get(k))
+        self.title = ", ".join(self.titles)
         self.command, self.known = command_of(self, experiments)
+        page = os.path.join(root, "tables", self.artifact + ".md")
+        self.table = read_text(page) if self.artifact and os.path.exists(page) else ""
+
+    def heading(self):
+        """Paper and artifact where there are any, with the scale: titles are not unique."""
+        name = " ".join(str(self.plan[k]).replace("_", " ") for k in ("paper", "artifact")
+                        if self.plan.get(k))
+        scale = f" ({self.plan['scale']})" if self.plan.get("scale") else ""
+        return f"{name}: {self.title}{scale}" if name else self.title
+
+
+def read_text(path):
+    with open(path, encoding="utf-8") as content:
+        return content.read()
 
 
 def read_json(path):
@@ -68,10 +86,13 @@ def read_json(path):
 
 def command_of(section, experiments):
     """(command line, True when it is the one that was used or of the file with the same title)."""
-    for key in ("command_line", "command"):
-        given = section.plan.get(key)
-        if given:
-            return (given if isinstance(given, str) else " ".join(map(quoted, given))), True
+    plan = section.plan
+    if isinstance(plan.get("experiment"), dict) and plan["experiment"].get("file"):
+        words = ["unmask", "run", plan["experiment"]["file"]]
+        words += ["--scale", plan["scale"]] if plan.get("scale") else []
+        for change in plan.get("set") or []:
+            words += ["--set", change]
+        return " ".join(map(quoted, words)), True
     for path in sorted(glob.glob(os.path.join(experiments, "**", "*.toml"), recursive=True)):
         try:
             with open(path, "rb") as content:
@@ -218,14 +239,17 @@ def table(columns, rows, caption):
 # ---- figures -------------------------------------------------------------------------------------
 
 
-def inline_svg(svg, prefix, title):
+def inline_svg(svg, prefix, title, letters):
     """A figure's SVG as a part of the page: own ids, colours of the theme, a name for readers."""
     svg = svg[svg.index("<svg"):]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.S)
     svg = re.sub(r"<style[^>]*>.*?</style>", "", svg, flags=re.S)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.S)
-    svg = re.sub(r'\bid="', f'id="{prefix}-', svg)
-    svg = re.sub(r'href="#', f'href="#{prefix}-', svg)
+    # Letters are the same in every figure; the page defines each once, in letters_part().
+    letters.update(re.findall(r'<path id="(DejaVu[^"]*)"([^>]*)/>', svg))
+    svg = re.sub(r'<path id="DejaVu[^"]*"[^>]*/>', "", svg)
+    svg = re.sub(r'\bid="(?!DejaVu)', f'id="{prefix}-', svg)
+    svg = re.sub(r'href="#(?!DejaVu)', f'href="#{prefix}-', svg)
     svg = re.sub(r"url\(#", f"url(#{prefix}-", svg)
     for colour, name in (("#1b1f24", "currentColor"), ("#000000", "currentColor"),
                          ("#ffffff", "var(--card)"), ("#dce0e5", "var(--line)"),
@@ -241,7 +265,7 @@ def inline_svg(svg, prefix, title):
     return opened + svg[len(opening):]
 
 
-def figures(rows, prefix):
+def figures(rows, prefix, letters):
     """(HTML, sentences about what was not drawn)."""
     try:
         import importlib
@@ -272,7 +296,7 @@ def figures(rows, prefix):
             svg = common.svg_text(drawing.figure)
             name = f"{prefix}-{family}{place}"
             parts.append(f'<figure id="{name}"><div class="paper">'
-                         f"{inline_svg(svg, name, drawing.title)}</div>"
+                         f"{inline_svg(svg, name, drawing.title, letters)}</div>"
                          f"<figcaption>{text(drawing.title)}.</figcaption></figure>")
         common.plt.close("all")
     return "".join(parts), missing
@@ -375,10 +399,12 @@ def claims_part(claims):
         where = " · ".join(text(c[k]) for k in ("paper", "id") if c.get(k))
         body.append(
             f'<tr><td>{text(c["statement"])}<br><small>{where}'
-            + (f" · {text(c['reason'])}" if c.get("reason") else "") + "</small></td>"
+            + (f" · {text(c['reason'])}" if c.get("reason") else "")
+            + (f" · {text(c['note'])}" if c.get("note") else "") + "</small></td>"
             f'<td>{badge(c["verdict"])}</td>'
             f'<td class="n">{measured}{"†" if c.get("synthetic") else ""}{interval_text(c)}</td>'
-            f'<td class="n">{"–" if c.get("n") is None else text(c["n"])}</td>'
+            f'<td class="n">{"–" if c.get("n") is None else text(c["n"])}'
+            + (f" <small>{text(c['n_unit'])}</small>" if c.get("n_unit") else "") + "</td>"
             f"<td>{shown}" + (f"<br><small>{text(source)}</small>" if source else "") + "</td>"
             f"<td>{scale}</td></tr>")
     head = "".join(f'<th scope="col"{" class=n" if c in ("measured", "n") else ""}>'
@@ -391,19 +417,44 @@ def claims_part(claims):
             "</table></div></section>")
 
 
-def section_part(section, place):
+def section_part(section, place, letters, closed):
     decode = [r for r in section.rows if not r.get("serve")]
     served = [r for r in section.rows if r.get("serve")]
-    drawn, missing = figures(section.rows, f"s{place}")
+    drawn, missing = figures(section.rows, f"s{place}", letters)
     tables = "".join(table(columns, rows, section.title) for columns, rows in
                      ((DECODE_COLUMNS, decode), (SERVE_COLUMNS, served)) if rows)
     undrawn = ""
     if missing:
         undrawn = ("<details><summary>Figures that these rows cannot show</summary><ul>"
                    + "".join(f"<li>{text(m)}</li>" for m in missing) + "</ul></details>")
-    return (f'<section id="part-{place}" class="block"><h2>{text(section.title)}</h2>'
-            f'<p class="quiet">{many(len(section.rows), "row")} of <code>{text(section.name)}</code>'
-            f"</p>{drawn}{undrawn}<h3>Rows</h3>{tables}</section>")
+    paper = (f"<h3>As in the paper</h3>{markdown.to_html(section.table)}"
+             if section.table else "")
+    rows = (f'<p class="quiet">{many(len(section.rows), "row")} of <code>{text(section.name)}</code>'
+            f"</p>")
+    if closed:  # one of many: a click away
+        return (f'<section id="part-{place}" class="block"><details class="part"><summary><h2>'
+                f"{text(section.heading())}</h2></summary>{rows}{paper}{drawn}{undrawn}"
+                f"<h3>Rows</h3>{tables}</details></section>")
+    return (f'<section id="part-{place}" class="block"><h2>{text(section.heading())}</h2>{rows}'
+            f"{paper}{drawn}{undrawn}<h3>Rows</h3>{tables}</section>")
+
+
+def letters_part(letters):
+    """The shapes of the letters in all figures."""
+    shapes = "".join(f'<path id="{name}"{rest}/>' for name, rest in sorted(letters.items()))
+    return (f'<svg width="0" height="0" style="position:absolute" aria-hidden="true"><defs>{shapes}'
+            "</defs></svg>" if shapes else "")
+
+
+def index_part(sections, root):
+    """What there is, for a folder of many results, and what the campaign says of the rest."""
+    campaign = os.path.join(root, "campaign.md")
+    said = markdown.to_html(read_text(campaign)) if os.path.exists(campaign) else ""
+    links = "".join(f'<li><a href="#part-{i}">{text(s.heading())}</a></li>'
+                    for i, s in enumerate(sections))
+    more = f"<details><summary>Everything that was asked for</summary>{said}</details>" if said else ""
+    return (f'<section id="results" class="block"><h2>Results</h2><ul class="index">{links}</ul>'
+            f"{more}</section>")
 
 
 def player_data(rows):
@@ -433,7 +484,8 @@ SIDE = """<article class="side" id="side-{id}" aria-label="decode {name}">
 <div title="rows computed outside prefill per token decided"><dt>rows / token</dt><dd data-count="redundancy"><span></span><small></small></dd></div>
 </dl>
 <svg class="chart" preserveAspectRatio="none" role="img" aria-label="rows computed (up) and tokens decided (down) by forward; click to go there"></svg>
-<p class="keys quiet" style="font-size:.8rem;margin:.3rem 0 0"></p>
+<svg class="strip" preserveAspectRatio="none" role="img" aria-label="the whole sequence, prompt before the mark: rows computed above, keys seen below"></svg>
+<p class="keys quiet"></p>
 <div class="canvas" role="img" aria-label="the answer's positions"></div>
 <details><summary>Prompt, <span class="prompt-length"></span> tokens</summary><div class="prompt"></div></details>
 </article>"""
@@ -522,7 +574,7 @@ def reproduce_part(sections, root):
         seeds = rowlib.ordered(r["seed"] for r in s.rows)
         sources = rowlib.ordered(str(r.get("source_hash", "")).removesuffix("-dirty")
                                  for r in s.rows if r.get("source_hash"))
-        parts.append(f"<h3>{text(s.title)}</h3>")
+        parts.append(f"<h3>{text(s.heading())}</h3>")
         if s.known:
             parts += [command_box(f"git checkout {source[:12]}") for source in sources[:1]]
             parts.append(command_box(s.command))
@@ -549,21 +601,27 @@ def embedded_json(data):
 def page(root, title=None, experiments="experiments"):
     sections, claims = collect(root, experiments)
     rows = [r for s in sections for r in s.rows]
-    title = title or (sections[0].title if len(sections) == 1
+    title = title or (sections[0].heading() if len(sections) == 1
                       else os.path.basename(os.path.normpath(root)))
     data = player_data(rows)
     links = [("overview", "Overview")]
     links += [("player", "Decode player")] if data["groups"] else []
     links += [("claims", "Claims")] if claims else []
-    links += [(f"part-{i}", s.title) for i, s in enumerate(sections)]
+    crowd = len(sections) > CROWD
+    links += ([("results", "Results")] if crowd
+              else [(f"part-{i}", s.heading()) for i, s in enumerate(sections)])
     links += [("environment", "What ran on what"), ("reproduce", "Reproduce")]
     lead = (f"{many(len(rows), 'result row')} of {many(len(sections), 'experiment')}: "
-            + ", ".join(s.title for s in sections) + ".")
+            + ", ".join(rowlib.ordered(s.title for s in sections[:12]))
+            + (", …" if len(sections) > 12 else "."))
+    letters = {}
+    results = (index_part(sections, root) if crowd else "") + "".join(
+        section_part(s, i, letters, crowd) for i, s in enumerate(sections))
     return fill(
         asset("page.html"), title=text(title), style=asset("style.css"),
         nav="".join(f'<a href="#{i}">{text(n)}</a>' for i, n in links), lead=text(lead),
         cards=cards(rows), notes=notes(rows), player=player_part(data), claims=claims_part(claims),
-        sections="".join(section_part(s, i) for i, s in enumerate(sections)),
+        sections=letters_part(letters) + results,
         environment=environment_part(rows), reproduce=reproduce_part(sections, root),
         data=(f'<script type="application/json" id="traces">{embedded_json(data)}</script>'
               if data["groups"] else ""),

@@ -18,6 +18,9 @@ const std::vector<command>& commands() {
       {"show", "one method: its five slots, parameters and sources", command_show},
       {"golden", "replay the official implementations' outputs and compare", command_golden},
       {"profile", "time, work and kernels of every phase of a step; nsys and ncu", command_profile},
+      {"claims", "the papers' claims: list, measure and check them", command_claims},
+      {"campaign", "every table and figure of the papers in turn, then the claims",
+       command_campaign},
       {"doctor", "what this machine has and what is missing", command_doctor},
   };
   return all;

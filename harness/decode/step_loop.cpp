@@ -13,6 +13,15 @@
 namespace unmask {
 namespace {
 
+// Where the host waits for the backend. ops::synchronize() stands before every place that reads on
+// the host what an operation wrote:
+//   forward   after rows->select() and after gather_tokens(): the rows are counted and copied
+//   forward   before a layer observer
+//   decide    before a step observer; after commit() and settle(): tokens committed, states
+// and in the policies that look at results themselves. Counts that operations return (compact,
+// find_candidates, drop_rows, select_chunk) wait on their own. A loop that keeps its state on the
+// device removes these waits; nothing else depends on them.
+
 // Adds the life of this object to a sum. Two clock readings, some 50 ns: nothing beside a layer.
 class stopwatch {
  public:
@@ -282,6 +291,7 @@ void step_loop::impl::forward() {
     const stopwatch clock(seconds.selection);
     rows.slots_differ = false;
     method.rows->select(state, plan, rows);
+    run.synchronize();
     if (rows.rows > model.max_rows()) {
       throw std::logic_error("step_loop: more rows than the model was made for");
     }
@@ -293,6 +303,7 @@ void step_loop::impl::forward() {
   {
     const phase_range range(work_phase::embed, rows.rows);
     run.gather_tokens(rows.set(sequences), state.canvas(), rows.token.as<std::int32_t>());
+    run.synchronize();
     if (layers) model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
     if (layers) report_embed(model, rows.rows);
   }
@@ -366,6 +377,7 @@ void step_loop::impl::forward() {
       keys = method.keys->select(state, plan, l, q, pages, kv_length.as<std::int32_t>());
     }
     if (observer && observer->wants_layers()) {
+      run.synchronize();
       observer->on_layer({state, plan, l, rows.set(sequences), q, model.key(acts, rows.rows),
                           model.value(acts, rows.rows), pages, keys, scale});
     }
@@ -543,6 +555,7 @@ void step_loop::impl::decide() {
     method.unmask->decide(state, plan, found);
   }
   if (observer) {
+    run.synchronize();
     observer->on_step({state, plan, entered.set(sequences), entered.token.as<std::int32_t>(),
                        rows.set(sequences), found, final.view().first(rows.rows)});
   }
@@ -556,6 +569,7 @@ void step_loop::impl::decide() {
   {
     const phase_range range(work_phase::settle, -1);
     method.cache->settle(state, plan);
+    run.synchronize();
   }
   const phase_range range(work_phase::accounting, -1);
   const std::int32_t* begin = found.begin.as<std::int32_t>();

@@ -56,12 +56,12 @@ class trace_probe final : public probe {
     if (requests_ > kept) return;
     const key_set& keys = layer.keys;
     visible_ = json();
+    keys_ = keys.key_begin ? keys.key_begin[1] - keys.key_begin[0] : keys.kv_length[0];
+    if (layer.rows.slot) return;  // a compacted cache: slots are no positions
     if (!keys.key_begin) {
-      keys_ = keys.kv_length[0];
+      visible_ = {{0, keys.kv_length[0]}};
       return;
     }
-    keys_ = keys.key_begin[1] - keys.key_begin[0];
-    if (layer.rows.slot) return;  // a compacted cache: slots are no positions
     std::vector<std::int32_t> slots(keys.key_slot + keys.key_begin[0],
                                     keys.key_slot + keys.key_begin[1]);
     std::sort(slots.begin(), slots.end());

@@ -83,6 +83,9 @@ transformer::transformer(model_config config, const model_weights& weights, cons
   impl& m = *impl_;
   const model_config& c = m.config;
   m.weight_bytes += static_cast<std::size_t>(m.embedding.elements()) * size_of(m.embedding.type);
+  std::shared_ptr<void> embedding_copy;
+  m.embedding = m.run.resident(m.embedding, &embedding_copy);
+  if (embedding_copy) m.keep_alive.push_back(embedding_copy);
   m.final_norm = m.vector_f32(weights.final_norm);
   m.head = m.pack({weights.lm_head});
 

@@ -33,6 +33,14 @@
     });
   }
 
+  // A link into a closed part opens it.
+  const open = () => {
+    const part = location.hash && document.getElementById(location.hash.slice(1));
+    part?.querySelector("details.part")?.setAttribute("open", "");
+  };
+  addEventListener("hashchange", open);
+  open();
+
   for (const button of document.querySelectorAll(".command button")) {
     button.addEventListener("click", async () => {
       const text = button.parentNode.querySelector("pre").textContent;

@@ -55,6 +55,7 @@
       this.root = root;
       this.canvas = root.querySelector(".canvas");
       this.chart = root.querySelector(".chart");
+      this.strip = root.querySelector(".strip");
       this.out = (name) => root.querySelector(`[data-count="${name}"]`);
       this.chart.addEventListener("click", (event) => {
         const box = this.chart.getBoundingClientRect();
@@ -76,6 +77,25 @@
       this.drawChart();
       this.root.querySelector(".prompt").textContent = decode.prompt.map(decode.text).join("");
       this.root.querySelector(".prompt-length").textContent = decode.begin;
+    }
+    // The whole sequence, prompt first: rows computed above, keys that they see below.
+    drawStrip(step) {
+      const { length, begin } = this.decode;
+      this.strip.replaceChildren();
+      this.strip.setAttribute("viewBox", `0 0 ${length} 12`);
+      const band = (name, ranges, y) => {
+        for (const [first, last] of ranges) {
+          this.strip.append(svg("rect", { class: name, x: first, width: last - first, y, height: 5 }));
+        }
+      };
+      band("none", [[0, length]], 0);
+      band("none", [[0, length]], 7);
+      if (step) {
+        band("rows", step.rows, 0);
+        band("gone", step.dropped, 0);
+        band("keys", step.visible ?? [], 7);
+      }
+      this.strip.append(svg("rect", { class: "edge", x: begin, width: length / 300, y: 0, height: 12 }));
     }
     drawChart() {
       const { steps } = this.decode, n = steps.length, width = 400, high = 64, base = 40;
@@ -148,10 +168,12 @@
       put("redundancy", total.decided ? (total.decodeRows / total.decided).toFixed(1) : "–", "");
       this.root.querySelector(".state").textContent =
         `forward ${t} of ${decode.steps.length}` + (done ? ", done" : step ? `, ${step.phase}` : "");
-      const keys = step && step.keys !== null ? `${step.keys} keys seen; ` : "";
+      const packed = step && step.keys !== null && !step.visible ? " of a compacted cache" : "";
+      const keys = step && step.keys !== null ? `${step.keys} keys${packed} seen; ` : "";
       this.root.querySelector(".keys").textContent = step
         ? `${keys}${size(step.cached)} answer positions cached; ${step.rows.reduce((n, [a, b]) => n + Math.max(0, Math.min(b, decode.begin) - a), 0)} prompt rows computed`
         : "nothing computed yet";
+      this.drawStrip(step);
       this.bars.forEach((bar, i) => bar.classList.toggle("future", i >= t));
       const x = (t / decode.steps.length) * 400;
       this.cursor.setAttribute("x1", x);

@@ -346,6 +346,7 @@ TEST(probes, a_decode_trace_closes_with_the_loop) {
         EXPECT_EQ(step.at("token").size(), step.at("position").size());
         EXPECT_EQ(step.at("confidence").size(), step.at("position").size());
         EXPECT_GT(step.at("keys"), 0);
+        EXPECT_EQ(positions_in(step.at("visible")), step.at("keys").get<std::int64_t>());
         for (const std::size_t c : step.at("accepted")) {
           const double confidence = step.at("confidence")[c];
           EXPECT_TRUE(confidence > 0 && confidence <= 1) << confidence;
