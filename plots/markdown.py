@@ -29,7 +29,7 @@ def table(lines):
     def row(line, tag):
         found = cells_of(line)
         return "<tr>" + "".join(
-            f'<{tag}{" class=n" if i < len(right) and right[i] else ""}>{inline(c)}</{tag}>'
+            f'<{tag}{' class="n"' if i < len(right) and right[i] else ""}>{inline(c)}</{tag}>'
             for i, c in enumerate(found)) + "</tr>"
 
     return ('<div class="scroll" tabindex="0" role="region" aria-label="table"><table><thead>'

@@ -79,6 +79,14 @@ def folder_with(*names, claims=None, change=None):
     return folder
 
 
+class Case(unittest.TestCase):
+    def assertIn(self, words, page, note=None):  # a page in a failure message helps nobody
+        self.assertTrue(words in page, f"{words!r} is not there" if isinstance(page, str) else page)
+
+    def assertNotIn(self, words, page, note=None):
+        self.assertFalse(words in page, f"{words!r} is there")
+
+
 def checked(page):
     checker = Checker()
     checker.feed(page)
@@ -86,7 +94,7 @@ def checked(page):
     return checker
 
 
-class Page(unittest.TestCase):
+class Page(Case):
     @classmethod
     def setUpClass(cls):
         cls.folder = folder_with("traces", "serving", "chunks", claims=CLAIMS)
@@ -158,7 +166,7 @@ class Page(unittest.TestCase):
         self.assertEqual(report.page(self.folder), self.page)
 
 
-class Odd(unittest.TestCase):
+class Odd(Case):
     def made(self, *names, **more):
         folder = folder_with(*names, **more)
         self.addCleanup(shutil.rmtree, folder)
