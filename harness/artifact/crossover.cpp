@@ -44,11 +44,13 @@ std::string percent(const std::optional<double>& share, int digits) {
   return share ? fmt::format("{:.{}f} %", *share * 100, digits) : "–";
 }
 
-std::string cell_text(std::string text) {
-  for (std::size_t i = 0; (i = text.find('|', i)) != std::string::npos; i += 2) {
-    text.insert(i, "\\");
+std::string cell_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c;
   }
-  return text;
+  return out;
 }
 
 nlohmann::ordered_json of_range(const std::optional<interval>& range) {
