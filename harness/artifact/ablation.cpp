@@ -71,8 +71,8 @@ void compare_items(ablation_line& line, const result_row& row, const result_row&
   for (std::size_t i = 0; i < row.items.size(); ++i) {
     *line.same_answers += row.items.answer_hash[i] == base.items.answer_hash[i];
   }
-  if (line.score) line.p = mcnemar_p(right_only(row.items, base.items),
-                                     right_only(base.items, row.items));
+  if (line.score)
+    line.p = mcnemar_p(right_only(row.items, base.items), right_only(base.items, row.items));
 }
 
 ablation_line compared(const result_row& row, const result_row& base,
@@ -83,8 +83,8 @@ ablation_line compared(const result_row& row, const result_row& base,
   line.batch_size = row.run.batch_size;
   line.setting = full_name(row);
   line.base = full_name(base);
-  line.paired = row.run_id == base.run_id &&
-                row.samples.seconds.size() == base.samples.seconds.size();
+  line.paired =
+      row.run_id == base.run_id && row.samples.seconds.size() == base.samples.seconds.size();
   line.speed.value = std::nan("");
   line.speed.how = "not measured";
   if (const auto e = ratio_of(row, base, "tokens_per_second", "tokens_per_second")) line.speed = *e;
@@ -141,8 +141,16 @@ std::optional<main_effect> effect_of(const std::vector<factorial_row>& rows,
   if (settings == 0) return {};
   for (double& v : logs) v = std::exp(v / static_cast<double>(settings));
   const result_row& any = *rows.front().row;
-  main_effect effect{any.model.name, any.workload.family, any.label, any.run.batch_size, factor,
-                     level,          first,               settings,  {},                 ""};
+  main_effect effect{any.model.name,
+                     any.workload.family,
+                     any.label,
+                     any.run.batch_size,
+                     factor,
+                     level,
+                     first,
+                     settings,
+                     {},
+                     ""};
   effect.speed = paired_ratio(logs, std::vector<double>(logs.size(), 1.0));
   effect.verdict = ratio_verdict(effect.speed, margins.speed);
   return effect;
@@ -270,15 +278,16 @@ std::string ablation_markdown(const std::vector<ablation_line>& lines,
         "| model | task | batch | method | factor | level | against | settings | speed ratio | "
         "speed |\n|---|---|---:|---|---|---|---|---:|---:|---|\n";
     for (const main_effect& e : effects) {
-      text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", cell(e.model),
-                          cell(e.workload), e.batch_size, cell(e.label), cell(e.factor),
-                          cell(e.level), cell(e.first_level), e.settings, ratio_cell(e.speed),
-                          e.verdict);
+      text +=
+          fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", cell(e.model),
+                      cell(e.workload), e.batch_size, cell(e.label), cell(e.factor), cell(e.level),
+                      cell(e.first_level), e.settings, ratio_cell(e.speed), e.verdict);
     }
   }
   text += fmt::format(
       "\nSAME: the 95 % interval lies within the margin, {:.3g} % of speed and {:.3g} points of "
-      "score; FASTER, SLOWER, BETTER, WORSE: wholly beyond it; otherwise AMBIGUOUS. n: repetitions.\n",
+      "score; FASTER, SLOWER, BETTER, WORSE: wholly beyond it; otherwise AMBIGUOUS. n: "
+      "repetitions.\n",
       margins.speed * 100, margins.score * 100);
   if (unpaired) text += "unpaired: not measured in turn; unmask ablation measures them so.\n";
   return text;
