@@ -71,6 +71,16 @@ void compare_items(ablation_line& line, const result_row& row, const result_row&
   for (std::size_t i = 0; i < row.items.size(); ++i) {
     *line.same_answers += row.items.answer_hash[i] == base.items.answer_hash[i];
   }
+  if (row.run.batch_size == 1) {
+    std::vector<double> ours, theirs;
+    for (std::size_t i = 0; i < row.items.size(); ++i) {
+      ours.push_back(mean_of(row.items.seconds[i]));
+      theirs.push_back(mean_of(base.items.seconds[i]));
+      line.faster_items += ours.back() < theirs.back();
+    }
+    line.item_speed = paired_ratio(theirs, ours);
+    line.item_speed->unit_of_n = "items";
+  }
   if (line.score)
     line.p = mcnemar_p(right_only(row.items, base.items), right_only(base.items, row.items));
 }
@@ -257,16 +267,19 @@ std::string ablation_markdown(const std::vector<ablation_line>& lines,
                               const std::vector<main_effect>& effects,
                               const ablation_margins& margins) {
   std::string text =
-      "| model | task | batch | setting | against | speed ratio | speed | score difference, points "
-      "| score | McNemar p | same answers | n |\n"
-      "|---|---|---:|---|---|---:|---|---:|---|---:|---:|---:|\n";
+      "| model | task | batch | setting | against | speed ratio | speed | per item | items faster "
+      "| "
+      "score difference, points | score | McNemar p | same answers | n |\n"
+      "|---|---|---:|---|---|---:|---|---:|---:|---:|---|---:|---:|---:|\n";
   bool unpaired = false;
   for (const ablation_line& l : lines) {
     unpaired |= !l.paired;
     text += fmt::format(
-        "| {} | {} | {} | {} | {} | {} | {}{} | {} | {} | {} | {} | {} |\n", cell(l.model),
-        cell(l.workload), l.batch_size, cell(l.setting), cell(l.base), ratio_cell(l.speed),
-        l.speed_verdict, l.paired ? "" : " (unpaired)",
+        "| {} | {} | {} | {} | {} | {} | {}{} | {} | {} | {} | {} | {} | {} | {} |\n",
+        cell(l.model), cell(l.workload), l.batch_size, cell(l.setting), cell(l.base),
+        ratio_cell(l.speed), l.speed_verdict, l.paired ? "" : " (unpaired)",
+        l.item_speed ? ratio_cell(*l.item_speed) : "–",
+        l.item_speed ? fmt::format("{} of {}", l.faster_items, l.items) : "–",
         l.score ? fmt::format("{:+.1f}", l.score->value * 100) + range_text(l.score->range, 100, 1)
                 : "–",
         l.score_text, l.p ? fmt::format("{:.3f}", *l.p) : "–",
@@ -287,7 +300,7 @@ std::string ablation_markdown(const std::vector<ablation_line>& lines,
   text += fmt::format(
       "\nSAME: the 95 % interval lies within the margin, {:.3g} % of speed and {:.3g} points of "
       "score; FASTER, SLOWER, BETTER, WORSE: wholly beyond it; otherwise AMBIGUOUS. n: "
-      "repetitions.\n",
+      "repetitions; per item: ratio of the items' times, interval over items.\n",
       margins.speed * 100, margins.score * 100);
   if (unpaired) text += "unpaired: not measured in turn; unmask ablation measures them so.\n";
   return text;
@@ -307,6 +320,8 @@ std::string ablation_json(const std::vector<ablation_line>& lines,
                                    {"paired", l.paired},
                                    {"speed", of_estimate(l.speed)},
                                    {"speed_verdict", l.speed_verdict},
+                                   {"item_speed", nullptr},
+                                   {"faster_items", l.faster_items},
                                    {"score", nullptr},
                                    {"score_verdict", nullptr},
                                    {"mcnemar_p", nullptr},
@@ -316,6 +331,7 @@ std::string ablation_json(const std::vector<ablation_line>& lines,
       line["score"] = of_estimate(*l.score);
       line["score_verdict"] = l.score_text;
     }
+    if (l.item_speed) line["item_speed"] = of_estimate(*l.item_speed);
     if (l.p) line["mcnemar_p"] = *l.p;
     if (l.same_answers) line["same_answers"] = *l.same_answers;
     out["comparisons"].push_back(line);

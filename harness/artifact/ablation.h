@@ -40,6 +40,10 @@ struct ablation_line {
   std::optional<double> p;                  // exact McNemar, of right answers
   std::optional<std::size_t> same_answers;  // items with the same tokens, where items were kept
   std::size_t items = 0;
+  // At batch size 1, where no item waits for another: time of the base over time of the setting,
+  // item by item. Its interval is over items: what other prompts like these would see.
+  std::optional<estimate> item_speed;
+  std::size_t faster_items = 0;
 };
 
 // Every setting against its base in the same circumstances (model, workload, batch size, ...). The

@@ -87,6 +87,10 @@ TEST(ablation, quality_is_compared_item_by_item) {
   EXPECT_EQ(lines[0].score_text, "WORSE");
   EXPECT_LT(*lines[0].p, 1e-4);
   EXPECT_EQ(*lines[0].same_answers, 20u);
+  ASSERT_TRUE(lines[0].item_speed);
+  EXPECT_NEAR(lines[0].item_speed->value, 1, 1e-12);
+  EXPECT_EQ(lines[0].item_speed->n, 40u);
+  EXPECT_EQ(lines[0].faster_items, 0u);
   EXPECT_EQ(lines[1].score_text, "SAME");  // the same answers, token by token
   EXPECT_EQ(*lines[1].same_answers, 40u);
 }
