@@ -19,8 +19,8 @@ std::string method_name(const result_row& row) {
     const std::size_t end = std::min(row.variation.find(' ', begin), row.variation.size());
     const std::string part = row.variation.substr(begin, end - begin);
     const bool of_cell = std::ranges::any_of(
-        std::vector<std::string>{"batch_size=", "gen_length=", "seed=", "device=", "format=",
-                                 "limit="},
+        std::vector<std::string>{
+            "batch_size=", "gen_length=", "seed=", "device=", "format=", "limit="},
         [&](const std::string& key) { return part.starts_with(key); });
     if (!of_cell) kept += " " + part;
     begin = end + 1;
