@@ -229,6 +229,15 @@ class ops {
   virtual tensor allocate(dtype type, std::initializer_list<std::int64_t> shape) const = 0;
   // Weights [out, in] of any float dtype into the backend's layout.
   virtual packed_handle pack(const tensor_view& weight, weight_format format) const = 0;
+  // A weight in host memory, such as the embedding table of a mapped file, where this backend's
+  // operations can read it. The result lives as long as `weight` and *keep do.
+  virtual tensor_view resident(const tensor_view& weight, std::shared_ptr<void>* keep) const {
+    (void)keep;
+    return weight;
+  }
+  // Operations may return before their results are there. The host reads what an operation wrote,
+  // and overwrites what one reads, only after this. Backends that compute at once need nothing.
+  virtual void synchronize() const {}
 
   // -- model core --
   // out[r] = table[token[r]]; table [V, D] in f32, bf16 or f16; out [R, D].
@@ -481,5 +490,10 @@ class ops {
 // portable overrides it (an unsupported choice is an environment error).
 const ops& reference_ops();
 const ops& cpu_ops();
+// The first GPU; throws environment_error, "no GPU: ...", where there is none.
+const ops& cuda_ops();
+// The CUDA backend's own kernels, emulated on the CPU thread by thread: to test them where there is
+// no GPU, thousands of times slower than cpu_ops.
+const ops& cuda_emulated_ops();
 
 }  // namespace unmask

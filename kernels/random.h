@@ -7,14 +7,16 @@
 
 #include <cstdint>
 
+#include "kernels/host_device.h"
+
 namespace unmask {
 
 struct philox4 {
   std::uint32_t x[4];
 };
 
-inline philox4 philox4x32(std::uint64_t key, std::uint64_t counter_high,
-                          std::uint64_t counter_low) {
+UNMASK_HOST_DEVICE inline philox4 philox4x32(std::uint64_t key, std::uint64_t counter_high,
+                                             std::uint64_t counter_low) {
   std::uint32_t k0 = static_cast<std::uint32_t>(key);
   std::uint32_t k1 = static_cast<std::uint32_t>(key >> 32);
   philox4 c{{static_cast<std::uint32_t>(counter_low), static_cast<std::uint32_t>(counter_low >> 32),
@@ -32,7 +34,7 @@ inline philox4 philox4x32(std::uint64_t key, std::uint64_t counter_high,
 }
 
 // Uniform in (0, 1), never 0 or 1: draw `index` of stream `key`.
-inline double uniform_open(std::uint64_t key, std::uint64_t index) {
+UNMASK_HOST_DEVICE inline double uniform_open(std::uint64_t key, std::uint64_t index) {
   const philox4 r = philox4x32(key, 0, index);
   const std::uint64_t bits = (std::uint64_t{r.x[0]} << 32) | r.x[1];
   return (static_cast<double>(bits >> 12) + 0.5) * 0x1.0p-52;  // exact: at most 1 - 2^-53
@@ -43,7 +45,8 @@ inline double uniform_open(std::uint64_t key, std::uint64_t index) {
 inline constexpr std::uint64_t score_draw = std::uint64_t{1} << 32;
 
 // Key of an independent stream: seed, purpose and up to two coordinates mixed.
-inline std::uint64_t stream_key(std::uint64_t seed, std::uint64_t a, std::uint64_t b = 0) {
+UNMASK_HOST_DEVICE inline std::uint64_t stream_key(std::uint64_t seed, std::uint64_t a,
+                                                   std::uint64_t b = 0) {
   const philox4 r = philox4x32(seed, a, b);
   return (std::uint64_t{r.x[2]} << 32) | r.x[3];
 }

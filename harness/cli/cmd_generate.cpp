@@ -50,7 +50,8 @@ int command_generate(const std::vector<std::string>& arguments) {
       "raw", "the prompt as it is, without the model's chat template")(
       "watch", "show the canvas step by step")("pause", po::value<int>()->default_value(60),
                                                "milliseconds between drawn steps")(
-      "backend", po::value<std::string>()->default_value("cpu"), "cpu or reference");
+      "backend", po::value<std::string>()->default_value("cpu"),
+      "cpu, reference, cuda or cuda-emulated");
   po::variables_map values;
   if (!parse_command("generate [options] PROMPT",
                      "\nexample: unmask generate --watch \"Compute 5 * "
@@ -86,12 +87,8 @@ int command_generate(const std::vector<std::string>& arguments) {
                                   length, config.name, config.max_positions));
   }
   const std::string backend = values["backend"].as<std::string>();
-  if (backend != "cpu" && backend != "reference") {
-    throw usage_error("unknown backend '" + backend + "'; known: cpu, reference");
-  }
-  const transformer model(config, load_weights(config, directory),
-                          backend == "cpu" ? cpu_ops() : reference_ops(), weight_format::f32,
-                          length);
+  const transformer model(config, load_weights(config, directory), backend_named(backend),
+                          weight_format::f32, length);
   step_loop loop(model, std::move(made), {1, length, 0});
   watch_canvas watcher(tokens, std::cout, isatty(STDOUT_FILENO) == 1,
                        std::chrono::milliseconds(values["pause"].as<int>()));

@@ -12,8 +12,8 @@ int command_golden(const std::vector<std::string>& arguments) {
   po::options_description options("options");
   options.add_options()("method", po::value<std::vector<std::string>>()->composing(),
                         "only this method or golden file (repeatable); leaves out the logits")(
-      "backend", po::value<std::string>()->default_value("cpu"), "cpu or reference")(
-      "quiet,q", "print failures and the summary only");
+      "backend", po::value<std::string>()->default_value("cpu"),
+      "cpu, reference, cuda or cuda-emulated")("quiet,q", "print failures and the summary only");
   po::variables_map values;
   if (!parse_command("golden DIR [options]", "", options, {"dir"}, arguments, values)) return 0;
   if (!values.count("dir")) throw usage_error("golden needs the folder of the golden data");
@@ -22,10 +22,7 @@ int command_golden(const std::vector<std::string>& arguments) {
   if (values.count("method")) o.methods = values["method"].as<std::vector<std::string>>();
   o.quiet = values.count("quiet") > 0;
   const std::string backend = values["backend"].as<std::string>();
-  if (backend != "cpu" && backend != "reference") {
-    throw usage_error("unknown backend '" + backend + "'; known: cpu, reference");
-  }
-  o.backend = backend == "cpu" ? &cpu_ops() : &reference_ops();
+  o.backend = &backend_named(backend);
 
   golden_summary sum;
   const auto add = [&](const golden_summary& part) {

@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "harness/decode/parameters.h"
+#include "kernels/cuda/device.h"
 #include "kernels/error.h"
 
 namespace unmask {
@@ -54,6 +55,19 @@ bool parse_command(const std::string& usage, const std::string& epilogue,
     throw usage_error(std::string(failure.what()) + " (usage: unmask " + usage + ")");
   }
   return true;
+}
+
+const ops& backend_named(const std::string& name) {
+  if (name == "cpu") return cpu_ops();
+  if (name == "reference") return reference_ops();
+  if (name == "cuda-emulated") return cuda_emulated_ops();
+  if (name == "cuda") {
+    const cuda::report machine = cuda::query();
+    if (!machine.devices.empty()) return cuda_ops();
+    std::cerr << machine.note << "; using the CPU instead\n";
+    return cpu_ops();
+  }
+  throw usage_error("unknown backend '" + name + "'; known: cpu, reference, cuda, cuda-emulated");
 }
 
 }  // namespace unmask

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/ops.h"
+
 namespace unmask {
 
 struct command {
@@ -35,6 +37,17 @@ int command_run(const std::vector<std::string>& arguments);
 int command_table(const std::vector<std::string>& arguments);
 int command_report(const std::vector<std::string>& arguments);
 int command_golden(const std::vector<std::string>& arguments);
+int command_profile(const std::vector<std::string>& arguments);
+int command_claims(const std::vector<std::string>& arguments);
+int command_campaign(const std::vector<std::string>& arguments);
+int command_ablation(const std::vector<std::string>& arguments);
+int command_crossover(const std::vector<std::string>& arguments);
+int command_bundle(const std::vector<std::string>& arguments);
+int command_rerun(const std::vector<std::string>& arguments);
 int command_doctor(const std::vector<std::string>& arguments);
+
+// cpu, reference, cuda or cuda-emulated; cuda says in one line that there is no GPU and gives the
+// CPU backend where that is so. Throws usage_error for another name.
+const ops& backend_named(const std::string& name);
 
 }  // namespace unmask

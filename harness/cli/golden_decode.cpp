@@ -254,9 +254,10 @@ class replay final : public step_observer {
     if (!want.contains("logits_abs_sum")) return;
     const std::int64_t n = step.left.rows;
     const tensor logits = model_.backend().allocate(dtype::f32, {n, model_.config().vocabulary});
-    std::vector<std::int32_t> index(static_cast<std::size_t>(n));
+    shared_vector<std::int32_t> index(static_cast<std::size_t>(n));
     std::iota(index.begin(), index.end(), 0);
     model_.backend().logits(step.head_input, model_.head(), index.data(), logits);
+    model_.backend().synchronize();
     double sum = 0;
     for (std::int64_t k = 0; k < logits.view().elements(); ++k)
       sum += std::abs(logits.as<float>()[k]);

@@ -17,6 +17,15 @@ const std::vector<command>& commands() {
       {"list", "methods, tasks and embedded models", command_list},
       {"show", "one method: its five slots, parameters and sources", command_show},
       {"golden", "replay the official implementations' outputs and compare", command_golden},
+      {"profile", "time, work and kernels of every phase of a step; nsys and ncu", command_profile},
+      {"claims", "the papers' claims: list, measure and check them", command_claims},
+      {"campaign", "every table and figure of the papers in turn, then the claims",
+       command_campaign},
+      {"ablation", "run all settings of an experiment in turn and compare each with its base",
+       command_ablation},
+      {"crossover", "which method wins where, from rows of a sweep", command_crossover},
+      {"bundle", "a run as one file, to be repeated elsewhere", command_bundle},
+      {"rerun", "repeat a bundle and compare", command_rerun},
       {"doctor", "what this machine has and what is missing", command_doctor},
   };
   return all;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "harness/decode/step_loop.h"
+#include "kernels/shared_vector.h"
 
 namespace unmask {
 namespace {
@@ -60,7 +61,7 @@ class logits_of_all_rows final : public step_observer {
       : model_(model),
         logits_(model.backend().allocate(dtype::f32, {rows, model.config().vocabulary})) {}
   void on_step(const step_view& step) override {
-    std::vector<std::int32_t> index(static_cast<std::size_t>(step.left.rows));
+    shared_vector<std::int32_t> index(static_cast<std::size_t>(step.left.rows));
     std::iota(index.begin(), index.end(), 0);
     model_.backend().logits(step.head_input, model_.head(), index.data(), logits_);
   }
@@ -88,6 +89,7 @@ tensor plain_forward(const transformer& model, const std::vector<std::int32_t>& 
   loop.observe(&observer);
   loop.admit({tokens, 0, 0});
   loop.step();
+  model.backend().synchronize();
   return observer.logits();
 }
 

@@ -12,6 +12,7 @@
 #include "harness/decode/batch.h"
 #include "harness/decode/kv_cache.h"
 #include "kernels/ops.h"
+#include "kernels/shared_vector.h"
 
 namespace unmask {
 
@@ -159,7 +160,7 @@ class row_policy {
   }
 
  private:
-  std::vector<std::int32_t> first_, last_;  // of select()
+  shared_vector<std::int32_t> first_, last_;  // of select()
 };
 
 // Which cached slots each row attends to in a layer.

@@ -83,6 +83,9 @@ transformer::transformer(model_config config, const model_weights& weights, cons
   impl& m = *impl_;
   const model_config& c = m.config;
   m.weight_bytes += static_cast<std::size_t>(m.embedding.elements()) * size_of(m.embedding.type);
+  std::shared_ptr<void> embedding_copy;
+  m.embedding = m.run.resident(m.embedding, &embedding_copy);
+  if (embedding_copy) m.keep_alive.push_back(embedding_copy);
   m.final_norm = m.vector_f32(weights.final_norm);
   m.head = m.pack({weights.lm_head});
 
@@ -313,6 +316,26 @@ row_cost transformer::cost(std::int32_t index) const {
 
 double transformer::head_flops() const {
   return 2.0 * impl_->config.hidden * static_cast<double>(impl_->config.vocabulary);
+}
+
+layer_traffic transformer::traffic(std::int32_t index) const {
+  const impl& m = *impl_;
+  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  const auto bytes = [](const packed_handle& p) { return p ? static_cast<double>(p->bytes) : 0.0; };
+  layer_traffic t;
+  t.qkv = bytes(l.qkv);
+  t.value = t.qkv * m.config.kv_heads / (m.config.heads + 2.0 * m.config.kv_heads);
+  t.output = bytes(l.out);
+  t.feed_forward = bytes(l.dense.gate_up) + bytes(l.dense.down);
+  if (l.routed) {
+    t.feed_forward += static_cast<double>(l.router_weight.bytes());
+    t.expert = bytes(l.experts.gate_up.front()) + bytes(l.experts.down.front());
+  }
+  return t;
+}
+
+std::size_t transformer::embedding_row_bytes() const {
+  return static_cast<std::size_t>(impl_->config.hidden) * size_of(impl_->embedding.type);
 }
 
 }  // namespace unmask

@@ -4,6 +4,7 @@
 // The answers of a build without CUDA; compiled instead of everything else in this folder.
 #include "kernels/cuda/device.h"
 #include "kernels/error.h"
+#include "kernels/ops.h"
 
 namespace unmask::cuda {
 
@@ -13,8 +14,20 @@ report query() {
   return result;
 }
 
+const ops* gpu_reading_host_memory() {
+  return nullptr;
+}
+
 copy_roof measure_copy_roof(int) {
   throw environment_error("cannot measure a GPU: this program was built without CUDA");
 }
 
 }  // namespace unmask::cuda
+
+namespace unmask {
+
+const ops& cuda_ops() {
+  throw environment_error(cuda::query().note);
+}
+
+}  // namespace unmask

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/roofs.h"
+#include "kernels/ops.h"
 
 namespace unmask::cuda {
 namespace {
@@ -91,6 +92,11 @@ report query() {
   }
   if (count == 0) result.note = "no GPU: the driver shows no device";
   return result;
+}
+
+const ops* gpu_reading_host_memory() {
+  if (query().devices.empty() || attribute(cudaDevAttrPageableMemoryAccess, 0) == 0) return nullptr;
+  return &cuda_ops();
 }
 
 copy_roof measure_copy_roof(int device) {

@@ -9,6 +9,10 @@
 #include <string>
 #include <vector>
 
+namespace unmask {
+class ops;
+}
+
 namespace unmask::cuda {
 
 struct device_properties {
@@ -36,6 +40,10 @@ struct report {
 
 // Never throws: "no driver", "driver too old" and "no device" are all a report without devices.
 report query();
+
+// cuda_ops() where the GPU can read memory that the backend did not allocate (HMM or ATS), else
+// null. For tests whose operands are ordinary vectors.
+const ops* gpu_reading_host_memory();
 
 struct copy_roof {
   double bytes_per_second = 0;  // read plus written, best repetition

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/decode/registry.h"
+#include "kernels/shared_vector.h"
 #include "methods/baselines/common.h"
 
 namespace unmask::ada_dlm {
@@ -60,8 +61,8 @@ struct shared_state {
   tensor history;                             // [S, L, m] confidences, newest first; 0: not scored
   tensor flags;                               // [S, L] 1: this position is computed in this step
   tensor answer, answer_state, answer_count;  // keep_mask_input: frozen tokens until the end
-  std::vector<std::int32_t> scope_first, scope_last, rank;
-  std::vector<std::uint8_t> whole;  // every position in play is computed
+  shared_vector<std::int32_t> scope_first, scope_last, rank;
+  shared_vector<std::uint8_t> whole;  // every position in play is computed
 };
 
 // Steps until nothing is masked, at most T. Step 1 computes prompt and canvas, later ones the
@@ -104,7 +105,7 @@ class rows final : public row_policy {
  private:
   settings settings_;
   std::shared_ptr<shared_state> shared_;
-  std::vector<std::int32_t> first_, last_;
+  shared_vector<std::int32_t> first_, last_;
 };
 
 class unmask final : public unmask_policy {

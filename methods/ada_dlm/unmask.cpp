@@ -30,6 +30,7 @@ void unmask::decide(const batch& b, const step_plan&, candidate_lists& c) {
     // The token waits beside the canvas; what the loop writes is the mask id once more.
     run.commit(set, c.token.as<std::int32_t>(), accept, state_decoded, -1, shared_->answer,
                shared_->answer_state, shared_->answer_count.as<std::int32_t>());
+    run.synchronize();
     std::fill_n(c.token.as<std::int32_t>(), c.count, b.model().mask_id);
   }
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/decode/policies.h"
+#include "kernels/shared_vector.h"
 
 namespace unmask {
 
@@ -56,7 +57,7 @@ class flagged_rows : public row_policy {
 
  private:
   tensor flags_;
-  std::vector<std::int32_t> first_, last_;
+  shared_vector<std::int32_t> first_, last_;
 };
 
 // Per-place records of a policy; grows with the batch.

@@ -8,6 +8,7 @@
 // are not seen.
 #pragma once
 
+#include "kernels/shared_vector.h"
 #include "methods/baselines/block_diffusion/block_parameters.h"
 
 namespace unmask {
@@ -52,7 +53,7 @@ class delayed_state {
   per_sequence<commits> commits_of;
   tensor frozen;                 // [S, max_length] uint8
   tensor extent_in, extent_out;  // [S] one past the last position computed at layer 0, at the end
-  std::vector<std::int32_t> first, last;  // [S] windows of the next operation
+  shared_vector<std::int32_t> first, last;  // [S] windows of the next operation
 
  private:
   void prepare(const batch& b);

@@ -85,6 +85,7 @@ void sparse_context::find_sinks(const batch& b, const step_plan& plan) {
   sink_.resize(static_cast<std::size_t>(sink_begin_.back()));
   b.backend().top_indices(2 * sequences, mass_begin_.data(), mass_.as<float>(), sink_begin_.data(),
                           sink_.data());
+  b.backend().synchronize();
   for (std::int32_t s = 0; s < sequences; ++s) {
     std::vector<std::int32_t>& slots = state_->of.at(s).sink_slots;
     const auto i = static_cast<std::size_t>(2 * s);
@@ -98,13 +99,18 @@ void sparse_context::refresh_means(const batch& b, const step_plan& plan, std::i
                                    const paged_kv& cache) {
   const std::int32_t size = state_->settings.prompt_block_size;
   const tensor_view& means = means_[static_cast<std::size_t>(layer)].view();
+  b.backend().synchronize();  // the last layer's operations have read means_of_
+  means_of_.resize(static_cast<std::size_t>(b.capacity()) * 4);
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     if (!plan.of[static_cast<std::size_t>(s)].active) continue;
-    const std::int32_t prompt = b.at(s).prompt_length;
+    std::int32_t* of = means_of_.data() + std::int64_t{s} * 4;
+    std::int32_t &prompt = of[0], &first = of[1], *count = of + 2;
+    prompt = b.at(s).prompt_length;
     const std::int32_t from = focused(plan, s) ? state_->of.at(s).touched_prompt : 0;
     if (from >= prompt) continue;
-    const std::int32_t first = from / size;
-    const std::int32_t count[2] = {0, blocks_of(b, s) - first};
+    first = from / size;
+    count[0] = 0;
+    count[1] = blocks_of(b, s) - first;
     paged_kv one = cache;
     one.page_table += std::int64_t{s} * cache.table_stride;
     const std::int64_t slots = std::int64_t{means_stride_} * kv_page_size;
@@ -123,7 +129,9 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
   const ops& run = b.backend();
   const std::int32_t sequences = b.capacity();
   const std::int64_t width = q.shape[1] * q.shape[2];
+  run.synchronize();  // the last layer has read its lists
   blocks_.clear();
+  mean_rows_.resize(static_cast<std::size_t>(sequences) * 2);
   top_begin_.assign(1, 0);
   key_begin_.assign(1, 0);
   for (std::int32_t s = 0; s < sequences; ++s) {
@@ -134,7 +142,9 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
     top_begin_.push_back(top_begin_.back() + (on ? std::max(1, share) : 0));
     key_begin_.push_back(key_begin_.back() + blocks);
     const std::int32_t begin = focus_begin_[static_cast<std::size_t>(s)];
-    const std::int32_t count[2] = {0, focus_begin_[static_cast<std::size_t>(s) + 1] - begin};
+    std::int32_t* count = mean_rows_.data() + std::int64_t{s} * 2;
+    count[0] = 0;
+    count[1] = focus_begin_[static_cast<std::size_t>(s) + 1] - begin;
     if (!on) continue;
     tensor_view rows = q;
     rows.rank = 2;
@@ -158,6 +168,7 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
   run.key_scores(mean, means, {blocks_.data(), nullptr, nullptr, mask_kind::full, 1},
                  score_.data());
   run.top_indices(sequences, key_begin_.data(), score_.data(), top_begin_.data(), top_.data());
+  run.synchronize();
 }
 
 void sparse_context::list_slots(const batch& b, const step_plan& plan) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/shared_vector.h"
 #include "methods/baselines/common.h"
 
 namespace unmask {
@@ -62,15 +63,17 @@ class sparse_context final : public key_policy {
   void list_slots(const batch& b, const step_plan& plan);
 
   std::shared_ptr<focus_dllm_state> state_;
-  std::int32_t means_stride_ = 0;          // pages of block means per sequence
-  std::vector<tensor> means_;              // per layer [S * stride, kv_page_size, kv_heads, dim]
-  tensor mean_query_, mass_;               // [S, heads * dim], [S * max_length]
-  std::vector<std::int32_t> means_table_;  // identity pages of the means
-  std::vector<std::int32_t> focus_row_;    // their rows that guide, end to end
-  std::vector<std::int32_t> focus_begin_, top_begin_, top_, key_begin_, key_slot_, blocks_;
-  std::vector<std::int32_t> mass_begin_, sink_begin_, sink_;
+  std::int32_t means_stride_ = 0;            // pages of block means per sequence
+  std::vector<tensor> means_;                // per layer [S * stride, kv_page_size, kv_heads, dim]
+  tensor mean_query_, mass_;                 // [S, heads * dim], [S * max_length]
+  shared_vector<std::int32_t> means_table_;  // identity pages of the means
+  shared_vector<std::int32_t> focus_row_;    // their rows that guide, end to end
+  shared_vector<std::int32_t> focus_begin_, top_begin_, top_, key_begin_, key_slot_, blocks_;
+  shared_vector<std::int32_t> mass_begin_, sink_begin_, sink_;
+  shared_vector<std::int32_t> mean_rows_,
+      means_of_;        // [S, 2], [S, 4] arguments of per-sequence operations
   tensor focus_query_;  // gathered q rows of one sequence
-  std::vector<float> score_;
+  shared_vector<float> score_;
   bool any_focused_ = false;
 };
 

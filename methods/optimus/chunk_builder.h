@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
+#include "kernels/shared_vector.h"
 
 namespace unmask {
 
@@ -69,7 +70,7 @@ class chunk_builder {
  private:
   const ops* run_;
   chunk_settings settings_;
-  std::vector<std::int32_t> first_, last_, size_;
+  shared_vector<std::int32_t> first_, last_, size_;
 };
 
 }  // namespace unmask

@@ -4,19 +4,21 @@
 
 namespace unmask {
 
-void slot_ranking::rank(const ops& run, const tensor_view& q,
-                        const std::vector<std::int32_t>& first,
-                        const std::vector<std::int32_t>& last, const paged_kv& cache,
-                        const std::vector<std::int32_t>& keep) {
+void slot_ranking::rank(const ops& run, const tensor_view& q, std::span<const std::int32_t> first,
+                        std::span<const std::int32_t> last, const paged_kv& cache,
+                        std::span<const std::int32_t> keep) {
   const auto sequences = static_cast<std::int32_t>(first.size());
   const std::int64_t heads = q.shape[1], dim = q.shape[2];
   if (!mean_query_) mean_query_ = run.allocate(dtype::f32, {sequences, heads * dim});
+  mean_begin_.resize(first.size() * 2);
   score_.resize(slots_.size());
   pooled_.resize(slots_.size());
   for (std::int32_t s = 0; s < sequences; ++s) {
     if (candidates(s) == 0) continue;
     const auto i = static_cast<std::size_t>(s);
-    const std::int32_t one[2] = {0, last[i] - first[i]};
+    std::int32_t* one = mean_begin_.data() + 2 * i;
+    one[0] = 0;
+    one[1] = last[i] - first[i];
     row_set rows;
     rows.sequences = 1;
     rows.rows = one[1];
@@ -39,14 +41,7 @@ void slot_ranking::rank(const ops& run, const tensor_view& q,
   for (const std::int32_t n : keep) top_begin_.push_back(top_begin_.back() + n);
   top_.resize(static_cast<std::size_t>(top_begin_.back()));
   run.top_indices(sequences, begin_.data(), ranked, top_begin_.data(), top_.data());
-}
-
-void slot_ranking::kept(std::int32_t s, std::vector<std::int32_t>& into) const {
-  const auto i = static_cast<std::size_t>(s);
-  for (auto t = static_cast<std::size_t>(top_begin_[i]);
-       t < static_cast<std::size_t>(top_begin_[i + 1]); ++t) {
-    into.push_back(slots_[static_cast<std::size_t>(begin_[i] + top_[t])]);
-  }
+  run.synchronize();
 }
 
 }  // namespace unmask

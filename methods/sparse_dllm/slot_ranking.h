@@ -5,9 +5,11 @@
 // candidate's key, mean over the heads, pooled along the candidates; and its top share.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "harness/decode/policies.h"
+#include "kernels/shared_vector.h"
 
 namespace unmask {
 
@@ -36,18 +38,26 @@ class slot_ranking {
 
   // Ranks the candidates of one layer by the rows [first[s], last[s]) of q [R, heads, dim], after
   // RoPE. `keep` [S]: how many of sequence s are wanted.
-  void rank(const ops& run, const tensor_view& q, const std::vector<std::int32_t>& first,
-            const std::vector<std::int32_t>& last, const paged_kv& cache,
-            const std::vector<std::int32_t>& keep);
+  void rank(const ops& run, const tensor_view& q, std::span<const std::int32_t> first,
+            std::span<const std::int32_t> last, const paged_kv& cache,
+            std::span<const std::int32_t> keep);
   // The slots kept of sequence s, best first, ties in the order of the candidates.
-  void kept(std::int32_t s, std::vector<std::int32_t>& into) const;
+  template <class list>
+  void kept(std::int32_t s, list& into) const {
+    const auto i = static_cast<std::size_t>(s);
+    for (auto t = static_cast<std::size_t>(top_begin_[i]);
+         t < static_cast<std::size_t>(top_begin_[i + 1]); ++t) {
+      into.push_back(slots_[static_cast<std::size_t>(begin_[i] + top_[t])]);
+    }
+  }
 
  private:
   std::int32_t kernel_size_;
   bool maximum_;
   tensor mean_query_;
-  std::vector<float> score_, pooled_;
-  std::vector<std::int32_t> begin_{0}, slots_, top_begin_, top_;
+  shared_vector<float> score_, pooled_;
+  shared_vector<std::int32_t> begin_{0}, slots_, top_begin_, top_;
+  shared_vector<std::int32_t> mean_begin_;  // [S, 2] rows of each mean query
 };
 
 }  // namespace unmask

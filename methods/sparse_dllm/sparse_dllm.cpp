@@ -9,6 +9,7 @@
 //   2  i >  delay  forward of the block's rows over [kept; block]
 #include <algorithm>
 
+#include "kernels/shared_vector.h"
 #include "methods/baselines/common.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
 #include "methods/baselines/vanilla/schedules.h"
@@ -122,7 +123,7 @@ class evicting_cache final : public cache_policy {
 
   eviction_settings settings_;
   slot_ranking ranking_;
-  std::vector<std::int32_t> first_, last_, selected_, suffix_, kept_begin_, kept_;
+  shared_vector<std::int32_t> first_, last_, selected_, suffix_, kept_begin_, kept_;
 };
 
 // Full forwards see every position; the others what was kept and the block.
@@ -148,7 +149,7 @@ class kept_keys final : public key_policy {
 
  private:
   eviction_settings settings_;
-  std::vector<std::int32_t> length_;
+  shared_vector<std::int32_t> length_;
 };
 
 recipe make_sparse_dllm(const model_config& model, const parameters& p) {

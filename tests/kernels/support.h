@@ -16,6 +16,8 @@
 #include <vector>
 
 #include "kernels/cpu/isa.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/emulation.h"
 #include "kernels/ops.h"
 
 namespace unmask::test {
@@ -114,6 +116,23 @@ inline void for_each_isa(const std::function<void(const std::string&)>& body) {
     body(cpu::name_of(set));
   }
   cpu::set_active_isa(before);
+}
+
+// Runs the body for the CUDA backend's kernels under every schedule of the emulator. With a GPU
+// that reads ordinary host memory (the fixtures are std::vectors), also on that.
+inline void for_each_device(const std::function<void(const ops&)>& body) {
+  const cuda::emulation before = cuda::current_emulation();
+  for (int mode = 0; mode < 4; ++mode) {
+    cuda::set_emulation({{(mode & 1) != 0, (mode & 2) != 0, mode == 3 ? 12345U : 0U}});
+    SCOPED_TRACE("emulated, schedule " + std::to_string(mode));
+    body(cuda_emulated_ops());
+    if (::testing::Test::HasFatalFailure()) break;
+  }
+  cuda::set_emulation(before);
+  if (const ops* gpu = cuda::gpu_reading_host_memory()) {
+    SCOPED_TRACE("cuda");
+    body(*gpu);
+  }
 }
 
 // Rows of a ragged batch: lengths[s] rows of sequence s at random ascending positions.

@@ -14,7 +14,7 @@ namespace {
 using test::grid;
 using indices = std::vector<std::int32_t>;
 using bytes = std::vector<std::uint8_t>;
-const std::vector<const ops*> both{&reference_ops(), &cpu_ops()};
+const std::vector<const ops*> backends{&reference_ops(), &cpu_ops(), &cuda_emulated_ops()};
 
 tensor_view flags_view(bytes& b, std::initializer_list<std::int64_t> shape) {
   return make_view(b.data(), dtype::u8, shape);
@@ -168,7 +168,7 @@ TEST(block_mask, rows_have_the_same_bits_in_any_batch) {
 TEST(block_mask, a_head_that_keeps_nothing_gives_zeros) {
   masked_case c(2, 2, 8, 32, {3}, {1}, 6);
   std::fill(c.keep.begin(), c.keep.end(), std::uint8_t{0});
-  for (const ops* backend : both) {
+  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
     grid out({3, 2, 8});
     backend->attention(c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out, {});
     for (std::int64_t r = 0; r < 3; ++r) {
@@ -181,7 +181,7 @@ TEST(block_mask, goes_with_neither_list_nor_key_mass) {
   masked_case c(2, 2, 8, 32, {3}, {1}, 6);
   std::vector<float> mass(static_cast<std::size_t>(c.length[0]), 0.0F);
   const indices begin{0, 1}, slot{0};
-  for (const ops* backend : both) {
+  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
     grid out({3, 2, 8});
     EXPECT_THROW(
         backend->attention(c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out, test::view_of(mass)),
@@ -198,7 +198,7 @@ TEST(block_mask, goes_with_neither_list_nor_key_mass) {
 // 2: tiles hold (1 + 2) / 6 and 3 / 6, over a full tile of 4; from slot 2 on the last key has it
 // all.
 TEST(block_mass, by_hand) {
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     std::vector<float> storage(2 * kv_page_size, 0.0F);
     storage[1] = std::log(2.0F);
     storage[2] = std::log(3.0F);
@@ -270,7 +270,7 @@ TEST(keep_top_blocks, by_hand) {
     }
   }
   const std::int32_t used = 3, zero = 0, two = 2, one = 1, three = 3, four = 4;
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     bytes keep(16, 7);
     const tensor_view flags = flags_view(keep, {1, 1, 4, 4});
     // The best one, if it lies below block 2; then all of the range from 2 on.
@@ -312,7 +312,7 @@ TEST(block_mask_keys, by_hand) {
   set(1, 0, 0, 1), set(1, 0, 1, 1), set(1, 1, 0, 0), set(1, 1, 1, 0);
   const bytes applies{1, 0};
   const indices length{6, 6};
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     std::vector<float> out(6, -1.0F);
     backend->block_mask_keys(flags_view(keep, {2, 2, 3, 3}), applies.data(), 4, length.data(),
                              make_view(out.data(), dtype::f32, {2, 3}));

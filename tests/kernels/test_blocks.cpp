@@ -12,7 +12,7 @@ namespace {
 
 using indices = std::vector<std::int32_t>;
 using flags = std::vector<std::uint8_t>;
-const std::vector<const ops*> both{&reference_ops(), &cpu_ops()};
+const std::vector<const ops*> backends{&reference_ops(), &cpu_ops(), &cuda_emulated_ops()};
 
 tensor_view view_of(flags& f, std::int64_t sequences) {
   return make_view(f.data(), dtype::u8,
@@ -28,7 +28,7 @@ std::vector<T> draw(int count, int limit) {
 }
 
 TEST(blocks, fill_and_scatter_touch_only_what_they_name) {
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     flags f(10, 7);
     const indices first{1, 3}, last{3, 3};
     backend->fill_flags(2, first.data(), last.data(), 0, view_of(f, 2));
@@ -46,7 +46,7 @@ TEST(blocks, fill_and_scatter_touch_only_what_they_name) {
 TEST(blocks, freeze_by_hand) {
   flags state{0, 1, 1, 0, 1, 1, 2, 1};  // one sequence, block [2, 8)
   const indices first{2}, last{8};
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     flags frozen(8, 0);
     backend->freeze(1, view_of(state, 1), first.data(), last.data(), true, view_of(frozen, 1));
     EXPECT_EQ(frozen, (flags{0, 0, 0, 0, 1, 1, 1, 1}));  // 2 waits for 3; 7 has no neighbour
@@ -65,7 +65,7 @@ TEST(blocks, retain_by_hand) {
   p.target = target.data();
   p.processed = processed.data();
   p.by_deviation = p.keep_predecessors = p.keep_unprocessed = false;
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     flags accept(8, 9);
     backend->retain(c.set(), score.data(), p, accept.data());
     EXPECT_EQ(accept, (flags{0, 0, 0, 0, 0, 1, 0, 1}));
@@ -95,7 +95,7 @@ TEST(blocks, retain_knows_both_deviations) {
   c.add({0, 1});
   const std::vector<float> score{1, 0};
   const indices target{1}, processed{0};
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     for (const bool mean : {true, false}) {
       for (const std::int32_t ddof : {0, 1}) {
         retain_params p;
@@ -192,7 +192,7 @@ TEST(blocks, property_retain_and_drop_rows_agree) {
 }
 
 TEST(blocks, scores) {
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     const std::vector<float> a{1, 2, -3}, b{0.5F, 4, 1};
     std::vector<float> out(3);
     backend->combine_scores(3, a.data(), 1, b.data(), -1, out.data());
@@ -221,7 +221,7 @@ TEST(blocks, select_chunk_by_hand) {
       {settle_rule::right_neighbour, false, {1, 2, 3, 4}, {1, 2, 3, 4}, {0, 0, 0, 0}},
       {settle_rule::whole_block, false, {1, 2, 3, 4}, {1, 2, 3, 4}, {0, 0, 0, 0}},
   };
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     for (const auto& want : cases) {
       const chunk_params p{first.data(),       last.data(), four.data(), 8,
                            want.pending_first, want.rule,   true};

@@ -12,7 +12,7 @@ namespace unmask {
 namespace {
 
 using accepts = std::vector<std::uint8_t>;
-const std::vector<const ops*> both{&reference_ops(), &cpu_ops()};
+const std::vector<const ops*> backends{&reference_ops(), &cpu_ops(), &cuda_emulated_ops()};
 
 // Histories of a ragged batch; every position of `rows[s]` is a candidate unless left out.
 struct scene {
@@ -93,7 +93,7 @@ std::pair<std::vector<float>, std::vector<float>> prototypes(scene& x, std::int3
 }
 
 TEST(freeze, by_hand) {
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     SCOPED_TRACE(backend->name());
     // K = 2: high 0.9, boundary 0.5 (rank 3), middle 0.7: only 0.9 and 0.8 are above it.
     scene s = newest({0.5F, 0.9F, 0.3F, 0.8F}, 2);
@@ -128,7 +128,7 @@ TEST(freeze, by_hand) {
 
 TEST(freeze, scope_limit_and_ranking_by_hand) {
   const std::vector<std::int32_t> first{1}, last{5}, one{1};
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     SCOPED_TRACE(backend->name());
     // Position 0 is the best of all but lies outside.
     scene s = newest({0.99F, 0.5F, 0.9F, 0.3F, 0.8F, 0.97F}, 2);
@@ -156,7 +156,7 @@ TEST(freeze, scope_limit_and_ranking_by_hand) {
 // A token that has just jumped as high prototype: a steady one is refused unless negative weights
 // are cut.
 TEST(freeze, a_jump_refuses_a_steady_token) {
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     scene s({{{0.99F, 0.1F, 0.1F}, {0.95F, 0.95F, 0.95F}, {0.5F, 0.5F, 0.5F}}}, 2);
     EXPECT_EQ(s.decide(*backend, {}), (accepts{1, 0, 0}));
     freeze_params cut;
@@ -166,7 +166,7 @@ TEST(freeze, a_jump_refuses_a_steady_token) {
 }
 
 TEST(freeze, tier_means_by_hand) {
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     // K = 2: high (0.9 + 0.7) / 2 = 0.8, boundary (0.6 + 0.2) / 2 = 0.4, middle 0.6. With single
     // tokens the middle is (0.9 + 0.6) / 2 = 0.75.
     scene s = newest({0.2F, 0.7F, 0.61F, 0.9F, 0.1F}, 2);
@@ -178,7 +178,7 @@ TEST(freeze, tier_means_by_hand) {
 }
 
 TEST(freeze, push_by_hand) {
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     std::vector<float> history(2 * 3 * 3, 0.0F);
     const tensor_view view = make_view(history.data(), dtype::f32, {2, 3, 3});
     test::candidates_fixture c;
@@ -236,7 +236,7 @@ TEST(freeze, flat_centroids_are_a_threshold_on_the_mean) {
     // Newest confidences below d, so that d keeps rank 2; the older ones are free.
     for (int i = 0; i < 10; ++i) rows.push_back({below(rng), any(rng), any(rng)});
     scene x({rows}, 1);
-    for (const ops* backend : both) {
+    for (const ops* backend : backends) {
       const accepts got = x.decide(*backend, {});
       freeze_params control;
       control.rule = freeze_rule::moving_average;
@@ -267,7 +267,7 @@ TEST(freeze, one_confidence_is_a_midpoint_and_k_bounds_it) {
     std::vector<float> order = confidence;
     std::sort(order.rbegin(), order.rend());
     const double middle = (double{order[0]} + order[static_cast<std::size_t>(k)]) / 2;
-    for (const ops* backend : both) {
+    for (const ops* backend : backends) {
       const accepts got = x.decide(*backend, {});
       int n = 0;
       for (std::size_t i = 0; i < confidence.size(); ++i) {
@@ -296,7 +296,7 @@ TEST(freeze, the_first_step_is_the_rule_of_one_confidence) {
       rows.push_back({confidence.back(), 0.0F, 0.0F});
     }
     scene deep({rows}, 4), flat = newest(confidence, 4);
-    for (const ops* backend : both) {
+    for (const ops* backend : backends) {
       EXPECT_EQ(deep.decide(*backend, {}), flat.decide(*backend, {}));
       // All rows are multiples of each other: no cosine is larger, and the guard takes the best.
       freeze_params cosine;
@@ -319,7 +319,7 @@ TEST(freeze, the_best_token_freezes_unless_it_equals_the_boundary) {
     scene x = random_scene(rng, true);
     freeze_params open;
     open.always_best = false;
-    for (const ops* backend : both) {
+    for (const ops* backend : backends) {
       const accepts got = x.decide(*backend, open);
       for (std::int32_t s = 0; s < 3; ++s) {
         if (x.candidates.begin[s] == x.candidates.begin[s + 1]) continue;
@@ -370,7 +370,7 @@ TEST(freeze, does_not_depend_on_the_batch) {
   std::mt19937 rng(7);
   for (int run = 0; run < 100; ++run) {
     scene x = random_scene(rng, false);
-    for (const ops* backend : both) {
+    for (const ops* backend : backends) {
       const accepts all = x.decide(*backend, {});
       for (std::int32_t s = 0; s < 3; ++s) {
         test::candidates_fixture one;
@@ -387,7 +387,7 @@ TEST(freeze, does_not_depend_on_the_batch) {
 }
 
 TEST(unsettled, by_hand) {
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     SCOPED_TRACE(backend->name());
     const accepts start{2, 2, 1, 0, 2, 0, 1, 2};
     const std::vector<std::int32_t> first{1}, last{8};
@@ -415,7 +415,7 @@ TEST(unsettled, backends_agree) {
   std::mt19937 rng(8);
   std::uniform_int_distribution<int> any(0, 2), place(0, 20), coin(0, 1);
   for (int run = 0; run < 200; ++run) {
-    std::vector<std::uint8_t> state(60), whole(3), flags[2], after[2];
+    std::vector<std::uint8_t> state(60), whole(3), flags[3], after[3];
     for (auto& s : state) s = static_cast<std::uint8_t>(any(rng));
     for (auto& w : whole) w = static_cast<std::uint8_t>(coin(rng));
     std::vector<std::int32_t> first(3), last(3);
@@ -426,15 +426,17 @@ TEST(unsettled, backends_agree) {
     settle_params params;
     params.delay = coin(rng) != 0;
     params.shifted = coin(rng) != 0;
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < 3; ++i) {
       after[i] = state;
       flags[i].assign(60, 9);
-      both[i]->mark_unsettled(make_view(after[i].data(), dtype::u8, {3, 20}), params, first.data(),
+      backends[i]->mark_unsettled(make_view(after[i].data(), dtype::u8, {3, 20}), params, first.data(),
                               last.data(), whole.data(),
                               make_view(flags[i].data(), dtype::u8, {3, 20}));
     }
     EXPECT_EQ(flags[0], flags[1]);
+    EXPECT_EQ(flags[0], flags[2]);
     EXPECT_EQ(after[0], after[1]);
+    EXPECT_EQ(after[0], after[2]);
   }
 }
 

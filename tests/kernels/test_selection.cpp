@@ -12,12 +12,12 @@ namespace {
 
 using test::grid;
 using indices = std::vector<std::int32_t>;
-const std::vector<const ops*> both{&reference_ops(), &cpu_ops()};
+const std::vector<const ops*> backends{&reference_ops(), &cpu_ops(), &cuda_emulated_ops()};
 
 TEST(selection, top_indices_by_hand) {
   const indices begin{0, 5, 5, 8}, out_begin{0, 3, 3, 6};
   const std::vector<float> score{1, 3, -0.0F, 3, 0.0F, test::nan, -test::infinity, 2};
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     indices out(6, -7);
     backend->top_indices(3, begin.data(), score.data(), out_begin.data(), out.data());
     EXPECT_EQ(out, (indices{1, 3, 0, 2, 1, 0}));  // NaN last, even after -infinity
@@ -44,7 +44,7 @@ TEST(selection, property_top_indices_is_a_stable_sort) {
     });
     want.resize(static_cast<std::size_t>(n));
     const indices begin{0, m}, out_begin{0, n};
-    for (const ops* backend : both) {
+    for (const ops* backend : backends) {
       indices out(static_cast<std::size_t>(n), -7);
       backend->top_indices(1, begin.data(), score.data(), out_begin.data(), out.data());
       RC_ASSERT(out == want);
@@ -55,7 +55,7 @@ TEST(selection, property_top_indices_is_a_stable_sort) {
 TEST(selection, pool_by_hand) {
   const indices begin{0, 4, 5};
   const std::vector<float> in{1, 5, 2, 0, 7};
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     std::vector<float> out(5, test::nan);
     backend->pool(2, begin.data(), in.data(), 3, true, out.data());
     EXPECT_EQ(out, (std::vector<float>{5, 5, 5, 2, 7}));
@@ -118,7 +118,7 @@ TEST(selection, block_means_match_the_reference) {
 // Three keys k = (0, 0, c): row i pools to (0, m, m), m = max(0, q_i c).
 TEST(selection, importance_by_hand) {
   const indices begin{0, 2, 2, 5}, index{0, 1, 2, 3, 4};
-  for (const ops* backend : both) {
+  for (const ops* backend : backends) {
     grid q({5, 1, 1}), k({5, 1, 1});
     const std::vector<float> qs{1, 2, 1, 1, 2}, ks{0, std::log(2.0F), 0, 0, std::log(3.0F)};
     for (std::int64_t r = 0; r < 5; ++r) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/decode/policies.h"
+#include "kernels/shared_vector.h"
 
 namespace unmask {
 
@@ -36,7 +37,7 @@ class block_unmask : public unmask_policy {
 
  private:
   block_unmask_settings settings_;
-  std::vector<std::int32_t> block_begin_;
+  shared_vector<std::int32_t> block_begin_;
   tensor also_, logits_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "methods/baselines/sparse_d/pattern_keys.h"
+#include "kernels/shared_vector.h"
 
 #include <algorithm>
 
@@ -99,7 +100,7 @@ void pattern_keys::make_pattern(const batch& b, const step_plan& plan, std::int3
   }
   // The rows of this forward are those of every active sequence; sequences that make nothing keep
   // their rows in the list and are left alone because their length is 0.
-  std::vector<std::int32_t> first, last;
+  shared_vector<std::int32_t> first, last;
   for (const sequence_step& step : plan.of) {
     first.push_back(step.active ? step.first : 0);
     last.push_back(step.active ? step.last : 0);
@@ -119,6 +120,7 @@ void pattern_keys::make_pattern(const batch& b, const step_plan& plan, std::int3
                       of(make_.last_count), keep);
   run.block_mask_keys(keep, made_.as<std::uint8_t>(), size, length,
                       keys_[static_cast<std::size_t>(layer)]);
+  run.synchronize();  // the lists end here, and mean_keys_of_row reads the result
 }
 
 double pattern_keys::mean_keys_of_row(const batch& b, const key_set& keys, std::int32_t s,

@@ -77,6 +77,7 @@ void random_transfer::judge(const batch& b, const step_plan& plan, const tensor_
 void random_transfer::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
   // One threshold per sequence: sequences at different steps are judged one after the other.
   const candidate_set all = c.set(b.capacity());
+  one_begin_.resize(static_cast<std::size_t>(b.capacity()) * 2);
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     if (!plan.of[static_cast<std::size_t>(s)].active || all.begin[s] == all.begin[s + 1]) continue;
     const sequence& q = b.at(s);
@@ -86,7 +87,9 @@ void random_transfer::decide(const batch& b, const step_plan& plan, candidate_li
                                                        steps, settings_.transfer_eps, q.step)
                                           : 0.0F;
     candidate_set one = all;
-    const std::int32_t begin[2] = {0, all.begin[s + 1] - all.begin[s]};
+    std::int32_t* begin = one_begin_.data() + std::int64_t{s} * 2;
+    begin[0] = 0;
+    begin[1] = all.begin[s + 1] - all.begin[s];
     one.sequences = 1;
     one.count = begin[1];
     one.begin = begin;

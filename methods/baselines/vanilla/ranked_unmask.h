@@ -8,6 +8,7 @@
 #include <string>
 
 #include "harness/decode/policies.h"
+#include "kernels/shared_vector.h"
 
 namespace unmask {
 
@@ -57,6 +58,7 @@ class random_transfer final : public unmask_policy {
  private:
   unmask_settings settings_;
   ranked_unmask judge_;
+  shared_vector<std::int32_t> one_begin_;  // [S, 2] each sequence as a batch of its own
 };
 
 }  // namespace unmask

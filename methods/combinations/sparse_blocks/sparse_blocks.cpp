@@ -7,6 +7,7 @@
 // block chooses anew. Nobody has published this.
 #include <algorithm>
 
+#include "kernels/shared_vector.h"
 #include "methods/baselines/block_diffusion/block_parameters.h"
 #include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
@@ -41,6 +42,7 @@ class prompt_keys final : public key_policy {
     key_set keys = key_policy::select(b, plan, layer, q, cache, kv_length);
     if (!lists_) return keys;
     std::vector<std::vector<std::int32_t>>& kept = kept_[static_cast<std::size_t>(layer)];
+    b.backend().synchronize();  // the last layer's attention has read its list
     begin_.assign(1, 0);
     slots_.clear();
     for (std::int32_t s = 0; s < b.capacity(); ++s) {
@@ -144,7 +146,7 @@ class prompt_keys final : public key_policy {
   std::vector<std::vector<std::vector<std::int32_t>>> kept_;  // [layer][S] ascending
   std::vector<std::int32_t> first_, last_, keep_, scored_;    // [S]
   std::vector<std::uint8_t> sparse_, chooses_;                // [S]
-  std::vector<std::int32_t> begin_, slots_;
+  shared_vector<std::int32_t> begin_, slots_;
   bool lists_ = false;
 };
 

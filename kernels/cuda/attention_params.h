@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What the attention kernels share: their arguments, which keys a row sees, how work is cut.
+#pragma once
+
+#include "kernels/cuda/cache_access.h"
+#include "kernels/cuda/queue.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+constexpr int attention_chunk = 512;  // keys; a multiple of every kernel's key tile
+
+struct attention_params {
+  const float* q;  // [R, heads, dim]
+  std::int64_t q_stride;
+  float* out;  // [R, heads, dim]
+  std::int64_t out_stride;
+  const std::int32_t* row_begin;  // [S+1]
+  const std::int32_t* position;   // [R]
+  int sequences, heads, kv_heads, dim;
+  float scale;
+  cache_side keys, values;
+  cache_place place;
+  // Which keys: as key_set.
+  const std::int32_t* kv_length;
+  const std::int32_t* key_begin;
+  const std::int32_t* key_slot;
+  mask_kind mask;
+  int mask_block;
+  block_mask tiles;
+  // Work.
+  std::int32_t* item_begin;  // [S+1], by attention_plan_kernel
+  int tile_rows;             // packed rows per item
+  int max_splits;            // 1: all chunks of a row in one block
+  float* partial;            // [R heads, max_splits, dim + 2]: o, m, l of every chunk
+  float* softmax;            // [R heads, 2]: largest score and sum, or null
+  float* key_mass;           // [total keys] or null
+};
+
+UNMASK_DEVICE int key_count(const attention_params& p, int s) {
+  return p.key_begin != nullptr ? p.key_begin[s + 1] - p.key_begin[s] : p.kv_length[s];
+}
+UNMASK_DEVICE int split_count(const attention_params& p, int keys) {
+  if (p.max_splits == 1) return 1;
+  const int chunks = (keys + attention_chunk - 1) / attention_chunk;
+  return chunks > 0 && chunks <= p.max_splits ? chunks : 1;  // no room: one block does them all
+}
+UNMASK_DEVICE std::int32_t slot_of_key(const attention_params& p, int s, int j) {
+  return p.key_begin != nullptr ? p.key_slot[p.key_begin[s] + j] : j;
+}
+// Whether head h of a row at `position` sees `slot`.
+UNMASK_DEVICE bool admits(const attention_params& p, int s, int h, std::int32_t position,
+                          std::int32_t slot) {
+  if (p.mask == mask_kind::causal && slot > position) return false;
+  if (p.mask == mask_kind::block_causal && slot / p.mask_block > position / p.mask_block) {
+    return false;
+  }
+  const block_mask& m = p.tiles;
+  if (m.keep == nullptr || m.applies[s] == 0) return true;
+  const std::int64_t line =
+      (static_cast<std::int64_t>(s) * p.heads + h) * m.blocks + position / m.size;
+  return m.keep[line * m.blocks + slot / m.size] != 0;
+}
+
+// Sequence of an item: the last s with item_begin[s] <= item.
+UNMASK_DEVICE int sequence_of(const std::int32_t* begin, int sequences, std::int32_t item) {
+  int low = 0, high = sequences - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (begin[middle] <= item) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+UNMASK_DEVICE std::int64_t partial_place(const attention_params& p, std::int64_t row, int h,
+                                         int split) {
+  return ((row * p.heads + h) * p.max_splits + split) * (p.dim + 2);
+}
+
+// ops/attention_tensor.cu: tensor-core attention over bfloat16 keys and values. False where it has
+// none: other head dimensions than 64 and 128, key mass, block masks. The plan kernel must run
+// first, with the tile_rows that tensor_tile_rows gives; splits are merged as those of the exact
+// kernel.
+int tensor_tile_rows(std::int64_t packed_rows, int sequences);
+bool can_use_tensor_cores(const attention_params& p);
+void launch_tensor_attention(queue& q, const attention_params& p, unsigned blocks);
+
+}  // namespace unmask::cuda::UNMASK_TARGET

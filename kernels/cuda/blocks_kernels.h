@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Block diffusion: token states and flags, which rows of a block enter a forward, which leave it
+// early and whose K/V is final (blocks.cpp of the reference). One block for each sequence; a
+// sequence of at most 64 candidates is retained by one warp on 64-bit words: candidate c is bit c,
+// lane l holds the candidates l and l + 32.
+#pragma once
+
+#include "kernels/cuda/groups.h"
+#include "kernels/ops.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+constexpr std::uint8_t state_masked = 0, state_decided = 1, state_cached = 2;
+
+// A range of positions [first, last) of each sequence and the bytes it refers to.
+struct flags_params {
+  const std::int32_t* first;
+  const std::int32_t* last;
+  std::uint8_t value;
+  std::uint8_t* flags;
+  std::int64_t stride;
+};
+
+// Grid: sequences x pieces.
+UNMASK_KERNEL void fill_flags_kernel(flags_params f) {
+  const int s = static_cast<int>(block_index());
+  const int step = static_cast<int>(grid_size_y() * block_size());
+  for (int p = f.first[s] + static_cast<int>(block_index_y() * block_size() + thread_index());
+       p < f.last[s]; p += step) {
+    f.flags[s * f.stride + p] = f.value;
+  }
+}
+
+struct scatter_flags_params {
+  row_set rows;
+  const std::uint8_t* where;
+  std::uint8_t value;
+  std::uint8_t* flags;
+  std::int64_t stride;
+};
+
+UNMASK_KERNEL void scatter_flags_kernel(scatter_flags_params p) {
+  const int r = static_cast<int>(block_index() * block_size() + thread_index());
+  if (r >= p.rows.rows || (p.where != nullptr && p.where[r] == 0)) return;
+  p.flags[p.rows.sequence[r] * p.stride + p.rows.position[r]] = p.value;
+}
+
+struct freeze_flags_params {
+  const std::uint8_t* state;
+  std::int64_t state_stride;
+  const std::int32_t* first;
+  const std::int32_t* last;
+  bool right_neighbour;
+  std::uint8_t* flags;
+  std::int64_t flags_stride;
+};
+
+// Grid: sequences x pieces.
+UNMASK_KERNEL void freeze_flags_kernel(freeze_flags_params f) {
+  const int s = static_cast<int>(block_index());
+  const int last = f.last[s];
+  const std::uint8_t* state = f.state + s * f.state_stride;
+  const int step = static_cast<int>(grid_size_y() * block_size());
+  for (int p = f.first[s] + static_cast<int>(block_index_y() * block_size() + thread_index());
+       p < last; p += step) {
+    if (state[p] == state_masked) continue;
+    if (f.right_neighbour && p + 1 < last && state[p + 1] == state_masked) continue;
+    f.flags[s * f.flags_stride + p] = 1;
+  }
+}
+
+struct row_extent_params {
+  const std::int32_t* row_begin;
+  const std::int32_t* position;
+  std::int32_t* end;
+};
+
+// One warp for each sequence.
+UNMASK_KERNEL void row_extent_kernel(row_extent_params p) {
+  const warp_group group;
+  const int s = static_cast<int>(block_index());
+  int end = 0;
+  for (int r = p.row_begin[s] + group.rank(); r < p.row_begin[s + 1]; r += group.size()) {
+    if (p.position[r] + 1 > end) end = p.position[r] + 1;
+  }
+  end = group_max(group, end);
+  if (group.rank() == 0) p.end[s] = end;
+}
+
+struct combine_scores_params {
+  std::int32_t count;
+  const float* a;
+  float wa;
+  const float* b;
+  float wb;
+  float* out;
+};
+
+// Products of two floats are exact in float64: one rounding at the sum, one at the store.
+UNMASK_KERNEL void combine_scores_kernel(combine_scores_params p) {
+  const int step = static_cast<int>(grid_size() * block_size());
+  for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
+       i += step) {
+    const double mine = static_cast<double>(p.a[i]) * static_cast<double>(p.wa);
+    const double other =
+        p.b != nullptr ? static_cast<double>(p.b[i]) * static_cast<double>(p.wb) : 0.0;
+    p.out[i] = static_cast<float>(mine + other);
+  }
+}
+
+struct round_bf16_params {
+  std::int32_t count;
+  float* x;
+};
+
+UNMASK_KERNEL void round_bf16_kernel(round_bf16_params p) {
+  const int step = static_cast<int>(grid_size() * block_size());
+  for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
+       i += step) {
+    p.x[i] = bf16_to_float(bf16_of(p.x[i]));
+  }
+}
+
+// ---- eviction -----------------------------------------------------------------------------------
+
+struct retain_kernel_params {
+  candidate_set candidates;
+  const float* score;
+  retain_params rule;
+  std::uint8_t* accept;
+};
+
+// Candidates 0 .. n - 1 of one sequence.
+struct retain_view {
+  const std::int32_t* position;
+  const std::int32_t* row;
+  const float* score;
+  std::uint8_t* accept;
+  int n;
+};
+
+UNMASK_DEVICE bool follows_directly(const retain_view& v, bool adjacent_rows, int c) {
+  const std::int32_t* at = adjacent_rows ? v.row : v.position;
+  return at[c + 1] - at[c] == 1;
+}
+
+// Threshold of the deviation rule, summed in the order of the candidates as the definition does.
+// at(i) is the score of candidate i, on every thread.
+template <class F>
+UNMASK_DEVICE double deviation_threshold(int n, const retain_params& rule, const F& at) {
+  double mean = 0, square = 0;
+  for (int i = 0; i < n; ++i) mean += static_cast<double>(at(i));
+  mean /= n;
+  for (int i = 0; i < n; ++i) {
+    const double difference = static_cast<double>(at(i)) - mean;
+    square += product(difference, difference);
+  }
+  return sqrt(square / (n - rule.ddof)) + (rule.add_mean ? mean : 0.0);
+}
+
+UNMASK_DEVICE std::uint64_t vote_word(bool low, bool high) {
+  const std::uint64_t first = warp_vote(low);
+  return first | (static_cast<std::uint64_t>(warp_vote(high)) << warp_size);
+}
+UNMASK_DEVICE int highest_bit(std::uint64_t word) {  // -1: none
+  const auto high = static_cast<std::uint32_t>(word >> 32);
+  return high != 0 ? 63 - leading_zeros(high)
+                   : 31 - leading_zeros(static_cast<std::uint32_t>(word));
+}
+
+// n <= 64, one warp.
+UNMASK_DEVICE void retain_word(const retain_view& v, const retain_params& rule, int s) {
+  const int low = lane_index(), high = low + warp_size;
+  const float x0 = low < v.n ? v.score[low] : 0.0F, x1 = high < v.n ? v.score[high] : 0.0F;
+  const auto key = [&](int i) { return i < v.n ? order_key(i < warp_size ? x0 : x1) : 0U; };
+  const warp_group group;
+  const int target = rule.target[s];
+  const int eligible = group.count(v.n, [&](int i) { return key(i) > lowest_key; });
+  const cut c = top_cut(group, v.n, target < eligible ? target : eligible, key);
+  bool take0 = false, take1 = false;
+  for_each_taken(group, v.n, key, c,
+                 [&](int i, bool taken) { (i < warp_size ? take0 : take1) = taken; });
+  std::uint64_t chosen = vote_word(take0, take1);
+  if (rule.by_deviation && v.n > rule.ddof) {
+    const double threshold = deviation_threshold(
+        v.n, rule, [&](int i) { return shuffle(i < warp_size ? x0 : x1, i % warp_size); });
+    const std::uint64_t passing = vote_word(low < v.n && static_cast<double>(x0) >= threshold,
+                                            high < v.n && static_cast<double>(x1) >= threshold);
+    const int count = count_bits(static_cast<std::uint32_t>(passing)) +
+                      count_bits(static_cast<std::uint32_t>(passing >> 32));
+    if (count >= target) chosen = passing;
+  }
+  if (rule.keep_predecessors) {
+    const std::uint64_t linked =
+        vote_word(low + 1 < v.n && follows_directly(v, rule.adjacent_rows, low),
+                  high + 1 < v.n && follows_directly(v, rule.adjacent_rows, high));
+    chosen |= (chosen >> 1) & linked;
+  }
+  const int furthest = highest_bit(chosen);
+  if (furthest < 0) {
+    chosen = ~std::uint64_t{0};
+  } else if (rule.keep_unprocessed) {
+    const int end = v.position[furthest], from = rule.processed[s];
+    const auto waits = [&](int i) {
+      return i < v.n && v.position[i] < end && v.position[i] >= from;
+    };
+    chosen |= vote_word(waits(low), waits(high));
+  }
+  if (low < v.n) v.accept[low] = (chosen >> low) & 1U;
+  if (high < v.n) v.accept[high] = (chosen >> high) & 1U;
+}
+
+// Any n, one block.
+UNMASK_DEVICE void retain_long(const block_group& group, const retain_view& v,
+                               const retain_params& rule, int s) {
+  const score_keys key{v.score};
+  const int target = rule.target[s];
+  take_top(group, v.n, key, target, v.accept);
+  if (rule.by_deviation && v.n > rule.ddof) {
+    const double threshold = deviation_threshold(v.n, rule, [&](int i) { return v.score[i]; });
+    const auto passes = [&](int i) { return static_cast<double>(v.score[i]) >= threshold; };
+    if (group.count(v.n, passes) >= target) {
+      for (int i = group.rank(); i < v.n; i += group.size()) v.accept[i] = passes(i) ? 1 : 0;
+    }
+  }
+  group.sync();
+  if (rule.keep_predecessors) {
+    // Tiles ascend and a tile is read before it is written, so what is read is always `chosen`.
+    for (int base = 0; base < v.n; base += group.size()) {
+      const int i = base + group.rank();
+      const bool precedes =
+          i + 1 < v.n && v.accept[i + 1] != 0 && follows_directly(v, rule.adjacent_rows, i);
+      group.sync();
+      if (precedes) v.accept[i] = 1;
+    }
+    group.sync();
+  }
+  int furthest = -1;
+  for (int i = group.rank(); i < v.n; i += group.size()) {
+    if (v.accept[i] != 0) furthest = i;
+  }
+  furthest = group_max(group, furthest);
+  for (int i = group.rank(); i < v.n; i += group.size()) {
+    const bool waits = furthest >= 0 && rule.keep_unprocessed &&
+                       v.position[i] < v.position[furthest] && v.position[i] >= rule.processed[s];
+    if (furthest < 0 || waits) v.accept[i] = 1;
+  }
+}
+
+UNMASK_KERNEL void retain_kernel(retain_kernel_params p) {
+  shared_allocator shared;
+  const block_group group = take_group(shared);
+  const int s = static_cast<int>(block_index());
+  const int first = p.candidates.begin[s];
+  const retain_view v{p.candidates.position + first, p.candidates.row + first, p.score + first,
+                      p.accept + first, p.candidates.begin[s + 1] - first};
+  if (p.rule.target[s] == 0) {
+    for (int i = group.rank(); i < v.n; i += group.size()) v.accept[i] = 1;
+  } else if (v.n > word_bits) {
+    retain_long(group, v, p.rule, s);
+  } else if (v.n > 0 && warp_index() == 0) {
+    retain_word(v, p.rule, s);
+  }
+}
+
+struct drop_rows_params {
+  row_set rows;
+  candidate_set candidates;
+  const std::uint8_t* accept;
+  std::int32_t* begin;
+  std::int32_t* sequence;
+  std::int32_t* position;
+  std::int32_t* kept;
+  // Between the two kernels: begin, sequence and position may be the arrays of `rows`.
+  std::int32_t* count;         // [S]
+  std::int32_t* old_begin;     // [S+1]
+  std::int32_t* old_position;  // [R], -1 where the row is dropped
+};
+
+UNMASK_KERNEL void mark_dropped_kernel(drop_rows_params p) {
+  shared_allocator shared;
+  const block_group group = take_group(shared);
+  const int s = static_cast<int>(block_index());
+  const int first = p.rows.row_begin[s], last = p.rows.row_begin[s + 1];
+  for (int r = first + group.rank(); r < last; r += group.size()) {
+    p.old_position[r] = p.rows.position[r];
+  }
+  group.sync();
+  for (int c = p.candidates.begin[s] + group.rank(); c < p.candidates.begin[s + 1];
+       c += group.size()) {
+    if (p.accept[c] == 0) p.old_position[p.candidates.row[c]] = -1;
+  }
+  group.sync();
+  const int left = group.count(last - first, [&](int i) { return p.old_position[first + i] >= 0; });
+  if (group.rank() != 0) return;
+  p.count[s] = left;
+  p.old_begin[s] = first;
+  p.old_begin[s + 1] = last;  // the same value from the next sequence's block
+}
+
+UNMASK_KERNEL void write_kept_kernel(drop_rows_params p) {
+  shared_allocator shared;
+  const block_group group = take_group(shared);
+  const int s = static_cast<int>(block_index());
+  int at = entries_before(group, p.count, s);
+  if (group.rank() == 0) {
+    p.begin[s] = at;
+    if (s + 1 == p.rows.sequences) p.begin[s + 1] = at + p.count[s];
+  }
+  const int last = p.old_begin[s + 1];
+  for (int base = p.old_begin[s]; base < last; base += group.size()) {
+    const int r = base + group.rank();
+    const int position = r < last ? p.old_position[r] : -1;
+    int total = 0;
+    const int place = at + group.before(position >= 0, total);
+    if (position >= 0) {
+      p.kept[place] = r;
+      p.sequence[place] = s;
+      p.position[place] = position;
+    }
+    at += total;
+  }
+}
+
+// ---- chunks -------------------------------------------------------------------------------------
+
+struct select_chunk_params {
+  std::int32_t sequences;
+  const std::uint8_t* state;
+  std::int64_t stride;
+  chunk_params chunk;
+  std::int32_t* count;  // [S] scratch
+  std::int32_t* begin;
+  std::int32_t* sequence;
+  std::int32_t* position;
+  std::int32_t* slot;
+  std::uint8_t* settles;
+};
+
+// Is K/V of the decided position p final, given the states of its block [begin, end)?
+UNMASK_DEVICE bool is_settled(const std::uint8_t* state, int p, int begin, int end,
+                              settle_rule rule) {
+  switch (rule) {
+    case settle_rule::any_decoded:
+      return true;
+    case settle_rule::right_neighbour:
+      return p + 1 == end || state[p + 1] != state_masked;
+    case settle_rule::contiguous_prefix:
+      end = p;
+      break;
+    case settle_rule::whole_block:
+      break;
+  }
+  for (int i = begin; i < end; ++i) {
+    if (state[i] == state_masked) return false;
+  }
+  return true;
+}
+
+// How many positions are in play: the decided, the masked, the rows that enter.
+struct chunk_counts {
+  int decided, masked, chosen;
+};
+template <class G>
+UNMASK_DEVICE chunk_counts count_chunk(const G& group, const select_chunk_params& p, int s) {
+  const int first = p.chunk.first[s], n = p.chunk.last[s] - first;
+  const std::uint8_t* state = p.state + s * p.stride + first;
+  const int size = p.chunk.size[s] > 0 ? p.chunk.size[s] : 0;
+  const int decided = group.count(n, [&](int i) { return state[i] == state_decided; });
+  const int masked = group.count(n, [&](int i) { return state[i] == state_masked; });
+  return {decided, masked, decided + masked < size ? decided + masked : size};
+}
+
+UNMASK_KERNEL void count_chunk_kernel(select_chunk_params p) {
+  shared_allocator shared;
+  const block_group group = take_group(shared);
+  const int s = static_cast<int>(block_index());
+  const chunk_counts counts = count_chunk(group, p, s);
+  if (group.rank() == 0) p.count[s] = counts.chosen;
+}
+
+UNMASK_KERNEL void write_chunk_kernel(select_chunk_params p) {
+  shared_allocator shared;
+  const block_group group = take_group(shared);
+  const int s = static_cast<int>(block_index());
+  const int first = p.chunk.first[s], last = p.chunk.last[s], block = p.chunk.block;
+  const std::uint8_t* state = p.state + s * p.stride;
+  const chunk_counts counts = count_chunk(group, p, s);
+  const int start = entries_before(group, p.count, s);
+  if (group.rank() == 0) {
+    p.begin[s] = start;
+    if (s + 1 == p.sequences) p.begin[s + 1] = start + counts.chosen;
+  }
+  // Decided ones first: as many of them as fit, then the leftmost masks. Else the leftmost open.
+  const int from_decided = counts.decided < counts.chosen ? counts.decided : counts.chosen;
+  const int from_masked = counts.chosen - from_decided;
+  int decided_seen = 0, masked_seen = 0, at = start;
+  for (int base = first; base < last; base += group.size()) {
+    const int position = base + group.rank();
+    const bool inside = position < last;
+    const bool decided = inside && state[position] == state_decided;
+    const bool masked = inside && state[position] == state_masked;
+    int decided_here = 0, masked_here = 0, chosen_here = 0;
+    const int decided_rank = decided_seen + group.before(decided, decided_here);
+    const int masked_rank = masked_seen + group.before(masked, masked_here);
+    bool chosen = false;
+    if (p.chunk.pending_first) {
+      chosen = (decided && decided_rank < from_decided) || (masked && masked_rank < from_masked);
+    } else {
+      chosen = (decided || masked) && decided_rank + masked_rank < counts.chosen;
+    }
+    const int place = at + group.before(chosen, chosen_here);
+    if (chosen) {
+      const int begin = position / block * block;
+      p.sequence[place] = s;
+      p.position[place] = position;
+      p.settles[place] =
+          decided && is_settled(state, position, begin, begin + block, p.chunk.rule) ? 1 : 0;
+    }
+    decided_seen += decided_here;
+    masked_seen += masked_here;
+    at += chosen_here;
+  }
+  group.sync();
+  // Inside each block: the cached first, then the rows that settle now, then the others.
+  const int end = start + counts.chosen;
+  for (int r = start + group.rank(); r < end; r += group.size()) {
+    const int begin = p.position[r] / block * block;
+    if (!p.chunk.compact_slots) {
+      p.slot[r] = p.position[r];
+      continue;
+    }
+    int rank = 0;
+    for (int i = begin; i < begin + block; ++i) rank += state[i] == state_cached ? 1 : 0;
+    for (int o = r - 1; o >= start && p.position[o] >= begin; --o) {
+      rank += p.settles[o] >= p.settles[r] ? 1 : 0;
+    }
+    for (int o = r + 1; o < end && p.position[o] < begin + block; ++o) {
+      rank += p.settles[o] > p.settles[r] ? 1 : 0;
+    }
+    p.slot[r] = begin + rank;
+  }
+}
+
+}  // namespace unmask::cuda::UNMASK_TARGET

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Which candidates are committed (decisions.cpp of the reference). One block for
+// each sequence; a sequence of at most 64 candidates is decided by its first warp, with the scores
+// in registers and the flags in ballots. A candidate whose score is -infinity or NaN is not
+// eligible.
+#pragma once
+
+#include "kernels/cuda/groups.h"
+#include "kernels/ops.h"
+#include "kernels/random.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+struct accept_top_params {
+  candidate_set candidates;
+  const float* score;
+  const std::int32_t* quota;
+  std::uint8_t* accept;
+};
+
+UNMASK_KERNEL void accept_top_kernel(accept_top_params p) {
+  shared_allocator shared;
+  const block_group block = take_group(shared);
+  const int s = static_cast<int>(block_index());
+  const int first = p.candidates.begin[s], n = p.candidates.begin[s + 1] - first;
+  with_keys(p.score + first, n, block, [&](const auto& group, const auto& key) {
+    take_top(group, n, key, p.quota[s], p.accept + first);
+  });
+}
+
+struct accept_threshold_params {
+  candidate_set candidates;
+  const float* score;
+  float threshold;
+  bool strict, always_best;
+  std::uint8_t* accept;
+};
+
+UNMASK_KERNEL void accept_threshold_kernel(accept_threshold_params p) {
+  shared_allocator shared;
+  const block_group block = take_group(shared);
+  const int s = static_cast<int>(block_index());
+  const int first = p.candidates.begin[s], n = p.candidates.begin[s + 1] - first;
+  const float* score = p.score + first;
+  with_keys(score, n, block, [&](const auto& group, const auto& key) {
+    std::uint64_t best = 0;
+    for (int i = group.rank(); p.always_best && i < n; i += group.size()) {
+      const std::uint64_t mine = order_value(key(i), i);
+      if (key(i) > lowest_key && mine > best) best = mine;
+    }
+    if (p.always_best) best = group_max(group, best);
+    for (int i = group.rank(); i < n; i += group.size()) {
+      const bool passes = p.strict ? score[i] > p.threshold : score[i] >= p.threshold;
+      const bool is_best = best != 0 && i == index_of(best);
+      p.accept[first + i] = key(i) > lowest_key && (passes || is_best) ? 1 : 0;
+    }
+  });
+}
+
+struct accept_factor_params {
+  candidate_set candidates;
+  const float* score;
+  float factor;
+  std::uint8_t* accept;
+};
+
+// t = the lowest rank whose score is below that rank's threshold; then the t best. Ranks are
+// counted, n comparisons for each candidate.
+template <class G, class K>
+UNMASK_DEVICE void take_by_factor(const G& group, int n, const K& key, const float* score,
+                                  float factor, std::uint8_t* accept) {
+  const int m = group.count(n, [&](int i) { return key(i) > lowest_key; });
+  int t = m - 1;
+  for (int i = group.rank(); i < n; i += group.size()) {
+    const std::uint32_t mine = key(i);
+    if (mine <= lowest_key) continue;
+    int rank = 0;
+    for (int j = 0; j < n; ++j) {
+      const std::uint32_t other = order_key(score[j]);
+      rank += other > mine || (other == mine && j < i) ? 1 : 0;
+    }
+    const double threshold = rank == 0 ? -1.0 : 1.0 - static_cast<double>(factor) / (rank + 2);
+    if (static_cast<double>(score[i]) < threshold && rank < t) t = rank;
+  }
+  t = group_min(group, t);
+  if (t == 0 || t == m - 1) ++t;
+  const cut c = top_cut(group, n, m == 0 ? 0 : t, key);
+  for_each_taken(group, n, key, c, [&](int i, bool taken) { accept[i] = taken ? 1 : 0; });
+}
+
+UNMASK_KERNEL void accept_factor_kernel(accept_factor_params p) {
+  shared_allocator shared;
+  const block_group block = take_group(shared);
+  const int s = static_cast<int>(block_index());
+  const int first = p.candidates.begin[s], n = p.candidates.begin[s + 1] - first;
+  with_keys(p.score + first, n, block, [&](const auto& group, const auto& key) {
+    take_by_factor(group, n, key, p.score + first, p.factor, p.accept + first);
+  });
+}
+
+struct accept_sequential_params {
+  candidate_set candidates;
+  const std::int32_t* block_begin;
+  std::int32_t block;
+  const std::int32_t* quota;
+  std::uint8_t* accept;
+};
+
+// One warp for each sequence.
+UNMASK_KERNEL void accept_sequential_kernel(accept_sequential_params p) {
+  const warp_group group;
+  const int s = static_cast<int>(block_index());
+  const int first = p.candidates.begin[s], last = p.candidates.begin[s + 1];
+  const int low = p.block_begin[s], high = low + p.block;
+  int start = 0x7FFFFFFF;
+  for (int c = first + group.rank(); c < last; c += group.size()) {
+    const int position = p.candidates.position[c];
+    if (position >= low && position < high && position < start) start = position;
+  }
+  start = group_min(group, start);
+  for (int c = first + group.rank(); c < last; c += group.size()) {
+    const int position = p.candidates.position[c];
+    const bool inside = position >= low && position < high;
+    // `start` is the lowest: the distance is not negative and below the block.
+    p.accept[c] = inside && position - start < p.quota[s] ? 1 : 0;
+  }
+}
+
+struct noise_params {
+  candidate_set candidates;
+  noise_source noise;
+  float temperature;
+  float* score;
+};
+
+UNMASK_DEVICE double draw_of(const noise_params& p, int s, int c) {
+  const std::uint64_t key = stream_key(p.noise.seed[s], static_cast<std::uint32_t>(p.noise.step[s]),
+                                       static_cast<std::uint32_t>(p.candidates.position[c]));
+  return uniform_open(key, score_draw);
+}
+
+// One block for each sequence. The largest draws round to 1 in float32; they stay below it.
+UNMASK_KERNEL void uniform_scores_kernel(noise_params p) {
+  const int s = static_cast<int>(block_index());
+  const int last = p.candidates.begin[s + 1];
+  for (int c = p.candidates.begin[s] + static_cast<int>(thread_index()); c < last;
+       c += static_cast<int>(block_size())) {
+    const float u = static_cast<float>(draw_of(p, s, c));
+    p.score[c] = u < 0x1.fffffep-1F ? u : 0x1.fffffep-1F;
+  }
+}
+
+// score / temperature - ln(-ln u) in float64. The two logarithms may differ from the reference's in
+// the last of 53 bits, the stored float in its last bit about once in 10^8 draws.
+UNMASK_KERNEL void gumbel_scores_kernel(noise_params p) {
+  const int s = static_cast<int>(block_index());
+  const int last = p.candidates.begin[s + 1];
+  for (int c = p.candidates.begin[s] + static_cast<int>(thread_index()); c < last;
+       c += static_cast<int>(block_size())) {
+    const double gumbel = -log(-log(draw_of(p, s, c)));
+    p.score[c] = static_cast<float>(
+        static_cast<double>(p.score[c]) / static_cast<double>(p.temperature) + gumbel);
+  }
+}
+
+struct merge_accept_params {
+  std::int32_t count;
+  const std::uint8_t* also;
+  bool both;
+  std::uint8_t* accept;
+};
+
+UNMASK_KERNEL void merge_accept_kernel(merge_accept_params p) {
+  const int step = static_cast<int>(grid_size() * block_size());
+  for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
+       i += step) {
+    const std::uint8_t mine = p.accept[i], other = p.also[i];
+    p.accept[i] = p.both ? (mine & other) : (mine | other);
+  }
+}
+
+struct commit_params {
+  candidate_set candidates;
+  const std::int32_t* token;
+  const std::uint8_t* accept;
+  std::uint8_t decoded_state;
+  std::int32_t mask_id;
+  std::int32_t* canvas;
+  std::int64_t canvas_stride;
+  std::uint8_t* state;
+  std::int64_t state_stride;
+  std::int32_t* committed;
+};
+
+// One warp for each sequence.
+UNMASK_KERNEL void commit_kernel(commit_params p) {
+  const warp_group group;
+  const int s = static_cast<int>(block_index());
+  const int first = p.candidates.begin[s], n = p.candidates.begin[s + 1] - first;
+  const int written = group.count(n, [&](int i) {
+    const int c = first + i;
+    if (p.accept[c] == 0 || p.token[c] == p.mask_id) return false;
+    const std::int64_t position = p.candidates.position[c];
+    p.canvas[s * p.canvas_stride + position] = p.token[c];
+    p.state[s * p.state_stride + position] = p.decoded_state;
+    return true;
+  });
+  if (group.rank() == 0) p.committed[s] += written;
+}
+
+}  // namespace unmask::cuda::UNMASK_TARGET

@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "kernels/cuda/device/emulator.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <exception>
+#include <vector>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace unmask::cuda::emulator {
+
+#if defined(__x86_64__)
+// Saves the callee-saved registers on the current stack, leaves its pointer in *save and goes on
+// where `load` was saved. swapcontext() does the same with two system calls.
+extern "C" void unmask_switch_fiber(void** save, void* load);
+asm(R"(
+.text
+.type unmask_switch_fiber,@function
+unmask_switch_fiber:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size unmask_switch_fiber,.-unmask_switch_fiber
+)");
+#endif
+
+namespace {
+
+constexpr std::size_t stack_bytes = std::size_t{64} << 10;
+constexpr std::size_t guard_bytes = 256;
+constexpr unsigned char guard_value = 0xA5;
+// Shared memory starts undefined. As float and as bfloat16 this is a NaN.
+constexpr unsigned char poison = 0xFF;
+
+struct async_copy {
+  void* shared;
+  const void* global;
+  bool valid;
+};
+void land(const async_copy& c) {
+  if (c.valid) {
+    std::memcpy(c.shared, c.global, 16);
+  } else {
+    std::memset(c.shared, 0, 16);
+  }
+}
+
+// One switchable stack.
+struct context {
+#if defined(__x86_64__)
+  void* stack_pointer = nullptr;
+#else
+  ucontext_t machine{};
+#endif
+};
+
+struct fiber {
+  context own;
+  unsigned thread = 0;
+  bool done = false;
+  const unsigned* waits_for = nullptr;  // runs again when *waits_for is no longer `seen`
+  unsigned seen = 0;
+  bool at_barrier = false;
+  std::vector<async_copy> open;
+  std::deque<std::vector<async_copy>> groups;
+};
+
+struct warp_meeting {
+  int arrived = 0;
+  unsigned generation = 0;
+  int kind = 0;
+  unsigned line = 0;
+  std::array<void*, 32> argument{};
+};
+
+struct block_state {
+  unsigned x = 0, y = 0;
+  extent shape;
+  unsigned alive = 0, at_barrier = 0, barrier_generation = 0, barrier_line = 0;
+  std::vector<fiber> fibers;
+  std::vector<warp_meeting> warps;
+  std::vector<unsigned char> memory;
+  unsigned char* shared = nullptr;
+  std::exception_ptr failure;
+};
+
+// Stacks are kept between launches: mapping them is most of a small launch.
+class stack_pool {
+ public:
+  ~stack_pool() { release(); }
+  unsigned char* get(unsigned count) {
+    if (count > count_) {
+      release();
+      void* memory = mmap(nullptr, stack_bytes * count, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (memory == MAP_FAILED) throw emulation_error("emulator: no memory for thread stacks");
+      base_ = static_cast<unsigned char*>(memory);
+      count_ = count;
+    }
+    return base_;
+  }
+
+ private:
+  void release() {
+    if (base_ != nullptr) munmap(base_, stack_bytes * count_);
+    base_ = nullptr;
+    count_ = 0;
+  }
+  unsigned char* base_ = nullptr;
+  unsigned count_ = 0;
+};
+
+thread_local block_state* block = nullptr;
+thread_local fiber* running = nullptr;
+thread_local context scheduler;
+thread_local void (*kernel_body)(const void*) = nullptr;
+thread_local const void* kernel_argument = nullptr;
+thread_local stack_pool stacks;
+schedule chosen;
+std::uint64_t completed = 0;
+
+#if defined(__SANITIZE_ADDRESS__)
+thread_local const void* host_bottom = nullptr;
+thread_local std::size_t host_size = 0;
+#endif
+
+void switch_to(context& from, context& to) {
+#if defined(__x86_64__)
+  unmask_switch_fiber(&from.stack_pointer, to.stack_pointer);
+#else
+  swapcontext(&from.machine, &to.machine);
+#endif
+}
+
+void yield() {
+#if defined(__SANITIZE_ADDRESS__)
+  void* fake = nullptr;
+  __sanitizer_start_switch_fiber(&fake, host_bottom, host_size);
+#endif
+  switch_to(running->own, scheduler);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fake, &host_bottom, &host_size);
+#endif
+}
+
+void resume(fiber& f, [[maybe_unused]] unsigned char* stack) {
+  running = &f;
+#if defined(__SANITIZE_ADDRESS__)
+  void* fake = nullptr;
+  __sanitizer_start_switch_fiber(&fake, stack, stack_bytes);
+#endif
+  switch_to(scheduler, f.own);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+}
+
+void wait_on(const unsigned* generation) {
+  running->waits_for = generation;
+  running->seen = *generation;
+  yield();
+}
+
+void complete_barrier() {
+  block->at_barrier = 0;
+  ++block->barrier_generation;
+  ++completed;
+}
+
+// First frame of every fiber. It never returns: there is nothing below it on its stack.
+void fiber_entry() {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(nullptr, &host_bottom, &host_size);
+#endif
+  try {
+    kernel_body(kernel_argument);
+  } catch (...) {
+    if (!block->failure) block->failure = std::current_exception();
+  }
+  running->done = true;
+  --block->alive;
+  if (block->alive > 0 && block->at_barrier == block->alive) complete_barrier();
+  for (;;) yield();
+}
+
+void prepare(fiber& f, unsigned char* stack) {
+#if defined(__x86_64__)
+  auto* top = reinterpret_cast<void**>(stack + stack_bytes) - 2;  // as after a call
+  *top = reinterpret_cast<void*>(&fiber_entry);
+  top -= 6;
+  std::memset(top, 0, 6 * sizeof(void*));
+  f.own.stack_pointer = top;
+#else
+  getcontext(&f.own.machine);
+  f.own.machine.uc_stack.ss_sp = stack;
+  f.own.machine.uc_stack.ss_size = stack_bytes;
+  f.own.machine.uc_link = nullptr;
+  makecontext(&f.own.machine, fiber_entry, 0);
+#endif
+}
+
+std::string place_of(const block_state& b) {
+  return "block (" + std::to_string(b.x) + ", " + std::to_string(b.y) + ")";
+}
+
+[[noreturn]] void report_deadlock(const block_state& b) {
+  unsigned at_barrier = 0, in_collective = 0, done = 0;
+  for (const fiber& f : b.fibers) {
+    done += f.done;
+    at_barrier += !f.done && f.at_barrier;
+    in_collective += !f.done && !f.at_barrier;
+  }
+  throw emulation_error("emulator: " + place_of(b) + " hangs: " + std::to_string(at_barrier) +
+                        " threads wait at a barrier, " + std::to_string(in_collective) +
+                        " in a warp collective, " + std::to_string(done) + " have ended");
+}
+
+void run_block(block_state& b, unsigned char* stack) {
+  const unsigned threads = b.shape.threads, warps = threads / 32;
+  std::uint32_t random = chosen.seed;
+  while (b.alive > 0) {
+    bool progress = false;
+    unsigned rotation = 0;
+    if (random != 0) {
+      random = random * 1664525U + 1013904223U;
+      rotation = random >> 8;
+    }
+    for (unsigned i = 0; i < threads; ++i) {
+      const unsigned t =
+          random != 0 ? (i / 32 + rotation) % warps * 32 + (i + rotation / 7) % 32 : i;
+      fiber& f = b.fibers[t];
+      if (f.done || (f.waits_for != nullptr && *f.waits_for == f.seen)) continue;
+      f.waits_for = nullptr;
+      progress = true;
+      resume(f, stack + stack_bytes * t);
+      if (b.failure) std::rethrow_exception(b.failure);
+      // Greedy: start over, so that the first warps run on before the later ones begin.
+      if (chosen.greedy && i % 32 == 31) break;
+    }
+    if (!progress) report_deadlock(b);
+  }
+}
+
+}  // namespace
+
+void set_schedule(const schedule& choice) {
+  chosen = choice;
+}
+const schedule& current_schedule() {
+  return chosen;
+}
+std::uint64_t collectives() {
+  return completed;
+}
+
+void run(const extent& shape, void (*body)(const void*), const void* argument) {
+  if (shape.threads == 0 || shape.threads % 32 != 0 || shape.threads > 1024) {
+    throw emulation_error("emulator: a block needs 32, 64, ... 1024 threads, not " +
+                          std::to_string(shape.threads));
+  }
+  unsigned char* stack = stacks.get(shape.threads);
+  kernel_body = body;
+  kernel_argument = argument;
+  block_state b;
+  b.shape = shape;
+  b.memory.resize(shape.shared_bytes + 2 * guard_bytes + 128);
+  auto start = reinterpret_cast<std::uintptr_t>(b.memory.data()) + guard_bytes;
+  b.shared = reinterpret_cast<unsigned char*>((start + 127) / 128 * 128);
+  struct restore {
+    ~restore() { block = nullptr; }
+  } at_end;
+  for (b.y = 0; b.y < shape.grid_y; ++b.y) {
+    for (b.x = 0; b.x < shape.grid_x; ++b.x) {
+      b.alive = shape.threads;
+      b.at_barrier = 0;
+      b.fibers.assign(shape.threads, {});
+      b.warps.assign(shape.threads / 32, {});
+      std::memset(b.shared - guard_bytes, guard_value, guard_bytes);
+      std::memset(b.shared, poison, shape.shared_bytes);
+      std::memset(b.shared + shape.shared_bytes, guard_value, guard_bytes);
+      for (unsigned t = 0; t < shape.threads; ++t) {
+        b.fibers[t].thread = t;
+        prepare(b.fibers[t], stack + stack_bytes * t);
+      }
+      block = &b;
+      run_block(b, stack);
+      const auto intact = [](const unsigned char* p) {
+        return std::all_of(p, p + guard_bytes, [](unsigned char c) { return c == guard_value; });
+      };
+      if (!intact(b.shared - guard_bytes) || !intact(b.shared + shape.shared_bytes)) {
+        throw emulation_error("emulator: " + place_of(b) + " wrote outside its shared memory");
+      }
+    }
+  }
+}
+
+unsigned thread_index() {
+  return running->thread;
+}
+unsigned block_index() {
+  return block->x;
+}
+unsigned block_index_y() {
+  return block->y;
+}
+unsigned grid_size() {
+  return block->shape.grid_x;
+}
+unsigned grid_size_y() {
+  return block->shape.grid_y;
+}
+unsigned block_size() {
+  return block->shape.threads;
+}
+unsigned char* shared_base() {
+  return block->shared;
+}
+std::size_t shared_size() {
+  return block->shape.shared_bytes;
+}
+
+void fail(const std::string& what) {
+  throw emulation_error("emulator: " + place_of(*block) + ", thread " +
+                        std::to_string(running->thread) + ": " + what);
+}
+
+void rendezvous(int kind, void* argument, void (*complete)(void** arguments), const where& place) {
+  warp_meeting& w = block->warps[running->thread / 32];
+  if (w.arrived > 0 && (w.kind != kind || w.line != place.line())) {
+    fail("divergent warp collectives, on lines " + std::to_string(w.line) + " and " +
+         std::to_string(place.line()) + " of " + place.file_name());
+  }
+  w.kind = kind;
+  w.line = place.line();
+  w.argument[running->thread % 32] = argument;
+  if (++w.arrived < 32) {
+    wait_on(&w.generation);
+    return;
+  }
+  complete(w.argument.data());
+  w.arrived = 0;
+  ++w.generation;
+  ++completed;
+}
+
+void barrier(const where& place) {
+  if (block->at_barrier > 0 && block->barrier_line != place.line()) {
+    fail("divergent barriers, on lines " + std::to_string(block->barrier_line) + " and " +
+         std::to_string(place.line()) + " of " + place.file_name());
+  }
+  block->barrier_line = place.line();
+  if (++block->at_barrier == block->alive) {
+    complete_barrier();
+    return;
+  }
+  running->at_barrier = true;
+  wait_on(&block->barrier_generation);
+  running->at_barrier = false;
+}
+
+void check_shared(const void* p, std::size_t bytes) {
+  const auto* byte = static_cast<const unsigned char*>(p);
+  if (byte < block->shared || byte + bytes > block->shared + block->shape.shared_bytes) {
+    fail("an address outside the block's shared memory");
+  }
+  if (reinterpret_cast<std::uintptr_t>(p) % 16 != 0) fail("a shared address not aligned to 16");
+}
+
+void copy_async(void* shared, const void* global, bool valid) {
+  check_shared(shared, 16);
+  if (reinterpret_cast<std::uintptr_t>(global) % 16 != 0) fail("cp.async from unaligned memory");
+  const async_copy copy{shared, global, valid};
+  if (chosen.eager_copies) {
+    land(copy);
+  } else {
+    running->open.push_back(copy);
+  }
+}
+void copy_commit() {
+  running->groups.push_back(std::move(running->open));
+  running->open.clear();
+}
+void copy_wait(std::size_t groups_left) {
+  auto& groups = running->groups;
+  while (groups.size() > groups_left) {
+    for (const async_copy& c : groups.front()) land(c);
+    groups.pop_front();
+  }
+}
+
+}  // namespace unmask::cuda::emulator
+
+namespace unmask::cuda::emulated {
+namespace {
+
+struct matrix_load {
+  const void* row;
+  std::uint32_t* result;
+};
+
+// ldmatrix.x4: lane 8 m + i names row i of 8x8 matrix m. Register m of lane l receives elements
+// (l / 4, 2 (l % 4)) and the next one of the row; transposed, of the column.
+template <bool transposed>
+void complete_load(void** all) {
+  for (int m = 0; m < 4; ++m) {
+    for (int l = 0; l < 32; ++l) {
+      std::uint32_t packed = 0;
+      for (int j = 0; j < 2; ++j) {
+        const int row = transposed ? l % 4 * 2 + j : l / 4;
+        const int column = transposed ? l / 4 : l % 4 * 2 + j;
+        const auto* from =
+            static_cast<const std::uint16_t*>(static_cast<matrix_load*>(all[m * 8 + row])->row);
+        packed |= static_cast<std::uint32_t>(from[column]) << (16 * j);
+      }
+      static_cast<matrix_load*>(all[l])->result[m] = packed;
+    }
+  }
+}
+
+struct product {
+  float* c;
+  const std::uint32_t* a;
+  std::uint32_t b[2];
+};
+
+// mma.m16n8k16 row.col: fragments as the PTX manual lays them out, products summed in k order.
+void complete_mma(void** all) {
+  float a[16][16], b[16][8];
+  const auto half = [](std::uint32_t word, int j) { return float_bits(word >> (16 * j) << 16); };
+  for (int l = 0; l < 32; ++l) {
+    const auto* p = static_cast<const product*>(all[l]);
+    const int g = l / 4, t = l % 4;
+    for (int i = 0; i < 4; ++i) {
+      for (int j = 0; j < 2; ++j) a[g + (i & 1) * 8][t * 2 + j + (i >> 1) * 8] = half(p->a[i], j);
+    }
+    for (int i = 0; i < 2; ++i) {
+      for (int j = 0; j < 2; ++j) b[t * 2 + j + i * 8][g] = half(p->b[i], j);
+    }
+  }
+  for (int l = 0; l < 32; ++l) {
+    auto* p = static_cast<product*>(all[l]);
+    const int g = l / 4, t = l % 4;
+    for (int i = 0; i < 4; ++i) {
+      const int row = g + (i >> 1) * 8, column = t * 2 + (i & 1);
+      float sum = p->c[i];
+      for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];
+      p->c[i] = sum;
+    }
+  }
+}
+
+struct vote {
+  bool yes;
+  std::uint32_t result;
+};
+
+}  // namespace
+
+std::uint32_t warp_vote(bool yes, const emu::where& place) {
+  vote mine{yes, 0};
+  emu::rendezvous(
+      2, &mine,
+      [](void** all) {
+        std::uint32_t mask = 0;
+        for (int l = 0; l < 32; ++l) {
+          mask |= static_cast<std::uint32_t>(static_cast<vote*>(all[l])->yes) << l;
+        }
+        for (int l = 0; l < 32; ++l) static_cast<vote*>(all[l])->result = mask;
+      },
+      place);
+  return mine.result;
+}
+
+void load_matrix_x4(std::uint32_t (&r)[4], const void* row, const emu::where& place) {
+  emu::check_shared(row, 16);
+  matrix_load mine{row, r};
+  emu::rendezvous(3, &mine, complete_load<false>, place);
+}
+void load_matrix_x4_transposed(std::uint32_t (&r)[4], const void* row, const emu::where& place) {
+  emu::check_shared(row, 16);
+  matrix_load mine{row, r};
+  emu::rendezvous(4, &mine, complete_load<true>, place);
+}
+void mma_16816(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
+               const emu::where& place) {
+  product mine{c, a, {b0, b1}};
+  emu::rendezvous(5, &mine, complete_mma, place);
+}
+
+}  // namespace unmask::cuda::emulated

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The portable vocabulary (portable.h) in CUDA C++ and PTX, for sm_80 and later. Every warp
+// collective is for all 32 lanes.
+#pragma once
+
+#include <cstdint>
+
+namespace unmask::cuda::native {
+
+#define UNMASK_INLINE __device__ __forceinline__
+
+UNMASK_INLINE unsigned thread_index() {
+  return threadIdx.x;
+}
+UNMASK_INLINE unsigned block_index() {
+  return blockIdx.x;
+}
+UNMASK_INLINE unsigned block_index_y() {
+  return blockIdx.y;
+}
+UNMASK_INLINE unsigned grid_size() {
+  return gridDim.x;
+}
+UNMASK_INLINE unsigned grid_size_y() {
+  return gridDim.y;
+}
+UNMASK_INLINE unsigned block_size() {
+  return blockDim.x;
+}
+UNMASK_INLINE unsigned char* shared_memory() {
+  extern __shared__ __align__(128) unsigned char unmask_shared_memory[];
+  return unmask_shared_memory;
+}
+
+UNMASK_INLINE void sync_block() {
+  __syncthreads();
+}
+UNMASK_INLINE void sync_warp() {
+  __syncwarp();
+}
+template <class T>
+UNMASK_INLINE T shuffle(T value, int lane) {
+  return __shfl_sync(0xFFFFFFFFU, value, lane);
+}
+template <class T>
+UNMASK_INLINE T shuffle_xor(T value, int mask) {
+  return __shfl_xor_sync(0xFFFFFFFFU, value, mask);
+}
+template <class T>
+UNMASK_INLINE T shuffle_up(T value, int delta) {
+  return __shfl_up_sync(0xFFFFFFFFU, value, delta);
+}
+template <class T>
+UNMASK_INLINE T shuffle_down(T value, int delta) {
+  return __shfl_down_sync(0xFFFFFFFFU, value, delta);
+}
+UNMASK_INLINE std::uint32_t warp_vote(bool yes) {
+  return __ballot_sync(0xFFFFFFFFU, yes);
+}
+
+namespace detail {
+template <class T>
+struct atomic_word {
+  using type = T;
+};
+template <>
+struct atomic_word<std::uint64_t> {
+  using type = unsigned long long;
+};
+}  // namespace detail
+template <class T>
+using atomic_type = typename detail::atomic_word<T>::type;
+
+template <class T>
+UNMASK_INLINE T atomic_add(T* to, T value) {
+  return atomicAdd(reinterpret_cast<atomic_type<T>*>(to), static_cast<atomic_type<T>>(value));
+}
+template <class T>
+UNMASK_INLINE T atomic_max(T* to, T value) {
+  return atomicMax(reinterpret_cast<atomic_type<T>*>(to), static_cast<atomic_type<T>>(value));
+}
+template <class T>
+UNMASK_INLINE T atomic_min(T* to, T value) {
+  return atomicMin(reinterpret_cast<atomic_type<T>*>(to), static_cast<atomic_type<T>>(value));
+}
+template <class T>
+UNMASK_INLINE T atomic_or(T* to, T value) {
+  return atomicOr(reinterpret_cast<atomic_type<T>*>(to), static_cast<atomic_type<T>>(value));
+}
+template <class T>
+UNMASK_INLINE T atomic_exchange(T* to, T value) {
+  return atomicExch(reinterpret_cast<atomic_type<T>*>(to), static_cast<atomic_type<T>>(value));
+}
+UNMASK_INLINE void memory_fence() {
+  __threadfence();
+}
+
+UNMASK_INLINE std::uint32_t shared_address(const void* p) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+}
+// 16 bytes from global to shared memory behind the thread's back; zeros when not valid.
+UNMASK_INLINE void copy_async_16(void* shared, const void* global, bool valid) {
+  const int bytes = valid ? 16 : 0;
+  asm volatile(
+      "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;\n" ::"r"(shared_address(shared)),
+      "l"(global), "r"(bytes)
+      : "memory");
+}
+UNMASK_INLINE void copy_async_commit() {
+  asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
+template <int groups_left>
+UNMASK_INLINE void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;\n" ::"n"(groups_left) : "memory");
+}
+
+UNMASK_INLINE void load_matrix_x4(std::uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+UNMASK_INLINE void load_matrix_x4_transposed(std::uint32_t (&r)[4], const void* row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(shared_address(row))
+               : "memory");
+}
+UNMASK_INLINE void mma_16816(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                             std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+      "{%8,%9}, {%0,%1,%2,%3};\n"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+UNMASK_INLINE float float_bits(std::uint32_t u) {
+  return __uint_as_float(u);
+}
+UNMASK_INLINE std::uint32_t bits_of(float f) {
+  return __float_as_uint(f);
+}
+UNMASK_INLINE std::uint32_t pack_bf16(float low, float high) {
+  std::uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+UNMASK_INLINE std::uint16_t bf16_of(float f) {
+  return static_cast<std::uint16_t>(pack_bf16(f, 0.0F));
+}
+UNMASK_INLINE float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+UNMASK_INLINE float reciprocal_sqrt(float x) {
+  return 1.0F / sqrtf(x);  // correctly rounded steps: the same on every target
+}
+UNMASK_INLINE float fused_multiply_add(float a, float b, float c) {
+  return __fmaf_rn(a, b, c);
+}
+UNMASK_INLINE int count_bits(std::uint32_t x) {
+  return __popc(x);
+}
+UNMASK_INLINE int leading_zeros(std::uint32_t x) {
+  return __clz(static_cast<int>(x));
+}
+UNMASK_INLINE int first_bit(std::uint32_t x) {
+  return __ffs(static_cast<int>(x));
+}
+
+// An array in shared memory; the emulator checks its accesses.
+template <class T>
+class shared_array {
+ public:
+  shared_array() = default;
+  UNMASK_INLINE shared_array(T* data, int count) : data_(data), count_(count) {}
+  UNMASK_INLINE T& operator[](int i) const { return data_[i]; }
+  UNMASK_INLINE T* data() const { return data_; }
+  UNMASK_INLINE int size() const { return count_; }
+
+ private:
+  T* data_;
+  int count_;
+};
+
+// Hands out a block's dynamic shared memory piece by piece, 16-byte aligned.
+class shared_allocator {
+ public:
+  template <class T>
+  UNMASK_INLINE shared_array<T> take(int count) {
+    T* piece = reinterpret_cast<T*>(shared_memory() + used_);
+    used_ += (count * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
+    return {piece, count};
+  }
+
+ private:
+  int used_ = 0;
+};
+
+#undef UNMASK_INLINE
+
+}  // namespace unmask::cuda::native

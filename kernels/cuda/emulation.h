@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// How the backend "cuda-emulated" behaves, for tests.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/device/emulator.h"
+
+namespace unmask::cuda {
+
+struct emulation {
+  emulator::schedule order;
+  // Launches wait in the queue until ops::synchronize(), as on a GPU: host code that reads a result
+  // too early reads what was there before.
+  bool deferred = false;
+  // A launch whose arguments point to memory that the backend did not allocate is refused: the GPU
+  // could not read it.
+  bool own_memory_only = false;
+};
+void set_emulation(const emulation& choice);
+const emulation& current_emulation();
+
+std::uint64_t emulated_launches();  // so far
+
+}  // namespace unmask::cuda

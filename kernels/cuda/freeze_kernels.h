@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Decisions that look back over several steps (freeze.cpp of the reference): the confidence
+// history, Ada-DLM's two centroids, and the states of a cache that stores a decided token one
+// forward late.
+#pragma once
+
+#include "kernels/cuda/groups.h"
+#include "kernels/ops.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+struct push_history_params {
+  candidate_set candidates;
+  const float* score;
+  bool replicate;
+  float* history;
+  std::int64_t stride;  // floats of one sequence
+  std::int32_t depth;   // m
+};
+
+UNMASK_KERNEL void push_history_kernel(push_history_params p) {
+  const int s = static_cast<int>(block_index());
+  const int first = p.candidates.begin[s], last = p.candidates.begin[s + 1];
+  for (int c = first + static_cast<int>(thread_index()); c < last;
+       c += static_cast<int>(block_size())) {
+    float* row =
+        p.history + s * p.stride + static_cast<std::int64_t>(p.candidates.position[c]) * p.depth;
+    const bool fill = p.replicate && row[0] == 0.0F;
+    for (int d = p.depth - 1; d > 0; --d) row[d] = fill ? p.score[c] : row[d - 1];
+    row[0] = p.score[c];
+  }
+}
+
+struct freeze_kernel_params {
+  candidate_set candidates;
+  const float* history;
+  std::int64_t stride;
+  std::int32_t depth;
+  std::int32_t length;
+  const std::int32_t* rank;
+  freeze_params rule;
+  std::uint8_t* accept;
+  std::int32_t* order;  // [S, length] scratch, for tier means only
+};
+
+// The two centroids in shared memory, float64 as in the definition.
+struct centroids {
+  shared_array<double> high, boundary;  // [m]
+};
+
+UNMASK_DEVICE double mean_of(shared_array<double> v, int m) {
+  double sum = 0;
+  for (int d = 0; d < m; ++d) sum += v[d];
+  return sum / m;
+}
+UNMASK_DEVICE double squared_distance(const float* v, shared_array<double> to, int m) {
+  double sum = 0;
+  for (int d = 0; d < m; ++d) {
+    const double difference = static_cast<double>(v[d]) - to[d];
+    sum += product(difference, difference);
+  }
+  return sum;
+}
+UNMASK_DEVICE double absolute_distance(const float* v, shared_array<double> to, int m) {
+  double sum = 0;
+  for (int d = 0; d < m; ++d) {
+    const double difference = static_cast<double>(v[d]) - to[d];
+    sum += difference < 0 ? -difference : difference;
+  }
+  return sum;
+}
+UNMASK_DEVICE double cosine(const float* v, shared_array<double> to, int m) {
+  double ab = 0, aa = 0, bb = 0;
+  for (int d = 0; d < m; ++d) {
+    const double mine = v[d];
+    ab += product(mine, to[d]);
+    aa += product(mine, mine);
+    bb += product(to[d], to[d]);
+  }
+  return aa > 0 && bb > 0 ? ab / product(sqrt(aa), sqrt(bb)) : 0.0;
+}
+
+// Is v strictly on the side of the high centroid?
+UNMASK_DEVICE bool closer_to_high(const float* v, const centroids& c, int m,
+                                  const freeze_params& rule) {
+  switch (rule.rule) {
+    case freeze_rule::threshold:
+      return static_cast<double>(v[0]) > static_cast<double>(rule.threshold);
+    case freeze_rule::moving_average: {
+      double sum = 0;
+      for (int d = 0; d < m; ++d) sum += static_cast<double>(v[d]);
+      const double bar = rule.threshold > 0 ? static_cast<double>(rule.threshold)
+                                            : (mean_of(c.high, m) + mean_of(c.boundary, m)) / 2;
+      return sum / m > bar;
+    }
+    case freeze_rule::manhattan:
+      return absolute_distance(v, c.high, m) < absolute_distance(v, c.boundary, m);
+    case freeze_rule::cosine:
+      return cosine(v, c.high, m) > cosine(v, c.boundary, m) + cosine_tie;
+    case freeze_rule::squared_euclidean:
+      break;
+  }
+  if (!rule.clamp_weights) {
+    return squared_distance(v, c.high, m) < squared_distance(v, c.boundary, m);
+  }
+  double side = 0;
+  for (int d = 0; d < m; ++d) {
+    const double weight = c.high[d] - c.boundary[d];
+    const double middle = (c.high[d] + c.boundary[d]) / 2;
+    side += product(weight > 0 ? weight : 0.0, static_cast<double>(v[d]) - middle);
+  }
+  return side > 0;
+}
+
+// One block for each sequence: rank the scope, find the centroids, compare, then apply the limit
+// and always_best.
+UNMASK_KERNEL void freeze_two_centroids_kernel(freeze_kernel_params p) {
+  shared_allocator shared;
+  const block_group group = take_group(shared);
+  const centroids c{shared.take<double>(p.depth), shared.take<double>(p.depth)};
+  const int s = static_cast<int>(block_index());
+  const int m = p.depth;
+  const int first = p.candidates.begin[s], n = p.candidates.begin[s + 1] - first;
+  const int low = p.rule.first != nullptr ? p.rule.first[s] : 0;
+  const int high = p.rule.last != nullptr ? p.rule.last[s] : 0x7FFFFFFF;
+  const std::int32_t* position = p.candidates.position + first;
+  std::uint8_t* accept = p.accept + first;
+  const auto row = [&](int at) {
+    return p.history + s * p.stride + static_cast<std::int64_t>(at) * m;
+  };
+  const auto eligible = [&](float newest) {
+    const std::uint32_t key = order_key(newest);
+    return key > lowest_key ? key : 0U;
+  };
+  // Keys of the candidates in scope; 0: not active.
+  const auto active = [&](int i) {
+    const int at = position[i];
+    return at >= low && at < high ? eligible(row(at)[0]) : 0U;
+  };
+  const int actives = group.count(n, [&](int i) { return active(i) != 0; });
+  const int wanted = p.rank[s];
+  if (wanted < 0 || actives == 0 || (p.rule.all_when_short && actives <= wanted)) {
+    for (int i = group.rank(); i < n; i += group.size()) accept[i] = active(i) != 0 ? 1 : 0;
+    return;
+  }
+  // What is ranked: the active candidates, or every position of the scope.
+  const int places = p.rule.rank_all ? high - low : n;
+  const auto place = [&](int i) { return p.rule.rank_all ? low + i : position[i]; };
+  const auto ranked = [&](int i) {
+    return p.rule.rank_all ? eligible(row(low + i)[0]) : active(i);
+  };
+  const int count = group.count(places, [&](int i) { return ranked(i) != 0; });
+  const int most = count - 1 > 1 ? count - 1 : 1;
+  const int k = wanted < 1 ? 1 : wanted > most ? most : wanted;
+
+  if (count > 1 || p.rule.rule == freeze_rule::threshold || p.rule.threshold > 0) {
+    const int boundary = k < count - 1 ? k : count - 1;
+    if (p.rule.tier_mean) {
+      // Means are summed in the order of the ranks, as the definition does.
+      std::int32_t* order = p.order + static_cast<std::int64_t>(s) * p.length;
+      for (int i = group.rank(); i < places; i += group.size()) {
+        const std::uint32_t mine = ranked(i);
+        if (mine == 0) continue;
+        int rank = 0;
+        for (int j = 0; j < places; ++j) {
+          const std::uint32_t other = ranked(j);
+          rank += other > mine || (other == mine && j < i) ? 1 : 0;
+        }
+        order[rank] = place(i);
+      }
+      group.sync();
+      for (int i = group.rank(); i < 2 * m; i += group.size()) {
+        const int d = i % m;
+        const int from = i < m ? 0 : boundary;
+        const int to = from + k < count ? from + k : count;
+        double sum = 0;
+        for (int r = from; r < to; ++r) sum += static_cast<double>(row(order[r])[d]);
+        (i < m ? c.high : c.boundary)[d] = sum / (to - from);
+      }
+    } else {
+      const int best = nth_index(group, places, 0, ranked);
+      const int next = nth_index(group, places, boundary, ranked);
+      for (int d = group.rank(); d < m; d += group.size()) {
+        c.high[d] = static_cast<double>(row(place(best))[d]);
+        c.boundary[d] = static_cast<double>(row(place(next))[d]);
+      }
+    }
+    group.sync();
+    for (int i = group.rank(); i < n; i += group.size()) {
+      const float* v = row(position[i]);
+      const bool settled = active(i) != 0 &&
+                           !(static_cast<double>(v[0]) < static_cast<double>(p.rule.floor)) &&
+                           closer_to_high(v, c, m, p.rule);
+      accept[i] = settled ? 1 : 0;
+    }
+  } else {
+    for (int i = group.rank(); i < n; i += group.size()) accept[i] = 0;
+  }
+
+  // The flags are read by the threads that wrote them.
+  const auto frozen = [&](int i) { return accept[i] != 0 ? active(i) : 0U; };
+  int total = group.count(n, [&](int i) { return accept[i] != 0; });
+  if (p.rule.limit != nullptr && total > p.rule.limit[s]) {
+    total = p.rule.limit[s] > 0 ? p.rule.limit[s] : 0;
+    const cut few = top_cut(group, n, total, frozen);
+    for_each_taken(group, n, frozen, few, [&](int i, bool taken) { accept[i] = taken ? 1 : 0; });
+  }
+  if (total == 0 && p.rule.always_best) {
+    const int best = nth_index(group, n, 0, active);
+    if (group.rank() == 0) accept[best] = 1;
+  }
+}
+
+struct mark_unsettled_params {
+  std::uint8_t* state;
+  std::int64_t state_stride;
+  settle_params rule;
+  const std::int32_t* first;
+  const std::int32_t* last;
+  const std::uint8_t* whole;
+  std::uint8_t* flags;
+  std::int64_t flags_stride;
+};
+
+// One block for each sequence: a neighbour's state is read before anything changes.
+UNMASK_KERNEL void mark_unsettled_kernel(mark_unsettled_params p) {
+  const int s = static_cast<int>(block_index());
+  const int first = p.first[s] + static_cast<int>(thread_index()), last = p.last[s];
+  const int step = static_cast<int>(block_size());
+  std::uint8_t* state = p.state + s * p.state_stride;
+  for (int at = first; at < last; at += step) {
+    const bool predicts = p.rule.shifted && at + 1 < last && state[at + 1] == p.rule.masked;
+    const bool delayed = p.rule.delay && state[at] == p.rule.decoded;
+    const bool computed = p.whole[s] != 0 || state[at] == p.rule.masked || delayed || predicts;
+    p.flags[s * p.flags_stride + at] = computed ? 1 : 0;
+  }
+  sync_block();
+  for (int at = first; at < last; at += step) {
+    if (state[at] == p.rule.decoded) state[at] = p.rule.cached;
+  }
+}
+
+}  // namespace unmask::cuda::UNMASK_TARGET

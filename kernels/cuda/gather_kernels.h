@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Rows: copied by index, listed by flag, found by position. Lists are compacted in two kernels
+// without atomics: a block for each sequence counts, then each adds up the counts before its own
+// and writes in order.
+#pragma once
+
+#include "kernels/cuda/groups.h"
+#include "kernels/ops.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+struct copy_rows_params {
+  const void* from;
+  std::int64_t from_stride;        // all in units of the copied word
+  const std::int32_t* from_index;  // null: row i
+  void* to;
+  std::int64_t to_stride;
+  const std::int32_t* to_index;  // null: row i
+  std::int64_t width;
+};
+
+struct alignas(16) sixteen_bytes {
+  std::uint32_t word[4];
+};
+
+// Grid: rows x pieces of a row. Word: the largest unit that divides addresses, strides and width.
+template <class Word>
+UNMASK_KERNEL void copy_rows_kernel(copy_rows_params p) {
+  const std::int64_t i = block_index();
+  const std::int64_t source = p.from_index != nullptr ? p.from_index[i] : i;
+  const std::int64_t target = p.to_index != nullptr ? p.to_index[i] : i;
+  const Word* from = static_cast<const Word*>(p.from) + source * p.from_stride;
+  Word* to = static_cast<Word*>(p.to) + target * p.to_stride;
+  const std::int64_t step = static_cast<std::int64_t>(grid_size_y()) * block_size();
+  for (std::int64_t c = static_cast<std::int64_t>(block_index_y()) * block_size() + thread_index();
+       c < p.width; c += step) {
+    to[c] = from[c];
+  }
+}
+
+// Row of the sequence with this position, or -1; positions ascend inside a sequence.
+UNMASK_DEVICE int row_at(const row_set& rows, int s, int position) {
+  int first = rows.row_begin[s], last = rows.row_begin[s + 1];
+  const int end = last;
+  while (first < last) {
+    const int middle = first + (last - first) / 2;
+    if (rows.position[middle] < position) {
+      first = middle + 1;
+    } else {
+      last = middle;
+    }
+  }
+  return first < end && rows.position[first] == position ? first : -1;
+}
+
+struct find_rows_params {
+  row_set rows, some;
+  std::int32_t* index;
+  std::int32_t* fault;
+};
+
+UNMASK_KERNEL void find_rows_kernel(find_rows_params p) {
+  const int i = static_cast<int>(block_index() * block_size() + thread_index());
+  if (i >= p.some.rows) return;
+  const int r = row_at(p.rows, p.some.sequence[i], p.some.position[i]);
+  if (r < 0) *p.fault = 1;
+  p.index[i] = r;
+}
+
+struct gather_tokens_params {
+  row_set rows;
+  const std::int32_t* canvas;
+  std::int64_t stride;
+  std::int32_t* token;
+};
+
+UNMASK_KERNEL void gather_tokens_kernel(gather_tokens_params p) {
+  const int r = static_cast<int>(block_index() * block_size() + thread_index());
+  if (r >= p.rows.rows) return;
+  p.token[r] = p.canvas[p.rows.sequence[r] * p.stride + p.rows.position[r]];
+}
+
+// ---- lists: compact and find_candidates ---------------------------------------------------------
+
+struct list_params {
+  std::int32_t sequences;
+  const std::uint8_t* flags;  // null: every position
+  std::int64_t stride;
+  std::uint8_t want;
+  const std::int32_t* first;
+  const std::int32_t* last;
+  row_set rows;  // the predicting rows; row_begin null: none are asked for
+  std::int32_t shift;
+  std::int32_t* count;     // [S] scratch between the two kernels
+  std::int32_t* begin;     // [S+1]
+  std::int32_t* position;  // [total]
+  std::int32_t* sequence;  // [total], null: not wanted
+  std::int32_t* row;       // [total], null: not wanted
+};
+
+// Is position p of sequence s listed? Sets its predicting row.
+UNMASK_DEVICE bool listed(const list_params& l, int s, int p, int& row) {
+  row = -1;
+  if (l.flags != nullptr && l.flags[s * l.stride + p] != l.want) return false;
+  if (l.rows.row_begin == nullptr) return true;
+  row = row_at(l.rows, s, p - l.shift);
+  return row >= 0;
+}
+
+UNMASK_KERNEL void count_list_kernel(list_params l) {
+  shared_allocator shared;
+  const block_group group = take_group(shared);
+  const int s = static_cast<int>(block_index());
+  const int first = l.first[s];
+  const int found = group.count(l.last[s] - first, [&](int i) {
+    int row = 0;
+    return listed(l, s, first + i, row);
+  });
+  if (group.rank() == 0) l.count[s] = found;
+}
+
+UNMASK_KERNEL void write_list_kernel(list_params l) {
+  shared_allocator shared;
+  const block_group group = take_group(shared);
+  const int s = static_cast<int>(block_index());
+  int at = entries_before(group, l.count, s);
+  if (group.rank() == 0) {
+    l.begin[s] = at;
+    if (s + 1 == l.sequences) l.begin[s + 1] = at + l.count[s];
+  }
+  const int first = l.first[s], n = l.last[s] - first;
+  for (int base = 0; base < n; base += group.size()) {
+    const int p = first + base + group.rank();
+    int row = 0, total = 0;
+    const bool here = p < l.last[s] && listed(l, s, p, row);
+    const int place = at + group.before(here, total);
+    if (here) {
+      l.position[place] = p;
+      if (l.sequence != nullptr) l.sequence[place] = s;
+      if (l.row != nullptr) l.row[place] = row;
+    }
+    at += total;
+  }
+}
+
+// ---- means and distances ------------------------------------------------------------------------
+
+struct mean_rows_params {
+  const std::int32_t* row_begin;
+  const float* x;
+  std::int64_t x_stride;
+  std::int64_t width;
+  float* out;
+  std::int64_t out_stride;
+};
+
+// Grid: sequences x pieces of the width. A thread for each column adds the rows in order.
+UNMASK_KERNEL void mean_rows_kernel(mean_rows_params p) {
+  const int s = static_cast<int>(block_index());
+  const int first = p.row_begin[s], last = p.row_begin[s + 1];
+  const std::int64_t c = static_cast<std::int64_t>(block_index_y()) * block_size() + thread_index();
+  if (c >= p.width) return;
+  double sum = 0;
+  for (int r = first; r < last; ++r) sum += static_cast<double>(p.x[r * p.x_stride + c]);
+  p.out[s * p.out_stride + c] = last > first ? static_cast<float>(sum / (last - first)) : 0.0F;
+}
+
+struct row_distance_params {
+  const float* a;
+  std::int64_t a_stride;
+  const float* b;
+  std::int64_t b_stride;
+  std::int64_t width;
+  float* out;
+};
+
+// One block for each row.
+UNMASK_KERNEL void row_distance_kernel(row_distance_params p) {
+  shared_allocator shared;
+  const block_group group = take_group(shared);
+  const std::int64_t r = block_index();
+  const float* a = p.a + r * p.a_stride;
+  const float* b = p.b + r * p.b_stride;
+  double ab = 0, aa = 0, bb = 0;  // products of floats are exact in float64
+  for (std::int64_t c = group.rank(); c < p.width; c += group.size()) {
+    const double x = a[c], y = b[c];
+    ab += x * y;
+    aa += x * x;
+    bb += y * y;
+  }
+  ab = group_sum(group, ab);
+  aa = group_sum(group, aa);
+  bb = group_sum(group, bb);
+  if (group.rank() != 0) return;
+  const double norm = product(sqrt(aa), sqrt(bb));
+  p.out[r] = static_cast<float>(1.0 - ab / (norm > 1e-8 ? norm : 1e-8));
+}
+
+}  // namespace unmask::cuda::UNMASK_TARGET

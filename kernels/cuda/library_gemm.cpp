@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "kernels/cuda/library_gemm.h"
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/check.h"
+
+namespace unmask::cuda {
+namespace {
+
+// The library is opened when the first product needs it: it is half a gigabyte, and the program
+// must start on machines without CUDA.
+struct library_functions {
+#define UNMASK_LIBRARY_FUNCTION(name) decltype(&::name) name = nullptr;
+#define UNMASK_LIBRARY_FUNCTIONS                                \
+  UNMASK_LIBRARY_FUNCTION(cublasLtCreate)                       \
+  UNMASK_LIBRARY_FUNCTION(cublasLtDestroy)                      \
+  UNMASK_LIBRARY_FUNCTION(cublasLtGetStatusString)              \
+  UNMASK_LIBRARY_FUNCTION(cublasLtGetVersion)                   \
+  UNMASK_LIBRARY_FUNCTION(cublasLtMatmul)                       \
+  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulAlgoCheck)              \
+  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulAlgoGetHeuristic)       \
+  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulDescCreate)             \
+  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulDescDestroy)            \
+  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulDescSetAttribute)       \
+  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulPreferenceCreate)       \
+  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulPreferenceDestroy)      \
+  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulPreferenceSetAttribute) \
+  UNMASK_LIBRARY_FUNCTION(cublasLtMatrixLayoutCreate)           \
+  UNMASK_LIBRARY_FUNCTION(cublasLtMatrixLayoutDestroy)
+  UNMASK_LIBRARY_FUNCTIONS
+#undef UNMASK_LIBRARY_FUNCTION
+};
+
+#define UNMASK_TEXT_OF(x) #x
+#define UNMASK_TEXT(x) UNMASK_TEXT_OF(x)
+
+library_functions open_library() {
+  void* handle = dlopen("libcublasLt.so." UNMASK_TEXT(CUBLAS_VER_MAJOR), RTLD_NOW | RTLD_LOCAL);
+  // Where the toolkit of the build was.
+  if (handle == nullptr) handle = dlopen(UNMASK_CUBLASLT_FILE, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    throw environment_error(std::string("cannot open cuBLASLt: ") + dlerror() +
+                            "; install it, or set UNMASK_CUDA_GEMM=own");
+  }
+  library_functions f;
+#define UNMASK_LIBRARY_FUNCTION(name)                                 \
+  f.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
+  if (f.name == nullptr) throw environment_error("this cuBLASLt has no " #name);
+  UNMASK_LIBRARY_FUNCTIONS
+#undef UNMASK_LIBRARY_FUNCTION
+  return f;
+}
+
+const library_functions& library() {
+  static const library_functions functions = open_library();
+  return functions;
+}
+
+void check_library(cublasStatus_t status, const char* call) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw environment_error(std::string("cuBLASLt: ") + call + ": " +
+                          library().cublasLtGetStatusString(status));
+}
+#define UNMASK_LIBRARY_CALL(call) check_library((call), #call)
+
+struct library_deleter {
+  void operator()(cublasLtMatmulDesc_t d) const { (void)library().cublasLtMatmulDescDestroy(d); }
+  void operator()(cublasLtMatrixLayout_t d) const {
+    (void)library().cublasLtMatrixLayoutDestroy(d);
+  }
+  void operator()(cublasLtMatmulPreference_t d) const {
+    (void)library().cublasLtMatmulPreferenceDestroy(d);
+  }
+};
+template <class T>
+using library_handle = std::unique_ptr<std::remove_pointer_t<T>, library_deleter>;
+using description = library_handle<cublasLtMatmulDesc_t>;
+using layout = library_handle<cublasLtMatrixLayout_t>;
+using preference = library_handle<cublasLtMatmulPreference_t>;
+
+layout make_layout(cudaDataType type, std::int64_t rows, std::int64_t columns, std::int64_t pitch) {
+  cublasLtMatrixLayout_t made = nullptr;
+  UNMASK_LIBRARY_CALL(library().cublasLtMatrixLayoutCreate(
+      &made, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns), pitch));
+  return layout(made);
+}
+
+// What a tuned choice is valid for.
+struct problem {
+  std::int64_t n = 0, k = 0, m = 0;
+  bool accumulate = false, bias = false;
+  bool aligned = false;  // every operand's rows start at multiples of 16 bytes
+  auto operator<=>(const problem&) const = default;
+};
+
+bool aligned_16(const library_product& p) {
+  const auto at = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
+  return at(p.x) && at(p.w) && at(p.y) && p.depth % 8 == 0 && p.y_stride % 4 == 0;
+}
+
+std::string safe(std::string text) {
+  for (char& c : text) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    if (!plain) c = '_';
+  }
+  return text;
+}
+
+// <cache>/tune-<gpu>-<driver>-<cublas>.json; empty: there is no place to keep it.
+std::filesystem::path tuning_file() {
+  int device = 0, driver = 0;
+  UNMASK_CUDA_CALL(cudaGetDevice(&device));
+  cudaDeviceProp properties{};
+  UNMASK_CUDA_CALL(cudaGetDeviceProperties(&properties, device));
+  UNMASK_CUDA_CALL(cudaDriverGetVersion(&driver));
+  std::filesystem::path folder;
+  if (const char* cache = std::getenv("UNMASK_CACHE")) {
+    folder = cache;
+  } else if (const char* home = std::getenv("HOME")) {
+    folder = std::filesystem::path(home) / ".cache" / "unmask";
+  } else {
+    return {};
+  }
+  return folder / ("tune-" + safe(properties.name) + "-" + std::to_string(driver) + "-" +
+                   std::to_string(library().cublasLtGetVersion()) + ".json");
+}
+
+struct choice {
+  cublasLtMatmulAlgo_t algorithm{};
+  float microseconds = 0;
+};
+
+// One JSON object per line; the algorithm is the library's own 64 bytes, which it documents as
+// valid for the same version of it.
+std::string line_of(const problem& p, const choice& c) {
+  std::array<unsigned char, sizeof(cublasLtMatmulAlgo_t)> bytes;
+  std::memcpy(bytes.data(), &c.algorithm, bytes.size());
+  std::string hex;
+  for (const unsigned char b : bytes) {
+    char two[3];
+    std::snprintf(two, sizeof two, "%02x", b);
+    hex += two;
+  }
+  char text[512];
+  std::snprintf(text, sizeof text,
+                "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
+                "\"microseconds\":%.3f,\"algorithm\":\"%s\"}",
+                static_cast<long long>(p.n), static_cast<long long>(p.k),
+                static_cast<long long>(p.m), p.accumulate ? 1 : 0, p.bias ? 1 : 0,
+                p.aligned ? 1 : 0, static_cast<double>(c.microseconds), hex.c_str());
+  return text;
+}
+
+bool parse_line(const std::string& line, problem* p, choice* c) {
+  long long n = 0, k = 0, m = 0;
+  int accumulate = 0, bias = 0, aligned = 0;
+  char hex[2 * sizeof(cublasLtMatmulAlgo_t) + 1] = {};
+  const int read =
+      std::sscanf(line.c_str(),
+                  "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
+                  "\"microseconds\":%f,\"algorithm\":\"%128[0-9a-f]\"}",
+                  &n, &k, &m, &accumulate, &bias, &aligned, &c->microseconds, hex);
+  if (read != 8 || std::strlen(hex) != 2 * sizeof(cublasLtMatmulAlgo_t)) return false;
+  std::array<unsigned char, sizeof(cublasLtMatmulAlgo_t)> bytes;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    const char two[3] = {hex[2 * i], hex[2 * i + 1], 0};
+    bytes[i] = static_cast<unsigned char>(std::strtoul(two, nullptr, 16));
+  }
+  std::memcpy(&c->algorithm, bytes.data(), bytes.size());
+  *p = {n, k, m, accumulate != 0, bias != 0, aligned != 0};
+  return true;
+}
+
+}  // namespace
+
+std::int64_t row_bucket(std::int64_t rows) {
+  std::int64_t bucket = 1;
+  while (bucket < rows && bucket < 128) bucket *= 2;
+  if (bucket >= rows) return bucket;
+  const std::int64_t step = rows <= 2048 ? 128 : 1024;
+  return (rows + step - 1) / step * step;
+}
+
+struct library_gemm::impl {
+  cudaStream_t stream = nullptr;
+  void* workspace = nullptr;
+  cublasLtHandle_t handle = nullptr;
+  std::filesystem::path file;
+  std::map<problem, choice> tuned;
+
+  // Everything about one call but the algorithm. Row-major y = x W^T is, read column-major,
+  // y^T [N, M] = W^T^T [N, K] x^T [K, M].
+  struct call {
+    description what;
+    layout w, x, y;
+  };
+  call prepare(const library_product& p, std::int64_t rows) const {
+    cublasLtMatmulDesc_t made = nullptr;
+    UNMASK_LIBRARY_CALL(library().cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    call c{description(made), make_layout(CUDA_R_16BF, p.depth, p.columns, p.depth),
+           make_layout(CUDA_R_16BF, p.depth, rows, p.depth),
+           make_layout(CUDA_R_32F, p.columns, rows, p.y_stride)};
+    const auto set = [&](cublasLtMatmulDescAttributes_t which, const auto& value) {
+      UNMASK_LIBRARY_CALL(
+          library().cublasLtMatmulDescSetAttribute(made, which, &value, sizeof value));
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
+    if (p.bias != nullptr) {
+      set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+    }
+    return c;
+  }
+  void run(const library_product& p, const call& c, const cublasLtMatmulAlgo_t& algorithm,
+           float* y) const {
+    const float alpha = 1, beta = p.accumulate ? 1.0F : 0.0F;
+    UNMASK_LIBRARY_CALL(library().cublasLtMatmul(handle, c.what.get(), &alpha, p.w, c.w.get(), p.x,
+                                                 c.x.get(), &beta, y, c.y.get(), y, c.y.get(),
+                                                 &algorithm, workspace, workspace_bytes, stream));
+  }
+
+  void load() {
+    file = tuning_file();
+    std::ifstream in(file);
+    for (std::string line; std::getline(in, line);) {
+      problem p;
+      choice c;
+      if (parse_line(line, &p, &c)) tuned[p] = c;
+    }
+  }
+  void keep(const problem& p, const choice& c) const {
+    if (file.empty()) return;
+    std::error_code ignored;  // a choice that cannot be kept is made again next time
+    std::filesystem::create_directories(file.parent_path(), ignored);
+    std::ofstream(file, std::ios::app) << line_of(p, c) << '\n';
+  }
+
+  // Times the candidates on this product's own operands, into a result of their own: a trial must
+  // not add to y. Weights larger than L2 stream from memory as they will in a step; small ones
+  // would look better than they are and are all the faster anyway.
+  choice tune(const library_product& p, const call& c) const {
+    cublasLtMatmulPreference_t made = nullptr;
+    UNMASK_LIBRARY_CALL(library().cublasLtMatmulPreferenceCreate(&made));
+    const preference wish(made);
+    const std::size_t room = workspace_bytes;
+    UNMASK_LIBRARY_CALL(library().cublasLtMatmulPreferenceSetAttribute(
+        made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &room, sizeof room));
+    const bool aligned = aligned_16(p);
+    const auto align = [&](cublasLtMatmulPreferenceAttributes_t which, std::uint32_t element) {
+      const std::uint32_t bytes = aligned ? 16 : element;
+      UNMASK_LIBRARY_CALL(
+          library().cublasLtMatmulPreferenceSetAttribute(made, which, &bytes, sizeof bytes));
+    };
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 2);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 2);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 4);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 4);
+    std::array<cublasLtMatmulHeuristicResult_t, 16> found{};
+    int count = 0;
+    UNMASK_LIBRARY_CALL(library().cublasLtMatmulAlgoGetHeuristic(
+        handle, c.what.get(), c.w.get(), c.x.get(), c.y.get(), c.y.get(), made,
+        static_cast<int>(found.size()), found.data(), &count));
+    if (count == 0) {
+      throw environment_error("cuBLASLt has no algorithm for a " + std::to_string(p.rows) + " x " +
+                              std::to_string(p.columns) + " x " + std::to_string(p.depth) +
+                              " product; set UNMASK_CUDA_GEMM=own");
+    }
+    const std::size_t bytes =
+        static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.y_stride) * sizeof(float);
+    void* trial = nullptr;
+    UNMASK_CUDA_CALL(cudaMalloc(&trial, bytes));
+    const std::unique_ptr<void, void (*)(void*)> owner(trial, [](void* m) { (void)cudaFree(m); });
+    UNMASK_CUDA_CALL(cudaMemsetAsync(trial, 0, bytes, stream));
+    cudaEvent_t start = nullptr, stop = nullptr;
+    UNMASK_CUDA_CALL(cudaEventCreate(&start));
+    UNMASK_CUDA_CALL(cudaEventCreate(&stop));
+    choice best;
+    best.microseconds = -1;
+    for (int i = 0; i < count; ++i) {
+      constexpr int warm_up = 2, timed = 5;
+      try {
+        for (int r = 0; r < warm_up; ++r) {
+          run(p, c, found[static_cast<std::size_t>(i)].algo, static_cast<float*>(trial));
+        }
+        UNMASK_CUDA_CALL(cudaEventRecord(start, stream));
+        for (int r = 0; r < timed; ++r) {
+          run(p, c, found[static_cast<std::size_t>(i)].algo, static_cast<float*>(trial));
+        }
+        UNMASK_CUDA_CALL(cudaEventRecord(stop, stream));
+        UNMASK_CUDA_CALL(cudaEventSynchronize(stop));
+      } catch (const error&) {
+        continue;  // a heuristic that does not run here is no candidate
+      }
+      float milliseconds = 0;
+      UNMASK_CUDA_CALL(cudaEventElapsedTime(&milliseconds, start, stop));
+      const float each = milliseconds * 1000 / timed;
+      if (best.microseconds < 0 || each < best.microseconds) {
+        best = {found[static_cast<std::size_t>(i)].algo, each};
+      }
+    }
+    (void)cudaEventDestroy(start);
+    (void)cudaEventDestroy(stop);
+    if (best.microseconds < 0) throw environment_error("cuBLASLt: no algorithm runs on this GPU");
+    return best;
+  }
+};
+
+library_gemm::library_gemm(void* stream, void* workspace) : impl_(std::make_unique<impl>()) {
+  impl_->stream = static_cast<cudaStream_t>(stream);
+  impl_->workspace = workspace;
+  UNMASK_LIBRARY_CALL(library().cublasLtCreate(&impl_->handle));
+  impl_->load();
+}
+
+library_gemm::~library_gemm() {
+  if (impl_->handle != nullptr) (void)library().cublasLtDestroy(impl_->handle);
+}
+
+void library_gemm::multiply(const library_product& p) {
+  const impl::call c = impl_->prepare(p, p.rows);
+  const problem key{p.columns,    p.depth,           row_bucket(p.rows),
+                    p.accumulate, p.bias != nullptr, aligned_16(p)};
+  auto known = impl_->tuned.find(key);
+  if (known == impl_->tuned.end()) {
+    // The first product of a bucket is timed for all of it.
+    known = impl_->tuned.emplace(key, impl_->tune(p, c)).first;
+    impl_->keep(key, known->second);
+  }
+  cublasLtMatmulHeuristicResult_t fit{};
+  const bool runs = library().cublasLtMatmulAlgoCheck(
+                        impl_->handle, c.what.get(), c.w.get(), c.x.get(), c.y.get(), c.y.get(),
+                        &known->second.algorithm, &fit) == CUBLAS_STATUS_SUCCESS &&
+                    fit.workspaceSize <= workspace_bytes;
+  if (runs) {
+    impl_->run(p, c, known->second.algorithm, p.y);
+  } else {  // this M or alignment does not suit the bucket's choice
+    impl_->run(p, c, impl_->tune(p, c).algorithm, p.y);
+  }
+}
+
+}  // namespace unmask::cuda

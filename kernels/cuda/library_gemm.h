@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Matrix products by cuBLASLt: bfloat16 operands, float32 sums and results, on tensor cores.
+//
+// Per (N, K, bucket of M) the library's heuristics are asked for 16 algorithms, each is timed, and
+// the fastest is kept; the choices are written to <cache>/tune-<gpu>-<driver>-<cublas>.json, where
+// <cache> is $UNMASK_CACHE or ~/.cache/unmask, so that a second run uses the same ones. What is
+// guaranteed: the same inputs with the same M give the same bits on the same machine with the same
+// tuning file. What is not: a row's last bits may differ between buckets of M. Runs that must not
+// depend on the batch use UNMASK_CUDA_GEMM=own or float32 weights.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace unmask::cuda {
+
+struct library_product {
+  std::int64_t rows = 0, columns = 0, depth = 0;  // M, N, K
+  const std::uint16_t* x = nullptr;               // [M, K] bfloat16
+  const std::uint16_t* w = nullptr;               // [N, K] bfloat16
+  const float* bias = nullptr;                    // [N] or null
+  float* y = nullptr;                             // [M, N]
+  std::int64_t y_stride = 0;
+  bool accumulate = false;  // y += instead of y =
+};
+
+class library_gemm {
+ public:
+  // stream: a cudaStream_t; workspace: device memory of workspace_bytes for as long as this lives.
+  library_gemm(void* stream, void* workspace);
+  ~library_gemm();
+  library_gemm(const library_gemm&) = delete;
+  library_gemm& operator=(const library_gemm&) = delete;
+  static constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
+
+  void multiply(const library_product& p);
+
+ private:
+  struct impl;
+  std::unique_ptr<impl> impl_;
+};
+
+// M is rounded up to this: 1, 2, 4, ... 128, then multiples of 128 to 2048, then of 1024.
+std::int64_t row_bucket(std::int64_t rows);
+
+}  // namespace unmask::cuda

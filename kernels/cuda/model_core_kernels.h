@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Embedding, RMSNorm, rotary positions, SwiGLU and cache traffic. All are bound by memory: one
+// block per row, neighbouring threads on neighbouring elements. A row's arithmetic is the same
+// whatever the other rows are: its sums run over the same threads in the same order.
+#pragma once
+
+#include "kernels/cuda/cache_access.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+struct embed_params {
+  const std::int32_t* token;  // [R]
+  const void* table;          // [vocabulary, width]
+  dtype type;
+  std::int64_t table_stride, vocabulary;
+  float* out;  // [R, width]
+  std::int64_t out_stride;
+  int width;
+};
+
+// out[r] = table[token[r]]; NaN where the token is not in the table: a kernel cannot throw.
+UNMASK_KERNEL void embed_kernel(embed_params p) {
+  const std::int64_t r = block_index();
+  const std::int64_t token = p.token[r];
+  const bool valid = token >= 0 && token < p.vocabulary;
+  for (int d = static_cast<int>(thread_index()); d < p.width; d += row_threads) {
+    p.out[r * p.out_stride + d] =
+        valid ? load_float(p.table, p.type, token * p.table_stride + d) : float_bits(0x7FC00000U);
+  }
+}
+
+struct rms_norm_params {
+  const float* x;       // [R, width]
+  const float* weight;  // [width]
+  float* out;           // [R, width], may be x
+  std::int64_t x_stride, out_stride;
+  int width;
+  float eps;
+};
+
+// out = x / sqrt(mean(x^2) + eps) * weight.
+UNMASK_KERNEL void rms_norm_kernel(rms_norm_params p) {
+  shared_allocator shared;
+  const shared_array<float> scratch = shared.take<float>(row_threads / warp_size);
+  const float* x = p.x + block_index() * p.x_stride;
+  float* out = p.out + block_index() * p.out_stride;
+  const int first = static_cast<int>(thread_index());
+  float squares = 0;
+  for (int d = first; d < p.width; d += row_threads) squares += x[d] * x[d];
+  const float mean = block_sum(squares, scratch) / static_cast<float>(p.width);
+  const float factor = reciprocal_sqrt(mean + p.eps);
+  for (int d = first; d < p.width; d += row_threads) out[d] = x[d] * factor * p.weight[d];
+}
+
+struct head_norm_rope_params {
+  float* x;                      // [R, heads, dim] in place
+  const float* norm_weight;      // [dim] or null
+  const float* frequency;        // [half]
+  const std::int32_t* position;  // [R]
+  std::int64_t x_stride;
+  int heads, dim, half;
+  float eps;
+};
+
+// RMSNorm over each head, then (x_i, x_j) <- (x_i cos a - x_j sin a, x_j cos a + x_i sin a) with
+// j = i + half and a = position * frequency_i rounded to float32. A warp takes one head at a time;
+// the row's sines are computed once for all of them.
+UNMASK_KERNEL void head_norm_rope_kernel(head_norm_rope_params p) {
+  shared_allocator shared;
+  const shared_array<float> cosine = shared.take<float>(p.half), sine = shared.take<float>(p.half);
+  const float position = static_cast<float>(p.position[block_index()]);
+  for (int i = static_cast<int>(thread_index()); i < p.half; i += row_threads) {
+    const float angle = position * p.frequency[i];
+    cosine[i] = cosf(angle);
+    sine[i] = sinf(angle);
+  }
+  sync_block();
+  const int lane = lane_index();
+  for (int h = warp_index(); h < p.heads; h += row_threads / warp_size) {
+    float* x = p.x + block_index() * p.x_stride + static_cast<std::int64_t>(h) * p.dim;
+    const bool norm = p.norm_weight != nullptr;
+    float factor = 1;
+    if (norm) {
+      float squares = 0;
+      for (int d = lane; d < p.dim; d += warp_size) squares += x[d] * x[d];
+      factor = reciprocal_sqrt(warp_sum(squares) / static_cast<float>(p.dim) + p.eps);
+    }
+    for (int i = lane; i < p.half; i += warp_size) {
+      const int j = i + p.half;
+      const float a = norm ? x[i] * factor * p.norm_weight[i] : x[i];
+      const float b = norm ? x[j] * factor * p.norm_weight[j] : x[j];
+      x[i] = a * cosine[i] - b * sine[i];
+      x[j] = b * cosine[i] + a * sine[i];
+    }
+    if (!norm) continue;
+    for (int d = 2 * p.half + lane; d < p.dim; d += warp_size) {
+      x[d] = x[d] * factor * p.norm_weight[d];
+    }
+  }
+}
+
+struct silu_mul_params {
+  const float* gate_up;  // [R, 2 width]
+  float* out;            // [R, width]
+  std::int64_t gate_up_stride, out_stride;
+  int width;
+};
+
+// out = g / (1 + e^-g) * up. Blocks: rows x pieces of a row.
+UNMASK_KERNEL void silu_mul_kernel(silu_mul_params p) {
+  const float* gate = p.gate_up + block_index() * p.gate_up_stride;
+  float* out = p.out + block_index() * p.out_stride;
+  const int step = row_threads * static_cast<int>(grid_size_y());
+  for (int f = static_cast<int>(block_index_y() * row_threads + thread_index()); f < p.width;
+       f += step) {
+    const float g = gate[f];
+    out[f] = g / (1.0F + expf(-g)) * gate[p.width + f];
+  }
+}
+
+struct kv_rows_params {
+  const std::int32_t* sequence;  // [R]
+  const std::int32_t* slot;      // [R]
+  cache_place place;
+  cache_side side[2];
+  float* row[2];  // [R, width]; null: this side stays as it is
+  std::int64_t row_stride[2];
+  bool accumulate;  // reading only
+};
+
+// cache[slot[r]] = row[r]. Blocks: rows x (keys, values).
+UNMASK_KERNEL void kv_write_kernel(kv_rows_params p) {
+  const int which = static_cast<int>(block_index_y());
+  const std::int64_t r = block_index();
+  const float* from = p.row[which];
+  if (from == nullptr) return;
+  const cache_side side = p.side[which];
+  const std::int64_t to = slot_offset(side, p.place, p.sequence[r], p.slot[r]);
+  for (int d = static_cast<int>(thread_index()); d < side.width; d += row_threads) {
+    store_float(side.data, side.type, to + d, from[r * p.row_stride[which] + d]);
+  }
+}
+
+// row[r] = or += cache[slot[r]].
+UNMASK_KERNEL void kv_read_kernel(kv_rows_params p) {
+  const int which = static_cast<int>(block_index_y());
+  const std::int64_t r = block_index();
+  float* to = p.row[which];
+  if (to == nullptr) return;
+  const cache_side side = p.side[which];
+  const std::int64_t from = slot_offset(side, p.place, p.sequence[r], p.slot[r]);
+  to += r * p.row_stride[which];
+  for (int d = static_cast<int>(thread_index()); d < side.width; d += row_threads) {
+    const float value = load_float(side.data, side.type, from + d);
+    to[d] = p.accumulate ? to[d] + value : value;
+  }
+}
+
+struct kv_copy_params {
+  const std::int32_t* begin;      // [S+1]
+  const std::int32_t* from_slot;  // [begin[S]]
+  cache_place from_place, to_place;
+  cache_side from[2], to[2];
+};
+
+// Blocks: sequences x pieces; a piece copies every grid_size_y-th entry.
+UNMASK_KERNEL void kv_copy_kernel(kv_copy_params p) {
+  const auto s = static_cast<std::int32_t>(block_index());
+  for (std::int32_t i = p.begin[s] + static_cast<std::int32_t>(block_index_y()); i < p.begin[s + 1];
+       i += static_cast<std::int32_t>(grid_size_y())) {
+#pragma unroll
+    for (int which = 0; which < 2; ++which) {
+      const cache_side& from = p.from[which];
+      const cache_side& to = p.to[which];
+      const std::int64_t source = slot_offset(from, p.from_place, s, p.from_slot[i]);
+      const std::int64_t target = slot_offset(to, p.to_place, s, i - p.begin[s]);
+      for (int d = static_cast<int>(thread_index()); d < from.width; d += row_threads) {
+        store_float(to.data, to.type, target + d, load_float(from.data, from.type, source + d));
+      }
+    }
+  }
+}
+
+struct gather_params {
+  const float* from;
+  const std::int32_t* index;  // [n]
+  float* to;                  // [n, width]
+  std::int64_t from_stride, to_stride;
+  int width;
+};
+
+// to[i] = from[index[i]].
+UNMASK_KERNEL void gather_kernel(gather_params p) {
+  const float* from = p.from + p.index[block_index()] * p.from_stride;
+  float* to = p.to + block_index() * p.to_stride;
+  for (int d = static_cast<int>(thread_index()); d < p.width; d += row_threads) to[d] = from[d];
+}
+
+}  // namespace unmask::cuda::UNMASK_TARGET

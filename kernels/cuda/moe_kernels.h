@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Mixture of experts. An assignment a = r * k + i is expert i of row r. A plan kernel sorts the
+// assignments by expert on the device; the grouped products then run over tiles of (expert, rows),
+// each with its expert's matrix, and write one row per assignment; a last kernel adds a row's
+// experts in the order of routing. Where an assignment lands among its expert's rows does not
+// change its result, so rows do not depend on the batch.
+#pragma once
+
+#include "kernels/cuda/cache_access.h"
+#include "kernels/cuda/gemm_tile.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+constexpr int route_threads = 256;
+
+struct route_params {
+  const float* x;  // [R, width]
+  std::int64_t x_stride;
+  int width;
+  const float* weight;  // [experts, width]
+  std::int64_t weight_stride;
+  const float* bias;  // [experts] or null
+  int experts, per_token, groups, groups_kept;
+  float scaling;
+  bool sigmoid, normalize;
+  std::int32_t* expert;  // [R, per_token]
+  std::int64_t expert_stride;
+  float* out;  // [R, per_token]
+  std::int64_t out_stride;
+};
+
+// As reference::moe_route: scores of all experts, the best groups, then the best experts; ties go
+// to the lowest index. One block per row.
+UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_route_kernel(route_params p) {
+  shared_allocator shared;
+  const shared_array<float> score = shared.take<float>(p.experts);
+  const shared_array<float> selection = shared.take<float>(p.experts);
+  const shared_array<float> group_score = shared.take<float>(p.groups);
+  const std::int64_t r = block_index();
+  const float* x = p.x + r * p.x_stride;
+  const int lane = lane_index();
+  for (int e = warp_index(); e < p.experts; e += route_threads / warp_size) {
+    const float* w = p.weight + e * p.weight_stride;
+    float sum = 0;
+    for (int d = lane; d < p.width; d += warp_size) sum += x[d] * w[d];
+    sum = warp_sum(sum);
+    if (lane == 0) score[e] = p.sigmoid ? 1.0F / (1.0F + expf(-sum)) : sum;
+  }
+  sync_block();
+  if (warp_index() > 0) return;  // one warp does the rest
+  if (!p.sigmoid) {
+    float top = -INFINITY, total = 0;
+    for (int e = lane; e < p.experts; e += warp_size) top = score[e] > top ? score[e] : top;
+    top = warp_max(top);
+    for (int e = lane; e < p.experts; e += warp_size) {
+      score[e] = expf(score[e] - top);
+      total += score[e];
+    }
+    total = warp_sum(total);
+    for (int e = lane; e < p.experts; e += warp_size) score[e] /= total;
+  }
+  for (int e = lane; e < p.experts; e += warp_size) {
+    selection[e] = score[e] + (p.bias != nullptr ? p.bias[e] : 0.0F);
+  }
+  sync_warp();
+  if (p.groups > 1) {
+    const int size = p.experts / p.groups;
+    for (int g = lane; g < p.groups; g += warp_size) {
+      float first = -INFINITY, second = -INFINITY;
+      for (int e = g * size; e < (g + 1) * size; ++e) {
+        const float v = selection[e];
+        if (v > first) {
+          second = first;
+          first = v;
+        } else if (v > second) {
+          second = v;
+        }
+      }
+      group_score[g] = first + (size > 1 ? second : 0.0F);
+    }
+    sync_warp();
+    for (int g = lane; g < p.groups; g += warp_size) {
+      int better = 0;
+      for (int other = 0; other < p.groups; ++other) {
+        better += group_score[other] > group_score[g] ||
+                  (group_score[other] == group_score[g] && other < g);
+      }
+      if (better < p.groups_kept) continue;
+      for (int e = g * size; e < (g + 1) * size; ++e) selection[e] = -INFINITY;
+    }
+    sync_warp();
+  }
+  float total = 1e-20F;
+  for (int i = 0; i < p.per_token; ++i) {
+    float best = -INFINITY;
+    int chosen = 0x7FFFFFFF;
+    for (int e = lane; e < p.experts; e += warp_size) {
+      const float v = selection[e];
+      if (v == v && (chosen == 0x7FFFFFFF || v > best)) {
+        best = v;
+        chosen = e;
+      }
+    }
+#pragma unroll
+    for (int mask = warp_size / 2; mask > 0; mask /= 2) {
+      const float v = shuffle_xor(best, mask);
+      const int e = shuffle_xor(chosen, mask);
+      if (e != 0x7FFFFFFF && (chosen == 0x7FFFFFFF || v > best || (v == best && e < chosen))) {
+        best = v;
+        chosen = e;
+      }
+    }
+    if (chosen == 0x7FFFFFFF) chosen = i;  // only NaN left
+    if (lane == 0) {
+      p.expert[r * p.expert_stride + i] = chosen;
+      selection[chosen] = float_bits(0x7FC00000U);  // taken
+    }
+    total += score[chosen];
+    sync_warp();
+  }
+  for (int i = lane; i < p.per_token; i += warp_size) {
+    const float s = score[p.expert[r * p.expert_stride + i]];
+    p.out[r * p.out_stride + i] = (p.normalize ? s / total : s) * p.scaling;
+  }
+}
+
+constexpr int routed_rows = 64;  // assignments per tile of a grouped product
+
+struct routed_plan {
+  std::int32_t* assignment;  // [R k] sorted by expert
+  std::int32_t* begin;       // [experts + 1] into assignment
+  std::int32_t* tile_begin;  // [experts + 1] tiles of routed_rows before an expert
+};
+
+struct plan_params {
+  const std::int32_t* expert;  // [R, k]
+  std::int64_t expert_stride;
+  int rows, per_token, experts;
+  routed_plan plan;
+};
+
+constexpr std::size_t plan_shared_bytes(int experts) {
+  return (static_cast<std::size_t>(experts) + 3) / 4 * 16 + 64;
+}
+
+// One block: counts, prefix sums, then each assignment takes a place among its expert's.
+UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_plan_kernel(plan_params p) {
+  shared_allocator shared;
+  const shared_array<std::int32_t> count = shared.take<std::int32_t>(p.experts);
+  const shared_array<std::int32_t> scratch = shared.take<std::int32_t>(route_threads / warp_size);
+  const int t = static_cast<int>(thread_index()), all = p.rows * p.per_token;
+  for (int e = t; e < p.experts; e += route_threads) count[e] = 0;
+  sync_block();
+  for (int a = t; a < all; a += route_threads) {
+    const std::int32_t e = p.expert[a / p.per_token * p.expert_stride + a % p.per_token];
+    atomic_add(&count[e], 1);
+  }
+  sync_block();
+  std::int32_t rows_before = 0, tiles_before = 0;
+  for (int first = 0; first < p.experts; first += route_threads) {
+    const int e = first + t;
+    const std::int32_t n = e < p.experts ? count[e] : 0;
+    std::int32_t total = 0;
+    const std::int32_t rows_end = block_scan(n, scratch, &total);
+    sync_block();
+    std::int32_t tiles_total = 0;
+    const std::int32_t tiles_end =
+        block_scan((n + routed_rows - 1) / routed_rows, scratch, &tiles_total);
+    sync_block();
+    if (e < p.experts) {
+      p.plan.begin[e + 1] = rows_before + rows_end;
+      p.plan.tile_begin[e + 1] = tiles_before + tiles_end;
+      count[e] = rows_before + rows_end - n;  // from here on: the next free place
+    }
+    rows_before += total;
+    tiles_before += tiles_total;
+  }
+  if (t == 0) p.plan.begin[0] = p.plan.tile_begin[0] = 0;
+  sync_block();
+  for (int a = t; a < all; a += route_threads) {
+    const std::int32_t e = p.expert[a / p.per_token * p.expert_stride + a % p.per_token];
+    p.plan.assignment[atomic_add(&count[e], 1)] = a;
+  }
+}
+
+struct grouped_params {
+  routed_plan plan;
+  int experts;
+  const void* const* weight;  // [experts] matrices [columns, depth]
+  const float* x;             // row a / divide for assignment a
+  std::int64_t x_stride;
+  int divide;
+  float* y;  // [R k, columns]
+  int columns, depth;
+};
+
+// y[a] = x[a / divide] W_e^T. Blocks: tiles of columns x a walk over the tiles of rows.
+template <class weight_type>
+UNMASK_KERNEL void UNMASK_THREADS(gemm_threads) grouped_gemm_kernel(grouped_params p) {
+  const int first_column = static_cast<int>(block_index()) * gemm_columns;
+  const std::int32_t tiles = p.plan.tile_begin[p.experts];
+  for (std::int32_t tile = static_cast<std::int32_t>(block_index_y()); tile < tiles;
+       tile += static_cast<std::int32_t>(grid_size_y())) {
+    int low = 0, high = p.experts - 1;  // the last expert with tile_begin <= tile
+    while (low < high) {
+      const int middle = (low + high + 1) / 2;
+      if (p.plan.tile_begin[middle] <= tile) {
+        low = middle;
+      } else {
+        high = middle - 1;
+      }
+    }
+    const int first = p.plan.begin[low] + (tile - p.plan.tile_begin[low]) * routed_rows;
+    const int last = p.plan.begin[low + 1];
+    const auto row_of = [&](int m) -> const float* {
+      if (first + m >= last) return nullptr;
+      return p.x + static_cast<std::int64_t>(p.plan.assignment[first + m] / p.divide) * p.x_stride;
+    };
+    float sum[4][4];
+    gemm_tile<4>(row_of,
+                 static_cast<const weight_type*>(p.weight[low]) +
+                     static_cast<std::int64_t>(first_column) * p.depth,
+                 p.columns - first_column, p.depth, sum);
+    const int t = static_cast<int>(thread_index());
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int m = first + t / 16 * 4 + i;
+      if (m >= last) continue;
+      float* y = p.y + static_cast<std::int64_t>(p.plan.assignment[m]) * p.columns;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int n = first_column + t % 16 * 4 + j;
+        if (n < p.columns) y[n] = sum[i][j];
+      }
+    }
+  }
+}
+
+struct combine_params {
+  const float* down;    // [R k, width]
+  const float* weight;  // [R, k]
+  std::int64_t weight_stride;
+  int per_token, width;
+  float* y;  // [R, width]
+  std::int64_t y_stride;
+};
+
+// y[r] += sum_i weight[r, i] down[r k + i].
+UNMASK_KERNEL void moe_combine_kernel(combine_params p) {
+  const std::int64_t r = block_index();
+  for (int d = static_cast<int>(thread_index()); d < p.width; d += row_threads) {
+    float sum = p.y[r * p.y_stride + d];
+    for (int i = 0; i < p.per_token; ++i) {
+      sum += p.weight[r * p.weight_stride + i] * p.down[(r * p.per_token + i) * p.width + d];
+    }
+    p.y[r * p.y_stride + d] = sum;
+  }
+}
+
+}  // namespace unmask::cuda::UNMASK_TARGET

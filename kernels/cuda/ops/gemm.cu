@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Linear layers. float32 weights: the exact kernel. bfloat16 weights: the library, or the exact
+// kernel with UNMASK_CUDA_GEMM=own (activations then stay float32 and a row's bits do not depend on
+// the batch). The emulated backend has no library: a plain loop over the same rounded operands
+// stands in for it.
+#include <cstdlib>
+#include <cstring>
+
+#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/gemm_kernels.h"
+#include "kernels/cuda/library_gemm.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+namespace {
+
+bool own_products_only() {
+  static const bool own = [] {
+    const char* choice = std::getenv("UNMASK_CUDA_GEMM");
+    if (choice == nullptr || std::strcmp(choice, "library") == 0) return false;
+    if (std::strcmp(choice, "own") == 0) return true;
+    throw environment_error(std::string("UNMASK_CUDA_GEMM is \"") + choice +
+                            "\"; say library or own");
+  }();
+  return own;
+}
+
+#if !defined(__CUDACC__)
+void stand_in(const void* argument) {
+  const auto& p = *static_cast<const library_product*>(argument);
+  for (std::int64_t m = 0; m < p.rows; ++m) {
+    for (std::int64_t n = 0; n < p.columns; ++n) {
+      float sum = 0;
+      for (std::int64_t k = 0; k < p.depth; ++k) {
+        sum += bf16_to_float(p.x[m * p.depth + k]) * bf16_to_float(p.w[n * p.depth + k]);
+      }
+      float* y = p.y + m * p.y_stride + n;
+      if (p.bias != nullptr) sum += p.bias[n];
+      *y = p.accumulate ? *y + sum : sum;
+    }
+  }
+}
+#endif
+
+template <int per_thread, class weight_type>
+void launch_exact(queue& q, const gemm_params& p) {
+  q.launch("gemm",
+           {blocks_for(p.columns, gemm_columns), gemm_threads, gemm_shared_bytes(per_thread),
+            blocks_for(p.rows, 16 * per_thread)},
+           gemm_kernel<per_thread, weight_type>, p);
+}
+
+}  // namespace
+
+void device_ops::multiply(const product& p) const {
+  if (p.rows == 0 || p.count == 0) return;
+  const device_matrix& w = *p.weight;
+  const std::int64_t depth = w.in_features;
+  const std::size_t element = w.format == weight_format::bf16 ? 2 : 4;
+  const void* first = static_cast<const unsigned char*>(w.memory.get()) +
+                      static_cast<std::size_t>(p.first * depth) * element;
+  if (w.format == weight_format::bf16 && !own_products_only()) {
+    auto* x = queue_.scratch<std::uint16_t>(scratch_slot::low_precision, p.rows * depth);
+    queue_.launch("to_bf16", {blocks_for(p.rows, 1), gemm_threads}, to_bf16_kernel,
+                  {p.x, p.x_stride, p.index, x, static_cast<int>(depth)});
+    const library_product call{
+        p.rows, p.count, depth,      x,           static_cast<const std::uint16_t*>(first),
+        p.bias, p.y,     p.y_stride, p.accumulate};
+#if defined(__CUDACC__)
+    if (!library_) {
+      library_ = std::make_unique<library_gemm>(
+          queue_.stream(), queue_.scratch(scratch_slot::library, library_gemm::workspace_bytes));
+    }
+    library_->multiply(call);
+#else
+    queue_.host_work(stand_in, std::make_shared<library_product>(call));
+#endif
+    return;
+  }
+  const gemm_params exact{p.x,
+                          p.x_stride,
+                          p.index,
+                          first,
+                          p.bias,
+                          p.y,
+                          p.y_stride,
+                          static_cast<int>(p.rows),
+                          static_cast<int>(p.count),
+                          static_cast<int>(depth),
+                          p.accumulate};
+  const bool few = p.rows <= 16;
+  if (w.format == weight_format::bf16) {
+    few ? launch_exact<1, std::uint16_t>(queue_, exact)
+        : launch_exact<4, std::uint16_t>(queue_, exact);
+  } else {
+    few ? launch_exact<1, float>(queue_, exact) : launch_exact<4, float>(queue_, exact);
+  }
+}
+
+void device_ops::linear(const tensor_view& x, const packed_matrix& weight, const tensor_view& bias,
+                        const tensor_view& y, bool accumulate) const {
+  const device_matrix& w = as_device(weight);
+  if (x.columns() != w.in_features || y.columns() != w.out_features || x.rows() != y.rows()) {
+    throw std::logic_error("linear: shapes do not match");
+  }
+  multiply({x.as<float>(), x.row_stride, nullptr, x.rows(), &w, 0, w.out_features,
+            bias.data != nullptr ? bias.as<float>() : nullptr, y.as<float>(), y.row_stride,
+            accumulate});
+}
+
+}  // namespace unmask::cuda::UNMASK_TARGET

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <algorithm>
+
+#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/head_kernels.h"
+#include "kernels/cuda/sample_kernels.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+void device_ops::confidence(const tensor_view& x, const packed_matrix& head,
+                            const candidate_set& candidates, const confidence_params& params,
+                            const confidence_out& out) const {
+  if (!(params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
+  const device_matrix& w = as_device(head);
+  const std::int64_t count = candidates.count, vocabulary = w.out_features;
+  if (count == 0) return;
+  const std::int64_t columns = std::min<std::int64_t>(vocabulary, head_columns);
+  auto* logits = queue_.scratch<float>(scratch_slot::head_logits, count * columns);
+  head_params p{};
+  p.logit = logits;
+  p.logit_stride = columns;
+  p.state = queue_.scratch<head_state>(scratch_slot::head_state, count);
+  p.candidates = candidates;
+  p.noise = params.noise;
+  p.banned = params.banned;
+  p.banned_count = params.banned_count;
+  p.inverse_temperature = 1.0 / double{params.temperature};
+  p.gumbel_temperature = double{params.gumbel_temperature};
+  p.wide = params.accumulate_double || out.residual != nullptr;
+  p.out = out;
+  const auto for_each_chunk = [&](const char* name, void (*kernel)(head_params),
+                                  std::size_t shared) {
+    for (std::int64_t first = 0; first < vocabulary; first += columns) {
+      const std::int64_t width = std::min(columns, vocabulary - first);
+      multiply({x.as<float>(), x.row_stride, candidates.row, count, &w, first, width, nullptr,
+                logits, columns, false});
+      p.first = static_cast<int>(first);
+      p.columns = static_cast<int>(width);
+      queue_.launch(name, {blocks_for(count, 1), head_threads, shared}, kernel, p);
+    }
+  };
+  constexpr std::size_t warps = head_threads / warp_size;
+  for_each_chunk("head_chunk", head_chunk_kernel, warps * sizeof(head_state));
+  if (out.negative_entropy != nullptr) {
+    // p ln(p + 1e-10) needs the finished sum: the head is multiplied a second time.
+    p.entropy = queue_.scratch<double>(scratch_slot::head_rows, count);
+    for_each_chunk("head_entropy", head_entropy_kernel, warps * sizeof(double));
+  }
+  queue_.launch("head_result", {blocks_for(count, 64), 64}, head_result_kernel, p);
+}
+
+void device_ops::logits(const tensor_view& x, const packed_matrix& head, const std::int32_t* row,
+                        const tensor_view& out) const {
+  const device_matrix& w = as_device(head);
+  multiply({x.as<float>(), x.row_stride, row, out.rows(), &w, 0, w.out_features, nullptr,
+            out.as<float>(), out.row_stride, false});
+}
+
+void device_ops::sample(const candidate_set& candidates, const tensor_view& logits,
+                        const sample_params& params, const confidence_out& out) const {
+  const sample_kernel_params p{
+      logits.as<float>(),   logits.row_stride, static_cast<int>(logits.columns()),
+      candidates,           params.noise,      double{params.temperature},
+      double{params.top_p}, params.top_k,      out};
+  constexpr std::size_t shared = 8 * sizeof(best_entry) + 8 * sizeof(double) + 260 * 8;
+  queue_.launch("sample", {blocks_for(candidates.count, 1), sample_threads, shared}, sample_kernel,
+                p);
+}
+
+}  // namespace unmask::cuda::UNMASK_TARGET

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <algorithm>
+
+#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/moe_kernels.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+void device_ops::moe_route(const tensor_view& x, const moe_router& router,
+                           const tensor_view& expert, const tensor_view& weight) const {
+  const route_params p{x.as<float>(),
+                       x.row_stride,
+                       static_cast<int>(x.columns()),
+                       router.weight.as<float>(),
+                       router.weight.row_stride,
+                       router.bias.data != nullptr ? router.bias.as<float>() : nullptr,
+                       router.experts,
+                       router.experts_per_token,
+                       router.groups,
+                       router.groups_kept,
+                       router.scaling,
+                       router.sigmoid,
+                       router.normalize,
+                       expert.as<std::int32_t>(),
+                       expert.row_stride,
+                       weight.as<float>(),
+                       weight.row_stride};
+  const auto padded = [](int n) { return static_cast<std::size_t>((n + 3) / 4 * 16); };
+  queue_.launch(
+      "moe_route",
+      {blocks_for(x.rows(), 1), route_threads, 2 * padded(router.experts) + padded(router.groups)},
+      moe_route_kernel, p);
+}
+
+const void* const* device_ops::expert_pointers(const moe_experts& experts) const {
+  std::vector<packed_handle> all = experts.gate_up;
+  all.insert(all.end(), experts.down.begin(), experts.down.end());
+  const auto same = [&](const expert_table& t) {
+    return t.matrices.size() == all.size() &&
+           std::equal(all.begin(), all.end(), t.matrices.begin(),
+                      [](const packed_handle& a, const std::weak_ptr<const packed_matrix>& b) {
+                        return !a.owner_before(b) && !b.owner_before(a);
+                      });
+  };
+  for (const expert_table& t : expert_tables_) {
+    if (same(t)) return static_cast<const void* const*>(t.memory.get());
+  }
+  std::erase_if(expert_tables_, [](const expert_table& t) { return t.matrices[0].expired(); });
+  std::vector<const void*> pointer;
+  for (const packed_handle& m : all) pointer.push_back(as_device(*m).memory.get());
+  expert_table t{{all.begin(), all.end()},
+                 queue_.allocate(pointer.size() * sizeof(void*), memory_kind::device)};
+  queue_.copy_to_device(t.memory.get(), pointer.data(), pointer.size() * sizeof(void*));
+  expert_tables_.push_back(std::move(t));
+  return static_cast<const void* const*>(expert_tables_.back().memory.get());
+}
+
+void device_ops::moe_feed_forward(const tensor_view& x, const tensor_view& expert,
+                                  const tensor_view& weight, const moe_experts& experts,
+                                  const tensor_view& y) const {
+  const auto rows = static_cast<int>(x.rows()), per_token = static_cast<int>(expert.columns());
+  if (rows == 0) return;
+  const auto count = static_cast<int>(experts.gate_up.size());
+  const std::int64_t all = std::int64_t{rows} * per_token;
+  const int hidden = experts.hidden, width = static_cast<int>(x.columns());
+  const weight_format format = as_device(*experts.gate_up[0]).format;
+
+  auto* words = queue_.scratch<std::int32_t>(scratch_slot::routed_plan, all + 2 * (count + 1));
+  const routed_plan plan{words, words + all, words + all + count + 1};
+  queue_.launch("moe_plan", {1, route_threads, plan_shared_bytes(count)}, moe_plan_kernel,
+                {expert.as<std::int32_t>(), expert.row_stride, rows, per_token, count, plan});
+
+  const void* const* pointers = expert_pointers(experts);
+  const auto tiles = static_cast<unsigned>(
+      std::min<std::int64_t>(all, all / routed_rows + count));  // at least as many as there are
+  const auto multiply_experts = [&](const void* const* matrices, const float* in,
+                                    std::int64_t stride, int divide, float* out, int columns,
+                                    int depth) {
+    const grouped_params p{plan, count, matrices, in, stride, divide, out, columns, depth};
+    const grid_shape shape{blocks_for(columns, gemm_columns), gemm_threads, gemm_shared_bytes(4),
+                           tiles};
+    if (format == weight_format::bf16) {
+      queue_.launch("grouped_gemm", shape, grouped_gemm_kernel<std::uint16_t>, p);
+    } else {
+      queue_.launch("grouped_gemm", shape, grouped_gemm_kernel<float>, p);
+    }
+  };
+  auto* pair = queue_.scratch<float>(scratch_slot::routed_hidden, all * 3 * hidden);
+  float* gated = pair + all * 2 * hidden;
+  auto* down = queue_.scratch<float>(scratch_slot::routed_output, all * width);
+  multiply_experts(pointers, x.as<float>(), x.row_stride, per_token, pair, 2 * hidden, width);
+  silu_mul(make_view(pair, dtype::f32, {all, 2 * hidden}),
+           make_view(gated, dtype::f32, {all, hidden}));
+  multiply_experts(pointers + count, gated, hidden, 1, down, width, hidden);
+  queue_.launch(
+      "moe_combine", {blocks_for(rows, 1), row_threads}, moe_combine_kernel,
+      {down, weight.as<float>(), weight.row_stride, per_token, width, y.as<float>(), y.row_stride});
+}
+
+}  // namespace unmask::cuda::UNMASK_TARGET

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "kernels/cuda/queue.h"
+
+#include <string>
+
+#include "kernels/error.h"
+#include "kernels/shared_vector.h"
+
+#if !defined(__CUDACC__)
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <vector>
+
+#include "kernels/host_memory.h"
+#endif
+
+namespace unmask::cuda {
+
+#if !defined(__CUDACC__)
+namespace {
+emulation chosen;
+std::uint64_t launches = 0;
+}  // namespace
+
+void set_emulation(const emulation& choice) {
+  chosen = choice;
+  emulator::set_schedule(choice.order);
+}
+const emulation& current_emulation() {
+  return chosen;
+}
+std::uint64_t emulated_launches() {
+  return launches;
+}
+#endif
+
+namespace UNMASK_TARGET {
+
+void* queue::scratch(scratch_slot slot, std::size_t bytes) {
+  buffer& b = scratch_[static_cast<std::size_t>(slot)];
+  if (b.bytes < bytes) {
+    synchronize();  // kernels in flight may still use the old one
+    b.memory.reset();
+    b.memory = allocate(bytes + bytes / 4, memory_kind::device);
+    b.bytes = bytes + bytes / 4;
+  }
+  return b.memory.get();
+}
+
+#if defined(__CUDACC__)
+
+queue::queue() {
+  set_shared_memory_source({[](std::size_t bytes) {
+                              void* memory = nullptr;
+                              const bool done = cudaMallocManaged(&memory, bytes) == cudaSuccess;
+                              if (!done) (void)cudaGetLastError();
+                              return done ? memory : nullptr;
+                            },
+                            [](void* memory) { (void)cudaFree(memory); }});
+  UNMASK_CUDA_CALL(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  int device = 0;
+  UNMASK_CUDA_CALL(cudaGetDevice(&device));
+  UNMASK_CUDA_CALL(
+      cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device));
+}
+
+queue::~queue() {
+  (void)cudaStreamDestroy(stream_);  // at exit the driver may be gone already
+}
+
+std::shared_ptr<void> queue::allocate(std::size_t bytes, memory_kind kind) {
+  void* memory = nullptr;
+  bytes = bytes > 0 ? bytes : 1;
+  const cudaError_t status =
+      kind == memory_kind::shared ? cudaMallocManaged(&memory, bytes) : cudaMalloc(&memory, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    throw environment_error("out of GPU memory: cannot allocate " + std::to_string(bytes >> 20) +
+                            " MiB; use a smaller model, batch or cache");
+  }
+  UNMASK_CUDA_CALL(status);
+  std::shared_ptr<void> owner(memory, [](void* p) { (void)cudaFree(p); });
+  UNMASK_CUDA_CALL(cudaMemsetAsync(memory, 0, bytes, stream_));
+  synchronize();
+  return owner;
+}
+
+void queue::copy_to_device(void* to, const void* from, std::size_t bytes) {
+  // From pageable memory the call returns after the source has been read.
+  UNMASK_CUDA_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
+}
+
+void queue::copy_to_host(void* to, const void* from, std::size_t bytes) {
+  UNMASK_CUDA_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_));
+  synchronize();
+}
+
+void queue::fill_zero(void* to, std::size_t bytes) {
+  UNMASK_CUDA_CALL(cudaMemsetAsync(to, 0, bytes, stream_));
+}
+
+void queue::synchronize() {
+  UNMASK_CUDA_CALL(cudaStreamSynchronize(stream_));
+}
+
+void queue::allow_shared(const void* kernel, const grid_shape& shape) {
+  UNMASK_CUDA_CALL(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                        static_cast<int>(shape.shared_bytes)));
+}
+
+#else
+
+namespace {
+
+struct waiting_launch {
+  std::string name;
+  grid_shape shape;
+  std::shared_ptr<void> keep;
+  void (*body)(const void*);
+  bool on_host;
+};
+
+// Shared by all queues: memory outlives the queue that allocated it.
+std::deque<waiting_launch>& waiting() {
+  static auto* all = new std::deque<waiting_launch>;  // still there when static tensors go
+  return *all;
+}
+std::map<std::uintptr_t, std::size_t>& owned() {
+  static auto* all = new std::map<std::uintptr_t, std::size_t>;
+  return *all;
+}
+
+bool is_owned(std::uintptr_t address) {
+  auto after = owned().upper_bound(address);
+  if (after == owned().begin()) return false;
+  --after;
+  return address < after->first + after->second;
+}
+
+bool is_mapped(std::uintptr_t address) {
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  unsigned char resident = 0;
+  return mincore(reinterpret_cast<void*>(address / page * page), 1, &resident) == 0;
+}
+
+void run_now(const waiting_launch& l) {
+  if (l.on_host) {
+    l.body(l.keep.get());
+    return;
+  }
+  try {
+    emulator::run({l.shape.x, l.shape.y, l.shape.threads, l.shape.shared_bytes}, l.body,
+                  l.keep.get());
+  } catch (const emulator::emulation_error& failure) {
+    throw emulator::emulation_error(l.name + ": " + failure.what());
+  }
+}
+
+void drain() {
+  while (!waiting().empty()) {
+    const waiting_launch next = std::move(waiting().front());
+    waiting().pop_front();
+    run_now(next);
+  }
+}
+
+void submit(waiting_launch l) {
+  if (current_emulation().deferred) {
+    waiting().push_back(std::move(l));
+  } else {
+    drain();
+    run_now(l);
+  }
+}
+
+}  // namespace
+
+queue::queue() {
+  set_shared_memory_source({[](std::size_t bytes) {
+                              void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
+                              owned()[reinterpret_cast<std::uintptr_t>(memory)] = bytes;
+                              return memory;
+                            },
+                            [](void* memory) {
+                              drain();
+                              owned().erase(reinterpret_cast<std::uintptr_t>(memory));
+                              std::free(memory);
+                            }});
+}
+queue::~queue() = default;
+
+std::shared_ptr<void> queue::allocate(std::size_t bytes, memory_kind) {
+  const auto memory = std::make_shared<tensor>(
+      allocate_host(dtype::u8, {static_cast<std::int64_t>(bytes > 0 ? bytes : 1)}));
+  void* start = memory->view().data;
+  owned()[reinterpret_cast<std::uintptr_t>(start)] = bytes > 0 ? bytes : 1;
+  return {start, [memory](void* p) {
+            drain();
+            owned().erase(reinterpret_cast<std::uintptr_t>(p));
+          }};
+}
+
+void queue::copy_to_device(void* to, const void* from, std::size_t bytes) {
+  struct copy {
+    void* to;
+    std::vector<unsigned char> bytes;
+  };
+  const auto* first = static_cast<const unsigned char*>(from);
+  host_work(
+      [](const void* p) {
+        const auto* c = static_cast<const copy*>(p);
+        if (!c->bytes.empty()) std::memcpy(c->to, c->bytes.data(), c->bytes.size());
+      },
+      std::make_shared<copy>(copy{to, {first, first + bytes}}));
+}
+
+void queue::copy_to_host(void* to, const void* from, std::size_t bytes) {
+  drain();
+  std::memcpy(to, from, bytes);
+}
+
+void queue::fill_zero(void* to, std::size_t bytes) {
+  struct fill {
+    void* to;
+    std::size_t bytes;
+  };
+  host_work(
+      [](const void* p) {
+        const auto* f = static_cast<const fill*>(p);
+        std::memset(f->to, 0, f->bytes);
+      },
+      std::make_shared<fill>(fill{to, bytes}));
+}
+
+void queue::synchronize() {
+  drain();
+}
+
+void queue::host_work(void (*body)(const void*), std::shared_ptr<void> argument) {
+  submit({"host work", {}, std::move(argument), body, true});
+}
+
+void queue::enqueue(const char* name, const grid_shape& shape, std::shared_ptr<void> keep,
+                    void (*body)(const void*), const void* arguments, std::size_t bytes) {
+  ++launches;
+  if (chosen.own_memory_only) {
+    // Words of the arguments that are addresses of mapped memory are pointers.
+    for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= bytes; at += sizeof(std::uintptr_t)) {
+      std::uintptr_t word = 0;
+      std::memcpy(&word, static_cast<const unsigned char*>(arguments) + at, sizeof word);
+      if (word < 4096 || is_owned(word) || !is_mapped(word)) continue;
+      throw emulator::emulation_error(std::string(name) + ": the argument at byte " +
+                                      std::to_string(at) +
+                                      " points to host memory, which a GPU cannot read");
+    }
+  }
+  submit({name, shape, std::move(keep), body, false});
+}
+
+#endif
+
+}  // namespace UNMASK_TARGET
+}  // namespace unmask::cuda

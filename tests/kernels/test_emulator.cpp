@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The emulator finds the bugs that it is there to find: small kernels, right and then each with
+// one planted fault.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "kernels/cuda/device/portable.h"
+#include "kernels/cuda/emulation.h"
+#include "kernels/cuda/queue.h"
+
+namespace unmask::cuda::emulated {
+namespace {
+
+using emulator::emulation_error;
+
+enum class fault {
+  none,
+  no_barrier,        // a tile is read before the other warps have filled it
+  no_reuse_barrier,  // a tile is overwritten while other warps still read it
+  no_copy_wait,
+  wrong_swizzle,
+  mask_off_by_one,
+  divergent_collective,
+  divergent_barrier,
+  outside_array,
+  too_much_shared,
+  guard_overwritten,
+  unaligned_copy
+};
+
+// out[i] = a^T b of bfloat16 columns, by ldmatrix and mma over double-buffered swizzled tiles: the
+// way a tensor-core kernel of this backend moves its data. a [k, 16], b [k, 8] row-major; out
+// [16, 8] sums the first `depth` of k rows.
+struct tile_params {
+  const std::uint16_t* a;  // [k, 16]
+  const std::uint16_t* b;  // [k, 8]
+  float* out;              // [warps, 16, 8]
+  int k, depth;
+  fault plant;
+};
+
+// 16 rows of 16 halves: 32 bytes a row, two 16-byte pieces, exchanged on odd row pairs.
+int swizzled(int row, int piece) {
+  return row * 16 + ((piece ^ ((row >> 2) & 1)) << 3);
+}
+
+UNMASK_KERNEL void tile_kernel(tile_params p) {
+  shared_allocator shared;
+  const shared_array<std::uint16_t> a = shared.take<std::uint16_t>(2 * 16 * 16);
+  const shared_array<std::uint16_t> b = shared.take<std::uint16_t>(2 * 16 * 8);
+  const int lane = lane_index(), tiles = (p.k + 15) / 16;
+  const bool loader = warp_index() == 0;  // for all; the others depend on its barriers
+  const auto load = [&](int tile) {
+    if (loader) {
+      const int stage = tile % 2, row = lane / 2, piece = lane % 2, k = tile * 16 + row;
+      const bool valid = k < p.k;
+      const int source = valid ? k : 0;
+      copy_async_16(a.data() + stage * 256 + swizzled(row, piece), p.a + source * 16 + piece * 8,
+                    valid);
+      if (lane < 16) {
+        const int deep = tile * 16 + lane;
+        copy_async_16(b.data() + stage * 128 + lane * 8, p.b + (deep < p.k ? deep : 0) * 8,
+                      deep < p.k);
+      }
+    }
+    copy_async_commit();
+  };
+  float c[4] = {0, 0, 0, 0};
+  load(0);
+  for (int t = 0; t < tiles; ++t) {
+    if (t + 1 < tiles) {
+      load(t + 1);
+      if (p.plant != fault::no_copy_wait) copy_async_wait<1>();
+    } else if (p.plant != fault::no_copy_wait) {
+      copy_async_wait<0>();
+    }
+    if (p.plant != fault::no_barrier) sync_block();
+    const int limit = p.plant == fault::mask_off_by_one ? p.depth + 1 : p.depth;
+    if (loader && (t + 1) * 16 > limit) {
+      for (int i = lane; i < 128; i += warp_size) {
+        if (t * 16 + i / 8 >= limit) b[t % 2 * 128 + i] = 0;
+      }
+    }
+    sync_block();
+    std::uint32_t fa[4], fb[4];
+    const int row = (lane & 7) + (lane >> 4) * 8, piece = (lane >> 3) & 1;
+    const int at = p.plant == fault::wrong_swizzle ? row * 16 + piece * 8 : swizzled(row, piece);
+    load_matrix_x4_transposed(fa, a.data() + t % 2 * 256 + at);
+    load_matrix_x4_transposed(fb, b.data() + t % 2 * 128 + lane % 16 * 8);
+    mma_16816(c, fa, fb[0], fb[1]);
+    if (p.plant != fault::no_reuse_barrier) sync_block();
+  }
+  float* out = p.out + warp_index() * 128;
+  const int r = lane / 4, n = lane % 4 * 2;
+  for (int i = 0; i < 4; ++i) out[(r + (i >> 1) * 8) * 8 + n + (i & 1)] = c[i];
+}
+
+// Whether the kernel gives the right sums under this schedule.
+bool tiles_right(fault plant, const emulator::schedule& order) {
+  const int k = 70, depth = 67, warps = 3;
+  std::vector<std::uint16_t> a(k * 16), b(k * 8);
+  for (int i = 0; i < k * 16; ++i)
+    a[static_cast<std::size_t>(i)] = bf16_of(static_cast<float>(i % 13 - 6));
+  for (int i = 0; i < k * 8; ++i)
+    b[static_cast<std::size_t>(i)] = bf16_of(static_cast<float>(i % 7 - 3));
+  std::vector<float> out(128 * warps, -1.0F);
+  queue q;
+  emulator::set_schedule(order);
+  q.launch("tile", {1, warps * 32, 2 * 16 * 24 * 2}, tile_kernel,
+           tile_params{a.data(), b.data(), out.data(), k, depth, plant});
+  emulator::set_schedule({});
+  for (int w = 0; w < warps; ++w) {
+    for (int m = 0; m < 16; ++m) {
+      for (int n = 0; n < 8; ++n) {
+        float sum = 0;
+        for (int i = 0; i < depth; ++i) {
+          sum += bf16_to_float(a[static_cast<std::size_t>(i * 16 + m)]) *
+                 bf16_to_float(b[static_cast<std::size_t>(i * 8 + n)]);
+        }
+        if (out[static_cast<std::size_t>(w * 128 + m * 8 + n)] != sum) return false;
+      }
+    }
+  }
+  return true;
+}
+
+constexpr emulator::schedule modes[] = {{false, false, 0}, {true, false, 0},  {false, true, 0},
+                                        {true, true, 0},   {false, false, 7}, {true, false, 99}};
+
+bool right_in_every_mode(fault plant) {
+  bool right = true;
+  for (const emulator::schedule& order : modes) right = tiles_right(plant, order) && right;
+  return right;
+}
+
+TEST(emulator, a_right_kernel_is_right_under_every_schedule) {
+  EXPECT_TRUE(right_in_every_mode(fault::none));
+}
+TEST(emulator, a_missing_barrier_is_found) {
+  EXPECT_FALSE(right_in_every_mode(fault::no_barrier));
+}
+TEST(emulator, a_missing_barrier_before_reuse_is_found) {
+  EXPECT_FALSE(right_in_every_mode(fault::no_reuse_barrier));
+}
+TEST(emulator, a_missing_copy_wait_is_found) {
+  EXPECT_FALSE(right_in_every_mode(fault::no_copy_wait));
+}
+TEST(emulator, a_wrong_swizzle_is_found) {
+  EXPECT_FALSE(right_in_every_mode(fault::wrong_swizzle));
+}
+TEST(emulator, a_mask_off_by_one_is_found) {
+  EXPECT_FALSE(right_in_every_mode(fault::mask_off_by_one));
+}
+
+struct fault_params {
+  fault plant;
+  float* memory;
+};
+
+UNMASK_KERNEL void fault_kernel(fault_params p) {
+  shared_allocator shared;
+  const shared_array<float> own = shared.take<float>(p.plant == fault::too_much_shared ? 80 : 64);
+  const int t = static_cast<int>(thread_index());
+  own[t] = static_cast<float>(t);
+  switch (p.plant) {
+    case fault::divergent_collective:
+      if (lane_index() < 16) own[t] = warp_sum(own[t]);
+      break;
+    case fault::divergent_barrier:
+      if (t % 2 == 0) {
+        sync_block();
+      } else {
+        sync_block();
+      }
+      break;
+    case fault::outside_array:
+      own[t] = own[t + 1];
+      break;
+    case fault::guard_overwritten:
+      own.data()[64 + t] = 1;
+      break;
+    case fault::unaligned_copy:
+      copy_async_16(own.data() + 1, p.memory, true);
+      break;
+    default:
+      break;
+  }
+}
+
+std::string failure_of(fault plant) {
+  float memory[16] = {};
+  queue q;
+  try {
+    q.launch("fault", {2, 64, 64 * sizeof(float)}, fault_kernel, fault_params{plant, memory});
+  } catch (const emulation_error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(emulator, faults_are_reported_in_words) {
+  EXPECT_EQ(failure_of(fault::none), "");
+  const std::pair<fault, const char*> cases[] = {
+      {fault::divergent_collective, "hangs: 0 threads wait at a barrier, 32 in a warp collective"},
+      {fault::divergent_barrier, "divergent barriers, on lines"},
+      {fault::outside_array, "shared array of 64 elements accessed at 64"},
+      {fault::too_much_shared, "takes 320 bytes of shared memory, but 256 were asked for"},
+      {fault::guard_overwritten, "wrote outside its shared memory"},
+      {fault::unaligned_copy, "not aligned to 16"}};
+  for (const auto& [plant, words] : cases) {
+    const std::string what = failure_of(plant);
+    EXPECT_NE(what.find(words), std::string::npos) << what << " does not say: " << words;
+    EXPECT_EQ(what.rfind("fault: emulator: block (0, 0)", 0), 0U) << what;
+  }
+  // The emulator works on after a failure.
+  EXPECT_TRUE(tiles_right(fault::none, {}));
+}
+
+struct scan_params {
+  const std::int32_t* in;
+  std::int32_t* out;
+  std::int32_t* total;
+  std::uint32_t* vote;
+};
+
+UNMASK_KERNEL void scan_kernel(scan_params p) {
+  shared_allocator shared;
+  const shared_array<std::int32_t> scratch = shared.take<std::int32_t>(4);
+  const auto t = thread_index();
+  std::int32_t total = 0;
+  p.out[t] = block_scan(p.in[t], scratch, &total);
+  const std::uint32_t vote = warp_vote(p.in[t] % 2 == 1);
+  if (t == 33) *p.vote = vote;
+  if (t == 0) *p.total = total;
+}
+
+TEST(emulator, scans_and_votes) {
+  std::vector<std::int32_t> in(128), out(128), want(128);
+  for (int i = 0; i < 128; ++i) in[static_cast<std::size_t>(i)] = i * i % 11;
+  std::partial_sum(in.begin(), in.end(), want.begin());
+  std::int32_t total = 0;
+  std::uint32_t vote = 0, expected = 0;
+  for (int l = 0; l < 32; ++l) {
+    expected |= static_cast<std::uint32_t>(in[static_cast<std::size_t>(32 + l)] % 2 == 1) << l;
+  }
+  queue q;
+  q.launch("scan", {1, 128, 64}, scan_kernel, scan_params{in.data(), out.data(), &total, &vote});
+  EXPECT_EQ(out, want);
+  EXPECT_EQ(total, want.back());
+  EXPECT_EQ(vote, expected);
+}
+
+TEST(emulated_queue, deferred_launches_wait_and_own_memory_is_told_from_other) {
+  const emulation before = current_emulation();
+  queue q;
+  std::vector<std::int32_t> in(128, 1), out(128, 0);
+  std::int32_t total = 0;
+  std::uint32_t vote = 0;
+  set_emulation({{}, true, false});
+  q.launch("scan", {1, 128, 64}, scan_kernel, scan_params{in.data(), out.data(), &total, &vote});
+  EXPECT_EQ(total, 0);
+  q.synchronize();
+  EXPECT_EQ(total, 128);
+  set_emulation({{}, false, true});
+  EXPECT_THROW(q.launch("scan", {1, 128, 64}, scan_kernel,
+                        scan_params{in.data(), out.data(), &total, &vote}),
+               emulation_error);
+  const auto memory = q.allocate(4096, memory_kind::shared);
+  auto* words = static_cast<std::int32_t*>(memory.get());
+  q.launch(
+      "scan", {1, 128, 64}, scan_kernel,
+      scan_params{words, words + 128, words + 256, reinterpret_cast<std::uint32_t*>(words + 257)});
+  EXPECT_EQ(words[256], 0);
+  set_emulation(before);
+}
+
+}  // namespace
+}  // namespace unmask::cuda::emulated
