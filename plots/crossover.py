@@ -97,12 +97,13 @@ def draw(rows, options=None):
         cell.set_title(text if len(families) == 1 else f"{model}, {text}")
     common.label_below(figure, "requests in the batch")
     handles = [common.Patch(facecolor=look[n].colour, label=n) for n in winners]
+    handles += [common.Patch(facecolor="none", edgecolor=common.QUIET, linewidth=0.5,
+                             label=f"{n} (never fastest)") for n in names if n not in winners]
     handles += [common.Patch(facecolor="#BBBBBB", hatch="....", edgecolor=common.PAPER,
                              label="tie: inside the 95 % intervals")]
     common.legend_above(figure, handles)
     common.footnote(figure, rows, "colour: fastest method; ×: its speed over the second best; sel.: "
-                    "its share of time spent on selection; losers: "
-                    + (", ".join(n for n in names if n not in winners) or "none"))
+                    "its share of time spent on selection")
     return [Drawing("", "Which method is fastest by batch size, context and generation length",
                     figure, rows)]
 

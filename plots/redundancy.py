@@ -25,9 +25,8 @@ def collapse(rows, label):
     return found
 
 
-def panel(cell, names, found, look, published):
+def panel(cell, names, found, look, published, log):
     values = [v for v, _ in found.values()] + list(published.values())
-    log = max(values) > 30 * min(values)
     limit = max(values)
     start = 0.5 if log else 0
     if log:
@@ -73,9 +72,11 @@ def draw(rows, options=None):
     columns = min(len(families), 4 if len(names) < 8 else 3)
     figure, cells = common.grid(len(families), columns, common.PAGE if columns > 1 else 5.0,
                                 0.6 + 0.16 * (len(names) + len(extra)))
+    everything = [v for f in found.values() for v, _ in f.values()] + list(extra.values())
+    log = max(everything) > 30 * min(everything)  # one scale for all panels
     for place, (cell, family) in enumerate(zip(cells, families)):
         every = names + list(extra)
-        panel(cell, every, found[family], look, extra)
+        panel(cell, every, found[family], look, extra, log)
         cell.set_yticks(range(len(every)), every if place % columns == 0 else [""] * len(every))
         cell.set_title(family.replace("_", " "))
     common.label_below(figure, "rows computed per token decided")

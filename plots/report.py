@@ -66,7 +66,13 @@ class Section:
         name = " ".join(str(self.plan[k]).replace("_", " ") for k in ("paper", "artifact")
                         if self.plan.get(k))
         scale = f" ({self.plan['scale']})" if self.plan.get("scale") else ""
-        return f"{name}: {self.title}{scale}" if name else self.title
+        title = self.title
+        try:  # what the artifact is called, where the experiment file says so
+            given = rowlib.tomllib.loads(self.plan["experiment"]["text"])
+            title = given["artifact"]["title"]
+        except (KeyError, TypeError, rowlib.tomllib.TOMLDecodeError):
+            pass
+        return f"{name}: {title}{scale}" if name else title
 
 
 def read_text(path):
@@ -108,6 +114,11 @@ def quoted(word):
     return word if re.fullmatch(r"[\w./=:,+-]+", word) else "'" + word.replace("'", "'\\''") + "'"
 
 
+def natural(path):
+    """Order of names in which figure_2 comes before figure_11."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]
+
+
 def holds_rows(path):
     """True when the first line of the file is a result row."""
     with open(path, encoding="utf-8") as content:
@@ -123,7 +134,7 @@ def collect(root, experiments):
     if not os.path.isdir(root):
         raise BadInput(f"{root}: there is no such file or directory")
     sections, claims = [], []
-    for path in sorted(glob.glob(os.path.join(root, "**", "*.jsonl"), recursive=True)):
+    for path in sorted(glob.glob(os.path.join(root, "**", "*.jsonl"), recursive=True), key=natural):
         if not os.path.basename(path).startswith("samples_") and holds_rows(path):
             sections.append(Section(path, root, experiments))
     for path in sorted(glob.glob(os.path.join(root, "**", "claims*.json"), recursive=True)):
@@ -605,16 +616,16 @@ def page(root, title=None, experiments="experiments"):
     title = title or (sections[0].heading() if len(sections) == 1
                       else os.path.basename(os.path.normpath(root)))
     data = player_data(rows)
+    crowd = len(sections) > CROWD
     links = [("overview", "Overview")]
     links += [("player", "Decode player")] if data["groups"] else []
     links += [("claims", "Claims")] if claims else []
-    crowd = len(sections) > CROWD
     links += ([("results", "Results")] if crowd
               else [(f"part-{i}", s.heading()) for i, s in enumerate(sections)])
     links += [("environment", "What ran on what"), ("reproduce", "Reproduce")]
     lead = (f"{many(len(rows), 'result row')} of {many(len(sections), 'experiment')}: "
-            + ", ".join(rowlib.ordered(s.title for s in sections[:12]))
-            + (", …" if len(sections) > 12 else "."))
+            + "; ".join(rowlib.ordered(s.heading() for s in sections[:CROWD]))
+            + ("; …" if crowd else "."))
     letters = {}
     results = (index_part(sections, root) if crowd else "") + "".join(
         section_part(s, i, letters, crowd) for i, s in enumerate(sections))

@@ -209,7 +209,8 @@ class Odd(Case):
             os.makedirs(place)
             shutil.copy(support.fixture("capacity"), os.path.join(place, "rows.jsonl"))
             with open(os.path.join(place, "run.json"), "w", encoding="utf-8") as out:
-                json.dump({"experiment": {"file": "x.toml"}, "scale": "tiny", "paper": "focus",
+                json.dump({"experiment": {"file": "x.toml", "text": "[artifact]\ntitle = \"Rows\"\n"},
+                           "scale": "tiny", "paper": "focus",
                            "artifact": f"table_{number}"}, out)
         for name, words in (("tables/focus_table_3.md", "| a | b |\n|---|---:|\n| **x\\|y** | 3 † |\n"),
                             ("campaign.md", "# All\n\n- table 9: NOT RUN: needs <cuda>\n")):
@@ -218,7 +219,7 @@ class Odd(Case):
         page = report.page(folder)
         checked(page)
         self.assertEqual(page.count('<details class="part">'), report.CROWD + 1)
-        self.assertIn('<a href="#part-3">focus table 3: Fixture: capacity (tiny)</a>', page)
+        self.assertIn('<a href="#part-3">focus table 3: Rows (tiny)</a>', page)
         self.assertEqual(page.count("As in the paper"), 1)
         self.assertIn('<td><b>x|y</b></td><td class="n">3 †</td>', page)
         self.assertIn("<li>table 9: NOT RUN: needs &lt;cuda&gt;</li>", page)
