@@ -103,13 +103,16 @@ class queue {
       P arguments;
     };
     auto* c = new closure{kernel, arguments};
+#if __has_builtin(__builtin_clear_padding)
+    __builtin_clear_padding(&c->arguments);  // what lies between members is no pointer
+#endif
     enqueue(
         name, shape, std::shared_ptr<void>(c, [](void* p) { delete static_cast<closure*>(p); }),
         [](const void* p) {
           const auto* call = static_cast<const closure*>(p);
           call->kernel(call->arguments);
         },
-        &arguments, sizeof(P));
+        &c->arguments, sizeof(P));
 #endif
   }
 #if defined(__CUDACC__)
