@@ -7,14 +7,13 @@ Writes OUTPUT-confidence, OUTPUT-attention, ... for every probe that the rows ho
 line is one method, summed up over its workloads.
 """
 
-import argparse
 import math
+import sys
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 
 import common
-from common import plt
+from common import Drawing, MaxNLocator, NotDrawn, plt
 
 
 def numbers(values):
@@ -53,10 +52,20 @@ def summed(results, values):
     return total
 
 
-def panels(count, width=3.1, height=2.7, rows=1):
-    figure, axes = plt.subplots(rows, count, figsize=(width * count, height * rows + 0.4),
+def panels(count, height=1.9, rows=1):
+    """A page wide."""
+    figure, axes = plt.subplots(rows, count, figsize=(common.PAGE, height * rows + 0.4),
                                 squeeze=False)
     return figure, axes
+
+
+def heading(name):
+    """A series name over a narrow panel: method, settings and model below each other."""
+    return name.replace(" · ", "\n").replace(", ", ",\n", 1)
+
+
+def title(cell, text):
+    cell.set_title(text, fontsize=common.SMALL, fontweight="normal")
 
 
 def lines(axes, curves, names, first=0, labelled=False):
@@ -67,22 +76,20 @@ def lines(axes, curves, names, first=0, labelled=False):
         axes.plot(places, values, label=name if labelled else None, color=common.COLOURS[s % 8],
                   marker=common.MARKERS[s % 8], markersize=3.5, linewidth=1.2,
                   markevery=max(1, len(values) // 12))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def finish(figure, rows, output, names=None):
-    if names:
-        common.legend_above(figure, names)
-    else:
-        figure.tight_layout(rect=(0, 0.03, 1, 1))
+def finish(figure, rows, names=None):
+    common.legend_above(figure, list(names or []))
     common.footnote(figure, rows)
-    common.save(figure, output)
+    return figure
 
 
-def confidence(rows, groups, output):
+def confidence(rows, groups):
     """Confidence now against one step before, and recall of decided tokens (Focus-dLLM Fig. 1)."""
-    figure, axes = panels(len(groups) + 1)
+    figure, axes = common.grid(len(groups) + 1, 3, height=2.2)
     for s, (name, results) in enumerate(groups):
-        cell = axes[0][s]
+        cell = axes[s]
         for r in results:
             if r["points"]:
                 x, y = zip(*r["points"])
@@ -90,12 +97,12 @@ def confidence(rows, groups, output):
                           color=common.COLOURS[s % 8])
         cell.plot([0, 1], [0, 1], color="#888888", linewidth=0.7)
         r = pooled(results, lambda p: [p["correlation"]], lambda p: [p["pairs"]])[0]
-        cell.set_title(f"{name}\nr = {r:.3f}" if not math.isnan(r) else name, fontsize=8)
+        title(cell, name.replace(" · ", "\n") + (f", r = {r:.3f}" if not math.isnan(r) else ""))
         cell.set_xlabel("confidence one step before")
         cell.set_ylabel("confidence")
         cell.set_xlim(0, 1)
         cell.set_ylim(0, 1)
-    cell = axes[0][-1]
+    cell = axes[-1]
     for s, (name, results) in enumerate(groups):
         recall = pooled(results, lambda p: p["recall"]["value"], lambda p: [p["recall"]["tokens"]])
         cell.plot(results[0]["recall"]["k"], recall, label=name, color=common.COLOURS[s % 8],
@@ -105,18 +112,17 @@ def confidence(rows, groups, output):
     cell.set_xlabel("k most confident of the step before")
     cell.set_ylabel("recall of decided tokens")
     cell.set_ylim(0, 1.03)
-    cell.legend(fontsize=6.5)
-    finish(figure, rows, output)
+    return finish(figure, rows, [name for name, _ in groups])
 
 
-def attention(rows, groups, output):
+def attention(rows, groups):
     """Attention maps, sinks, and their overlap (Focus-dLLM Figs. 2, 8; Sparse-dLLM Figs. 2, 7)."""
     drawn = [(name, [r for r in results if r["maps"]]) for name, results in groups]
     drawn = [(name, results) for name, results in drawn if results]
     if not drawn:
         return
     columns = max(len(results[0]["maps"]) for _, results in drawn) + 1
-    figure, axes = panels(columns, 2.3, 2.3, len(drawn))
+    figure, axes = panels(columns, 1.25, len(drawn))
     for line, (name, results) in zip(axes, drawn):
         maps = results[0]["maps"]
         for cell, m in zip(line, maps):
@@ -126,9 +132,12 @@ def attention(rows, groups, output):
                         interpolation="nearest")
             for sink in m["sinks"]:
                 cell.axvline(sink + 0.5, ymin=0.97, color="#56B4E9", linewidth=1.2)
-            cell.set_title(f"layer {m['layer']}, step {m['step']}", fontsize=7)
+            cell.set_title(f"layer {m['layer']}, step {m['step']}", fontsize=common.TINY,
+                           fontweight="normal")
             cell.grid(visible=False)
-            cell.tick_params(labelsize=6)
+            cell.tick_params(labelsize=common.TINY)
+            cell.xaxis.set_major_locator(MaxNLocator(3, integer=True))
+            cell.yaxis.set_major_locator(MaxNLocator(4, integer=True))
         for cell in line[len(maps):-1]:
             cell.set_axis_off()
         side = len(results[0]["layer_overlap"])
@@ -136,17 +145,21 @@ def attention(rows, groups, output):
         overlap = sum(np.array([numbers(v) for v in r["layer_overlap"]]) * n
                       for r, n in zip(results, looks)) / sum(looks)
         image = line[-1].imshow(overlap, vmin=0, vmax=1, cmap="viridis", origin="lower")
-        line[-1].set_title("sinks shared by layers", fontsize=7)
+        line[-1].set_title("shared sinks", fontsize=common.TINY, fontweight="normal")
         line[-1].set_xticks(range(side))
         line[-1].set_yticks(range(side))
-        line[-1].tick_params(labelsize=6)
+        line[-1].tick_params(labelsize=common.TINY)
         line[-1].grid(visible=False)
-        figure.colorbar(image, ax=line[-1], fraction=0.046)
-        line[0].set_ylabel(f"{name}\nrow position", fontsize=7)
-    finish(figure, rows, output)
+        figure.colorbar(image, ax=line[-1], fraction=0.046).ax.tick_params(labelsize=common.TINY)
+        line[0].set_ylabel(f"{heading(name)}\nrow position", fontsize=common.TINY)
+    common.label_below(figure, "key position (maps); layer (shared sinks)")
+    common.finish(figure)
+    common.footnote(figure, rows, "brightness: square root of the mean attention over heads; "
+                    "ticks on top: sinks; right: share of a layer's sinks that are another layer's")
+    return figure
 
 
-def kv_change(rows, groups, output):
+def kv_change(rows, groups):
     """L2 change of K and V outside the block between neighbouring steps (Sparse-dLLM Fig. 4)."""
     figure, axes = panels(2, rows=2)
     names = [name for name, _ in groups]
@@ -163,14 +176,14 @@ def kv_change(rows, groups, output):
         for cell in axes[row]:
             cell.set_ylabel(f"L2 change of {side.upper()}")
             cell.set_ylim(bottom=0)
-    finish(figure, rows, output, [name for name, _ in by_layer])
+    return finish(figure, rows, [name for name, _ in by_layer])
 
 
-def stagnation(rows, groups, output):
+def stagnation(rows, groups):
     """Stagnation, missed stable tokens, decline after the peak (Ada-DLM Figs. 1, 2, 4)."""
     figure, axes = panels(3)
     names = [name for name, _ in groups]
-    kinds = ("stagnant", "missed stable", "declined")
+    kinds = ("stagnant", "missed\nstable", "declined")
     for s, (name, results) in enumerate(groups):
         share = [
             (sum(r["stagnant"] for r in results), sum(r["active"] for r in results)),
@@ -181,8 +194,7 @@ def stagnation(rows, groups, output):
         heights = [part / whole if whole else math.nan for part, whole in share]
         width = 0.8 / len(groups)
         axes[0][0].bar([k + (s - (len(groups) - 1) / 2) * width for k in range(3)], heights,
-                       width * 0.95, label=name, color=common.COLOURS[s % 8],
-                       hatch=common.HATCHES[s % 8], edgecolor="white", linewidth=0.3)
+                       width * 0.95, label=name, color=common.COLOURS[s % 8])
     axes[0][0].set_xticks(range(3), kinds)
     axes[0][0].set_ylabel("share")
     # A finished request counts as none, as in its own row.
@@ -193,14 +205,16 @@ def stagnation(rows, groups, output):
     axes[0][1].set_ylabel("masked tokens judged")
     for s, (name, results) in enumerate(groups):
         counts = summed(results, lambda p: p["decided_confidence"])
-        axes[0][2].step(np.arange(10) / 10, counts / max(counts.sum(), 1), where="post",
-                        color=common.COLOURS[s % 8])
+        look = common.Look(s)
+        shares = counts / max(counts.sum(), 1)
+        axes[0][2].plot(np.arange(10)[shares > 0] / 10 + 0.05, shares[shares > 0], **look.line())
+    axes[0][2].set_yscale("log")
     axes[0][2].set_xlabel("confidence when decided")
     axes[0][2].set_ylabel("share of tokens")
-    finish(figure, rows, output, names)
+    return finish(figure, rows, names)
 
 
-def decoding(rows, groups, output):
+def decoding(rows, groups):
     """Tokens decided per step and rows computed per token (FOCUS Figs. 2, 9-11)."""
     figure, axes = panels(len(groups))
     for s, (name, results) in enumerate(groups):
@@ -211,15 +225,17 @@ def decoding(rows, groups, output):
         mean = decided / max(sum(r["steps"] for r in results), 1)
         redundancy = sum(r["rows"] for r in results) / max(decided, 1)
         cell.axvline(mean, color="black", linewidth=0.8, linestyle="--")
-        cell.set_title(f"{name}\nmean {mean:.2f}, {redundancy:.1f} rows per token", fontsize=8)
+        title(cell, f"{heading(name)}\nmean {mean:.2f}\n{redundancy:.1f} rows per token")
         cell.set_xlim(-0.6, max(len(counts), 4) - 0.4)
-        cell.xaxis.set_major_locator(MaxNLocator(integer=True))
-        cell.set_xlabel("tokens decided in a step")
-        cell.set_ylabel("share of steps")
-    finish(figure, rows, output)
+        cell.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        cell.set_ylabel("share of steps" if s == 0 else "")
+    common.label_below(figure, "tokens decided in a step")
+    common.finish(figure)
+    common.footnote(figure, rows, "dashed: mean")
+    return figure
 
 
-def importance(rows, groups, output):
+def importance(rows, groups):
     """Importance by layer, and its increase against decodability (FOCUS Figs. 3, 4, 12-14)."""
     figure, axes = panels(len(groups), rows=3)
     classes = (("decodable", "#0072B2"), ("not_decodable", "#E69F00"), ("decoded", "#999999"))
@@ -235,14 +251,13 @@ def importance(rows, groups, output):
                            lambda p: [p["requests"]])
             top.plot(range(layers), curve, color=colour, linestyle=":", linewidth=1,
                      label=f"{kind}, decoded included")
-        top.set_title(name, fontsize=8)
+        title(top, heading(name))
         top.set_xlabel("layer")
         top.set_ylabel("importance")
         for kind, (label, colour) in enumerate(c for c in classes if c[0] != "decoded"):
             bins = summed(results, lambda p: p["delta_percentiles"][label])
             middle.bar(np.arange(5) + (kind - 0.5) * 0.4, bins / max(bins.sum(), 1), 0.38,
-                       color=colour, hatch=common.HATCHES[kind], label=label, edgecolor="white",
-                       linewidth=0.3)
+                       color=colour, label=label)
             density = summed(results, lambda p: p["delta_density"][label])
             bottom.step(np.linspace(-4, 3.5, 16), density / max(density.sum(), 1) / 0.5,
                         where="post", color=colour, label=label)
@@ -252,40 +267,44 @@ def importance(rows, groups, output):
                if a[0] is not None] if layers > 1 else []
         if auc:
             value = sum(a * w for a, w in auc) / sum(w for _, w in auc)
-            middle.set_title(f"AUC {value:.3f}", fontsize=8)
-        middle.set_xticks(range(5), ["0-20", "20-40", "40-60", "60-80", "80-100"])
-        middle.set_xlabel("percentile of the increase, layers 0 to 1")
+            title(middle, f"AUC of the increase {value:.3f}")
+        middle.set_xticks(range(5), ["1", "2", "3", "4", "5"])
+        middle.set_xlabel("fifth of the increase")
         middle.set_ylabel("share of class")
         bottom.set_xlabel("standardised increase")
         bottom.set_ylabel("density")
-    axes[0][0].legend(fontsize=5.5)
-    axes[1][0].legend(fontsize=6.5)
-    finish(figure, rows, output)
+    names = axes[0][0].get_legend_handles_labels()
+    for handle, text in zip(*names):
+        handle.set_label(text.replace("_", " "))
+    common.legend_above(figure, names[0])
+    common.footnote(figure, rows)
+    return figure
 
 
 KINDS = {"confidence": confidence, "attention": attention, "kv_change": kv_change,
          "stagnation": stagnation, "decoding": decoding, "importance": importance}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("rows", nargs="+", help="row files (*.jsonl) or directories of them")
-    parser.add_argument("-o", "--output", default="probes", help="path without kind and extension")
+def draw(rows, options=None):
+    wanted = getattr(options, "kind", None) or list(KINDS)
+    drawings = []
+    for kind, make in KINDS.items():
+        chosen = [r for r in rows if kind in r.get("probes", {})]
+        groups = series_of(chosen, kind)
+        if not groups or kind not in wanted:
+            continue
+        figure = make(chosen, groups)
+        if figure is not None:
+            drawings.append(Drawing(kind, make.__doc__.rstrip("."), figure, chosen))
+    if not drawings:
+        raise NotDrawn("no row holds such a probe; add [probe] names to the experiment")
+    return drawings
+
+
+def more_arguments(parser):
     parser.add_argument("--kind", choices=sorted(KINDS), action="append",
                         help="only this figure (repeatable)")
-    options = parser.parse_args()
-    rows = common.believable(common.read_rows(options.rows))
-    common.style()
-    drawn = 0
-    for kind, draw in KINDS.items():
-        groups = series_of(rows, kind)
-        if groups and (not options.kind or kind in options.kind):
-            draw([r for r in rows if kind in r.get("probes", {})], groups,
-                 f"{options.output}-{kind}")
-            drawn += 1
-    if drawn == 0:
-        raise SystemExit("no row holds such a probe; add [probe] names to the experiment")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(common.main(draw, __doc__.splitlines()[0], "probes", more_arguments))

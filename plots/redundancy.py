@@ -1,45 +1,94 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Rows computed per token decided against tokens decided per step: what speed is made of.
-
-Down is less wasted work, right is more parallel decoding; each mark is one method on one family.
-"""
+"""Rows computed per token decided (FOCUS, Table 5), by method and task; 1 would be no redundancy."""
 
 import math
-
-from matplotlib.ticker import LogLocator, NullFormatter
+import sys
 
 import common
-from common import plt
+from common import Drawing, NotDrawn, metric
+from throughput import value_text
 
 
-def main():
-    options = common.arguments(__doc__.splitlines()[0], "redundancy")
-    rows = common.believable(common.read_rows(options.rows))
-    common.style()
-    series = common.ordered(common.series_label(r, rows) for r in rows)
-    figure, axes = plt.subplots(figsize=(5.4, 3.8))
-    for s, name in enumerate(series):
-        points = [(common.metric(r, "committed_per_step"), common.metric(r, "redundancy"))
-                  for r in rows if common.series_label(r, rows) == name]
-        points = [p for p in points if not math.isnan(p[0] + p[1])]
-        if not points:
+def collapse(rows, label):
+    """{name: (value, hollow)}; batch sizes that agree within half a percent share a bar."""
+    found = {}
+    for name in common.ordered(label(r) for r in rows):
+        by_batch = {r["batch_size"]: r for r in rows if label(r) == name}
+        values = [metric(r, "redundancy") for r in by_batch.values()]
+        if max(values) <= 1.005 * min(values):
+            by_batch = {0: next(iter(by_batch.values()))}
+        for batch, row in sorted(by_batch.items()):
+            text = name + (f", batch {batch}" if batch else "")
+            found[text] = (metric(row, "redundancy"), common.not_measured(row, "redundancy"))
+    return found
+
+
+def panel(cell, names, found, look, published):
+    values = [v for v, _ in found.values()] + list(published.values())
+    log = max(values) > 30 * min(values)
+    limit = max(values)
+    start = 0.5 if log else 0
+    if log:
+        cell.set_xscale("log")
+        cell.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    for place, name in enumerate(names):
+        if name in found:
+            value, hollow = found[name]
+            cell.barh(place, value - start, 0.72, left=start, **look[name].bar(hollow))
+        elif name in published:
+            value = published[name]
+            cell.barh(place, value - start, 0.72, left=start, **common.published_bar())
+        else:
             continue
-        axes.plot([p[0] for p in points], [p[1] for p in points], linestyle="none", label=name,
-                  marker=common.MARKERS[(s // 8 + s) % 8], markersize=5.5, markeredgecolor="white",
-                  markeredgewidth=0.5, color=common.COLOURS[s % 8])
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("tokens decided per denoising step")
-    axes.set_ylabel("rows computed per token decided")
-    axes.set_xlim(left=0)
-    common.legend_above(figure, series)
-    common.footnote(figure, rows)
-    common.save(figure, options.output)
+        cell.annotate(value_text(value), (value, place), (3, 0), textcoords="offset points",
+                      va="center", fontsize=common.TINY)
+    cell.axvline(1, color=common.INK, linewidth=0.7, linestyle=(0, (3, 2)))
+    cell.set_xlim(start, limit * (2.2 if log else 1.2))
+    cell.set_ylim(len(names) - 0.4, -0.6)
+    cell.grid(axis="y", visible=False)
+    cell.tick_params(axis="y", length=0)
+
+
+def draw(rows, options=None):
+    rows = [r for r in rows if not math.isnan(metric(r, "redundancy"))]
+    if not rows:
+        raise NotDrawn("no row holds the metric redundancy")
+    published = []
+    if getattr(options, "published", None):
+        published = common.read_published(options.published, options.artifact, "redundancy")
+    label = lambda r: common.series_label(r, rows, "batch_size")  # noqa: E731
+
+    families = common.ordered(r["workload"]["family"] for r in rows)
+    found = {f: collapse([r for r in rows if r["workload"]["family"] == f], label)
+             for f in families}
+    names = common.ordered(n for f in families for n in found[f])
+    # One row of bars for what is published; its column (a batch size, a dataset) is part of the name.
+    extra = {}
+    for value in published:
+        extra[f"{value['row']}, {value.get('column', '')} (published)"] = float(value["value"])
+    look = common.looks(common.ordered(n.split(", batch ")[0] for n in names))
+    look = {n: look[n.split(", batch ")[0]] for n in names}
+    columns = min(len(families), 4 if len(names) < 8 else 3)
+    figure, cells = common.grid(len(families), columns, common.PAGE if columns > 1 else 5.0,
+                                0.6 + 0.16 * (len(names) + len(extra)))
+    for place, (cell, family) in enumerate(zip(cells, families)):
+        every = names + list(extra)
+        panel(cell, every, found[family], look, extra)
+        cell.set_yticks(range(len(every)), every if place % columns == 0 else [""] * len(every))
+        cell.set_title(family.replace("_", " "))
+    common.label_below(figure, "rows computed per token decided")
+    hollow = any(h for f in found.values() for _, h in f.values())
+    common.legend_above(figure, common.provenance_handles(hollow, bool(extra)))
+    common.footnote(figure, rows, "dashed: one row per token")
+    return [Drawing("", "Rows computed per token decided, by method and task", figure, rows)]
+
+
+def more_arguments(parser):
+    parser.add_argument("--published", help="experiments/published/PAPER.toml drawn beside the rows")
+    parser.add_argument("--artifact", help="of the published values, e.g. table_5")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(common.main(draw, __doc__, "redundancy", more_arguments))

@@ -1,50 +1,69 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Output tokens per second of each method by task family, with 95 % intervals of the mean."""
+"""Output tokens per second of each method, one panel per task family, with 95 % intervals."""
 
 import math
+import sys
 
 import common
-from common import plt
+from common import Drawing, NotDrawn, metric
 
 
-def main():
-    options = common.arguments(__doc__, "throughput")
-    rows = common.believable(common.read_rows(options.rows))
-    common.style()
+def value_text(value):
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}".rstrip(".")
+
+
+def bars(cell, names, look, found, limit):
+    """One horizontal bar per name: found[name] = (value, half width, hollow)."""
+    for place, name in enumerate(names):
+        if name not in found:
+            cell.text(0, place, " not run", va="center", fontsize=common.TINY, color=common.QUIET)
+            continue
+        value, half, hollow = found[name]
+        cell.barh(place, value, 0.72, **look[name].bar(hollow))
+        if half > 0:
+            cell.errorbar(value, place, xerr=half, fmt="none", ecolor=common.INK, elinewidth=0.7,
+                          capsize=1.5, capthick=0.7)
+        cell.text(min(value + half, limit) + 0.015 * limit, place, value_text(value), va="center",
+                  fontsize=common.TINY, clip_on=False)
+    cell.set_ylim(len(names) - 0.4, -0.6)
+    cell.set_xlim(0, limit * 1.17)
+    cell.grid(axis="y", visible=False)
+    cell.tick_params(axis="y", length=0)
+
+
+def draw(rows, options=None):
+    rows = [r for r in rows if not math.isnan(metric(r, "tokens_per_second"))]
+    if not rows:
+        raise NotDrawn("no row holds tokens_per_second")
+    names = common.ordered(common.series_label(r, rows) for r in rows)
     families = common.ordered(r["workload"]["family"] for r in rows)
-    series = common.ordered(common.series_label(r, rows) for r in rows)
-    cells = {(common.series_label(r, rows), r["workload"]["family"]): r for r in rows}
-
-    width = 0.8 / len(series)
-    figure, axes = plt.subplots(figsize=(max(5.0, 1.0 + 1.1 * len(families)), 3.6))
-    for s, name in enumerate(series):
-        places, values, spreads = [], [], []
-        for f, family in enumerate(families):
-            row = cells.get((name, family))
-            if row is None:
+    look = common.looks(names)
+    columns = min(len(families), 4 if len(names) < 8 else 3)
+    wide = len(families) > 1
+    figure, cells = common.grid(len(families), columns, common.PAGE if wide else 5.0,
+                                0.55 + 0.16 * len(names))
+    hollow = False
+    for place, (cell, family) in enumerate(zip(cells, families)):
+        found = {}
+        for row in rows:
+            if row["workload"]["family"] != family:
                 continue
-            value = common.metric(row, "tokens_per_second")
-            half = row["samples"]["half_width"]
-            places.append(f + (s - (len(series) - 1) / 2) * width)
-            values.append(value)
-            spreads.append(value * half if half is not None else 0.0)
-        axes.bar(places, values, width * 0.95, label=name, edgecolor="white", linewidth=0.3,
-                 color=common.COLOURS[s % 8], hatch=common.HATCHES[(s // 8 + s) % 8])
-        shown = [(p, v, e) for p, v, e in zip(places, values, spreads)
-                 if e > 0 and not math.isnan(v)]
-        if shown:
-            axes.errorbar(*zip(*[(p, v) for p, v, _ in shown]), yerr=[e for _, _, e in shown],
-                          fmt="none", ecolor="black", elinewidth=0.8, capsize=1.5)
-    axes.set_xticks(range(len(families)), families, rotation=20, ha="right")
-    axes.set_ylabel("output tokens per second")
-    axes.set_ylim(bottom=0)
-    axes.grid(axis="x", visible=False)
-    common.legend_above(figure, series)
-    common.footnote(figure, rows)
-    common.save(figure, options.output)
+            empty = common.not_measured(row, "tokens_per_second")
+            hollow = hollow or empty
+            found[common.series_label(row, rows)] = (metric(row, "tokens_per_second"),
+                                                     common.half_width(row), empty)
+        limit = max(v + h for v, h, _ in found.values())
+        bars(cell, names, look, found, limit)
+        cell.set_title(family.replace("_", " "))
+        cell.set_yticks(range(len(names)), names if place % columns == 0 else [""] * len(names))
+        cell.xaxis.set_major_locator(common.MaxNLocator(3))
+    common.label_below(figure, "output tokens per second")
+    common.legend_above(figure, common.provenance_handles(hollow, False))
+    common.footnote(figure, rows, "bars: mean; whiskers: 95 % interval of the mean")
+    return [Drawing("", "Output tokens per second by method and task", figure, rows)]
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(common.main(draw, __doc__, "throughput"))

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "harness/artifact/catalogue.h"
 #include "harness/cli/command.h"
 #include "harness/decode/registry.h"
 #include "harness/model/config.h"
+#include "kernels/error.h"
 
 namespace unmask {
 namespace po = boost::program_options;
@@ -47,6 +49,15 @@ void list_models(const std::filesystem::path& folder) {
   }
 }
 
+// Tables and figures of the papers; an unreadable file makes the exit code one of usage.
+int list_artifacts(const std::filesystem::path& root) {
+  const std::vector<artifact_entry> all = find_artifacts(root, this_machine());
+  if (!all.empty()) fmt::print("artifacts\n{}", artifact_listing(all));
+  const bool good =
+      std::all_of(all.begin(), all.end(), [](const artifact_entry& a) { return a.problem.empty(); });
+  return static_cast<int>(good ? exit_code::ok : exit_code::usage);
+}
+
 std::string range_of(const parameter_spec& p) {
   if (!p.choices.empty()) return fmt::format("one of {}", fmt::join(p.choices, ", "));
   if (p.minimum <= -1e299 && p.maximum >= 1e299) return "";
@@ -79,7 +90,10 @@ int command_list(const std::vector<std::string>& arguments) {
   if (what.empty() || what == "methods") list_methods();
   if (what.empty() || what == "models") list_models(root / "models");
   if (what.empty() || what == "tasks") list_folder("tasks", root / "data", ".jsonl");
-  if (what.empty() || what == "experiments") list_folder("experiments", root, ".toml");
+  if (what.empty() || what == "experiments") {
+    list_folder("experiments", root, ".toml");
+    return list_artifacts(root);
+  }
   return 0;
 }
 

@@ -35,7 +35,11 @@ int command_show(const std::vector<std::string>& arguments);
 int command_generate(const std::vector<std::string>& arguments);
 int command_run(const std::vector<std::string>& arguments);
 int command_table(const std::vector<std::string>& arguments);
+int command_report(const std::vector<std::string>& arguments);
 int command_golden(const std::vector<std::string>& arguments);
+int command_profile(const std::vector<std::string>& arguments);
+int command_claims(const std::vector<std::string>& arguments);
+int command_campaign(const std::vector<std::string>& arguments);
 int command_doctor(const std::vector<std::string>& arguments);
 
 // cpu, reference, cuda or cuda-emulated; cuda says in one line that there is no GPU and gives the

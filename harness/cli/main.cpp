@@ -12,10 +12,15 @@ const std::vector<command>& commands() {
   static const std::vector<command> all = {
       {"run", "run an experiment file and print its table", command_run},
       {"table", "print the table of measured rows", command_table},
+      {"report", "one HTML page of a run: tables, figures, decode player", command_report},
       {"generate", "decode one prompt; --watch shows the canvas being unmasked", command_generate},
       {"list", "methods, tasks and embedded models", command_list},
       {"show", "one method: its five slots, parameters and sources", command_show},
       {"golden", "replay the official implementations' outputs and compare", command_golden},
+      {"profile", "time, work and kernels of every phase of a step; nsys and ncu", command_profile},
+      {"claims", "the papers' claims: list, measure and check them", command_claims},
+      {"campaign", "every table and figure of the papers in turn, then the claims",
+       command_campaign},
       {"doctor", "what this machine has and what is missing", command_doctor},
   };
   return all;

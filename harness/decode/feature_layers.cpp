@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/profile/phases.h"
+
 namespace unmask {
 namespace {
 
@@ -97,9 +99,13 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
   const row_set values = list(values_, {}, value_first_, value_last_);
   const row_set probes = list(probes_, {}, probe_first_, length_);
   if (values.rows > 0) {
-    model_.project_value(layer, pick(values), acts);
+    {
+      const phase_range range(work_phase::project, layer);
+      model_.project_value(layer, pick(values), acts);
+    }
     const tensor_view value = model_.value(acts, values.rows);
     if (probes.rows > 0) {
+      const phase_range range(work_phase::selection, layer);
       const tensor_view fresh = new_value_.view().first(probes.rows);
       const tensor_view stored = old_value_.view().first(probes.rows);
       run.find_rows(values, probes, index_.as<std::int32_t>());
@@ -108,11 +114,16 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
       run.row_distance(fresh, stored, distance_.as<float>());
       run.mark_top(probes, distance_.as<float>(), moved_.as<std::int32_t>(), flags_);
     }
+    const phase_range range(work_phase::cache_update, layer);
     run.kv_write(values, {}, value, pages);
   }
   const row_set chosen = list(chosen_, flags_, first_, length_);
   if (chosen.rows == 0) return;
-  model_.project_query_key(layer, pick(chosen), chosen.position, acts);
+  {
+    const phase_range range(work_phase::project, layer);
+    model_.project_query_key(layer, pick(chosen), chosen.position, acts);
+  }
+  const phase_range range(work_phase::cache_update, layer);
   run.kv_write(chosen, model_.key(acts, chosen.rows), {}, pages);
 }
 
@@ -123,10 +134,18 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
   const ops& run = model_.backend();
   const model_config& c = model_.config();
   const row_set all = rows.set(b.capacity());
-  const bool everything = choose(layer, b, plan);
+  bool everything = false;
+  {
+    const phase_range range(work_phase::selection, layer);
+    everything = choose(layer, b, plan);
+  }
   feature_work work;
   if (everything) {
-    model_.project(layer, x, all.position, acts);
+    {
+      const phase_range range(work_phase::project, layer);
+      model_.project(layer, x, all.position, acts);
+    }
+    const phase_range range(work_phase::cache_update, layer);
     run.kv_write(all, model_.key(acts, all.rows), model_.value(acts, all.rows), pages);
     probes_.rows = 0;
     std::fill_n(probes_.begin.as<std::int32_t>(), b.capacity() + 1, 0);
@@ -143,24 +162,36 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
   const paged_kv outputs = outputs_.layer(layer - first_layer());
   const tensor_view branch = branch_.view().first(n), picked = picked_.view().first(n);
   const tensor_view q = model_.query(acts, n);
-  work.keys = keys.select(b, plan, layer, q, pages, kv_length);
+  {
+    const phase_range range(work_phase::selection, layer);
+    work.keys = keys.select(b, plan, layer, q, pages, kv_length);
+  }
   if (n > 0) {
     const tensor_view attended = acts.attention.view().first(n);
     const float scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
-    run.attention(work.rows, q, pages, work.keys, scale,
-                  make_view(attended.data, dtype::f32, {n, c.heads, c.head_dim}), {});
+    {
+      const phase_range range(work_phase::attention, layer);
+      run.attention(work.rows, q, pages, work.keys, scale,
+                    make_view(attended.data, dtype::f32, {n, c.heads, c.head_dim}), {});
+    }
+    const phase_range range(work_phase::attention_output, layer);
     model_.attention_branch(layer, attended, branch);
-    run.kv_write(work.rows, as_head(branch), {}, outputs);
   }
-  run.kv_read(all, outputs, as_head(x), {}, true);
+  {
+    const phase_range range(work_phase::cache_update, layer);
+    if (n > 0) run.kv_write(work.rows, as_head(branch), {}, outputs);
+    run.kv_read(all, outputs, as_head(x), {}, true);
+  }
   if (n > 0) {
+    const phase_range range(work_phase::feed_forward, layer);
     if (!everything) {
       run.find_rows(all, work.rows, index_.as<std::int32_t>());
       run.gather_rows(x, index_.as<std::int32_t>(), picked);
     }
     model_.feed_forward_branch(layer, everything ? x : picked, branch);
-    run.kv_write(work.rows, {}, as_head(branch), outputs);
   }
+  const phase_range range(work_phase::cache_update, layer);
+  if (n > 0) run.kv_write(work.rows, {}, as_head(branch), outputs);
   run.kv_read(all, outputs, {}, as_head(x), true);
   return work;
 }

@@ -7,7 +7,8 @@
 #include <cmath>
 
 #include "harness/decode/feature_layers.h"
-#include "harness/profile/nvtx.h"
+#include "harness/decode/phase_costs.h"
+#include "harness/profile/phases.h"
 
 namespace unmask {
 namespace {
@@ -21,24 +22,6 @@ namespace {
 // and in the policies that look at results themselves. Counts that operations return (compact,
 // find_candidates, drop_rows, select_chunk) wait on their own. A loop that keeps its state on the
 // device removes these waits; nothing else depends on them.
-
-// The loop's phases, the same names for every method and backend. Payload: step index, layer, or
-// number of candidates.
-struct phase_ranges {
-  range_name step{"step", range_category::scheduler};
-  range_name layer{"layer", range_category::denoise};
-  range_name project{"project", range_category::attention};
-  range_name cache_write{"cache_write", range_category::cache};
-  range_name attention{"attention", range_category::attention};
-  range_name feed_forward{"feed_forward", range_category::mlp};
-  range_name lm_head{"lm_head", range_category::lm_head};
-  range_name decide{"decide", range_category::select};
-};
-
-const phase_ranges& ranges() {
-  static const phase_ranges all;
-  return all;
-}
 
 // Adds the life of this object to a sum. Two clock readings, some 50 ns: nothing beside a layer.
 class stopwatch {
@@ -126,6 +109,7 @@ struct step_loop::impl {
   void refuse_dry() const;
   bool make_plan();
   sequence_step once_more(std::int32_t s) const;
+  std::pair<work_phase, std::int32_t> kind_of_forward() const;
   void forward();
   void count_dry();
   void decide();
@@ -224,7 +208,7 @@ bool step_loop::step() {
 }
 
 bool step_loop::step(const step_part* parts) {
-  const profile_range range(ranges().step, impl_->step_index++);
+  const phase_range range(work_phase::step, impl_->step_index++);
   impl_->parts = parts;
   if (!impl_->make_plan()) return false;
   impl_->forward();
@@ -244,6 +228,7 @@ void step_loop::impl::refuse_dry() const {
 }
 
 bool step_loop::impl::make_plan() {
+  const phase_range range(work_phase::plan, step_index - 1);
   bool any = false;
   method.pace->begin(state, parts);
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
@@ -285,10 +270,26 @@ sequence_step step_loop::impl::once_more(std::int32_t s) const {
   return step;
 }
 
+// What the forward is for, and how many sequences take part.
+std::pair<work_phase, std::int32_t> step_loop::impl::kind_of_forward() const {
+  std::int32_t prefill = 0, commit = 0, active = 0;
+  for (const sequence_step& step : plan.of) {
+    active += step.active;
+    prefill += step.active && step.what == phase::prefill;
+    commit += step.active && step.what == phase::commit;
+  }
+  if (prefill == active) return {work_phase::prefill, active};
+  if (commit == active) return {work_phase::commit_forward, active};
+  return {prefill + commit > 0 ? work_phase::mixed_forward : work_phase::denoise, active};
+}
+
 void step_loop::impl::forward() {
   const std::int32_t sequences = limits.sequences;
+  const auto [kind, active] = kind_of_forward();
+  const phase_range forward_range(kind, active);
   const stopwatch whole(seconds.forward);
   {
+    const phase_range range(work_phase::selection, -1);
     const stopwatch clock(seconds.selection);
     rows.slots_differ = false;
     method.rows->select(state, plan, rows);
@@ -299,11 +300,15 @@ void step_loop::impl::forward() {
     method.cache->prepare(state, plan, rows, cache);
     if (partial) method.rows->feed_forward_rows(state, plan, rows, updated, updated_index);
   }
-  run.gather_tokens(rows.set(sequences), state.canvas(), rows.token.as<std::int32_t>());
-  run.synchronize();
   const tensor_view x_all = acts.x.view();
   const bool layers = !limits.dry && rows.rows > 0;  // frozen places may have nothing to repeat
-  if (layers) model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
+  {
+    const phase_range range(work_phase::embed, rows.rows);
+    run.gather_tokens(rows.set(sequences), state.canvas(), rows.token.as<std::int32_t>());
+    run.synchronize();
+    if (layers) model.embed(rows.token.as<std::int32_t>(), x_all.first(rows.rows));
+    if (layers) report_embed(model, rows.rows);
+  }
 
   // The rows as they entered, for the observer and the accounting, before any narrowing.
   entered.rows = rows.rows;
@@ -323,20 +328,22 @@ void step_loop::impl::forward() {
   }
   const float scale = 1.0F / std::sqrt(static_cast<float>(model.config().head_dim));
   for (std::int32_t l = 0; l < model.config().layers; ++l) {
-    const profile_range layer_range(ranges().layer, l);
+    const phase_range layer_range(work_phase::layer, l);
     tensor_view x = x_all.first(rows.rows);
     if (features && l >= features->first_layer()) {
-      count_features(l, features->forward(l, state, plan, rows, x, acts, cache.layer(l),
-                                          *method.keys, kv_length.as<std::int32_t>()));
+      const feature_work work = features->forward(l, state, plan, rows, x, acts, cache.layer(l),
+                                                  *method.keys, kv_length.as<std::int32_t>());
+      const phase_range range(work_phase::accounting, l);
+      count_features(l, work);
       continue;
     }
     {
-      const profile_range range(ranges().project, l);
+      const phase_range range(work_phase::project, l);
       model.project(l, x, rows.position.as<std::int32_t>(), acts);
     }
     const paged_kv pages = cache.layer(l);
     {
-      const profile_range range(ranges().cache_write, l);
+      const phase_range range(work_phase::cache_update, l);
       if (partial) {
         run.gather_rows(acts.qkv.view().first(rows.rows), updated_index.as<std::int32_t>(),
                         part.qkv.view().first(updated.rows));
@@ -349,11 +356,13 @@ void step_loop::impl::forward() {
     const std::int32_t before = rows.rows;
     bool narrowed = false;
     {
+      const phase_range range(work_phase::selection, l);
       const stopwatch clock(seconds.selection);
       narrowed = method.rows->narrow(state, plan, l, model.query(acts, before),
                                      model.key(acts, before), rows, kept);
     }
     if (narrowed) {
+      const phase_range range(work_phase::selection, l);
       if (partial) throw std::logic_error("step_loop: narrow() and feed_forward_rows() together");
       // Surviving rows keep their order, so gathering forward in place never overwrites a source.
       run.gather_rows(x, kept.as<std::int32_t>(), x_all.first(rows.rows));
@@ -365,6 +374,7 @@ void step_loop::impl::forward() {
     const tensor_view q = model.query(acts, rows.rows);
     key_set keys;
     {
+      const phase_range range(work_phase::selection, l);
       const stopwatch clock(seconds.selection);
       keys = method.keys->select(state, plan, l, q, pages, kv_length.as<std::int32_t>());
     }
@@ -375,25 +385,32 @@ void step_loop::impl::forward() {
     }
     tensor_view attended = acts.attention.view().first(rows.rows);
     {
-      const profile_range range(ranges().attention, l);
+      const phase_range range(work_phase::attention, l);
       const tensor_view out = make_view(attended.data, dtype::f32,
                                         {rows.rows, model.config().heads, model.config().head_dim});
       run.attention(rows.set(sequences), q, pages, keys, scale, out,
                     method.keys->key_mass(state, plan, l));
-      {
-        const stopwatch clock(seconds.selection);
-        method.cache->after_attention({state, plan, l, rows.set(sequences), q,
-                                       model.key(acts, rows.rows), model.value(acts, rows.rows)},
-                                      cache);
-      }
+    }
+    {
+      const phase_range range(work_phase::selection, l);
+      const stopwatch clock(seconds.selection);
+      method.cache->after_attention({state, plan, l, rows.set(sequences), q,
+                                     model.key(acts, rows.rows), model.value(acts, rows.rows)},
+                                    cache);
+    }
+    {
+      const phase_range range(work_phase::attention_output, l);
       model.attention_output(l, attended, x);
     }
     {
-      const profile_range range(ranges().feed_forward, l);
+      const phase_range range(work_phase::feed_forward, l);
       feed_forward(l, x);
     }
+    const phase_range range(work_phase::accounting, l);
     count_layer(l, keys, l == 0);
   }
+  report_final_norm(model, rows.rows);
+  const phase_range range(work_phase::final_norm, rows.rows);
   model.final_norm(x_all.first(rows.rows), final.view().first(rows.rows));
 }
 
@@ -412,6 +429,7 @@ void step_loop::impl::feed_forward(std::int32_t layer, const tensor_view& x) {
 // and output projection, and feed-forward unless the method says that they skip it. Keys are those
 // the mask really admits.
 void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool first_layer) {
+  layer_counts total;
   const row_cost cost = model.cost(layer);
   const double per_key = 4.0 * model.config().heads * model.config().head_dim;
   const std::int32_t* begin = rows.begin.as<std::int32_t>();
@@ -431,9 +449,12 @@ void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool 
       c.rows += in_rows;
       if (step.what != phase::prefill) c.decode_rows += in_rows;
     }
-    double seen = 0;
+    double seen = 0, busiest = 0;
     for (std::int32_t r = begin[s]; r < begin[s + 1]; ++r) {
-      seen += method.keys->mean_keys_of_row(state, keys, s, rows.position.as<std::int32_t>()[r]);
+      const double of_row =
+          method.keys->mean_keys_of_row(state, keys, s, rows.position.as<std::int32_t>()[r]);
+      seen += of_row;
+      busiest = std::max(busiest, of_row);
     }
     const std::int32_t* fed_begin = partial ? updated.begin.as<std::int32_t>() : begin;
     const std::int64_t fed = fed_begin[s + 1] - fed_begin[s];
@@ -445,7 +466,16 @@ void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool 
                static_cast<double>(n) * cost.output_flops +
                static_cast<double>(fed) * cost.feed_forward_flops + seen * per_key + selection;
     c.selection_flops += selection;
+    total.valued += static_cast<double>(entering);
+    total.projected += static_cast<double>(entering);
+    total.written += static_cast<double>(partial ? fed : entering);
+    total.attending += static_cast<double>(n);
+    total.fed += static_cast<double>(fed);
+    total.keys_seen += seen;
+    total.busiest_keys += busiest;
+    total.selection_flops += selection;
   }
+  report_layer(model, layer, total, size_of(cache.layer(layer).keys.type));
 }
 
 void step_loop::impl::count_dry() {
@@ -471,13 +501,17 @@ void step_loop::impl::count_features(std::int32_t layer, const feature_work& wor
   const double per_key = 4.0 * m.heads * m.head_dim;
   const double per_row =
       cost.qkv_flops - cost.value_flops + cost.output_flops + cost.feed_forward_flops;
+  layer_counts total;
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     if (!plan.of[static_cast<std::size_t>(s)].active) continue;
     sequence_counters& c = state.at(s).counters;
     const std::int32_t first = work.rows.row_begin[s], last = work.rows.row_begin[s + 1];
-    double seen = 0;
+    double seen = 0, busiest = 0;
     for (std::int32_t r = first; r < last; ++r) {
-      seen += method.keys->mean_keys_of_row(state, work.keys, s, work.rows.position[r]);
+      const double of_row =
+          method.keys->mean_keys_of_row(state, work.keys, s, work.rows.position[r]);
+      seen += of_row;
+      busiest = std::max(busiest, of_row);
     }
     // A cosine distance is three dot products.
     const double compared = work.probe_begin[s + 1] - work.probe_begin[s];
@@ -487,26 +521,39 @@ void step_loop::impl::count_features(std::int32_t layer, const feature_work& wor
     c.feed_forward_rows += last - first;
     c.keys_seen += seen;
     c.selection_flops += selection;
-    c.flops += (work.value_begin[s + 1] - work.value_begin[s]) * cost.value_flops +
-               (last - first) * per_row + seen * per_key + selection;
+    const std::int32_t valued = work.value_begin[s + 1] - work.value_begin[s];
+    c.flops += valued * cost.value_flops + (last - first) * per_row + seen * per_key + selection;
+    total.valued += valued;
+    total.written += valued;
+    total.projected += last - first;
+    total.attending += last - first;
+    total.fed += last - first;
+    total.keys_seen += seen;
+    total.busiest_keys += busiest;
+    total.selection_flops += selection;
   }
+  report_layer(model, layer, total, size_of(cache.layer(layer).keys.type));
 }
 
 void step_loop::impl::decide() {
   const stopwatch clock(seconds.decisions);
   const std::int32_t sequences = limits.sequences;
   const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
-  found.count = run.find_candidates(
-      rows.set(sequences), state.state(), state_masked, window_first.as<std::int32_t>(),
-      window_last.as<std::int32_t>(), shift, found.begin.as<std::int32_t>(),
-      found.position.as<std::int32_t>(), found.row.as<std::int32_t>());
-  std::fill_n(found.committed.as<std::int32_t>(), sequences, 0);
+  {
+    const phase_range range(work_phase::candidates, -1);
+    found.count = run.find_candidates(
+        rows.set(sequences), state.state(), state_masked, window_first.as<std::int32_t>(),
+        window_last.as<std::int32_t>(), shift, found.begin.as<std::int32_t>(),
+        found.position.as<std::int32_t>(), found.row.as<std::int32_t>());
+    std::fill_n(found.committed.as<std::int32_t>(), sequences, 0);
+  }
   if (found.count > 0) {
     {
-      const profile_range range(ranges().lm_head, found.count);
+      const phase_range range(work_phase::lm_head, found.count);
+      report_head(model, found.count);
       method.unmask->judge(state, plan, final.view().first(rows.rows), model.head(), found);
     }
-    const profile_range range(ranges().decide, found.count);
+    const phase_range range(work_phase::decide, found.count);
     method.unmask->decide(state, plan, found);
   }
   if (observer) {
@@ -515,13 +562,18 @@ void step_loop::impl::decide() {
                        rows.set(sequences), found, final.view().first(rows.rows)});
   }
   if (found.count > 0) {
+    const phase_range range(work_phase::commit, found.count);
     run.commit(found.set(sequences), found.token.as<std::int32_t>(),
                found.accept.as<std::uint8_t>(), state_decoded,
                method.unmask->masks_by_id() ? model.config().mask_id : -1, state.canvas(),
                state.state(), found.committed.as<std::int32_t>());
   }
-  method.cache->settle(state, plan);
-  run.synchronize();
+  {
+    const phase_range range(work_phase::settle, -1);
+    method.cache->settle(state, plan);
+    run.synchronize();
+  }
+  const phase_range range(work_phase::accounting, -1);
   const std::int32_t* begin = found.begin.as<std::int32_t>();
   for (std::int32_t s = 0; s < sequences; ++s) {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "harness/profile/phases.h"
+
 namespace unmask {
 namespace {
 
@@ -65,6 +67,7 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   std::vector<wall_clock::time_point> admitted(static_cast<std::size_t>(places));
   std::size_t next = 0, done = 0;
 
+  const phase_range range(work_phase::run, static_cast<std::int64_t>(requests.size()));
   const wall_clock::time_point start = wall_clock::now();
   while (done < requests.size()) {
     while (next < requests.size()) {

@@ -4,6 +4,7 @@
 // Where an experiment meets models, methods and tasks (with execute_*.cpp); the rest of this room
 // knows none of them.
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "harness/engine/closed_loop.h"
@@ -72,7 +73,14 @@ class real_point final : public loadable_point {
     if (settings.limit > 0 && requests.size() > static_cast<std::size_t>(settings.limit)) {
       requests.resize(static_cast<std::size_t>(settings.limit));
     }
-    probe_observer observer(settings);
+    token_text text;
+    if (model_->tokens) {
+      text = [this](std::int32_t token) {
+        const std::array<std::int32_t, 1> one = {token};
+        return model_->tokens->decode(one, false);
+      };
+    }
+    probe_observer observer(settings, text);
     run_closed_loop(*model_->packed, method_, this->settings(), requests, 1, &observer);
     return observer.results();
   }

@@ -11,19 +11,13 @@
 #include "harness/engine/trajectory.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
+#include "harness/workload/datasets.h"
 #include "harness/workload/scorer.h"
 #include "kernels/error.h"
 #include "kernels/random.h"
 
 namespace unmask {
 namespace {
-
-const ops& backend_of(const std::string& device) {
-  if (device == "cpu") return cpu_ops();
-  if (device == "reference") return reference_ops();
-  if (device == "cuda") return cuda_ops();
-  throw environment_error("device '" + device + "' has no kernels in this build; use cpu");
-}
 
 const char* effective_format(const std::string& format) {
   return format == "auto" || format == "f32" ? "f32" : format == "bf16" ? "bf16" : "int8";
@@ -88,7 +82,9 @@ void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths
 
 void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                 const loaded_model& model) {
-  w.items = select(read_tasks(entry.file.string()), static_cast<std::size_t>(entry.limit), 0);
+  w.items = select(entry.dataset.empty() ? read_tasks(entry.file.string())
+                                         : read_dataset(entry.dataset, entry.file.string()),
+                   static_cast<std::size_t>(entry.limit), 0);
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
   const chat_format format = chat_format_of(model.config, *model.tokens);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
@@ -116,6 +112,17 @@ std::string hash_of_lengths(const loaded_workload& w) {
 }
 
 }  // namespace
+
+const ops& backend_of(const std::string& device) {
+  if (device == "cpu") return cpu_ops();
+  if (device == "reference") return reference_ops();
+  if (device == "cuda") return cuda_ops();
+  throw environment_error("device '" + device + "' has no kernels in this build; use cpu");
+}
+
+weight_format packed_format(const std::string& format) {
+  return format_of(effective_format(format));
+}
 
 void loaded_model::make_room(std::int32_t rows) {
   if (packed && packed->max_rows() >= rows) return;

@@ -44,6 +44,11 @@ struct loaded_workload {
 // True when no layer of the model is computed: decisions come from elsewhere.
 bool runs_dry(const run_settings& run);
 
+// The kernels of a device by name; environment error for one this build has no kernels for.
+const ops& backend_of(const std::string& device);
+// f32, bf16 or int8 for the names of run_settings::format.
+weight_format packed_format(const std::string& format);
+
 // Several models in one process are kept apart by this key.
 std::string model_key(const model_entry& entry, const run_settings& run);
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run);

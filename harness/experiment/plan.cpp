@@ -7,9 +7,9 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/experiment/digest.h"
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
 #include "kernels/error.h"
@@ -69,7 +69,9 @@ std::vector<combination> combinations(const experiment_spec& spec) {
 
 bool runs_on(const method_entry& method, const model_entry& model) {
   return method.models.empty() ||
-         std::ranges::find(method.models, model.name) != method.models.end();
+         std::ranges::any_of(method.models, [&](const std::string& wanted) {
+           return wanted == model.name || (!model.role.empty() && wanted == model.role);
+         });
 }
 
 void require(bool present, const std::string& where, const std::string& what) {
@@ -81,7 +83,10 @@ void check_names(const experiment_spec& spec, const std::string& where) {
   require(!spec.workloads.empty(), where, "[[workload]]");
   require(!spec.methods.empty(), where, "[[method]]");
   std::vector<std::string> known;
-  for (const model_entry& m : spec.models) known.push_back(m.name);
+  for (const model_entry& m : spec.models) {
+    known.push_back(m.name);
+    if (!m.role.empty()) known.push_back(m.role);
+  }
   for (const method_entry& method : spec.methods) {
     for (const std::string& name : method.models) {
       if (std::ranges::find(known, name) == known.end()) {
@@ -112,17 +117,6 @@ void check_used(const dotted_setting& setting, const experiment_spec& spec,
   throw usage_error(setting.where + ": " +
                     unknown_name("parameter of these methods", short_key(setting.key),
                                  {names.begin(), names.end()}));
-}
-
-std::string sha256(const std::string& text) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  if (EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha256(), nullptr) != 1) {
-    throw environment_error("OpenSSL cannot compute SHA-256 on this machine");
-  }
-  std::string hex;
-  for (unsigned int i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
-  return hex;
 }
 
 }  // namespace
@@ -239,7 +233,7 @@ std::string canonical_settings(const experiment_point& p) {
 }
 
 std::string point_id(const experiment_point& p) {
-  return sha256(canonical_settings(p)).substr(0, 16);
+  return sha256_hex(canonical_settings(p)).substr(0, 16);
 }
 
 shard parse_shard(const std::string& text) {

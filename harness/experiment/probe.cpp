@@ -9,13 +9,21 @@
 namespace unmask {
 namespace {
 
-using maker = std::unique_ptr<probe> (*)(const probe_settings&);
+using maker = std::function<std::unique_ptr<probe>(const probe_settings&, const token_text&)>;
+
+maker without_text(std::unique_ptr<probe> (*make)(const probe_settings&)) {
+  return [make](const probe_settings& settings, const token_text&) { return make(settings); };
+}
 
 const std::map<std::string, maker>& makers() {
   static const std::map<std::string, maker> table = {
-      {"attention", probes::attention}, {"confidence", probes::confidence},
-      {"decoding", probes::decoding},   {"importance", probes::importance},
-      {"kv_change", probes::kv_change}, {"stagnation", probes::stagnation}};
+      {"attention", without_text(probes::attention)},
+      {"confidence", without_text(probes::confidence)},
+      {"decode_trace", probes::decode_trace},
+      {"decoding", without_text(probes::decoding)},
+      {"importance", without_text(probes::importance)},
+      {"kv_change", without_text(probes::kv_change)},
+      {"stagnation", without_text(probes::stagnation)}};
   return table;
 }
 
@@ -27,15 +35,16 @@ std::vector<std::string> probe_names() {
   return names;
 }
 
-std::unique_ptr<probe> make_probe(const std::string& name, const probe_settings& settings) {
+std::unique_ptr<probe> make_probe(const std::string& name, const probe_settings& settings,
+                                  const token_text& text) {
   const auto found = makers().find(name);
   if (found == makers().end()) throw usage_error(unknown_name("probe", name, probe_names()));
-  return found->second(settings);
+  return found->second(settings, text);
 }
 
-probe_observer::probe_observer(const probe_settings& settings) {
+probe_observer::probe_observer(const probe_settings& settings, const token_text& text) {
   for (const std::string& name : settings.names) {
-    probes_.emplace_back(name, make_probe(name, settings));
+    probes_.emplace_back(name, make_probe(name, settings, text));
   }
 }
 

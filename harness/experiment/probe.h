@@ -10,8 +10,10 @@
 //   stagnation   Ada-DLM Figs. 1, 2, 4: stagnation set, missed stable tokens, post-peak decline
 //   decoding     FOCUS Figs. 2, 9-11: tokens decided per step, rows computed per token
 //   importance   FOCUS Figs. 3, 4, 12-14: importance by layer, its difference against decodability
+//   decode_trace the first requests forward by forward: rows, dropped rows, keys, candidates
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,6 +33,9 @@ struct probe_settings {
   bool operator==(const probe_settings&) const = default;
 };
 
+// The text of one token; empty where there is no tokenizer.
+using token_text = std::function<std::string(std::int32_t token)>;
+
 class probe {
  public:
   virtual ~probe() = default;
@@ -46,12 +51,13 @@ class probe {
 
 std::vector<std::string> probe_names();  // sorted
 // Usage error with the nearest names for an unknown one.
-std::unique_ptr<probe> make_probe(const std::string& name, const probe_settings& settings);
+std::unique_ptr<probe> make_probe(const std::string& name, const probe_settings& settings,
+                                  const token_text& text = {});
 
 // Shows a pass with one place to every probe of the settings.
 class probe_observer final : public step_observer {
  public:
-  explicit probe_observer(const probe_settings& settings);
+  explicit probe_observer(const probe_settings& settings, const token_text& text = {});
   bool wants_layers() const override;
   void on_layer(const layer_view& layer) override;
   void on_step(const step_view& step) override;

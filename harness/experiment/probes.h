@@ -15,6 +15,7 @@ namespace unmask::probes {
 
 std::unique_ptr<probe> attention(const probe_settings& settings);
 std::unique_ptr<probe> confidence(const probe_settings& settings);
+std::unique_ptr<probe> decode_trace(const probe_settings& settings, const token_text& text);
 std::unique_ptr<probe> decoding(const probe_settings& settings);
 std::unique_ptr<probe> importance(const probe_settings& settings);
 std::unique_ptr<probe> kv_change(const probe_settings& settings);

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/experiment/digest.h"
 #include "harness/experiment/statistics.h"
 
 namespace unmask {
@@ -169,6 +170,37 @@ std::string disagreement(const std::vector<pass_record>& passes) {
   return "";
 }
 
+std::string bytes_of(const std::vector<std::int32_t>& tokens) {
+  std::string bytes;
+  for (const std::int32_t t : tokens) bytes += std::to_string(t) + " ";
+  return bytes + "\n";
+}
+
+// What was answered, so that another run can be told to have answered the same.
+void hash_answers(result_row& row, const pass_record& pass) {
+  std::string all;
+  for (const answer_record& answer : pass.answers) all += bytes_of(answer.tokens);
+  row.answers_hash = sha256_hex(all);
+}
+
+void keep_items(result_row& row, const measured_point& point) {
+  const std::vector<answer_record>& answers = point.passes.front().answers;
+  if (point.scores.size() != answers.size()) return;
+  const bool synthetic = row.model.weights == "synthetic";
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const scored_answer& s = point.scores[i];
+    row.items.id.push_back(s.id);
+    row.items.score.push_back(s.scored && !synthetic ? s.value : std::nan(""));
+    row.items.exact.push_back(s.exact && !synthetic);
+    row.items.output_tokens.push_back(output_tokens_of(answers[i], point.rules));
+    row.items.answer_hash.push_back(sha256_hex(bytes_of(answers[i].tokens)).substr(0, 16));
+    row.items.seconds.emplace_back();
+    for (const pass_record& pass : point.passes) {
+      row.items.seconds.back().push_back(pass.answers[i].seconds);
+    }
+  }
+}
+
 void score_row(result_row& row, const std::vector<scored_answer>& scores) {
   score_record s;
   double sum = 0;
@@ -243,10 +275,12 @@ void measure_row(result_row& row, const measured_point& point) {
     if (row.reason.empty()) row.reason = broken_law(pass, point.rules);
   }
   if (!row.reason.empty()) return;
+  hash_answers(row, point.passes.front());
   if (point.passes.front().served) {
     serving_metrics(row, point.passes);
   } else {
     latency_metrics(row, point.passes);
+    if (point.keep_items) keep_items(row, point);
   }
   score_row(row, point.scores);
   if (row.model.weights == "synthetic") {

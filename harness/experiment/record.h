@@ -67,6 +67,7 @@ struct measured_point {
   std::string stop;                   // why the repetitions ended
   std::vector<scored_answer> scores;  // of the first pass
   token_rules rules;
+  bool keep_items = false;  // every item's result goes into the row (closed loops only)
 };
 
 // Metrics, score, samples and verdict of `row`, whose other fields are filled.

@@ -73,6 +73,38 @@ parameter_map params_of(const json& in) {
   return params;
 }
 
+json of_items(const item_records& items) {
+  json out = {{"id", items.id},
+              {"score", numbers(items.score)},
+              {"exact", items.exact},
+              {"output_tokens", items.output_tokens},
+              {"seconds", json::array()},
+              {"answer_hash", items.answer_hash}};
+  for (const std::vector<double>& seconds : items.seconds) {
+    out["seconds"].push_back(numbers(seconds));
+  }
+  return out;
+}
+
+item_records items_of(const json& in) {
+  item_records items;
+  items.id = in.at("id").get<std::vector<std::string>>();
+  for (const json& v : in.at("score")) items.score.push_back(real(v));
+  items.exact = in.at("exact").get<std::vector<bool>>();
+  items.output_tokens = in.at("output_tokens").get<std::vector<std::int64_t>>();
+  for (const json& list : in.at("seconds")) {
+    items.seconds.emplace_back();
+    for (const json& v : list) items.seconds.back().push_back(real(v));
+  }
+  items.answer_hash = in.at("answer_hash").get<std::vector<std::string>>();
+  const std::size_t n = items.id.size();
+  if (items.score.size() != n || items.exact.size() != n || items.output_tokens.size() != n ||
+      items.seconds.size() != n || items.answer_hash.size() != n) {
+    throw std::runtime_error("`items` holds lists of different lengths");
+  }
+  return items;
+}
+
 void read_results(result_row& row, const json& in) {
   row.verdict = named<verdict_kind>(verdict_names, in.at("verdict").get<std::string>());
   row.reason = in.at("reason").get<std::string>();
@@ -153,6 +185,8 @@ std::string to_json_line(const result_row& row) {
                     {"warmup_seconds", numbers(row.samples.warmup_seconds)},
                     {"half_width", number(row.samples.half_width)},
                     {"stop", row.samples.stop}};
+  if (!row.answers_hash.empty()) out["answers_hash"] = row.answers_hash;
+  if (!row.items.empty()) out["items"] = of_items(row.items);
   if (!row.probes.empty()) {
     json probes = json::object();
     for (const auto& [name, result] : row.probes) probes[name] = object_of(result);
@@ -204,6 +238,8 @@ result_row parse_row(const std::string& line, const std::string& where) {
       row.run.serve = params_of(in.at("serve"));
     }
     read_results(row, in);
+    if (in.contains("answers_hash")) row.answers_hash = in.at("answers_hash");
+    if (in.contains("items")) row.items = items_of(in.at("items"));
     if (in.contains("probes")) {
       for (const auto& [name, result] : in.at("probes").items()) row.probes[name] = result.dump();
     }

@@ -17,7 +17,7 @@ namespace unmask {
 
 // Major: old readers would misread the row. Minor: fields were added.
 inline constexpr int row_schema_major = 1;
-inline constexpr int row_schema_minor = 1;
+inline constexpr int row_schema_minor = 2;
 
 enum class verdict_kind : std::uint8_t {
   pass,           // every check held and the output was scored
@@ -69,6 +69,18 @@ struct sample_record {
   std::string stop;                    // half_width, max_repetitions
 };
 
+// One entry per item of the workload, in its order: what paired comparisons need.
+struct item_records {
+  std::vector<std::string> id;
+  std::vector<double> score;  // NaN: not scored
+  std::vector<bool> exact;
+  std::vector<std::int64_t> output_tokens;
+  std::vector<std::vector<double>> seconds;  // admission to finish, one per repetition
+  std::vector<std::string> answer_hash;      // first 16 hex digits of the SHA-256 of its tokens
+  bool empty() const { return id.empty(); }
+  std::size_t size() const { return id.size(); }
+};
+
 struct result_row {
   std::string schema_version;  // "MAJOR.MINOR"
   std::string run_id, point_id, title;
@@ -83,6 +95,8 @@ struct result_row {
   std::map<std::string, metric> metrics;  // absent: not earned or not defined
   std::optional<score_record> score;      // never with synthetic weights
   sample_record samples;
+  std::string answers_hash;  // SHA-256 of the tokens of all answers; empty: before schema 1.2
+  item_records items;        // empty unless the experiment is paired
   std::map<std::string, std::string> probes;  // JSON object by name; probe.h
   std::string environment = "{}";             // JSON object, the build among it
   std::string source_hash;  // commit the program was built from; "-dirty" when edited

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/experiment/runner.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <iostream>
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/experiment/manifest.h"
 #include "harness/experiment/progress.h"
 #include "harness/experiment/statistics.h"
 #include "harness/experiment/store.h"
@@ -76,6 +78,10 @@ class experiment_run {
         in_flight& f = flights[round % 2 == 0 ? i : flights.size() - 1 - i];
         guarded(f, [&] { repeat(f, rule, round); });
       }
+      if (spec_.evidence.paired && all_have_enough(flights)) break;
+    }
+    for (in_flight& f : flights) {
+      guarded(f, [&] { finish(f); });
     }
   }
 
@@ -127,7 +133,13 @@ class experiment_run {
     f.measured.passes.push_back(f.ready->pass());
     f.seconds.push_back(f.measured.passes.back().seconds);
     f.measured.stop = rule.reason(f.seconds);
-    if (!f.measured.stop.empty()) finish(f);
+    // Paired points need as many repetitions as their partners: they end together.
+    if (!f.measured.stop.empty() && !spec_.evidence.paired) finish(f);
+  }
+
+  static bool all_have_enough(const std::vector<in_flight>& flights) {
+    return std::ranges::all_of(
+        flights, [](const in_flight& f) { return f.over || !f.measured.stop.empty(); });
   }
 
   void finish(in_flight& f) {
@@ -136,6 +148,7 @@ class experiment_run {
     row.workload = f.ready->workload();
     f.measured.rules = f.ready->rules();
     f.measured.scores = f.ready->score(f.measured.passes.front());
+    f.measured.keep_items = spec_.evidence.paired;
     measure_row(row, f.measured);
     if (!spec_.probe.names.empty()) {
       progress_.now(title(f) + " probes");
@@ -237,22 +250,39 @@ class experiment_run {
 }  // namespace
 
 std::vector<std::vector<experiment_point>> interleaved_groups(
-    const std::vector<experiment_point>& points) {
+    const std::vector<experiment_point>& points, bool paired) {
   std::vector<std::vector<experiment_point>> groups;
   for (const experiment_point& p : points) {
     const experiment_point* last = groups.empty() ? nullptr : &groups.back().back();
     const bool same = last && last->model.name == p.model.name &&
                       last->workload.name == p.workload.name &&
                       last->workload.limit == p.workload.limit && last->run == p.run &&
-                      groups.back().size() < group_width;
+                      (paired || groups.back().size() < group_width);
     if (!same) groups.emplace_back();
     groups.back().push_back(p);
   }
   return groups;
 }
 
+namespace {
+
+// Points that need not be measured again. Paired ones only where the whole group is there: half of
+// it measured today and half of it yesterday would be no pair.
+std::set<std::string> to_skip(const std::vector<experiment_point>& points,
+                              const std::vector<result_row>& rows, bool paired) {
+  std::set<std::string> done = completed_points(rows);
+  if (!paired) return done;
+  for (const auto& group : interleaved_groups(points, true)) {
+    const bool whole = std::ranges::all_of(
+        group, [&](const experiment_point& p) { return done.contains(p.id); });
+    if (whole) continue;
+    for (const experiment_point& p : group) done.erase(p.id);
+  }
+  return done;
+}
+
 // Points for a GPU run on the CPU, and are recorded so, where there is none.
-static void use_devices_present(std::vector<experiment_point>& points) {
+void use_devices_present(std::vector<experiment_point>& points) {
   if (!cuda::query().devices.empty()) return;
   bool told = false;
   for (experiment_point& p : points) {
@@ -262,6 +292,8 @@ static void use_devices_present(std::vector<experiment_point>& points) {
     p.run.device = "cpu";
   }
 }
+
+}  // namespace
 
 run_summary run_experiment(const experiment_spec& spec, const run_options& options,
                            executor& with) {
@@ -276,19 +308,24 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
   stored_rows before;
   if (std::filesystem::is_directory(options.output)) before = read_rows(options.output);
   if (options.resume) {
-    const std::set<std::string> done = completed_points(before.rows);
+    const std::set<std::string> done = to_skip(points, before.rows, spec.evidence.paired);
     summary.skipped =
         std::erase_if(points, [&](const experiment_point& p) { return done.contains(p.id); });
   } else if (!before.rows.empty()) {
     throw usage_error(options.output.string() +
                       " already holds results; resume, or choose another output directory");
   }
+  if (!options.manifest.empty()) {
+    std::filesystem::create_directories(options.output);
+    write_manifest(options.output / manifest_name, options.manifest);
+  }
   experiment_run run(spec, options, with, points.size());
   if (summary.skipped > 0) {
     run.note(fmt::format("{} of {} points already have a row in {}", summary.skipped,
                          summary.planned, options.output.string()));
   }
-  for (const std::vector<experiment_point>& group : interleaved_groups(points)) run.measure(group);
+  const bool paired = spec.evidence.paired;
+  for (const auto& group : interleaved_groups(points, paired)) run.measure(group);
   run.summary().planned = summary.planned;
   run.summary().skipped = summary.skipped;
   return run.summary();

@@ -65,6 +65,7 @@ struct run_options {
   bool progress = true;         // on standard error
   bool log_samples = false;     // samples_RUN.jsonl: every answer with its score
   std::ostream* out = nullptr;  // of the dry run; null: standard output
+  std::string manifest;         // written beside the rows (manifest.h); empty: none
 };
 
 struct run_summary {
@@ -82,8 +83,8 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
 std::unique_ptr<executor> make_executor();
 
 // Groups of neighbouring points that share model, workload and run settings, none longer than the
-// number of points one group keeps in flight.
+// number of points one group keeps in flight; paired points are never parted.
 std::vector<std::vector<experiment_point>> interleaved_groups(
-    const std::vector<experiment_point>& points);
+    const std::vector<experiment_point>& points, bool paired = false);
 
 }  // namespace unmask

@@ -6,6 +6,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "harness/experiment/locate.h"
+#include "harness/experiment/needs.h"
+#include "harness/experiment/overlay.h"
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
 #include "harness/experiment/toml_reader.h"
@@ -31,6 +34,7 @@ void read_run(toml_reader& r, experiment_spec& spec) {
   r.text("format", run.format);
   r.integer("warmup", e.warmup, 0, 1000);
   r.real("ci_half_width", e.ci_half_width, 0, 1);
+  r.flag("paired", e.paired);
   const toml::node* repetitions = r.find("repetitions");
   if (repetitions && repetitions->is_table()) {
     r.table("repetitions", [&](toml_reader& inner) {
@@ -55,8 +59,16 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
   r.text("path", path);
   r.text("name", model.name);
   r.text("weights", model.weights);
+  r.text("role", model.role);
   if (path.empty()) throw usage_error(r.where() + ": [[model]] needs `path`, a model directory");
-  model.path = beside(file, path);
+  if (path.starts_with("weights:") && path.size() > 8) {
+    model.published = path.substr(8);
+    // Left as it stands when absent: reading it then names what is missing.
+    model.path = find_weights(model.published).value_or(path);
+    if (model.name.empty()) model.name = fs::path(model.published).filename().string();
+  } else {
+    model.path = beside(file, path);
+  }
   if (model.name.empty()) {
     const fs::path trimmed = model.path.has_filename() ? model.path : model.path.parent_path();
     model.name = trimmed.filename().string();
@@ -68,6 +80,20 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
                       "' but must be \"checkpoint\" or \"random:SEED\"");
   }
   return model;
+}
+
+// A published dataset; `file` here is one of its files.
+void read_dataset_entry(toml_reader& r, workload_entry& w, const std::string& file,
+                        const std::string& name) {
+  try {
+    w.dataset_file = file;
+    const std::optional<fs::path> found = find_dataset(w.dataset, file);
+    w.file = found.value_or(fs::path("dataset:" + w.dataset) /
+                            (file.empty() ? published_file(w.dataset) : file));
+  } catch (const error& problem) {
+    throw usage_error(r.where() + ": " + problem.what());
+  }
+  w.name = !name.empty() ? name : file.empty() ? w.dataset : fs::path(file).stem().string();
 }
 
 void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) {
@@ -82,12 +108,22 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   r.text("trace", trace);
   r.text("format", w.trace_format);
   r.text("lengths", w.lengths);
-  if ((!tasks.empty()) + (!path.empty()) + (!trace.empty()) + (!w.lengths.empty()) != 1) {
+  r.text("dataset", w.dataset);
+  const bool file_of_tasks = !path.empty() && w.dataset.empty();
+  if ((!tasks.empty()) + file_of_tasks + (!trace.empty()) + (!w.lengths.empty()) +
+          (!w.dataset.empty()) !=
+      1) {
     throw usage_error(r.where() +
-                      ": [[workload]] needs one of `tasks`, `file`, `trace` and `lengths`");
+                      ": [[workload]] needs one of `tasks`, `file`, `trace`, `lengths` and "
+                      "`dataset`");
   }
   if (trace.empty() != w.trace_format.empty()) {
     throw usage_error(r.where() + ": [[workload]] needs `format` with `trace`, and only then");
+  }
+  if (!w.dataset.empty()) {
+    read_dataset_entry(r, w, path, name);
+    spec.workloads.push_back(w);
+    return;
   }
   if (!w.lengths.empty()) {
     w.name = name.empty() ? w.lengths : name;
@@ -96,7 +132,9 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   }
   if (path.empty()) path = trace;
   if (!path.empty()) {
-    w.file = beside(file, path);
+    // A trace that lies with the datasets, "trace:FILE", is left as it stands when absent.
+    w.file = path.starts_with("trace:") ? find_trace(path.substr(6)).value_or(path)
+                                        : beside(file, path);
     w.name = name.empty() ? w.file.stem().string() : name;
     spec.workloads.push_back(w);
   }
@@ -127,6 +165,7 @@ method_entry read_method(toml_reader& r) {
 void read_sweep(toml_reader& r, experiment_spec& spec) {
   std::string mode = "cross";
   r.text("mode", mode);
+  if (mode == "factorial") mode = "cross";  // its name in the design of experiments
   const std::vector<std::string> modes = {"cross", "zip", "one-at-a-time", "leave-one-out"};
   const auto found = std::ranges::find(modes, mode);
   if (found == modes.end()) {
@@ -205,19 +244,54 @@ void unique(const List& list, Name name_of, const std::string& file, const std::
   }
 }
 
+bool is_plain_name(const std::string& name) {
+  return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") ==
+                              std::string::npos;
+}
+
+void read_artifact(toml_reader& r, const fs::path& file, artifact_header& a) {
+  std::string published;
+  r.text("paper", a.paper);
+  r.text("id", a.id);
+  r.text("kind", a.kind);
+  r.text("title", a.title);
+  r.text("note", a.note);
+  r.text("not_reproducible", a.not_reproducible);
+  r.text("published", published);
+  if (!published.empty()) a.published = beside(file, published);
+  for (const auto& [key, value] : {std::pair("paper", a.paper), std::pair("id", a.id)}) {
+    if (is_plain_name(value)) continue;
+    throw usage_error(r.where() + ": [artifact] needs `" + key +
+                      "`, of small letters, digits and _, not '" + value + "'");
+  }
+  if (a.kind != "table" && a.kind != "figure") {
+    throw usage_error(r.where() + ": " + unknown_name("kind of artifact", a.kind,
+                                                      {"table", "figure"}));
+  }
+  if (a.title.empty()) throw usage_error(r.where() + ": [artifact] needs `title`");
+}
+
+// Nothing to plan: the file says why.
+bool explains_itself(const experiment_spec& spec) {
+  return !spec.not_run.empty() && spec.models.empty();
+}
+
 }  // namespace
 
-experiment_spec parse_spec(const std::string& text, const fs::path& file) {
-  toml::table root;
-  try {
-    root = toml::parse(text, file.string());
-  } catch (const toml::parse_error& problem) {
-    throw usage_error(file.string() + ":" + std::to_string(problem.source().begin.line) + ": " +
-                      std::string(problem.description()));
-  }
+experiment_spec parse_spec(const std::string& text, const fs::path& file,
+                           const std::string& scale) {
+  experiment_table read = overlaid_table(text, file, scale);
+  toml::table& root = read.table;
   experiment_spec spec;
   spec.file = file.string();
+  spec.scales = read.scales;
+  spec.scale = read.scale;
+  spec.needs = read.needs;
+  spec.not_run = read.not_run;
   toml_reader r(root, file.string(), "");
+  r.find("layout");  // of harness/artifact
+  r.table("artifact", [&](toml_reader& t) { read_artifact(t, file, spec.artifact); });
+  if (!spec.artifact.not_reproducible.empty()) spec.not_run = spec.artifact.not_reproducible;
   r.text("title", spec.title);
   r.text("description", spec.description);
   r.text("kind", spec.run.kind);
@@ -233,6 +307,12 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file) {
   r.table("sweep", [&](toml_reader& t) { read_sweep(t, spec); });
   r.scalars("serve", spec.run.serve);
   r.finish();
+  for (dotted_setting& s : read.settings) {
+    if (set_evidence(spec.evidence, s)) continue;
+    check_setting_key(s.key, s.where);
+    spec.overrides.push_back(std::move(s));
+  }
+  if (explains_itself(spec)) return spec;
   check_kind(spec);
   unique(
       spec.models, [](const model_entry& m) { return m.name; }, spec.file, "models",
@@ -246,14 +326,27 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file) {
   return spec;
 }
 
-experiment_spec read_spec(const fs::path& file) {
+namespace {
+
+std::string text_of(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::ostringstream text;
   if (!in || !(text << in.rdbuf())) {
     throw usage_error("cannot read the experiment " + file.string() +
                       "; give the path of a TOML file");
   }
-  return parse_spec(text.str(), file);
+  return text.str();
+}
+
+}  // namespace
+
+experiment_spec read_spec(const fs::path& file, const std::string& scale) {
+  return parse_spec(text_of(file), file, scale);
+}
+
+experiment_spec read_any_scale(const fs::path& file) {
+  const std::string text = text_of(file);
+  return parse_spec(text, file, some_scale(text, file));
 }
 
 fs::path find_task(const std::string& name, const fs::path& start) {

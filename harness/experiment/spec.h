@@ -22,6 +22,15 @@
 //               method.LABEL.steps = [32, 64]     one method, by label or by name
 //               batch_size = [1, 4]               gen_length, seed, device, format, limit likewise
 //               serve.rate = [1, 2, 4]            any key of [serve]
+//
+// An artifact, a table or figure of a paper, says more:
+//   [artifact]   paper, id, kind = "table" | "figure", title; published = FILE, note,
+//                not_reproducible = why (then nothing else is needed)
+//   [scale.NAME] laid over everything above when that scale is chosen: tables merge and the scale
+//                wins, arrays ([[scale.NAME.model]], a sweep axis) replace; besides, needs (needs.h),
+//                takes, note, not_run = why, and [scale.NAME.set] with keys as in --set
+//   [layout]     how the paper arranges the numbers; read by harness/artifact/layout.h
+// A model's path "weights:NAME" and a workload's dataset = "gsm8k" are looked up (locate.h).
 #pragma once
 
 #include <cstdint>
@@ -52,12 +61,17 @@ struct evidence_settings {
   std::int64_t max_repetitions = 10;
   std::int64_t warmup = 1;      // passes before the first sample
   double ci_half_width = 0.03;  // of the 95 % interval of the mean, relative: stop when reached
+  // All points of one model, workload and run setting in turn, with as many repetitions each, and
+  // every item's result kept in the row: what a paired comparison needs.
+  bool paired = false;
 };
 
 struct model_entry {
   std::string name;                    // default: last part of the path
   std::filesystem::path path;          // relative paths start at the TOML file
   std::string weights = "checkpoint";  // or random:SEED
+  std::string role;                    // another name for methods to say which model they run on
+  std::string published;               // NAME of a path "weights:NAME"; empty: a plain path
 };
 
 struct workload_entry {
@@ -66,6 +80,8 @@ struct workload_entry {
   std::string trace_format;    // of a trace; empty: tasks
   std::string lengths;         // name of published lengths; empty: a file
   std::int64_t limit = 0;      // items; 0: all
+  std::string dataset;         // published dataset; empty: tasks of our own form
+  std::string dataset_file;    // of a dataset of several files
 };
 
 struct method_entry {
@@ -73,7 +89,7 @@ struct method_entry {
   std::string label;  // default: name
   std::string preset;
   parameter_map params;
-  std::vector<std::string> models;  // names of the models it runs on; empty: all
+  std::vector<std::string> models;  // names or roles of the models it runs on; empty: all
   std::string where;                // FILE:LINE, for messages
 };
 
@@ -97,9 +113,28 @@ enum class sweep_mode : std::uint8_t {
   leave_one_out   // base = settings without the sweep; then each value of each axis alone
 };
 
+struct artifact_header {
+  std::string paper, id;  // paper empty: a plain experiment
+  std::string kind;       // table, figure
+  std::string title, note;
+  std::filesystem::path published;  // the paper's numbers; empty: none
+  std::string not_reproducible;     // why it cannot be run at all; empty: it can
+};
+
+struct scale_entry {
+  std::string name;
+  std::string takes, note;  // for listings
+  std::string not_run;      // why this scale cannot run anywhere yet; empty: it can
+};
+
 struct experiment_spec {
   std::string file;  // where it was read; empty: made by a program
   std::string title, description;
+  artifact_header artifact;
+  std::vector<scale_entry> scales;  // of the file, in its order
+  std::string scale;                // the chosen one; empty: the file has none
+  std::vector<std::string> needs;   // as stated; needs_of() has all
+  std::string not_run;              // why it cannot run: of the artifact or the scale
   run_settings run;
   evidence_settings evidence;
   std::vector<model_entry> models;
@@ -112,9 +147,13 @@ struct experiment_spec {
 };
 
 // Every unknown key, wrong type or value out of range is a usage error that names file, line and
-// key, and the nearest known key.
-experiment_spec read_spec(const std::filesystem::path& file);
-experiment_spec parse_spec(const std::string& toml, const std::filesystem::path& file);
+// key, and the nearest known key. `scale` empty: "tiny" where the file has scales; usage error when
+// it has others only, or when a scale is asked for that it does not have.
+experiment_spec read_spec(const std::filesystem::path& file, const std::string& scale = "");
+experiment_spec parse_spec(const std::string& toml, const std::filesystem::path& file,
+                           const std::string& scale = "");
+// The default scale, or the first one where there is no default: for listings.
+experiment_spec read_any_scale(const std::filesystem::path& file);
 
 // The file of a task given by name: data/NAME.jsonl beside `start`, or in experiments/data of one
 // of its parents. Usage error with the nearest name when there is none.

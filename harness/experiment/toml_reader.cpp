@@ -46,6 +46,14 @@ void toml_reader::text(const std::string& key, std::string& into) {
   into = value->get();
 }
 
+void toml_reader::flag(const std::string& key, bool& into) {
+  const toml::node* node = find(key);
+  if (!node) return;
+  const auto* value = node->as_boolean();
+  if (!value) fail(*node, name_of(key) + " takes true or false, not " + kind_of(*node));
+  into = value->get();
+}
+
 void toml_reader::integer(const std::string& key, std::int64_t& into, std::int64_t low,
                           std::int64_t high) {
   const toml::node* node = find(key);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Typed reading of one TOML table. Private to the experiment room: includes toml++.
+// Typed reading of one TOML table. For the .cpp files that read TOML: includes toml++.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,7 @@ class toml_reader {
   void text(const std::string& key, std::string& into);
   void integer(const std::string& key, std::int64_t& into, std::int64_t low,
                std::int64_t high = std::numeric_limits<std::int64_t>::max());
+  void flag(const std::string& key, bool& into);
   void real(const std::string& key, double& into, double low, double high);
   void texts(const std::string& key, std::vector<std::string>& into);
   // [[key]] tables in order; a single [key] table counts as one.

@@ -318,4 +318,24 @@ double transformer::head_flops() const {
   return 2.0 * impl_->config.hidden * static_cast<double>(impl_->config.vocabulary);
 }
 
+layer_traffic transformer::traffic(std::int32_t index) const {
+  const impl& m = *impl_;
+  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  const auto bytes = [](const packed_handle& p) { return p ? static_cast<double>(p->bytes) : 0.0; };
+  layer_traffic t;
+  t.qkv = bytes(l.qkv);
+  t.value = t.qkv * m.config.kv_heads / (m.config.heads + 2.0 * m.config.kv_heads);
+  t.output = bytes(l.out);
+  t.feed_forward = bytes(l.dense.gate_up) + bytes(l.dense.down);
+  if (l.routed) {
+    t.feed_forward += static_cast<double>(l.router_weight.bytes());
+    t.expert = bytes(l.experts.gate_up.front()) + bytes(l.experts.down.front());
+  }
+  return t;
+}
+
+std::size_t transformer::embedding_row_bytes() const {
+  return static_cast<std::size_t>(impl_->config.hidden) * size_of(impl_->embedding.type);
+}
+
 }  // namespace unmask

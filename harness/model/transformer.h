@@ -25,6 +25,15 @@ struct row_cost {
   double value_flops = 0;  // of qkv_flops: the value projection alone
 };
 
+// Bytes of packed weights that one use of a part of a layer reads.
+struct layer_traffic {
+  double qkv = 0;
+  double value = 0;  // of qkv: the value projection
+  double output = 0;
+  double feed_forward = 0;  // dense part, shared expert and router
+  double expert = 0;        // of one routed expert; 0: a dense layer
+};
+
 class transformer {
  public:
   // Packs every weight for the backend. `max_rows` sizes the scratch of one forward.
@@ -77,6 +86,8 @@ class transformer {
 
   row_cost cost(std::int32_t layer) const;
   double head_flops() const;  // of one row over the whole vocabulary
+  layer_traffic traffic(std::int32_t layer) const;
+  std::size_t embedding_row_bytes() const;  // of one token
 
  private:
   struct impl;

@@ -60,8 +60,12 @@ UNMASK_KERNEL void block_mass_kernel(block_mass_params p) {
     const float* query = p.q + (first + r) * p.q_stride + h * p.dim;
     const std::int64_t key = key_at(p.keys, s, slot) + h / p.group * p.dim;
     double sum = 0;
-    for (int d = 0; d < p.dim; ++d) {
-      sum += static_cast<double>(query[d]) * key_value(p.keys, key + d);
+    if (p.keys.type == dtype::f32) {
+      sum = dot_product(query, static_cast<const float*>(p.keys.data) + key, p.dim);
+    } else {
+      for (int d = 0; d < p.dim; ++d) {
+        sum += static_cast<double>(query[d]) * key_value(p.keys, key + d);
+      }
     }
     return product(sum, static_cast<double>(p.scale));
   };

@@ -104,7 +104,7 @@ class queue {
     };
     auto* c = new closure{kernel, arguments};
 #if __has_builtin(__builtin_clear_padding)
-    __builtin_clear_padding(&c->arguments);  // what lies between members is no pointer
+    __builtin_clear_padding(&c->arguments);  // or left-over bytes may look like a pointer
 #endif
     enqueue(
         name, shape, std::shared_ptr<void>(c, [](void* p) { delete static_cast<closure*>(p); }),

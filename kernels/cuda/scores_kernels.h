@@ -106,11 +106,7 @@ struct importance_params {
 
 UNMASK_DEVICE double score_of(const importance_params& p, const float* query, int h, int row) {
   const float* key = p.k + row * p.k_stride + h / p.group * p.dim;
-  double sum = 0;
-  for (int d = 0; d < p.dim; ++d) {
-    sum += static_cast<double>(query[d]) * static_cast<double>(key[d]);
-  }
-  return product(sum, static_cast<double>(p.scale));
+  return product(dot_product(query, key, p.dim), static_cast<double>(p.scale));
 }
 
 UNMASK_DEVICE double larger(double a, double b) {

@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "methods/baselines/specs.h"
-#include "methods/optimus/optimus_policies.h"
+#include "methods/optimus/optimus_recipe.h"
 
 namespace unmask {
 namespace {
@@ -82,11 +82,14 @@ std::string report_of(const latency_model& model, const std::vector<step_time>& 
   return text + "]}";
 }
 
+}  // namespace
+
 // The latency profile (latency=auto): every forward has the same rows, because blocks of one chunk
 // are decided token by token, as the authors' profiling scripts force it. At least four requests,
 // so that there are points enough for a fit.
 std::optional<calibration> calibrate_optimus(const model_config& model, const parameters& p,
-                                             std::int32_t requests, const step_timer& timer) {
+                                             std::int32_t requests, const step_timer& timer,
+                                             const parameter_map& also) {
   if (!is_elastic(p) || p.text("latency") != "auto" || !p.text("latency_samples").empty()) {
     return std::nullopt;
   }
@@ -103,11 +106,12 @@ std::optional<calibration> calibrate_optimus(const model_config& model, const pa
   std::vector<step_time> times;
   std::vector<latency_point> points;
   for (const std::int32_t c : chunks) {
-    const parameter_map fixed = {{"policy", std::string("prefix_caching")},
-                                 {"cache_rule", std::string("none")},
-                                 {"block_length", std::int64_t{c}},
-                                 {"threshold", 2.0},
-                                 {"stop", std::string("none")}};
+    parameter_map fixed = {{"policy", std::string("prefix_caching")},
+                           {"cache_rule", std::string("none")},
+                           {"block_length", std::int64_t{c}},
+                           {"threshold", 2.0},
+                           {"stop", std::string("none")}};
+    fixed.insert(also.begin(), also.end());
     for (const step_time& t : timer(fixed, batches)) {
       times.push_back(t);
       points.push_back({static_cast<double>(t.rows), t.seconds});
@@ -119,9 +123,12 @@ std::optional<calibration> calibrate_optimus(const model_config& model, const pa
   return learnt;
 }
 
-recipe make_optimus(const model_config& model, const parameters& p) {
+std::shared_ptr<optimus_state> optimus_state_of(const std::string& method,
+                                                const model_config& model, const parameters& p,
+                                                bool lists_keys) {
   optimus_settings s;
-  s.block = block_settings_of("optimus", model, p);
+  s.lists_keys = lists_keys;
+  s.block = block_settings_of(method, model, p);
   const std::int32_t block = s.block.block_length;
   s.chunk.block = block;
   s.chunk.policy = policy_of(p.text("policy"));
@@ -130,7 +137,7 @@ recipe make_optimus(const model_config& model, const parameters& p) {
   s.out_block = p.flag("out_block");
   s.full_mask = p.text("obs_mask") == "full";
   s.stale_suffix = p.text("suffix_visible") == "stale";
-  s.chunk.compact_slots = !s.out_block && !s.stale_suffix;
+  s.chunk.compact_slots = !s.out_block && !s.stale_suffix && !lists_keys;
   s.final_refresh = p.flag("final_refresh");
   s.stop_at_prefix = p.text("stop_check") == "prefix";
   s.prefill_emits = p.flag("prefill_emits");
@@ -155,25 +162,18 @@ recipe make_optimus(const model_config& model, const parameters& p) {
   } else if (s.size == 0) {
     s.size = block;
   }
-  const auto state = std::make_shared<optimus_state>(s, std::move(elastic));
-  recipe r;
-  r.pace = std::make_unique<optimus_pace>(state);
-  r.rows = std::make_unique<optimus_rows>(state);
-  r.keys = std::make_unique<optimus_keys>(block, state);
-  r.cache = std::make_unique<optimus_cache>(state);
-  r.unmask = std::make_unique<optimus_unmask>(block_unmask_settings_of(model, p), state);
-  return r;
+  return std::make_shared<optimus_state>(s, std::move(elastic));
 }
 
-void check_optimus(const model_config& model, const parameters& p) {
-  check_block_model("optimus", model, p);
+void check_optimus(const std::string& method, const model_config& model, const parameters& p) {
+  check_block_model(method, model, p);
   const auto block =
       p.integer("block_length") > 0 ? p.integer("block_length") : std::int64_t{model.block};
   const auto chunk = p.integer("chunk");
   const std::string& policy = p.text("policy");
   const std::string& rule = p.text("cache_rule");
-  const auto refuse = [](bool when, const std::string& why) {
-    if (when) throw usage_error("optimus: " + why);
+  const auto refuse = [&method](bool when, const std::string& why) {
+    if (when) throw usage_error(method + ": " + why);
   };
   refuse(chunk != 0 && (chunk < 2 || chunk > block),
          "chunk must be 0 (elastic) or from 2 to the block length " + std::to_string(block) +
@@ -276,6 +276,19 @@ std::vector<parameter_spec> optimus_parameters() {
   return all;
 }
 
+namespace {
+
+recipe make_optimus(const model_config& model, const parameters& p) {
+  const auto state = optimus_state_of("optimus", model, p, false);
+  recipe r;
+  r.pace = std::make_unique<optimus_pace>(state);
+  r.rows = std::make_unique<optimus_rows>(state);
+  r.keys = std::make_unique<optimus_keys>(state->settings.chunk.block, state);
+  r.cache = std::make_unique<optimus_cache>(state);
+  r.unmask = std::make_unique<optimus_unmask>(block_unmask_settings_of(model, p), state);
+  return r;
+}
+
 method_info optimus_info() {
   method_info m;
   m.name = "optimus";
@@ -295,9 +308,14 @@ method_info optimus_info() {
   m.presets["chunk8"] = {{"chunk", std::int64_t{8}}};
   m.presets["naive8"] = {{"policy", text("naive")}, {"chunk", std::int64_t{8}}};
   m.presets["paper_a100"] = {{"latency", text("roofline")}, {"step_overhead_ms", 34.0}};
-  m.check = check_optimus;
+  m.check = [](const model_config& model, const parameters& p) {
+    check_optimus("optimus", model, p);
+  };
   m.make = make_optimus;
-  m.calibrate = calibrate_optimus;
+  m.calibrate = [](const model_config& model, const parameters& p, std::int32_t requests,
+                   const step_timer& timer) {
+    return calibrate_optimus(model, p, requests, timer, {});
+  };
   return m;
 }
 

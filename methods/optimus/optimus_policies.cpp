@@ -248,7 +248,7 @@ void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows
                               {rows.begin.as<std::int32_t>(), rows.sequence.as<std::int32_t>(),
                                rows.position.as<std::int32_t>(), rows.slot.as<std::int32_t>(),
                                state.settles.as<std::uint8_t>()});
-  rows.slots_differ = true;
+  rows.slots_differ = state.settings.chunk.compact_slots;
   state.rows = rows;
   // One past the last slot a row may see: settled K/V of the block lies at its front, that of the
   // chunk right behind it.
@@ -258,8 +258,7 @@ void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows
     std::int32_t end = r.last;
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     if (step.again) {
-      std::fill(state.settles.as<std::uint8_t>() + begin[s],
-                state.settles.as<std::uint8_t>() + begin[s + 1], 0);
+      run.fill_flags(1, begin + s, begin + s + 1, 0, state.settles);  // the rows of s
     }
     if (step.active && !r.whole && !state.settings.stale_suffix && !state.lists()) {
       const std::int32_t next = r.first + block, n = begin[s + 1] - begin[s];

@@ -27,6 +27,8 @@ struct optimus_settings {
   bool prefill_emits = true;
   bool prefill_apart = false;  // no decoding in a step that prefills
   double overhead_seconds = 0;
+  // Rows are dropped between layers: keys are listed, so that later layers can leave some out.
+  bool lists_keys = false;
 };
 
 class optimus_state {
@@ -44,7 +46,7 @@ class optimus_state {
   tensor settles;                              // [R] uint8: K/V final after this forward
   tensor kv_end;                               // [S] slots [0, kv_end) are seen
   // Out-block streaming leaves holes in the block: explicit lists of the slots that are seen.
-  bool lists() const { return settings.out_block; }
+  bool lists() const { return settings.out_block || settings.lists_keys; }
   tensor visible;  // [S, max_length] uint8
   tensor key_begin, key_slot, key_sequence;
 
@@ -52,7 +54,7 @@ class optimus_state {
   void prepare(const batch& b);
 };
 
-class optimus_pace final : public pace_policy {
+class optimus_pace : public pace_policy {
  public:
   explicit optimus_pace(std::shared_ptr<optimus_state> state) : state_(std::move(state)) {}
   std::int32_t canvas_length(const model_config& model,
@@ -99,7 +101,7 @@ class optimus_rows final : public row_policy {
   shared_vector<std::int32_t> zero_;
 };
 
-class optimus_keys final : public key_policy {
+class optimus_keys : public key_policy {
  public:
   optimus_keys(std::int32_t block, std::shared_ptr<optimus_state> state)
       : key_policy(block), state_(std::move(state)) {}

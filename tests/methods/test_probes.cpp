@@ -5,6 +5,7 @@
 // the weights are.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -76,8 +77,9 @@ TEST(layer_observer, sees_every_layer_in_order_and_only_when_it_asks) {
 }
 
 TEST(probes, all_are_there_and_change_no_token) {
-  EXPECT_EQ(probe_names(), (std::vector<std::string>{"attention", "confidence", "decoding",
-                                                     "importance", "kv_change", "stagnation"}));
+  EXPECT_EQ(probe_names(),
+            (std::vector<std::string>{"attention", "confidence", "decode_trace", "decoding",
+                                      "importance", "kv_change", "stagnation"}));
   EXPECT_THROW(make_probe("atention", {}), error);
   const struct {
     const char* method;
@@ -298,6 +300,88 @@ TEST(probes, attention_with_every_key_a_sink) {
     for (const double v : m.at("values").get<std::vector<double>>()) sum += v;
     EXPECT_NEAR(sum / m.at("values").size(), 1.0 / m.at("keys").get<double>(),
                 0.3 / m.at("keys").get<double>());
+  }
+}
+
+std::string named_token(std::int32_t token) {
+  return "<" + std::to_string(token) + ">";
+}
+
+std::int64_t positions_in(const json& ranges) {
+  std::int64_t n = 0;
+  for (const json& r : ranges) n += r[1].get<std::int64_t>() - r[0].get<std::int64_t>();
+  return n;
+}
+
+// What is written down adds up to what the loop counts, and replays to the tokens that came out.
+TEST(probes, a_decode_trace_closes_with_the_loop) {
+  const struct {
+    const char* method;
+    model_family family;
+    parameter_map given;
+    bool drops;
+  } runs[] = {{"block_diffusion", model_family::sdar, {{"threshold", 0.5}}, false},
+              {"delayed_cache", model_family::sdar, {{"threshold", 0.5}}, false},
+              {"focus", model_family::sdar, {{"threshold", 0.5}, {"alpha", 1.0}}, true},
+              {"autoregressive", model_family::qwen3, {}, false}};
+  for (const auto& r : runs) {
+    const probed p = look({"decode_trace"}, r.method, r.family, r.given);
+    const json& trace = p.results.at("decode_trace");
+    EXPECT_EQ(trace.at("text"), json::object());  // no tokenizer here
+    ASSERT_EQ(trace.at("decodes").size(), p.run.answers.size());
+    std::int64_t dropped = 0, cached = 0;
+    for (std::size_t i = 0; i < p.run.answers.size(); ++i) {
+      const json& d = trace.at("decodes")[i];
+      const sequence_counters& counted = p.run.answers[i].counters;
+      const std::size_t begin = d.at("prompt").size();
+      EXPECT_EQ(d.at("prompt"), tiny_requests(3, 16)[i].prompt);
+      std::vector<std::int32_t> canvas(d.at("length").get<std::size_t>(), -1);
+      std::int64_t rows = 0, head = 0, committed = 0;
+      for (const json& step : d.at("steps")) {
+        if (step.at("phase") != "prefill") rows += positions_in(step.at("rows"));
+        dropped += positions_in(step.at("dropped"));
+        cached += positions_in(step.at("cached"));
+        EXPECT_LE(positions_in(step.at("dropped")), positions_in(step.at("rows")));
+        head += static_cast<std::int64_t>(step.at("position").size());
+        EXPECT_EQ(step.at("token").size(), step.at("position").size());
+        EXPECT_EQ(step.at("confidence").size(), step.at("position").size());
+        EXPECT_GT(step.at("keys"), 0);
+        EXPECT_EQ(positions_in(step.at("visible")), step.at("keys").get<std::int64_t>());
+        for (const std::size_t c : step.at("accepted")) {
+          const double confidence = step.at("confidence")[c];
+          EXPECT_TRUE(confidence > 0 && confidence <= 1) << confidence;
+          canvas[step.at("position")[c].get<std::size_t>()] = step.at("token")[c];
+          ++committed;
+        }
+      }
+      EXPECT_EQ(d.at("steps").size(), static_cast<std::size_t>(counted.forwards)) << r.method;
+      EXPECT_EQ(rows, counted.decode_rows) << r.method;
+      EXPECT_EQ(head, counted.head_rows) << r.method;
+      EXPECT_EQ(committed, counted.committed) << r.method;
+      const std::vector<std::int32_t>& output = p.run.answers[i].output;
+      ASSERT_LE(begin + output.size(), canvas.size());
+      EXPECT_TRUE(std::equal(output.begin(), output.end(),
+                             canvas.begin() + static_cast<std::ptrdiff_t>(begin)))
+          << r.method;
+    }
+    EXPECT_EQ(dropped > 0, r.drops) << r.method;
+    EXPECT_EQ(cached > 0, r.family == model_family::sdar) << r.method;
+  }
+}
+
+TEST(probes, a_decode_trace_keeps_four_requests_and_names_their_tokens) {
+  probe_settings settings;
+  settings.names = {"decode_trace"};
+  const auto model = tiny_model(model_family::sdar, reference_ops());
+  probe_observer observer(settings, [](std::int32_t token) { return named_token(token); });
+  decode(*model, "block_diffusion", {}, tiny_requests(6, 16), 1, "", &observer);
+  const json trace = json::parse(observer.results().at("decode_trace"));
+  EXPECT_EQ(trace.at("requests"), 6);
+  ASSERT_EQ(trace.at("decodes").size(), 4u);
+  for (const json& step : trace.at("decodes")[3].at("steps")) {
+    for (const std::int32_t token : step.at("token")) {
+      EXPECT_EQ(trace.at("text").at(std::to_string(token)), named_token(token));
+    }
   }
 }
 

@@ -10,12 +10,10 @@ namespace {
 // A static library could drop a method that nothing refers to; the exact set is pinned here.
 TEST(registry, holds_exactly_the_methods_of_the_tree) {
   const std::vector<std::string> expected = {
-      "ada_blocks",      "ada_dlm",       "autoregressive",
-      "block_diffusion", "delayed_cache", "delayed_cache_plus",
-      "dkv_cache",       "dllm_cache",    "fast_dllm",
-      "focus",           "focus_dllm",    "optimus",
-      "sparse_blocks",   "sparse_d",      "sparse_dllm",
-      "vanilla"};
+      "ada_blocks",         "ada_dlm",    "autoregressive", "block_diffusion", "delayed_cache",
+      "delayed_cache_plus", "dkv_cache",  "dllm_cache",     "fast_dllm",       "focus",
+      "focus_chunks",       "focus_dllm", "optimus",        "sparse_blocks",   "sparse_d",
+      "sparse_dllm",        "vanilla"};
   EXPECT_EQ(method_registry::instance().names(), expected);
 }
 
@@ -57,7 +55,7 @@ TEST(registry, refuses_a_method_the_model_cannot_run) {
       {"delayed_cache", model_family::dream},   {"delayed_cache_plus", model_family::qwen3},
       {"focus", model_family::llada},           {"dllm_cache", model_family::qwen3},
       {"optimus", model_family::dream},         {"sparse_blocks", model_family::llada},
-      {"ada_blocks", model_family::dream}};
+      {"focus_chunks", model_family::llada},    {"ada_blocks", model_family::dream}};
   for (const auto& w : wrong) {
     try {
       method_registry::instance().make(w.method, testing::tiny_config(w.family), "", {});

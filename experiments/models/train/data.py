@@ -20,9 +20,12 @@ IGNORED, DECIDED, SCORED = 0, 1, 2  # a token's part in the block being decoded;
 COPIES = 4  # noise draws that share one clean context
 
 
-def pick_size(rng, p):
-    """Context size in tokens at training progress p in [0, 1]: short first, long late and rare."""
+def pick_size(rng, p, long):
+    """Context size in tokens at training progress p in [0, 1]: short first, long late and rare;
+    `long` of them are spread evenly over the orders of magnitude from 200 to 2000."""
     u = rng.random()
+    if rng.random() < long:
+        return int(200 * 10 ** rng.random())
     if p < 0.12:
         return rng.randint(12, 50)
     if p < 0.25:
@@ -39,9 +42,9 @@ class Batcher:
     places hold a token; for sdar (position, block, segment) of every place. score: IGNORED, DECIDED
     or SCORED."""
 
-    def __init__(self, kind, codec, seed, excluded, budget=4096, copy=0.5, drills=0.0):
+    def __init__(self, kind, codec, seed, excluded, budget=4096, copy=0.5, drills=0.0, long=0.0):
         self.kind, self.codec, self.budget = kind, codec, budget
-        self.copy, self.drills = copy, drills
+        self.copy, self.drills, self.long = copy, drills, long
         self.stream = Stream(seed, excluded)
         self.rng = random.Random(seed + 1)
         self.np = np.random.default_rng(seed + 2)
@@ -295,7 +298,7 @@ class Batcher:
         if u < self.copy_share(p) + self.drills * (1 - self.copy_share(p)):
             return self.push(*self.drill(), self.names.index("arithmetic"))
         family = self.rng.choices(list(WEIGHTS), self.weights)[0]
-        size = pick_size(self.rng, p) if family in SIZED else None
+        size = pick_size(self.rng, p, self.long) if family in SIZED else None
         prompt, answer = self.codec.pair(self.stream.draw(family, size))
         fam = self.names.index(family)
         if self.kind == "ar":

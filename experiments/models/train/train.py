@@ -115,6 +115,8 @@ def main():
     ap.add_argument("--copy", type=float, default=0.5, help="early share of copying sequences")
     ap.add_argument("--drills", type=float, default=0.0,
                     help="share of arithmetic drills among the other sequences")
+    ap.add_argument("--long", type=float, default=0.0,
+                    help="share of retrieval and summary contexts of 200 to 2000 tokens")
     ap.add_argument("--ranked-from", type=float, default=0.3,
                     help="progress from which masks follow the model's own confidence")
     ap.add_argument("--deadline", type=float, help="unix time that ends the run and its decay")
@@ -141,7 +143,7 @@ def main():
         step, tokens, elapsed, run = s["step"], s["tokens"], s["elapsed"], s["run"] + 1
     path = os.path.join(a.tokenizer, "llada.json" if a.kind == "llada" else "qwen.json")
     batcher = Batcher(a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
-                      excluded_hashes(a.exclude), a.budget, a.copy, a.drills)
+                      excluded_hashes(a.exclude), a.budget, a.copy, a.drills, a.long)
     chance = torch.Generator().manual_seed(a.seed + 77 * (run + 1))
     hidden = torch.compile(model.hidden, dynamic=False)
     log = open(os.path.join(a.out, "log.txt"), "a", encoding="utf-8")

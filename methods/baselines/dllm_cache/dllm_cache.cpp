@@ -5,6 +5,7 @@
 // layer, refreshes prompt and response at long intervals, and in between computes only the response
 // rows whose V has moved most.
 #include "methods/baselines/common.h"
+#include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/canvas_recipe.h"
 
 namespace unmask {
@@ -50,28 +51,16 @@ method_info dllm_cache_info() {
   m.unmask = "as vanilla";
   const std::string source = "cache_hook_LLaDA.py, cache_hook_Dream.py";
   m.parameters = canvas_parameters();
-  m.parameters.push_back({"prompt_interval_kp",
-                          std::int64_t{50},
-                          "forwards from one refresh of the prompt rows to the next (K_p)",
-                          1,
-                          1e6,
-                          {},
-                          source});
-  m.parameters.push_back({"response_interval_kr",
-                          std::int64_t{7},
-                          "forwards from one refresh of the response rows to the next (K_r)",
-                          1,
-                          1e6,
-                          {},
-                          source});
-  m.parameters.push_back({"transfer_ratio",
-                          0.25,
-                          "share of the response rows computed in between, those whose V is least "
-                          "similar to the stored one; 0: none",
-                          0,
-                          1,
-                          {},
-                          source});
+  const std::vector<parameter_spec> own = {
+      integer_spec("prompt_interval_kp", 50, 1, 1e6,
+                   "forwards from one refresh of the prompt rows to the next (K_p)", source),
+      integer_spec("response_interval_kr", 7, 1, 1e6,
+                   "forwards from one refresh of the response rows to the next (K_r)", source),
+      real_spec("transfer_ratio", 0.25, 0, 1,
+                "share of the response rows computed in between, those whose V is least similar "
+                "to the stored one; 0: none",
+                source)};
+  m.parameters.insert(m.parameters.end(), own.begin(), own.end());
   const auto preset = [&](const char* name, std::int64_t kp, std::int64_t kr) {
     m.presets[name] = {
         {"prompt_interval_kp", kp}, {"response_interval_kr", kr}, {"transfer_ratio", 0.25}};

@@ -29,23 +29,33 @@ sequence_step whole_canvas(const sequence& q) {
   return step;
 }
 
-// Checks of a blockwise request; returns the positions it takes.
-std::int32_t blockwise_length(const std::string& method, const sequence_request& request,
-                              std::int32_t block_length, std::int32_t steps,
-                              std::int32_t tokens_per_step) {
-  const std::int32_t gen = request.gen_length;
-  const std::int32_t block = block_length > 0 ? block_length : gen;
+// The first block of a request, with the checks of its lengths. Settings: of either blockwise
+// schedule.
+template <class Settings>
+block_progress first_block(const Settings& set, std::int32_t gen) {
+  const std::string& method = set.method;
+  const std::int32_t block = set.block_length > 0 ? set.block_length : gen;
   if (gen <= 0) throw usage_error(method + ": gen_length must be positive");
   if (gen % block != 0) {
     throw usage_error(method + ": gen_length " + std::to_string(gen) +
                       " is not a multiple of block_length " + std::to_string(block));
   }
-  const std::int32_t all = steps_for(method, gen, steps, tokens_per_step);
+  const std::int32_t all = steps_for(method, gen, set.steps, set.tokens_per_step);
   if (all % (gen / block) != 0) {
     throw usage_error(method + ": steps " + std::to_string(all) + " is not a multiple of the " +
                       std::to_string(gen / block) + " blocks (gen_length / block_length)");
   }
-  return static_cast<std::int32_t>(request.prompt.size()) + gen;
+  block_progress p;
+  p.block_length = block;
+  p.blocks = gen / block;
+  p.steps_per_block = all / p.blocks;
+  return p;
+}
+
+template <class Settings>
+std::int32_t blockwise_length(const Settings& set, const sequence_request& request) {
+  first_block(set, request.gen_length);
+  return static_cast<std::int32_t>(request.prompt.size()) + request.gen_length;
 }
 
 // The rows of step `step` of the block [first, last).
@@ -69,23 +79,16 @@ void finish(sequence& q) {
 
 std::int32_t block_schedule::canvas_length(const model_config&,
                                            const sequence_request& request) const {
-  return blockwise_length(settings_.method, request, settings_.block_length, settings_.steps,
-                          settings_.tokens_per_step);
+  return blockwise_length(settings_, request);
 }
 
 void block_schedule::start(batch& b, std::int32_t s) {
-  const std::int32_t gen = b.at(s).request.gen_length;
-  progress& p = progress_.at(s);
-  p = {};
-  p.block_length = settings_.block_length > 0 ? settings_.block_length : gen;
-  p.blocks = gen / p.block_length;
-  p.steps_per_block =
-      steps_for(settings_.method, gen, settings_.steps, settings_.tokens_per_step) / p.blocks;
+  progress_.at(s) = first_block(settings_, b.at(s).request.gen_length);
   enter_block(b, s);
 }
 
 void block_schedule::enter_block(const batch& b, std::int32_t s) {
-  progress& p = progress_.at(s);
+  block_progress& p = progress_.at(s);
   const std::int32_t first = b.at(s).prompt_length + p.block * p.block_length;
   p.step = 0;
   p.idle_steps = 0;
@@ -98,7 +101,7 @@ std::int32_t block_schedule::quota(std::int32_t masks, std::int32_t steps, std::
 
 sequence_step block_schedule::plan(const batch& b, std::int32_t s) {
   const sequence& q = b.at(s);
-  const progress& p = progress_.at(s);
+  const block_progress& p = progress_.at(s);
   sequence_step step = whole_canvas(q);
   const std::int32_t first = q.prompt_length + p.block * p.block_length;
   // Leftover masks of earlier blocks (a token decided as the mask id) are candidates again.
@@ -112,7 +115,7 @@ sequence_step block_schedule::plan(const batch& b, std::int32_t s) {
 void block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step,
                              std::int32_t committed) {
   sequence& q = b.at(s);
-  progress& p = progress_.at(s);
+  block_progress& p = progress_.at(s);
   ++p.step;
   // Only a step that should have decided something and did not is idle (it decided the mask id).
   p.idle_steps = committed > 0 || step.quota == 0 ? 0 : p.idle_steps + 1;
@@ -132,23 +135,16 @@ void block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step
 
 std::int32_t dream_block_schedule::canvas_length(const model_config&,
                                                  const sequence_request& request) const {
-  return blockwise_length(settings_.method, request, settings_.block_length, settings_.steps,
-                          settings_.tokens_per_step);
+  return blockwise_length(settings_, request);
 }
 
 void dream_block_schedule::start(batch& b, std::int32_t s) {
-  const std::int32_t gen = b.at(s).request.gen_length;
-  progress& p = progress_.at(s);
-  p = {};
-  p.block_length = settings_.block_length > 0 ? settings_.block_length : gen;
-  p.blocks = gen / p.block_length;
-  p.steps_per_block =
-      steps_for(settings_.method, gen, settings_.steps, settings_.tokens_per_step) / p.blocks;
+  progress_.at(s) = first_block(settings_, b.at(s).request.gen_length);
 }
 
 sequence_step dream_block_schedule::plan(const batch& b, std::int32_t s) {
   const sequence& q = b.at(s);
-  const progress& p = progress_.at(s);
+  const block_progress& p = progress_.at(s);
   sequence_step step = whole_canvas(q);
   const std::int32_t first = q.prompt_length + p.block * p.block_length;
   const std::int32_t last = first + p.block_length;
@@ -172,7 +168,7 @@ sequence_step dream_block_schedule::plan(const batch& b, std::int32_t s) {
 
 void dream_block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step,
                                    std::int32_t committed) {
-  progress& p = progress_.at(s);
+  block_progress& p = progress_.at(s);
   ++p.step;
   p.idle_steps = committed > 0 ? 0 : p.idle_steps + 1;
   const bool clean = b.count(s, step.block_first, step.block_last, state_masked) == 0;

@@ -11,6 +11,14 @@
 
 namespace unmask {
 
+// Where a sequence is on a canvas that is decoded block after block.
+struct block_progress {
+  std::int32_t block = 0, blocks = 0, block_length = 0, steps_per_block = 0;
+  std::int32_t step = 0;        // inside the block
+  std::int32_t masks = 0;       // at block entry
+  std::int32_t idle_steps = 0;  // consecutive steps of this block that decided nothing
+};
+
 // LLaDA (generate.py): the canvas falls into blocks decoded left to right; block b has S = steps /
 // blocks steps; with m masks at its entry, each step decides m / S tokens and the first m % S steps
 // one more. Every forward computes prompt and whole canvas, unless `partial` says that the steps of
@@ -42,15 +50,9 @@ class block_schedule final : public pace_policy {
   static std::int32_t quota(std::int32_t masks, std::int32_t steps, std::int32_t i);
 
  private:
-  struct progress {
-    std::int32_t block = 0, blocks = 0, block_length = 0, steps_per_block = 0;
-    std::int32_t step = 0;        // inside the block
-    std::int32_t masks = 0;       // at block entry
-    std::int32_t idle_steps = 0;  // consecutive steps of this block that decided nothing
-  };
   void enter_block(const batch& b, std::int32_t s);
   settings settings_;
-  per_sequence<progress> progress_;
+  per_sequence<block_progress> progress_;
 };
 
 // Dream decoded in blocks (Fast-dLLM's generation_utils_block.py, Sparse-dLLM): the first step of a
@@ -80,12 +82,8 @@ class dream_block_schedule final : public pace_policy {
                std::int32_t committed) override;
 
  private:
-  struct progress {
-    std::int32_t block = 0, blocks = 0, block_length = 0, steps_per_block = 0;
-    std::int32_t step = 0, idle_steps = 0;
-  };
   settings settings_;
-  per_sequence<progress> progress_;
+  per_sequence<block_progress> progress_;
 };
 
 // Dream (generation_utils.py): no blocks; t_i = linspace(1, eps, T + 1); of m masks, step i decides

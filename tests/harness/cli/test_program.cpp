@@ -38,7 +38,8 @@ bool says(const outcome& o, const std::string& words) {
 TEST(program, help_names_every_command) {
   const outcome o = run("--help");
   EXPECT_EQ(o.code, 0);
-  for (const char* command : {"run", "table", "generate", "list", "show", "golden", "doctor"}) {
+  for (const char* command :
+       {"run", "table", "report", "generate", "list", "show", "golden", "doctor"}) {
     EXPECT_TRUE(says(o, command)) << command;
     const outcome own = run(std::string(command) + " --help");
     EXPECT_EQ(own.code, 0) << command;

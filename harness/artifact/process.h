@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace unmask {
+
+// Runs a program (looked up on PATH) with these arguments, without a shell, and waits for it.
+// Empty files: the output goes where ours goes; otherwise they are written anew. The exit status;
+// 128 + N when signal N ended it. Environment error when it cannot be started.
+int run_process(const std::vector<std::string>& command,
+                const std::filesystem::path& standard_output = {},
+                const std::filesystem::path& standard_error = {});
+
+// The file of the running program.
+std::filesystem::path this_program();
+
+}  // namespace unmask

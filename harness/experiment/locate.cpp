@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/experiment/locate.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <vector>
+
+#include "harness/model/nearest.h"
+#include "harness/workload/datasets.h"
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::vector<fs::path> directories_of(const char* name) {
+  std::vector<fs::path> all;
+  const std::string text = variable(name);
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(':', begin), text.size());
+    if (end > begin) all.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return all;
+}
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+// Names of the entries of a directory, sorted; none when it cannot be read.
+std::vector<fs::path> entries_of(const fs::path& directory) {
+  std::vector<fs::path> all;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(directory, ignored)) all.push_back(entry.path());
+  std::ranges::sort(all);
+  return all;
+}
+
+std::optional<fs::path> newest_snapshot(const fs::path& repository) {
+  std::optional<fs::path> newest;
+  fs::file_time_type when{};
+  for (const fs::path& snapshot : entries_of(repository / "snapshots")) {
+    std::error_code failed;
+    const auto changed = fs::last_write_time(snapshot, failed);
+    if (failed || !is_file(snapshot / "config.json")) continue;
+    if (!newest || changed > when) {
+      newest = snapshot;
+      when = changed;
+    }
+  }
+  return newest;
+}
+
+}  // namespace
+
+std::optional<fs::path> find_weights(const std::string& name) {
+  const std::size_t slash = name.rfind('/');
+  const std::string last = slash == std::string::npos ? name : name.substr(slash + 1);
+  if (last.empty() || last == "." || last == "..") return std::nullopt;
+  for (const fs::path& directory : directories_of("UNMASK_MODELS")) {
+    for (const fs::path& candidate : {directory / name, directory / last}) {
+      if (is_file(candidate / "config.json")) return candidate;
+    }
+  }
+  std::vector<fs::path> caches = directories_of("HF_HUB_CACHE");
+  if (const std::string home = variable("HF_HOME"); !home.empty()) {
+    caches.push_back(fs::path(home) / "hub");
+  }
+  if (const std::string home = variable("HOME"); !home.empty()) {
+    caches.push_back(fs::path(home) / ".cache/huggingface/hub");
+  }
+  const std::string wanted =
+      slash == std::string::npos ? "--" + last : "models--" + name.substr(0, slash) + "--" + last;
+  for (const fs::path& cache : caches) {
+    for (const fs::path& repository : entries_of(cache)) {
+      const std::string stem = repository.filename().string();
+      if (!stem.starts_with("models--") || !stem.ends_with(wanted)) continue;
+      if (auto found = newest_snapshot(repository)) return found;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string published_file(const std::string& dataset) {
+  static const std::map<std::string, std::string> files = {{"gsm8k", "test.jsonl"},
+                                                           {"math500", "test.jsonl"},
+                                                           {"humaneval", "HumanEval.jsonl"},
+                                                           {"mbpp", "mbpp.jsonl"},
+                                                           {"mt_bench", "question.jsonl"},
+                                                           {"vicuna_bench", "question.jsonl"},
+                                                           {"spec_bench", "question.jsonl"},
+                                                           {"ifeval", "input_data.jsonl"}};
+  const auto& known = dataset_names();
+  if (std::ranges::find(known, dataset) == known.end()) {
+    throw usage_error(unknown_name("dataset", dataset, known));
+  }
+  const auto found = files.find(dataset);
+  return found == files.end() ? "" : found->second;
+}
+
+std::optional<fs::path> find_dataset(const std::string& name, const std::string& file) {
+  const std::string published = published_file(name);
+  if (file.empty() && published.empty()) {
+    throw usage_error("the dataset '" + name + "' has several files; name one with `file`");
+  }
+  for (const fs::path& directory : directories_of("UNMASK_DATASETS")) {
+    const fs::path candidate = directory / name / (file.empty() ? published : file);
+    if (is_file(candidate)) return candidate;
+  }
+  return std::nullopt;
+}
+
+std::optional<fs::path> find_trace(const std::string& file) {
+  for (const fs::path& directory : directories_of("UNMASK_DATASETS")) {
+    const fs::path candidate = directory / "traces" / file;
+    if (is_file(candidate)) return candidate;
+  }
+  return std::nullopt;
+}
+
+}  // namespace unmask

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Where published checkpoints and datasets lie on this machine. Nothing is ever downloaded.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace unmask {
+
+// The model directory NAME (one that holds config.json): in the directories of $UNMASK_MODELS
+// (separated by colons), then as the newest snapshot of any models--ORG--NAME in $HF_HUB_CACHE,
+// $HF_HOME/hub and ~/.cache/huggingface/hub. NAME may be "ORG/NAME".
+std::optional<std::filesystem::path> find_weights(const std::string& name);
+
+// The file of a published dataset in NAME/ of a directory of $UNMASK_DATASETS. `file` empty: the
+// file that the dataset's authors publish (gsm8k: test.jsonl); usage error for an unknown dataset
+// and for one of several files, of which none is named.
+std::optional<std::filesystem::path> find_dataset(const std::string& name, const std::string& file);
+std::string published_file(const std::string& dataset);  // "" where there are several
+
+// The trace FILE in traces/ of a directory of $UNMASK_DATASETS.
+std::optional<std::filesystem::path> find_trace(const std::string& file);
+
+}  // namespace unmask

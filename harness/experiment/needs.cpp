@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/experiment/needs.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "harness/experiment/locate.h"
+#include "harness/experiment/settings.h"
+#include "harness/profile/environment.h"
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+struct need_parts {
+  std::string kind, value;
+};
+need_parts split(const std::string& need) {
+  const std::size_t colon = need.find(':');
+  if (colon == std::string::npos) return {need, ""};
+  return {need.substr(0, colon), need.substr(colon + 1)};
+}
+
+const std::vector<std::string> with_number = {"gpus", "gpu_memory_gb", "memory_gb", "cores"};
+const std::vector<std::string> with_name = {"weights", "dataset", "trace"};
+
+bool one_of(const std::vector<std::string>& list, const std::string& item) {
+  return std::ranges::find(list, item) != list.end();
+}
+
+std::optional<double> number(const std::string& text) {
+  double value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc{} || end != text.data() + text.size() || !(value > 0)) return {};
+  return value;
+}
+
+// "longbench/qasper.jsonl" -> {longbench, qasper.jsonl}
+std::pair<std::string, std::string> dataset_parts(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  if (slash == std::string::npos) return {text, ""};
+  return {text.substr(0, slash), text.substr(slash + 1)};
+}
+
+std::string what_is_missing(const std::string& need, const machine_view& m) {
+  const need_parts parts = split(need);
+  const auto less = [&](double here, const char* unit) {
+    const double wanted = number(parts.value).value_or(0);
+    return here >= wanted ? "" : fmt::format("{:.4g}{} here", here, unit);
+  };
+  if (parts.kind == "cuda") {
+    if (!m.cuda_kernels) return "this program was built without CUDA";
+    return m.gpus > 0 ? "" : "no GPU is visible";
+  }
+  if (parts.kind == "gpus") return less(static_cast<double>(m.gpus), "");
+  if (parts.kind == "gpu_memory_gb") return less(m.gpu_memory_gb, "");
+  if (parts.kind == "memory_gb") return less(m.memory_gb, "");
+  if (parts.kind == "cores") return less(m.cores, "");
+  if (parts.kind == "weights") {
+    return m.has_weights(parts.value) ? "" : "not in $UNMASK_MODELS or the Hugging Face cache";
+  }
+  if (parts.kind == "dataset") return m.has_dataset(parts.value) ? "" : "not in $UNMASK_DATASETS";
+  return m.has_trace(parts.value) ? "" : "not in $UNMASK_DATASETS/traces";
+}
+
+}  // namespace
+
+void check_need(const std::string& need, const std::string& where) {
+  const need_parts parts = split(need);
+  if (parts.kind == "cuda" && parts.value.empty() && need == "cuda") return;
+  if (one_of(with_number, parts.kind)) {
+    if (number(parts.value)) return;
+    throw usage_error(where + ": the need '" + need + "' must be " + parts.kind +
+                      ":N with a number above 0");
+  }
+  if (one_of(with_name, parts.kind)) {
+    if (parts.value.empty()) {
+      throw usage_error(where + ": the need '" + need + "' must name what it needs after the colon");
+    }
+    if (parts.kind == "dataset") {
+      try {
+        published_file(dataset_parts(parts.value).first);
+      } catch (const error& problem) {
+        throw usage_error(where + ": " + problem.what());
+      }
+    }
+    return;
+  }
+  std::vector<std::string> known = {"cuda"};
+  known.insert(known.end(), with_number.begin(), with_number.end());
+  known.insert(known.end(), with_name.begin(), with_name.end());
+  throw usage_error(where + ": " + unknown_name("need", parts.kind, known));
+}
+
+std::vector<std::string> needs_of(const experiment_spec& spec) {
+  std::vector<std::string> all;
+  const auto add = [&](const std::string& need) {
+    if (!one_of(all, need)) all.push_back(need);
+  };
+  for (const std::string& need : spec.needs) add(need);
+  bool cuda = spec.run.device == "cuda";
+  for (const sweep_axis& axis : spec.axes) {
+    if (short_key(axis.key) != "device") continue;
+    cuda = std::ranges::any_of(axis.values,
+                               [](const parameter_value& v) { return to_string(v) == "cuda"; });
+  }
+  for (const dotted_setting& s : spec.overrides) {
+    if (s.key == "device" || s.key == "run.device") cuda = to_string(s.value) == "cuda";
+  }
+  if (cuda) add("cuda");
+  for (const model_entry& model : spec.models) {
+    if (!model.published.empty()) add("weights:" + model.published);
+  }
+  for (const workload_entry& w : spec.workloads) {
+    if (!w.dataset.empty()) {
+      add("dataset:" + w.dataset + (w.dataset_file.empty() ? "" : "/" + w.dataset_file));
+    }
+    if (w.file.string().starts_with("trace:")) add(w.file.string());
+  }
+  return all;
+}
+
+machine_view this_machine() {
+  const environment here = capture_environment("");
+  constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+  machine_view m;
+  m.cuda_kernels = here.cuda.built;
+  m.gpus = here.cuda.devices.size();
+  for (const cuda::device_properties& d : here.cuda.devices) {
+    m.gpu_memory_gb = std::max(m.gpu_memory_gb, static_cast<double>(d.memory_bytes) / gib);
+  }
+  m.memory_gb = static_cast<double>(here.memory_bytes) / gib;
+  m.cores = std::max(here.cpus_usable, 1);
+  m.has_weights = [](const std::string& name) { return find_weights(name).has_value(); };
+  m.has_dataset = [](const std::string& text) {
+    const auto [name, file] = dataset_parts(text);
+    if (file.empty() && published_file(name).empty()) {
+      return find_dataset(name, "dataset2prompt.json").has_value();
+    }
+    return find_dataset(name, file).has_value();
+  };
+  m.has_trace = [](const std::string& file) { return find_trace(file).has_value(); };
+  return m;
+}
+
+std::vector<std::string> missing_needs(const std::vector<std::string>& needs,
+                                       const machine_view& machine) {
+  std::vector<std::string> missing;
+  for (const std::string& need : needs) {
+    const std::string found = what_is_missing(need, machine);
+    if (!found.empty()) missing.push_back(need + " (" + found + ")");
+  }
+  return missing;
+}
+
+std::string cannot_run(const experiment_spec& spec, const machine_view& machine) {
+  if (!spec.not_run.empty()) return "NOT RUN: " + spec.not_run;
+  std::string list;
+  for (const std::string& item : missing_needs(needs_of(spec), machine)) {
+    list += (list.empty() ? "" : "; ") + item;
+  }
+  return list.empty() ? "" : "NOT RUN: needs " + list;
+}
+
+}  // namespace unmask

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The TOML table of an experiment with one of its scales laid over it. Includes toml++.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <toml++/toml.h>
+
+#include "harness/experiment/spec.h"
+
+namespace unmask {
+
+struct experiment_table {
+  toml::table table;  // without the key `scale`
+  std::vector<scale_entry> scales;
+  std::string scale;               // the chosen one; empty: the file has none
+  std::vector<std::string> needs;  // of the chosen one
+  std::string not_run;
+  std::vector<dotted_setting> settings;  // [scale.NAME.set]
+};
+
+// Usage errors: broken TOML, an unknown key of a scale, a scale that does not exist.
+experiment_table overlaid_table(const std::string& text, const std::filesystem::path& file,
+                                const std::string& scale);
+
+// "" when the file has no scales or "tiny"; else its first scale.
+std::string some_scale(const std::string& text, const std::filesystem::path& file);
+
+}  // namespace unmask

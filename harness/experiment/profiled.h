@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Profiling as an experiment: the same points, the same runner, and after the timed passes of each
+// point one more pass under the eyes of a tool. What it saw becomes the row's probe "phases"
+// (results/README.md), so that tables and figures come from rows like everything else. Timed passes
+// stay free of any instrumentation of ours.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "harness/experiment/runner.h"
+#include "harness/profile/kernel_table.h"
+#include "harness/profile/phase_clock.h"
+
+namespace unmask {
+
+enum class profile_tool : std::uint8_t {
+  phases,  // the phase clock
+  nvtx,    // nothing of our own: every pass after the warm-up is a `measure` range for a profiler
+  cupti    // kernels by phase, then counters by phase, each in a pass of its own
+};
+
+// What the device can do at most, measured in this process. 0: not known.
+struct machine_roofs {
+  double flops_per_second = 0;
+  double bytes_per_second = 0;
+  std::string source;  // "fma and triad, 2 threads"
+};
+
+struct profile_settings {
+  profile_tool tool = profile_tool::phases;
+  std::int64_t warmup = 1;      // passes that get no range; those of the runner
+  std::filesystem::path trace;  // Chrome trace of the traced pass; empty: none
+  std::size_t most_events = 1'000'000;
+  std::size_t most_ranges = 20'000;  // that counters are read for
+  // Asked once per device and format, outside every timed pass.
+  std::function<machine_roofs(const std::string& device, const std::string& format)> roofs;
+};
+
+// `with`, whose points are profiled.
+std::unique_ptr<executor> make_profiling_executor(std::unique_ptr<executor> with,
+                                                  profile_settings settings);
+
+// A point without tasks: prompts of random tokens, weights from a checkpoint or random, so that
+// config.json alone is enough.
+struct shape_settings {
+  std::int64_t prompt_tokens = 128;
+  std::int64_t requests = 1;
+  std::int64_t layers = 0;  // of random weights: only the first so many; 0: all
+};
+std::unique_ptr<executor> make_shape_executor(const shape_settings& shape);
+
+// What one point's traced pass left behind; the probe is made from it.
+struct phase_report {
+  std::vector<phase_total> phases;  // of the CPU's clock
+  double seconds = 0;               // of the traced pass
+  double untraced_seconds = 0;      // mean of the timed passes
+  std::int64_t events_left_out = 0;
+  machine_roofs roofs;
+  std::string kernels_problem, counters_problem;
+  std::vector<kernel_row> kernels;  // cupti
+  double device_busy = 0, device_span = 0, device_unattributed = 0;
+  std::string chip;
+  // By phase: what counters said; empty: not counted, and FLOPs and bytes are analytic.
+  struct counted {
+    work_phase phase;
+    double flops = 0, bytes = 0;
+  };
+  std::vector<counted> counters;
+};
+
+// JSON object: "seconds", "untraced_seconds", "roofs", "provenance", and "phases", a list with one
+// object per phase: phase, calls, seconds, own_seconds, rows, flops, bytes (null: not known),
+// roof_share (null: no roof or no work) and provenance ("analytic" or "cupti").
+std::string phases_json(const phase_report& report);
+
+// Markdown, one table a row that has the probe; the time of containers themselves is one line.
+std::string phase_tables(const std::vector<result_row>& rows);
+
+}  // namespace unmask

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/profile/cupti_counters.h"
+
+#include "kernels/error.h"
+
+#if UNMASK_HAS_CUPTI
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "harness/profile/cupti_api.h"
+
+namespace unmask {
+namespace {
+
+// CUPTI's parameter blocks: all zero, with their own size.
+#define UNMASK_CUPTI_BLOCK(type, name) \
+  type name{};                         \
+  name.structSize = type##_STRUCT_SIZE
+
+// The host-side object that knows a chip's counters.
+class chip_host {
+ public:
+  explicit chip_host(const std::string& chip, const std::vector<std::uint8_t>& availability = {}) {
+    UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_Initialize_Params, p);
+    p.profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER;
+    p.pChipName = chip.c_str();
+    p.pCounterAvailabilityImage = availability.empty() ? nullptr : availability.data();
+    const CUptiResult result = cupti::open_library().cuptiProfilerHostInitialize(&p);
+    if (result != CUPTI_SUCCESS) {
+      throw environment_error("CUPTI does not know the chip '" + chip +
+                              "': its counters are not available");
+    }
+    object_ = p.pHostObject;
+  }
+  ~chip_host() {
+    UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_Deinitialize_Params, p);
+    p.pHostObject = object_;
+    cupti::open_library().cuptiProfilerHostDeinitialize(&p);
+  }
+  chip_host(const chip_host&) = delete;
+  chip_host& operator=(const chip_host&) = delete;
+  CUpti_Profiler_Host_Object* get() const { return object_; }
+
+ private:
+  CUpti_Profiler_Host_Object* object_ = nullptr;
+};
+
+std::vector<const char*> pointers_to(const std::vector<std::string>& names) {
+  std::vector<const char*> pointers;
+  for (const std::string& n : names) pointers.push_back(n.c_str());
+  return pointers;
+}
+
+// False when CUPTI does not take these metrics; it does not say which of them.
+bool adds(const chip_host& host, const std::vector<std::string>& metrics) {
+  std::vector<const char*> names = pointers_to(metrics);
+  UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_ConfigAddMetrics_Params, p);
+  p.pHostObject = host.get();
+  p.ppMetricNames = names.data();
+  p.numMetrics = names.size();
+  return cupti::open_library().cuptiProfilerHostConfigAddMetrics(&p) == CUPTI_SUCCESS;
+}
+
+metric_plan plan_on(const chip_host& host, const std::string& chip,
+                    const std::vector<std::string>& metrics) {
+  metric_plan plan{chip, metrics, {}, 0};
+  // All in one call: CUPTI schedules every call's metrics into passes of their own.
+  if (!adds(host, metrics)) {
+    for (const std::string& name : metrics) {
+      if (!adds(chip_host(chip), {name})) {
+        throw environment_error("chip " + chip + " has no metric '" + name + "'");
+      }
+    }
+    throw environment_error("chip " + chip + " cannot count these metrics together");
+  }
+  UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_GetConfigImageSize_Params, size);
+  size.pHostObject = host.get();
+  UNMASK_CUPTI_CALL(cuptiProfilerHostGetConfigImageSize, &size);
+  plan.image.resize(size.configImageSize);
+  UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_GetConfigImage_Params, image);
+  image.pHostObject = host.get();
+  image.configImageSize = plan.image.size();
+  image.pConfigImage = plan.image.data();
+  UNMASK_CUPTI_CALL(cuptiProfilerHostGetConfigImage, &image);
+  UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_GetNumOfPasses_Params, passes);
+  passes.configImageSize = plan.image.size();
+  passes.pConfigImage = plan.image.data();
+  UNMASK_CUPTI_CALL(cuptiProfilerHostGetNumOfPasses, &passes);
+  plan.passes = passes.numOfPasses;
+  return plan;
+}
+
+// Function of the driver library, which only machines with a driver have.
+template <class Function>
+Function driver_function(const char* name) {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
+  auto function = driver ? reinterpret_cast<Function>(dlsym(driver, name)) : nullptr;
+  if (!function) throw environment_error("counters need a GPU: there is no NVIDIA driver");
+  return function;
+}
+
+// Throws the reason when the device cannot be profiled.
+void require_support(CUdevice device) {
+  UNMASK_CUPTI_BLOCK(CUpti_Profiler_DeviceSupported_Params, p);
+  p.cuDevice = device;
+  p.api = CUPTI_PROFILER_RANGE_PROFILING;
+  UNMASK_CUPTI_CALL(cuptiProfilerDeviceSupported, &p);
+  if (p.isSupported == CUPTI_PROFILER_CONFIGURATION_SUPPORTED) return;
+  const struct {
+    CUpti_Profiler_Support_Level level;
+    const char* what;
+  } reasons[] = {{p.architecture, "its architecture"},
+                 {p.sli, "SLI"},
+                 {p.vGpu, "a virtual GPU without profiling"},
+                 {p.confidentialCompute, "confidential computing"},
+                 {p.cmp, "a mining processor"},
+                 {p.wsl, "WSL"}};
+  std::string why;
+  for (const auto& r : reasons) {
+    if (r.level != CUPTI_PROFILER_CONFIGURATION_SUPPORTED) {
+      why += (why.empty() ? "" : ", ") + std::string(r.what);
+    }
+  }
+  throw environment_error("this device has no counters (" + why + ")");
+}
+
+}  // namespace
+
+std::vector<std::string> counter_chips() {
+  UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_GetSupportedChips_Params, p);
+  UNMASK_CUPTI_CALL(cuptiProfilerHostGetSupportedChips, &p);
+  return {p.ppChipNames, p.ppChipNames + p.numChips};
+}
+
+metric_plan plan_metrics(const std::string& chip, const std::vector<std::string>& metrics,
+                         const std::vector<std::uint8_t>& availability) {
+  const chip_host host(chip, availability);
+  return plan_on(host, chip, metrics);
+}
+
+struct range_counters::impl {
+  std::string chip;
+  std::unique_ptr<chip_host> host;
+  metric_plan plan;
+  CUpti_RangeProfiler_Object* profiler = nullptr;
+  std::vector<std::uint8_t> data;  // counter data image
+  std::size_t most = 0, pushed = 0;
+  std::int64_t left_out = 0;
+  bool in_range = false, running = false;
+
+  ~impl() {
+    if (!profiler) return;
+    UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_Disable_Params, p);
+    p.pRangeProfilerObject = profiler;
+    cupti::open_library().cuptiRangeProfilerDisable(&p);
+  }
+
+  void start(const std::vector<std::string>& metrics) {
+    CUcontext context = nullptr;
+    CUdevice device = 0;
+    driver_function<CUresult (*)(CUcontext*)>("cuCtxGetCurrent")(&context);
+    if (!context || driver_function<CUresult (*)(CUdevice*)>("cuCtxGetDevice")(&device) != 0) {
+      throw environment_error("counters need a CUDA context: nothing ran on a GPU yet");
+    }
+    UNMASK_CUPTI_BLOCK(CUpti_Profiler_Initialize_Params, init);
+    UNMASK_CUPTI_CALL(cuptiProfilerInitialize, &init);
+    require_support(device);
+    UNMASK_CUPTI_BLOCK(CUpti_Device_GetChipName_Params, name);
+    name.deviceIndex = static_cast<std::size_t>(device);
+    UNMASK_CUPTI_CALL(cuptiDeviceGetChipName, &name);
+    chip = name.pChipName;
+
+    UNMASK_CUPTI_BLOCK(CUpti_Profiler_GetCounterAvailability_Params, available);
+    available.ctx = context;
+    UNMASK_CUPTI_CALL(cuptiProfilerGetCounterAvailability, &available);
+    std::vector<std::uint8_t> availability(available.counterAvailabilityImageSize);
+    available.pCounterAvailabilityImage = availability.data();
+    UNMASK_CUPTI_CALL(cuptiProfilerGetCounterAvailability, &available);
+    host = std::make_unique<chip_host>(chip, availability);
+    plan = plan_on(*host, chip, metrics);
+    if (plan.passes != 1) {
+      throw environment_error("these metrics need " + std::to_string(plan.passes) +
+                              " passes on chip " + chip + "; a decoding run cannot be replayed");
+    }
+    enable(context);
+  }
+
+  void enable(CUcontext context) {
+    UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_Enable_Params, on);
+    on.ctx = context;
+    UNMASK_CUPTI_CALL(cuptiRangeProfilerEnable, &on);
+    profiler = on.pRangeProfilerObject;
+
+    std::vector<const char*> names = pointers_to(plan.metrics);
+    UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_GetCounterDataSize_Params, size);
+    size.pRangeProfilerObject = profiler;
+    size.pMetricNames = names.data();
+    size.numMetrics = names.size();
+    size.maxNumOfRanges = most;
+    size.maxNumRangeTreeNodes = static_cast<std::uint32_t>(most);
+    UNMASK_CUPTI_CALL(cuptiRangeProfilerGetCounterDataSize, &size);
+    data.assign(size.counterDataSize, 0);
+    UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_CounterDataImage_Initialize_Params, image);
+    image.pRangeProfilerObject = profiler;
+    image.counterDataSize = data.size();
+    image.pCounterData = data.data();
+    UNMASK_CUPTI_CALL(cuptiRangeProfilerCounterDataImageInitialize, &image);
+
+    UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_SetConfig_Params, config);
+    config.pRangeProfilerObject = profiler;
+    config.configSize = plan.image.size();
+    config.pConfig = plan.image.data();
+    config.counterDataImageSize = data.size();
+    config.pCounterDataImage = data.data();
+    config.range = CUPTI_UserRange;
+    config.replayMode = CUPTI_UserReplay;
+    config.maxRangesPerPass = most;
+    config.numNestingLevels = 1;
+    config.minNestingLevel = 1;
+    config.passIndex = 0;
+    config.targetNestingLevel = 1;
+    UNMASK_CUPTI_CALL(cuptiRangeProfilerSetConfig, &config);
+    UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_Start_Params, go);
+    go.pRangeProfilerObject = profiler;
+    UNMASK_CUPTI_CALL(cuptiRangeProfilerStart, &go);
+    running = true;
+  }
+
+  // Every range has a name of its own: equal names could share one sum.
+  void push(work_phase phase) {
+    const std::string name = std::string(name_of(phase)) + "#" + std::to_string(pushed);
+    UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_PushRange_Params, p);
+    p.pRangeProfilerObject = profiler;
+    p.pRangeName = name.c_str();
+    UNMASK_CUPTI_CALL(cuptiRangeProfilerPushRange, &p);
+    in_range = true;
+    ++pushed;
+  }
+
+  void pop() {
+    UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_PopRange_Params, p);
+    p.pRangeProfilerObject = profiler;
+    in_range = false;
+    cupti::open_library().cuptiRangeProfilerPopRange(&p);  // in a destructor: must not throw
+  }
+
+  counted_range range_at(std::size_t index) const {
+    counted_range range;
+    UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_GetRangeName_Params, name);
+    name.pCounterDataImage = data.data();
+    name.counterDataImageSize = data.size();
+    name.rangeIndex = index;
+    name.delimiter = "/";
+    UNMASK_CUPTI_CALL(cuptiProfilerHostGetRangeName, &name);
+    range.range = name.pRangeName;
+    std::free(const_cast<char*>(name.pRangeName));  // ours to free, says the header
+    std::vector<const char*> names = pointers_to(plan.metrics);
+    std::vector<double> values(names.size());
+    UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_EvaluateToGpuValues_Params, p);
+    p.pHostObject = host->get();
+    p.pCounterDataImage = data.data();
+    p.counterDataImageSize = data.size();
+    p.rangeIndex = index;
+    p.ppMetricNames = names.data();
+    p.numMetrics = names.size();
+    p.pMetricValues = values.data();
+    UNMASK_CUPTI_CALL(cuptiProfilerHostEvaluateToGpuValues, &p);
+    for (std::size_t i = 0; i < values.size(); ++i) range.values[plan.metrics[i]] = values[i];
+    return range;
+  }
+};
+
+range_counters::range_counters(const std::vector<std::string>& metrics, std::size_t most_ranges)
+    : impl_(std::make_unique<impl>()) {
+  impl_->most = most_ranges;
+  impl_->start(metrics);
+}
+range_counters::~range_counters() = default;
+
+void range_counters::enter(work_phase phase, std::int64_t) {
+  if (is_container(phase) || !impl_->running) return;
+  if (impl_->pushed >= impl_->most) {
+    ++impl_->left_out;
+    return;
+  }
+  impl_->push(phase);
+}
+
+void range_counters::leave(work_phase phase) {
+  if (!is_container(phase) && impl_->in_range) impl_->pop();
+}
+
+counter_table range_counters::finish() {
+  impl& m = *impl_;
+  UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_Stop_Params, stop);
+  stop.pRangeProfilerObject = m.profiler;
+  UNMASK_CUPTI_CALL(cuptiRangeProfilerStop, &stop);
+  m.running = false;
+  UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_DecodeData_Params, decode);
+  decode.pRangeProfilerObject = m.profiler;
+  UNMASK_CUPTI_CALL(cuptiRangeProfilerDecodeData, &decode);
+  UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_GetCounterDataInfo_Params, info);
+  info.pCounterDataImage = m.data.data();
+  info.counterDataImageSize = m.data.size();
+  UNMASK_CUPTI_CALL(cuptiRangeProfilerGetCounterDataInfo, &info);
+  std::vector<counted_range> ranges;
+  for (std::size_t i = 0; i < info.numTotalRanges; ++i) ranges.push_back(m.range_at(i));
+  counter_table table =
+      sum_ranges(m.chip, ranges, static_cast<std::int64_t>(decode.numOfRangeDropped), m.left_out);
+  if (table.problem.empty() && !stop.isAllPassSubmitted) {
+    table.problem = "CUPTI wants another pass, although the plan has one";
+  }
+  return table;
+}
+
+}  // namespace unmask
+
+#else
+
+namespace unmask {
+
+namespace {
+constexpr const char* absent = "this program was built without CUPTI headers";
+}
+
+std::vector<std::string> counter_chips() {
+  throw environment_error(absent);
+}
+metric_plan plan_metrics(const std::string&, const std::vector<std::string>&,
+                         const std::vector<std::uint8_t>&) {
+  throw environment_error(absent);
+}
+struct range_counters::impl {};
+range_counters::range_counters(const std::vector<std::string>&, std::size_t) {
+  throw environment_error(absent);
+}
+range_counters::~range_counters() = default;
+void range_counters::enter(work_phase, std::int64_t) {}
+void range_counters::leave(work_phase) {}
+counter_table range_counters::finish() {
+  return {};
+}
+
+}  // namespace unmask
+
+#endif

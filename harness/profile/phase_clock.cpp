@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/profile/phase_clock.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+namespace unmask {
+namespace {
+
+std::int64_t steady_nanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Microseconds with the nanoseconds kept: three decimals, never an exponent.
+std::string microseconds(std::int64_t nanoseconds) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%lld.%03d", static_cast<long long>(nanoseconds / 1000),
+                static_cast<int>(nanoseconds % 1000));
+  return text;
+}
+
+std::string quoted(const std::string& text) {
+  // Kernel names come from outside; a byte that is no UTF-8 must not end the trace.
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+phase_clock::phase_clock(std::size_t most_events)
+    : start_(steady_nanoseconds()), most_events_(most_events), totals_(work_phases) {
+  for (std::size_t i = 0; i < work_phases; ++i) {
+    totals_[i].phase = static_cast<work_phase>(i);
+    totals_[i].bytes_known = true;
+  }
+  open_.reserve(16);
+}
+
+std::int64_t phase_clock::now() const {
+  return steady_nanoseconds() - start_;
+}
+
+void phase_clock::enter(work_phase phase, std::int64_t payload) {
+  open_.push_back({phase, payload, now(), 0});
+}
+
+void phase_clock::leave(work_phase phase) {
+  const std::int64_t end = now();
+  if (open_.empty() || open_.back().phase != phase) {
+    throw std::logic_error("phase_clock: " + std::string(name_of(phase)) +
+                           " ends but is not the innermost phase");
+  }
+  const open_range range = open_.back();
+  open_.pop_back();
+  const std::int64_t taken = end - range.begin;
+  phase_total& total = totals_[static_cast<std::size_t>(phase)];
+  ++total.calls;
+  total.seconds += static_cast<double>(taken) * 1e-9;
+  total.own_seconds += static_cast<double>(taken - range.inside) * 1e-9;
+  if (open_.empty()) {
+    outermost_ += static_cast<double>(taken) * 1e-9;
+  } else {
+    open_.back().inside += taken;
+  }
+  if (events_.size() < most_events_) {
+    events_.push_back({phase, range.payload, range.begin, end});
+  } else {
+    ++left_out_;
+  }
+}
+
+void phase_clock::work(work_phase phase, const phase_work& done) {
+  phase_total& total = totals_[static_cast<std::size_t>(phase)];
+  total.rows += done.rows;
+  total.flops += done.flops;
+  total.bytes += done.bytes.value_or(0);
+  total.bytes_known = total.bytes_known && done.bytes.has_value();
+}
+
+std::vector<phase_total> phase_clock::totals() const {
+  std::vector<phase_total> some;
+  for (phase_total total : totals_) {
+    if (total.calls == 0 && total.rows == 0 && total.flops == 0 && total.bytes == 0) continue;
+    if (total.bytes == 0) total.bytes_known = false;
+    some.push_back(total);
+  }
+  return some;
+}
+
+void write_chrome_trace(std::ostream& out, const std::string& title,
+                        const std::vector<phase_event>& events,
+                        const std::vector<device_slice>& slices) {
+  const auto meta = [&](std::uint64_t process, const std::string& thread, const char* what,
+                        const std::string& name) {
+    out << ",\n{\"ph\":\"M\",\"pid\":" << process << thread << ",\"name\":\"" << what
+        << "\",\"args\":{\"name\":" << quoted(name) << "}}";
+  };
+  const auto thread = [](std::uint64_t id) { return ",\"tid\":" + std::to_string(id); };
+  out << "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"title\":" << quoted(title)
+      << "},\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":1,\"name\":\"process_name\",\"args\":"
+      << "{\"name\":\"unmask (CPU)\"}}";
+  meta(1, thread(1), "thread_name", "step loop");
+  std::set<std::uint32_t> devices;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> streams;
+  for (const device_slice& s : slices) {
+    devices.insert(s.device);
+    streams.insert({s.device, s.stream});
+  }
+  for (const std::uint32_t d : devices) meta(2 + d, "", "process_name", "GPU " + std::to_string(d));
+  for (const auto& [device, stream] : streams) {
+    meta(2 + device, thread(stream), "thread_name", "stream " + std::to_string(stream));
+  }
+  // Perfetto nests complete events of one thread by time; of two that begin together the longer
+  // one must come first.
+  std::vector<phase_event> sorted = events;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const phase_event& a, const phase_event& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
+  for (const phase_event& e : sorted) {
+    out << ",\n{\"ph\":\"X\",\"pid\":1,\"tid\":1,\"name\":\"" << name_of(e.phase) << "\",\"cat\":\""
+        << name_of(category_of(e.phase)) << "\",\"ts\":" << microseconds(e.begin)
+        << ",\"dur\":" << microseconds(e.end - e.begin) << ",\"args\":{\"payload\":" << e.payload
+        << "}}";
+  }
+  for (const device_slice& s : slices) {
+    out << ",\n{\"ph\":\"X\",\"pid\":" << 2 + s.device << ",\"tid\":" << s.stream
+        << ",\"name\":" << quoted(s.name) << ",\"cat\":\"kernel\",\"ts\":" << microseconds(s.begin)
+        << ",\"dur\":" << microseconds(s.end - s.begin) << ",\"args\":{\"phase\":\""
+        << (s.attributed ? name_of(s.phase) : "unattributed") << "\"}}";
+  }
+  out << "\n]}\n";
+}
+
+}  // namespace unmask

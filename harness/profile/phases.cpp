@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/profile/phases.h"
+
+#include <array>
+#include <cstring>
+#include <string>
+
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+struct phase_facts {
+  const char* name;
+  range_category category;
+};
+
+// In the order of the enumeration.
+constexpr std::array<phase_facts, work_phases> facts = {{
+    {"measure", range_category::scheduler},
+    {"run", range_category::scheduler},
+    {"step", range_category::scheduler},
+    {"plan", range_category::scheduler},
+    {"prefill", range_category::prefill},
+    {"denoise", range_category::denoise},
+    {"commit_forward", range_category::commit},
+    {"mixed_forward", range_category::denoise},
+    {"selection", range_category::select},
+    {"embed", range_category::denoise},
+    {"layer", range_category::denoise},
+    {"project", range_category::attention},
+    {"cache_update", range_category::cache},
+    {"attention", range_category::attention},
+    {"attention_output", range_category::attention},
+    {"feed_forward", range_category::mlp},
+    {"final_norm", range_category::lm_head},
+    {"candidates", range_category::sample},
+    {"lm_head", range_category::lm_head},
+    {"decide", range_category::sample},
+    {"commit", range_category::commit},
+    {"settle", range_category::cache},
+    {"accounting", range_category::scheduler},
+}};
+
+const phase_facts& facts_of(work_phase phase) {
+  return facts.at(static_cast<std::size_t>(phase));
+}
+
+// Registered once; the tool then gets a handle instead of text.
+const range_name& registered(work_phase phase) {
+  static const auto names = []<std::size_t... i>(std::index_sequence<i...>) {
+    return std::array<range_name, work_phases>{range_name(facts[i].name, facts[i].category)...};
+  }
+  (std::make_index_sequence<work_phases>{});
+  return names.at(static_cast<std::size_t>(phase));
+}
+
+thread_local phase_listener* listener_of_thread = nullptr;
+
+}  // namespace
+
+const char* name_of(work_phase phase) {
+  return facts_of(phase).name;
+}
+
+range_category category_of(work_phase phase) {
+  return facts_of(phase).category;
+}
+
+bool is_container(work_phase phase) {
+  switch (phase) {
+    case work_phase::measure:
+    case work_phase::run:
+    case work_phase::step:
+    case work_phase::prefill:
+    case work_phase::denoise:
+    case work_phase::commit_forward:
+    case work_phase::mixed_forward:
+    case work_phase::layer:
+      return true;
+    default:
+      return false;
+  }
+}
+
+work_phase phase_named(const char* name) {
+  std::string known;
+  for (std::size_t i = 0; i < work_phases; ++i) {
+    if (std::strcmp(facts[i].name, name) == 0) return static_cast<work_phase>(i);
+    known += (i == 0 ? "" : ", ") + std::string(facts[i].name);
+  }
+  throw usage_error("unknown phase '" + std::string(name) + "'; known: " + known);
+}
+
+phase_listener* current_listener() {
+  return listener_of_thread;
+}
+
+listening::listening(phase_listener* listener) : before_(listener_of_thread) {
+  listener_of_thread = listener;
+}
+listening::~listening() {
+  listener_of_thread = before_;
+}
+
+phase_range::phase_range(work_phase phase, std::int64_t payload)
+    : range_(registered(phase), payload), listener_(listener_of_thread), phase_(phase) {
+  if (listener_) listener_->enter(phase, payload);
+}
+
+phase_range::~phase_range() {
+  if (listener_) listener_->leave(phase_);
+}
+
+}  // namespace unmask

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The phases of a decoding step, the same for every method and every backend. A phase_range is an
+// NVTX range in the domain "unmask" (nvtx.h) and, when somebody listens in this process, an event:
+// the phase clock (phase_clock.h) adds up times, CUPTI tags what is launched (cupti_trace.h).
+//
+//   measure                                  one pass of `unmask profile`; payload: repetition
+//     run                                    what wall_seconds covers; payload: requests
+//       step                                 payload: step of this loop, from 0
+//         plan                               what each sequence does; payload: step
+//         prefill | denoise | commit_forward | mixed_forward      payload: sequences taking part
+//           selection                        rows of this forward; payload: -1
+//           embed                            payload: rows
+//           layer                            payload: layer, as in all phases inside it
+//             project cache_update selection attention attention_output feed_forward accounting
+//           final_norm                       payload: rows
+//         candidates                         which rows may decide a token; payload: -1
+//         lm_head decide commit              payload: candidates
+//         settle accounting                  payload: -1
+//
+// Without a tool and without a listener a range costs two tests of a pointer (about a nanosecond).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "harness/profile/nvtx.h"
+
+namespace unmask {
+
+enum class work_phase : std::uint8_t {
+  measure,
+  run,
+  step,
+  plan,
+  prefill,         // a forward in which every sequence takes its prompt in
+  denoise,         // decides tokens
+  commit_forward,  // passes decided tokens once more, so that their K/V is exact
+  mixed_forward,   // sequences of one batch that do different things
+  selection,       // what a method adds: choosing rows and keys, scoring, evicting, copying
+  embed,
+  layer,
+  project,       // norm, Q, K and V, rotary embedding
+  cache_update,  // K/V (or stored layer outputs) written, read back or gathered
+  attention,
+  attention_output,  // its projection
+  feed_forward,      // norm and feed-forward, dense or routed
+  final_norm,
+  candidates,
+  lm_head,  // logits and confidence of the candidates
+  decide,
+  commit,  // decided tokens enter the canvas
+  settle,  // what is cached now
+  accounting
+};
+inline constexpr std::size_t work_phases = 23;
+
+const char* name_of(work_phase phase);         // "attention", ...: the name of the NVTX range
+range_category category_of(work_phase phase);  // of the NVTX range
+bool is_container(work_phase phase);  // holds other phases: measure, run, step, a forward, layer
+work_phase phase_named(const char* name);  // usage error for a name that is none
+
+// Work of one phase instance, counted by the loop, never by a method.
+struct phase_work {
+  double rows = 0;
+  double flops = 0;  // analytic; multiply-adds count as two
+  // Least traffic: every operand read once and every result written once, nothing kept between
+  // phases. Empty: not known (what a method does to select).
+  std::optional<double> bytes;
+};
+
+// Sees every phase of the thread that it was set on, in order, properly nested.
+class phase_listener {
+ public:
+  virtual ~phase_listener() = default;
+  virtual void enter(work_phase phase, std::int64_t payload) = 0;
+  virtual void leave(work_phase phase) = 0;
+  // Work that belongs to `phase` of the forward in progress; may come after the phase has ended.
+  virtual void work(work_phase phase, const phase_work& done) { (void)phase, (void)done; }
+};
+
+// The listener of this thread; null: nobody.
+phase_listener* current_listener();
+
+// Sets the listener of this thread and puts the one before back at its end.
+class listening {
+ public:
+  explicit listening(phase_listener* listener);
+  ~listening();
+  listening(const listening&) = delete;
+  listening& operator=(const listening&) = delete;
+
+ private:
+  phase_listener* before_;
+};
+
+class phase_range {
+ public:
+  phase_range(work_phase phase, std::int64_t payload);
+  ~phase_range();
+  phase_range(const phase_range&) = delete;
+  phase_range& operator=(const phase_range&) = delete;
+
+ private:
+  profile_range range_;
+  phase_listener* listener_;
+  work_phase phase_;
+};
+
+}  // namespace unmask

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "methods/focus/focus_eviction.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "methods/baselines/specs.h"
+
+namespace unmask {
+namespace {
+
+focus_selection selection_of(const std::string& name) {
+  if (name == "top") return focus_selection::top;
+  if (name == "bottom") return focus_selection::bottom;
+  if (name == "random") return focus_selection::random;
+  return focus_selection::dynamic;
+}
+
+average_scope scope_of(const std::string& name) {
+  if (name == "block_carry") return average_scope::block_carry;
+  return name == "request" ? average_scope::request : average_scope::block;
+}
+
+}  // namespace
+
+std::int32_t focus_budget(float average, float alpha) {
+  return std::max(1, static_cast<std::int32_t>(std::ceil(std::max(average, 1.0F) * alpha)));
+}
+
+void focus_budgets::observe(std::int32_t s, const sequence_step& step, std::int32_t committed) {
+  if (step.what == phase::prefill) return;
+  record& r = records.at(s);
+  if (committed == 0 && !settings.count_empty) return;
+  r.decided += committed;
+  ++r.steps;
+  r.budget = budget_of(r);
+}
+
+focus_budgets::record& focus_budgets::enter(std::int32_t s, std::int32_t block) {
+  record& r = records.at(s);
+  if (r.block != block) {
+    r.block = block;
+    if (settings.scope != average_scope::request) r.decided = r.steps = 0;
+  }
+  return r;
+}
+
+std::int32_t focus_budgets::budget_of(const record& r) const {
+  if (settings.selection != focus_selection::dynamic) return settings.k;
+  if (r.steps > 0) return focus_budget(r.average(), settings.alpha);
+  if (settings.scope == average_scope::block_carry && r.budget > 0) return r.budget;
+  return settings.initial_k > 0 ? settings.initial_k : focus_budget(1, settings.alpha);
+}
+
+void focus_eviction::prepare(const batch& b, std::int64_t rows) {
+  if (begin_) return;
+  const ops& run = b.backend();
+  const std::int64_t places = b.capacity();
+  for (tensor* t : {&position_, &row_, &list_, &list_sequence_}) {
+    *t = run.allocate(dtype::i32, {rows});
+  }
+  for (tensor* t : {&layer0_, &layer1_, &delta_, &score_, &all_}) {
+    *t = run.allocate(dtype::f32, {rows, 1});
+  }
+  for (tensor* t : {&begin_, &list_begin_}) *t = run.allocate(dtype::i32, {places + 1});
+  for (tensor* t : {&target_, &processed_end_}) *t = run.allocate(dtype::i32, {places});
+  accept_ = run.allocate(dtype::u8, {rows});
+  views_.resize(static_cast<std::size_t>(places));
+  first_.assign(static_cast<std::size_t>(places), 0);
+  last_ = first_;
+}
+
+// Which sequences evict: those with more masked rows than their budget; and their masked rows.
+void focus_eviction::find(const batch& b, const step_plan& plan, const row_lists& rows) {
+  std::int32_t* target = target_.as<std::int32_t>();
+  const std::int32_t* begin = rows.begin.as<std::int32_t>();
+  const std::int32_t* position = rows.position.as<std::int32_t>();
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    const auto place = static_cast<std::size_t>(s);
+    const sequence_step& step = plan.of[place];
+    eviction_view& view = views_[place];
+    view = {};
+    target[s] = first_[place] = last_[place] = 0;
+    if (!step.active || step.what == phase::prefill || step.again) continue;
+    const focus_budgets::record& r = budgets_->enter(s, step.first);
+    const std::uint8_t* of = b.state().row<std::uint8_t>(s);
+    const auto n = static_cast<std::int32_t>(
+        std::count_if(position + begin[s], position + begin[s + 1],
+                      [of](std::int32_t p) { return of[p] == state_masked; }));
+    view.budget = budgets_->budget_of(r);
+    view.average = r.steps > 0 ? double{r.average()} : 0.0;
+    view.evicting = n > view.budget;
+    if (!view.evicting) continue;
+    target[s] = view.budget;
+    first_[place] = step.first;
+    last_[place] = step.last;
+  }
+  count_ = b.backend().find_candidates(rows.set(b.capacity()), b.state(), state_masked,
+                                       first_.data(), last_.data(), 0, begin_.as<std::int32_t>(),
+                                       position_.as<std::int32_t>(), row_.as<std::int32_t>());
+}
+
+// I_j of the masked rows (FOCUS eq. 2); with whole_block over every row of the sequence, of
+// which the masked ones are then picked.
+void focus_eviction::importance(const batch& b, const row_lists& rows, const tensor_view& q,
+                                const tensor_view& k, const tensor& out) {
+  const ops& run = b.backend();
+  const float scale = 1.0F / std::sqrt(static_cast<float>(b.model().head_dim));
+  if (!budgets_->settings.whole_block) {
+    run.importance(b.capacity(), begin_.as<std::int32_t>(), row_.as<std::int32_t>(), q, k, scale,
+                   out.as<float>());
+  } else {
+    const std::int32_t* begin = rows.begin.as<std::int32_t>();
+    for (std::int32_t s = 0; s < b.capacity(); ++s) {
+      const bool evicting = views_[static_cast<std::size_t>(s)].evicting;
+      first_[static_cast<std::size_t>(s)] = evicting ? begin[s] : 0;
+      last_[static_cast<std::size_t>(s)] = evicting ? begin[s + 1] : 0;
+    }
+    const std::int32_t n = run.compact(b.capacity(), {}, 0, first_.data(), last_.data(),
+                                       list_begin_.as<std::int32_t>(), list_.as<std::int32_t>(),
+                                       list_sequence_.as<std::int32_t>());
+    run.importance(b.capacity(), list_begin_.as<std::int32_t>(), list_.as<std::int32_t>(), q, k,
+                   scale, score_.as<float>());
+    run.scatter_rows(score_.view().first(n), list_.as<std::int32_t>(), all_);
+    run.gather_rows(all_, row_.as<std::int32_t>(), out.view().first(count_));
+  }
+  if (budgets_->settings.round_importance) run.round_bf16(count_, out.as<float>());
+}
+
+// What the rows are ranked by: layer 1 minus layer 0, or layer 1 alone; its negative for bottom.
+void focus_eviction::score(const batch& b) {
+  const ops& run = b.backend();
+  const focus_settings& f = budgets_->settings;
+  run.combine_scores(count_, layer1_.as<float>(), 1, f.layer1_score ? nullptr : layer0_.as<float>(),
+                     -1, delta_.as<float>());
+  if (f.selection == focus_selection::random) {
+    run.uniform_scores(masked(b.capacity()), {b.seeds(), b.steps()}, score_.as<float>());
+  } else {
+    const float sign = f.selection == focus_selection::bottom ? -1.0F : 1.0F;
+    run.combine_scores(count_, delta_.as<float>(), sign, nullptr, 0, score_.as<float>());
+  }
+}
+
+bool focus_eviction::narrow(const batch& b, const step_plan& plan, std::int32_t layer,
+                            const tensor_view& q, const tensor_view& k, row_lists& rows,
+                            tensor& kept) {
+  if (layer > 1) return false;
+  if (layer == 0) {
+    prepare(b, rows.position.view().rows());
+    find(b, plan, rows);
+    if (count_ > 0) importance(b, rows, q, k, layer0_);
+    return false;
+  }
+  if (count_ == 0) return false;
+  const focus_settings& f = budgets_->settings;
+  const std::int32_t before = rows.rows;
+  importance(b, rows, q, k, layer1_);
+  score(b);
+  const std::int32_t* begin = begin_.as<std::int32_t>();
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    processed_end_.as<std::int32_t>()[s] = budgets_->records.at(s).processed_end;
+    eviction_view& view = views_[static_cast<std::size_t>(s)];
+    if (!view.evicting) continue;
+    view.score = delta_.as<float>() + begin[s];
+    view.count = begin[s + 1] - begin[s];
+  }
+  retain_params p;
+  p.target = target_.as<std::int32_t>();
+  p.processed = processed_end_.as<std::int32_t>();
+  p.by_deviation = f.selection == focus_selection::dynamic;
+  p.add_mean = f.add_mean;
+  p.ddof = f.ddof;
+  p.keep_predecessors = f.ar_context;
+  p.adjacent_rows = f.adjacent_rows;
+  p.keep_unprocessed = f.placeholder_integrity;
+  b.backend().retain(masked(b.capacity()), score_.as<float>(), p, accept_.as<std::uint8_t>());
+  rows.rows = b.backend().drop_rows(rows.set(b.capacity()), masked(b.capacity()),
+                                    accept_.as<std::uint8_t>(), rows.begin.as<std::int32_t>(),
+                                    rows.sequence.as<std::int32_t>(),
+                                    rows.position.as<std::int32_t>(), kept.as<std::int32_t>());
+  return rows.rows < before;
+}
+
+focus_settings focus_settings_of(const parameters& p) {
+  focus_settings f;
+  f.selection = selection_of(p.text("selection"));
+  f.k = static_cast<std::int32_t>(p.integer("k"));
+  f.alpha = static_cast<float>(p.real("alpha"));
+  f.scope = scope_of(p.text("average_scope"));
+  f.initial_k = static_cast<std::int32_t>(p.integer("initial_k"));
+  f.count_empty = p.flag("count_empty_steps");
+  f.whole_block = p.text("importance_set") == "block";
+  f.round_importance = p.text("importance_dtype") == "bfloat16";
+  f.layer1_score = p.text("score") == "layer1";
+  f.add_mean = p.text("deviation_rule") == "mean_plus_deviation";
+  f.ddof = static_cast<std::int32_t>(p.integer("std_ddof"));
+  f.ar_context = p.flag("ar_context");
+  f.adjacent_rows = p.text("adjacency") == "rows";
+  return f;
+}
+
+void check_focus_eviction(const std::string& method, const model_config& model,
+                          const parameters& p) {
+  if (model.layers < 2) {
+    throw usage_error(method + " cannot decode " + model.name +
+                      ": it compares layers 0 and 1 and the model has one layer");
+  }
+  const bool fixed = p.text("selection") != "dynamic";
+  if (fixed && p.integer("k") == 0) {
+    throw usage_error(method + ": selection " + p.text("selection") +
+                      " needs k, the number to keep");
+  }
+  if (!fixed && p.integer("k") != 0) {
+    throw usage_error(method +
+                      ": k belongs to selection top, bottom or random; dynamic computes it");
+  }
+}
+
+std::vector<parameter_spec> focus_eviction_parameters() {
+  const std::string paper = "FOCUS section 4.2", app = "FOCUS appendix E",
+                    engine = "FOCUS's LMDeploy fork", hf = "FOCUS's OpenCompass modeling_sdar.py";
+  return {
+      real_spec("alpha", 1.5, 1, 1024,
+                "budget = ceil(alpha x mean tokens decided per step of the block)", paper),
+      choice_spec("selection", {"dynamic", "top", "bottom", "random"},
+                  "dynamic: budget and deviation rule; else the k best, worst or random ones", hf),
+      integer_spec("k", 0, 0, 64, "masked rows kept by top, bottom and random; 0: none given", hf),
+      choice_spec("score", {"delta", "layer1"},
+                  "rank by importance of layer 1 minus layer 0, or of layer 1 alone",
+                  "FOCUS appendix B"),
+      choice_spec("importance_set", {"masked", "block"},
+                  "queries and keys of the importance: masked rows, or every computed row",
+                  paper + ", eq. 2"),
+      choice_spec("importance_dtype", {"float32", "bfloat16"},
+                  "type that the importance of a layer is rounded to", engine),
+      choice_spec("deviation_rule", {"mean_plus_deviation", "deviation"},
+                  "dynamic: also keep every score that reaches this", paper + ", eq. 5"),
+      integer_spec("std_ddof", 0, 0, 1, "the deviation divides by n - this", engine + "; 1: HF"),
+      choice_spec("average_scope", {"block", "block_carry", "request"},
+                  "mean over the block; the same with the last budget carried into the next "
+                  "block's first step; mean over the request",
+                  app + ", eq. 17-19"),
+      integer_spec("initial_k", 0, 0, 64, "budget of the very first step; 0: ceil(alpha)", hf),
+      flag_spec("count_empty_steps", false,
+                "forwards that decide nothing (commits) count in the mean", app + ", eq. 18"),
+      flag_spec("ar_context", true, "keep the masked row directly before a chosen one", paper),
+      choice_spec("adjacency", {"positions", "rows"},
+                  "directly before: by position, or by place in the computed rows", hf)};
+}
+
+}  // namespace unmask

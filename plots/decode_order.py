@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""Decoding order: at which forward each position of an answer was decided, and which were computed.
+
+From the probe decode_trace; one line of panels per request, one panel per method.
+"""
+
+import sys
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+
+import common
+from common import Drawing, NotDrawn
+
+SHOWN = 4  # methods side by side
+
+
+def state_map(decode):
+    """[steps, positions] 0 not computed, 1 computed, 2 dropped on the way; steps decided at."""
+    begin, length = len(decode["prompt"]), decode["length"]
+    steps = decode["steps"]
+    state = np.zeros((len(steps), length - begin))
+    decided = {}
+    for t, step in enumerate(steps):
+        for value, key in ((1, "rows"), (2, "dropped")):
+            for first, last in step[key]:
+                state[t, max(0, first - begin):max(0, last - begin)] = value
+        for c in step["accepted"]:
+            decided[step["position"][c] - begin] = (t, step["confidence"][c])
+    return state, decided
+
+
+def last_touched(decode):
+    """One past the last position of the answer that any forward computed."""
+    begin = len(decode["prompt"])
+    return max((last - begin for step in decode["steps"] for _, last in step["rows"]), default=1)
+
+
+def telling_request(group):
+    """Index of the request whose decodes take most forwards together."""
+    decodes = [r["probes"]["decode_trace"]["decodes"] for r in group]
+    return max(range(min(len(d) for d in decodes)),
+               key=lambda i: sum(len(d[i]["steps"]) for d in decodes))
+
+
+def panel(cell, decode, forwards, width):
+    state, decided = state_map(decode)
+    state = state[:, :width]
+    cell.imshow(state, cmap=ListedColormap(["#FFFFFF", "#C9D9EA", "#F2B58A"]), vmin=0, vmax=2,
+                aspect="auto", interpolation="nearest",
+                extent=(0, state.shape[1], state.shape[0], 0))
+    cell.set_ylim(forwards, 0)
+    cell.set_xlim(0, width)
+    if len(state) < forwards:
+        cell.axhline(len(state), color=common.QUIET, linewidth=0.8)
+        cell.text(width / 2, len(state) + 0.02 * forwards, f"done after {len(state)}", va="top",
+                  ha="center", fontsize=common.TINY, color=common.QUIET)
+    places = sorted(decided)
+    # Marks as wide as a position, as far as they can be told apart.
+    return cell.scatter([p + 0.5 for p in places], [decided[p][0] + 0.5 for p in places],
+                        c=[decided[p][1] for p in places], cmap="viridis", vmin=0, vmax=1, s=9,
+                        marker="s", linewidths=0.3 if width < 40 else 0, edgecolors=common.INK)
+
+
+def draw(rows, options=None):
+    traced = [r for r in rows if r.get("probes", {}).get("decode_trace", {}).get("decodes")]
+    if not traced:
+        raise NotDrawn("decoding order needs the probe decode_trace; add it to [probe] names")
+    groups = {}  # what was asked: prompts differ between tokenizers, so models stay apart
+    for row in traced:
+        groups.setdefault((row["model"]["name"], row["workload"]["family"]), []).append(row)
+    drawings = []
+    lines = [(key, group[start:start + SHOWN]) for key, group in groups.items()
+             for start in range(0, len(group), SHOWN)]
+    figure, axes = common.plt.subplots(len(lines), SHOWN, squeeze=False,
+                                       figsize=(common.PAGE, 1.75 * len(lines) + 0.4))
+    mark = None
+    for line, ((model, family), group) in zip(axes, lines):
+        for cell in line[len(group):]:
+            cell.set_axis_off()
+        which = telling_request(groups[(model, family)])
+        decodes = [r["probes"]["decode_trace"]["decodes"][which] for r in group]
+        forwards = max(len(d["steps"]) for d in decodes)
+        width = max(last_touched(d) for d in decodes)
+        for cell, row, decode in zip(line, group, decodes):
+            mark = panel(cell, decode, forwards, width)
+            cell.set_title(row["label"].replace(", ", ",\n", 1), fontsize=common.SMALL, fontweight="normal")
+            cell.grid(visible=False)
+            cell.yaxis.set_major_locator(common.MaxNLocator(4, integer=True))
+            cell.xaxis.set_major_locator(common.MaxNLocator(4, integer=True))
+        line[0].set_ylabel(f"{model}\n{family.replace('_', ' ')}\nforward")
+    common.label_below(figure, "position in the answer")
+    common.finish(figure)
+    figure.subplots_adjust(right=0.9)
+    side = figure.add_axes((0.925, 0.35, 0.012, 0.35))
+    bar = figure.colorbar(mark, cax=side)
+    bar.outline.set_visible(False)
+    bar.set_label("confidence when decided", fontsize=common.SMALL)
+    common.footnote(figure, traced, "blue: computed; orange: computed, then dropped inside the "
+                    "forward; squares: decided. Of each workload the "
+                    "request with most forwards")
+    drawings.append(Drawing("", "Decoding order: which positions were computed and decided when",
+                            figure, traced))
+    return drawings
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(draw, __doc__.splitlines()[0], "decode_order"))

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""Latency of a forward T(x) with its fit, and tokens committed per step N(c) by chunk size (Optimus).
+
+T(x) comes from probes.calibration of elastic rows; N(c) from rows of fixed chunks.
+"""
+
+import math
+import sys
+
+import common
+from common import Drawing, NotDrawn, metric
+
+
+def fitted(fit, x):
+    """Seconds of a forward of x rows by three affine pieces (methods/optimus/latency_model.h)."""
+    (k1, k2), (s1, s2, s3) = fit["knots"], fit["slopes"]
+    return (fit["intercept"] + s1 * min(x, k1) + s2 * min(max(x - k1, 0), k2 - k1)
+            + s3 * max(0, x - k2))
+
+
+def curve(fit):
+    """(rows, milliseconds, what it is) of the fit over its samples."""
+    if fit["fit"] == "pwl3" and len(fit["knots"]) == 2:
+        last = max(s["rows"] for s in fit["samples"])
+        first = min(s["rows"] for s in fit["samples"])
+        xs = sorted({first, last, *(k for k in fit["knots"] if first < k < last)})
+        # A straight piece is a curve on logarithmic axes.
+        ends = list(zip(xs, xs[1:]))
+        xs = [a * (b / a) ** (i / 24) for a, b in ends for i in range(25)]
+        return xs, [1e3 * fitted(fit, x) for x in xs], "three affine pieces"
+    points = sorted({(s["rows"], s["fitted"]) for s in fit["samples"]})
+    return [p[0] for p in points], [1e3 * p[1] for p in points], "table, interpolated"
+
+
+def draw_latency(cell, row):
+    fit = row["probes"]["calibration"]
+    counts = sorted({s["requests"] for s in fit["samples"]})
+    hollow = fit.get("origin") != "measured"
+    for place, count in enumerate(counts):
+        points = [(s["rows"], 1e3 * s["seconds"]) for s in fit["samples"] if s["requests"] == count]
+        cell.plot(*zip(*points), label=f"{count} request" + ("s" if count > 1 else ""),
+                  **common.Look(place).point(hollow))
+    xs, ys, kind = curve(fit)
+    cell.plot(xs, ys, color=common.INK, linewidth=1.1, label=f"fit: {kind}")
+    if fit["fit"] == "pwl3":
+        for knot in fit["knots"]:
+            cell.axvline(knot, color=common.QUIET, linewidth=0.7, linestyle=(0, (2, 2)))
+    for axis, setter in ((cell.xaxis, cell.set_xscale), (cell.yaxis, cell.set_yscale)):
+        setter("log")
+        axis.set_major_locator(common.LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(common.NullFormatter())
+    cell.set_xlabel("rows of the forward, x")
+    cell.set_ylabel("T(x), ms")
+    cell.set_title(f"{row['model']['name']}, up to {max(counts)} requests: "
+                   f"mean error {100 * fit['mape']:.1f} %")
+    cell.legend(fontsize=common.TINY, handlelength=1.4)
+
+
+def draw_commits(cell, rows, model):
+    """N(c) for the fixed chunks of one model, a line per batch size and task."""
+    chosen = [r for r in rows if r["model"]["name"] == model]
+    keys = common.ordered((r["workload"]["family"], r["batch_size"]) for r in chosen)
+    seen = {}
+    for family, batch in keys:
+        points = tuple(sorted((r["params"]["chunk"], metric(r, "committed_per_step"))
+                              for r in chosen if r["workload"]["family"] == family
+                              and r["batch_size"] == batch))
+        seen.setdefault((family, points), []).append(batch)
+    largest = 0
+    for place, ((family, points), batches) in enumerate(seen.items()):
+        sizes = ", ".join(str(b) for b in batches)
+        cell.plot(*zip(*points), label=f"{family.replace('_', ' ')}, batch {sizes}",
+                  **common.Look(place).line())
+        largest = max(largest, points[-1][0])
+    cell.plot([0, largest], [0, largest], color=common.QUIET, linewidth=0.8,
+              linestyle=(0, (4, 2)), label="every row commits")
+    cell.set_xlim(0, largest * 1.03)
+    cell.set_ylim(bottom=0)
+    cell.set_xticks([c for c in sorted({r["params"]["chunk"] for r in chosen}) if c >= 4])
+    cell.set_xlabel("chunk c, positions per request")
+    cell.set_ylabel("N(c), tokens per step and request")
+    cell.set_title(f"{model}: tokens committed")
+    cell.legend(fontsize=common.TINY, handlelength=1.4)
+
+
+def draw(rows, options=None):
+    profiles = {}
+    for r in rows:
+        fit = r.get("probes", {}).get("calibration")
+        if fit and fit.get("samples"):
+            key = (r["model"]["name"], r["device"])
+            # The profile over most requests tells most.
+            if key not in profiles or len(fit["samples"]) > len(
+                    profiles[key]["probes"]["calibration"]["samples"]):
+                profiles[key] = r
+    chunks = [r for r in rows if r["method"] == "optimus" and r["params"].get("chunk", 0) > 0
+              and not math.isnan(metric(r, "committed_per_step"))]
+    models = [m for m in common.ordered(r["model"]["name"] for r in chunks)
+              if len({r["params"]["chunk"] for r in chunks if r["model"]["name"] == m}) > 1]
+    panels = len(profiles) + len(models)
+    if panels == 0:
+        raise NotDrawn("latency and commits need rows of the method optimus: elastic ones for T(x), "
+                       "two fixed chunk sizes for N(c)")
+    columns = min(2, panels)
+    figure, cells = common.grid(panels, columns, common.PAGE if columns > 1 else 4.6, 2.7)
+    for cell, row in zip(cells, profiles.values()):
+        draw_latency(cell, row)
+    for cell, model in zip(cells[len(profiles):], models):
+        draw_commits(cell, chunks, model)
+    used = list(profiles.values()) + [r for r in chunks if r["model"]["name"] in models]
+    common.finish(figure)
+    common.footnote(figure, used, "median of seven forwards a point; vertical: knots of the fit"
+                    if profiles else "")
+    return [Drawing("", "Latency of a forward with its fit, and tokens committed per step by chunk",
+                    figure, used)]
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(draw, __doc__.splitlines()[0], "latency"))

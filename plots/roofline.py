@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""Phases under the roofs of the machine: FLOP/s against FLOPs per byte, a point per phase and method.
+
+The roofs were measured in the process that measured the phases. A point is hollow when its FLOPs and
+bytes are analytic (least traffic: every operand once), solid when counters counted them. Phases that
+do no arithmetic, or whose bytes are not known, have no place in this figure and are not drawn. One
+panel per device and weight format.
+"""
+
+import sys
+
+import common
+import phases
+from common import COLOURS, MARKERS, PAPER, QUIET, Drawing, NotDrawn
+
+
+def panel_key(row):
+    report = row["probes"]["phases"]
+    return (row["device"], row["model"]["format"], report["roofs"]["source"])
+
+
+def points_of(found):
+    """(series, phase, FLOPs per byte, FLOP/s, analytic) of what can be placed."""
+    points = []
+    for name, of_series in found.items():
+        for phase, total in of_series.items():
+            if total.flops > 0 and total.bytes > 0 and total.bytes_known and total.seconds > 0:
+                points.append((name, phase, total.flops / total.bytes,
+                               total.flops / total.seconds, total.analytic))
+    return points
+
+
+def best_roofs(rows):
+    """The highest of each roof among the rows' processes: what the machine can do."""
+    def best(name):
+        values = [r["probes"]["phases"]["roofs"][name] for r in rows]
+        return max((v for v in values if v), default=None)
+    return best("flops_per_second"), best("bytes_per_second")
+
+
+def draw_roofs(cell, flops, bandwidth, xs):
+    low, high = min(xs) / 2, max(xs) * 2
+    if flops and bandwidth:
+        low, high = min(low, flops / bandwidth / 3), max(high, flops / bandwidth * 3)
+    line = {"color": QUIET, "linewidth": 1.0, "zorder": 1}
+    ridge = flops / bandwidth if flops and bandwidth else None
+    if bandwidth:
+        end = min(high, ridge) if ridge else high
+        cell.plot([low, end], [low * bandwidth, end * bandwidth], **line)
+        cell.annotate(f"{bandwidth / 1e9:.0f} GB/s", (low, low * bandwidth), xytext=(2, 6),
+                      textcoords="offset points", fontsize=common.TINY + 1, color=QUIET,
+                      rotation_mode="anchor")
+    if flops:
+        cell.plot([max(low, ridge or low), high], [flops, flops], **line)
+        cell.annotate(f"{flops / 1e9:.0f} GFLOP/s", (high, flops), xytext=(-2, 3), ha="right",
+                      textcoords="offset points", fontsize=common.TINY + 1, color=QUIET)
+    cell.set_xlim(low, high)
+
+
+def draw(rows, options=None):  # pylint: disable=unused-argument
+    rows = phases.profiled(rows, "a roofline")
+    panels = {}
+    for row in rows:
+        panels.setdefault(panel_key(row), []).append(row)
+    drawn = []
+    for key, chosen in panels.items():
+        found, _ = phases.totals(chosen, rows)
+        points = points_of(found)
+        if points:
+            drawn.append((key, chosen, points))
+    if not drawn:
+        raise NotDrawn("no phase of these rows has both FLOPs and bytes")
+    names = common.ordered(p[0] for _, _, points in drawn for p in points)
+    kinds = common.ordered(p[1] for _, _, points in drawn for p in points)
+    colour = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
+    marker = {phase: MARKERS[i % len(MARKERS)] for i, phase in enumerate(kinds)}
+    columns = min(2, len(drawn))
+    figure, cells = common.grid(len(drawn), columns, common.PAGE if columns > 1 else 5.2, 3.1)
+    for cell, ((device, kind, _), chosen, points) in zip(cells, drawn):
+        cell.set_xscale("log")
+        cell.set_yscale("log")
+        draw_roofs(cell, *best_roofs(chosen), [p[2] for p in points])
+        for name, phase, x, y, analytic in points:
+            cell.plot([x], [y], linestyle="none", marker=marker[phase], markersize=5.5,
+                      markerfacecolor=PAPER if analytic else colour[name],
+                      markeredgecolor=colour[name], markeredgewidth=1.0, zorder=3)
+        cell.set_xlabel("FLOPs per byte")
+        cell.set_ylabel("FLOP/s")
+        if len(drawn) > 1:
+            cell.set_title(f"{device}, {kind}")
+    handles = [common.Patch(facecolor=colour[n], label=n) for n in names]
+    handles += [common.Line2D([], [], linestyle="none", color=QUIET, marker=marker[p], label=p,
+                              markerfacecolor=PAPER) for p in kinds]
+    common.legend_above(figure, handles)
+    hollow = any(p[4] for _, _, points in drawn for p in points)
+    common.footnote(figure, rows, "roofs measured in the same process"
+                    + ("; hollow: FLOPs and bytes analytic, time measured" if hollow else ""))
+    return [Drawing("", "Phases of a step under the machine's measured roofs", figure, rows)]
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(draw, __doc__.splitlines()[0], "roofline"))

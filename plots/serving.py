@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""Time per output token against the request rate, with the objective, and the capacity under it.
+
+Definitions of TPOT and capacity: harness/engine/README.md. Served rows only (kind = "serve").
+"""
+
+import math
+import sys
+
+import common
+from common import Drawing, NotDrawn, metric
+
+
+def tpot_of(row, name):
+    return 1e3 * metric(row, f"tpot_{row['serve']['tpot']}_{name}_seconds")
+
+
+def group_of(row):
+    """Rows of one panel: what served what, by which clock."""
+    return (row["model"]["name"], row["workload"]["family"], row["serve"]["clock"],
+            row["serve"]["tpot"])
+
+
+def label_of(row, rows):
+    policies = {r["serve"]["policy"] for r in rows}
+    text = common.method_label(row, "rate", "policy").replace(" (synthetic)", "")
+    return text + (f", {row['serve']['policy']}" if len(policies) > 1 else "")
+
+
+def rate_curves(rows):
+    rows = [r for r in rows if not r["serve"].get("search")
+            and not math.isnan(metric(r, "request_rate"))]
+    groups = common.ordered(group_of(r) for r in rows)
+    groups = [g for g in groups
+              if len({r["serve"]["rate"] for r in rows if group_of(r) == g}) > 1]
+    if not groups:
+        raise NotDrawn("TPOT against the request rate needs served rows at two rates or more; "
+                       "sweep serve.rate in an experiment of kind \"serve\"")
+    rows = [r for r in rows if group_of(r) in groups]
+    names = common.ordered(label_of(r, rows) for r in rows)
+    look = common.looks(names)
+    columns = min(2, len(groups))
+    figure, cells = common.grid(len(groups), columns, common.PAGE if columns > 1 else 4.8, 2.4)
+    hollow, missing = set(), False
+    for cell, group in zip(cells, groups):
+        chosen = [r for r in rows if group_of(r) == group]
+        for name in names:
+            line = sorted((r for r in chosen if label_of(r, rows) == name),
+                          key=lambda r: metric(r, "request_rate"))
+            if not line:
+                continue
+            p90 = [tpot_of(r, "p90") for r in line]
+            missing = missing or any(math.isnan(v) for v in p90)
+            empty = any(r["provenance"].get(f"tpot_{group[3]}_p50_seconds") != "measured"
+                        for r in line)
+            if empty:
+                hollow.add(name)
+            rates = [metric(r, "request_rate") for r in line]
+            cell.plot(rates, p90, **look[name].line(empty))
+            cell.plot(rates, [tpot_of(r, "p50") for r in line], color=look[name].colour,
+                      linestyle=":", linewidth=0.9)
+            bad = [(x, y) for r, x, y in zip(line, rates, p90)
+                   if metric(r, "backlog_growing") > 0 and not math.isnan(y)]
+            if bad:
+                cell.plot(*zip(*bad), linestyle="none", marker="o", markersize=9,
+                          markerfacecolor="none", markeredgecolor=common.COLOURS[5],
+                          markeredgewidth=1)
+        for slo in sorted({r["serve"]["slo_tpot_ms"] for r in chosen} - {0, 0.0}):
+            cell.axhline(slo, color=common.COLOURS[5], linewidth=0.9, linestyle=(0, (4, 2)))
+            cell.annotate(f"objective {slo:g} ms", (0.01, slo), (0, 2), va="bottom",
+                          xycoords=("axes fraction", "data"), textcoords="offset points",
+                          color=common.COLOURS[5], fontsize=common.TINY)
+        cell.set_yscale("log")
+        cell.yaxis.set_major_locator(common.LogLocator(subs=(1, 2, 5)))
+        cell.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        cell.yaxis.set_minor_formatter(common.NullFormatter())
+        if max(r["serve"]["rate"] for r in chosen) > 8 * min(r["serve"]["rate"] for r in chosen):
+            cell.set_xscale("log", base=2)
+            cell.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+            rates = sorted({r["serve"]["rate"] for r in chosen})
+            cell.set_xticks(rates, [f"{x:g}" for x in rates])
+            cell.minorticks_off()
+        cell.set_xlabel("requests per second")
+        cell.set_ylabel(f"TPOT ({group[3]}), ms")
+        cell.set_title(f"{group[0]}, {group[1].replace('_', ' ')}, {group[2]} clock")
+    handles = common.series_handles(names, look, hollow)
+    handles += common.provenance_handles(bool(hollow), False)
+    common.legend_above(figure, handles)
+    common.footnote(figure, rows, "solid: P90, dotted: P50 over requests; ringed: the backlog grows"
+                    + ("; a missing P90 was not earned (too few requests)" if missing else ""))
+    return Drawing("tpot", "Time per output token against the request rate", figure, rows)
+
+
+def capacity(rows):
+    rows = [r for r in rows
+            if not math.isnan(metric(r, "slo_capacity_requests_per_second"))]
+    if not rows:
+        raise NotDrawn("capacity needs served rows of a search (serve.search = true)")
+    names = common.ordered(label_of(r, rows) for r in rows)
+    look = common.looks(names)
+    figure, (cell,) = common.grid(1, 1, 4.8, 0.6 + 0.22 * len(names))
+    hollow = False
+    for place, name in enumerate(names):
+        row = [r for r in rows if label_of(r, rows) == name][-1]
+        value = metric(row, "slo_capacity_requests_per_second")
+        half = metric(row, "slo_capacity_half_width")
+        half = 0 if math.isnan(half) else half * value
+        empty = common.not_measured(row, "slo_capacity_requests_per_second")
+        hollow = hollow or empty
+        cell.barh(place, value, 0.7, **look[name].bar(empty))
+        cell.errorbar(value, place, xerr=half, fmt="none", ecolor=common.INK, elinewidth=0.8,
+                      capsize=2)
+        cell.annotate(f"{value:.2f}", (value + half, place), (4, 0), va="center",
+                      textcoords="offset points", fontsize=common.TINY)
+    cell.set_yticks(range(len(names)), names)
+    cell.set_ylim(len(names) - 0.4, -0.6)
+    cell.set_xlim(0, cell.get_xlim()[1] * 1.08)
+    cell.grid(axis="y", visible=False)
+    objective = ", ".join(f"{s:g}" for s in sorted({r["serve"]["slo_tpot_ms"] for r in rows}))
+    cell.set_xlabel(f"requests per second with P90 TPOT within {objective} ms")
+    common.legend_above(figure, common.provenance_handles(hollow, False))
+    common.footnote(figure, rows, "whiskers: 95 % interval over arrival seeds")
+    return Drawing("capacity", "Largest request rate that keeps the objective", figure, rows)
+
+
+def draw(rows, options=None):
+    rows = [r for r in rows if r.get("serve")]
+    if not rows:
+        raise NotDrawn("no served row here; run an experiment of kind \"serve\"")
+    drawings, problems = [], []
+    for one in (rate_curves, capacity):
+        try:
+            drawings.append(one(rows))
+        except NotDrawn as problem:
+            problems.append(str(problem))
+    if not drawings:
+        raise NotDrawn(problems[0])
+    return drawings
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(draw, __doc__.splitlines()[0], "serving"))

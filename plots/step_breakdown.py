@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""Where the time of a step goes: milliseconds per forward by phase, a bar per method.
+
+Time is the device's where kernels were traced, else the CPU's own time of each phase (without the
+phases inside it), so the parts of a bar add up to the traced run. Phases below 1.5 % of every bar
+are drawn together.
+"""
+
+import sys
+
+import common
+import phases
+from common import COLOURS, HATCHES, Drawing, NotDrawn
+
+SMALL_SHARE = 0.015
+OTHER = "other phases"
+# In the order of a forward; what is not named here comes last.
+ORDER = ["plan", "selection", "embed", "project", "cache_update", "attention", "attention_output",
+         "feed_forward", "final_norm", "candidates", "lm_head", "decide", "commit", "settle",
+         "accounting", "between phases"]
+
+
+def parts_of(found, forwards):
+    """{series: {phase: ms per forward}} with small phases together, and the phases in order."""
+    per_forward = {}
+    for name, of_series in found.items():
+        if forwards[name] > 0:
+            per_forward[name] = {p: 1e3 * t.seconds / forwards[name] for p, t in of_series.items()}
+    sums = {name: sum(parts.values()) for name, parts in per_forward.items()}
+    large = {p for name, parts in per_forward.items() for p, ms in parts.items()
+             if sums[name] > 0 and ms / sums[name] >= SMALL_SHARE}
+    merged = {}
+    for name, parts in per_forward.items():
+        merged[name] = {p: ms for p, ms in parts.items() if p in large}
+        rest = sum(ms for p, ms in parts.items() if p not in large)
+        if rest > 0:
+            merged[name][OTHER] = rest
+    known = [p for p in ORDER if p in large] + sorted(large - set(ORDER))
+    return merged, known + ([OTHER] if any(OTHER in m for m in merged.values()) else [])
+
+
+def draw(rows, options=None):  # pylint: disable=unused-argument
+    rows = phases.profiled(rows, "a breakdown of a step")
+    parts, kinds = parts_of(*phases.totals(rows))
+    if not parts or not kinds:
+        raise NotDrawn("the profiled rows made no forward")
+    names = list(parts)
+    figure, (cell,) = common.grid(1, 1, common.PAGE, 0.45 + 0.3 * len(names))
+    for place, name in enumerate(names):
+        left = 0.0
+        for k, phase in enumerate(kinds):
+            width = parts[name].get(phase, 0.0)
+            cell.barh(place, width, 0.66, left=left, color=COLOURS[k % len(COLOURS)],
+                      edgecolor="white", linewidth=0.4,
+                      hatch=HATCHES[1 + k % (len(HATCHES) - 1)] if k >= len(COLOURS) else "")
+            left += width
+        cell.text(left, place, f" {left:.3g}", va="center", fontsize=common.SMALL)
+    cell.set_yticks(range(len(names)), names)
+    cell.invert_yaxis()
+    cell.margins(x=0.08)
+    cell.grid(axis="y", visible=False)
+    cell.set_xlabel("milliseconds per forward of the batch")
+    common.legend_above(figure, [
+        common.Patch(facecolor=COLOURS[k % len(COLOURS)], label=phase, edgecolor="white",
+                     hatch=HATCHES[1 + k % (len(HATCHES) - 1)] if k >= len(COLOURS) else "")
+        for k, phase in enumerate(kinds)])
+    sources = {r["probes"]["phases"]["provenance"]["time"] for r in rows}
+    common.footnote(figure, rows, "time: " + ", ".join(
+        {"clock": "CPU clock, phases without those inside them",
+         "cupti": "kernels on the device (CUPTI)"}.get(s, s) for s in sorted(sources)))
+    return [Drawing("", "Milliseconds per forward by phase", figure, rows)]
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(draw, __doc__.splitlines()[0], "step_breakdown"))

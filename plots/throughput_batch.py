@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""Output tokens per second against the number of requests decoded together, one line per method."""
+
+import math
+import sys
+
+import common
+from common import Drawing, NotDrawn, metric
+
+
+def draw(rows, options=None):
+    rows = [r for r in rows
+            if not math.isnan(metric(r, "tokens_per_second")) and not r.get("serve")]
+    sizes = sorted({r["batch_size"] for r in rows})
+    if len(sizes) < 2:
+        raise NotDrawn("throughput against batch size needs rows with at least two batch sizes; "
+                       "sweep batch_size in the experiment")
+    published = []
+    if getattr(options, "published", None):
+        published = common.read_published(options.published, options.artifact, options.metric)
+    label = lambda r: common.series_label(r, rows, "batch_size")  # noqa: E731
+    names = common.ordered(label(r) for r in rows)
+    shown = [n for n in names if len({r["batch_size"] for r in rows if label(r) == n}) > 1]
+    rows = [r for r in rows if label(r) in shown]
+    names = [n for n in names if n in shown]
+    more = common.ordered(v["row"] for v in published)
+    look = common.looks(names + [n for n in more if n not in names])
+    families = common.ordered(r["workload"]["family"] for r in rows)
+    columns = min(3, len(families))
+    width = {1: 4.6, 2: 6.2}.get(columns, common.PAGE)
+    figure, cells = common.grid(len(families), columns, width, 2.5)
+    hollow = set()
+    for cell, family in zip(cells, families):
+        for name in names:
+            line = sorted((r for r in rows
+                           if label(r) == name and r["workload"]["family"] == family),
+                          key=lambda r: r["batch_size"])
+            if not line:
+                continue
+            empty = any(common.not_measured(r, "tokens_per_second") for r in line)
+            if empty:
+                hollow.add(name)
+            cell.errorbar([r["batch_size"] for r in line],
+                          [metric(r, "tokens_per_second") for r in line],
+                          yerr=[common.half_width(r) for r in line], elinewidth=0.7, capsize=1.5,
+                          label=name, **look[name].line(empty))
+        for name in more:
+            points = sorted((common.first_number(v.get("column", "")), v["value"])
+                            for v in published if v["row"] == name)
+            points = [p for p in points if not math.isnan(p[0])]
+            cell.plot(*zip(*points), label=f"{name} (published)", color=look[name].colour,
+                      linestyle=":", marker="x") if points else None
+        cell.set_xscale("log", base=2)
+        cell.set_xticks(sizes, [str(s) for s in sizes])
+        cell.minorticks_off()
+        cell.set_ylim(bottom=0)
+        cell.set_xlabel("requests in the batch")
+        cell.set_ylabel("output tokens per second")
+        if len(families) > 1:
+            cell.set_title(family.replace("_", " "))
+    handles = [h for h in common.series_handles(names, look, hollow)]
+    handles += [common.Line2D([], [], color=look[n].colour, linestyle=":", marker="x",
+                              label=f"{n} (published)") for n in more]
+    common.legend_above(figure, handles + common.provenance_handles(bool(hollow), False))
+    common.footnote(figure, rows, "whiskers: 95 % interval of the mean")
+    return [Drawing("", "Output tokens per second against batch size", figure, rows)]
+
+
+def more_arguments(parser):
+    parser.add_argument("--published", help="experiments/published/PAPER.toml drawn beside the rows")
+    parser.add_argument("--artifact", help="of the published values, e.g. figure_3")
+    parser.add_argument("--metric", help="of the published values")
+
+
+if __name__ == "__main__":
+    sys.exit(common.main(draw, __doc__, "throughput_batch", more_arguments))

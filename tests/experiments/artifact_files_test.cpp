@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Every table and figure has its file; every scale of it can be planned, so that it names methods,
+// parameters, presets, tasks and folders that exist. What --dry-run does, for all of them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "harness/artifact/claims.h"
+#include "harness/artifact/layout.h"
+#include "harness/experiment/plan.h"
+#include "harness/experiment/runner.h"
+#include "harness/model/config.h"
+#include "tests/experiments/files.h"
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+using test::artifacts_of;
+using test::experiments;
+using test::papers;
+using test::text_of;
+
+const method_catalogue& methods() {
+  static const std::unique_ptr<executor> all = make_executor();
+  static const method_catalogue catalogue = all->methods();
+  return catalogue;
+}
+
+TEST(artifact_files, every_table_and_figure_has_one_and_no_file_is_left_over) {
+  for (const test::paper_files& paper : papers()) {
+    std::vector<std::string> wanted = artifacts_of(paper), found;
+    for (const auto& entry : fs::directory_iterator(experiments() / paper.name)) {
+      if (entry.path().extension() == ".toml") found.push_back(entry.path().stem().string());
+    }
+    std::ranges::sort(wanted);
+    std::ranges::sort(found);
+    EXPECT_EQ(found, wanted) << paper.name;
+  }
+}
+
+TEST(artifact_files, every_scale_can_be_planned) {
+  for (const test::paper_files& paper : papers()) {
+    for (const std::string& id : artifacts_of(paper)) {
+      const fs::path file = experiments() / paper.name / (id + ".toml");
+      SCOPED_TRACE(file.string());
+      const experiment_spec any = read_any_scale(file);
+      EXPECT_EQ(any.artifact.paper, paper.name);
+      EXPECT_EQ(any.artifact.id, id);
+      EXPECT_FALSE(any.artifact.title.empty());
+      EXPECT_TRUE(fs::is_regular_file(any.artifact.published)) << any.artifact.published;
+      if (!any.artifact.not_reproducible.empty()) {
+        EXPECT_TRUE(any.scales.empty());
+        continue;
+      }
+      std::vector<std::string> names;
+      for (const scale_entry& scale : any.scales) names.push_back(scale.name);
+      EXPECT_EQ(names, (std::vector<std::string>{"tiny", "shapes", "full"}));
+      for (const std::string& name : names) {
+        SCOPED_TRACE(name);
+        const experiment_spec spec = read_spec(file, name);
+        if (!spec.not_run.empty()) continue;
+        EXPECT_FALSE(make_plan(spec, methods()).empty());
+        for (const model_entry& model : spec.models) {
+          EXPECT_EQ(model.published.empty(), name != "full") << model.name;
+          EXPECT_EQ(model.weights != "checkpoint", name == "shapes") << model.name;
+          EXPECT_TRUE(name == "full" || fs::is_directory(model.path)) << model.path;
+        }
+        // What cannot be had here is asked for, not met in the middle of a run.
+        EXPECT_TRUE(name != "tiny" || (spec.needs.empty() && spec.run.device == "cpu"));
+        EXPECT_TRUE(name != "full" || spec.run.device == "cuda");
+      }
+    }
+  }
+}
+
+// A method without a model of its kind would be left out of the plan without a word.
+TEST(artifact_files, no_method_is_left_out) {
+  for (const test::paper_files& paper : papers()) {
+    for (const std::string& id : artifacts_of(paper)) {
+      const fs::path file = experiments() / paper.name / (id + ".toml");
+      for (const scale_entry& scale : read_any_scale(file).scales) {
+        const experiment_spec spec = read_spec(file, scale.name);
+        if (!spec.not_run.empty()) continue;
+        const auto points = make_plan(spec, methods());
+        for (const method_entry& method : spec.methods) {
+          EXPECT_TRUE(std::ranges::any_of(
+              points, [&](const experiment_point& p) { return p.label == method.label; }))
+              << file << ", " << scale.name << ": " << method.label;
+        }
+      }
+    }
+  }
+}
+
+// Rows and columns that a layout takes from the paper are there.
+TEST(artifact_files, layouts_name_published_cells) {
+  for (const test::paper_files& paper : papers()) {
+    const published_paper numbers =
+        read_published(experiments() / "published" / (paper.name + ".toml"));
+    for (const std::string& id : artifacts_of(paper)) {
+      const fs::path file = experiments() / paper.name / (id + ".toml");
+      const auto printed = [&](const std::string& text, std::string published_value::*part) {
+        return std::ranges::any_of(numbers.values, [&](const published_value& v) {
+          return v.artifact == id && v.*part == text;
+        });
+      };
+      for (const scale_entry& scale : read_any_scale(file).scales) {
+        SCOPED_TRACE(file.string() + ", " + scale.name);
+        const paper_layout layout = read_layout(file, scale.name);
+        for (const auto& [ours, row] : layout.published_rows) {
+          EXPECT_TRUE(printed(row, &published_value::row)) << row;
+        }
+        for (const layout_column& column : layout.columns) {
+          if (column.published.empty() || column.published.find("{}") != std::string::npos)
+            continue;
+          EXPECT_TRUE(printed(column.published, &published_value::column)) << column.published;
+        }
+      }
+    }
+  }
+}
+
+// The reader checks ids, artifacts, scales and keys; here: enough of them, and labels that exist.
+TEST(claims, name_methods_of_their_artifacts) {
+  for (const test::paper_files& paper : papers()) {
+    const auto claims = read_claims(experiments() / "claims" / (paper.name + ".toml"));
+    EXPECT_GE(claims.size(), 4U) << paper.name;
+    for (const paper_claim& claim : claims) {
+      SCOPED_TRACE(paper.name + ", " + claim.id);
+      EXPECT_EQ(claim.paper, paper.name);
+      for (const std::string& name : claim.scales) {
+        const experiment_spec spec = read_spec(claim.artifact, name);
+        EXPECT_TRUE(spec.not_run.empty()) << name << " cannot run: " << spec.not_run;
+        for (const row_selector* side : {&claim.left, &claim.right}) {
+          const auto label = side->keys.find("label");
+          if (label == side->keys.end()) continue;
+          for (const parameter_value& value : label->second) {
+            EXPECT_TRUE(std::ranges::any_of(
+                spec.methods,
+                [&](const method_entry& m) { return parameter_value(m.label) == value; }))
+                << std::get<std::string>(value) << " at the scale " << name;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(artifact_files, the_overview_links_every_one) {
+  const std::string overview = text_of(experiments() / "README.md");
+  for (const test::paper_files& paper : papers()) {
+    for (const std::string& id : artifacts_of(paper)) {
+      const std::string link = "(" + paper.name + "/" + id + ".toml)";
+      EXPECT_NE(overview.find(link), std::string::npos) << link;
+    }
+  }
+}
+
+TEST(shapes, are_the_published_sizes) {
+  const struct {
+    const char* name;
+    model_family family;
+    std::int32_t layers, hidden, block;
+    std::int64_t parameters;  // in thousands of millions, rounded
+  } shapes[] = {{"llada-8b", model_family::llada, 32, 4096, 0, 8},
+                {"ultrallada", model_family::llada, 32, 4096, 0, 8},
+                {"dream-7b", model_family::dream, 28, 3584, 0, 8},
+                {"sdar-8b", model_family::sdar, 36, 4096, 32, 8},
+                {"qwen3-8b", model_family::qwen3, 36, 4096, 0, 8},
+                {"llada2-mini", model_family::llada2_moe, 20, 2048, 32, 16},
+                {"ling-mini", model_family::llada2_moe, 20, 2048, 0, 16}};
+  for (const auto& shape : shapes) {
+    const fs::path folder = experiments() / "shapes" / shape.name;
+    SCOPED_TRACE(folder.string());
+    const model_config config = read_model_config(folder);
+    EXPECT_EQ(config.family, shape.family);
+    EXPECT_EQ(config.layers, shape.layers);
+    EXPECT_EQ(config.hidden, shape.hidden);
+    if (shape.block > 0) {
+      EXPECT_EQ(config.block, shape.block);
+    }
+    EXPECT_EQ((config.parameters() + 500'000'000) / 1'000'000'000, shape.parameters);
+    EXPECT_TRUE(fs::is_regular_file(folder / "tokenizer.json"));
+  }
+}
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The ceilings of a GPU, one JSON object a line: what a copy reaches, and how long the library's
+// bf16 products y [M, N] = x [M, K] W^T take at the layer shapes of four models, M from 1 to 8192.
+// Weights rotate through more memory than four times L2, so that each product reads its weights
+// from memory as in a model; products are replayed from a graph, so that small ones are not timed
+// as launches. Inputs are random, outputs are poisoned with NaN, and sampled outputs are checked
+// against float64 sums. What does not fit into the time asked for is named, not dropped silently.
+//
+//   unmask_ceilings [SECONDS = 60]
+//
+// Exit codes as of the program: 0, 1 a product is wrong, 3 no GPU.
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/check.h"
+#include "kernels/cuda/device.h"
+
+namespace unmask::cuda {
+namespace {
+
+using bf16 = __nv_bfloat16;
+
+void check_blas(cublasStatus_t status, const char* call) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    throw environment_error(std::string(call) + ": cuBLASLt status " + std::to_string(status));
+  }
+}
+#define UNMASK_BLAS_CALL(call) check_blas((call), #call)
+
+// A hash of the index as a number in [-1, 1): random data, because zeros draw less power and let
+// the clock rise.
+__global__ void fill_random(bf16* out, std::size_t n, unsigned seed) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
+    unsigned h = static_cast<unsigned>(i) * 2654435761U + seed;
+    h ^= h >> 16;
+    h *= 0x85EBCA6BU;
+    h ^= h >> 13;
+    out[i] = __float2bfloat16(static_cast<float>(h) * (2.0F / 4294967296.0F) - 1.0F);
+  }
+}
+
+// One thread a sample: the float64 sum of one output, and the sum of magnitudes for its tolerance.
+__global__ void sum_samples(const bf16* x, const bf16* w, int k, const int* row, const int* column,
+                            double* sum, double* size) {
+  const int s = static_cast<int>(threadIdx.x);
+  double total = 0, magnitude = 0;
+  for (int i = 0; i < k; ++i) {
+    const double product =
+        static_cast<double>(__bfloat162float(x[std::size_t{1} * row[s] * k + i])) *
+        __bfloat162float(w[std::size_t{1} * column[s] * k + i]);
+    total += product;
+    magnitude += product < 0 ? -product : product;
+  }
+  sum[s] = total;
+  size[s] = magnitude;
+}
+
+template <class T>
+class buffer {
+ public:
+  explicit buffer(std::size_t n) : n_(n) {
+    UNMASK_CUDA_CALL(cudaMalloc(reinterpret_cast<void**>(&data_), n * sizeof(T)));
+  }
+  ~buffer() { (void)cudaFree(data_); }
+  buffer(const buffer&) = delete;
+  buffer& operator=(const buffer&) = delete;
+  T* data() const { return data_; }
+  std::size_t bytes() const { return n_ * sizeof(T); }
+
+ private:
+  T* data_ = nullptr;
+  std::size_t n_;
+};
+
+struct product_shape {
+  const char* model;
+  const char* part;
+  int n, k;
+};
+
+// Sizes from the models' published config.json.
+constexpr product_shape shapes[] = {
+    {"square", "8192", 8192, 8192},
+    {"llada-8b", "qkv", 12288, 4096},
+    {"llada-8b", "attention_output", 4096, 4096},
+    {"llada-8b", "gate_up", 24576, 4096},
+    {"llada-8b", "down", 4096, 12288},
+    {"llada-8b", "lm_head", 126464, 4096},
+    {"dream-7b", "qkv", 4608, 3584},
+    {"dream-7b", "attention_output", 3584, 3584},
+    {"dream-7b", "gate_up", 37888, 3584},
+    {"dream-7b", "down", 3584, 18944},
+    {"dream-7b", "lm_head", 152064, 3584},
+    {"sdar-8b", "qkv", 6144, 4096},
+    {"sdar-8b", "lm_head", 151936, 4096},
+    {"llada2-mini", "qkv", 3072, 2048},
+    {"llada2-mini", "expert_gate_up", 1024, 2048},
+    {"llada2-mini", "expert_down", 2048, 512},
+};
+constexpr int row_counts[] = {1, 8, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192};
+constexpr int most_head_rows = 1024;  // the head sees candidates, not every row
+constexpr int launches = 20, samples = 64, repetitions = 9;
+constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
+
+class product {
+ public:
+  product(cublasLtHandle_t handle, int m, const product_shape& s, std::size_t rotate_bytes)
+      : handle_(handle),
+        m_(m),
+        n_(s.n),
+        k_(s.k),
+        copies_(std::min<std::size_t>(
+            launches, 1 + rotate_bytes / (sizeof(bf16) * std::size_t{1} * s.n * s.k))),
+        x_(std::size_t{1} * m * s.k),
+        w_(copies_ * s.n * s.k),
+        y_(std::size_t{1} * m * s.n),
+        workspace_(workspace_bytes) {
+    fill_random<<<1024, 256>>>(x_.data(), x_.bytes() / sizeof(bf16), 1);
+    fill_random<<<4096, 256>>>(w_.data(), w_.bytes() / sizeof(bf16), 2);
+    UNMASK_CUDA_CALL(cudaGetLastError());
+    UNMASK_CUDA_CALL(cudaMemset(y_.data(), 0xFF, y_.bytes()));  // NaN in bf16
+    // Column-major eyes see W^T [k, n], x^T [k, m], y^T [n, m].
+    UNMASK_BLAS_CALL(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    const cublasOperation_t transpose = CUBLAS_OP_T;
+    UNMASK_BLAS_CALL(cublasLtMatmulDescSetAttribute(operation_, CUBLASLT_MATMUL_DESC_TRANSA,
+                                                    &transpose, sizeof transpose));
+    UNMASK_BLAS_CALL(cublasLtMatrixLayoutCreate(&a_, CUDA_R_16BF, k_, n_, k_));
+    UNMASK_BLAS_CALL(cublasLtMatrixLayoutCreate(&b_, CUDA_R_16BF, k_, m_, k_));
+    UNMASK_BLAS_CALL(cublasLtMatrixLayoutCreate(&c_, CUDA_R_16BF, n_, m_, n_));
+    UNMASK_CUDA_CALL(cudaStreamCreate(&stream_));
+  }
+  ~product() {
+    cublasLtMatrixLayoutDestroy(a_);
+    cublasLtMatrixLayoutDestroy(b_);
+    cublasLtMatrixLayoutDestroy(c_);
+    cublasLtMatmulDescDestroy(operation_);
+    (void)cudaStreamDestroy(stream_);
+  }
+  product(const product&) = delete;
+  product& operator=(const product&) = delete;
+
+  // Seconds of one product: the best algorithm of the library's eight proposals, median.
+  double measure() {
+    cublasLtMatmulPreference_t wish = nullptr;
+    UNMASK_BLAS_CALL(cublasLtMatmulPreferenceCreate(&wish));
+    UNMASK_BLAS_CALL(cublasLtMatmulPreferenceSetAttribute(
+        wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes, sizeof workspace_bytes));
+    cublasLtMatmulHeuristicResult_t found[8];
+    int count = 0;
+    UNMASK_BLAS_CALL(cublasLtMatmulAlgoGetHeuristic(handle_, operation_, a_, b_, c_, c_, wish, 8,
+                                                    found, &count));
+    cublasLtMatmulPreferenceDestroy(wish);
+    double best = INFINITY;
+    int winner = -1;
+    for (int i = 0; i < count; ++i) {
+      const double seconds = time(found[i].algo, 2);
+      if (seconds < best) {
+        best = seconds;
+        winner = i;
+      }
+    }
+    if (winner < 0) throw environment_error("cuBLASLt proposes no algorithm");
+    return time(found[winner].algo, repetitions);
+  }
+
+  // Largest error of the sampled outputs in units of what bf16 rounding and float32 sums allow.
+  double worst_error() const {
+    std::vector<int> rows(samples), columns(samples);
+    for (int s = 0; s < samples; ++s) {
+      rows[s] = static_cast<int>((s * 2654435761ULL) % m_);
+      columns[s] = static_cast<int>((s * 40503ULL * 65537ULL + 12345) % n_);
+    }
+    rows.back() = m_ - 1;
+    columns.back() = n_ - 1;
+    buffer<int> row(samples), column(samples);
+    buffer<double> sum(samples), size(samples);
+    UNMASK_CUDA_CALL(cudaMemcpy(row.data(), rows.data(), row.bytes(), cudaMemcpyHostToDevice));
+    UNMASK_CUDA_CALL(
+        cudaMemcpy(column.data(), columns.data(), column.bytes(), cudaMemcpyHostToDevice));
+    // The last launch of a replay used the copy below.
+    const std::size_t last = (launches - 1) % copies_;
+    sum_samples<<<1, samples>>>(x_.data(), w_.data() + last * n_ * k_, k_, row.data(),
+                                column.data(), sum.data(), size.data());
+    UNMASK_CUDA_CALL(cudaGetLastError());
+    std::vector<double> want(samples), scale(samples);
+    UNMASK_CUDA_CALL(cudaMemcpy(want.data(), sum.data(), sum.bytes(), cudaMemcpyDeviceToHost));
+    UNMASK_CUDA_CALL(cudaMemcpy(scale.data(), size.data(), size.bytes(), cudaMemcpyDeviceToHost));
+    double worst = 0;
+    for (int s = 0; s < samples; ++s) {
+      bf16 got{};
+      UNMASK_CUDA_CALL(cudaMemcpy(&got, y_.data() + std::size_t{1} * rows[s] * n_ + columns[s],
+                                  sizeof got, cudaMemcpyDeviceToHost));
+      const double allowed = std::fabs(want[s]) / 256 + scale[s] * 1e-5;
+      const double error = std::fabs(__bfloat162float(got) - want[s]) / allowed;
+      worst = error == error ? std::max(worst, error) : INFINITY;  // a NaN that stayed is wrong
+    }
+    return worst;
+  }
+
+  double bytes() const { return 2.0 * (1.0 * m_ * k_ + 1.0 * n_ * k_ + 1.0 * m_ * n_); }
+  double flops() const { return 2.0 * m_ * n_ * k_; }
+
+ private:
+  double time(const cublasLtMatmulAlgo_t& algorithm, int times) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t replay = nullptr;
+    const float one = 1, zero = 0;
+    UNMASK_CUDA_CALL(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    for (int i = 0; i < launches && status == CUBLAS_STATUS_SUCCESS; ++i) {
+      const bf16* weight = w_.data() + (static_cast<std::size_t>(i) % copies_) * n_ * k_;
+      status =
+          cublasLtMatmul(handle_, operation_, &one, weight, a_, x_.data(), b_, &zero, y_.data(), c_,
+                         y_.data(), c_, &algorithm, workspace_.data(), workspace_bytes, stream_);
+    }
+    UNMASK_CUDA_CALL(cudaStreamEndCapture(stream_, &graph));
+    if (status != CUBLAS_STATUS_SUCCESS) {  // a proposal may not support this capture
+      (void)cudaGraphDestroy(graph);
+      return INFINITY;
+    }
+    UNMASK_CUDA_CALL(cudaGraphInstantiate(&replay, graph, 0));
+    cudaEvent_t begin = nullptr, end = nullptr;
+    UNMASK_CUDA_CALL(cudaEventCreate(&begin));
+    UNMASK_CUDA_CALL(cudaEventCreate(&end));
+    UNMASK_CUDA_CALL(cudaGraphLaunch(replay, stream_));  // warm
+    std::vector<double> seconds;
+    for (int r = 0; r < times; ++r) {
+      UNMASK_CUDA_CALL(cudaEventRecord(begin, stream_));
+      UNMASK_CUDA_CALL(cudaGraphLaunch(replay, stream_));
+      UNMASK_CUDA_CALL(cudaEventRecord(end, stream_));
+      UNMASK_CUDA_CALL(cudaEventSynchronize(end));
+      float milliseconds = 0;
+      UNMASK_CUDA_CALL(cudaEventElapsedTime(&milliseconds, begin, end));
+      seconds.push_back(milliseconds * 1e-3 / launches);
+    }
+    (void)cudaEventDestroy(begin);
+    (void)cudaEventDestroy(end);
+    (void)cudaGraphExecDestroy(replay);
+    (void)cudaGraphDestroy(graph);
+    std::nth_element(seconds.begin(), seconds.begin() + times / 2, seconds.end());
+    return seconds[static_cast<std::size_t>(times / 2)];
+  }
+
+  cublasLtHandle_t handle_;
+  int m_, n_, k_;
+  std::size_t copies_;
+  buffer<bf16> x_, w_, y_;
+  buffer<char> workspace_;
+  cublasLtMatmulDesc_t operation_ = nullptr;
+  cublasLtMatrixLayout_t a_ = nullptr, b_ = nullptr, c_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
+int run(double budget) {
+  const report machine = query();
+  if (machine.devices.empty()) {
+    std::fprintf(stderr, "%s\n", machine.note.c_str());
+    return 3;
+  }
+  const auto start = std::chrono::steady_clock::now();
+  const auto spent = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  const device_properties& device = machine.devices.front();
+  const copy_roof copy = measure_copy_roof(0);
+  std::printf(
+      "{\"kind\":\"copy\",\"device\":\"%s\",\"bytes_per_second\":%.6g,"
+      "\"median_bytes_per_second\":%.6g}\n",
+      device.name.c_str(), copy.bytes_per_second, copy.median_bytes_per_second);
+  cublasLtHandle_t handle = nullptr;
+  UNMASK_BLAS_CALL(cublasLtCreate(&handle));
+  int wrong = 0, left_out = 0;
+  for (const product_shape& shape : shapes) {
+    for (const int m : row_counts) {
+      if (std::string(shape.part) == "lm_head" && m > most_head_rows) continue;
+      if (std::string(shape.model) == "square" && m != 8192) continue;
+      if (spent() > budget) {
+        ++left_out;
+        continue;
+      }
+      product p(handle, m, shape, 4 * device.l2_bytes);
+      const double seconds = p.measure();
+      const double error = p.worst_error();
+      wrong += !(error <= 1);
+      std::printf(
+          "{\"kind\":\"gemm\",\"model\":\"%s\",\"part\":\"%s\",\"m\":%d,\"n\":%d,\"k\":%d,"
+          "\"seconds\":%.6g,\"flops\":%.6g,\"bytes\":%.6g,\"error\":%.3g,\"right\":%s}\n",
+          shape.model, shape.part, m, shape.n, shape.k, seconds, p.flops(), p.bytes(),
+          std::isfinite(error) ? error : -1.0, error <= 1 ? "true" : "false");
+      std::fflush(stdout);
+    }
+  }
+  cublasLtDestroy(handle);
+  std::printf("{\"kind\":\"end\",\"wrong\":%d,\"left_out\":%d,\"seconds\":%.3g}\n", wrong, left_out,
+              spent());
+  return wrong > 0 ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace unmask::cuda
+
+int main(int argc, char** argv) {
+  try {
+    return unmask::cuda::run(argc > 1 ? std::atof(argv[1]) : 60);
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "unmask_ceilings: %s\n", failure.what());
+    return 3;
+  }
+}

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""The driver of the GPU check without a GPU: stages that fail, hang or cannot run stop nothing, what
+ran is on disk, and the summary's fractions are right. Programs are stand-ins that this test writes."""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from unittest import mock
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import check as driver  # noqa: E402
+
+
+class Workspace(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.build = os.path.join(self.folder.name, "build")
+        self.results = os.path.join(self.folder.name, "results")
+        os.makedirs(os.path.join(self.build, "bin"))
+
+    def program(self, name, text):
+        path = os.path.join(self.build, "bin", name)
+        with open(path, "w", encoding="utf-8") as out:
+            out.write("#!/bin/sh\n" + text + "\n")
+        os.chmod(path, 0o755)
+        return path
+
+    def check(self, **changes):
+        return driver.Check(driver.Settings(self.build, self.results, **changes))
+
+    @staticmethod
+    def quietly(work, *arguments):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            result = work(*arguments)
+        return result, out.getvalue()
+
+
+class Stages(Workspace):
+    def test_failures_hangs_and_faults_stop_nothing(self):
+        check = self.check()
+        marker = os.path.join(self.folder.name, "alive")
+        hang = self.program("hang", f"(sleep 2; touch {marker}) & sleep 60")
+
+        def fault(log, limit):
+            raise ZeroDivisionError("a fault of the script")
+
+        def absent(log, limit):
+            check.program("not_there")
+
+        def wrong(log, limit):
+            check.run([self.program("wrong", "echo wrong; exit 7")], log, limit)
+
+        begin = time.monotonic()
+        for name, limit, work in (("wrong", 5, wrong), ("fault", 5, fault),
+                                  ("hang", 1, lambda log, limit: check.run([hang], log, limit)),
+                                  ("absent", 5, absent), ("good", 5, lambda log, limit: "fine")):
+            self.quietly(check.stage, name, limit, work)
+        self.assertLess(time.monotonic() - begin, 10)
+        records = driver.json_lines(os.path.join(self.results, "stages.jsonl"))
+        self.assertEqual([(r["stage"], r["status"]) for r in records],
+                         [("wrong", "FAILED"), ("fault", "FAILED"), ("hang", "TIMEOUT"),
+                          ("absent", "NOT RUN"), ("good", "OK")])
+        self.assertIn("wrong ended with 7", records[0]["reason"])
+        self.assertIn("ZeroDivisionError", records[1]["reason"])
+        self.assertIn("not_there", records[3]["reason"])
+        with open(os.path.join(self.results, "wrong.log"), encoding="utf-8") as log:
+            self.assertIn("wrong\n", log.read())
+        # The whole process group was killed, not only its leader.
+        time.sleep(2.5)
+        self.assertFalse(os.path.exists(marker))
+
+    def test_a_stage_without_a_gpu_or_without_time_is_not_run(self):
+        self.quietly(self.check(gpu=False).stage, "a", 5, lambda log, limit: "")
+        self.quietly(self.check(budget=0.5).stage, "b", 5, lambda log, limit: "")
+        self.quietly(self.check(gpu=False).stage, "c", 5, lambda log, limit: "", False)
+        records = driver.json_lines(os.path.join(self.results, "stages.jsonl"))
+        self.assertEqual([r["status"] for r in records], ["NOT RUN", "NOT RUN", "OK"])
+        self.assertIn("GPU", records[0]["reason"])
+        self.assertIn("used up", records[1]["reason"])
+
+    def test_a_build_without_the_backend_is_not_run_and_a_broken_one_failed(self):
+        check = self.check()
+        with open(os.devnull, "w", encoding="utf-8") as log:
+            self.program("unmask", "echo \"FAILED: device 'cuda' has no kernels in this build\"; exit 1")
+            self.assertRaises(driver.NotRun, driver.cuda_runs, check, log, 5)
+            self.program("unmask", "echo segfault; exit 139")
+            self.assertRaises(driver.Failed, driver.cuda_runs, check, log, 5)
+            self.program("unmask", "exit 0")
+            driver.cuda_runs(check, log, 5)
+
+    def test_missing_tests_benchmarks_and_goldens_are_not_run(self):
+        check = self.check()
+        self.program("kernels_test", "echo none")
+        self.program("unmask_bench", "echo gemm/cpu")
+        with open(os.devnull, "w", encoding="utf-8") as log, \
+                mock.patch.object(driver.Check, "tool", staticmethod(lambda name: "/bin/true")):
+            for work in (driver.stage_sanitizer(check, "memcheck"), driver.stage_kernels(check),
+                         driver.stage_goldens(check), driver.stage_step(check, "no-such-shape"),
+                         driver.stage_ceilings(check)):
+                self.assertRaises(driver.NotRun, work, log, 5)
+
+    def test_decisions_that_differ_between_devices_fail(self):
+        row = {"point_id": "p", "model": {"name": "m"}, "label": "l",
+               "workload": {"family": "w"}}
+        sample = {"point_id": "p", "item": "i"}
+        text = ("for last; do :; done; mkdir -p $last; echo '" + json.dumps(row) +
+                "' > $last/rows.jsonl; case $last in *cuda) o=$OTHER;; *) o=same;; esac; echo '" +
+                json.dumps(sample)[:-1] + ", \"output\": \"'$o'\"}' > $last/samples_1.jsonl")
+        self.program("unmask", text)
+        check = self.check()
+        with open(os.devnull, "w", encoding="utf-8") as log:
+            with mock.patch.dict(os.environ, {"OTHER": "same"}):
+                self.assertEqual(driver.stage_decisions(check)(log, 10), "1 answers equal")
+            with mock.patch.dict(os.environ, {"OTHER": "different"}):
+                self.assertRaisesRegex(driver.Failed, "1 of 1",
+                                       driver.stage_decisions(check), log, 10)
+
+
+class Summary(Workspace):
+    def test_fractions_are_least_time_over_time_taken(self):
+        rows = [{"kind": "copy", "bytes_per_second": 4e12},
+                {"kind": "gemm", "model": "square", "part": "8192", "m": 8192, "flops": 8e11,
+                 "bytes": 1e6, "seconds": 1e-3, "right": True},  # 800 TFLOP/s: the peak
+                {"kind": "gemm", "model": "llada-8b", "part": "qkv", "m": 1, "flops": 1e8,
+                 "bytes": 1e8, "seconds": 5e-5, "right": True},  # 25 us by the copy's rate
+                {"kind": "gemm", "model": "llada-8b", "part": "down", "m": 1, "flops": 1e8,
+                 "bytes": 1e8, "seconds": 1e-9, "right": False}]
+        text = "\n".join(driver.ceilings_table(rows))
+        self.assertIn("4000 GB/s", text)
+        self.assertIn("| square | 8192 | 8192 | 1000.0 | 800.0 | 1.00 |", text)
+        self.assertIn("| llada-8b | qkv | 1 | 50.0 | 2.0 | 0.50 |", text)
+        self.assertNotIn("| down |", text)
+        self.assertIn("1 products are WRONG", text)
+        phase = {"phase": "feed_forward", "container": False, "device_seconds": 2e-3,
+                 "flops": 8e11, "bytes": None}
+        report = {"phases": [phase], "provenance": {"work": "analytic"}, "kernels_problem": None,
+                  "counters_problem": "refused"}
+        step = "\n".join(driver.step_table(
+            [{"model": {"name": "m"}, "label": "l", "batch_size": 8,
+              "probes": {"phases": report}}], rows))
+        self.assertIn("| feed_forward | 2.000 | 0.50 |", step)
+        self.assertIn("refused", step)
+
+    def test_without_a_gpu_one_line_says_so_and_the_exit_code_is_0(self):
+        done = subprocess.run(
+            [sys.executable, "-B", driver.__file__, "--results", self.results, "--build",
+             self.build], capture_output=True, text=True, timeout=60, check=False,
+            env=dict(os.environ, PATH="/nowhere"))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(done.stdout.split("\n")[0], "no GPU: nvidia-smi is not on PATH")
+        statuses = {r["stage"]: r["status"]
+                    for r in driver.json_lines(os.path.join(self.results, "stages.jsonl"))}
+        self.assertNotIn("FAILED", statuses.values())
+        self.assertEqual(statuses["ceilings"], "NOT RUN")
+        self.assertTrue(os.path.exists(os.path.join(self.results, "summary.md")))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/profile/phase_clock.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+phase_total total_of(const phase_clock& clock, work_phase phase) {
+  for (const phase_total& t : clock.totals()) {
+    if (t.phase == phase) return t;
+  }
+  return {};
+}
+
+void wait_ms(int n) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(n));
+}
+
+TEST(phases, names_are_unique_and_found_again) {
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < work_phases; ++i) {
+    const auto phase = static_cast<work_phase>(i);
+    names.insert(name_of(phase));
+    EXPECT_EQ(phase_named(name_of(phase)), phase);
+    EXPECT_STRNE(name_of(category_of(phase)), "none");
+  }
+  EXPECT_EQ(names.size(), work_phases);
+  EXPECT_THROW(phase_named("atention"), error);
+}
+
+TEST(phase_clock, own_time_leaves_out_what_lies_inside) {
+  phase_clock clock(100);
+  {
+    const listening here(&clock);
+    const phase_range step(work_phase::step, 3);
+    wait_ms(4);
+    {
+      const phase_range inner(work_phase::attention, 0);
+      wait_ms(8);
+    }
+    { const phase_range inner(work_phase::attention, 1); }
+  }
+  const phase_total step = total_of(clock, work_phase::step);
+  const phase_total inner = total_of(clock, work_phase::attention);
+  EXPECT_EQ(step.calls, 1);
+  EXPECT_EQ(inner.calls, 2);
+  EXPECT_GE(inner.seconds, 0.008);
+  EXPECT_DOUBLE_EQ(inner.seconds, inner.own_seconds);
+  EXPECT_GE(step.own_seconds, 0.004);
+  EXPECT_NEAR(step.seconds, step.own_seconds + inner.seconds, 1e-12);
+  EXPECT_NEAR(clock.seconds(), step.seconds, 1e-12);
+  ASSERT_EQ(clock.events().size(), 3U);  // in the order they end
+  EXPECT_EQ(clock.events()[0].payload, 0);
+  EXPECT_EQ(clock.events()[2].phase, work_phase::step);
+  EXPECT_EQ(clock.events()[2].payload, 3);
+  EXPECT_LE(clock.events()[2].begin, clock.events()[0].begin);
+}
+
+TEST(phase_clock, bytes_are_unknown_as_soon_as_one_report_lacks_them) {
+  phase_clock clock;
+  clock.work(work_phase::project, {2, 10, 100.0});
+  clock.work(work_phase::project, {3, 20, 200.0});
+  clock.work(work_phase::selection, {0, 5, std::nullopt});
+  const phase_total project = total_of(clock, work_phase::project);
+  EXPECT_EQ(project.rows, 5);
+  EXPECT_EQ(project.flops, 30);
+  EXPECT_EQ(project.bytes, 300);
+  EXPECT_TRUE(project.bytes_known);
+  EXPECT_FALSE(total_of(clock, work_phase::selection).bytes_known);
+}
+
+TEST(phase_clock, events_beyond_the_limit_are_counted_and_totals_are_whole) {
+  phase_clock clock(2);
+  for (int i = 0; i < 5; ++i) {
+    clock.enter(work_phase::embed, i);
+    clock.leave(work_phase::embed);
+  }
+  EXPECT_EQ(clock.events().size(), 2U);
+  EXPECT_EQ(clock.events_left_out(), 3);
+  EXPECT_EQ(total_of(clock, work_phase::embed).calls, 5);
+}
+
+TEST(phase_clock, ranges_that_do_not_nest_are_refused) {
+  phase_clock clock;
+  EXPECT_THROW(clock.leave(work_phase::step), std::logic_error);
+  clock.enter(work_phase::step, 0);
+  clock.enter(work_phase::layer, 0);
+  EXPECT_FALSE(clock.balanced());
+  EXPECT_THROW(clock.leave(work_phase::step), std::logic_error);
+}
+
+TEST(listening, belongs_to_one_thread_and_one_scope) {
+  phase_clock outer, inner;
+  EXPECT_EQ(current_listener(), nullptr);
+  {
+    const listening a(&outer);
+    {
+      const listening b(&inner);
+      EXPECT_EQ(current_listener(), &inner);
+      std::thread([] { EXPECT_EQ(current_listener(), nullptr); }).join();
+    }
+    EXPECT_EQ(current_listener(), &outer);
+  }
+  EXPECT_EQ(current_listener(), nullptr);
+}
+
+TEST(listening, a_range_reports_to_the_listener_it_began_with) {
+  phase_clock clock;
+  {
+    const phase_range before(work_phase::step, 0);
+    const listening here(&clock);
+    const phase_range inside(work_phase::layer, 0);
+  }
+  EXPECT_EQ(total_of(clock, work_phase::step).calls, 0);
+  EXPECT_EQ(total_of(clock, work_phase::layer).calls, 1);
+}
+
+TEST(chrome_trace, is_json_with_processes_threads_and_nested_events) {
+  const std::vector<phase_event> events = {{work_phase::attention, 1, 1500, 2500},
+                                           {work_phase::layer, 1, 1500, 9000},
+                                           {work_phase::step, 0, 1000, 10001}};
+  const std::vector<device_slice> slices = {
+      {"kernel<\"a\">\xff", 2000, 4321, 0, 7, work_phase::attention, true},
+      {"stray", 5000, 5001, 1, 9, work_phase::step, false}};
+  std::ostringstream out;
+  write_chrome_trace(out, "title \"quoted\"", events, slices);
+  const auto trace = nlohmann::json::parse(out.str());
+  std::vector<nlohmann::json> complete;
+  std::set<int> processes;
+  for (const auto& e : trace["traceEvents"]) {
+    ASSERT_TRUE(e["ph"] == "X" || e["ph"] == "M");
+    if (e["ph"] == "X") complete.push_back(e);
+    if (e["ph"] == "M" && e["name"] == "process_name") processes.insert(e["pid"].get<int>());
+  }
+  EXPECT_EQ(processes, (std::set<int>{1, 2, 3}));
+  ASSERT_EQ(complete.size(), 5U);
+  // Outer before inner, also where both begin at once.
+  EXPECT_EQ(complete[0]["name"], "step");
+  EXPECT_EQ(complete[1]["name"], "layer");
+  EXPECT_EQ(complete[2]["name"], "attention");
+  EXPECT_DOUBLE_EQ(complete[0]["ts"].get<double>(), 1.0);
+  EXPECT_DOUBLE_EQ(complete[0]["dur"].get<double>(), 9.001);
+  EXPECT_EQ(complete[2]["args"]["payload"], 1);
+  EXPECT_EQ(complete[3]["pid"], 2);
+  EXPECT_EQ(complete[3]["tid"], 7);
+  EXPECT_EQ(complete[3]["args"]["phase"], "attention");
+  EXPECT_DOUBLE_EQ(complete[3]["dur"].get<double>(), 2.321);
+  EXPECT_EQ(complete[4]["args"]["phase"], "unattributed");
+}
+
+}  // namespace
+}  // namespace unmask

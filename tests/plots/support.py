@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""What the tests of the plots share: where things lie, the fixtures, and how a test is not run."""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+PLOTS = os.path.join(ROOT, "plots")
+DATA = os.path.join(HERE, "data")
+sys.path.insert(0, PLOTS)
+NOT_RUN = 77
+
+
+def fixture(name):
+    return os.path.join(DATA, name + ".jsonl")
+
+
+def rows_of(name):
+    with open(fixture(name), encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def script(name, *arguments, **environment):
+    """A script of plots/ as a program of its own: exit code, standard output and error."""
+    done = subprocess.run([sys.executable, os.path.join(PLOTS, name + ".py"), *arguments],
+                          capture_output=True, text=True, cwd=ROOT,
+                          env={**os.environ, **environment})
+    return done.returncode, done.stdout, done.stderr
+
+
+def needs_matplotlib():
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        print("NOT RUN: needs matplotlib (./dev plots prepares it)")
+        sys.exit(NOT_RUN)
+
+
+def main():
+    result = unittest.main(module="__main__", exit=False, verbosity=1).result
+    sys.exit(0 if result.wasSuccessful() and result.testsRun > 0 else 1)

@@ -1,0 +1,358 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""What the figures draw, read back from their axes, against the rows."""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+import unittest.mock
+
+import support
+
+support.needs_matplotlib()
+
+import numpy as np  # noqa: E402
+from matplotlib.colors import to_hex  # noqa: E402
+
+import common  # noqa: E402
+import crossover  # noqa: E402
+import decode_order  # noqa: E402
+import latency  # noqa: E402
+import pareto  # noqa: E402
+import probes  # noqa: E402
+import redundancy  # noqa: E402
+import rows as rowlib  # noqa: E402
+import serving  # noqa: E402
+import throughput  # noqa: E402
+import throughput_batch  # noqa: E402
+
+MODULES = {m.__name__: m for m in (crossover, decode_order, latency, pareto, probes, redundancy,
+                                   serving, throughput, throughput_batch)}
+# The fixture that each is drawn from.
+FAMILIES = {"throughput": "decode", "throughput_batch": "decode", "pareto": "decode",
+            "redundancy": "decode", "crossover": "decode", "serving": "serving",
+            "latency": "chunks", "decode_order": "traces", "probes": "probes"}
+# FOCUS (arXiv 2601.23278), Table 5: what the paper prints, for the drawing of published values.
+PUBLISHED = """
+paper = "focus"
+[[value]]
+artifact = "table_5"
+row = "SDAR, ShareGPT"
+column = "FOCUS"
+metric = "redundancy"
+value = 3.12
+unit = "rows/token"
+source = "Table 5, SDAR, row ShareGPT, column FOCUS"
+"""
+
+
+def draw(module, name, **options):
+    common.style()
+    return module.draw(support.rows_of(name), types.SimpleNamespace(**options))
+
+
+def titled(figure, title):
+    found = [a for a in figure.axes if a.get_title(loc="left") == title]
+    assert len(found) == 1, (title, [a.get_title(loc="left") for a in figure.axes])
+    return found[0]
+
+
+def bars(axes):
+    """Widths of the horizontal bars by their place."""
+    return {round(p.get_y() + p.get_height() / 2): p for p in axes.patches if p.get_width() > 0}
+
+
+class Figures(unittest.TestCase):
+    def tearDown(self):
+        common.plt.close("all")
+
+    def test_throughput_bars_are_the_rows(self):
+        (drawing,) = draw(throughput, "decode")
+        rows = support.rows_of("decode")
+        names = rowlib.ordered(rowlib.series_label(r, rows) for r in rows)
+        for family in ("list_program", "retrieval_kv"):
+            axes = titled(drawing.figure, family.replace("_", " "))
+            found = bars(axes)
+            for place, name in enumerate(names):
+                (row,) = [r for r in rows if r["workload"]["family"] == family
+                          and rowlib.series_label(r, rows) == name]
+                self.assertAlmostEqual(found[place].get_width(),
+                                       row["metrics"]["tokens_per_second"])
+                self.assertNotEqual(found[place].get_facecolor()[3], 0)  # measured: solid
+
+    def test_throughput_by_batch_has_a_point_per_batch_size(self):
+        (drawing,) = draw(throughput_batch, "decode")
+        rows = support.rows_of("decode")
+        axes = titled(drawing.figure, "list program")
+        drawn = {c.get_label(): c.lines[0] for c in axes.containers}
+        self.assertEqual(len(drawn), 6)  # three methods at two lengths
+        line = drawn["fast_dllm dual gen_length=64"]
+        want = {r["batch_size"]: r["metrics"]["tokens_per_second"] for r in rows
+                if r["label"] == "fast_dllm dual" and r["gen_length"] == 64
+                and r["workload"]["family"] == "list_program"}
+        self.assertEqual(dict(zip(line.get_xdata(), line.get_ydata())), want)
+
+    def test_wilson_is_the_programs(self):
+        for row in support.rows_of("decode") + support.rows_of("chunks"):
+            s = row["score"]
+            for ours, theirs in zip(rowlib.wilson(s["mean"] * s["n"], s["n"]), s["ci95"]):
+                self.assertAlmostEqual(ours, theirs, 9)
+        low, high = rowlib.wilson(0, 7)
+        self.assertEqual(low, 0)
+
+    def test_front_keeps_what_nothing_beats(self):
+        points = {"slow good": (1, 0.9), "fast bad": (9, 0.1), "beaten": (1, 0.8), "mid": (5, 0.5),
+                  "same": (5, 0.5), "worse": (4, 0.5)}
+        self.assertEqual(pareto.front(points), ["slow good", "mid", "same", "fast bad"])
+
+    def test_pareto_pools_tokens_over_seconds_and_scores_over_items(self):
+        (drawing,) = draw(pareto, "decode")
+        rows = support.rows_of("decode")
+        names = rowlib.ordered(rowlib.series_label(r, rows) for r in rows)
+        (axes,) = drawing.figure.axes
+        marks = [c.lines[0] for c in axes.containers]
+        self.assertEqual(len(marks), len(names))
+        for name, mark in zip(names, marks):
+            chosen = [r for r in rows if rowlib.series_label(r, rows) == name]
+            speed = (sum(r["metrics"]["output_tokens"] for r in chosen)
+                     / sum(r["metrics"]["wall_seconds"] for r in chosen))
+            exact = sum(r["score"]["mean"] * r["score"]["n"] for r in chosen)
+            items = sum(r["score"]["n"] for r in chosen)
+            self.assertAlmostEqual(mark.get_xdata()[0], speed)
+            self.assertAlmostEqual(mark.get_ydata()[0], 100 * exact / items)
+
+    def test_redundancy_bars_and_published_values(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "focus.toml")
+            with open(path, "w", encoding="utf-8") as out:
+                out.write(PUBLISHED)
+            (drawing,) = draw(redundancy, "decode", published=path, artifact="table_5")
+        rows = support.rows_of("decode")
+        axes = titled(drawing.figure, "retrieval kv")
+        labels = [t.get_text() for t in drawing.figure.axes[0].get_yticklabels()]
+        self.assertEqual(labels[-1], "SDAR, ShareGPT, FOCUS (published)")
+        found = bars(axes)
+        start = axes.get_xlim()[0] if axes.get_xscale() == "log" else 0
+        for place, name in enumerate(labels[:-1]):
+            label = name.split(", batch ")[0]
+            values = {r["metrics"]["redundancy"] for r in rows
+                      if rowlib.series_label(r, rows, "batch_size") == label
+                      and r["workload"]["family"] == "retrieval_kv"}
+            self.assertEqual(len(values), 1)  # the same at both batch sizes: one bar
+            self.assertAlmostEqual(found[place].get_width() + start, values.pop())
+            self.assertIsNone(found[place].get_hatch())
+        published = found[len(labels) - 1]
+        self.assertAlmostEqual(published.get_width() + start, 3.12)
+        self.assertEqual(published.get_hatch(), common.PUBLISHED)
+        self.assertEqual(published.get_facecolor()[3], 0)
+
+    def test_serving_curves_objective_and_hollow_marks(self):
+        (drawing,) = draw(serving, "serving")
+        rows = support.rows_of("serving")
+        (axes,) = drawing.figure.axes
+        for policy in ("iter", "block_sync"):
+            line = sorted((r["metrics"]["request_rate"],
+                           1e3 * r["metrics"]["tpot_decode_p90_seconds"]) for r in rows
+                          if r["serve"]["policy"] == policy)
+            found = [l for l in axes.lines if l.get_linestyle() == "-"
+                     and np.allclose(l.get_ydata(), [y for _, y in line])]
+            self.assertEqual(len(found), 1)
+            self.assertEqual(to_hex(found[0].get_markerfacecolor()), common.PAPER.lower())
+        self.assertTrue(any(list(l.get_ydata()) == [50.0, 50.0] for l in axes.lines))
+        self.assertIn("hollow: not measured (synthetic, analytic)",
+                      [t.get_text() for t in drawing.figure.legends[0].get_texts()])
+
+    def test_capacity_bars(self):
+        drawings = draw(serving, "capacity")
+        self.assertEqual([d.name for d in drawings], ["capacity"])
+        found = bars(drawings[0].figure.axes[0])
+        for place, row in enumerate(support.rows_of("capacity")):
+            self.assertAlmostEqual(found[place].get_width(),
+                                   row["metrics"]["slo_capacity_requests_per_second"])
+
+    def test_latency_samples_fit_and_commits(self):
+        (drawing,) = draw(latency, "chunks")
+        profile, commits = drawing.figure.axes
+        (row,) = [r for r in support.rows_of("chunks") if "probes" in r]
+        fit = row["probes"]["calibration"]
+        drawn = sorted((x, y) for l in profile.lines if l.get_linestyle() == "None"
+                       for x, y in zip(l.get_xdata(), l.get_ydata()))
+        want = sorted((s["rows"], 1e3 * s["seconds"]) for s in fit["samples"])
+        np.testing.assert_allclose(drawn, want)
+        # The curve goes through what the program says its fit is.
+        xs, ys, _ = latency.curve(fit)
+        for s in fit["samples"]:
+            self.assertAlmostEqual(np.interp(s["rows"], xs, ys) / (1e3 * s["fitted"]), 1, 2)
+        line = commits.lines[0]
+        want = [(r["params"]["chunk"], r["metrics"]["committed_per_step"])
+                for r in support.rows_of("chunks") if r["params"]["chunk"] > 0]
+        self.assertEqual(sorted(zip(line.get_xdata(), line.get_ydata())), sorted(want))
+
+    def test_decode_order_shows_rows_drops_and_decisions(self):
+        (drawing,) = draw(decode_order, "traces")
+        rows = support.rows_of("traces")
+        which = decode_order.telling_request(rows)
+        dropped = 0
+        for row, axes in zip(rows, drawing.figure.axes):
+            decode = row["probes"]["decode_trace"]["decodes"][which]
+            begin = len(decode["prompt"])
+            image = np.array(axes.images[0].get_array())
+            for t, step in enumerate(decode["steps"]):
+                computed = {p for a, b in step["rows"] for p in range(a, b) if p >= begin}
+                gone = {p for a, b in step["dropped"] for p in range(a, b)}
+                dropped += len(gone)
+                for p in range(image.shape[1]):
+                    want = 2 if p + begin in gone else 1 if p + begin in computed else 0
+                    self.assertEqual(image[t, p], want)
+            marks = axes.collections[0].get_offsets()
+            self.assertEqual(len(marks), sum(len(s["accepted"]) for s in decode["steps"]))
+        self.assertGreater(dropped, 0)  # FOCUS, or the fixture shows nothing
+
+    def test_crossover_names_winner_and_margin(self):
+        rows = support.rows_of("decode")
+        cells = crossover.cells_of(rows)
+        self.assertEqual(len(cells), 8)
+        (drawing,) = draw(crossover, "decode")
+        axes = titled(drawing.figure, "32 tokens generated")
+        texts = [t.get_text() for t in axes.texts]
+        for (_, generation, family, batch), entries in cells.items():
+            speeds = sorted((r["metrics"]["tokens_per_second"], r["label"]) for r in rows
+                            if r["gen_length"] == generation and r["batch_size"] == batch
+                            and r["workload"]["family"] == family)
+            name, margin, tie = crossover.verdict(entries)
+            self.assertEqual(name, speeds[-1][1])
+            self.assertAlmostEqual(margin, speeds[-1][0] / speeds[-2][0])
+            if generation == 32:
+                self.assertTrue(any(t.startswith(f"×{margin:.2f}") for t in texts))
+
+    def test_a_tie_is_what_the_intervals_cannot_tell_apart(self):
+        entry = lambda speed, half, name: (speed, half, name, None)  # noqa: E731
+        self.assertTrue(crossover.verdict([entry(100, 6, "a"), entry(90, 5, "b")])[2])
+        self.assertFalse(crossover.verdict([entry(100, 4, "a"), entry(90, 5, "b")])[2])
+
+    def test_probe_figures(self):
+        drawings = {d.name: d for d in draw(probes, "probes")}
+        self.assertEqual(list(drawings), list(probes.KINDS))
+        for place, row in enumerate(support.rows_of("probes")):
+            p = row["probes"]
+            counts = np.array(p["decoding"]["histogram"])
+            axes = drawings["decoding"].figure.axes[place]
+            np.testing.assert_allclose([b.get_height() for b in axes.patches],
+                                       counts / counts.sum())
+            scatter = drawings["confidence"].figure.axes[place].lines[0]
+            np.testing.assert_allclose(
+                np.column_stack([scatter.get_xdata(), scatter.get_ydata()]),
+                p["confidence"]["points"])
+            line = drawings["attention"].figure.axes
+            images = [a.images[0].get_array() for a in line if a.images]
+            first = p["attention"]["maps"][0]
+            want = np.sqrt(np.array(first["values"]).reshape(first["grid"]))
+            self.assertTrue(any(i.shape == want.shape and np.allclose(i, want) for i in images))
+
+    def test_invalid_rows_are_left_out(self):
+        rows = support.rows_of("decode")
+        for row in rows[1:]:
+            row["verdict"] = "INVALID"
+        self.assertEqual(rowlib.believable(rows), rows[:1])
+        rows[0]["verdict"] = "FAILED"
+        with self.assertRaises(rowlib.NotDrawn):
+            rowlib.believable(rows)
+
+
+def draw_everything(folder):
+    """Every family's files into a folder; the other half of the determinism test."""
+    for family, data in FAMILIES.items():
+        for drawing in draw(MODULES[family], data):
+            common.save(drawing.figure, os.path.join(folder, f"{family}-{drawing.name}"))
+
+
+class Files(unittest.TestCase):
+    def test_equal_rows_give_equal_bytes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            files = []
+            for seed in ("1", "2"):
+                out = os.path.join(folder, seed)
+                subprocess.run([sys.executable, __file__, "--draw", out], check=True,
+                               env={**os.environ, "PYTHONHASHSEED": seed})
+                files.append({})
+                for name in os.listdir(out):
+                    with open(os.path.join(out, name), "rb") as content:
+                        files[-1][name] = content.read()
+            # Six kinds of probes and one figure of each of the other eight families.
+            self.assertEqual(len(files[0]), 3 * (6 + 8))
+            for name in files[0]:
+                self.assertEqual(files[0][name], files[1][name], name)
+            for name, content in files[0].items():
+                self.assertGreater(len(content), 3000, name)
+
+    def test_missing_data_is_one_sentence_and_no_file(self):
+        wrong = {"throughput_batch": "probes", "pareto": "serving", "serving": "decode",
+                 "latency": "probes", "decode_order": "decode", "crossover": "probes",
+                 "probes": "decode", "throughput": None, "redundancy": None}
+        self.assertEqual(set(wrong), set(FAMILIES))
+        with tempfile.TemporaryDirectory() as folder:
+            empty = os.path.join(folder, "empty.jsonl")
+            open(empty, "w", encoding="utf-8").close()
+            for family, data in wrong.items():
+                said = io.StringIO()
+                argv = [family, support.fixture(data) if data else empty, "-o",
+                        os.path.join(folder, "out", "f")]
+                with unittest.mock.patch.object(sys, "argv", argv), \
+                        contextlib.redirect_stderr(said):
+                    code = common.main(MODULES[family].draw, "", "f")
+                self.assertEqual(code, 3, family)
+                self.assertRegex(said.getvalue(), r"\ANOT DRAWN: [^\n]+\n\Z")
+            self.assertFalse(os.path.exists(os.path.join(folder, "out")))
+
+    def test_bad_input_names_file_and_line(self):
+        row = support.rows_of("chunks")[0]
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "r.jsonl")
+
+            def said(text, *more):
+                with open(path, "w", encoding="utf-8") as out:
+                    out.write(text)
+                return support.script("redundancy", path, "-o", os.path.join(folder, "f"), *more)
+
+            good = json.dumps(row) + "\n"
+            code, _, error = said("{nothing\n" + good)
+            self.assertEqual((code, error), (2, f"bad input: {path}:1: not a result row\n"))
+            code, _, error = said(json.dumps({**row, "schema_version": "2.0"}) + "\n")
+            self.assertEqual(code, 2)
+            self.assertIn("schema version '2.0'", error)
+            code, _, error = said(good + good[:40])  # torn by a crash
+            self.assertEqual(code, 0, error)
+            code, _, error = support.script("redundancy", os.path.join(folder, "none.jsonl"))
+            self.assertEqual(code, 2)
+            self.assertIn("none.jsonl: there is no such file", error)
+            toml = os.path.join(folder, "p.toml")
+            with open(toml, "w", encoding="utf-8") as out:
+                out.write(PUBLISHED.replace("source =", "sauce ="))
+            code, _, error = said(good, "--published", toml)
+            self.assertEqual(code, 2)
+            self.assertIn("number 1 has no `source`", error)
+            code, _, error = said(good, "--published", toml + "x")
+            self.assertEqual(code, 2)
+
+    def test_a_user_style_changes_nothing(self):
+        import matplotlib
+        common.style()
+        before = dict(matplotlib.rcParams)
+        matplotlib.rcParams["font.size"] = 31
+        matplotlib.rcParams["lines.linewidth"] = 9
+        common.style()
+        self.assertEqual(dict(matplotlib.rcParams), before)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--draw"]:
+        draw_everything(sys.argv[2])
+        sys.exit(0)
+    support.main()

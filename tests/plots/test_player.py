@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""The page in a real browser: the player shows what the trace says, and nothing errs.
+
+Needs Chromium (or Chrome), found as $UNMASK_BROWSER or on the path; any, without a driver.
+"""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import support
+
+import report  # noqa: E402
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+WATCH = """<script>
+window.seenErrors = [];
+addEventListener("error", (e) => seenErrors.push("error: " + e.message));
+addEventListener("unhandledrejection", (e) => seenErrors.push("rejection: " + e.reason));
+addEventListener("securitypolicyviolation", (e) => seenErrors.push("blocked: " + e.blockedURI));
+for (const level of ["error", "warn"]) console[level] = (...words) => seenErrors.push(level + ": " + words.join(" "));
+</script>"""
+
+
+def browser():
+    given = os.environ.get("UNMASK_BROWSER")
+    return given or next((b for b in BROWSERS if shutil.which(b)), None)
+
+
+def visit(page, width, folder):
+    """What drive.js saw on the page in a window of this width."""
+    with open(os.path.join(support.HERE, "drive.js"), encoding="utf-8") as code:
+        driven = page.replace("<title>", WATCH + "<title>", 1).replace(
+            "</body>", f"<script>{code.read()}</script></body>")
+    path = os.path.join(folder, f"page-{width}.html")
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(driven)
+    done = subprocess.run(
+        [browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+         "--disable-extensions", f"--user-data-dir={folder}/profile-{width}",
+         f"--window-size={width},900", "--virtual-time-budget=30000", "--dump-dom",
+         "file://" + path], capture_output=True, text=True, timeout=300)
+    found = re.search(r'<pre id="outcome">(.*?)</pre>', done.stdout, re.S)
+    assert found, (done.returncode, done.stderr[-2000:], done.stdout[-500:])
+    return json.loads(html.unescape(found.group(1)))
+
+
+def size(ranges):
+    return sum(b - a for a, b in ranges)
+
+
+class Player(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        source = os.path.join(cls.folder, "run")
+        os.mkdir(source)
+        shutil.copy(support.fixture("traces"), os.path.join(source, "rows.jsonl"))
+        cls.page = report.page(source)
+        cls.seen = visit(cls.page, 1280, cls.folder)
+        cls.rows = support.rows_of("traces")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder, ignore_errors=True)
+
+    def test_no_error_and_nothing_blocked(self):
+        self.assertEqual(self.seen["errors"], [])
+
+    def test_every_forward_of_every_request_is_what_the_trace_says(self):
+        self.assertEqual(len(self.seen["requests"]), 2)
+        states = set()
+        for request, frames in enumerate(self.seen["steps"]):
+            for side, row in enumerate(self.rows):
+                decode = row["probes"]["decode_trace"]["decodes"][request]
+                text = row["probes"]["decode_trace"]["text"]
+                begin, decided, rows, decode_rows = len(decode["prompt"]), {}, 0, 0
+                frame = frames[0][side]
+                self.assertEqual(frame["forward"], 0)
+                self.assertEqual({c[1] for c in frame["cells"]}, {"masked"})
+                # The longer of the two decodes ends the clock; the other one stays at its end.
+                self.assertEqual(len(frames) - 1,
+                                 max(len(r["probes"]["decode_trace"]["decodes"][request]["steps"])
+                                     for r in self.rows))
+                for t, step in enumerate(decode["steps"], 1):
+                    frame = frames[t][side]
+                    self.assertEqual(frame["forward"], t)
+                    self.assertEqual(frame["name"], row["label"])
+                    self.assertIn(f"forward {t} of {len(decode['steps'])}", frame["state"])
+                    rows += size(step["rows"])
+                    decode_rows += 0 if step["phase"] == "prefill" else size(step["rows"])
+                    before = len(decided)
+                    now = set()
+                    for c in step["accepted"]:
+                        decided[step["position"][c]] = (t, step["token"][c], step["confidence"][c])
+                        now.add(step["position"][c])
+                    self.assertEqual(frame["rows"], f"{size(step['rows'])} of {rows}")
+                    self.assertEqual(frame["decided"],
+                                     f"{len(decided) - before} of {len(decided)}")
+                    self.assertAlmostEqual(float(frame["redundancy"]), decode_rows / len(decided),
+                                           delta=0.051)
+                    self.assertTrue(frame["dropped"].startswith(f"{size(step['dropped'])} of "))
+                    for place, state, computed, dropped, cached, title in frame["cells"]:
+                        p = place + begin
+                        want = "now" if p in now else "decided" if p in decided else "masked"
+                        self.assertEqual(state, want, (t, p))
+                        inside = lambda key: any(a <= p < b for a, b in step[key])  # noqa: E731
+                        self.assertEqual(computed, inside("rows"))
+                        self.assertEqual(dropped, inside("dropped"))
+                        self.assertEqual(cached, inside("cached"))
+                        states.add((state, computed, dropped))
+                        if p in decided:
+                            at, token, confidence = decided[p]
+                            self.assertIn(json.dumps(text[str(token)], ensure_ascii=False), title)
+                            self.assertIn(f"forward {at} with confidence "
+                                          f"{confidence:g}", title)
+        # The fixture shows every state: computed and decided, dropped, left alone.
+        for state in (("now", True, False), ("masked", True, True), ("decided", False, False)):
+            self.assertIn(state, states)
+
+    def test_buttons_slider_and_keys(self):
+        s = self.seen
+        longest = len(s["steps"][1]) - 1
+        self.assertEqual((s["first"], s["slider"], s["right"], s["left"], s["home"]),
+                         (0, 2, 3, 2, 0))
+        self.assertEqual((s["back"], s["end"]), (longest - 1, longest))
+        self.assertEqual(s["last"], len(self.rows[0]["probes"]["decode_trace"]["decodes"][1]
+                                        ["steps"]))
+        self.assertEqual(s["chart"], s["last"])
+        self.assertEqual(s["playing"], "true")
+        self.assertEqual(s["played"], 3)
+        self.assertTrue(s["paused"])
+        self.assertEqual(s["same"], [self.rows[0]["label"]] * 2)
+
+    def test_the_clock_of_rows_gives_both_sides_the_same_budget(self):
+        totals = []
+        for row in self.rows:
+            sums = [0]
+            for step in row["probes"]["decode_trace"]["decodes"][1]["steps"]:
+                sums.append(sums[-1] + size(step["rows"]))
+            totals.append(sums)
+        most = max(t[-1] for t in totals)
+        for tick, (a, b, text) in zip((0, 30, 60, 90, 120), self.seen["byRows"]):
+            budget = tick / 120 * most
+            for forward, sums in zip((a, b), totals):
+                self.assertLessEqual(sums[forward], budget + 1e-6)
+                if forward + 1 < len(sums):
+                    self.assertGreater(sums[forward + 1], budget)
+            self.assertTrue(text.endswith(f"/ {most} rows"), text)
+
+    def test_tables_sort_and_the_theme_switches(self):
+        for name, reverse, word in (("ascending", False, "ascending"),
+                                    ("descending", True, "descending")):
+            values, said = self.seen[name]
+            self.assertEqual(values, sorted(values, reverse=reverse))
+            self.assertEqual(said, word)
+        light, dark = self.seen["theme"]
+        self.assertNotEqual(light, dark)
+        self.assertEqual(self.seen["themeBack"], light)
+
+    def test_controls_have_names_and_nothing_sticks_out(self):
+        self.assertEqual(self.seen["unnamed"], [])
+        self.assertLessEqual(*self.seen["width"])
+        for width, height in self.seen["figures"]:
+            self.assertGreater(width, 200)
+            self.assertGreater(height, 80)
+
+    def test_a_narrow_window(self):
+        seen = visit(self.page, 500, self.folder)
+        self.assertEqual(seen["errors"], [])
+        self.assertLessEqual(*seen["width"])
+
+
+if __name__ == "__main__":
+    if browser() is None:
+        print("NOT RUN: needs chromium")
+        sys.exit(support.NOT_RUN)
+    support.main()

@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""The report page: self-contained, complete, safe with hostile text, and equal for equal rows."""
+
+import html.parser
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import support
+
+import report  # noqa: E402
+import rows as rowlib  # noqa: E402
+
+try:
+    import matplotlib  # noqa: F401
+    FIGURES = True
+except ImportError:
+    FIGURES = False
+CLAIMS = [{"id": "a", "paper": "focus", "statement": "Fewer <rows> & \"tokens\".",
+           "verdict": "PARTLY", "reason": "holds at 1 of 2 points", "scale": "tiny",
+           "measured": 0.892, "interval": [0.8, 0.95], "n": 4, "tiny_models": True,
+           "published": {"value": 3.12, "unit": "rows/token", "source": "Table 5"}},
+          {"id": "b", "statement": "Needs a GPU.", "verdict": "NOT RUN", "reason": "needs cuda",
+           "measured": None, "interval": None, "n": None, "published": None}]
+VOID = {"meta", "input", "br", "link", "img", "hr"}
+
+
+class Checker(html.parser.HTMLParser):
+    """Balanced tags, every id once, and everything that could load something."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids, self.loads, self.links, self.tags = [], [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        named = dict(attributes)
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        if "id" in named:
+            self.ids.append(named["id"])
+        for key in ("src", "href", "xlink:href", "action", "data"):
+            if key in named:
+                value = named[key]
+                (self.links if value.startswith("#") else self.loads).append((tag, value[:60]))
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, (tag, self.open[-3:], self.getpos())
+        self.open.pop()
+
+
+def folder_with(*names, claims=None, change=None):
+    """A campaign's folder of fixtures; the caller removes it."""
+    folder = tempfile.mkdtemp()
+    for name in names:
+        os.mkdir(os.path.join(folder, name))
+        path = os.path.join(folder, name, "rows.jsonl")
+        if change:
+            with open(path, "w", encoding="utf-8") as out:
+                for row in support.rows_of(name):
+                    change(row)
+                    out.write(json.dumps(row) + "\n")
+        else:
+            shutil.copy(support.fixture(name), path)
+    if claims is not None:
+        with open(os.path.join(folder, "claims.json"), "w", encoding="utf-8") as out:
+            json.dump(claims, out)
+    return folder
+
+
+def checked(page):
+    checker = Checker()
+    checker.feed(page)
+    assert not checker.open, checker.open
+    return checker
+
+
+class Page(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = folder_with("traces", "serving", "chunks", claims=CLAIMS)
+        cls.page = report.page(cls.folder)
+        cls.checker = checked(cls.page)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def test_nothing_is_loaded_from_elsewhere(self):
+        self.assertEqual([l for l in self.checker.loads if not l[1].startswith("data:")], [])
+        self.assertNotIn("@import", self.page)
+        self.assertIn("default-src 'none'", self.page)
+        for found in re.findall(r"url\(([^)]*)\)", self.page):
+            self.assertTrue(found.startswith("#"), found)
+
+    def test_ids_are_unique_and_links_lead_somewhere(self):
+        self.assertEqual(len(self.checker.ids), len(set(self.checker.ids)))
+        ids = set(self.checker.ids)
+        for tag, link in self.checker.links:
+            self.assertIn(link[1:], ids, tag)
+
+    def test_every_row_and_hash_is_there(self):
+        for name in ("traces", "serving", "chunks"):
+            for row in support.rows_of(name):
+                self.assertIn(row["model"]["hash"], self.page)
+                self.assertIn(row["workload"]["hash"], self.page)
+                self.assertIn(row["source_hash"], self.page)
+        bodies = self.page.count("<tr><td")
+        self.assertEqual(bodies, sum(len(support.rows_of(n))
+                                     for n in ("traces", "serving", "chunks")) + len(CLAIMS))
+        self.assertIn("AMD EPYC", self.page)
+        self.assertIn("unmask report", self.page)
+
+    def test_claims_are_shown_as_they_are(self):
+        self.assertIn("Fewer &lt;rows&gt; &amp; &quot;tokens&quot;.", self.page)
+        for words in ("PARTLY", "holds at 1 of 2 points", "0.892", "[0.8, 0.95]", "3.12 rows/token",
+                      "Table 5", "NOT RUN", "needs cuda", "tiny models"):
+            self.assertIn(words, self.page)
+
+    def test_synthetic_values_carry_a_mark_and_no_score(self):
+        serving = self.page[self.page.index("Fixture: serving"):]
+        self.assertIn("†", serving)
+        self.assertIn("never quality", self.page)
+
+    @unittest.skipUnless(FIGURES, "needs matplotlib")
+    def test_figures_are_inline_and_take_the_colours_of_the_theme(self):
+        figures = re.findall(r'<figure id="([^"]+)">', self.page)
+        for name in ("serving0", "latency0", "decode_order0", "throughput0", "redundancy0"):
+            self.assertTrue(any(f.endswith(name) for f in figures), name)
+        self.assertIn("fill: currentColor", self.page)
+        self.assertNotIn("internal error", self.page)
+        self.assertIn("needs rows with at least two batch sizes", self.page)  # said, not drawn
+
+    def test_player_data_is_the_trace(self):
+        data = json.loads(re.search(r'id="traces">(.*?)</script>', self.page, re.S).group(1))
+        rows = support.rows_of("traces")
+        self.assertEqual(len(data["groups"]), 2)  # requests
+        for place, group in enumerate(data["groups"]):
+            self.assertEqual([d["label"] for d in group["decodes"]],
+                             [r["label"] for r in rows])
+            for decode, row in zip(group["decodes"], rows):
+                want = row["probes"]["decode_trace"]["decodes"][place]
+                self.assertEqual(decode["steps"], want["steps"])
+                self.assertEqual(decode["prompt"], want["prompt"])
+
+    def test_equal_rows_give_an_equal_page(self):
+        self.assertEqual(report.page(self.folder), self.page)
+
+
+class Odd(unittest.TestCase):
+    def made(self, *names, **more):
+        folder = folder_with(*names, **more)
+        self.addCleanup(shutil.rmtree, folder)
+        return folder
+
+    def test_hostile_text_stays_text(self):
+        bad = "</script><script>alert(1)</script><img src=x onerror=alert(2)> @@STYLE@@"
+
+        def change(row):
+            row["label"] = row["title"] = bad
+            for probe in row.get("probes", {}).values():
+                for token in list(probe["text"])[:5]:
+                    probe["text"][token] = bad
+
+        page = report.page(self.made("traces", change=change))
+        checker = checked(page)
+        self.assertEqual(checker.tags.count("script"), 2)
+        self.assertEqual(checker.tags.count("img"), 0)
+        self.assertEqual(page.count("<style>"), 1)
+
+    def test_commands_come_from_the_run_or_from_the_experiment_file(self):
+        folder = self.made("traces")
+        self.assertIn("The experiment file is not among those here", report.page(folder))
+        page = report.page(folder, experiments=support.DATA)
+        self.assertIn("unmask run " + os.path.relpath(os.path.join(support.DATA, "traces.toml")),
+                      page)
+        with open(os.path.join(folder, "traces", "run.json"), "w", encoding="utf-8") as out:
+            json.dump({"command_line": ["unmask", "run", "a b.toml"]}, out)
+        self.assertIn("unmask run &#x27;a b.toml&#x27;", report.page(folder))
+
+    def test_rows_that_are_not_believed_are_in_the_table_with_their_reason(self):
+        def change(row):
+            row["verdict"], row["reason"] = "INVALID", "the answer still holds masks"
+
+        page = report.page(self.made("chunks", change=change))
+        self.assertIn("the answer still holds masks", page)
+        self.assertIn("3 of 3 rows are in the tables but in no figure", page)
+        self.assertNotIn("<figure", page)
+
+    def test_bad_input(self):
+        folder = self.made("chunks", claims=[{"id": "x", "statement": "y"}])
+        with self.assertRaisesRegex(rowlib.BadInput, "number 1 has no `verdict`"):
+            report.page(folder)
+        with tempfile.TemporaryDirectory() as empty:
+            with self.assertRaisesRegex(rowlib.NotDrawn, "holds no result rows"):
+                report.page(empty)
+        code, _, error = support.script("report", "/nowhere")
+        self.assertEqual(code, 2)
+        self.assertIn("there is no such file", error)
+
+    def test_the_command_writes_the_page(self):
+        program = os.environ.get("UNMASK_PROGRAM")
+        if not program:
+            self.skipTest("needs UNMASK_PROGRAM")
+        folder = self.made("capacity")
+        out = os.path.join(folder, "r.html")
+        done = subprocess.run([program, "report", folder, "-o", out, "--title", "A & B"],
+                              cwd=support.ROOT, capture_output=True, text=True,
+                              env={**os.environ, "UNMASK_PYTHON": support.sys.executable})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with open(out, encoding="utf-8") as page:
+            self.assertIn("<h1>A &amp; B</h1>", page.read())
+        for environment, arguments, code, words in (
+                ({"UNMASK_PYTHON": "/no/python"}, [folder], 3, "NOT RUN: needs Python"),
+                ({}, [folder, "--plots-dir", "/no"], 3, "--plots-dir"), ({}, [], 2, "folder")):
+            done = subprocess.run([program, "report", *arguments], cwd=support.ROOT, text=True,
+                                  capture_output=True, env={**os.environ, **environment})
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(words, done.stderr)
+
+
+if __name__ == "__main__":
+    if not FIGURES:
+        print("without matplotlib: the figures of the page are not tested")
+    support.main()
