@@ -66,12 +66,15 @@ def panel(cell, decode, forwards, width):
 
 def draw(rows, options=None):
     traced = [r for r in rows if r.get("probes", {}).get("decode_trace", {}).get("decodes")]
+    task = getattr(options, "task", None)
+    if task and task not in {r["workload"]["family"] for r in traced}:
+        raise NotDrawn(f"no decode_trace of the task {task} here")
+    traced = [r for r in traced if task in (None, r["workload"]["family"])]
     if not traced:
         raise NotDrawn("decoding order needs the probe decode_trace; add it to [probe] names")
     groups = {}  # what was asked: prompts differ between tokenizers, so models stay apart
     for row in traced:
         groups.setdefault((row["model"]["name"], row["workload"]["family"]), []).append(row)
-    drawings = []
     lines = [(key, group[start:start + SHOWN]) for key, group in groups.items()
              for start in range(0, len(group), SHOWN)]
     figure, axes = common.plt.subplots(len(lines), SHOWN, squeeze=False,
@@ -101,10 +104,13 @@ def draw(rows, options=None):
     common.footnote(figure, traced, "blue: computed; orange: computed, then dropped inside the "
                     "forward; squares: decided. Of each workload the "
                     "request with most forwards")
-    drawings.append(Drawing("", "Decoding order: which positions were computed and decided when",
-                            figure, traced))
-    return drawings
+    return [Drawing("", "Decoding order: which positions were computed and decided when", figure,
+                    traced)]
+
+
+def more_arguments(parser):
+    parser.add_argument("--task", help="only this task, e.g. word_problem")
 
 
 if __name__ == "__main__":
-    sys.exit(common.main(draw, __doc__.splitlines()[0], "decode_order"))
+    sys.exit(common.main(draw, __doc__.splitlines()[0], "decode_order", more_arguments))

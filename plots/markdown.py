@@ -28,9 +28,9 @@ def table(lines):
 
     def row(line, tag):
         found = cells_of(line)
-        return "<tr>" + "".join(
-            f'<{tag}{" class=n" if i < len(right) and right[i] else ""}>{inline(c)}</{tag}>'
-            for i, c in enumerate(found)) + "</tr>"
+        number = [' class="n"' if i < len(right) and right[i] else "" for i in range(len(found))]
+        return "<tr>" + "".join(f"<{tag}{n}>{inline(c)}</{tag}>"
+                                for n, c in zip(number, found)) + "</tr>"
 
     return ('<div class="scroll" tabindex="0" role="region" aria-label="table"><table><thead>'
             + row(lines[0], "th") + "</thead><tbody>"

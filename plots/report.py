@@ -523,6 +523,7 @@ Space plays, ← and → step.</p>
 <li><span class="cell" data-state="decided" data-cached>word</span>K/V settled in the cache</li>
 <li><span class="cell" data-state="masked" data-hidden>·</span>not among the keys</li>
 <li><span class="cell">■</span>end of sequence</li>
+<li>band: the whole sequence, prompt before the mark; rows computed above, keys seen below</li>
 <li class="tones">confidence when decided: {tones} below .25 · .5 · .8 · .95 · above</li>
 </ul></section>"""
 

@@ -40,21 +40,29 @@ def best_roofs(rows):
     return best("flops_per_second"), best("bytes_per_second")
 
 
+def readable(axis):
+    axis.set_major_locator(common.LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(common.NullFormatter())
+
+
 def draw_roofs(cell, flops, bandwidth, xs):
     low, high = min(xs) / 2, max(xs) * 2
     if flops and bandwidth:
         low, high = min(low, flops / bandwidth / 3), max(high, flops / bandwidth * 3)
     line = {"color": QUIET, "linewidth": 1.0, "zorder": 1}
     ridge = flops / bandwidth if flops and bandwidth else None
+    flops = flops and flops / 1e9
+    bandwidth = bandwidth and bandwidth / 1e9
     if bandwidth:
         end = min(high, ridge) if ridge else high
         cell.plot([low, end], [low * bandwidth, end * bandwidth], **line)
-        cell.annotate(f"{bandwidth / 1e9:.0f} GB/s", (low, low * bandwidth), xytext=(2, 6),
+        cell.annotate(f"{bandwidth:.0f} GB/s", (low, low * bandwidth), xytext=(8, 0),
                       textcoords="offset points", fontsize=common.TINY + 1, color=QUIET,
                       rotation_mode="anchor")
     if flops:
         cell.plot([max(low, ridge or low), high], [flops, flops], **line)
-        cell.annotate(f"{flops / 1e9:.0f} GFLOP/s", (high, flops), xytext=(-2, 3), ha="right",
+        cell.annotate(f"{flops:.0f} GFLOP/s", (high, flops), xytext=(-2, 3), ha="right",
                       textcoords="offset points", fontsize=common.TINY + 1, color=QUIET)
     cell.set_xlim(low, high)
 
@@ -83,11 +91,13 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
         cell.set_yscale("log")
         draw_roofs(cell, *best_roofs(chosen), [p[2] for p in points])
         for name, phase, x, y, analytic in points:
-            cell.plot([x], [y], linestyle="none", marker=marker[phase], markersize=5.5,
+            cell.plot([x], [y / 1e9], linestyle="none", marker=marker[phase], markersize=5.5,
                       markerfacecolor=PAPER if analytic else colour[name],
                       markeredgecolor=colour[name], markeredgewidth=1.0, zorder=3)
         cell.set_xlabel("FLOPs per byte")
-        cell.set_ylabel("FLOP/s")
+        cell.set_ylabel("GFLOP/s")
+        readable(cell.xaxis)
+        readable(cell.yaxis)
         if len(drawn) > 1:
             cell.set_title(f"{device}, {kind}")
     handles = [common.Patch(facecolor=colour[n], label=n) for n in names]

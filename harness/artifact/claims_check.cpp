@@ -220,10 +220,7 @@ checked_point averaged(const point_list& points, bool differences) {
   if (points.size() == 1) return points.front();
   if (differences) {
     mean.measured = {mean_of(values), {}, values.size(), "points", "mean of points, Student's t"};
-    const double half = relative_half_width(values) * mean.measured.value;
-    if (std::isfinite(half)) {
-      mean.measured.range = interval{mean.measured.value - half, mean.measured.value + half};
-    }
+    mean.measured.range = interval_of_mean(values);
   } else {
     mean.measured = paired_ratio(values, std::vector<double>(values.size(), 1.0));
     mean.measured.unit_of_n = "points";

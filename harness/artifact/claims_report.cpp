@@ -30,7 +30,7 @@ std::string claims_markdown(const std::vector<checked_claim>& claims) {
     ++count[result.verdict];
     std::string published = "–";
     if (claim.published) {
-      published = fmt::format("{}{}{} ({})", short_number(claim.published->value),
+      published = fmt::format("{}{}{} ({})", claim.published->value,
                               claim.published->unit.empty() ? "" : " ", claim.published->unit,
                               claim.published->source);
     }

@@ -163,7 +163,8 @@ std::string latex_text(const std::string& text) {
     const auto found = std::ranges::find_if(
         signs, [&](const auto& sign) { return text.compare(i, sign.first.size(), sign.first) == 0; });
     if (found == signs.end()) {
-      out += text[i++] == '\n' ? ' ' : text[i - 1];
+      out += text[i] == '\n' ? ' ' : text[i];
+      ++i;
     } else {
       out += found->second;
       i += found->first.size();

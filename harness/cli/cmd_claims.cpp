@@ -72,7 +72,7 @@ void list_claims(const std::vector<paper_claim>& claims) {
   for (const paper_claim& c : claims) {
     std::string scales;
     for (const std::string& s : c.scales) scales += (scales.empty() ? "" : ", ") + s;
-    fmt::print("{:<12}{:<34}{} ({}; {}; {})\n", c.paper, c.id, c.statement, c.source,
+    fmt::print("{:<12} {:<38} {} ({}; {}; {})\n", c.paper, c.id, c.statement, c.source,
                name_of(c.kind), scales);
   }
 }

@@ -157,7 +157,7 @@ machine_roofs roofs_of(const std::string& device, const std::string& format) {
             fmt::format("measured here: {} and triad, {} threads",
                         int8 ? "8-bit dot products" : "multiply-adds", r.threads)};
   }
-  if (device == "cuda") {
+  if (device == "cuda" && !cuda::query().devices.empty()) {
     return {0, cuda::measure_copy_roof(0).bytes_per_second, "measured here: copy"};
   }
   return {};
@@ -245,6 +245,9 @@ int profile_outside(const std::string& tool, const std::vector<std::string>& arg
   if (!nsys && device != "cuda") {
     return not_run("ncu profiles kernels of a GPU; this is device " + device);
   }
+  if (const cuda::report machine = cuda::query(); !nsys && machine.devices.empty()) {
+    return not_run(machine.note);
+  }
   if (!on_path(tool)) {
     return not_run(nsys ? "needs nsys (Nsight Systems) on PATH"
                         : "needs ncu (Nsight Compute) on PATH");
@@ -294,6 +297,9 @@ int command_profile(const std::vector<std::string>& arguments) {
     if (const std::string why = why_no_cupti(); !why.empty()) return not_run("needs CUPTI: " + why);
     if (spec.run.device != "cuda") {
       return not_run("CUPTI sees what a GPU runs; this is device " + spec.run.device);
+    }
+    if (const cuda::report machine = cuda::query(); machine.devices.empty()) {
+      return not_run(machine.note);
     }
   }
 

@@ -9,6 +9,7 @@
 #include "harness/artifact/layout.h"
 #include "harness/artifact/request.h"
 #include "harness/cli/command.h"
+#include "harness/cli/paired_options.h"
 #include "harness/experiment/needs.h"
 #include "harness/experiment/runner.h"
 #include "harness/experiment/serve_settings.h"
@@ -110,7 +111,9 @@ int command_table(const std::vector<std::string>& arguments) {
       "layout", po::value<std::string>(),
       "paper: as [layout] of the artifact arranges it, beside the published numbers")(
       "artifact", po::value<std::string>(), "experiment file of the artifact, for --layout paper")(
-      "scale", po::value<std::string>()->default_value(""), "of the artifact; default tiny");
+      "scale", po::value<std::string>()->default_value(""), "of the artifact; default tiny")(
+      "paired", "each setting against its base, with verdicts (md or json)");
+  add_paired_options(options);
   po::variables_map values;
   if (!parse_command("table ROWS.jsonl... [options]", "", options, {"rows..."}, arguments,
                      values)) {
@@ -118,14 +121,19 @@ int command_table(const std::vector<std::string>& arguments) {
   }
   if (!values.count("rows")) throw usage_error("table needs files of rows");
   const std::string named_format = values["format"].as<std::string>();
-  const bool paper = wants_layout(values);
-  const table_format format = paper ? table_format::md : parse_table_format(named_format);
+  const bool paper = wants_layout(values), paired = values.count("paired") > 0;
+  const table_format format =
+      paper || paired ? table_format::md : parse_table_format(named_format);
   if (paper) parse_layout_format(named_format);  // before anything is read
   std::vector<result_row> rows;
   for (const std::string& file : values["rows"].as<std::vector<std::string>>()) {
     stored_rows stored = read_rows(file);
     if (stored.torn > 0) fmt::print(stderr, "{}: ignored a torn last line\n", file);
     std::move(stored.rows.begin(), stored.rows.end(), std::back_inserter(rows));
+  }
+  if (paired) {
+    fmt::print("{}", paired_report(rows, values, named_format));
+    return 0;
   }
   if (paper) {
     const paper_layout layout = read_layout(values["artifact"].as<std::string>(),

@@ -40,6 +40,10 @@ int command_golden(const std::vector<std::string>& arguments);
 int command_profile(const std::vector<std::string>& arguments);
 int command_claims(const std::vector<std::string>& arguments);
 int command_campaign(const std::vector<std::string>& arguments);
+int command_ablation(const std::vector<std::string>& arguments);
+int command_crossover(const std::vector<std::string>& arguments);
+int command_bundle(const std::vector<std::string>& arguments);
+int command_rerun(const std::vector<std::string>& arguments);
 int command_doctor(const std::vector<std::string>& arguments);
 
 // cpu, reference, cuda or cuda-emulated; cuda says in one line that there is no GPU and gives the

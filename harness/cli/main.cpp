@@ -21,6 +21,11 @@ const std::vector<command>& commands() {
       {"claims", "the papers' claims: list, measure and check them", command_claims},
       {"campaign", "every table and figure of the papers in turn, then the claims",
        command_campaign},
+      {"ablation", "run all settings of an experiment in turn and compare each with its base",
+       command_ablation},
+      {"crossover", "which method wins where, from rows of a sweep", command_crossover},
+      {"bundle", "a run as one file, to be repeated elsewhere", command_bundle},
+      {"rerun", "repeat a bundle and compare", command_rerun},
       {"doctor", "what this machine has and what is missing", command_doctor},
   };
   return all;

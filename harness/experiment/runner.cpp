@@ -78,7 +78,8 @@ class experiment_run {
         in_flight& f = flights[round % 2 == 0 ? i : flights.size() - 1 - i];
         guarded(f, [&] { repeat(f, rule, round); });
       }
-      if (spec_.evidence.paired && all_have_enough(flights)) break;
+      // Forwards and backwards as often: ABBA, so that linear drift cancels.
+      if (spec_.evidence.paired && round % 2 == 1 && all_have_enough(flights)) break;
     }
     for (in_flight& f : flights) {
       guarded(f, [&] { finish(f); });

@@ -106,6 +106,10 @@ bool set_evidence(evidence_settings& e, const dotted_setting& s) {
     const double width = real ? *real : static_cast<double>(integer(s, 0));
     if (!(width >= 0 && width <= 1)) wrong_type(s, "a number from 0 to 1");
     e.ci_half_width = width;
+  } else if (key == "paired") {
+    const auto* flag = std::get_if<bool>(&s.value);
+    if (!flag) wrong_type(s, "true or false");
+    e.paired = *flag;
   } else {
     return false;
   }

@@ -19,7 +19,7 @@ void check_setting_key(const std::string& key, const std::string& where);
 void check_run_settings(const run_settings& run);
 
 // Keys of [run] that say how much to measure: repetitions, repetitions.min, repetitions.max,
-// warmup, ci_half_width. False when the key is none of them.
+// warmup, ci_half_width, paired. False when the key is none of them.
 bool set_evidence(evidence_settings& evidence, const dotted_setting& setting);
 
 // Put a setting into a point whose params are those given, not yet resolved. False when it does

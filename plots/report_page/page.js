@@ -35,7 +35,7 @@
 
   // A link into a closed part opens it.
   const open = () => {
-    const part = location.hash && document.getElementById(location.hash.slice(1));
+    const part = location.hash ? document.getElementById(location.hash.slice(1)) : null;
     part?.querySelector("details.part")?.setAttribute("open", "");
   };
   addEventListener("hashchange", open);

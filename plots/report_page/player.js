@@ -123,6 +123,8 @@
       const step = t > 0 ? decode.steps[t - 1] : null;
       const judged = new Map();
       if (step) step.position.forEach((p, c) => judged.set(p, c));
+      // Left out, not merely still to come: a hole in what is seen.
+      const seenEnd = Math.max(0, ...(step?.visible ?? []).map(([, last]) => last));
       this.cells.forEach((cell, i) => {
         const p = decode.begin + i, fate = decode.at.get(p);
         const decided = fate && fate.forward <= t;
@@ -143,7 +145,7 @@
         const dropped = step && inside(step.dropped, p);
         const flags = {
           computed, dropped, guess, cached: step && inside(step.cached, p),
-          hidden: step && step.visible && !inside(step.visible, p),
+          hidden: p < seenEnd && !inside(step.visible, p),
           after: decided && p > decode.stop, special: !label && special(text),
         };
         for (const [name, on] of Object.entries(flags)) {

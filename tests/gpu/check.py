@@ -190,8 +190,8 @@ def cuda_runs(check, log, limit):
                           stdin=subprocess.DEVNULL, check=False)
     text = done.stdout + done.stderr
     log.write(text)
-    absent = re.search(r"[^\n]*(has no kernels in this build|built without CUDA)[^\n]*", text)
-    if done.returncode != 0 and absent:
+    absent = re.search(r"[^\n]*(has no kernels in this build|built without CUDA|on the CPU instead)[^\n]*", text)
+    if absent:
         raise NotRun("needs the CUDA backend: this build has none")
     if done.returncode != 0:
         raise Failed(f"a tiny decode ended with {done.returncode}")
@@ -245,16 +245,29 @@ def stage_ceilings(check):
     return work
 
 
-def stage_operations(check):
+def stage_operations(check, size):
+    """Operations on fresh random inputs, outputs poisoned, against the reference; then the tests
+    that were labelled gpu, where there are any."""
     def work(log, limit):
+        begin = time.monotonic()
+        out = check.path(f"operations-{size}.jsonl")
+        code = check.run([check.program("unmask_device_check"), "cuda", size], log, limit,
+                         output=out, allowed=(0, 1, 3))
+        rows = json_lines(out)
+        wrong = sorted({r["operation"] for r in rows if not r["right"]})
+        if wrong:
+            raise Failed("wrong: " + ", ".join(wrong))
+        if code != 0 or not rows:
+            raise NotRun("needs the CUDA backend and a GPU; see the log")
+        reason = f"{len(rows)} cases, seed {rows[0]['seed']}"
         ctest = check.tool("ctest")
         code, text = check.text_of([ctest, "--test-dir", check.settings.build, "-N", "-L", "gpu"],
                                    60)
-        if code != 0 or "Total Tests: 0" in text:
-            raise NotRun("needs tests with the label gpu; this build has none")
-        check.run([ctest, "--test-dir", check.settings.build, "-L", "gpu", "--output-on-failure",
-                   "--timeout", str(int(limit))], log, limit)
-        return re.search(r"Total Tests: (\d+)", text).group(1) + " tests"
+        if size != "small" or code != 0 or "Total Tests: 0" in text:
+            return reason
+        check.run([ctest, "--test-dir", check.settings.build, "-L", "gpu", "--output-on-failure"],
+                  log, limit - (time.monotonic() - begin))
+        return reason + "; " + re.search(r"Total Tests: (\d+)", text).group(1) + " labelled tests"
     return work
 
 
@@ -291,7 +304,7 @@ def stage_goldens(check):
     def work(log, limit):
         if not check.settings.goldens or not os.path.isdir(check.settings.goldens):
             raise NotRun("needs --goldens DIR with outputs of the official implementations")
-        check.run([check.program("unmask"), "golden", check.settings.goldens, "--device", "cuda"],
+        check.run([check.program("unmask"), "golden", check.settings.goldens, "--backend", "cuda"],
                   log, limit)
     return work
 
@@ -299,14 +312,12 @@ def stage_goldens(check):
 def stage_sanitizer(check, tool):
     def work(log, limit):
         sanitizer = check.tool("compute-sanitizer")
-        cases = gtest_cases(check, "kernels_test", "*cuda*-*emulated*")
-        if not cases:
-            raise NotRun("needs kernel tests of the cuda backend; this build has none")
-        # 9 tells the tool's finding from a failing test.
-        check.run([sanitizer, "--tool", tool, "--error-exitcode", "9",
-                   check.program("kernels_test"), "--gtest_filter=*cuda*-*emulated*:*large*"], log,
-                  limit)
-        return f"{len(cases)} cases"
+        # 9 tells the tool's finding from an operation that is wrong.
+        code = check.run([sanitizer, "--tool", tool, "--error-exitcode", "9",
+                          check.program("unmask_device_check"), "cuda", "small", "1"], log, limit,
+                         allowed=(0, 3))
+        if code == 3:
+            raise NotRun("needs the CUDA backend and a GPU; see the log")
     return work
 
 
@@ -507,7 +518,8 @@ def run_all(check):
             return work(log, limit)
         return guarded
 
-    check.stage("operations", 60, stage_operations(check))
+    for size in ("small", "large"):
+        check.stage(f"operations {size}", 45, stage_operations(check, size))
     check.stage("decisions", 60, with_backend(stage_decisions(check)))
     check.stage("goldens", 60, with_backend(stage_goldens(check)))
     for shape in SHAPES:

@@ -98,14 +98,27 @@ class Stages(Workspace):
 
     def test_missing_tests_benchmarks_and_goldens_are_not_run(self):
         check = self.check()
-        self.program("kernels_test", "echo none")
+        self.program("unmask_device_check", "echo no GPU >&2; exit 3")
         self.program("unmask_bench", "echo gemm/cpu")
+        tool = self.program("tool", "exit 3")
         with open(os.devnull, "w", encoding="utf-8") as log, \
-                mock.patch.object(driver.Check, "tool", staticmethod(lambda name: "/bin/true")):
-            for work in (driver.stage_sanitizer(check, "memcheck"), driver.stage_kernels(check),
+                mock.patch.object(driver.Check, "tool", staticmethod(lambda name: tool)):
+            for work in (driver.stage_sanitizer(check, "memcheck"),
+                         driver.stage_operations(check, "small"), driver.stage_kernels(check),
                          driver.stage_goldens(check), driver.stage_step(check, "no-such-shape"),
                          driver.stage_ceilings(check)):
                 self.assertRaises(driver.NotRun, work, log, 5)
+
+    def test_wrong_operations_fail_and_are_named(self):
+        check = self.check()
+        line = '{"operation":"attention","right":%s,"seed":7}'
+        with open(os.devnull, "w", encoding="utf-8") as log, \
+                mock.patch.object(driver.Check, "tool", staticmethod(lambda name: "/bin/true")):
+            self.program("unmask_device_check", f"echo '{line % 'false'}'; exit 1")
+            self.assertRaisesRegex(driver.Failed, "wrong: attention",
+                                   driver.stage_operations(check, "large"), log, 5)
+            self.program("unmask_device_check", f"echo '{line % 'true'}'")
+            self.assertEqual(driver.stage_operations(check, "large")(log, 5), "1 cases, seed 7")
 
     def test_decisions_that_differ_between_devices_fail(self):
         row = {"point_id": "p", "model": {"name": "m"}, "label": "l",

@@ -17,6 +17,8 @@
       state: side.querySelector(".state").textContent,
       rows: count("rows"), decided: count("decided"), dropped: count("dropped"),
       redundancy: count("redundancy"),
+      strip: [...side.querySelectorAll(".strip rect")].map((r) => [
+        r.getAttribute("class"), Number(r.getAttribute("x")), Number(r.getAttribute("width"))]),
       cells: [...side.querySelectorAll(".canvas .cell")].map((c) => [
         Number(c.dataset.p), c.dataset.state, "computed" in c.dataset, "dropped" in c.dataset,
         "cached" in c.dataset, c.title]),

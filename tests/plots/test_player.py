@@ -108,6 +108,9 @@ class Player(unittest.TestCase):
                     self.assertAlmostEqual(float(frame["redundancy"]), decode_rows / len(decided),
                                            delta=0.051)
                     self.assertTrue(frame["dropped"].startswith(f"{size(step['dropped'])} of "))
+                    for name, key in (("rows", "rows"), ("gone", "dropped"), ("keys", "visible")):
+                        self.assertEqual([[x, x + w] for c, x, w in frame["strip"] if c == name],
+                                         step[key] or [])
                     for place, state, computed, dropped, cached, title in frame["cells"]:
                         p = place + begin
                         want = "now" if p in now else "decided" if p in decided else "masked"

@@ -79,6 +79,14 @@ def folder_with(*names, claims=None, change=None):
     return folder
 
 
+class Case(unittest.TestCase):
+    def assertIn(self, words, page, note=None):  # a page in a failure message helps nobody
+        self.assertTrue(words in page, f"{words!r} is not there" if isinstance(page, str) else page)
+
+    def assertNotIn(self, words, page, note=None):
+        self.assertFalse(words in page, f"{words!r} is there")
+
+
 def checked(page):
     checker = Checker()
     checker.feed(page)
@@ -86,7 +94,7 @@ def checked(page):
     return checker
 
 
-class Page(unittest.TestCase):
+class Page(Case):
     @classmethod
     def setUpClass(cls):
         cls.folder = folder_with("traces", "serving", "chunks", claims=CLAIMS)
@@ -158,7 +166,7 @@ class Page(unittest.TestCase):
         self.assertEqual(report.page(self.folder), self.page)
 
 
-class Odd(unittest.TestCase):
+class Odd(Case):
     def made(self, *names, **more):
         folder = folder_with(*names, **more)
         self.addCleanup(shutil.rmtree, folder)
@@ -186,8 +194,38 @@ class Odd(unittest.TestCase):
         self.assertIn("unmask run " + os.path.relpath(os.path.join(support.DATA, "traces.toml")),
                       page)
         with open(os.path.join(folder, "traces", "run.json"), "w", encoding="utf-8") as out:
-            json.dump({"command_line": ["unmask", "run", "a b.toml"]}, out)
-        self.assertIn("unmask run &#x27;a b.toml&#x27;", report.page(folder))
+            json.dump({"experiment": {"file": "a b.toml"}, "scale": "tiny", "paper": "focus",
+                       "artifact": "table_5", "set": ["run.batch_size=4"]}, out)
+        page = report.page(folder)
+        self.assertIn("unmask run &#x27;a b.toml&#x27; --scale tiny --set run.batch_size=4", page)
+        self.assertIn("focus table 5: Fixture: traces (tiny)", page)
+
+    def test_a_campaign_has_an_index_closed_parts_and_the_papers_tables(self):
+        folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, folder)
+        os.mkdir(os.path.join(folder, "tables"))
+        for number in range(report.CROWD + 1):
+            place = os.path.join(folder, "focus", f"table_{number}", "tiny")
+            os.makedirs(place)
+            shutil.copy(support.fixture("capacity"), os.path.join(place, "rows.jsonl"))
+            with open(os.path.join(place, "run.json"), "w", encoding="utf-8") as out:
+                json.dump({"experiment": {"file": "x.toml"}, "scale": "tiny", "paper": "focus",
+                           "artifact": f"table_{number}"}, out)
+        for name, words in (("tables/focus_table_3.md", "| a | b |\n|---|---:|\n| **x\\|y** | 3 † |\n"),
+                            ("campaign.md", "# All\n\n- table 9: NOT RUN: needs <cuda>\n")):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as out:
+                out.write(words)
+        page = report.page(folder)
+        checked(page)
+        self.assertEqual(page.count('<details class="part">'), report.CROWD + 1)
+        self.assertIn('<a href="#part-3">focus table 3: Fixture: capacity (tiny)</a>', page)
+        self.assertEqual(page.count("As in the paper"), 1)
+        self.assertIn('<td><b>x|y</b></td><td class="n">3 †</td>', page)
+        self.assertIn("<li>table 9: NOT RUN: needs &lt;cuda&gt;</li>", page)
+        # Every letter of the figures is defined once and every use finds it.
+        letters = re.findall(r'<path id="(DejaVu[^"]*)"', page)
+        self.assertEqual(len(letters), len(set(letters)))
+        self.assertEqual(set(re.findall(r'href="#(DejaVu[^"]*)"', page)), set(letters))
 
     def test_rows_that_are_not_believed_are_in_the_table_with_their_reason(self):
         def change(row):

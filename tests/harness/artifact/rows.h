@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "harness/experiment/statistics.h"
 #include "tests/harness/experiment/fixtures.h"
 
 namespace unmask::testing_artifact {

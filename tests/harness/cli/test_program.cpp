@@ -39,7 +39,7 @@ TEST(program, help_names_every_command) {
   const outcome o = run("--help");
   EXPECT_EQ(o.code, 0);
   for (const char* command :
-       {"run", "table", "report", "generate", "list", "show", "golden", "doctor"}) {
+       {"run", "table", "report", "generate", "list", "show", "golden", "profile", "doctor"}) {
     EXPECT_TRUE(says(o, command)) << command;
     const outcome own = run(std::string(command) + " --help");
     EXPECT_EQ(own.code, 0) << command;

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// unmask profile as a user meets it.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+
+class profile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(fs::path(UNMASK_SOURCE_DIR) / model_))
+      GTEST_SKIP() << model_ << " is not there";
+    folder_ = fs::temp_directory_path() /
+              ("unmask profile " + std::to_string(getpid()) + "_" +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  // Exit code; what was printed is in text_. PATH holds no profiler.
+  int run(const std::string& arguments) {
+    const std::string line = std::string("cd '") + UNMASK_SOURCE_DIR + "' && PATH=/nowhere '" +
+                             UNMASK_PROGRAM + "' profile " + arguments + " -O '" +
+                             (folder_ / "out").string() + "' 2>&1";
+    text_.clear();
+    FILE* pipe = popen(line.c_str(), "r");
+    std::array<char, 4096> buffer;
+    while (std::fgets(buffer.data(), buffer.size(), pipe)) text_ += buffer.data();
+    const int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  bool says(const std::string& words) const { return text_.find(words) != std::string::npos; }
+
+  const std::string model_ = "experiments/models/tiny-sdar";
+  const std::string small_ = model_ + " --limit 1 --gen-length 32 --repetitions 1 --warmup 0";
+  fs::path folder_;
+  std::string text_;
+};
+
+TEST_F(profile, phases_gives_a_table_a_row_and_a_trace) {
+  const fs::path trace = folder_ / "trace.json";
+  EXPECT_EQ(run(small_ + " -m block_diffusion --trace '" + trace.string() + "'"), 0) << text_;
+  for (const char* word : {"| attention |", "| feed_forward |", "| lm_head |", "between phases",
+                           "measured here: multiply-adds and triad"}) {
+    EXPECT_TRUE(says(word)) << word << "\n" << text_;
+  }
+  std::ifstream rows(folder_ / "out" / "rows.jsonl");
+  std::stringstream row;
+  row << rows.rdbuf();
+  EXPECT_NE(row.str().find("\"phases\":{"), std::string::npos);
+  std::ifstream in(trace);
+  std::string first;
+  std::getline(in, first);
+  EXPECT_EQ(first.rfind("{\"displayTimeUnit\"", 0), 0U) << first;
+}
+
+TEST_F(profile, random_prompts_need_no_task) {
+  EXPECT_EQ(run(small_ + " --weights random:3 --prompt-tokens 20 --layers 2"), 0) << text_;
+  EXPECT_TRUE(says("20 + 32 random tokens")) << text_;
+  EXPECT_TRUE(says("2 of ")) << text_;
+}
+
+TEST_F(profile, an_experiment_file_is_profiled_point_by_point) {
+  EXPECT_EQ(run("experiments/quickstart.toml -m autoregressive --repetitions 1 --warmup 0 "
+                "--set run.gen_length=8"),
+            0)
+      << text_;
+  EXPECT_TRUE(says("autoregressive")) << text_;
+  EXPECT_FALSE(says("vanilla")) << text_;
+}
+
+TEST_F(profile, print_command_prints_what_would_run) {
+  EXPECT_EQ(run(small_ + " --tool nsys --print-command"), 0) << text_;
+  EXPECT_EQ(text_.rfind("nsys profile --trace=cuda,nvtx", 0), 0U) << text_;
+  EXPECT_TRUE(says("--nvtx-capture=measure@unmask --capture-range-end=stop")) << text_;
+  EXPECT_TRUE(says("--tool=nvtx --repetitions=1")) << text_;
+  EXPECT_FALSE(says("--repetitions 1")) << text_;  // that of the call is replaced
+  EXPECT_TRUE(says("\nnsys stats ")) << text_;
+  EXPECT_EQ(run(small_ + " --tool=ncu --phase attention --print-command"), 0) << text_;
+  EXPECT_TRUE(says("--nvtx-include 'unmask@measure/*/attention' --clock-control none")) << text_;
+  EXPECT_FALSE(fs::exists(folder_ / "out"));
+}
+
+TEST_F(profile, a_tool_that_is_not_here_is_said_in_one_sentence) {
+  EXPECT_EQ(run(small_ + " --tool nsys"), 3);
+  EXPECT_EQ(text_, "NOT RUN: needs nsys (Nsight Systems) on PATH\n");
+  EXPECT_EQ(run(small_ + " --tool ncu"), 3);
+  EXPECT_EQ(text_, "NOT RUN: ncu profiles kernels of a GPU; this is device cpu\n");
+  EXPECT_EQ(run(small_ + " --tool cupti"), 3);
+  EXPECT_EQ(text_.rfind("NOT RUN: ", 0), 0U) << text_;
+}
+
+TEST_F(profile, wrong_input_is_named) {
+  const struct {
+    std::string arguments;
+    const char* says;
+  } cases[] = {{small_ + " --tool phase", "'phases'"},
+               {small_ + " -m vanila", "vanilla"},
+               {small_ + " --phase atention --tool ncu --print-command", "atention"},
+               {small_ + " --phase layer --tool ncu --print-command", "holds other phases"},
+               {small_ + " --phase attention --tool nsys --print-command", "--phase is for ncu"},
+               {small_ + " --print-command", "--print-command is for"},
+               {small_ + " --weights random:x --prompt-tokens 8", "random:SEED"},
+               {small_ + " --layers 1 --prompt-tokens 8", "--layers needs"},
+               {model_ + " --prompt-tokens 8", "gen-length"},
+               {"experiments/quickstart.toml -m nothing", "nothing"},
+               {"", "needs a model folder"}};
+  for (const auto& c : cases) {
+    EXPECT_NE(run(c.arguments), 0) << c.arguments << text_;
+    EXPECT_TRUE(says(c.says)) << c.arguments << ": " << text_;
+  }
+}
+
+}  // namespace
+}  // namespace unmask
