@@ -71,8 +71,18 @@ void compare_items(ablation_line& line, const result_row& row, const result_row&
   for (std::size_t i = 0; i < row.items.size(); ++i) {
     *line.same_answers += row.items.answer_hash[i] == base.items.answer_hash[i];
   }
-  if (line.score) line.p = mcnemar_p(right_only(row.items, base.items),
-                                     right_only(base.items, row.items));
+  if (row.run.batch_size == 1) {
+    std::vector<double> ours, theirs;
+    for (std::size_t i = 0; i < row.items.size(); ++i) {
+      ours.push_back(mean_of(row.items.seconds[i]));
+      theirs.push_back(mean_of(base.items.seconds[i]));
+      line.faster_items += ours.back() < theirs.back();
+    }
+    line.item_speed = paired_ratio(theirs, ours);
+    line.item_speed->unit_of_n = "items";
+  }
+  if (line.score)
+    line.p = mcnemar_p(right_only(row.items, base.items), right_only(base.items, row.items));
 }
 
 ablation_line compared(const result_row& row, const result_row& base,
@@ -83,8 +93,8 @@ ablation_line compared(const result_row& row, const result_row& base,
   line.batch_size = row.run.batch_size;
   line.setting = full_name(row);
   line.base = full_name(base);
-  line.paired = row.run_id == base.run_id &&
-                row.samples.seconds.size() == base.samples.seconds.size();
+  line.paired =
+      row.run_id == base.run_id && row.samples.seconds.size() == base.samples.seconds.size();
   line.speed.value = std::nan("");
   line.speed.how = "not measured";
   if (const auto e = ratio_of(row, base, "tokens_per_second", "tokens_per_second")) line.speed = *e;
@@ -141,8 +151,16 @@ std::optional<main_effect> effect_of(const std::vector<factorial_row>& rows,
   if (settings == 0) return {};
   for (double& v : logs) v = std::exp(v / static_cast<double>(settings));
   const result_row& any = *rows.front().row;
-  main_effect effect{any.model.name, any.workload.family, any.label, any.run.batch_size, factor,
-                     level,          first,               settings,  {},                 ""};
+  main_effect effect{any.model.name,
+                     any.workload.family,
+                     any.label,
+                     any.run.batch_size,
+                     factor,
+                     level,
+                     first,
+                     settings,
+                     {},
+                     ""};
   effect.speed = paired_ratio(logs, std::vector<double>(logs.size(), 1.0));
   effect.verdict = ratio_verdict(effect.speed, margins.speed);
   return effect;
@@ -249,16 +267,19 @@ std::string ablation_markdown(const std::vector<ablation_line>& lines,
                               const std::vector<main_effect>& effects,
                               const ablation_margins& margins) {
   std::string text =
-      "| model | task | batch | setting | against | speed ratio | speed | score difference, points "
-      "| score | McNemar p | same answers | n |\n"
-      "|---|---|---:|---|---|---:|---|---:|---|---:|---:|---:|\n";
+      "| model | task | batch | setting | against | speed ratio | speed | per item | items faster "
+      "| "
+      "score difference, points | score | McNemar p | same answers | n |\n"
+      "|---|---|---:|---|---|---:|---|---:|---:|---:|---|---:|---:|---:|\n";
   bool unpaired = false;
   for (const ablation_line& l : lines) {
     unpaired |= !l.paired;
     text += fmt::format(
-        "| {} | {} | {} | {} | {} | {} | {}{} | {} | {} | {} | {} | {} |\n", cell(l.model),
-        cell(l.workload), l.batch_size, cell(l.setting), cell(l.base), ratio_cell(l.speed),
-        l.speed_verdict, l.paired ? "" : " (unpaired)",
+        "| {} | {} | {} | {} | {} | {} | {}{} | {} | {} | {} | {} | {} | {} | {} |\n",
+        cell(l.model), cell(l.workload), l.batch_size, cell(l.setting), cell(l.base),
+        ratio_cell(l.speed), l.speed_verdict, l.paired ? "" : " (unpaired)",
+        l.item_speed ? ratio_cell(*l.item_speed) : "–",
+        l.item_speed ? fmt::format("{} of {}", l.faster_items, l.items) : "–",
         l.score ? fmt::format("{:+.1f}", l.score->value * 100) + range_text(l.score->range, 100, 1)
                 : "–",
         l.score_text, l.p ? fmt::format("{:.3f}", *l.p) : "–",
@@ -270,15 +291,16 @@ std::string ablation_markdown(const std::vector<ablation_line>& lines,
         "| model | task | batch | method | factor | level | against | settings | speed ratio | "
         "speed |\n|---|---|---:|---|---|---|---|---:|---:|---|\n";
     for (const main_effect& e : effects) {
-      text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", cell(e.model),
-                          cell(e.workload), e.batch_size, cell(e.label), cell(e.factor),
-                          cell(e.level), cell(e.first_level), e.settings, ratio_cell(e.speed),
-                          e.verdict);
+      text +=
+          fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n", cell(e.model),
+                      cell(e.workload), e.batch_size, cell(e.label), cell(e.factor), cell(e.level),
+                      cell(e.first_level), e.settings, ratio_cell(e.speed), e.verdict);
     }
   }
   text += fmt::format(
       "\nSAME: the 95 % interval lies within the margin, {:.3g} % of speed and {:.3g} points of "
-      "score; FASTER, SLOWER, BETTER, WORSE: wholly beyond it; otherwise AMBIGUOUS. n: repetitions.\n",
+      "score; FASTER, SLOWER, BETTER, WORSE: wholly beyond it; otherwise AMBIGUOUS. n: "
+      "repetitions; per item: ratio of the items' times, interval over items.\n",
       margins.speed * 100, margins.score * 100);
   if (unpaired) text += "unpaired: not measured in turn; unmask ablation measures them so.\n";
   return text;
@@ -298,6 +320,8 @@ std::string ablation_json(const std::vector<ablation_line>& lines,
                                    {"paired", l.paired},
                                    {"speed", of_estimate(l.speed)},
                                    {"speed_verdict", l.speed_verdict},
+                                   {"item_speed", nullptr},
+                                   {"faster_items", l.faster_items},
                                    {"score", nullptr},
                                    {"score_verdict", nullptr},
                                    {"mcnemar_p", nullptr},
@@ -307,6 +331,7 @@ std::string ablation_json(const std::vector<ablation_line>& lines,
       line["score"] = of_estimate(*l.score);
       line["score_verdict"] = l.score_text;
     }
+    if (l.item_speed) line["item_speed"] = of_estimate(*l.item_speed);
     if (l.p) line["mcnemar_p"] = *l.p;
     if (l.same_answers) line["same_answers"] = *l.same_answers;
     out["comparisons"].push_back(line);

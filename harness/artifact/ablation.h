@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What one changed setting is worth, in speed and in quality, from rows measured in turn on the same
-// prompts ([run] paired = true).
+// What one changed setting is worth, in speed and in quality, from rows measured in turn on the
+// same prompts ([run] paired = true).
 //
 // Verdicts hold an effect's 95 % interval against a margin that is stated beforehand: wholly inside
 // it is SAME, wholly outside FASTER or SLOWER (BETTER or WORSE), anything else AMBIGUOUS. So noise
-// alone, the same setting twice, is at most AMBIGUOUS save in the 5 % that every such interval errs.
+// alone, the same setting twice, is at most AMBIGUOUS save in the 5 % that every such interval
+// errs.
 #pragma once
 
 #include <optional>
@@ -22,8 +23,8 @@ struct ablation_margins {
   double score = 0.02;  // of 1: two points
 };
 
-// "SAME", "AMBIGUOUS", or `above` / `below`; neutral: 1 of ratios, 0 of differences. A ratio's margin
-// is the same factor both ways: 1 / (1 + m) to 1 + m. Without an interval always AMBIGUOUS.
+// "SAME", "AMBIGUOUS", or `above` / `below`; neutral: 1 of ratios, 0 of differences. A ratio's
+// margin is the same factor both ways: 1 / (1 + m) to 1 + m. Without an interval always AMBIGUOUS.
 std::string ratio_verdict(const estimate& ratio, double margin);
 std::string score_verdict(const estimate& difference, double margin);
 
@@ -34,16 +35,20 @@ struct ablation_line {
   bool paired = false;        // one run, as many repetitions
   estimate speed;             // tokens per second of the setting over those of the base
   std::string speed_verdict;
-  std::optional<estimate> score;  // setting - base
-  std::string score_text;         // verdict; "–" where nothing is scored
-  std::optional<double> p;        // exact McNemar, of right answers
+  std::optional<estimate> score;            // setting - base
+  std::string score_text;                   // verdict; "–" where nothing is scored
+  std::optional<double> p;                  // exact McNemar, of right answers
   std::optional<std::size_t> same_answers;  // items with the same tokens, where items were kept
   std::size_t items = 0;
+  // At batch size 1, where no item waits for another: time of the base over time of the setting,
+  // item by item. Its interval is over items: what other prompts like these would see.
+  std::optional<estimate> item_speed;
+  std::size_t faster_items = 0;
 };
 
 // Every setting against its base in the same circumstances (model, workload, batch size, ...). The
-// base of a label is its row without a sweep's change, else its first row in the plan; `base` given:
-// the row of that label (or "label variation") for all. Usage error when there is none such.
+// base of a label is its row without a sweep's change, else its first row in the plan; `base`
+// given: the row of that label (or "label variation") for all. Usage error when there is none such.
 std::vector<ablation_line> paired_comparison(const std::vector<result_row>& rows,
                                              const ablation_margins& margins,
                                              const std::string& base = "");
@@ -66,7 +71,6 @@ std::string ablation_markdown(const std::vector<ablation_line>& lines,
                               const std::vector<main_effect>& effects,
                               const ablation_margins& margins);
 std::string ablation_json(const std::vector<ablation_line>& lines,
-                          const std::vector<main_effect>& effects,
-                          const ablation_margins& margins);
+                          const std::vector<main_effect>& effects, const ablation_margins& margins);
 
 }  // namespace unmask

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "harness/artifact/process.h"
 #include "harness/experiment/digest.h"
@@ -65,7 +65,8 @@ std::vector<std::string> files_below(const fs::path& directory) {
   std::vector<std::string> names;
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {
     if (entry.is_symlink()) {
-      throw environment_error(entry.path().string() + " is a link; a bundle holds plain files only");
+      throw environment_error(entry.path().string() +
+                              " is a link; a bundle holds plain files only");
     }
     if (entry.is_regular_file()) {
       names.push_back(entry.path().lexically_relative(directory).generic_string());
@@ -79,7 +80,8 @@ std::string bundle_name(const fs::path& manifest) {
   const auto json = nlohmann::json::parse(read_file(manifest, largest_file));
   const auto word = [&](const char* key) { return json.value(key, std::string()); };
   if (word("paper").empty()) return fs::path(json["experiment"].value("file", "run")).stem();
-  return word("paper") + "_" + word("artifact") + (word("scale").empty() ? "" : "_") + word("scale");
+  return word("paper") + "_" + word("artifact") + (word("scale").empty() ? "" : "_") +
+         word("scale");
 }
 
 std::string readme(const run_manifest& m, const std::string& name, std::size_t points) {
@@ -89,7 +91,8 @@ std::string readme(const run_manifest& m, const std::string& name, std::size_t p
       "- `run.json`: the experiment's text, its scale, settings over it, every resolved point\n"
       "- `*.jsonl`: the measured rows (results/README.md of the source tree describes them)\n"
       "- `environment.json`: machine and build; `SHA256SUMS`: of every file (`sha256sum -c`)\n\n"
-      "Tokens and counts repeat exactly on the same kernels; speeds do as ratios between methods.\n",
+      "Tokens and counts repeat exactly on the same kernels; speeds do as ratios between "
+      "methods.\n",
       name, m.file, m.scale.empty() ? "" : " at scale " + m.scale, points,
       m.source_hash.empty() ? "unknown" : m.source_hash);
 }
@@ -178,8 +181,9 @@ unpacked_bundle read_bundle(const fs::path& file, const fs::path& into) {
       throw environment_error(file.string() + ": " + name + " is listed but not there");
     }
     if (sha256_hex(read_file(path, largest_file)) != sum) {
-      throw environment_error(file.string() + ": " + name + " does not have the hash it was listed "
-                                                            "with; the bundle was changed");
+      throw environment_error(file.string() + ": " + name +
+                              " does not have the hash it was listed "
+                              "with; the bundle was changed");
     }
   }
   for (const std::string& name : files_below(bundle.directory)) {

@@ -37,7 +37,7 @@ struct run_difference {
 };
 
 struct run_comparison {
-  std::size_t points = 0;      // in both
+  std::size_t points = 0;  // in both
   std::size_t same_tokens = 0;
   std::size_t ratios = 0, ratios_within = 0;  // speed ratios whose intervals overlap
   std::vector<run_difference> differences;
@@ -45,9 +45,9 @@ struct run_comparison {
   bool same() const { return differences.empty(); }
 };
 
-// Point by point: weights, workload, answers, every counted metric, score and verdict must be equal;
-// of speeds the ratios to the first method in the same circumstances, whose intervals must overlap.
-// Points that calibrate themselves on measured times are held to their score only.
+// Point by point: weights, workload, answers, every counted metric, score and verdict must be
+// equal; of speeds the ratios to the first method in the same circumstances, whose intervals must
+// overlap. Points that calibrate themselves on measured times are held to their score only.
 run_comparison compare_runs(const std::vector<result_row>& before,
                             const std::vector<result_row>& after);
 std::string comparison_text(const run_comparison& comparison);

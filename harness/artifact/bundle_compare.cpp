@@ -83,7 +83,8 @@ class comparer {
   }
 
   void note(const std::string& text) {
-    if (std::ranges::find(result_.notes, text) == result_.notes.end()) result_.notes.push_back(text);
+    if (std::ranges::find(result_.notes, text) == result_.notes.end())
+      result_.notes.push_back(text);
   }
   void add(const std::string& what, const std::string& before, const std::string& after) {
     result_.differences.push_back({title_, what, before, after});
@@ -114,8 +115,8 @@ run_comparison compare_runs(const std::vector<result_row>& before,
   // The first row of the plan in each circumstance is what the others are divided by.
   std::map<std::string, const result_row*> bases;
   for (const auto& [id, row] : old_rows) {
-    const bool good = row->verdict == verdict_kind::pass ||
-                      row->verdict == verdict_kind::not_verified;
+    const bool good =
+        row->verdict == verdict_kind::pass || row->verdict == verdict_kind::not_verified;
     if (!good || !new_rows.contains(id)) continue;
     const result_row*& base = bases[circumstance_of(*row, {})];
     if (!base || row->position < base->position) base = row;
@@ -150,10 +151,10 @@ run_comparison compare_runs(const std::vector<result_row>& before,
 }
 
 std::string comparison_text(const run_comparison& c) {
-  std::string text =
-      fmt::format("{} points compared: tokens identical in {}; {} of {} speed ratios within their "
-                  "intervals\n",
-                  c.points, c.same_tokens, c.ratios_within, c.ratios);
+  std::string text = fmt::format(
+      "{} points compared: tokens identical in {}; {} of {} speed ratios within their "
+      "intervals\n",
+      c.points, c.same_tokens, c.ratios_within, c.ratios);
   if (!c.differences.empty()) {
     text += "\n| point | what | before | now |\n|---|---|---|---|\n";
     for (const run_difference& d : c.differences) {

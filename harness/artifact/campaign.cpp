@@ -52,9 +52,10 @@ std::map<std::string, double> earlier_seconds(const fs::path& log) {
 }
 
 void append_line(const fs::path& log, const campaign_outcome& o) {
-  const nlohmann::ordered_json line = {
-      {"paper", o.paper}, {"id", o.id},     {"scale", o.scale},     {"status", name_of(o.status)},
-      {"rows", o.rows},   {"detail", o.detail}, {"seconds", o.seconds}};
+  const nlohmann::ordered_json line = {{"paper", o.paper},    {"id", o.id},
+                                       {"scale", o.scale},    {"status", name_of(o.status)},
+                                       {"rows", o.rows},      {"detail", o.detail},
+                                       {"seconds", o.seconds}};
   // A line that a crash tore off must not swallow this one.
   bool torn = false;
   if (std::ifstream in(log, std::ios::binary | std::ios::ate); in && in.tellg() > 0) {
@@ -117,8 +118,8 @@ std::vector<campaign_item> items_at(const std::vector<artifact_entry>& artifacts
 }
 
 std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& items,
-                                           const fs::path& directory,
-                                           const artifact_runner& runner, std::ostream& progress) {
+                                           const fs::path& directory, const artifact_runner& runner,
+                                           std::ostream& progress) {
   fs::create_directories(directory);
   const fs::path log = directory / "campaign.jsonl";
   const std::map<std::string, double> before = earlier_seconds(log);
@@ -137,8 +138,7 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
       o.status = item.artifact.problem.empty() ? campaign_status::not_run : campaign_status::failed;
       o.detail = obstacle.starts_with("NOT RUN: ") ? obstacle.substr(9) : obstacle;
     }
-    o.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    o.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const auto spent = before.find(o.paper + "/" + o.id + "/" + o.scale);
     o.total_seconds = o.seconds + (spent == before.end() ? 0 : spent->second);
     append_line(log, o);

@@ -26,15 +26,15 @@ struct campaign_item {
 struct campaign_outcome {
   std::string paper, id, scale, title;
   campaign_status status = campaign_status::failed;
-  std::string detail;         // why not, or the exit status and where the log is
-  std::size_t rows = 0;       // believable ones, all runs together
-  double seconds = 0;         // of this run
-  double total_seconds = 0;   // of all runs into this directory
+  std::string detail;        // why not, or the exit status and where the log is
+  std::size_t rows = 0;      // believable ones, all runs together
+  double seconds = 0;        // of this run
+  double total_seconds = 0;  // of all runs into this directory
 };
 
 // Measures one artifact into a directory; the exit status of `unmask run`. May throw.
-using artifact_runner = std::function<int(const campaign_item& item,
-                                          const std::filesystem::path& output)>;
+using artifact_runner =
+    std::function<int(const campaign_item& item, const std::filesystem::path& output)>;
 
 // Rows of an artifact go to DIRECTORY/PAPER/ID/SCALE; what is there already is not measured again
 // (the runner resumes). A failure is recorded and the next artifact begins. campaign.jsonl gets one

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What a paper claims, as relations between rows that can be checked: experiments/claims/PAPER.toml.
+// What a paper claims, as relations between rows that can be checked:
+// experiments/claims/PAPER.toml.
 //
 //   paper
 //   [[claim]]  id, statement, source, artifact = FILE, scales = [...], kind, metric, left, right,
@@ -66,7 +67,7 @@ struct claim_result {
   claim_verdict verdict = claim_verdict::not_run;
   std::string reason;  // one line, with the measured number, its interval and n
   std::string scale;
-  std::optional<estimate> measured;  // of the point named in the reason
+  std::optional<estimate> measured;                 // of the point named in the reason
   std::size_t held = 0, undecided = 0, failed = 0;  // points
   bool tiny_models = false, synthetic = false;
 };

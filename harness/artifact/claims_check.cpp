@@ -42,8 +42,8 @@ bound bound_of(const std::string& relation, double neutral, double slack) {
   bound b;
   b.above = relation == ">" || relation == ">=" || relation == "increasing" ||
             relation == "nondecreasing";
-  b.strict = relation == ">" || relation == "<" || relation == "increasing" ||
-             relation == "decreasing";
+  b.strict =
+      relation == ">" || relation == "<" || relation == "increasing" || relation == "decreasing";
   b.at = b.above ? neutral - slack : neutral + slack;
   b.text = fmt::format("{}{} {}", b.above ? ">" : "<", b.strict ? "" : "=", short_number(b.at));
   return b;
@@ -62,8 +62,8 @@ struct point_test {
 };
 
 point_test within(double low, double high) {
-  const std::string text = low == high ? short_number(low)
-                                       : short_number(low) + " to " + short_number(high);
+  const std::string text =
+      low == high ? short_number(low) : short_number(low) + " to " + short_number(high);
   return {text, [=](const estimate& e) {
             const double slack = 1e-12 * std::max(std::abs(low), std::abs(high));
             return e.value >= low - slack && e.value <= high + slack ? outcome::held
@@ -84,8 +84,8 @@ point_test test_of(const paper_claim& c) {
       }
       return against(bound_of(c.relation, *c.expected, *c.expected * c.tolerance));
     case claim_kind::threshold:
-      return against(bound_of(
-          c.relation, *c.value, of_scores(c) ? c.tolerance : std::abs(*c.value) * c.tolerance));
+      return against(bound_of(c.relation, *c.value,
+                              of_scores(c) ? c.tolerance : std::abs(*c.value) * c.tolerance));
     case claim_kind::equal:
       return within(neutral - c.tolerance, neutral + c.tolerance);
     default:
@@ -155,17 +155,18 @@ point_list pairs(const paper_claim& c, const std::vector<result_row>& rows) {
   for (const result_row* row : selected(rows, c.left)) {
     const auto partners = partners_of(*row, right, free);
     if (partners.size() > 1) {
-      throw usage_error(fmt::format(
-          "{}: claim '{}': the left row {} ({}) has {} partners, among them {} and {}; make `right` "
-          "narrower",
-          c.where, c.id, name_of_row(*row), place_of(*row), partners.size(),
-          name_of_row(*partners[0]), name_of_row(*partners[1])));
+      throw usage_error(
+          fmt::format("{}: claim '{}': the left row {} ({}) has {} partners, among them {} and {}; "
+                      "make `right` "
+                      "narrower",
+                      c.where, c.id, name_of_row(*row), place_of(*row), partners.size(),
+                      name_of_row(*partners[0]), name_of_row(*partners[1])));
     }
     if (partners.empty()) continue;
     const auto e = compare(c, *row, *partners[0]);
     if (!e) continue;
-    points.push_back({place_of(*row),
-                      row->label + (of_scores(c) ? " - " : " / ") + partners[0]->label, *e});
+    points.push_back(
+        {place_of(*row), row->label + (of_scores(c) ? " - " : " / ") + partners[0]->label, *e});
   }
   return points;
 }
@@ -186,7 +187,8 @@ point_list series(const paper_claim& c, const std::vector<result_row>& rows) {
     std::ranges::stable_sort(group, {},
                              [&](const result_row* r) { return *number_of(*r, c.along); });
     for (std::size_t i = 1; i < group.size(); ++i) {
-      const double before = *number_of(*group[i - 1], c.along), now = *number_of(*group[i], c.along);
+      const double before = *number_of(*group[i - 1], c.along),
+                   now = *number_of(*group[i], c.along);
       if (before == now) {
         throw usage_error(fmt::format("{}: claim '{}': two rows have {} = {}; make `left` narrower",
                                       c.where, c.id, c.along, short_number(now)));
@@ -244,7 +246,8 @@ point_list aggregated(const paper_claim& c, point_list points) {
 
 std::string none_reason(const paper_claim& c, const std::vector<result_row>& all) {
   for (const result_row& row : all) {
-    const bool good = row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified;
+    const bool good =
+        row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified;
     if (!good && (c.left.matches(row) || c.right.matches(row))) {
       return fmt::format("NOT RUN: {} is {}: {}", name_of_row(row), name_of(row.verdict),
                          row.reason);
@@ -263,9 +266,12 @@ std::string reason_of(const claim_result& r, const point_list& points, const che
     text = fmt::format("{} of {} points hold; {}: ", r.held, points.size(),
                        r.held == points.size() ? "the closest" : "the worst");
   }
-  text += fmt::format("{} = {}, wanted {}", shown.shown, estimate_text(shown.measured), test.wanted);
-  if (shown.name.find("mean of") != 0) text += " (" + shown.name + ")";
-  else text += ", " + shown.name;
+  text +=
+      fmt::format("{} = {}, wanted {}", shown.shown, estimate_text(shown.measured), test.wanted);
+  if (shown.name.find("mean of") != 0)
+    text += " (" + shown.name + ")";
+  else
+    text += ", " + shown.name;
   if (r.undecided > 0) {
     text += fmt::format("; undecided at {}: the interval crosses the bound", r.undecided);
   }

@@ -61,8 +61,8 @@ void check_relation(paper_claim& c) {
   }
   if (c.relation.empty() && c.kind == claim_kind::ratio) c.relation = "about";
   if (std::ranges::find(known, c.relation) == known.end()) {
-    throw usage_error(c.where + ": claim '" + c.id + "': " +
-                      unknown_name("relation of this kind", c.relation, known));
+    throw usage_error(c.where + ": claim '" + c.id +
+                      "': " + unknown_name("relation of this kind", c.relation, known));
   }
 }
 
@@ -144,8 +144,8 @@ void check_scales(const paper_claim& c) {
   for (const scale_entry& s : spec.scales) known.push_back(s.name);
   for (const std::string& name : c.scales) {
     if (std::ranges::find(known, name) == known.end()) {
-      throw usage_error(c.where + ": claim '" + c.id + "': " +
-                        unknown_name("scale of " + c.artifact.string(), name, known));
+      throw usage_error(c.where + ": claim '" + c.id +
+                        "': " + unknown_name("scale of " + c.artifact.string(), name, known));
     }
   }
 }

@@ -43,8 +43,8 @@ std::string claims_markdown(const std::vector<checked_claim>& claims) {
   text += "\n";
   for (const claim_verdict v : {claim_verdict::reproduced, claim_verdict::partly,
                                 claim_verdict::not_reproduced, claim_verdict::not_run}) {
-    text += fmt::format("{}{} {}", v == claim_verdict::reproduced ? "" : ", ", count[v],
-                        name_of(v));
+    text +=
+        fmt::format("{}{} {}", v == claim_verdict::reproduced ? "" : ", ", count[v], name_of(v));
   }
   return text + fmt::format(", of {} claims\n", claims.size());
 }

@@ -19,8 +19,8 @@ std::string method_name(const result_row& row) {
     const std::size_t end = std::min(row.variation.find(' ', begin), row.variation.size());
     const std::string part = row.variation.substr(begin, end - begin);
     const bool of_cell = std::ranges::any_of(
-        std::vector<std::string>{"batch_size=", "gen_length=", "seed=", "device=", "format=",
-                                 "limit="},
+        std::vector<std::string>{
+            "batch_size=", "gen_length=", "seed=", "device=", "format=", "limit="},
         [&](const std::string& key) { return part.starts_with(key); });
     if (!of_cell) kept += " " + part;
     begin = end + 1;
@@ -44,11 +44,13 @@ std::string percent(const std::optional<double>& share, int digits) {
   return share ? fmt::format("{:.{}f} %", *share * 100, digits) : "–";
 }
 
-std::string cell_text(std::string text) {
-  for (std::size_t i = 0; (i = text.find('|', i)) != std::string::npos; i += 2) {
-    text.insert(i, "\\");
+std::string cell_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c;
   }
-  return text;
+  return out;
 }
 
 nlohmann::ordered_json of_range(const std::optional<interval>& range) {

@@ -223,8 +223,10 @@ void mark_best(laid_out_table& table, const paper_layout& layout) {
 
 void add_footnotes(laid_out_table& table, const paper_layout& layout,
                    const std::vector<result_row>& rows) {
-  const std::vector<std::string> models = distinct(rows, [](const auto& r) { return r.model.name; });
-  const std::vector<std::string> devices = distinct(rows, [](const auto& r) { return r.run.device; });
+  const std::vector<std::string> models =
+      distinct(rows, [](const auto& r) { return r.model.name; });
+  const std::vector<std::string> devices =
+      distinct(rows, [](const auto& r) { return r.run.device; });
   const auto joined = [](const std::vector<std::string>& list) {
     std::string text;
     for (const std::string& item : list) text += (text.empty() ? "" : ", ") + item;
@@ -261,9 +263,9 @@ void add_footnotes(laid_out_table& table, const paper_layout& layout,
         "† synthetic or analytic: from weights without meaning, or computed from shapes.");
   }
   if (published) {
-    table.footnotes.push_back(fmt::format(
-        "paper: as printed in {}{}.", layout.published->title,
-        layout.published->arxiv.empty() ? "" : ", arXiv " + layout.published->arxiv));
+    table.footnotes.push_back(
+        fmt::format("paper: as printed in {}{}.", layout.published->title,
+                    layout.published->arxiv.empty() ? "" : ", arXiv " + layout.published->arxiv));
   }
 }
 
@@ -295,7 +297,8 @@ laid_out_table lay_out(const paper_layout& layout, const std::vector<result_row>
   table.scale = layout.scale;
   std::vector<std::string> across = {""};
   if (!layout.across.empty()) {
-    across = distinct(rows, [&](const auto& r) { return setting_of(r, layout.across).value_or(""); });
+    across =
+        distinct(rows, [&](const auto& r) { return setting_of(r, layout.across).value_or(""); });
     std::ranges::stable_sort(across, {}, [](const std::string& v) {
       return std::pair(v.size(), v);  // numbers by value: shorter first
     });
@@ -317,8 +320,8 @@ laid_out_table lay_out(const paper_layout& layout, const std::vector<result_row>
       for (const std::string& value : across) {
         std::vector<const result_row*> selected;
         for (const result_row& row : rows) {
-          const bool here = layout.across.empty() ||
-                            setting_of(row, layout.across).value_or("") == value;
+          const bool here =
+              layout.across.empty() || setting_of(row, layout.across).value_or("") == value;
           if (here && row_name(row, layout.row_keys) == name && c.where.matches(row)) {
             selected.push_back(&row);
           }

@@ -31,7 +31,7 @@ struct layout_column {
   std::string published_metric;  // where the paper's cell holds several
   double factor = 1;             // of our value: 100 for shares shown in per cent
   std::int64_t digits = 1;
-  std::string best;              // max, min: in bold; empty: none
+  std::string best;  // max, min: in bold; empty: none
 };
 
 struct paper_layout {

@@ -79,8 +79,8 @@ std::string latex(const laid_out_table& table) {
     head += " & " + latex_text(c.header + ", " + ours_name(table));
   }
   std::string text = "% needs \\usepackage{booktabs}\n\\begin{table}\n\\centering\n\\caption{" +
-                     latex_text(table.title) + "}\n\\begin{tabular}{" + columns +
-                     "}\n\\toprule\n" + head + " \\\\\n\\midrule\n";
+                     latex_text(table.title) + "}\n\\begin{tabular}{" + columns + "}\n\\toprule\n" +
+                     head + " \\\\\n\\midrule\n";
   for (const laid_out_row& row : table.rows) {
     text += latex_text(row.name);
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
@@ -152,16 +152,30 @@ std::string render_layout(const laid_out_table& table, layout_format format) {
 std::string latex_text(const std::string& text) {
   // Bytes of UTF-8 signs that plain LaTeX does not set, and its own special characters.
   static const std::vector<std::pair<std::string, std::string>> signs = {
-      {"\\", "\\textbackslash{}"}, {"{", "\\{"},  {"}", "\\}"},
-      {"&", "\\&"},                {"%", "\\%"},  {"$", "\\$"},
-      {"#", "\\#"},                {"_", "\\_"},  {"~", "\\textasciitilde{}"},
-      {"^", "\\textasciicircum{}"}, {"<", "$<$"}, {">", "$>$"},
-      {"†", "$^\\dagger$"},        {"–", "--"},   {"±", "$\\pm$"},
-      {"α", "$\\alpha$"},          {"×", "$\\times$"}, {"↑", "$\\uparrow$"}, {"↓", "$\\downarrow$"}};
+      {"\\", "\\textbackslash{}"},
+      {"{", "\\{"},
+      {"}", "\\}"},
+      {"&", "\\&"},
+      {"%", "\\%"},
+      {"$", "\\$"},
+      {"#", "\\#"},
+      {"_", "\\_"},
+      {"~", "\\textasciitilde{}"},
+      {"^", "\\textasciicircum{}"},
+      {"<", "$<$"},
+      {">", "$>$"},
+      {"†", "$^\\dagger$"},
+      {"–", "--"},
+      {"±", "$\\pm$"},
+      {"α", "$\\alpha$"},
+      {"×", "$\\times$"},
+      {"↑", "$\\uparrow$"},
+      {"↓", "$\\downarrow$"}};
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
-    const auto found = std::ranges::find_if(
-        signs, [&](const auto& sign) { return text.compare(i, sign.first.size(), sign.first) == 0; });
+    const auto found = std::ranges::find_if(signs, [&](const auto& sign) {
+      return text.compare(i, sign.first.size(), sign.first) == 0;
+    });
     if (found == signs.end()) {
       out += text[i] == '\n' ? ' ' : text[i];
       ++i;

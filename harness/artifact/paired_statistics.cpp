@@ -50,8 +50,7 @@ estimate paired_ratio(const std::vector<double>& a, const std::vector<double>& b
 }
 
 estimate unpaired_ratio(const std::vector<double>& a, const std::vector<double>& b) {
-  estimate e{std::nan(""), {}, std::min(a.size(), b.size()), "repetitions",
-             "log-ratio, Welch's t"};
+  estimate e{std::nan(""), {}, std::min(a.size(), b.size()), "repetitions", "log-ratio, Welch's t"};
   if (a.empty() || b.empty() || !all_positive(a) || !all_positive(b)) return e;
   const std::vector<double> x = logs(a), y = logs(b);
   const double mean = mean_of(x) - mean_of(y);

@@ -14,9 +14,9 @@
 namespace unmask {
 namespace {
 
-const std::vector<std::string> plain_keys = {"label",      "method",    "preset", "model",
-                                             "workload",   "variation", "batch_size",
-                                             "gen_length", "seed",      "device", "format", "kind"};
+const std::vector<std::string> plain_keys = {"label",    "method",    "preset",     "model",
+                                             "workload", "variation", "batch_size", "gen_length",
+                                             "seed",     "device",    "format",     "kind"};
 
 std::optional<double> as_number(const std::string& text) {
   double value = 0;
@@ -259,8 +259,9 @@ std::string short_number(double value) {
   if (!std::isfinite(value)) return "–";
   const double size = std::abs(value);
   if (value == std::floor(value) && size < 1e6) return fmt::format("{:.0f}", value);
-  return size >= 100 ? fmt::format("{:.1f}", value)
-                     : size >= 0.1 ? fmt::format("{:.3f}", value) : fmt::format("{:.3g}", value);
+  return size >= 100   ? fmt::format("{:.1f}", value)
+         : size >= 0.1 ? fmt::format("{:.3f}", value)
+                       : fmt::format("{:.3g}", value);
 }
 
 std::string estimate_text(const estimate& e) {

@@ -33,8 +33,8 @@ struct row_selector {
 // Later rows of a point replace earlier ones; PASS and NOT_VERIFIED only.
 std::vector<result_row> believable_rows(const std::vector<result_row>& rows);
 
-// What two rows must agree in to be compared: model, workload, batch_size, gen_length, seed, device,
-// format and every key of serve, except `free` ones.
+// What two rows must agree in to be compared: model, workload, batch_size, gen_length, seed,
+// device, format and every key of serve, except `free` ones.
 std::string circumstance_of(const result_row& row, const std::set<std::string>& free);
 
 struct row_value {

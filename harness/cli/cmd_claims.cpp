@@ -155,8 +155,10 @@ int command_campaign(const std::vector<std::string>& arguments) {
       "where claims and artifacts lie");
   po::variables_map values;
   const char* epilogue =
-      "\nEvery artifact in turn, then tables and claims. Called again it continues where it stopped; "
-      "an\nartifact that fails does not stop the others. exit code 1 when one failed, 4 when a claim "
+      "\nEvery artifact in turn, then tables and claims. Called again it continues where it "
+      "stopped; "
+      "an\nartifact that fails does not stop the others. exit code 1 when one failed, 4 when a "
+      "claim "
       "is\nNOT REPRODUCED or PARTLY\n";
   if (!parse_command("campaign [PAPER...] [options]", epilogue, options, {"papers..."}, arguments,
                      values)) {

@@ -84,8 +84,10 @@ int command_ablation(const std::vector<std::string>& arguments) {
   add_paired_options(options);
   po::variables_map values;
   const char* epilogue =
-      "\nMeasures all settings of the experiment in turn, forwards and backwards (ABBA), on the same "
-      "prompts, at\nleast four times, then compares each with its base: sweep mode \"leave-one-out\" "
+      "\nMeasures all settings of the experiment in turn, forwards and backwards (ABBA), on the "
+      "same "
+      "prompts, at\nleast four times, then compares each with its base: sweep mode "
+      "\"leave-one-out\" "
       "or \"factorial\".\nThe same view of rows that are there: unmask table ROWS --paired\n";
   if (!parse_command("ablation EXPERIMENT.toml [options]", epilogue, options, {"experiment"},
                      arguments, values)) {
@@ -164,8 +166,10 @@ int command_rerun(const std::vector<std::string>& arguments) {
       "no-progress", "no progress on standard error");
   po::variables_map values;
   const char* epilogue =
-      "\nRepeats the run of a bundle and compares: answers and counts must be the same, speed ratios "
-      "within their\nintervals. From the root of the source tree, for models and tasks. exit code 4 "
+      "\nRepeats the run of a bundle and compares: answers and counts must be the same, speed "
+      "ratios "
+      "within their\nintervals. From the root of the source tree, for models and tasks. exit code "
+      "4 "
       "when something differs\n";
   if (!parse_command("rerun BUNDLE.tar [options]", epilogue, options, {"bundle"}, arguments,
                      values)) {

@@ -53,8 +53,8 @@ void list_models(const std::filesystem::path& folder) {
 int list_artifacts(const std::filesystem::path& root) {
   const std::vector<artifact_entry> all = find_artifacts(root, this_machine());
   if (!all.empty()) fmt::print("artifacts\n{}", artifact_listing(all));
-  const bool good =
-      std::all_of(all.begin(), all.end(), [](const artifact_entry& a) { return a.problem.empty(); });
+  const bool good = std::all_of(all.begin(), all.end(),
+                                [](const artifact_entry& a) { return a.problem.empty(); });
   return static_cast<int>(good ? exit_code::ok : exit_code::usage);
 }
 

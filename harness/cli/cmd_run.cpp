@@ -23,7 +23,8 @@ namespace po = boost::program_options;
 namespace {
 
 std::string run_epilogue() {
-  return "\nA scale that needs what this machine lacks is not started: NOT RUN: needs ..., exit code "
+  return "\nA scale that needs what this machine lacks is not started: NOT RUN: needs ..., exit "
+         "code "
          "3.\n\n";
 }
 
@@ -57,8 +58,8 @@ int command_run(const std::vector<std::string>& arguments) {
       "format,o", po::value<std::string>()->default_value("md"),
       "of the table: md, csv, json, jsonl")("no-progress", "no progress on standard error");
   po::variables_map values;
-  if (!parse_command("run EXPERIMENT.toml [options]", run_epilogue() + serve_help(), options, {"experiment"},
-                     arguments, values)) {
+  if (!parse_command("run EXPERIMENT.toml [options]", run_epilogue() + serve_help(), options,
+                     {"experiment"}, arguments, values)) {
     return 0;
   }
   if (!values.count("experiment")) {
@@ -122,8 +123,7 @@ int command_table(const std::vector<std::string>& arguments) {
   if (!values.count("rows")) throw usage_error("table needs files of rows");
   const std::string named_format = values["format"].as<std::string>();
   const bool paper = wants_layout(values), paired = values.count("paired") > 0;
-  const table_format format =
-      paper || paired ? table_format::md : parse_table_format(named_format);
+  const table_format format = paper || paired ? table_format::md : parse_table_format(named_format);
   if (paper) parse_layout_format(named_format);  // before anything is read
   std::vector<result_row> rows;
   for (const std::string& file : values["rows"].as<std::vector<std::string>>()) {
@@ -136,8 +136,8 @@ int command_table(const std::vector<std::string>& arguments) {
     return 0;
   }
   if (paper) {
-    const paper_layout layout = read_layout(values["artifact"].as<std::string>(),
-                                            values["scale"].as<std::string>());
+    const paper_layout layout =
+        read_layout(values["artifact"].as<std::string>(), values["scale"].as<std::string>());
     fmt::print("{}", render_layout(lay_out(layout, rows), parse_layout_format(named_format)));
     return 0;
   }

@@ -15,6 +15,7 @@ namespace {
 
 // Where the host waits for the backend. ops::synchronize() stands before every place that reads on
 // the host what an operation wrote:
+//   admit     after pace->start(): policies fill their arrays anew for the next request
 //   forward   after rows->select() and after gather_tokens(): the rows are counted and copied
 //   forward   before a layer observer
 //   decide    before a step observer; after commit() and settle(): tokens committed, states
@@ -138,6 +139,7 @@ std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slot
     }
     m.state.admit(s, request, length);
     m.method.pace->start(m.state, s);
+    m.run.synchronize();
     return s;
   }
   return -1;

@@ -92,14 +92,11 @@ std::optional<fs::path> find_weights(const std::string& name) {
 }
 
 std::string published_file(const std::string& dataset) {
-  static const std::map<std::string, std::string> files = {{"gsm8k", "test.jsonl"},
-                                                           {"math500", "test.jsonl"},
-                                                           {"humaneval", "HumanEval.jsonl"},
-                                                           {"mbpp", "mbpp.jsonl"},
-                                                           {"mt_bench", "question.jsonl"},
-                                                           {"vicuna_bench", "question.jsonl"},
-                                                           {"spec_bench", "question.jsonl"},
-                                                           {"ifeval", "input_data.jsonl"}};
+  static const std::map<std::string, std::string> files = {
+      {"gsm8k", "test.jsonl"},          {"math500", "test.jsonl"},
+      {"humaneval", "HumanEval.jsonl"}, {"mbpp", "mbpp.jsonl"},
+      {"mt_bench", "question.jsonl"},   {"vicuna_bench", "question.jsonl"},
+      {"spec_bench", "question.jsonl"}, {"ifeval", "input_data.jsonl"}};
   const auto& known = dataset_names();
   if (std::ranges::find(known, dataset) == known.end()) {
     throw usage_error(unknown_name("dataset", dataset, known));

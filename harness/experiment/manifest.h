@@ -2,7 +2,8 @@
 // Copyright The Unmask Authors
 //
 // run.json: what a run was asked for, beside its rows, so that it can be repeated elsewhere. Holds
-// no path of the machine but that of the experiment file, relative to where the program was started.
+// no path of the machine but that of the experiment file, relative to where the program was
+// started.
 #pragma once
 
 #include <filesystem>

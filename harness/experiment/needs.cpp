@@ -78,7 +78,8 @@ void check_need(const std::string& need, const std::string& where) {
   }
   if (one_of(with_name, parts.kind)) {
     if (parts.value.empty()) {
-      throw usage_error(where + ": the need '" + need + "' must name what it needs after the colon");
+      throw usage_error(where + ": the need '" + need +
+                        "' must name what it needs after the colon");
     }
     if (parts.kind == "dataset") {
       try {

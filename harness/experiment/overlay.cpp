@@ -13,8 +13,9 @@ namespace unmask {
 namespace {
 
 // What a scale may lay over the shared part.
-constexpr const char* overlay_keys[] = {"run",   "serve",    "sweep",  "probe", "layout", "model",
-                                        "workload", "method", "kind",   "title", "description"};
+constexpr const char* overlay_keys[] = {"run",    "serve", "sweep",      "probe",
+                                        "layout", "model", "workload",   "method",
+                                        "kind",   "title", "description"};
 
 // Nodes are moved, not copied: only then do they keep the line they stand on.
 void lay_over(toml::table& base, toml::table& over) {

@@ -124,6 +124,10 @@ std::string table_of(const result_row& row, const json& report) {
         fmt::format(" Roofs: {} GFLOP/s, {} GB/s ({}).", count(roofs["flops_per_second"], 1e9, 1),
                     count(roofs["bytes_per_second"], 1e9, 1), roofs["source"].get<std::string>());
   }
+  if (device && report["device_unattributed"].get<double>() > 0) {
+    text += fmt::format(" {:.3f} ms of kernels belong to no phase.",
+                        1e3 * report["device_unattributed"].get<double>());
+  }
   text += " FLOPs and bytes: " + report["provenance"]["work"].get<std::string>() + ".\n";
   for (const char* problem : {"kernels_problem", "counters_problem"}) {
     if (report[problem].is_string()) text += report[problem].get<std::string>() + ".\n";

@@ -74,12 +74,9 @@ parameter_map params_of(const json& in) {
 }
 
 json of_items(const item_records& items) {
-  json out = {{"id", items.id},
-              {"score", numbers(items.score)},
-              {"exact", items.exact},
-              {"output_tokens", items.output_tokens},
-              {"seconds", json::array()},
-              {"answer_hash", items.answer_hash}};
+  json out = {{"id", items.id},           {"score", numbers(items.score)},
+              {"exact", items.exact},     {"output_tokens", items.output_tokens},
+              {"seconds", json::array()}, {"answer_hash", items.answer_hash}};
   for (const std::vector<double>& seconds : items.seconds) {
     out["seconds"].push_back(numbers(seconds));
   }

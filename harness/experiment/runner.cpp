@@ -274,8 +274,8 @@ std::set<std::string> to_skip(const std::vector<experiment_point>& points,
   std::set<std::string> done = completed_points(rows);
   if (!paired) return done;
   for (const auto& group : interleaved_groups(points, true)) {
-    const bool whole = std::ranges::all_of(
-        group, [&](const experiment_point& p) { return done.contains(p.id); });
+    const bool whole =
+        std::ranges::all_of(group, [&](const experiment_point& p) { return done.contains(p.id); });
     if (whole) continue;
     for (const experiment_point& p : group) done.erase(p.id);
   }

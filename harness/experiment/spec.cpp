@@ -133,8 +133,8 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   if (path.empty()) path = trace;
   if (!path.empty()) {
     // A trace that lies with the datasets, "trace:FILE", is left as it stands when absent.
-    w.file = path.starts_with("trace:") ? find_trace(path.substr(6)).value_or(path)
-                                        : beside(file, path);
+    w.file =
+        path.starts_with("trace:") ? find_trace(path.substr(6)).value_or(path) : beside(file, path);
     w.name = name.empty() ? w.file.stem().string() : name;
     spec.workloads.push_back(w);
   }
@@ -245,8 +245,8 @@ void unique(const List& list, Name name_of, const std::string& file, const std::
 }
 
 bool is_plain_name(const std::string& name) {
-  return !name.empty() && name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") ==
-                              std::string::npos;
+  return !name.empty() &&
+         name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
 }
 
 void read_artifact(toml_reader& r, const fs::path& file, artifact_header& a) {
@@ -265,8 +265,8 @@ void read_artifact(toml_reader& r, const fs::path& file, artifact_header& a) {
                       "`, of small letters, digits and _, not '" + value + "'");
   }
   if (a.kind != "table" && a.kind != "figure") {
-    throw usage_error(r.where() + ": " + unknown_name("kind of artifact", a.kind,
-                                                      {"table", "figure"}));
+    throw usage_error(r.where() + ": " +
+                      unknown_name("kind of artifact", a.kind, {"table", "figure"}));
   }
   if (a.title.empty()) throw usage_error(r.where() + ": [artifact] needs `title`");
 }

@@ -27,8 +27,8 @@
 //   [artifact]   paper, id, kind = "table" | "figure", title; published = FILE, note,
 //                not_reproducible = why (then nothing else is needed)
 //   [scale.NAME] laid over everything above when that scale is chosen: tables merge and the scale
-//                wins, arrays ([[scale.NAME.model]], a sweep axis) replace; besides, needs (needs.h),
-//                takes, note, not_run = why, and [scale.NAME.set] with keys as in --set
+//                wins, arrays ([[scale.NAME.model]], a sweep axis) replace; besides, needs
+//                (needs.h), takes, note, not_run = why, and [scale.NAME.set] with keys as in --set
 //   [layout]     how the paper arranges the numbers; read by harness/artifact/layout.h
 // A model's path "weights:NAME" and a workload's dataset = "gsm8k" are looked up (locate.h).
 #pragma once

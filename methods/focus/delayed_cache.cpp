@@ -46,6 +46,7 @@ void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows
   };
   state.windows(plan, thaw);
   run.fill_flags(b.capacity(), state.first.data(), state.last.data(), 0, state.frozen);
+  run.synchronize();  // it has read the windows
   state.windows(plan, [](const sequence_step&, std::int32_t) { return true; });
   rows.rows = run.compact(b.capacity(), state.frozen, 0, state.first.data(), state.last.data(),
                           rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),

@@ -125,7 +125,7 @@ TEST(artifact_files, layouts_name_published_cells) {
 }
 
 // The reader checks ids, artifacts, scales and keys; here: enough of them, and labels that exist.
-TEST(claims, name_methods_of_their_artifacts) {
+TEST(artifact_claims, name_methods_of_their_artifacts) {
   for (const test::paper_files& paper : papers()) {
     const auto claims = read_claims(experiments() / "claims" / (paper.name + ".toml"));
     EXPECT_GE(claims.size(), 4U) << paper.name;
@@ -160,7 +160,7 @@ TEST(artifact_files, the_overview_links_every_one) {
   }
 }
 
-TEST(shapes, are_the_published_sizes) {
+TEST(artifact_shapes, are_the_published_sizes) {
   const struct {
     const char* name;
     model_family family;

@@ -46,7 +46,7 @@ cells cells_of(const std::string& paper) {
   return all;
 }
 
-TEST(published, every_number_has_its_place_and_source) {
+TEST(published_numbers, every_number_has_its_place_and_source) {
   for (const test::paper_files& paper : papers()) {
     SCOPED_TRACE(paper.name);
     const toml::table file = file_of(paper.name);
@@ -111,7 +111,7 @@ void expect_average(const cells& all, const std::string& artifact, const std::st
   }
 }
 
-TEST(published, averages_come_out_again) {
+TEST(published_numbers, averages_come_out_again) {
   const cells focus = cells_of("focus");
   expect_average(focus, "table_4", "score", 5, 0.0051, 2);
   const cells focus_dllm = cells_of("focus_dllm");
@@ -127,7 +127,7 @@ TEST(published, averages_come_out_again) {
   expect_average(ada, "table_8", "speedup", 3, 0.01, 15);  // cut, not rounded: an inconsistency
 }
 
-TEST(published, ratios_come_out_again) {
+TEST(published_numbers, ratios_come_out_again) {
   const cells focus = cells_of("focus");
   int reductions = 0;
   for (const auto& [c, value] : focus) {
@@ -174,7 +174,7 @@ TEST(published, ratios_come_out_again) {
 }
 
 // The two tables print the same runs; the one cell that differs is listed.
-TEST(published, repeated_cells_agree) {
+TEST(published_numbers, repeated_cells_agree) {
   const cells all = cells_of("focus_dllm");
   const std::map<std::string, std::string> rows = {
       {"UltraLLaDA, Vanilla", "Vanilla"},

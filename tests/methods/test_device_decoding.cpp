@@ -62,7 +62,10 @@ INSTANTIATE_TEST_SUITE_P(
                        model_family::llada,
                        {{"block_length", eight}, {"variant", std::string("greedy")}}},
         device_setting{"dllm_cache", "dllm_cache", model_family::llada, {{"block_length", eight}}},
-        device_setting{"sparse_d", "sparse_d", model_family::llada, {{"block_size", eight}}},
+        device_setting{"sparse_d",
+                       "sparse_d",
+                       model_family::llada,
+                       {{"block_length", eight}, {"block_size", eight}}},
         device_setting{
             "sparse_dllm", "sparse_dllm", model_family::llada, {{"block_length", eight}}},
         device_setting{"focus_dllm",

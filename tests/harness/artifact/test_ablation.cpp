@@ -39,10 +39,10 @@ result_row varied(const std::string& label, const std::string& variation,
 const ablation_margins margins{0.05, 0.05};
 
 TEST(ablation, every_setting_against_its_own_base) {
-  const std::vector<result_row> rows = {
-      varied("a", "", {1.0, 1.01, 0.99, 1.0}, 0), varied("b", "", {4, 4.02, 3.98, 4}, 1),
-      varied("a", "cache=none", {2.0, 2.01, 1.99, 2.0}, 2),
-      varied("b", "cache=none", {4.01, 4.0, 4.0, 4.01}, 3)};
+  const std::vector<result_row> rows = {varied("a", "", {1.0, 1.01, 0.99, 1.0}, 0),
+                                        varied("b", "", {4, 4.02, 3.98, 4}, 1),
+                                        varied("a", "cache=none", {2.0, 2.01, 1.99, 2.0}, 2),
+                                        varied("b", "cache=none", {4.01, 4.0, 4.0, 4.01}, 3)};
   const auto lines = paired_comparison(rows, margins);
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_EQ(lines[0].setting, "a cache=none");
@@ -54,7 +54,8 @@ TEST(ablation, every_setting_against_its_own_base) {
   const auto against_b = paired_comparison(rows, margins, "b");
   ASSERT_EQ(against_b.size(), 3u);
   EXPECT_EQ(against_b[0].speed_verdict, "FASTER");
-  EXPECT_TRUE(has(sentence_of([&] { paired_comparison(rows, margins, "bb"); }), "did you mean 'b'"));
+  EXPECT_TRUE(
+      has(sentence_of([&] { paired_comparison(rows, margins, "bb"); }), "did you mean 'b'"));
   const std::string table = ablation_markdown(lines, {}, margins);
   EXPECT_TRUE(has(table, "SLOWER"));
   EXPECT_TRUE(has(table, "5 % of speed")) << table;
@@ -86,6 +87,10 @@ TEST(ablation, quality_is_compared_item_by_item) {
   EXPECT_EQ(lines[0].score_text, "WORSE");
   EXPECT_LT(*lines[0].p, 1e-4);
   EXPECT_EQ(*lines[0].same_answers, 20u);
+  ASSERT_TRUE(lines[0].item_speed);
+  EXPECT_NEAR(lines[0].item_speed->value, 1, 1e-12);
+  EXPECT_EQ(lines[0].item_speed->n, 40u);
+  EXPECT_EQ(lines[0].faster_items, 0u);
   EXPECT_EQ(lines[1].score_text, "SAME");  // the same answers, token by token
   EXPECT_EQ(*lines[1].same_answers, 40u);
 }
@@ -127,8 +132,8 @@ TEST(ablation, the_same_setting_twice_raises_no_alarm) {
     alarms += lines[0].speed_verdict == "FASTER" || lines[0].speed_verdict == "SLOWER";
     found += lines[1].speed_verdict == "FASTER";
   }
-  EXPECT_LT(alarms, 30u);   // 3 % at most; the margin takes most of the nominal 5 % away
-  EXPECT_GT(found, 950u);   // and a real difference of 30 % is seen
+  EXPECT_LT(alarms, 30u);  // 3 % at most; the margin takes most of the nominal 5 % away
+  EXPECT_GT(found, 950u);  // and a real difference of 30 % is seen
 }
 
 // Recorded: a setting and the same again under a parameter that decides nothing there.
@@ -150,7 +155,8 @@ TEST(ablation, recorded_rows_of_the_same_setting_raise_no_alarm) {
       EXPECT_NE(line.speed_verdict, "SLOWER") << line.speed.value;
     } else {
       ++changed;
-      EXPECT_EQ(line.speed_verdict, "FASTER") << line.setting;  // two tokens per step instead of one
+      EXPECT_EQ(line.speed_verdict, "FASTER")
+          << line.setting;  // two tokens per step instead of one
     }
   }
   EXPECT_GE(same_setting, 1u);
@@ -163,8 +169,8 @@ TEST(ablation, main_effects_of_a_factorial_sweep) {
   std::int64_t position = 0;
   for (const char* cache : {"off", "on"}) {
     for (const char* sort : {"off", "on"}) {
-      const double s = (std::string(cache) == "on" ? 1.0 : 2.0) *
-                       (std::string(sort) == "on" ? 1.1 : 1.0);
+      const double s =
+          (std::string(cache) == "on" ? 1.0 : 2.0) * (std::string(sort) == "on" ? 1.1 : 1.0);
       rows.push_back(varied("a", "cache=" + std::string(cache) + " sort=" + sort,
                             {s, s * 1.001, s * 0.999, s * 1.002}, position++));
     }

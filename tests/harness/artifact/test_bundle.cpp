@@ -16,7 +16,8 @@ class bundles : public testing::Test {
  protected:
   bundles() {
     const run_manifest m{"focus/table_5.toml", artifact_text, "tiny", {"run.seed=3"}, "abc"};
-    write(scratch / "run/run.json", manifest_json(m, parse_spec(artifact_text, "/x/table_5.toml"), {}));
+    write(scratch / "run/run.json",
+          manifest_json(m, parse_spec(artifact_text, "/x/table_5.toml"), {}));
     result_row row = row_of("fast", {1.0, 1.1});
     row.environment = "{\"cpu_model\":\"x\"}";
     write(scratch / "run/rows.jsonl", to_json_line(row) + "\n");
@@ -50,14 +51,15 @@ TEST_F(bundles, the_same_run_gives_the_same_bytes) {
   std::filesystem::last_write_time(scratch / "run/rows.jsonl",
                                    std::filesystem::file_time_type::clock::now());
   write_bundle(scratch / "run", scratch / "b.tar");
-  const std::string a = read_file(scratch / "a.tar", 1 << 24), b = read_file(scratch / "b.tar", 1 << 24);
+  const std::string a = read_file(scratch / "a.tar", 1 << 24),
+                    b = read_file(scratch / "b.tar", 1 << 24);
   EXPECT_GT(a.size(), 1000u);
   EXPECT_TRUE(a == b);
 }
 
 TEST_F(bundles, what_was_changed_or_is_missing_is_named) {
-  EXPECT_TRUE(has(sentence_of([&] { write_bundle(scratch / "none", scratch / "a.tar"); }),
-                  "no directory"));
+  EXPECT_TRUE(
+      has(sentence_of([&] { write_bundle(scratch / "none", scratch / "a.tar"); }), "no directory"));
   std::filesystem::create_symlink("/etc/passwd", scratch / "run/link.txt");
   EXPECT_TRUE(has(sentence_of([&] { write_bundle(scratch / "run", scratch / "a.tar"); }), "link"));
   std::filesystem::remove(scratch / "run/link.txt");
@@ -67,11 +69,12 @@ TEST_F(bundles, what_was_changed_or_is_missing_is_named) {
     std::filesystem::remove_all(scratch / "x");
     std::filesystem::remove_all(scratch / "y");
     std::filesystem::create_directories(scratch / "x");
-    EXPECT_EQ(run_process({"tar", "-C", (scratch / "x").string(), "-xf", (scratch / "a.tar").string()}),
-              0);
+    EXPECT_EQ(
+        run_process({"tar", "-C", (scratch / "x").string(), "-xf", (scratch / "a.tar").string()}),
+        0);
     EXPECT_EQ(run_process({"sh", "-c", "cd '" + (scratch / "x").string() + "/'* && " + script}), 0);
-    EXPECT_EQ(run_process({"tar", "-C", (scratch / "x").string(), "-cf", (scratch / "b.tar").string(),
-                           "focus_table_5_tiny"}),
+    EXPECT_EQ(run_process({"tar", "-C", (scratch / "x").string(), "-cf",
+                           (scratch / "b.tar").string(), "focus_table_5_tiny"}),
               0);
     return sentence_of([&] { read_bundle(scratch / "b.tar", scratch / "y"); });
   };
@@ -81,15 +84,16 @@ TEST_F(bundles, what_was_changed_or_is_missing_is_named) {
   EXPECT_TRUE(has(changed("echo x > more.jsonl"), "more.jsonl is not listed"));
   EXPECT_TRUE(has(changed("rm SHA256SUMS"), "is no bundle"));
   write(scratch / "c.tar", "no archive");
-  EXPECT_TRUE(has(sentence_of([&] { read_bundle(scratch / "c.tar", scratch / "z"); }),
-                  "cannot unpack"));
+  EXPECT_TRUE(
+      has(sentence_of([&] { read_bundle(scratch / "c.tar", scratch / "z"); }), "cannot unpack"));
   std::filesystem::remove(scratch / "run/run.json");
   EXPECT_TRUE(has(sentence_of([&] { write_bundle(scratch / "run", scratch / "a.tar"); }),
                   "run.json is missing"));
 }
 
 TEST(comparison, repeated_runs_agree_in_all_but_their_clock) {
-  std::vector<result_row> before = {row_of("slow", {2.0, 2.02, 1.98}), row_of("fast", {1.0, 1.01, 0.99})};
+  std::vector<result_row> before = {row_of("slow", {2.0, 2.02, 1.98}),
+                                    row_of("fast", {1.0, 1.01, 0.99})};
   before[1].position = 1;
   for (result_row& row : before) row.answers_hash = "abc";
   std::vector<result_row> after = before;

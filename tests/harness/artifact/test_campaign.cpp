@@ -45,9 +45,8 @@ TEST(campaign, one_failure_does_not_stop_the_rest) {
   other.scale = "full";
   std::ostringstream progress;
   const std::vector<campaign_item> items = {
-      item("throws"), item("crashes"), item("needs", "NOT RUN: needs cuda (no GPU)"),
-      human,          broken,          other,
-      item("good")};
+      item("throws"), item("crashes"), item("needs", "NOT RUN: needs cuda (no GPU)"), human, broken,
+      other,          item("good")};
   const auto all = run_campaign(items, scratch / "out", runner, progress);
   EXPECT_EQ(ran, (std::vector<std::string>{"throws", "crashes", "good"}));
   ASSERT_EQ(all.size(), 7u);
@@ -71,8 +70,9 @@ TEST(campaign, one_failure_does_not_stop_the_rest) {
 TEST(campaign, adds_up_the_time_of_all_runs) {
   const scratch_directory scratch;
   // The last line was torn by a crash.
-  write(scratch / "out/campaign.jsonl",
-        "{\"paper\":\"focus\",\"id\":\"good\",\"scale\":\"tiny\",\"seconds\":100}\n{\"paper\":\"fo");
+  write(
+      scratch / "out/campaign.jsonl",
+      "{\"paper\":\"focus\",\"id\":\"good\",\"scale\":\"tiny\",\"seconds\":100}\n{\"paper\":\"fo");
   const artifact_runner runner = [](const campaign_item&, const std::filesystem::path&) {
     return 0;
   };

@@ -39,8 +39,8 @@ const std::string faster =
     "left = { label = \"fast\" }\nright = { label = \"slow\" }\n";
 
 TEST_F(claims, an_ordering_needs_an_interval_clear_of_one) {
-  const claim_result clear = checked(
-      faster, {row_of("fast", {1.0, 1.1, 0.9}), row_of("slow", {2.0, 2.1, 1.9})});
+  const claim_result clear =
+      checked(faster, {row_of("fast", {1.0, 1.1, 0.9}), row_of("slow", {2.0, 2.1, 1.9})});
   EXPECT_EQ(clear.verdict, claim_verdict::reproduced) << clear.reason;
   ASSERT_TRUE(clear.measured && clear.measured->range);
   EXPECT_NEAR(clear.measured->value, 2.0, 0.05);
@@ -50,14 +50,14 @@ TEST_F(claims, an_ordering_needs_an_interval_clear_of_one) {
   EXPECT_TRUE(has(clear.reason, "n = 3 repetitions")) << clear.reason;
   EXPECT_TRUE(has(clear.reason, "[")) << clear.reason;
 
-  const claim_result noisy = checked(
-      faster, {row_of("fast", {1.0, 3.0, 1.9}), row_of("slow", {2.0, 1.9, 2.1})});
+  const claim_result noisy =
+      checked(faster, {row_of("fast", {1.0, 3.0, 1.9}), row_of("slow", {2.0, 1.9, 2.1})});
   EXPECT_EQ(noisy.verdict, claim_verdict::not_reproduced);
   EXPECT_EQ(noisy.undecided, 1u);
   EXPECT_TRUE(has(noisy.reason, "undecided")) << noisy.reason;
 
-  const claim_result wrong = checked(
-      faster, {row_of("fast", {2.0, 2.1, 1.9}), row_of("slow", {1.0, 1.1, 0.9})});
+  const claim_result wrong =
+      checked(faster, {row_of("fast", {2.0, 2.1, 1.9}), row_of("slow", {1.0, 1.1, 0.9})});
   EXPECT_EQ(wrong.verdict, claim_verdict::not_reproduced);
   EXPECT_EQ(wrong.failed, 1u);
 }
@@ -85,8 +85,9 @@ TEST_F(claims, rows_that_differ_in_circumstances_are_no_pair) {
   const std::string across =
       "kind = \"ordering\"\nmetric = \"tokens_per_second\"\nrelation = \">\"\n"
       "left = { label = \"fast\", batch_size = 1 }\nright = { label = \"slow\", batch_size = 8 }\n";
-  EXPECT_EQ(checked(across, {row_of("fast", {1.0, 1.01}, 1), row_of("slow", {2.0, 2.01}, 8)}).verdict,
-            claim_verdict::reproduced);
+  EXPECT_EQ(
+      checked(across, {row_of("fast", {1.0, 1.01}, 1), row_of("slow", {2.0, 2.01}, 8)}).verdict,
+      claim_verdict::reproduced);
 }
 
 TEST_F(claims, two_partners_are_a_mistake_of_the_claim) {
@@ -224,7 +225,8 @@ TEST_F(claims, mistakes_are_refused_with_their_place) {
   }
   const auto file = scratch / "claims/focus.toml";
   const std::string claim =
-      "[[claim]]\nid = \"c\"\nstatement = \"s\"\nsource = \"t\"\nartifact = \"../focus/table_5.toml\"\n"
+      "[[claim]]\nid = \"c\"\nstatement = \"s\"\nsource = \"t\"\nartifact = "
+      "\"../focus/table_5.toml\"\n"
       "scales = [\"tiny\"]\n" +
       faster;
   EXPECT_TRUE(has(sentence_of([&] { parse_claims("paper = \"focus\"\n" + claim + claim, file); }),
@@ -239,9 +241,8 @@ TEST_F(claims, mistakes_are_refused_with_their_place) {
 
 TEST_F(claims, what_was_not_measured_says_what_it_needs) {
   machine_view machine;
-  machine.has_weights = machine.has_dataset = machine.has_trace = [](const std::string&) {
-    return false;
-  };
+  machine.has_weights = machine.has_dataset =
+      machine.has_trace = [](const std::string&) { return false; };
   std::vector<paper_claim> all = parsed(faster);
   all.push_back(all.front());
   all.back().scales = {"full"};
@@ -254,9 +255,9 @@ TEST_F(claims, what_was_not_measured_says_what_it_needs) {
   checked = check_claims({all.back()}, results, "full", machine);
   EXPECT_TRUE(has(checked[0].result.reason, "NOT RUN: needs memory_gb:64"));
 
-  write(results / "focus/table_5/tiny/rows.jsonl",
-        to_json_line(row_of("fast", {2.0, 2.1})) + "\n" + to_json_line(row_of("slow", {1.0, 1.1})) +
-            "\n");
+  write(results / "focus/table_5/tiny/rows.jsonl", to_json_line(row_of("fast", {2.0, 2.1})) + "\n" +
+                                                       to_json_line(row_of("slow", {1.0, 1.1})) +
+                                                       "\n");
   checked = check_claims(all, results, "tiny", machine);
   EXPECT_EQ(checked[0].result.verdict, claim_verdict::not_reproduced);
   EXPECT_EQ(exit_status_of(checked), 4);

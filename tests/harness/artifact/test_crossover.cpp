@@ -16,12 +16,13 @@ using namespace testing_artifact;
 
 std::vector<result_row> sweep() {
   std::vector<result_row> rows = {
-      row_of("vanilla", {1.0, 1.01, 0.99}, 1),    row_of("sparse", {2.0, 2.01, 1.99}, 1),
-      row_of("vanilla", {4.0, 4.01, 3.99}, 8),    row_of("sparse", {2.0, 2.01, 1.99}, 8),
+      row_of("vanilla", {1.0, 1.01, 0.99}, 1),       row_of("sparse", {2.0, 2.01, 1.99}, 1),
+      row_of("vanilla", {4.0, 4.01, 3.99}, 8),       row_of("sparse", {2.0, 2.01, 1.99}, 8),
       row_of("vanilla", {4.0, 4.2, 3.8}, 1, "long"), row_of("sparse", {4.1, 3.9, 4.05}, 1, "long")};
   for (result_row& row : rows) {
     row.variation = "batch_size=" + std::to_string(row.run.batch_size);
-    row.metrics["prompt_tokens"] = {row.workload.family == "long" ? 20000.0 : 500.0, origin::counted};
+    row.metrics["prompt_tokens"] = {row.workload.family == "long" ? 20000.0 : 500.0,
+                                    origin::counted};
     row.metrics["selection_share"] = {row.label == "sparse" ? 0.12 : 0.0, origin::measured};
   }
   return rows;

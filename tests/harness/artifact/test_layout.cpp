@@ -65,7 +65,8 @@ class layouts : public testing::Test {
   laid_out_table table() { return lay_out(read_layout(scratch / "focus/table_5.toml", ""), rows); }
   static std::string golden(const std::string& name) {
     return read_file(
-        std::filesystem::path(UNMASK_SOURCE_DIR) / "tests/harness/artifact/fixtures" / name, 1 << 20);
+        std::filesystem::path(UNMASK_SOURCE_DIR) / "tests/harness/artifact/fixtures" / name,
+        1 << 20);
   }
 
   scratch_directory scratch;

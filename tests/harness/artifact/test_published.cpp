@@ -20,8 +20,8 @@ published_paper parsed(const std::string& text) {
 }
 
 TEST(published, values_are_found_by_cell) {
-  const published_paper paper = parsed(
-      head + value + "[[inconsistency]]\nwhere = \"Table 5\"\nwhat = \"sums differ\"\n");
+  const published_paper paper =
+      parsed(head + value + "[[inconsistency]]\nwhere = \"Table 5\"\nwhat = \"sums differ\"\n");
   ASSERT_EQ(paper.values.size(), 1u);
   ASSERT_NE(paper.find("table_5", "DC", "tok/s"), nullptr);
   EXPECT_EQ(paper.find("table_5", "DC", "tok/s")->value, 12);

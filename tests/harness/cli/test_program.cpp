@@ -39,7 +39,8 @@ TEST(program, help_names_every_command) {
   const outcome o = run("--help");
   EXPECT_EQ(o.code, 0);
   for (const char* command :
-       {"run", "table", "report", "generate", "list", "show", "golden", "profile", "doctor"}) {
+       {"run", "table", "report", "generate", "list", "show", "golden", "profile", "claims",
+        "campaign", "ablation", "crossover", "bundle", "rerun", "doctor"}) {
     EXPECT_TRUE(says(o, command)) << command;
     const outcome own = run(std::string(command) + " --help");
     EXPECT_EQ(own.code, 0) << command;

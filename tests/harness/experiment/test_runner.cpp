@@ -126,6 +126,41 @@ TEST(runner, probes_have_a_pass_of_their_own_after_the_measured_ones) {
   }
 }
 
+TEST(runner, paired_points_end_together_and_keep_their_items) {
+  scratch_directory dir;
+  fake_executor with;
+  experiment_spec spec = spec_of(two_methods + "[sweep]\nparams.steps=[0,1,2,3,4,5]\n");
+  spec.evidence = {2, 4, 0, 0.5, true};  // 0.5: one point alone would stop after two
+  const run_summary s = run_experiment(spec, quiet(dir / "out"), with);
+  ASSERT_EQ(s.rows.size(), 12u);
+  ASSERT_EQ(with.order.size(), 24u);  // twelve points in one group, there and back
+  for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(with.order[i], with.order[23 - i]);
+  for (const result_row& row : read_rows(s.file).rows) {
+    EXPECT_EQ(row.samples.seconds.size(), 2u);
+    EXPECT_EQ(row.answers_hash.size(), 64u);
+    ASSERT_EQ(row.items.size(), 2u);
+    EXPECT_EQ(row.items.seconds[0].size(), 2u);
+    EXPECT_EQ(row.items.output_tokens[0], 3);
+    EXPECT_EQ(row.items.answer_hash[0], row.items.answer_hash[1]);
+  }
+  // A group that lacks one row is measured again as a whole: halves of two runs are no pairs.
+  const std::filesystem::path file = s.file;
+  std::vector<std::string> lines;
+  {
+    std::ifstream in(file);
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+  }
+  lines.pop_back();
+  {
+    std::ofstream out(file);
+    for (const std::string& line : lines) out << line << '\n';
+  }
+  const run_summary again = run_experiment(spec, quiet(dir / "out"), with);
+  EXPECT_EQ(again.rows.size(), 12u);
+  EXPECT_EQ(again.skipped, 0u);
+  EXPECT_EQ(run_experiment(spec, quiet(dir / "out"), with).skipped, 12u);
+}
+
 TEST(runner, a_failing_point_is_recorded_and_the_run_goes_on) {
   scratch_directory dir;
   fake_executor with;

@@ -2,6 +2,8 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -54,9 +56,29 @@ TEST(row, probes_come_back_and_are_absent_without) {
   EXPECT_EQ(again.probes, row.probes);
 }
 
+TEST(row, items_come_back_and_are_absent_without) {
+  result_row row = sample_row();
+  EXPECT_EQ(to_json_line(row).find("\"items\":{"), std::string::npos);
+  row.answers_hash = "abc";
+  row.items.id = {"a", "b"};
+  row.items.score = {0.5, std::nan("")};
+  row.items.exact = {false, true};
+  row.items.output_tokens = {3, 4};
+  row.items.seconds = {{0.5, 0.25}, {1, 2}};
+  row.items.answer_hash = {"x", "y"};
+  const std::string line = to_json_line(row);
+  const result_row again = parse_row(line, "x");
+  EXPECT_EQ(to_json_line(again), line);
+  EXPECT_EQ(again.items.seconds, row.items.seconds);
+  EXPECT_TRUE(std::isnan(again.items.score[1]));
+  std::string broken = line;
+  broken.replace(broken.find("[\"x\",\"y\"]"), 9, "[\"x\"]");
+  EXPECT_THROW(parse_row(broken, "x"), error);
+}
+
 TEST(row, unknown_major_versions_are_refused_and_minor_ones_read) {
   std::string line = to_json_line(sample_row());
-  const std::string now = R"("schema_version":"1.1")";
+  const std::string now = R"("schema_version":"1.2")";
   ASSERT_NE(line.find(now), std::string::npos);
   line.replace(line.find(now), now.size(), R"("schema_version":"1.7","new":3)");
   EXPECT_EQ(parse_row(line, "x").schema_version, "1.7");

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The reproduction kit from end to end, with one artifact of its own and an embedded model.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+
+class kit : public testing::Test {
+ protected:
+  kit() {
+    std::string name = (fs::temp_directory_path() / "unmask-kit-XXXXXX").string();
+    if (!::mkdtemp(name.data())) throw std::runtime_error("no scratch directory");
+    root = name;
+    const std::string source = UNMASK_SOURCE_DIR;
+    write("experiments/focus/table_1.toml", R"(title = "One"
+[artifact]
+paper = "focus"
+id = "table_1"
+kind = "table"
+title = "Tokens per step"
+published = "../published/focus.toml"
+[run]
+warmup = 0
+repetitions = 2
+[[method]]
+name = "vanilla"
+label = "one"
+[[method]]
+name = "vanilla"
+label = "two"
+params.tokens_per_step = 2
+[scale.tiny]
+takes = "1 s"
+[[scale.tiny.model]]
+path = ")" + source + R"(/experiments/models/tiny-llada"
+[[scale.tiny.workload]]
+file = ")" + source + R"(/experiments/data/equation.jsonl"
+limit = 2
+[scale.full]
+[[scale.full.model]]
+path = "weights:No-Such-Model-8B"
+[[scale.full.workload]]
+dataset = "gsm8k"
+[layout]
+columns = ["nfe"]
+[[layout.columns]]
+)");
+    // `columns` twice is a mistake; the good file has one column with the paper's number beside it.
+    broken = read("experiments/focus/table_1.toml");
+    std::string good = broken;
+    good.replace(good.find("columns = [\"nfe\"]\n"), 18, "");
+    good += "metric = \"nfe\"\npublished = \"NFE\"\ndigits = 0\n";
+    write("experiments/focus/table_1.toml", good);
+    write("experiments/published/focus.toml",
+          "paper = \"focus\"\ntitle = \"F\"\n[[value]]\nartifact = \"table_1\"\nrow = \"one\"\n"
+          "column = \"NFE\"\nmetric = \"nfe\"\nvalue = 512\nunit = \"\"\nsource = \"Table 1\"\n");
+    write("experiments/claims/focus.toml", R"(paper = "focus"
+[[claim]]
+id = "half"
+statement = "Two tokens per step take half the forwards."
+source = "Table 1"
+artifact = "../focus/table_1.toml"
+scales = ["tiny", "full"]
+kind = "ratio"
+metric = "nfe"
+left = { label = "two" }
+right = { label = "one" }
+expected = 0.5
+tolerance = 0.01
+[[claim]]
+id = "wrong"
+statement = "Two tokens per step take more forwards."
+source = "nowhere"
+artifact = "../focus/table_1.toml"
+scales = ["tiny"]
+kind = "ordering"
+metric = "nfe"
+relation = ">"
+left = { label = "two" }
+right = { label = "one" }
+)");
+  }
+  ~kit() override { fs::remove_all(root); }
+
+  void write(const std::string& name, const std::string& text) {
+    fs::create_directories((root / name).parent_path());
+    std::ofstream(root / name, std::ios::binary) << text;
+  }
+  std::string read(const std::string& name) {
+    std::ifstream in(root / name, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+  // In the scratch directory; what was printed, both streams.
+  int run(const std::string& arguments) {
+    const std::string line =
+        "cd '" + root.string() + "' && '" + UNMASK_PROGRAM + "' " + arguments + " 2>&1";
+    said.clear();
+    FILE* pipe = popen(line.c_str(), "r");
+    std::array<char, 4096> buffer;
+    while (std::fgets(buffer.data(), buffer.size(), pipe)) said += buffer.data();
+    const int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  bool says(const std::string& words) const { return said.find(words) != std::string::npos; }
+
+  fs::path root;
+  std::string said, broken;
+};
+
+TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
+  EXPECT_EQ(run("campaign -o out"), 4) << said;  // one claim is wrong
+  EXPECT_TRUE(says("1 of 1 artifacts measured")) << said;
+  EXPECT_TRUE(says("1 REPRODUCED, 0 PARTLY, 1 NOT REPRODUCED, 0 NOT RUN, of 2 claims")) << said;
+  EXPECT_TRUE(says("0.500, n = 2 items")) << said;
+  const std::string table = read("out/tables/focus_table_1.md");
+  EXPECT_NE(table.find("| one | 512 |"), std::string::npos) << table;
+  EXPECT_NE(read("out/claims.json").find("\"NOT REPRODUCED\""), std::string::npos);
+  EXPECT_NE(read("out/tables/focus_table_1.tex").find("\\toprule"), std::string::npos);
+  const std::string rows = read("out/focus/table_1/tiny/rows.jsonl");
+  EXPECT_EQ(run("campaign -o out"), 4) << said;
+  EXPECT_EQ(read("out/focus/table_1/tiny/rows.jsonl"), rows);  // nothing was measured again
+  EXPECT_EQ(run("claims report --results out --format json"), 4) << said;
+  EXPECT_EQ(run("table out/focus/table_1/tiny/rows.jsonl --layout paper --artifact "
+                "experiments/focus/table_1.toml -o csv"),
+            0);
+  EXPECT_TRUE(says("one,nfe,nfe,,tiny,")) << said;
+
+  EXPECT_EQ(run("bundle out/focus/table_1/tiny -o run.tar"), 0) << said;
+  EXPECT_EQ(run("rerun run.tar -O again --no-progress"), 0) << said;
+  EXPECT_TRUE(says("tokens identical in 2")) << said;
+  EXPECT_TRUE(says("REPEATED")) << said;
+}
+
+TEST_F(kit, what_is_missing_is_said_before_anything_runs) {
+  EXPECT_EQ(run("run experiments/focus/table_1.toml --scale full"), 3);
+  EXPECT_TRUE(says("NOT RUN: needs weights:No-Such-Model-8B (")) << said;
+  EXPECT_TRUE(says("dataset:gsm8k (")) << said;
+  EXPECT_EQ(run("run experiments/focus/table_1.toml --scale full --dry-run"), 0);
+  EXPECT_TRUE(says("2 points")) << said;
+  EXPECT_EQ(run("list experiments"), 0);
+  EXPECT_TRUE(says("tiny   runs here (1 s)")) << said;
+  EXPECT_EQ(run("claims report --scale full"), 0) << said;
+  EXPECT_TRUE(says("1 NOT RUN") || says("2 NOT RUN")) << said;
+  EXPECT_EQ(run("claims run --scale full"), 0) << said;
+  EXPECT_FALSE(fs::exists(root / "runs/focus/table_1/full/rows.jsonl"));
+}
+
+TEST_F(kit, an_ablation_pairs_and_judges) {
+  EXPECT_EQ(run("ablation experiments/focus/table_1.toml --base one --no-progress -O abl"), 0)
+      << said;
+  EXPECT_TRUE(says("| two | one |")) << said;
+  EXPECT_FALSE(says("(unpaired)")) << said;
+  EXPECT_NE(read("abl/rows.jsonl").find("\"items\":{"), std::string::npos);
+  EXPECT_EQ(run("table abl/rows.jsonl --paired --base one -o json"), 0);
+  EXPECT_TRUE(says("\"speed_verdict\"")) << said;
+  EXPECT_EQ(run("crossover abl/rows.jsonl --base one"), 0) << said;
+  EXPECT_TRUE(says("1 cells;")) << said;
+}
+
+TEST_F(kit, mistakes_are_usage_errors_that_name_the_place) {
+  const struct {
+    const char* arguments;
+    const char* words;
+  } cases[] = {{"claims lst", "'list'"},
+               {"claims list optimis", "focus"},
+               {"campaign --only focus/table_2", "table_1"},
+               {"table x.jsonl --layout paper", "--artifact"},
+               {"table x.jsonl --layout papr", "paper"},
+               {"ablation", "experiment file"},
+               {"bundle somewhere", "-o FILE.tar"},
+               {"crossover", "rows"},
+               {"run experiments/focus/table_1.toml --scale tinny", "'tiny'"}};
+  for (const auto& c : cases) {
+    EXPECT_EQ(run(c.arguments), 2) << c.arguments << said;
+    EXPECT_TRUE(says(c.words)) << c.arguments << ": " << said;
+  }
+  EXPECT_EQ(run("rerun none.tar"), 3) << said;
+  EXPECT_EQ(run("bundle none -o x.tar"), 3) << said;
+  write("experiments/focus/table_1.toml", broken);
+  EXPECT_EQ(run("list experiments"), 2);
+  EXPECT_TRUE(says("BROKEN")) << said;
+}
+
+}  // namespace
+}  // namespace unmask
