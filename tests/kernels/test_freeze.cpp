@@ -429,9 +429,9 @@ TEST(unsettled, backends_agree) {
     for (int i = 0; i < 3; ++i) {
       after[i] = state;
       flags[i].assign(60, 9);
-      backends[i]->mark_unsettled(make_view(after[i].data(), dtype::u8, {3, 20}), params, first.data(),
-                              last.data(), whole.data(),
-                              make_view(flags[i].data(), dtype::u8, {3, 20}));
+      backends[i]->mark_unsettled(make_view(after[i].data(), dtype::u8, {3, 20}), params,
+                                  first.data(), last.data(), whole.data(),
+                                  make_view(flags[i].data(), dtype::u8, {3, 20}));
     }
     EXPECT_EQ(flags[0], flags[1]);
     EXPECT_EQ(flags[0], flags[2]);
