@@ -11,6 +11,7 @@
 
 #include "harness/decode/parameters.h"
 #include "harness/decode/policies.h"
+#include "kernels/shared_vector.h"
 #include "methods/baselines/common.h"
 
 namespace unmask {
@@ -100,8 +101,8 @@ class focus_eviction {
             row_.as<std::int32_t>()};
   }
   std::shared_ptr<focus_budgets> budgets_;
-  std::int32_t count_ = 0;                  // masked rows of the evicting sequences
-  std::vector<std::int32_t> first_, last_;  // [S] windows of the next operation
+  std::int32_t count_ = 0;                    // masked rows of the evicting sequences
+  shared_vector<std::int32_t> first_, last_;  // [S] windows of the next operation
   tensor begin_, position_, row_, target_, processed_end_, accept_;
   tensor layer0_, layer1_, delta_, score_;          // [count_] of the masked rows
   tensor list_begin_, list_, list_sequence_, all_;  // importance over whole blocks
