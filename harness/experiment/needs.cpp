@@ -102,6 +102,8 @@ std::vector<std::string> needs_of(const experiment_spec& spec) {
     if (!one_of(all, need)) all.push_back(need);
   };
   for (const std::string& need : spec.needs) add(need);
+  // An artifact says what it was written for. A plain experiment on a machine without a GPU runs on
+  // the CPU instead, which its rows record (runner.cpp).
   bool cuda = spec.run.device == "cuda";
   for (const sweep_axis& axis : spec.axes) {
     if (short_key(axis.key) != "device") continue;
@@ -111,7 +113,7 @@ std::vector<std::string> needs_of(const experiment_spec& spec) {
   for (const dotted_setting& s : spec.overrides) {
     if (s.key == "device" || s.key == "run.device") cuda = to_string(s.value) == "cuda";
   }
-  if (cuda) add("cuda");
+  if (cuda && !spec.artifact.paper.empty()) add("cuda");
   for (const model_entry& model : spec.models) {
     if (!model.published.empty()) add("weights:" + model.published);
   }

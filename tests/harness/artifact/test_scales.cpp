@@ -65,6 +65,15 @@ TEST(scales, another_scale_and_its_needs) {
   EXPECT_EQ(cannot_run(parsed(artifact_text), small_machine()), "");
 }
 
+// Without a GPU a plain experiment falls back to the CPU; only an artifact insists.
+TEST(scales, a_plain_experiment_does_not_insist_on_its_device) {
+  experiment_spec spec = parsed(artifact_text);
+  spec.run.device = "cuda";
+  EXPECT_NE(cannot_run(spec, small_machine()), "");
+  spec.artifact = {};
+  EXPECT_EQ(cannot_run(spec, small_machine()), "");
+}
+
 TEST(scales, mistakes_are_named_with_their_line) {
   const std::string text = artifact_text;
   const struct {
