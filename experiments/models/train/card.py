@@ -77,7 +77,8 @@ def main():
            "shards. Trained on generated text only; the generator, the tokenizer, the trainer and "
            "the definitions of the scorers are in `../train`.", "",
            "## Training", "", history, "", "## Scores", "",
-           f"The first {items} held-out items of each family, rounded weights, float32, greedy"
+           ("All" if items == 80 else "The first") + f" {items} held-out items of each family, "
+           "contexts of up to 2000 tokens, rounded weights, float32, greedy"
            + (", block length 32:" if masked else ":"), "",
            "    unmask run experiments/embedded_models.toml", ""]
     head = settings + (["tokens per step at 0.9"] if masked else [])
@@ -89,8 +90,7 @@ def main():
         out.append(f"| {family} | " + " | ".join(cells) + " |")
     cells = [f"{mean(found[s]):.1f}" for s in settings] + ([""] if masked else [])
     out += ["| mean | " + " | ".join(cells) + " |", "",
-            "summary is ROUGE-L; the others are exact. story cannot be scored. Items are ordered by",
-            "context length: of the retrieval families these are the shortest.", ""]
+            "summary is ROUGE-L; the others are exact. story cannot be scored.", ""]
     if masked:
         out += bar_table(found)
     with open(os.path.join(a.model, "README.md"), "w", encoding="utf-8") as f:
