@@ -20,7 +20,7 @@ class real_point final : public loadable_point {
   real_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
              std::shared_ptr<const loaded_workload> workload,
              std::shared_ptr<step_time_store> times)
-      : model_(std::move(model)),
+      : loadable_point(std::move(model)),
         workload_(std::move(workload)),
         method_(method_registry::instance().find(point.method)),
         batch_size_(static_cast<std::int32_t>(point.run.batch_size)),
@@ -38,11 +38,7 @@ class real_point final : public loadable_point {
         rows_needed(model_->config, method_, settings(), workload_->requests, batch_size_),
         calibration_.rows());
   }
-  model_record model() const override { return model_->record; }
   workload_record workload() const override { return workload_->record; }
-  token_rules rules() const override {
-    return {model_->config.vocabulary, model_->config.mask_id, model_->config.stop_ids};
-  }
 
   parameter_map measured_settings() const override { return calibration_.filled(); }
   std::map<std::string, std::string> measured_reports() const override {
@@ -51,21 +47,9 @@ class real_point final : public loadable_point {
 
   pass_record pass() override {
     calibration_.run(*model_->packed, nullptr);
-    const closed_loop_result result =
-        run_closed_loop(*model_->packed, method_, settings(), workload_->requests, batch_size_);
-    pass_record pass;
-    pass.seconds = result.seconds;
-    pass.steps = result.steps;
-    pass.peak_kv_bytes = result.peak_kv_bytes;
-    pass.step_seconds = result.spent.forward + result.spent.decisions;
-    pass.selection_seconds = result.spent.selection;
-    for (std::size_t i = 0; i < result.answers.size(); ++i) {
-      const decoded_answer& answer = result.answers[i];
-      pass.answers.push_back({static_cast<std::int64_t>(workload_->requests[i].prompt.size()),
-                              canvas_[i], answer.output, work_of(answer.counters), answer.seconds,
-                              answer.first_block_seconds});
-    }
-    return pass;
+    return pass_of(
+        run_closed_loop(*model_->packed, method_, settings(), workload_->requests, batch_size_),
+        workload_->requests, canvas_);
   }
 
   std::map<std::string, std::string> probe(const probe_settings& settings) override {
@@ -94,7 +78,6 @@ class real_point final : public loadable_point {
  private:
   const parameters& settings() const { return calibration_.settings(); }
 
-  std::shared_ptr<const loaded_model> model_;
   std::shared_ptr<const loaded_workload> workload_;
   const method_info& method_;
   std::int32_t batch_size_;

@@ -196,6 +196,23 @@ std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry
   return w;
 }
 
+pass_record pass_of(const closed_loop_result& result, const std::vector<sequence_request>& requests,
+                    const std::vector<std::int64_t>& canvas) {
+  pass_record pass;
+  pass.seconds = result.seconds;
+  pass.steps = result.steps;
+  pass.peak_kv_bytes = result.peak_kv_bytes;
+  pass.step_seconds = result.spent.forward + result.spent.decisions;
+  pass.selection_seconds = result.spent.selection;
+  for (std::size_t i = 0; i < result.answers.size(); ++i) {
+    const decoded_answer& answer = result.answers[i];
+    pass.answers.push_back({static_cast<std::int64_t>(requests[i].prompt.size()), canvas[i],
+                            answer.output, work_of(answer.counters), answer.seconds,
+                            answer.first_block_seconds});
+  }
+  return pass;
+}
+
 work_record work_of(const sequence_counters& c) {
   work_record w;
   w.forwards = c.forwards;

@@ -12,6 +12,7 @@
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
 #include "harness/engine/clock.h"
+#include "harness/engine/closed_loop.h"
 #include "harness/experiment/runner.h"
 #include "harness/model/tokenizer.h"
 #include "harness/model/weights.h"
@@ -96,8 +97,20 @@ class point_calibration {
 // A point that knows how many rows the model must hold for it before it is measured.
 class loadable_point : public prepared_point {
  public:
+  explicit loadable_point(std::shared_ptr<const loaded_model> model) : model_(std::move(model)) {}
   virtual std::int32_t rows() const = 0;
+  model_record model() const override { return model_->record; }
+  token_rules rules() const override {
+    return {model_->config.vocabulary, model_->config.mask_id, model_->config.stop_ids};
+  }
+
+ protected:
+  const std::shared_ptr<const loaded_model> model_;
 };
+
+// A pass of the closed loop as a record; `canvas`: positions beyond the prompt, per request.
+pass_record pass_of(const closed_loop_result& result, const std::vector<sequence_request>& requests,
+                    const std::vector<std::int64_t>& canvas);
 std::unique_ptr<loadable_point> make_serve_point(const experiment_point& point,
                                                  std::shared_ptr<const loaded_model> model,
                                                  std::shared_ptr<const loaded_workload> workload,

@@ -44,7 +44,7 @@ class serve_point final : public loadable_point {
   serve_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
               std::shared_ptr<const loaded_workload> workload,
               std::shared_ptr<step_time_store> times)
-      : model_(std::move(model)),
+      : loadable_point(std::move(model)),
         workload_(std::move(workload)),
         method_(method_registry::instance().find(point.method)),
         serve_(point.run.serve),
@@ -89,11 +89,7 @@ class serve_point final : public loadable_point {
     }
     return rows;
   }
-  model_record model() const override { return model_->record; }
   workload_record workload() const override { return workload_->record; }
-  token_rules rules() const override {
-    return {model_->config.vocabulary, model_->config.mask_id, model_->config.stop_ids};
-  }
 
   parameter_map measured_settings() const override { return calibration_.filled(); }
   std::map<std::string, std::string> measured_reports() const override {
@@ -335,7 +331,6 @@ class serve_point final : public loadable_point {
     }
   }
 
-  std::shared_ptr<const loaded_model> model_;
   std::shared_ptr<const loaded_workload> workload_;
   const method_info& method_;
   parameters serve_;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/experiment/digest.h"
+#include "harness/experiment/parameters_json.h"
 #include "harness/model/files.h"
 #include "kernels/error.h"
 
@@ -19,14 +20,6 @@ namespace fs = std::filesystem;
 constexpr int manifest_version = 1;
 constexpr std::size_t largest_manifest = std::size_t{64} << 20;
 
-ordered_json of_parameters(const parameter_map& map) {
-  ordered_json out = ordered_json::object();
-  for (const auto& [name, value] : map) {
-    std::visit([&, &key = name](const auto& v) { out[key] = v; }, value);
-  }
-  return out;
-}
-
 ordered_json of_point(const experiment_point& p) {
   ordered_json out = {{"id", p.id},
                       {"position", p.position},
@@ -35,7 +28,7 @@ ordered_json of_point(const experiment_point& p) {
                       {"method", p.method},
                       {"label", p.label},
                       {"preset", p.preset},
-                      {"params", of_parameters(p.params)},
+                      {"params", json_of<ordered_json>(p.params)},
                       {"variation", p.variation},
                       {"batch_size", p.run.batch_size},
                       {"gen_length", p.run.gen_length},
@@ -43,7 +36,7 @@ ordered_json of_point(const experiment_point& p) {
                       {"device", p.run.device},
                       {"format", p.run.format},
                       {"kind", p.run.kind}};
-  if (p.run.kind == "serve") out["serve"] = of_parameters(p.run.serve);
+  if (p.run.kind == "serve") out["serve"] = json_of<ordered_json>(p.run.serve);
   return out;
 }
 

@@ -58,11 +58,11 @@ std::shared_ptr<loaded_model> load_shape(const model_entry& entry, const run_set
   return m;
 }
 
-class shape_point final : public prepared_point {
+class shape_point final : public loadable_point {
  public:
   shape_point(const experiment_point& point, std::shared_ptr<loaded_model> model,
               const shape_settings& shape)
-      : model_(std::move(model)),
+      : loadable_point(std::move(model)),
         method_(method_registry::instance().find(point.method)),
         settings_(point.params),
         batch_size_(static_cast<std::int32_t>(point.run.batch_size)),
@@ -76,36 +76,18 @@ class shape_point final : public prepared_point {
                  shape.requests};
   }
 
-  std::int32_t rows() const {
+  std::int32_t rows() const override {
     return rows_needed(model_->config, method_, settings_, requests_, batch_size_);
   }
-  model_record model() const override { return model_->record; }
   workload_record workload() const override { return workload_; }
-  token_rules rules() const override {
-    return {model_->config.vocabulary, model_->config.mask_id, model_->config.stop_ids};
-  }
   std::vector<scored_answer> score(const pass_record&) override { return {}; }
 
   pass_record pass() override {
-    const closed_loop_result result =
-        run_closed_loop(*model_->packed, method_, settings_, requests_, batch_size_);
-    pass_record pass;
-    pass.seconds = result.seconds;
-    pass.steps = result.steps;
-    pass.peak_kv_bytes = result.peak_kv_bytes;
-    pass.step_seconds = result.spent.forward + result.spent.decisions;
-    pass.selection_seconds = result.spent.selection;
-    for (std::size_t i = 0; i < result.answers.size(); ++i) {
-      const decoded_answer& answer = result.answers[i];
-      pass.answers.push_back({static_cast<std::int64_t>(requests_[i].prompt.size()), canvas_[i],
-                              answer.output, work_of(answer.counters), answer.seconds,
-                              answer.first_block_seconds});
-    }
-    return pass;
+    return pass_of(run_closed_loop(*model_->packed, method_, settings_, requests_, batch_size_),
+                   requests_, canvas_);
   }
 
  private:
-  std::shared_ptr<loaded_model> model_;
   const method_info& method_;
   parameters settings_;
   std::int32_t batch_size_;

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/experiment/parameters_json.h"
 #include "kernels/error.h"
 
 namespace unmask {
@@ -47,14 +48,6 @@ double real(const json& value) {
 json object_of(const std::string& text) {
   json value = json::parse(text, nullptr, false);
   return value.is_object() ? value : json::object();
-}
-
-json of_params(const parameter_map& params) {
-  json out = json::object();
-  for (const auto& [name, value] : params) {
-    std::visit([&, &key = name](const auto& v) { out[key] = v; }, value);
-  }
-  return out;
 }
 
 parameter_map params_of(const json& in) {
@@ -155,13 +148,13 @@ std::string to_json_line(const result_row& row) {
   out["preset"] = row.preset;
   out["label"] = row.label;
   out["variation"] = row.variation;
-  out["params"] = of_params(row.params);
+  out["params"] = json_of<json>(row.params);
   out["batch_size"] = row.run.batch_size;
   out["gen_length"] = row.run.gen_length;
   out["seed"] = row.run.seed;
   out["device"] = row.run.device;
   out["format"] = row.run.format;
-  if (row.run.kind == "serve") out["serve"] = of_params(row.run.serve);
+  if (row.run.kind == "serve") out["serve"] = json_of<json>(row.run.serve);
   out["verdict"] = name_of(row.verdict);
   out["reason"] = row.reason;
   json metrics = json::object(), from = json::object();
