@@ -4,8 +4,8 @@
 // One chunk size for the whole batch, chosen before every step (Optimus, elastic scheduling):
 //   c* = argmax over candidates of N(c) b / T(b c)
 // with b running requests, N from what the steps decide and T from a latency model. With
-// `expected_rows` b c becomes b R(c), R(c) <= c the rows that chunks of c turn out to hold. Pure: it
-// knows neither batch nor clock.
+// `expected_rows` b c becomes b R(c), R(c) <= c the rows that chunks of c turn out to hold. Pure:
+// it knows neither batch nor clock.
 #pragma once
 
 #include <optional>

@@ -3,8 +3,8 @@
 //
 // T(x): seconds of one decoding step as a function of x, the tokens in the forward (Optimus,
 // elastic scheduling). Three sources: a continuous function of three affine pieces fitted to
-// samples, the samples themselves, or two constants. Not in the paper: a term g b for the b requests
-// of the forward, because every request reads its own context whatever its chunk.
+// samples, the samples themselves, or two constants. Not in the paper: a term g b for the b
+// requests of the forward, because every request reads its own context whatever its chunk.
 #pragma once
 
 #include <array>
@@ -44,7 +44,7 @@ class latency_model {
     double intercept = 0;
     std::array<double, 2> knot{};
     std::array<double, 3> slope{};
-    double per_request = 0;       // g
+    double per_request = 0;          // g
     double mape = 0, max_error = 0;  // mean and largest relative error of the fit at the samples
   };
   const fit_report& report() const { return report_; }
@@ -54,8 +54,8 @@ class latency_model {
   std::vector<latency_point> points_;  // ascending; table only
 };
 
-// "x:seconds,..." or, with the number of requests, "x/b:seconds,..."; throws a usage error that names
-// `owner`.
+// "x:seconds,..." or, with the number of requests, "x/b:seconds,..."; throws a usage error that
+// names `owner`.
 std::vector<latency_point> parse_latency_samples(const std::string& owner, const std::string& text);
 std::string to_text(const std::vector<latency_point>& samples);
 

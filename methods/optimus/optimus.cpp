@@ -71,8 +71,9 @@ std::string report_of(const latency_model& model, const std::vector<step_time>& 
   std::string text = R"({"fit":")" + fit.kind + R"(","note":")" + fit.note + R"(","intercept":)" +
                      number(fit.intercept) + R"(,"knots":[)" + number(k[0]) + "," + number(k[1]) +
                      R"(],"slopes":[)" + number(s[0]) + "," + number(s[1]) + "," + number(s[2]) +
-                     R"(],"per_request":)" + number(fit.per_request) + R"(,"mape":)" + number(fit.mape) + R"(,"max_error":)" +
-                     number(fit.max_error) + R"(,"samples":[)";
+                     R"(],"per_request":)" + number(fit.per_request) + R"(,"mape":)" +
+                     number(fit.mape) + R"(,"max_error":)" + number(fit.max_error) +
+                     R"(,"samples":[)";
   for (const step_time& t : times) {
     text += (&t == times.data() ? "" : ",") + std::string(R"({"requests":)") +
             std::to_string(t.requests) + R"(,"rows":)" + std::to_string(t.rows) + R"(,"seconds":)" +
@@ -119,8 +120,8 @@ std::optional<calibration> calibrate_optimus(const model_config& model, const pa
   }
   calibration learnt;
   learnt.settings["latency_samples"] = to_text(points);
-  learnt.report = report_of(
-      latency_model::pwl3(points, model.moe.experts == 0, p.flag("request_cost")), times);
+  learnt.report =
+      report_of(latency_model::pwl3(points, model.moe.experts == 0, p.flag("request_cost")), times);
   return learnt;
 }
 

@@ -64,7 +64,8 @@ TEST(latency_model, a_mixture_needs_pieces_that_flatten) {
     EXPECT_DOUBLE_EQ(convex.seconds(s.tokens), s.seconds);
 }
 
-// Rows cost 2 us, a request of any number of rows 300 us: the same rows by more requests take longer.
+// Rows cost 2 us, a request of any number of rows 300 us: the same rows by more requests take
+// longer.
 TEST(latency_model, separates_requests_from_rows) {
   const auto truth = [](double x, double b) { return 0.001 + 2e-6 * x + 3e-4 * b; };
   std::vector<latency_point> samples;
