@@ -155,7 +155,7 @@ def collect(root, experiments):
 # ---- tables --------------------------------------------------------------------------------------
 
 VERDICT_CLASS = {"PASS": "good", "REPRODUCED": "good", "NOT_VERIFIED": "mid", "NOT_SUPPORTED": "mid",
-                 "PARTLY": "mid", "NOT RUN": "mid"}
+                 "PARTLY": "mid", "AMBIGUOUS": "mid", "NOT RUN": "mid"}
 
 
 def badge(verdict):

@@ -96,7 +96,7 @@ struct result_row {
   std::optional<score_record> score;      // never with synthetic weights
   sample_record samples;
   std::string answers_hash;  // SHA-256 of the tokens of all answers; empty: before schema 1.2
-  item_records items;        // empty unless the experiment is paired
+  item_records items;        // of paired experiments and scored artifacts
   std::map<std::string, std::string> probes;  // JSON object by name; probe.h
   std::string environment = "{}";             // JSON object, the build among it
   std::string source_hash;  // commit the program was built from; "-dirty" when edited

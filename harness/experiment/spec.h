@@ -62,7 +62,8 @@ struct evidence_settings {
   std::int64_t warmup = 1;      // passes before the first sample
   double ci_half_width = 0.03;  // of the 95 % interval of the mean, relative: stop when reached
   // All points of one model, workload and run setting in turn, with as many repetitions each, and
-  // every item's result kept in the row: what a paired comparison needs.
+  // every item's result kept in the row: what a paired comparison needs. (Scored rows of an
+  // artifact keep their items without it.)
   bool paired = false;
 };
 
