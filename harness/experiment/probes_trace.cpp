@@ -138,8 +138,8 @@ class trace_probe final : public probe {
 
 }  // namespace
 
-std::unique_ptr<probe> decode_trace(const probe_settings&, const token_text& text) {
-  return std::make_unique<trace_probe>(text);
+std::unique_ptr<probe> decode_trace(const probe_settings&, const probe_source& source) {
+  return std::make_unique<trace_probe>(source.text);
 }
 
 }  // namespace unmask::probes
