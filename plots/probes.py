@@ -127,7 +127,9 @@ def attention(rows, groups):
         maps = results[0]["maps"]
         for cell, m in zip(line, maps):
             values = np.array(m["values"]).reshape(m["grid"])
-            extent = (0, m["keys"], m["row_positions"][1] + 1, m["row_positions"][0])
+            # Columns are the keys in view; where a cache keeps some only, from its first to its last.
+            first, last = m.get("key_positions", (0, m["keys"] - 1))
+            extent = (first, last + 1, m["row_positions"][1] + 1, m["row_positions"][0])
             cell.imshow(values ** 0.5, cmap="magma", aspect="auto", extent=extent,
                         interpolation="nearest")
             for sink in m["sinks"]:

@@ -59,6 +59,34 @@ class block_window {
   bool entered = false;
 };
 
+// Which position a slot of the only sequence holds, where a cache is compacted: the slots a method
+// moved, and those that rows wrote.
+class slot_map {
+ public:
+  void begin() { written_.clear(); }
+  // To be shown every layer.
+  void see(const layer_view& layer) {
+    moved_ = layer.slot_position;
+    if (layer.layer != 0) return;
+    for (std::int32_t r = 0; r < layer.rows.rows; ++r) {
+      const std::int32_t position = layer.rows.position[r];
+      const std::int32_t slot = layer.rows.slot ? layer.rows.slot[r] : position;
+      while (static_cast<std::int32_t>(written_.size()) <= slot) {
+        written_.push_back(static_cast<std::int32_t>(written_.size()));
+      }
+      written_[static_cast<std::size_t>(slot)] = position;
+    }
+  }
+  std::int32_t position(std::int32_t slot) const {
+    const auto i = static_cast<std::size_t>(slot);
+    if (i < moved_.size()) return moved_[i];
+    return i < written_.size() ? written_[i] : slot;
+  }
+
+ private:
+  std::vector<std::int32_t> moved_, written_;
+};
+
 // Running mean.
 struct mean {
   double sum = 0;

@@ -376,12 +376,13 @@ TEST(probes, the_oracle_is_no_slower) {
     const char* method;
     model_family family;
     parameter_map given;
-  } runs[] = {{"vanilla", model_family::llada, blocks_of_8},
-              {"fast_dllm", model_family::llada, {{"threshold", 0.3}}},
-              {"ada_dlm", model_family::llada, {}},
-              {"ada_dlm", model_family::dream, {{"k", 0.3}}},
-              {"block_diffusion", model_family::sdar, {{"threshold", 0.5}}},
-              {"autoregressive", model_family::qwen3, {}}};
+  } runs[] = {
+      {"vanilla", model_family::llada, blocks_of_8},
+      {"fast_dllm", model_family::llada, {{"threshold", 0.3}, {"block_length", std::int64_t{8}}}},
+      {"ada_dlm", model_family::llada, {}},
+      {"ada_dlm", model_family::dream, {{"k", 0.3}}},
+      {"block_diffusion", model_family::sdar, {{"threshold", 0.5}}},
+      {"autoregressive", model_family::qwen3, {}}};
   for (const auto& r : runs) {
     const json o =
         look_twice({"peak_oracle"}, r.method, r.family, r.given).results.at("peak_oracle");
@@ -551,6 +552,151 @@ TEST(probes, attention_with_every_key_a_sink) {
     for (const double v : m.at("values").get<std::vector<double>>()) sum += v;
     EXPECT_NEAR(sum / m.at("values").size(), 1.0 / m.at("keys").get<double>(),
                 0.3 / m.at("keys").get<double>());
+  }
+}
+
+// A compacted cache holds other positions in its slots than their numbers: what the policy says
+// about them is what lies there, in every layer and for every sequence of a ragged batch.
+TEST(layer_observer, slot_positions_name_the_keys_that_were_kept) {
+  struct checker : step_observer {
+    // [layer][position]: key of the last full forward.
+    std::vector<std::vector<std::vector<float>>> full =
+        std::vector<std::vector<std::vector<float>>>(3);
+    std::int64_t kept = 0, moved = 0;
+    bool wants_layers() const override { return true; }
+    void on_step(const step_view&) override {}
+    void on_layer(const layer_view& l) override {
+      const auto width = static_cast<std::size_t>(l.k.columns());
+      auto& mine = full[static_cast<std::size_t>(l.layer)];
+      if (l.plan.of.front().active && l.plan.of.front().step <= 1) {
+        EXPECT_TRUE(l.slot_position.empty());
+        mine.clear();
+        for (std::int32_t r = 0; r < l.rows.row_begin[1]; ++r) {
+          mine.emplace_back(l.k.row<float>(r), l.k.row<float>(r) + width);
+        }
+        return;
+      }
+      if (!l.plan.of.front().active) return;
+      ASSERT_FALSE(l.slot_position.empty());
+      for (std::size_t slot = 0; slot < l.slot_position.size(); ++slot, ++kept) {
+        const auto at = static_cast<std::size_t>(l.slot_position[slot]);
+        const std::int32_t page = l.cache.page_table[slot / kv_page_size];
+        const float* key = l.cache.keys.row<float>(page) + slot % kv_page_size * width;
+        ASSERT_TRUE(std::equal(key, key + width, mine.at(at).begin())) << l.layer << " " << slot;
+        moved += at != slot;
+      }
+    }
+  };
+  for (const std::int32_t batch_size : {1, 3}) {
+    for (const char* eviction : {"bidirectional", "prefix"}) {
+      checker seen;
+      const auto model = tiny_model(model_family::llada, reference_ops());
+      decode(*model, "sparse_dllm",
+             {{"block_length", std::int64_t{8}}, {"eviction", std::string(eviction)}},
+             tiny_requests(3, 24), batch_size, "", &seen);
+      EXPECT_GT(seen.kept, 100);
+      EXPECT_GT(seen.moved, seen.kept / 2);
+    }
+  }
+}
+
+// With every key a sink, the sinks are the positions in view: of a compacted cache those that were
+// kept and the block, of packed chunks those that rows have written.
+TEST(probes, sinks_are_positions_whatever_the_slots) {
+  probe_settings settings;
+  settings.sink_share = 1;
+  settings.every = 1;
+  const struct {
+    const char* method;
+    model_family family;
+    parameter_map given;
+  } runs[] = {{"sparse_dllm", model_family::llada, blocks_of_8},
+              {"optimus", model_family::sdar, {{"chunk", std::int64_t{3}}}}};
+  for (const auto& r : runs) {
+    const probed p = look({"attention", "decode_trace"}, r.method, r.family, r.given, settings);
+    const json& trace = p.results.at("decode_trace").at("decodes")[0].at("steps");
+    int compared = 0;
+    for (const json& m : p.results.at("attention").at("maps")) {
+      // The rows of a forward are among the keys they see.
+      const auto sinks = m.at("sinks").get<std::vector<std::int32_t>>();
+      EXPECT_TRUE(std::is_sorted(sinks.begin(), sinks.end()));
+      EXPECT_EQ(std::adjacent_find(sinks.begin(), sinks.end()), sinks.end()) << r.method;
+      const json& rows = trace.at(m.at("step").get<std::size_t>()).at("rows");
+      for (const json& range : rows) {
+        for (std::int32_t row = range[0]; row < range[1].get<std::int32_t>(); ++row, ++compared) {
+          EXPECT_TRUE(std::binary_search(sinks.begin(), sinks.end(), row))
+              << r.method << " " << row;
+        }
+      }
+      EXPECT_EQ(m.at("key_positions"), json({sinks.front(), sinks.back()}));
+    }
+    EXPECT_GT(compared, 20) << r.method;
+  }
+}
+
+// Keys outside a head's pattern get no attention.
+TEST(probes, attention_follows_a_pattern_of_tiles) {
+  struct checker : step_observer {
+    std::unique_ptr<probe> mine;
+    bool begun = false;
+    std::vector<double> held;
+    bool wants_layers() const override { return true; }
+    void on_layer(const layer_view& l) override {
+      if (!begun) mine->begin(l.state);
+      begun = true;
+      mine->on_layer(l);
+      // The largest share of one key, from the definition with the tiles as a mask.
+      const std::int64_t heads = l.q.shape[1], dim = l.q.shape[2];
+      std::vector<double> mass(static_cast<std::size_t>(l.keys.kv_length[0]), 0.0);
+      for (std::int32_t r = 0; r < l.rows.rows; ++r) {
+        for (std::int64_t h = 0; h < heads; ++h) {
+          std::vector<double> w(mass.size(), 0.0);
+          double sum = 0;
+          for (std::size_t j = 0; j < w.size(); ++j) {
+            const block_mask& t = l.keys.tiles;
+            const auto slot = static_cast<std::int32_t>(j);
+            if (t.keep && t.applies[0] != 0 &&
+                !t.keep[(h * t.blocks + l.rows.position[r] / t.size) * t.blocks + slot / t.size]) {
+              ++hidden;
+              continue;
+            }
+            const float* key = l.cache.keys.row<float>(l.cache.page_table[slot / kv_page_size]) +
+                               (slot % kv_page_size * l.k.shape[1] + h) * dim;
+            double dot = 0;
+            for (std::int64_t d = 0; d < dim; ++d) {
+              dot += double{l.q.row<float>(r)[h * dim + d]} * key[d];
+            }
+            sum += w[j] = std::exp(dot * l.scale);
+          }
+          for (std::size_t j = 0; j < w.size(); ++j) {
+            mass[j] += w[j] / sum / static_cast<double>(heads * l.rows.rows);
+          }
+        }
+      }
+      held.push_back(*std::max_element(mass.begin(), mass.end()));
+    }
+    void on_step(const step_view& s) override { mine->on_step(s); }
+    std::int64_t hidden = 0;
+  } both;
+  probe_settings settings;
+  settings.sink_share = 1e-9;
+  settings.every = 1;
+  both.mine = make_probe("attention", settings);
+  const auto model = tiny_model(model_family::llada, reference_ops());
+  decode(*model, "sparse_d",
+         {{"block_length", std::int64_t{8}},
+          {"block_size", std::int64_t{4}},
+          {"skip", 0.1},
+          {"select", 0.2}},
+         tiny_requests(1, 16), 1, "", &both);
+  both.mine->end();
+  EXPECT_GT(both.hidden, 0);
+  const json a = json::parse(both.mine->result());
+  const auto mass = a.at("sink_mass").get<std::vector<double>>();
+  for (std::size_t l = 0; l < 3; ++l) {
+    double sum = 0;
+    for (std::size_t i = l; i < both.held.size(); i += 3) sum += both.held[i];
+    EXPECT_NEAR(mass[l], sum / (static_cast<double>(both.held.size()) / 3), 1e-4);
   }
 }
 
