@@ -266,7 +266,7 @@ TEST(block_mass, the_pattern_is_that_of_the_reference) {
   test::for_each_isa([&](const std::string&) {
     unsigned seed = 41;
     for (const std::int32_t size : {3, 24, 32, 100, 128}) {
-      for (const float scale : {0.05F, 0.4F, 4.0F}) {
+      for (const float scale : {0.05F, 0.4F, 1.0F}) {
         masked_case c(6, 2, 24, size, {128, 40, 17}, {1, 1, 1}, seed++);
         const indices zero{0, 0, 0};
         indices used, count;
