@@ -204,6 +204,8 @@ pass_record pass_of(const closed_loop_result& result, const std::vector<sequence
   pass.peak_kv_bytes = result.peak_kv_bytes;
   pass.step_seconds = result.spent.forward + result.spent.decisions;
   pass.selection_seconds = result.spent.selection;
+  pass.rule_seconds = result.spent.rule;
+  pass.planning_seconds = result.spent.planning;
   for (std::size_t i = 0; i < result.answers.size(); ++i) {
     const decoded_answer& answer = result.answers[i];
     pass.answers.push_back({static_cast<std::int64_t>(requests[i].prompt.size()), canvas[i],

@@ -201,6 +201,7 @@ void read_probe(toml_reader& r, experiment_spec& spec) {
   r.real("sink_share", p.sink_share, 0, 1);
   r.integer("every", p.every, 1, 1 << 20);
   r.integer("limit", p.limit, 0);
+  r.integer("reference_block", p.reference_block, 0, 1 << 20);
   if (p.names.empty()) throw usage_error(r.where() + ": [probe] needs `names`");
   const std::vector<std::string> known = probe_names();
   std::set<std::string> seen;

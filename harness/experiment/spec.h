@@ -16,7 +16,8 @@
 //               lengths = "sdar-8b/sharegpt" (published means and deviations)
 //   [serve]     see serve_settings.cpp, or unmask run --help
 //   [[method]]  name, label, preset, models = [...], params.NAME = value
-//   [probe]     names = ["confidence", ...] (probe.h); tau, margin, sink_share, every, limit
+//   [probe]     names = ["confidence", ...] (probe.h); tau, margin, sink_share, every, limit,
+//               reference_block
 //   [sweep]     mode = "cross" | "zip" | "one-at-a-time" | "leave-one-out", and axes by dotted key:
 //               params.threshold = [0.7, 0.9]     every method that has the parameter
 //               method.LABEL.steps = [32, 64]     one method, by label or by name
