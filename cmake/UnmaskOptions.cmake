@@ -4,7 +4,9 @@
 option(UNMASK_BUILD_TESTS "Build the test suite" ON)
 option(UNMASK_BUILD_BENCH "Build the kernel benchmarks" ON)
 option(UNMASK_BUILD_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
-option(UNMASK_SANITIZE "Address and undefined-behaviour sanitizers" OFF)
+set(UNMASK_SANITIZE OFF CACHE STRING
+    "Sanitizers: OFF, ON (address and undefined behaviour) or thread (needs clang and libomp)")
+set_property(CACHE UNMASK_SANITIZE PROPERTY STRINGS OFF ON thread)
 # Off for users: another compiler's new warning must not break their build. CI sets the variable.
 option(UNMASK_WERROR "Warnings are errors" $ENV{UNMASK_WERROR})
 set(UNMASK_CUDA auto CACHE STRING "CUDA backend: auto (when nvcc is found), ON or OFF")
@@ -39,7 +41,16 @@ target_compile_options(unmask_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -W
                        $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra
                        $<$<BOOL:${UNMASK_WERROR}>:-Werror=all-warnings>>)
 set(sanitizers "")
-if(UNMASK_SANITIZE OR UNMASK_BUILD_FUZZ)
+if(UNMASK_SANITIZE STREQUAL "thread")
+  # GCC's OpenMP runtime is not instrumented and tells ThreadSanitizer nothing about its barriers:
+  # every parallel region would be reported. LLVM's tells it, through its tool libarcher.
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "UNMASK_SANITIZE=thread needs clang and libomp: use the preset tsan")
+  endif()
+  set(sanitizers -fsanitize=thread)
+  target_compile_options(unmask_flags INTERFACE ${sanitizers} -fno-omit-frame-pointer)
+  target_link_options(unmask_flags INTERFACE ${sanitizers})
+elseif(UNMASK_SANITIZE OR UNMASK_BUILD_FUZZ)
   set(sanitizers -fsanitize=address,undefined)
   target_compile_options(unmask_flags INTERFACE ${sanitizers} -fno-sanitize-recover=undefined
                          -fno-omit-frame-pointer)

@@ -3,7 +3,7 @@
 # Copyright The Unmask Authors
 """Latency of a forward T(x) with its fit, and tokens committed per step N(c) by chunk size (Optimus).
 
-T(x) comes from probes.calibration of elastic rows; N(c) from rows of fixed chunks.
+T(x) comes from the calibration of elastic rows; N(c) from rows of fixed chunks.
 """
 
 import math
@@ -35,7 +35,7 @@ def curve(fit):
 
 
 def draw_latency(cell, row):
-    fit = row["probes"]["calibration"]
+    fit = row["calibration"]
     counts = sorted({s["requests"] for s in fit["samples"]})
     hollow = fit.get("origin") != "measured"
     for place, count in enumerate(counts):
@@ -89,12 +89,12 @@ def draw_commits(cell, rows, model):
 def draw(rows, options=None):
     profiles = {}
     for r in rows:
-        fit = r.get("probes", {}).get("calibration")
+        fit = r.get("calibration")
         if fit and fit.get("samples"):
             key = (r["model"]["name"], r["device"])
             # The profile over most requests tells most.
             if key not in profiles or len(fit["samples"]) > len(
-                    profiles[key]["probes"]["calibration"]["samples"]):
+                    profiles[key]["calibration"]["samples"]):
                 profiles[key] = r
     chunks = [r for r in rows if r["method"] == "optimus" and r["params"].get("chunk", 0) > 0
               and not math.isnan(metric(r, "committed_per_step"))]

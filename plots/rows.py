@@ -66,6 +66,10 @@ def read_rows(paths):
             version = str(row.get("schema_version", ""))
             if version.split(".")[0] != SCHEMA_MAJOR:
                 raise BadInput(f"{name}:{number}: schema version {version!r} is not known here")
+            # Before schema 1.3 it lay among the probes.
+            old = (row.get("probes") or {}).pop("calibration", None)
+            if old is not None:
+                row.setdefault("calibration", old)
             rows[row["point_id"]] = row
     rows = list(rows.values())
     if len({r["title"] for r in rows}) == 1:  # written as points finish; plan order reads better

@@ -24,7 +24,7 @@
 namespace unmask {
 
 struct layout_column {
-  std::string metric;            // of a row, "score", "speedup" or "probes.PATH"
+  std::string metric;            // of a row, "score", "speedup", "probes.PATH", "calibration.PATH"
   std::string header;            // default: the metric
   row_selector where;            // rows that fit are averaged
   std::string published;         // column of the paper; "{}" becomes the value of `across`

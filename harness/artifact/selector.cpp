@@ -69,11 +69,11 @@ const nlohmann::json* step_into(const nlohmann::json* at, const std::string& par
   return at;
 }
 
-std::optional<row_value> probe_value(const result_row& row, const std::string& path) {
+// A number by the path that follows the first name: of a probe, or of the calibration.
+std::optional<row_value> number_at(const result_row& row, const std::string& text,
+                                   const std::string& path) {
   const std::size_t dot = path.find('.');
-  const auto found = row.probes.find(path.substr(0, dot));
-  if (found == row.probes.end()) return {};
-  const nlohmann::json root = nlohmann::json::parse(found->second, nullptr, false);
+  const nlohmann::json root = nlohmann::json::parse(text, nullptr, false);
   const nlohmann::json* at = &root;
   for (std::size_t begin = dot; at && begin != std::string::npos;) {
     const std::size_t end = path.find('.', begin + 1);
@@ -83,6 +83,15 @@ std::optional<row_value> probe_value(const result_row& row, const std::string& p
   if (!at || !at->is_number()) return {};
   const bool synthetic = row.model.weights == "synthetic";
   return row_value{at->get<double>(), synthetic ? origin::synthetic : origin::counted};
+}
+
+std::optional<row_value> probe_value(const result_row& row, const std::string& path) {
+  const std::string name = path.substr(0, path.find('.'));
+  // Where it lay before schema 1.3; files that name it so keep their meaning.
+  if (name == "calibration") return number_at(row, row.calibration, path);
+  const auto found = row.probes.find(name);
+  if (found == row.probes.end()) return {};
+  return number_at(row, found->second, path);
 }
 
 bool same_items(const result_row& a, const result_row& b) {
@@ -186,6 +195,7 @@ std::optional<row_value> value_in(const result_row& row, const std::string& metr
     return row_value{row.score->mean, origin::counted};
   }
   if (metric.starts_with("probes.")) return probe_value(row, metric.substr(7));
+  if (metric.starts_with("calibration.")) return number_at(row, row.calibration, metric);
   const auto found = row.metrics.find(metric);
   if (found == row.metrics.end() || !std::isfinite(found->second.value)) return {};
   return row_value{found->second.value, found->second.from};

@@ -55,14 +55,15 @@ class batch_runner {
   virtual bool reserve(std::int32_t place, std::int32_t forwards) = 0;
   // One forward. `parts` and `out` [places]; entries of places that stay out are not written.
   virtual void forward(std::span<const step_part> parts, std::span<place_progress> out) = 0;
+  // What the request in a place has come to: decided tokens up to its first open block, and work.
   virtual finished_answer take(std::int32_t place) = 0;
   // Free the place and its pages.
   virtual void release(std::int32_t place) = 0;
   // Free them, to be admitted again later. `keep`: with the blocks decided so far as a part of its
   // prompt; otherwise from its beginning.
   virtual void preempt(std::int32_t place, bool keep) = 0;
-  // Forget what was kept of a preempted request that will not come back.
-  virtual void forget(std::size_t request) = 0;
+  // Forget what was kept of a preempted request that will not come back, and return it.
+  virtual finished_answer forget(std::size_t request) = 0;
 };
 
 }  // namespace unmask

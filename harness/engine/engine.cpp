@@ -95,11 +95,13 @@ class engine_run {
       const std::size_t request = cancellations_.top().second;
       cancellations_.pop();
       if (!live_.contains(request)) continue;  // over already
+      finished_answer& answer = live_.at(request).answer;
       if (waiting_.erase(request) > 0) {
-        runner_.forget(request);
+        answer = runner_.forget(request);
       } else {
         for (std::size_t s = 0; s < places_.size(); ++s) {
           if (places_[s].used && places_[s].request == request) {
+            answer = runner_.take(static_cast<std::int32_t>(s));
             vacate(static_cast<std::int32_t>(s));
           }
         }
@@ -310,10 +312,14 @@ class engine_run {
       record.prefill_done = clock_.now();
     }
     const std::int32_t before = record.emissions.empty() ? 0 : record.emissions.back().tokens;
-    if (visible && progress_[s].emitted > before) {
-      record.emissions.push_back({clock_.now(), progress_[s].emitted});
-    }
+    if (visible && progress_[s].emitted > before) hand_out(record, s, clock_.now());
     if (places_[s].finished && visible) record.finish = clock_.now();
+  }
+
+  void hand_out(request_record& record, std::size_t s, double time) {
+    record.emissions.push_back({time, progress_[s].emitted});
+    const auto enough = static_cast<std::size_t>(plans_[record.request].cancel_blocks);
+    if (record.emissions.size() == enough) cancellations_.push({time, record.request});
   }
 
   // End of a turn: what became visible only now, then departures.
@@ -323,9 +329,7 @@ class engine_run {
       if (!places_[s].used) continue;
       request_record& record = live_.at(places_[s].request);
       const std::int32_t before = record.emissions.empty() ? 0 : record.emissions.back().tokens;
-      if (touched(s) && progress_[s].emitted > before) {
-        record.emissions.push_back({now, progress_[s].emitted});
-      }
+      if (touched(s) && progress_[s].emitted > before) hand_out(record, s, now);
       if (!places_[s].finished) continue;
       const std::size_t request = places_[s].request;
       record.answer = runner_.take(static_cast<std::int32_t>(s));

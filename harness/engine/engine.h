@@ -46,6 +46,7 @@ std::int32_t lmdeploy_forwards(const pace_shape& shape);
 struct request_plan {
   double arrival = 0;                                       // seconds; plans are ordered by arrival
   double cancel = std::numeric_limits<double>::infinity();  // when the client gives up
+  std::int32_t cancel_blocks = 0;  // or after it was handed that many emissions; 0: never
 };
 
 enum class outcome : std::uint8_t {
@@ -67,7 +68,8 @@ struct request_record {
   double admitted, prefill_done, finish;
   std::vector<emission> emissions;
   std::int32_t preemptions = 0;
-  finished_answer answer;  // of finished requests
+  // Of finished requests; of cancelled ones, what was computed for them and is thrown away.
+  finished_answer answer;
   request_record();
 };
 

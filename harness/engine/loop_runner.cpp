@@ -168,6 +168,11 @@ finished_answer loop_runner::take(std::int32_t place) {
   return so_far(place);
 }
 
+finished_answer loop_runner::forget(std::size_t request) {
+  const auto node = kept_.extract(request);
+  return node.empty() ? finished_answer{} : std::move(node.mapped());
+}
+
 void loop_runner::release(std::int32_t place) {
   forget(places_[static_cast<std::size_t>(place)].request);
   loop_.release(place);

@@ -36,7 +36,7 @@ class loop_runner final : public batch_runner {
   finished_answer take(std::int32_t place) override;
   void release(std::int32_t place) override;
   void preempt(std::int32_t place, bool keep) override;
-  void forget(std::size_t request) override { kept_.erase(request); }
+  finished_answer forget(std::size_t request) override;
 
   step_loop& loop() { return loop_; }
 

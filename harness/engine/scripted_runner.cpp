@@ -122,6 +122,13 @@ finished_answer scripted_runner::take(std::int32_t place) {
           p.counters};
 }
 
+finished_answer scripted_runner::forget(std::size_t request) {
+  const auto node = kept_.extract(request);
+  if (node.empty()) return {};
+  const std::size_t tokens = node.mapped().block * static_cast<std::size_t>(shape_.block);
+  return {std::vector<std::int32_t>(tokens, 0), node.mapped().counters};
+}
+
 void scripted_runner::release(std::int32_t place) {
   place_state& p = places_[static_cast<std::size_t>(place)];
   free_pages_ += p.pages;

@@ -42,9 +42,7 @@ class real_point final : public loadable_point {
   workload_record workload() const override { return workload_->record; }
 
   parameter_map measured_settings() const override { return calibration_.filled(); }
-  std::map<std::string, std::string> measured_reports() const override {
-    return calibration_.reports();
-  }
+  std::string calibration_report() const override { return calibration_.report(); }
 
   pass_record pass() override {
     calibration_.run(*model_->packed, nullptr);

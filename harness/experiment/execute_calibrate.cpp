@@ -100,11 +100,11 @@ void point_calibration::run(const transformer& packed, const cost_model* cost) {
   settings_ = parameters(std::move(filled));
 }
 
-std::map<std::string, std::string> point_calibration::reports() const {
+std::string point_calibration::report() const {
   if (!found_) return {};
   // The origin is the harness's to state, not the method's.
   const std::string origin = modelled_ ? R"({"origin":"analytic",)" : R"({"origin":"measured",)";
-  return {{"calibration", origin + found_->report.substr(1)}};
+  return origin + found_->report.substr(1);
 }
 
 }  // namespace unmask

@@ -150,7 +150,9 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
   const bool random = entry.weights != "checkpoint";
   m->record = {entry.name, "", m->config.parameters(), "synthetic", effective_format(run.format)};
   std::error_code none;
-  if (!runs_dry(run) || std::filesystem::exists(entry.path / "tokenizer.json", none)) {
+  // Decisions from elsewhere and weights without meaning need no text: lengths or a trace will do.
+  const bool textless = runs_dry(run) || random;
+  if (!textless || std::filesystem::exists(entry.path / "tokenizer.json", none)) {
     m->tokens = tokenizer::load(entry.path);
   }
   if (runs_dry(run)) {
@@ -173,7 +175,9 @@ std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry
   auto w = std::make_shared<loaded_workload>();
   if (entry.lengths.empty() && entry.trace_format.empty()) {
     if (!model.tokens) {
-      throw environment_error(entry.name + ": tasks need a tokenizer.json beside the model");
+      throw environment_error(entry.name +
+                              ": tasks need a tokenizer.json beside the model; `trace` "
+                              "and `lengths` do without");
     }
     fill_tasks(*w, entry, run, model);
     return w;

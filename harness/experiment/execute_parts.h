@@ -80,7 +80,7 @@ class point_calibration {
   // The parameters to run with.
   const parameters& settings() const { return settings_; }
   parameter_map filled() const { return found_ ? found_->settings : parameter_map{}; }
-  std::map<std::string, std::string> reports() const;
+  std::string report() const;  // JSON object; empty: nothing was learnt
 
  private:
   recipe make(const parameter_map& given) const;

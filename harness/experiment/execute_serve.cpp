@@ -92,9 +92,7 @@ class serve_point final : public loadable_point {
   workload_record workload() const override { return workload_->record; }
 
   parameter_map measured_settings() const override { return calibration_.filled(); }
-  std::map<std::string, std::string> measured_reports() const override {
-    return calibration_.reports();
-  }
+  std::string calibration_report() const override { return calibration_.report(); }
 
   pass_record pass() override {
     // A virtual clock is the machine that a method is told about. Real time without layers is no
@@ -125,15 +123,14 @@ class serve_point final : public loadable_point {
                                                                              origin::measured};
       }
     }
-    item_of_.clear();
     for (const request_record& r : last_.requests) {
       if (r.end != outcome::finished) continue;
       const std::size_t item = r.request % workload_->requests.size();
       const auto prompt = static_cast<std::int64_t>(workload_->requests[item].prompt.size());
       pass.answers.push_back({prompt, lengths_[item] - prompt, r.answer.output,
-                              work_of(r.answer.counters), e2e_of(r), ttfb_of(r)});
-      item_of_.push_back(item);
+                              work_of(r.answer.counters), e2e_of(r), ttfb_of(r), r.request});
     }
+    pass.clients_left = !is_virtual() && serve_.real("cancel_share") > 0;
     if (const std::string& log = serve_.text("log"); !log.empty()) {
       write_file(log, iteration_csv(last_.iterations));
     }
@@ -146,9 +143,10 @@ class serve_point final : public loadable_point {
     std::vector<answer_record> answers;
     std::vector<std::size_t> items;
     for (std::size_t i = 0; i < pass.answers.size(); ++i) {
-      if (std::ranges::find(items, item_of_[i]) != items.end()) continue;
+      const std::size_t item = pass.answers[i].request % workload_->requests.size();
+      if (std::ranges::find(items, item) != items.end()) continue;
       answers.push_back(pass.answers[i]);
-      items.push_back(item_of_[i]);
+      items.push_back(item);
     }
     return score_answers(*model_, *workload_, answers, items, rules());
   }
@@ -224,6 +222,7 @@ class serve_point final : public loadable_point {
     if (duration > 0) std::erase_if(times, [&](double t) { return t > duration; });
     std::vector<request_plan> all;
     for (const double t : times) all.push_back({t});
+    plan_cancellations(all, serve_, seed);
     return all;
   }
 
@@ -344,7 +343,6 @@ class serve_point final : public loadable_point {
   trajectory_source source_;
   std::shared_ptr<const table_cost> measured_;
   served_run last_;
-  std::vector<std::size_t> item_of_;
   std::size_t peak_slots_ = 0;
 };
 

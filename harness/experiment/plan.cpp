@@ -169,6 +169,7 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           try {
             if (p.run.kind == "serve") {
               p.run.serve = resolve_parameters("[serve]", serve_parameters(), p.run.serve);
+              check_serve(p.run.serve);
             }
           } catch (const error& problem) {
             throw usage_error(where + ": " + problem.what());
@@ -228,7 +229,7 @@ std::string canonical_settings(const experiment_point& p) {
                         {"device", p.run.device},
                         {"format", p.run.format}};
   // Absent for closed loops, whose ids are older than serving.
-  if (p.run.kind == "serve") all["serve"] = object(p.run.serve);
+  if (p.run.kind == "serve") all["serve"] = object(serve_identity(p.run.serve));
   return all.dump();
 }
 

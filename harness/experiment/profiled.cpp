@@ -66,6 +66,7 @@ class profiled_point final : public prepared_point {
     return done;
   }
 
+  std::string calibration_report() const override { return inner_->calibration_report(); }
   std::map<std::string, std::string> measured_reports() const override {
     std::map<std::string, std::string> reports = inner_->measured_reports();
     if (run_->settings.tool != profile_tool::nvtx) reports["phases"] = phases_json(observe());

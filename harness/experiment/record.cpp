@@ -160,8 +160,27 @@ void serving_metrics(result_row& row, const std::vector<pass_record>& passes) {
   }
 }
 
+// Of requests that both passes answered; both lists ascend by request.
+std::string disagreement(const pass_record& first, const pass_record& other, std::size_t number) {
+  auto a = first.answers.begin();
+  for (const answer_record& b : other.answers) {
+    while (a != first.answers.end() && a->request < b.request) ++a;
+    if (a == first.answers.end()) break;
+    if (a->request == b.request && a->tokens != b.tokens) {
+      return fmt::format("repetition {} gave other tokens than the first for request {}", number,
+                         b.request + 1);
+    }
+  }
+  return "";
+}
+
 std::string disagreement(const std::vector<pass_record>& passes) {
   for (std::size_t p = 1; p < passes.size(); ++p) {
+    if (passes[0].clients_left) {
+      std::string found = disagreement(passes[0], passes[p], p + 1);
+      if (!found.empty()) return found;
+      continue;
+    }
     if (passes[p].answers.size() != passes[0].answers.size()) {
       return "repetitions answered different numbers of requests";
     }
@@ -241,7 +260,9 @@ std::string broken_law(const pass_record& pass, const token_rules& rules) {
   if (!(pass.seconds > 0) || !std::isfinite(pass.seconds)) {
     return fmt::format("the pass took {} s", pass.seconds);
   }
-  if (pass.answers.empty()) return "there were no requests";
+  if (pass.answers.empty()) {
+    return pass.served ? "no request was answered to its end" : "there were no requests";
+  }
   for (std::size_t i = 0; i < pass.answers.size(); ++i) {
     const std::string problem = broken_answer_law(pass.answers[i], rules);
     if (!problem.empty()) return fmt::format("request {}: {}", i + 1, problem);
@@ -280,7 +301,7 @@ void measure_row(result_row& row, const measured_point& point) {
     if (row.reason.empty()) row.reason = broken_law(pass, point.rules);
   }
   if (!row.reason.empty()) return;
-  hash_answers(row, point.passes.front());
+  if (!point.passes.front().clients_left) hash_answers(row, point.passes.front());
   if (point.passes.front().served) {
     serving_metrics(row, point.passes);
   } else {

@@ -28,12 +28,15 @@ struct answer_record {
   work_record work;
   double seconds = 0;              // admission to finish
   double first_block_seconds = 0;  // admission to first decided token
+  std::size_t request = 0;         // of a served pass: which arrival it answers
 };
 
 struct pass_record {
   double seconds = 0;
   origin time = origin::measured;  // analytic: a virtual clock
   bool served = false;             // requests arrived; `metrics` replaces closed-loop latency
+  // On a real clock clients left: which requests are answered depends on the machine.
+  bool clients_left = false;
   std::map<std::string, metric> metrics;  // of serving
   std::int64_t steps = 0;                 // batched forwards
   std::size_t peak_kv_bytes = 0;
@@ -64,7 +67,9 @@ std::int64_t output_tokens_of(const answer_record& answer, const token_rules& ru
 std::int64_t answer_tokens_of(const answer_record& answer, const token_rules& rules);
 
 struct measured_point {
-  std::vector<pass_record> passes;  // repetitions; their tokens are equal, or the row is INVALID
+  // Repetitions; their tokens are equal (of requests that both answered, where clients left on a
+  // real clock), or the row is INVALID.
+  std::vector<pass_record> passes;
   std::vector<double> warmup_seconds;
   std::string stop;                   // why the repetitions ended
   std::vector<scored_answer> scores;  // of the first pass

@@ -182,6 +182,7 @@ std::string to_json_line(const result_row& row) {
     for (const auto& [name, result] : row.probes) probes[name] = object_of(result);
     out["probes"] = probes;
   }
+  if (!row.calibration.empty()) out["calibration"] = object_of(row.calibration);
   out["environment"] = object_of(row.environment);
   out["source_hash"] = row.source_hash;
   out["finished_at"] = row.finished_at;
@@ -232,7 +233,9 @@ result_row parse_row(const std::string& line, const std::string& where) {
     if (in.contains("items")) row.items = items_of(in.at("items"));
     if (in.contains("probes")) {
       for (const auto& [name, result] : in.at("probes").items()) row.probes[name] = result.dump();
+      if (auto old = row.probes.extract("calibration")) row.calibration = std::move(old.mapped());
     }
+    if (in.contains("calibration")) row.calibration = in.at("calibration").dump();
     row.environment = in.at("environment").dump();
     row.source_hash = in.at("source_hash");
     row.finished_at = in.at("finished_at");

@@ -17,7 +17,7 @@ namespace unmask {
 
 // Major: old readers would misread the row. Minor: fields were added.
 inline constexpr int row_schema_major = 1;
-inline constexpr int row_schema_minor = 2;
+inline constexpr int row_schema_minor = 3;
 
 enum class verdict_kind : std::uint8_t {
   pass,           // every check held and the output was scored
@@ -98,7 +98,10 @@ struct result_row {
   std::string answers_hash;  // SHA-256 of the tokens of all answers; empty: before schema 1.2
   item_records items;        // of paired experiments and scored artifacts
   std::map<std::string, std::string> probes;  // JSON object by name; probe.h
-  std::string environment = "{}";             // JSON object, the build among it
+  // JSON object: what a method that calibrates itself measured before its first pass; empty: none.
+  // Rows before schema 1.3 have it among the probes, from where parse_row takes it.
+  std::string calibration;
+  std::string environment = "{}";  // JSON object, the build among it
   std::string source_hash;  // commit the program was built from; "-dirty" when edited
   std::string finished_at;  // UTC, ISO 8601
 

@@ -162,6 +162,7 @@ class experiment_run {
       row.probes = f.ready->probe(spec_.probe);
     }
     for (const auto& [name, value] : f.ready->measured_settings()) row.params[name] = value;
+    row.calibration = f.ready->calibration_report();
     for (const auto& [name, report] : f.ready->measured_reports()) row.probes[name] = report;
     log_samples(row, f.measured.scores);
     write(f, std::move(row));

@@ -27,7 +27,9 @@ class prepared_point {
   virtual pass_record pass() = 0;  // decode the whole workload once
   // Parameters that were filled from measurements before the first pass; no part of the point's id.
   virtual parameter_map measured_settings() const { return {}; }
-  // And what was measured: JSON objects by name, kept beside the probes.
+  // And what was measured for them, a JSON object; empty: nothing.
+  virtual std::string calibration_report() const { return {}; }
+  // Reports that nobody asked for as probes: JSON objects by name, kept beside the probes.
   virtual std::map<std::string, std::string> measured_reports() const { return {}; }
   // Decode once more, one request after the other, under the eyes of the probes: JSON object of
   // each by name. Outside every timer.

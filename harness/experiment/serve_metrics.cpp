@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "harness/experiment/statistics.h"
+#include "kernels/random.h"
 
 namespace unmask {
 namespace {
@@ -88,7 +89,36 @@ void batch_values(values& v, const std::vector<iteration_record>& all, origin ti
   v.put("chunk_min", *std::ranges::min_element(chunk), tokens);
 }
 
+// What was computed for clients that left, and what they had been handed until then.
+void cancellation_values(values& v, const std::vector<request_record>& all, origin tokens) {
+  double discarded = 0, handed_out = 0, rows = 0, all_rows = 0;
+  for (const request_record& r : all) {
+    const auto mine = static_cast<double>(r.answer.counters.rows);
+    all_rows += mine;
+    if (r.end != outcome::cancelled) continue;
+    discarded += static_cast<double>(r.answer.counters.committed);
+    rows += mine;
+    if (!r.emissions.empty()) handed_out += r.emissions.back().tokens;
+  }
+  v.put("discarded_tokens", discarded, tokens);
+  v.put("discarded_tokens_handed_out", handed_out, tokens);
+  if (all_rows > 0) v.put("discarded_row_share", rows / all_rows, tokens);
+}
+
 }  // namespace
+
+void plan_cancellations(std::vector<request_plan>& plans, const parameters& serve,
+                        std::uint64_t seed) {
+  const double share = serve.real("cancel_share");
+  const double seconds = serve.real("cancel_after_seconds");
+  const auto blocks = static_cast<std::int32_t>(serve.integer("cancel_after_blocks"));
+  const std::uint64_t key = stream_key(seed, 41);
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    if (uniform_open(key, i) >= share) continue;
+    if (seconds > 0) plans[i].cancel = plans[i].arrival + seconds;
+    plans[i].cancel_blocks = blocks;
+  }
+}
 
 std::vector<const request_record*> counted_requests(const served_run& run, double trim) {
   const auto n = run.requests.size();
@@ -109,14 +139,16 @@ std::map<std::string, metric> serving_values(const served_run& run,
   v.put("requests_finished", ends[outcome::finished], origin::counted);
   v.put("requests_cancelled", ends[outcome::cancelled], origin::counted);
   v.put("requests_rejected", ends[outcome::rejected], origin::counted);
+  if (ends[outcome::cancelled] > 0) cancellation_values(v, run.requests, tokens);
   v.put("preemptions", static_cast<double>(run.totals.preemptions), tokens);
 
   const auto counted = counted_requests(run, objective.trim);
   std::vector<double> ttfb, queue, e2e, gaps;
   std::map<tpot_definition, std::vector<double>> tpot;
-  std::size_t n = 0, good = 0, streams = 0;
+  std::size_t n = 0, good = 0, streams = 0, stayed = 0;
   double output = 0;
   for (const request_record* r : counted) {
+    stayed += r->end != outcome::cancelled;
     if (r->end != outcome::finished) continue;
     ++n;
     streams += r->emissions.size() > 1;
@@ -146,8 +178,9 @@ std::map<std::string, metric> serving_values(const served_run& run,
     const auto gaps_between = static_cast<double>(counted.size() - 1);
     if (window > 0) v.put("request_rate", gaps_between / window, time);
     if (objective.tpot_seconds > 0 || objective.ttfb_seconds > 0) {
-      const double share = static_cast<double>(good) / static_cast<double>(counted.size());
-      v.put("slo_attainment", share, time);
+      const auto kept = static_cast<double>(good);
+      if (stayed > 0) v.put("slo_attainment", kept / static_cast<double>(stayed), time);
+      const double share = kept / static_cast<double>(counted.size());
       if (window > 0) v.put("goodput_requests_per_second", share * gaps_between / window, time);
     }
   }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/decode/parameters.h"
 #include "harness/engine/serving.h"
 #include "harness/experiment/row.h"
 
@@ -25,6 +26,11 @@ struct serving_objective {
   double tpot_seconds = 0, ttfb_seconds = 0;  // 0: none
   double trim = 0.1;
 };
+
+// Marks the requests whose client leaves: keys cancel_* of [serve], drawn by seed and the index of
+// the request, so that a longer run begins as a shorter one.
+void plan_cancellations(std::vector<request_plan>& plans, const parameters& serve,
+                        std::uint64_t seed);
 
 // Values by name; results/README.md defines them. `time`: where the times come from, `tokens`:
 // where the tokens do. Percentiles only where statistics.h says that the requests earn them.

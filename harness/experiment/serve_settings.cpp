@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "harness/engine/serving.h"
+#include "kernels/error.h"
 
 namespace unmask {
 namespace {
@@ -50,6 +51,12 @@ const std::vector<parameter_spec>& serve_parameters() {
            "who decides tokens: model; replay:FILE of recorded trajectories; or published "
            "statistics such as sdar-8b/sharegpt. Without the model no layer is computed"),
       word("record", "", "file for the trajectories of this run, for replay"),
+      number("cancel_share", 0.0,
+             "share of requests, drawn by seed, whose client leaves before the answer is done", 0,
+             1),
+      number("cancel_after_seconds", 0.0, "those clients leave so long after their arrival", 0,
+             1e6),
+      whole("cancel_after_blocks", 0, "or when they were handed so many blocks", 0),
       whole("prefill_tokens", 0,
             "rows of one prefill forward, the first prompt always; 0: no limit", 0,
             "LMDeploy max_prefill_token_num"),
@@ -81,6 +88,39 @@ const std::vector<parameter_spec>& serve_parameters() {
       word("log", "", "file for one line per forward (CSV): batch, rows, commits, times"),
   };
   return all;
+}
+
+void check_serve(const parameter_map& resolved) {
+  const parameters serve(resolved);
+  const double share = serve.real("cancel_share");
+  const bool by_time = serve.real("cancel_after_seconds") > 0;
+  const bool by_blocks = serve.integer("cancel_after_blocks") > 0;
+  if (share > 0 && by_time == by_blocks) {
+    throw usage_error(
+        "[serve]: `cancel_share` needs either `cancel_after_seconds` or `cancel_after_blocks`, "
+        "above 0, to say when these clients leave");
+  }
+  if (share == 0 && (by_time || by_blocks)) {
+    throw usage_error(std::string("[serve]: `") +
+                      (by_time ? "cancel_after_seconds" : "cancel_after_blocks") +
+                      "` means nothing without a `cancel_share` above 0");
+  }
+  if (share > 0 && serve.flag("search")) {
+    throw usage_error(
+        "[serve]: `search` cannot be combined with `cancel_share`: clients that leave hide the "
+        "backlog that ends the search");
+  }
+}
+
+parameter_map serve_identity(parameter_map resolved) {
+  for (const parameter_spec& p : serve_parameters()) {
+    const auto found = resolved.find(p.name);
+    if (p.name.starts_with("cancel_") && found != resolved.end() &&
+        found->second == p.default_value) {
+      resolved.erase(found);
+    }
+  }
+  return resolved;
 }
 
 std::string serve_help() {

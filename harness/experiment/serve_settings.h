@@ -12,6 +12,11 @@
 namespace unmask {
 
 const std::vector<parameter_spec>& serve_parameters();
+// Usage error, in one sentence, for keys that contradict each other. `resolved`: every key.
+void check_serve(const parameter_map& resolved);
+// The keys that make a point's id: without those for cancelling at their defaults, which ids of
+// earlier rows do not know.
+parameter_map serve_identity(parameter_map resolved);
 // One line per key with default and meaning, for --help.
 std::string serve_help();
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 
+#include "harness/model/hash_memory.h"
 #include "harness/model/json.h"
 #include "kernels/error.h"
 
@@ -124,11 +125,15 @@ std::string hash_of_checkpoint(const std::filesystem::path& directory) {
   }
   std::sort(names.begin(), names.end());
   sha256 all;
+  const hash_memory memory = user_hash_memory();
   for (const std::string& name : names) {
-    const auto mapping = mapped_file::open(directory / name);
-    sha256 one;
-    one.add(mapping->bytes().data(), mapping->bytes().size());
-    const std::string line = one.hex() + "  " + name + "\n";
+    const std::string digest = remembered_hash(directory / name, memory, [&] {
+      const auto mapping = mapped_file::open(directory / name);
+      sha256 one;
+      one.add(mapping->bytes().data(), mapping->bytes().size());
+      return one.hex();
+    });
+    const std::string line = digest + "  " + name + "\n";
     all.add(line.data(), line.size());
   }
   return all.hex();

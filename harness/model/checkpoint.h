@@ -40,7 +40,7 @@ class checkpoint {
 
 // SHA-256, in lower-case hex, over the lines "DIGEST  NAME\n" (ascending names) of every file that
 // decides what the model computes: configs, tokenizer files, index and shards. Equal to
-// `sha256sum FILES... | sha256sum`. Reads every byte.
+// `sha256sum FILES... | sha256sum`. Reads every byte of what user_hash_memory() does not know.
 std::string hash_of_checkpoint(const std::filesystem::path& directory);
 
 }  // namespace unmask

@@ -19,9 +19,8 @@ constexpr std::size_t largest_file = std::size_t{1} << 30;
 std::string read_workload_text(const std::string& path) {
   std::string text = read_file(path, largest_file);
   if (text.starts_with("\x1f\x8b")) {
-    throw environment_error(path +
-                            ": is gzip-compressed, which this build cannot read; unpack it first "
-                            "with `gzip -dk` and give the plain file");
+    throw environment_error(path + ": is gzip-compressed; unpack it first with `gunzip -k " + path +
+                            "` and give the plain file");
   }
   return text;
 }

@@ -8,6 +8,7 @@
 #include "harness/model/nearest.h"
 #include "harness/workload/constraints.h"
 #include "harness/workload/list_language.h"
+#include "harness/workload/longbench.h"
 #include "harness/workload/math_answer.h"
 #include "harness/workload/number_answer.h"
 #include "harness/workload/rouge.h"
@@ -55,9 +56,53 @@ score score_contains(const task_item&, const json_reader& check, std::string_vie
   return all_or_nothing(in_ticks(wanted) + " does not occur");
 }
 
-score score_rouge(const task_item& item, const json_reader&, std::string_view output) {
-  const double value = rouge_l(output, item.answer);
-  return {true, value, value == 1.0, value == 1.0 ? "" : "words differ from the reference"};
+score partial(double value, const char* reason) {
+  return {true, value, value == 1.0, value == 1.0 ? "" : reason};
+}
+
+std::string_view looked_at(const json_reader& check, std::string_view output) {
+  return check.flag_or("first_line", false) ? first_line(output) : output;
+}
+
+std::vector<std::string> texts_of(const json_reader& check, const char* key) {
+  std::vector<std::string> texts;
+  const json_value::array* items = check.at(key).items();
+  if (items == nullptr) check.fail(key, "must be an array of strings");
+  for (const json_value& item : *items) {
+    if (item.text() == nullptr) check.fail(key, "must be an array of strings");
+    texts.push_back(*item.text());
+  }
+  return texts;
+}
+
+// The best over the references.
+template <class Metric>
+double best(const json_reader& check, std::string_view output, Metric metric) {
+  double value = 0;
+  for (const std::string& reference : texts_of(check, "answers")) {
+    value = std::max(value, metric(looked_at(check, output), reference));
+  }
+  return value;
+}
+
+score score_rouge(const task_item& item, const json_reader& check, std::string_view output) {
+  return partial(rouge_l(looked_at(check, output), item.answer), "words differ from the reference");
+}
+
+score score_qa_f1(const task_item&, const json_reader& check, std::string_view output) {
+  return partial(best(check, output, qa_f1), "words differ from every reference");
+}
+
+score score_classification(const task_item&, const json_reader& check, std::string_view output) {
+  const std::vector<std::string> classes = texts_of(check, "all_classes");
+  const auto metric = [&](std::string_view text, std::string_view reference) {
+    return class_score(text, reference, classes);
+  };
+  return partial(best(check, output, metric), "not the class of the reference alone");
+}
+
+score score_code(const task_item&, const json_reader& check, std::string_view output) {
+  return partial(best(check, output, code_similarity), "the line differs from every reference");
 }
 
 score score_boxed(const task_item&, const json_reader& check, std::string_view output) {
@@ -79,6 +124,9 @@ constexpr named_scorer scorers[] = {{"final_number", score_number},
                                     {"contains", score_contains},
                                     {"rouge_l", score_rouge},
                                     {"boxed", score_boxed},
+                                    {"qa_f1", score_qa_f1},
+                                    {"classification", score_classification},
+                                    {"code_similarity", score_code},
                                     {"none", score_none}};
 
 }  // namespace

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Scorers: how right an output is. They are the definitions in experiments/models/train/scorers.py
-// word for word, so that the training side's numbers and ours can be compared.
+// Scorers: how right an output is. Those of the embedded models' tasks are the definitions in
+// experiments/models/train/scorers.py word for word, so that the training side's numbers and ours
+// can be compared. rouge_l and LongBench's metrics give partial credit. check.first_line: these
+// look at the first line of the output only.
 //
 //   final_number  the integer after the last `####` equals check.value; with check.commas also
 //                 "2,125", "$18" and "18." are read as numbers, as published GSM8K filters do
@@ -10,8 +12,11 @@
 //   constraints   every rule of check.constraints holds (constraints.h)
 //   exact         equals the answer, white space at both ends aside
 //   contains      check.text occurs and is not part of a longer run of digits
-//   rouge_l       F1 of the longest common subsequence of words (rouge.h); the only partial credit
+//   rouge_l       F1 of the longest common subsequence of words (rouge.h)
 //   boxed         the last \boxed{} equals check.value after MATH's normalisation (math_answer.h)
+//   qa_f1, classification, code_similarity
+//                 LongBench's metrics (longbench.h), the best over check.answers; classification
+//                 also needs check.all_classes
 //   none          not scored: there is no exact answer, or scoring needs to execute foreign code
 #pragma once
 

@@ -107,6 +107,7 @@ method_info delayed_info(bool right_neighbour) {
                      {"partial_prefill", false},
                      {"commit", std::string("full")},
                      {"commit_last", true}};
+  m.presets["hf_argmax"] = with_argmax(m.presets["hf"]);
   const std::string name = m.name;
   m.check = [name](const model_config& model, const parameters& p) {
     check_block_model(name, model, p);

@@ -73,6 +73,7 @@ method_info focus_info() {
                      {"initial_k", std::int64_t{1}},
                      {"adjacency", text("rows")},
                      {"layer1_keys", text("processed")}};
+  m.presets["hf_argmax"] = with_argmax(m.presets["hf"]);
   m.presets["sgl"] = {{"accept_compare", text(">")},
                       {"mask_track", text("id")},
                       {"partial_prefill", false},

@@ -68,6 +68,29 @@ TEST(limits_blocks, threshold_zero_is_block_diffusion) {
   }
 }
 
+// The two presets of the code on Hugging Face's loop differ in the sampler and in nothing else;
+// with the arg-max, decisions are those of the baseline's preset.
+TEST(limits_blocks, hf_presets_say_how_tokens_are_chosen) {
+  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto requests = tiny_requests(4, 16);
+  const parameter_map zero = {{"threshold", 0.0}, {"stop", std::string("none")}};
+  const auto block = outputs(decode(*model, "block_diffusion", zero, requests, 2, "hf"));
+  for (const char* method : {"delayed_cache", "delayed_cache_plus", "focus"}) {
+    const auto& presets = method_registry::instance().find(method).presets;
+    parameter_map drawn = presets.at("hf"), best = presets.at("hf_argmax");
+    EXPECT_EQ(to_string(drawn.at("sampler")), "multinomial") << method;
+    EXPECT_EQ(to_string(best.at("sampler")), "argmax") << method;
+    drawn.erase("sampler");
+    best.erase("sampler");
+    EXPECT_EQ(drawn, best) << method;
+    if (std::string(method) == "focus") continue;  // it decides less at once
+    parameter_map given = zero;  // a random model may predict the mask token, which then stays one
+    given["mask_track"] = std::string("state");
+    EXPECT_EQ(outputs(decode(*model, method, given, requests, 2, "hf_argmax")), block) << method;
+    EXPECT_NE(outputs(decode(*model, method, given, requests, 2, "hf")), block) << method;
+  }
+}
+
 // Freezing saves rows; the neighbour-aware rule frees a row no earlier than the plain one.
 TEST(limits_blocks, delayed_caches_compute_fewer_rows_per_forward) {
   const auto model = tiny_model(model_family::sdar, reference_ops());

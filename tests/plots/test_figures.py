@@ -180,8 +180,8 @@ class Figures(unittest.TestCase):
     def test_latency_samples_fit_and_commits(self):
         (drawing,) = draw(latency, "chunks")
         profile, commits = drawing.figure.axes
-        (row,) = [r for r in support.rows_of("chunks") if "probes" in r]
-        fit = row["probes"]["calibration"]
+        (row,) = [r for r in support.rows_of("chunks") if "calibration" in r]
+        fit = row["calibration"]
         drawn = sorted((x, y) for l in profile.lines if l.get_linestyle() == "None"
                        for x, y in zip(l.get_xdata(), l.get_ydata()))
         want = sorted((s["rows"], 1e3 * s["seconds"]) for s in fit["samples"])

@@ -79,6 +79,11 @@ std::vector<parameter_spec> engine_parameters() {
       flag_spec("commit_last", false, "commit the last block of a request too", hf)};
 }
 
+parameter_map with_argmax(parameter_map preset) {
+  preset["sampler"] = std::string("argmax");
+  return preset;
+}
+
 block_settings block_settings_of(const std::string& method, const model_config& model,
                                  const parameters& p) {
   block_settings s;

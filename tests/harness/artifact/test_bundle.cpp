@@ -128,7 +128,7 @@ TEST(comparison, repeated_runs_agree_in_all_but_their_clock) {
 
 TEST(comparison, a_point_that_calibrates_itself_is_held_to_its_score) {
   std::vector<result_row> before = {row_of("elastic", {1.0, 1.1})};
-  before[0].probes["calibration"] = "{}";
+  before[0].calibration = "{}";
   std::vector<result_row> after = before;
   after[0].metrics["redundancy"].value = 9;
   EXPECT_TRUE(compare_runs(before, after).same());

@@ -279,6 +279,11 @@ TEST_F(claims, probes_are_reached_by_path) {
   rows[0].probes["importance"] = R"({"auc":[0.6,0.9],"by":{"layer":{"mean":3}}})";
   EXPECT_EQ(value_in(rows[0], "probes.importance.auc[1]")->value, 0.9);
   EXPECT_EQ(value_in(rows[0], "probes.importance.by.layer.mean")->value, 3);
+  rows[0].calibration = R"({"mape":0.04,"knots":[11,55]})";
+  EXPECT_EQ(value_in(rows[0], "calibration.mape")->value, 0.04);
+  EXPECT_EQ(value_in(rows[0], "calibration.knots[1]")->value, 55);
+  EXPECT_EQ(value_in(rows[0], "probes.calibration.mape")->value, 0.04);  // before schema 1.3
+  EXPECT_FALSE(value_in(rows[1], "calibration.mape"));
   EXPECT_FALSE(value_in(rows[0], "probes.importance.auc[2]"));
   EXPECT_FALSE(value_in(rows[0], "probes.importance.auc"));
   EXPECT_FALSE(value_in(rows[0], "probes.nothing.auc"));

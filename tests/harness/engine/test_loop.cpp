@@ -16,11 +16,13 @@
 #include "harness/engine/trajectory.h"
 #include "tests/harness/engine/support.h"
 #include "tests/methods/tiny_models.h"
+#include "tests/sanitized.h"
 
 namespace unmask {
 namespace {
 
 using namespace testing_engine;
+using testing::sanitized;
 using testing::tiny_model;
 using testing::tiny_requests;
 
@@ -122,7 +124,7 @@ const std::vector<setting>& settings() {
 TEST(loop, tokens_of_a_request_do_not_depend_on_scheduling) {
   for (const setting& c : settings()) {
     const auto model = tiny_model(c.family, cpu_ops());
-    const auto requests = tiny_requests(7, 72);
+    const auto requests = tiny_requests(sanitized ? 4 : 7, sanitized ? 24 : 72);
     const tokens alone = testing::outputs(testing::decode(*model, c.method, c.given, requests, 1));
     for (const std::string& policy : batching_names()) {
       for (const auto& [places, rate] : {std::pair(7, 0.0), std::pair(2, 0.1)}) {
@@ -143,7 +145,7 @@ TEST(loop, tokens_of_a_request_do_not_depend_on_scheduling) {
 TEST(loop, preempted_requests_decode_to_the_same_tokens) {
   for (const setting& c : settings()) {
     const auto model = tiny_model(c.family, cpu_ops());
-    const auto requests = tiny_requests(6, 152);
+    const auto requests = tiny_requests(sanitized ? 3 : 6, 152);
     parameter_map given = c.given;
     const std::string method = c.method;
     if (method != "autoregressive" && method != "vanilla") given["stop"] = std::string("none");
@@ -154,6 +156,7 @@ TEST(loop, preempted_requests_decode_to_the_same_tokens) {
     for (const bool keep : {true, false}) {
       if (keep && !exact) continue;
       for (const batching policy : {batching::iter, batching::lmd, batching::block_sync}) {
+        if (sanitized && policy == batching::lmd) continue;
         engine_settings s;
         s.policy = policy;
         s.grow_pages = true;

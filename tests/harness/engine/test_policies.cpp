@@ -210,6 +210,42 @@ TEST(policies, cancelled_requests_free_their_place_between_turns) {
   EXPECT_TRUE(std::isnan(seen.of(1).admitted));
   EXPECT_EQ(seen.of(2).finish, 13);
   EXPECT_EQ(runner.free_pages(), 10);
+  // What was computed for it: three of ten forwards of one block, whose tokens it never got.
+  EXPECT_EQ(seen.of(0).answer.counters.forwards, 3);
+  EXPECT_EQ(seen.of(0).answer.counters.committed, 9);
+  EXPECT_TRUE(seen.of(0).answer.output.empty());
+  EXPECT_EQ(seen.of(1).answer.counters.rows, 0);
+}
+
+// Two blocks of two forwards and a K/V forward after the first; the client leaves with the first.
+TEST(policies, clients_leave_when_they_were_handed_enough_blocks) {
+  for (const batching policy :
+       {batching::iter, batching::lmd, batching::block_sync, batching::fdfo}) {
+    scripted_runner runner(
+        2, {32, 32, true},
+        [](std::size_t) {
+          return request_script{0, {2, 2}};
+        },
+        10);
+    const std::vector<request_plan> plans = {{0, 1e9, 1}, {0, 1e9, 2}, {0, 1e9, 3}, {0}};
+    engine_settings settings;
+    settings.policy = policy;
+    settings.forwards_per_turn = 1;
+    engine_clock clock(second);
+    collector seen;
+    run_engine(runner, plans, settings, clock, seen);
+    const request_record& left = seen.of(0);
+    EXPECT_EQ(left.end, outcome::cancelled) << name_of(policy);
+    ASSERT_EQ(left.emissions.size(), 1u) << name_of(policy);
+    EXPECT_EQ(left.finish, left.emissions[0].time);
+    EXPECT_EQ(left.answer.output.size(), 32u);
+    EXPECT_EQ(left.answer.counters.committed, 32);
+    // The second block is the last one: the answer is done before the client can leave.
+    for (const std::size_t i : {1, 2, 3}) {
+      EXPECT_EQ(seen.of(i).end, outcome::finished) << name_of(policy) << i;
+    }
+    EXPECT_EQ(runner.free_pages(), 10);
+  }
 }
 
 }  // namespace

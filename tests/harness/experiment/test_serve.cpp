@@ -59,12 +59,53 @@ TEST(serve, mistakes_are_named) {
   fails("[serve]\npolicy=\"fifo\"\n", "fdfo");
   fails("[serve]\nrate=-1\n", "rate");
   fails("[sweep]\nserve.polcy=[\"iter\"]\n", "'policy'");
+  fails("[serve]\ncancel_share=1.5\n", "cancel_share");
+  fails("[serve]\ncancel_after_blocks=-1\n", "cancel_after_blocks");
+  fails("[serve]\ncancel_share=0.5\n", "either `cancel_after_seconds` or `cancel_after_blocks`");
+  fails("[serve]\ncancel_share=0.5\ncancel_after_seconds=1\ncancel_after_blocks=1\n", "either");
+  fails("[serve]\ncancel_after_blocks=2\n", "`cancel_after_blocks` means nothing without");
+  fails("[serve]\ncancel_share=0.1\ncancel_after_blocks=2\nsearch=true\nslo_tpot_ms=50\n",
+        "`search` cannot be combined with `cancel_share`");
   fails("[sweep]\nserve.rate=[1]\n", "kind = \"serve\"", "");
   fails("[serve]\nrate=1\n", "kind = \"serve\"", "");
   fails("", "serve", "kind=\"srve\"\n");
   fails("[[workload]]\nlengths=\"sdar-8b/gsm8k\"\n", "kind = \"serve\"", "");
   fails("[[workload]]\ntrace=\"a.csv\"\n", "format");
   fails("[[workload]]\ntrace=\"a.csv\"\nformat=\"azure\"\ntasks=[\"x\"]\n", "one of");
+}
+
+// Points that were measured before clients could leave keep their ids.
+TEST(serve, cancelling_is_a_part_of_the_id_only_when_asked_for) {
+  const auto plain = make_plan(serve_spec("[serve]\nrate=2\n"), catalogue());
+  EXPECT_FALSE(has(canonical_settings(plain[0]), "cancel_"));
+  EXPECT_TRUE(has(canonical_settings(plain[0]), "\"search_seeds\""));
+  const auto half = make_plan(
+      serve_spec("[serve]\nrate=2\ncancel_share=0.5\ncancel_after_seconds=3\n"), catalogue());
+  EXPECT_TRUE(has(canonical_settings(half[0]), "\"cancel_after_seconds\":3"));
+  EXPECT_NE(plain[0].id, half[0].id);
+}
+
+TEST(serve, clients_that_leave_are_drawn_by_seed_and_index) {
+  const auto points =
+      make_plan(serve_spec("[serve]\ncancel_share=0.25\ncancel_after_seconds=3\n"), catalogue());
+  const parameters serve(points[0].run.serve);
+  const auto leaving = [&](std::size_t n, std::uint64_t seed) {
+    std::vector<request_plan> plans(n);
+    for (std::size_t i = 0; i < n; ++i) plans[i].arrival = static_cast<double>(i);
+    plan_cancellations(plans, serve, seed);
+    std::vector<std::size_t> who;
+    for (std::size_t i = 0; i < n; ++i) {
+      EXPECT_EQ(plans[i].cancel_blocks, 0);
+      if (!std::isfinite(plans[i].cancel)) continue;
+      EXPECT_EQ(plans[i].cancel, static_cast<double>(i) + 3);
+      who.push_back(i);
+    }
+    return who;
+  };
+  const auto few = leaving(1000, 5), many = leaving(4000, 5);
+  EXPECT_TRUE(std::equal(few.begin(), few.end(), many.begin()));
+  EXPECT_NEAR(static_cast<double>(many.size()), 1000, 4 * std::sqrt(4000 * 0.25 * 0.75));
+  EXPECT_NE(few, leaving(1000, 6));
 }
 
 TEST(serve, help_lists_every_key) {
@@ -154,6 +195,42 @@ TEST(serve, values_by_hand) {
   EXPECT_FALSE(earned(28, "tpot_decode_p90_seconds"));
   EXPECT_TRUE(earned(299, "e2e_p99_seconds"));
   EXPECT_FALSE(earned(298, "e2e_p99_seconds"));
+}
+
+// Requests 2 and 3 of ten leave after their first block.
+TEST(serve, clients_that_leave_are_in_no_latency_and_no_goodput) {
+  served_run run = example();
+  for (request_record& r : run.requests) r.answer.counters.rows = 100;
+  for (const std::size_t i : {2, 3}) {
+    request_record& r = run.requests[i];
+    r.end = outcome::cancelled;
+    r.finish = r.arrival + 2;
+    r.emissions.pop_back();
+    r.answer.output.resize(32);
+    r.answer.counters.committed = 40;
+    r.answer.counters.rows = 50;
+  }
+  serving_objective objective;
+  objective.trim = 0.1;  // requests 1 to 8 count
+  objective.tpot_seconds = 1.5 / 64;
+  const auto values = serving_values(run, objective, origin::measured, origin::counted);
+  const auto value = [&](const char* name) {
+    const auto found = values.find(name);
+    return found == values.end() ? std::nan("") : found->second.value;
+  };
+  EXPECT_EQ(value("requests_cancelled"), 2);
+  EXPECT_EQ(value("requests_finished"), 8);
+  EXPECT_EQ(value("discarded_tokens"), 80);
+  EXPECT_EQ(value("discarded_tokens_handed_out"), 64);
+  EXPECT_DOUBLE_EQ(value("discarded_row_share"), 100.0 / 900);
+  // 1, 4, 5, 6, 7, 8 are left: (1 + 0.1 i) / 64, the third of six at the median.
+  EXPECT_NEAR(value("tpot_decode_p50_seconds"), 1.5 / 64, 1e-12);
+  EXPECT_NEAR(value("e2e_mean_seconds"), 2 + 0.1 * 31 / 6, 1e-12);
+  // 1, 4 and 5 keep the objective: of the six that stayed, and of eight arrivals in seven seconds.
+  EXPECT_NEAR(value("slo_attainment"), 3.0 / 6, 1e-9);
+  EXPECT_NEAR(value("goodput_requests_per_second"), 3.0 / 8, 1e-9);
+  EXPECT_FALSE(serving_values(example(), objective, origin::measured, origin::counted)
+                   .contains("discarded_tokens"));
 }
 
 TEST(serve, capacity_is_found_between_two_rates) {

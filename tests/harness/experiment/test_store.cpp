@@ -56,6 +56,28 @@ TEST(row, probes_come_back_and_are_absent_without) {
   EXPECT_EQ(again.probes, row.probes);
 }
 
+TEST(row, a_calibration_has_its_own_key_and_is_found_in_older_rows) {
+  result_row row = sample_row();
+  EXPECT_EQ(to_json_line(row).find("calibration"), std::string::npos);
+  row.probes["decoding"] = R"({"mean":2})";
+  row.calibration = R"({"mape":0.25,"origin":"measured"})";
+  std::string line = to_json_line(row);
+  const result_row again = parse_row(line, "x");
+  EXPECT_EQ(again.calibration, row.calibration);
+  EXPECT_EQ(again.probes, row.probes);
+  // As schema 1.2 had it.
+  const std::string key = R"("calibration":)" + row.calibration;
+  ASSERT_NE(line.find(key + ","), std::string::npos) << line;
+  line.erase(line.find(key), key.size() + 1);
+  const std::string probes = R"("probes":{)";
+  line.insert(line.find(probes) + probes.size(), key + ",");
+  line.replace(line.find(R"("1.3")"), 5, R"("1.2")");
+  const result_row old = parse_row(line, "x");
+  EXPECT_EQ(old.calibration, row.calibration);
+  EXPECT_EQ(old.probes, row.probes);
+  EXPECT_EQ(to_json_line(old), to_json_line(row));
+}
+
 TEST(row, items_come_back_and_are_absent_without) {
   result_row row = sample_row();
   EXPECT_EQ(to_json_line(row).find("\"items\":{"), std::string::npos);
@@ -78,7 +100,7 @@ TEST(row, items_come_back_and_are_absent_without) {
 
 TEST(row, unknown_major_versions_are_refused_and_minor_ones_read) {
   std::string line = to_json_line(sample_row());
-  const std::string now = R"("schema_version":"1.2")";
+  const std::string now = R"("schema_version":"1.3")";
   ASSERT_NE(line.find(now), std::string::npos);
   line.replace(line.find(now), now.size(), R"("schema_version":"1.7","new":3)");
   EXPECT_EQ(parse_row(line, "x").schema_version, "1.7");

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/model/weights.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -9,6 +10,7 @@
 
 #include "harness/model/checkpoint.h"
 #include "harness/model/config_parse.h"
+#include "harness/model/hash_memory.h"
 #include "kernels/float16.h"
 #include "tests/harness/model/support.h"
 
@@ -264,6 +266,45 @@ TEST(weights, hash_is_that_of_sha256sum) {
   test::spill(directory.path() / "tokenizer.json", "{}");
   EXPECT_NE(hash_of_checkpoint(directory.path()),
             "bb26275d74d8b85c193d98418b10723876d6a1ef2da1f60287213e8b8a65bf38");
+}
+
+// The digest in the memory is changed by hand: only a program that did not read the file gives it.
+TEST(weights, hashes_of_large_files_are_remembered_until_the_file_changes) {
+  const test::temporary_directory directory;
+  const fs::path file = directory.path() / "model.safetensors";
+  test::spill(file, "abc");
+  hash_memory memory;
+  memory.file = directory.path() / "cache" / "hashes";
+  memory.smallest = 3;
+  memory.settle_seconds = 0;
+  const std::string a(64, 'a'), b(64, 'b'), c(64, 'c');
+  const auto hash = [&](const std::string& fresh) {
+    return remembered_hash(file, memory, [&] { return fresh; });
+  };
+  EXPECT_EQ(hash(a), a);
+  EXPECT_EQ(hash(b), a);
+  test::spill(file, "abcd");  // another size
+  EXPECT_EQ(hash(b), b);
+  EXPECT_EQ(hash(c), b);
+  fs::last_write_time(file, fs::last_write_time(file) - std::chrono::hours(1));
+  EXPECT_EQ(hash(c), c);
+  // Not worth it, too fresh, not to be written, or nonsense in the file: as without a memory.
+  memory.smallest = 5;
+  EXPECT_EQ(hash(a), a);
+  memory.smallest = 3;
+  memory.settle_seconds = 3600;
+  memory.file = directory.path() / "other";
+  EXPECT_EQ(hash(a), a);
+  EXPECT_EQ(hash(b), b);
+  memory.settle_seconds = 0;
+  memory.file = "/proc/no/such/place";
+  EXPECT_EQ(hash(a), a);
+  memory.file = directory.path() / "nonsense";
+  test::spill(memory.file, "no hashes\nare here\n");
+  EXPECT_EQ(hash(b), b);
+  EXPECT_EQ(hash(c), b);
+  memory.file = fs::path();
+  EXPECT_EQ(hash(a), a);
 }
 
 double value(const tensor_view& v, std::int64_t i) {

@@ -57,6 +57,34 @@ TEST(datasets, longbench_fills_the_official_prompt) {
   EXPECT_EQ(items[0].gen_length, 128);
   EXPECT_EQ(items[0].answer, "x");
   EXPECT_EQ(items[0].check, R"({"answers":["x","y"]})");
+  EXPECT_EQ(items[0].scorer, "qa_f1");
+}
+
+TEST(datasets, longbench_takes_the_metric_of_each_task) {
+  const scratch_file prompts("dataset2prompt.json",
+                             R"({"trec": "{input}", "lcc": "{input}", "samsum": "{input}",)"
+                             R"( "passage_count": "{input}", "vcsum": "{input}"})");
+  const scratch_file lengths("dataset2maxlen.json",
+                             R"({"trec": 1, "lcc": 1, "samsum": 1, "passage_count": 1,)"
+                             R"( "vcsum": 1})");
+  const auto line = [](const std::string& task, const std::string& classes) {
+    return R"({"input": "I", "context": "", "answers": ["x"], "all_classes": )" + classes +
+           R"(, "dataset": ")" + task + R"(", "_id": "7"})" + "\n";
+  };
+  const scratch_file data("all.jsonl", line("trec", R"(["x", "y"])") + line("lcc", "null") +
+                                           line("samsum", "null") + line("passage_count", "null") +
+                                           line("vcsum", "null"));
+  const auto items = read_dataset("longbench", data.path());
+  ASSERT_EQ(items.size(), 5u);
+  EXPECT_EQ(items[0].scorer, "classification");
+  EXPECT_EQ(items[0].check, R"({"all_classes":["x","y"],"answers":["x"],"first_line":true})");
+  EXPECT_TRUE(score_answer(items[0], "x").exact);
+  EXPECT_EQ(items[1].scorer, "code_similarity");
+  EXPECT_EQ(items[1].check, R"({"answers":["x"]})");
+  EXPECT_EQ(items[2].scorer, "rouge_l");
+  EXPECT_TRUE(score_answer(items[2], "x\nDialogue: more").exact);
+  EXPECT_EQ(items[3].scorer, "none");
+  EXPECT_EQ(items[4].scorer, "none");
 }
 
 TEST(datasets, small_files) {
@@ -86,7 +114,8 @@ TEST(datasets, errors_name_the_dataset_and_the_place) {
   expect_error(exit_code::environment, "dataset2prompt.json",
                [&] { read_dataset("longbench", bad.path()); });
   const scratch_file zipped("q.jsonl.gz", "\x1f\x8b\x08");
-  expect_error(exit_code::environment, "gzip", [&] { read_dataset("longbench", zipped.path()); });
+  expect_error(exit_code::environment, "unpack it first with `gunzip -k " + zipped.path() + "`",
+               [&] { read_dataset("longbench", zipped.path()); });
 }
 
 }  // namespace

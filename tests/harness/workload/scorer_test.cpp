@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/workload/scorer.h"
 
+#include "harness/workload/longbench.h"
 #include "harness/workload/rouge.h"
 #include "harness/workload/text.h"
 #include "tests/harness/workload/support.h"
@@ -158,6 +159,72 @@ TEST(scorers, rouge_l) {
   EXPECT_EQ(rouge_l("\xC4\xB0s", "i s"), 1.0);        // dotted capital I
   EXPECT_EQ(rouge_l("caf\xC3\xA9 x", "caf x"), 1.0);  // other letters separate
   EXPECT_LT(score_answer(item_of("rouge_l", "a b", "{}"), "a b c").value, 1.0);
+}
+
+TEST(longbench, words_shared_with_an_answer) {
+  // cat, sat, on, mat against cat, on, mat.
+  EXPECT_DOUBLE_EQ(qa_f1("The cat sat, on a mat.", "cat on the mat"), 6.0 / 7);
+  EXPECT_DOUBLE_EQ(qa_f1("no no yes", "no yes yes"),
+                   2.0 / 3);                                   // words count as often as they occur
+  EXPECT_DOUBLE_EQ(qa_f1("A.N. Other", "an other"), 2.0 / 3);  // points go first: an is an article
+  EXPECT_EQ(qa_f1("it's", "its"), 1);
+  EXPECT_EQ(qa_f1("well-known", "wellknown"), 1);
+  EXPECT_EQ(qa_f1("there", "re"), 0);  // articles are whole words
+  EXPECT_EQ(qa_f1("end\u2014the x", "end\u2014 x"), 1);
+  EXPECT_EQ(qa_f1("a", "the"), 0);
+  EXPECT_EQ(qa_f1("", "x"), 0);
+  const task_item item = item_of("qa_f1", "b c", R"({"answers":["b c","b c d e"]})");
+  EXPECT_DOUBLE_EQ(score_answer(item, "b x d e").value, 0.75);  // the better reference
+  EXPECT_TRUE(score_answer(item, "C b\n").exact);
+  EXPECT_DOUBLE_EQ(score_answer(item, "\n\nb\nc").value, 1);
+  const task_item cut = item_of("qa_f1", "b c", R"({"answers":["b c"],"first_line":true})");
+  EXPECT_DOUBLE_EQ(score_answer(cut, "\n\nb\nc").value, 2.0 / 3);
+  expect_error(exit_code::environment, "`answers`",
+               [] { score_answer(item_of("qa_f1", "x", "{}"), "x"); });
+}
+
+TEST(longbench, one_class_and_no_other) {
+  const std::vector<std::string> classes = {"Date", "City", "Sports News", "News"};
+  EXPECT_EQ(class_score("It is a City.", "City", classes), 1);
+  EXPECT_EQ(class_score("City or Date", "City", classes), 0.5);
+  EXPECT_EQ(class_score("Date", "City", classes), 0);
+  EXPECT_EQ(class_score("city", "City", classes), 0);
+  EXPECT_EQ(class_score("Sports News", "Sports News", classes), 1);  // News is a part of it
+  EXPECT_EQ(class_score("Sports News", "News", classes), 0.5);
+  // As published: the walk skips the neighbour of what it removes.
+  EXPECT_EQ(class_score("Sports News", "Sports News", {"News", "Sports", "Sports News"}), 0.5);
+  const task_item item = item_of("classification", "City",
+                                 R"({"all_classes":["Date","City"],"answers":["City"],)"
+                                 R"("first_line":true})");
+  EXPECT_TRUE(score_answer(item, "\nCity\nDate").exact);
+  EXPECT_EQ(score_answer(item, "Date\nCity").value, 0);
+  expect_error(exit_code::environment, "`all_classes`",
+               [] { score_answer(item_of("classification", "x", R"({"answers":["x"]})"), "x"); });
+}
+
+TEST(longbench, similarity_of_a_line_of_code) {
+  // "x = " matches: 2 x 4 of 5 + 5 characters.
+  EXPECT_DOUBLE_EQ(code_similarity("```python\n# set x\nx = 1\ny = 2", "x = 2"), 0.8);
+  EXPECT_DOUBLE_EQ(code_similarity("// no\nabxcd", "abcd"), 0.89);  // 8 / 9 in whole percent
+  // Blocks are taken longest first, the first in the output: order matters.
+  EXPECT_DOUBLE_EQ(code_similarity("tide", "diet"), 0.25);
+  EXPECT_DOUBLE_EQ(code_similarity("diet", "tide"), 0.5);
+  EXPECT_DOUBLE_EQ(code_similarity("bcdabc", "abcd"), 0.6);
+  EXPECT_EQ(code_similarity("", "x"), 0);
+  EXPECT_EQ(code_similarity("# only a comment", "x"), 0);
+  EXPECT_EQ(code_similarity("\n\nreturn 1", "return 1"), 1);
+  EXPECT_EQ(code_similarity(" return 1", "return 1"), 0.94);     // 16 / 17
+  EXPECT_DOUBLE_EQ(code_similarity("\u00e9x", "\u00e9y"), 0.5);  // characters, not bytes
+  // From 200 characters on a and b are popular: they extend the block xyz and start none.
+  std::string line;
+  for (int i = 0; i < 99; ++i) line += "ab";
+  EXPECT_DOUBLE_EQ(code_similarity("abxyz", line + "xyz"), 0.05);  // 10 / 206
+  std::string late = "xyz";
+  for (int i = 0; i < 20; ++i) late += "ab";
+  EXPECT_DOUBLE_EQ(code_similarity(late, line + "xyz"), 0.02);  // 6 / 244
+  const task_item item = item_of("code_similarity", "x = 2", R"({"answers":["x = 2"]})");
+  EXPECT_DOUBLE_EQ(score_answer(item, "x = 1\nx = 2").value, 0.8);
+  EXPECT_TRUE(score_answer(item, "x = 2").exact);
 }
 
 TEST(scorers, boxed) {

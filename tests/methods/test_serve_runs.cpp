@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Serving experiments from their file to their rows: clients that leave, and models without text.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <unistd.h>
+
+#include "harness/experiment/runner.h"
+#include "kernels/error.h"
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+
+class serve_runs : public testing::Test {
+ protected:
+  serve_runs()
+      : out_(fs::temp_directory_path() / ("unmask-serve-" + std::to_string(::getpid()))),
+        model_(std::string(UNMASK_SOURCE_DIR) + "/experiments/models/tiny-sdar") {}
+  ~serve_runs() override { fs::remove_all(out_); }
+
+  result_row run(const std::string& serve, const std::string& model, const std::string& weights,
+                 const std::string& workload) {
+    const experiment_spec spec = parse_spec(
+        "title = \"t\"\nkind = \"serve\"\n[run]\nwarmup = 0\nrepetitions = 2\nbatch_size = 4\n"
+        "[[model]]\npath = \"" +
+            model + "\"\nweights = \"" + weights + "\"\n[[workload]]\n" + workload +
+            "\n[[method]]\nname = \"block_diffusion\"\n[serve]\narrivals = \"closed\"\n" + serve,
+        "x.toml");
+    run_options options;
+    options.output = out_ / std::to_string(runs_++);
+    options.progress = false;
+    const run_summary summary = run_experiment(spec, options);
+    return summary.rows.at(0);
+  }
+  result_row run(const std::string& serve) {
+    return run(serve, model_, "checkpoint",
+               "file = \"" + std::string(UNMASK_SOURCE_DIR) +
+                   "/experiments/data/word_problem.jsonl\"\nlimit = 4");
+  }
+
+  fs::path out_;
+  std::string model_;
+  int runs_ = 0;
+};
+
+double value(const result_row& row, const char* name) {
+  return row.value_of(name).value_or(-1);
+}
+
+TEST_F(serve_runs, clients_that_leave_are_counted_and_their_tokens_are_discarded) {
+  const std::string virtual_clock = "clock = \"virtual\"\ncost = \"1:10 512:100\"\nrequests = 12\n";
+  const result_row all = run(virtual_clock);
+  ASSERT_EQ(all.verdict, verdict_kind::pass) << all.reason;
+  EXPECT_EQ(value(all, "requests_cancelled"), 0);
+  EXPECT_FALSE(all.value_of("discarded_tokens"));
+
+  // Two clients in three leave with their first block: what the others were answered stays.
+  const result_row some = run(virtual_clock + "cancel_share = 0.66\ncancel_after_blocks = 1\n");
+  ASSERT_EQ(some.verdict, verdict_kind::pass) << some.reason;
+  const double left = value(some, "requests_cancelled");
+  EXPECT_GT(left, 2);
+  EXPECT_EQ(value(some, "requests_finished"), 12 - left);
+  EXPECT_GT(value(some, "requests_finished"), 0);
+  EXPECT_GE(value(some, "discarded_tokens"), value(some, "discarded_tokens_handed_out"));
+  EXPECT_GT(value(some, "discarded_tokens_handed_out"), left);  // a block each
+  EXPECT_GT(value(some, "discarded_row_share"), 0);
+  EXPECT_LT(value(some, "discarded_row_share"), 1);
+  EXPECT_LT(value(some, "output_tokens"), value(all, "output_tokens"));
+  EXPECT_LT(value(some, "wall_seconds"), value(all, "wall_seconds"));
+  EXPECT_NE(some.point_id, all.point_id);
+
+  // Everybody leaves before the first forward is over: nothing can be said about the answers.
+  const result_row none = run(virtual_clock + "cancel_share = 1\ncancel_after_seconds = 1e-9\n");
+  EXPECT_EQ(none.verdict, verdict_kind::invalid);
+  EXPECT_NE(none.reason.find("no request was answered"), std::string::npos) << none.reason;
+}
+
+// On a real clock other requests may be answered in the second repetition; those that both answered
+// agree, and no hash pretends that the whole could be repeated.
+TEST_F(serve_runs, clients_that_leave_on_a_real_clock_do_not_contradict) {
+  const result_row row = run("requests = 16\ncancel_share = 0.5\ncancel_after_seconds = 0.02\n");
+  ASSERT_EQ(row.verdict, verdict_kind::pass) << row.reason;
+  EXPECT_TRUE(row.answers_hash.empty());
+  EXPECT_EQ(run("requests = 16\n").answers_hash.size(), 64U);
+}
+
+TEST_F(serve_runs, random_weights_need_no_tokenizer_for_lengths) {
+  const fs::path bare = out_ / "bare";
+  fs::create_directories(bare);
+  fs::copy_file(model_ + "/config.json", bare / "config.json");
+  std::ofstream(out_ / "two.csv") << "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                     "2023-11-16 18:15:46.5,20,16\n"
+                                     "2023-11-16 18:15:47.5,30,16\n";
+  const std::string trace = "trace = \"" + (out_ / "two.csv").string() + "\"\nformat = \"azure\"";
+  const result_row row = run("requests = 2\n", bare.string(), "random:3", trace);
+  EXPECT_EQ(row.verdict, verdict_kind::not_verified) << row.reason;
+  EXPECT_EQ(value(row, "requests_finished"), 2);
+  const result_row tasks = run("requests = 2\n", bare.string(), "random:3",
+                               "file = \"" + std::string(UNMASK_SOURCE_DIR) +
+                                   "/experiments/data/word_problem.jsonl\"\nlimit = 2");
+  EXPECT_EQ(tasks.verdict, verdict_kind::failed);
+  EXPECT_NE(tasks.reason.find("tokenizer.json"), std::string::npos) << tasks.reason;
+  const result_row trained = run("requests = 2\n", bare.string(), "checkpoint", trace);
+  EXPECT_EQ(trained.verdict, verdict_kind::failed);
+}
+
+}  // namespace
+}  // namespace unmask
