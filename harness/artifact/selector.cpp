@@ -51,6 +51,14 @@ std::vector<double> per_repetition(const result_row& row, const std::string& met
   return values;
 }
 
+// Relative half width of a value that was found several times within one row: the serving capacity,
+// searched with several seeds.
+std::optional<double> spread_of(const result_row& row, const std::string& metric) {
+  if (metric != "slo_capacity_requests_per_second") return {};
+  const auto found = row.value_of("slo_capacity_half_width");
+  return found && std::isfinite(*found) ? found : std::nullopt;
+}
+
 // One step of a probe's path: "auc[1]" is auc, then 1.
 const nlohmann::json* step_into(const nlohmann::json* at, const std::string& part) {
   const std::size_t bracket = part.find('[');
@@ -217,7 +225,14 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
   estimate e{a->value / b->value, {}, 0, "items", ""};
   e.n = static_cast<std::size_t>(std::min(left.workload.items, right.workload.items));
   const auto timed = [](origin from) { return from == origin::measured; };
-  if (timed(a->from) || timed(b->from)) {
+  const auto spread_a = spread_of(left, left_metric), spread_b = spread_of(right, right_metric);
+  if (spread_a || spread_b) {
+    // Relative half widths are distances on the log scale; those of separate searches add in
+    // squares.
+    const double half = std::hypot(spread_a.value_or(0), spread_b.value_or(0));
+    e.range = interval{e.value * std::exp(-half), e.value * std::exp(half)};
+    e.how = "over searches with several seeds";
+  } else if (timed(a->from) || timed(b->from)) {
     e.how = "measured once, no interval";
   } else {
     e.how = "counted";

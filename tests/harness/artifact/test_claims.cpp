@@ -255,6 +255,22 @@ TEST_F(claims, one_timing_decides_only_what_is_far_from_the_bound) {
             claim_verdict::not_reproduced);
 }
 
+TEST_F(claims, a_capacity_is_as_sure_as_its_searches) {
+  const std::string capacity =
+      "kind = \"ordering\"\nmetric = \"slo_capacity_requests_per_second\"\nrelation = \">\"\n"
+      "left = { label = \"fast\" }\nright = { label = \"slow\" }\n";
+  std::vector<result_row> rows = {row_of("fast", {1.0}), row_of("slow", {1.0})};
+  rows[0].metrics["slo_capacity_requests_per_second"] = {5.5, origin::synthetic};
+  rows[1].metrics["slo_capacity_requests_per_second"] = {5.0, origin::synthetic};
+  EXPECT_EQ(checked(capacity, rows).verdict, claim_verdict::reproduced);  // one search: exact
+  for (result_row& row : rows) row.metrics["slo_capacity_half_width"] = {0.03, origin::synthetic};
+  EXPECT_EQ(checked(capacity, rows).verdict, claim_verdict::reproduced);
+  rows[1].metrics["slo_capacity_half_width"] = {0.1, origin::synthetic};
+  const claim_result r = checked(capacity, rows);
+  EXPECT_EQ(r.verdict, claim_verdict::ambiguous) << r.reason;
+  EXPECT_NEAR(r.measured->range->low, 1.1 * std::exp(-std::hypot(0.03, 0.1)), 1e-12);
+}
+
 TEST_F(claims, about_needs_the_whole_interval) {
   const std::string about =
       "kind = \"ratio\"\nmetric = \"tokens_per_second\"\nleft = { label = \"fast\" }\n"
