@@ -17,7 +17,7 @@ namespace unmask {
 
 // Major: old readers would misread the row. Minor: fields were added.
 inline constexpr int row_schema_major = 1;
-inline constexpr int row_schema_minor = 2;
+inline constexpr int row_schema_minor = 3;
 
 enum class verdict_kind : std::uint8_t {
   pass,           // every check held and the output was scored
@@ -48,6 +48,7 @@ struct model_record {
   std::int64_t parameters = 0;
   std::string weights = "checkpoint";  // checkpoint or synthetic
   std::string format;                  // of the packed weights, as used
+  std::string kv_type = "f32";         // of keys and values, as stored
 };
 
 struct workload_record {

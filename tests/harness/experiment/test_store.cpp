@@ -78,7 +78,7 @@ TEST(row, items_come_back_and_are_absent_without) {
 
 TEST(row, unknown_major_versions_are_refused_and_minor_ones_read) {
   std::string line = to_json_line(sample_row());
-  const std::string now = R"("schema_version":"1.2")";
+  const std::string now = R"("schema_version":"1.3")";
   ASSERT_NE(line.find(now), std::string::npos);
   line.replace(line.find(now), now.size(), R"("schema_version":"1.7","new":3)");
   EXPECT_EQ(parse_row(line, "x").schema_version, "1.7");
