@@ -14,10 +14,9 @@
 namespace unmask {
 namespace {
 
-const std::vector<std::string> plain_keys = {"label",    "method",    "preset",     "model",
-                                             "workload", "variation", "batch_size", "gen_length",
-                                             "seed",     "device",    "format",     "kv_type",
-                                             "kind"};
+const std::vector<std::string> plain_keys = {
+    "label",      "method", "preset", "model",  "workload", "variation", "batch_size",
+    "gen_length", "seed",   "device", "format", "kv_type",  "kind"};
 
 std::optional<double> as_number(const std::string& text) {
   double value = 0;
@@ -172,9 +171,8 @@ std::vector<result_row> believable_rows(const std::vector<result_row>& rows) {
 
 std::string circumstance_of(const result_row& row, const std::set<std::string>& free) {
   std::string text;
-  for (const char* key :
-       {"model", "workload", "batch_size", "gen_length", "seed", "device", "format", "kv_type",
-        "kind"}) {
+  for (const char* key : {"model", "workload", "batch_size", "gen_length", "seed", "device",
+                          "format", "kv_type", "kind"}) {
     if (!free.contains(key)) text += *setting_of(row, key) + "\n";
   }
   for (const auto& [name, value] : row.run.serve) {

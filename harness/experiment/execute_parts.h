@@ -50,7 +50,7 @@ bool runs_dry(const run_settings& run);
 const ops& backend_of(const std::string& device);
 // f32, bf16 or int8 for the names of run_settings::format.
 weight_format packed_format(const std::string& format);
-// What a run keeps keys and values in; usage error for a type that its device's backend cannot hold.
+// What a run keeps keys and values in; usage error for a type that its device cannot hold.
 dtype stored_kv_type(const run_settings& run);
 
 // Several models in one process are kept apart by this key.

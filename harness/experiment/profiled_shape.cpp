@@ -52,8 +52,11 @@ std::shared_ptr<loaded_model> load_shape(const model_entry& entry, const run_set
     m->config.layers = static_cast<std::int32_t>(layers);
   }
   const std::string format = run.format == "auto" ? "f32" : run.format;
-  m->record = {entry.name, random ? entry.weights : hash_of_checkpoint(entry.path),
-               m->config.parameters(), random ? "synthetic" : "checkpoint", format,
+  m->record = {entry.name,
+               random ? entry.weights : hash_of_checkpoint(entry.path),
+               m->config.parameters(),
+               random ? "synthetic" : "checkpoint",
+               format,
                name_of(m->kv_type)};
   m->weights = random ? random_weights(m->config, std::stoull(entry.weights.substr(7)), dtype::bf16)
                       : load_weights(m->config, entry.path);

@@ -209,8 +209,9 @@ result_row parse_row(const std::string& line, const std::string& where) {
     row.title = in.at("title");
     row.position = in.at("position");
     const json& model = in.at("model");
-    row.model = {model.at("name"), model.at("hash"), model.at("parameters"), model.at("weights"),
-                 model.at("format"), model.value("kv_type", "f32")};  // before 1.3: always
+    row.model = {model.at("name"),       model.at("hash"),
+                 model.at("parameters"), model.at("weights"),
+                 model.at("format"),     model.value("kv_type", "f32")};  // before 1.3: always
     const json& workload = in.at("workload");
     row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};
     row.method = in.at("method");
@@ -218,14 +219,8 @@ result_row parse_row(const std::string& line, const std::string& where) {
     row.label = in.at("label");
     row.variation = in.at("variation");
     row.params = params_of(in.at("params"));
-    row.run = {in.at("batch_size"),
-               in.at("gen_length"),
-               in.at("seed"),
-               in.at("device"),
-               in.at("format"),
-               in.value("kv_type", "auto"),
-               "decode",
-               {}};
+    row.run = {in.at("batch_size"), in.at("gen_length"),         in.at("seed"), in.at("device"),
+               in.at("format"),     in.value("kv_type", "auto"), "decode",      {}};
     if (in.contains("serve")) {
       row.run.kind = "serve";
       row.run.serve = params_of(in.at("serve"));

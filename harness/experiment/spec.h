@@ -20,7 +20,8 @@
 //   [sweep]     mode = "cross" | "zip" | "one-at-a-time" | "leave-one-out", and axes by dotted key:
 //               params.threshold = [0.7, 0.9]     every method that has the parameter
 //               method.LABEL.steps = [32, 64]     one method, by label or by name
-//               batch_size = [1, 4]               gen_length, seed, device, format, kv_type, limit too
+//               batch_size = [1, 4]               gen_length, seed, device, format, kv_type and
+//                                                 limit likewise
 //               serve.rate = [1, 2, 4]            any key of [serve]
 //
 // An artifact, a table or figure of a paper, says more:
@@ -50,7 +51,7 @@ struct run_settings {
   std::int64_t seed = 0;        // of sampling and remasking noise
   std::string device = "cpu";
   std::string format = "auto";  // of packed weights: auto, f32, bf16, int8
-  // Of keys and values: f32, bf16 or auto, which is bf16 on cuda with bf16 weights and f32 otherwise.
+  // Of keys and values: f32, bf16, or auto: bf16 on cuda with bf16 weights, f32 otherwise.
   std::string kv_type = "auto";
   std::string kind = "decode";  // or serve
   parameter_map serve;          // of kind serve: the keys of [serve]; resolved in a plan

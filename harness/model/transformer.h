@@ -36,8 +36,8 @@ struct layer_traffic {
 
 class transformer {
  public:
-  // Packs every weight for the backend. `max_rows` sizes the scratch of one forward. `kv_type`: what
-  // loops over this model keep keys and values in; usage error where the backend cannot.
+  // Packs every weight for the backend. `max_rows` sizes the scratch of one forward. `kv_type`:
+  // what loops over this model keep keys and values in; usage error where the backend cannot.
   transformer(model_config config, const model_weights& weights, const ops& backend,
               weight_format format, std::int32_t max_rows, dtype kv_type = dtype::f32);
   ~transformer();

@@ -40,6 +40,9 @@ enum class device_fault : std::uint8_t { find_rows, top_indices, count };
 // "backend cuda has no kernel for accept_top yet; use the cpu backend".
 [[noreturn]] void no_kernel(const char* operation);
 
+// UNMASK_CUDA_GEMM=own: bfloat16 weights take the exact products too (ops/gemm.cu).
+bool own_products_only();
+
 class device_ops : public ops {
  public:
   std::string name() const override { return backend_name; }
