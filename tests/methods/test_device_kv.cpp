@@ -6,10 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <ostream>
 
 #include "harness/decode/plain_forward.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/emulation.h"
 #include "kernels/float16.h"
 #include "tests/methods/tiny_models.h"
@@ -48,6 +50,27 @@ class rounding_cpu final : public cpu::backend {
   std::int64_t head_dim_;
 };
 
+// The emulated backend with float32 pages whose elements are rounded as soon as they are written:
+// its projections have the very bits of the backend under test, so nothing rounds the other way.
+class rounding_device final : public cuda::emulated::device_ops {
+ public:
+  void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
+                const paged_kv& cache) const override {
+    device_ops::kv_write(rows, k, v, cache);
+    synchronize();
+    for (std::int32_t r = 0; r < rows.rows; ++r) {
+      const std::int32_t slot = rows.slot ? rows.slot[r] : rows.position[r];
+      const std::int32_t page =
+          cache.page_table[rows.sequence[r] * cache.table_stride + slot / kv_page_size];
+      for (const tensor_view& side : {cache.keys, cache.values}) {
+        const std::int64_t width = side.shape[2] * side.shape[3];
+        float* x = side.row<float>(page) + slot % kv_page_size * width;
+        for (std::int64_t d = 0; d < width; ++d) x[d] = from_bf16(to_bf16(x[d]));
+      }
+    }
+  }
+};
+
 // Runs `work` with launches held back until the host waits and every argument checked.
 template <class function>
 void emulated(const function& work) {
@@ -79,20 +102,26 @@ std::vector<std::int32_t> tokens(int count) {
   return t;
 }
 
-// The exact attention kernel reads what was stored: the logits are those of rounded keys and values
-// to float32 rounding, and visibly not those of float32 ones.
-TEST(device_kv, logits_are_those_of_rounded_keys_and_values) {
-  const rounding_cpu rounds(tiny_config(model_family::llada).head_dim);
-  const auto forward = [](const ops& run, dtype type) {
-    return plain_forward(*tiny_model(model_family::llada, run, 80, 7, type), tokens(75),
-                         mask_kind::full, 1);
-  };
-  const tensor want = forward(rounds, dtype::f32), exact = forward(cpu_ops(), dtype::f32);
-  tensor got;
-  emulated([&] { got = forward(cuda_emulated_ops(), dtype::bf16); });
-  ASSERT_TRUE(got);
-  EXPECT_LT(difference(got, want), 2e-5);
-  EXPECT_GT(difference(got, exact), 2e-4);
+// The exact attention kernel reads what was stored: the same bits as from float32 pages that hold
+// the rounded values, over one key tile and over several, and visibly not those of unrounded ones.
+TEST(device_kv, logits_have_the_bits_of_rounded_keys_and_values) {
+  const rounding_device rounds;
+  for (const int rows : {1, 20, 40, 75}) {
+    const auto forward = [&](const ops& run, dtype type) {
+      return plain_forward(*tiny_model(model_family::llada, run, 80, 7, type), tokens(rows),
+                           mask_kind::full, 1);
+    };
+    tensor got, want, exact;
+    emulated([&] {
+      got = forward(cuda_emulated_ops(), dtype::bf16);
+      want = forward(rounds, dtype::f32);
+      exact = forward(cuda_emulated_ops(), dtype::f32);
+    });
+    ASSERT_TRUE(got && want && exact);
+    EXPECT_EQ(std::memcmp(got.view().data, want.view().data, got.bytes()), 0)
+        << rows << " rows, difference " << difference(got, want);
+    EXPECT_GT(difference(got, exact), 2e-4) << rows << " rows";
+  }
 }
 
 // Head dimension 64 takes tensor cores, which round the queries and the softmax weights too: three
