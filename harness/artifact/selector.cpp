@@ -14,9 +14,9 @@
 namespace unmask {
 namespace {
 
-const std::vector<std::string> plain_keys = {"label",    "method",    "preset",     "model",
-                                             "workload", "variation", "batch_size", "gen_length",
-                                             "seed",     "device",    "format",     "kind"};
+const std::vector<std::string> plain_keys = {
+    "label",      "method", "preset", "model",  "workload", "variation", "batch_size",
+    "gen_length", "seed",   "device", "format", "kv_type",  "kind"};
 
 std::optional<double> as_number(const std::string& text) {
   double value = 0;
@@ -141,6 +141,7 @@ std::optional<std::string> setting_of(const result_row& row, const std::string& 
   if (key == "seed") return std::to_string(row.run.seed);
   if (key == "device") return row.run.device;
   if (key == "format") return row.run.format;
+  if (key == "kv_type") return row.run.kv_type;
   if (key == "kind") return row.run.kind;
   if (key.starts_with("params.")) return of_map(row.params, key.substr(7));
   if (key.starts_with("serve.")) return of_map(row.run.serve, key.substr(6));
@@ -187,8 +188,8 @@ std::vector<result_row> believable_rows(const std::vector<result_row>& rows) {
 
 std::string circumstance_of(const result_row& row, const std::set<std::string>& free) {
   std::string text;
-  for (const char* key :
-       {"model", "workload", "batch_size", "gen_length", "seed", "device", "format", "kind"}) {
+  for (const char* key : {"model", "workload", "batch_size", "gen_length", "seed", "device",
+                          "format", "kv_type", "kind"}) {
     if (!free.contains(key)) text += *setting_of(row, key) + "\n";
   }
   for (const auto& [name, value] : row.run.serve) {

@@ -72,7 +72,7 @@ struct step_loop::impl {
         limits(l),
         state(run, m.config(), l.sequences, l.max_length),
         cache(run, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
-              l.kv_pages),
+              l.kv_pages, m.kv_type()),
         acts(m.make_activations()),
         partial(method.rows->updates_part()) {
     if (l.dry) refuse_dry();

@@ -48,6 +48,7 @@ struct model_record {
   std::int64_t parameters = 0;
   std::string weights = "checkpoint";  // checkpoint or synthetic
   std::string format;                  // of the packed weights, as used
+  std::string kv_type = "f32";         // of keys and values, as stored
 };
 
 struct workload_record {

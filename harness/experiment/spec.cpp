@@ -32,6 +32,7 @@ void read_run(toml_reader& r, experiment_spec& spec) {
   r.integer("seed", run.seed, 0);
   r.text("device", run.device);
   r.text("format", run.format);
+  r.text("kv_type", run.kv_type);
   r.integer("warmup", e.warmup, 0, 1000);
   r.real("ci_half_width", e.ci_half_width, 0, 1);
   r.flag("paired", e.paired);
