@@ -235,6 +235,8 @@ class ops {
     (void)keep;
     return weight;
   }
+  // Whether the cache operations (kv_*, attention, key scores) take pages of this element type.
+  virtual bool holds_kv(dtype type) const { return type == dtype::f32; }
   // Operations may return before their results are there. The host reads what an operation wrote,
   // and overwrites what one reads, only after this. Backends that compute at once need nothing.
   virtual void synchronize() const {}

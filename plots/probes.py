@@ -127,7 +127,9 @@ def attention(rows, groups):
         maps = results[0]["maps"]
         for cell, m in zip(line, maps):
             values = np.array(m["values"]).reshape(m["grid"])
-            extent = (0, m["keys"], m["row_positions"][1] + 1, m["row_positions"][0])
+            # Columns are the keys in view; where a cache keeps some only, from its first to its last.
+            first, last = m.get("key_positions", (0, m["keys"] - 1))
+            extent = (first, last + 1, m["row_positions"][1] + 1, m["row_positions"][0])
             cell.imshow(values ** 0.5, cmap="magma", aspect="auto", extent=extent,
                         interpolation="nearest")
             for sink in m["sinks"]:
@@ -214,6 +216,59 @@ def stagnation(rows, groups):
     return finish(figure, rows, names)
 
 
+def contradiction(rows, groups):
+    """Decided tokens that one token per forward decides otherwise, by confidence (Ada-DLM)."""
+    groups = [(n, [r for r in results if "canvas" in r]) for n, results in groups]
+    groups = [(n, results) for n, results in groups if results]
+    if not groups:
+        return None
+    figure, axes = panels(2)
+    names = [name for name, _ in groups]
+    for s, (name, results) in enumerate(groups):
+        compared = summed(results, lambda p: p["by_confidence"]["compared"])
+        differ = summed(results, lambda p: p["by_confidence"]["differ"])
+        known = compared > 0
+        axes[0][0].plot(np.arange(10)[known] / 10 + 0.05, differ[known] / compared[known],
+                        **common.Look(s).line())
+        answer = (sum(r["answer"]["differ"] for r in results)
+                  / max(sum(r["answer"]["compared"] for r in results), 1))
+        axes[0][1].bar(s, answer, 0.8, label=name, color=common.COLOURS[s % 8])
+    axes[0][0].set_xlabel("confidence when decided")
+    axes[0][0].set_ylabel("share contradicted")
+    axes[0][1].set_xticks([])
+    axes[0][1].set_ylabel("share of answer tokens")
+    return finish(figure, rows, names)
+
+
+def peak_oracle(rows, groups):
+    """Every position decided in the order of its confidence peak: steps and score (Ada-DLM)."""
+    groups = [(n, [r for r in results if "oracle_steps" in r]) for n, results in groups]
+    groups = [(n, results) for n, results in groups if results]
+    if not groups:
+        return None
+    figure, axes = panels(2)
+    names = [name for name, _ in groups]
+    for s, (name, results) in enumerate(groups):
+        colour = common.COLOURS[s % 8]
+        requests = sum(r["requests"] for r in results)
+        steps = [sum(r[key] for r in results) / requests for key in ("steps", "oracle_steps")]
+        axes[0][0].bar([s - 0.2, s + 0.2], steps, 0.38, color=[colour, colour], label=name)
+        scored = [r["score"] for r in results if r["score"]["scored"]]
+        weight = sum(r["scored"] for r in scored)
+        if not weight:
+            continue
+        score = [sum(r[key] * r["scored"] for r in scored) / weight
+                 for key in ("method", "oracle", "peak_tokens")]
+        axes[0][1].bar([s - 0.27, s, s + 0.27], score, 0.25, color=colour)
+    for cell in axes[0]:
+        cell.set_xticks([])
+    axes[0][0].set_ylabel("steps per request")
+    axes[0][0].set_xlabel("as decoded, oracle")
+    axes[0][1].set_ylabel("score")
+    axes[0][1].set_xlabel("as decoded, oracle, tokens of the peaks")
+    return finish(figure, rows, names)
+
+
 def decoding(rows, groups):
     """Tokens decided per step and rows computed per token (FOCUS Figs. 2, 9-11)."""
     figure, axes = panels(len(groups))
@@ -282,7 +337,8 @@ def importance(rows, groups):
 
 
 KINDS = {"confidence": confidence, "attention": attention, "kv_change": kv_change,
-         "stagnation": stagnation, "decoding": decoding, "importance": importance}
+         "stagnation": stagnation, "contradiction": contradiction,
+         "peak_oracle": peak_oracle, "decoding": decoding, "importance": importance}
 
 
 def draw(rows, options=None):

@@ -155,7 +155,7 @@ def collect(root, experiments):
 # ---- tables --------------------------------------------------------------------------------------
 
 VERDICT_CLASS = {"PASS": "good", "REPRODUCED": "good", "NOT_VERIFIED": "mid", "NOT_SUPPORTED": "mid",
-                 "PARTLY": "mid", "NOT RUN": "mid"}
+                 "PARTLY": "mid", "AMBIGUOUS": "mid", "NOT RUN": "mid"}
 
 
 def badge(verdict):
@@ -547,7 +547,8 @@ def environment_part(rows):
     for model in {r["model"]["hash"]: r["model"] for r in rows}.values():
         lines.append(line(f"model {model['name']}",
                           f'{model.get("parameters", 0) / 1e6:.2f} M parameters, '
-                          f'{text(model["weights"])}, packed as {text(model.get("format", "?"))}<br>'
+                          f'{text(model["weights"])}, packed as {text(model.get("format", "?"))}, '
+                          f'K/V in {text(model.get("kv_type", "f32"))}<br>'
                           f'<span class="hash">{text(model["hash"])}</span>'))
     for work in {r["workload"]["hash"]: r["workload"] for r in rows}.values():
         lines.append(line(f"workload {work['family']}", f'{work["items"]} items<br>'

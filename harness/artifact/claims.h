@@ -8,15 +8,19 @@
 //   [[claim]]  id, statement, source, artifact = FILE, scales = [...], kind, metric, left, right,
 //              relation, tolerance, aggregate, along, value, expected, published = {...}, note
 //
-//   kind       at each point, with the 95 % interval I of the quantity (counted ones are exact)
-//   ratio      left/right against `expected` (default published.value): about: within `tolerance`
-//              (default 0.1, relative); >= and <=: the near end of I within it
-//   ordering   left relation right: the near end of I of left/right beyond 1 -+ tolerance; of
-//              scores, of left - right beyond -+ tolerance
+//   kind       wanted of the 95 % interval I of a quantity (counted ones are exact)
+//   ratio      of left/right, against `expected` (default published.value): about: within
+//              `tolerance` (default 0.1, relative); >= and <=: beyond expected -+ tolerance
+//   ordering   left relation right: of left/right, beyond 1 -+ tolerance; of scores, of
+//              left - right, beyond -+ tolerance
 //   monotone   neighbours of the left rows sorted by `along`: increasing, decreasing,
 //              nondecreasing, nonincreasing, as ordering does
 //   threshold  left relation `value`, as ordering does
 //   equal      left = right within tolerance (default 0), relative; of scores absolute
+//
+// A point holds when the whole of I is on the wanted side, fails when the whole of it is not, and
+// is undecided when I contains the bound: too few items or repetitions to tell. A value timed once
+// is judged as if it could be 10 % off either way.
 //
 // A point is a pair of rows that agree in everything the selectors do not fix (circumstance_of).
 #pragma once
@@ -60,7 +64,8 @@ std::vector<paper_claim> parse_claims(const std::string& toml, const std::filesy
 // Of one file, or of every TOML file of a directory in order of their names.
 std::vector<paper_claim> read_claims(const std::filesystem::path& path);
 
-enum class claim_verdict : std::uint8_t { reproduced, partly, not_reproduced, not_run };
+// All points hold; some do; all are undecided; none holds and some fail; nothing to compare.
+enum class claim_verdict : std::uint8_t { reproduced, partly, ambiguous, not_reproduced, not_run };
 const char* name_of(claim_verdict verdict);  // "REPRODUCED", "PARTLY", ...
 
 struct claim_result {

@@ -13,6 +13,8 @@ namespace unmask {
 namespace {
 
 constexpr std::int64_t tiny_parameters = 100'000'000;
+// A value timed once has no interval; it is judged as if it could be off by this factor either way.
+constexpr double timed_once = 1.1;
 
 enum class outcome : std::uint8_t { held, undecided, failed };
 
@@ -20,6 +22,7 @@ struct checked_point {
   std::string name;   // what the rows have in common, for the eye
   std::string shown;  // "FOCUS / DC+", the quantity
   estimate measured;
+  std::string items;  // which items it is of: points of the same items err together
   outcome result = outcome::failed;
 };
 
@@ -49,30 +52,37 @@ bound bound_of(const std::string& relation, double neutral, double slack) {
   return b;
 }
 
-outcome judge(const estimate& e, const bound& b) {
-  if (!b.holds(e.value)) return outcome::failed;
-  if (!e.range) return outcome::held;
-  return b.holds(b.above ? e.range->low : e.range->high) ? outcome::held : outcome::undecided;
+// Where the quantity may lie: its interval, or what is presumed of a single timing. Nothing for a
+// score without items.
+std::optional<interval> reach_of(const estimate& e, bool scores) {
+  if (e.range) return e.range;
+  if (scores || e.value <= 0) return {};
+  return interval{e.value / timed_once, e.value * timed_once};
 }
 
-// The test that one quantity must pass, with its words.
+// The test that one quantity must pass, with its words. The whole reach within the wanted side
+// holds, the whole of it outside fails, anything else is undecided.
 struct point_test {
   std::string wanted;
-  std::function<outcome(const estimate&)> judge;
+  std::function<outcome(const interval&)> judge;
 };
 
 point_test within(double low, double high) {
   const std::string text =
       low == high ? short_number(low) : short_number(low) + " to " + short_number(high);
-  return {text, [=](const estimate& e) {
+  return {text, [=](const interval& i) {
             const double slack = 1e-12 * std::max(std::abs(low), std::abs(high));
-            return e.value >= low - slack && e.value <= high + slack ? outcome::held
-                                                                     : outcome::failed;
+            if (i.low >= low - slack && i.high <= high + slack) return outcome::held;
+            const bool apart = i.high < low - slack || i.low > high + slack;
+            return apart ? outcome::failed : outcome::undecided;
           }};
 }
 
 point_test against(const bound& b) {
-  return {b.text, [b](const estimate& e) { return judge(e, b); }};
+  return {b.text, [b](const interval& i) {
+            const bool low = b.holds(i.low), high = b.holds(i.high);
+            return low && high ? outcome::held : low || high ? outcome::undecided : outcome::failed;
+          }};
 }
 
 point_test test_of(const paper_claim& c) {
@@ -165,8 +175,9 @@ point_list pairs(const paper_claim& c, const std::vector<result_row>& rows) {
     if (partners.empty()) continue;
     const auto e = compare(c, *row, *partners[0]);
     if (!e) continue;
-    points.push_back(
-        {place_of(*row), row->label + (of_scores(c) ? " - " : " / ") + partners[0]->label, *e});
+    points.push_back({place_of(*row),
+                      row->label + (of_scores(c) ? " - " : " / ") + partners[0]->label, *e,
+                      row->workload.hash});
   }
   return points;
 }
@@ -198,7 +209,7 @@ point_list series(const paper_claim& c, const std::vector<result_row>& rows) {
       points.push_back({place_of(*group[i]),
                         fmt::format("{} from {} {} to {}", group[i]->label, c.along,
                                     short_number(before), short_number(now)),
-                        *e});
+                        *e, group[i]->workload.hash});
     }
   }
   return points;
@@ -208,26 +219,67 @@ point_list levels(const paper_claim& c, const std::vector<result_row>& rows) {
   point_list points;
   for (const result_row* row : selected(rows, c.left)) {
     if (const auto e = estimate_of(*row, c.left.metric)) {
-      points.push_back({place_of(*row), name_of_row(*row), *e});
+      points.push_back({place_of(*row), name_of_row(*row), *e, row->workload.hash});
     }
   }
   return points;
 }
 
-// Mean of the points, ratios geometrically; its interval from the spread between the points.
-checked_point averaged(const point_list& points, bool differences) {
-  std::vector<double> values;
-  for (const checked_point& p : points) values.push_back(p.measured.value);
-  checked_point mean{fmt::format("mean of {} points", points.size()), points.front().shown, {}};
-  if (points.size() == 1) return points.front();
-  if (differences) {
-    mean.measured = {mean_of(values), {}, values.size(), "points", "mean of points, Student's t"};
-    mean.measured.range = interval_of_mean(values);
-  } else {
-    mean.measured = paired_ratio(values, std::vector<double>(values.size(), 1.0));
-    mean.measured.unit_of_n = "points";
-    mean.measured.how = "geometric mean of points, Student's t on logs";
+// Interval of the mean of values that have their own: squares of the distances to the ends add up
+// (Zou and Donner, Statistics in Medicine 27 (2008) 1693). Values of the same items err together:
+// their distances are averaged as they are. The tasks themselves are taken as given.
+interval interval_of_average(const std::vector<double>& values, const std::vector<interval>& ranges,
+                             const std::vector<std::string>& items) {
+  std::map<std::string, std::pair<double, double>> arms;  // sums, by items
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    arms[items[i]].first += values[i] - ranges[i].low;
+    arms[items[i]].second += ranges[i].high - values[i];
   }
+  double below = 0, above = 0;
+  for (const auto& [key, arm] : arms) {
+    below += arm.first * arm.first;
+    above += arm.second * arm.second;
+  }
+  const double mean = mean_of(values), n = static_cast<double>(values.size());
+  return {mean - std::sqrt(below) / n, mean + std::sqrt(above) / n};
+}
+
+// Mean of the points, ratios geometrically; its interval from theirs. Where one of them has none,
+// from the spread between the points.
+checked_point averaged(const point_list& points, bool differences) {
+  if (points.size() == 1) return points.front();
+  std::vector<double> values;
+  std::vector<interval> ranges;
+  std::vector<std::string> items;
+  std::map<std::string, std::size_t> n_of;  // items of each workload
+  const auto scale = [&](double v) { return differences ? v : std::log(v); };
+  for (const checked_point& p : points) {
+    values.push_back(scale(p.measured.value));
+    if (p.measured.range) {
+      ranges.push_back({scale(p.measured.range->low), scale(p.measured.range->high)});
+    }
+    items.push_back(p.items);
+    n_of[p.items] = std::max(n_of[p.items], p.measured.n);
+  }
+  checked_point mean{"", points.front().shown, {}, ""};
+  const auto back = [&](double v) { return differences ? v : std::exp(v); };
+  const auto [least, most] = std::ranges::minmax(values);
+  mean.name = fmt::format("mean of {} points from {} to {}", points.size(),
+                          short_number(back(least)), short_number(back(most)));
+  estimate& e = mean.measured;
+  e.value = back(mean_of(values));
+  std::optional<interval> range = ranges.size() == values.size()
+                                      ? interval_of_average(values, ranges, items)
+                                      : interval_of_mean(values);
+  if (range) e.range = interval{back(range->low), back(range->high)};
+  e.unit_of_n = points.front().measured.unit_of_n;
+  if (e.unit_of_n == "items") {
+    for (const auto& [key, n] : n_of) e.n += n;
+  } else {
+    e.n = points.size();
+    e.unit_of_n = "points";
+  }
+  e.how = "mean of points";
   return mean;
 }
 
@@ -259,11 +311,44 @@ std::string none_reason(const paper_claim& c, const std::vector<result_row>& all
                          : " and a partner for right (" + c.right.text() + ")");
 }
 
-std::string reason_of(const claim_result& r, const point_list& points, const checked_point& shown,
-                      const point_test& test) {
+// The narrowest interval that n items can have on which both sides agree: over how many are right.
+interval interval_of_equal_answers(std::size_t n) {
+  interval least{-1, 1};
+  for (std::size_t right = 0; right <= n; ++right) {
+    const estimate e = paired_share_difference(right, 0, 0, n - right);
+    if (e.range && e.range->high - e.range->low < least.high - least.low) least = *e.range;
+  }
+  return least;
+}
+
+// What a point that decides nothing lacks. Of scores also whether more agreement could have helped:
+// a tolerance of two points is out of reach of a dozen items, however they come out.
+std::string undecided_reason(const paper_claim& c, const checked_point& shown,
+                             const point_test& test) {
+  const estimate& e = shown.measured;
+  if (!e.range) {
+    return of_scores(c) ? "; undecided: no interval"
+                        : fmt::format("; undecided: timed once, {:.0f} % either way presumed",
+                                      100 * (timed_once - 1));
+  }
+  std::string text =
+      fmt::format("; underpowered: {} {}, interval [{}, {}] contains the bound", e.n, e.unit_of_n,
+                  short_number(e.range->low), short_number(e.range->high));
+  if (!of_scores(c) || c.kind == claim_kind::threshold) return text;
+  const interval least = interval_of_equal_answers(e.n);
+  if (c.tolerance > 0 && test.judge(least) == outcome::undecided) {
+    text += fmt::format("; even {} equal answers leave at least [{}, {}]", e.n,
+                        short_number(least.low), short_number(least.high));
+  }
+  return text;
+}
+
+std::string reason_of(const paper_claim& c, const claim_result& r, const point_list& points,
+                      const checked_point& shown, const point_test& test) {
   std::string text;
   if (points.size() > 1) {
-    text = fmt::format("{} of {} points hold; {}: ", r.held, points.size(),
+    text = fmt::format("{} of {} points hold{}; {}: ", r.held, points.size(),
+                       r.undecided > 0 ? fmt::format(", {} undecided", r.undecided) : "",
                        r.held == points.size() ? "the closest" : "the worst");
   }
   text +=
@@ -272,9 +357,7 @@ std::string reason_of(const claim_result& r, const point_list& points, const che
     text += " (" + shown.name + ")";
   else
     text += ", " + shown.name;
-  if (r.undecided > 0) {
-    text += fmt::format("; undecided at {}: the interval crosses the bound", r.undecided);
-  }
+  if (shown.result == outcome::undecided) text += undecided_reason(c, shown, test);
   if (r.tiny_models) text += "; on tiny models, not the paper's";
   if (r.synthetic) text += "; synthetic weights";
   return text;
@@ -301,7 +384,8 @@ const char* name_of(claim_kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 const char* name_of(claim_verdict verdict) {
-  constexpr const char* names[] = {"REPRODUCED", "PARTLY", "NOT REPRODUCED", "NOT RUN"};
+  constexpr const char* names[] = {"REPRODUCED", "PARTLY", "AMBIGUOUS", "NOT REPRODUCED",
+                                   "NOT RUN"};
   return names[static_cast<std::size_t>(verdict)];
 }
 
@@ -325,17 +409,19 @@ claim_result check_claim(const paper_claim& c, const std::vector<result_row>& al
   }
   const point_test test = test_of(c);
   for (checked_point& p : points) {
-    p.result = test.judge(p.measured);
+    const auto reach = reach_of(p.measured, of_scores(c));
+    p.result = reach ? test.judge(*reach) : outcome::undecided;
     result.held += p.result == outcome::held;
     result.undecided += p.result == outcome::undecided;
     result.failed += p.result == outcome::failed;
   }
   result.verdict = result.held == points.size() ? claim_verdict::reproduced
                    : result.held > 0            ? claim_verdict::partly
-                                                : claim_verdict::not_reproduced;
+                   : result.failed > 0          ? claim_verdict::not_reproduced
+                                                : claim_verdict::ambiguous;
   const checked_point& shown = decisive(points, c);
   result.measured = shown.measured;
-  result.reason = reason_of(result, points, shown, test);
+  result.reason = reason_of(c, result, points, shown, test);
   return result;
 }
 

@@ -41,8 +41,9 @@ std::string claims_markdown(const std::vector<checked_claim>& claims) {
                         cell(published), cell(result.reason));
   }
   text += "\n";
-  for (const claim_verdict v : {claim_verdict::reproduced, claim_verdict::partly,
-                                claim_verdict::not_reproduced, claim_verdict::not_run}) {
+  for (const claim_verdict v :
+       {claim_verdict::reproduced, claim_verdict::partly, claim_verdict::ambiguous,
+        claim_verdict::not_reproduced, claim_verdict::not_run}) {
     text +=
         fmt::format("{}{} {}", v == claim_verdict::reproduced ? "" : ", ", count[v], name_of(v));
   }

@@ -14,9 +14,9 @@
 namespace unmask {
 namespace {
 
-const std::vector<std::string> plain_keys = {"label",    "method",    "preset",     "model",
-                                             "workload", "variation", "batch_size", "gen_length",
-                                             "seed",     "device",    "format",     "kind"};
+const std::vector<std::string> plain_keys = {
+    "label",      "method", "preset", "model",  "workload", "variation", "batch_size",
+    "gen_length", "seed",   "device", "format", "kv_type",  "kind"};
 
 std::optional<double> as_number(const std::string& text) {
   double value = 0;
@@ -49,6 +49,14 @@ std::vector<double> per_repetition(const result_row& row, const std::string& met
       row.value_of(metric == "tokens_per_second" ? "output_tokens" : "committed").value_or(0);
   for (double& v : values) v = tokens / v;
   return values;
+}
+
+// Relative half width of a value that was found several times within one row: the serving capacity,
+// searched with several seeds.
+std::optional<double> spread_of(const result_row& row, const std::string& metric) {
+  if (metric != "slo_capacity_requests_per_second") return {};
+  const auto found = row.value_of("slo_capacity_half_width");
+  return found && std::isfinite(*found) ? found : std::nullopt;
 }
 
 // One step of a probe's path: "auc[1]" is auc, then 1.
@@ -133,6 +141,7 @@ std::optional<std::string> setting_of(const result_row& row, const std::string& 
   if (key == "seed") return std::to_string(row.run.seed);
   if (key == "device") return row.run.device;
   if (key == "format") return row.run.format;
+  if (key == "kv_type") return row.run.kv_type;
   if (key == "kind") return row.run.kind;
   if (key.starts_with("params.")) return of_map(row.params, key.substr(7));
   if (key.starts_with("serve.")) return of_map(row.run.serve, key.substr(6));
@@ -179,8 +188,8 @@ std::vector<result_row> believable_rows(const std::vector<result_row>& rows) {
 
 std::string circumstance_of(const result_row& row, const std::set<std::string>& free) {
   std::string text;
-  for (const char* key :
-       {"model", "workload", "batch_size", "gen_length", "seed", "device", "format", "kind"}) {
+  for (const char* key : {"model", "workload", "batch_size", "gen_length", "seed", "device",
+                          "format", "kv_type", "kind"}) {
     if (!free.contains(key)) text += *setting_of(row, key) + "\n";
   }
   for (const auto& [name, value] : row.run.serve) {
@@ -217,7 +226,14 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
   estimate e{a->value / b->value, {}, 0, "items", ""};
   e.n = static_cast<std::size_t>(std::min(left.workload.items, right.workload.items));
   const auto timed = [](origin from) { return from == origin::measured; };
-  if (timed(a->from) || timed(b->from)) {
+  const auto spread_a = spread_of(left, left_metric), spread_b = spread_of(right, right_metric);
+  if (spread_a || spread_b) {
+    // Relative half widths are distances on the log scale; those of separate searches add in
+    // squares.
+    const double half = std::hypot(spread_a.value_or(0), spread_b.value_or(0));
+    e.range = interval{e.value * std::exp(-half), e.value * std::exp(half)};
+    e.how = "over searches with several seeds";
+  } else if (timed(a->from) || timed(b->from)) {
     e.how = "measured once, no interval";
   } else {
     e.how = "counted";

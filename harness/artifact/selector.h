@@ -47,8 +47,9 @@ struct row_value {
 std::optional<row_value> value_in(const result_row& row, const std::string& metric);
 
 // left/right of a metric. Times and rates: from the samples, paired where both rows come from one
-// run with as many repetitions. Counted and analytic values are exact: low = high = value. Other
-// measured values have no interval. Nothing when either is missing or right is 0.
+// run with as many repetitions. The serving capacity: from the spread over its seeds. Counted and
+// analytic values are exact: low = high = value. Other measured values have no interval. Nothing
+// when either is missing or right is 0.
 std::optional<estimate> ratio_of(const result_row& left, const result_row& right,
                                  const std::string& left_metric, const std::string& right_metric);
 // left - right of the scores; paired where both rows kept the same items.

@@ -110,8 +110,10 @@ int command_claims(const std::vector<std::string>& arguments) {
   po::variables_map values;
   const char* epilogue =
       "\nlist: the claims; report: check them against rows that are there; run: measure what is "
-      "missing first.\nverdicts: REPRODUCED; PARTLY, some points hold; NOT REPRODUCED; NOT RUN, "
-      "with what it needs.\nexit code 4 when a claim is NOT REPRODUCED or PARTLY\n";
+      "missing first.\nverdicts: REPRODUCED; PARTLY, some points hold; AMBIGUOUS, the sample is "
+      "too "
+      "small to tell;\nNOT REPRODUCED; NOT RUN, with what it needs.\nexit code 4 when a claim is "
+      "NOT REPRODUCED or PARTLY\n";
   if (!parse_command("claims list|run|report [PAPER...] [options]", epilogue, options,
                      {"what", "papers..."}, arguments, values)) {
     return 0;

@@ -13,7 +13,12 @@ int command_golden(const std::vector<std::string>& arguments) {
   options.add_options()("method", po::value<std::vector<std::string>>()->composing(),
                         "only this method or golden file (repeatable); leaves out the logits")(
       "backend", po::value<std::string>()->default_value("cpu"),
-      "cpu, reference, cuda or cuda-emulated")("quiet,q", "print failures and the summary only");
+      "cpu, reference, cuda or cuda-emulated")("limit", po::value<int>()->default_value(0),
+                                               "only the first so many runs of each file (0: all)")(
+      "max-rows", po::value<std::int64_t>()->default_value(0),
+      "only runs that compute at most so many rows in all (0: all); cuda-emulated takes about 10 "
+      "ms "
+      "a row")("quiet,q", "print failures and the summary only");
   po::variables_map values;
   if (!parse_command("golden DIR [options]", "", options, {"dir"}, arguments, values)) return 0;
   if (!values.count("dir")) throw usage_error("golden needs the folder of the golden data");
@@ -21,6 +26,10 @@ int command_golden(const std::vector<std::string>& arguments) {
   o.directory = values["dir"].as<std::vector<std::string>>().front();
   if (values.count("method")) o.methods = values["method"].as<std::vector<std::string>>();
   o.quiet = values.count("quiet") > 0;
+  o.limit = values["limit"].as<int>();
+  o.max_rows = values["max-rows"].as<std::int64_t>();
+  if (o.limit < 0) throw usage_error("--limit is at least 0");
+  if (o.max_rows < 0) throw usage_error("--max-rows is at least 0");
   const std::string backend = values["backend"].as<std::string>();
   o.backend = &backend_named(backend);
 
@@ -29,15 +38,20 @@ int command_golden(const std::vector<std::string>& arguments) {
     sum.passed += part.passed;
     sum.failed += part.failed;
     sum.skipped += part.skipped;
+    sum.left_out += part.left_out;
   };
   if (o.methods.empty()) add(replay_logits(o));
   add(replay_decode(o));
+  if (sum.passed + sum.failed + sum.skipped == 0 && sum.left_out > 0) {
+    throw usage_error("--max-rows " + std::to_string(o.max_rows) + " leaves out every golden case");
+  }
   if (sum.passed + sum.failed + sum.skipped == 0) {
     throw usage_error("no golden case matches; see the file names under " +
                       (o.directory / "decode").string());
   }
   fmt::print("{} passed, {} failed", sum.passed, sum.failed);
   if (sum.skipped > 0) fmt::print(", {} skipped", sum.skipped);
+  if (sum.left_out > 0) fmt::print(", {} left out by --limit or --max-rows", sum.left_out);
   fmt::print("\n");
   return static_cast<int>(sum.failed == 0 ? exit_code::ok : exit_code::run_failed);
 }

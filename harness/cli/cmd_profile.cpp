@@ -60,6 +60,8 @@ po::options_description make_options() {
       "random weights: only the first so many layers");
   add("device", po::value<std::string>()->default_value("cpu"), "cpu, reference or cuda");
   add("format", po::value<std::string>()->default_value("auto"), "of weights: f32, bf16, int8");
+  add("kv-type", po::value<std::string>()->default_value("auto"),
+      "of keys and values: auto, f32, bf16 (cuda only)");
   add("seed", po::value<int>()->default_value(0), "of random prompts and sampling noise");
   add("repetitions", po::value<int>()->default_value(3), "timed passes");
   add("warmup", po::value<int>()->default_value(1), "passes before them");
@@ -124,6 +126,7 @@ experiment_spec spec_of_model(const fs::path& directory, const po::variables_map
   spec.run.seed = positive(values, "seed", 0);
   spec.run.device = values["device"].as<std::string>();
   spec.run.format = values["format"].as<std::string>();
+  spec.run.kv_type = values["kv-type"].as<std::string>();
   return spec;
 }
 

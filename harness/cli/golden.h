@@ -5,6 +5,7 @@
 // token by token, forward by forward.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@ namespace unmask {
 
 struct golden_summary {
   int passed = 0, failed = 0, skipped = 0;
+  int left_out = 0;  // by limit or max_rows
 };
 
 struct golden_options {
@@ -23,6 +25,10 @@ struct golden_options {
   const ops* backend = nullptr;
   bool logits = true;
   bool quiet = false;  // only failures and the summary
+  // For slow backends; 0: all. The first `limit` runs (or logit cases) of each file that compute at
+  // most `max_rows` rows over all their forwards.
+  int limit = 0;
+  std::int64_t max_rows = 0;
 };
 
 golden_summary replay_logits(const golden_options& options);

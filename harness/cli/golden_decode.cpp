@@ -344,6 +344,12 @@ class replay final : public step_observer {
   std::string difference_;
 };
 
+std::int64_t total_rows(const json& golden) {
+  std::int64_t rows = 0;
+  for (const json& f : golden.at("forwards")) rows += f.at("rows").get<std::int64_t>();
+  return rows;
+}
+
 std::string run_case(const json& golden, const translation& how, const transformer& model) {
   const json& params = golden.at("params");
   sequence_request request{golden.at("prompt_ids").get<std::vector<std::int32_t>>(),
@@ -381,8 +387,7 @@ std::string run_case(const json& golden, const translation& how, const transform
     return fmt::format("{} forwards, golden {}", watcher.forwards(), nfe);
   }
   const auto& counters = loop.state().at(0).counters;
-  std::int64_t rows = 0;
-  for (const json& f : golden.at("forwards")) rows += f.at("rows").get<std::int64_t>();
+  const std::int64_t rows = total_rows(golden);
   if (counters.rows != rows || counters.forwards != static_cast<std::int64_t>(nfe)) {
     return fmt::format("counted {} rows in {} forwards, golden {} in {}", counters.rows,
                        counters.forwards, rows, nfe);
@@ -415,10 +420,17 @@ golden_summary replay_decode(const golden_options& options) {
     const auto how = translations().find(name);
     if (!wanted(options, name, how == translations().end() ? name : how->second.method)) continue;
     std::ifstream in(file);
+    int taken = 0;
     for (std::string line; std::getline(in, line);) {
       if (line.empty()) continue;
       const json golden = json::parse(line);
       const std::string id = golden.at("id").get<std::string>();
+      if ((options.limit > 0 && taken == options.limit) ||
+          (options.max_rows > 0 && total_rows(golden) > options.max_rows)) {
+        ++sum.left_out;
+        continue;
+      }
+      ++taken;
       if (how == translations().end()) {
         ++sum.skipped;
         if (!options.quiet) fmt::print("SKIP {}  no method '{}' is registered\n", id, name);

@@ -96,7 +96,15 @@ golden_summary replay_logits(const golden_options& options) {
     }
     const transformer model(config, load_weights(config, directory), *options.backend,
                             weight_format::f32, longest);
+    int taken = 0;
     for (const json& c : golden.at("cases")) {
+      const auto length = static_cast<std::int64_t>(c.at("input_ids").size());
+      if ((options.limit > 0 && taken == options.limit) ||
+          (options.max_rows > 0 && length > options.max_rows)) {
+        ++sum.left_out;
+        continue;
+      }
+      ++taken;
       const json& attention = c.at("attention");
       const tensor logits = plain_forward(
           model, c.at("input_ids").get<std::vector<std::int32_t>>(), mask_of(attention.at("kind")),

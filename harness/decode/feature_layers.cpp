@@ -32,7 +32,8 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
     : model_(model),
       policy_(policy),
       outputs_(model.backend(), one_wide_head(model.config(), policy.first_layer()),
-               {max_length, 0}, sequences, 0) {
+               {max_length, 0}, sequences, 0,
+               dtype::f32) {  // added to the residual stream: float32 whatever K/V are
   model.require_split_projection();
   const ops& run = model.backend();
   const model_config& c = model.config();

@@ -15,7 +15,7 @@ std::int32_t pages_for(std::int32_t slots) {
 }  // namespace
 
 kv_cache::kv_cache(const ops& backend, const model_config& model, const kv_storage& largest,
-                   std::int32_t sequences, std::int32_t pages)
+                   std::int32_t sequences, std::int32_t pages, dtype type)
     : layers_(model.layers),
       sequences_(sequences),
       stride_(std::max(pages_for(largest.layer_slots), pages_for(largest.scratch_slots))),
@@ -29,8 +29,8 @@ kv_cache::kv_cache(const ops& backend, const model_config& model, const kv_stora
   } else {
     pages_ = pages > 0 ? pages : scratch;
   }
-  keys_ = backend.allocate(dtype::f32, {pages_, kv_page_size, model.kv_heads, model.head_dim});
-  values_ = backend.allocate(dtype::f32, {pages_, kv_page_size, model.kv_heads, model.head_dim});
+  keys_ = backend.allocate(type, {pages_, kv_page_size, model.kv_heads, model.head_dim});
+  values_ = backend.allocate(type, {pages_, kv_page_size, model.kv_heads, model.head_dim});
   stored_ = backend.allocate(dtype::i32, {std::int64_t{layers_} * sequences, stride_});
   active_ = backend.allocate(dtype::i32, {std::int64_t{layers_} * sequences, stride_});
   scratch_ = backend.allocate(dtype::i32, {sequences, stride_});

@@ -27,9 +27,10 @@ struct kv_storage {
 class kv_cache {
  public:
   // Tables for `sequences` places of at most `largest` slots each. `pages`: pages per stored layer
-  // in the pool, for all places together; 0: enough for every place at `largest`.
+  // in the pool, for all places together; 0: enough for every place at `largest`. `type`: of the
+  // stored elements, one that the backend holds (ops::holds_kv).
   kv_cache(const ops& backend, const model_config& model, const kv_storage& largest,
-           std::int32_t sequences, std::int32_t pages);
+           std::int32_t sequences, std::int32_t pages, dtype type);
 
   // Give sequence s pages for `want`; keeps what it has. False when the pool has too few.
   bool reserve(std::int32_t s, const kv_storage& want);

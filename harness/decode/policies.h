@@ -242,6 +242,13 @@ class cache_policy {
   }
   // Which layers are computed only in part; null: none. K/V of all layers must then be stored.
   virtual const feature_policy* features() const { return nullptr; }
+  // For observers: positions of slots 0, 1, 2, ... of sequence s in a layer, as far as the policy
+  // moved K/V there; the slots behind them, or all, hold what their rows wrote.
+  virtual std::vector<std::int32_t> slot_positions(const step_plan& plan, std::int32_t layer,
+                                                   std::int32_t s) const {
+    (void)plan, (void)layer, (void)s;
+    return {};
+  }
   // After the decisions of a step: mark what is now cached.
   virtual void settle(batch& b, const step_plan& plan) { (void)b, (void)plan; }
 };

@@ -72,7 +72,7 @@ struct step_loop::impl {
         limits(l),
         state(run, m.config(), l.sequences, l.max_length),
         cache(run, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
-              l.kv_pages),
+              l.kv_pages, m.kv_type()),
         acts(m.make_activations()),
         partial(method.rows->updates_part()) {
     if (l.dry) refuse_dry();
@@ -229,6 +229,7 @@ void step_loop::impl::refuse_dry() const {
 
 bool step_loop::impl::make_plan() {
   const phase_range range(work_phase::plan, step_index - 1);
+  const stopwatch clock(seconds.planning);
   bool any = false;
   method.pace->begin(state, parts);
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
@@ -381,7 +382,8 @@ void step_loop::impl::forward() {
     if (observer && observer->wants_layers()) {
       run.synchronize();
       observer->on_layer({state, plan, l, rows.set(sequences), q, model.key(acts, rows.rows),
-                          model.value(acts, rows.rows), pages, keys, scale});
+                          model.value(acts, rows.rows), pages, keys, scale,
+                          method.cache->slot_positions(plan, l, 0)});
     }
     tensor_view attended = acts.attention.view().first(rows.rows);
     {
@@ -554,6 +556,7 @@ void step_loop::impl::decide() {
       method.unmask->judge(state, plan, final.view().first(rows.rows), model.head(), found);
     }
     const phase_range range(work_phase::decide, found.count);
+    const stopwatch rule(seconds.rule);
     method.unmask->decide(state, plan, found);
   }
   if (observer) {

@@ -40,6 +40,9 @@ struct layer_view {
   paged_kv cache;
   const key_set& keys;
   float scale = 1;  // of the scores
+  // Of the only sequence: position of each slot that the method moved there (cache_policy::
+  // slot_positions); slots beyond its end, or all, are as their rows wrote them.
+  std::vector<std::int32_t> slot_position;
 };
 
 // Optional spectator of the loop: golden replay, --watch, probes. Costs nothing when absent.
@@ -69,6 +72,8 @@ struct loop_seconds {
   double forward = 0;    // rows, layers, final norm; selection included
   double selection = 0;  // of that
   double decisions = 0;  // head, confidence, what is decided, commit
+  double rule = 0;       // of that: which candidates are decided
+  double planning = 0;   // what of each sequence enters a step; in neither of the others
 };
 
 class step_loop {

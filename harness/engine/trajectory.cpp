@@ -20,12 +20,20 @@ constexpr std::int32_t unknown_step = std::numeric_limits<std::int32_t>::max() /
 
 class trajectory_unmask final : public unmask_policy {
  public:
-  trajectory_unmask(trajectory_source source, std::int32_t filler,
+  trajectory_unmask(trajectory_source source, std::int32_t filler, bool own_tokens,
                     std::unique_ptr<unmask_policy> own)
-      : source_(std::move(source)), filler_(filler), own_(std::move(own)) {}
+      : source_(std::move(source)),
+        filler_(filler),
+        own_tokens_(own_tokens),
+        own_(std::move(own)) {}
 
-  void judge(const batch& b, const step_plan&, const tensor_view&, const packed_matrix&,
-             candidate_lists& c) override {
+  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+             const packed_matrix& head, candidate_lists& c) override {
+    if (own_tokens_) {
+      own_->judge(b, plan, head_input, head, c);
+      b.backend().synchronize();
+      return;
+    }
     for_each(b, c, [&](const held& h, std::int32_t i, std::int32_t at) {
       const bool known = at >= 0 && static_cast<std::size_t>(at) < h.of.token.size();
       c.token.as<std::int32_t>()[i] = known ? h.of.token[static_cast<std::size_t>(at)] : filler_;
@@ -83,6 +91,7 @@ class trajectory_unmask final : public unmask_policy {
 
   trajectory_source source_;
   std::int32_t filler_;
+  bool own_tokens_;
   std::unique_ptr<unmask_policy> own_;  // of the recipe; it may learn from what is decided
   std::vector<held> held_;
   std::vector<std::int32_t> smallest_;
@@ -129,8 +138,14 @@ double share_for_mean(double mean, double ratio, std::int32_t block) {
 }  // namespace
 
 recipe with_trajectory(recipe method, trajectory_source source, std::int32_t filler) {
+  method.unmask = std::make_unique<trajectory_unmask>(std::move(source), filler, false,
+                                                      std::move(method.unmask));
+  return method;
+}
+
+recipe with_order(recipe method, trajectory_source source) {
   method.unmask =
-      std::make_unique<trajectory_unmask>(std::move(source), filler, std::move(method.unmask));
+      std::make_unique<trajectory_unmask>(std::move(source), 0, true, std::move(method.unmask));
   return method;
 }
 

@@ -35,6 +35,10 @@ using trajectory_source = std::function<trajectory(std::int64_t id)>;
 // `filler`.
 recipe with_trajectory(recipe method, trajectory_source source, std::int32_t filler);
 
+// The same order, but every token is what the recipe's own head says in the forward that decides it
+// (a token equal to the mask id is decided too).
+recipe with_order(recipe method, trajectory_source source);
+
 // Observes a loop and keeps the trajectory of every request that has an id.
 class trajectory_recorder final : public step_observer {
  public:

@@ -9,6 +9,7 @@
 
 #include "harness/engine/closed_loop.h"
 #include "harness/experiment/execute_parts.h"
+#include "harness/experiment/probe_decodes.h"
 #include "harness/profile/environment.h"
 #include "kernels/error.h"
 
@@ -55,14 +56,10 @@ class real_point final : public loadable_point {
     if (settings.limit > 0 && requests.size() > static_cast<std::size_t>(settings.limit)) {
       requests.resize(static_cast<std::size_t>(settings.limit));
     }
-    token_text text;
-    if (model_->tokens) {
-      text = [this](std::int32_t token) {
-        const std::array<std::int32_t, 1> one = {token};
-        return model_->tokens->decode(one, false);
-      };
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      requests[i].id = static_cast<std::int64_t>(i);
     }
-    probe_observer observer(settings, text);
+    probe_observer observer(settings, source_of(requests));
     run_closed_loop(*model_->packed, method_, this->settings(), requests, 1, &observer);
     return observer.results();
   }
@@ -75,6 +72,34 @@ class real_point final : public loadable_point {
 
  private:
   const parameters& settings() const { return calibration_.settings(); }
+
+  // What the probes may ask about these requests.
+  probe_source source_of(const std::vector<sequence_request>& requests) {
+    probe_source source;
+    if (model_->tokens) {
+      source.text = [this](std::int32_t token) {
+        const std::array<std::int32_t, 1> one = {token};
+        return model_->tokens->decode(one, false);
+      };
+    }
+    if (model_->tokens && workload_->items.size() >= requests.size()) {
+      source.score = [this](std::size_t request, std::span<const std::int32_t> canvas) {
+        answer_record answer;
+        answer.tokens.assign(canvas.begin(), canvas.end());
+        std::ranges::replace(answer.tokens, -1, model_->config.mask_id);
+        const scored_answer s =
+            score_answers(*model_, *workload_, {answer}, {request}, rules()).front();
+        return s.scored ? std::optional<double>(s.value) : std::nullopt;
+      };
+    }
+    source.again = [this, &requests](const trajectory_source& order) {
+      return decode_again(*model_->packed, method_, this->settings(), requests, &order);
+    };
+    source.reference = [this, &requests](std::int64_t block) {
+      return decode_reference(*model_->packed, requests, block);
+    };
+    return source;
+  }
 
   std::shared_ptr<const loaded_workload> workload_;
   const method_info& method_;

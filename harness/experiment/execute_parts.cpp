@@ -9,6 +9,7 @@
 
 #include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
+#include "harness/experiment/settings.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
 #include "harness/workload/datasets.h"
@@ -124,11 +125,18 @@ weight_format packed_format(const std::string& format) {
   return format_of(effective_format(format));
 }
 
+dtype stored_kv_type(const run_settings& run) {
+  check_kv_type(run);
+  const bool chosen = run.kv_type == "auto" && run.device == "cuda" &&
+                      packed_format(run.format) == weight_format::bf16;
+  return chosen || run.kv_type == "bf16" ? dtype::bf16 : dtype::f32;
+}
+
 void loaded_model::make_room(std::int32_t rows) {
   if (packed && packed->max_rows() >= rows) return;
   packed.reset();  // never two copies of the weights at once
   packed = std::make_shared<const transformer>(config, weights, backend_of(device),
-                                               format_of(record.format), rows);
+                                               format_of(record.format), rows, kv_type);
 }
 
 bool runs_dry(const run_settings& run) {
@@ -138,17 +146,21 @@ bool runs_dry(const run_settings& run) {
 std::string model_key(const model_entry& entry, const run_settings& run) {
   backend_of(run.device);  // before anything is read
   return entry.path.string() + "\n" + entry.weights + "\n" + run.device + "\n" +
-         effective_format(run.format) + (runs_dry(run) ? "\ndry" : "");
+         effective_format(run.format) + "\n" + name_of(stored_kv_type(run)) +
+         (runs_dry(run) ? "\ndry" : "");
 }
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {
   auto m = std::make_shared<loaded_model>();
   m->config = read_model_config(entry.path);
   m->device = run.device;
-  m->kv_bytes_per_slot = sizeof(float) * 2 * static_cast<std::size_t>(m->config.layers) *
+  m->kv_type = stored_kv_type(run);
+  m->kv_bytes_per_slot = size_of(m->kv_type) * 2 * static_cast<std::size_t>(m->config.layers) *
                          static_cast<std::size_t>(m->config.kv_heads * m->config.head_dim);
   const bool random = entry.weights != "checkpoint";
-  m->record = {entry.name, "", m->config.parameters(), "synthetic", effective_format(run.format)};
+  m->record = {
+      entry.name,         "", m->config.parameters(), "synthetic", effective_format(run.format),
+      name_of(m->kv_type)};
   std::error_code none;
   // Decisions from elsewhere and weights without meaning need no text: lengths or a trace will do.
   const bool textless = runs_dry(run) || random;
@@ -208,6 +220,8 @@ pass_record pass_of(const closed_loop_result& result, const std::vector<sequence
   pass.peak_kv_bytes = result.peak_kv_bytes;
   pass.step_seconds = result.spent.forward + result.spent.decisions;
   pass.selection_seconds = result.spent.selection;
+  pass.rule_seconds = result.spent.rule;
+  pass.planning_seconds = result.spent.planning;
   for (std::size_t i = 0; i < result.answers.size(); ++i) {
     const decoded_answer& answer = result.answers[i];
     pass.answers.push_back({static_cast<std::int64_t>(requests[i].prompt.size()), canvas[i],

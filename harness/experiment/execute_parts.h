@@ -28,7 +28,8 @@ struct loaded_model {
   model_weights weights;
   model_record record;
   std::string device;
-  std::size_t kv_bytes_per_slot = 0;  // of the checkpoint's own shape, keys and values in f32
+  dtype kv_type = dtype::f32;         // of keys and values
+  std::size_t kv_bytes_per_slot = 0;  // of the checkpoint's own shape, in that type
   std::shared_ptr<const transformer> packed;
 
   // Makes the transformer anew only when it must hold more rows than before.
@@ -49,6 +50,8 @@ bool runs_dry(const run_settings& run);
 const ops& backend_of(const std::string& device);
 // f32, bf16 or int8 for the names of run_settings::format.
 weight_format packed_format(const std::string& format);
+// What a run keeps keys and values in; usage error for a type that its device cannot hold.
+dtype stored_kv_type(const run_settings& run);
 
 // Several models in one process are kept apart by this key.
 std::string model_key(const model_entry& entry, const run_settings& run);

@@ -35,6 +35,7 @@ ordered_json of_point(const experiment_point& p) {
                       {"seed", p.run.seed},
                       {"device", p.run.device},
                       {"format", p.run.format},
+                      {"kv_type", p.run.kv_type},
                       {"kind", p.run.kind}};
   if (p.run.kind == "serve") out["serve"] = json_of<ordered_json>(p.run.serve);
   return out;

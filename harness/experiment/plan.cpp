@@ -174,6 +174,11 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           } catch (const error& problem) {
             throw usage_error(where + ": " + problem.what());
           }
+          try {
+            check_kv_type(p.run);  // here, where all settings of the point are known
+          } catch (const error& problem) {
+            throw usage_error(where + ": " + problem.what());
+          }
           p.id = point_id(p);
           if (seen.insert(p.id).second) points.push_back(std::move(p));
         }
@@ -228,6 +233,8 @@ std::string canonical_settings(const experiment_point& p) {
                         {"seed", p.run.seed},
                         {"device", p.run.device},
                         {"format", p.run.format}};
+  // Absent when left to the program: those ids are older than the setting.
+  if (p.run.kv_type != "auto") all["kv_type"] = p.run.kv_type;
   // Absent for closed loops, whose ids are older than serving.
   if (p.run.kind == "serve") all["serve"] = object(serve_identity(p.run.serve));
   return all.dump();

@@ -9,21 +9,19 @@
 namespace unmask {
 namespace {
 
-using maker = std::function<std::unique_ptr<probe>(const probe_settings&, const token_text&)>;
+using maker = std::function<std::unique_ptr<probe>(const probe_settings&, const probe_source&)>;
 
-maker without_text(std::unique_ptr<probe> (*make)(const probe_settings&)) {
-  return [make](const probe_settings& settings, const token_text&) { return make(settings); };
+maker alone(std::unique_ptr<probe> (*make)(const probe_settings&)) {
+  return [make](const probe_settings& settings, const probe_source&) { return make(settings); };
 }
 
 const std::map<std::string, maker>& makers() {
   static const std::map<std::string, maker> table = {
-      {"attention", without_text(probes::attention)},
-      {"confidence", without_text(probes::confidence)},
-      {"decode_trace", probes::decode_trace},
-      {"decoding", without_text(probes::decoding)},
-      {"importance", without_text(probes::importance)},
-      {"kv_change", without_text(probes::kv_change)},
-      {"stagnation", without_text(probes::stagnation)}};
+      {"attention", alone(probes::attention)},  {"confidence", alone(probes::confidence)},
+      {"contradiction", probes::contradiction}, {"decode_trace", probes::decode_trace},
+      {"decoding", alone(probes::decoding)},    {"importance", alone(probes::importance)},
+      {"kv_change", alone(probes::kv_change)},  {"peak_oracle", probes::peak_oracle},
+      {"stagnation", probes::stagnation}};
   return table;
 }
 
@@ -36,15 +34,15 @@ std::vector<std::string> probe_names() {
 }
 
 std::unique_ptr<probe> make_probe(const std::string& name, const probe_settings& settings,
-                                  const token_text& text) {
+                                  const probe_source& source) {
   const auto found = makers().find(name);
   if (found == makers().end()) throw usage_error(unknown_name("probe", name, probe_names()));
-  return found->second(settings, text);
+  return found->second(settings, source);
 }
 
-probe_observer::probe_observer(const probe_settings& settings, const token_text& text) {
+probe_observer::probe_observer(const probe_settings& settings, const probe_source& source) {
   for (const std::string& name : settings.names) {
-    probes_.emplace_back(name, make_probe(name, settings, text));
+    probes_.emplace_back(name, make_probe(name, settings, source));
   }
 }
 
@@ -83,6 +81,7 @@ std::map<std::string, std::string> probe_observer::results() {
   std::map<std::string, std::string> all;
   for (const auto& [name, p] : probes_) {
     if (running_) p->end();
+    p->finish();
     all[name] = p->result();
   }
   running_ = false;

@@ -7,7 +7,12 @@
 //   confidence   Focus-dLLM Fig. 1: confidence now against one step before; recall of decided
 //   tokens attention    Focus-dLLM Figs. 2, 8, Sparse-dLLM Figs. 2, 7: maps, sinks, their overlap
 //   kv_change    Sparse-dLLM Fig. 4: change of K and V outside the block between steps
-//   stagnation   Ada-DLM Figs. 1, 2, 4: stagnation set, missed stable tokens, post-peak decline
+//   stagnation   Ada-DLM Figs. 1, 2, 4: stagnation set, missed stable tokens, post-peak decline and
+//                which token of a declined position scores better
+//   contradiction  decided tokens that a decode of one token per forward decides otherwise, by
+//                confidence; which of the two answers scores better
+//   peak_oracle  the requests again, each position decided at the step where it was most confident:
+//                what a rule that knew the future could reach
 //   decoding     FOCUS Figs. 2, 9-11: tokens decided per step, rows computed per token
 //   importance   FOCUS Figs. 3, 4, 12-14: importance by layer, its difference against decodability
 //   decode_trace the first requests forward by forward: rows, dropped rows, keys, candidates
@@ -16,10 +21,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "harness/decode/step_loop.h"
+#include "harness/engine/trajectory.h"
 
 namespace unmask {
 
@@ -30,11 +38,35 @@ struct probe_settings {
   double sink_share = 0.05;  // of the keys: how many count as sinks
   std::int64_t every = 8;    // attention: look at every so many steps
   std::int64_t limit = 0;    // requests; 0: all of the workload
+  // contradiction: tokens per block of the reference on bidirectional models; 0: one block.
+  std::int64_t reference_block = 32;
   bool operator==(const probe_settings&) const = default;
 };
 
 // The text of one token; empty where there is no tokenizer.
 using token_text = std::function<std::string(std::int32_t token)>;
+
+// The probed requests decoded once more.
+struct probe_decode {
+  std::vector<trajectory> of;  // by request; tokens are filled
+  std::int64_t steps = 0;      // forwards that had candidates
+  std::string problem;         // not empty: why there was no decode
+};
+
+// What a probe may ask about its requests, numbered from 0 in the order it saw them. All may be
+// empty: then the probe says what it could not do.
+struct probe_source {
+  token_text text;
+  // Score of request i, 0 to 1, with these tokens behind its prompt (-1: none decided); nothing
+  // where no reference exists.
+  std::function<std::optional<double>(std::size_t request, std::span<const std::int32_t> canvas)>
+      score;
+  // The same method on the same requests, decided in this order (with_order()).
+  std::function<probe_decode(const trajectory_source& order)> again;
+  // One token per forward, the most confident first: vanilla in blocks of `block` on bidirectional
+  // models, static block diffusion on block-causal ones.
+  std::function<probe_decode(std::int64_t block)> reference;
+};
 
 class probe {
  public:
@@ -46,22 +78,24 @@ class probe {
   virtual void on_step(const step_view& step) = 0;
   // After the last step of a request.
   virtual void end() {}
+  // After the last request; the place for decodes of its own.
+  virtual void finish() {}
   virtual std::string result() const = 0;  // one JSON object
 };
 
 std::vector<std::string> probe_names();  // sorted
 // Usage error with the nearest names for an unknown one.
 std::unique_ptr<probe> make_probe(const std::string& name, const probe_settings& settings,
-                                  const token_text& text = {});
+                                  const probe_source& source = {});
 
 // Shows a pass with one place to every probe of the settings.
 class probe_observer final : public step_observer {
  public:
-  explicit probe_observer(const probe_settings& settings, const token_text& text = {});
+  explicit probe_observer(const probe_settings& settings, const probe_source& source = {});
   bool wants_layers() const override;
   void on_layer(const layer_view& layer) override;
   void on_step(const step_view& step) override;
-  // Ends the last request: JSON object of each probe by name.
+  // Ends the last request and lets every probe finish: JSON object of each probe by name.
   std::map<std::string, std::string> results();
 
  private:

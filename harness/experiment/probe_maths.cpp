@@ -131,14 +131,78 @@ decline post_peak_decline(const decision_trace& trace, double margin) {
         const double drop = double{at->second.confidence} - now.confidence;
         if (drop > margin) {
           ++d.declined;
-          d.other_token += at->second.token != now.token;
           d.drop += drop;
+          if (at->second.token != now.token) {
+            ++d.other_token;
+            d.other.push_back({now.position, at->second.token, now.token});
+          }
         }
       }
       if (!first && now.confidence > at->second.confidence) at->second = now;
     }
   }
   return d;
+}
+
+std::vector<confidence_peak> peaks_of(const decision_trace& trace) {
+  const auto ends = endings(trace);
+  std::map<std::int32_t, std::pair<float, confidence_peak>> best;
+  for (std::size_t t = 0; t < trace.size(); ++t) {
+    for (const judged& now : trace[t]) {
+      const auto end = ends.find(now.position);
+      if (end == ends.end() || end->second.step < t) continue;
+      const confidence_peak here = {now.position, static_cast<std::int32_t>(t), now.token};
+      const auto [at, first] = best.try_emplace(now.position, now.confidence, here);
+      if (!first && now.confidence > at->second.first) at->second = {now.confidence, here};
+    }
+  }
+  std::vector<confidence_peak> peaks;
+  for (const auto& [position, peak] : best) peaks.push_back(peak.second);
+  return peaks;
+}
+
+std::vector<std::int32_t> canvas_of(const decision_trace& trace, std::int32_t first,
+                                    std::int32_t length) {
+  std::vector<std::int32_t> canvas(static_cast<std::size_t>(length), -1);
+  for (const auto& [position, end] : endings(trace)) {
+    if (position < first || position >= first + length) continue;
+    canvas[static_cast<std::size_t>(position - first)] = end.token;
+  }
+  return canvas;
+}
+
+std::size_t answer_length(std::span<const std::int32_t> canvas,
+                          std::span<const std::int32_t> stop_ids) {
+  for (std::size_t i = 0; i < canvas.size(); ++i) {
+    if (std::ranges::find(stop_ids, canvas[i]) != stop_ids.end()) return i + 1;
+  }
+  return canvas.size();
+}
+
+contradiction contradictions(const decision_trace& trace, std::int32_t first,
+                             std::span<const std::int32_t> other,
+                             std::span<const std::int32_t> stop_ids) {
+  contradiction c;
+  c.compared_by_confidence.assign(10, 0);
+  c.by_confidence.assign(10, 0);
+  const std::vector<std::int32_t> mine =
+      canvas_of(trace, first, static_cast<std::int32_t>(other.size()));
+  const std::size_t end = std::max(answer_length(mine, stop_ids), answer_length(other, stop_ids));
+  for (const auto& [position, ending] : endings(trace)) {
+    const auto i = static_cast<std::size_t>(position - first);
+    if (position < first || i >= other.size() || other[i] < 0) continue;
+    const bool differs = other[i] != ending.token;
+    const float confidence = find(trace[ending.step], position)->confidence;
+    const auto bin = static_cast<std::size_t>(std::clamp(confidence * 10, 0.0F, 9.0F));
+    ++c.canvas.whole;
+    c.canvas.part += differs;
+    ++c.compared_by_confidence[bin];
+    c.by_confidence[bin] += differs;
+    if (i >= end) continue;
+    ++c.answer.whole;
+    c.answer.part += differs;
+  }
+  return c;
 }
 
 std::vector<std::int64_t> decided_per_step(const decision_trace& trace) {

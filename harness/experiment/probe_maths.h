@@ -51,14 +51,48 @@ share stagnation_of(const decision_trace& trace, double tau);
 // tau. Positions that no step decides are left out.
 std::vector<share> missed_stable(const decision_trace& trace, double tau);
 
-// A decided token has declined when its position was at least `margin` more confident in an earlier
-// step.
+// A decided token has declined when its position was more than `margin` more confident in an
+// earlier step.
+struct decline_event {
+  std::int32_t position = 0;
+  std::int32_t peak_token = 0;  // arg-max when the position was most confident, first such step
+  std::int32_t token = 0;       // decided
+};
 struct decline {
   std::int64_t decided = 0, declined = 0;
-  std::int64_t other_token = 0;  // of the declined, whose arg-max at the peak was another token
-  double drop = 0;               // summed over the declined
+  std::int64_t other_token = 0;      // of the declined, whose arg-max at the peak was another token
+  double drop = 0;                   // summed over the declined
+  std::vector<decline_event> other;  // those whose token changed
 };
 decline post_peak_decline(const decision_trace& trace, double margin);
+
+// Where each decided position was most confident, first such step; ascending by position. `step`
+// counts the steps of the trace.
+struct confidence_peak {
+  std::int32_t position = 0;
+  std::int32_t step = 0;
+  std::int32_t token = 0;  // arg-max then
+};
+std::vector<confidence_peak> peaks_of(const decision_trace& trace);
+
+// Tokens of positions [first, first + length) as the trace ends; -1: never decided.
+std::vector<std::int32_t> canvas_of(const decision_trace& trace, std::int32_t first,
+                                    std::int32_t length);
+
+// Positions of a canvas up to and including its first stop token, all without one.
+std::size_t answer_length(std::span<const std::int32_t> canvas,
+                          std::span<const std::int32_t> stop_ids);
+
+// Decided tokens that another decode of the same request decided otherwise. Positions that either
+// never decided do not count.
+struct contradiction {
+  share canvas;  // of all positions
+  share answer;  // of those inside the longer of the two answers, its stop token included
+  std::vector<std::int64_t> compared_by_confidence, by_confidence;  // in tenths
+};
+contradiction contradictions(const decision_trace& trace, std::int32_t first,
+                             std::span<const std::int32_t> other,
+                             std::span<const std::int32_t> stop_ids);
 
 std::vector<std::int64_t> decided_per_step(const decision_trace& trace);
 std::vector<std::int64_t> judged_per_step(const decision_trace& trace);

@@ -10,16 +10,19 @@
 #include <vector>
 
 #include "harness/experiment/probe.h"
+#include "harness/experiment/probe_maths.h"
 
 namespace unmask::probes {
 
 std::unique_ptr<probe> attention(const probe_settings& settings);
 std::unique_ptr<probe> confidence(const probe_settings& settings);
-std::unique_ptr<probe> decode_trace(const probe_settings& settings, const token_text& text);
+std::unique_ptr<probe> contradiction(const probe_settings& settings, const probe_source& source);
+std::unique_ptr<probe> decode_trace(const probe_settings& settings, const probe_source& source);
 std::unique_ptr<probe> decoding(const probe_settings& settings);
 std::unique_ptr<probe> importance(const probe_settings& settings);
 std::unique_ptr<probe> kv_change(const probe_settings& settings);
-std::unique_ptr<probe> stagnation(const probe_settings& settings);
+std::unique_ptr<probe> peak_oracle(const probe_settings& settings, const probe_source& source);
+std::unique_ptr<probe> stagnation(const probe_settings& settings, const probe_source& source);
 
 // Five significant digits: rows stay small, figures do not change.
 inline double rounded(double value) {
@@ -56,6 +59,34 @@ class block_window {
   bool entered = false;
 };
 
+// Which position a slot of the only sequence holds, where a cache is compacted: the slots a method
+// moved, and those that rows wrote.
+class slot_map {
+ public:
+  void begin() { written_.clear(); }
+  // To be shown every layer.
+  void see(const layer_view& layer) {
+    moved_ = layer.slot_position;
+    if (layer.layer != 0) return;
+    for (std::int32_t r = 0; r < layer.rows.rows; ++r) {
+      const std::int32_t position = layer.rows.position[r];
+      const std::int32_t slot = layer.rows.slot ? layer.rows.slot[r] : position;
+      while (static_cast<std::int32_t>(written_.size()) <= slot) {
+        written_.push_back(static_cast<std::int32_t>(written_.size()));
+      }
+      written_[static_cast<std::size_t>(slot)] = position;
+    }
+  }
+  std::int32_t position(std::int32_t slot) const {
+    const auto i = static_cast<std::size_t>(slot);
+    if (i < moved_.size()) return moved_[i];
+    return i < written_.size() ? written_[i] : slot;
+  }
+
+ private:
+  std::vector<std::int32_t> moved_, written_;
+};
+
 // Running mean.
 struct mean {
   double sum = 0;
@@ -65,6 +96,50 @@ struct mean {
     ++n;
   }
   double value() const { return n > 0 ? sum / static_cast<double>(n) : std::nan(""); }
+};
+
+// Of two tokens or answers of a request, which one its scorer prefers.
+struct comparison {
+  std::int64_t first_better = 0, second_better = 0, equal = 0;
+  std::int64_t scored() const { return first_better + second_better + equal; }
+  void add(const std::optional<double>& first, const std::optional<double>& second) {
+    if (!first || !second) return;
+    ++(*first > *second ? first_better : *second > *first ? second_better : equal);
+  }
+};
+
+// A probe of decisions: the trace of one request at a time.
+class decision_probe : public probe {
+ public:
+  void begin(const batch& b) override {
+    trace_.clear();
+    prompt_length_ = b.at(0).prompt_length;
+    canvas_length_ = b.at(0).length - prompt_length_;
+    stop_ids_ = b.model().stop_ids;
+  }
+  void on_step(const step_view& step) override {
+    const candidate_lists& c = step.candidates;
+    if (c.count == 0) return;
+    auto& judged = trace_.emplace_back();
+    for (std::int32_t i = 0; i < c.count; ++i) {
+      judged.push_back({c.position.as<std::int32_t>()[i], c.token.as<std::int32_t>()[i],
+                        c.probability.as<float>()[i], c.accept.as<std::uint8_t>()[i] != 0});
+    }
+  }
+  void end() override {
+    ++requests_;
+    steps_ += static_cast<std::int64_t>(trace_.size());
+    add(trace_);
+  }
+
+ protected:
+  virtual void add(const probe_maths::decision_trace& trace) = 0;
+  std::int64_t requests_ = 0, steps_ = 0;
+  std::int32_t prompt_length_ = 0, canvas_length_ = 0;  // of the request that ends
+  std::vector<std::int32_t> stop_ids_;
+
+ private:
+  probe_maths::decision_trace trace_;
 };
 
 inline std::vector<double> values_of(const std::vector<mean>& means) {

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 // Attention of every row to every key of the only sequence, averaged over heads.
 struct attention_map {
-  std::vector<std::int32_t> slot;  // of each column
+  std::vector<std::int32_t> slot, position;  // of each column; positions ascend
   std::int32_t rows = 0;
   std::vector<float> weight;  // [rows, slots]
 };
@@ -43,9 +43,19 @@ bool admits(const key_set& keys, std::int32_t row_position, std::int32_t key_pos
   return true;
 }
 
-attention_map attention_of(const layer_view& layer) {
+// Whether a head of the first sequence looks at the tile of these two positions.
+bool keeps(const block_mask& mask, std::int64_t head, std::int32_t row_position,
+           std::int32_t slot) {
+  if (mask.keep == nullptr || mask.applies[0] == 0) return true;
+  const std::int64_t i = row_position / mask.size, j = slot / mask.size;
+  return mask.keep[(head * mask.blocks + i) * mask.blocks + j] != 0;
+}
+
+attention_map attention_of(const layer_view& layer, const slot_map& slots) {
   attention_map map;
   map.slot = listed_slots(layer.keys);
+  std::ranges::stable_sort(map.slot, {}, [&](std::int32_t slot) { return slots.position(slot); });
+  for (const std::int32_t slot : map.slot) map.position.push_back(slots.position(slot));
   map.rows = layer.rows.rows;
   const std::size_t columns = map.slot.size();
   map.weight.assign(static_cast<std::size_t>(map.rows) * columns, 0.0F);
@@ -61,15 +71,19 @@ attention_map attention_of(const layer_view& layer) {
       std::copy_n(from, dim, key.begin() + static_cast<std::int64_t>(j) * dim);
     }
     for (std::int32_t r = 0; r < map.rows; ++r) {
-      admitted.clear();
-      some.clear();
-      for (std::size_t j = 0; j < columns; ++j) {
-        if (!admits(layer.keys, layer.rows.position[r], map.slot[j])) continue;
-        admitted.push_back(j);
-        const auto at = key.begin() + static_cast<std::int64_t>(j) * dim;
-        some.insert(some.end(), at, at + dim);
-      }
       for (std::int64_t h = g * (heads / kv_heads); h < (g + 1) * (heads / kv_heads); ++h) {
+        admitted.clear();
+        some.clear();
+        for (std::size_t j = 0; j < columns; ++j) {
+          const std::int32_t row_position = layer.rows.position[r];
+          if (!admits(layer.keys, row_position, map.slot[j]) ||
+              !keeps(layer.keys.tiles, h, row_position, map.slot[j])) {
+            continue;
+          }
+          admitted.push_back(j);
+          const auto at = key.begin() + static_cast<std::int64_t>(j) * dim;
+          some.insert(some.end(), at, at + dim);
+        }
         const std::span<const float> q(layer.q.row<float>(r) + h * dim,
                                        static_cast<std::size_t>(dim));
         const std::vector<float> w = probe_maths::attention_row(q, some, layer.scale);
@@ -91,11 +105,13 @@ class attention_probe final : public probe {
     ++requests_;
     step_ = 0;
     before_.clear();
+    slots_.begin();
   }
 
   void on_layer(const layer_view& layer) override {
+    slots_.see(layer);
     if (step_ % every_ != 0) return;
-    const attention_map map = attention_of(layer);
+    const attention_map map = attention_of(layer, slots_);
     if (map.rows == 0 || map.slot.empty()) return;
     std::vector<double> mass(map.slot.size(), 0.0);
     for (std::size_t i = 0; i < map.weight.size(); ++i) {
@@ -105,16 +121,16 @@ class attention_probe final : public probe {
         std::max<long>(1, std::lround(share_ * static_cast<double>(mass.size()))));
     const std::vector<std::int32_t> top = probe_maths::largest(mass, n);
     double held = 0;
-    std::vector<std::int32_t> slots;
+    std::vector<std::int32_t> sinks;
     for (const std::int32_t j : top) {
       held += mass[static_cast<std::size_t>(j)];
-      slots.push_back(map.slot[static_cast<std::size_t>(j)]);
+      sinks.push_back(map.position[static_cast<std::size_t>(j)]);
     }
     const auto l = static_cast<std::size_t>(layer.layer);
     sink_mass_.resize(std::max(sink_mass_.size(), l + 1));
     sink_mass_[l].add(held);
-    sinks_.push_back(slots);
-    if (requests_ == 1) draw(layer, map, slots);
+    sinks_.push_back(sinks);
+    if (requests_ == 1) draw(layer, map, sinks);
   }
 
   void on_step(const step_view&) override {
@@ -146,6 +162,7 @@ class attention_probe final : public probe {
                         {"step", d.step},
                         {"row_positions", {d.first_row, d.last_row}},
                         {"keys", d.keys},
+                        {"key_positions", {d.first_key, d.last_key}},
                         {"sinks", d.sinks},
                         {"grid", {d.map.rows, d.map.columns}},
                         {"values", rounded(d.map.values)}});
@@ -166,6 +183,7 @@ class attention_probe final : public probe {
   struct drawing {
     std::int64_t step = 0;
     std::int32_t first_row = 0, last_row = 0, keys = 0;
+    std::int32_t first_key = 0, last_key = 0;
     std::vector<std::int32_t> sinks;
     probe_maths::small_map map;
   };
@@ -180,6 +198,8 @@ class attention_probe final : public probe {
     d.first_row = layer.rows.position[0];
     d.last_row = layer.rows.position[map.rows - 1];
     d.keys = static_cast<std::int32_t>(map.slot.size());
+    d.first_key = map.position.front();
+    d.last_key = map.position.back();
     d.sinks = sinks;
     d.map = probe_maths::shrink(map.weight, map.rows, d.keys, grid);
     first_.try_emplace(layer.layer, d);
@@ -190,7 +210,9 @@ class attention_probe final : public probe {
   std::int64_t every_;
   double share_;
   std::int64_t requests_ = 0, step_ = 0, looks_ = 0;
-  std::vector<std::vector<std::int32_t>> sinks_, before_;  // slots by layer, this look and the last
+  slot_map slots_;
+  // Positions by layer, of this look and the last.
+  std::vector<std::vector<std::int32_t>> sinks_, before_;
   std::vector<mean> sink_mass_, over_time_;
   std::vector<std::vector<mean>> overlap_;
   std::map<std::int32_t, drawing> first_, last_;

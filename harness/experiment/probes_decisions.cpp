@@ -12,33 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-class trace_probe : public probe {
- public:
-  void begin(const batch&) override { trace_.clear(); }
-  void on_step(const step_view& step) override {
-    const candidate_lists& c = step.candidates;
-    if (c.count == 0) return;
-    auto& judged = trace_.emplace_back();
-    for (std::int32_t i = 0; i < c.count; ++i) {
-      judged.push_back({c.position.as<std::int32_t>()[i], c.token.as<std::int32_t>()[i],
-                        c.probability.as<float>()[i], c.accept.as<std::uint8_t>()[i] != 0});
-    }
-  }
-  void end() override {
-    ++requests_;
-    steps_ += static_cast<std::int64_t>(trace_.size());
-    add(trace_);
-  }
-
- protected:
-  virtual void add(const probe_maths::decision_trace& trace) = 0;
-  std::int64_t requests_ = 0, steps_ = 0;
-
- private:
-  probe_maths::decision_trace trace_;
-};
-
-class confidence_probe final : public trace_probe {
+class confidence_probe final : public decision_probe {
  public:
   std::string result() const override {
     json recall = json::array();
@@ -79,9 +53,10 @@ class confidence_probe final : public trace_probe {
   probe_maths::confidence_pairs pairs_;
 };
 
-class stagnation_probe final : public trace_probe {
+class stagnation_probe final : public decision_probe {
  public:
-  explicit stagnation_probe(const probe_settings& s) : tau_(s.tau), margin_(s.margin) {}
+  stagnation_probe(const probe_settings& s, const probe_source& source)
+      : tau_(s.tau), margin_(s.margin), score_(source.score) {}
 
   std::string result() const override {
     std::vector<double> active;
@@ -99,12 +74,20 @@ class stagnation_probe final : public trace_probe {
                   {"missed", missed_.part},
                   {"share", missed_.value()},
                   {"step_mean", step_share_.value()},
-                  {"step_max", step_share_max_}}},
+                  {"step_max", step_share_max_},
+                  {"sample_mean", sample_share_.value()},
+                  {"sample_max", sample_share_max_}}},
                 {"decline",
                  {{"margin", margin_},
                   {"decided", decline_.decided},
                   {"declined", decline_.declined},
+                  {"share", ratio(decline_.declined, decline_.decided)},
                   {"other_token", decline_.other_token},
+                  {"other_token_share", ratio(decline_.other_token, decline_.declined)},
+                  {"scored", better_.scored()},
+                  {"committed_better", better_.first_better},
+                  {"peak_better", better_.second_better},
+                  {"equal", better_.equal},
                   {"mean_drop", decline_.declined > 0
                                     ? json(decline_.drop / static_cast<double>(decline_.declined))
                                     : json()}}},
@@ -118,14 +101,22 @@ class stagnation_probe final : public trace_probe {
     const probe_maths::share s = probe_maths::stagnation_of(trace, tau_);
     stagnant_.part += s.part;
     stagnant_.whole += s.whole;
+    probe_maths::share sample;
     for (const probe_maths::share& step : probe_maths::missed_stable(trace, tau_)) {
       if (step.whole == 0) continue;
+      sample.part += step.part;
+      sample.whole += step.whole;
       missed_.part += step.part;
       missed_.whole += step.whole;
       step_share_.add(step.value());
       step_share_max_ = std::max(step_share_max_, step.value());
     }
+    if (sample.whole > 0) {
+      sample_share_.add(sample.value());
+      sample_share_max_ = std::max(sample_share_max_, sample.value());
+    }
     const probe_maths::decline d = probe_maths::post_peak_decline(trace, margin_);
+    compare(trace, d.other);
     decline_.decided += d.decided;
     decline_.declined += d.declined;
     decline_.other_token += d.other_token;
@@ -141,7 +132,33 @@ class stagnation_probe final : public trace_probe {
     }
   }
 
+  // A declined position with its decided token, and with the one it had at its peak, in the answer
+  // as it came out.
+  void compare(const probe_maths::decision_trace& trace,
+               const std::vector<probe_maths::decline_event>& changed) {
+    if (!score_ || changed.empty()) return;
+    const auto request = static_cast<std::size_t>(requests_ - 1);
+    std::vector<std::int32_t> canvas =
+        probe_maths::canvas_of(trace, prompt_length_, canvas_length_);
+    const std::optional<double> decided = score_(request, canvas);
+    for (const probe_maths::decline_event& e : changed) {
+      const auto at = static_cast<std::size_t>(e.position - prompt_length_);
+      const std::int32_t kept = canvas[at];
+      canvas[at] = e.peak_token;
+      better_.add(decided, score_(request, canvas));
+      canvas[at] = kept;
+    }
+  }
+
+  static json ratio(std::int64_t part, std::int64_t whole) {
+    return whole > 0 ? json(static_cast<double>(part) / static_cast<double>(whole)) : json();
+  }
+
   double tau_, margin_;
+  decltype(probe_source::score) score_;
+  comparison better_;  // decided token against that of the peak
+  mean sample_share_;
+  double sample_share_max_ = 0;
   probe_maths::share stagnant_, missed_;
   mean step_share_;
   double step_share_max_ = 0;
@@ -150,10 +167,10 @@ class stagnation_probe final : public trace_probe {
   std::vector<std::int64_t> confidence_ = std::vector<std::int64_t>(10);  // of decided tokens
 };
 
-class decoding_probe final : public trace_probe {
+class decoding_probe final : public decision_probe {
  public:
   void on_step(const step_view& step) override {
-    trace_probe::on_step(step);
+    decision_probe::on_step(step);
     if (step.plan.of.front().what != phase::prefill) rows_ += step.entered.rows;
   }
   std::string result() const override {
@@ -191,8 +208,8 @@ class decoding_probe final : public trace_probe {
 std::unique_ptr<probe> confidence(const probe_settings&) {
   return std::make_unique<confidence_probe>();
 }
-std::unique_ptr<probe> stagnation(const probe_settings& settings) {
-  return std::make_unique<stagnation_probe>(settings);
+std::unique_ptr<probe> stagnation(const probe_settings& settings, const probe_source& source) {
+  return std::make_unique<stagnation_probe>(settings, source);
 }
 std::unique_ptr<probe> decoding(const probe_settings&) {
   return std::make_unique<decoding_probe>();

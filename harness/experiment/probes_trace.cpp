@@ -42,6 +42,7 @@ class trace_probe final : public probe {
   void begin(const batch& b) override {
     visible_ = json();
     keys_ = -1;
+    slots_.begin();
     if (++requests_ > kept) return;
     const sequence& s = b.at(0);
     prompt_length_ = s.prompt_length;
@@ -55,18 +56,21 @@ class trace_probe final : public probe {
   void on_layer(const layer_view& layer) override {
     if (requests_ > kept) return;
     const key_set& keys = layer.keys;
+    slots_.see(layer);
     visible_ = json();
-    keys_ = keys.key_begin ? keys.key_begin[1] - keys.key_begin[0] : keys.kv_length[0];
-    if (layer.rows.slot) return;  // a compacted cache: slots are no positions
-    if (!keys.key_begin) {
-      visible_ = {{0, keys.kv_length[0]}};
-      return;
+    keys_ = -1;
+    if (keys.tiles.keep && keys.tiles.applies[0] != 0) return;  // every head sees others
+    std::vector<std::int32_t> seen;
+    if (keys.key_begin) {
+      seen.assign(keys.key_slot + keys.key_begin[0], keys.key_slot + keys.key_begin[1]);
+    } else {
+      for (std::int32_t slot = 0; slot < keys.kv_length[0]; ++slot) seen.push_back(slot);
     }
-    std::vector<std::int32_t> slots(keys.key_slot + keys.key_begin[0],
-                                    keys.key_slot + keys.key_begin[1]);
-    std::sort(slots.begin(), slots.end());
-    slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
-    visible_ = ranges_of(slots);
+    keys_ = static_cast<std::int64_t>(seen.size());
+    for (std::int32_t& slot : seen) slot = slots_.position(slot);
+    std::sort(seen.begin(), seen.end());
+    seen.erase(std::unique(seen.begin(), seen.end()), seen.end());
+    visible_ = ranges_of(seen);
   }
 
   void on_step(const step_view& step) override {
@@ -131,6 +135,7 @@ class trace_probe final : public probe {
   std::int64_t requests_ = 0;
   std::int32_t prompt_length_ = 0;
   std::int64_t keys_ = -1;
+  slot_map slots_;
   json current_, steps_, visible_;
   json decodes_ = json::array();
   std::set<std::int32_t> seen_, stops_;
@@ -138,8 +143,8 @@ class trace_probe final : public probe {
 
 }  // namespace
 
-std::unique_ptr<probe> decode_trace(const probe_settings&, const token_text& text) {
-  return std::make_unique<trace_probe>(text);
+std::unique_ptr<probe> decode_trace(const probe_settings&, const probe_source& source) {
+  return std::make_unique<trace_probe>(source.text);
 }
 
 }  // namespace unmask::probes

@@ -41,6 +41,7 @@ std::shared_ptr<loaded_model> load_shape(const model_entry& entry, const run_set
   auto m = std::make_shared<loaded_model>();
   m->config = read_model_config(entry.path);
   m->device = run.device;
+  m->kv_type = stored_kv_type(run);
   const bool random = entry.weights != "checkpoint";
   if (layers > 0) {
     if (!random) throw usage_error("--layers needs --weights random:SEED");
@@ -51,8 +52,12 @@ std::shared_ptr<loaded_model> load_shape(const model_entry& entry, const run_set
     m->config.layers = static_cast<std::int32_t>(layers);
   }
   const std::string format = run.format == "auto" ? "f32" : run.format;
-  m->record = {entry.name, random ? entry.weights : hash_of_checkpoint(entry.path),
-               m->config.parameters(), random ? "synthetic" : "checkpoint", format};
+  m->record = {entry.name,
+               random ? entry.weights : hash_of_checkpoint(entry.path),
+               m->config.parameters(),
+               random ? "synthetic" : "checkpoint",
+               format,
+               name_of(m->kv_type)};
   m->weights = random ? random_weights(m->config, std::stoull(entry.weights.substr(7)), dtype::bf16)
                       : load_weights(m->config, entry.path);
   return m;

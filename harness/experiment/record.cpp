@@ -116,7 +116,12 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
   ratio("redundancy", t.work.decode_rows, t.work.committed);
   ratio("token_utilisation", t.work.committed, t.work.decode_rows);
   if (pass.step_seconds > 0) {
-    row.metrics["selection_share"] = {pass.selection_seconds / pass.step_seconds, origin::measured};
+    const auto share = [&](const char* name, double seconds) {
+      row.metrics[name] = {seconds / (pass.step_seconds + pass.planning_seconds), origin::measured};
+    };
+    share("selection_share", pass.selection_seconds);
+    share("rule_share", pass.rule_seconds);
+    share("planning_share", pass.planning_seconds);
   }
   row.metrics["flops"] = {t.work.flops, origin::analytic};
   row.metrics["keys_seen"] = {t.work.keys_seen, origin::analytic};

@@ -43,6 +43,8 @@ struct pass_record {
   std::vector<answer_record> answers;
   double step_seconds = 0;       // forwards and decisions
   double selection_seconds = 0;  // of that: choosing rows and keys, evicting
+  double rule_seconds = 0;       // and: which candidates are decided, without the head
+  double planning_seconds = 0;   // beside it: what of each sequence enters a step
 };
 
 struct scored_answer {

@@ -141,7 +141,8 @@ std::string to_json_line(const result_row& row) {
                   {"hash", row.model.hash},
                   {"parameters", row.model.parameters},
                   {"weights", row.model.weights},
-                  {"format", row.model.format}};
+                  {"format", row.model.format},
+                  {"kv_type", row.model.kv_type}};
   out["workload"] = {
       {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
   out["method"] = row.method;
@@ -154,6 +155,7 @@ std::string to_json_line(const result_row& row) {
   out["seed"] = row.run.seed;
   out["device"] = row.run.device;
   out["format"] = row.run.format;
+  out["kv_type"] = row.run.kv_type;
   if (row.run.kind == "serve") out["serve"] = json_of<json>(row.run.serve);
   out["verdict"] = name_of(row.verdict);
   out["reason"] = row.reason;
@@ -208,8 +210,9 @@ result_row parse_row(const std::string& line, const std::string& where) {
     row.title = in.at("title");
     row.position = in.at("position");
     const json& model = in.at("model");
-    row.model = {model.at("name"), model.at("hash"), model.at("parameters"), model.at("weights"),
-                 model.at("format")};
+    row.model = {model.at("name"),       model.at("hash"),
+                 model.at("parameters"), model.at("weights"),
+                 model.at("format"),     model.value("kv_type", "f32")};  // before 1.3: always
     const json& workload = in.at("workload");
     row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};
     row.method = in.at("method");
@@ -217,13 +220,8 @@ result_row parse_row(const std::string& line, const std::string& where) {
     row.label = in.at("label");
     row.variation = in.at("variation");
     row.params = params_of(in.at("params"));
-    row.run = {in.at("batch_size"),
-               in.at("gen_length"),
-               in.at("seed"),
-               in.at("device"),
-               in.at("format"),
-               "decode",
-               {}};
+    row.run = {in.at("batch_size"), in.at("gen_length"),         in.at("seed"), in.at("device"),
+               in.at("format"),     in.value("kv_type", "auto"), "decode",      {}};
     if (in.contains("serve")) {
       row.run.kind = "serve";
       row.run.serve = params_of(in.at("serve"));

@@ -48,6 +48,7 @@ struct model_record {
   std::int64_t parameters = 0;
   std::string weights = "checkpoint";  // checkpoint or synthetic
   std::string format;                  // of the packed weights, as used
+  std::string kv_type = "f32";         // of keys and values, as stored
 };
 
 struct workload_record {
@@ -96,7 +97,7 @@ struct result_row {
   std::optional<score_record> score;      // never with synthetic weights
   sample_record samples;
   std::string answers_hash;  // SHA-256 of the tokens of all answers; empty: before schema 1.2
-  item_records items;        // empty unless the experiment is paired
+  item_records items;        // of paired experiments and scored artifacts
   std::map<std::string, std::string> probes;  // JSON object by name; probe.h
   // JSON object: what a method that calibrates itself measured before its first pass; empty: none.
   // Rows before schema 1.3 have it among the probes, from where parse_row takes it.

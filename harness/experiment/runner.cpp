@@ -138,6 +138,10 @@ class experiment_run {
     if (!f.measured.stop.empty() && !spec_.evidence.paired) finish(f);
   }
 
+  static bool any_scored(const std::vector<scored_answer>& scores) {
+    return std::ranges::any_of(scores, [](const scored_answer& s) { return s.scored; });
+  }
+
   static bool all_have_enough(const std::vector<in_flight>& flights) {
     return std::ranges::all_of(
         flights, [](const in_flight& f) { return f.over || !f.measured.stop.empty(); });
@@ -149,7 +153,9 @@ class experiment_run {
     row.workload = f.ready->workload();
     f.measured.rules = f.ready->rules();
     f.measured.scores = f.ready->score(f.measured.passes.front());
-    f.measured.keep_items = spec_.evidence.paired;
+    // Rows of an artifact are compared by claims: scores of the same items, item by item.
+    f.measured.keep_items =
+        spec_.evidence.paired || (!spec_.artifact.paper.empty() && any_scored(f.measured.scores));
     measure_row(row, f.measured);
     if (!spec_.probe.names.empty()) {
       progress_.now(title(f) + " probes");

@@ -10,8 +10,8 @@
 namespace unmask {
 namespace {
 
-const std::vector<std::string> run_keys = {"batch_size", "gen_length", "seed",
-                                           "device",     "format",     "limit"};
+const std::vector<std::string> run_keys = {"batch_size", "gen_length", "seed", "device",
+                                           "format",     "kv_type",    "limit"};
 
 std::string without_prefix(const std::string& key) {
   for (const char* prefix : {"run.", "workload."}) {
@@ -84,8 +84,16 @@ void check_run_settings(const run_settings& run) {
   };
   one_of("device", run.device, {"cpu", "cuda", "reference"});
   one_of("format", run.format, {"auto", "f32", "bf16", "int8"});
+  one_of("kv_type", run.kv_type, {"auto", "f32", "bf16"});
   if (run.batch_size < 1 || run.gen_length < 0 || run.seed < 0) {
     throw usage_error("batch_size must be at least 1, gen_length and seed not negative");
+  }
+}
+
+void check_kv_type(const run_settings& run) {
+  if (run.kv_type == "bf16" && run.device != "cuda") {
+    throw usage_error("`kv_type` \"bf16\" needs device \"cuda\": device \"" + run.device +
+                      "\" keeps keys and values in f32; use \"auto\" or \"f32\"");
   }
 }
 
@@ -149,6 +157,7 @@ bool apply_setting(experiment_point& point, const dotted_setting& s,
   if (key == "limit") point.workload.limit = integer(s, 0);
   if (key == "device") run.device = text(s);
   if (key == "format") run.format = text(s);
+  if (key == "kv_type") run.kv_type = text(s);
   try {
     check_run_settings(run);
   } catch (const error& problem) {

@@ -32,6 +32,7 @@ void read_run(toml_reader& r, experiment_spec& spec) {
   r.integer("seed", run.seed, 0);
   r.text("device", run.device);
   r.text("format", run.format);
+  r.text("kv_type", run.kv_type);
   r.integer("warmup", e.warmup, 0, 1000);
   r.real("ci_half_width", e.ci_half_width, 0, 1);
   r.flag("paired", e.paired);
@@ -201,6 +202,7 @@ void read_probe(toml_reader& r, experiment_spec& spec) {
   r.real("sink_share", p.sink_share, 0, 1);
   r.integer("every", p.every, 1, 1 << 20);
   r.integer("limit", p.limit, 0);
+  r.integer("reference_block", p.reference_block, 0, 1 << 20);
   if (p.names.empty()) throw usage_error(r.where() + ": [probe] needs `names`");
   const std::vector<std::string> known = probe_names();
   std::set<std::string> seen;

@@ -8,7 +8,7 @@
 //   title = "..."                       description = "..."
 //   kind = "decode" | "serve"           decode: a closed loop, all requests at once (default);
 //                                       serve: requests arrive, the batching engine schedules them
-//   [run]       batch_size, gen_length, seed, device, format,
+//   [run]       batch_size, gen_length, seed, device, format, kv_type,
 //               repetitions = 5 or repetitions.min / repetitions.max, warmup, ci_half_width
 //   [[model]]   path, name, weights = "checkpoint" | "random:SEED"
 //   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; limit
@@ -16,11 +16,13 @@
 //               lengths = "sdar-8b/sharegpt" (published means and deviations)
 //   [serve]     see serve_settings.cpp, or unmask run --help
 //   [[method]]  name, label, preset, models = [...], params.NAME = value
-//   [probe]     names = ["confidence", ...] (probe.h); tau, margin, sink_share, every, limit
+//   [probe]     names = ["confidence", ...] (probe.h); tau, margin, sink_share, every, limit,
+//               reference_block
 //   [sweep]     mode = "cross" | "zip" | "one-at-a-time" | "leave-one-out", and axes by dotted key:
 //               params.threshold = [0.7, 0.9]     every method that has the parameter
 //               method.LABEL.steps = [32, 64]     one method, by label or by name
-//               batch_size = [1, 4]               gen_length, seed, device, format, limit likewise
+//               batch_size = [1, 4]               gen_length, seed, device, format, kv_type and
+//                                                 limit likewise
 //               serve.rate = [1, 2, 4]            any key of [serve]
 //
 // An artifact, a table or figure of a paper, says more:
@@ -50,6 +52,8 @@ struct run_settings {
   std::int64_t seed = 0;        // of sampling and remasking noise
   std::string device = "cpu";
   std::string format = "auto";  // of packed weights: auto, f32, bf16, int8
+  // Of keys and values: f32, bf16, or auto: bf16 on cuda with bf16 weights, f32 otherwise.
+  std::string kv_type = "auto";
   std::string kind = "decode";  // or serve
   parameter_map serve;          // of kind serve: the keys of [serve]; resolved in a plan
   bool operator==(const run_settings&) const = default;
@@ -62,7 +66,8 @@ struct evidence_settings {
   std::int64_t warmup = 1;      // passes before the first sample
   double ci_half_width = 0.03;  // of the 95 % interval of the mean, relative: stop when reached
   // All points of one model, workload and run setting in turn, with as many repetitions each, and
-  // every item's result kept in the row: what a paired comparison needs.
+  // every item's result kept in the row: what a paired comparison needs. (Scored rows of an
+  // artifact keep their items without it.)
   bool paired = false;
 };
 

@@ -77,6 +77,7 @@ std::string score_text(const result_row& row) {
 // Several batch sizes, lengths, seeds, devices or formats in one table must be told apart.
 struct shown_settings {
   bool batch = false, device = false, length = false, seed = false, format = false;
+  bool kv_type = false;
 };
 shown_settings varying(const std::vector<result_row>& rows) {
   shown_settings shown;
@@ -86,6 +87,7 @@ shown_settings varying(const std::vector<result_row>& rows) {
     shown.length |= row.run.gen_length != rows.front().run.gen_length;
     shown.seed |= row.run.seed != rows.front().run.seed;
     shown.format |= row.run.format != rows.front().run.format;
+    shown.kv_type |= row.run.kv_type != rows.front().run.kv_type;
   }
   return shown;
 }
@@ -101,6 +103,7 @@ std::string method_cell(const result_row& row, const shown_settings& shown) {
   add(shown.seed, "seed", row.run.seed);
   add(shown.device, "device", row.run.device);
   add(shown.format, "format", row.run.format);
+  add(shown.kv_type, "kv_type", row.run.kv_type);
   return text;
 }
 

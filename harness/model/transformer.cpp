@@ -35,6 +35,7 @@ struct transformer::impl {
   const ops& run;
   weight_format format;
   std::int32_t max_rows;
+  dtype kv_type;
   std::vector<std::shared_ptr<const void>> keep_alive;  // the mapped file behind the embedding
   tensor_view embedding;
   tensor final_norm;
@@ -63,11 +64,12 @@ struct transformer::impl {
 };
 
 transformer::transformer(model_config config, const model_weights& weights, const ops& backend,
-                         weight_format format, std::int32_t max_rows)
+                         weight_format format, std::int32_t max_rows, dtype kv_type)
     : impl_(new impl{std::move(config),
                      backend,
                      format,
                      max_rows,
+                     kv_type,
                      weights.memory,
                      weights.embedding,
                      {},
@@ -82,6 +84,10 @@ transformer::transformer(model_config config, const model_weights& weights, cons
                      {}}) {
   impl& m = *impl_;
   const model_config& c = m.config;
+  if (!backend.holds_kv(kv_type)) {
+    throw usage_error(c.name + ": kv_type " + name_of(kv_type) + ": the " + backend.name() +
+                      " backend keeps keys and values in f32; use auto or f32");
+  }
   m.weight_bytes += static_cast<std::size_t>(m.embedding.elements()) * size_of(m.embedding.type);
   std::shared_ptr<void> embedding_copy;
   m.embedding = m.run.resident(m.embedding, &embedding_copy);
@@ -154,6 +160,9 @@ std::int32_t transformer::max_rows() const {
 }
 std::size_t transformer::weight_bytes() const {
   return impl_->weight_bytes;
+}
+dtype transformer::kv_type() const {
+  return impl_->kv_type;
 }
 const packed_matrix& transformer::head() const {
   return *impl_->head;

@@ -7,12 +7,14 @@
 
 #include <string>
 
+#include "kernels/bench/device.h"
 #include "kernels/bench/roofs.h"
 #include "kernels/cpu/isa.h"
 
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  unmask::bench::register_device_cases();
   const auto& r = unmask::bench::measured_roofs();
   // Six digits of the value are enough; the JSON context takes text only.
   benchmark::AddCustomContext("isa", unmask::cpu::name_of(unmask::cpu::active_isa()));

@@ -71,7 +71,17 @@ struct attention_kernels {
   // mass[i] += sum over lanes of the softmax weight of key keys.first + i, given the peak and
   // inverse_sum that run has left.
   void (*mass)(const attention_tile& tile, key_run keys, float* mass);
+  // mass[slot / size] += sum over lanes of the softmax weights of the tile's runs, in one pass and
+  // without `out`; every key of the runs is admitted. segments: segment_scratch() floats.
+  void (*block_mass)(const attention_tile& tile, std::int32_t size, float* segments, double* mass);
 };
+
+// A segment is what one run holds of one block of `size` keys.
+inline std::int64_t segment_scratch(std::int64_t keys, std::int64_t size) {
+  const std::int64_t runs = keys / kv_page_size + 2, blocks = keys / size + 2;
+  return (2 * runs + blocks) * max_lanes;
+}
+
 const attention_kernels& active_attention_kernels();
 const attention_kernels& attention_kernels_avx512();
 const attention_kernels& attention_kernels_avx2();
@@ -293,9 +303,113 @@ void attention_mass_lanes(const attention_tile& t, key_run keys, float* mass) {
       const auto p = exp_nonpositive<V>(V::sub(V::load(s + at), V::load(peak + at)));
       V::store(s + at, V::mul(p, V::load(inverse + at)));
     }
-    float sum = 0;
-    for (int j = 0; j < t.lanes; ++j) sum += s[j];
-    mass[i] += sum;
+  }
+  // Lanes in ascending order for every key; keys side by side hide the latency of the additions.
+  constexpr std::int32_t together = 8;
+  for (std::int32_t i = 0; i < block.count; i += together) {
+    const std::int32_t n = block.count - i < together ? block.count - i : together;
+    float sum[together] = {};
+    const float* s = memory.score + i * width;
+    if (n == together) {
+      for (int j = 0; j < t.lanes; ++j) {
+        UNMASK_UNROLL for (int k = 0; k < together; ++k) sum[k] += s[k * width + j];
+      }
+    } else {
+      for (std::int32_t k = 0; k < n; ++k) {
+        for (int j = 0; j < t.lanes; ++j) sum[k] += s[k * width + j];
+      }
+    }
+    for (std::int32_t k = 0; k < n; ++k) mass[i + k] += sum[k];
+  }
+}
+
+// The online softmax once more, without values: the sum of exponentials of every segment is kept
+// relative to the maximum so far, and becomes a weight when the final maximum and sum are known.
+template <class V, int MR, int NV>
+void attention_block_mass_lanes(const attention_tile& t, std::int32_t size, float* segments,
+                                double* mass) {
+  constexpr int width = NV * V::width;
+  const tile_memory<width> memory(t);
+  load_queries<width>(t, memory.query);
+  float* peaks = segments;  // [runs, width] the maximum up to and including a run
+  float* sums = peaks + std::int64_t{t.run_count} * width;  // [segments, width]
+  typename V::f m[NV], l[NV];
+  UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+    m[v] = V::set(-__builtin_inff());
+    l[v] = V::zero();
+  }
+  const auto end_of = [&](key_run run, std::int32_t slot) {
+    const std::int32_t block_end = (slot / size + 1) * size, run_end = run.first + run.count;
+    return block_end < run_end ? block_end : run_end;
+  };
+  float* sum = sums;
+  for (std::int32_t at = 0; at < t.run_count; ++at) {
+    const key_run run = t.runs[at];
+    const key_block block = take_block(t, run, memory.gathered, false);
+    lane_products<V, MR, NV, false>(block.count, t.dim, block.keys, block.stride, memory.query,
+                                    memory.score, nullptr);
+    for (std::int32_t i = 0; i < block.count; ++i) {
+      UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+        m[v] = V::max(m[v], V::load(memory.score + i * width + v * V::width));
+      }
+    }
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) V::store(peaks + at * width + v * V::width, m[v]);
+    for (std::int32_t slot = run.first; slot < run.first + run.count; sum += width) {
+      typename V::f part[NV];
+      UNMASK_UNROLL for (int v = 0; v < NV; ++v) part[v] = V::zero();
+      for (const std::int32_t end = end_of(run, slot); slot < end; ++slot) {
+        const float* s = memory.score + (slot - run.first) * width;
+        UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+          part[v] = V::add(part[v], exp_nonpositive<V>(V::sub(V::load(s + v * V::width), m[v])));
+        }
+      }
+      UNMASK_UNROLL for (int v = 0; v < NV; ++v) V::store(sum + v * V::width, part[v]);
+    }
+  }
+  sum = sums;
+  for (std::int32_t at = 0; at < t.run_count; ++at) {
+    const key_run run = t.runs[at];
+    typename V::f shrink[NV];
+    UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+      shrink[v] = exp_nonpositive<V>(V::sub(V::load(peaks + at * width + v * V::width), m[v]));
+    }
+    for (std::int32_t slot = run.first; slot < run.first + run.count; sum += width) {
+      UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+        const auto scaled = V::mul(V::load(sum + v * V::width), shrink[v]);
+        V::store(sum + v * V::width, scaled);
+        l[v] = V::add(l[v], scaled);
+      }
+      slot = end_of(run, slot);
+    }
+  }
+  alignas(64) float inverse[width], weight[width];
+  UNMASK_UNROLL for (int v = 0; v < NV; ++v) V::store(inverse + v * V::width, l[v]);
+  for (int j = 0; j < width; ++j) inverse[j] = j < t.lanes ? 1.0F / inverse[j] : 0.0F;
+  sum = sums;
+  for (std::int32_t at = 0; at < t.run_count; ++at) {
+    const key_run run = t.runs[at];
+    for (std::int32_t slot = run.first; slot < run.first + run.count; sum += width) {
+      UNMASK_UNROLL for (int v = 0; v < NV; ++v) {
+        V::store(weight + v * V::width,
+                 V::mul(V::load(sum + v * V::width), V::load(inverse + v * V::width)));
+      }
+      // By halves: a chain of additions as long as the vector is wide would cost more than it adds.
+      for (int half = width / 2; half > 0; half /= 2) {
+        for (int j = 0; j < half; ++j) weight[j] += weight[j + half];
+      }
+      mass[slot / size] += double{weight[0]};
+      slot = end_of(run, slot);
+    }
+  }
+}
+
+template <class V, int MR>
+void attention_block_mass(const attention_tile& t, std::int32_t size, float* segments,
+                          double* mass) {
+  if (t.lanes <= V::width) {
+    attention_block_mass_lanes<V, MR, 1>(t, size, segments, mass);
+  } else {
+    attention_block_mass_lanes<V, MR, 2>(t, size, segments, mass);
   }
 }
 
@@ -319,7 +433,7 @@ void attention_mass(const attention_tile& t, key_run keys, float* mass) {
 
 template <class V, int MR>
 attention_kernels make_attention_kernels() {
-  return {2 * V::width, attention_run<V, MR>, attention_mass<V, MR>};
+  return {2 * V::width, attention_run<V, MR>, attention_mass<V, MR>, attention_block_mass<V, MR>};
 }
 
 #endif

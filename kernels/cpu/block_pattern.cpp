@@ -26,8 +26,9 @@ void page_runs(std::int32_t first, std::int32_t last, std::vector<key_run>& runs
 
 }  // namespace
 
-// Two passes over the keys for a query block: the softmax statistics of its rows, then the weights.
-// A query block of a head is one thread's, rows and keys in ascending order.
+// One pass over the keys for a query block: sums of exponentials by tile, weighted when the softmax
+// statistics of the rows are known. A query block of a head is one thread's, rows and keys in
+// ascending order.
 void backend::block_mass(const row_set& rows, const tensor_view& q, const paged_kv& cache,
                          const std::int32_t* kv_length, const std::int32_t* first_slot,
                          std::int32_t size, float scale, const tensor_view& out) const {
@@ -40,13 +41,13 @@ void backend::block_mass(const row_set& rows, const tensor_view& q, const paged_
     const std::int32_t row_first = rows.row_begin[s], row_last = rows.row_begin[s + 1];
 #pragma omp parallel for schedule(dynamic, 1) if (used * heads > 1)
     for (std::int64_t unit = 0; unit < used * heads; ++unit) {
-      thread_local scratch tile_memory, mass_memory;
+      thread_local scratch tile_memory, mass_memory, segment_memory;
       thread_local std::vector<key_run> runs;
       const std::int64_t head = unit % heads, i = unit / heads;
-      float* mass = mass_memory.get<float>(std::int64_t{length});
-      std::fill(mass + first_key, mass + length, 0.0F);
+      double* mass = mass_memory.get<double>(std::int64_t{used});
+      std::fill(mass, mass + used, 0.0);
       page_runs(first_key, length, runs);
-      float peak[max_lanes], inverse_sum[max_lanes];
+      float* segments = segment_memory.get<float>(segment_scratch(length, size));
       attention_tile t;
       t.dim = dim;
       t.scale = scale;
@@ -58,8 +59,6 @@ void backend::block_mass(const row_set& rows, const tensor_view& q, const paged_
       t.runs = runs.data();
       t.run_count = static_cast<std::int32_t>(runs.size());
       t.scratch = tile_memory.get<float>(attention_scratch(dim));
-      t.peak = peak;
-      t.inverse_sum = inverse_sum;
       const std::int32_t* position = rows.position;
       const auto at = [&](std::int64_t p) {
         return static_cast<std::int32_t>(
@@ -72,15 +71,11 @@ void backend::block_mass(const row_set& rows, const tensor_view& q, const paged_
           t.query[lane] = q.row<float>(row + lane) + head * dim;
           t.limit[lane] = t.low_limit;
         }
-        kernels.run(t);
-        for (const key_run& run : runs) kernels.mass(t, run, mass + run.first);
+        kernels.block_mass(t, size, segments, mass);
       }
       float* to = out.row<float>(s) + (head * blocks + i) * blocks;
       for (std::int32_t j = first_key / size; j < used; ++j) {
-        double sum = 0;
-        const std::int32_t end = std::min(length, (j + 1) * size);
-        for (std::int32_t key = j * size; key < end; ++key) sum += double{mass[key]};
-        to[j] = static_cast<float>(sum / (double{1} * size * size));
+        to[j] = static_cast<float>(mass[j] / (double{1} * size * size));
       }
     }
   }

@@ -40,10 +40,14 @@ enum class device_fault : std::uint8_t { find_rows, top_indices, count };
 // "backend cuda has no kernel for accept_top yet; use the cpu backend".
 [[noreturn]] void no_kernel(const char* operation);
 
+// UNMASK_CUDA_GEMM=own: bfloat16 weights take the exact products too (ops/gemm.cu).
+bool own_products_only();
+
 class device_ops : public ops {
  public:
   std::string name() const override { return backend_name; }
   tensor allocate(dtype type, std::initializer_list<std::int64_t> shape) const override;
+  bool holds_kv(dtype type) const override { return type == dtype::f32 || type == dtype::bf16; }
   packed_handle pack(const tensor_view& weight, weight_format format) const override;
   tensor_view resident(const tensor_view& weight, std::shared_ptr<void>* keep) const override;
   void synchronize() const override {

@@ -185,6 +185,20 @@ UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_plan_kernel(plan_params p) 
   }
 }
 
+// The expert whose tile this is: the last one with tile_begin <= tile.
+UNMASK_DEVICE int expert_of_tile(const routed_plan& plan, int experts, std::int32_t tile) {
+  int low = 0, high = experts - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (plan.tile_begin[middle] <= tile) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
 struct grouped_params {
   routed_plan plan;
   int experts;
@@ -203,15 +217,7 @@ UNMASK_KERNEL void UNMASK_THREADS(gemm_threads) grouped_gemm_kernel(grouped_para
   const std::int32_t tiles = p.plan.tile_begin[p.experts];
   for (std::int32_t tile = static_cast<std::int32_t>(block_index_y()); tile < tiles;
        tile += static_cast<std::int32_t>(grid_size_y())) {
-    int low = 0, high = p.experts - 1;  // the last expert with tile_begin <= tile
-    while (low < high) {
-      const int middle = (low + high + 1) / 2;
-      if (p.plan.tile_begin[middle] <= tile) {
-        low = middle;
-      } else {
-        high = middle - 1;
-      }
-    }
+    const int low = expert_of_tile(p.plan, p.experts, tile);
     const int first = p.plan.begin[low] + (tile - p.plan.tile_begin[low]) * routed_rows;
     const int last = p.plan.begin[low + 1];
     const auto row_of = [&](int m) -> const float* {

@@ -26,6 +26,7 @@ commit_estimator::commit_estimator(std::int32_t block, double prior) : block_(bl
   }
   slots_ = g_;
   rate_.assign(n, 0.0);
+  for (std::size_t c = 0; c < n; ++c) rows_.push_back(static_cast<double>(c));
   rate_steps_.assign(n, 0);
 }
 
@@ -43,6 +44,12 @@ void commit_estimator::observe(const step_observation& step) {
         passing += step.passed[j];
       }
       slots_[c] += w * ((inside == 0 ? 0.0 : std::max(1, passing)) - slots_[c]);
+    }
+  }
+  if (step.open > 0) {
+    const double w = weight(open_steps_++);
+    for (std::size_t c = 1; c <= block; ++c) {
+      rows_[c] += w * (std::min(static_cast<double>(c), static_cast<double>(step.open)) - rows_[c]);
     }
   }
   if (masks == 0) return;
@@ -71,6 +78,10 @@ double commit_estimator::passes(double m) const {
 
 double commit_estimator::pass_rate(std::int32_t j) const {
   return rate_[static_cast<std::size_t>(j)];
+}
+
+double commit_estimator::expected_rows(std::int32_t c) const {
+  return rows_[static_cast<std::size_t>(std::clamp(c, 0, block_))];
 }
 
 double commit_estimator::expected(std::int32_t c, estimator_kind kind) const {

@@ -18,6 +18,7 @@ struct step_observation {
   bool complete = false;             // no mask of the block outside the chunk
   std::vector<std::uint8_t> passed;  // per mask of the chunk, left to right: reached the threshold
   std::vector<std::int32_t> slot;    // per mask: its place among the rows of the chunk
+  std::int32_t open = 0;             // tokens of the block not cached before the step; 0: unknown
 };
 
 enum class estimator_kind : std::uint8_t {
@@ -35,6 +36,8 @@ class commit_estimator {
   // Each request-step weighs 1 / 64, the first 64 all alike.
   void observe(const step_observation& step);
   double expected(std::int32_t c, estimator_kind kind) const;
+  // Mean rows of a step: min(c, tokens not cached), which ends below c towards a block's end.
+  double expected_rows(std::int32_t c) const;
 
   double passes(double m) const;                   // G, linear between integers, G(0) = 0
   double pass_rate(std::int32_t j) const;          // share of steps whose j-th mask (from 1) passed
@@ -43,10 +46,10 @@ class commit_estimator {
 
  private:
   std::int32_t block_;
-  std::vector<double> g_, slots_, rate_;  // [block + 1]
+  std::vector<double> g_, slots_, rate_, rows_;  // [block + 1]
   std::vector<std::int64_t> rate_steps_;
   double mask_free_ = 0;
-  std::int64_t steps_ = 0, full_steps_ = 0;
+  std::int64_t steps_ = 0, full_steps_ = 0, open_steps_ = 0;
 };
 
 }  // namespace unmask

@@ -45,8 +45,12 @@ double elastic_scheduler::expected(const chunk_choice& choice,
 
 double elastic_scheduler::rate(const chunk_choice& choice,
                                const std::vector<std::int32_t>& running) const {
-  const double x = static_cast<double>(running.size()) * choice.size;
-  return expected(choice, running) / (latency_.seconds(x) + settings_.overhead_seconds);
+  const auto b = static_cast<double>(running.size());
+  // Out-block streaming fills its chunks from the next block.
+  const double rows = settings_.expected_rows && !choice.out_block
+                          ? pooled_.expected_rows(choice.size)
+                          : choice.size;
+  return expected(choice, running) / (latency_.seconds(b * rows, b) + settings_.overhead_seconds);
 }
 
 chunk_choice elastic_scheduler::choose(const std::vector<std::int32_t>& running) {

@@ -3,8 +3,9 @@
 //
 // One chunk size for the whole batch, chosen before every step (Optimus, elastic scheduling):
 //   c* = argmax over candidates of N(c) b / T(b c)
-// with b running requests, N from what the steps decide and T from a latency model. Pure: it knows
-// neither batch nor clock.
+// with b running requests, N from what the steps decide and T from a latency model. With
+// `expected_rows` b c becomes b R(c), R(c) <= c the rows that chunks of c turn out to hold. Pure:
+// it knows neither batch nor clock.
 #pragma once
 
 #include <optional>
@@ -25,6 +26,7 @@ struct elastic_settings {
   std::vector<std::int32_t> candidates;  // ascending, 2 .. block
   bool out_block = false;                // "block + out-block streaming" is one more candidate
   estimator_kind estimator = estimator_kind::capped;
+  bool expected_rows = false;    // T at b R(c) instead of b c
   bool per_request = false;      // sum of N_i over the running requests instead of b N
   double prior = 4;              // N(block) before anything was seen
   double hysteresis = 0;         // switch only for this relative gain

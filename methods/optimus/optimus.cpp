@@ -52,7 +52,7 @@ latency_model latency_of(const model_config& model, const parameters& p) {
                                    p.real("latency_us_per_token") * 1e-6);
   }
   if (kind == "table") return latency_model::table(samples);
-  return latency_model::pwl3(samples, model.moe.experts == 0);
+  return latency_model::pwl3(samples, model.moe.experts == 0, p.flag("request_cost"));
 }
 
 bool is_elastic(const parameters& p) {
@@ -71,13 +71,14 @@ std::string report_of(const latency_model& model, const std::vector<step_time>& 
   std::string text = R"({"fit":")" + fit.kind + R"(","note":")" + fit.note + R"(","intercept":)" +
                      number(fit.intercept) + R"(,"knots":[)" + number(k[0]) + "," + number(k[1]) +
                      R"(],"slopes":[)" + number(s[0]) + "," + number(s[1]) + "," + number(s[2]) +
-                     R"(],"mape":)" + number(fit.mape) + R"(,"max_error":)" +
-                     number(fit.max_error) + R"(,"samples":[)";
+                     R"(],"per_request":)" + number(fit.per_request) + R"(,"mape":)" +
+                     number(fit.mape) + R"(,"max_error":)" + number(fit.max_error) +
+                     R"(,"samples":[)";
   for (const step_time& t : times) {
     text += (&t == times.data() ? "" : ",") + std::string(R"({"requests":)") +
             std::to_string(t.requests) + R"(,"rows":)" + std::to_string(t.rows) + R"(,"seconds":)" +
             number(t.seconds) + R"(,"fitted":)" +
-            number(model.seconds(static_cast<double>(t.rows))) + "}";
+            number(model.seconds(static_cast<double>(t.rows), t.requests)) + "}";
   }
   return text + "]}";
 }
@@ -114,12 +115,13 @@ std::optional<calibration> calibrate_optimus(const model_config& model, const pa
     fixed.insert(also.begin(), also.end());
     for (const step_time& t : timer(fixed, batches)) {
       times.push_back(t);
-      points.push_back({static_cast<double>(t.rows), t.seconds});
+      points.push_back({static_cast<double>(t.rows), t.seconds, static_cast<double>(t.requests)});
     }
   }
   calibration learnt;
   learnt.settings["latency_samples"] = to_text(points);
-  learnt.report = report_of(latency_model::pwl3(points, model.moe.experts == 0), times);
+  learnt.report =
+      report_of(latency_model::pwl3(points, model.moe.experts == 0, p.flag("request_cost")), times);
   return learnt;
 }
 
@@ -151,6 +153,7 @@ std::shared_ptr<optimus_state> optimus_state_of(const std::string& method,
     e.candidates = candidates_of(p.text("candidates"), block);
     e.out_block = s.out_block;
     e.estimator = estimator_of(p.text("estimator"));
+    e.expected_rows = p.text("chunk_rows") == "expected";
     e.per_request = p.text("ncommit_scope") == "per_request_sum";
     e.prior = p.real("prior_commits");
     e.hysteresis = p.real("hysteresis");
@@ -266,7 +269,14 @@ std::vector<parameter_spec> optimus_parameters() {
                   "measures",
                   s4),
       text_spec("latency_samples", "",
-                "elastic: 'tokens:seconds,...' of this machine; auto measures them", s4),
+                "elastic: 'tokens:seconds,...' or 'tokens/requests:seconds,...' of this machine; "
+                "auto measures them",
+                s4),
+      flag_spec("request_cost", true,
+                "elastic: T has a term for every request of the forward besides its rows", ours),
+      choice_spec("chunk_rows", {"expected", "full"},
+                  "elastic: T at the rows that chunks were seen to hold, or at b c",
+                  s4 + " (full)"),
       real_spec("latency_floor_ms", 10, 0, 1e6, "elastic, roofline: shortest step", ours),
       real_spec("latency_us_per_token", 71, 0, 1e6, "elastic, roofline: slope", ours),
       real_spec("step_overhead_ms", 0, 0, 1e5,
@@ -307,7 +317,11 @@ method_info optimus_info() {
   m.presets["obs"] = {{"policy", text("prefix_caching")}, {"out_block", true}};
   m.presets["chunk8"] = {{"chunk", std::int64_t{8}}};
   m.presets["naive8"] = {{"policy", text("naive")}, {"chunk", std::int64_t{8}}};
-  m.presets["paper_a100"] = {{"latency", text("roofline")}, {"step_overhead_ms", 34.0}};
+  m.presets["paper"] = {{"request_cost", false}, {"chunk_rows", text("full")}};
+  m.presets["paper_a100"] = {{"request_cost", false},
+                             {"chunk_rows", text("full")},
+                             {"latency", text("roofline")},
+                             {"step_overhead_ms", 34.0}};
   m.check = [](const model_config& model, const parameters& p) {
     check_optimus("optimus", model, p);
   };

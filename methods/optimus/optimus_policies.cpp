@@ -138,6 +138,8 @@ sequence_step optimus_pace::plan(const batch& b, std::int32_t s) {
     const bool clean = b.count(s, step.first, step.last, state_masked) == 0;
     r.first = step.first;
     r.last = step.last;
+    state.observations[static_cast<std::size_t>(s)].open =
+        block - b.count(s, step.first, step.last, state_cached);
     r.whole = p.refresh || (set.stale_suffix && !p.opened);
     const bool fuses = clean && set.chunk.fusion != fusion_mode::off;
     if ((state.choice.out_block || fuses) && !p.refresh) {
@@ -167,6 +169,7 @@ void optimus_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
   }
   seen.passed.clear();
   seen.slot.clear();
+  seen.open = 0;
   p.opened = true;
   p.refresh = false;
   if (prefill) {

@@ -70,6 +70,13 @@ class evicting_cache final : public cache_policy {
     }
   }
 
+  std::vector<std::int32_t> slot_positions(const step_plan& plan, std::int32_t layer,
+                                           std::int32_t s) const override {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    if (!step.active || step.step <= settings_.delay) return {};
+    return kept_position_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(s)];
+  }
+
   void after_attention(const layer_rows& layer, kv_cache& cache) override {
     const bool any = std::any_of(layer.plan.of.begin(), layer.plan.of.end(), [&](const auto& step) {
       return step.active && step.step == settings_.delay;
@@ -85,13 +92,21 @@ class evicting_cache final : public cache_policy {
     ranking_.rank(b.backend(), layer.q, first_, last_, cache.layer(layer.layer), selected_);
     kept_begin_.assign(1, 0);
     kept_.clear();
+    kept_position_.resize(static_cast<std::size_t>(b.model().layers));
+    std::vector<std::vector<std::int32_t>>& positions =
+        kept_position_[static_cast<std::size_t>(layer.layer)];
+    positions.resize(static_cast<std::size_t>(sequences));
     for (std::int32_t s = 0; s < sequences; ++s) {
+      const auto from = static_cast<std::ptrdiff_t>(kept_.size());
       ranking_.kept(s, kept_);
       const sequence_step& step = layer.plan.of[static_cast<std::size_t>(s)];
       for (std::int32_t p = 0; p < suffix_[static_cast<std::size_t>(s)]; ++p) {
         kept_.push_back(step.block_last + p);
       }
       kept_begin_.push_back(static_cast<std::int32_t>(kept_.size()));
+      if (step.active && step.step == settings_.delay) {
+        positions[static_cast<std::size_t>(s)].assign(kept_.begin() + from, kept_.end());
+      }
     }
     b.backend().kv_copy(sequences, kept_begin_.data(), kept_.data(), cache.layer(layer.layer),
                         cache.stored(layer.layer));
@@ -124,6 +139,8 @@ class evicting_cache final : public cache_policy {
   eviction_settings settings_;
   slot_ranking ranking_;
   shared_vector<std::int32_t> first_, last_, selected_, suffix_, kept_begin_, kept_;
+  // [layer][S] positions in the slots from 0 on; for observers.
+  std::vector<std::vector<std::vector<std::int32_t>>> kept_position_;
 };
 
 // Full forwards see every position; the others what was kept and the block.

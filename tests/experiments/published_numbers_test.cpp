@@ -151,7 +151,7 @@ TEST(published_numbers, ratios_come_out_again) {
     EXPECT_NEAR(own / base, value, 0.0501) << c.row << ", " << c.column << ", " << metric;
     ++ratios;
   }
-  EXPECT_EQ(ratios, 2 * 8 * 8 + 1);
+  EXPECT_EQ(ratios, 2 * 10 * 8 + 1);
 
   // Speed-ups of Table 1 are of the tokens per second on GSM8K; of Table 2, of seconds per sample.
   const cells ada = cells_of("ada_dlm");

@@ -260,6 +260,35 @@ TEST(block_mass, matches_the_reference_and_does_not_depend_on_the_batch) {
   });
 }
 
+// The masses of the fast backend lead to the same pattern, for tiles that end inside a page, span
+// several or are narrower than a vector, and for peaked and flat attention.
+TEST(block_mass, the_pattern_is_that_of_the_reference) {
+  test::for_each_isa([&](const std::string&) {
+    unsigned seed = 41;
+    for (const std::int32_t size : {3, 24, 32, 100, 128}) {
+      for (const float scale : {0.05F, 0.4F, 1.0F}) {
+        masked_case c(6, 2, 24, size, {128, 40, 17}, {1, 1, 1}, seed++);
+        const indices zero{0, 0, 0};
+        indices used, count;
+        for (const std::int32_t length : c.length) {
+          used.push_back((length + size - 1) / size);
+          count.push_back(used.back() * 3 / 10 + 1);
+        }
+        const auto pattern = [&](const ops& backend) {
+          grid mass({3, 6, c.blocks, c.blocks});
+          bytes keep(c.keep.size(), 9);
+          backend.block_mass(c.rows.set, c.q, c.cache.kv, c.length.data(), zero.data(), size, scale,
+                             mass);
+          backend.keep_top_blocks(mass, used.data(), zero.data(), used.data(), count.data(),
+                                  flags_view(keep, {3, 6, c.blocks, c.blocks}));
+          return keep;
+        };
+        EXPECT_EQ(pattern(cpu_ops()), pattern(reference_ops())) << size << " " << scale;
+      }
+    }
+  });
+}
+
 TEST(keep_top_blocks, by_hand) {
   // One head, 3 of 4 blocks in use; query block 0 has a tie of blocks 0 and 2.
   grid mass({1, 1, 4, 4});

@@ -187,6 +187,109 @@ TEST(limits_sparse_blocks, keys_by_hand) {
   EXPECT_DOUBLE_EQ(n.keys_seen, (prefill + first + second) * model->config().layers);
 }
 
+// Everything that a combination excludes: one sentence that begins with its name, before anything
+// runs.
+TEST(limits_combinations, each_refusal_is_one_sentence_that_names_the_combination) {
+  const auto text = [](const char* value) { return std::string(value); };
+  const struct {
+    const char* method;
+    parameter_map given;
+    const char* word;
+  } refused[] = {
+      // The rule's parameters that exclude each other; a quota that nothing heeds.
+      {"ada_blocks", {{"steps", std::int64_t{4}}}, "limit_to_quota"},
+      {"ada_blocks", {{"w_clamp", true}, {"metric", text("cosine")}}, "w_clamp"},
+      {"ada_blocks", {{"w_clamp", true}, {"rule", text("threshold")}}, "w_clamp"},
+      {"ada_blocks", {{"boundary", text("last")}, {"short_set", text("freeze_all")}}, "freeze_all"},
+      {"ada_blocks", {{"boundary", text("last")}, {"centroid", text("tier_mean")}}, "tier_mean"},
+      // Pooling needs a middle; the official loop commits every block.
+      {"sparse_blocks", {{"kernel_size", std::int64_t{4}}}, "kernel_size"},
+      {"sparse_blocks", {{"loop", text("hf")}, {"commit_last", false}}, "commit_last"},
+      // What Optimus refuses, and what eviction does.
+      {"focus_chunks", {{"suffix_visible", text("stale")}}, "suffix_visible"},
+      {"focus_chunks", {{"selection", text("top")}}, "needs k"},
+      {"focus_chunks", {{"k", std::int64_t{3}}}, "selection"},
+      {"focus_chunks", {{"chunk", std::int64_t{1}}}, "chunk"},
+      {"focus_chunks", {{"chunk", std::int64_t{9}}}, "block length 8"},
+      {"focus_chunks",
+       {{"policy", text("prefix_caching")}, {"chunk", std::int64_t{4}}},
+       "prefix_caching"},
+      {"focus_chunks", {{"policy", text("naive")}}, "fixed chunk"},
+      {"focus_chunks", {{"policy", text("naive")}, {"chunk", std::int64_t{3}}}, "divides"},
+      {"focus_chunks",
+       {{"policy", text("naive")},
+        {"chunk", std::int64_t{4}},
+        {"cache_rule", text("right_neighbour")}},
+       "right_neighbour"},
+      {"focus_chunks",
+       {{"cache_rule", text("none")}, {"chunk", std::int64_t{4}}},
+       "cache_rule none"},
+      {"focus_chunks", {{"out_block", true}, {"chunk", std::int64_t{4}}}, "out_block"},
+      {"focus_chunks",
+       {{"boundary_fusion", text("fill")}, {"final_refresh", true}, {"chunk", std::int64_t{4}}},
+       "boundary_fusion"},
+      {"focus_chunks", {{"obs_mask", text("full")}}, "obs_mask"},
+      {"focus_chunks", {{"latency", text("table")}}, "latency_samples"}};
+  const auto expect_refusal = [](const std::string& method, const model_config& config,
+                                 const parameter_map& given, const std::string& word) {
+    try {
+      method_registry::instance().make(method, config, "", given);
+      ADD_FAILURE() << method << " accepts what it should refuse: " << word;
+    } catch (const error& e) {
+      const std::string said = e.what();
+      EXPECT_EQ(e.code(), exit_code::usage) << said;
+      EXPECT_EQ(said.find(method), 0U) << said;
+      EXPECT_NE(said.find(word), std::string::npos) << said;
+      EXPECT_EQ(said.find(". "), std::string::npos) << said;
+      EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+    }
+  };
+  const model_config sdar = testing::tiny_config(model_family::sdar);
+  for (const auto& r : refused) expect_refusal(r.method, sdar, r.given, r.word);
+  for (const char* method : {"ada_blocks", "focus_chunks", "sparse_blocks"}) {
+    for (const model_family family :
+         {model_family::llada, model_family::dream, model_family::qwen3}) {
+      expect_refusal(method, testing::tiny_config(family), {}, "block-causal");
+    }
+    model_config nameless = sdar;
+    nameless.block = 0;
+    expect_refusal(method, nameless, {}, "set block_length");
+    // And nothing is refused without a reason.
+    EXPECT_NO_THROW(method_registry::instance().make(method, sdar, "", {}));
+    EXPECT_NO_THROW(method_registry::instance().make(
+        method, testing::tiny_config(model_family::llada2_moe), "", {}));
+  }
+  model_config shallow = sdar;
+  shallow.layers = 1;
+  expect_refusal("focus_chunks", shallow, {}, "one layer");
+}
+
+// Without the model there are no activations to choose keys or rows by; Ada-DLM's rule is replaced
+// by the trajectory and needs none.
+TEST(limits_combinations, a_dry_run_is_refused_where_activations_decide) {
+  const auto model = tiny_model(model_family::sdar, reference_ops());
+  loop_limits limits;
+  limits.sequences = 1;
+  limits.max_length = 64;
+  limits.dry = true;
+  const auto make_loop = [&](const char* method) {
+    return step_loop(*model, method_registry::instance().make(method, model->config(), "", {}),
+                     limits);
+  };
+  for (const auto& [method, what] :
+       {std::pair{"sparse_blocks", "keys"}, std::pair{"focus_chunks", "rows"}}) {
+    try {
+      make_loop(method);
+      ADD_FAILURE() << method;
+    } catch (const error& e) {
+      EXPECT_EQ(e.code(), exit_code::usage);
+      EXPECT_EQ(std::string(e.what()).find(method), 0U) << e.what();
+      EXPECT_NE(std::string(e.what()).find(what), std::string::npos) << e.what();
+    }
+  }
+  EXPECT_NO_THROW(make_loop("ada_blocks"));
+}
+
 TEST(limits_ada_blocks, refuses_by_name) {
   const auto message = [](model_family family, const parameter_map& given) -> std::string {
     try {

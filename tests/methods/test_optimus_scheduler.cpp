@@ -64,6 +64,43 @@ TEST(latency_model, a_mixture_needs_pieces_that_flatten) {
     EXPECT_DOUBLE_EQ(convex.seconds(s.tokens), s.seconds);
 }
 
+// Rows cost 2 us, a request of any number of rows 300 us: the same rows by more requests take
+// longer.
+TEST(latency_model, separates_requests_from_rows) {
+  const auto truth = [](double x, double b) { return 0.001 + 2e-6 * x + 3e-4 * b; };
+  std::vector<latency_point> samples;
+  for (const double b : {1.0, 2.0, 4.0, 8.0, 16.0}) {
+    for (const double c : {2.0, 4.0, 8.0, 16.0, 32.0}) {
+      samples.push_back({b * c, truth(b * c, b), b});
+    }
+  }
+  const latency_model both = latency_model::pwl3(samples, true, true);
+  EXPECT_EQ(both.report().kind, "pwl3");
+  EXPECT_NEAR(both.report().per_request, 3e-4, 1e-7);
+  EXPECT_NEAR(both.seconds(128, 4), truth(128, 4), 1e-6);
+  EXPECT_NEAR(both.seconds(128, 64), truth(128, 64), 1e-6);
+  const latency_model rows_only = latency_model::pwl3(samples, true);
+  EXPECT_EQ(rows_only.report().per_request, 0);
+  EXPECT_EQ(rows_only.report().kind, "table");  // no function of x alone is within 5 %
+  EXPECT_DOUBLE_EQ(rows_only.seconds(128, 4), rows_only.seconds(128, 64));
+}
+
+// What three pieces cannot follow is interpolated, without the requests' part.
+TEST(latency_model, a_table_keeps_the_request_term) {
+  std::vector<latency_point> samples;
+  for (const double b : {1.0, 2.0, 4.0, 8.0, 16.0}) {
+    for (const double c : {2.0, 4.0, 8.0, 16.0, 32.0}) {
+      const double stairs = 4e-3 * (1 + std::fmod(std::log2(b * c), 2));
+      samples.push_back({b * c, stairs + 3e-3 * b, b});
+    }
+  }
+  const latency_model m = latency_model::pwl3(samples, true, true);
+  ASSERT_EQ(m.report().kind, "table");
+  const double g = m.report().per_request;
+  EXPECT_GT(g, 0);
+  EXPECT_NEAR(m.seconds(64, 8) - m.seconds(64, 2), 6 * g, 1e-12);
+}
+
 TEST(latency_model, few_points_are_interpolated) {
   const latency_model m = latency_model::pwl3({{8, 0.02}, {2, 0.01}, {8, 0.04}, {4, 0.01}}, true);
   EXPECT_EQ(m.report().kind, "table");
@@ -83,7 +120,12 @@ TEST(latency_model, samples_as_text) {
   EXPECT_EQ(s[1].seconds, 1e-3);
   EXPECT_EQ(parse_latency_samples("optimus", to_text(s)).size(), 2U);
   EXPECT_TRUE(parse_latency_samples("optimus", "").empty());
-  for (const char* wrong : {"2", "2:", "a:1", "2:1;3:1", "2:1,3"}) {
+  const auto with_requests = parse_latency_samples("optimus", "64/4:0.25,2:0.5");
+  ASSERT_EQ(with_requests.size(), 2U);
+  EXPECT_EQ(with_requests[0].requests, 4);
+  EXPECT_EQ(with_requests[1].requests, 0);
+  EXPECT_EQ(to_text(with_requests), "64/4:0.25,2:0.5");
+  for (const char* wrong : {"2", "2:", "a:1", "2:1;3:1", "2:1,3", "2/1", "2/:1", "2/1/1:1"}) {
     EXPECT_THROW(parse_latency_samples("optimus", wrong), error) << wrong;
   }
 }
@@ -121,6 +163,20 @@ TEST(commit_estimator, one_full_step_by_hand) {
   EXPECT_DOUBLE_EQ(e.mask_free(), 0.5);
   EXPECT_DOUBLE_EQ(e.expected(3, estimator_kind::prefix_count), 1);
   EXPECT_DOUBLE_EQ(e.passes(3), 2);
+}
+
+// Two steps of a block of 8: all 8 tokens open, then 3.
+TEST(commit_estimator, rows_end_with_the_block) {
+  commit_estimator e(8, 3);
+  EXPECT_DOUBLE_EQ(e.expected_rows(6), 6);  // nothing seen: full chunks
+  for (const std::int32_t open : {8, 3}) {
+    step_observation o = seen(8, true, {1}, {0});
+    o.open = open;
+    e.observe(o);
+  }
+  EXPECT_DOUBLE_EQ(e.expected_rows(2), 2);
+  EXPECT_DOUBLE_EQ(e.expected_rows(4), 3.5);
+  EXPECT_DOUBLE_EQ(e.expected_rows(8), 5.5);
 }
 
 // A smaller chunk updates what it saw; what lies beyond keeps its distance.
@@ -325,6 +381,22 @@ TEST(elastic_scheduler, overhead_pushes_towards_larger_chunks) {
     sizes[slow] = s.choose({0}).size;
   }
   EXPECT_LT(sizes[0], sizes[1]);
+}
+
+// Chunks of 8 hold 8 rows and then 2: 3 tokens by 5 rows on average, not by 8, against 1 by 2.
+TEST(elastic_scheduler, expected_rows_count_what_a_chunk_holds) {
+  for (const bool expected : {false, true}) {
+    elastic_settings set = small();
+    set.expected_rows = expected;
+    elastic_scheduler s(set, latency_model::roofline(0, 1e-3));
+    for (int i = 0; i < 6; ++i) {
+      step_observation o = half;
+      o.open = i % 2 == 0 ? 8 : 2;
+      s.observe(0, {8, false}, o, 4);
+    }
+    EXPECT_EQ(s.choose({0}).size, expected ? 8 : 2);
+    EXPECT_NEAR(s.rate({8, false}, {0}), 3 / ((expected ? 5 : 8) * 1e-3), 1e-3);
+  }
 }
 
 // Out-block streaming is tried before it is judged, and judged by its own commits.

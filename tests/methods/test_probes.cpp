@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/experiment/probe.h"
+#include "harness/experiment/probe_decodes.h"
+#include "harness/experiment/probe_maths.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {
@@ -18,6 +20,7 @@ namespace {
 using nlohmann::json;
 using testing::decode;
 using testing::outputs;
+using testing::tiny_config;
 using testing::tiny_model;
 using testing::tiny_requests;
 
@@ -77,9 +80,9 @@ TEST(layer_observer, sees_every_layer_in_order_and_only_when_it_asks) {
 }
 
 TEST(probes, all_are_there_and_change_no_token) {
-  EXPECT_EQ(probe_names(),
-            (std::vector<std::string>{"attention", "confidence", "decode_trace", "decoding",
-                                      "importance", "kv_change", "stagnation"}));
+  EXPECT_EQ(probe_names(), (std::vector<std::string>{"attention", "confidence", "contradiction",
+                                                     "decode_trace", "decoding", "importance",
+                                                     "kv_change", "peak_oracle", "stagnation"}));
   EXPECT_THROW(make_probe("atention", {}), error);
   const struct {
     const char* method;
@@ -171,6 +174,255 @@ TEST(probes, stagnation_follows_its_threshold) {
   }
   EXPECT_EQ(decided, 3 * steps_per_request);
   EXPECT_EQ(all.at("decline").at("decided"), decided);
+}
+
+// Shows an observer a trace written by hand: prompt of two tokens, positions 2 .. 5.
+void play(probe_observer& observer, const probe_maths::decision_trace& trace) {
+  const ops& run = reference_ops();
+  const model_config model = tiny_config(model_family::llada);
+  batch b(run, model, 1, 6);
+  sequence_request request;
+  request.prompt = {1, 1};
+  request.gen_length = 4;
+  b.admit(0, request, 6);
+  step_plan plan;
+  plan.of.resize(1);
+  const auto ints = [&] { return run.allocate(dtype::i32, {4}); };
+  const auto reals = [&] { return run.allocate(dtype::f32, {4}); };
+  candidate_lists c{ints(),  ints(),  ints(),  ints(),  reals(),
+                    reals(), reals(), reals(), reals(), run.allocate(dtype::u8, {4}),
+                    ints(),  ints(),  0};
+  for (const auto& step : trace) {
+    c.count = static_cast<std::int32_t>(step.size());
+    for (std::size_t i = 0; i < step.size(); ++i) {
+      c.position.as<std::int32_t>()[i] = step[i].position;
+      c.token.as<std::int32_t>()[i] = step[i].token;
+      c.probability.as<float>()[i] = step[i].confidence;
+      c.accept.as<std::uint8_t>()[i] = step[i].accepted ? 1 : 0;
+    }
+    observer.on_step({b, plan, {}, nullptr, {}, c, {}});
+    b.advance_step(0);
+  }
+}
+
+// Two requests. The first: position 2 declines from 0.8 (token 5) to 0.6 (token 6), 3 from 0.91
+// to 0.7 with one token, 4 is decided at once, 5 last. The second: all at once.
+const probe_maths::decision_trace by_hand_first = {
+    {{2, 5, 0.8F, false}, {3, 7, 0.91F, false}, {4, 8, 0.95F, true}, {5, 9, 0.1F, false}},
+    {{2, 6, 0.6F, true}, {3, 7, 0.7F, true}, {5, 9, 0.2F, false}},
+    {{5, 9, 0.99F, true}}};
+const probe_maths::decision_trace by_hand_second = {
+    {{2, 1, 0.91F, true}, {3, 2, 0.91F, true}, {4, 3, 0.91F, true}, {5, 60, 0.91F, true}}};
+
+json played(const std::string& name, const probe_source& source) {
+  probe_settings settings;
+  settings.names = {name};
+  probe_observer observer(settings, source);
+  play(observer, by_hand_first);
+  play(observer, by_hand_second);
+  return json::parse(observer.results().at(name));
+}
+
+// Reference answers: 5 7 8 9 and 1 2 3 60; a score is the share of their tokens.
+std::optional<double> by_hand_score(std::size_t request, std::span<const std::int32_t> canvas) {
+  const std::vector<std::int32_t> right =
+      request == 0 ? std::vector<std::int32_t>{5, 7, 8, 9} : std::vector<std::int32_t>{1, 2, 3, 60};
+  double same = 0;
+  for (std::size_t i = 0; i < 4; ++i) same += canvas[i] == right[i];
+  return same / 4;
+}
+
+TEST(probes, stagnation_by_hand) {
+  probe_source source;
+  source.score = by_hand_score;
+  const json s = played("stagnation", source);
+  EXPECT_EQ(s.at("requests"), 2);
+  const json& d = s.at("decline");
+  EXPECT_EQ(d.at("decided"), 8);
+  EXPECT_EQ(d.at("declined"), 2);
+  EXPECT_EQ(d.at("share"), 0.25);
+  EXPECT_EQ(d.at("other_token"), 1);
+  EXPECT_EQ(d.at("other_token_share"), 0.5);
+  EXPECT_NEAR(d.at("mean_drop").get<double>(), 0.205, 1e-6);
+  // Token 5 at the peak was right, the committed 6 was not.
+  EXPECT_EQ(d.at("scored"), 1);
+  EXPECT_EQ(d.at("peak_better"), 1);
+  EXPECT_EQ(d.at("committed_better"), 0);
+  EXPECT_EQ(d.at("equal"), 0);
+  // Stable and below 0.9 in the first request: in step 0 position 5 of 3, 4, 5; in step 1 all of 2,
+  // 3, 5; in step 2 none of one. In the second: none of four.
+  const json& m = s.at("missed_stable");
+  EXPECT_EQ(m.at("stable"), 3 + 3 + 1 + 4);
+  EXPECT_EQ(m.at("missed"), 1 + 3);
+  EXPECT_NEAR(m.at("step_mean").get<double>(), (1.0 / 3 + 1 + 0 + 0) / 4, 1e-12);
+  EXPECT_EQ(m.at("step_max"), 1);
+  EXPECT_NEAR(m.at("sample_mean").get<double>(), (4.0 / 7 + 0) / 2, 1e-12);
+  EXPECT_NEAR(m.at("sample_max").get<double>(), 4.0 / 7, 1e-12);
+  EXPECT_EQ(s.at("active_by_step"), json({4, 1.5, 0.5}));
+  // Without a scorer nobody is right.
+  EXPECT_EQ(played("stagnation", {}).at("decline").at("scored"), 0);
+}
+
+TEST(probes, contradiction_by_hand) {
+  probe_source source;
+  source.score = by_hand_score;
+  source.reference = [](std::int64_t block) {
+    EXPECT_EQ(block, 32);
+    return probe_decode{{{{0, 1, 2, 3}, {5, 7, 8, 9}}, {{0, 1, -1, 2}, {1, 4, 0, 60}}}, 7, ""};
+  };
+  const json c = played("contradiction", source);
+  EXPECT_EQ(c.at("steps"), 4);
+  EXPECT_EQ(c.at("reference_steps"), 7);
+  EXPECT_EQ(c.at("canvas"), json({{"compared", 7}, {"differ", 2}, {"share", 0.28571}}));
+  EXPECT_EQ(c.at("answer"), c.at("canvas"));  // 60 is the stop token, at the end
+  EXPECT_EQ(c.at("requests_that_differ"), 2);
+  // 0.6 against the reference's 5; 0.91 of the second request.
+  EXPECT_EQ(c.at("by_confidence").at("differ"), json({0, 0, 0, 0, 0, 0, 1, 0, 0, 1}));
+  EXPECT_EQ(c.at("by_confidence").at("compared"), json({0, 0, 0, 0, 0, 0, 1, 1, 0, 5}));
+  EXPECT_EQ(c.at("score"),
+            json({{"scored", 2}, {"better", 1}, {"reference_better", 1}, {"equal", 0}}));
+  // What cannot be compared says why.
+  EXPECT_TRUE(played("contradiction", {}).contains("not_run"));
+  source.reference = [](std::int64_t) { return probe_decode{{}, 0, "no such model"}; };
+  EXPECT_EQ(played("contradiction", source).at("not_run"), "no such model");
+}
+
+// Peaks of the first request: 2 and 3 and 4 in step 0, 5 in step 2.
+TEST(probes, peak_oracle_by_hand) {
+  probe_source source;
+  source.score = by_hand_score;
+  source.again = [](const trajectory_source& order) {
+    EXPECT_EQ(order(0).step, (std::vector<std::int32_t>{0, 0, 0, 2}));
+    EXPECT_EQ(order(0).token, (std::vector<std::int32_t>{5, 7, 8, 9}));
+    EXPECT_EQ(order(1).step, (std::vector<std::int32_t>{0, 0, 0, 0}));
+    return probe_decode{{{{0, 0, 0, 1}, {5, 7, 8, 4}}, {{0, 0, 0, 0}, {1, 2, 3, 60}}}, 3, ""};
+  };
+  const json o = played("peak_oracle", source);
+  EXPECT_EQ(o.at("steps"), 4);
+  EXPECT_EQ(o.at("oracle_steps"), 3);
+  EXPECT_EQ(o.at("steps_ratio"), 1.3333);
+  EXPECT_EQ(o.at("decided"), 8);
+  EXPECT_EQ(o.at("peaked_before"), 2);
+  EXPECT_EQ(o.at("tokens"), json({{"compared", 8}, {"differ", 2}, {"share", 0.25}}));
+  // Method 6 7 8 9: 3 of 4; oracle 5 7 8 4: 3 of 4; the peaks' own tokens: all.
+  EXPECT_EQ(o.at("score"),
+            json({{"scored", 2}, {"method", 0.875}, {"oracle", 0.875}, {"peak_tokens", 1.0}}));
+  EXPECT_TRUE(played("peak_oracle", {}).contains("not_run"));
+}
+
+// The decodes that probes ask for, on real loops.
+probed look_twice(const std::vector<std::string>& names, const std::string& method,
+                  model_family family, const parameter_map& given, probe_settings settings = {}) {
+  settings.names = names;
+  const auto model = tiny_model(family, reference_ops());
+  std::vector<sequence_request> requests = tiny_requests(3, 16);
+  for (std::size_t i = 0; i < requests.size(); ++i) requests[i].id = static_cast<std::int64_t>(i);
+  parameter_map resolved;
+  method_registry::instance().make(method, model->config(), "", given, &resolved);
+  const method_info& info = method_registry::instance().find(method);
+  probe_source source;
+  source.again = [&](const trajectory_source& order) {
+    return decode_again(*model, info, parameters(resolved), requests, &order);
+  };
+  source.reference = [&](std::int64_t block) { return decode_reference(*model, requests, block); };
+  probe_observer observer(settings, source);
+  probed p;
+  p.run = decode(*model, method, given, requests, 1, "", &observer);
+  for (const auto& [name, text] : observer.results()) p.results[name] = json::parse(text);
+  return p;
+}
+
+TEST(probes, the_reference_does_not_contradict_itself) {
+  probe_settings settings;
+  settings.reference_block = 8;
+  const struct {
+    const char* method;
+    model_family family;
+    parameter_map given;
+    bool same;
+  } runs[] = {{"vanilla", model_family::llada, blocks_of_8, true},
+              {"vanilla", model_family::llada, {{"block_length", std::int64_t{16}}}, false},
+              {"vanilla", model_family::dream, {}, true},
+              {"ada_dlm", model_family::llada, {}, false},
+              {"block_diffusion",
+               model_family::sdar,
+               {{"remasking", std::string("low_confidence_static")}},
+               true},
+              {"block_diffusion", model_family::sdar, {{"threshold", 0.2}}, false}};
+  for (const auto& r : runs) {
+    const json c = look_twice({"contradiction"}, r.method, r.family, r.given, settings)
+                       .results.at("contradiction");
+    EXPECT_GT(c.at("canvas").at("compared"), 0) << r.method << c.dump();
+    EXPECT_EQ(c.at("canvas").at("differ") == 0, r.same) << r.method << c.dump();
+    if (r.same) {
+      EXPECT_EQ(c.at("steps"), c.at("reference_steps")) << r.method;
+    }
+  }
+  // No order to choose: no reference. Lengths it cannot have: its own words.
+  EXPECT_TRUE(look_twice({"contradiction"}, "autoregressive", model_family::qwen3, {})
+                  .results.at("contradiction")
+                  .contains("not_run"));
+  settings.reference_block = 7;
+  const json refused = look_twice({"contradiction"}, "ada_dlm", model_family::llada, {}, settings)
+                           .results.at("contradiction");
+  EXPECT_NE(refused.at("not_run").get<std::string>().find("multiple of block_length 7"),
+            std::string::npos);
+}
+
+// The oracle waits for nothing: it never takes more steps, and where a position is judged once it
+// changes nothing.
+TEST(probes, the_oracle_is_no_slower) {
+  const struct {
+    const char* method;
+    model_family family;
+    parameter_map given;
+  } runs[] = {
+      {"vanilla", model_family::llada, blocks_of_8},
+      {"fast_dllm", model_family::llada, {{"threshold", 0.3}, {"block_length", std::int64_t{8}}}},
+      {"ada_dlm", model_family::llada, {}},
+      {"ada_dlm", model_family::dream, {{"k", 0.3}}},
+      {"block_diffusion", model_family::sdar, {{"threshold", 0.5}}},
+      {"autoregressive", model_family::qwen3, {}}};
+  for (const auto& r : runs) {
+    const json o =
+        look_twice({"peak_oracle"}, r.method, r.family, r.given).results.at("peak_oracle");
+    EXPECT_LE(o.at("oracle_steps"), o.at("steps")) << r.method << o.dump();
+    EXPECT_GT(o.at("oracle_steps"), 0) << r.method;
+    EXPECT_EQ(o.at("decided"), o.at("tokens").at("compared")) << r.method;
+    if (std::string(r.method) == "autoregressive") {
+      EXPECT_EQ(o.at("tokens").at("differ"), 0);
+      EXPECT_EQ(o.at("peaked_before"), 0);
+      EXPECT_EQ(o.at("oracle_steps"), o.at("steps"));
+    }
+    if (std::string(r.method) == "vanilla") {
+      EXPECT_GT(o.at("peaked_before"), 0);
+    }
+  }
+}
+
+// Decided in the recorded order with its own tokens, a recipe repeats its own decode.
+TEST(probes, an_order_repeats_its_own_recording) {
+  for (const char* method : {"vanilla", "fast_dllm", "ada_dlm"}) {
+    const auto model = tiny_model(model_family::llada, reference_ops());
+    std::vector<sequence_request> requests = tiny_requests(3, 32);
+    for (std::size_t i = 0; i < requests.size(); ++i) requests[i].id = static_cast<std::int64_t>(i);
+    trajectory_recorder recorder;
+    decode(*model, method, {}, requests, 1, "", &recorder);
+    parameter_map resolved;
+    method_registry::instance().make(method, model->config(), "", {}, &resolved);
+    const trajectory_source order = [&](std::int64_t id) {
+      trajectory t = recorder.of(id);
+      t.token.clear();
+      return t;
+    };
+    const probe_decode again = decode_again(*model, method_registry::instance().find(method),
+                                            parameters(resolved), requests, &order);
+    ASSERT_EQ(again.problem, "");
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(again.of[i].token, recorder.of(static_cast<std::int64_t>(i)).token) << method;
+      EXPECT_EQ(again.of[i].step, recorder.of(static_cast<std::int64_t>(i)).step) << method;
+    }
+  }
 }
 
 // In layer 0, K and V depend on a position's own token: outside the block they do not change at
@@ -303,6 +555,151 @@ TEST(probes, attention_with_every_key_a_sink) {
   }
 }
 
+// A compacted cache holds other positions in its slots than their numbers: what the policy says
+// about them is what lies there, in every layer and for every sequence of a ragged batch.
+TEST(layer_observer, slot_positions_name_the_keys_that_were_kept) {
+  struct checker : step_observer {
+    // [layer][position]: key of the last full forward.
+    std::vector<std::vector<std::vector<float>>> full =
+        std::vector<std::vector<std::vector<float>>>(3);
+    std::int64_t kept = 0, moved = 0;
+    bool wants_layers() const override { return true; }
+    void on_step(const step_view&) override {}
+    void on_layer(const layer_view& l) override {
+      const auto width = static_cast<std::size_t>(l.k.columns());
+      auto& mine = full[static_cast<std::size_t>(l.layer)];
+      if (l.plan.of.front().active && l.plan.of.front().step <= 1) {
+        EXPECT_TRUE(l.slot_position.empty());
+        mine.clear();
+        for (std::int32_t r = 0; r < l.rows.row_begin[1]; ++r) {
+          mine.emplace_back(l.k.row<float>(r), l.k.row<float>(r) + width);
+        }
+        return;
+      }
+      if (!l.plan.of.front().active) return;
+      ASSERT_FALSE(l.slot_position.empty());
+      for (std::size_t slot = 0; slot < l.slot_position.size(); ++slot, ++kept) {
+        const auto at = static_cast<std::size_t>(l.slot_position[slot]);
+        const std::int32_t page = l.cache.page_table[slot / kv_page_size];
+        const float* key = l.cache.keys.row<float>(page) + slot % kv_page_size * width;
+        ASSERT_TRUE(std::equal(key, key + width, mine.at(at).begin())) << l.layer << " " << slot;
+        moved += at != slot;
+      }
+    }
+  };
+  for (const std::int32_t batch_size : {1, 3}) {
+    for (const char* eviction : {"bidirectional", "prefix"}) {
+      checker seen;
+      const auto model = tiny_model(model_family::llada, reference_ops());
+      decode(*model, "sparse_dllm",
+             {{"block_length", std::int64_t{8}}, {"eviction", std::string(eviction)}},
+             tiny_requests(3, 24), batch_size, "", &seen);
+      EXPECT_GT(seen.kept, 100);
+      EXPECT_GT(seen.moved, seen.kept / 2);
+    }
+  }
+}
+
+// With every key a sink, the sinks are the positions in view: of a compacted cache those that were
+// kept and the block, of packed chunks those that rows have written.
+TEST(probes, sinks_are_positions_whatever_the_slots) {
+  probe_settings settings;
+  settings.sink_share = 1;
+  settings.every = 1;
+  const struct {
+    const char* method;
+    model_family family;
+    parameter_map given;
+  } runs[] = {{"sparse_dllm", model_family::llada, blocks_of_8},
+              {"optimus", model_family::sdar, {{"chunk", std::int64_t{3}}}}};
+  for (const auto& r : runs) {
+    const probed p = look({"attention", "decode_trace"}, r.method, r.family, r.given, settings);
+    const json& trace = p.results.at("decode_trace").at("decodes")[0].at("steps");
+    int compared = 0;
+    for (const json& m : p.results.at("attention").at("maps")) {
+      // The rows of a forward are among the keys they see.
+      const auto sinks = m.at("sinks").get<std::vector<std::int32_t>>();
+      EXPECT_TRUE(std::is_sorted(sinks.begin(), sinks.end()));
+      EXPECT_EQ(std::adjacent_find(sinks.begin(), sinks.end()), sinks.end()) << r.method;
+      const json& rows = trace.at(m.at("step").get<std::size_t>()).at("rows");
+      for (const json& range : rows) {
+        for (std::int32_t row = range[0]; row < range[1].get<std::int32_t>(); ++row, ++compared) {
+          EXPECT_TRUE(std::binary_search(sinks.begin(), sinks.end(), row))
+              << r.method << " " << row;
+        }
+      }
+      EXPECT_EQ(m.at("key_positions"), json({sinks.front(), sinks.back()}));
+    }
+    EXPECT_GT(compared, 20) << r.method;
+  }
+}
+
+// Keys outside a head's pattern get no attention.
+TEST(probes, attention_follows_a_pattern_of_tiles) {
+  struct checker : step_observer {
+    std::unique_ptr<probe> mine;
+    bool begun = false;
+    std::vector<double> held;
+    bool wants_layers() const override { return true; }
+    void on_layer(const layer_view& l) override {
+      if (!begun) mine->begin(l.state);
+      begun = true;
+      mine->on_layer(l);
+      // The largest share of one key, from the definition with the tiles as a mask.
+      const std::int64_t heads = l.q.shape[1], dim = l.q.shape[2];
+      std::vector<double> mass(static_cast<std::size_t>(l.keys.kv_length[0]), 0.0);
+      for (std::int32_t r = 0; r < l.rows.rows; ++r) {
+        for (std::int64_t h = 0; h < heads; ++h) {
+          std::vector<double> w(mass.size(), 0.0);
+          double sum = 0;
+          for (std::size_t j = 0; j < w.size(); ++j) {
+            const block_mask& t = l.keys.tiles;
+            const auto slot = static_cast<std::int32_t>(j);
+            if (t.keep && t.applies[0] != 0 &&
+                !t.keep[(h * t.blocks + l.rows.position[r] / t.size) * t.blocks + slot / t.size]) {
+              ++hidden;
+              continue;
+            }
+            const float* key = l.cache.keys.row<float>(l.cache.page_table[slot / kv_page_size]) +
+                               (slot % kv_page_size * l.k.shape[1] + h) * dim;
+            double dot = 0;
+            for (std::int64_t d = 0; d < dim; ++d) {
+              dot += double{l.q.row<float>(r)[h * dim + d]} * key[d];
+            }
+            sum += w[j] = std::exp(dot * l.scale);
+          }
+          for (std::size_t j = 0; j < w.size(); ++j) {
+            mass[j] += w[j] / sum / static_cast<double>(heads * l.rows.rows);
+          }
+        }
+      }
+      held.push_back(*std::max_element(mass.begin(), mass.end()));
+    }
+    void on_step(const step_view& s) override { mine->on_step(s); }
+    std::int64_t hidden = 0;
+  } both;
+  probe_settings settings;
+  settings.sink_share = 1e-9;
+  settings.every = 1;
+  both.mine = make_probe("attention", settings);
+  const auto model = tiny_model(model_family::llada, reference_ops());
+  decode(*model, "sparse_d",
+         {{"block_length", std::int64_t{8}},
+          {"block_size", std::int64_t{4}},
+          {"skip", 0.1},
+          {"select", 0.2}},
+         tiny_requests(1, 16), 1, "", &both);
+  both.mine->end();
+  EXPECT_GT(both.hidden, 0);
+  const json a = json::parse(both.mine->result());
+  const auto mass = a.at("sink_mass").get<std::vector<double>>();
+  for (std::size_t l = 0; l < 3; ++l) {
+    double sum = 0;
+    for (std::size_t i = l; i < both.held.size(); i += 3) sum += both.held[i];
+    EXPECT_NEAR(mass[l], sum / (static_cast<double>(both.held.size()) / 3), 1e-4);
+  }
+}
+
 std::string named_token(std::int32_t token) {
   return "<" + std::to_string(token) + ">";
 }
@@ -373,7 +770,9 @@ TEST(probes, a_decode_trace_keeps_four_requests_and_names_their_tokens) {
   probe_settings settings;
   settings.names = {"decode_trace"};
   const auto model = tiny_model(model_family::sdar, reference_ops());
-  probe_observer observer(settings, [](std::int32_t token) { return named_token(token); });
+  probe_source source;
+  source.text = [](std::int32_t token) { return named_token(token); };
+  probe_observer observer(settings, source);
   decode(*model, "block_diffusion", {}, tiny_requests(6, 16), 1, "", &observer);
   const json trace = json::parse(observer.results().at("decode_trace"));
   EXPECT_EQ(trace.at("requests"), 6);

@@ -64,7 +64,7 @@ TEST_F(serve_runs, clients_that_leave_are_counted_and_their_tokens_are_discarded
   const result_row some = run(virtual_clock + "cancel_share = 1\ncancel_after_blocks = 1\n");
   ASSERT_EQ(some.verdict, verdict_kind::pass) << some.reason;
   const double left = value(some, "requests_cancelled");
-  EXPECT_GT(left, 2);  // the items come three times each
+  EXPECT_GT(left, 0);  // the others were answered by their first block
   EXPECT_EQ(value(some, "requests_finished"), 12 - left);
   EXPECT_GT(value(some, "requests_finished"), 0);
   EXPECT_GE(value(some, "discarded_tokens"), value(some, "discarded_tokens_handed_out"));

@@ -60,10 +60,9 @@ inline model_config tiny_config(model_family family) {
   return c;
 }
 
-inline std::unique_ptr<transformer> tiny_model(model_family family, const ops& backend,
-                                               std::int32_t max_rows = 2048,
-                                               std::uint64_t seed = 7) {
-  const model_config c = tiny_config(family);
+inline std::unique_ptr<transformer> tiny_model(const model_config& c, const ops& backend,
+                                               std::int32_t max_rows, std::uint64_t seed,
+                                               dtype kv_type) {
   // N(0, 0.02) weights make every logit alike; the scaled copy below spreads the confidences.
   model_weights w = random_weights(c, seed, dtype::f32);
   const auto scale = [](const tensor_view& t, float by) {
@@ -77,7 +76,12 @@ inline std::unique_ptr<transformer> tiny_model(model_family family, const ops& b
       if (t.data) scale(t, 8);
     }
   }
-  return std::make_unique<transformer>(c, w, backend, weight_format::f32, max_rows);
+  return std::make_unique<transformer>(c, w, backend, weight_format::f32, max_rows, kv_type);
+}
+inline std::unique_ptr<transformer> tiny_model(model_family family, const ops& backend,
+                                               std::int32_t max_rows = 2048, std::uint64_t seed = 7,
+                                               dtype kv_type = dtype::f32) {
+  return tiny_model(tiny_config(family), backend, max_rows, seed, kv_type);
 }
 
 // Prompts of ragged lengths, tokens below the special ids.

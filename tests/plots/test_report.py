@@ -27,7 +27,10 @@ CLAIMS = [{"id": "a", "paper": "focus", "statement": "Fewer <rows> & \"tokens\".
            "measured": 0.892, "interval": [0.8, 0.95], "n": 4, "tiny_models": True,
            "published": {"value": 3.12, "unit": "rows/token", "source": "Table 5"}},
           {"id": "b", "statement": "Needs a GPU.", "verdict": "NOT RUN", "reason": "needs cuda",
-           "measured": None, "interval": None, "n": None, "published": None}]
+           "measured": None, "interval": None, "n": None, "published": None},
+          {"id": "c", "statement": "As good.", "verdict": "AMBIGUOUS",
+           "reason": "underpowered: 12 items", "measured": 0.0, "interval": [-0.142, 0.142],
+           "n": 12, "n_unit": "items", "published": None}]
 VOID = {"meta", "input", "br", "link", "img", "hr"}
 
 
@@ -133,7 +136,8 @@ class Page(Case):
     def test_claims_are_shown_as_they_are(self):
         self.assertIn("Fewer &lt;rows&gt; &amp; &quot;tokens&quot;.", self.page)
         for words in ("PARTLY", "holds at 1 of 2 points", "0.892", "[0.8, 0.95]", "3.12 rows/token",
-                      "Table 5", "NOT RUN", "needs cuda", "tiny models"):
+                      "Table 5", "NOT RUN", "needs cuda", "tiny models",
+                      '<span class="badge mid">○ AMBIGUOUS</span>', "underpowered: 12 items"):
             self.assertIn(words, self.page)
 
     def test_synthetic_values_carry_a_mark_and_no_score(self):

@@ -22,7 +22,7 @@ ABOUT = {
 
 
 def read_rows(path, model):
-    """{setting: {family: (score in percent, tokens per step, items)}} of one model."""
+    """{setting: {family: (score in percent, positions per step, items, answer tokens per step)}}."""
     out = {}
     with open(path, encoding="utf-8") as f:
         for line in f:
@@ -30,9 +30,10 @@ def read_rows(path, model):
             if row["model"]["name"] != model or not row["score"]:
                 continue
             setting = next((s for s in SETTINGS if row["label"].endswith(s)), SETTINGS[0])
-            per_step = row["metrics"]["committed_per_step"]
+            m = row["metrics"]
             out.setdefault(setting, {})[row["workload"]["family"]] = (
-                100 * row["score"]["mean"], per_step, row["score"]["n"])
+                100 * row["score"]["mean"], m["committed_per_step"], row["score"]["n"],
+                m["output_tokens"] / m["denoise_steps"])
     return out
 
 
@@ -50,11 +51,12 @@ def bar_table(found):
     falls = mean(full) - mean(half)
     out.append(f"| the mean falls at two tokens per step | {mean(full):.1f} to {mean(half):.1f} | "
                f"{'yes' if falls >= 1 else 'no'} |")
-    steps = [v[1] for v in thr.values()]
-    inside = 1.5 <= sum(steps) / len(steps) <= 12
-    out.append(f"| tokens per step at threshold 0.9 between 1.5 and 12 | mean "
-               f"{sum(steps) / len(steps):.1f}, {min(steps):.1f} to {max(steps):.1f} by family | "
-               f"{'yes' if inside else 'no'} |")
+    for what, column in (("answer tokens", 3), ("positions, padding included,", 1)):
+        steps = [v[column] for v in thr.values()]
+        inside = 1.5 <= sum(steps) / len(steps) <= 12
+        out.append(f"| {what} per step at threshold 0.9 between 1.5 and 12 | mean "
+                   f"{sum(steps) / len(steps):.1f}, {min(steps):.1f} to {max(steps):.1f} by family "
+                   f"| {'yes' if inside else 'no'} |")
     return out
 
 
@@ -81,16 +83,21 @@ def main():
            "contexts of up to 2000 tokens, rounded weights, float32, greedy"
            + (", block length 32:" if masked else ":"), "",
            "    unmask run experiments/embedded_models.toml", ""]
-    head = settings + (["tokens per step at 0.9"] if masked else [])
+    head = settings + (["answer tokens per step at 0.9", "positions per step at 0.9"]
+                       if masked else [])
     out += ["| family | " + " | ".join(head) + " |", "|---|" + "---|" * len(head)]
     for family in ORDER:
         cells = [f"{found[s][family][0]:.1f}" for s in settings]
         if masked:
-            cells.append(f"{found[SETTINGS[2]][family][1]:.2f}")
+            cells += [f"{found[SETTINGS[2]][family][column]:.2f}" for column in (3, 1)]
         out.append(f"| {family} | " + " | ".join(cells) + " |")
-    cells = [f"{mean(found[s]):.1f}" for s in settings] + ([""] if masked else [])
+    cells = [f"{mean(found[s]):.1f}" for s in settings] + (["", ""] if masked else [])
     out += ["| mean | " + " | ".join(cells) + " |", "",
-            "summary is ROUGE-L; the others are exact. story cannot be scored.", ""]
+            "summary is ROUGE-L; the others are exact. story cannot be scored."]
+    if masked:
+        out[-1] += (" Positions per step count the end padding\nbehind an answer, most of which is "
+                    "decided at once; answer tokens per step (the end token\nincluded) do not.")
+    out.append("")
     if masked:
         out += bar_table(found)
     with open(os.path.join(a.model, "README.md"), "w", encoding="utf-8") as f:

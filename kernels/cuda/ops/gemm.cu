@@ -13,7 +13,6 @@
 #include "kernels/cuda/library_gemm.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
-namespace {
 
 bool own_products_only() {
   static const bool own = [] {
@@ -25,6 +24,8 @@ bool own_products_only() {
   }();
   return own;
 }
+
+namespace {
 
 #if !defined(__CUDACC__)
 void stand_in(const void* argument) {

@@ -3,7 +3,8 @@
 #include <algorithm>
 
 #include "kernels/cuda/device_ops.h"
-#include "kernels/cuda/moe_kernels.h"
+#include "kernels/cuda/gemm_kernels.h"
+#include "kernels/cuda/moe_tensor_kernels.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -74,9 +75,25 @@ void device_ops::moe_feed_forward(const tensor_view& x, const tensor_view& exper
   const void* const* pointers = expert_pointers(experts);
   const auto tiles = static_cast<unsigned>(
       std::min<std::int64_t>(all, all / routed_rows + count));  // at least as many as there are
+  // bfloat16 weights go to tensor cores, with activations rounded as for the library's products,
+  // where rows come in whole pieces of 16 bytes.
+  const bool tensor =
+      format == weight_format::bf16 && width % 8 == 0 && hidden % 8 == 0 && !own_products_only();
   const auto multiply_experts = [&](const void* const* matrices, const float* in,
                                     std::int64_t stride, int divide, float* out, int columns,
                                     int depth) {
+    if (tensor) {
+      const std::int64_t in_rows = all / divide;
+      auto* half = queue_.scratch<std::uint16_t>(scratch_slot::low_precision, in_rows * depth);
+      queue_.launch("to_bf16", {blocks_for(in_rows, 1), gemm_threads}, to_bf16_kernel,
+                    {in, stride, nullptr, half, depth});
+      queue_.launch(
+          "grouped_tensor",
+          {blocks_for(columns, routed_columns), routed_threads, routed_shared_bytes, tiles},
+          grouped_tensor_kernel<routed_stages - 2>,
+          {plan, count, matrices, half, divide, out, columns, depth});
+      return;
+    }
     const grouped_params p{plan, count, matrices, in, stride, divide, out, columns, depth};
     const grid_shape shape{blocks_for(columns, gemm_columns), gemm_threads, gemm_shared_bytes(4),
                            tiles};

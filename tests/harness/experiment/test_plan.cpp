@@ -51,6 +51,25 @@ TEST(plan, methods_run_on_the_models_they_name) {
   EXPECT_EQ(points[2].params.size(), 2u);  // defaults filled in
 }
 
+// Keys and values in bfloat16: on cuda only, whatever order the settings come in; `auto` leaves the
+// ids of points as they were before the setting existed.
+TEST(plan, kv_type_goes_with_the_device) {
+  const auto points = plan_of("[run]\nkv_type = \"bf16\"\ndevice = \"cuda\"\n");
+  EXPECT_EQ(points.at(0).run.kv_type, "bf16");
+  EXPECT_NE(points.at(0).id, plan_of("[run]\ndevice = \"cuda\"\n").at(0).id);
+  EXPECT_EQ(canonical_settings(plan_of("").at(0)).find("kv_type"), std::string::npos);
+  EXPECT_EQ(plan_of("", {"kv_type=bf16", "device=cuda"}).size(), 3u);
+  EXPECT_EQ(plan_of("[sweep]\nkv_type = [\"f32\", \"bf16\"]\n", {"device=cuda"}).size(), 6u);
+  const auto problem = [](const std::string& more, const std::vector<std::string>& sets) {
+    return message_of([&] { plan_of(more, sets); });
+  };
+  EXPECT_EQ(
+      problem("[run]\nkv_type = \"bf16\"\n", {}),
+      "x.toml: `kv_type` \"bf16\" needs device \"cuda\": device \"cpu\" keeps keys and values in "
+      "f32; use \"auto\" or \"f32\"");
+  EXPECT_NE(problem("", {"kv_type=f16"}).find("unknown kv_type 'f16'"), std::string::npos);
+}
+
 TEST(plan, cross_takes_every_combination) {
   EXPECT_EQ(variations(plan_of("[sweep]\nparams.threshold = [0.5, 0.7]\nparams.steps = [1, 2]")),
             (names{"vanilla:steps=1 threshold=0.5", "vanilla:steps=1 threshold=0.7",

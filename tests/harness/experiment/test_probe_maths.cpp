@@ -92,6 +92,66 @@ TEST(probe_maths, decline_by_hand) {
   EXPECT_EQ(post_peak_decline(changed, 0.05).other_token, 1);
 }
 
+// Of a position whose arg-max changed after its peak, both tokens are kept.
+TEST(probe_maths, decline_events_by_hand) {
+  const decision_trace t = {{{1, 5, 0.9F, false}, {2, 7, 0.8F, false}},
+                            {{1, 6, 0.6F, true}, {2, 8, 0.9F, false}},
+                            {{2, 8, 0.5F, true}}};
+  const decline d = post_peak_decline(t, 0.05);
+  EXPECT_EQ(d.declined, 2);
+  EXPECT_EQ(d.other_token, 1);
+  ASSERT_EQ(d.other.size(), 1U);
+  EXPECT_EQ(d.other[0].position, 1);
+  EXPECT_EQ(d.other[0].peak_token, 5);
+  EXPECT_EQ(d.other[0].token, 6);
+  EXPECT_NEAR(d.drop, 0.3 + 0.4, 1e-6);
+}
+
+// 4 peaks in step 1, 5 in step 3 (when it is decided), 6 in step 0, 7 in step 3.
+TEST(probe_maths, peaks_by_hand) {
+  const std::vector<confidence_peak> p = peaks_of(example());
+  ASSERT_EQ(p.size(), 4U);
+  const std::int32_t want[4][3] = {{4, 1, 1}, {5, 3, 2}, {6, 0, 3}, {7, 3, 4}};
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(p[i].position, want[i][0]);
+    EXPECT_EQ(p[i].step, want[i][1]);
+    EXPECT_EQ(p[i].token, want[i][2]);
+  }
+  // The first of equal peaks; positions that are never decided have none.
+  const decision_trace tie = {{{1, 5, 0.7F, false}, {2, 9, 0.9F, false}}, {{1, 6, 0.7F, true}}};
+  ASSERT_EQ(peaks_of(tie).size(), 1U);
+  EXPECT_EQ(peaks_of(tie)[0].step, 0);
+  EXPECT_EQ(peaks_of(tie)[0].token, 5);
+}
+
+TEST(probe_maths, canvas_and_answer_length) {
+  EXPECT_EQ(canvas_of(example(), 4, 5), (std::vector<std::int32_t>{1, 2, 3, 4, -1}));
+  EXPECT_EQ(canvas_of(example(), 5, 2), (std::vector<std::int32_t>{2, 3}));
+  const std::vector<std::int32_t> stops = {3, 8};
+  EXPECT_EQ(answer_length(canvas_of(example(), 4, 4), stops), 3U);
+  EXPECT_EQ(answer_length(std::vector<std::int32_t>{1, 2}, stops), 2U);
+}
+
+// Decided: 1 2 3 4 with confidences 0.7, 0.91, 0.95, 0.92. The other decode says 1 9 3 7 and stops
+// at 3: the answer is three tokens, of which one differs.
+TEST(probe_maths, contradictions_by_hand) {
+  const std::vector<std::int32_t> other = {1, 9, 3, 7}, stops = {3};
+  const contradiction c = contradictions(example(), 4, other, stops);
+  EXPECT_EQ(c.canvas.whole, 4);
+  EXPECT_EQ(c.canvas.part, 2);
+  EXPECT_EQ(c.answer.whole, 3);
+  EXPECT_EQ(c.answer.part, 1);
+  EXPECT_EQ(c.compared_by_confidence, (std::vector<std::int64_t>{0, 0, 0, 0, 0, 0, 0, 1, 0, 3}));
+  EXPECT_EQ(c.by_confidence, (std::vector<std::int64_t>{0, 0, 0, 0, 0, 0, 0, 0, 0, 2}));
+  // What the other never decided cannot contradict; the longer answer counts.
+  const std::vector<std::int32_t> short_one = {3, -1, 5, 4};
+  const contradiction d = contradictions(example(), 4, short_one, stops);
+  EXPECT_EQ(d.canvas.whole, 3);
+  EXPECT_EQ(d.canvas.part, 2);
+  EXPECT_EQ(d.answer.whole, 2);
+  EXPECT_EQ(d.answer.part, 2);
+}
+
 TEST(probe_maths, counts_per_step) {
   EXPECT_EQ(decided_per_step(example()), (std::vector<std::int64_t>{1, 0, 1, 2}));
   EXPECT_EQ(judged_per_step(example()), (std::vector<std::int64_t>{4, 3, 3, 2}));

@@ -161,6 +161,20 @@ TEST(runner, paired_points_end_together_and_keep_their_items) {
   EXPECT_EQ(run_experiment(spec, quiet(dir / "out"), with).skipped, 12u);
 }
 
+TEST(runner, scored_rows_of_an_artifact_keep_their_items) {
+  scratch_directory dir;
+  fake_executor with;
+  experiment_spec spec = spec_of(two_methods);
+  for (const result_row& row : run_experiment(spec, quiet(dir / "plain"), with).rows) {
+    EXPECT_TRUE(row.items.empty());
+  }
+  spec.artifact.paper = "focus";
+  for (const result_row& row : run_experiment(spec, quiet(dir / "artifact"), with).rows) {
+    EXPECT_EQ(row.items.size(), row.score ? 2u : 0u);
+    EXPECT_TRUE(row.score);
+  }
+}
+
 TEST(runner, a_failing_point_is_recorded_and_the_run_goes_on) {
   scratch_directory dir;
   fake_executor with;

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The CUDA backend's operations at the shapes of SDAR-8B and LLaDA2.0-mini. A sample is several
+// calls in a row and one wait, divided by their number, so that launches overlap as they do in a
+// forward; weights are cycled through copies that together overflow L2. %copy: bytes that must move
+// over time, of what a copy reaches on this device in this process.
+#include "kernels/bench/device.h"
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+
+#include "kernels/bench/bench.h"
+#include "kernels/cuda/device.h"
+
+namespace unmask::bench {
+namespace {
+
+// Where the cases run.
+struct target {
+  const ops& run;
+  bool emulated;
+  double copy_bytes() const {
+    static const double roof = emulated ? 0 : cuda::measure_copy_roof(0).bytes_per_second;
+    return roof;
+  }
+  int calls() const { return emulated ? 1 : 20; }
+};
+
+tensor indices(const ops& run, const std::vector<std::int32_t>& values) {
+  tensor t = run.allocate(dtype::i32, {static_cast<std::int64_t>(values.size())});
+  std::copy(values.begin(), values.end(), t.as<std::int32_t>());
+  return t;
+}
+
+void measure(benchmark::State& state, const target& on, double flops, double bytes,
+             const std::function<void(int)>& work) {
+  for (int i = 0; i < 3; ++i) work(i);  // scratch, tuning, pages that move to the device
+  on.run.synchronize();
+  std::vector<double> samples;
+  int call = 0;
+  for (auto _ : state) {
+    const double all = seconds_of([&] {
+      for (int i = 0; i < on.calls(); ++i) work(call++);
+      on.run.synchronize();
+    });
+    samples.push_back(all / on.calls());
+    state.SetIterationTime(samples.back());
+  }
+  const timing taken = summary(samples);
+  state.counters["median_us"] = taken.median * 1e6;
+  state.counters["best_us"] = taken.best * 1e6;
+  state.counters["GFLOP/s"] = flops / taken.median / 1e9;
+  state.counters["GB/s"] = bytes / taken.median / 1e9;
+  if (on.copy_bytes() > 0) {
+    state.counters["%copy"] = 100 * bytes / taken.median / on.copy_bytes();
+  }
+}
+
+// Arguments: rows, input features, output features; bfloat16 weights.
+void linear(benchmark::State& state, const target& on) {
+  const std::int64_t m = state.range(0), k = state.range(1), n = state.range(2);
+  const std::int64_t weight_bytes = 2 * k * n;
+  const std::int64_t copies =
+      on.emulated ? 1 : std::max<std::int64_t>(1, (std::int64_t{256} << 20) / weight_bytes);
+  const tensor w = random_tensor(on.run, {n, k}, 0.05F), x = random_tensor(on.run, {m, k});
+  const tensor y = on.run.allocate(dtype::f32, {m, n});
+  std::vector<packed_handle> packed;
+  for (std::int64_t i = 0; i < copies; ++i) packed.push_back(on.run.pack(w, weight_format::bf16));
+  measure(state, on, 2.0 * static_cast<double>(m * k * n),
+          static_cast<double>(weight_bytes + 4 * m * (k + n)), [&](int i) {
+            on.run.linear(x, *packed[static_cast<std::size_t>(i) % packed.size()], {}, y, false);
+          });
+}
+
+// Arguments: sequences, rows of each, heads, KV heads, head dimension, keys, bits of K/V.
+void attention(benchmark::State& state, const target& on) {
+  const std::int64_t sequences = state.range(0), each = state.range(1), heads = state.range(2);
+  const std::int64_t kv_heads = state.range(3), dim = state.range(4), length = state.range(5);
+  const bool half = state.range(6) == 16;
+  const std::int64_t stride = (length + kv_page_size - 1) / kv_page_size, rows = sequences * each;
+  const auto pages = [&] {
+    return on.run.allocate(half ? dtype::bf16 : dtype::f32,
+                           {stride * sequences, kv_page_size, kv_heads, dim});
+  };
+  const tensor keys = pages(), values = pages();
+  std::vector<std::int32_t> table(static_cast<std::size_t>(stride * sequences)), begin{0}, owner,
+      place;
+  std::iota(table.begin(), table.end(), 0);
+  const auto list = [&](std::int64_t first, std::int64_t count) {
+    begin = {0};
+    owner.clear();
+    place.clear();
+    for (std::int64_t s = 0; s < sequences; ++s) {
+      for (std::int64_t p = first; p < first + count; ++p) {
+        owner.push_back(static_cast<std::int32_t>(s));
+        place.push_back(static_cast<std::int32_t>(p));
+      }
+      begin.push_back(static_cast<std::int32_t>(place.size()));
+    }
+  };
+  const tensor pages_of = indices(on.run, table);
+  const paged_kv cache{keys, values, pages_of.as<std::int32_t>(),
+                       static_cast<std::int32_t>(stride)};
+  struct row_arrays {
+    tensor begin, owner, place;
+    row_set set;
+  };
+  const auto arrays = [&] {
+    row_arrays a{indices(on.run, begin), indices(on.run, owner), indices(on.run, place), {}};
+    a.set = {static_cast<std::int32_t>(sequences), static_cast<std::int32_t>(place.size()),
+             a.begin.as<std::int32_t>(),           a.owner.as<std::int32_t>(),
+             a.place.as<std::int32_t>(),           nullptr};
+    return a;
+  };
+  // Every slot holds random numbers: denormals or zeros would flatter no GPU, but NaN would.
+  list(0, length);
+  {
+    const row_arrays all = arrays();
+    const tensor fill = random_tensor(on.run, {sequences * length, kv_heads, dim});
+    on.run.kv_write(all.set, fill, fill, cache);
+    on.run.synchronize();
+  }
+  list(length - each, each);
+  const row_arrays these = arrays();
+  const tensor lengths =
+      indices(on.run, std::vector<std::int32_t>(static_cast<std::size_t>(sequences),
+                                                static_cast<std::int32_t>(length)));
+  key_set seen;
+  seen.kv_length = lengths.as<std::int32_t>();
+  const tensor q = random_tensor(on.run, {rows, heads, dim});
+  const tensor out = on.run.allocate(dtype::f32, {rows, heads, dim});
+  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  measure(state, on, 4.0 * static_cast<double>(rows * length * heads * dim),
+          static_cast<double>(sequences * length * kv_heads * dim * 2 * (half ? 2 : 4) +
+                              8 * rows * heads * dim),
+          [&](int) { on.run.attention(these.set, q, cache, seen, scale, out, {}); });
+}
+
+// Arguments: rows, width, hidden features of an expert, experts, experts of a row; bfloat16.
+// Every expert that a row is routed to is drawn alike.
+void experts(benchmark::State& state, const target& on) {
+  const std::int64_t rows = state.range(0), width = state.range(1), hidden = state.range(2);
+  const std::int64_t count = state.range(3), per_row = state.range(4);
+  const tensor gate_up = random_tensor(on.run, {2 * hidden, width}, 0.05F);
+  const tensor down = random_tensor(on.run, {width, hidden}, 0.05F);
+  moe_experts all;
+  all.hidden = static_cast<std::int32_t>(hidden);
+  for (std::int64_t e = 0; e < count; ++e) {
+    all.gate_up.push_back(on.run.pack(gate_up, weight_format::bf16));
+    all.down.push_back(on.run.pack(down, weight_format::bf16));
+  }
+  std::mt19937 rng(3);
+  std::vector<std::int32_t> order(static_cast<std::size_t>(count)), chosen;
+  std::iota(order.begin(), order.end(), 0);
+  std::vector<bool> hit(static_cast<std::size_t>(count));
+  for (std::int64_t r = 0; r < rows; ++r) {
+    std::shuffle(order.begin(), order.end(), rng);
+    for (std::int64_t i = 0; i < per_row; ++i) {
+      chosen.push_back(order[static_cast<std::size_t>(i)]);
+      hit[static_cast<std::size_t>(chosen.back())] = true;
+    }
+  }
+  const tensor flat = indices(on.run, chosen);
+  const tensor_view expert = make_view(flat.view().data, dtype::i32, {rows, per_row});
+  const tensor weight = random_tensor(on.run, {rows, per_row});
+  const tensor x = random_tensor(on.run, {rows, width});
+  const tensor y = on.run.allocate(dtype::f32, {rows, width});
+  const auto used = static_cast<double>(std::count(hit.begin(), hit.end(), true));
+  state.counters["experts_hit"] = used;
+  const auto matrices = static_cast<double>(3 * width * hidden);
+  measure(state, on, 2.0 * matrices * static_cast<double>(rows * per_row),
+          2.0 * matrices * used + static_cast<double>(8 * rows * width),
+          [&](int) { on.run.moe_feed_forward(x, expert, weight, all, y); });
+}
+
+// Arguments: rows, width.
+void rms_norm(benchmark::State& state, const target& on) {
+  const std::int64_t rows = state.range(0), width = state.range(1);
+  const tensor x = random_tensor(on.run, {rows, width}), weight = random_tensor(on.run, {width});
+  const tensor y = on.run.allocate(dtype::f32, {rows, width});
+  measure(state, on, 4.0 * static_cast<double>(rows * width), static_cast<double>(8 * rows * width),
+          [&](int) { on.run.rms_norm(x, weight, 1e-6F, y); });
+}
+
+// Arguments: candidates, width, vocabulary; bfloat16 head, token and probability.
+void confidence(benchmark::State& state, const target& on) {
+  const std::int64_t rows = state.range(0), width = state.range(1), tokens = state.range(2);
+  const tensor x = random_tensor(on.run, {rows, width});
+  const packed_handle head =
+      on.run.pack(random_tensor(on.run, {tokens, width}, 0.05F), weight_format::bf16);
+  std::vector<std::int32_t> place(static_cast<std::size_t>(rows));
+  std::iota(place.begin(), place.end(), 0);
+  const tensor row = indices(on.run, place);
+  const tensor begin = indices(on.run, {0, static_cast<std::int32_t>(rows)});
+  const candidate_set candidates{1, static_cast<std::int32_t>(rows), begin.as<std::int32_t>(),
+                                 row.as<std::int32_t>(), row.as<std::int32_t>()};
+  const tensor token = on.run.allocate(dtype::i32, {rows});
+  const tensor probability = on.run.allocate(dtype::f32, {rows});
+  confidence_out out;
+  out.token = token.as<std::int32_t>();
+  out.probability = probability.as<float>();
+  measure(state, on, 2.0 * static_cast<double>(rows * width * tokens),
+          static_cast<double>(2 * width * tokens + 4 * rows * width),
+          [&](int) { on.run.confidence(x, *head, candidates, {}, out); });
+}
+
+using shape = std::vector<std::int64_t>;
+
+void add(const target& on, const char* name, void (*body)(benchmark::State&, const target&),
+         const std::vector<std::string>& names, const std::vector<shape>& shapes,
+         const shape& small) {
+  const std::string full = (on.emulated ? "emulated_" : "cuda_") + std::string(name);
+  auto* b =
+      benchmark::RegisterBenchmark(full.c_str(), [body, on](benchmark::State& s) { body(s, on); });
+  b->ArgNames(names)->UseManualTime();
+  if (on.emulated) {
+    b->Args(small)->Iterations(1);
+    return;
+  }
+  for (const shape& s : shapes) b->Args(s);
+  b->MinTime(0.3);
+}
+
+}  // namespace
+
+void register_device_cases() {
+  const char* asked = std::getenv("UNMASK_BENCH_EMULATED");
+  const bool emulated = asked != nullptr && std::string(asked) == "1";
+  if (const cuda::report machine = cuda::query(); !emulated && machine.devices.empty()) {
+    std::fprintf(stderr, "NOT RUN: cuda_*: %s\n", machine.note.c_str());
+    return;
+  }
+  const target on{emulated ? cuda_emulated_ops() : cuda_ops(), emulated};
+  std::vector<shape> products;
+  for (const std::int64_t rows : {1, 32, 256, 2048}) {
+    products.push_back({rows, 4096, 6144});   // SDAR-8B: query, key, value
+    products.push_back({rows, 4096, 24576});  // gate, up
+    products.push_back({rows, 12288, 4096});  // down
+  }
+  add(on, "linear", linear, {"rows", "in", "out"}, products, {9, 64, 40});
+  add(on, "attention", attention, {"sequences", "rows", "heads", "kv", "dim", "keys", "bits"},
+      {{1, 32, 32, 8, 128, 512, 16},
+       {1, 32, 32, 8, 128, 4096, 16},
+       {1, 32, 32, 8, 128, 32768, 16},
+       {64, 7, 32, 8, 128, 512, 16},
+       {64, 7, 32, 8, 128, 4096, 16},
+       {64, 7, 32, 8, 128, 512, 32},
+       {1, 2048, 32, 8, 128, 2048, 16}},
+      {2, 3, 4, 2, 64, 70, 16});
+  add(on, "experts", experts, {"rows", "width", "hidden", "experts", "per_row"},
+      {{7, 2048, 512, 256, 8}, {32, 2048, 512, 256, 8}, {1740, 2048, 512, 256, 8}},
+      {7, 64, 40, 4, 2});
+  add(on, "rms_norm", rms_norm, {"rows", "width"}, {{32, 4096}, {1703, 4096}, {8192, 4096}},
+      {5, 72});
+  add(on, "confidence", confidence, {"rows", "width", "vocabulary"},
+      {{16, 4096, 151936}, {512, 4096, 151936}}, {3, 64, 300});
+}
+
+}  // namespace unmask::bench

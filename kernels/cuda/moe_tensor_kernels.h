@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The experts' products on tensor cores (mma.sync m16n8k16, sm_80 and later): bfloat16 weights and
+// activations, float32 sums and results. One grouped product walks the tiles of (expert, rows) that
+// moe_plan_kernel laid out; a block computes 64 assignments x 128 columns with eight warps of 32 x
+// 32 elements each, from tiles of 32 k that cp.async brings in two ahead. Every element is summed
+// in the order of k whatever the tile's other rows, so rows do not depend on the batch.
+//
+// Shared memory: stages of activations [64, 32] and weights [128, 32], bfloat16, rows of four
+// pieces of 16 bytes. Piece c of row r lies at c ^ (r / 2 & 3): the eight rows that one ldmatrix
+// phase reads fall into different banks.
+#pragma once
+
+#include "kernels/cuda/moe_kernels.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+constexpr int routed_threads = 256;
+constexpr int routed_columns = 128;  // of y per block
+constexpr int routed_depth = 32;     // k per tile
+constexpr int routed_stages = 3;
+constexpr std::size_t routed_shared_bytes =
+    sizeof(std::uint16_t) * routed_stages * (routed_rows + routed_columns) * routed_depth;
+
+struct grouped_tensor_params {
+  routed_plan plan;
+  int experts;
+  const void* const* weight;  // [experts] bfloat16 matrices [columns, depth], 16-byte aligned
+  const std::uint16_t* x;     // [., depth]: row a / divide for assignment a; 16-byte aligned
+  int divide;
+  float* y;            // [R k, columns]
+  int columns, depth;  // depth a multiple of 8
+};
+
+UNMASK_DEVICE int routed_piece(int row, int piece) {
+  return row * routed_depth + ((piece ^ ((row >> 1) & 3)) << 3);
+}
+
+// y[a] = x[a / divide] W_e^T, as grouped_gemm_kernel. Blocks: tiles of columns x a walk over the
+// tiles of rows. `in_flight`: copies that may still be under way when a tile is read, one fewer
+// than the stages filled ahead.
+template <int in_flight>
+UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 2)
+    grouped_tensor_kernel(grouped_tensor_params p) {
+  constexpr int x_tile = routed_rows * routed_depth, w_tile = routed_columns * routed_depth;
+  constexpr int pieces = routed_depth / 8;
+  static_assert(routed_rows * pieces == routed_threads);
+  shared_allocator shared;
+  std::uint16_t* x_shared = shared.take<std::uint16_t>(routed_stages * x_tile).data();
+  std::uint16_t* w_shared = shared.take<std::uint16_t>(routed_stages * w_tile).data();
+  const int t = static_cast<int>(thread_index()), lane = lane_index(), warp = warp_index();
+  const int load_row = t / pieces, load_piece = t % pieces;
+  const int warp_row = warp % 2 * 32, warp_column = warp / 2 * 32;
+  const int first_column = static_cast<int>(block_index()) * routed_columns;
+  const int columns = p.columns - first_column;
+  const int steps = (p.depth + routed_depth - 1) / routed_depth;
+  const std::int32_t tiles = p.plan.tile_begin[p.experts];
+  for (std::int32_t tile = static_cast<std::int32_t>(block_index_y()); tile < tiles;
+       tile += static_cast<std::int32_t>(grid_size_y())) {
+    const int expert = expert_of_tile(p.plan, p.experts, tile);
+    const int first = p.plan.begin[expert] + (tile - p.plan.tile_begin[expert]) * routed_rows;
+    const int rest = p.plan.begin[expert + 1] - first;
+    const int rows = rest < routed_rows ? rest : routed_rows;
+    const auto* w = static_cast<const std::uint16_t*>(p.weight[expert]) +
+                    static_cast<std::int64_t>(first_column) * p.depth;
+    const std::uint16_t* x_row =
+        load_row < rows
+            ? p.x + static_cast<std::int64_t>(p.plan.assignment[first + load_row] / p.divide) *
+                        p.depth
+            : nullptr;
+
+    // What lies outside the matrices is filled with zeros.
+    const auto load = [&](int step) {
+      const int stage = step % routed_stages, k = step * routed_depth + load_piece * 8;
+      const bool row_there = x_row != nullptr && k < p.depth;
+      copy_async_16(x_shared + stage * x_tile + routed_piece(load_row, load_piece),
+                    row_there ? x_row + k : p.x, row_there);
+#pragma unroll
+      for (int half = 0; half < routed_columns / routed_rows; ++half) {
+        const int n = load_row + half * routed_rows;
+        const bool there = n < columns && k < p.depth;
+        copy_async_16(w_shared + stage * w_tile + routed_piece(n, load_piece),
+                      there ? w + static_cast<std::int64_t>(n) * p.depth + k : w, there);
+      }
+    };
+    sync_block();  // the last tile has been read
+#pragma unroll
+    for (int j = 0; j < routed_stages - 1; ++j) {
+      if (j < steps) load(j);
+      copy_async_commit();
+    }
+    float sum[2][4][4];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int n = 0; n < 4; ++n) sum[i][n][0] = sum[i][n][1] = sum[i][n][2] = sum[i][n][3] = 0;
+    }
+    for (int step = 0; step < steps; ++step) {
+      copy_async_wait<in_flight>();
+      sync_block();
+      if (step + routed_stages - 1 < steps) load(step + routed_stages - 1);
+      copy_async_commit();
+      const std::uint16_t* xs = x_shared + step % routed_stages * x_tile;
+      const std::uint16_t* ws = w_shared + step % routed_stages * w_tile;
+      if (warp_row >= rows) continue;  // a decode step fills few tiles: spare the tensor cores
+#pragma unroll
+      for (int k = 0; k < routed_depth / 16; ++k) {
+        std::uint32_t a[2][4], b[2][4];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          load_matrix_x4(a[i], xs + routed_piece(warp_row + i * 16 + lane % 16, k * 2 + lane / 16));
+        }
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          load_matrix_x4(b[j],
+                         ws + routed_piece(warp_column + j * 16 + (lane & 7) + ((lane >> 4) << 3),
+                                           k * 2 + ((lane >> 3) & 1)));
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            mma_16816(sum[i][2 * j], a[i], b[j][0], b[j][1]);
+            mma_16816(sum[i][2 * j + 1], a[i], b[j][2], b[j][3]);
+          }
+        }
+      }
+    }
+    copy_async_wait<0>();
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const int m = warp_row + i * 16 + h * 8 + lane / 4;
+        if (m >= rows) continue;
+        float* y = p.y + static_cast<std::int64_t>(p.plan.assignment[first + m]) * p.columns;
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            const int column = first_column + warp_column + n * 8 + lane % 4 * 2 + e;
+            if (column < p.columns) y[column] = sum[i][n][2 * h + e];
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace unmask::cuda::UNMASK_TARGET
