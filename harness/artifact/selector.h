@@ -41,9 +41,9 @@ struct row_value {
   double value = 0;
   origin from = origin::counted;
 };
-// "score" (mean, 0 to 1), a metric, or a number in a probe by its path, "probes.importance.auc[1]", or
-// in what a method measured to calibrate itself, "calibration.mape".
-// Nothing when the row does not have it.
+// "score" (mean, 0 to 1), a metric, a number in a probe by its path, "probes.importance.auc[1]", or
+// in what a method measured to calibrate itself, "calibration.mape". Nothing when the row does not
+// have it.
 std::optional<row_value> value_in(const result_row& row, const std::string& metric);
 
 // left/right of a metric. Times and rates: from the samples, paired where both rows come from one
