@@ -16,9 +16,8 @@ int command_golden(const std::vector<std::string>& arguments) {
       "cpu, reference, cuda or cuda-emulated")("limit", po::value<int>()->default_value(0),
                                                "only the first so many runs of each file (0: all)")(
       "max-rows", po::value<std::int64_t>()->default_value(0),
-      "only runs that compute at most so many rows in all (0: all); cuda-emulated takes about 10 "
-      "ms "
-      "a row")("quiet,q", "print failures and the summary only");
+      "only runs that compute at most so many rows in all (0: all): for slow backends")(
+      "quiet,q", "print failures and the summary only");
   po::variables_map values;
   if (!parse_command("golden DIR [options]", "", options, {"dir"}, arguments, values)) return 0;
   if (!values.count("dir")) throw usage_error("golden needs the folder of the golden data");
