@@ -103,8 +103,8 @@ struct result_row {
   // Rows before schema 1.3 have it among the probes, from where parse_row takes it.
   std::string calibration;
   std::string environment = "{}";  // JSON object, the build among it
-  std::string source_hash;  // commit the program was built from; "-dirty" when edited
-  std::string finished_at;  // UTC, ISO 8601
+  std::string source_hash;         // commit the program was built from; "-dirty" when edited
+  std::string finished_at;         // UTC, ISO 8601
 
   std::optional<double> value_of(const std::string& name) const;
 };
