@@ -4,7 +4,8 @@
 """Which method wins where: batch size x context x generation length, and by how much.
 
 Context is the mean prompt length of a workload in tokens. The margin is the winner's output tokens
-per second over the second best's; a margin inside the two 95 % intervals is marked as a tie.
+per second over the second best's; a margin inside the two 95 % intervals is marked as a tie. A method
+whose score is more than ten points below the best of its cell cannot win, as in `unmask crossover`.
 """
 
 import math
@@ -14,6 +15,7 @@ import common
 from common import Drawing, NotDrawn, metric
 
 AXES = ("batch_size", "gen_length")
+SCORE_WITHIN = 0.1
 
 
 def context_of(row):
@@ -21,7 +23,8 @@ def context_of(row):
 
 
 def cells_of(rows):
-    """{(model, generation, context, batch): [(speed, half width, name, row)], fastest first}."""
+    """{(model, generation, context, batch): [(speed, half width, name, row)]}, fastest first, those
+    that answer worse behind the others."""
     cells = {}
     for r in rows:
         speed = metric(r, "tokens_per_second")
@@ -31,12 +34,22 @@ def cells_of(rows):
         key = (r["model"]["name"], r["gen_length"], r["workload"]["family"], r["batch_size"])
         cells.setdefault(key, []).append((speed, common.half_width(r),
                                           common.method_label(r, *AXES), r))
-    return {k: sorted(v, key=lambda c: -c[0]) for k, v in cells.items()}
+    return {k: sorted(v, key=lambda c: (worse(c, v), -c[0])) for k, v in cells.items()}
+
+
+def score_of(row):
+    return row["score"]["mean"] if row.get("score") else 1.0
+
+
+def worse(entry, entries):
+    return score_of(entry[3]) < max(score_of(e[3]) for e in entries) - SCORE_WITHIN - 1e-12
 
 
 def verdict(entries):
-    """(winner, margin over the second, tie) of one cell of the map."""
+    """(winner, margin over the second, None where all others answer worse; tie) of one cell."""
     (best, half, name, _), (second, second_half, _, _) = entries[:2]
+    if worse(entries[1], entries):
+        return name, None, False
     return name, best / second, best - half <= second + second_half
 
 
@@ -70,7 +83,8 @@ def draw(rows, options=None):
                     continue
                 name, margin, tie = verdict(entries)
                 # The further ahead, the stronger the colour; a tie is hatched.
-                strength = min(1.0, 0.25 + 0.75 * math.log2(max(margin, 1)) / 2)
+                strength = (min(1.0, 0.25 + 0.75 * math.log2(max(margin, 1)) / 2)
+                            if margin else 1.0)
                 cell.add_patch(common.plt.Rectangle(
                     (x - 0.47, y - 0.46), 0.94, 0.92, facecolor=look[name].colour, linewidth=0,
                     alpha=strength))
@@ -79,7 +93,7 @@ def draw(rows, options=None):
                         (x - 0.47, y - 0.46), 0.94, 0.92, facecolor="none", hatch="....",
                         edgecolor=common.PAPER, linewidth=0))
                 share = metric(entries[0][3], "selection_share")
-                text = f"×{margin:.2f}" + (f"\nsel. {100 * share:.1f} %"
+                text = (f"×{margin:.2f}" if margin else "alone") + (f"\nsel. {100 * share:.1f} %"
                                            if not math.isnan(share) else "")
                 cell.text(x, y, text, ha="center", va="center", fontsize=common.TINY,
                           bbox={"boxstyle": "round,pad=0.15", "facecolor": common.PAPER,
@@ -102,8 +116,9 @@ def draw(rows, options=None):
     handles += [common.Patch(facecolor="#BBBBBB", hatch="....", edgecolor=common.PAPER,
                              label="tie: inside the 95 % intervals")]
     common.legend_above(figure, handles)
-    common.footnote(figure, rows, "colour: fastest method; ×: its speed over the second best; sel.: "
-                    "its share of time spent on selection")
+    common.footnote(figure, rows, "colour: fastest method whose score is at most ten points below the "
+                    "best; ×: its speed over the second best; sel.: its share of time spent on "
+                    "selection")
     return [Drawing("", "Which method is fastest by batch size, context and generation length",
                     figure, rows)]
 

@@ -30,26 +30,4 @@ struct unpacked_bundle {
 // missing, changed or not listed.
 unpacked_bundle read_bundle(const std::filesystem::path& file, const std::filesystem::path& into);
 
-struct run_difference {
-  std::string point;  // what was run, for the eye
-  std::string what;   // metric or property
-  std::string before, after;
-};
-
-struct run_comparison {
-  std::size_t points = 0;  // in both
-  std::size_t same_tokens = 0;
-  std::size_t ratios = 0, ratios_within = 0;  // speed ratios whose intervals overlap
-  std::vector<run_difference> differences;
-  std::vector<std::string> notes;  // what may explain them: other kernels, another commit
-  bool same() const { return differences.empty(); }
-};
-
-// Point by point: weights, workload, answers, every counted metric, score and verdict must be
-// equal; of speeds the ratios to the first method in the same circumstances, whose intervals must
-// overlap. Points that calibrate themselves on measured times are held to their score only.
-run_comparison compare_runs(const std::vector<result_row>& before,
-                            const std::vector<result_row>& after);
-std::string comparison_text(const run_comparison& comparison);
-
 }  // namespace unmask

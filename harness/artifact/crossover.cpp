@@ -3,6 +3,7 @@
 #include "harness/artifact/crossover.h"
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -40,6 +41,29 @@ crossover_entry entry_of(const result_row& row) {
   return e;
 }
 
+// Rows that cannot be scored (random weights, open questions) count as equal.
+double score_of(const result_row& row) {
+  return row.score ? row.score->mean : 1;
+}
+
+double best_score(const std::vector<const result_row*>& group) {
+  double best = 0;
+  for (const result_row* row : group) best = std::max(best, score_of(*row));
+  return best;
+}
+
+// "ada_dlm 11.2x, 25.0 %": faster than the winner, answers worse.
+std::string faster_but_worse(const crossover_cell& c) {
+  std::string text;
+  for (const crossover_entry& e : c.methods) {
+    if (!e.worse || e.tokens_per_second <= c.methods.front().tokens_per_second) continue;
+    text += fmt::format("{}{} {:.2f}x, {:.1f} %", text.empty() ? "" : "; ", e.label,
+                        e.tokens_per_second / c.methods.front().tokens_per_second,
+                        100 * e.score.value_or(0));
+  }
+  return text.empty() ? "–" : text;
+}
+
 std::string percent(const std::optional<double>& share, int digits) {
   return share ? fmt::format("{:.{}f} %", *share * 100, digits) : "–";
 }
@@ -61,7 +85,9 @@ nlohmann::ordered_json of_range(const std::optional<interval>& range) {
 }  // namespace
 
 std::vector<crossover_cell> crossover_cells(const std::vector<result_row>& all,
-                                            const std::string& base, bool across_models) {
+                                            const crossover_rule& rule) {
+  const std::string& base = rule.base;
+  const bool across_models = rule.across_models;
   std::vector<result_row> rows = believable_rows(all);
   std::erase_if(rows, [](const result_row& r) {
     return r.run.kind == "serve" || !estimate_of(r, "tokens_per_second");
@@ -87,6 +113,11 @@ std::vector<crossover_cell> crossover_cells(const std::vector<result_row>& all,
     };
     const auto against = std::ranges::find_if(group, is_base);
     found |= against != group.end();
+    const result_row* const held_against = against != group.end() ? *against : nullptr;
+    const double asked =
+        (held_against ? score_of(*held_against) : best_score(group)) - rule.score_within - 1e-12;
+    const auto worse = [&](const result_row* r) { return score_of(*r) < asked; };
+    std::ranges::stable_partition(group, std::not_fn(worse));
     const result_row& winner = *group.front();
     crossover_cell cell;
     cell.model = across_models ? "" : winner.model.name;
@@ -97,13 +128,14 @@ std::vector<crossover_cell> crossover_cells(const std::vector<result_row>& all,
                          static_cast<double>(std::max<std::int64_t>(winner.workload.items, 1));
     for (const result_row* row : group) {
       cell.methods.push_back(entry_of(*row));
+      cell.methods.back().worse = worse(row);
       if (across_models) cell.methods.back().label += " (" + row->model.name + ")";
-      if (!base.empty() && against != group.end()) {
+      if (held_against) {
         cell.methods.back().speedup =
-            ratio_of(*row, **against, "tokens_per_second", "tokens_per_second");
+            ratio_of(*row, *held_against, "tokens_per_second", "tokens_per_second");
       }
     }
-    if (group.size() > 1) {
+    if (group.size() > 1 && !cell.methods[1].worse) {
       cell.margin = ratio_of(winner, *group[1], "tokens_per_second", "tokens_per_second");
       cell.clear = cell.margin && cell.margin->range && cell.margin->range->low > 1;
     }
@@ -124,8 +156,8 @@ std::vector<crossover_cell> crossover_cells(const std::vector<result_row>& all,
 std::string crossover_markdown(const std::vector<crossover_cell>& cells) {
   std::string text =
       "| model | task | prompt | generated | batch | winner | tok/s | over the second | second | "
-      "speed-up over base | selection share | score |\n"
-      "|---|---|---:|---:|---:|---|---:|---:|---|---:|---:|---:|\n";
+      "speed-up over base | selection share | score | faster than the winner, but answers worse |\n"
+      "|---|---|---:|---:|---:|---|---:|---:|---|---:|---:|---:|---|\n";
   std::map<std::string, std::size_t> wins;
   std::size_t unclear = 0;
   bool synthetic = false;
@@ -139,16 +171,17 @@ std::string crossover_markdown(const std::vector<crossover_cell>& cells) {
       }
       second = c.methods[1].label;
       ++(c.clear ? wins[w.label] : unclear);
+    } else if (c.methods.size() > 1) {
+      ++wins[w.label];  // nobody else answers as well
     }
     synthetic |= w.synthetic;
     text += fmt::format(
-        "| {} | {} | {:.0f} | {} | {} | {}{} | {:.1f}{} | {} | {} | {} | {} | {} |\n",
+        "| {} | {} | {:.0f} | {} | {} | {}{} | {:.1f}{} | {} | {} | {} | {} | {} | {} |\n",
         cell_text(c.model.empty() ? "all" : c.model), cell_text(c.workload), c.prompt_tokens,
         c.gen_length > 0 ? std::to_string(c.gen_length) : "task", c.batch_size, cell_text(w.label),
-        c.clear || c.methods.size() < 2 ? "" : " (not clear)", w.tokens_per_second,
-        w.synthetic ? " †" : "", margin, cell_text(second),
-        w.speedup ? fmt::format("{:.2f}", w.speedup->value) : "–", percent(w.selection_share, 2),
-        percent(w.score, 1));
+        c.clear || !c.margin ? "" : " (not clear)", w.tokens_per_second, w.synthetic ? " †" : "",
+        margin, cell_text(second), w.speedup ? fmt::format("{:.2f}", w.speedup->value) : "–",
+        percent(w.selection_share, 2), percent(w.score, 1), cell_text(faster_but_worse(c)));
   }
   text += fmt::format("\n{} cells;", cells.size());
   for (const auto& [label, count] : wins) text += fmt::format(" {} wins {},", label, count);
@@ -183,6 +216,7 @@ std::string crossover_jsonl(const std::vector<crossover_cell>& cells) {
                                        {"speedup_interval", nullptr},
                                        {"selection_share", nullptr},
                                        {"score", nullptr},
+                                       {"worse", e.worse},
                                        {"synthetic", e.synthetic}};
       if (e.speedup) {
         method["speedup"] = e.speedup->value;

@@ -19,26 +19,33 @@ struct crossover_entry {
   std::optional<estimate> speedup;        // over the base, where there is one
   std::optional<double> selection_share;  // of step time: choosing rows and keys, evicting
   std::optional<double> score;
+  bool worse = false;  // answers worse than crossover_rule allows: cannot win
   bool synthetic = false;
+};
+
+struct crossover_rule {
+  std::string base;            // label that speed-ups and scores are taken against; empty: none
+  bool across_models = false;  // models are compared too (autoregressive against diffusion)
+  // What a method may lose of the score of the base (without a base: of the best score of the cell)
+  // and still win: a method that answers wrongly is not fast. 1: whatever it answers.
+  double score_within = 0.1;
 };
 
 struct crossover_cell {
   std::string model, workload;  // model empty: several were compared
   std::int64_t batch_size = 1, gen_length = 0;
   double prompt_tokens = 0;              // mean per item
-  std::vector<crossover_entry> methods;  // fastest first
+  std::vector<crossover_entry> methods;  // fastest first, those that answer worse behind the others
   std::optional<estimate> margin;        // the winner over the second; none with one method
   bool clear = false;                    // its interval lies above 1
 };
 
 // One cell per model, workload, batch size, generation length, seed, device and format.
-// `across_models`: models are compared too (autoregressive against diffusion). `base`: label that
-// speed-ups are taken over; empty: none.
 std::vector<crossover_cell> crossover_cells(const std::vector<result_row>& rows,
-                                            const std::string& base = "",
-                                            bool across_models = false);
+                                            const crossover_rule& rule = {});
 
 // | model | task | prompt | generated | batch | winner | tok/s | over the second | second | ... |
+// with the methods that are faster than the winner and answer worse.
 std::string crossover_markdown(const std::vector<crossover_cell>& cells);
 // One JSON object a line, "kind": "crossover", for plots; described in results/README.md.
 std::string crossover_jsonl(const std::vector<crossover_cell>& cells);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// ablation, crossover, bundle and rerun.
+// ablation, crossover, bundle, rerun and compare.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -9,6 +9,7 @@
 
 #include "harness/artifact/ablation.h"
 #include "harness/artifact/bundle.h"
+#include "harness/artifact/compare.h"
 #include "harness/artifact/crossover.h"
 #include "harness/artifact/request.h"
 #include "harness/cli/command.h"
@@ -123,8 +124,12 @@ int command_crossover(const std::vector<std::string>& arguments) {
   po::options_description options("options");
   options.add_options()("format,o", po::value<std::string>()->default_value("md"),
                         "md, or jsonl: one line per cell, for plots")(
-      "base", po::value<std::string>()->default_value(""), "label that speed-ups are taken over")(
-      "across-models", "compare methods on different models too");
+      "base", po::value<std::string>()->default_value(""),
+      "label that speed-ups and scores are taken against")(
+      "score-within", po::value<double>()->default_value(crossover_rule{}.score_within, "0.1"),
+      "what a method may lose of the base's score (without a base: of the best score) and still "
+      "win, 0 to 1; 1: whatever it answers")("across-models",
+                                             "compare methods on different models too");
   po::variables_map values;
   if (!parse_command("crossover ROWS.jsonl... [options]", "", options, {"rows..."}, arguments,
                      values)) {
@@ -135,9 +140,13 @@ int command_crossover(const std::vector<std::string>& arguments) {
   if (format != "md" && format != "jsonl") {
     throw usage_error(unknown_name("format of a crossover map", format, {"md", "jsonl"}));
   }
-  const std::vector<crossover_cell> cells =
-      crossover_cells(all_rows(values["rows"].as<texts>()), values["base"].as<std::string>(),
-                      values.count("across-models") > 0);
+  const double within = values["score-within"].as<double>();
+  if (!(within >= 0 && within <= 1)) {
+    throw usage_error(fmt::format("score-within is {}; it takes 0 to 1", within));
+  }
+  const std::vector<crossover_cell> cells = crossover_cells(
+      all_rows(values["rows"].as<texts>()),
+      {values["base"].as<std::string>(), values.count("across-models") > 0, within});
   if (cells.empty()) throw environment_error("no row of these files has a throughput");
   fmt::print("{}", format == "md" ? crossover_markdown(cells) : crossover_jsonl(cells));
   return 0;
@@ -191,6 +200,24 @@ int command_rerun(const std::vector<std::string>& arguments) {
   const run_comparison comparison = compare_runs(bundle.rows, read_rows(summary.file).rows);
   fmt::print("{}", comparison_text(comparison));
   if (summary.failed > 0) return summary.exit_status();
+  return static_cast<int>(comparison.same() ? exit_code::ok : exit_code::not_reproduced);
+}
+
+int command_compare(const std::vector<std::string>& arguments) {
+  po::options_description options("options");
+  po::variables_map values;
+  const char* epilogue =
+      "\nTwo runs, rows files or whole campaigns of the same experiments: answers, scores and "
+      "counts "
+      "must be the same,\nspeed ratios within their intervals, all but as many as chance explains. "
+      "exit code 4 when something differs\n";
+  if (!parse_command("compare BEFORE AFTER", epilogue, options, {"runs..."}, arguments, values)) {
+    return 0;
+  }
+  const texts runs = values.count("runs") ? values["runs"].as<texts>() : texts{};
+  if (runs.size() != 2) throw usage_error("compare needs two runs");
+  const run_comparison comparison = compare_paths(runs[0], runs[1]);
+  fmt::print("{}", comparison_text(comparison));
   return static_cast<int>(comparison.same() ? exit_code::ok : exit_code::not_reproduced);
 }
 

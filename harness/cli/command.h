@@ -42,6 +42,7 @@ int command_claims(const std::vector<std::string>& arguments);
 int command_campaign(const std::vector<std::string>& arguments);
 int command_ablation(const std::vector<std::string>& arguments);
 int command_crossover(const std::vector<std::string>& arguments);
+int command_compare(const std::vector<std::string>& arguments);
 int command_bundle(const std::vector<std::string>& arguments);
 int command_rerun(const std::vector<std::string>& arguments);
 int command_doctor(const std::vector<std::string>& arguments);

@@ -26,6 +26,7 @@ const std::vector<command>& commands() {
       {"crossover", "which method wins where, from rows of a sweep", command_crossover},
       {"bundle", "a run as one file, to be repeated elsewhere", command_bundle},
       {"rerun", "repeat a bundle and compare", command_rerun},
+      {"compare", "two runs or campaigns: same answers, counts and speed ratios?", command_compare},
       {"doctor", "what this machine has and what is missing", command_doctor},
   };
   return all;

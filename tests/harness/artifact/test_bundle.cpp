@@ -91,51 +91,5 @@ TEST_F(bundles, what_was_changed_or_is_missing_is_named) {
                   "run.json is missing"));
 }
 
-TEST(comparison, repeated_runs_agree_in_all_but_their_clock) {
-  std::vector<result_row> before = {row_of("slow", {2.0, 2.02, 1.98}),
-                                    row_of("fast", {1.0, 1.01, 0.99})};
-  before[1].position = 1;
-  for (result_row& row : before) row.answers_hash = "abc";
-  std::vector<result_row> after = before;
-  for (result_row& row : after) {  // a machine three times as fast
-    for (double& s : row.samples.seconds) s /= 3;
-    row.metrics["tokens_per_second"].value *= 3;
-    row.run_id = "later";
-  }
-  const run_comparison same = compare_runs(before, after);
-  EXPECT_TRUE(same.same()) << comparison_text(same);
-  EXPECT_EQ(same.points, 2u);
-  EXPECT_EQ(same.same_tokens, 2u);
-  EXPECT_EQ(same.ratios, 1u);
-  EXPECT_TRUE(has(comparison_text(same), "REPEATED"));
-
-  after[0].answers_hash = "other";
-  after[0].metrics["redundancy"].value = 5;
-  for (double& s : after[1].samples.seconds) s *= 2;
-  after[1].metrics["tokens_per_second"].value /= 2;
-  after.pop_back();
-  after.push_back(row_of("third", {1.0}));
-  const run_comparison lost = compare_runs(before, after);
-  EXPECT_EQ(lost.differences.size(), 4u) << comparison_text(lost);  // answers, redundancy, two rows
-  after = before;
-  for (double& s : after[1].samples.seconds) s *= 2;
-  after[1].metrics["tokens_per_second"].value /= 2;
-  const run_comparison slower = compare_runs(before, after);
-  ASSERT_EQ(slower.differences.size(), 1u) << comparison_text(slower);
-  EXPECT_EQ(slower.differences[0].what, "speed over slow");
-  EXPECT_EQ(slower.ratios_within, 0u);
-}
-
-TEST(comparison, a_point_that_calibrates_itself_is_held_to_its_score) {
-  std::vector<result_row> before = {row_of("elastic", {1.0, 1.1})};
-  before[0].calibration = "{}";
-  std::vector<result_row> after = before;
-  after[0].metrics["redundancy"].value = 9;
-  EXPECT_TRUE(compare_runs(before, after).same());
-  EXPECT_FALSE(compare_runs(before, after).notes.empty());
-  after[0].score->mean = 0.4;
-  EXPECT_FALSE(compare_runs(before, after).same());
-}
-
 }  // namespace
 }  // namespace unmask

@@ -171,6 +171,8 @@ TEST_F(kit, an_ablation_pairs_and_judges) {
   EXPECT_TRUE(says("\"speed_verdict\"")) << said;
   EXPECT_EQ(run("crossover abl/rows.jsonl --base one"), 0) << said;
   EXPECT_TRUE(says("1 cells;")) << said;
+  EXPECT_EQ(run("compare abl abl"), 0) << said;
+  EXPECT_TRUE(says("REPEATED")) << said;
 }
 
 TEST_F(kit, mistakes_are_usage_errors_that_name_the_place) {
@@ -185,6 +187,8 @@ TEST_F(kit, mistakes_are_usage_errors_that_name_the_place) {
                {"ablation", "experiment file"},
                {"bundle somewhere", "-o FILE.tar"},
                {"crossover", "rows"},
+               {"crossover x.jsonl --score-within 2", "0 to 1"},
+               {"compare abl", "two runs"},
                {"run experiments/focus/table_1.toml --scale tinny", "'tiny'"}};
   for (const auto& c : cases) {
     EXPECT_EQ(run(c.arguments), 2) << c.arguments << said;

@@ -40,7 +40,7 @@ TEST(program, help_names_every_command) {
   EXPECT_EQ(o.code, 0);
   for (const char* command :
        {"run", "table", "report", "generate", "list", "show", "golden", "profile", "claims",
-        "campaign", "ablation", "crossover", "bundle", "rerun", "doctor"}) {
+        "campaign", "ablation", "crossover", "bundle", "rerun", "compare", "doctor"}) {
     EXPECT_TRUE(says(o, command)) << command;
     const outcome own = run(std::string(command) + " --help");
     EXPECT_EQ(own.code, 0) << command;

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
+#include "harness/artifact/compare.h"
+
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "harness/artifact/bundle.h"
+#include "harness/experiment/store.h"
+#include "kernels/error.h"
 
 namespace unmask {
 namespace {
@@ -47,13 +52,14 @@ class comparer {
     text("verdict", name_of(before.verdict), name_of(after.verdict));
     text("weights", before.model.hash, after.model.hash);
     text("workload", before.workload.hash, after.workload.hash);
-    if (before.score || after.score) {
-      number("score", before.score ? before.score->mean : -1, after.score ? after.score->mean : -1);
-    }
     if (!before.calibration.empty() || !after.calibration.empty()) {
+      ++result_.calibrated;
       note(before.label + " calibrates itself on measured times: its tokens and counts may differ");
+      const auto d = score_difference_of(after, before);
+      if (d && d->range && (d->range->low > 0 || d->range->high < 0)) score(before, after);
       return;
     }
+    if (before.score || after.score) score(before, after);
     if (leaves_by_the_clock(before) || leaves_by_the_clock(after)) {
       note(before.label + ": clients leave on a real clock, so which answers there are may differ");
       return;
@@ -86,12 +92,9 @@ class comparer {
     const auto b = ratio_of(after, after_base, "tokens_per_second", "tokens_per_second");
     if (!a || !b || !a->range || !b->range) return;
     ++result_.ratios;
-    if (a->range->low <= b->range->high && b->range->low <= a->range->high) {
-      ++result_.ratios_within;
-      return;
-    }
-    title_ = title_of(before);
-    add("speed over " + before_base.label, estimate_text(*a), estimate_text(*b));
+    if (a->range->low <= b->range->high && b->range->low <= a->range->high) return;
+    result_.speeds_apart.push_back({title_of(before), "speed over " + before_base.label,
+                                    estimate_text(*a), estimate_text(*b)});
   }
 
   void note(const std::string& text) {
@@ -107,6 +110,9 @@ class comparer {
   }
 
  private:
+  void score(const result_row& before, const result_row& after) {
+    number("score", before.score ? before.score->mean : -1, after.score ? after.score->mean : -1);
+  }
   void text(const std::string& what, const std::string& before, const std::string& after) {
     if (before != after) add(what, before.substr(0, 16), after.substr(0, 16));
   }
@@ -117,7 +123,45 @@ class comparer {
   std::string title_;
 };
 
+// The rows files below a directory by their place in it; of a file, itself.
+std::map<std::string, std::vector<result_row>> rows_below(const std::filesystem::path& path) {
+  std::map<std::string, std::vector<result_row>> all;
+  if (std::filesystem::is_directory(path)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path)) {
+      if (entry.path().filename() == "rows.jsonl") {
+        all[entry.path().lexically_relative(path).string()] = read_rows(entry.path()).rows;
+      }
+    }
+  }
+  if (all.empty()) all[""] = read_rows(path).rows;
+  return all;
+}
+
+std::string table_of(const std::vector<run_difference>& lines) {
+  std::string text = "\n| point | what | before | now |\n|---|---|---|---|\n";
+  for (const run_difference& d : lines) {
+    text += fmt::format("| {} | {} | {} | {} |\n", d.point, d.what, d.before, d.after);
+  }
+  return text;
+}
+
 }  // namespace
+
+double chance_of_apart(std::size_t ratios, std::size_t apart) {
+  constexpr double each = 0.0056;
+  const auto n = static_cast<double>(ratios);
+  double below = 0;
+  for (std::size_t i = 0; i < apart && i <= ratios; ++i) {
+    const auto k = static_cast<double>(i);
+    below += std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) +
+                      k * std::log(each) + (n - k) * std::log1p(-each));
+  }
+  return std::max(0.0, 1 - below);
+}
+
+bool run_comparison::speeds_differ() const {
+  return chance_of_apart(ratios, speeds_apart.size()) < 0.05;
+}
 
 run_comparison compare_runs(const std::vector<result_row>& before,
                             const std::vector<result_row>& after) {
@@ -162,16 +206,61 @@ run_comparison compare_runs(const std::vector<result_row>& before,
   return result;
 }
 
-std::string comparison_text(const run_comparison& c) {
-  std::string text = fmt::format(
-      "{} points compared: tokens identical in {}; {} of {} speed ratios within their "
-      "intervals\n",
-      c.points, c.same_tokens, c.ratios_within, c.ratios);
-  if (!c.differences.empty()) {
-    text += "\n| point | what | before | now |\n|---|---|---|---|\n";
-    for (const run_difference& d : c.differences) {
-      text += fmt::format("| {} | {} | {} | {} |\n", d.point, d.what, d.before, d.after);
+run_comparison compare_paths(const std::filesystem::path& before,
+                             const std::filesystem::path& after) {
+  const auto old_files = rows_below(before), new_files = rows_below(after);
+  run_comparison all;
+  std::size_t common = 0;
+  for (const auto& [place, rows] : old_files) {
+    const auto found = new_files.find(place);
+    if (found == new_files.end()) {
+      all.differences.push_back({place, "rows", "there", "absent"});
+      continue;
     }
+    ++common;
+    run_comparison one = compare_runs(rows, found->second);
+    const std::string in = std::filesystem::path(place).parent_path().string();
+    for (auto* list : {&one.differences, &one.speeds_apart}) {
+      for (run_difference& d : *list) d.point = in.empty() ? d.point : in + ": " + d.point;
+    }
+    all.points += one.points;
+    all.same_tokens += one.same_tokens;
+    all.calibrated += one.calibrated;
+    all.ratios += one.ratios;
+    std::ranges::move(one.differences, std::back_inserter(all.differences));
+    std::ranges::move(one.speeds_apart, std::back_inserter(all.speeds_apart));
+    for (std::string& note : one.notes) {
+      if (std::ranges::find(all.notes, note) == all.notes.end()) all.notes.push_back(note);
+    }
+  }
+  for (const auto& [place, rows] : new_files) {
+    if (!old_files.contains(place)) {
+      all.differences.push_back({place, "rows", "absent", "there"});
+    }
+  }
+  if (common == 0) {
+    throw usage_error(
+        fmt::format("{} and {} have no rows at the same place", before.string(), after.string()));
+  }
+  return all;
+}
+
+std::string comparison_text(const run_comparison& c) {
+  std::string text =
+      fmt::format("{} points compared: tokens identical in {}", c.points, c.same_tokens);
+  if (c.calibrated > 0) {
+    text += fmt::format("; {} calibrate themselves on measured times", c.calibrated);
+  }
+  text += fmt::format("; {} of {} speed ratios within their intervals\n",
+                      c.ratios - c.speeds_apart.size(), c.ratios);
+  if (!c.differences.empty()) text += table_of(c.differences);
+  if (!c.speeds_apart.empty()) {
+    text += table_of(c.speeds_apart);
+    text += fmt::format(
+        "\n{} of {} speed ratios apart: {} chance, which gives as many with a probability of "
+        "{:.2g}\n",
+        c.speeds_apart.size(), c.ratios, c.speeds_differ() ? "more than" : "explained by",
+        chance_of_apart(c.ratios, c.speeds_apart.size()));
   }
   for (const std::string& note : c.notes) text += "\nnote: " + note + "\n";
   return text + (c.same() ? "\nREPEATED\n" : "\nDIFFERS\n");
