@@ -20,8 +20,8 @@ def fitted(fit, x):
             + s3 * max(0, x - k2))
 
 
-def curve(fit):
-    """(rows, milliseconds, what it is) of the fit over its samples."""
+def curves(fit):
+    """[(rows, milliseconds, what it is)] of the fit over its samples."""
     if fit["fit"] == "pwl3" and len(fit["knots"]) == 2:
         last = max(s["rows"] for s in fit["samples"])
         first = min(s["rows"] for s in fit["samples"])
@@ -29,9 +29,13 @@ def curve(fit):
         # A straight piece is a curve on logarithmic axes.
         ends = list(zip(xs, xs[1:]))
         xs = [a * (b / a) ** (i / 24) for a, b in ends for i in range(25)]
-        return xs, [1e3 * fitted(fit, x) for x in xs], "three affine pieces"
-    points = sorted({(s["rows"], s["fitted"]) for s in fit["samples"]})
-    return [p[0] for p in points], [1e3 * p[1] for p in points], "table, interpolated"
+        return [(xs, [1e3 * fitted(fit, x) for x in xs], "three affine pieces")]
+    lines = []  # a table tells forwards of as many rows apart by their requests
+    for count in sorted({s["requests"] for s in fit["samples"]}):
+        points = sorted((s["rows"], 1e3 * s["fitted"]) for s in fit["samples"]
+                        if s["requests"] == count)
+        lines.append((*map(list, zip(*points)), "table, interpolated"))
+    return lines
 
 
 def draw_latency(cell, row):
@@ -42,8 +46,8 @@ def draw_latency(cell, row):
         points = [(s["rows"], 1e3 * s["seconds"]) for s in fit["samples"] if s["requests"] == count]
         cell.plot(*zip(*points), label=f"{count} request" + ("s" if count > 1 else ""),
                   **common.Look(place).point(hollow))
-    xs, ys, kind = curve(fit)
-    cell.plot(xs, ys, color=common.INK, linewidth=1.1, label=f"fit: {kind}")
+    for place, (xs, ys, kind) in enumerate(curves(fit)):
+        cell.plot(xs, ys, color=common.INK, linewidth=1.1, label=None if place else f"fit: {kind}")
     if fit["fit"] == "pwl3":
         for knot in fit["knots"]:
             cell.axvline(knot, color=common.QUIET, linewidth=0.7, linestyle=(0, (2, 2)))

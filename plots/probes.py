@@ -307,6 +307,7 @@ def importance(rows, groups):
             top.plot(range(layers), curve, color=colour, linestyle=":", linewidth=1,
                      label=f"{kind}, decoded included")
         title(top, heading(name))
+        top.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         top.set_xlabel("layer")
         top.set_ylabel("importance")
         for kind, (label, colour) in enumerate(c for c in classes if c[0] != "decoded"):

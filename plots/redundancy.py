@@ -31,7 +31,10 @@ def panel(cell, names, found, look, published, log):
     start = 0.5 if log else 0
     if log:
         cell.set_xscale("log")
+        wide = limit > 30 * start  # a decade and a half: powers of ten are ticks enough
+        cell.xaxis.set_major_locator(common.LogLocator(subs=(1,) if wide else (1, 3)))
         cell.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        cell.xaxis.set_minor_formatter(common.NullFormatter())
     for place, name in enumerate(names):
         if name in found:
             value, hollow = found[name]

@@ -23,7 +23,7 @@ from rows import BadInput, NotDrawn, metric
 HERE = os.path.dirname(os.path.abspath(__file__))
 CROWD = 6  # from more results than this the page has an index and closed sections
 # Modules with draw(rows, options), in the order of the page.
-FAMILIES = ["throughput", "throughput_batch", "pareto", "redundancy", "serving", "latency",
+FAMILIES = ["throughput", "throughput_batch", "sweep", "pareto", "redundancy", "serving", "latency",
             "crossover", "decode_order", "step_breakdown", "roofline", "probes"]
 
 
@@ -56,6 +56,7 @@ class Section:
         self.plan = read_json(os.path.join(os.path.dirname(path), "run.json")) or {}
         self.artifact = "_".join(str(self.plan[k]) for k in ("paper", "artifact")
                                  if self.plan.get(k))
+        self.families = fitting_families(self.plan)
         self.title = ", ".join(self.titles)
         self.command, self.known = command_of(self, experiments)
         page = os.path.join(root, "tables", self.artifact + ".md")
@@ -73,6 +74,13 @@ class Section:
         except (KeyError, TypeError, rowlib.tomllib.TOMLDecodeError):
             pass
         return f"{name}: {title}{scale}" if name else title
+
+
+def fitting_families(plan):
+    """Figure families that show what the artifact is about; None: all that the rows allow."""
+    with open(os.path.join(HERE, "artifacts.toml"), "rb") as content:
+        papers = rowlib.tomllib.load(content)
+    return papers.get(plan.get("paper"), {}).get(plan.get("artifact"))
 
 
 def read_text(path):
@@ -276,20 +284,21 @@ def inline_svg(svg, prefix, title, letters):
     return opened + svg[len(opening):]
 
 
-def figures(rows, prefix, letters):
-    """(HTML, sentences about what was not drawn)."""
+def figures(section, prefix, letters, save, only_fitting):
+    """(HTML, HTML of those that the artifact is not about, sentences about what was not drawn)."""
     try:
         import importlib
         import common
     except ImportError as problem:
-        return "", [f"figures need {problem.name}: pip install -r plots/requirements.txt"]
+        return "", "", [f"figures need {problem.name}: pip install -r plots/requirements.txt"]
     common.style()
-    believed = [r for r in rows if r["verdict"] in rowlib.BELIEVED]
+    believed = [r for r in section.rows if r["verdict"] in rowlib.BELIEVED]
     if not believed:
-        return "", ["no row has the verdict PASS or NOT_VERIFIED"]
-    parts, missing = [], []
+        return "", "", ["no row has the verdict PASS or NOT_VERIFIED"]
+    parts, others, missing = [], [], []
     for family in FAMILIES:
-        if not os.path.exists(os.path.join(HERE, family + ".py")):
+        fits = section.families is None or family in section.families
+        if not os.path.exists(os.path.join(HERE, family + ".py")) or (only_fitting and not fits):
             continue
         module = importlib.import_module(family)
         if not hasattr(module, "draw"):
@@ -306,11 +315,16 @@ def figures(rows, prefix, letters):
         for place, drawing in enumerate(drawings):
             svg = common.svg_text(drawing.figure)
             name = f"{prefix}-{family}{place}"
-            parts.append(f'<figure id="{name}"><div class="paper">'
-                         f"{inline_svg(svg, name, drawing.title, letters)}</div>"
-                         f"<figcaption>{text(drawing.title)}.</figcaption></figure>")
+            (parts if fits else others).append(
+                f'<figure id="{name}"><div class="paper">'
+                f"{inline_svg(svg, name, drawing.title, letters)}</div>"
+                f"<figcaption>{text(drawing.title)}.</figcaption></figure>")
+            if save and fits:
+                file = family + (f"-{drawing.name}" if drawing.name else "")
+                common.save(drawing.figure,
+                            os.path.join(os.path.dirname(section.path), "figures", file))
         common.plt.close("all")
-    return "".join(parts), missing
+    return "".join(parts), "".join(others), missing
 
 
 # ---- parts of the page ---------------------------------------------------------------------------
@@ -428,10 +442,12 @@ def claims_part(claims):
             "</table></div></section>")
 
 
-def section_part(section, place, letters, closed):
+def section_part(section, place, letters, closed, save):
     decode = [r for r in section.rows if not r.get("serve")]
     served = [r for r in section.rows if r.get("serve")]
-    drawn, missing = figures(section.rows, f"s{place}", letters)
+    drawn, others, missing = figures(section, f"s{place}", letters, save, closed)
+    if others:
+        drawn += f"<details><summary>More figures of these rows</summary>{others}</details>"
     tables = "".join(table(columns, rows, section.title) for columns, rows in
                      ((DECODE_COLUMNS, decode), (SERVE_COLUMNS, served)) if rows)
     undrawn = ""
@@ -611,7 +627,7 @@ def embedded_json(data):
     return out.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def page(root, title=None, experiments="experiments"):
+def page(root, title=None, experiments="experiments", save=False):
     sections, claims = collect(root, experiments)
     rows = [r for s in sections for r in s.rows]
     title = title or (sections[0].heading() if len(sections) == 1
@@ -629,7 +645,7 @@ def page(root, title=None, experiments="experiments"):
             + ("; …" if crowd else "."))
     letters = {}
     results = (index_part(sections, root) if crowd else "") + "".join(
-        section_part(s, i, letters, crowd) for i, s in enumerate(sections))
+        section_part(s, i, letters, crowd, save) for i, s in enumerate(sections))
     return fill(
         asset("page.html"), title=text(title), style=asset("style.css"),
         nav="".join(f'<a href="#{i}">{text(n)}</a>' for i, n in links), lead=text(lead),
@@ -648,11 +664,13 @@ def main():
     parser.add_argument("--title", help="default: the experiment's, or the folder's name")
     parser.add_argument("--experiments-dir", default="experiments",
                         help="where experiment files lie, to name the one of each result")
+    parser.add_argument("--figures", action="store_true",
+                        help="also save each result's figures as SVG, PNG and PDF beside its rows")
     options = parser.parse_args()
     output = options.output or os.path.join(
         options.dir if os.path.isdir(options.dir) else os.path.dirname(options.dir), "report.html")
     try:
-        made = page(options.dir, options.title, options.experiments_dir)
+        made = page(options.dir, options.title, options.experiments_dir, options.figures)
         with open(output, "w", encoding="utf-8", newline="\n") as out:
             out.write(made)
     except BadInput as problem:

@@ -43,7 +43,7 @@ def draw(rows, options=None):
     columns = min(len(families), 4 if len(names) < 8 else 3)
     wide = len(families) > 1
     figure, cells = common.grid(len(families), columns, common.PAGE if wide else 5.0,
-                                0.55 + 0.16 * len(names))
+                                0.55 + 0.16 * max(3, len(names)))
     hollow = False
     for place, (cell, family) in enumerate(zip(cells, families)):
         found = {}

@@ -74,7 +74,7 @@ class Comparison:
         torch.set_num_threads(a.threads)
         self.model_path, self.folder = a.model, folder
         self.more = {"every_row": True} if a.head == "all" else {}
-        self.unmask = Unmask(a.unmask, a.threads)
+        self.unmask = Unmask(a.unmask, a.threads, getattr(a, "format", "f32"))
         self.model = load(a.model)
         self.text = Text(a.model)
         if a.prompt_tokens > 0:
@@ -169,7 +169,7 @@ def measure(c, a, label, method, settings):
         "ratio_of_best": min(torch_seconds) / min(unmask_seconds),
         "torch_seconds": torch_seconds, "unmask_seconds": unmask_seconds,
         "answers_differ": c.different_answers(outputs, answers),
-        "head": a.head, "threads": a.threads, "affinity": sorted(os.sched_getaffinity(0)),
+        "head": a.head, "format": a.format, "threads": a.threads, "affinity": sorted(os.sched_getaffinity(0)),
         "cpu": cpu_name(),
         "load_average": os.getloadavg()[0],
         "versions": {"torch": torch.__version__, "python": platform.python_version(),
@@ -202,7 +202,7 @@ def measure_all(a):
     if rows:
         r = rows[0]
         print(f"\n{r['cpu']}, {r['threads']} thread(s), PyTorch {r['versions']['torch']}, Unmask "
-              f"{r['versions']['unmask']}, logits of {r['head']} rows, {a.repeats} interleaved "
+              f"{r['versions']['unmask']}, {r['format']} weights, logits of {r['head']} rows, {a.repeats} interleaved "
               f"repeats, {r['prompts']} prompt(s) of {r['prompt_tokens']} tokens in "
               f"all, {r['canvas_tokens']} generated")
     slow = [r["label"] for r in rows if r["ratio_median"] < a.bar]
@@ -245,6 +245,9 @@ def main():
             p.add_argument("--repeats", type=int, default=5)
             p.add_argument("--warmup", type=int, default=1,
                            help="untimed passes of a side before every sample")
+            p.add_argument("--format", choices=("f32", "bf16", "int8"), default="f32",
+                           help="of Unmask's packed weights; PyTorch always has float32, so that "
+                           "others are faster for another reason, and may answer otherwise")
             p.add_argument("--bar", type=float, default=0.0, help="fail below this median ratio")
             p.add_argument("--out", help="file that JSON rows are appended to")
     a = parser.parse_args()

@@ -15,8 +15,9 @@ def toml_value(value):
 
 
 class Unmask:
-    def __init__(self, program, threads):
+    def __init__(self, program, threads, weight_format="f32"):
         self.program = os.path.abspath(program)
+        self.format = weight_format
         self.environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         listed = self.call("list")
         self.methods = {line.split()[0] for line in listed.splitlines() if line.startswith("  ")}
@@ -39,7 +40,7 @@ class Unmask:
         spec = os.path.join(folder, "run.toml")
         with open(spec, "w", encoding="utf-8") as f:
             f.write(f'title = "peer"\n[run]\nbatch_size = 1\nwarmup = {warmup}\n'
-                    f'repetitions.min = 1\nrepetitions.max = 1\nformat = "f32"\n'
+                    f'repetitions.min = 1\nrepetitions.max = 1\nformat = {toml_value(self.format)}\n'
                     f"[[model]]\npath = {toml_value(os.path.abspath(model))}\n"
                     f"[[workload]]\nfile = {toml_value(os.path.abspath(items_file))}\n"
                     f"[[method]]\nname = {toml_value(method)}\nlabel = {toml_value(label)}\n")
@@ -48,7 +49,7 @@ class Unmask:
         self.call("run", spec, "-O", out, "--fresh", "--log-samples", "--no-progress",
                   "-o", "jsonl")
         rows, samples = [], []
-        for name in sorted(os.listdir(out)):
+        for name in sorted(n for n in os.listdir(out) if n.endswith(".jsonl")):
             with open(os.path.join(out, name), encoding="utf-8") as f:
                 lines = [json.loads(line) for line in f if line.strip()]
             (samples if name.startswith("samples_") else rows).extend(lines)

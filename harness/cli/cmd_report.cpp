@@ -31,6 +31,7 @@ int command_report(const std::vector<std::string>& arguments) {
   po::options_description options("options");
   options.add_options()("output,o", po::value<std::string>(), "default DIR/report.html")(
       "title", po::value<std::string>(), "of the page")(
+      "figures", "also save each result's figures as SVG, PNG and PDF beside its rows")(
       "plots-dir", po::value<std::string>()->default_value("plots"), "where report.py lies")(
       "experiments-dir", po::value<std::string>()->default_value("experiments"),
       "where experiment files lie, to name the one of each result");
@@ -55,6 +56,7 @@ int command_report(const std::vector<std::string>& arguments) {
     line.push_back(std::string("--") + name);
     line.push_back(values[name].as<std::string>());
   }
+  if (values.count("figures")) line.emplace_back("--figures");
   std::vector<char*> words;
   for (std::string& word : line) words.push_back(word.data());
   words.push_back(nullptr);

@@ -2,7 +2,6 @@
 # Copyright The Unmask Authors
 """What the tests of the plots share: where things lie, the fixtures, and how a test is not run."""
 
-import json
 import os
 import subprocess
 import sys
@@ -15,14 +14,15 @@ DATA = os.path.join(HERE, "data")
 sys.path.insert(0, PLOTS)
 NOT_RUN = 77
 
+import rows as rowlib  # noqa: E402
+
 
 def fixture(name):
     return os.path.join(DATA, name + ".jsonl")
 
 
 def rows_of(name):
-    with open(fixture(name), encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+    return rowlib.read_rows([fixture(name)])
 
 
 def script(name, *arguments, **environment):

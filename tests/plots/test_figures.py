@@ -30,11 +30,12 @@ import probes  # noqa: E402
 import redundancy  # noqa: E402
 import rows as rowlib  # noqa: E402
 import serving  # noqa: E402
+import sweep  # noqa: E402
 import throughput  # noqa: E402
 import throughput_batch  # noqa: E402
 
 MODULES = {m.__name__: m for m in (crossover, decode_order, latency, pareto, probes, redundancy,
-                                   serving, throughput, throughput_batch)}
+                                   serving, sweep, throughput, throughput_batch)}
 # The fixture that each is drawn from.
 FAMILIES = {"throughput": "decode", "throughput_batch": "decode", "pareto": "decode",
             "redundancy": "decode", "crossover": "decode", "serving": "serving",
@@ -67,6 +68,22 @@ def titled(figure, title):
 def bars(axes):
     """Widths of the horizontal bars by their place."""
     return {round(p.get_y() + p.get_height() / 2): p for p in axes.patches if p.get_width() > 0}
+
+
+def swept(variations, families=("word_problem",)):
+    """Rows of one method: {variation: (score of each, tokens, seconds, MiB)}."""
+    rows = []
+    for family in families:
+        for place, (variation, (score, tokens, seconds, mib)) in enumerate(variations.items()):
+            row = json.loads(json.dumps(support.rows_of("decode")[0]))
+            row.update(point_id=f"{family}-{place}", variation=variation, label="sparse")
+            row["workload"].update(family=family, items=4)
+            row["score"].update(mean=score, n=4)
+            row["samples"]["half_width"] = 0.1
+            row["metrics"].update(output_tokens=tokens, wall_seconds=seconds, prompt_tokens=4 * 512,
+                                  tokens_per_second=tokens / seconds, peak_kv_bytes=mib * 2**20)
+            rows.append(row)
+    return rows
 
 
 class Figures(unittest.TestCase):
@@ -186,10 +203,14 @@ class Figures(unittest.TestCase):
                        for x, y in zip(l.get_xdata(), l.get_ydata()))
         want = sorted((s["rows"], 1e3 * s["seconds"]) for s in fit["samples"])
         np.testing.assert_allclose(drawn, want)
-        # The curve goes through what the program says its fit is.
-        xs, ys, _ = latency.curve(fit)
-        for s in fit["samples"]:
-            self.assertAlmostEqual(np.interp(s["rows"], xs, ys) / (1e3 * s["fitted"]), 1, 2)
+        # A line per number of requests goes through what the program says its table holds.
+        counts = sorted({s["requests"] for s in fit["samples"]})
+        curves = latency.curves(fit)
+        self.assertEqual(len(curves), len(counts))
+        for count, (xs, ys, _) in zip(counts, curves):
+            for s in fit["samples"]:
+                if s["requests"] == count:
+                    self.assertAlmostEqual(np.interp(s["rows"], xs, ys) / (1e3 * s["fitted"]), 1, 9)
         line = commits.lines[0]
         want = [(r["params"]["chunk"], r["metrics"]["committed_per_step"])
                 for r in support.rows_of("chunks") if r["params"]["chunk"] > 0]
@@ -233,9 +254,48 @@ class Figures(unittest.TestCase):
                 self.assertTrue(any(t.startswith(f"×{margin:.2f}") for t in texts))
 
     def test_a_tie_is_what_the_intervals_cannot_tell_apart(self):
-        entry = lambda speed, half, name: (speed, half, name, None)  # noqa: E731
+        entry = lambda speed, half, name: (speed, half, name, {"score": None})  # noqa: E731
         self.assertTrue(crossover.verdict([entry(100, 6, "a"), entry(90, 5, "b")])[2])
         self.assertFalse(crossover.verdict([entry(100, 4, "a"), entry(90, 5, "b")])[2])
+
+    def test_who_answers_worse_does_not_win_the_crossover(self):
+        rows = swept({"": (0.9, 10, 1, 1)}) + swept({"": (0.5, 10, 0.5, 1)})
+        rows[1].update(label="hasty", point_id="other")
+        (entries,) = crossover.cells_of(rows).values()
+        self.assertEqual([e[2] for e in entries], ["sparse", "hasty"])
+        self.assertEqual(crossover.verdict(entries), ("sparse", None, False))
+        rows[1]["score"]["mean"] = 0.85
+        (entries,) = crossover.cells_of(rows).values()
+        self.assertEqual(crossover.verdict(entries)[0], "hasty")
+
+    def test_sweep_pools_tasks_and_takes_one_number_at_a_time(self):
+        rows = swept({"kernel=3 ratio=0.1": (0.25, 10, 1, 1), "kernel=3 ratio=0.5": (0.5, 10, 2, 2),
+                      "kernel=3 ratio=0.9": (1.0, 10, 4, 3), "kernel=1 ratio=0.5": (0.0, 10, 2, 2),
+                      "kernel=5 ratio=0.5": (0.75, 10, 2, 2)}, ("word_problem", "needle"))
+        rows[0]["score"]["mean"] = 0.75  # of the two tasks the mean counts
+        rows[0]["metrics"].update(wall_seconds=3, tokens_per_second=10 / 3)
+        (drawing,) = sweep.draw(rows)
+        panels = [a.lines[0].get_xydata().tolist() for a in drawing.figure.axes]
+        self.assertEqual(len(panels), 6)  # score, speed, memory; by kernel and by ratio
+        self.assertEqual(panels[0], [[1, 0], [3, 50], [5, 75]])
+        self.assertEqual(panels[1], [[0.1, 50], [0.5, 50], [0.9, 100]])
+        self.assertEqual(panels[3], [[0.1, 5], [0.5, 5], [0.9, 2.5]])
+        self.assertEqual(panels[5], [[0.1, 1], [0.5, 2], [0.9, 3]])
+
+    def test_sweep_over_lengths_of_prompts(self):
+        rows = [r for k, family in ((512, "0.5K"), (1024, "1K"), (4096, "4K"))
+                for r in swept({"": (0.5, 10, k / 512, k / 512)}, (family,))]
+        for row, k in zip(rows, (512, 1024, 4096)):
+            row["metrics"]["prompt_tokens"] = 4 * k
+        (drawing,) = sweep.draw(rows)
+        speed, memory = drawing.figure.axes  # the score is the same everywhere: not drawn
+        self.assertEqual(speed.lines[0].get_xydata().tolist(), [[512, 10], [1024, 5], [4096, 1.25]])
+        self.assertEqual(memory.lines[0].get_ydata().tolist(), [1, 2, 8])
+        self.assertEqual([t.get_text() for t in memory.get_xticklabels()], ["0.5K", "1K", "4K"])
+        with self.assertRaises(common.NotDrawn):
+            sweep.draw(rows[:2])
+        with self.assertRaises(common.NotDrawn):
+            sweep.draw(support.rows_of("decode"))
 
     def test_probe_figures(self):
         drawings = {d.name: d for d in draw(probes, "probes")}
@@ -285,8 +345,8 @@ class Files(unittest.TestCase):
                 for name in os.listdir(out):
                     with open(os.path.join(out, name), "rb") as content:
                         files[-1][name] = content.read()
-            # Six kinds of probes and one figure of each of the other eight families.
-            self.assertEqual(len(files[0]), 3 * (6 + 8))
+            # Eight kinds of probes and one figure of each of the other eight families.
+            self.assertEqual(len(files[0]), 3 * (8 + 8))
             for name in files[0]:
                 self.assertEqual(files[0][name], files[1][name], name)
             for name, content in files[0].items():

@@ -232,6 +232,33 @@ class Odd(Case):
         self.assertEqual(len(letters), len(set(letters)))
         self.assertEqual(set(re.findall(r'href="#(DejaVu[^"]*)"', page)), set(letters))
 
+    def test_artifacts_name_families_and_have_experiments(self):
+        with open(os.path.join(report.HERE, "artifacts.toml"), "rb") as content:
+            papers = rowlib.tomllib.load(content)
+        self.assertEqual(len(papers), 5)
+        for paper, artifacts in papers.items():
+            for artifact, families in artifacts.items():
+                self.assertLessEqual(set(families), set(report.FAMILIES), artifact)
+                self.assertTrue(os.path.exists(os.path.join(
+                    support.ROOT, "experiments", paper, artifact + ".toml")), artifact)
+
+    @unittest.skipUnless(FIGURES, "needs matplotlib")
+    def test_an_artifact_has_its_own_figures_and_saves_them(self):
+        folder = self.made("decode")
+        plan = {"experiment": {"file": "x.toml"}, "scale": "tiny", "paper": "focus",
+                "artifact": "table_5"}
+        with open(os.path.join(folder, "decode", "run.json"), "w", encoding="utf-8") as out:
+            json.dump(plan, out)
+        page = report.page(folder, save=True)
+        checked(page)
+        own, more = page.split("More figures of these rows")
+        self.assertIn('id="s0-redundancy0"', own)
+        self.assertNotIn("s0-throughput0", own)
+        self.assertIn('id="s0-throughput0"', more)
+        self.assertEqual(sorted(os.listdir(os.path.join(folder, "decode", "figures"))),
+                         ["redundancy.pdf", "redundancy.png", "redundancy.svg"])
+        self.assertFalse(os.path.exists(os.path.join(folder, "figures")))
+
     def test_rows_that_are_not_believed_are_in_the_table_with_their_reason(self):
         def change(row):
             row["verdict"], row["reason"] = "INVALID", "the answer still holds masks"
