@@ -78,8 +78,9 @@
     $("side-a").querySelector(".chart").dispatchEvent(new MouseEvent("click", {
       clientX: bar.left + bar.width * 0.999, bubbles: true }));
     out.chart = look("side-a").forward;
-    const table = document.querySelector("table.sortable"), columns = table.tHead.rows[0].cells;
-    const speed = [...columns].find((c) => c.textContent.startsWith("tok/s"));
+    const speed = [...document.querySelectorAll("table.sortable th")].find(
+      (c) => c.textContent.startsWith("tok/s"));
+    const table = speed.closest("table");
     const values = () => [...table.tBodies[0].rows].map((r) => Number(r.cells[speed.cellIndex].dataset.v));
     speed.querySelector("button").click();
     out.ascending = [values(), speed.getAttribute("aria-sort")];

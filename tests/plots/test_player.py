@@ -176,6 +176,15 @@ class Player(unittest.TestCase):
             self.assertGreater(width, 200)
             self.assertGreater(height, 80)
 
+    def test_the_committed_page_of_the_campaign(self):
+        with open(os.path.join(support.ROOT, "results", "tiny", "report.html"),
+                  encoding="utf-8") as page:
+            seen = visit(page.read(), 1280, self.folder)
+        self.assertEqual(seen["errors"], [])
+        self.assertGreater(len(seen["requests"]), 1)
+        self.assertEqual(seen["unnamed"], [])
+        self.assertLessEqual(seen["width"][0], seen["width"][1])
+
     def test_a_narrow_window(self):
         seen = visit(self.page, 500, self.folder)
         self.assertEqual(seen["errors"], [])
