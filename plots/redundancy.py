@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Rows computed per token decided (FOCUS, Table 5), by method and task; 1 would be no redundancy."""
+"""Rows computed per token decided (FOCUS, Table 5), by method and task; 1 would be no redundancy.
+
+Rows of prefill forwards do not count, tokens that they decide do (as FOCUS counts): short answers go
+below 1.
+"""
 
 import math
 import sys
@@ -25,10 +29,10 @@ def collapse(rows, label):
     return found
 
 
-def panel(cell, names, found, look, published, log):
+def panel(cell, names, found, look, published, start):
     values = [v for v, _ in found.values()] + list(published.values())
     limit = max(values)
-    start = 0.5 if log else 0
+    log = start > 0
     if log:
         cell.set_xscale("log")
         wide = limit > 30 * start  # a decade and a half: powers of ten are ticks enough
@@ -76,16 +80,19 @@ def draw(rows, options=None):
     figure, cells = common.grid(len(families), columns, common.PAGE if columns > 1 else 5.0,
                                 0.6 + 0.16 * (len(names) + len(extra)))
     everything = [v for f in found.values() for v, _ in f.values()] + list(extra.values())
-    log = max(everything) > 30 * min(everything)  # one scale for all panels
+    # One scale for all panels, logarithmic where values are far apart; those start below the smallest.
+    log = max(everything) > 30 * min(everything)
+    start = min(0.5, 0.7 * min(everything)) if log else 0
     for place, (cell, family) in enumerate(zip(cells, families)):
         every = names + list(extra)
-        panel(cell, every, found[family], look, extra, log)
+        panel(cell, every, found[family], look, extra, start)
         cell.set_yticks(range(len(every)), every if place % columns == 0 else [""] * len(every))
         cell.set_title(family.replace("_", " "))
     common.label_below(figure, "rows computed per token decided")
     hollow = any(h for f in found.values() for _, h in f.values())
     common.legend_above(figure, common.provenance_handles(hollow, bool(extra)))
-    common.footnote(figure, rows, "dashed: one row per token")
+    common.footnote(figure, rows, "dashed: one row per token; rows of prefill forwards are left out, as in FOCUS, Table 5: below 1 "
+                    "tokens were decided by them")
     return [Drawing("", "Rows computed per token decided, by method and task", figure, rows)]
 
 
@@ -95,4 +102,4 @@ def more_arguments(parser):
 
 
 if __name__ == "__main__":
-    sys.exit(common.main(draw, __doc__, "redundancy", more_arguments))
+    sys.exit(common.main(draw, __doc__.splitlines()[0], "redundancy", more_arguments))
