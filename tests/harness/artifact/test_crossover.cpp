@@ -47,8 +47,8 @@ TEST(crossover, the_winner_changes_with_the_batch) {
   EXPECT_TRUE(has(table, "3 cells; sparse wins 1, vanilla wins 1, 1 not clear")) << table;
 }
 
-// With eight requests the faster method wins while it answers 85 % against 90 %; with 30 % it is named,
-// but does not win.
+// With eight requests the faster method wins while it answers 85 % against 90 %; with 30 % it is
+// named, but does not win.
 TEST(crossover, wrong_answers_do_not_win) {
   const auto scored = [](double sparse) {
     std::vector<result_row> rows = sweep();
