@@ -14,7 +14,7 @@
 #include <ucontext.h>
 #endif
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/common_interface_defs.h>
+#include <sanitizer/asan_interface.h>
 #endif
 
 namespace unmask::cuda::emulator {
@@ -206,6 +206,10 @@ void fiber_entry() {
 }
 
 void prepare(fiber& f, unsigned char* stack) {
+#if defined(__SANITIZE_ADDRESS__)
+  // The frames of the fiber that had this stack before were left, not returned from.
+  __asan_unpoison_memory_region(stack, stack_bytes);
+#endif
 #if defined(__x86_64__)
   auto* top = reinterpret_cast<void**>(stack + stack_bytes) - 2;  // as after a call
   *top = reinterpret_cast<void*>(&fiber_entry);
