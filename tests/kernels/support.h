@@ -104,7 +104,7 @@ inline void expect_close(const std::vector<float>& got, const std::vector<float>
   }
 }
 inline bool same_bits(const float* a, const float* b, std::int64_t n) {
-  return std::memcmp(a, b, static_cast<std::size_t>(n) * sizeof(float)) == 0;
+  return n == 0 || std::memcmp(a, b, static_cast<std::size_t>(n) * sizeof(float)) == 0;
 }
 
 // Runs the body for every instruction set of this processor, the best first.

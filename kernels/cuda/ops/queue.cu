@@ -142,7 +142,22 @@ bool is_owned(std::uintptr_t address) {
   return address < after->first + after->second;
 }
 
+// The shadow memory of the sanitizers is mapped where pairs of small integers would point; programs
+// and their memory lie above it.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::uintptr_t shadow_end = std::uintptr_t{1} << 46;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr std::uintptr_t shadow_end = std::uintptr_t{1} << 46;
+#else
+constexpr std::uintptr_t shadow_end = 0;
+#endif
+#else
+constexpr std::uintptr_t shadow_end = 0;
+#endif
+
 bool is_mapped(std::uintptr_t address) {
+  if (address < shadow_end) return false;
   const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
   unsigned char resident = 0;
   return mincore(reinterpret_cast<void*>(address / page * page), 1, &resident) == 0;
