@@ -37,6 +37,7 @@ add_library(unmask_flags INTERFACE)
 target_include_directories(unmask_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(unmask_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow
                        -Wno-missing-field-initializers -Wno-unknown-pragmas
+                       $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option>
                        $<$<BOOL:${UNMASK_WERROR}>:-Werror>>
                        $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra
                        $<$<BOOL:${UNMASK_WERROR}>:-Werror=all-warnings>>)

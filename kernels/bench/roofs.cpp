@@ -138,7 +138,8 @@ roofs measure() {
 // One slice of the arrays per call, the next one each time: as short as the kernels that are held
 // against it, and cold, since the arrays overflow every cache.
 double triad_once() {
-  constexpr std::ptrdiff_t n = 32 << 20, slice = 1 << 20;  // three arrays of 128 MB, 4 MB a slice
+  // Three arrays of 128 MB, 4 MB a slice.
+  static constexpr std::ptrdiff_t n = 32 << 20, slice = 1 << 20;
   static const auto memory = [] {
     std::unique_ptr<float[]> m(new float[3 * n]);
 #pragma omp parallel for

@@ -352,12 +352,12 @@ void fail(const std::string& what) {
 
 void rendezvous(int kind, void* argument, void (*complete)(void** arguments), const where& place) {
   warp_meeting& w = block->warps[running->thread / 32];
-  if (w.arrived > 0 && (w.kind != kind || w.line != place.line())) {
+  if (w.arrived > 0 && (w.kind != kind || w.line != place.line)) {
     fail("divergent warp collectives, on lines " + std::to_string(w.line) + " and " +
-         std::to_string(place.line()) + " of " + place.file_name());
+         std::to_string(place.line) + " of " + place.file);
   }
   w.kind = kind;
-  w.line = place.line();
+  w.line = place.line;
   w.argument[running->thread % 32] = argument;
   if (++w.arrived < 32) {
     wait_on(&w.generation);
@@ -370,11 +370,11 @@ void rendezvous(int kind, void* argument, void (*complete)(void** arguments), co
 }
 
 void barrier(const where& place) {
-  if (block->at_barrier > 0 && block->barrier_line != place.line()) {
+  if (block->at_barrier > 0 && block->barrier_line != place.line) {
     fail("divergent barriers, on lines " + std::to_string(block->barrier_line) + " and " +
-         std::to_string(place.line()) + " of " + place.file_name());
+         std::to_string(place.line) + " of " + place.file);
   }
-  block->barrier_line = place.line();
+  block->barrier_line = place.line;
   if (++block->at_barrier == block->alive) {
     complete_barrier();
     return;

@@ -16,7 +16,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <source_location>
 #include <stdexcept>
 #include <string>
 
@@ -58,7 +57,15 @@ unsigned char* shared_base();
 std::size_t shared_size();
 [[noreturn]] void fail(const std::string& what);
 
-using where = std::source_location;
+// std::source_location, which clang 14 (thread sanitizer, fuzzers) does not have.
+struct where {
+  const char* file;
+  unsigned line;
+  static constexpr where current(const char* file = __builtin_FILE(),
+                                 unsigned line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
 // Blocks until all 32 lanes of the warp have called it at the same place with the same `kind`; the
 // last one runs complete(arguments of lane 0..31).
 void rendezvous(int kind, void* argument, void (*complete)(void** arguments), const where& place);
