@@ -7,16 +7,23 @@
 
 namespace unmask::testing {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool sanitized = true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if !defined(__has_feature)
+#define UNMASK_HAS_FEATURE(name) 0
+#else
+#define UNMASK_HAS_FEATURE(name) __has_feature(name)
+#endif
+
+#if defined(__SANITIZE_THREAD__) || UNMASK_HAS_FEATURE(thread_sanitizer)
+inline constexpr bool thread_sanitized = true;
+#else
+inline constexpr bool thread_sanitized = false;
+#endif
+#if defined(__SANITIZE_ADDRESS__) || UNMASK_HAS_FEATURE(address_sanitizer)
 inline constexpr bool sanitized = true;
 #else
-inline constexpr bool sanitized = false;
+inline constexpr bool sanitized = thread_sanitized;
 #endif
-#else
-inline constexpr bool sanitized = false;
-#endif
+
+#undef UNMASK_HAS_FEATURE
 
 }  // namespace unmask::testing

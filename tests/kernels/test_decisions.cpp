@@ -14,7 +14,7 @@ namespace unmask {
 namespace {
 
 using accepts = std::vector<std::uint8_t>;
-const std::vector<const ops*> backends{&reference_ops(), &cpu_ops(), &cuda_emulated_ops()};
+const std::vector<const ops*> backends = host_backends();
 
 struct scene {
   test::candidates_fixture candidates;
