@@ -14,7 +14,7 @@ namespace {
 using test::grid;
 using indices = std::vector<std::int32_t>;
 using bytes = std::vector<std::uint8_t>;
-const std::vector<const ops*> backends = test::host_backends();
+const std::vector<const ops*> backends = unmask::test::host_backends();
 
 tensor_view flags_view(bytes& b, std::initializer_list<std::int64_t> shape) {
   return make_view(b.data(), dtype::u8, shape);

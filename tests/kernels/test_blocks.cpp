@@ -12,7 +12,7 @@ namespace {
 
 using indices = std::vector<std::int32_t>;
 using flags = std::vector<std::uint8_t>;
-const std::vector<const ops*> backends = host_backends();
+const std::vector<const ops*> backends = unmask::test::host_backends();
 
 tensor_view view_of(flags& f, std::int64_t sequences) {
   return make_view(f.data(), dtype::u8,

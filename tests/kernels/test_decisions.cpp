@@ -14,7 +14,7 @@ namespace unmask {
 namespace {
 
 using accepts = std::vector<std::uint8_t>;
-const std::vector<const ops*> backends = host_backends();
+const std::vector<const ops*> backends = unmask::test::host_backends();
 
 struct scene {
   test::candidates_fixture candidates;

@@ -12,7 +12,7 @@ namespace unmask {
 namespace {
 
 using accepts = std::vector<std::uint8_t>;
-const std::vector<const ops*> backends = host_backends();
+const std::vector<const ops*> backends = unmask::test::host_backends();
 
 // Histories of a ragged batch; every position of `rows[s]` is a candidate unless left out.
 struct scene {

@@ -7,7 +7,7 @@ namespace {
 
 using test::grid;
 
-const std::vector<const ops*> backends = host_backends();
+const std::vector<const ops*> backends = unmask::test::host_backends();
 
 TEST(rows, gather_and_scatter_are_inverse) {
   std::mt19937 rng(31);

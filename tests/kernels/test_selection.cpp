@@ -12,7 +12,7 @@ namespace {
 
 using test::grid;
 using indices = std::vector<std::int32_t>;
-const std::vector<const ops*> backends = host_backends();
+const std::vector<const ops*> backends = unmask::test::host_backends();
 
 TEST(selection, top_indices_by_hand) {
   const indices begin{0, 5, 5, 8}, out_begin{0, 3, 3, 6};
