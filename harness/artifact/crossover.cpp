@@ -117,7 +117,7 @@ std::vector<crossover_cell> crossover_cells(const std::vector<result_row>& all,
     const double asked =
         (held_against ? score_of(*held_against) : best_score(group)) - rule.score_within - 1e-12;
     const auto worse = [&](const result_row* r) { return score_of(*r) < asked; };
-    std::ranges::stable_partition(group, std::not_fn(worse));
+    std::stable_partition(group.begin(), group.end(), std::not_fn(worse));
     const result_row& winner = *group.front();
     crossover_cell cell;
     cell.model = across_models ? "" : winner.model.name;
