@@ -42,6 +42,13 @@ bool leaves_by_the_clock(const result_row& row) {
          to_string(clock->second) == "real" && share->second != parameter_value(0.0);
 }
 
+// Whether two intervals of ratios overlap, each made so many times as wide on the log scale.
+bool overlap(const interval& a, const interval& b, double wider) {
+  const double gap = std::abs(std::log(a.low * a.high) - std::log(b.low * b.high)) / 2;
+  return gap <= wider * (std::log(a.high / a.low) + std::log(b.high / b.low)) / 2;
+}
+constexpr double far = 4;
+
 class comparer {
  public:
   explicit comparer(run_comparison& result) : result_(result) {}
@@ -92,7 +99,8 @@ class comparer {
     const auto b = ratio_of(after, after_base, "tokens_per_second", "tokens_per_second");
     if (!a || !b || !a->range || !b->range) return;
     ++result_.ratios;
-    if (a->range->low <= b->range->high && b->range->low <= a->range->high) return;
+    if (overlap(*a->range, *b->range, 1)) return;
+    result_.far_apart += !overlap(*a->range, *b->range, far);
     result_.speeds_apart.push_back({title_of(before), "speed over " + before_base.label,
                                     estimate_text(*a), estimate_text(*b)});
   }
@@ -160,7 +168,7 @@ double chance_of_apart(std::size_t ratios, std::size_t apart) {
 }
 
 bool run_comparison::speeds_differ() const {
-  return chance_of_apart(ratios, speeds_apart.size()) < 0.05;
+  return far_apart > 0 || chance_of_apart(ratios, speeds_apart.size()) < 0.05;
 }
 
 run_comparison compare_runs(const std::vector<result_row>& before,
@@ -227,6 +235,7 @@ run_comparison compare_paths(const std::filesystem::path& before,
     all.same_tokens += one.same_tokens;
     all.calibrated += one.calibrated;
     all.ratios += one.ratios;
+    all.far_apart += one.far_apart;
     std::ranges::move(one.differences, std::back_inserter(all.differences));
     std::ranges::move(one.speeds_apart, std::back_inserter(all.speeds_apart));
     for (std::string& note : one.notes) {
@@ -258,9 +267,11 @@ std::string comparison_text(const run_comparison& c) {
     text += table_of(c.speeds_apart);
     text += fmt::format(
         "\n{} of {} speed ratios apart: {} chance, which gives as many with a probability of "
-        "{:.2g}\n",
+        "{:.2g}{}\n",
         c.speeds_apart.size(), c.ratios, c.speeds_differ() ? "more than" : "explained by",
-        chance_of_apart(c.ratios, c.speeds_apart.size()));
+        chance_of_apart(c.ratios, c.speeds_apart.size()),
+        c.far_apart > 0 ? fmt::format("; {} of them by far more than their intervals", c.far_apart)
+                        : "");
   }
   for (const std::string& note : c.notes) text += "\nnote: " + note + "\n";
   return text + (c.same() ? "\nREPEATED\n" : "\nDIFFERS\n");

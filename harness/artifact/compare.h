@@ -26,8 +26,11 @@ struct run_comparison {
   std::size_t ratios = 0;                    // speed ratios with an interval in both
   std::vector<run_difference> differences;   // of what must be equal
   std::vector<run_difference> speeds_apart;  // ratios whose intervals do not overlap
-  std::vector<std::string> notes;            // what may explain them: other kernels, another commit
-  // More speed ratios are apart than chance explains.
+  // Of those, ratios whose intervals would not overlap if they were four times as wide: chance
+  // gives 0.025 % of such from 2 repetitions, 0.002 % from 3.
+  std::size_t far_apart = 0;
+  std::vector<std::string> notes;  // what may explain them: other kernels, another commit
+  // More speed ratios are apart than chance explains, or one of them far.
   bool speeds_differ() const;
   bool same() const { return differences.empty() && !speeds_differ(); }
 };
@@ -40,8 +43,9 @@ double chance_of_apart(std::size_t ratios, std::size_t apart);
 
 // Point by point: weights, workload, answers, every counted metric, score and verdict must be
 // equal; of speeds the ratios to the first method in the same circumstances, whose intervals must
-// overlap, all but as many as chance explains (5 %). Points that calibrate themselves on measured
-// times are held to their score only: the interval of its difference must hold 0.
+// overlap, all but as many as chance explains (5 %) and none far apart. Points that calibrate
+// themselves on measured times are held to their score only: the interval of its difference must
+// hold 0.
 run_comparison compare_runs(const std::vector<result_row>& before,
                             const std::vector<result_row>& after);
 // The same of two rows files, directories of rows, or campaigns: directories with a rows.jsonl at

@@ -74,6 +74,30 @@ TEST(comparison, chance_explains_few_ratios_apart) {
   EXPECT_GE(chance_of_apart(20000, 20000), 0);
 }
 
+// Among a hundred equal ratios one apart by a little is chance, one of three times the speed is
+// not.
+TEST(comparison, a_large_difference_is_not_chance_however_many_ratios_there_are) {
+  std::vector<result_row> before;
+  for (int i = 0; i < 100; ++i) {
+    result_row row = row_of("m" + std::to_string(i), {1.0, i == 50 ? 1.02 : 1.01, 0.99});
+    row.position = i;
+    row.answers_hash = "abc";
+    before.push_back(row);
+  }
+  const auto slower = [&](double factor) {
+    std::vector<result_row> rows = before;
+    for (double& s : rows[50].samples.seconds) s *= factor;
+    return compare_runs(before, rows);
+  };
+  EXPECT_EQ(slower(1).ratios, 99u);
+  EXPECT_TRUE(slower(1).speeds_apart.empty());
+  // The interval of that ratio is 1.4 % to each side.
+  EXPECT_EQ(slower(1.05).speeds_apart.size(), 1u);
+  EXPECT_TRUE(slower(1.05).same()) << comparison_text(slower(1.05));
+  EXPECT_EQ(slower(3).far_apart, 1u);
+  EXPECT_FALSE(slower(3).same()) << comparison_text(slower(3));
+}
+
 TEST(comparison, campaigns_are_compared_place_by_place) {
   scratch_directory scratch;
   result_row row = row_of("fast", {1.0, 1.1});
