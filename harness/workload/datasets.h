@@ -13,10 +13,9 @@
 //   vicuna_bench  question.jsonl              none, as mt_bench
 //   spec_bench    question.jsonl              none; a speed benchmark; first turn only
 //   longbench     TASK.jsonl beside           rouge_l for the four summary tasks (one reference
-//                 dataset2prompt.json and     each); qa_f1, classification and code_similarity
-//                 where dataset2maxlen.json         eval.py takes them; none for counting and
-//                 retrieving
-//                                             passages and for what needs Chinese segmentation
+//                 dataset2prompt.json and     each); qa_f1, classification, code_similarity and
+//                 dataset2maxlen.json         share_of_number where eval.py takes them; none for
+//                                             what needs Chinese segmentation
 //   ifeval        input_data.jsonl            none; the instructions are kept in `check`
 //
 // Prompts are zero-shot and before the chat template. gen_length is the usual setting of the

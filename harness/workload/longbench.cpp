@@ -142,6 +142,18 @@ class matcher {
   std::map<char32_t, std::vector<std::size_t>> places_;
 };
 
+std::vector<std::string_view> digit_runs(std::string_view text) {
+  constexpr std::string_view digits = "0123456789";
+  std::vector<std::string_view> runs;
+  for (std::size_t at = text.find_first_of(digits); at != std::string_view::npos;
+       at = text.find_first_of(digits, at)) {
+    const std::size_t end = std::min(text.find_first_not_of(digits, at), text.size());
+    runs.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return runs;
+}
+
 }  // namespace
 
 double qa_f1(std::string_view output, std::string_view reference) {
@@ -192,6 +204,13 @@ double code_similarity(std::string_view output, std::string_view reference) {
   const double ratio =
       2.0 * static_cast<double>(matcher(a, b).matches()) / static_cast<double>(a.size() + b.size());
   return std::nearbyint(100 * ratio) / 100;
+}
+
+double share_of_number(std::string_view output, std::string_view reference) {
+  const auto numbers = digit_runs(output), wanted = digit_runs(reference);
+  if (numbers.empty() || wanted.empty()) return 0;
+  return static_cast<double>(std::ranges::count(numbers, wanted.front())) /
+         static_cast<double>(numbers.size());
 }
 
 std::string_view first_line(std::string_view output) {

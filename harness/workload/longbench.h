@@ -29,6 +29,10 @@ double class_score(std::string_view output, std::string_view reference,
 // which fuzzywuzzy takes unless python-Levenshtein is installed beside it.
 double code_similarity(std::string_view output, std::string_view reference);
 
+// count_score and retrieval_score: of the numbers (runs of digits) in the output, the share that is
+// the first one of the reference ("17", "Paragraph 17"), digit by digit; 0 without a number.
+double share_of_number(std::string_view output, std::string_view reference);
+
 // The first line of the output, as eval.py cuts answers of tasks whose prompt holds examples.
 std::string_view first_line(std::string_view output);
 

@@ -105,6 +105,10 @@ score score_code(const task_item&, const json_reader& check, std::string_view ou
   return partial(best(check, output, code_similarity), "the line differs from every reference");
 }
 
+score score_share_of_number(const task_item&, const json_reader& check, std::string_view output) {
+  return partial(best(check, output, share_of_number), "not the number of the reference alone");
+}
+
 score score_boxed(const task_item&, const json_reader& check, std::string_view output) {
   return all_or_nothing(boxed_mismatch(check.text("value"), output));
 }
@@ -127,6 +131,7 @@ constexpr named_scorer scorers[] = {{"final_number", score_number},
                                     {"qa_f1", score_qa_f1},
                                     {"classification", score_classification},
                                     {"code_similarity", score_code},
+                                    {"share_of_number", score_share_of_number},
                                     {"none", score_none}};
 
 }  // namespace

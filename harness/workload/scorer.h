@@ -14,7 +14,7 @@
 //   contains      check.text occurs and is not part of a longer run of digits
 //   rouge_l       F1 of the longest common subsequence of words (rouge.h)
 //   boxed         the last \boxed{} equals check.value after MATH's normalisation (math_answer.h)
-//   qa_f1, classification, code_similarity
+//   qa_f1, classification, code_similarity, share_of_number
 //                 LongBench's metrics (longbench.h), the best over check.answers; classification
 //                 also needs check.all_classes
 //   none          not scored: there is no exact answer, or scoring needs to execute foreign code

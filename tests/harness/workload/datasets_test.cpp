@@ -83,7 +83,7 @@ TEST(datasets, longbench_takes_the_metric_of_each_task) {
   EXPECT_EQ(items[1].check, R"({"answers":["x"]})");
   EXPECT_EQ(items[2].scorer, "rouge_l");
   EXPECT_TRUE(score_answer(items[2], "x\nDialogue: more").exact);
-  EXPECT_EQ(items[3].scorer, "none");
+  EXPECT_EQ(items[3].scorer, "share_of_number");
   EXPECT_EQ(items[4].scorer, "none");
 }
 

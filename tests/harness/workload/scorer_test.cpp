@@ -247,6 +247,21 @@ TEST(scorers, boxed) {
                                                           {"\\boxed{-10}", false}});
 }
 
+// LongBench's passage_count and passage_retrieval_en.
+TEST(scorers, share_of_number) {
+  EXPECT_EQ(share_of_number("Paragraph 12", "Paragraph 12"), 1);
+  EXPECT_EQ(share_of_number("12", "Paragraph 12"), 1);
+  EXPECT_DOUBLE_EQ(share_of_number("of 12, 7 and 12: 7", "12"), 0.5);
+  EXPECT_EQ(share_of_number("Paragraph 112", "Paragraph 12"), 0);  // whole numbers
+  EXPECT_EQ(share_of_number("012", "12"), 0);                      // digit by digit
+  EXPECT_EQ(share_of_number("twelve", "12"), 0);
+  EXPECT_EQ(share_of_number("", "12"), 0);
+  const task_item item = item_of("share_of_number", "", R"({"answers":["Paragraph 3"]})");
+  EXPECT_TRUE(score_answer(item, "Paragraph 3").exact);
+  EXPECT_FALSE(score_answer(item, "Paragraphs 3 and 4").exact);
+  EXPECT_DOUBLE_EQ(score_answer(item, "Paragraphs 3 and 4").value, 0.5);
+}
+
 TEST(scorers, errors) {
   expect_error(exit_code::usage, "did you mean rouge_l?",
                [] { score_answer(item_of("rouge", "", "{}"), ""); });
