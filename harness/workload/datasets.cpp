@@ -140,11 +140,21 @@ std::string filled(std::string_view form, std::string_view context, std::string_
 // asks in Chinese for a passage (passage_retrieval_zh).
 std::string longbench_scorer(const std::string& task) {
   static const std::map<std::string, const char*> scorers = {
-      {"narrativeqa", "qa_f1"},   {"qasper", "qa_f1"},        {"multifieldqa_en", "qa_f1"},
-      {"hotpotqa", "qa_f1"},      {"2wikimqa", "qa_f1"},      {"musique", "qa_f1"},
-      {"triviaqa", "qa_f1"},      {"gov_report", "rouge_l"},  {"qmsum", "rouge_l"},
-      {"multi_news", "rouge_l"},  {"samsum", "rouge_l"},      {"trec", "classification"},
-      {"lsht", "classification"}, {"lcc", "code_similarity"}, {"repobench-p", "code_similarity"},
+      {"narrativeqa", "qa_f1"},
+      {"qasper", "qa_f1"},
+      {"multifieldqa_en", "qa_f1"},
+      {"hotpotqa", "qa_f1"},
+      {"2wikimqa", "qa_f1"},
+      {"musique", "qa_f1"},
+      {"triviaqa", "qa_f1"},
+      {"gov_report", "rouge_l"},
+      {"qmsum", "rouge_l"},
+      {"multi_news", "rouge_l"},
+      {"samsum", "rouge_l"},
+      {"trec", "classification"},
+      {"lsht", "classification"},
+      {"lcc", "code_similarity"},
+      {"repobench-p", "code_similarity"},
       {"passage_count", "share_of_number"},
       {"passage_retrieval_en", "share_of_number"}};
   const auto found = scorers.find(task);

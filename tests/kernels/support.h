@@ -19,7 +19,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/emulation.h"
 #include "kernels/ops.h"
-#include "tests/sanitized.h"
+#include "kernels/sanitized.h"
 
 namespace unmask::test {
 
@@ -123,7 +123,7 @@ inline void for_each_isa(const std::function<void(const std::string&)>& body) {
 // the stacks of threads but not those of fibers; it has one thread anyway.
 inline std::vector<const ops*> host_backends() {
   std::vector<const ops*> all{&reference_ops(), &cpu_ops()};
-  if (!unmask::testing::thread_sanitized) all.push_back(&cuda_emulated_ops());
+  if (!thread_sanitized) all.push_back(&cuda_emulated_ops());
   return all;
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels/host_memory.h"
+#include "kernels/sanitized.h"
 #endif
 
 namespace unmask::cuda {
@@ -144,17 +145,7 @@ bool is_owned(std::uintptr_t address) {
 
 // The shadow memory of the sanitizers is mapped where pairs of small integers would point; programs
 // and their memory lie above it.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uintptr_t shadow_end = std::uintptr_t{1} << 46;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr std::uintptr_t shadow_end = std::uintptr_t{1} << 46;
-#else
-constexpr std::uintptr_t shadow_end = 0;
-#endif
-#else
-constexpr std::uintptr_t shadow_end = 0;
-#endif
+constexpr std::uintptr_t shadow_end = sanitized ? std::uintptr_t{1} << 46 : 0;
 
 bool is_mapped(std::uintptr_t address) {
   if (address < shadow_end) return false;

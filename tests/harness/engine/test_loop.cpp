@@ -14,15 +14,14 @@
 #include "harness/engine/latency.h"
 #include "harness/engine/loop_runner.h"
 #include "harness/engine/trajectory.h"
+#include "kernels/sanitized.h"
 #include "tests/harness/engine/support.h"
 #include "tests/methods/tiny_models.h"
-#include "tests/sanitized.h"
 
 namespace unmask {
 namespace {
 
 using namespace testing_engine;
-using testing::sanitized;
 using testing::tiny_model;
 using testing::tiny_requests;
 

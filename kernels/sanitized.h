@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Sanitizers make loops over small models five to twenty times slower. Tests that only repeat what
-// fewer repetitions show as well take fewer under them.
+// What the compiler was asked to watch. Sanitizers make loops over small models five to twenty
+// times slower: tests that only repeat what fewer repetitions show as well take fewer under them.
 #pragma once
 
-namespace unmask::testing {
+namespace unmask {
 
 #if !defined(__has_feature)
 #define UNMASK_HAS_FEATURE(name) 0
@@ -26,4 +26,4 @@ inline constexpr bool sanitized = thread_sanitized;
 
 #undef UNMASK_HAS_FEATURE
 
-}  // namespace unmask::testing
+}  // namespace unmask
