@@ -3,6 +3,7 @@
 #include "kernels/ops.h"
 
 #include <cstring>
+#include <stdexcept>
 
 namespace unmask {
 namespace {
@@ -15,6 +16,32 @@ float* slot_of(const paged_kv& cache, const tensor_view& data, std::int32_t s, s
 }
 
 }  // namespace
+
+std::unique_ptr<recorded_work> ops::record(const std::function<void()>&) const {
+  throw std::logic_error(name() + " records nothing");
+}
+void ops::repeat(const recorded_work&) const {
+  throw std::logic_error(name() + " records nothing");
+}
+
+void ops::stage_rows(const row_set& rows, const std::int32_t* token, const std::int32_t* index,
+                     std::int32_t padded, const staged_rows& to) const {
+  const auto stage = [&](const std::int32_t* from, std::int32_t filler, std::int32_t* list) {
+    if (list == nullptr) return;
+    for (std::int32_t r = 0; r < padded; ++r) {
+      list[r] = r < rows.rows && from != nullptr ? from[r] : filler;
+    }
+  };
+  if (to.row_begin != nullptr) {
+    std::memcpy(to.row_begin, rows.row_begin,
+                static_cast<std::size_t>(rows.sequences + 1) * sizeof(std::int32_t));
+  }
+  stage(rows.sequence, -1, to.sequence);
+  stage(rows.position, 0, to.position);
+  stage(rows.slot, 0, to.slot);
+  stage(token, 0, to.token);
+  stage(index, 0, to.index);
+}
 
 void ops::kv_copy(std::int32_t sequences, const std::int32_t* begin, const std::int32_t* from_slot,
                   const paged_kv& from, const paged_kv& to) const {

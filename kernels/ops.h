@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,12 +41,18 @@ using packed_handle = std::shared_ptr<const packed_matrix>;
 // int8 quantises weights per output feature and activations per row, both symmetric.
 enum class weight_format : std::uint8_t { f32, bf16, int8 };
 
+// Who touches an array. On one memory for both it makes no difference.
+enum class memory_use : std::uint8_t {
+  resident,  // operations; the host seldom: activations, caches, tables that change rarely
+  exchanged  // both in every step: lists, progress, decisions, a few bytes per row
+};
+
 // Rows of one forward. All arrays live in the backend's memory.
 struct row_set {
   std::int32_t sequences = 0;               // S
   std::int32_t rows = 0;                    // R
   const std::int32_t* row_begin = nullptr;  // [S+1]
-  const std::int32_t* sequence = nullptr;   // [R] sequence of each row
+  const std::int32_t* sequence = nullptr;   // [R] sequence of each row; negative: nobody's (padding)
   const std::int32_t* position = nullptr;   // [R] absolute position, ascending inside a sequence
   const std::int32_t* slot = nullptr;       // [R] KV slot each row writes; null: slot = position
 };
@@ -172,6 +179,23 @@ struct settle_params {
   bool shifted = false;  // row p - 1 predicts position p
 };
 
+// Copies of the lists of a forward, for operations that are recorded once and repeated with other
+// rows. Null: not wanted.
+struct staged_rows {
+  std::int32_t* row_begin = nullptr;  // [S+1]
+  std::int32_t* sequence = nullptr;   // [padded] as the three below
+  std::int32_t* position = nullptr;
+  std::int32_t* slot = nullptr;
+  std::int32_t* token = nullptr;
+  std::int32_t* index = nullptr;
+};
+
+// Operations that were recorded (ops::record).
+class recorded_work {
+ public:
+  virtual ~recorded_work() = default;
+};
+
 struct moe_router {
   std::int32_t experts = 0, experts_per_token = 0, groups = 1, groups_kept = 1;
   float scaling = 1.0F;
@@ -226,7 +250,8 @@ class ops {
   virtual std::string name() const = 0;  // "reference", "cpu-avx512", "cpu-avx2", "cpu-portable"
 
   // Memory of this backend, 64-byte aligned and zero-filled. Not called inside a step.
-  virtual tensor allocate(dtype type, std::initializer_list<std::int64_t> shape) const = 0;
+  virtual tensor allocate(dtype type, std::initializer_list<std::int64_t> shape,
+                          memory_use use = memory_use::resident) const = 0;
   // Weights [out, in] of any float dtype into the backend's layout.
   virtual packed_handle pack(const tensor_view& weight, weight_format format) const = 0;
   // A weight in host memory, such as the embedding table of a mapped file, where this backend's
@@ -240,6 +265,26 @@ class ops {
   // Operations may return before their results are there. The host reads what an operation wrote,
   // and overwrites what one reads, only after this. Backends that compute at once need nothing.
   virtual void synchronize() const {}
+
+  // -- recording --
+  // A backend that can repeat a sequence of operations for less than issuing them takes again
+  // records them once (a CUDA graph). What is repeated are the same operations on the same arrays
+  // with the same numbers of rows, on whatever the arrays hold then: rows beyond those there are
+  // must be nobody's (stage_rows). While recording, an operation may neither return a count nor
+  // need memory that it did not need before; the body must have run as it is.
+  // Rows that operations on `rows` rows should be recorded for; 0: recording them gains nothing, or
+  // this backend records nothing.
+  virtual std::int32_t recorded_rows(std::int32_t rows) const {
+    (void)rows;
+    return 0;
+  }
+  // Runs nothing. std::logic_error where the body waits.
+  virtual std::unique_ptr<recorded_work> record(const std::function<void()>& body) const;
+  virtual void repeat(const recorded_work& work) const;
+  // to = the lists of `rows`, tokens and index (each [R]); entries R .. padded - 1 are nobody's:
+  // sequence -1, position, slot, token and index 0. No array may be one of `rows`.
+  virtual void stage_rows(const row_set& rows, const std::int32_t* token, const std::int32_t* index,
+                          std::int32_t padded, const staged_rows& to) const;
 
   // -- model core --
   // out[r] = table[token[r]]; table [V, D] in f32, bf16 or f16; out [R, D].
@@ -255,8 +300,8 @@ class ops {
   // data ([dim] f32), then rotate-half RoPE at position[r].
   virtual void head_norm_rope(const tensor_view& x, const tensor_view& norm_weight, float eps,
                               const rope_params& rope, const std::int32_t* position) const = 0;
-  // Store k, v [R, kv_heads, dim] into the cache at each row's slot. Either may have no data: that
-  // side of the cache stays as it is.
+  // Store k, v [R, kv_heads, dim] into the cache at each row's slot; rows that are nobody's store
+  // nothing. Either may have no data: that side of the cache stays as it is.
   virtual void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
                         const paged_kv& cache) const = 0;
   // The reverse: k, v = (or, with accumulate, +=) what lies at each row's slot. Either may have no
@@ -294,7 +339,8 @@ class ops {
                       const sample_params& params, const confidence_out& out) const = 0;
 
   // -- rows --
-  // to[i] = from[index[i]]; rows of any type and width.
+  // to[i] = from[index[i]]; rows of any type and width. The two share no memory: on a GPU rows are
+  // copied in no order.
   virtual void gather_rows(const tensor_view& from, const std::int32_t* index,
                            const tensor_view& to) const = 0;
   // to[index[i]] = from[i].

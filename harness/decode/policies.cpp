@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <typeinfo>
 
 namespace unmask {
 
@@ -18,6 +19,10 @@ void row_policy::select(const batch& b, const step_plan& plan, row_lists& rows) 
   rows.rows = b.backend().compact(b.capacity(), {}, 0, first_.data(), last_.data(),
                                   rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),
                                   rows.sequence.as<std::int32_t>());
+}
+
+bool key_policy::names_arrays_only() const {
+  return typeid(*this) == typeid(key_policy);
 }
 
 key_set key_policy::select(const batch& b, const step_plan& plan, std::int32_t layer,

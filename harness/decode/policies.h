@@ -72,10 +72,18 @@ struct eviction_view {
 // Candidates of a step with what the head said about them and what was decided.
 struct candidate_lists {
   tensor begin, position, row;
-  tensor token, probability, margin, negative_entropy, top2_gap, score, accept;
+  tensor token, probability, margin, negative_entropy, score, accept;
   tensor committed;  // [S] tokens decided by this step
   tensor quota;      // [S] the plan's quotas
   std::int32_t count = 0;
+  // Where the head writes. Only what the rule reads: the entropy costs a second pass over the
+  // vocabulary, on a GPU a second product with the whole head.
+  confidence_out judged() const {
+    confidence_out out;
+    out.token = token.as<std::int32_t>();
+    out.probability = probability.as<float>();
+    return out;
+  }
   candidate_set set(std::int32_t sequences) const {
     return {sequences, count, begin.as<std::int32_t>(), position.as<std::int32_t>(),
             row.as<std::int32_t>()};
@@ -134,6 +142,11 @@ class row_policy {
   virtual ~row_policy() = default;
   // Default: every position in play.
   virtual void select(const batch& b, const step_plan& plan, row_lists& rows);
+  // Whether narrow() is to be asked in this layer. Constant over a run.
+  virtual bool narrows(std::int32_t layer) const {
+    (void)layer;
+    return false;
+  }
   // May drop rows inside layer `layer`, after its K/V were written and before its attention; true
   // when `rows` shrank: kept [rows.rows] then lists the surviving row indices of before.
   virtual bool narrow(const batch& b, const step_plan& plan, std::int32_t layer,
@@ -175,6 +188,10 @@ class key_policy {
                          const std::int32_t* kv_length);
   // True: which keys a row sees depends on activations.
   virtual bool reads_activations() const { return false; }
+  // True: select() asks for no operation and waits for none, and key_mass() is not wanted. Layers
+  // can then be recorded (ops::record); select() is asked in every step all the same. A policy that
+  // overrides select() says so itself.
+  virtual bool names_arrays_only() const;
   // Where the attention of this layer adds the softmax mass of each key (ops::attention, key_mass;
   // zeroed by the policy, read by it in a later layer); no data: not wanted, nothing is spent.
   virtual tensor_view key_mass(const batch& b, const step_plan& plan, std::int32_t layer) {
@@ -235,6 +252,11 @@ class cache_policy {
   // Before a forward: which storage each sequence uses; may set row slots (and slots_differ).
   virtual void prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache& cache) {
     (void)b, (void)plan, (void)rows, (void)cache;
+  }
+  // Whether after_attention() is to be asked in the layers of this forward.
+  virtual bool acts_after_attention(const step_plan& plan) const {
+    (void)plan;
+    return false;
   }
   // After the attention of a layer: keep a part of its K/V, for methods that evict.
   virtual void after_attention(const layer_rows& layer, kv_cache& cache) {

@@ -12,6 +12,7 @@
 #include "harness/decode/batch.h"
 #include "harness/decode/kv_cache.h"
 #include "harness/decode/policies.h"
+#include "harness/decode/recordings.h"
 #include "harness/model/transformer.h"
 
 namespace unmask {
@@ -101,6 +102,8 @@ class step_loop {
   const batch& state() const;
   const kv_cache& cache() const;
   const loop_seconds& seconds() const;  // since the loop was made
+  // Stretches of layers that the backend recorded and repeated; all 0 where it records nothing.
+  const recording_counts& recorded() const;
   pace_policy& pace() const;
   const step_plan& plan() const;                    // of the last step
   std::int32_t rows_entered(std::int32_t s) const;  // by the last step, at layer 0

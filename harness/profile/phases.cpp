@@ -41,6 +41,7 @@ constexpr std::array<phase_facts, work_phases> facts = {{
     {"commit", range_category::commit},
     {"settle", range_category::cache},
     {"accounting", range_category::scheduler},
+    {"recorded", range_category::denoise},
 }};
 
 const phase_facts& facts_of(work_phase phase) {
@@ -78,6 +79,7 @@ bool is_container(work_phase phase) {
     case work_phase::commit_forward:
     case work_phase::mixed_forward:
     case work_phase::layer:
+    case work_phase::recorded:
       return true;
     default:
       return false;

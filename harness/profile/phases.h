@@ -15,6 +15,8 @@
 //           layer                            payload: layer, as in all phases inside it
 //             project cache_update selection attention attention_output feed_forward accounting
 //           final_norm                       payload: rows
+//           recorded                         payload: rows; on a GPU, in place of embed, layers and
+//                                            final_norm, which ran inside it when it was recorded
 //         candidates                         which rows may decide a token; payload: -1
 //         lm_head decide commit              payload: candidates
 //         settle accounting                  payload: -1
@@ -53,9 +55,10 @@ enum class work_phase : std::uint8_t {
   decide,
   commit,  // decided tokens enter the canvas
   settle,  // what is cached now
-  accounting
+  accounting,
+  recorded  // layers that run as one recorded piece (a CUDA graph)
 };
-inline constexpr std::size_t work_phases = 23;
+inline constexpr std::size_t work_phases = 24;
 
 const char* name_of(work_phase phase);         // "attention", ...: the name of the NVTX range
 range_category category_of(work_phase phase);  // of the NVTX range

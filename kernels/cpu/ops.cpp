@@ -39,7 +39,7 @@ std::string backend::name() const {
   return std::string("cpu-") + name_of(active_isa());
 }
 
-tensor backend::allocate(dtype type, std::initializer_list<std::int64_t> shape) const {
+tensor backend::allocate(dtype type, std::initializer_list<std::int64_t> shape, memory_use) const {
   return allocate_host(type, shape);
 }
 
@@ -151,6 +151,7 @@ void each_slot(const row_set& rows, const paged_kv& cache, const tensor_view& si
   const std::int64_t width = side.shape[2] * side.shape[3];
 #pragma omp parallel for schedule(static) if (rows.rows * width > 8 * parallel_elements)
   for (std::int32_t r = 0; r < rows.rows; ++r) {
+    if (rows.sequence[r] < 0) continue;
     const std::int32_t slot = rows.slot != nullptr ? rows.slot[r] : rows.position[r];
     const std::int32_t page =
         cache.page_table[rows.sequence[r] * cache.table_stride + slot / kv_page_size];

@@ -12,7 +12,8 @@ namespace unmask::cpu {
 class backend : public ops {
  public:
   std::string name() const override;
-  tensor allocate(dtype type, std::initializer_list<std::int64_t> shape) const override;
+  tensor allocate(dtype type, std::initializer_list<std::int64_t> shape,
+                  memory_use use = memory_use::resident) const override;
   packed_handle pack(const tensor_view& weight, weight_format format) const override;
 
   // ops.cpp

@@ -46,7 +46,8 @@ bool own_products_only();
 class device_ops : public ops {
  public:
   std::string name() const override { return backend_name; }
-  tensor allocate(dtype type, std::initializer_list<std::int64_t> shape) const override;
+  tensor allocate(dtype type, std::initializer_list<std::int64_t> shape,
+                  memory_use use = memory_use::resident) const override;
   bool holds_kv(dtype type) const override { return type == dtype::f32 || type == dtype::bf16; }
   packed_handle pack(const tensor_view& weight, weight_format format) const override;
   tensor_view resident(const tensor_view& weight, std::shared_ptr<void>* keep) const override;
@@ -54,6 +55,13 @@ class device_ops : public ops {
     queue_.synchronize();
     check_faults();
   }
+
+  // ops/recording.cu
+  std::int32_t recorded_rows(std::int32_t rows) const override;
+  std::unique_ptr<recorded_work> record(const std::function<void()>& body) const override;
+  void repeat(const recorded_work& work) const override;
+  void stage_rows(const row_set& rows, const std::int32_t* token, const std::int32_t* index,
+                  std::int32_t padded, const staged_rows& to) const override;
 
   // ops/model_core.cu, attention.cu, moe.cu, head.cu
   void embed(const std::int32_t* token, const tensor_view& table,

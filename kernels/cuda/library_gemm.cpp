@@ -201,7 +201,8 @@ struct library_gemm::impl {
   void* workspace = nullptr;
   cublasLtHandle_t handle = nullptr;
   std::filesystem::path file;
-  std::map<problem, choice> tuned;
+  std::map<problem, choice> tuned;          // by bucket of M
+  std::map<problem, choice> tuned_exactly;  // by M, where the bucket's choice does not run
 
   // Everything about one call but the algorithm. Row-major y = x W^T is, read column-major,
   // y^T [N, M] = W^T^T [N, K] x^T [K, M].
@@ -337,9 +338,17 @@ void library_gemm::multiply(const library_product& p) {
   const problem key{p.columns,    p.depth,           row_bucket(p.rows),
                     p.accumulate, p.bias != nullptr, aligned_16(p)};
   auto known = impl_->tuned.find(key);
+  const auto tune = [&] {  // waits: what is being recorded must have run before
+    cudaStreamCaptureStatus recording{};
+    UNMASK_CUDA_CALL(cudaStreamIsCapturing(impl_->stream, &recording));
+    if (recording != cudaStreamCaptureStatusNone) {
+      throw std::logic_error("a product is tuned while it is recorded");
+    }
+    return impl_->tune(p, c);
+  };
   if (known == impl_->tuned.end()) {
     // The first product of a bucket is timed for all of it.
-    known = impl_->tuned.emplace(key, impl_->tune(p, c)).first;
+    known = impl_->tuned.emplace(key, tune()).first;
     impl_->keep(key, known->second);
   }
   cublasLtMatmulHeuristicResult_t fit{};
@@ -350,7 +359,11 @@ void library_gemm::multiply(const library_product& p) {
   if (runs) {
     impl_->run(p, c, known->second.algorithm, p.y);
   } else {  // this M or alignment does not suit the bucket's choice
-    impl_->run(p, c, impl_->tune(p, c).algorithm, p.y);
+    problem exact = key;
+    exact.m = p.rows;
+    auto own = impl_->tuned_exactly.find(exact);
+    if (own == impl_->tuned_exactly.end()) own = impl_->tuned_exactly.emplace(exact, tune()).first;
+    impl_->run(p, c, own->second.algorithm, p.y);
   }
 }
 

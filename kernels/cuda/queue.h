@@ -10,6 +10,7 @@
 #include <cstring>
 #include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "kernels/cuda/device/portable.h"
 #include "kernels/cuda/emulation.h"
@@ -32,10 +33,31 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
   return static_cast<unsigned>((items + per_block - 1) / per_block);
 }
 
-enum class memory_kind : std::uint8_t {
-  shared,  // the host may read and write it while the queue is idle (managed memory)
-  device   // kernels only
+#if !defined(__CUDACC__)
+// A launch of the emulator that has not run yet. Its arguments are `bytes` bytes at `arguments`.
+struct waiting_launch {
+  const char* name;
+  grid_shape shape;
+  std::shared_ptr<void> keep;
+  void (*body)(const void*);
+  const void* arguments;
+  std::size_t bytes;
+  bool on_host;
 };
+#endif
+
+enum class memory_kind : std::uint8_t {
+  managed,  // the host may read and write it while the queue is idle; it moves to who touches it
+  pinned,   // the same, but it stays in host memory and kernels reach it over the bus: for a few
+            // bytes that both sides touch in every step, each of which would move a page twice
+  device    // kernels only
+};
+// UNMASK_CUDA_LISTS=managed: what the host exchanges with kernels lies in managed memory too, to
+// see what the difference is worth. Default pinned.
+memory_kind exchanged_memory();
+
+// Launches that were recorded: a CUDA graph, or the emulator's list.
+struct recorded_launches;
 
 // Temporary buffers of the operations. Each keeps its largest size; an operation may not call
 // another one that uses the same slot.
@@ -67,7 +89,8 @@ class queue {
 
   // Zero-filled memory, 256-byte aligned. Throws environment_error when there is none left.
   std::shared_ptr<void> allocate(std::size_t bytes, memory_kind kind);
-  // At least `bytes`, contents undefined, valid until the next call for the same slot.
+  // At least `bytes`, contents undefined, valid until the next call for the same slot. Memory that a
+  // recording uses stays.
   void* scratch(scratch_slot slot, std::size_t bytes);
   template <class T>
   T* scratch(scratch_slot slot, std::int64_t count) {
@@ -75,16 +98,21 @@ class queue {
   }
   // In launch order with the kernels.
   void copy_to_device(void* to, const void* from, std::size_t bytes);  // host array may go at once
-  void copy_to_host(void* to, const void* from, std::size_t bytes);    // waits
-  // One value that a kernel wrote; waits.
+  // One value that a kernel wrote to memory the host can read; waits.
   template <class T>
   T read(const T* from) {
-    T value;
-    copy_to_host(&value, from, sizeof(T));
-    return value;
+    synchronize();
+    return *static_cast<const volatile T*>(from);
   }
   void fill_zero(void* to, std::size_t bytes);
   void synchronize();
+
+  // From here to end_recording() launches are kept instead of run; what waits, allocates or copies
+  // from the host throws std::logic_error, and the recording is over.
+  void begin_recording();
+  std::shared_ptr<const recorded_launches> end_recording();
+  void drop_recording();  // after an exception
+  void repeat(const recorded_launches& work);
 
   int multiprocessors() const { return multiprocessors_; }
 
@@ -125,7 +153,12 @@ class queue {
 #endif
 
  private:
+  void refuse_while_recording(const char* what) const;
+
   int multiprocessors_ = 4;
+  bool recording_ = false;
+  bool recorded_ = false;                         // at least once: scratch may be in use for good
+  std::vector<std::shared_ptr<void>> outgrown_;  // scratch that recordings use
   struct buffer {
     std::shared_ptr<void> memory;
     std::size_t bytes = 0;
@@ -137,6 +170,8 @@ class queue {
 #else
   void enqueue(const char* name, const grid_shape& shape, std::shared_ptr<void> keep,
                void (*body)(const void*), const void* arguments, std::size_t bytes);
+  void submit(waiting_launch launch);
+  std::vector<waiting_launch> record_;
 #endif
 };
 

@@ -19,7 +19,7 @@ const ops& reference_ops() {
 
 namespace reference {
 
-tensor backend::allocate(dtype type, std::initializer_list<std::int64_t> shape) const {
+tensor backend::allocate(dtype type, std::initializer_list<std::int64_t> shape, memory_use) const {
   return allocate_host(type, shape);
 }
 
@@ -183,6 +183,7 @@ void backend::kv_write(const row_set& rows, const tensor_view& k, const tensor_v
   const auto write = [&](const tensor_view& from, const tensor_view& side) {
     if (from.data == nullptr) return;
     for (std::int32_t r = 0; r < rows.rows; ++r) {
+      if (rows.sequence[r] < 0) continue;
       float* to = place(rows, r, cache, side);
       for (std::int64_t d = 0; d < from.columns(); ++d) to[d] = from.row<float>(r)[d];
     }

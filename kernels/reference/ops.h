@@ -28,7 +28,8 @@ void multiply_row(const float* x, const matrix& w, double* y);
 class backend : public ops {
  public:
   std::string name() const override { return "reference"; }
-  tensor allocate(dtype type, std::initializer_list<std::int64_t> shape) const override;
+  tensor allocate(dtype type, std::initializer_list<std::int64_t> shape,
+                  memory_use use = memory_use::resident) const override;
   packed_handle pack(const tensor_view& weight, weight_format format) const override;
 
   // model_core.cpp, attention.cpp, moe.cpp, head.cpp

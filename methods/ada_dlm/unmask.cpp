@@ -10,10 +10,7 @@ void unmask::judge(const batch& b, const step_plan&, const tensor_view& head_inp
   params.gumbel_temperature = settings_.temperature;
   params.noise = {b.seeds(), b.steps()};
   params.accumulate_double = settings_.double_confidence;
-  b.backend().confidence(
-      head_input, head, c.set(b.capacity()), params,
-      {c.token.as<std::int32_t>(), c.probability.as<float>(), c.margin.as<float>(),
-       c.negative_entropy.as<float>(), c.top2_gap.as<float>()});
+  b.backend().confidence(head_input, head, c.set(b.capacity()), params, c.judged());
 }
 
 void unmask::decide(const batch& b, const step_plan&, candidate_lists& c) {

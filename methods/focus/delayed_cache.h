@@ -79,6 +79,7 @@ class delayed_keys : public key_policy {
       : key_policy(block), state_(std::move(state)) {}
   key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
                  const paged_kv& cache, const std::int32_t* kv_length) override;
+  bool names_arrays_only() const override { return true; }
 
  protected:
   const delayed_state& state() const { return *state_; }

@@ -31,20 +31,25 @@ bool focus_rows::narrow(const batch& b, const step_plan& plan, std::int32_t laye
 void focus_rows::finish(const batch& b, const step_plan& plan, const row_lists& rows) {
   focus_state& state = *state_;
   const row_set set = rows.set(b.capacity());
-  b.backend().row_extent(set, state.extent_out.as<std::int32_t>());
-  const std::int32_t* end = state.extent_out.as<std::int32_t>();
+  // From the lists that the host has waited for. Where nothing was dropped it has not waited, and
+  // layer 0 may still read the extents: then they stay as they are.
+  const std::int32_t* begin = rows.begin.as<std::int32_t>();
+  const std::int32_t* position = rows.position.as<std::int32_t>();
+  std::int32_t* extent = state.extent_out.as<std::int32_t>();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    const std::int32_t end = begin[s + 1] > begin[s] ? position[begin[s + 1] - 1] + 1 : 0;
+    if (extent[s] != end) extent[s] = end;
     if (!step.active || step.what == phase::prefill || step.again) continue;
     std::int32_t& processed_end = state.budgets->records.at(s).processed_end;
-    processed_end = std::max(processed_end, end[s]);
+    processed_end = std::max(processed_end, end);
     eviction_.note_processed(s, processed_end);
   }
   if (state.budgets->settings.placeholder_integrity) return;
   b.backend().scatter_flags(set, nullptr, 1, state.processed);
   std::fill(state.first.begin(), state.first.end(), 0);
-  b.backend().compact(b.capacity(), state.processed, 1, state.first.data(), end,
-                      state.key_begin.as<std::int32_t>(), state.key_slot.as<std::int32_t>(),
+  b.backend().compact(b.capacity(), state.processed, 1, state.first.data(),
+                      state.extent_out.as<std::int32_t>(), state.key_begin.as<std::int32_t>(), state.key_slot.as<std::int32_t>(),
                       state.key_sequence.as<std::int32_t>());
 }
 

@@ -31,6 +31,7 @@ class focus_rows final : public delayed_rows {
  public:
   explicit focus_rows(std::shared_ptr<focus_state> state)
       : delayed_rows(state), state_(state), eviction_(state->budgets) {}
+  bool narrows(std::int32_t layer) const override { return layer <= 1; }
   bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
               const tensor_view& k, row_lists& rows, tensor& kept) override;
   bool reads_activations() const override { return true; }

@@ -102,6 +102,7 @@ class remembering_unmask final : public ranked_unmask {
   void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     ranked_unmask::judge(b, plan, head_input, head, c);
+    b.backend().synchronize();
     const float* seen = score(c);
     const std::int32_t* begin = c.begin.as<std::int32_t>();
     for (std::int32_t s = 0; s < b.capacity(); ++s) {

@@ -105,6 +105,7 @@ class optimus_keys : public key_policy {
  public:
   optimus_keys(std::int32_t block, std::shared_ptr<optimus_state> state)
       : key_policy(block), state_(std::move(state)) {}
+  bool names_arrays_only() const override { return true; }
   key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
                  const paged_kv& cache, const std::int32_t* kv_length) override;
   std::int64_t keys_of_row(const batch& b, const key_set& keys, std::int32_t s,

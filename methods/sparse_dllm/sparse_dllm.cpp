@@ -77,15 +77,13 @@ class evicting_cache final : public cache_policy {
     return kept_position_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(s)];
   }
 
-  void after_attention(const layer_rows& layer, kv_cache& cache) override {
-    const bool any = std::any_of(layer.plan.of.begin(), layer.plan.of.end(), [&](const auto& step) {
+  bool acts_after_attention(const step_plan& plan) const override {
+    return std::any_of(plan.of.begin(), plan.of.end(), [&](const sequence_step& step) {
       return step.active && step.step == settings_.delay;
     });
-    if (any) evict(layer, cache);
   }
 
- private:
-  void evict(const layer_rows& layer, kv_cache& cache) {
+  void after_attention(const layer_rows& layer, kv_cache& cache) override {
     const batch& b = layer.state;
     const std::int32_t sequences = b.capacity();
     if (layer.layer == 0) list_scored(layer);
@@ -112,6 +110,7 @@ class evicting_cache final : public cache_policy {
                         cache.stored(layer.layer));
   }
 
+ private:
   // Positions scored for eviction: prefix, then suffix, in order (F of the paper); and the rows of
   // the block, whose mean query scores them.
   void list_scored(const layer_rows& layer) {
@@ -148,6 +147,7 @@ class kept_keys final : public key_policy {
  public:
   explicit kept_keys(eviction_settings e) : settings_(e) {}
   bool reads_activations() const override { return true; }
+  bool names_arrays_only() const override { return true; }
   key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view&,
                  const paged_kv&, const std::int32_t*) override {
     if (layer == 0) {

@@ -127,12 +127,17 @@ inline std::vector<const ops*> host_backends() {
   return all;
 }
 
+// Four schedules of the emulator that differ in all their choices.
+inline cuda::emulator::schedule schedule_of(int mode) {
+  return {(mode & 1) != 0, (mode & 2) != 0, mode == 3 ? 12345U : 0U, mode == 1 || mode == 2};
+}
+
 // Runs the body for the CUDA backend's kernels under every schedule of the emulator. With a GPU
 // that reads ordinary host memory (the fixtures are std::vectors), also on that.
 inline void for_each_device(const std::function<void(const ops&)>& body) {
   const cuda::emulation before = cuda::current_emulation();
   for (int mode = 0; mode < 4; ++mode) {
-    cuda::set_emulation({{(mode & 1) != 0, (mode & 2) != 0, mode == 3 ? 12345U : 0U}});
+    cuda::set_emulation({schedule_of(mode)});
     SCOPED_TRACE("emulated, schedule " + std::to_string(mode));
     body(cuda_emulated_ops());
     if (::testing::Test::HasFatalFailure()) break;

@@ -205,7 +205,7 @@ TEST(device_memory, operations_read_device_memory_only_and_never_on_the_host) {
   const outcome want = one_of_each(reference_ops());
   const cuda::emulation before = cuda::current_emulation();
   for (int mode = 0; mode < 4; ++mode) {
-    cuda::set_emulation({{(mode & 1) != 0, (mode & 2) != 0, mode == 3 ? 99U : 0U}, true, true});
+    cuda::set_emulation({test::schedule_of(mode), true, true});
     const outcome got = one_of_each(cuda_emulated_ops());
     ASSERT_EQ(got.numbers.size(), want.numbers.size());
     for (std::size_t i = 0; i < want.numbers.size(); ++i) {

@@ -269,7 +269,7 @@ TEST(emulated_queue, deferred_launches_wait_and_own_memory_is_told_from_other) {
   EXPECT_THROW(q.launch("scan", {1, 128, 64}, scan_kernel,
                         scan_params{in.data(), out.data(), &total, &vote}),
                emulation_error);
-  const auto memory = q.allocate(4096, memory_kind::shared);
+  const auto memory = q.allocate(4096, memory_kind::managed);
   auto* words = static_cast<std::int32_t*>(memory.get());
   q.launch(
       "scan", {1, 128, 64}, scan_kernel,

@@ -295,8 +295,10 @@ void run(const extent& shape, void (*body)(const void*), const void* argument) {
   struct restore {
     ~restore() { block = nullptr; }
   } at_end;
-  for (b.y = 0; b.y < shape.grid_y; ++b.y) {
-    for (b.x = 0; b.x < shape.grid_x; ++b.x) {
+  for (unsigned y = 0; y < shape.grid_y; ++y) {
+    for (unsigned x = 0; x < shape.grid_x; ++x) {
+      b.x = chosen.backwards ? shape.grid_x - 1 - x : x;
+      b.y = chosen.backwards ? shape.grid_y - 1 - y : y;
       b.alive = shape.threads;
       b.at_barrier = 0;
       b.fibers.assign(shape.threads, {});

@@ -3,7 +3,7 @@
 //
 // A GPU made of fibers, so that the CUDA kernels' own source runs, and is tested, on any machine.
 // Every thread of a block is a fiber; warp collectives and barriers are rendezvous; cp.async lands
-// at the wait (or at once, see schedule). Blocks run one after the other.
+// at the wait (or at once, see schedule). Blocks run one after the other, first to last or back.
 //
 // What it finds, each as an emulation_error: collectives that a warp reaches divergently, barriers
 // that some threads of a block never reach, accesses outside the block's shared memory (through
@@ -30,6 +30,8 @@ struct schedule {
   bool eager_copies = false;  // cp.async lands when issued: finds buffers that are reused too early
   bool greedy = false;        // a warp runs as far as it can: finds missing barriers
   std::uint32_t seed = 0;     // not 0: warps and lanes start in a random order on every turn
+  bool backwards = false;     // the last block runs first: finds blocks that need an earlier one's
+                              // reads or writes, which a GPU promises in no order
 };
 void set_schedule(const schedule& choice);
 const schedule& current_schedule();

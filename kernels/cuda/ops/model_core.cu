@@ -43,13 +43,16 @@ const device_matrix& as_device(const packed_matrix& m) {
   return *own;
 }
 
-tensor device_ops::allocate(dtype type, std::initializer_list<std::int64_t> shape) const {
+tensor device_ops::allocate(dtype type, std::initializer_list<std::int64_t> shape,
+                            memory_use use) const {
   std::size_t bytes = size_of(type);
   for (const std::int64_t n : shape) {
     if (n < 0) throw std::logic_error("allocate: negative dimension");
     bytes *= static_cast<std::size_t>(n);
   }
-  return {queue_.allocate(bytes, memory_kind::shared), type, shape};
+  const memory_kind kind =
+      use == memory_use::exchanged ? exchanged_memory() : memory_kind::managed;
+  return {queue_.allocate(bytes, kind), type, shape};
 }
 
 packed_handle device_ops::pack(const tensor_view& weight, weight_format format) const {

@@ -2,7 +2,10 @@
 // Copyright The Unmask Authors
 #include "kernels/cuda/queue.h"
 
+#include <cstdlib>
+#include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "kernels/error.h"
 #include "kernels/shared_vector.h"
@@ -11,7 +14,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <deque>
 #include <map>
 #include <vector>
@@ -45,7 +47,9 @@ namespace UNMASK_TARGET {
 void* queue::scratch(scratch_slot slot, std::size_t bytes) {
   buffer& b = scratch_[static_cast<std::size_t>(slot)];
   if (b.bytes < bytes) {
+    refuse_while_recording("needs more scratch memory");
     synchronize();  // kernels in flight may still use the old one
+    if (recorded_ && b.memory != nullptr) outgrown_.push_back(b.memory);
     b.memory.reset();
     b.memory = allocate(bytes + bytes / 4, memory_kind::device);
     b.bytes = bytes + bytes / 4;
@@ -53,16 +57,77 @@ void* queue::scratch(scratch_slot slot, std::size_t bytes) {
   return b.memory.get();
 }
 
+void queue::refuse_while_recording(const char* what) const {
+  if (recording_) {
+    throw std::logic_error(std::string("an operation ") + what + " while it is recorded");
+  }
+}
+
+memory_kind exchanged_memory() {
+  static const memory_kind kind = [] {
+    const char* choice = std::getenv("UNMASK_CUDA_LISTS");
+    const std::string name = choice == nullptr ? "pinned" : choice;
+    if (name != "pinned" && name != "managed") {
+      throw environment_error("UNMASK_CUDA_LISTS is \"" + name + "\"; say pinned or managed");
+    }
+    return name == "pinned" ? memory_kind::pinned : memory_kind::managed;
+  }();
+  return kind;
+}
+
 #if defined(__CUDACC__)
 
+struct recorded_launches {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t runnable = nullptr;
+  recorded_launches() = default;
+  recorded_launches(const recorded_launches&) = delete;
+  recorded_launches& operator=(const recorded_launches&) = delete;
+  ~recorded_launches() {  // at exit the driver may be gone already
+    if (runnable != nullptr) (void)cudaGraphExecDestroy(runnable);
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+  }
+};
+
+namespace {
+
+// Memory that the host can use too; null: there is none left.
+void* host_and_device_memory(std::size_t bytes, memory_kind kind) {
+  void* memory = nullptr;
+  const cudaError_t status =
+      kind == memory_kind::pinned
+          ? cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable)
+          : cudaMallocManaged(&memory, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  UNMASK_CUDA_CALL(status);
+  return memory;
+}
+
+void release(void* memory, memory_kind kind) {
+  (void)(kind == memory_kind::pinned ? cudaFreeHost(memory) : cudaFree(memory));
+}
+
+// Managed memory may be promised beyond what the device has, and then it pages for ever.
+void refuse_more_than_there_is(std::size_t bytes) {
+  constexpr std::size_t large = std::size_t{64} << 20;
+  if (bytes < large) return;
+  std::size_t free = 0, total = 0;
+  UNMASK_CUDA_CALL(cudaMemGetInfo(&free, &total));
+  if (bytes <= free) return;
+  throw environment_error("out of GPU memory: " + std::to_string(bytes >> 20) +
+                          " MiB are asked for and " + std::to_string(free >> 20) +
+                          " MiB are free; use a smaller model, batch or cache");
+}
+
+}  // namespace
+
 queue::queue() {
-  set_shared_memory_source({[](std::size_t bytes) {
-                              void* memory = nullptr;
-                              const bool done = cudaMallocManaged(&memory, bytes) == cudaSuccess;
-                              if (!done) (void)cudaGetLastError();
-                              return done ? memory : nullptr;
-                            },
-                            [](void* memory) { (void)cudaFree(memory); }});
+  set_shared_memory_source(
+      {[](std::size_t bytes) { return host_and_device_memory(bytes, exchanged_memory()); },
+       [](void* memory) { release(memory, exchanged_memory()); }});
   UNMASK_CUDA_CALL(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   int device = 0;
   UNMASK_CUDA_CALL(cudaGetDevice(&device));
@@ -75,30 +140,34 @@ queue::~queue() {
 }
 
 std::shared_ptr<void> queue::allocate(std::size_t bytes, memory_kind kind) {
+  refuse_while_recording("allocates memory");
   void* memory = nullptr;
   bytes = bytes > 0 ? bytes : 1;
-  const cudaError_t status =
-      kind == memory_kind::shared ? cudaMallocManaged(&memory, bytes) : cudaMalloc(&memory, bytes);
-  if (status == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();
+  if (kind == memory_kind::device) {
+    const cudaError_t status = cudaMalloc(&memory, bytes);
+    if (status == cudaErrorMemoryAllocation) {
+      (void)cudaGetLastError();
+    } else {
+      UNMASK_CUDA_CALL(status);
+    }
+  } else {
+    if (kind == memory_kind::managed) refuse_more_than_there_is(bytes);
+    memory = host_and_device_memory(bytes, kind);
+  }
+  if (memory == nullptr) {
     throw environment_error("out of GPU memory: cannot allocate " + std::to_string(bytes >> 20) +
                             " MiB; use a smaller model, batch or cache");
   }
-  UNMASK_CUDA_CALL(status);
-  std::shared_ptr<void> owner(memory, [](void* p) { (void)cudaFree(p); });
+  std::shared_ptr<void> owner(memory, [kind](void* p) { release(p, kind); });
   UNMASK_CUDA_CALL(cudaMemsetAsync(memory, 0, bytes, stream_));
   synchronize();
   return owner;
 }
 
 void queue::copy_to_device(void* to, const void* from, std::size_t bytes) {
+  refuse_while_recording("copies from the host");
   // From pageable memory the call returns after the source has been read.
   UNMASK_CUDA_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
-}
-
-void queue::copy_to_host(void* to, const void* from, std::size_t bytes) {
-  UNMASK_CUDA_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_));
-  synchronize();
 }
 
 void queue::fill_zero(void* to, std::size_t bytes) {
@@ -106,7 +175,36 @@ void queue::fill_zero(void* to, std::size_t bytes) {
 }
 
 void queue::synchronize() {
+  refuse_while_recording("waits");
   UNMASK_CUDA_CALL(cudaStreamSynchronize(stream_));
+}
+
+void queue::begin_recording() {
+  refuse_while_recording("records");
+  UNMASK_CUDA_CALL(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+  recording_ = recorded_ = true;
+}
+
+std::shared_ptr<const recorded_launches> queue::end_recording() {
+  recording_ = false;
+  const auto work = std::make_shared<recorded_launches>();
+  UNMASK_CUDA_CALL(cudaStreamEndCapture(stream_, &work->graph));
+  UNMASK_CUDA_CALL(cudaGraphInstantiate(&work->runnable, work->graph, 0));
+  UNMASK_CUDA_CALL(cudaGraphUpload(work->runnable, stream_));
+  return work;
+}
+
+void queue::drop_recording() {
+  recording_ = false;
+  cudaGraph_t graph = nullptr;
+  if (cudaStreamEndCapture(stream_, &graph) == cudaSuccess && graph != nullptr) {
+    (void)cudaGraphDestroy(graph);
+  }
+  (void)cudaGetLastError();  // an invalidated capture is what is being cleared away
+}
+
+void queue::repeat(const recorded_launches& work) {
+  UNMASK_CUDA_CALL(cudaGraphLaunch(work.runnable, stream_));
 }
 
 void queue::allow_shared(const void* kernel, const grid_shape& shape) {
@@ -116,15 +214,11 @@ void queue::allow_shared(const void* kernel, const grid_shape& shape) {
 
 #else
 
-namespace {
-
-struct waiting_launch {
-  std::string name;
-  grid_shape shape;
-  std::shared_ptr<void> keep;
-  void (*body)(const void*);
-  bool on_host;
+struct recorded_launches {
+  std::vector<waiting_launch> launches;
 };
+
+namespace {
 
 // Shared by all queues: memory outlives the queue that allocated it.
 std::deque<waiting_launch>& waiting() {
@@ -163,7 +257,7 @@ void run_now(const waiting_launch& l) {
     emulator::run({l.shape.x, l.shape.y, l.shape.threads, l.shape.shared_bytes}, l.body,
                   l.keep.get());
   } catch (const emulator::emulation_error& failure) {
-    throw emulator::emulation_error(l.name + ": " + failure.what());
+    throw emulator::emulation_error(std::string(l.name) + ": " + failure.what());
   }
 }
 
@@ -175,12 +269,15 @@ void drain() {
   }
 }
 
-void submit(waiting_launch l) {
-  if (current_emulation().deferred) {
-    waiting().push_back(std::move(l));
-  } else {
-    drain();
-    run_now(l);
+// Words of the arguments that are addresses of mapped memory are pointers.
+void check_arguments(const waiting_launch& l) {
+  for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= l.bytes; at += sizeof(std::uintptr_t)) {
+    std::uintptr_t word = 0;
+    std::memcpy(&word, static_cast<const unsigned char*>(l.arguments) + at, sizeof word);
+    if (word < 4096 || is_owned(word) || !is_mapped(word)) continue;
+    throw emulator::emulation_error(std::string(l.name) + ": the argument at byte " +
+                                    std::to_string(at) +
+                                    " points to host memory, which a GPU cannot read");
   }
 }
 
@@ -201,6 +298,7 @@ queue::queue() {
 queue::~queue() = default;
 
 std::shared_ptr<void> queue::allocate(std::size_t bytes, memory_kind) {
+  refuse_while_recording("allocates memory");
   const auto memory = std::make_shared<tensor>(
       allocate_host(dtype::u8, {static_cast<std::int64_t>(bytes > 0 ? bytes : 1)}));
   void* start = memory->view().data;
@@ -212,6 +310,7 @@ std::shared_ptr<void> queue::allocate(std::size_t bytes, memory_kind) {
 }
 
 void queue::copy_to_device(void* to, const void* from, std::size_t bytes) {
+  refuse_while_recording("copies from the host");
   struct copy {
     void* to;
     std::vector<unsigned char> bytes;
@@ -223,11 +322,6 @@ void queue::copy_to_device(void* to, const void* from, std::size_t bytes) {
         if (!c->bytes.empty()) std::memcpy(c->to, c->bytes.data(), c->bytes.size());
       },
       std::make_shared<copy>(copy{to, {first, first + bytes}}));
-}
-
-void queue::copy_to_host(void* to, const void* from, std::size_t bytes) {
-  drain();
-  std::memcpy(to, from, bytes);
 }
 
 void queue::fill_zero(void* to, std::size_t bytes) {
@@ -244,28 +338,53 @@ void queue::fill_zero(void* to, std::size_t bytes) {
 }
 
 void queue::synchronize() {
+  refuse_while_recording("waits");
   drain();
 }
 
+void queue::begin_recording() {
+  refuse_while_recording("records");
+  recording_ = recorded_ = true;
+}
+
+std::shared_ptr<const recorded_launches> queue::end_recording() {
+  recording_ = false;
+  return std::make_shared<recorded_launches>(std::exchange(record_, {}));
+}
+
+void queue::drop_recording() {
+  recording_ = false;
+  record_.clear();
+}
+
+void queue::repeat(const recorded_launches& work) {
+  for (const waiting_launch& l : work.launches) submit(l);
+}
+
+void queue::submit(waiting_launch l) {
+  if (recording_) {
+    record_.push_back(std::move(l));
+    return;
+  }
+  if (!l.on_host) {
+    ++launches;
+    if (chosen.own_memory_only) check_arguments(l);
+  }
+  if (current_emulation().deferred) {
+    waiting().push_back(std::move(l));
+  } else {
+    drain();
+    run_now(l);
+  }
+}
+
 void queue::host_work(void (*body)(const void*), std::shared_ptr<void> argument) {
-  submit({"host work", {}, std::move(argument), body, true});
+  submit({"host work", {}, std::move(argument), body, nullptr, 0, true});
 }
 
 void queue::enqueue(const char* name, const grid_shape& shape, std::shared_ptr<void> keep,
                     void (*body)(const void*), const void* arguments, std::size_t bytes) {
-  ++launches;
-  if (chosen.own_memory_only) {
-    // Words of the arguments that are addresses of mapped memory are pointers.
-    for (std::size_t at = 0; at + sizeof(std::uintptr_t) <= bytes; at += sizeof(std::uintptr_t)) {
-      std::uintptr_t word = 0;
-      std::memcpy(&word, static_cast<const unsigned char*>(arguments) + at, sizeof word);
-      if (word < 4096 || is_owned(word) || !is_mapped(word)) continue;
-      throw emulator::emulation_error(std::string(name) + ": the argument at byte " +
-                                      std::to_string(at) +
-                                      " points to host memory, which a GPU cannot read");
-    }
-  }
-  submit({name, shape, std::move(keep), body, false});
+  submit({name, shape, std::move(keep), body, arguments, bytes, false});
 }
 
 #endif

@@ -70,7 +70,7 @@ void device_ops::scatter_rows(const tensor_view& from, const std::int32_t* index
 std::int32_t* device_ops::fault_word(device_fault kind) const {
   constexpr auto count = static_cast<std::size_t>(device_fault::count);
   if (faults_ == nullptr) {
-    faults_ = queue_.allocate(count * sizeof(std::int32_t), memory_kind::shared);
+    faults_ = queue_.allocate(count * sizeof(std::int32_t), exchanged_memory());
   }
   return static_cast<std::int32_t*>(faults_.get()) + static_cast<std::size_t>(kind);
 }

@@ -79,9 +79,7 @@ class last_token final : public unmask_policy {
   void judge(const batch& b, const step_plan&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     const ops& run = b.backend();
-    const confidence_out out{c.token.as<std::int32_t>(), c.probability.as<float>(),
-                             c.margin.as<float>(), c.negative_entropy.as<float>(),
-                             c.top2_gap.as<float>()};
+    const confidence_out out = c.judged();
     if (sampling_.temperature <= 0) {
       run.confidence(head_input, head, c.set(b.capacity()), {}, out);
       return;

@@ -13,9 +13,7 @@ block_unmask::block_unmask(block_unmask_settings s) : settings_(std::move(s)) {
 void block_unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
                          const packed_matrix& head, candidate_lists& c) {
   const ops& run = b.backend();
-  const confidence_out out{c.token.as<std::int32_t>(), c.probability.as<float>(),
-                           c.margin.as<float>(), c.negative_entropy.as<float>(),
-                           c.top2_gap.as<float>()};
+  const confidence_out out = c.judged();
   if (settings_.sampled) {
     if (!logits_ || logits_.view().rows() < c.count) {  // grows only
       logits_ = run.allocate(dtype::f32, {c.count + c.count / 2, b.model().vocabulary});

@@ -130,10 +130,7 @@ class greedy_unmask final : public unmask_policy {
   bool masks_by_id() const override { return true; }
   void judge(const batch& b, const step_plan&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
-    b.backend().confidence(
-        head_input, head, c.set(b.capacity()), {},
-        {c.token.as<std::int32_t>(), c.probability.as<float>(), c.margin.as<float>(),
-         c.negative_entropy.as<float>(), c.top2_gap.as<float>()});
+    b.backend().confidence(head_input, head, c.set(b.capacity()), {}, c.judged());
   }
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
     std::uint8_t* accept = c.accept.as<std::uint8_t>();

@@ -10,8 +10,9 @@ void ranked_unmask::judge(const batch& b, const step_plan&, const tensor_view& h
                           const packed_matrix& head, candidate_lists& c) {
   const ops& run = b.backend();
   const noise_source noise{b.seeds(), b.steps()};
-  confidence_out out{c.token.as<std::int32_t>(), c.probability.as<float>(), c.margin.as<float>(),
-                     c.negative_entropy.as<float>(), c.top2_gap.as<float>()};
+  confidence_out out = c.judged();
+  if (settings_.score == "topk_margin") out.margin = c.margin.as<float>();
+  if (settings_.score == "entropy") out.negative_entropy = c.negative_entropy.as<float>();
   if (settings_.rank_in_double) out.residual = c.score.as<float>();
   if (settings_.temperature > 0) {
     grow(run, c.count, head.out_features);

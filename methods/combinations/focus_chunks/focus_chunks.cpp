@@ -17,7 +17,7 @@ struct focus_chunk_state {
   std::shared_ptr<focus_budgets> budgets;
   // Slots that layers above 1 see: cached ones and those of the rows that stayed.
   tensor key_begin, key_slot, key_sequence;
-  std::vector<std::int32_t> zero;
+  shared_vector<std::int32_t> zero;
 };
 
 class focus_chunk_pace final : public optimus_pace {
@@ -57,6 +57,7 @@ class focus_chunk_rows final : public row_policy {
     chunk_.select(b, plan, rows);
   }
 
+  bool narrows(std::int32_t layer) const override { return layer <= 1; }
   // A dropped row wrote K/V in layers 0 and 1 only: the layers above must not see its slot, and
   // nothing of it settles.
   bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/decode/recordings.h"
+
+#include <algorithm>
+
+namespace unmask {
+
+void recordings::run(const std::vector<std::uint64_t>& key, const std::function<void()>& body) {
+  const auto [at, is_new] = known_.try_emplace(key);
+  entry& e = at->second;
+  e.last = ++clock_;
+  if (is_new) {
+    body();
+    ++counts_.direct;
+    if (known_.size() > most_) forget_oldest();
+    return;
+  }
+  if (!e.work) {
+    e.work = run_.record(body);
+    ++counts_.recorded;
+  }
+  run_.repeat(*e.work);
+  ++counts_.repeated;
+}
+
+void recordings::forget_oldest() {
+  const auto oldest = std::ranges::min_element(
+      known_, {}, [](const auto& named) { return named.second.last; });
+  run_.synchronize();  // it may still run
+  known_.erase(oldest);
+}
+
+}  // namespace unmask

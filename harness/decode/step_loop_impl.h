@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What the step loop is made of. step_loop.cpp plans and decides, step_forward.cpp runs the layers,
+// step_counts.cpp counts; nothing else includes this.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "harness/decode/feature_layers.h"
+#include "harness/decode/recordings.h"
+#include "harness/decode/step_loop.h"
+#include "harness/profile/phases.h"
+
+namespace unmask {
+
+// Where the host waits for the backend. ops::synchronize() stands before every place that reads on
+// the host what an operation wrote:
+//   admit     after pace->start(): policies fill their arrays anew for the next request
+//   forward   after rows->select() and after gather_tokens(): the rows are counted and copied
+//   forward   before a layer observer
+//   decide    before a step observer; after commit() and settle(): tokens committed, states
+// and in the policies that look at results themselves. Counts that operations return (compact,
+// find_candidates, drop_rows, select_chunk) wait on their own. A loop that keeps its state on the
+// device removes these waits; nothing else depends on them.
+
+// Adds the life of this object to a sum. Two clock readings, some 50 ns: nothing beside a layer.
+class stopwatch {
+ public:
+  explicit stopwatch(double& sum) : sum_(sum), start_(std::chrono::steady_clock::now()) {}
+  ~stopwatch() {
+    sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  stopwatch(const stopwatch&) = delete;
+  stopwatch& operator=(const stopwatch&) = delete;
+
+ private:
+  double& sum_;
+  std::chrono::steady_clock::time_point start_;
+};
+
+// The rows that the operations of a layer run on, and where their activations lie.
+struct layer_input {
+  row_set set;
+  const std::int32_t* token = nullptr;
+  const transformer::activations* acts = nullptr;
+};
+
+struct step_loop::impl {
+  const transformer& model;
+  const ops& run;
+  recipe method;
+  loop_limits limits;
+  batch state;
+  kv_cache cache;
+  std::unique_ptr<feature_layers> features;  // null: every layer computes all its rows
+  // narrow() gathers the surviving rows into the other one: on a GPU rows are copied in no order,
+  // so never in place.
+  std::array<transformer::activations, 2> acts;
+  int now = 0;  // the one that holds the rows
+  tensor final, kept, kv_length, window_first, window_last, key_mass;
+  row_lists rows, entered;
+  // Methods that update part of the rows only: those rows, and room to gather them.
+  bool partial;
+  row_lists updated;
+  tensor updated_index;
+  transformer::activations part;
+  candidate_lists found;
+  step_plan plan;
+  std::vector<sequence_step> last_step;   // of each place, for recomputation
+  std::vector<std::int64_t> rows_before;  // rows of each sequence entering the current layer
+  const step_part* parts = nullptr;       // of the current step; null: all places step
+  step_observer* observer = nullptr;
+  std::int64_t step_index = 0;
+  loop_seconds seconds;
+  recordings recorded;
+  row_lists staged;    // the rows as the recorded layers read them
+  tensor staged_kept;
+  std::vector<key_set> keys_of;  // of each layer of the forward
+
+  impl(const transformer& m, recipe r, const loop_limits& l);
+
+  void refuse_dry() const;
+  bool make_plan();
+  sequence_step once_more(std::int32_t s) const;
+  std::pair<work_phase, std::int32_t> kind_of_forward() const;
+  void forward();
+  void choose_rows();
+  void forward_layers();
+  void forward_recorded();
+  bool can_record(work_phase kind) const;
+  void run_stretch(std::int32_t first, bool inside, bool gather, std::int32_t end);
+  bool narrow(std::int32_t layer);
+  void gather_kept(const std::int32_t* index, std::int32_t count);
+  void embed(const layer_input& in);
+  void project(std::int32_t layer, const layer_input& in);
+  void attend(std::int32_t layer, const layer_input& in, const key_set& keys);
+  void close_layer(std::int32_t layer, const layer_input& in);
+  void final_norm(const layer_input& in);
+  layer_input input() const;
+  void count_dry();
+  void decide();
+  void count_layer(std::int32_t layer, const key_set& keys, bool first_layer);
+  void count_features(std::int32_t layer, const feature_work& work);
+};
+
+}  // namespace unmask

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Operations recorded once and repeated: a CUDA graph in the nvcc build, the list of launches in
+// the emulator.
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/recording_kernels.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+namespace {
+
+class recorded_queue final : public recorded_work {
+ public:
+  explicit recorded_queue(std::shared_ptr<const recorded_launches> work) : work_(std::move(work)) {}
+  const recorded_launches& work() const { return *work_; }
+
+ private:
+  std::shared_ptr<const recorded_launches> work_;
+};
+
+// UNMASK_CUDA_GRAPHS=off: every kernel is launched by the host.
+bool graphs_wanted() {
+#if defined(__CUDACC__)
+  static const bool wanted = [] {
+    const char* choice = std::getenv("UNMASK_CUDA_GRAPHS");
+    const std::string name = choice == nullptr ? "on" : choice;
+    if (name != "on" && name != "off") {
+      throw environment_error("UNMASK_CUDA_GRAPHS is \"" + name + "\"; say on or off");
+    }
+    return name == "on";
+  }();
+  return wanted;
+#else
+  return current_emulation().records;
+#endif
+}
+
+}  // namespace
+
+// Up to 128 rows the weights are what a product reads, and rows cost next to nothing: powers of
+// two. Then multiples of 128, the rows of a tile of the library's products. Above 2048 a layer runs
+// for longer than the host takes to launch it.
+std::int32_t device_ops::recorded_rows(std::int32_t rows) const {
+  constexpr std::int32_t tile = 128, most = 2048;
+  if (!graphs_wanted() || rows > most) return 0;
+  if (rows > tile) return (rows + tile - 1) / tile * tile;
+  std::int32_t bucket = 1;
+  while (bucket < rows) bucket *= 2;
+  return bucket;
+}
+
+std::unique_ptr<recorded_work> device_ops::record(const std::function<void()>& body) const {
+  queue_.begin_recording();
+  try {
+    body();
+  } catch (...) {
+    queue_.drop_recording();
+    throw;
+  }
+  return std::make_unique<recorded_queue>(queue_.end_recording());
+}
+
+void device_ops::repeat(const recorded_work& work) const {
+  const auto* own = dynamic_cast<const recorded_queue*>(&work);
+  if (own == nullptr) {
+    throw std::logic_error(std::string(backend_name) + ": work recorded by another backend");
+  }
+  queue_.repeat(own->work());
+}
+
+void device_ops::stage_rows(const row_set& rows, const std::int32_t* token,
+                            const std::int32_t* index, std::int32_t padded,
+                            const staged_rows& to) const {
+  const std::int64_t entries = std::max(padded, rows.sequences + 1);
+  queue_.launch("stage_rows", {blocks_for(entries, stage_threads), stage_threads},
+                stage_rows_kernel, {rows, token, index, padded, to});
+}
+
+}  // namespace unmask::cuda::UNMASK_TARGET

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The lists of a forward, copied to where recorded operations read them. The copies lie in device
+// memory whatever the originals lie in, so that the kernels of every layer need not reach over the
+// bus for them.
+#pragma once
+
+#include "kernels/cuda/device/portable.h"
+#include "kernels/ops.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+constexpr int stage_threads = 128;
+
+struct stage_rows_params {
+  row_set rows;
+  const std::int32_t* token;  // [R] or null
+  const std::int32_t* index;  // [R] or null
+  std::int32_t padded;
+  staged_rows to;
+};
+
+UNMASK_DEVICE void stage_entry(const std::int32_t* from, bool there, std::int32_t filler,
+                               std::int32_t* to, std::int32_t r) {
+  if (to != nullptr) to[r] = there && from != nullptr ? from[r] : filler;
+}
+
+// A thread for every padded row, and for every entry of row_begin.
+UNMASK_KERNEL void stage_rows_kernel(stage_rows_params p) {
+  const auto i = static_cast<std::int32_t>(block_index() * block_size() + thread_index());
+  if (i <= p.rows.sequences && p.to.row_begin != nullptr) {
+    p.to.row_begin[i] = p.rows.row_begin[i];
+  }
+  if (i >= p.padded) return;
+  const bool there = i < p.rows.rows;
+  stage_entry(p.rows.sequence, there, -1, p.to.sequence, i);
+  stage_entry(p.rows.position, there, 0, p.to.position, i);
+  stage_entry(p.rows.slot, there, 0, p.to.slot, i);
+  stage_entry(p.token, there, 0, p.to.token, i);
+  stage_entry(p.index, there, 0, p.to.index, i);
+}
+
+}  // namespace unmask::cuda::UNMASK_TARGET
