@@ -52,9 +52,9 @@ struct row_set {
   std::int32_t sequences = 0;               // S
   std::int32_t rows = 0;                    // R
   const std::int32_t* row_begin = nullptr;  // [S+1]
-  const std::int32_t* sequence = nullptr;   // [R] sequence of each row; negative: nobody's (padding)
-  const std::int32_t* position = nullptr;   // [R] absolute position, ascending inside a sequence
-  const std::int32_t* slot = nullptr;       // [R] KV slot each row writes; null: slot = position
+  const std::int32_t* sequence = nullptr;  // [R] sequence of each row; negative: nobody's (padding)
+  const std::int32_t* position = nullptr;  // [R] absolute position, ascending inside a sequence
+  const std::int32_t* slot = nullptr;      // [R] KV slot each row writes; null: slot = position
 };
 
 inline constexpr int kv_page_size = 64;  // slots per page

@@ -24,10 +24,10 @@ batch::batch(const ops& backend, const model_config& model, std::int32_t capacit
       model_(&model),
       capacity_(capacity),
       max_length_(max_length),
-      canvas_(backend.allocate(dtype::i32, {capacity, max_length})),
-      state_(backend.allocate(dtype::u8, {capacity, max_length})),
-      seed_(backend.allocate(dtype::u64, {capacity})),
-      step_(backend.allocate(dtype::i32, {capacity})),
+      canvas_(backend.allocate(dtype::i32, {capacity, max_length}, memory_use::exchanged)),
+      state_(backend.allocate(dtype::u8, {capacity, max_length}, memory_use::exchanged)),
+      seed_(backend.allocate(dtype::u64, {capacity}, memory_use::exchanged)),
+      step_(backend.allocate(dtype::i32, {capacity}, memory_use::exchanged)),
       sequences_(static_cast<std::size_t>(capacity)),
       occupied_(static_cast<std::size_t>(capacity), false) {}
 

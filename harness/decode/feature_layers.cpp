@@ -38,7 +38,9 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
   const ops& run = model.backend();
   const model_config& c = model.config();
   const std::int64_t n = model.max_rows(), s = sequences;
-  const auto ints = [&](std::int64_t count) { return run.allocate(dtype::i32, {count}); };
+  const auto ints = [&](std::int64_t count) {
+    return run.allocate(dtype::i32, {count}, memory_use::exchanged);
+  };
   for (row_lists* list : {&values_, &probes_, &chosen_}) {
     list->begin = ints(s + 1);
     list->sequence = ints(n);

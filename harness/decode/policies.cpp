@@ -8,6 +8,22 @@
 
 namespace unmask {
 
+candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std::int64_t rows) {
+  const auto list = [&](dtype type, std::int64_t count) {
+    return run.allocate(type, {count}, memory_use::exchanged);
+  };
+  candidate_lists c;
+  c.begin = list(dtype::i32, sequences + 1);
+  c.committed = list(dtype::i32, sequences);
+  c.quota = list(dtype::i32, sequences);
+  for (tensor* t : {&c.position, &c.row, &c.token}) *t = list(dtype::i32, rows);
+  for (tensor* t : {&c.probability, &c.margin, &c.negative_entropy, &c.score}) {
+    *t = list(dtype::f32, rows);
+  }
+  c.accept = list(dtype::u8, rows);
+  return c;
+}
+
 void row_policy::select(const batch& b, const step_plan& plan, row_lists& rows) {
   // Host copies of two integers per sequence; the positions themselves are listed by the backend.
   first_.clear();

@@ -89,6 +89,8 @@ struct candidate_lists {
             row.as<std::int32_t>()};
   }
 };
+// Room for the candidates of `sequences` places with `rows` rows in all.
+candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std::int64_t rows);
 
 // What a scheduler may know about how a pace moves over the canvas.
 struct pace_shape {

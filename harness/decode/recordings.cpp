@@ -25,8 +25,8 @@ void recordings::run(const std::vector<std::uint64_t>& key, const std::function<
 }
 
 void recordings::forget_oldest() {
-  const auto oldest = std::ranges::min_element(
-      known_, {}, [](const auto& named) { return named.second.last; });
+  const auto oldest =
+      std::ranges::min_element(known_, {}, [](const auto& named) { return named.second.last; });
   run_.synchronize();  // it may still run
   known_.erase(oldest);
 }

@@ -255,29 +255,30 @@ void step_loop::impl::run_stretch(std::int32_t first, bool inside, bool gather, 
                        rows.slots_differ ? staged.slot.as<std::int32_t>() : nullptr,
                        embeds ? staged.token.as<std::int32_t>() : nullptr,
                        gather ? staged_kept.as<std::int32_t>() : nullptr};
-  run.stage_rows(rows.set(limits.sequences), rows.token.as<std::int32_t>(),
-                 kept.as<std::int32_t>(), padded, to);
+  run.stage_rows(rows.set(limits.sequences), rows.token.as<std::int32_t>(), kept.as<std::int32_t>(),
+                 padded, to);
   const transformer::activations& a = acts[static_cast<std::size_t>(now)];
   const layer_input in{
       {limits.sequences, padded, to.row_begin, to.sequence, to.position, to.slot}, to.token, &a};
 
-  std::vector<std::uint64_t> key{static_cast<std::uint64_t>(first), inside ? 1U : 0U,
-                                 gather ? 1U : 0U, static_cast<std::uint64_t>(end),
+  std::vector<std::uint64_t> key{static_cast<std::uint64_t>(first),
+                                 inside ? 1U : 0U,
+                                 gather ? 1U : 0U,
+                                 static_cast<std::uint64_t>(end),
                                  static_cast<std::uint64_t>(padded),
-                                 static_cast<std::uint64_t>(now), rows.slots_differ ? 1U : 0U};
+                                 static_cast<std::uint64_t>(now),
+                                 rows.slots_differ ? 1U : 0U};
   const auto add = [&](const void* address) {
     key.push_back(reinterpret_cast<std::uintptr_t>(address));
   };
   for (std::int32_t l = first; l < end; ++l) {
     const paged_kv pages = cache.layer(l);
-    const key_set& keys = keys_of[static_cast<std::size_t>(l)] =
-        method.keys->select(state, plan, l, model.query(a, padded), pages,
-                            kv_length.as<std::int32_t>());
+    const key_set& keys = keys_of[static_cast<std::size_t>(l)] = method.keys->select(
+        state, plan, l, model.query(a, padded), pages, kv_length.as<std::int32_t>());
     if (keys.tiles.keep != nullptr) throw std::logic_error("step_loop: a block mask is recorded");
-    for (const void* address : {static_cast<const void*>(keys.kv_length),
-                                static_cast<const void*>(keys.key_begin),
-                                static_cast<const void*>(keys.key_slot),
-                                static_cast<const void*>(pages.page_table)}) {
+    for (const void* address :
+         {static_cast<const void*>(keys.kv_length), static_cast<const void*>(keys.key_begin),
+          static_cast<const void*>(keys.key_slot), static_cast<const void*>(pages.page_table)}) {
       add(address);
     }
     key.push_back(static_cast<std::uint64_t>(keys.mask));

@@ -29,17 +29,14 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
   const auto ints = [&](std::int64_t count, memory_use use = memory_use::exchanged) {
     return run.allocate(dtype::i32, {count}, use);
   };
-  const auto reals = [&](std::int64_t count) {
-    return run.allocate(dtype::f32, {count}, memory_use::exchanged);
-  };
   final = run.allocate(dtype::f32, {n, m.config().hidden});
   kept = ints(n);
   kv_length = ints(s);
   window_first = ints(s);
   window_last = ints(s);
   const auto lists = [&](memory_use use) {
-    return row_lists{ints(s + 1, use), ints(n, use), ints(n, use), ints(n, use),
-                     0,                ints(n, use), false};
+    return row_lists{ints(s + 1, use), ints(n, use), ints(n, use), ints(n, use), 0,
+                     ints(n, use),     false};
   };
   rows = lists(memory_use::exchanged);
   entered = lists(memory_use::exchanged);
@@ -50,17 +47,7 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
     updated_index = ints(n);
     part = m.make_activations();
   }
-  found.begin = ints(s + 1);
-  found.position = ints(n);
-  found.row = ints(n);
-  found.token = ints(n, memory_use::resident);
-  found.probability = reals(n);
-  found.margin = reals(n);
-  found.negative_entropy = reals(n);
-  found.score = reals(n);
-  found.accept = run.allocate(dtype::u8, {n}, memory_use::exchanged);
-  found.committed = ints(s);
-  found.quota = ints(s);
+  found = make_candidate_lists(run, l.sequences, n);
   if (const feature_policy* policy = method.cache->features()) {
     features = std::make_unique<feature_layers>(m, *policy, l.sequences, l.max_length);
   }

@@ -76,7 +76,7 @@ struct step_loop::impl {
   std::int64_t step_index = 0;
   loop_seconds seconds;
   recordings recorded;
-  row_lists staged;    // the rows as the recorded layers read them
+  row_lists staged;  // the rows as the recorded layers read them
   tensor staged_kept;
   std::vector<key_set> keys_of;  // of each layer of the forward
 

@@ -89,8 +89,8 @@ class queue {
 
   // Zero-filled memory, 256-byte aligned. Throws environment_error when there is none left.
   std::shared_ptr<void> allocate(std::size_t bytes, memory_kind kind);
-  // At least `bytes`, contents undefined, valid until the next call for the same slot. Memory that a
-  // recording uses stays.
+  // At least `bytes`, contents undefined, valid until the next call for the same slot. Memory that
+  // a recording uses stays.
   void* scratch(scratch_slot slot, std::size_t bytes);
   template <class T>
   T* scratch(scratch_slot slot, std::int64_t count) {
@@ -157,7 +157,7 @@ class queue {
 
   int multiprocessors_ = 4;
   bool recording_ = false;
-  bool recorded_ = false;                         // at least once: scratch may be in use for good
+  bool recorded_ = false;                        // at least once: scratch may be in use for good
   std::vector<std::shared_ptr<void>> outgrown_;  // scratch that recordings use
   struct buffer {
     std::shared_ptr<void> memory;

@@ -15,8 +15,8 @@ void delayed_state::prepare(const batch& b) {
   if (frozen) return;
   const std::int64_t places = b.capacity();
   frozen = b.backend().allocate(dtype::u8, {places, b.max_length()});
-  extent_in = b.backend().allocate(dtype::i32, {places});
-  extent_out = b.backend().allocate(dtype::i32, {places});
+  extent_in = b.backend().allocate(dtype::i32, {places}, memory_use::exchanged);
+  extent_out = b.backend().allocate(dtype::i32, {places}, memory_use::exchanged);
   first.assign(static_cast<std::size_t>(places), 0);
   last = first;
 }

@@ -63,8 +63,11 @@ void focus_eviction::prepare(const batch& b, std::int64_t rows) {
   for (tensor* t : {&layer0_, &layer1_, &delta_, &score_, &all_}) {
     *t = run.allocate(dtype::f32, {rows, 1});
   }
-  for (tensor* t : {&begin_, &list_begin_}) *t = run.allocate(dtype::i32, {places + 1});
-  for (tensor* t : {&target_, &processed_end_}) *t = run.allocate(dtype::i32, {places});
+  const auto exchanged = [&](std::int64_t n) {
+    return run.allocate(dtype::i32, {n}, memory_use::exchanged);
+  };
+  for (tensor* t : {&begin_, &list_begin_}) *t = exchanged(places + 1);
+  for (tensor* t : {&target_, &processed_end_}) *t = exchanged(places);
   accept_ = run.allocate(dtype::u8, {rows});
   views_.resize(static_cast<std::size_t>(places));
   first_.assign(static_cast<std::size_t>(places), 0);

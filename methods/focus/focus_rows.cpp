@@ -11,7 +11,7 @@ void focus_state::start(const batch& b, std::int32_t s) {
   if (!processed) {
     const std::int64_t places = b.capacity(), all = places * b.max_length();
     processed = b.backend().allocate(dtype::u8, {places, b.max_length()});
-    key_begin = b.backend().allocate(dtype::i32, {places + 1});
+    key_begin = b.backend().allocate(dtype::i32, {places + 1}, memory_use::exchanged);
     key_slot = b.backend().allocate(dtype::i32, {all});
     key_sequence = b.backend().allocate(dtype::i32, {all});
   }
@@ -49,8 +49,8 @@ void focus_rows::finish(const batch& b, const step_plan& plan, const row_lists& 
   b.backend().scatter_flags(set, nullptr, 1, state.processed);
   std::fill(state.first.begin(), state.first.end(), 0);
   b.backend().compact(b.capacity(), state.processed, 1, state.first.data(),
-                      state.extent_out.as<std::int32_t>(), state.key_begin.as<std::int32_t>(), state.key_slot.as<std::int32_t>(),
-                      state.key_sequence.as<std::int32_t>());
+                      state.extent_out.as<std::int32_t>(), state.key_begin.as<std::int32_t>(),
+                      state.key_slot.as<std::int32_t>(), state.key_sequence.as<std::int32_t>());
 }
 
 key_set focus_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,

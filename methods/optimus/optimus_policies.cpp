@@ -11,12 +11,12 @@ void optimus_state::prepare(const batch& b) {
   if (kv_end) return;
   const ops& run = b.backend();
   const std::int64_t places = b.capacity();
-  kv_end = run.allocate(dtype::i32, {places});
+  kv_end = run.allocate(dtype::i32, {places}, memory_use::exchanged);
   requests.resize(static_cast<std::size_t>(places));
   observations.resize(static_cast<std::size_t>(places));
   if (!lists()) return;
   visible = run.allocate(dtype::u8, {places, b.max_length()});
-  key_begin = run.allocate(dtype::i32, {places + 1});
+  key_begin = run.allocate(dtype::i32, {places + 1}, memory_use::exchanged);
   key_slot = run.allocate(dtype::i32, {places * b.max_length()});
   key_sequence = run.allocate(dtype::i32, {places * b.max_length()});
 }
@@ -244,7 +244,7 @@ void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows
   const std::int32_t block = state.settings.chunk.block;
   if (!builder_) {
     builder_.emplace(run, state.settings.chunk);
-    state.settles = run.allocate(dtype::u8, {rows.position.view().rows()});
+    state.settles = run.allocate(dtype::u8, {rows.position.view().rows()}, memory_use::exchanged);
     zero_.assign(static_cast<std::size_t>(b.capacity()), 0);
   }
   rows.rows = builder_->build(b.state(), state.requests,

@@ -254,6 +254,28 @@ TEST(emulator, scans_and_votes) {
   EXPECT_EQ(vote, expected);
 }
 
+struct shift_params {
+  std::int32_t* x;
+};
+// Planted: every block reads what the next one writes.
+UNMASK_KERNEL void shift_in_place_kernel(shift_params p) {
+  const auto b = block_index();
+  if (thread_index() == 0) p.x[b] = p.x[b + 1];
+}
+
+TEST(emulator, blocks_that_need_an_order_show_when_they_run_backwards) {
+  const emulation before = current_emulation();
+  const std::vector<std::int32_t> shifted{1, 2, 3, 4, 4};
+  queue q;
+  for (const bool backwards : {false, true}) {
+    set_emulation({{.backwards = backwards}});
+    std::vector<std::int32_t> x{0, 1, 2, 3, 4};
+    q.launch("shift", {4, 32}, shift_in_place_kernel, shift_params{x.data()});
+    EXPECT_EQ(x == shifted, !backwards);
+  }
+  set_emulation(before);
+}
+
 TEST(emulated_queue, deferred_launches_wait_and_own_memory_is_told_from_other) {
   const emulation before = current_emulation();
   queue q;

@@ -6,115 +6,48 @@
 // missing wait shows as wrong tokens; and only memory of the backend may be handed to a kernel.
 #include <gtest/gtest.h>
 
-#include <ostream>
-
 #include "kernels/cuda/emulation.h"
+#include "tests/methods/settings.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {
 namespace {
 
+using testing::all_settings;
 using testing::decode;
 using testing::outputs;
+using testing::setting;
 using testing::tiny_model;
 using testing::tiny_requests;
 
-struct device_setting {
-  const char* label;
-  const char* method;
-  model_family family;
-  parameter_map given;
-  int sequences = 2;
-  bool recorded = true;  // no policy works between the layers, but for narrowing
-};
-
-void PrintTo(const device_setting& s, std::ostream* out) {
-  *out << s.label;
+// Whether the layers of a method are recorded: not where a policy works between them, but for
+// narrowing, or where layers compute a part of their rows.
+bool records_layers(const setting& s) {
+  const std::string method = s.method;
+  return method != "dllm_cache" && method != "sparse_d" && method != "focus_dllm" &&
+         method != "sparse_blocks" && std::string(s.label) != "ada_ffn_only";
 }
 
-const std::int64_t eight = 8;
+class device_decoding : public ::testing::TestWithParam<setting> {};
 
-class device_decoding : public ::testing::TestWithParam<device_setting> {};
-
-INSTANTIATE_TEST_SUITE_P(
-    methods, device_decoding,
-    ::testing::Values(
-        device_setting{"vanilla_llada", "vanilla", model_family::llada, {{"block_length", eight}}},
-        device_setting{"vanilla_gumbel",
-                       "vanilla",
-                       model_family::llada,
-                       {{"block_length", eight}, {"temperature", 0.7}}},
-        device_setting{"vanilla_dream", "vanilla", model_family::dream, {}},
-        device_setting{"vanilla_dream_origin",
-                       "vanilla",
-                       model_family::dream,
-                       {{"alg", std::string("origin")}}},
-        device_setting{"vanilla_dream_sampled",
-                       "vanilla",
-                       model_family::dream,
-                       {{"temperature", 0.6}, {"top_p", 0.9}, {"alg_temp", 0.4}}},
-        device_setting{"fast_dllm_dual",
-                       "fast_dllm",
-                       model_family::llada,
-                       {{"block_length", eight}, {"threshold", 0.4}}},
-        device_setting{"dkv_cache", "dkv_cache", model_family::llada, {{"block_length", eight}}},
-        device_setting{"dkv_greedy",
-                       "dkv_cache",
-                       model_family::llada,
-                       {{"block_length", eight}, {"variant", std::string("greedy")}}},
-        device_setting{"dllm_cache",
-                       "dllm_cache",
-                       model_family::llada,
-                       {{"block_length", eight}},
-                       2,
-                       false},
-        device_setting{"sparse_d",
-                       "sparse_d",
-                       model_family::llada,
-                       {{"block_length", eight}, {"block_size", eight}},
-                       2,
-                       false},
-        device_setting{
-            "sparse_dllm", "sparse_dllm", model_family::llada, {{"block_length", eight}}},
-        device_setting{"focus_dllm",
-                       "focus_dllm",
-                       model_family::llada,
-                       {{"block_length", eight}, {"prompt_block_size", eight}},
-                       2,
-                       false},
-        device_setting{"ada_dlm", "ada_dlm", model_family::llada, {}},
-        device_setting{"ada_dlm_ffn_only",
-                       "ada_dlm",
-                       model_family::llada,
-                       {{"execution", std::string("ffn_only")}},
-                       2,
-                       false},
-        device_setting{"autoregressive", "autoregressive", model_family::qwen3, {}},
-        device_setting{"block_diffusion_moe", "block_diffusion", model_family::llada2_moe, {}},
-        device_setting{"delayed_cache_plus", "delayed_cache_plus", model_family::sdar, {}},
-        device_setting{"focus", "focus", model_family::sdar, {}, 3},
-        device_setting{"focus_chunks", "focus_chunks", model_family::sdar, {}},
-        device_setting{"delayed_cache", "delayed_cache", model_family::sdar, {}},
-        device_setting{"optimus", "optimus", model_family::sdar, {}},
-        device_setting{"ada_blocks", "ada_blocks", model_family::sdar, {}},
-        device_setting{"sparse_blocks", "sparse_blocks", model_family::sdar, {}, 2, false}),
-    [](const auto& i) { return i.param.label; });
+INSTANTIATE_TEST_SUITE_P(methods, device_decoding, ::testing::ValuesIn(all_settings()),
+                         [](const auto& i) { return std::string(i.param.label); });
 
 // The same requests on the CPU backend and on the emulated device.
 struct both_results {
   closed_loop_result want, got;
 };
-both_results decode_on_both(const device_setting& s, const cuda::emulation& choice) {
+both_results decode_on_both(const setting& s, const cuda::emulation& choice) {
   both_results both;
-  const auto requests = tiny_requests(s.sequences, 16);
+  const auto requests = tiny_requests(2, 16);
   both.want =
-      decode(*tiny_model(s.family, cpu_ops(), 256), s.method, s.given, requests, s.sequences);
+      decode(*tiny_model(s.family, cpu_ops(), 256), s.method, s.given, requests, 2, s.preset);
   const cuda::emulation before = cuda::current_emulation();
   const ops& device = cuda_emulated_ops();
   cuda::set_emulation(choice);
   try {
     const auto model = tiny_model(s.family, device, 256);
-    both.got = decode(*model, s.method, s.given, requests, s.sequences);
+    both.got = decode(*model, s.method, s.given, requests, 2, s.preset);
   } catch (const std::exception& e) {
     ADD_FAILURE() << e.what();
   }
@@ -147,12 +80,12 @@ TEST_P(device_decoding, gives_the_tokens_of_the_cpu_backend) {
 // The layers recorded once for a number of rows and repeated with other rows: no launch of a
 // repeated stretch is made anew, so an argument that had to change shows as a wrong token.
 TEST_P(device_decoding, gives_them_with_recorded_layers_too) {
-  const device_setting& s = GetParam();
+  const setting& s = GetParam();
   const both_results both = decode_on_both(s, {{}, true, true, true});
   EXPECT_EQ(outputs(both.got), outputs(both.want));
-  if (s.recorded) {
+  if (records_layers(s)) {
     EXPECT_GE(both.got.recorded.repeated, both.got.recorded.recorded);
-    EXPECT_GT(both.got.recorded.recorded, 0);
+    EXPECT_GT(both.got.recorded.direct, 0);
   } else {
     EXPECT_EQ(both.got.recorded.repeated + both.got.recorded.direct, 0);
   }

@@ -187,11 +187,7 @@ void play(probe_observer& observer, const probe_maths::decision_trace& trace) {
   b.admit(0, request, 6);
   step_plan plan;
   plan.of.resize(1);
-  const auto ints = [&] { return run.allocate(dtype::i32, {4}); };
-  const auto reals = [&] { return run.allocate(dtype::f32, {4}); };
-  candidate_lists c{ints(),  ints(),  ints(),  ints(),  reals(),
-                    reals(), reals(), reals(), reals(), run.allocate(dtype::u8, {4}),
-                    ints(),  ints(),  0};
+  candidate_lists c = make_candidate_lists(run, 1, 4);
   for (const auto& step : trace) {
     c.count = static_cast<std::int32_t>(step.size());
     for (std::size_t i = 0; i < step.size(); ++i) {

@@ -49,7 +49,7 @@ class focus_chunk_rows final : public row_policy {
     if (!state_->key_begin) {
       const ops& run = b.backend();
       const std::int64_t places = b.capacity(), all = places * b.max_length();
-      state_->key_begin = run.allocate(dtype::i32, {places + 1});
+      state_->key_begin = run.allocate(dtype::i32, {places + 1}, memory_use::exchanged);
       state_->key_slot = run.allocate(dtype::i32, {all});
       state_->key_sequence = run.allocate(dtype::i32, {all});
       state_->zero.assign(static_cast<std::size_t>(places), 0);
