@@ -9,7 +9,8 @@
 //   S       sequences of the batch; `row_begin[s] .. row_begin[s+1]` are the rows of sequence s.
 //   slot    index of one place in a sequence's KV cache; slot = absolute position unless a cache
 //           policy compacts. Physical place: page_table[s][slot / page_size], slot % page_size.
-//   Activations are float32 on the CPU backends. Index arrays are int32. Flags are uint8 (0 or 1).
+//   Activations are float32. Results that only a product reads may have another type where an
+//   operation says so (activation_type). Index arrays are int32. Flags are uint8 (0 or 1).
 //   Everything is deterministic, and row r of a result never depends on which other rows are in
 //   the batch: same input row, same output bits (batch invariance).
 //   Ties: the lowest index wins, in arg-max, top-n and sorting alike.
@@ -259,6 +260,13 @@ class ops {
   virtual tensor_view resident(const tensor_view& weight, std::shared_ptr<void>* keep) const {
     (void)keep;
     return weight;
+  }
+  // What rows that only products with such weights read are best stored as: the results of
+  // rms_norm, attention and silu_mul, and the pair that silu_mul takes. Those operations, linear
+  // and the routed ones take it beside float32.
+  virtual dtype activation_type(weight_format format) const {
+    (void)format;
+    return dtype::f32;
   }
   // Whether the cache operations (kv_*, attention, key scores) take pages of this element type.
   virtual bool holds_kv(dtype type) const { return type == dtype::f32; }

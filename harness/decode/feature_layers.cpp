@@ -175,7 +175,7 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
     {
       const phase_range range(work_phase::attention, layer);
       run.attention(work.rows, q, pages, work.keys, scale,
-                    make_view(attended.data, dtype::f32, {n, c.heads, c.head_dim}), {});
+                    make_view(attended.data, attended.type, {n, c.heads, c.head_dim}), {});
     }
     const phase_range range(work_phase::attention_output, layer);
     model_.attention_branch(layer, attended, branch);

@@ -9,7 +9,7 @@
 namespace unmask {
 namespace {
 
-constexpr double activation = 4;  // bytes of a float32
+constexpr double activation = 4;  // bytes of a float32: residual stream, Q, K and V
 
 double attention_flops(const model_config& c, const layer_counts& n) {
   return n.keys_seen * 4.0 * c.heads * c.head_dim;
@@ -30,6 +30,7 @@ void report_layer(const transformer& model, std::int32_t layer, const layer_coun
   const layer_traffic weights = model.traffic(layer);
   const double hidden = c.hidden, q = 1.0 * c.heads * c.head_dim,
                kv = 1.0 * c.kv_heads * c.head_dim;
+  const auto input = static_cast<double>(model.input_bytes());
   const double cached = 2 * kv * static_cast<double>(kv_element);  // K and V of one slot
 
   const double share_v = n.valued > 0 ? weights.value : 0;
@@ -42,11 +43,12 @@ void report_layer(const transformer& model, std::int32_t layer, const layer_coun
                  {n.written, 0, n.written * (2 * kv * activation + cached)});
   listener->work(work_phase::attention,
                  {n.attending, attention_flops(c, n),
-                  n.attending * 2 * q * activation + n.busiest_keys * cached});
+                  n.attending * q * (activation + input) + n.busiest_keys * cached});
   const bool any = n.attending > 0;
-  listener->work(work_phase::attention_output,
-                 {n.attending, n.attending * cost.output_flops,
-                  (any ? weights.output : 0) + activation * n.attending * (q + 2 * hidden)});
+  listener->work(
+      work_phase::attention_output,
+      {n.attending, n.attending * cost.output_flops,
+       (any ? weights.output : 0) + n.attending * (input * q + activation * 2 * hidden)});
   // Routed experts: those that this many rows can reach at most.
   const double experts =
       std::min<double>(c.moe.experts, n.fed * c.moe.experts_per_token) * weights.expert;

@@ -100,7 +100,7 @@ void step_loop::impl::attend(std::int32_t layer, const layer_input& in, const ke
   const float scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
   const tensor_view attended = in.acts->attention.view().first(in.set.rows);
   run.attention(in.set, model.query(*in.acts, in.set.rows), cache.layer(layer), keys, scale,
-                make_view(attended.data, dtype::f32, {in.set.rows, c.heads, c.head_dim}),
+                make_view(attended.data, attended.type, {in.set.rows, c.heads, c.head_dim}),
                 method.keys->key_mass(state, plan, layer));
 }
 

@@ -36,6 +36,7 @@ struct transformer::impl {
   weight_format format;
   std::int32_t max_rows;
   dtype kv_type;
+  dtype input_type;  // of what only products read: normed rows, attention, gated activations
   std::vector<std::shared_ptr<const void>> keep_alive;  // the mapped file behind the embedding
   tensor_view embedding;
   tensor final_norm;
@@ -70,6 +71,7 @@ transformer::transformer(model_config config, const model_weights& weights, cons
                      format,
                      max_rows,
                      kv_type,
+                     backend.activation_type(format),
                      weights.memory,
                      weights.embedding,
                      {},
@@ -137,9 +139,9 @@ transformer::transformer(model_config config, const model_weights& weights, cons
     }
     m.layers.push_back(std::move(l));
   }
-  m.normed = m.run.allocate(dtype::f32, {max_rows, c.hidden});
-  m.gate_up = m.run.allocate(dtype::f32, {max_rows, 2 * widest});
-  m.gated = m.run.allocate(dtype::f32, {max_rows, widest});
+  m.normed = m.run.allocate(m.input_type, {max_rows, c.hidden});
+  m.gate_up = m.run.allocate(m.input_type, {max_rows, 2 * widest});
+  m.gated = m.run.allocate(m.input_type, {max_rows, widest});
   if (c.moe.experts > 0) {
     m.expert = m.run.allocate(dtype::i32, {max_rows, c.moe.experts_per_token});
     m.expert_weight = m.run.allocate(dtype::f32, {max_rows, c.moe.experts_per_token});
@@ -161,6 +163,9 @@ std::int32_t transformer::max_rows() const {
 std::size_t transformer::weight_bytes() const {
   return impl_->weight_bytes;
 }
+std::size_t transformer::input_bytes() const {
+  return size_of(impl_->input_type);
+}
 dtype transformer::kv_type() const {
   return impl_->kv_type;
 }
@@ -174,7 +179,7 @@ transformer::activations transformer::make_activations() const {
   const std::int64_t n = impl_->max_rows;
   return {run.allocate(dtype::f32, {n, c.hidden}),
           run.allocate(dtype::f32, {n, (c.heads + 2 * c.kv_heads) * c.head_dim}),
-          run.allocate(dtype::f32, {n, c.heads * c.head_dim})};
+          run.allocate(impl_->input_type, {n, c.heads * c.head_dim})};
 }
 
 namespace {
@@ -276,7 +281,7 @@ void transformer::impl::feed_forward(const layer& l, const tensor_view& x, const
   run.rms_norm(x, l.ffn_norm, config.norm_eps, input);
   if (l.dense.hidden > 0) {
     const auto part = [&](const tensor& t, std::int64_t columns) {
-      return make_view(t.view().data, dtype::f32, {n, columns});
+      return make_view(t.view().data, input_type, {n, columns});
     };
     const tensor_view pair = part(gate_up, 2 * l.dense.hidden);
     const tensor_view product = part(gated, l.dense.hidden);

@@ -47,13 +47,15 @@ class transformer {
   const ops& backend() const;
   std::int32_t max_rows() const;
   dtype kv_type() const;
+  // Bytes of one element of what only products read: normed rows, attention, gated activations.
+  std::size_t input_bytes() const;
   std::size_t weight_bytes() const;  // packed weights, embedding table included once
 
   // Scratch of one forward, [max_rows, ...]; the loop takes the first R rows of each.
   struct activations {
     tensor x;          // [max_rows, D] residual stream
     tensor qkv;        // [max_rows, (heads + 2 kv_heads) * head_dim]
-    tensor attention;  // [max_rows, heads * head_dim]
+    tensor attention;  // [max_rows, heads * head_dim], of ops::activation_type
   };
   activations make_activations() const;
   // Views of the first n rows: q [n, heads, dim], k and v [n, kv_heads, dim] inside qkv.

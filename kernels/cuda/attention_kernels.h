@@ -227,11 +227,12 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(attention_threads, 2)
 #pragma unroll
     for (int i = 0; i < rows_per_warp; ++i) {
       if (!live[i]) continue;
-      float* to = p.out + row[i] * p.out_stride + static_cast<std::int64_t>(head[i]) * dim;
+      const std::int64_t to = row[i] * p.out_stride + static_cast<std::int64_t>(head[i]) * dim;
 #pragma unroll
       for (int d = 0; d < dims; ++d) {
         const int at = lane + d * warp_size;
-        if (at < dim) to[at] = sum[i].l == 0 ? 0.0F : total[i][d] / sum[i].l;
+        if (at >= dim) continue;
+        store_float(p.out, p.out_type, to + at, sum[i].l == 0 ? 0.0F : total[i][d] / sum[i].l);
       }
       if (p.softmax != nullptr && lane == 0) {
         float* keep = p.softmax + (row[i] * p.heads + head[i]) * 2;
@@ -268,11 +269,12 @@ UNMASK_KERNEL void UNMASK_THREADS(attention_threads) attention_merge_kernel(atte
         if (e < p.dim) total[d] = fused_multiply_add(total[d], a, from[e] * b);
       }
     }
-    float* to = p.out + row * p.out_stride + static_cast<std::int64_t>(h) * p.dim;
+    const std::int64_t to = row * p.out_stride + static_cast<std::int64_t>(h) * p.dim;
 #pragma unroll
     for (int d = 0; d < dims; ++d) {
       const int e = lane + d * warp_size;
-      if (e < p.dim) to[e] = sum.l == 0 ? 0.0F : total[d] / sum.l;
+      if (e >= p.dim) continue;
+      store_float(p.out, p.out_type, to + e, sum.l == 0 ? 0.0F : total[d] / sum.l);
     }
     if (p.softmax != nullptr && lane == 0) {
       p.softmax[at * 2] = sum.m;

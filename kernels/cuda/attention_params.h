@@ -14,7 +14,8 @@ constexpr int attention_chunk = 512;  // keys; a multiple of every kernel's key 
 struct attention_params {
   const float* q;  // [R, heads, dim]
   std::int64_t q_stride;
-  float* out;  // [R, heads, dim]
+  void* out;  // [R, heads, dim]
+  dtype out_type;
   std::int64_t out_stride;
   const std::int32_t* row_begin;  // [S+1]
   const std::int32_t* position;   // [R]

@@ -201,17 +201,21 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, 2)
       if (at[h] >= packed) continue;
       const std::int64_t row = first_row + at[h] / group;
       const int head = kv_head * group + at[h] % group;
-      const float factor = splits > 1 ? 1.0F : (l[h] == 0 ? 0.0F : 1.0F / l[h]);
-      float* to = splits > 1 ? p.partial + partial_place(p, row, head, split)
-                             : p.out + row * p.out_stride + static_cast<std::int64_t>(head) * dim;
+      const float factor = l[h] == 0 ? 0.0F : 1.0F / l[h];
+      float* part = splits > 1 ? p.partial + partial_place(p, row, head, split) : nullptr;
+      const std::int64_t to = row * p.out_stride + static_cast<std::int64_t>(head) * dim;
 #pragma unroll
       for (int d = 0; d < dim / 8; ++d) {
-        to[d * 8 + lane % 4 * 2] = o[d][2 * h] * factor;
-        to[d * 8 + lane % 4 * 2 + 1] = o[d][2 * h + 1] * factor;
+        const int e = d * 8 + lane % 4 * 2;
+        if (part != nullptr) {
+          store_pair(part, dtype::f32, e, o[d][2 * h], o[d][2 * h + 1]);
+        } else {
+          store_pair(p.out, p.out_type, to + e, o[d][2 * h] * factor, o[d][2 * h + 1] * factor);
+        }
       }
-      if (splits > 1 && lane % 4 == 0) {
-        to[dim] = m[h] * p.scale;
-        to[dim + 1] = l[h];
+      if (part != nullptr && lane % 4 == 0) {
+        part[dim] = m[h] * p.scale;
+        part[dim + 1] = l[h];
       }
     }
   }

@@ -24,6 +24,31 @@ UNMASK_DEVICE void store_float(void* data, dtype type, std::int64_t i, float val
   }
 }
 
+// Elements i and i + 1, i even, float32 or bfloat16, in one access.
+struct alignas(8) float_pair {
+  float a, b;
+};
+UNMASK_DEVICE float_pair load_pair(const void* data, dtype type, std::int64_t i) {
+  if (type == dtype::f32) {
+    return *reinterpret_cast<const float_pair*>(static_cast<const float*>(data) + i);
+  }
+  const std::uint32_t both =
+      *reinterpret_cast<const std::uint32_t*>(static_cast<const std::uint16_t*>(data) + i);
+  return {float_bits(both << 16), float_bits(both & 0xFFFF0000U)};
+}
+UNMASK_DEVICE void store_pair(void* data, dtype type, std::int64_t i, float a, float b) {
+  if (type == dtype::bf16) {
+    *reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(data) + i) = pack_bf16(a, b);
+  } else {
+    *reinterpret_cast<float_pair*>(static_cast<float*>(data) + i) = {a, b};
+  }
+}
+// Whether rows can be taken in pairs: even widths and strides, addresses of whole pairs.
+inline bool in_pairs(const void* data, dtype type, std::int64_t stride, std::int64_t width) {
+  const std::uintptr_t pair = type == dtype::bf16 ? 4 : 8;
+  return reinterpret_cast<std::uintptr_t>(data) % pair == 0 && stride % 2 == 0 && width % 2 == 0;
+}
+
 // One side (keys or values) of a layer's cache.
 struct cache_side {
   void* data;  // [pages, kv_page_size, width]

@@ -48,6 +48,11 @@ class device_ops : public ops {
   std::string name() const override { return backend_name; }
   tensor allocate(dtype type, std::initializer_list<std::int64_t> shape,
                   memory_use use = memory_use::resident) const override;
+  // bfloat16 where products take it: it would be rounded to it anyway, and rows cost half the
+  // bytes.
+  dtype activation_type(weight_format format) const override {
+    return format == weight_format::bf16 && !own_products_only() ? dtype::bf16 : dtype::f32;
+  }
   bool holds_kv(dtype type) const override { return type == dtype::f32 || type == dtype::bf16; }
   packed_handle pack(const tensor_view& weight, weight_format format) const override;
   tensor_view resident(const tensor_view& weight, std::shared_ptr<void>* keep) const override;
@@ -192,18 +197,24 @@ class device_ops : public ops {
  private:
   // y[i, n] = x[row(i)] . W[first + n] (+ bias[n]) (+ y[i, n]) for n < count.
   struct product {
-    const float* x = nullptr;
+    const void* x = nullptr;
+    dtype x_type = dtype::f32;  // or bf16, where the library multiplies
     std::int64_t x_stride = 0;
     const std::int32_t* index = nullptr;  // [rows], row(i) = index[i]; null: i
     std::int64_t rows = 0;
     const device_matrix* weight = nullptr;
     std::int64_t first = 0, count = 0;  // output features
     const float* bias = nullptr;        // [count] or null
-    float* y = nullptr;                 // [rows, count]
+    void* y = nullptr;                  // [rows, count]
+    dtype y_type = dtype::f32;          // as x_type
     std::int64_t y_stride = 0;
     bool accumulate = false;
   };
-  void multiply(const product& p) const;  // ops/gemm.cu
+  // Rows as bfloat16 in scratch memory, end to end; those that are so already stay where they are.
+  const std::uint16_t* as_bf16(const void* x, dtype type, std::int64_t stride,
+                               const std::int32_t* index, std::int64_t rows,
+                               std::int64_t width) const;  // ops/gemm.cu
+  void multiply(const product& p) const;                   // ops/gemm.cu
 
   // ops/rows.cu. A kernel cannot throw: it raises a word that the next wait reports as
   // std::logic_error. The emulator's launches are over at once, so there the operation itself

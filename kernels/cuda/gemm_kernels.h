@@ -4,6 +4,7 @@
 // Dense products by the exact tile, and the rounding that comes before the library's.
 #pragma once
 
+#include "kernels/cuda/cache_access.h"
 #include "kernels/cuda/gemm_tile.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
@@ -54,7 +55,8 @@ UNMASK_KERNEL void UNMASK_THREADS(gemm_threads) gemm_kernel(gemm_params p) {
 }
 
 struct to_bf16_params {
-  const float* x;
+  const void* x;
+  dtype type;
   std::int64_t x_stride;
   const std::int32_t* index;  // [rows] or null
   std::uint16_t* out;         // [rows, width]
@@ -64,9 +66,24 @@ struct to_bf16_params {
 // out[i] = x[row(i)] rounded to bfloat16, for tensor cores.
 UNMASK_KERNEL void to_bf16_kernel(to_bf16_params p) {
   const std::int64_t i = block_index();
-  const float* from = p.x + (p.index != nullptr ? p.index[i] : i) * p.x_stride;
+  const std::int64_t from = (p.index != nullptr ? p.index[i] : i) * p.x_stride;
   for (int d = static_cast<int>(thread_index()); d < p.width; d += static_cast<int>(block_size())) {
-    p.out[i * p.width + d] = bf16_of(from[d]);
+    p.out[i * p.width + d] = bf16_of(load_float(p.x, p.type, from + d));
+  }
+}
+
+struct to_f32_params {
+  const std::uint16_t* x;  // bfloat16
+  std::int64_t x_stride;
+  float* out;  // [rows, width]
+  int width;
+};
+
+// The other way, for exact tiles.
+UNMASK_KERNEL void to_f32_kernel(to_f32_params p) {
+  const std::int64_t i = block_index();
+  for (int d = static_cast<int>(thread_index()); d < p.width; d += static_cast<int>(block_size())) {
+    p.out[i * p.width + d] = bf16_to_float(p.x[i * p.x_stride + d]);
   }
 }
 

@@ -105,12 +105,13 @@ struct problem {
   std::int64_t n = 0, k = 0, m = 0;
   bool accumulate = false, bias = false;
   bool aligned = false;  // every operand's rows start at multiples of 16 bytes
+  bool half = false;     // the result is bfloat16
   auto operator<=>(const problem&) const = default;
 };
 
 bool aligned_16(const library_product& p) {
   const auto at = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
-  return at(p.x) && at(p.w) && at(p.y) && p.depth % 8 == 0 && p.y_stride % 4 == 0;
+  return at(p.x) && at(p.w) && at(p.y) && p.depth % 8 == 0 && p.y_stride % 8 == 0;
 }
 
 std::string safe(std::string text) {
@@ -159,30 +160,31 @@ std::string line_of(const problem& p, const choice& c) {
   char text[512];
   std::snprintf(text, sizeof text,
                 "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
-                "\"microseconds\":%.3f,\"algorithm\":\"%s\"}",
+                "\"half\":%d,\"microseconds\":%.3f,\"algorithm\":\"%s\"}",
                 static_cast<long long>(p.n), static_cast<long long>(p.k),
                 static_cast<long long>(p.m), p.accumulate ? 1 : 0, p.bias ? 1 : 0,
-                p.aligned ? 1 : 0, static_cast<double>(c.microseconds), hex.c_str());
+                p.aligned ? 1 : 0, p.half ? 1 : 0, static_cast<double>(c.microseconds),
+                hex.c_str());
   return text;
 }
 
 bool parse_line(const std::string& line, problem* p, choice* c) {
   long long n = 0, k = 0, m = 0;
-  int accumulate = 0, bias = 0, aligned = 0;
+  int accumulate = 0, bias = 0, aligned = 0, half = 0;
   char hex[2 * sizeof(cublasLtMatmulAlgo_t) + 1] = {};
   const int read =
       std::sscanf(line.c_str(),
                   "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
-                  "\"microseconds\":%f,\"algorithm\":\"%128[0-9a-f]\"}",
-                  &n, &k, &m, &accumulate, &bias, &aligned, &c->microseconds, hex);
-  if (read != 8 || std::strlen(hex) != 2 * sizeof(cublasLtMatmulAlgo_t)) return false;
+                  "\"half\":%d,\"microseconds\":%f,\"algorithm\":\"%128[0-9a-f]\"}",
+                  &n, &k, &m, &accumulate, &bias, &aligned, &half, &c->microseconds, hex);
+  if (read != 9 || std::strlen(hex) != 2 * sizeof(cublasLtMatmulAlgo_t)) return false;
   std::array<unsigned char, sizeof(cublasLtMatmulAlgo_t)> bytes;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const char two[3] = {hex[2 * i], hex[2 * i + 1], 0};
     bytes[i] = static_cast<unsigned char>(std::strtoul(two, nullptr, 16));
   }
   std::memcpy(&c->algorithm, bytes.data(), bytes.size());
-  *p = {n, k, m, accumulate != 0, bias != 0, aligned != 0};
+  *p = {n, k, m, accumulate != 0, bias != 0, aligned != 0, half != 0};
   return true;
 }
 
@@ -215,7 +217,7 @@ struct library_gemm::impl {
     UNMASK_LIBRARY_CALL(library().cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
     call c{description(made), make_layout(CUDA_R_16BF, p.depth, p.columns, p.depth),
            make_layout(CUDA_R_16BF, p.depth, rows, p.depth),
-           make_layout(CUDA_R_32F, p.columns, rows, p.y_stride)};
+           make_layout(p.y_bf16 ? CUDA_R_16BF : CUDA_R_32F, p.columns, rows, p.y_stride)};
     const auto set = [&](cublasLtMatmulDescAttributes_t which, const auto& value) {
       UNMASK_LIBRARY_CALL(
           library().cublasLtMatmulDescSetAttribute(made, which, &value, sizeof value));
@@ -229,7 +231,7 @@ struct library_gemm::impl {
     return c;
   }
   void run(const library_product& p, const call& c, const cublasLtMatmulAlgo_t& algorithm,
-           float* y) const {
+           void* y) const {
     const float alpha = 1, beta = p.accumulate ? 1.0F : 0.0F;
     UNMASK_LIBRARY_CALL(library().cublasLtMatmul(handle, c.what.get(), &alpha, p.w, c.w.get(), p.x,
                                                  c.x.get(), &beta, y, c.y.get(), y, c.y.get(),
@@ -297,11 +299,11 @@ struct library_gemm::impl {
       constexpr int warm_up = 2, timed = 5;
       try {
         for (int r = 0; r < warm_up; ++r) {
-          run(p, c, found[static_cast<std::size_t>(i)].algo, static_cast<float*>(trial));
+          run(p, c, found[static_cast<std::size_t>(i)].algo, trial);
         }
         UNMASK_CUDA_CALL(cudaEventRecord(start, stream));
         for (int r = 0; r < timed; ++r) {
-          run(p, c, found[static_cast<std::size_t>(i)].algo, static_cast<float*>(trial));
+          run(p, c, found[static_cast<std::size_t>(i)].algo, trial);
         }
         UNMASK_CUDA_CALL(cudaEventRecord(stop, stream));
         UNMASK_CUDA_CALL(cudaEventSynchronize(stop));
@@ -335,8 +337,8 @@ library_gemm::~library_gemm() {
 
 void library_gemm::multiply(const library_product& p) {
   const impl::call c = impl_->prepare(p, p.rows);
-  const problem key{p.columns,    p.depth,           row_bucket(p.rows),
-                    p.accumulate, p.bias != nullptr, aligned_16(p)};
+  const problem key{p.columns,     p.depth, row_bucket(p.rows), p.accumulate, p.bias != nullptr,
+                    aligned_16(p), p.y_bf16};
   auto known = impl_->tuned.find(key);
   const auto tune = [&] {  // waits: what is being recorded must have run before
     cudaStreamCaptureStatus recording{};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Matrix products by cuBLASLt: bfloat16 operands, float32 sums and results, on tensor cores.
+// Matrix products by cuBLASLt: bfloat16 operands, float32 sums, on tensor cores; results float32 or
+// bfloat16.
 //
 // Per (N, K, bucket of M) the library's heuristics are asked for 16 algorithms, each is timed, and
 // the fastest is kept; the choices are written to <cache>/tune-<gpu>-<driver>-<cublas>.json, where
@@ -22,7 +23,8 @@ struct library_product {
   const std::uint16_t* x = nullptr;               // [M, K] bfloat16
   const std::uint16_t* w = nullptr;               // [N, K] bfloat16
   const float* bias = nullptr;                    // [N] or null
-  float* y = nullptr;                             // [M, N]
+  void* y = nullptr;                              // [M, N]
+  bool y_bf16 = false;                            // else float32; not with a bias
   std::int64_t y_stride = 0;
   bool accumulate = false;  // y += instead of y =
 };

@@ -34,9 +34,11 @@ UNMASK_KERNEL void embed_kernel(embed_params p) {
 struct rms_norm_params {
   const float* x;       // [R, width]
   const float* weight;  // [width]
-  float* out;           // [R, width], may be x
+  void* out;            // [R, width], may be x
+  dtype out_type;
   std::int64_t x_stride, out_stride;
   int width;
+  bool pairs;  // in_pairs: x, weight and out
   float eps;
 };
 
@@ -45,13 +47,22 @@ UNMASK_KERNEL void rms_norm_kernel(rms_norm_params p) {
   shared_allocator shared;
   const shared_array<float> scratch = shared.take<float>(row_threads / warp_size);
   const float* x = p.x + block_index() * p.x_stride;
-  float* out = p.out + block_index() * p.out_stride;
+  const std::int64_t out = static_cast<std::int64_t>(block_index()) * p.out_stride;
   const int first = static_cast<int>(thread_index());
   float squares = 0;
   for (int d = first; d < p.width; d += row_threads) squares += x[d] * x[d];
   const float mean = block_sum(squares, scratch) / static_cast<float>(p.width);
   const float factor = reciprocal_sqrt(mean + p.eps);
-  for (int d = first; d < p.width; d += row_threads) out[d] = x[d] * factor * p.weight[d];
+  if (p.pairs) {
+    for (int d = 2 * first; d < p.width; d += 2 * row_threads) {
+      const float_pair from = load_pair(x, dtype::f32, d), w = load_pair(p.weight, dtype::f32, d);
+      store_pair(p.out, p.out_type, out + d, from.a * factor * w.a, from.b * factor * w.b);
+    }
+    return;
+  }
+  for (int d = first; d < p.width; d += row_threads) {
+    store_float(p.out, p.out_type, out + d, x[d] * factor * p.weight[d]);
+  }
 }
 
 struct head_norm_rope_params {
@@ -102,21 +113,36 @@ UNMASK_KERNEL void head_norm_rope_kernel(head_norm_rope_params p) {
 }
 
 struct silu_mul_params {
-  const float* gate_up;  // [R, 2 width]
-  float* out;            // [R, width]
+  const void* gate_up;  // [R, 2 width]
+  void* out;            // [R, width]
+  dtype gate_up_type, out_type;
   std::int64_t gate_up_stride, out_stride;
   int width;
+  bool pairs;  // in_pairs(gate_up) and in_pairs(out), and width is even
 };
+
+UNMASK_DEVICE float silu(float g) {
+  return g / (1.0F + expf(-g));
+}
 
 // out = g / (1 + e^-g) * up. Blocks: rows x pieces of a row.
 UNMASK_KERNEL void silu_mul_kernel(silu_mul_params p) {
-  const float* gate = p.gate_up + block_index() * p.gate_up_stride;
-  float* out = p.out + block_index() * p.out_stride;
+  const std::int64_t gate = static_cast<std::int64_t>(block_index()) * p.gate_up_stride;
+  const std::int64_t out = static_cast<std::int64_t>(block_index()) * p.out_stride;
   const int step = row_threads * static_cast<int>(grid_size_y());
-  for (int f = static_cast<int>(block_index_y() * row_threads + thread_index()); f < p.width;
-       f += step) {
-    const float g = gate[f];
-    out[f] = g / (1.0F + expf(-g)) * gate[p.width + f];
+  const int first = static_cast<int>(block_index_y() * row_threads + thread_index());
+  if (p.pairs) {
+    for (int f = 2 * first; f < p.width; f += 2 * step) {
+      const float_pair g = load_pair(p.gate_up, p.gate_up_type, gate + f);
+      const float_pair u = load_pair(p.gate_up, p.gate_up_type, gate + p.width + f);
+      store_pair(p.out, p.out_type, out + f, silu(g.a) * u.a, silu(g.b) * u.b);
+    }
+    return;
+  }
+  for (int f = first; f < p.width; f += step) {
+    const float g = load_float(p.gate_up, p.gate_up_type, gate + f);
+    const float u = load_float(p.gate_up, p.gate_up_type, gate + p.width + f);
+    store_float(p.out, p.out_type, out + f, silu(g) * u);
   }
 }
 

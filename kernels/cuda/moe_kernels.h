@@ -16,7 +16,8 @@ namespace unmask::cuda::UNMASK_TARGET {
 constexpr int route_threads = 256;
 
 struct route_params {
-  const float* x;  // [R, width]
+  const void* x;  // [R, width]
+  dtype x_type;
   std::int64_t x_stride;
   int width;
   const float* weight;  // [experts, width]
@@ -39,12 +40,14 @@ UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_route_kernel(route_params p
   const shared_array<float> selection = shared.take<float>(p.experts);
   const shared_array<float> group_score = shared.take<float>(p.groups);
   const std::int64_t r = block_index();
-  const float* x = p.x + r * p.x_stride;
+  const std::int64_t x = r * p.x_stride;
   const int lane = lane_index();
   for (int e = warp_index(); e < p.experts; e += route_threads / warp_size) {
     const float* w = p.weight + e * p.weight_stride;
     float sum = 0;
-    for (int d = lane; d < p.width; d += warp_size) sum += x[d] * w[d];
+    for (int d = lane; d < p.width; d += warp_size) {
+      sum += load_float(p.x, p.x_type, x + d) * w[d];
+    }
     sum = warp_sum(sum);
     if (lane == 0) score[e] = p.sigmoid ? 1.0F / (1.0F + expf(-sum)) : sum;
   }

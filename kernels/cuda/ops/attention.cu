@@ -33,7 +33,8 @@ void device_ops::attention(const row_set& rows, const tensor_view& q, const page
   attention_params p{};
   p.q = q.as<float>();
   p.q_stride = q.row_stride;
-  p.out = out.as<float>();
+  p.out = out.data;
+  p.out_type = out.type;
   p.out_stride = out.row_stride;
   p.row_begin = rows.row_begin;
   p.position = rows.position;

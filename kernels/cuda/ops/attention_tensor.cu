@@ -16,7 +16,9 @@ bool can_use_tensor_cores(const attention_params& p) {
     return side.type == dtype::bf16 && reinterpret_cast<std::uintptr_t>(side.data) % 16 == 0 &&
            side.page_stride % 8 == 0;
   };
-  return (p.dim == 64 || p.dim == 128) && aligned(p.keys) && aligned(p.values) &&
+  const bool pairs = p.out_type == dtype::f32 ||
+                     (p.out_stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(p.out) % 4 == 0);
+  return pairs && (p.dim == 64 || p.dim == 128) && aligned(p.keys) && aligned(p.values) &&
          p.key_mass == nullptr && p.tiles.keep == nullptr;
 }
 

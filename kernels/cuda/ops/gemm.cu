@@ -36,9 +36,10 @@ void stand_in(const void* argument) {
       for (std::int64_t k = 0; k < p.depth; ++k) {
         sum += bf16_to_float(p.x[m * p.depth + k]) * bf16_to_float(p.w[n * p.depth + k]);
       }
-      float* y = p.y + m * p.y_stride + n;
       if (p.bias != nullptr) sum += p.bias[n];
-      *y = p.accumulate ? *y + sum : sum;
+      const dtype type = p.y_bf16 ? dtype::bf16 : dtype::f32;
+      const std::int64_t at = m * p.y_stride + n;
+      store_float(p.y, type, at, p.accumulate ? load_float(p.y, type, at) + sum : sum);
     }
   }
 }
@@ -54,6 +55,18 @@ void launch_exact(queue& q, const gemm_params& p) {
 
 }  // namespace
 
+const std::uint16_t* device_ops::as_bf16(const void* x, dtype type, std::int64_t stride,
+                                         const std::int32_t* index, std::int64_t rows,
+                                         std::int64_t width) const {
+  if (type == dtype::bf16 && index == nullptr && stride == width) {
+    return static_cast<const std::uint16_t*>(x);
+  }
+  auto* half = queue_.scratch<std::uint16_t>(scratch_slot::low_precision, rows * width);
+  queue_.launch("to_bf16", {blocks_for(rows, 1), gemm_threads}, to_bf16_kernel,
+                {x, type, stride, index, half, static_cast<int>(width)});
+  return half;
+}
+
 void device_ops::multiply(const product& p) const {
   if (p.rows == 0 || p.count == 0) return;
   const device_matrix& w = *p.weight;
@@ -62,12 +75,16 @@ void device_ops::multiply(const product& p) const {
   const void* first = static_cast<const unsigned char*>(w.memory.get()) +
                       static_cast<std::size_t>(p.first * depth) * element;
   if (w.format == weight_format::bf16 && !own_products_only()) {
-    auto* x = queue_.scratch<std::uint16_t>(scratch_slot::low_precision, p.rows * depth);
-    queue_.launch("to_bf16", {blocks_for(p.rows, 1), gemm_threads}, to_bf16_kernel,
-                  {p.x, p.x_stride, p.index, x, static_cast<int>(depth)});
-    const library_product call{
-        p.rows, p.count, depth,      x,           static_cast<const std::uint16_t*>(first),
-        p.bias, p.y,     p.y_stride, p.accumulate};
+    const library_product call{p.rows,
+                               p.count,
+                               depth,
+                               as_bf16(p.x, p.x_type, p.x_stride, p.index, p.rows, depth),
+                               static_cast<const std::uint16_t*>(first),
+                               p.bias,
+                               p.y,
+                               p.y_type == dtype::bf16,
+                               p.y_stride,
+                               p.accumulate};
 #if defined(__CUDACC__)
     if (!library_) {
       library_ = std::make_unique<library_gemm>(
@@ -79,12 +96,15 @@ void device_ops::multiply(const product& p) const {
 #endif
     return;
   }
-  const gemm_params exact{p.x,
+  if (p.x_type != dtype::f32 || p.y_type != dtype::f32) {
+    throw std::logic_error("linear: the exact products take float32 activations only");
+  }
+  const gemm_params exact{static_cast<const float*>(p.x),
                           p.x_stride,
                           p.index,
                           first,
                           p.bias,
-                          p.y,
+                          static_cast<float*>(p.y),
                           p.y_stride,
                           static_cast<int>(p.rows),
                           static_cast<int>(p.count),
@@ -105,8 +125,11 @@ void device_ops::linear(const tensor_view& x, const packed_matrix& weight, const
   if (x.columns() != w.in_features || y.columns() != w.out_features || x.rows() != y.rows()) {
     throw std::logic_error("linear: shapes do not match");
   }
-  multiply({x.as<float>(), x.row_stride, nullptr, x.rows(), &w, 0, w.out_features,
-            bias.data != nullptr ? bias.as<float>() : nullptr, y.as<float>(), y.row_stride,
+  if (y.type == dtype::bf16 && bias.data != nullptr) {
+    throw std::logic_error("linear: a bias needs float32 results");
+  }
+  multiply({x.data, x.type, x.row_stride, nullptr, x.rows(), &w, 0, w.out_features,
+            bias.data != nullptr ? bias.as<float>() : nullptr, y.data, y.type, y.row_stride,
             accumulate});
 }
 

@@ -33,8 +33,8 @@ void device_ops::confidence(const tensor_view& x, const packed_matrix& head,
                                   std::size_t shared) {
     for (std::int64_t first = 0; first < vocabulary; first += columns) {
       const std::int64_t width = std::min(columns, vocabulary - first);
-      multiply({x.as<float>(), x.row_stride, candidates.row, count, &w, first, width, nullptr,
-                logits, columns, false});
+      multiply({x.data, x.type, x.row_stride, candidates.row, count, &w, first, width, nullptr,
+                logits, dtype::f32, columns, false});
       p.first = static_cast<int>(first);
       p.columns = static_cast<int>(width);
       queue_.launch(name, {blocks_for(count, 1), head_threads, shared}, kernel, p);
@@ -53,8 +53,8 @@ void device_ops::confidence(const tensor_view& x, const packed_matrix& head,
 void device_ops::logits(const tensor_view& x, const packed_matrix& head, const std::int32_t* row,
                         const tensor_view& out) const {
   const device_matrix& w = as_device(head);
-  multiply({x.as<float>(), x.row_stride, row, out.rows(), &w, 0, w.out_features, nullptr,
-            out.as<float>(), out.row_stride, false});
+  multiply({x.data, x.type, x.row_stride, row, out.rows(), &w, 0, w.out_features, nullptr, out.data,
+            out.type, out.row_stride, false});
 }
 
 void device_ops::sample(const candidate_set& candidates, const tensor_view& logits,

@@ -116,10 +116,14 @@ void device_ops::rms_norm(const tensor_view& x, const tensor_view& weight, float
                           const tensor_view& out) const {
   const rms_norm_params p{x.as<float>(),
                           weight.as<float>(),
-                          out.as<float>(),
+                          out.data,
+                          out.type,
                           x.row_stride,
                           out.row_stride,
                           static_cast<int>(x.columns()),
+                          in_pairs(out.data, out.type, out.row_stride, x.columns()) &&
+                              in_pairs(x.data, x.type, x.row_stride, x.columns()) &&
+                              in_pairs(weight.data, weight.type, 0, x.columns()),
                           eps};
   queue_.launch("rms_norm",
                 {blocks_for(x.rows(), 1), row_threads, row_threads / warp_size * sizeof(float)},
@@ -163,8 +167,15 @@ void device_ops::head_norm_rope(const tensor_view& x, const tensor_view& norm_we
 }
 
 void device_ops::silu_mul(const tensor_view& gate_up, const tensor_view& out) const {
-  const silu_mul_params p{gate_up.as<float>(), out.as<float>(), gate_up.row_stride, out.row_stride,
-                          static_cast<int>(out.columns())};
+  const silu_mul_params p{gate_up.data,
+                          out.data,
+                          gate_up.type,
+                          out.type,
+                          gate_up.row_stride,
+                          out.row_stride,
+                          static_cast<int>(out.columns()),
+                          in_pairs(gate_up.data, gate_up.type, gate_up.row_stride, out.columns()) &&
+                              in_pairs(out.data, out.type, out.row_stride, out.columns())};
   // A few elements per thread; the pieces of a row are independent.
   const grid_shape shape{blocks_for(out.rows(), 1), row_threads, 0,
                          std::max(1U, blocks_for(out.columns(), row_threads * 8))};

@@ -10,7 +10,8 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 void device_ops::moe_route(const tensor_view& x, const moe_router& router,
                            const tensor_view& expert, const tensor_view& weight) const {
-  const route_params p{x.as<float>(),
+  const route_params p{x.data,
+                       x.type,
                        x.row_stride,
                        static_cast<int>(x.columns()),
                        router.weight.as<float>(),
@@ -79,14 +80,12 @@ void device_ops::moe_feed_forward(const tensor_view& x, const tensor_view& exper
   // where rows come in whole pieces of 16 bytes.
   const bool tensor =
       format == weight_format::bf16 && width % 8 == 0 && hidden % 8 == 0 && !own_products_only();
-  const auto multiply_experts = [&](const void* const* matrices, const float* in,
+  const auto multiply_experts = [&](const void* const* matrices, const void* in, dtype type,
                                     std::int64_t stride, int divide, float* out, int columns,
                                     int depth) {
+    const std::int64_t in_rows = all / divide;
     if (tensor) {
-      const std::int64_t in_rows = all / divide;
-      auto* half = queue_.scratch<std::uint16_t>(scratch_slot::low_precision, in_rows * depth);
-      queue_.launch("to_bf16", {blocks_for(in_rows, 1), gemm_threads}, to_bf16_kernel,
-                    {in, stride, nullptr, half, depth});
+      const std::uint16_t* half = as_bf16(in, type, stride, nullptr, in_rows, depth);
       queue_.launch(
           "grouped_tensor",
           {blocks_for(columns, routed_columns), routed_threads, routed_shared_bytes, tiles},
@@ -94,7 +93,15 @@ void device_ops::moe_feed_forward(const tensor_view& x, const tensor_view& exper
           {plan, count, matrices, half, divide, out, columns, depth});
       return;
     }
-    const grouped_params p{plan, count, matrices, in, stride, divide, out, columns, depth};
+    if (type == dtype::bf16) {
+      auto* wide = queue_.scratch<float>(scratch_slot::low_precision, in_rows * depth);
+      queue_.launch("to_f32", {blocks_for(in_rows, 1), gemm_threads}, to_f32_kernel,
+                    {static_cast<const std::uint16_t*>(in), stride, wide, depth});
+      in = wide;
+      stride = depth;
+    }
+    const grouped_params p{plan, count,   matrices, static_cast<const float*>(in), stride, divide,
+                           out,  columns, depth};
     const grid_shape shape{blocks_for(columns, gemm_columns), gemm_threads, gemm_shared_bytes(4),
                            tiles};
     if (format == weight_format::bf16) {
@@ -103,13 +110,15 @@ void device_ops::moe_feed_forward(const tensor_view& x, const tensor_view& exper
       queue_.launch("grouped_gemm", shape, grouped_gemm_kernel<float>, p);
     }
   };
+  // What the products read lies in bfloat16 where they take it: behind the pairs.
   auto* pair = queue_.scratch<float>(scratch_slot::routed_hidden, all * 3 * hidden);
   float* gated = pair + all * 2 * hidden;
+  const dtype gated_type = tensor ? dtype::bf16 : dtype::f32;
   auto* down = queue_.scratch<float>(scratch_slot::routed_output, all * width);
-  multiply_experts(pointers, x.as<float>(), x.row_stride, per_token, pair, 2 * hidden, width);
+  multiply_experts(pointers, x.data, x.type, x.row_stride, per_token, pair, 2 * hidden, width);
   silu_mul(make_view(pair, dtype::f32, {all, 2 * hidden}),
-           make_view(gated, dtype::f32, {all, hidden}));
-  multiply_experts(pointers + count, gated, hidden, 1, down, width, hidden);
+           make_view(gated, gated_type, {all, hidden}));
+  multiply_experts(pointers + count, gated, gated_type, hidden, 1, down, width, hidden);
   queue_.launch(
       "moe_combine", {blocks_for(rows, 1), row_threads}, moe_combine_kernel,
       {down, weight.as<float>(), weight.row_stride, per_token, width, y.as<float>(), y.row_stride});
