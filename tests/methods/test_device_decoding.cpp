@@ -6,6 +6,9 @@
 // missing wait shows as wrong tokens; and only memory of the backend may be handed to a kernel.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "harness/decode/plain_forward.h"
 #include "kernels/cuda/emulation.h"
 #include "tests/methods/settings.h"
 #include "tests/methods/tiny_models.h"
@@ -90,6 +93,50 @@ TEST_P(device_decoding, gives_them_with_recorded_layers_too) {
     EXPECT_EQ(both.got.recorded.repeated + both.got.recorded.direct, 0);
   }
   expect_same_work(both);
+}
+
+// bfloat16 weights: what only products read is rounded as it is stored, which the CPU backend's
+// float32 activations are not, so logits agree within the rounding of a few layers; and recorded
+// layers give the bits of those that were launched.
+TEST(device_bf16_weights, logits_follow_the_cpu_backend_and_recording_changes_nothing) {
+  const cuda::emulation before = cuda::current_emulation();
+  for (const model_family family :
+       {model_family::llada, model_family::sdar, model_family::llada2_moe}) {
+    const model_config c = testing::tiny_config(family);
+    const auto make = [&](const ops& backend, dtype kv_type) {
+      return tiny_model(c, backend, 256, 7, kv_type, weight_format::bf16);
+    };
+    std::vector<std::int32_t> tokens;
+    for (int i = 0; i < 40; ++i) tokens.push_back(i * 7 % 58);
+    cuda::set_emulation({{}, true, true});
+    const auto model = make(cuda_emulated_ops(), dtype::bf16);
+    const tensor want = plain_forward(*make(cpu_ops(), dtype::f32), tokens, c.attention, c.block);
+    const tensor got = plain_forward(*model, tokens, c.attention, c.block);
+    cuda_emulated_ops().synchronize();
+    double difference = 0, size = 0;
+    for (std::int64_t r = 0; r < want.view().rows(); ++r) {
+      for (std::int64_t v = 0; v < want.view().columns(); ++v) {
+        const double w = want.row<float>(r)[v], d = got.row<float>(r)[v] - w;
+        difference += d * d;
+        size += w * w;
+      }
+    }
+    EXPECT_LT(std::sqrt(difference / size), 0.03) << c.name;
+    EXPECT_GT(difference, 0) << "nothing was rounded";
+
+    const bool full = family == model_family::llada;
+    const char* method = full ? "fast_dllm" : "delayed_cache_plus";
+    const parameter_map given =
+        full ? parameter_map{{"block_length", std::int64_t{8}}} : parameter_map{};
+    const auto requests = tiny_requests(2, 16);
+    const auto launched = outputs(decode(*model, method, given, requests, 2));
+    cuda::set_emulation({{}, true, true, true});
+    const closed_loop_result recorded = decode(*model, method, given, requests, 2);
+    EXPECT_EQ(outputs(recorded), launched);
+    EXPECT_GT(recorded.recorded.repeated, 0);
+  }
+  cuda_emulated_ops().synchronize();
+  cuda::set_emulation(before);
 }
 
 }  // namespace

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Activations stored as bfloat16 (ops::activation_type): every operation that takes them does what
+// it does with float32 and rounds the result once, and a product of bfloat16 rows is the product
+// that rounds its float32 rows itself, bit for bit.
+#include "kernels/float16.h"
+#include "tests/kernels/support.h"
+
+namespace unmask {
+namespace {
+
+using test::grid;
+
+// bfloat16 elements, rows `gap` further apart than they must; 0xFFFF (a NaN) until written.
+class half_grid {
+ public:
+  half_grid(std::vector<std::int64_t> shape, std::int64_t gap = 0, std::int64_t offset = 0) {
+    std::int64_t columns = 1;
+    for (std::size_t d = 1; d < shape.size(); ++d) columns *= shape[d];
+    values_.assign(static_cast<std::size_t>(shape[0] * (columns + gap) + offset), 0xFFFF);
+    view_.data = values_.data() + offset;
+    view_.type = dtype::bf16;
+    view_.rank = static_cast<int>(shape.size());
+    for (std::size_t d = 0; d < shape.size(); ++d) view_.shape[d] = shape[d];
+    view_.row_stride = columns + gap;
+  }
+  half_grid(const half_grid&) = delete;
+  half_grid& operator=(const half_grid&) = delete;
+  // The rounded values of `from`, which takes them over.
+  half_grid& round(grid& from) {
+    for (std::int64_t r = 0; r < from.rows(); ++r) {
+      for (std::int64_t c = 0; c < from.columns(); ++c) {
+        row(r)[c] = to_bf16(from.at(r, c));
+        from.at(r, c) = from_bf16(row(r)[c]);
+      }
+    }
+    return *this;
+  }
+  operator const tensor_view&() const { return view_; }
+  std::uint16_t* row(std::int64_t r) const {
+    return static_cast<std::uint16_t*>(view_.data) + r * view_.row_stride;
+  }
+  const tensor_view& view() const { return view_; }
+
+ private:
+  std::vector<std::uint16_t> values_;
+  tensor_view view_;
+};
+
+void expect_rounded(const half_grid& got, const grid& want, const char* what) {
+  for (std::int64_t r = 0; r < want.rows(); ++r) {
+    for (std::int64_t c = 0; c < want.columns(); ++c) {
+      ASSERT_EQ(got.row(r)[c], to_bf16(want.at(r, c))) << what << " at " << r << ", " << c;
+    }
+  }
+}
+
+// Widths, gaps and offsets that allow pairs of elements in one access, and others that do not.
+struct place {
+  std::int64_t width, gap, offset;
+};
+const std::vector<place> places{{128, 0, 0}, {514, 2, 0}, {128, 1, 0}, {33, 0, 0}, {64, 0, 1}};
+
+TEST(device_bf16, norms_and_gates_round_once) {
+  test::for_each_device([&](const ops& device) {
+    std::mt19937 rng(11);
+    for (const auto& [width, gap, offset] : places) {
+      grid x({5, width}, 3), normed({5, width});
+      x.randomize(rng, 2.0F);
+      std::vector<float> weight = test::random_vector(rng, width);
+      device.rms_norm(x, test::view_of(weight), 1e-5F, normed);
+      half_grid half({5, width}, gap, offset);
+      device.rms_norm(x, test::view_of(weight), 1e-5F, half);
+      device.synchronize();
+      expect_rounded(half, normed, "rms_norm");
+
+      grid pair({5, 2 * width}), gated({5, width});
+      pair.randomize(rng, 3.0F);
+      half_grid half_pair({5, 2 * width}, gap, offset), half_gated({5, width}, gap, offset);
+      half_pair.round(pair);
+      device.silu_mul(pair, gated);
+      device.silu_mul(half_pair, half_gated);
+      device.synchronize();
+      expect_rounded(half_gated, gated, "silu_mul");
+    }
+  });
+}
+
+TEST(device_bf16, products_take_and_give_it) {
+  test::for_each_device([&](const ops& device) {
+    if (device.activation_type(weight_format::bf16) != dtype::bf16) {
+      GTEST_SKIP() << "UNMASK_CUDA_GEMM=own";
+    }
+    EXPECT_EQ(device.activation_type(weight_format::f32), dtype::f32);
+    std::mt19937 rng(12);
+    constexpr std::int64_t n = 24, k = 40;
+    grid w({n, k});
+    w.randomize(rng);
+    const packed_handle weight = device.pack(w, weight_format::bf16);
+    for (const std::int64_t gap : {0, 8}) {
+      grid x({7, k}), want({7, n}), got({7, n});
+      x.randomize(rng);
+      device.linear(x, *weight, {}, want, false);
+      device.synchronize();
+      half_grid half({7, k}, gap), result({7, n});
+      half.round(x);  // the product did the same to x
+      device.linear(half, *weight, {}, got, false);
+      device.linear(half, *weight, {}, result, false);
+      device.synchronize();
+      for (std::int64_t r = 0; r < 7; ++r) {
+        EXPECT_TRUE(test::same_bits(got.row(r), want.row(r), n));
+      }
+      expect_rounded(result, want, "linear");
+    }
+    // What no kernel does is refused, not done wrongly.
+    half_grid x({2, k}), y({2, n});
+    std::vector<float> bias(n, 1.0F);
+    EXPECT_THROW(device.linear(x, *weight, test::view_of(bias), y, false), std::logic_error);
+    const packed_handle exact = device.pack(w, weight_format::f32);
+    grid wide({2, n});
+    EXPECT_THROW(device.linear(x, *exact, {}, wide, false), std::logic_error);
+  });
+}
+
+// Keys in bfloat16 with dimension 64 take tensor cores, float32 the exact kernel; few sequences
+// with many keys are split and merged, many are not.
+TEST(device_bf16, attention_rounds_its_result) {
+  test::for_each_device([&](const ops& device) {
+    std::mt19937 rng(13);
+    constexpr std::int64_t heads = 4, kv_heads = 2;
+    for (const auto& [dim, tensor] : {std::pair<std::int64_t, bool>{64, true}, {24, false}}) {
+      for (const std::int32_t keys : {40, 700}) {
+        const test::rows_fixture rows(rng, {3, 2}, keys);
+        test::cache_fixture cache(rng, 2, (keys + kv_page_size - 1) / kv_page_size, kv_heads, dim);
+        paged_kv kv = cache.kv;
+        half_grid half_keys({cache.keys.rows(), kv_page_size, kv_heads, dim}),
+            half_values({cache.keys.rows(), kv_page_size, kv_heads, dim});
+        if (tensor) {
+          kv.keys = half_keys.round(cache.keys);
+          kv.values = half_values.round(cache.values);
+        }
+        grid q({5, heads, dim}), want({5, heads, dim});
+        q.randomize(rng);
+        half_grid got({5, heads, dim}), odd({5, heads, dim}, 1);
+        const std::vector<std::int32_t> length(2, keys);
+        key_set set;
+        set.kv_length = length.data();
+        device.attention(rows.set, q, kv, set, 0.2F, want, {});
+        device.attention(rows.set, q, kv, set, 0.2F, got, {});
+        device.synchronize();
+        expect_rounded(got, want, "attention");
+        if (tensor) continue;  // an odd stride there means the exact kernel: other last bits
+        device.attention(rows.set, q, kv, set, 0.2F, odd, {});
+        device.synchronize();
+        expect_rounded(odd, want, "attention with an odd stride");
+      }
+    }
+  });
+}
+
+TEST(device_bf16, experts_take_it) {
+  test::for_each_device([&](const ops& device) {
+    if (device.activation_type(weight_format::bf16) != dtype::bf16) {
+      GTEST_SKIP() << "UNMASK_CUDA_GEMM=own";
+    }
+    std::mt19937 rng(14);
+    constexpr std::int32_t experts = 4, each = 2;
+    // Widths that tensor cores take, and one that only the exact tile does.
+    for (const std::int64_t width : {std::int64_t{32}, std::int64_t{20}}) {
+      constexpr std::int32_t hidden = 16;
+      moe_experts weights;
+      weights.hidden = hidden;
+      for (int e = 0; e < experts; ++e) {
+        grid gate_up({2 * hidden, width}), down({width, hidden});
+        gate_up.randomize(rng, 0.3F);
+        down.randomize(rng, 0.3F);
+        weights.gate_up.push_back(device.pack(gate_up, weight_format::bf16));
+        weights.down.push_back(device.pack(down, weight_format::bf16));
+      }
+      grid router_weight({experts, width});
+      router_weight.randomize(rng);
+      moe_router router;
+      router.experts = experts;
+      router.experts_per_token = each;
+      router.weight = router_weight;
+      grid x({9, width}), y({9, width}), half_y({9, width});
+      x.randomize(rng);
+      half_grid half({9, width});
+      half.round(x);
+      y.randomize(rng);
+      half_y.copy(y);
+      const auto run = [&](const tensor_view& input, const tensor_view& out) {
+        std::vector<std::int32_t> expert(9 * each, -1);
+        grid weight({9, each});
+        const tensor_view chosen = make_view(expert.data(), dtype::i32, {9, each});
+        device.moe_route(input, router, chosen, weight);
+        device.moe_feed_forward(input, chosen, weight, weights, out);
+        device.synchronize();
+        return expert;
+      };
+      EXPECT_EQ(run(half, half_y), run(x, y));
+      for (std::int64_t r = 0; r < 9; ++r) {
+        EXPECT_TRUE(test::same_bits(half_y.row(r), y.row(r), width));
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace unmask
