@@ -43,6 +43,15 @@ void ops::stage_rows(const row_set& rows, const std::int32_t* token, const std::
   stage(index, 0, to.index);
 }
 
+void ops::rotate_and_store(const row_set& rows, const tensor_view& q, const tensor_view& k,
+                           const tensor_view& v, const tensor_view& q_norm,
+                           const tensor_view& k_norm, float eps, const rope_params& rope,
+                           const paged_kv& cache) const {
+  head_norm_rope(q, q_norm, eps, rope, rows.position);
+  head_norm_rope(k, k_norm, eps, rope, rows.position);
+  kv_write(rows, k, v, cache);
+}
+
 void ops::kv_copy(std::int32_t sequences, const std::int32_t* begin, const std::int32_t* from_slot,
                   const paged_kv& from, const paged_kv& to) const {
   const auto bytes =

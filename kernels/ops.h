@@ -312,6 +312,14 @@ class ops {
   // nothing. Either may have no data: that side of the cache stays as it is.
   virtual void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
                         const paged_kv& cache) const = 0;
+  // head_norm_rope on q and on k, then kv_write of k and v: what every layer does between its
+  // projection and its attention. This body does them one after the other; a backend where one pass
+  // over the rows costs less says so, and is then asked.
+  virtual void rotate_and_store(const row_set& rows, const tensor_view& q, const tensor_view& k,
+                                const tensor_view& v, const tensor_view& q_norm,
+                                const tensor_view& k_norm, float eps, const rope_params& rope,
+                                const paged_kv& cache) const;
+  virtual bool rotates_and_stores_at_once() const { return false; }
   // The reverse: k, v = (or, with accumulate, +=) what lies at each row's slot. Either may have no
   // data.
   virtual void kv_read(const row_set& rows, const paged_kv& cache, const tensor_view& k,

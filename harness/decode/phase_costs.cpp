@@ -22,7 +22,7 @@ double projection_flops(const row_cost& cost, const layer_counts& n) {
 }  // namespace
 
 void report_layer(const transformer& model, std::int32_t layer, const layer_counts& n,
-                  std::size_t kv_element) {
+                  std::size_t kv_element, bool stored_at_once) {
   phase_listener* listener = current_listener();
   if (!listener) return;
   const model_config& c = model.config();
@@ -35,12 +35,18 @@ void report_layer(const transformer& model, std::int32_t layer, const layer_coun
 
   const double share_v = n.valued > 0 ? weights.value : 0;
   const double share_qk = n.projected > 0 ? weights.qkv - weights.value : 0;
-  listener->work(work_phase::project, {std::max(n.valued, n.projected), projection_flops(cost, n),
-                                       share_v + share_qk +
-                                           activation * (std::max(n.valued, n.projected) * hidden +
-                                                         n.valued * kv + n.projected * (q + kv))});
-  listener->work(work_phase::cache_update,
-                 {n.written, 0, n.written * (2 * kv * activation + cached)});
+  const double entering = std::max(n.valued, n.projected);
+  const double projected =
+      share_v + share_qk +
+      activation * (entering * hidden + n.valued * kv + n.projected * (q + kv));
+  if (stored_at_once) {  // K and V are in registers when they are stored
+    listener->work(work_phase::project,
+                   {entering, projection_flops(cost, n), projected + n.written * cached});
+  } else {
+    listener->work(work_phase::project, {entering, projection_flops(cost, n), projected});
+    listener->work(work_phase::cache_update,
+                   {n.written, 0, n.written * (2 * kv * activation + cached)});
+  }
   listener->work(work_phase::attention,
                  {n.attending, attention_flops(c, n),
                   n.attending * q * (activation + input) + n.busiest_keys * cached});

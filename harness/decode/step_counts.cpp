@@ -59,7 +59,7 @@ void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool 
     total.busiest_keys += busiest;
     total.selection_flops += selection;
   }
-  report_layer(model, layer, total, size_of(cache.layer(layer).keys.type));
+  report_layer(model, layer, total, size_of(cache.layer(layer).keys.type), stores_at_once());
 }
 
 void step_loop::impl::count_dry() {
@@ -116,7 +116,7 @@ void step_loop::impl::count_features(std::int32_t layer, const feature_work& wor
     total.busiest_keys += busiest;
     total.selection_flops += selection;
   }
-  report_layer(model, layer, total, size_of(cache.layer(layer).keys.type));
+  report_layer(model, layer, total, size_of(cache.layer(layer).keys.type), false);
 }
 
 }  // namespace unmask

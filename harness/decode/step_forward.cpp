@@ -78,6 +78,12 @@ void step_loop::impl::embed(const layer_input& in) {
 
 // Q, K and V, and the K/V into the cache.
 void step_loop::impl::project(std::int32_t layer, const layer_input& in) {
+  if (stores_at_once()) {
+    const phase_range range(work_phase::project, layer);
+    model.project_and_store(layer, in.acts->x.view().first(in.set.rows), in.set, *in.acts,
+                            cache.layer(layer));
+    return;
+  }
   {
     const phase_range range(work_phase::project, layer);
     model.project(layer, in.acts->x.view().first(in.set.rows), in.set.position, *in.acts);

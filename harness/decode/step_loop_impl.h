@@ -100,6 +100,7 @@ struct step_loop::impl {
   void close_layer(std::int32_t layer, const layer_input& in);
   void final_norm(const layer_input& in);
   layer_input input() const;
+  bool stores_at_once() const { return !partial && run.rotates_and_stores_at_once(); }
   void count_dry();
   void decide();
   void count_layer(std::int32_t layer, const key_set& keys, bool first_layer);

@@ -48,6 +48,7 @@ struct transformer::impl {
   tensor normed, gate_up, gated, expert, expert_weight;
   std::once_flag split;  // guards query_key and value of every layer
 
+  void multiply_qkv(const layer& l, const tensor_view& x, const activations& a) const;
   void feed_forward(const layer& l, const tensor_view& x, const tensor_view& out,
                     bool accumulate) const;
 
@@ -210,14 +211,30 @@ void transformer::embed(const std::int32_t* token, const tensor_view& x) const {
   impl_->run.embed(token, impl_->embedding, x);
 }
 
+void transformer::impl::multiply_qkv(const layer& l, const tensor_view& x,
+                                     const activations& a) const {
+  const std::int64_t n = x.rows();
+  const tensor_view input = normed.view().first(n);
+  run.rms_norm(x, l.attn_norm, config.norm_eps, input);
+  run.linear(input, *l.qkv, l.qkv_bias, a.qkv.view().first(n), false);
+}
+
+void transformer::project_and_store(std::int32_t index, const tensor_view& x, const row_set& rows,
+                                    const activations& a, const paged_kv& cache) const {
+  const impl& m = *impl_;
+  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  const auto n = static_cast<std::int32_t>(x.rows());
+  m.multiply_qkv(l, x, a);
+  m.run.rotate_and_store(rows, query(a, n), key(a, n), value(a, n), l.q_norm, l.k_norm,
+                         m.config.norm_eps, m.config.rope, cache);
+}
+
 void transformer::project(std::int32_t index, const tensor_view& x, const std::int32_t* position,
                           const activations& a) const {
   const impl& m = *impl_;
   const layer& l = m.layers[static_cast<std::size_t>(index)];
   const auto n = static_cast<std::int32_t>(x.rows());
-  const tensor_view normed = m.normed.view().first(n);
-  m.run.rms_norm(x, l.attn_norm, m.config.norm_eps, normed);
-  m.run.linear(normed, *l.qkv, l.qkv_bias, a.qkv.view().first(n), false);
+  m.multiply_qkv(l, x, a);
   m.run.head_norm_rope(query(a, n), l.q_norm, m.config.norm_eps, m.config.rope, position);
   m.run.head_norm_rope(key(a, n), l.k_norm, m.config.norm_eps, m.config.rope, position);
 }

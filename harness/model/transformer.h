@@ -67,6 +67,10 @@ class transformer {
   // a.qkv = rotated q, rotated k and v of x [n, D]; position [n].
   void project(std::int32_t layer, const tensor_view& x, const std::int32_t* position,
                const activations& a) const;
+  // The same, and k and v of each row into the cache, in one pass over them where the backend has
+  // one.
+  void project_and_store(std::int32_t layer, const tensor_view& x, const row_set& rows,
+                         const activations& a, const paged_kv& cache) const;
   // The two halves of project(), for methods that compute V for rows whose Q and K they do not
   // need. They use weights packed apart, which require_split_projection() makes once; without it
   // they throw std::logic_error.

@@ -79,6 +79,10 @@ class device_ops : public ops {
                       const rope_params& rope, const std::int32_t* position) const override;
   void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
                 const paged_kv& cache) const override;
+  void rotate_and_store(const row_set& rows, const tensor_view& q, const tensor_view& k,
+                        const tensor_view& v, const tensor_view& q_norm, const tensor_view& k_norm,
+                        float eps, const rope_params& rope, const paged_kv& cache) const override;
+  bool rotates_and_stores_at_once() const override { return true; }
   void kv_read(const row_set& rows, const paged_kv& cache, const tensor_view& k,
                const tensor_view& v, bool accumulate) const override;
   void kv_copy(std::int32_t sequences, const std::int32_t* begin, const std::int32_t* from_slot,

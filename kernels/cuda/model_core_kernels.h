@@ -75,40 +75,49 @@ struct head_norm_rope_params {
   float eps;
 };
 
-// RMSNorm over each head, then (x_i, x_j) <- (x_i cos a - x_j sin a, x_j cos a + x_i sin a) with
-// j = i + half and a = position * frequency_i rounded to float32. A warp takes one head at a time;
-// the row's sines are computed once for all of them.
-UNMASK_KERNEL void head_norm_rope_kernel(head_norm_rope_params p) {
-  shared_allocator shared;
-  const shared_array<float> cosine = shared.take<float>(p.half), sine = shared.take<float>(p.half);
-  const float position = static_cast<float>(p.position[block_index()]);
-  for (int i = static_cast<int>(thread_index()); i < p.half; i += row_threads) {
-    const float angle = position * p.frequency[i];
+// cos and sin of position * frequency_i, rounded to float32 before, for the block's row.
+UNMASK_DEVICE void fill_angles(std::int32_t position, const float* frequency, int half,
+                               const shared_array<float>& cosine, const shared_array<float>& sine) {
+  for (int i = static_cast<int>(thread_index()); i < half; i += row_threads) {
+    const float angle = static_cast<float>(position) * frequency[i];
     cosine[i] = cosf(angle);
     sine[i] = sinf(angle);
   }
-  sync_block();
+}
+
+// RMSNorm over one head, where there is a weight, then (x_i, x_j) <- (x_i cos a - x_j sin a, x_j
+// cos a + x_i sin a) with j = i + half. In place, by one warp.
+UNMASK_DEVICE void norm_and_rotate(float* x, const float* norm_weight, int dim, int half, float eps,
+                                   const shared_array<float>& cosine,
+                                   const shared_array<float>& sine) {
   const int lane = lane_index();
+  const bool norm = norm_weight != nullptr;
+  float factor = 1;
+  if (norm) {
+    float squares = 0;
+    for (int d = lane; d < dim; d += warp_size) squares += x[d] * x[d];
+    factor = reciprocal_sqrt(warp_sum(squares) / static_cast<float>(dim) + eps);
+  }
+  for (int i = lane; i < half; i += warp_size) {
+    const int j = i + half;
+    const float a = norm ? x[i] * factor * norm_weight[i] : x[i];
+    const float b = norm ? x[j] * factor * norm_weight[j] : x[j];
+    x[i] = a * cosine[i] - b * sine[i];
+    x[j] = b * cosine[i] + a * sine[i];
+  }
+  if (!norm) return;
+  for (int d = 2 * half + lane; d < dim; d += warp_size) x[d] = x[d] * factor * norm_weight[d];
+}
+
+// A warp takes one head at a time; the row's sines are computed once for all of them.
+UNMASK_KERNEL void head_norm_rope_kernel(head_norm_rope_params p) {
+  shared_allocator shared;
+  const shared_array<float> cosine = shared.take<float>(p.half), sine = shared.take<float>(p.half);
+  fill_angles(p.position[block_index()], p.frequency, p.half, cosine, sine);
+  sync_block();
   for (int h = warp_index(); h < p.heads; h += row_threads / warp_size) {
-    float* x = p.x + block_index() * p.x_stride + static_cast<std::int64_t>(h) * p.dim;
-    const bool norm = p.norm_weight != nullptr;
-    float factor = 1;
-    if (norm) {
-      float squares = 0;
-      for (int d = lane; d < p.dim; d += warp_size) squares += x[d] * x[d];
-      factor = reciprocal_sqrt(warp_sum(squares) / static_cast<float>(p.dim) + p.eps);
-    }
-    for (int i = lane; i < p.half; i += warp_size) {
-      const int j = i + p.half;
-      const float a = norm ? x[i] * factor * p.norm_weight[i] : x[i];
-      const float b = norm ? x[j] * factor * p.norm_weight[j] : x[j];
-      x[i] = a * cosine[i] - b * sine[i];
-      x[j] = b * cosine[i] + a * sine[i];
-    }
-    if (!norm) continue;
-    for (int d = 2 * p.half + lane; d < p.dim; d += warp_size) {
-      x[d] = x[d] * factor * p.norm_weight[d];
-    }
+    norm_and_rotate(p.x + block_index() * p.x_stride + static_cast<std::int64_t>(h) * p.dim,
+                    p.norm_weight, p.dim, p.half, p.eps, cosine, sine);
   }
 }
 
@@ -181,6 +190,47 @@ UNMASK_KERNEL void kv_read_kernel(kv_rows_params p) {
   for (int d = static_cast<int>(thread_index()); d < side.width; d += row_threads) {
     const float value = load_float(side.data, side.type, from + d);
     to[d] = p.accumulate ? to[d] + value : value;
+  }
+}
+
+struct rotate_and_store_params {
+  float* part[3];  // q [R, heads, dim], k and v [R, kv_heads, dim]
+  std::int64_t row_stride[3];
+  int heads, kv_heads, dim, half;
+  const float* norm_weight[2];  // of q and k: [dim] or null
+  const float* frequency;       // [half]
+  float eps;
+  const std::int32_t* sequence;  // [R]
+  const std::int32_t* position;  // [R]
+  const std::int32_t* slot;      // [R]
+  cache_place place;
+  cache_side side[2];
+};
+
+// head_norm_rope of q and k and kv_write of k and v in one pass, bit for bit. Blocks: rows x
+// pieces; the warps of a row's pieces share its heads, those of q, then of k, then of v.
+UNMASK_KERNEL void rotate_and_store_kernel(rotate_and_store_params p) {
+  shared_allocator shared;
+  const shared_array<float> cosine = shared.take<float>(p.half), sine = shared.take<float>(p.half);
+  const std::int64_t r = block_index();
+  fill_angles(p.position[r], p.frequency, p.half, cosine, sine);
+  sync_block();
+  const int lane = lane_index(), sequence = p.sequence[r], slot = p.slot[r];
+  const int warps = row_threads / warp_size;
+  for (int h = static_cast<int>(block_index_y()) * warps + warp_index();
+       h < p.heads + 2 * p.kv_heads; h += static_cast<int>(grid_size_y()) * warps) {
+    const int part = h < p.heads ? 0 : (h < p.heads + p.kv_heads ? 1 : 2);
+    const int head = part == 0 ? h : h - p.heads - (part - 1) * p.kv_heads;
+    float* x = p.part[part] + r * p.row_stride[part] + static_cast<std::int64_t>(head) * p.dim;
+    if (part < 2) {
+      norm_and_rotate(x, p.norm_weight[part], p.dim, p.half, p.eps, cosine, sine);
+    }
+    if (part == 0 || sequence < 0) continue;
+    sync_warp();  // a lane stores what others rotated
+    const cache_side& side = p.side[part - 1];
+    const std::int64_t to =
+        slot_offset(side, p.place, sequence, slot) + static_cast<std::int64_t>(head) * p.dim;
+    for (int d = lane; d < p.dim; d += warp_size) store_float(side.data, side.type, to + d, x[d]);
   }
 }
 

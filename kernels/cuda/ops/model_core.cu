@@ -204,6 +204,37 @@ void device_ops::kv_write(const row_set& rows, const tensor_view& k, const tenso
                 rows_of(rows, cache, k, v, false));
 }
 
+void device_ops::rotate_and_store(const row_set& rows, const tensor_view& q, const tensor_view& k,
+                                  const tensor_view& v, const tensor_view& q_norm,
+                                  const tensor_view& k_norm, float eps, const rope_params& rope,
+                                  const paged_kv& cache) const {
+  const auto weight = [](const tensor_view& w) {
+    return w.data != nullptr ? w.as<float>() : nullptr;
+  };
+  const rotate_and_store_params p{{q.as<float>(), k.as<float>(), v.as<float>()},
+                                  {q.row_stride, k.row_stride, v.row_stride},
+                                  static_cast<int>(q.shape[1]),
+                                  static_cast<int>(k.shape[1]),
+                                  static_cast<int>(q.shape[2]),
+                                  rope.rotary_dim / 2,
+                                  {weight(q_norm), weight(k_norm)},
+                                  rope_frequencies(rope),
+                                  eps,
+                                  rows.sequence,
+                                  rows.position,
+                                  rows.slot != nullptr ? rows.slot : rows.position,
+                                  {cache.page_table, cache.table_stride},
+                                  {side_of(cache.keys), side_of(cache.values)}};
+  const std::size_t table = static_cast<std::size_t>(p.half + 3) / 4 * 16;
+  // Few rows: their heads are spread over more blocks, two for every multiprocessor.
+  const auto warps = static_cast<unsigned>(p.heads + 2 * p.kv_heads);
+  const unsigned wanted =
+      blocks_for(2 * std::int64_t{queue_.multiprocessors()}, std::max<std::int64_t>(1, rows.rows));
+  const unsigned pieces = std::clamp(wanted, 1U, blocks_for(warps, row_threads / warp_size));
+  queue_.launch("rotate_and_store", {blocks_for(rows.rows, 1), row_threads, 2 * table, pieces},
+                rotate_and_store_kernel, p);
+}
+
 void device_ops::kv_read(const row_set& rows, const paged_kv& cache, const tensor_view& k,
                          const tensor_view& v, bool accumulate) const {
   queue_.launch("kv_read", {blocks_for(rows.rows, 1), row_threads, 0, 2}, kv_read_kernel,
