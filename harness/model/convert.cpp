@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/float16.h"
+#include "kernels/host_memory.h"
 
 namespace unmask {
 namespace {
@@ -37,16 +38,31 @@ tensor to_f32(const tensor_view& from, const ops& backend) {
   return t;
 }
 
-tensor stack_rows(const std::vector<tensor_view>& parts, const ops& backend) {
+tensor stack_rows(const std::vector<tensor_view>& parts) {
   std::int64_t rows = 0;
-  for (const tensor_view& p : parts) rows += p.rows();
-  tensor t = parts.front().rank == 1
-                 ? backend.allocate(dtype::f32, {rows})
-                 : backend.allocate(dtype::f32, {rows, parts.front().columns()});
-  float* to = t.as<float>();
+  bool alike = true;
   for (const tensor_view& p : parts) {
-    widen(p, to);
-    to += p.elements();
+    rows += p.rows();
+    alike = alike && p.type == parts.front().type;
+  }
+  const dtype type = alike ? parts.front().type : dtype::f32;
+  tensor t = parts.front().rank == 1 ? allocate_host(type, {rows})
+                                     : allocate_host(type, {rows, parts.front().columns()});
+  auto* to = static_cast<std::byte*>(t.view().data);
+  for (const tensor_view& p : parts) {
+    if (!alike) {
+      widen(p, reinterpret_cast<float*>(to));
+    } else {
+      const std::size_t element = size_of(type);
+      const std::size_t row = static_cast<std::size_t>(p.columns()) * element;
+      for (std::int64_t r = 0; r < p.rows(); ++r) {
+        std::memcpy(to + static_cast<std::size_t>(r) * row,
+                    static_cast<const std::byte*>(p.data) +
+                        static_cast<std::size_t>(r * p.row_stride) * element,
+                    row);
+      }
+    }
+    to += static_cast<std::size_t>(p.elements()) * size_of(type);
   }
   return t;
 }

@@ -13,7 +13,8 @@ namespace unmask {
 // A float32 copy of an f32, bf16 or f16 tensor of any rank.
 tensor to_f32(const tensor_view& from, const ops& backend);
 
-// The parts one below the other as float32: [n1 + n2 + ..., columns] (or [n1 + n2 + ...]).
-tensor stack_rows(const std::vector<tensor_view>& parts, const ops& backend);
+// The parts one below the other in host memory, in their own type where it is one and the same,
+// else as float32: [n1 + n2 + ..., columns] (or [n1 + n2 + ...]). For packing.
+tensor stack_rows(const std::vector<tensor_view>& parts);
 
 }  // namespace unmask

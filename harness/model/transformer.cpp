@@ -54,7 +54,7 @@ struct transformer::impl {
 
   packed_handle pack(const std::vector<tensor_view>& parts) {
     packed_handle p =
-        parts.size() == 1 ? run.pack(parts[0], format) : run.pack(stack_rows(parts, run), format);
+        parts.size() == 1 ? run.pack(parts[0], format) : run.pack(stack_rows(parts), format);
     weight_bytes += p->bytes;
     return p;
   }
@@ -108,7 +108,7 @@ transformer::transformer(model_config config, const model_weights& weights, cons
     l.k = w.k;
     l.v = w.v;
     if (w.q_bias.data)
-      l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}, m.run), m.run);
+      l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}), m.run);
     if (w.q_norm.data) l.q_norm = m.vector_f32(w.q_norm);
     if (w.k_norm.data) l.k_norm = m.vector_f32(w.k_norm);
     l.out = m.pack({w.attn_out});

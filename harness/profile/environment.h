@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/profile/build_info.h"
@@ -43,6 +44,9 @@ struct environment {
 
   std::string nsys;  // path of the program, when it is on PATH
   std::string ncu;
+
+  // Environment variables that change which kernels run, where they are set: name and value.
+  std::vector<std::pair<std::string, std::string>> choices;
 
   std::vector<std::string> notes;  // one sentence for each thing that was asked for and is missing
 };

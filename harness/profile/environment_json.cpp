@@ -70,6 +70,8 @@ std::string environment_json(const environment& machine) {
     gpus.push_back(
         gpu_json(machine.cuda.devices[i], told ? machine.telemetry[i] : gpu_telemetry{}));
   }
+  json choices = json::object();
+  for (const auto& [name, value] : machine.choices) choices[name] = value;
   const json all = {
       {"build", build_json(machine.build)},
       {"os", known(machine.os)},
@@ -92,6 +94,7 @@ std::string environment_json(const environment& machine) {
       {"gpus", std::move(gpus)},
       {"nsys", known(machine.nsys)},
       {"ncu", known(machine.ncu)},
+      {"choices", std::move(choices)},
       {"notes", machine.notes},
   };
   // Replacement, not an exception: a strange byte in a device name must not lose a measured row.

@@ -5,9 +5,7 @@
 // kernel with UNMASK_CUDA_GEMM=own (activations then stay float32 and a row's bits do not depend on
 // the batch). The emulated backend has no library: a plain loop over the same rounded operands
 // stands in for it.
-#include <cstdlib>
-#include <cstring>
-
+#include "kernels/cuda/choice.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/gemm_kernels.h"
 #include "kernels/cuda/library_gemm.h"
@@ -15,13 +13,7 @@
 namespace unmask::cuda::UNMASK_TARGET {
 
 bool own_products_only() {
-  static const bool own = [] {
-    const char* choice = std::getenv("UNMASK_CUDA_GEMM");
-    if (choice == nullptr || std::strcmp(choice, "library") == 0) return false;
-    if (std::strcmp(choice, "own") == 0) return true;
-    throw environment_error(std::string("UNMASK_CUDA_GEMM is \"") + choice +
-                            "\"; say library or own");
-  }();
+  static const bool own = chosen_by_environment("UNMASK_CUDA_GEMM", "own", "library", false);
   return own;
 }
 

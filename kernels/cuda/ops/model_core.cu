@@ -70,9 +70,19 @@ packed_handle device_ops::pack(const tensor_view& weight, weight_format format) 
   // In pieces, so that a large matrix needs no second copy in host memory.
   const std::int64_t piece = std::max<std::int64_t>(
       1, (std::int64_t{16} << 20) / static_cast<std::int64_t>(row_bytes + 1));
+  const dtype stored = format == weight_format::bf16 ? dtype::bf16 : dtype::f32;
+  const bool same = weight.type == stored && weight.contiguous();  // bytes as they are
   std::vector<unsigned char> rows;
   for (std::int64_t first = 0; first < m->out_features; first += piece) {
     const std::int64_t count = std::min(piece, m->out_features - first);
+    if (same) {
+      queue_.copy_to_device(static_cast<unsigned char*>(m->memory.get()) +
+                                row_bytes * static_cast<std::size_t>(first),
+                            static_cast<const unsigned char*>(weight.data) +
+                                row_bytes * static_cast<std::size_t>(first),
+                            row_bytes * static_cast<std::size_t>(count));
+      continue;
+    }
     rows.resize(row_bytes * static_cast<std::size_t>(count));
     for (std::int64_t n = 0; n < count; ++n) {
       unsigned char* to = rows.data() + row_bytes * static_cast<std::size_t>(n);

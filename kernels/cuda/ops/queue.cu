@@ -2,11 +2,11 @@
 // Copyright The Unmask Authors
 #include "kernels/cuda/queue.h"
 
-#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "kernels/cuda/choice.h"
 #include "kernels/error.h"
 #include "kernels/shared_vector.h"
 
@@ -64,15 +64,9 @@ void queue::refuse_while_recording(const char* what) const {
 }
 
 memory_kind exchanged_memory() {
-  static const memory_kind kind = [] {
-    const char* choice = std::getenv("UNMASK_CUDA_LISTS");
-    const std::string name = choice == nullptr ? "pinned" : choice;
-    if (name != "pinned" && name != "managed") {
-      throw environment_error("UNMASK_CUDA_LISTS is \"" + name + "\"; say pinned or managed");
-    }
-    return name == "pinned" ? memory_kind::pinned : memory_kind::managed;
-  }();
-  return kind;
+  static const bool pinned =
+      chosen_by_environment("UNMASK_CUDA_LISTS", "pinned", "managed", true);
+  return pinned ? memory_kind::pinned : memory_kind::managed;
 }
 
 #if defined(__CUDACC__)

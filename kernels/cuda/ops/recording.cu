@@ -4,9 +4,9 @@
 // Operations recorded once and repeated: a CUDA graph in the nvcc build, the list of launches in
 // the emulator.
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 
+#include "kernels/cuda/choice.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/recording_kernels.h"
 
@@ -26,19 +26,12 @@ class recorded_queue final : public recorded_work {
 // from recording, records when asked.
 bool graphs_wanted() {
 #if defined(__CUDACC__)
-  constexpr const char* otherwise = "on";
+  constexpr bool otherwise = true;
 #else
   if (current_emulation().records) return true;
-  constexpr const char* otherwise = "off";
+  constexpr bool otherwise = false;
 #endif
-  static const bool wanted = [] {
-    const char* choice = std::getenv("UNMASK_CUDA_GRAPHS");
-    const std::string name = choice == nullptr ? otherwise : choice;
-    if (name != "on" && name != "off") {
-      throw environment_error("UNMASK_CUDA_GRAPHS is \"" + name + "\"; say on or off");
-    }
-    return name == "on";
-  }();
+  static const bool wanted = chosen_by_environment("UNMASK_CUDA_GRAPHS", "on", "off", otherwise);
   return wanted;
 }
 

@@ -76,6 +76,15 @@ TEST(environment, finds_profilers_on_the_path) {
   EXPECT_EQ(machine.ncu, "") << "a file that cannot be run is not a program";
 }
 
+TEST(environment, says_what_was_chosen_by_variables) {
+  ::setenv("UNMASK_CUDA_GRAPHS", "off", 1);
+  const environment machine = capture_environment("");
+  ::unsetenv("UNMASK_CUDA_GRAPHS");
+  EXPECT_EQ(json::parse(environment_json(machine))["choices"]["UNMASK_CUDA_GRAPHS"], "off");
+  const environment plain = capture_environment("");
+  EXPECT_FALSE(json::parse(environment_json(plain))["choices"].contains("UNMASK_CUDA_GRAPHS"));
+}
+
 TEST(environment, json_keeps_values_and_says_null_for_unknown) {
   environment machine;
   machine.build = this_build();

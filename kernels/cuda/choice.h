@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#include "kernels/error.h"
+
+namespace unmask::cuda {
+
+// Whether an environment variable says `yes` rather than `no`; not set: `otherwise`. Any other word
+// is an environment error.
+inline bool chosen_by_environment(const char* variable, const char* yes, const char* no,
+                                  bool otherwise) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr) return otherwise;
+  const std::string word = text;
+  if (word != yes && word != no) {
+    throw environment_error(std::string(variable) + " is \"" + word + "\"; say " + yes + " or " +
+                            no);
+  }
+  return word == yes;
+}
+
+}  // namespace unmask::cuda
