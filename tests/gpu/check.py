@@ -24,6 +24,7 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -32,6 +33,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SHAPES = ["llada-8b", "dream-7b", "sdar-8b", "llada2-mini"]
 # Layers of a timed step: enough to be in the steady state, few enough to fit the time.
 STEP_LAYERS = 4
+# What the host and the device exchange, and who launches a layer's kernels: the ways to compare.
+WAYS = [("as shipped", []), ("no graphs", ["UNMASK_CUDA_GRAPHS=off"]),
+        ("managed lists", ["UNMASK_CUDA_LISTS=managed"])]
 SANITIZERS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 
 
@@ -347,6 +351,30 @@ def stage_step(check, shape):
     return work
 
 
+def stage_throughput(check):
+    def work(log, limit):
+        check.run([check.program("unmask"), "run", os.path.join("tests", "gpu", "throughput.toml"),
+                   "-O", os.path.join(check.settings.results, "throughput")], log, limit)
+    return work
+
+
+def stage_ways(check):
+    """A few layers at a small batch, where launches and waits weigh most, in every way."""
+    def work(log, limit):
+        end = time.monotonic() + limit
+        for name, variables in WAYS:
+            check.run(["env", *variables, check.program("unmask"), "profile",
+                       os.path.join("experiments", "shapes", "sdar-8b"), "--weights", "random:1",
+                       "--layers", str(STEP_LAYERS), "--prompt-tokens", "256",
+                       "--gen-length", "64", "--limit", "8", "--batch-size", "4",
+                       "--device", "cuda", "--format", "bf16", "--tool", "nvtx",
+                       "--method", "block_diffusion", "--method", "focus", "--repetitions", "5",
+                       "-O", os.path.join(check.settings.results, "ways",
+                                          name.replace(" ", "-"))],
+                      log, end - time.monotonic())
+    return work
+
+
 def stage_comparators(check):
     def work(log, limit):
         python = shutil.which("python3") or sys.executable
@@ -441,10 +469,7 @@ def ceilings_table(rows):
 
 def step_table(rows, ceilings):
     """Phases of whole steps as fractions of the limits measured in the same check."""
-    copies = [r for r in ceilings if r["kind"] == "copy"]
-    gemms = [r for r in ceilings if r["kind"] == "gemm" and r["right"]]
-    bandwidth = copies[0]["bytes_per_second"] if copies else 0
-    peak = max((g["flops"] / g["seconds"] for g in gemms), default=0)
+    bandwidth, peak = limits_of(ceilings)
     lines = []
     for row in rows:
         report = row.get("probes", {}).get("phases")
@@ -471,6 +496,51 @@ def step_table(rows, ceilings):
     return lines
 
 
+def limits_of(ceilings):
+    """Best copy rate and best bf16 product of this check: bytes and FLOPs per second, or 0."""
+    copies = [r["bytes_per_second"] for r in ceilings if r["kind"] == "copy"]
+    gemms = [r["flops"] / r["seconds"] for r in ceilings if r["kind"] == "gemm" and r["right"]]
+    return (copies[0] if copies else 0), max(gemms, default=0)
+
+
+def throughput_table(rows, ceilings):
+    """Tokens per second and the fraction of the limit: a run takes at least its counted FLOPs over
+    the best product's rate, and at least its forwards' reads of all weights over the copy's."""
+    bandwidth, peak = limits_of(ceilings)
+    lines = []
+    for row in rows:
+        metrics = row.get("metrics", {})
+        if "tokens_per_second" not in metrics:
+            lines.append(f"| {row['label']} | {row['batch_size']} | {row['verdict']} "
+                         f"{row['reason']} | – | – |")
+            continue
+        share = "–"
+        if bandwidth and peak:
+            weights = 2.0 * row["model"]["parameters"] * metrics["batched_forwards"]
+            least = max(metrics["flops"] / peak, weights / bandwidth)
+            share = f"{least / metrics['wall_seconds']:.2f}"
+        lines.append(f"| {row['label']} | {row['batch_size']} | "
+                     f"{metrics['tokens_per_second']:.0f} | {metrics['redundancy']:.2f} | {share} |")
+    if lines:
+        lines = ["Random weights, two tokens per step by rank: speeds of the shape, not of a model.",
+                 "", "| method | places | tok/s | rows per token | of the limit |",
+                 "|---|---:|---:|---:|---:|"] + lines
+    return lines
+
+
+def ways_table(results):
+    lines = []
+    for name, _ in WAYS:
+        for row in json_lines(os.path.join(results, "ways", name.replace(" ", "-"), "rows.jsonl")):
+            seconds = row.get("samples", {}).get("seconds") or []
+            said = f"{statistics.median(seconds) * 1e3:.2f}" if seconds else row["verdict"]
+            lines.append(f"| {row['label']} | {name} | {said} |")
+    if lines:
+        lines = [f"{STEP_LAYERS} layers, 4 places; median of the repetitions.", "",
+                 "| method | way | ms |", "|---|---|---:|"] + lines
+    return lines
+
+
 def write_summary(check, headline):
     lines = ["# GPU check", "", headline, "",
              "| stage | status | s | |", "|---|---|---:|---|"]
@@ -483,6 +553,10 @@ def write_summary(check, headline):
                 [r for f in sorted(glob.glob(os.path.join(check.settings.results, "rows", "*",
                                                           "rows.jsonl")))
                  for r in json_lines(f)], ceilings)),
+            ("Throughput", throughput_table(
+                json_lines(os.path.join(check.settings.results, "throughput", "rows.jsonl")),
+                ceilings)),
+            ("Graphs and lists", ways_table(check.settings.results)),
             ("Comparators", [
                 f"* {r['what']} ({r['by']}): {r['seconds'] * 1e6:.1f} µs"
                 for r in json_lines(check.path("comparators.jsonl")) if "seconds" in r])):
@@ -524,6 +598,8 @@ def run_all(check):
     check.stage("goldens", 60, with_backend(stage_goldens(check)))
     for shape in SHAPES:
         check.stage(f"step {shape}", 60, with_backend(stage_step(check, shape)))
+    check.stage("ways", 60, with_backend(stage_ways(check)))
+    check.stage("throughput", 150, with_backend(stage_throughput(check)))
     check.stage("kernels", 90, stage_kernels(check))
     check.stage("comparators", 60, stage_comparators(check))
     for tool in SANITIZERS:

@@ -162,6 +162,34 @@ class Summary(Workspace):
         self.assertIn("| feed_forward | 2.000 | 0.50 |", step)
         self.assertIn("refused", step)
 
+    def test_throughput_is_held_against_the_larger_of_two_limits(self):
+        ceilings = [{"kind": "copy", "bytes_per_second": 1e9},
+                    {"kind": "gemm", "right": True, "flops": 4e9, "seconds": 1.0}]
+        metrics = {"tokens_per_second": 123.4, "redundancy": 2.5, "batched_forwards": 10,
+                   "flops": 2e9, "wall_seconds": 1.0}
+        row = {"label": "FOCUS", "batch_size": 32, "metrics": metrics,
+               "model": {"parameters": 10_000_000}}  # 0.2 s of reads, 0.5 s of products
+        text = "\n".join(driver.throughput_table([row], ceilings))
+        self.assertIn("| FOCUS | 32 | 123 | 2.50 | 0.50 |", text)
+        metrics["batched_forwards"] = 40  # 0.8 s of reads
+        text = "\n".join(driver.throughput_table([row], ceilings))
+        self.assertIn("| 0.80 |", text)
+        self.assertIn("| – |", "\n".join(driver.throughput_table([row], [])))
+        self.assertIn("FAILED no", "\n".join(driver.throughput_table(
+            [{"label": "x", "batch_size": 1, "verdict": "FAILED", "reason": "no"}], ceilings)))
+        self.assertEqual(driver.throughput_table([], ceilings), [])
+
+    def test_ways_show_the_median_of_each(self):
+        for name, seconds in (("as-shipped", [0.004, 0.002, 0.003]), ("no-graphs", [0.009])):
+            folder = os.path.join(self.results, "ways", name)
+            os.makedirs(folder)
+            with open(os.path.join(folder, "rows.jsonl"), "w", encoding="utf-8") as out:
+                out.write(json.dumps({"label": "focus", "samples": {"seconds": seconds}}) + "\n")
+        text = "\n".join(driver.ways_table(self.results))
+        self.assertIn("| focus | as shipped | 3.00 |", text)
+        self.assertIn("| focus | no graphs | 9.00 |", text)
+        self.assertNotIn("managed", text)
+
     def test_without_a_gpu_one_line_says_so_and_the_exit_code_is_0(self):
         done = subprocess.run(
             [sys.executable, "-B", driver.__file__, "--results", self.results, "--build",
