@@ -107,8 +107,7 @@ transformer::transformer(model_config config, const model_weights& weights, cons
     l.q = w.q;
     l.k = w.k;
     l.v = w.v;
-    if (w.q_bias.data)
-      l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}), m.run);
+    if (w.q_bias.data) l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}), m.run);
     if (w.q_norm.data) l.q_norm = m.vector_f32(w.q_norm);
     if (w.k_norm.data) l.k_norm = m.vector_f32(w.k_norm);
     l.out = m.pack({w.attn_out});

@@ -51,6 +51,9 @@ class checker {
     guarded("gather_rows", [&] { gather(); });
     guarded("moe", [&] { moe(); });
     guarded("accept", [&] { accept(); });
+    for (const weight_format format : {weight_format::f32, weight_format::bf16}) {
+      guarded("recording", [&] { recording(format); });
+    }
   }
 
  private:
@@ -137,6 +140,59 @@ class checker {
           (exact ? 1e-5 : 8e-3) * 0.1 * std::sqrt(static_cast<double>(in)) + 1e-5;
       compare("linear", std::string(exact ? "f32 " : "bf16 ") + shape_text({rows, out, in}), got,
               want, exact ? 1e-4 : 1e-2, absolute);
+    }
+  }
+
+  // A feed-forward with its norm: what is stored between the operations is of activation_type. Run
+  // as it is, recorded (a CUDA graph), and repeated on other rows; each time against the reference.
+  void recording(weight_format format) {
+    const bool exact = format == weight_format::f32;
+    const std::int64_t width = size(64, 1024), hidden = size(48, 3072);
+    const auto rows = device_.recorded_rows(static_cast<std::int32_t>(size(11, 300)));
+    if (rows == 0) return report("recording", "this backend records nothing", 0);
+    const dtype type = device_.activation_type(format);
+    const tensor x = reals({rows, width}), norm = reals({width});
+    const tensor gate_up = reals({2 * hidden, width}, 0.1F), down = reals({width, hidden}, 0.1F);
+    const packed_handle ours[] = {device_.pack(gate_up, format), device_.pack(down, format)};
+    const packed_handle theirs[] = {reference_.pack(gate_up, format),
+                                    reference_.pack(down, format)};
+    const tensor normed = device_.allocate(type, {rows, width});
+    const tensor pair = device_.allocate(type, {rows, 2 * hidden});
+    const tensor gated = device_.allocate(type, {rows, hidden});
+    const tensor got = poisoned({rows, width});
+    const auto chain = [&] {
+      device_.rms_norm(x, norm, 1e-6F, normed);
+      device_.linear(normed, *ours[0], {}, pair, false);
+      device_.silu_mul(pair, gated);
+      device_.linear(gated, *ours[1], {}, got, false);
+    };
+    const tensor wide_normed = poisoned({rows, width}), wide_pair = poisoned({rows, 2 * hidden}),
+                 wide_gated = poisoned({rows, hidden}), want = poisoned({rows, width});
+    const auto expect = [&](const char* how) {
+      reference_.rms_norm(x, norm, 1e-6F, wide_normed);
+      reference_.linear(wide_normed, *theirs[0], {}, wide_pair, false);
+      reference_.silu_mul(wide_pair, wide_gated);
+      reference_.linear(wide_gated, *theirs[1], {}, want, false);
+      double size_of_result = 0;
+      for (std::int64_t i = 0; i < want.view().elements(); ++i) {
+        size_of_result += double{want.as<float>()[i]} * want.as<float>()[i];
+      }
+      // Against the size of a row's elements: single ones may cancel. Four roundings to bfloat16.
+      const double typical =
+          std::sqrt(size_of_result / static_cast<double>(want.view().elements()));
+      compare("recording", std::string(exact ? "f32 " : "bf16 ") + how, got, want, 0,
+              (exact ? 1e-4 : 8e-2) * typical);
+    };
+    chain();
+    expect("as it is");
+    const auto work = device_.record(chain);
+    for (const char* how : {"repeated", "repeated again"}) {
+      device_.synchronize();
+      std::normal_distribution<float> normal(0.0F, 1.0F);
+      for (std::int64_t i = 0; i < x.view().elements(); ++i) x.as<float>()[i] = normal(random_);
+      std::memset(got.view().data, 0xFF, got.bytes());
+      device_.repeat(*work);
+      expect(how);
     }
   }
 

@@ -64,8 +64,7 @@ void queue::refuse_while_recording(const char* what) const {
 }
 
 memory_kind exchanged_memory() {
-  static const bool pinned =
-      chosen_by_environment("UNMASK_CUDA_LISTS", "pinned", "managed", true);
+  static const bool pinned = chosen_by_environment("UNMASK_CUDA_LISTS", "pinned", "managed", true);
   return pinned ? memory_kind::pinned : memory_kind::managed;
 }
 
