@@ -159,6 +159,37 @@ TEST(device_bf16, attention_rounds_its_result) {
   });
 }
 
+// The head of more than one chunk of the vocabulary: rows are gathered and rounded once for all.
+TEST(device_bf16, the_head_sees_rounded_rows_in_every_chunk) {
+  test::for_each_device([&](const ops& device) {
+    std::mt19937 rng(15);
+    constexpr std::int64_t vocabulary = 17000, width = 8;
+    grid x({6, width}), w({vocabulary, width});
+    x.randomize(rng);
+    w.randomize(rng);
+    half_grid rounded({6, width});
+    test::candidates_fixture c;
+    c.add({3, 9});
+    c.add({1});
+    c.row = {5, 0, 3};
+    std::vector<std::int32_t> want(3), got(3);
+    std::vector<float> want_p(3), got_p(3);
+    const auto ask = [&](const ops& backend, std::vector<std::int32_t>& token,
+                         std::vector<float>& probability) {
+      confidence_out out;
+      out.token = token.data();
+      out.probability = probability.data();
+      backend.confidence(x, *backend.pack(w, weight_format::bf16), c.set(), {}, out);
+      backend.synchronize();
+    };
+    ask(device, got, got_p);
+    rounded.round(x);
+    ask(reference_ops(), want, want_p);
+    EXPECT_EQ(got, want);
+    test::expect_close(got_p, want_p, 1e-4, "probability");
+  });
+}
+
 TEST(device_bf16, experts_take_it) {
   test::for_each_device([&](const ops& device) {
     if (device.activation_type(weight_format::bf16) != dtype::bf16) {

@@ -29,12 +29,23 @@ void device_ops::confidence(const tensor_view& x, const packed_matrix& head,
   p.gumbel_temperature = double{params.gumbel_temperature};
   p.wide = params.accumulate_double || out.residual != nullptr;
   p.out = out;
+  // The rows of the candidates are gathered and rounded once, not for every chunk.
+  product chunk{x.data, x.type, x.row_stride, candidates.row, count, &w};
+  if (w.format == weight_format::bf16 && !own_products_only()) {
+    chunk.x = as_bf16(x.data, x.type, x.row_stride, candidates.row, count, x.columns());
+    chunk.x_type = dtype::bf16;
+    chunk.x_stride = x.columns();
+    chunk.index = nullptr;
+  }
+  chunk.y = logits;
+  chunk.y_stride = columns;
   const auto for_each_chunk = [&](const char* name, void (*kernel)(head_params),
                                   std::size_t shared) {
     for (std::int64_t first = 0; first < vocabulary; first += columns) {
       const std::int64_t width = std::min(columns, vocabulary - first);
-      multiply({x.data, x.type, x.row_stride, candidates.row, count, &w, first, width, nullptr,
-                logits, dtype::f32, columns, false});
+      chunk.first = first;
+      chunk.count = width;
+      multiply(chunk);
       p.first = static_cast<int>(first);
       p.columns = static_cast<int>(width);
       queue_.launch(name, {blocks_for(count, 1), head_threads, shared}, kernel, p);
