@@ -204,6 +204,9 @@ struct moe_router {
   bool normalize = true;  // weights / (sum + 1e-20)
   tensor_view weight;     // [experts, D] float32
   tensor_view bias;       // [experts] float32 added for selection only; data null: none
+  // [R] of the rows: those that are nobody's take no expert (-1, weight 0), so that padding reads
+  // no expert's weights; null: every row takes some.
+  const std::int32_t* sequence = nullptr;
 };
 
 struct moe_experts {
@@ -337,7 +340,8 @@ class ops {
   // selection score, lowest expert first on ties; group score = sum of its two largest.
   virtual void moe_route(const tensor_view& x, const moe_router& router, const tensor_view& expert,
                          const tensor_view& weight) const = 0;
-  // y[r] += sum_i weight[r, i] * down_e(silu(gate_e x) * up_e x), e = expert[r, i].
+  // y[r] += sum_i weight[r, i] * down_e(silu(gate_e x) * up_e x), e = expert[r, i]; e < 0 adds
+  // nothing.
   virtual void moe_feed_forward(const tensor_view& x, const tensor_view& expert,
                                 const tensor_view& weight, const moe_experts& experts,
                                 const tensor_view& y) const = 0;

@@ -119,7 +119,7 @@ void step_loop::impl::close_layer(std::int32_t layer, const layer_input& in) {
   }
   const phase_range range(work_phase::feed_forward, layer);
   if (!partial) {
-    model.feed_forward(layer, x);
+    model.feed_forward(layer, x, in.set.sequence);
     return;
   }
   const tensor_view some = part.x.view().first(updated.rows);

@@ -49,8 +49,8 @@ struct transformer::impl {
   std::once_flag split;  // guards query_key and value of every layer
 
   void multiply_qkv(const layer& l, const tensor_view& x, const activations& a) const;
-  void feed_forward(const layer& l, const tensor_view& x, const tensor_view& out,
-                    bool accumulate) const;
+  void feed_forward(const layer& l, const tensor_view& x, const std::int32_t* sequence,
+                    const tensor_view& out, bool accumulate) const;
 
   packed_handle pack(const std::vector<tensor_view>& parts) {
     packed_handle p =
@@ -290,7 +290,8 @@ void transformer::attention_branch(std::int32_t index, const tensor_view& attent
   impl_->run.linear(attention, *impl_->layers[static_cast<std::size_t>(index)].out, {}, out, false);
 }
 
-void transformer::impl::feed_forward(const layer& l, const tensor_view& x, const tensor_view& out,
+void transformer::impl::feed_forward(const layer& l, const tensor_view& x,
+                                     const std::int32_t* sequence, const tensor_view& out,
                                      bool accumulate) const {
   const std::int64_t n = x.rows();
   const tensor_view input = normed.view().first(n);
@@ -310,18 +311,21 @@ void transformer::impl::feed_forward(const layer& l, const tensor_view& x, const
   if (l.routed) {
     const tensor_view chosen = expert.view().first(n);
     const tensor_view weight = expert_weight.view().first(n);
-    run.moe_route(input, l.router, chosen, weight);
+    moe_router router = l.router;
+    router.sequence = sequence;
+    run.moe_route(input, router, chosen, weight);
     run.moe_feed_forward(input, chosen, weight, l.experts, out);
   }
 }
 
-void transformer::feed_forward(std::int32_t index, const tensor_view& x) const {
-  impl_->feed_forward(impl_->layers[static_cast<std::size_t>(index)], x, x, true);
+void transformer::feed_forward(std::int32_t index, const tensor_view& x,
+                               const std::int32_t* sequence) const {
+  impl_->feed_forward(impl_->layers[static_cast<std::size_t>(index)], x, sequence, x, true);
 }
 
 void transformer::feed_forward_branch(std::int32_t index, const tensor_view& x,
                                       const tensor_view& out) const {
-  impl_->feed_forward(impl_->layers[static_cast<std::size_t>(index)], x, out, false);
+  impl_->feed_forward(impl_->layers[static_cast<std::size_t>(index)], x, nullptr, out, false);
 }
 
 void transformer::final_norm(const tensor_view& x, const tensor_view& out) const {

@@ -106,6 +106,11 @@ void backend::moe_route(const tensor_view& x, const moe_router& router, const te
     kernels.dots(x.row<float>(first), x.row_stride, count, router.weight.as<float>(),
                  router.weight.row_stride, experts, width, score, experts);
     for (std::int64_t i = 0; i < count; ++i) {
+      if (router.sequence != nullptr && router.sequence[first + i] < 0) {
+        std::fill_n(expert.row<std::int32_t>(first + i), router.experts_per_token, -1);
+        std::fill_n(weight.row<float>(first + i), router.experts_per_token, 0.0F);
+        continue;
+      }
       float* s = score + i * experts;
       if (router.sigmoid) {
         kernels.sigmoid(s, experts);
@@ -138,7 +143,10 @@ void backend::moe_feed_forward(const tensor_view& x, const tensor_view& expert,
   std::int64_t* next = used + count;
   std::fill(begin, begin + count + 1, 0);
   for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t i = 0; i < per_row; ++i) ++begin[expert.row<std::int32_t>(r)[i] + 1];
+    for (std::int64_t i = 0; i < per_row; ++i) {
+      const std::int32_t e = expert.row<std::int32_t>(r)[i];
+      if (e >= 0) ++begin[e + 1];
+    }
   }
   std::int64_t experts_used = 0;
   for (std::int64_t e = 0; e < count; ++e) {
@@ -146,13 +154,16 @@ void backend::moe_feed_forward(const tensor_view& x, const tensor_view& expert,
     begin[e + 1] += begin[e];
     next[e] = begin[e];
   }
+  if (experts_used == 0) return;
   float* in = in_memory.get<float>(pairs * width);
   float* middle = middle_memory.get<float>(pairs * 2 * hidden);
   float* active = active_memory.get<float>(pairs * hidden);
   float* out = out_memory.get<float>(pairs * width);
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t i = 0; i < per_row; ++i) {
-      const std::int64_t at = next[expert.row<std::int32_t>(r)[i]]++;
+      const std::int32_t e = expert.row<std::int32_t>(r)[i];
+      if (e < 0) continue;
+      const std::int64_t at = next[e]++;
       place[r * per_row + i] = at;
       std::memcpy(in + at * width, x.row<float>(r),
                   static_cast<std::size_t>(width) * sizeof(float));
@@ -181,7 +192,7 @@ void backend::moe_feed_forward(const tensor_view& x, const tensor_view& expert,
   };
   stage(experts.gate_up, in, width, middle, 2 * hidden);
 #pragma omp parallel for schedule(static) if (pairs * hidden > parallel_elements / 4)
-  for (std::int64_t p = 0; p < pairs; ++p) {
+  for (std::int64_t p = 0; p < begin[count]; ++p) {
     const float* gate = middle + p * 2 * hidden;
     kernels.silu_mul(gate, gate + hidden, hidden, active + p * hidden);
   }
@@ -189,6 +200,7 @@ void backend::moe_feed_forward(const tensor_view& x, const tensor_view& expert,
 #pragma omp parallel for schedule(static) if (pairs * width > parallel_elements)
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t i = 0; i < per_row; ++i) {
+      if (expert.row<std::int32_t>(r)[i] < 0) continue;
       kernels.add_scaled(y.row<float>(r), out + place[r * per_row + i] * width,
                          weight.row<float>(r)[i], width);
     }

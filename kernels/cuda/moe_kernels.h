@@ -26,7 +26,8 @@ struct route_params {
   int experts, per_token, groups, groups_kept;
   float scaling;
   bool sigmoid, normalize;
-  std::int32_t* expert;  // [R, per_token]
+  const std::int32_t* sequence;  // [R] or null; negative: nobody's row
+  std::int32_t* expert;          // [R, per_token]
   std::int64_t expert_stride;
   float* out;  // [R, per_token]
   std::int64_t out_stride;
@@ -42,6 +43,13 @@ UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_route_kernel(route_params p
   const std::int64_t r = block_index();
   const std::int64_t x = r * p.x_stride;
   const int lane = lane_index();
+  if (p.sequence != nullptr && p.sequence[r] < 0) {
+    for (int i = static_cast<int>(thread_index()); i < p.per_token; i += route_threads) {
+      p.expert[r * p.expert_stride + i] = -1;
+      p.out[r * p.out_stride + i] = 0;
+    }
+    return;
+  }
   for (int e = warp_index(); e < p.experts; e += route_threads / warp_size) {
     const float* w = p.weight + e * p.weight_stride;
     float sum = 0;
@@ -158,7 +166,7 @@ UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_plan_kernel(plan_params p) 
   sync_block();
   for (int a = t; a < all; a += route_threads) {
     const std::int32_t e = p.expert[a / p.per_token * p.expert_stride + a % p.per_token];
-    atomic_add(&count[e], 1);
+    if (e >= 0) atomic_add(&count[e], 1);
   }
   sync_block();
   std::int32_t rows_before = 0, tiles_before = 0;
@@ -184,7 +192,7 @@ UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_plan_kernel(plan_params p) 
   sync_block();
   for (int a = t; a < all; a += route_threads) {
     const std::int32_t e = p.expert[a / p.per_token * p.expert_stride + a % p.per_token];
-    p.plan.assignment[atomic_add(&count[e], 1)] = a;
+    if (e >= 0) p.plan.assignment[atomic_add(&count[e], 1)] = a;
   }
 }
 
@@ -248,7 +256,9 @@ UNMASK_KERNEL void UNMASK_THREADS(gemm_threads) grouped_gemm_kernel(grouped_para
 }
 
 struct combine_params {
-  const float* down;    // [R k, width]
+  const float* down;           // [R k, width]
+  const std::int32_t* expert;  // [R, k]; negative: nothing was computed
+  std::int64_t expert_stride;
   const float* weight;  // [R, k]
   std::int64_t weight_stride;
   int per_token, width;
@@ -262,6 +272,7 @@ UNMASK_KERNEL void moe_combine_kernel(combine_params p) {
   for (int d = static_cast<int>(thread_index()); d < p.width; d += row_threads) {
     float sum = p.y[r * p.y_stride + d];
     for (int i = 0; i < p.per_token; ++i) {
+      if (p.expert[r * p.expert_stride + i] < 0) continue;
       sum += p.weight[r * p.weight_stride + i] * p.down[(r * p.per_token + i) * p.width + d];
     }
     p.y[r * p.y_stride + d] = sum;

@@ -32,6 +32,11 @@ void backend::moe_route(const tensor_view& x, const moe_router& router, const te
   const std::int32_t experts = router.experts, per_group = experts / router.groups;
   const double minus_infinity = -std::numeric_limits<double>::infinity();
   for (std::int64_t r = 0; r < x.rows(); ++r) {
+    if (router.sequence != nullptr && router.sequence[r] < 0) {
+      std::fill_n(expert.row<std::int32_t>(r), router.experts_per_token, -1);
+      std::fill_n(weight.row<float>(r), router.experts_per_token, 0.0F);
+      continue;
+    }
     std::vector<double> score(static_cast<std::size_t>(experts));
     for (std::int32_t e = 0; e < experts; ++e) {
       double dot = 0;
@@ -87,6 +92,7 @@ void backend::moe_feed_forward(const tensor_view& x, const tensor_view& expert,
   for (std::int64_t r = 0; r < x.rows(); ++r) {
     std::vector<double> sum(y.row<float>(r), y.row<float>(r) + width);
     for (std::int64_t i = 0; i < expert.columns(); ++i) {
+      if (expert.row<std::int32_t>(r)[i] < 0) continue;
       const auto e = static_cast<std::size_t>(expert.row<std::int32_t>(r)[i]);
       multiply_row(x.row<float>(r), as_reference(*experts.gate_up[e]), gate_up.data());
       for (std::int64_t f = 0; f < hidden; ++f) {

@@ -190,5 +190,56 @@ TEST(staged_rows, nobody_stores_keys_or_values) {
   }
 }
 
+// Padding reads no expert: it takes none, and its row stays as it is.
+TEST(staged_rows, nobody_takes_an_expert) {
+  constexpr std::int32_t experts = 4, each = 2, hidden = 3;
+  constexpr std::int64_t width = 5, rows = 4;
+  const indices sequence{0, -1, 1, -1};
+  for (const ops* backend : test::host_backends()) {
+    SCOPED_TRACE(backend->name());
+    std::mt19937 rng(6);
+    moe_experts weights;
+    weights.hidden = hidden;
+    for (int e = 0; e < experts; ++e) {
+      test::grid gate_up({2 * hidden, width}), down({width, hidden});
+      weights.gate_up.push_back(backend->pack(gate_up.randomize(rng), weight_format::f32));
+      weights.down.push_back(backend->pack(down.randomize(rng), weight_format::f32));
+    }
+    test::grid router_weight({experts, width}), x({rows, width}), start({rows, width});
+    moe_router router;
+    router.experts = experts;
+    router.experts_per_token = each;
+    router.weight = router_weight.randomize(rng).view();
+    x.randomize(rng);
+    start.randomize(rng);
+    const auto run = [&](const std::int32_t* whose, const test::grid& y) {
+      indices expert(rows * each, 77);
+      test::grid weight({rows, each});
+      router.sequence = whose;
+      const tensor_view chosen = make_view(expert.data(), dtype::i32, {rows, each});
+      backend->moe_route(x, router, chosen, weight);
+      backend->moe_feed_forward(x, chosen, weight, weights, y);
+      backend->synchronize();
+      return expert;
+    };
+    test::grid all({rows, width}), some({rows, width});
+    all.copy(start);
+    some.copy(start);
+    const indices everybody = run(nullptr, all), somebody = run(sequence.data(), some);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const bool there = sequence[static_cast<std::size_t>(r)] >= 0;
+      for (std::int64_t i = r * each; i < (r + 1) * each; ++i) {
+        const auto at = static_cast<std::size_t>(i);
+        EXPECT_EQ(somebody[at], there ? everybody[at] : -1);
+      }
+      EXPECT_TRUE(test::same_bits(some.row(r), there ? all.row(r) : start.row(r), width));
+    }
+    const indices nobody(rows, -1);
+    some.copy(start);
+    run(nobody.data(), some);
+    EXPECT_TRUE(test::same_bits(some.row(2), start.row(2), width));
+  }
+}
+
 }  // namespace
 }  // namespace unmask

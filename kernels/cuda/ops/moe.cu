@@ -24,6 +24,7 @@ void device_ops::moe_route(const tensor_view& x, const moe_router& router,
                        router.scaling,
                        router.sigmoid,
                        router.normalize,
+                       router.sequence,
                        expert.as<std::int32_t>(),
                        expert.row_stride,
                        weight.as<float>(),
@@ -119,9 +120,9 @@ void device_ops::moe_feed_forward(const tensor_view& x, const tensor_view& exper
   silu_mul(make_view(pair, dtype::f32, {all, 2 * hidden}),
            make_view(gated, gated_type, {all, hidden}));
   multiply_experts(pointers + count, gated, gated_type, hidden, 1, down, width, hidden);
-  queue_.launch(
-      "moe_combine", {blocks_for(rows, 1), row_threads}, moe_combine_kernel,
-      {down, weight.as<float>(), weight.row_stride, per_token, width, y.as<float>(), y.row_stride});
+  queue_.launch("moe_combine", {blocks_for(rows, 1), row_threads}, moe_combine_kernel,
+                {down, expert.as<std::int32_t>(), expert.row_stride, weight.as<float>(),
+                 weight.row_stride, per_token, width, y.as<float>(), y.row_stride});
 }
 
 }  // namespace unmask::cuda::UNMASK_TARGET
