@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
@@ -284,6 +285,9 @@ int command_profile(const std::vector<std::string>& arguments) {
     throw usage_error(unknown_name("tool", tool, tools));
   }
   const bool outside = tool == "nsys" || tool == "ncu";
+  // Kernels of a CUDA graph run outside the ranges of their phases, and a profile is about phases:
+  // every pass, timed and traced, launches its kernels, unless the user says otherwise.
+  ::setenv("UNMASK_CUDA_GRAPHS", "off", 0);
   if (values.count("print-command") && !outside) {
     throw usage_error("--print-command is for --tool nsys and ncu");
   }

@@ -34,7 +34,7 @@ SHAPES = ["llada-8b", "dream-7b", "sdar-8b", "llada2-mini"]
 # Layers of a timed step: enough to be in the steady state, few enough to fit the time.
 STEP_LAYERS = 4
 # What the host and the device exchange, and who launches a layer's kernels: the ways to compare.
-WAYS = [("as shipped", []), ("no graphs", ["UNMASK_CUDA_GRAPHS=off"]),
+WAYS = [("as shipped", ["UNMASK_CUDA_GRAPHS=on"]), ("no graphs", ["UNMASK_CUDA_GRAPHS=off"]),
         ("managed lists", ["UNMASK_CUDA_LISTS=managed"])]
 SANITIZERS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 
