@@ -277,6 +277,10 @@ class ops {
   // and overwrites what one reads, only after this. Backends that compute at once need nothing.
   virtual void synchronize() const {}
 
+  // Whether operations read resident memory faster than exchanged memory, so that lists which every
+  // layer reads are worth a copy (stage_rows).
+  virtual bool exchanged_is_slow() const { return false; }
+
   // -- recording --
   // A backend that can repeat a sequence of operations for less than issuing them takes again
   // records them once (a CUDA graph). What is repeated are the same operations on the same arrays

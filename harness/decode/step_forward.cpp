@@ -14,8 +14,23 @@
 
 namespace unmask {
 
-layer_input step_loop::impl::input() const {
+layer_input step_loop::impl::input() {
+  if (run.exchanged_is_slow()) return staged_input(rows.rows, false);
   return {rows.set(limits.sequences), rows.token.as<std::int32_t>(),
+          &acts[static_cast<std::size_t>(now)]};
+}
+
+layer_input step_loop::impl::staged_input(std::int32_t padded, bool gather) {
+  const staged_rows to{staged.begin.as<std::int32_t>(),
+                       staged.sequence.as<std::int32_t>(),
+                       staged.position.as<std::int32_t>(),
+                       rows.slots_differ ? staged.slot.as<std::int32_t>() : nullptr,
+                       staged.token.as<std::int32_t>(),
+                       gather ? staged_kept.as<std::int32_t>() : nullptr};
+  run.stage_rows(rows.set(limits.sequences), rows.token.as<std::int32_t>(), kept.as<std::int32_t>(),
+                 padded, to);
+  return {{limits.sequences, padded, to.row_begin, to.sequence, to.position, to.slot},
+          to.token,
           &acts[static_cast<std::size_t>(now)]};
 }
 
@@ -27,10 +42,11 @@ void step_loop::impl::forward() {
   now = 0;
   const bool layers = !limits.dry && rows.rows > 0;  // frozen places may have nothing to repeat
   const bool record = layers && can_record(kind);
+  layer_input in;
   {
     const phase_range range(work_phase::embed, rows.rows);
     run.gather_tokens(rows.set(limits.sequences), state.canvas(), rows.token.as<std::int32_t>());
-    if (layers && !record) embed(input());
+    if (layers && !record) embed(in = input());
     if (layers) report_embed(model, rows.rows);
   }
 
@@ -53,7 +69,7 @@ void step_loop::impl::forward() {
   } else if (record) {
     forward_recorded();
   } else {
-    forward_layers();
+    forward_layers(in);
   }
 }
 
@@ -157,7 +173,7 @@ void step_loop::impl::gather_kept(const std::int32_t* index, std::int32_t count)
 
 // ---- one layer after the other ------------------------------------------------------------------
 
-void step_loop::impl::forward_layers() {
+void step_loop::impl::forward_layers(layer_input in) {
   const float scale = 1.0F / std::sqrt(static_cast<float>(model.config().head_dim));
   for (std::int32_t l = 0; l < model.config().layers; ++l) {
     const phase_range layer_range(work_phase::layer, l);
@@ -170,7 +186,7 @@ void step_loop::impl::forward_layers() {
       count_features(l, work);
       continue;
     }
-    project(l, input());
+    project(l, in);
     bool narrowed = false;
     {
       const phase_range range(work_phase::selection, l);
@@ -181,8 +197,8 @@ void step_loop::impl::forward_layers() {
       const phase_range range(work_phase::selection, l);
       now = 1 - now;
       gather_kept(kept.as<std::int32_t>(), rows.rows);
+      in = input();
     }
-    const layer_input in = input();
     const tensor_view q = model.query(*in.acts, rows.rows);
     const paged_kv pages = cache.layer(l);
     key_set keys;
@@ -212,7 +228,7 @@ void step_loop::impl::forward_layers() {
     count_layer(l, keys, l == 0);
   }
   report_final_norm(model, rows.rows);
-  final_norm(input());
+  final_norm(in);
 }
 
 // ---- recorded -----------------------------------------------------------------------------------
@@ -255,17 +271,8 @@ void step_loop::impl::run_stretch(std::int32_t first, bool inside, bool gather, 
   const std::int32_t layers = model.config().layers;
   const std::int32_t padded = std::min(run.recorded_rows(rows.rows), model.max_rows());
   const bool embeds = first == 0 && !inside;
-  const staged_rows to{staged.begin.as<std::int32_t>(),
-                       staged.sequence.as<std::int32_t>(),
-                       staged.position.as<std::int32_t>(),
-                       rows.slots_differ ? staged.slot.as<std::int32_t>() : nullptr,
-                       embeds ? staged.token.as<std::int32_t>() : nullptr,
-                       gather ? staged_kept.as<std::int32_t>() : nullptr};
-  run.stage_rows(rows.set(limits.sequences), rows.token.as<std::int32_t>(), kept.as<std::int32_t>(),
-                 padded, to);
-  const transformer::activations& a = acts[static_cast<std::size_t>(now)];
-  const layer_input in{
-      {limits.sequences, padded, to.row_begin, to.sequence, to.position, to.slot}, to.token, &a};
+  const layer_input in = staged_input(padded, gather);
+  const transformer::activations& a = *in.acts;
 
   std::vector<std::uint64_t> key{static_cast<std::uint64_t>(first),
                                  inside ? 1U : 0U,
@@ -294,7 +301,7 @@ void step_loop::impl::run_stretch(std::int32_t first, bool inside, bool gather, 
   recorded.run(key, [&] {
     if (gather) {
       const phase_range gathering(work_phase::selection, first);
-      gather_kept(to.index, padded);
+      gather_kept(staged_kept.as<std::int32_t>(), padded);
     }
     if (embeds) {
       const phase_range embedding(work_phase::embed, padded);

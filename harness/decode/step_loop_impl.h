@@ -88,7 +88,7 @@ struct step_loop::impl {
   std::pair<work_phase, std::int32_t> kind_of_forward() const;
   void forward();
   void choose_rows();
-  void forward_layers();
+  void forward_layers(layer_input in);
   void forward_recorded();
   bool can_record(work_phase kind) const;
   void run_stretch(std::int32_t first, bool inside, bool gather, std::int32_t end);
@@ -99,7 +99,9 @@ struct step_loop::impl {
   void attend(std::int32_t layer, const layer_input& in, const key_set& keys);
   void close_layer(std::int32_t layer, const layer_input& in);
   void final_norm(const layer_input& in);
-  layer_input input() const;
+  // The rows as the layers read them: the lists themselves, or copies of them, padded.
+  layer_input input();
+  layer_input staged_input(std::int32_t padded, bool gather);
   bool stores_at_once() const { return !partial && run.rotates_and_stores_at_once(); }
   void count_dry();
   void decide();

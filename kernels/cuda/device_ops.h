@@ -61,6 +61,8 @@ class device_ops : public ops {
     check_faults();
   }
 
+  bool exchanged_is_slow() const override { return true; }
+
   // ops/recording.cu
   std::int32_t recorded_rows(std::int32_t rows) const override;
   std::unique_ptr<recorded_work> record(const std::function<void()>& body) const override;

@@ -54,6 +54,7 @@ class rounding_cpu final : public cpu::backend {
 // its projections have the very bits of the backend under test, so nothing rounds the other way.
 class rounding_device final : public cuda::emulated::device_ops {
  public:
+  bool rotates_and_stores_at_once() const override { return false; }  // kv_write below is asked
   void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
                 const paged_kv& cache) const override {
     device_ops::kv_write(rows, k, v, cache);

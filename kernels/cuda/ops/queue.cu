@@ -99,8 +99,14 @@ void* host_and_device_memory(std::size_t bytes, memory_kind kind) {
   return memory;
 }
 
+// Kernels in flight may still use it: cudaFree waits for them, cudaFreeHost does not promise to.
 void release(void* memory, memory_kind kind) {
-  (void)(kind == memory_kind::pinned ? cudaFreeHost(memory) : cudaFree(memory));
+  if (kind == memory_kind::pinned) {
+    (void)cudaDeviceSynchronize();
+    (void)cudaFreeHost(memory);
+  } else {
+    (void)cudaFree(memory);
+  }
 }
 
 // Managed memory may be promised beyond what the device has, and then it pages for ever.
@@ -152,8 +158,12 @@ std::shared_ptr<void> queue::allocate(std::size_t bytes, memory_kind kind) {
                             " MiB; use a smaller model, batch or cache");
   }
   std::shared_ptr<void> owner(memory, [kind](void* p) { release(p, kind); });
-  UNMASK_CUDA_CALL(cudaMemsetAsync(memory, 0, bytes, stream_));
-  synchronize();
+  if (kind == memory_kind::pinned) {
+    std::memset(memory, 0, bytes);
+  } else {
+    UNMASK_CUDA_CALL(cudaMemsetAsync(memory, 0, bytes, stream_));
+    synchronize();
+  }
   return owner;
 }
 
