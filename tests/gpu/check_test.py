@@ -168,16 +168,21 @@ class Summary(Workspace):
         metrics = {"tokens_per_second": 123.4, "redundancy": 2.5, "batched_forwards": 10,
                    "flops": 2e9, "wall_seconds": 1.0}
         row = {"label": "FOCUS", "batch_size": 32, "metrics": metrics,
-               "model": {"parameters": 10_000_000}}  # 0.2 s of reads, 0.5 s of products
-        text = "\n".join(driver.throughput_table([row], ceilings))
+               "model": {"parameters": 11_000_000}}  # 0.2 s of reads, 0.5 s of products
+        text = "\n".join(driver.throughput_table([row], ceilings, 1_000_000))
         self.assertIn("| FOCUS | 32 | 123 | 2.50 | 0.50 |", text)
         metrics["batched_forwards"] = 40  # 0.8 s of reads
-        text = "\n".join(driver.throughput_table([row], ceilings))
+        text = "\n".join(driver.throughput_table([row], ceilings, 1_000_000))
         self.assertIn("| 0.80 |", text)
-        self.assertIn("| – |", "\n".join(driver.throughput_table([row], [])))
+        self.assertIn("| – |", "\n".join(driver.throughput_table([row], [], 0)))
         self.assertIn("FAILED no", "\n".join(driver.throughput_table(
-            [{"label": "x", "batch_size": 1, "verdict": "FAILED", "reason": "no"}], ceilings)))
-        self.assertEqual(driver.throughput_table([], ceilings), [])
+            [{"label": "x", "batch_size": 1, "verdict": "FAILED", "reason": "no"}], ceilings, 0)))
+        self.assertEqual(driver.throughput_table([], ceilings, 0), [])
+        self.assertEqual(driver.embedding_size("sdar-8b"), 4096 * 151936)
+
+    def test_every_way_says_whether_graphs_are_used(self):
+        for name, variables in driver.WAYS:
+            self.assertTrue(any(v.startswith("UNMASK_CUDA_GRAPHS=") for v in variables), name)
 
     def test_ways_show_the_median_of_each(self):
         for name, seconds in (("as-shipped", [0.004, 0.002, 0.003]), ("no-graphs", [0.009])):
