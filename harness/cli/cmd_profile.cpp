@@ -285,14 +285,14 @@ int command_profile(const std::vector<std::string>& arguments) {
     throw usage_error(unknown_name("tool", tool, tools));
   }
   const bool outside = tool == "nsys" || tool == "ncu";
-  // Kernels of a CUDA graph run outside the ranges of their phases, and a profile is about phases:
-  // every pass, timed and traced, launches its kernels, unless the user says otherwise.
-  ::setenv("UNMASK_CUDA_GRAPHS", "off", 0);
   if (values.count("print-command") && !outside) {
     throw usage_error("--print-command is for --tool nsys and ncu");
   }
   const bool file = target.extension() == ".toml";
   experiment_spec spec = file ? spec_of_file(target, values) : spec_of_model(target, values);
+  // Kernels of a CUDA graph run outside the ranges of their phases, and a profile is about phases:
+  // every pass, timed and traced, launches its kernels, unless the user says otherwise.
+  if (spec.run.device == "cuda") ::setenv("UNMASK_CUDA_GRAPHS", "off", 0);
   spec.evidence.min_repetitions = spec.evidence.max_repetitions =
       positive(values, "repetitions", 1);
   spec.evidence.warmup = positive(values, "warmup", 0);
