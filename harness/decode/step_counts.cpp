@@ -9,6 +9,30 @@
 
 namespace unmask {
 
+// Keys that the rows of sequence s see.
+step_loop::impl::row_keys step_loop::impl::keys_seen(const row_set& set, const key_set& keys,
+                                                     std::int32_t s) const {
+  row_keys seen;
+  for (std::int32_t r = set.row_begin[s]; r < set.row_begin[s + 1]; ++r) {
+    const double of_row = method.keys->mean_keys_of_row(state, keys, s, set.position[r]);
+    seen.sum += of_row;
+    seen.busiest = std::max(seen.busiest, of_row);
+  }
+  return seen;
+}
+
+// A forward that sequence s takes part in with so many rows.
+void step_loop::impl::count_forward(std::int32_t s, std::int64_t entering) {
+  const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+  sequence_counters& c = state.at(s).counters;
+  ++c.forwards;
+  c.prefill_forwards += step.what == phase::prefill;
+  c.commit_forwards += step.what == phase::commit;
+  c.denoise_steps += step.candidate_last > step.candidate_first;
+  c.rows += entering;
+  if (step.what != phase::prefill) c.decode_rows += entering;
+}
+
 // Rows entering the layer cost its projections; rows leaving it (after narrowing) cost attention
 // and output projection, and feed-forward unless the method says that they skip it. Keys are those
 // the mask really admits.
@@ -18,45 +42,30 @@ void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool 
   const double per_key = 4.0 * model.config().heads * model.config().head_dim;
   const std::int32_t* begin = rows.begin.as<std::int32_t>();
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
-    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
-    if (!step.active) continue;
+    if (!plan.of[static_cast<std::size_t>(s)].active) continue;
     sequence_counters& c = state.at(s).counters;
     const std::int64_t n = begin[s + 1] - begin[s];
     const std::int64_t entering = rows_before[static_cast<std::size_t>(s)];
     rows_before[static_cast<std::size_t>(s)] = n;
-    if (first_layer) {
-      const std::int64_t in_rows = entering;
-      ++c.forwards;
-      c.prefill_forwards += step.what == phase::prefill;
-      c.commit_forwards += step.what == phase::commit;
-      c.denoise_steps += step.candidate_last > step.candidate_first;
-      c.rows += in_rows;
-      if (step.what != phase::prefill) c.decode_rows += in_rows;
-    }
-    double seen = 0, busiest = 0;
-    for (std::int32_t r = begin[s]; r < begin[s + 1]; ++r) {
-      const double of_row =
-          method.keys->mean_keys_of_row(state, keys, s, rows.position.as<std::int32_t>()[r]);
-      seen += of_row;
-      busiest = std::max(busiest, of_row);
-    }
+    if (first_layer) count_forward(s, entering);
+    const row_keys seen = keys_seen(rows.set(limits.sequences), keys, s);
     const std::int32_t* fed_begin = partial ? updated.begin.as<std::int32_t>() : begin;
     const std::int64_t fed = fed_begin[s + 1] - fed_begin[s];
     const double selection = method.keys->selection_flops(state, s);
     c.layer_rows += n;
     c.feed_forward_rows += fed;
-    c.keys_seen += seen;
+    c.keys_seen += seen.sum;
     c.flops += static_cast<double>(entering) * cost.qkv_flops +
                static_cast<double>(n) * cost.output_flops +
-               static_cast<double>(fed) * cost.feed_forward_flops + seen * per_key + selection;
+               static_cast<double>(fed) * cost.feed_forward_flops + seen.sum * per_key + selection;
     c.selection_flops += selection;
     total.valued += static_cast<double>(entering);
     total.projected += static_cast<double>(entering);
     total.written += static_cast<double>(partial ? fed : entering);
     total.attending += static_cast<double>(n);
     total.fed += static_cast<double>(fed);
-    total.keys_seen += seen;
-    total.busiest_keys += busiest;
+    total.keys_seen += seen.sum;
+    total.busiest_keys += seen.busiest;
     total.selection_flops += selection;
   }
   report_layer(model, layer, total, size_of(cache.layer(layer).keys.type), stores_at_once());
@@ -64,17 +73,10 @@ void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool 
 
 void step_loop::impl::count_dry() {
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
-    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
-    if (!step.active) continue;
-    sequence_counters& c = state.at(s).counters;
+    if (!plan.of[static_cast<std::size_t>(s)].active) continue;
     const std::int64_t n = rows_before[static_cast<std::size_t>(s)];
-    ++c.forwards;
-    c.prefill_forwards += step.what == phase::prefill;
-    c.commit_forwards += step.what == phase::commit;
-    c.denoise_steps += step.candidate_last > step.candidate_first;
-    c.rows += n;
-    if (step.what != phase::prefill) c.decode_rows += n;
-    c.layer_rows += n * model.config().layers;
+    count_forward(s, n);
+    state.at(s).counters.layer_rows += n * model.config().layers;
   }
 }
 
@@ -90,30 +92,25 @@ void step_loop::impl::count_features(std::int32_t layer, const feature_work& wor
     if (!plan.of[static_cast<std::size_t>(s)].active) continue;
     sequence_counters& c = state.at(s).counters;
     const std::int32_t first = work.rows.row_begin[s], last = work.rows.row_begin[s + 1];
-    double seen = 0, busiest = 0;
-    for (std::int32_t r = first; r < last; ++r) {
-      const double of_row =
-          method.keys->mean_keys_of_row(state, work.keys, s, work.rows.position[r]);
-      seen += of_row;
-      busiest = std::max(busiest, of_row);
-    }
+    const row_keys seen = keys_seen(work.rows, work.keys, s);
     // A cosine distance is three dot products.
     const double compared = work.probe_begin[s + 1] - work.probe_begin[s];
     const double selection =
         method.keys->selection_flops(state, s) + compared * 6.0 * m.kv_heads * m.head_dim;
     c.layer_rows += last - first;
     c.feed_forward_rows += last - first;
-    c.keys_seen += seen;
+    c.keys_seen += seen.sum;
     c.selection_flops += selection;
     const std::int32_t valued = work.value_begin[s + 1] - work.value_begin[s];
-    c.flops += valued * cost.value_flops + (last - first) * per_row + seen * per_key + selection;
+    c.flops +=
+        valued * cost.value_flops + (last - first) * per_row + seen.sum * per_key + selection;
     total.valued += valued;
     total.written += valued;
     total.projected += last - first;
     total.attending += last - first;
     total.fed += last - first;
-    total.keys_seen += seen;
-    total.busiest_keys += busiest;
+    total.keys_seen += seen.sum;
+    total.busiest_keys += seen.busiest;
     total.selection_flops += selection;
   }
   report_layer(model, layer, total, size_of(cache.layer(layer).keys.type), false);

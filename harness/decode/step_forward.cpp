@@ -281,18 +281,14 @@ void step_loop::impl::run_stretch(std::int32_t first, bool inside, bool gather, 
                                  static_cast<std::uint64_t>(padded),
                                  static_cast<std::uint64_t>(now),
                                  rows.slots_differ ? 1U : 0U};
-  const auto add = [&](const void* address) {
-    key.push_back(reinterpret_cast<std::uintptr_t>(address));
-  };
   for (std::int32_t l = first; l < end; ++l) {
     const paged_kv pages = cache.layer(l);
     const key_set& keys = keys_of[static_cast<std::size_t>(l)] = method.keys->select(
         state, plan, l, model.query(a, padded), pages, kv_length.as<std::int32_t>());
     if (keys.tiles.keep != nullptr) throw std::logic_error("step_loop: a block mask is recorded");
-    for (const void* address :
-         {static_cast<const void*>(keys.kv_length), static_cast<const void*>(keys.key_begin),
-          static_cast<const void*>(keys.key_slot), static_cast<const void*>(pages.page_table)}) {
-      add(address);
+    for (const std::int32_t* array :
+         {keys.kv_length, keys.key_begin, keys.key_slot, pages.page_table}) {
+      key.push_back(reinterpret_cast<std::uintptr_t>(array));
     }
     key.push_back(static_cast<std::uint64_t>(keys.mask));
     key.push_back(static_cast<std::uint64_t>(keys.block));

@@ -19,9 +19,9 @@ namespace unmask {
 // Where the host waits for the backend. ops::synchronize() stands before every place that reads on
 // the host what an operation wrote:
 //   admit     after pace->start(): policies fill their arrays anew for the next request
-//   forward   after rows->select() and after gather_tokens(): the rows are counted and copied
-//   forward   before a layer observer
-//   decide    before a step observer; after commit() and settle(): tokens committed, states
+//   forward   after rows->select(): the rows are counted and copied
+//   forward   before a layer observer; for a step observer after gather_tokens(), to copy the
+//   tokens decide    before a step observer; after commit() and settle(): tokens committed, states
 // and in the policies that look at results themselves. Counts that operations return (compact,
 // find_candidates, drop_rows, select_chunk) wait on their own. A loop that keeps its state on the
 // device removes these waits; nothing else depends on them.
@@ -60,7 +60,7 @@ struct step_loop::impl {
   // so never in place.
   std::array<transformer::activations, 2> acts;
   int now = 0;  // the one that holds the rows
-  tensor final, kept, kv_length, window_first, window_last, key_mass;
+  tensor final, kept, kv_length, window_first, window_last;
   row_lists rows, entered;
   // Methods that update part of the rows only: those rows, and room to gather them.
   bool partial;
@@ -76,7 +76,7 @@ struct step_loop::impl {
   std::int64_t step_index = 0;
   loop_seconds seconds;
   recordings recorded;
-  row_lists staged;  // the rows as the recorded layers read them
+  row_lists staged;  // the rows as layers read them that are recorded, or on a GPU
   tensor staged_kept;
   std::vector<key_set> keys_of;  // of each layer of the forward
 
@@ -103,6 +103,12 @@ struct step_loop::impl {
   layer_input input();
   layer_input staged_input(std::int32_t padded, bool gather);
   bool stores_at_once() const { return !partial && run.rotates_and_stores_at_once(); }
+  // Summed over the rows of a sequence, and of the row that sees most.
+  struct row_keys {
+    double sum = 0, busiest = 0;
+  };
+  row_keys keys_seen(const row_set& set, const key_set& keys, std::int32_t s) const;
+  void count_forward(std::int32_t s, std::int64_t entering);
   void count_dry();
   void decide();
   void count_layer(std::int32_t layer, const key_set& keys, bool first_layer);

@@ -44,9 +44,10 @@ UNMASK_DEVICE void store_pair(void* data, dtype type, std::int64_t i, float a, f
   }
 }
 // Whether rows can be taken in pairs: even widths and strides, addresses of whole pairs.
-inline bool in_pairs(const void* data, dtype type, std::int64_t stride, std::int64_t width) {
-  const std::uintptr_t pair = type == dtype::bf16 ? 4 : 8;
-  return reinterpret_cast<std::uintptr_t>(data) % pair == 0 && stride % 2 == 0 && width % 2 == 0;
+inline bool in_pairs(const tensor_view& rows, std::int64_t width) {
+  const std::uintptr_t pair = rows.type == dtype::bf16 ? 4 : 8;
+  return reinterpret_cast<std::uintptr_t>(rows.data) % pair == 0 &&
+         (rows.rank == 1 || rows.row_stride % 2 == 0) && width % 2 == 0;
 }
 
 // One side (keys or values) of a layer's cache.

@@ -124,17 +124,16 @@ void device_ops::embed(const std::int32_t* token, const tensor_view& table,
 
 void device_ops::rms_norm(const tensor_view& x, const tensor_view& weight, float eps,
                           const tensor_view& out) const {
-  const rms_norm_params p{x.as<float>(),
-                          weight.as<float>(),
-                          out.data,
-                          out.type,
-                          x.row_stride,
-                          out.row_stride,
-                          static_cast<int>(x.columns()),
-                          in_pairs(out.data, out.type, out.row_stride, x.columns()) &&
-                              in_pairs(x.data, x.type, x.row_stride, x.columns()) &&
-                              in_pairs(weight.data, weight.type, 0, x.columns()),
-                          eps};
+  const rms_norm_params p{
+      x.as<float>(),
+      weight.as<float>(),
+      out.data,
+      out.type,
+      x.row_stride,
+      out.row_stride,
+      static_cast<int>(x.columns()),
+      in_pairs(out, x.columns()) && in_pairs(x, x.columns()) && in_pairs(weight, x.columns()),
+      eps};
   queue_.launch("rms_norm",
                 {blocks_for(x.rows(), 1), row_threads, row_threads / warp_size * sizeof(float)},
                 rms_norm_kernel, p);
@@ -159,11 +158,23 @@ const float* device_ops::rope_frequencies(const rope_params& rope) const {
   return static_cast<const float*>(rope_tables_.back().memory.get());
 }
 
+namespace {
+
+// Shared memory of the cosines and sines of one row.
+std::size_t angle_bytes(int half) {
+  return 2 * (static_cast<std::size_t>(half + 3) / 4 * 16);
+}
+const float* or_null(const tensor_view& v) {
+  return v.data != nullptr ? v.as<float>() : nullptr;
+}
+
+}  // namespace
+
 void device_ops::head_norm_rope(const tensor_view& x, const tensor_view& norm_weight, float eps,
                                 const rope_params& rope, const std::int32_t* position) const {
   const int half = rope.rotary_dim / 2;
   const head_norm_rope_params p{x.as<float>(),
-                                norm_weight.data != nullptr ? norm_weight.as<float>() : nullptr,
+                                or_null(norm_weight),
                                 rope_frequencies(rope),
                                 position,
                                 x.row_stride,
@@ -171,8 +182,7 @@ void device_ops::head_norm_rope(const tensor_view& x, const tensor_view& norm_we
                                 static_cast<int>(x.shape[2]),
                                 half,
                                 eps};
-  const std::size_t table = static_cast<std::size_t>(half + 3) / 4 * 16;
-  queue_.launch("head_norm_rope", {blocks_for(x.rows(), 1), row_threads, 2 * table},
+  queue_.launch("head_norm_rope", {blocks_for(x.rows(), 1), row_threads, angle_bytes(half)},
                 head_norm_rope_kernel, p);
 }
 
@@ -184,8 +194,7 @@ void device_ops::silu_mul(const tensor_view& gate_up, const tensor_view& out) co
                           gate_up.row_stride,
                           out.row_stride,
                           static_cast<int>(out.columns()),
-                          in_pairs(gate_up.data, gate_up.type, gate_up.row_stride, out.columns()) &&
-                              in_pairs(out.data, out.type, out.row_stride, out.columns())};
+                          in_pairs(gate_up, out.columns()) && in_pairs(out, out.columns())};
   // A few elements per thread; the pieces of a row are independent.
   const grid_shape shape{blocks_for(out.rows(), 1), row_threads, 0,
                          std::max(1U, blocks_for(out.columns(), row_threads * 8))};
@@ -218,16 +227,13 @@ void device_ops::rotate_and_store(const row_set& rows, const tensor_view& q, con
                                   const tensor_view& v, const tensor_view& q_norm,
                                   const tensor_view& k_norm, float eps, const rope_params& rope,
                                   const paged_kv& cache) const {
-  const auto weight = [](const tensor_view& w) {
-    return w.data != nullptr ? w.as<float>() : nullptr;
-  };
   const rotate_and_store_params p{{q.as<float>(), k.as<float>(), v.as<float>()},
                                   {q.row_stride, k.row_stride, v.row_stride},
                                   static_cast<int>(q.shape[1]),
                                   static_cast<int>(k.shape[1]),
                                   static_cast<int>(q.shape[2]),
                                   rope.rotary_dim / 2,
-                                  {weight(q_norm), weight(k_norm)},
+                                  {or_null(q_norm), or_null(k_norm)},
                                   rope_frequencies(rope),
                                   eps,
                                   rows.sequence,
@@ -235,13 +241,13 @@ void device_ops::rotate_and_store(const row_set& rows, const tensor_view& q, con
                                   rows.slot != nullptr ? rows.slot : rows.position,
                                   {cache.page_table, cache.table_stride},
                                   {side_of(cache.keys), side_of(cache.values)}};
-  const std::size_t table = static_cast<std::size_t>(p.half + 3) / 4 * 16;
   // Few rows: their heads are spread over more blocks, two for every multiprocessor.
   const auto warps = static_cast<unsigned>(p.heads + 2 * p.kv_heads);
   const unsigned wanted =
       blocks_for(2 * std::int64_t{queue_.multiprocessors()}, std::max<std::int64_t>(1, rows.rows));
   const unsigned pieces = std::clamp(wanted, 1U, blocks_for(warps, row_threads / warp_size));
-  queue_.launch("rotate_and_store", {blocks_for(rows.rows, 1), row_threads, 2 * table, pieces},
+  queue_.launch("rotate_and_store",
+                {blocks_for(rows.rows, 1), row_threads, angle_bytes(p.half), pieces},
                 rotate_and_store_kernel, p);
 }
 

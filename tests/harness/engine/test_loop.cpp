@@ -17,12 +17,14 @@
 #include "kernels/cuda/emulation.h"
 #include "kernels/sanitized.h"
 #include "tests/harness/engine/support.h"
+#include "tests/methods/settings.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {
 namespace {
 
 using namespace testing_engine;
+using testing::setting;
 using testing::tiny_model;
 using testing::tiny_requests;
 
@@ -70,13 +72,6 @@ served serve(const transformer& model, recipe method, const std::vector<sequence
   result.repeated = runner.loop().recorded().repeated;
   return result;
 }
-
-struct setting {
-  const char* label;
-  const char* method;
-  model_family family;
-  parameter_map given;
-};
 
 const std::vector<setting>& settings() {
   static const std::vector<setting> all = {
