@@ -38,8 +38,8 @@ bool graphs_wanted() {
 }  // namespace
 
 // Up to 128 rows the weights are what a product reads, and rows cost next to nothing: powers of
-// two. Then multiples of 128, the rows of a tile of the library's products. Above 2048 a layer runs
-// for longer than the host takes to launch it.
+// two. Then multiples of 128, the rows of a tile of the library's products. Above 2048 a layer
+// should run for longer than the host takes to launch it (not measured).
 std::int32_t device_ops::recorded_rows(std::int32_t rows) const {
   constexpr std::int32_t tile = 128, most = 2048;
   if (!graphs_wanted() || rows > most) return 0;
