@@ -8,14 +8,14 @@
 
 namespace unmask {
 
-candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std::int64_t rows) {
+candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std::int64_t rows,
+                                     memory_use use) {
   const auto list = [&](dtype type, std::int64_t count) {
-    return run.allocate(type, {count}, memory_use::exchanged);
+    return run.allocate(type, {count}, use);
   };
   candidate_lists c;
   c.begin = list(dtype::i32, sequences + 1);
   c.committed = list(dtype::i32, sequences);
-  c.quota = list(dtype::i32, sequences);
   for (tensor* t : {&c.position, &c.row, &c.token}) *t = list(dtype::i32, rows);
   for (tensor* t : {&c.probability, &c.margin, &c.negative_entropy, &c.score}) {
     *t = list(dtype::f32, rows);
@@ -25,16 +25,13 @@ candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std
 }
 
 void row_policy::select(const batch& b, const step_plan& plan, row_lists& rows) {
-  // Host copies of two integers per sequence; the positions themselves are listed by the backend.
-  first_.clear();
-  last_.clear();
-  for (const sequence_step& step : plan.of) {
-    first_.push_back(step.active ? step.first : 0);
-    last_.push_back(step.active ? step.last : 0);
-  }
-  rows.rows = b.backend().compact(b.capacity(), {}, 0, first_.data(), last_.data(),
+  rows.rows = b.backend().compact(b.capacity(), {}, 0, plan.arrays.first, plan.arrays.last,
                                   rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),
-                                  rows.sequence.as<std::int32_t>());
+                                  rows.sequence.as<std::int32_t>(), rows.padded);
+}
+
+bool row_policy::takes_all_in_play() const {
+  return typeid(*this) == typeid(row_policy);
 }
 
 bool key_policy::names_arrays_only() const {
@@ -55,17 +52,7 @@ key_set key_policy::select(const batch& b, const step_plan& plan, std::int32_t l
 std::int64_t key_policy::keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
                                      std::int32_t position) const {
   (void)b;
-  const std::int64_t listed =
-      keys.key_begin ? keys.key_begin[s + 1] - keys.key_begin[s] : keys.kv_length[s];
-  switch (keys.mask) {
-    case mask_kind::full:
-      return listed;
-    case mask_kind::causal:
-      return std::min<std::int64_t>(listed, position + 1);
-    case mask_kind::block_causal:
-      return std::min<std::int64_t>(listed, (position / keys.block + 1) * keys.block);
-  }
-  return listed;
+  return admitted_keys(keys, s, position);
 }
 
 }  // namespace unmask

@@ -6,7 +6,8 @@
 
 namespace unmask {
 
-void recordings::run(const std::vector<std::uint64_t>& key, const std::function<void()>& body) {
+void recordings::run(const std::vector<std::uint64_t>& key, const std::function<void()>& body,
+                     const std::function<void()>& prepare) {
   const auto [at, is_new] = known_.try_emplace(key);
   entry& e = at->second;
   e.last = ++clock_;
@@ -17,6 +18,7 @@ void recordings::run(const std::vector<std::uint64_t>& key, const std::function<
     return;
   }
   if (!e.work) {
+    if (prepare) prepare();
     e.work = run_.record(body);
     ++counts_.recorded;
   }

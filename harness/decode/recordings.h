@@ -28,8 +28,10 @@ class recordings {
   explicit recordings(const ops& run, std::size_t most = 128) : run_(run), most_(most) {}
 
   // `key` names everything that the body's operations are given and that may differ between calls:
-  // numbers of rows, addresses, masks. What arrays hold is not part of it.
-  void run(const std::vector<std::uint64_t>& key, const std::function<void()>& body);
+  // numbers of rows, addresses, masks. What arrays hold is not part of it. `prepare`, if any, comes
+  // before the recording: it runs those parts of the body that may not have run the first time.
+  void run(const std::vector<std::uint64_t>& key, const std::function<void()>& body,
+           const std::function<void()>& prepare = {});
   const recording_counts& counts() const { return counts_; }
 
  private:

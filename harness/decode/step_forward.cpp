@@ -181,7 +181,7 @@ void step_loop::impl::forward_layers(layer_input in) {
       const transformer::activations& a = acts[static_cast<std::size_t>(now)];
       const feature_work work =
           features->forward(l, state, plan, rows, a.x.view().first(rows.rows), a, cache.layer(l),
-                            *method.keys, kv_length.as<std::int32_t>());
+                            *method.keys, plan.arrays.kv_length);
       const phase_range range(work_phase::accounting, l);
       count_features(l, work);
       continue;
@@ -205,7 +205,7 @@ void step_loop::impl::forward_layers(layer_input in) {
     {
       const phase_range range(work_phase::selection, l);
       const stopwatch clock(seconds.selection);
-      keys = method.keys->select(state, plan, l, q, pages, kv_length.as<std::int32_t>());
+      keys = method.keys->select(state, plan, l, q, pages, plan.arrays.kv_length);
     }
     if (observer && observer->wants_layers()) {
       run.synchronize();
@@ -241,81 +241,89 @@ bool step_loop::impl::can_record(work_phase kind) const {
          !(observer && observer->wants_layers()) && current_listener() == nullptr;
 }
 
+std::int32_t step_loop::impl::end_of_stretch(std::int32_t first, bool inside) const {
+  std::int32_t end = inside ? first + 1 : first;
+  while (end < model.config().layers && !method.rows->narrows(end)) ++end;
+  return end;
+}
+
 void step_loop::impl::forward_recorded() {
-  const std::int32_t layers = model.config().layers;
-  std::int32_t first = 0;
-  bool inside = false, gather = false;  // layer `first`: its K/V are written; its rows shrank
+  stretch some;
   for (;;) {
-    std::int32_t end = inside ? first + 1 : first;
-    while (end < layers && !method.rows->narrows(end)) ++end;
-    run_stretch(first, inside, gather, end);
+    some.end = end_of_stretch(some.first, some.inside);
+    run_stretch(some);
     {
-      const phase_range range(work_phase::accounting, first);
-      for (std::int32_t l = first; l < end; ++l) {
+      const phase_range range(work_phase::accounting, some.first);
+      for (std::int32_t l = some.first; l < some.end; ++l) {
         count_layer(l, keys_of[static_cast<std::size_t>(l)], l == 0);
       }
     }
-    if (end == layers) return;
-    const phase_range range(work_phase::selection, end);
+    if (some.end == model.config().layers) return;
+    const phase_range range(work_phase::selection, some.end);
     const stopwatch clock(seconds.selection);
-    gather = narrow(end);
-    if (gather) now = 1 - now;
-    first = end;
-    inside = true;
+    const bool fewer = narrow(some.end);
+    if (fewer) now = 1 - now;
+    some = {some.end, true, fewer, 0};
   }
 }
 
-// The layers first .. end - 1 whole, but for the projection of the first where it is `inside`, and
-// the projection of layer `end`, or the final norm behind the last layer.
-void step_loop::impl::run_stretch(std::int32_t first, bool inside, bool gather, std::int32_t end) {
-  const std::int32_t layers = model.config().layers;
-  const std::int32_t padded = std::min(run.recorded_rows(rows.rows), model.max_rows());
-  const bool embeds = first == 0 && !inside;
-  const layer_input in = staged_input(padded, gather);
-  const transformer::activations& a = *in.acts;
+// What the layers of a stretch see, for `padded` rows.
+void step_loop::impl::choose_keys(const stretch& some, std::int32_t padded) {
+  const transformer::activations& a = acts[static_cast<std::size_t>(now)];
+  for (std::int32_t l = some.first; l < some.end; ++l) {
+    const key_set& keys = keys_of[static_cast<std::size_t>(l)] = method.keys->select(
+        state, plan, l, model.query(a, padded), cache.layer(l), plan.arrays.kv_length);
+    if (keys.tiles.keep != nullptr) throw std::logic_error("step_loop: a block mask is recorded");
+  }
+}
 
-  std::vector<std::uint64_t> key{static_cast<std::uint64_t>(first),
-                                 inside ? 1U : 0U,
-                                 gather ? 1U : 0U,
-                                 static_cast<std::uint64_t>(end),
+void step_loop::impl::run_stretch(const stretch& some) {
+  const std::int32_t padded = std::min(run.recorded_rows(rows.rows), model.max_rows());
+  const layer_input in = staged_input(padded, some.gather);
+  choose_keys(some, padded);
+  std::vector<std::uint64_t> key{static_cast<std::uint64_t>(some.first),
+                                 some.inside ? 1U : 0U,
+                                 some.gather ? 1U : 0U,
+                                 static_cast<std::uint64_t>(some.end),
                                  static_cast<std::uint64_t>(padded),
                                  static_cast<std::uint64_t>(now),
                                  rows.slots_differ ? 1U : 0U};
-  for (std::int32_t l = first; l < end; ++l) {
-    const paged_kv pages = cache.layer(l);
-    const key_set& keys = keys_of[static_cast<std::size_t>(l)] = method.keys->select(
-        state, plan, l, model.query(a, padded), pages, kv_length.as<std::int32_t>());
-    if (keys.tiles.keep != nullptr) throw std::logic_error("step_loop: a block mask is recorded");
+  for (std::int32_t l = some.first; l < some.end; ++l) {
+    const key_set& keys = keys_of[static_cast<std::size_t>(l)];
     for (const std::int32_t* array :
-         {keys.kv_length, keys.key_begin, keys.key_slot, pages.page_table}) {
+         {keys.kv_length, keys.key_begin, keys.key_slot, cache.layer(l).page_table}) {
       key.push_back(reinterpret_cast<std::uintptr_t>(array));
     }
     key.push_back(static_cast<std::uint64_t>(keys.mask));
     key.push_back(static_cast<std::uint64_t>(keys.block));
   }
   const phase_range range(work_phase::recorded, rows.rows);
-  recorded.run(key, [&] {
-    if (gather) {
-      const phase_range gathering(work_phase::selection, first);
-      gather_kept(staged_kept.as<std::int32_t>(), padded);
-    }
-    if (embeds) {
-      const phase_range embedding(work_phase::embed, padded);
-      embed(in);
-    }
-    for (std::int32_t l = first; l < end; ++l) {
-      const phase_range layer_range(work_phase::layer, l);
-      if (l > first || !inside) project(l, in);
-      attend(l, in, keys_of[static_cast<std::size_t>(l)]);
-      close_layer(l, in);
-    }
-    if (end < layers) {
-      const phase_range layer_range(work_phase::layer, end);
-      project(end, in);
-    } else {
-      final_norm(in);
-    }
-  });
+  recorded.run(key, [&] { issue_stretch(some, in, staged_kept.as<std::int32_t>()); });
+}
+
+// `index` [in.set.rows]: where the rows stood before they shrank.
+void step_loop::impl::issue_stretch(const stretch& some, const layer_input& in,
+                                    const std::int32_t* index) {
+  if (some.gather) {
+    const phase_range gathering(work_phase::selection, some.first);
+    gather_kept(index, in.set.rows);
+  }
+  if (some.first == 0 && !some.inside) {
+    const phase_range embedding(work_phase::embed, in.set.rows);
+    embed(in);
+  }
+  for (std::int32_t l = some.first; l < some.end; ++l) {
+    const phase_range layer_range(work_phase::layer, l);
+    if (l > some.first || !some.inside) project(l, in);
+    attend(l, in, keys_of[static_cast<std::size_t>(l)]);
+    close_layer(l, in);
+  }
+  if (some.end < model.config().layers) {
+    const phase_range layer_range(work_phase::layer, some.end);
+    project(some.end, in);
+  } else {
+    final_norm(in);
+  }
 }
 
 }  // namespace unmask

@@ -18,7 +18,8 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
       cache(run, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
             l.kv_pages, m.kv_type()),
       partial(method.rows->updates_part()),
-      recorded(run) {
+      recorded(run),
+      recorded_runs(run, 16) {
   if (l.dry) refuse_dry();
   const std::int64_t n = m.max_rows();
   const std::int64_t s = l.sequences;
@@ -31,9 +32,8 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
   };
   final = run.allocate(dtype::f32, {n, m.config().hidden});
   kept = ints(n);
-  kv_length = ints(s);
-  window_first = ints(s);
-  window_last = ints(s);
+  plan_memory = ints(step_array_count * s);
+  plan.arrays = step_arrays_in(plan_memory.as<std::int32_t>(), l.sequences);
   const auto lists = [&](memory_use use) {
     return row_lists{ints(s + 1, use), ints(n, use), ints(n, use), ints(n, use), 0,
                      ints(n, use),     false};
@@ -105,6 +105,9 @@ const loop_seconds& step_loop::seconds() const {
 }
 const recording_counts& step_loop::recorded() const {
   return impl_->recorded.counts();
+}
+const recording_counts& step_loop::recorded_runs() const {
+  return impl_->recorded_runs.counts();
 }
 const batch& step_loop::state() const {
   return impl_->state;
@@ -192,12 +195,26 @@ bool step_loop::impl::make_plan() {
   if (!any) return false;
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
-    kv_length.as<std::int32_t>()[s] = step.active ? step.kv_length : 0;
-    window_first.as<std::int32_t>()[s] = step.active ? step.candidate_first : 0;
-    window_last.as<std::int32_t>()[s] = step.active ? step.candidate_last : 0;
-    found.quota.as<std::int32_t>()[s] = step.active ? step.quota : 0;
+    const sequence_step& in = step.active ? step : sequence_step{};
+    const step_arrays& a = plan.arrays;
+    a.first[s] = in.first;
+    a.last[s] = in.last;
+    a.candidate_first[s] = in.candidate_first;
+    a.candidate_last[s] = in.candidate_last;
+    a.kv_length[s] = in.kv_length;
+    a.quota[s] = in.quota;
+    a.block_first[s] = in.block_first;
+    a.kind[s] = static_cast<std::int32_t>(kind_of(in));
   }
   return true;
+}
+
+step_kind step_loop::impl::kind_of(const sequence_step& step) {
+  if (!step.active) return step_kind::none;
+  if (step.again) return step_kind::again;
+  if (step.what == phase::prefill) return step_kind::prefill;
+  if (step.what == phase::denoise) return step_kind::denoise;
+  return step.commit == 0 ? step_kind::commit : step_kind::recommit;
 }
 
 // The rows of the last block of the last step, with nothing to decide. Writing the K/V of tokens
@@ -233,8 +250,8 @@ void step_loop::impl::decide() {
   {
     const phase_range range(work_phase::candidates, -1);
     found.count = run.find_candidates(
-        rows.set(sequences), state.state(), state_masked, window_first.as<std::int32_t>(),
-        window_last.as<std::int32_t>(), shift, found.begin.as<std::int32_t>(),
+        rows.set(sequences), state.state(), state_masked, plan.arrays.candidate_first,
+        plan.arrays.candidate_last, shift, found.begin.as<std::int32_t>(),
         found.position.as<std::int32_t>(), found.row.as<std::int32_t>());
     std::fill_n(found.committed.as<std::int32_t>(), sequences, 0);
   }

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // What the step loop is made of. step_loop.cpp plans and decides, step_forward.cpp runs the layers,
-// step_counts.cpp counts; nothing else includes this.
+// step_counts.cpp counts, step_ahead.cpp makes many steps at once; nothing else includes this.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ namespace unmask {
 //   forward   before a layer observer; for a step observer after gather_tokens(), to copy the
 //   tokens decide    before a step observer; after commit() and settle(): tokens committed, states
 // and in the policies that look at results themselves. Counts that operations return (compact,
-// find_candidates, drop_rows, select_chunk) wait on their own. A loop that keeps its state on the
-// device removes these waits; nothing else depends on them.
+// find_candidates, drop_rows, select_chunk) wait on their own. step_ahead.cpp makes steps without
+// any of these.
 
 // Adds the life of this object to a sum. Two clock readings, some 50 ns: nothing beside a layer.
 class stopwatch {
@@ -60,7 +60,8 @@ struct step_loop::impl {
   // so never in place.
   std::array<transformer::activations, 2> acts;
   int now = 0;  // the one that holds the rows
-  tensor final, kept, kv_length, window_first, window_last;
+  tensor final, kept;
+  tensor plan_memory;  // of plan.arrays
   row_lists rows, entered;
   // Methods that update part of the rows only: those rows, and room to gather them.
   bool partial;
@@ -75,23 +76,38 @@ struct step_loop::impl {
   step_observer* observer = nullptr;
   std::int64_t step_index = 0;
   loop_seconds seconds;
-  recordings recorded;
+  recordings recorded, recorded_runs;  // stretches of layers; many steps
   row_lists staged;  // the rows as layers read them that are recorded, or on a GPU
   tensor staged_kept;
   std::vector<key_set> keys_of;  // of each layer of the forward
+  // Steps without the host (step_ahead.cpp).
+  struct ahead_parts;
+  std::shared_ptr<ahead_parts> ahead;  // null: none were made yet
 
   impl(const transformer& m, recipe r, const loop_limits& l);
 
   void refuse_dry() const;
   bool make_plan();
   sequence_step once_more(std::int32_t s) const;
+  static step_kind kind_of(const sequence_step& step);
   std::pair<work_phase, std::int32_t> kind_of_forward() const;
   void forward();
   void choose_rows();
   void forward_layers(layer_input in);
   void forward_recorded();
   bool can_record(work_phase kind) const;
-  void run_stretch(std::int32_t first, bool inside, bool gather, std::int32_t end);
+  // Layers that are recorded together: first .. end - 1 whole, but for the projection of the first
+  // where it is `inside`, and the projection of layer `end`, or the final norm behind the last one.
+  struct stretch {
+    std::int32_t first = 0;
+    bool inside = false;  // the K/V of layer `first` are written already
+    bool gather = false;  // and its rows have shrunk
+    std::int32_t end = 0;
+  };
+  std::int32_t end_of_stretch(std::int32_t first, bool inside) const;
+  void run_stretch(const stretch& layers);
+  void choose_keys(const stretch& layers, std::int32_t padded);
+  void issue_stretch(const stretch& layers, const layer_input& in, const std::int32_t* index);
   bool narrow(std::int32_t layer);
   void gather_kept(const std::int32_t* index, std::int32_t count);
   void embed(const layer_input& in);
@@ -110,6 +126,12 @@ struct step_loop::impl {
   row_keys keys_seen(const row_set& set, const key_set& keys, std::int32_t s) const;
   void count_forward(std::int32_t s, std::int64_t entering);
   void count_dry();
+  std::int32_t run_ahead(std::int32_t most);
+  bool can_run_ahead(std::int32_t rows) const;
+  void issue_step(std::int32_t most, bool prepare);
+  void issue_layers(std::int32_t most, bool prepare);
+  void issue_tallies(const stretch& layers);
+  void take_counts(const block_record* records);
   void decide();
   void count_layer(std::int32_t layer, const key_set& keys, bool first_layer);
   void count_features(std::int32_t layer, const feature_work& work);

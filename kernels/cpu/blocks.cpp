@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/ops.h"
 #include "kernels/float16.h"
+#include "kernels/padded_list.h"
 
 namespace unmask::cpu {
 
@@ -115,8 +116,8 @@ void backend::retain(const candidate_set& candidates, const float* score,
 // may be the inputs; begin[s + 1] is read before it is overwritten.
 std::int32_t backend::drop_rows(const row_set& rows, const candidate_set& candidates,
                                 const std::uint8_t* accept, std::int32_t* begin,
-                                std::int32_t* sequence, std::int32_t* position,
-                                std::int32_t* kept) const {
+                                std::int32_t* sequence, std::int32_t* position, std::int32_t* kept,
+                                std::int32_t padded) const {
   std::int32_t n = 0, c = 0, r = rows.row_begin[0];
   begin[0] = 0;
   for (std::int32_t s = 0; s < rows.sequences; ++s) {
@@ -131,7 +132,7 @@ std::int32_t backend::drop_rows(const row_set& rows, const candidate_set& candid
     }
     begin[s + 1] = n;
   }
-  return n;
+  return pad_list(n, padded, sequence, {position, kept});
 }
 
 std::int32_t backend::select_chunk(std::int32_t sequences, const tensor_view& state,

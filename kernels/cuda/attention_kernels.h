@@ -36,9 +36,10 @@ UNMASK_KERNEL void attention_plan_kernel(attention_params p) {
     const int s = first + t;
     std::int32_t items = 0;
     if (s < p.sequences) {
+      p.keys_of[s] = given_key_count(p, s);
+      p.keys_from[s] = p.key_begin != nullptr ? p.key_begin[s] : 0;
       const int packed = (p.row_begin[s + 1] - p.row_begin[s]) * group;
-      items =
-          (packed + p.tile_rows - 1) / p.tile_rows * p.kv_heads * split_count(p, key_count(p, s));
+      items = (packed + p.tile_rows - 1) / p.tile_rows * p.kv_heads * split_count(p, p.keys_of[s]);
     }
     std::int32_t total = 0;
     const std::int32_t end = block_scan(items, scratch, &total);
@@ -87,7 +88,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(attention_threads, 2)
   for (std::int32_t item = static_cast<std::int32_t>(block_index()); item < items;
        item += static_cast<std::int32_t>(grid_size())) {
     const int s = sequence_of(p.item_begin, p.sequences, item);
-    const int keys = key_count(p, s), splits = split_count(p, keys);
+    const int keys = p.keys_of[s], splits = split_count(p, keys);
     int rest = item - p.item_begin[s];
     const int split = rest % splits;
     rest /= splits;
@@ -253,7 +254,7 @@ UNMASK_KERNEL void UNMASK_THREADS(attention_threads) attention_merge_kernel(atte
     const std::int64_t row = at / p.heads;
     const int h = static_cast<int>(at % p.heads);
     const int s = sequence_of(p.row_begin, p.sequences, static_cast<std::int32_t>(row));
-    const int splits = split_count(p, key_count(p, s));
+    const int splits = split_count(p, p.keys_of[s]);
     if (splits == 1) continue;
     softmax_part sum{-INFINITY, 0.0F};
     float total[dims];
@@ -293,14 +294,14 @@ constexpr std::size_t key_mass_shared_bytes(int dim) {
 // grid_size_y-th tile of 32 keys, one key per lane, and its warps share the rows.
 UNMASK_KERNEL void UNMASK_THREADS(attention_threads) key_mass_kernel(attention_params p) {
   const int s = static_cast<int>(block_index()), lane = lane_index(), warp = warp_index();
-  const int keys = key_count(p, s), group = p.heads / p.kv_heads;
+  const int keys = p.keys_of[s], group = p.heads / p.kv_heads;
   shared_allocator shared;
   const int pitch = (p.dim + 3) / 4 * 4 + 1;
   const shared_array<float> key = shared.take<float>(key_tile * pitch);
   const shared_array<float> mass = shared.take<float>(attention_warps * key_tile);
-  std::int64_t first = p.key_begin != nullptr ? p.key_begin[s] : 0;
+  std::int64_t first = p.keys_from[s];
   if (p.key_begin == nullptr) {
-    for (int before = 0; before < s; ++before) first += p.kv_length[before];
+    for (int before = 0; before < s; ++before) first += p.keys_of[before];
   }
   const int first_row = p.row_begin[s], rows = p.row_begin[s + 1] - first_row;
   for (int j0 = static_cast<int>(block_index_y()) * key_tile; j0 < keys;

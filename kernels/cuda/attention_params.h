@@ -31,7 +31,11 @@ struct attention_params {
   int mask_block;
   block_mask tiles;
   // Work.
-  std::int32_t* item_begin;  // [S+1], by attention_plan_kernel
+  // By attention_plan_kernel: lengths and lists may lie in host memory, which is read once then and
+  // not by every block.
+  std::int32_t* item_begin;  // [S+1]
+  std::int32_t* keys_of;     // [S] keys of each sequence
+  std::int32_t* keys_from;   // [S] where they begin in key_slot
   int tile_rows;             // packed rows per item
   int max_splits;            // 1: all chunks of a row in one block
   float* partial;            // [R heads, max_splits, dim + 2]: o, m, l of every chunk
@@ -39,7 +43,8 @@ struct attention_params {
   float* key_mass;           // [total keys] or null
 };
 
-UNMASK_DEVICE int key_count(const attention_params& p, int s) {
+// As the caller gave them: for the plan kernel.
+UNMASK_DEVICE int given_key_count(const attention_params& p, int s) {
   return p.key_begin != nullptr ? p.key_begin[s + 1] - p.key_begin[s] : p.kv_length[s];
 }
 UNMASK_DEVICE int split_count(const attention_params& p, int keys) {
@@ -48,7 +53,7 @@ UNMASK_DEVICE int split_count(const attention_params& p, int keys) {
   return chunks > 0 && chunks <= p.max_splits ? chunks : 1;  // no room: one block does them all
 }
 UNMASK_DEVICE std::int32_t slot_of_key(const attention_params& p, int s, int j) {
-  return p.key_begin != nullptr ? p.key_slot[p.key_begin[s] + j] : j;
+  return p.key_begin != nullptr ? p.key_slot[p.keys_from[s] + j] : j;
 }
 // Whether head h of a row at `position` sees `slot`.
 UNMASK_DEVICE bool admits(const attention_params& p, int s, int h, std::int32_t position,

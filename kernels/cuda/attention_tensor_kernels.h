@@ -47,7 +47,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, 2)
   for (std::int32_t item = static_cast<std::int32_t>(block_index()); item < items;
        item += static_cast<std::int32_t>(grid_size())) {
     const int s = sequence_of(p.item_begin, p.sequences, item);
-    const int keys = key_count(p, s), splits = split_count(p, keys);
+    const int keys = p.keys_of[s], splits = split_count(p, keys);
     int rest = item - p.item_begin[s];
     const int split = rest % splits;
     rest /= splits;

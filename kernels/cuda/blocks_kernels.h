@@ -43,7 +43,8 @@ struct scatter_flags_params {
 
 UNMASK_KERNEL void scatter_flags_kernel(scatter_flags_params p) {
   const int r = static_cast<int>(block_index() * block_size() + thread_index());
-  if (r >= p.rows.rows || (p.where != nullptr && p.where[r] == 0)) return;
+  if (r >= p.rows.rows || p.rows.sequence[r] < 0) return;
+  if (p.where != nullptr && p.where[r] == 0) return;
   p.flags[p.rows.sequence[r] * p.stride + p.rows.position[r]] = p.value;
 }
 
@@ -273,6 +274,7 @@ struct drop_rows_params {
   std::int32_t* sequence;
   std::int32_t* position;
   std::int32_t* kept;
+  std::int32_t padded;  // as list_params
   // Between the two kernels: begin, sequence and position may be the arrays of `rows`.
   std::int32_t* count;         // [S]
   std::int32_t* old_begin;     // [S+1]
@@ -322,6 +324,9 @@ UNMASK_KERNEL void write_kept_kernel(drop_rows_params p) {
     }
     at += total;
   }
+  // Behind every block's entries, but maybe among rows that another block still reads: those were
+  // copied to old_position.
+  if (s + 1 == p.rows.sequences) pad_list(group, at, p.padded, p.sequence, p.position, p.kept);
 }
 
 // ---- chunks -------------------------------------------------------------------------------------

@@ -79,7 +79,8 @@ struct gather_tokens_params {
 UNMASK_KERNEL void gather_tokens_kernel(gather_tokens_params p) {
   const int r = static_cast<int>(block_index() * block_size() + thread_index());
   if (r >= p.rows.rows) return;
-  p.token[r] = p.canvas[p.rows.sequence[r] * p.stride + p.rows.position[r]];
+  const int s = p.rows.sequence[r];
+  p.token[r] = s < 0 ? 0 : p.canvas[s * p.stride + p.rows.position[r]];
 }
 
 // ---- lists: compact and find_candidates ---------------------------------------------------------
@@ -98,6 +99,7 @@ struct list_params {
   std::int32_t* position;  // [total]
   std::int32_t* sequence;  // [total], null: not wanted
   std::int32_t* row;       // [total], null: not wanted
+  std::int32_t padded;     // entries up to here become nobody's; 0: the list ends at its total
 };
 
 // Is position p of sequence s listed? Sets its predicting row.
@@ -143,6 +145,7 @@ UNMASK_KERNEL void write_list_kernel(list_params l) {
     }
     at += total;
   }
+  if (s + 1 == l.sequences) pad_list(group, at, l.padded, l.sequence, l.position, l.row);
 }
 
 // ---- means and distances ------------------------------------------------------------------------

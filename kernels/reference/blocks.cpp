@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "kernels/float16.h"
+#include "kernels/padded_list.h"
 #include "kernels/reference/ops.h"
 
 namespace unmask::reference {
@@ -132,8 +133,8 @@ void backend::retain(const candidate_set& candidates, const float* score,
 
 std::int32_t backend::drop_rows(const row_set& rows, const candidate_set& candidates,
                                 const std::uint8_t* accept, std::int32_t* begin,
-                                std::int32_t* sequence, std::int32_t* position,
-                                std::int32_t* kept) const {
+                                std::int32_t* sequence, std::int32_t* position, std::int32_t* kept,
+                                std::int32_t padded) const {
   std::vector<bool> gone(static_cast<std::size_t>(rows.rows), false);
   for (std::int32_t c = 0; c < candidates.count; ++c) {
     if (accept[c] == 0) gone[static_cast<std::size_t>(candidates.row[c])] = true;
@@ -152,7 +153,7 @@ std::int32_t backend::drop_rows(const row_set& rows, const candidate_set& candid
   for (std::int32_t s = 0; s < rows.sequences; ++s) {
     begin[s + 1] = begin[s] + count[static_cast<std::size_t>(s)];
   }
-  return n;
+  return pad_list(n, padded, sequence, {position, kept});
 }
 
 std::int32_t backend::select_chunk(std::int32_t sequences, const tensor_view& state,

@@ -13,7 +13,7 @@ void unmask::judge(const batch& b, const step_plan&, const tensor_view& head_inp
   b.backend().confidence(head_input, head, c.set(b.capacity()), params, c.judged());
 }
 
-void unmask::decide(const batch& b, const step_plan&, candidate_lists& c) {
+void unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
   const ops& run = b.backend();
   const candidate_set set = c.set(b.capacity());
   std::uint8_t* accept = c.accept.as<std::uint8_t>();
@@ -21,7 +21,7 @@ void unmask::decide(const batch& b, const step_plan&, candidate_lists& c) {
   freeze_params params = settings_.decision;
   params.first = shared_->scope_first.data();
   params.last = shared_->scope_last.data();
-  if (settings_.limit_to_quota) params.limit = c.quota.as<std::int32_t>();
+  if (settings_.limit_to_quota) params.limit = plan.arrays.quota;
   run.freeze_two_centroids(set, shared_->history, shared_->rank.data(), params, accept);
   if (settings_.keep_mask_input) {
     // The token waits beside the canvas; what the loop writes is the mask id once more.

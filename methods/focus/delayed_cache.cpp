@@ -17,17 +17,21 @@ void delayed_state::prepare(const batch& b) {
   frozen = b.backend().allocate(dtype::u8, {places, b.max_length()});
   extent_in = b.backend().allocate(dtype::i32, {places}, memory_use::exchanged);
   extent_out = b.backend().allocate(dtype::i32, {places}, memory_use::exchanged);
-  first.assign(static_cast<std::size_t>(places), 0);
-  last = first;
+  first = b.backend().allocate(dtype::i32, {places});
+  last = b.backend().allocate(dtype::i32, {places});
+  place_first_.assign(static_cast<std::size_t>(places), 0);
+  place_last_.assign(static_cast<std::size_t>(places), 0);
+}
+
+void delayed_state::fill(const batch& b, std::int32_t s, std::uint8_t value, const tensor& flags) {
+  std::ranges::fill(place_last_, 0);
+  place_last_[static_cast<std::size_t>(s)] = b.max_length();
+  b.backend().fill_flags(b.capacity(), place_first_.data(), place_last_.data(), value, flags);
 }
 
 void delayed_state::start(const batch& b, std::int32_t s) {
   prepare(b);
-  commits_of.at(s) = {};
-  std::fill(first.begin(), first.end(), 0);
-  std::fill(last.begin(), last.end(), 0);
-  last[static_cast<std::size_t>(s)] = b.max_length();
-  b.backend().fill_flags(b.capacity(), first.data(), last.data(), 0, frozen);
+  fill(b, s, 0, frozen);
 }
 
 // A block is never wholly frozen before its commit: the token decided last has not been an input
@@ -36,30 +40,22 @@ void delayed_state::start(const batch& b, std::int32_t s) {
 void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
   delayed_state& state = *state_;
   const ops& run = b.backend();
-  const auto thaw = [&](const sequence_step& step, std::int32_t s) {
-    if (step.what != phase::commit) return false;
-    delayed_state::commits& c = state.commits_of.at(s);
-    c.made = c.block == step.first ? c.made + 1 : 1;
-    c.block = step.first;
-    return state.settings.commit == commit_mode::full ||
-           (state.settings.commit == commit_mode::frozen_then_full && c.made == 2);
-  };
-  state.windows(plan, thaw);
-  run.fill_flags(b.capacity(), state.first.data(), state.last.data(), 0, state.frozen);
-  run.synchronize();  // it has read the windows
-  state.windows(plan, [](const sequence_step&, std::int32_t) { return true; });
-  rows.rows = run.compact(b.capacity(), state.frozen, 0, state.first.data(), state.last.data(),
+  std::int32_t *first = state.first.as<std::int32_t>(), *last = state.last.as<std::int32_t>();
+  if (state.settings.commit != commit_mode::frozen) {
+    const bool full = state.settings.commit == commit_mode::full;
+    run.pick_windows(b.capacity(), plan.arrays, full ? commit_kinds : kind_bit(step_kind::recommit),
+                     first, last);
+    run.fill_flags(b.capacity(), first, last, 0, state.frozen);
+  }
+  rows.rows = run.compact(b.capacity(), state.frozen, 0, plan.arrays.first, plan.arrays.last,
                           rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),
-                          rows.sequence.as<std::int32_t>());
+                          rows.sequence.as<std::int32_t>(), rows.padded);
   run.row_extent(rows.set(b.capacity()), state.extent_in.as<std::int32_t>());
   run.row_extent(rows.set(b.capacity()), state.extent_out.as<std::int32_t>());
   // What this forward's input freezes: decided there, hence computed with the final ids. It leaves
   // the rows from the next forward on. The prefill freezes nothing.
-  state.windows(plan, [](const sequence_step& step, std::int32_t) {
-    return step.what != phase::prefill && !step.again;
-  });
-  run.freeze(b.capacity(), b.state(), state.first.data(), state.last.data(),
-             state.settings.right_neighbour, state.frozen);
+  run.pick_windows(b.capacity(), plan.arrays, block_kinds, first, last);
+  run.freeze(b.capacity(), b.state(), first, last, state.settings.right_neighbour, state.frozen);
 }
 
 key_set delayed_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
@@ -74,6 +70,7 @@ recipe make_delayed(const std::string& name, const model_config& model, const pa
   block_settings s = block_settings_of(name, model, p);
   const auto state = std::make_shared<delayed_state>(delayed_settings_of(p, right_neighbour));
   recipe r;
+  r.runs_ahead = true;
   r.keys = std::make_unique<delayed_keys>(s.block_length, state);
   r.pace = std::make_unique<delayed_pace>(std::move(s), state);
   r.rows = std::make_unique<delayed_rows>(state);

@@ -34,29 +34,23 @@ class delayed_state {
   virtual void observe(std::int32_t s, const sequence_step& step, std::int32_t committed) {
     (void)s, (void)step, (void)committed;
   }
-  // Windows [first[s], last[s]) of the sequences `pick` names, empty for the others.
-  template <class Pick>
-  void windows(const step_plan& plan, Pick pick) {
-    for (std::size_t s = 0; s < plan.of.size(); ++s) {
-      const bool in = plan.of[s].active && pick(plan.of[s], static_cast<std::int32_t>(s));
-      first[s] = in ? plan.of[s].first : 0;
-      last[s] = in ? plan.of[s].last : 0;
-    }
+  // The same by an operation, for all sequences: `committed` [S] tokens of the step of plan.arrays.
+  virtual void issue_observe(const batch& b, const step_plan& plan, const std::int32_t* committed) {
+    (void)b, (void)plan, (void)committed;
   }
 
-  // A block's commit forwards are counted to know the second one of frozen_then_full.
-  struct commits {
-    std::int32_t block = -1, made = 0;
-  };
-
   const delayed_settings settings;
-  per_sequence<commits> commits_of;
   tensor frozen;                 // [S, max_length] uint8
   tensor extent_in, extent_out;  // [S] one past the last position computed at layer 0, at the end
-  shared_vector<std::int32_t> first, last;  // [S] windows of the next operation
+  tensor first, last;            // [S] windows of the next operation
+
+ protected:
+  // value for every position of place s, by the host's own windows.
+  void fill(const batch& b, std::int32_t s, std::uint8_t value, const tensor& flags);
 
  private:
   void prepare(const batch& b);
+  shared_vector<std::int32_t> place_first_, place_last_;  // [S] of fill()
 };
 
 // Rows that are not frozen, ascending.
@@ -107,6 +101,11 @@ class delayed_pace final : public block_pace {
                std::int32_t committed) override {
     block_pace::observe(b, s, step, committed);
     state_->observe(s, step, committed);
+  }
+  void issue_next_step(const batch& b, const step_plan& plan, candidate_lists* found,
+                       run_state* run) override {
+    if (found != nullptr) state_->issue_observe(b, plan, found->committed.as<std::int32_t>());
+    block_pace::issue_next_step(b, plan, found, run);
   }
 
  private:

@@ -24,35 +24,6 @@ average_scope scope_of(const std::string& name) {
 
 }  // namespace
 
-std::int32_t focus_budget(float average, float alpha) {
-  return std::max(1, static_cast<std::int32_t>(std::ceil(std::max(average, 1.0F) * alpha)));
-}
-
-void focus_budgets::observe(std::int32_t s, const sequence_step& step, std::int32_t committed) {
-  if (step.what == phase::prefill) return;
-  record& r = records.at(s);
-  if (committed == 0 && !settings.count_empty) return;
-  r.decided += committed;
-  ++r.steps;
-  r.budget = budget_of(r);
-}
-
-focus_budgets::record& focus_budgets::enter(std::int32_t s, std::int32_t block) {
-  record& r = records.at(s);
-  if (r.block != block) {
-    r.block = block;
-    if (settings.scope != average_scope::request) r.decided = r.steps = 0;
-  }
-  return r;
-}
-
-std::int32_t focus_budgets::budget_of(const record& r) const {
-  if (settings.selection != focus_selection::dynamic) return settings.k;
-  if (r.steps > 0) return focus_budget(r.average(), settings.alpha);
-  if (settings.scope == average_scope::block_carry && r.budget > 0) return r.budget;
-  return settings.initial_k > 0 ? settings.initial_k : focus_budget(1, settings.alpha);
-}
-
 void focus_eviction::prepare(const batch& b, std::int64_t rows) {
   if (begin_) return;
   const ops& run = b.backend();
@@ -67,60 +38,52 @@ void focus_eviction::prepare(const batch& b, std::int64_t rows) {
     return run.allocate(dtype::i32, {n}, memory_use::exchanged);
   };
   for (tensor* t : {&begin_, &list_begin_}) *t = exchanged(places + 1);
-  for (tensor* t : {&target_, &processed_end_}) *t = exchanged(places);
   accept_ = run.allocate(dtype::u8, {rows});
-  views_.resize(static_cast<std::size_t>(places));
-  first_.assign(static_cast<std::size_t>(places), 0);
-  last_ = first_;
+  for (auto* list :
+       {&target_, &budget_, &first_, &last_, &row_first_, &row_last_, &processed_end_}) {
+    list->assign(static_cast<std::size_t>(places), 0);
+  }
 }
 
 // Which sequences evict: those with more masked rows than their budget; and their masked rows.
 void focus_eviction::find(const batch& b, const step_plan& plan, const row_lists& rows) {
-  std::int32_t* target = target_.as<std::int32_t>();
-  const std::int32_t* begin = rows.begin.as<std::int32_t>();
-  const std::int32_t* position = rows.position.as<std::int32_t>();
-  for (std::int32_t s = 0; s < b.capacity(); ++s) {
-    const auto place = static_cast<std::size_t>(s);
-    const sequence_step& step = plan.of[place];
-    eviction_view& view = views_[place];
-    view = {};
-    target[s] = first_[place] = last_[place] = 0;
-    if (!step.active || step.what == phase::prefill || step.again) continue;
-    const focus_budgets::record& r = budgets_->enter(s, step.first);
-    const std::uint8_t* of = b.state().row<std::uint8_t>(s);
-    const auto n = static_cast<std::int32_t>(
-        std::count_if(position + begin[s], position + begin[s + 1],
-                      [of](std::int32_t p) { return of[p] == state_masked; }));
-    view.budget = budgets_->budget_of(r);
-    view.average = r.steps > 0 ? double{r.average()} : 0.0;
-    view.evicting = n > view.budget;
-    if (!view.evicting) continue;
-    target[s] = view.budget;
-    first_[place] = step.first;
-    last_[place] = step.last;
-  }
-  count_ = b.backend().find_candidates(rows.set(b.capacity()), b.state(), state_masked,
-                                       first_.data(), last_.data(), 0, begin_.as<std::int32_t>(),
-                                       position_.as<std::int32_t>(), row_.as<std::int32_t>());
+  const ops& run = b.backend();
+  const row_set set = rows.set(b.capacity());
+  run.focus_targets(set, b.state(), plan.arrays, budgets_->settings.rules, budgets_->records.data(),
+                    {target_.data(), budget_.data(), first_.data(), last_.data(), row_first_.data(),
+                     row_last_.data(), processed_end_.data()});
+  count_ = run.find_candidates(set, b.state(), state_masked, first_.data(), last_.data(), 0,
+                               begin_.as<std::int32_t>(), position_.as<std::int32_t>(),
+                               row_.as<std::int32_t>(), rows.padded);
+}
+
+eviction_view focus_eviction::view(std::int32_t s) const {
+  const auto place = static_cast<std::size_t>(s);
+  eviction_view view;
+  if (budget_.empty() || budget_[place] == 0) return view;
+  const focus_record& r = budgets_->records[place];
+  view.budget = budget_[place];
+  view.average = r.steps > 0 ? double{focus_average(r)} : 0.0;
+  view.processed_end = r.processed_end;
+  view.evicting = target_[place] > 0;
+  if (!view.evicting) return view;
+  const std::int32_t* begin = begin_.as<std::int32_t>();
+  view.score = delta_.as<float>() + begin[s];
+  view.count = begin[s + 1] - begin[s];
+  return view;
 }
 
 // I_j of the masked rows (FOCUS eq. 2); with whole_block over every row of the sequence, of
 // which the masked ones are then picked.
-void focus_eviction::importance(const batch& b, const row_lists& rows, const tensor_view& q,
-                                const tensor_view& k, const tensor& out) {
+void focus_eviction::importance(const batch& b, const tensor_view& q, const tensor_view& k,
+                                const tensor& out) {
   const ops& run = b.backend();
   const float scale = 1.0F / std::sqrt(static_cast<float>(b.model().head_dim));
   if (!budgets_->settings.whole_block) {
     run.importance(b.capacity(), begin_.as<std::int32_t>(), row_.as<std::int32_t>(), q, k, scale,
                    out.as<float>());
   } else {
-    const std::int32_t* begin = rows.begin.as<std::int32_t>();
-    for (std::int32_t s = 0; s < b.capacity(); ++s) {
-      const bool evicting = views_[static_cast<std::size_t>(s)].evicting;
-      first_[static_cast<std::size_t>(s)] = evicting ? begin[s] : 0;
-      last_[static_cast<std::size_t>(s)] = evicting ? begin[s + 1] : 0;
-    }
-    const std::int32_t n = run.compact(b.capacity(), {}, 0, first_.data(), last_.data(),
+    const std::int32_t n = run.compact(b.capacity(), {}, 0, row_first_.data(), row_last_.data(),
                                        list_begin_.as<std::int32_t>(), list_.as<std::int32_t>(),
                                        list_sequence_.as<std::int32_t>());
     run.importance(b.capacity(), list_begin_.as<std::int32_t>(), list_.as<std::int32_t>(), q, k,
@@ -152,25 +115,17 @@ bool focus_eviction::narrow(const batch& b, const step_plan& plan, std::int32_t 
   if (layer == 0) {
     prepare(b, rows.position.view().rows());
     find(b, plan, rows);
-    if (count_ > 0) importance(b, rows, q, k, layer0_);
+    if (count_ > 0) importance(b, q, k, layer0_);
     return false;
   }
   if (count_ == 0) return false;
   const focus_settings& f = budgets_->settings;
   const std::int32_t before = rows.rows;
-  importance(b, rows, q, k, layer1_);
+  importance(b, q, k, layer1_);
   score(b);
-  const std::int32_t* begin = begin_.as<std::int32_t>();
-  for (std::int32_t s = 0; s < b.capacity(); ++s) {
-    processed_end_.as<std::int32_t>()[s] = budgets_->records.at(s).processed_end;
-    eviction_view& view = views_[static_cast<std::size_t>(s)];
-    if (!view.evicting) continue;
-    view.score = delta_.as<float>() + begin[s];
-    view.count = begin[s + 1] - begin[s];
-  }
   retain_params p;
-  p.target = target_.as<std::int32_t>();
-  p.processed = processed_end_.as<std::int32_t>();
+  p.target = target_.data();
+  p.processed = processed_end_.data();
   p.by_deviation = f.selection == focus_selection::dynamic;
   p.add_mean = f.add_mean;
   p.ddof = f.ddof;
@@ -178,21 +133,23 @@ bool focus_eviction::narrow(const batch& b, const step_plan& plan, std::int32_t 
   p.adjacent_rows = f.adjacent_rows;
   p.keep_unprocessed = f.placeholder_integrity;
   b.backend().retain(masked(b.capacity()), score_.as<float>(), p, accept_.as<std::uint8_t>());
-  rows.rows = b.backend().drop_rows(rows.set(b.capacity()), masked(b.capacity()),
-                                    accept_.as<std::uint8_t>(), rows.begin.as<std::int32_t>(),
-                                    rows.sequence.as<std::int32_t>(),
-                                    rows.position.as<std::int32_t>(), kept.as<std::int32_t>());
-  return rows.rows < before;
+  rows.rows = b.backend().drop_rows(
+      rows.set(b.capacity()), masked(b.capacity()), accept_.as<std::uint8_t>(),
+      rows.begin.as<std::int32_t>(), rows.sequence.as<std::int32_t>(),
+      rows.position.as<std::int32_t>(), kept.as<std::int32_t>(), rows.padded);
+  return rows.padded > 0 || rows.rows < before;
 }
 
 focus_settings focus_settings_of(const parameters& p) {
   focus_settings f;
   f.selection = selection_of(p.text("selection"));
-  f.k = static_cast<std::int32_t>(p.integer("k"));
-  f.alpha = static_cast<float>(p.real("alpha"));
-  f.scope = scope_of(p.text("average_scope"));
-  f.initial_k = static_cast<std::int32_t>(p.integer("initial_k"));
-  f.count_empty = p.flag("count_empty_steps");
+  if (f.selection != focus_selection::dynamic) {
+    f.rules.fixed = static_cast<std::int32_t>(p.integer("k"));
+  }
+  f.rules.alpha = static_cast<float>(p.real("alpha"));
+  f.rules.scope = scope_of(p.text("average_scope"));
+  f.rules.initial_k = static_cast<std::int32_t>(p.integer("initial_k"));
+  f.rules.count_empty = p.flag("count_empty_steps");
   f.whole_block = p.text("importance_set") == "block";
   f.round_importance = p.text("importance_dtype") == "bfloat16";
   f.layer1_score = p.text("score") == "layer1";

@@ -19,12 +19,18 @@ class focus_state final : public delayed_state {
   void observe(std::int32_t s, const sequence_step& step, std::int32_t committed) override {
     budgets->observe(s, step, committed);
   }
+  void issue_observe(const batch& b, const step_plan& plan,
+                     const std::int32_t* committed) override {
+    b.backend().focus_decided(b.capacity(), plan.arrays, budgets->settings.rules, committed,
+                              budgets->records.data());
+  }
 
   const std::shared_ptr<focus_budgets> budgets;
   const bool layer1_processed;  // layer 1 sees keys up to the last computed position
   // Without placeholder integrity: positions with K/V in every layer, and their list per sequence.
   tensor processed;  // [S, max_length] uint8
   tensor key_begin, key_slot, key_sequence;
+  shared_vector<std::int32_t> zero;  // [S]
 };
 
 class focus_rows final : public delayed_rows {
@@ -38,7 +44,7 @@ class focus_rows final : public delayed_rows {
   eviction_view eviction(std::int32_t s) const override { return eviction_.view(s); }
 
  private:
-  void finish(const batch& b, const step_plan& plan, const row_lists& rows);
+  void finish(const batch& b, const step_plan& plan, const row_lists& rows, bool dropped);
   std::shared_ptr<focus_state> state_;
   focus_eviction eviction_;
 };

@@ -37,6 +37,14 @@ bool repeats_layers(const setting& s) {
   return records_layers(s) && std::string(s.label) != "ada_threshold";
 }
 
+bool runs_ahead(const setting& s) {
+  const std::string method = s.method;
+  const std::string label = s.label;
+  return method == "block_diffusion" || method == "delayed_cache" ||
+         method == "delayed_cache_plus" ||
+         (method == "focus" && label != "focus_paper" && label != "focus_holes");
+}
+
 class device_decoding : public ::testing::TestWithParam<setting> {};
 
 INSTANTIATE_TEST_SUITE_P(methods, device_decoding, ::testing::ValuesIn(all_settings()),
@@ -46,9 +54,9 @@ INSTANTIATE_TEST_SUITE_P(methods, device_decoding, ::testing::ValuesIn(all_setti
 struct both_results {
   closed_loop_result want, got;
 };
-both_results decode_on_both(const setting& s, const cuda::emulation& choice) {
+both_results decode_on_both(const setting& s, const cuda::emulation& choice, int count = 2) {
   both_results both;
-  const auto requests = tiny_requests(2, 16);
+  const auto requests = tiny_requests(count, 16);
   both.want =
       decode(*tiny_model(s.family, cpu_ops(), 256), s.method, s.given, requests, 2, s.preset);
   const cuda::emulation before = cuda::current_emulation();
@@ -72,6 +80,12 @@ void expect_same_work(const both_results& both) {
     const sequence_counters &got = both.got.answers[i].counters,
                             &want = both.want.answers[i].counters;
     EXPECT_EQ(got.forwards, want.forwards);
+    EXPECT_EQ(got.commit_forwards, want.commit_forwards);
+    EXPECT_EQ(got.denoise_steps, want.denoise_steps);
+    EXPECT_EQ(got.committed, want.committed);
+    EXPECT_EQ(got.head_rows, want.head_rows);
+    EXPECT_EQ(got.decode_rows, want.decode_rows);
+    EXPECT_EQ(got.feed_forward_rows, want.feed_forward_rows);
     EXPECT_EQ(got.rows, want.rows);
     EXPECT_EQ(got.layer_rows, want.layer_rows);
     EXPECT_EQ(got.keys_seen, want.keys_seen);
@@ -94,6 +108,20 @@ TEST_P(device_decoding, gives_them_with_recorded_layers_too) {
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.recorded.direct > 0, records_layers(s));
   EXPECT_EQ(both.got.recorded.repeated > 0, repeats_layers(s));
+  expect_same_work(both);
+}
+
+// Whole steps repeated without the host between them, by the methods that can: run as they are,
+// then recorded, then repeated with other requests in the batch.
+TEST_P(device_decoding, gives_them_without_the_host_between_steps_too) {
+  const setting& s = GetParam();
+  if (!runs_ahead(s)) GTEST_SKIP() << "the host takes part in every step of this method";
+  const both_results both = decode_on_both(s, {{}, true, true, true, true}, 5);
+  EXPECT_EQ(outputs(both.got), outputs(both.want));
+  EXPECT_EQ(both.got.steps, both.want.steps);
+  EXPECT_GT(both.got.recorded_runs.direct, 0);
+  EXPECT_EQ(both.got.recorded_runs.recorded, 1);
+  EXPECT_GT(both.got.recorded_runs.repeated, 1);
   expect_same_work(both);
 }
 

@@ -66,8 +66,10 @@ void device_ops::attention(const row_set& rows, const tensor_view& q, const page
   const auto chunks = static_cast<int>(
       blocks_for(std::int64_t{cache.table_stride} * kv_page_size, attention_chunk));
   p.max_splits = tiles < wave ? std::max(1, chunks) : 1;
-  p.item_begin =
-      queue_.scratch<std::int32_t>(scratch_slot::attention_plan, std::int64_t{rows.sequences} + 1);
+  p.item_begin = queue_.scratch<std::int32_t>(scratch_slot::attention_plan,
+                                              std::int64_t{rows.sequences} * 3 + 1);
+  p.keys_of = p.item_begin + rows.sequences + 1;
+  p.keys_from = p.keys_of + rows.sequences;
   const std::int64_t row_heads = std::int64_t{rows.rows} * p.heads;
   if (p.max_splits > 1) {
     p.partial = queue_.scratch<float>(scratch_slot::attention_partial,

@@ -65,7 +65,7 @@ void device_ops::retain(const candidate_set& candidates, const float* score,
 std::int32_t device_ops::drop_rows(const row_set& rows, const candidate_set& candidates,
                                    const std::uint8_t* accept, std::int32_t* begin,
                                    std::int32_t* sequence, std::int32_t* position,
-                                   std::int32_t* kept) const {
+                                   std::int32_t* kept, std::int32_t padded) const {
   if (rows.sequences == 0) {
     queue_.fill_zero(begin, sizeof(std::int32_t));
     return 0;
@@ -78,12 +78,13 @@ std::int32_t device_ops::drop_rows(const row_set& rows, const candidate_set& can
       sequence,
       position,
       kept,
+      padded,
       queue_.scratch<std::int32_t>(scratch_slot::selection_a, rows.sequences),
       queue_.scratch<std::int32_t>(scratch_slot::selection_b, std::int64_t{rows.sequences} + 1),
       queue_.scratch<std::int32_t>(scratch_slot::selection_c, rows.rows)};
   queue_.launch("drop_rows: mark", block_each(rows.sequences), mark_dropped_kernel, p);
   queue_.launch("drop_rows: write", block_each(rows.sequences), write_kept_kernel, p);
-  return queue_.read(begin + rows.sequences);
+  return padded > 0 ? padded : queue_.read(begin + rows.sequences);
 }
 
 std::int32_t device_ops::select_chunk(std::int32_t sequences, const tensor_view& state,

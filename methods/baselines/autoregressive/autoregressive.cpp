@@ -91,9 +91,9 @@ class last_token final : public unmask_policy {
     run.sample(c.set(b.capacity()), rows, sampling_, out);
   }
 
-  void decide(const batch& b, const step_plan&, candidate_lists& c) override {
-    b.backend().accept_top(c.set(b.capacity()), c.probability.as<float>(),
-                           c.quota.as<std::int32_t>(), c.accept.as<std::uint8_t>());
+  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+    b.backend().accept_top(c.set(b.capacity()), c.probability.as<float>(), plan.arrays.quota,
+                           c.accept.as<std::uint8_t>());
   }
 
  private:

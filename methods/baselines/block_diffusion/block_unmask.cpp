@@ -37,15 +37,11 @@ void block_unmask::decide(const batch& b, const step_plan& plan, candidate_lists
   const candidate_set set = c.set(b.capacity());
   const float* score = c.probability.as<float>();
   std::uint8_t* accept = c.accept.as<std::uint8_t>();
-  const std::int32_t* quota = c.quota.as<std::int32_t>();
+  const std::int32_t* quota = plan.arrays.quota;
   if (settings_.remasking == "low_confidence_static") {
     run.accept_top(set, score, quota, accept);
   } else if (settings_.remasking == "sequential") {
-    block_begin_.clear();
-    for (const sequence_step& step : plan.of) {
-      block_begin_.push_back(step.active ? step.last - settings_.block : 0);
-    }
-    run.accept_sequential(set, block_begin_.data(), settings_.block, quota, accept);
+    run.accept_sequential(set, plan.arrays.block_first, settings_.block, quota, accept);
   } else {
     run.accept_threshold(set, score, settings_.threshold, settings_.strict, true, accept);
     if (settings_.at_least_quota) {

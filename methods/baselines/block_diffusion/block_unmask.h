@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "harness/decode/policies.h"
-#include "kernels/shared_vector.h"
 
 namespace unmask {
 
@@ -37,7 +36,6 @@ class block_unmask : public unmask_policy {
 
  private:
   block_unmask_settings settings_;
-  shared_vector<std::int32_t> block_begin_;
   tensor also_, logits_;
 };
 

@@ -36,7 +36,7 @@ void ranked_unmask::judge(const batch& b, const step_plan&, const tensor_view& h
   }
 }
 
-void ranked_unmask::decide(const batch& b, const step_plan&, candidate_lists& c) {
+void ranked_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
   const ops& run = b.backend();
   const candidate_set set = c.set(b.capacity());
   std::uint8_t* accept = c.accept.as<std::uint8_t>();
@@ -48,11 +48,11 @@ void ranked_unmask::decide(const batch& b, const step_plan&, candidate_lists& c)
       if (also_.view().rows() < c.accept.view().rows()) {
         also_ = run.allocate(dtype::u8, {c.accept.view().rows()});
       }
-      run.accept_top(set, score(c), c.quota.as<std::int32_t>(), also_.as<std::uint8_t>());
+      run.accept_top(set, score(c), plan.arrays.quota, also_.as<std::uint8_t>());
       run.merge_accept(c.count, also_.as<std::uint8_t>(), true, accept);
     }
   } else {
-    run.accept_top(set, score(c), c.quota.as<std::int32_t>(), accept);
+    run.accept_top(set, score(c), plan.arrays.quota, accept);
   }
 }
 
