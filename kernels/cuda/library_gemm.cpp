@@ -290,8 +290,9 @@ struct library_gemm::impl {
     const cublasStatus_t asked = library().cublasLtMatmulAlgoGetHeuristic(
         handle, c.what.get(), c.w.get(), c.x.get(), c.y.get(), c.y.get(), made,
         static_cast<int>(found.size()), found.data(), &count);
-    if (asked == CUBLAS_STATUS_NOT_SUPPORTED || count == 0) return best;
+    if (asked == CUBLAS_STATUS_NOT_SUPPORTED) return best;
     check_library(asked, "cublasLtMatmulAlgoGetHeuristic");
+    if (count == 0) return best;
     const std::size_t bytes =
         static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.y_stride) * sizeof(float);
     void* trial = nullptr;
