@@ -5,8 +5,8 @@
 // bfloat16, activations and sums float32; or both int8, four k in a word, and sums int32. Every
 // element is one chain of multiply-adds in the order of k, whatever the tile, the other rows and
 // the size of the batch: rows have the same bits alone and in any batch, which no library promises.
-// float32 weights always take this path; bfloat16 weights take cuBLASLt and tensor cores unless
-// asked otherwise (see ops/gemm.cu).
+// float32 weights always take this path; bfloat16 and int8 weights take cuBLASLt and tensor cores
+// unless asked otherwise (see ops/gemm.cu).
 //
 // A block computes (16 * per_thread) x 64 elements with 256 threads, each per_thread x 4 of them,
 // from tiles of 16 k (16 words of int8) in shared memory, stored k-major so that a warp reads whole
