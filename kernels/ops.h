@@ -41,8 +41,8 @@ class packed_matrix {
 };
 using packed_handle = std::shared_ptr<const packed_matrix>;
 
-// How weights are stored after packing. Products are accumulated in float32 in every format;
-// int8 quantises weights per output feature and activations per row, both symmetric.
+// How weights are stored after packing. Products are accumulated in float32, of int8 in int32: it
+// quantises weights per output feature and activations per row, both symmetric (int8.h).
 enum class weight_format : std::uint8_t { f32, bf16, int8 };
 
 // Who touches an array. On one memory for both it makes no difference.

@@ -26,7 +26,7 @@ inline constexpr const char* backend_name = "cuda";
 inline constexpr const char* backend_name = "cuda-emulated";
 #endif
 
-// Weights in device memory, row-major [out, in], as float32 or bfloat16.
+// Weights in device memory, row-major [out, in], as float32, bfloat16 or int8 (int8_kernels.h).
 class device_matrix : public packed_matrix {
  public:
   weight_format format = weight_format::f32;
@@ -34,13 +34,20 @@ class device_matrix : public packed_matrix {
 };
 const device_matrix& as_device(const packed_matrix& m);  // throws when another backend packed it
 
+// Rows quantised in scratch memory (int8_kernels.h).
+struct int8_rows {
+  const std::int8_t* level = nullptr;  // [rows, int8_padded(width)]
+  const float* scale = nullptr;        // [rows]
+  std::int32_t* sum = nullptr;         // room for what the library computes from them
+};
+
 // What only a kernel can find wrong with its input.
 enum class device_fault : std::uint8_t { find_rows, top_indices, count };
 
 // "backend cuda has no kernel for accept_top yet; use the cpu backend".
 [[noreturn]] void no_kernel(const char* operation);
 
-// UNMASK_CUDA_GEMM=own: bfloat16 weights take the exact products too (ops/gemm.cu).
+// UNMASK_CUDA_GEMM=own: bfloat16 and int8 weights take the own products too (ops/gemm.cu).
 bool own_products_only();
 
 class device_ops : public ops {
@@ -238,12 +245,19 @@ class device_ops : public ops {
     dtype y_type = dtype::f32;          // as x_type
     std::int64_t y_stride = 0;
     bool accumulate = false;
+    int8_rows quantized = {};  // int8 weights: x, if it has been quantised already
   };
   // Rows as bfloat16 in scratch memory, end to end; those that are so already stay where they are.
   const std::uint16_t* as_bf16(const void* x, dtype type, std::int64_t stride,
                                const std::int32_t* index, std::int64_t rows,
                                std::int64_t width) const;  // ops/gemm.cu
-  void multiply(const product& p) const;                   // ops/gemm.cu
+  // Rows as int8, with room for the sums of products with `columns` output features; 0: for none.
+  int8_rows as_int8(const void* x, dtype type, std::int64_t stride, const std::int32_t* index,
+                    std::int64_t rows, std::int64_t width,
+                    std::int64_t columns) const;          // ops/gemm.cu
+  void multiply(const product& p) const;                  // ops/gemm.cu
+  void multiply_int8(const product& p) const;             // ops/gemm.cu
+  bool library_multiply(const library_product& p) const;  // ops/gemm.cu
 
   // ops/rows.cu. A kernel cannot throw: it raises a word that the next wait reports as
   // std::logic_error. The emulator's launches are over at once, so there the operation itself

@@ -18,8 +18,9 @@ struct emulation {
   // A launch whose arguments point to memory that the backend did not allocate is refused: the GPU
   // could not read it.
   bool own_memory_only = false;
-  bool records = false;     // ops::recorded_rows() says yes, as the GPU's does
-  bool runs_ahead = false;  // ops::runs_ahead() too
+  bool records = false;       // ops::recorded_rows() says yes, as the GPU's does
+  bool own_products = false;  // as UNMASK_CUDA_GEMM=own
+  bool runs_ahead = false;    // ops::runs_ahead() says yes
 };
 void set_emulation(const emulation& choice);
 const emulation& current_emulation();

@@ -106,12 +106,13 @@ struct problem {
   bool accumulate = false, bias = false;
   bool aligned = false;  // every operand's rows start at multiples of 16 bytes
   bool half = false;     // the result is bfloat16
+  bool int8 = false;     // else the operands are bfloat16
   auto operator<=>(const problem&) const = default;
 };
 
 bool aligned_16(const library_product& p) {
   const auto at = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
-  return at(p.x) && at(p.w) && at(p.y) && p.depth % 8 == 0 && p.y_stride % 8 == 0;
+  return at(p.x) && at(p.w) && at(p.y) && p.depth % (p.int8 ? 16 : 8) == 0 && p.y_stride % 8 == 0;
 }
 
 std::string safe(std::string text) {
@@ -160,31 +161,31 @@ std::string line_of(const problem& p, const choice& c) {
   char text[512];
   std::snprintf(text, sizeof text,
                 "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
-                "\"half\":%d,\"microseconds\":%.3f,\"algorithm\":\"%s\"}",
+                "\"half\":%d,\"int8\":%d,\"microseconds\":%.3f,\"algorithm\":\"%s\"}",
                 static_cast<long long>(p.n), static_cast<long long>(p.k),
                 static_cast<long long>(p.m), p.accumulate ? 1 : 0, p.bias ? 1 : 0,
-                p.aligned ? 1 : 0, p.half ? 1 : 0, static_cast<double>(c.microseconds),
-                hex.c_str());
+                p.aligned ? 1 : 0, p.half ? 1 : 0, p.int8 ? 1 : 0,
+                static_cast<double>(c.microseconds), hex.c_str());
   return text;
 }
 
 bool parse_line(const std::string& line, problem* p, choice* c) {
   long long n = 0, k = 0, m = 0;
-  int accumulate = 0, bias = 0, aligned = 0, half = 0;
+  int accumulate = 0, bias = 0, aligned = 0, half = 0, int8 = 0;
   char hex[2 * sizeof(cublasLtMatmulAlgo_t) + 1] = {};
   const int read =
       std::sscanf(line.c_str(),
                   "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
-                  "\"half\":%d,\"microseconds\":%f,\"algorithm\":\"%128[0-9a-f]\"}",
-                  &n, &k, &m, &accumulate, &bias, &aligned, &half, &c->microseconds, hex);
-  if (read != 9 || std::strlen(hex) != 2 * sizeof(cublasLtMatmulAlgo_t)) return false;
+                  "\"half\":%d,\"int8\":%d,\"microseconds\":%f,\"algorithm\":\"%128[0-9a-f]\"}",
+                  &n, &k, &m, &accumulate, &bias, &aligned, &half, &int8, &c->microseconds, hex);
+  if (read != 10 || std::strlen(hex) != 2 * sizeof(cublasLtMatmulAlgo_t)) return false;
   std::array<unsigned char, sizeof(cublasLtMatmulAlgo_t)> bytes;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const char two[3] = {hex[2 * i], hex[2 * i + 1], 0};
     bytes[i] = static_cast<unsigned char>(std::strtoul(two, nullptr, 16));
   }
   std::memcpy(&c->algorithm, bytes.data(), bytes.size());
-  *p = {n, k, m, accumulate != 0, bias != 0, aligned != 0, half != 0};
+  *p = {n, k, m, accumulate != 0, bias != 0, aligned != 0, half != 0, int8 != 0};
   return true;
 }
 
@@ -214,10 +215,13 @@ struct library_gemm::impl {
   };
   call prepare(const library_product& p, std::int64_t rows) const {
     cublasLtMatmulDesc_t made = nullptr;
-    UNMASK_LIBRARY_CALL(library().cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    call c{description(made), make_layout(CUDA_R_16BF, p.depth, p.columns, p.depth),
-           make_layout(CUDA_R_16BF, p.depth, rows, p.depth),
-           make_layout(p.y_bf16 ? CUDA_R_16BF : CUDA_R_32F, p.columns, rows, p.y_stride)};
+    const cudaDataType operand = p.int8 ? CUDA_R_8I : CUDA_R_16BF;
+    const cudaDataType result = p.int8 ? CUDA_R_32I : p.y_bf16 ? CUDA_R_16BF : CUDA_R_32F;
+    UNMASK_LIBRARY_CALL(library().cublasLtMatmulDescCreate(
+        &made, p.int8 ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F, p.int8 ? CUDA_R_32I : CUDA_R_32F));
+    call c{description(made), make_layout(operand, p.depth, p.columns, p.depth),
+           make_layout(operand, p.depth, rows, p.depth),
+           make_layout(result, p.columns, rows, p.y_stride)};
     const auto set = [&](cublasLtMatmulDescAttributes_t which, const auto& value) {
       UNMASK_LIBRARY_CALL(
           library().cublasLtMatmulDescSetAttribute(made, which, &value, sizeof value));
@@ -232,10 +236,15 @@ struct library_gemm::impl {
   }
   void run(const library_product& p, const call& c, const cublasLtMatmulAlgo_t& algorithm,
            void* y) const {
-    const float alpha = 1, beta = p.accumulate ? 1.0F : 0.0F;
-    UNMASK_LIBRARY_CALL(library().cublasLtMatmul(handle, c.what.get(), &alpha, p.w, c.w.get(), p.x,
-                                                 c.x.get(), &beta, y, c.y.get(), y, c.y.get(),
-                                                 &algorithm, workspace, workspace_bytes, stream));
+    const float one = 1, zero = 0;
+    const std::int32_t whole_one = 1, whole_zero = 0;
+    const auto factor = [&](bool yes) -> const void* {  // of the sums' type
+      if (p.int8) return yes ? &whole_one : &whole_zero;
+      return yes ? &one : &zero;
+    };
+    UNMASK_LIBRARY_CALL(library().cublasLtMatmul(
+        handle, c.what.get(), factor(true), p.w, c.w.get(), p.x, c.x.get(), factor(p.accumulate), y,
+        c.y.get(), y, c.y.get(), &algorithm, workspace, workspace_bytes, stream));
   }
 
   void load() {
@@ -256,7 +265,7 @@ struct library_gemm::impl {
 
   // Times the candidates on this product's own operands, into a result of their own: a trial must
   // not add to y. Weights larger than L2 stream from memory as they will in a step; small ones
-  // would look better than they are and are all the faster anyway.
+  // would look better than they are and are all the faster anyway. Negative time: there is none.
   choice tune(const library_product& p, const call& c) const {
     cublasLtMatmulPreference_t made = nullptr;
     UNMASK_LIBRARY_CALL(library().cublasLtMatmulPreferenceCreate(&made));
@@ -270,20 +279,20 @@ struct library_gemm::impl {
       UNMASK_LIBRARY_CALL(
           library().cublasLtMatmulPreferenceSetAttribute(made, which, &bytes, sizeof bytes));
     };
-    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, 2);
-    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, 2);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.int8 ? 4 : 2);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.int8 ? 4 : 2);
     align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 4);
     align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 4);
     std::array<cublasLtMatmulHeuristicResult_t, 16> found{};
     int count = 0;
-    UNMASK_LIBRARY_CALL(library().cublasLtMatmulAlgoGetHeuristic(
+    choice best;
+    best.microseconds = -1;
+    const cublasStatus_t asked = library().cublasLtMatmulAlgoGetHeuristic(
         handle, c.what.get(), c.w.get(), c.x.get(), c.y.get(), c.y.get(), made,
-        static_cast<int>(found.size()), found.data(), &count));
-    if (count == 0) {
-      throw environment_error("cuBLASLt has no algorithm for a " + std::to_string(p.rows) + " x " +
-                              std::to_string(p.columns) + " x " + std::to_string(p.depth) +
-                              " product; set UNMASK_CUDA_GEMM=own");
-    }
+        static_cast<int>(found.size()), found.data(), &count);
+    if (asked == CUBLAS_STATUS_NOT_SUPPORTED) return best;
+    check_library(asked, "cublasLtMatmulAlgoGetHeuristic");
+    if (count == 0) return best;
     const std::size_t bytes =
         static_cast<std::size_t>(p.rows) * static_cast<std::size_t>(p.y_stride) * sizeof(float);
     void* trial = nullptr;
@@ -293,8 +302,6 @@ struct library_gemm::impl {
     cudaEvent_t start = nullptr, stop = nullptr;
     UNMASK_CUDA_CALL(cudaEventCreate(&start));
     UNMASK_CUDA_CALL(cudaEventCreate(&stop));
-    choice best;
-    best.microseconds = -1;
     for (int i = 0; i < count; ++i) {
       constexpr int warm_up = 2, timed = 5;
       try {
@@ -319,7 +326,6 @@ struct library_gemm::impl {
     }
     (void)cudaEventDestroy(start);
     (void)cudaEventDestroy(stop);
-    if (best.microseconds < 0) throw environment_error("cuBLASLt: no algorithm runs on this GPU");
     return best;
   }
 };
@@ -335,10 +341,10 @@ library_gemm::~library_gemm() {
   if (impl_->handle != nullptr) (void)library().cublasLtDestroy(impl_->handle);
 }
 
-void library_gemm::multiply(const library_product& p) {
+bool library_gemm::multiply(const library_product& p) {
   const impl::call c = impl_->prepare(p, p.rows);
-  const problem key{p.columns,     p.depth, row_bucket(p.rows), p.accumulate, p.bias != nullptr,
-                    aligned_16(p), p.y_bf16};
+  const problem key{p.columns,         p.depth,       row_bucket(p.rows), p.accumulate,
+                    p.bias != nullptr, aligned_16(p), p.y_bf16,           p.int8};
   auto known = impl_->tuned.find(key);
   const auto tune = [&] {  // waits: what is being recorded must have run before
     cudaStreamCaptureStatus recording{};
@@ -351,22 +357,25 @@ void library_gemm::multiply(const library_product& p) {
   if (known == impl_->tuned.end()) {
     // The first product of a bucket is timed for all of it.
     known = impl_->tuned.emplace(key, tune()).first;
-    impl_->keep(key, known->second);
+    if (known->second.microseconds >= 0) impl_->keep(key, known->second);
   }
   cublasLtMatmulHeuristicResult_t fit{};
-  const bool runs = library().cublasLtMatmulAlgoCheck(
+  const bool runs = known->second.microseconds >= 0 &&
+                    library().cublasLtMatmulAlgoCheck(
                         impl_->handle, c.what.get(), c.w.get(), c.x.get(), c.y.get(), c.y.get(),
                         &known->second.algorithm, &fit) == CUBLAS_STATUS_SUCCESS &&
                     fit.workspaceSize <= workspace_bytes;
-  if (runs) {
-    impl_->run(p, c, known->second.algorithm, p.y);
-  } else {  // this M or alignment does not suit the bucket's choice
+  const choice* chosen = &known->second;
+  if (!runs) {  // this M or alignment does not suit the bucket's choice
     problem exact = key;
     exact.m = p.rows;
     auto own = impl_->tuned_exactly.find(exact);
     if (own == impl_->tuned_exactly.end()) own = impl_->tuned_exactly.emplace(exact, tune()).first;
-    impl_->run(p, c, own->second.algorithm, p.y);
+    chosen = &own->second;
   }
+  if (chosen->microseconds < 0) return false;
+  impl_->run(p, c, chosen->algorithm, p.y);
+  return true;
 }
 
 }  // namespace unmask::cuda

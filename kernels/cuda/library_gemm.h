@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Matrix products by cuBLASLt: bfloat16 operands, float32 sums, on tensor cores; results float32 or
-// bfloat16.
+// Matrix products by cuBLASLt on tensor cores: bfloat16 operands, float32 sums, results float32 or
+// bfloat16; or int8 operands, int32 sums and results, which are exact.
 //
-// Per (N, K, bucket of M) the library's heuristics are asked for 16 algorithms, each is timed, and
-// the fastest is kept; the choices are written to <cache>/tune-<gpu>-<driver>-<cublas>.json, where
-// <cache> is $UNMASK_CACHE or ~/.cache/unmask, so that a second run uses the same ones. What is
-// guaranteed: the same inputs with the same M give the same bits on the same machine with the same
-// tuning file. What is not: a row's last bits may differ between buckets of M. Runs that must not
-// depend on the batch use UNMASK_CUDA_GEMM=own or float32 weights.
+// Per (type, N, K, bucket of M) the library's heuristics are asked for 16 algorithms, each is
+// timed, and the fastest is kept; the choices are written to
+// <cache>/tune-<gpu>-<driver>-<cublas>.json, where <cache> is $UNMASK_CACHE or ~/.cache/unmask, so
+// that a second run uses the same ones. What is guaranteed: the same inputs with the same M give
+// the same bits on the same machine with the same tuning file. What is not: with bfloat16 a row's
+// last bits may differ between buckets of M. Runs that must not depend on the batch use
+// UNMASK_CUDA_GEMM=own or other weights.
 #pragma once
 
 #include <cstddef>
@@ -19,14 +20,15 @@
 namespace unmask::cuda {
 
 struct library_product {
-  std::int64_t rows = 0, columns = 0, depth = 0;  // M, N, K
-  const std::uint16_t* x = nullptr;               // [M, K] bfloat16
-  const std::uint16_t* w = nullptr;               // [N, K] bfloat16
+  std::int64_t rows = 0, columns = 0, depth = 0;  // M, N, K; int8: N and K multiples of 4
+  const void* x = nullptr;                        // [M, K] bfloat16 or int8
+  const void* w = nullptr;                        // [N, K] same
   const float* bias = nullptr;                    // [N] or null
   void* y = nullptr;                              // [M, N]
   bool y_bf16 = false;                            // else float32; not with a bias
   std::int64_t y_stride = 0;
   bool accumulate = false;  // y += instead of y =
+  bool int8 = false;        // y is int32; neither bias nor accumulate
 };
 
 class library_gemm {
@@ -38,7 +40,8 @@ class library_gemm {
   library_gemm& operator=(const library_gemm&) = delete;
   static constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
-  void multiply(const library_product& p);
+  // False: the library has no algorithm for this product, nothing was computed.
+  bool multiply(const library_product& p);
 
  private:
   struct impl;

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The experts' products on tensor cores (mma.sync m16n8k16, sm_80 and later): bfloat16 weights and
-// activations, float32 sums and results. One grouped product walks the tiles of (expert, rows) that
-// moe_plan_kernel laid out; a block computes 64 assignments x 128 columns with eight warps of 32 x
-// 32 elements each, from tiles of 32 k that cp.async brings in two ahead. Every element is summed
-// in the order of k whatever the tile's other rows, so rows do not depend on the batch.
+// The experts' products on tensor cores (mma.sync, sm_80 and later): bfloat16 weights and
+// activations with float32 sums (m16n8k16), or int8 with int32 sums (m16n8k32); results float32.
+// Fragments of both have the same bytes, so that everything but the sums is the same: an element
+// below is two bytes, one bfloat16 or two int8. One grouped product walks the tiles of (expert,
+// rows) that moe_plan_kernel laid out; a block computes 64 assignments x 128 columns with eight
+// warps of 32 x 32 elements each, from tiles of 32 k that cp.async brings in two ahead. Every
+// element is summed in the order of k whatever the tile's other rows, so rows do not depend on the
+// batch.
 //
 // Shared memory: stages of activations [64, 32] and weights [128, 32], bfloat16, rows of four
 // pieces of 16 bytes. Piece c of row r lies at c ^ (r / 2 & 3): the eight rows that one ldmatrix
 // phase reads fall into different banks.
 #pragma once
 
+#include "kernels/cuda/int8_kernels.h"
 #include "kernels/cuda/moe_kernels.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
@@ -26,12 +30,29 @@ constexpr std::size_t routed_shared_bytes =
 struct grouped_tensor_params {
   routed_plan plan;
   int experts;
-  const void* const* weight;  // [experts] bfloat16 matrices [columns, depth], 16-byte aligned
+  const void* const* weight;  // [experts] matrices [columns, depth], 16-byte aligned
   const std::uint16_t* x;     // [., depth]: row a / divide for assignment a; 16-byte aligned
   int divide;
-  float* y;            // [R k, columns]
-  int columns, depth;  // depth a multiple of 8
+  float* y;                        // [R k, columns]
+  int columns, depth;              // depth a multiple of 8
+  const float* x_scale = nullptr;  // int8: one for each row of x
 };
+
+UNMASK_DEVICE void routed_multiply(float (&sum)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                                   std::uint32_t b1) {
+  mma_16816(sum, a, b0, b1);
+}
+UNMASK_DEVICE void routed_multiply(std::int32_t (&sum)[4], const std::uint32_t (&a)[4],
+                                   std::uint32_t b0, std::uint32_t b1) {
+  mma_16832(sum, a, b0, b1);
+}
+// The result from the sum of column n; scale: of the row and of all columns.
+UNMASK_DEVICE float routed_result(float sum, float, const float*, int) {
+  return sum;
+}
+UNMASK_DEVICE float routed_result(std::int32_t sum, float x_scale, const float* w_scale, int n) {
+  return static_cast<float>(int8_product(sum, x_scale, w_scale[n]));
+}
 
 UNMASK_DEVICE int routed_piece(int row, int piece) {
   return row * routed_depth + ((piece ^ ((row >> 1) & 3)) << 3);
@@ -39,8 +60,8 @@ UNMASK_DEVICE int routed_piece(int row, int piece) {
 
 // y[a] = x[a / divide] W_e^T, as grouped_gemm_kernel. Blocks: tiles of columns x a walk over the
 // tiles of rows. `in_flight`: copies that may still be under way when a tile is read, one fewer
-// than the stages filled ahead.
-template <int in_flight>
+// than the stages filled ahead. `number`: of the sums, float or int32.
+template <int in_flight, class number = float>
 UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 2)
     grouped_tensor_kernel(grouped_tensor_params p) {
   constexpr int x_tile = routed_rows * routed_depth, w_tile = routed_columns * routed_depth;
@@ -90,7 +111,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 2)
       if (j < steps) load(j);
       copy_async_commit();
     }
-    float sum[2][4][4];
+    number sum[2][4][4];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
@@ -121,26 +142,33 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 2)
         for (int i = 0; i < 2; ++i) {
 #pragma unroll
           for (int j = 0; j < 2; ++j) {
-            mma_16816(sum[i][2 * j], a[i], b[j][0], b[j][1]);
-            mma_16816(sum[i][2 * j + 1], a[i], b[j][2], b[j][3]);
+            routed_multiply(sum[i][2 * j], a[i], b[j][0], b[j][1]);
+            routed_multiply(sum[i][2 * j + 1], a[i], b[j][2], b[j][3]);
           }
         }
       }
     }
     copy_async_wait<0>();
+    constexpr bool integer = std::is_same_v<number, std::int32_t>;
+    const float* w_scale =
+        integer ? int8_weight_scales(p.weight[expert], p.columns, 2 * p.depth) : nullptr;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         const int m = warp_row + i * 16 + h * 8 + lane / 4;
         if (m >= rows) continue;
-        float* y = p.y + static_cast<std::int64_t>(p.plan.assignment[first + m]) * p.columns;
+        const std::int32_t assignment = p.plan.assignment[first + m];
+        float* y = p.y + static_cast<std::int64_t>(assignment) * p.columns;
+        const float x_scale = integer ? p.x_scale[assignment / p.divide] : 0.0F;
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             const int column = first_column + warp_column + n * 8 + lane % 4 * 2 + e;
-            if (column < p.columns) y[column] = sum[i][n][2 * h + e];
+            if (column < p.columns) {
+              y[column] = routed_result(sum[i][n][2 * h + e], x_scale, w_scale, column);
+            }
           }
         }
       }

@@ -8,6 +8,7 @@
 
 #include "kernels/float16.h"
 #include "kernels/host_memory.h"
+#include "kernels/int8.h"
 #include "kernels/reference/ops.h"
 
 namespace unmask {
@@ -29,7 +30,6 @@ const matrix& as_reference(const packed_matrix& m) {
   return *own;
 }
 
-// int8: scale_n = max_k |W[n, k]| / 127, level = round-half-even(W / scale), 0 when the row is 0.
 packed_handle backend::pack(const tensor_view& weight, weight_format format) const {
   auto m = std::make_shared<matrix>();
   m->format = format;
@@ -45,27 +45,20 @@ packed_handle backend::pack(const tensor_view& weight, weight_format format) con
     m->value.resize(elements);
     m->bytes = elements * (format == weight_format::bf16 ? 2 : 4);
   }
+  std::vector<float> row(static_cast<std::size_t>(k_count));
   for (std::int64_t n = 0; n < n_count; ++n) {
-    float largest = 0;
     for (std::int64_t k = 0; k < k_count; ++k) {
-      const float w = float_at(weight, n, k);
-      if (format == weight_format::f32) m->value[n * k_count + k] = w;
-      if (format == weight_format::bf16) m->value[n * k_count + k] = from_bf16(to_bf16(w));
-      largest = std::max(largest, std::fabs(w));
+      row[k] = float_at(weight, n, k);
+      if (format == weight_format::f32) m->value[n * k_count + k] = row[k];
+      if (format == weight_format::bf16) m->value[n * k_count + k] = from_bf16(to_bf16(row[k]));
     }
     if (format != weight_format::int8) continue;
-    const float scale = largest / 127.0F;
-    m->scale[n] = scale;
-    for (std::int64_t k = 0; k < k_count; ++k) {
-      const float level = scale > 0 ? std::nearbyint(float_at(weight, n, k) / scale) : 0.0F;
-      m->level[n * k_count + k] = static_cast<std::int8_t>(level);
-    }
+    m->scale[n] = quantize_row(row.data(), k_count, m->level.data() + n * k_count);
   }
   return m;
 }
 
-// f32, bf16: y_n = sum_k x_k W_nk. int8: s = max_k |x_k| / 127, q_k = round-half-even(x_k / s),
-// y_n = s scale_n sum_k q_k level_nk.
+// f32, bf16: y_n = sum_k x_k W_nk. int8: as int8.h says.
 void multiply_row(const float* x, const matrix& w, double* y) {
   const std::int64_t k_count = w.in_features;
   if (w.format != weight_format::int8) {
@@ -77,13 +70,8 @@ void multiply_row(const float* x, const matrix& w, double* y) {
     }
     return;
   }
-  float largest = 0;
-  for (std::int64_t k = 0; k < k_count; ++k) largest = std::max(largest, std::fabs(x[k]));
-  const float scale = largest / 127.0F;
-  std::vector<std::int32_t> level(static_cast<std::size_t>(k_count));
-  for (std::int64_t k = 0; k < k_count; ++k) {
-    level[k] = scale > 0 ? static_cast<std::int32_t>(std::nearbyint(x[k] / scale)) : 0;
-  }
+  std::vector<std::int8_t> level(static_cast<std::size_t>(k_count));
+  const float scale = quantize_row(x, k_count, level.data());
   for (std::int64_t n = 0; n < w.out_features; ++n) {
     std::int64_t sum = 0;
     for (std::int64_t k = 0; k < k_count; ++k) sum += level[k] * w.level[n * k_count + k];

@@ -445,33 +445,50 @@ void complete_load(void** all) {
   }
 }
 
+template <class number>
 struct product {
-  float* c;
+  number* c;
   const std::uint32_t* a;
   std::uint32_t b[2];
 };
 
-// mma.m16n8k16 row.col: fragments as the PTX manual lays them out, products summed in k order.
+// The elements of a word of operands, by the type of their sums.
+template <class number>
+struct operand;
+template <>
+struct operand<float> {  // bfloat16
+  static constexpr int count = 2;
+  static float at(std::uint32_t word, int j) { return float_bits(word >> (16 * j) << 16); }
+};
+template <>
+struct operand<std::int32_t> {  // int8
+  static constexpr int count = 4;
+  static std::int32_t at(std::uint32_t word, int j) { return int8_of(word, j); }
+};
+
+// mma.m16n8k16 and m16n8k32, row.col: fragments as the PTX manual lays them out, products summed in
+// k order.
+template <class number>
 void complete_mma(void** all) {
-  float a[16][16], b[16][8];
-  const auto half = [](std::uint32_t word, int j) { return float_bits(word >> (16 * j) << 16); };
+  using word = operand<number>;
+  constexpr int half = 4 * word::count, depth = 2 * half;
+  number a[16][depth], b[depth][8];
   for (int l = 0; l < 32; ++l) {
-    const auto* p = static_cast<const product*>(all[l]);
+    const auto* p = static_cast<const product<number>*>(all[l]);
     const int g = l / 4, t = l % 4;
-    for (int i = 0; i < 4; ++i) {
-      for (int j = 0; j < 2; ++j) a[g + (i & 1) * 8][t * 2 + j + (i >> 1) * 8] = half(p->a[i], j);
-    }
-    for (int i = 0; i < 2; ++i) {
-      for (int j = 0; j < 2; ++j) b[t * 2 + j + i * 8][g] = half(p->b[i], j);
+    for (int j = 0; j < word::count; ++j) {
+      const int k = t * word::count + j;
+      for (int i = 0; i < 4; ++i) a[g + (i & 1) * 8][k + (i >> 1) * half] = word::at(p->a[i], j);
+      for (int i = 0; i < 2; ++i) b[k + i * half][g] = word::at(p->b[i], j);
     }
   }
   for (int l = 0; l < 32; ++l) {
-    auto* p = static_cast<product*>(all[l]);
+    auto* p = static_cast<product<number>*>(all[l]);
     const int g = l / 4, t = l % 4;
     for (int i = 0; i < 4; ++i) {
       const int row = g + (i >> 1) * 8, column = t * 2 + (i & 1);
-      float sum = p->c[i];
-      for (int k = 0; k < 16; ++k) sum += a[row][k] * b[k][column];
+      number sum = p->c[i];
+      for (int k = 0; k < depth; ++k) sum += a[row][k] * b[k][column];
       p->c[i] = sum;
     }
   }
@@ -511,8 +528,13 @@ void load_matrix_x4_transposed(std::uint32_t (&r)[4], const void* row, const emu
 }
 void mma_16816(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
                const emu::where& place) {
-  product mine{c, a, {b0, b1}};
-  emu::rendezvous(5, &mine, complete_mma, place);
+  product<float> mine{c, a, {b0, b1}};
+  emu::rendezvous(5, &mine, complete_mma<float>, place);
+}
+void mma_16832(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+               std::uint32_t b1, const emu::where& place) {
+  product<std::int32_t> mine{c, a, {b0, b1}};
+  emu::rendezvous(6, &mine, complete_mma<std::int32_t>, place);
 }
 
 }  // namespace unmask::cuda::emulated

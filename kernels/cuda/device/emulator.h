@@ -209,6 +209,18 @@ void load_matrix_x4_transposed(std::uint32_t (&r)[4], const void* row,
                                const emu::where& place = emu::where::current());
 void mma_16816(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint32_t b1,
                const emu::where& place = emu::where::current());
+void mma_16832(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+               std::uint32_t b1, const emu::where& place = emu::where::current());
+// Element i of a word of four int8, the first in its lowest byte.
+inline std::int32_t int8_of(std::uint32_t word, int i) {
+  return static_cast<std::int8_t>(word >> (8 * i) & 0xFFU);
+}
+inline std::int32_t dot_int8(std::int32_t a, std::int32_t b, std::int32_t sum) {
+  for (int i = 0; i < 4; ++i) {
+    sum += int8_of(static_cast<std::uint32_t>(a), i) * int8_of(static_cast<std::uint32_t>(b), i);
+  }
+  return sum;
+}
 
 inline float float_bits(std::uint32_t u) {
   float f;

@@ -137,6 +137,20 @@ UNMASK_INLINE void mma_16816(float (&c)[4], const std::uint32_t (&a)[4], std::ui
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+// The same with int8 operands, k twice as deep, and int32 sums.
+UNMASK_INLINE void mma_16832(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
+                             std::uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+      "{%8,%9}, {%0,%1,%2,%3};\n"
+      : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// sum + the products of the four int8 of each word.
+UNMASK_INLINE std::int32_t dot_int8(std::int32_t a, std::int32_t b, std::int32_t sum) {
+  return __dp4a(a, b, sum);
+}
+
 UNMASK_INLINE float float_bits(std::uint32_t u) {
   return __uint_as_float(u);
 }

@@ -36,6 +36,9 @@ void device_ops::confidence(const tensor_view& x, const packed_matrix& head,
     chunk.x_type = dtype::bf16;
     chunk.x_stride = x.columns();
     chunk.index = nullptr;
+  } else if (w.format == weight_format::int8) {
+    chunk.quantized =
+        as_int8(x.data, x.type, x.row_stride, candidates.row, count, x.columns(), columns);
   }
   chunk.y = logits;
   chunk.y_stride = columns;

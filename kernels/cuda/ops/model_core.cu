@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/int8_kernels.h"
 #include "kernels/cuda/model_core_kernels.h"
 #include "kernels/float16.h"
 
@@ -54,50 +55,72 @@ tensor device_ops::allocate(dtype type, std::initializer_list<std::int64_t> shap
   return {queue_.allocate(bytes, kind), type, shape};
 }
 
+namespace {
+
+// Row n as the format stores it; int8: its scale is returned.
+float store_row(const tensor_view& weight, std::int64_t n, weight_format format,
+                unsigned char* to) {
+  const std::int64_t width = weight.columns();
+  if (format == weight_format::bf16) {
+    auto* half = reinterpret_cast<std::uint16_t*>(to);
+    for (std::int64_t k = 0; k < width; ++k) half[k] = to_bf16(float_at(weight, n, k));
+    return 1;
+  }
+  std::vector<float> values;
+  if (format == weight_format::int8) values.resize(static_cast<std::size_t>(width));
+  float* wide = format == weight_format::int8 ? values.data() : reinterpret_cast<float*>(to);
+  for (std::int64_t k = 0; k < width; ++k) wide[k] = float_at(weight, n, k);
+  if (format != weight_format::int8) return 1;
+  return quantize_row(wide, width, reinterpret_cast<std::int8_t*>(to));
+}
+
+}  // namespace
+
 packed_handle device_ops::pack(const tensor_view& weight, weight_format format) const {
-  if (format == weight_format::int8) {
-    throw environment_error(std::string("backend ") + backend_name +
-                            " has no int8 weights; use f32 or bf16");
+  const bool int8 = format == weight_format::int8;
+  if (int8 && weight.columns() > int8_most_depth) {
+    throw environment_error("int8 sums of " + std::to_string(weight.columns()) +
+                            " products do not fit 32 bits; use f32 or bf16");
   }
   auto m = std::make_shared<device_matrix>();
   m->format = format;
   m->out_features = weight.rows();
   m->in_features = weight.columns();
-  const std::size_t element = format == weight_format::bf16 ? 2 : 4;
-  const std::size_t row_bytes = static_cast<std::size_t>(m->in_features) * element;
-  m->bytes = row_bytes * static_cast<std::size_t>(m->out_features);
-  m->memory = queue_.allocate(m->bytes, memory_kind::device);
+  const std::int64_t pitch = int8                            ? int8_padded(m->in_features)
+                             : format == weight_format::bf16 ? m->in_features * 2
+                                                             : m->in_features * 4;
+  const auto row_bytes = static_cast<std::size_t>(pitch);
+  const std::size_t scale_bytes =
+      int8 ? static_cast<std::size_t>(m->out_features) * sizeof(float) : 0;
+  m->bytes = row_bytes * static_cast<std::size_t>(m->out_features) + scale_bytes;
+  m->memory = queue_.allocate(
+      int8 ? row_bytes * static_cast<std::size_t>(int8_padded(m->out_features)) + scale_bytes
+           : m->bytes,
+      memory_kind::device);
   // In pieces, so that a large matrix needs no second copy in host memory.
-  const std::int64_t piece = std::max<std::int64_t>(
-      1, (std::int64_t{16} << 20) / static_cast<std::int64_t>(row_bytes + 1));
+  const std::int64_t piece = std::max<std::int64_t>(1, (std::int64_t{16} << 20) / (pitch + 1));
   const dtype stored = format == weight_format::bf16 ? dtype::bf16 : dtype::f32;
-  const bool same = weight.type == stored && weight.contiguous();  // bytes as they are
+  const bool same = !int8 && weight.type == stored && weight.contiguous();  // bytes as they are
   std::vector<unsigned char> rows;
+  std::vector<float> scale;
   for (std::int64_t first = 0; first < m->out_features; first += piece) {
     const std::int64_t count = std::min(piece, m->out_features - first);
-    if (same) {
-      queue_.copy_to_device(static_cast<unsigned char*>(m->memory.get()) +
-                                row_bytes * static_cast<std::size_t>(first),
-                            static_cast<const unsigned char*>(weight.data) +
-                                row_bytes * static_cast<std::size_t>(first),
-                            row_bytes * static_cast<std::size_t>(count));
-      continue;
-    }
-    rows.resize(row_bytes * static_cast<std::size_t>(count));
-    for (std::int64_t n = 0; n < count; ++n) {
-      unsigned char* to = rows.data() + row_bytes * static_cast<std::size_t>(n);
-      for (std::int64_t k = 0; k < m->in_features; ++k) {
-        const float value = float_at(weight, first + n, k);
-        if (format == weight_format::bf16) {
-          reinterpret_cast<std::uint16_t*>(to)[k] = to_bf16(value);
-        } else {
-          reinterpret_cast<float*>(to)[k] = value;
-        }
+    const std::size_t at = row_bytes * static_cast<std::size_t>(first),
+                      bytes = row_bytes * static_cast<std::size_t>(count);
+    if (!same) {
+      rows.resize(bytes);
+      for (std::int64_t n = 0; n < count; ++n) {
+        scale.push_back(store_row(weight, first + n, format, rows.data() + pitch * n));
       }
     }
+    queue_.copy_to_device(static_cast<unsigned char*>(m->memory.get()) + at,
+                          same ? static_cast<const unsigned char*>(weight.data) + at : rows.data(),
+                          bytes);
+  }
+  if (int8) {
     queue_.copy_to_device(
-        static_cast<unsigned char*>(m->memory.get()) + row_bytes * static_cast<std::size_t>(first),
-        rows.data(), rows.size());
+        const_cast<float*>(int8_weight_scales(m->memory.get(), m->out_features, pitch)),
+        scale.data(), scale_bytes);
   }
   queue_.synchronize();
   return m;

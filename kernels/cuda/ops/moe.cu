@@ -78,20 +78,29 @@ void device_ops::moe_feed_forward(const tensor_view& x, const tensor_view& exper
   const auto tiles = static_cast<unsigned>(
       std::min<std::int64_t>(all, all / routed_rows + count));  // at least as many as there are
   // bfloat16 weights go to tensor cores, with activations rounded as for the library's products,
-  // where rows come in whole pieces of 16 bytes.
+  // where rows come in whole pieces of 16 bytes. int8 weights always do, with quantised rows: their
+  // sums are exact.
+  const bool int8 = format == weight_format::int8;
   const bool tensor =
       format == weight_format::bf16 && width % 8 == 0 && hidden % 8 == 0 && !own_products_only();
   const auto multiply_experts = [&](const void* const* matrices, const void* in, dtype type,
                                     std::int64_t stride, int divide, float* out, int columns,
                                     int depth) {
     const std::int64_t in_rows = all / divide;
+    const grid_shape tensor_shape{blocks_for(columns, routed_columns), routed_threads,
+                                  routed_shared_bytes, tiles};
     if (tensor) {
       const std::uint16_t* half = as_bf16(in, type, stride, nullptr, in_rows, depth);
+      queue_.launch("grouped_tensor", tensor_shape, grouped_tensor_kernel<routed_stages - 2>,
+                    {plan, count, matrices, half, divide, out, columns, depth});
+      return;
+    }
+    if (int8) {
+      const int8_rows rows_of = as_int8(in, type, stride, nullptr, in_rows, depth, 0);
       queue_.launch(
-          "grouped_tensor",
-          {blocks_for(columns, routed_columns), routed_threads, routed_shared_bytes, tiles},
-          grouped_tensor_kernel<routed_stages - 2>,
-          {plan, count, matrices, half, divide, out, columns, depth});
+          "grouped_tensor", tensor_shape, grouped_tensor_kernel<routed_stages - 2, std::int32_t>,
+          {plan, count, matrices, reinterpret_cast<const std::uint16_t*>(rows_of.level), divide,
+           out, columns, static_cast<int>(int8_padded(depth) / 2), rows_of.scale});
       return;
     }
     if (type == dtype::bf16) {
