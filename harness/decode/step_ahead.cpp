@@ -43,25 +43,35 @@ struct step_loop::impl::ahead_parts {
 };
 
 std::int32_t step_loop::run_ahead(std::int32_t most) {
-  return impl_->run_ahead(most);
+  return impl_->run_ahead(most, nullptr);
 }
 
 // A listener of phases wants to tell them apart, and an observer to see every step.
 bool step_loop::impl::can_run_ahead(std::int32_t rows_of_step) const {
-  return method.runs_ahead && run.runs_ahead() && run.recorded_rows(rows_of_step) > 0 &&
-         !limits.dry && !features && !partial && observer == nullptr &&
-         method.keys->names_arrays_only() && current_listener() == nullptr;
+  return run.recorded_rows(rows_of_step) > 0 && rows_of_step <= model.max_rows() && !limits.dry &&
+         !features && !partial && observer == nullptr && method.keys->names_arrays_only() &&
+         current_listener() == nullptr;
 }
 
-std::int32_t step_loop::impl::run_ahead(std::int32_t most) {
-  const std::int32_t block = method.pace->shape(model.config()).block;
+// Sequences that are in a block; -1: one is in its prompt, waits or only repeats its rows.
+std::int32_t step_loop::impl::in_blocks(const step_part* parts_of_step) const {
   std::int32_t active = 0;
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
-    if (!state.occupied(s) || state.at(s).finished) continue;
-    if (method.pace->prefilling(state, s)) return 0;
+    if (!state.occupied(s)) continue;
+    if (parts_of_step && parts_of_step[s] == step_part::recompute) return -1;
+    if (state.at(s).finished) continue;
+    if (parts_of_step && parts_of_step[s] == step_part::out) return -1;
+    if (method.pace->prefilling(state, s)) return -1;
     ++active;
   }
-  if (active == 0 || most <= 0 || !can_run_ahead(active * block)) return 0;
+  return active;
+}
+
+std::int32_t step_loop::impl::run_ahead(std::int32_t most, const step_part* parts_of_step) {
+  if (!method.runs_ahead || !run.runs_ahead()) return 0;
+  const std::int32_t block = method.pace->shape(model.config()).block;
+  const std::int32_t active = in_blocks(parts_of_step);
+  if (active <= 0 || most <= 0 || !can_run_ahead(active * block)) return 0;
   const stopwatch clock(seconds.ahead);
   const phase_range range(work_phase::recorded, active);
   block_record* records = method.pace->records(state);
@@ -69,6 +79,12 @@ std::int32_t step_loop::impl::run_ahead(std::int32_t most) {
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     block_record& r = records[s];
     r.forwards = r.commit_forwards = r.denoise_steps = r.committed = r.judged = 0;
+    if (r.running == 0) continue;
+    if (r.history + block > cache.slots(s)) {
+      throw std::logic_error("step_loop: a sequence runs past its pages");
+    }
+    // Pages come with every step: then the host must be asked after each.
+    if (state.at(s).length > cache.slots(s)) most = 1;
   }
   if (!ahead) {
     ahead = std::make_shared<ahead_parts>(run, limits.sequences, model.config().layers,
@@ -91,11 +107,13 @@ std::int32_t step_loop::impl::run_ahead(std::int32_t most) {
 
   const step_arrays host_arrays = std::exchange(plan.arrays, a.arrays);
   const auto plan_first = [&] { method.pace->issue_next_step(state, plan, nullptr, a.run()); };
-  state.lend();
+  // A single step is not worth the copies.
+  const bool lent = most > 1;
+  if (lent) state.lend();
   std::fill_n(a.found.committed.as<std::int32_t>(), limits.sequences, 0);
   plan_first();
   recorded_runs.run(
-      {static_cast<std::uint64_t>(bound)},
+      {static_cast<std::uint64_t>(bound), lent ? 1U : 0U},
       [&] { run.repeat_while(&a.run()->go, [&] { issue_step(bound, false); }); },
       // Every bucket once, on rows that are nobody's, so that none needs anything new later.
       [&] {
@@ -105,7 +123,7 @@ std::int32_t step_loop::impl::run_ahead(std::int32_t most) {
         run.synchronize();
         plan_first();
       });
-  state.take_back();
+  if (lent) state.take_back();
   run.synchronize();
   plan.arrays = host_arrays;
   take_counts(method.pace->records(state));
@@ -196,14 +214,23 @@ void step_loop::impl::issue_tallies(const stretch& some) {
   }
 }
 
-// What count_layer() and decide() add step by step.
+// What count_layer() and decide() add step by step, and what the last step was.
 void step_loop::impl::take_counts(const block_record* records) {
   ahead_parts& a = *ahead;
   const model_config& m = model.config();
   const double per_key = 4.0 * m.heads * m.head_dim;
+  std::int32_t* entered_begin = entered.begin.as<std::int32_t>();
+  std::int32_t* judged_begin = found.begin.as<std::int32_t>();
+  entered_begin[0] = judged_begin[0] = 0;
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     const block_record& r = records[s];
+    std::int64_t entering = r.forwards > 0 ? a.rows_of(0)[s] : 0;
+    entered_begin[s + 1] = entered_begin[s] + static_cast<std::int32_t>(entering);
+    judged_begin[s + 1] = judged_begin[s] + static_cast<std::int32_t>(r.judged);
+    found.committed.as<std::int32_t>()[s] = static_cast<std::int32_t>(r.committed);
+    plan.of[static_cast<std::size_t>(s)] = {};
     if (r.forwards == 0) continue;
+    plan.of[static_cast<std::size_t>(s)] = last_step[static_cast<std::size_t>(s)] = made_last(r);
     sequence& q = state.at(s);
     sequence_counters& c = q.counters;
     c.forwards += r.forwards;
@@ -212,7 +239,6 @@ void step_loop::impl::take_counts(const block_record* records) {
     c.committed += r.committed;
     c.head_rows += r.judged;
     c.flops += static_cast<double>(r.judged) * model.head_flops();
-    std::int64_t entering = a.rows_of(0)[s];
     c.rows += entering;
     c.decode_rows += entering;
     for (std::int32_t l = 0; l < m.layers; ++l) {
@@ -232,6 +258,21 @@ void step_loop::impl::take_counts(const block_record* records) {
     q.finished = r.finished != 0;
     q.output_end = r.output_end;
   }
+}
+
+// The step that a record comes from. A block in which nothing was done yet opened with the last
+// commit forward of the one before.
+sequence_step step_loop::impl::made_last(const block_record& r) const {
+  const std::int32_t block = method.pace->shape(model.config()).block;
+  const bool opened = r.step == 0 && r.commits == 0;
+  sequence_step step;
+  step.active = true;
+  step.what = opened || r.commits > 0 ? phase::commit : phase::denoise;
+  step.first = step.block_first = opened ? r.history - block : r.history;
+  step.last = step.block_last = step.kv_length = step.first + block;
+  step.candidate_first = step.first;
+  step.candidate_last = step.what == phase::denoise ? step.last : step.first;
+  return step;
 }
 
 }  // namespace unmask

@@ -153,6 +153,7 @@ bool step_loop::step() {
 }
 
 bool step_loop::step(const step_part* parts) {
+  if (impl_->run_ahead(1, parts) > 0) return true;
   const phase_range range(work_phase::step, impl_->step_index++);
   impl_->parts = parts;
   if (!impl_->make_plan()) return false;

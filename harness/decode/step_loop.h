@@ -98,9 +98,10 @@ class step_loop {
   // The same for the places named in `parts` [sequences]. A finished place takes no step.
   bool step(const step_part* parts);
   // Up to `most` steps of all sequences without the host between them; ends with the step in which
-  // a sequence finishes. Returns the steps made: 0 where the backend or the method cannot, or a
-  // prompt is not cached yet. plan(), rows_entered(), committed() and candidates() then still speak
-  // of the last step() .
+  // a sequence finishes, and after one where pages come step by step. Returns the steps made: 0
+  // where the backend or the method cannot, or a prompt is not cached yet. step() itself makes one
+  // step so where it can. Afterwards plan() is that of the last step, and rows_entered(),
+  // committed() and candidates() are sums over the steps made.
   std::int32_t run_ahead(std::int32_t most);
   // Free a finished (or cancelled) sequence's place and pages.
   void release(std::int32_t place);

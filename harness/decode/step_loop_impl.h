@@ -126,7 +126,9 @@ struct step_loop::impl {
   row_keys keys_seen(const row_set& set, const key_set& keys, std::int32_t s) const;
   void count_forward(std::int32_t s, std::int64_t entering);
   void count_dry();
-  std::int32_t run_ahead(std::int32_t most);
+  std::int32_t run_ahead(std::int32_t most, const step_part* parts_of_step);
+  std::int32_t in_blocks(const step_part* parts_of_step) const;
+  sequence_step made_last(const block_record& r) const;
   bool can_run_ahead(std::int32_t rows) const;
   void issue_step(std::int32_t most, bool prepare);
   void issue_layers(std::int32_t most, bool prepare);

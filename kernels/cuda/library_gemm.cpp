@@ -200,7 +200,7 @@ std::int64_t row_bucket(std::int64_t rows) {
 }
 
 struct library_gemm::impl {
-  cudaStream_t stream = nullptr;
+  cudaStream_t stream = nullptr;  // of the product at hand
   void* workspace = nullptr;
   cublasLtHandle_t handle = nullptr;
   std::filesystem::path file;
@@ -330,8 +330,7 @@ struct library_gemm::impl {
   }
 };
 
-library_gemm::library_gemm(void* stream, void* workspace) : impl_(std::make_unique<impl>()) {
-  impl_->stream = static_cast<cudaStream_t>(stream);
+library_gemm::library_gemm(void* workspace) : impl_(std::make_unique<impl>()) {
   impl_->workspace = workspace;
   UNMASK_LIBRARY_CALL(library().cublasLtCreate(&impl_->handle));
   impl_->load();
@@ -341,7 +340,8 @@ library_gemm::~library_gemm() {
   if (impl_->handle != nullptr) (void)library().cublasLtDestroy(impl_->handle);
 }
 
-bool library_gemm::multiply(const library_product& p) {
+bool library_gemm::multiply(const library_product& p, void* stream) {
+  impl_->stream = static_cast<cudaStream_t>(stream);
   const impl::call c = impl_->prepare(p, p.rows);
   const problem key{p.columns,         p.depth,       row_bucket(p.rows), p.accumulate,
                     p.bias != nullptr, aligned_16(p), p.y_bf16,           p.int8};

@@ -33,15 +33,16 @@ struct library_product {
 
 class library_gemm {
  public:
-  // stream: a cudaStream_t; workspace: device memory of workspace_bytes for as long as this lives.
-  library_gemm(void* stream, void* workspace);
+  // workspace: device memory of workspace_bytes for as long as this lives.
+  explicit library_gemm(void* workspace);
   ~library_gemm();
   library_gemm(const library_gemm&) = delete;
   library_gemm& operator=(const library_gemm&) = delete;
   static constexpr std::size_t workspace_bytes = std::size_t{64} << 20;
 
-  // False: the library has no algorithm for this product, nothing was computed.
-  bool multiply(const library_product& p);
+  // stream: a cudaStream_t, another one while the body of a branch is recorded. False: the library
+  // has no algorithm for this product, nothing was computed.
+  bool multiply(const library_product& p, void* stream);
 
  private:
   struct impl;

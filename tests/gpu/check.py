@@ -36,6 +36,7 @@ STEP_LAYERS = 4
 # What the host and the device exchange, and who launches a layer's kernels: the ways to compare.
 # `unmask profile` uses no graphs unless told to, so each way says.
 WAYS = [("as shipped", ["UNMASK_CUDA_GRAPHS=on"]), ("no graphs", ["UNMASK_CUDA_GRAPHS=off"]),
+        ("steps on the device", ["UNMASK_CUDA_GRAPHS=steps"]),
         ("managed lists", ["UNMASK_CUDA_GRAPHS=on", "UNMASK_CUDA_LISTS=managed"])]
 SANITIZERS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 
@@ -277,31 +278,34 @@ def stage_operations(check, size):
 
 
 def stage_decisions(check):
-    """Every embedded model and method of the quickstart on the CPU and on the GPU in float32: the
-    same answers, token by token."""
+    """Every embedded model and method of the quickstart in float32 on the CPU and on the GPU, there
+    with and without the host between the steps: the same answers, token by token."""
     def work(log, limit):
         begin = time.monotonic()
         answers = {}
-        for device in ("cpu", "cuda"):
-            folder = check.path("decisions-" + device)
+        ways = {"cpu": ["UNMASK_CUDA_GRAPHS=on"], "cuda": ["UNMASK_CUDA_GRAPHS=on"],
+                "cuda-steps": ["UNMASK_CUDA_GRAPHS=steps"]}
+        for way, variables in ways.items():
+            device = way.split("-")[0]
+            folder = check.path("decisions-" + way)
             shutil.rmtree(folder, ignore_errors=True)
-            check.run([check.program("unmask"), "run", "experiments/quickstart.toml",
-                       "--set", f"device={device}", "--set", "format=f32", "-s", "--no-progress",
-                       "-O", folder], log, limit - (time.monotonic() - begin))
+            check.run(["env", *variables, check.program("unmask"), "run",
+                       "experiments/quickstart.toml", "--set", f"device={device}",
+                       "--set", "format=f32", "-s", "--no-progress", "-O", folder], log, limit - (time.monotonic() - begin))
             points = {r["point_id"]: (r["model"]["name"], r["label"], r["workload"]["family"])
                       for r in json_lines(os.path.join(folder, "rows.jsonl"))}
             for name in glob.glob(os.path.join(folder, "samples_*.jsonl")):
                 for s in json_lines(name):
-                    answers.setdefault(points[s["point_id"]] + (s["item"],), {})[device] = s["output"]
-        both = {k: v for k, v in answers.items() if len(v) == 2}
-        differ = sorted(k for k, v in both.items() if v["cpu"] != v["cuda"])
-        if not both:
+                    answers.setdefault(points[s["point_id"]] + (s["item"],), {})[way] = s["output"]
+        all_ways = {k: v for k, v in answers.items() if len(v) == len(ways)}
+        differ = sorted(k for k, v in all_ways.items() if any(a != v["cpu"] for a in v.values()))
+        if not all_ways:
             raise Failed("no answer was decoded on both devices")
         for key in differ:
             log.write(f"differs: {key}\n")
         if differ:
-            raise Failed(f"{len(differ)} of {len(both)} answers differ between cpu and cuda")
-        return f"{len(both)} answers equal"
+            raise Failed(f"{len(differ)} of {len(all_ways)} answers differ between cpu and cuda")
+        return f"{len(all_ways)} answers equal in {len(ways)} ways"
     return work
 
 

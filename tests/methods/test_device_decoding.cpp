@@ -120,8 +120,8 @@ TEST_P(device_decoding, gives_them_without_the_host_between_steps_too) {
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.steps, both.want.steps);
   EXPECT_GT(both.got.recorded_runs.direct, 0);
-  EXPECT_EQ(both.got.recorded_runs.recorded, 1);
-  EXPECT_GT(both.got.recorded_runs.repeated, 1);
+  EXPECT_GT(both.got.recorded_runs.recorded, 0);
+  EXPECT_GT(both.got.recorded_runs.repeated, both.got.recorded_runs.recorded);
   expect_same_work(both);
 }
 

@@ -117,9 +117,9 @@ bool device_ops::library_multiply(const library_product& p) const {
 #if defined(__CUDACC__)
   if (!library_) {
     library_ = std::make_unique<library_gemm>(
-        queue_.stream(), queue_.scratch(scratch_slot::library, library_gemm::workspace_bytes));
+        queue_.scratch(scratch_slot::library, library_gemm::workspace_bytes));
   }
-  return library_->multiply(p);
+  return library_->multiply(p, queue_.stream());
 #else
   queue_.host_work(stand_in, std::make_shared<library_product>(p));
   return true;
