@@ -40,6 +40,15 @@ struct served {
     for (std::size_t i = 0; i < n; ++i) all.push_back(seen.of(i).answer.output);
     return all;
   }
+  // What each forward did, as the engine was told.
+  std::vector<std::vector<std::int64_t>> forwards() const {
+    std::vector<std::vector<std::int64_t>> all;
+    for (const iteration_record& it : seen.iterations) {
+      all.push_back({it.requests, it.recomputed, it.rows, it.recomputed_rows, it.candidates,
+                     it.committed, it.at_once, it.commits});
+    }
+    return all;
+  }
 };
 
 recipe recipe_of(const transformer& model, const std::string& method, const parameter_map& given) {
@@ -154,16 +163,21 @@ TEST(loop, a_device_serves_the_same_tokens) {
     const auto model = tiny_model(c.family, cuda_emulated_ops(), 256);
     const bool ahead = recipe_of(*model, c.method, c.given).runs_ahead;
     for (const std::string& policy : batching_names()) {
+      engine_settings s;
+      s.policy = parse_batching(policy);
+      s.prefill_tokens = 40;
+      std::vector<std::vector<std::int64_t>> forwards;
       for (const bool whole_steps : {false, true}) {
         if (whole_steps && !ahead) continue;
         cuda::set_emulation({{.backwards = true}, true, true, true, false, whole_steps});
-        engine_settings s;
-        s.policy = parse_batching(policy);
-        s.prefill_tokens = 40;
         const served r =
             serve(*model, recipe_of(*model, c.method, c.given), requests, s, 2, 0, 0, 0.1);
         EXPECT_EQ(r.outputs(requests.size()), alone) << c.label << " " << policy;
         EXPECT_EQ(r.free_pages, r.pages);
+        if (whole_steps) {
+          EXPECT_EQ(r.forwards(), forwards) << c.label << " " << policy;
+        }
+        forwards = r.forwards();
         repeated += r.repeated;
         repeated_runs += r.repeated_runs;
       }
