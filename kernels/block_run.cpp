@@ -63,7 +63,7 @@ void ops::advance_blocks(const block_run& b, const std::int32_t* judged_begin,
     std::fill_n(committed, b.sequences, 0);
     ++run.steps;
   }
-  run.go = !over && any && run.steps < run.limit && run.stop == 0 ? 1 : 0;
+  run.go = !over && any && run.steps < run.limit ? 1 : 0;
 }
 
 void ops::pick_windows(std::int32_t sequences, const step_arrays& step, std::uint32_t kinds,

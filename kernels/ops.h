@@ -209,7 +209,6 @@ struct run_state {
   std::int32_t go = 0;     // another step follows
   std::int32_t steps = 0;  // made so far
   std::int32_t limit = 0;  // most steps
-  std::int32_t stop = 0;   // written by the host at any time: end after this step
 };
 
 // Everything that moves block diffusion from one step to the next (ops::advance_blocks).
@@ -358,7 +357,7 @@ class ops {
   // for the next step; none for those that finished. judged_begin [S+1], committed [S] (then set to
   // 0): of the candidates of that step; null: no step was made, only plan. canvas [S, length]
   // int32, state [S, length] uint8. run.run->go is set while nobody finished or is stuck and
-  // run.limit and run.stop allow.
+  // run.run->limit allows.
   virtual void advance_blocks(const block_run& run, const std::int32_t* judged_begin,
                               std::int32_t* committed, const tensor_view& canvas,
                               const tensor_view& state) const;

@@ -102,7 +102,7 @@ std::int32_t step_loop::impl::run_ahead(std::int32_t most, const step_part* part
     a.head_bounds.push_back(padded);
     rows_of_step = padded + 1;
   }
-  *a.run() = {0, 0, most, 0};
+  *a.run() = {0, 0, most};
   std::ranges::fill(a.tallies, 0);
 
   const step_arrays host_arrays = std::exchange(plan.arrays, a.arrays);
@@ -110,7 +110,6 @@ std::int32_t step_loop::impl::run_ahead(std::int32_t most, const step_part* part
   // A single step is not worth the copies.
   const bool lent = most > 1;
   if (lent) state.lend();
-  std::fill_n(a.found.committed.as<std::int32_t>(), limits.sequences, 0);
   plan_first();
   recorded_runs.run(
       {static_cast<std::uint64_t>(bound), lent ? 1U : 0U},

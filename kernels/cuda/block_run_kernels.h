@@ -95,7 +95,7 @@ UNMASK_KERNEL void UNMASK_THREADS(run_threads) advance_blocks_kernel(advance_par
   }
   run_state& run = *p.run.run;
   if (p.judged_begin != nullptr) ++run.steps;
-  run.go = over == 0 && any != 0 && run.steps < run.limit && run.stop == 0 ? 1 : 0;
+  run.go = over == 0 && any != 0 && run.steps < run.limit ? 1 : 0;
 }
 
 struct pick_windows_params {

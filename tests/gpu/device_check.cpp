@@ -261,7 +261,7 @@ class checker {
                             (format == weight_format::int8 ? 0.2 : 1e-4);
     const auto check = [&](const char* how, const std::function<void()>& body) {
       device_.synchronize();
-      run[0] = {0, 0, steps, 0};
+      run[0] = {0, 0, steps};
       std::memset(got.view().data, 0, got.bytes());
       body();
       compare("branches", name_of(format) + how, got, want, 1e-2, absolute);

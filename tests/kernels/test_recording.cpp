@@ -133,7 +133,7 @@ TEST_F(recording, loops_and_choices_are_decided_by_what_lies_in_memory) {
   one[0].gen_length = one[0].length = 64;
   std::int32_t* words = put(indices(sizeof(block_record) / sizeof(std::int32_t)));
   std::memcpy(words, one.data(), sizeof(block_record));
-  std::int32_t *state_words = put(indices{0, 0, 5, 0}), *plan = put(indices(step_array_count)),
+  std::int32_t *state_words = put(indices{0, 0, 5}), *plan = put(indices(step_array_count)),
                *noise = put(indices{0}), *judged = put(indices{0, 0}), *committed = put(indices{0}),
                *canvas = put(indices(64));
   std::uint8_t* states = put(std::vector<std::uint8_t>(64));
@@ -164,10 +164,10 @@ TEST_F(recording, loops_and_choices_are_decided_by_what_lies_in_memory) {
   expect({0, 1, 1, 0, 2, 0, 0, 5}, "run as it is");
   const auto work = device.record(loop);
   expect({0, 1, 1, 0, 2, 0, 0, 5}, "recorded");
-  *run = {0, 0, 5, 0};
+  *run = {0, 0, 5};
   device.repeat(*work);
   expect({0, 2, 2, 0, 4, 0, 0, 10}, "repeated");
-  *run = {0, 0, 2, 0};
+  *run = {0, 0, 2};
   device.repeat(*work);
   device.repeat(*work);  // 2 steps were made: one more, and that is too many
   expect({0, 3, 3, 0, 4, 0, 0, 13}, "repeated with another limit");

@@ -193,6 +193,13 @@ void queue::begin_recording() {
     UNMASK_CUDA_CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     body_streams_.push_back(stream);
   }
+#if CUDART_VERSION >= 13000
+  // Kernels are loaded when they are first used, which must not be while they are recorded: all
+  // others have run.
+  cudaFuncAttributes loaded{};
+  UNMASK_CUDA_CALL(
+      cudaFuncGetAttributes(&loaded, reinterpret_cast<const void*>(set_condition_kernel)));
+#endif
   UNMASK_CUDA_CALL(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
   recording_ = recorded_ = true;
 }

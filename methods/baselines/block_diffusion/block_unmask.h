@@ -37,6 +37,7 @@ class block_unmask : public unmask_policy {
  private:
   block_unmask_settings settings_;
   tensor also_, logits_;
+  std::vector<tensor> outgrown_;  // logits that recorded steps write to
 };
 
 }  // namespace unmask
