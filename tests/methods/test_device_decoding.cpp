@@ -37,17 +37,28 @@ bool repeats_layers(const setting& s) {
   return records_layers(s) && std::string(s.label) != "ada_threshold";
 }
 
-bool runs_ahead(const setting& s) {
-  const std::string method = s.method;
-  const std::string label = s.label;
-  return method == "block_diffusion" || method == "delayed_cache" ||
-         method == "delayed_cache_plus" ||
-         (method == "focus" && label != "focus_paper" && label != "focus_holes");
+// Those whose steps the device makes alone. The recipe says so, and this says which that must be.
+std::vector<setting> settings_that_run_ahead() {
+  std::vector<setting> some;
+  for (const setting& s : all_settings()) {
+    const std::string method = s.method, label = s.label;
+    if (method == "block_diffusion" || method == "delayed_cache" ||
+        method == "delayed_cache_plus" ||
+        (method == "focus" && label != "focus_paper" && label != "focus_holes")) {
+      some.push_back(s);
+    }
+  }
+  return some;
 }
 
 class device_decoding : public ::testing::TestWithParam<setting> {};
 
 INSTANTIATE_TEST_SUITE_P(methods, device_decoding, ::testing::ValuesIn(all_settings()),
+                         [](const auto& i) { return std::string(i.param.label); });
+
+class device_steps_of : public ::testing::TestWithParam<setting> {};
+
+INSTANTIATE_TEST_SUITE_P(methods, device_steps_of, ::testing::ValuesIn(settings_that_run_ahead()),
                          [](const auto& i) { return std::string(i.param.label); });
 
 // The same requests on the CPU backend and on the emulated device.
@@ -113,16 +124,27 @@ TEST_P(device_decoding, gives_them_with_recorded_layers_too) {
 
 // Whole steps repeated without the host between them, by the methods that can: run as they are,
 // then recorded, then repeated with other requests in the batch.
-TEST_P(device_decoding, gives_them_without_the_host_between_steps_too) {
+TEST_P(device_steps_of, without_the_host_give_the_tokens_of_the_cpu_backend) {
   const setting& s = GetParam();
-  if (!runs_ahead(s)) GTEST_SKIP() << "the host takes part in every step of this method";
-  const both_results both = decode_on_both(s, {{}, true, true, true, false, true}, 5);
+  const both_results both =
+      decode_on_both(s, {{.backwards = true}, true, true, true, false, true}, 5);
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.steps, both.want.steps);
   EXPECT_GT(both.got.recorded_runs.direct, 0);
   EXPECT_GT(both.got.recorded_runs.recorded, 0);
   EXPECT_GT(both.got.recorded_runs.repeated, both.got.recorded_runs.recorded);
   expect_same_work(both);
+}
+
+TEST(device_steps, are_made_by_the_recipes_that_say_so) {
+  std::vector<std::string> want, got;
+  for (const setting& s : settings_that_run_ahead()) want.emplace_back(s.label);
+  for (const setting& s : all_settings()) {
+    const recipe r = method_registry::instance().make(s.method, testing::tiny_config(s.family),
+                                                      s.preset, s.given);
+    if (r.runs_ahead) got.emplace_back(s.label);
+  }
+  EXPECT_EQ(got, want);
 }
 
 // bfloat16 weights: what only products read is rounded as it is stored, which the CPU backend's
