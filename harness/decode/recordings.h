@@ -20,6 +20,7 @@ struct recording_counts {
   std::int64_t direct = 0;    // times that work ran as it is, to be recorded when it comes again
   std::int64_t recorded = 0;  // recordings made
   std::int64_t repeated = 0;  // times that a recording ran, its first included
+  double seconds = 0;         // that preparing and recording took, while nothing else ran
 };
 
 class recordings {

@@ -73,6 +73,7 @@ std::int32_t step_loop::impl::run_ahead(std::int32_t most, const step_part* part
   const std::int32_t active = in_blocks(parts_of_step);
   if (active <= 0 || most <= 0 || !can_run_ahead(active * block)) return 0;
   const stopwatch clock(seconds.ahead);
+  const double recording = recorded_runs.counts().seconds;
   const phase_range range(work_phase::recorded, active);
   block_record* records = method.pace->records(state);
   if (records == nullptr) return 0;
@@ -126,6 +127,7 @@ std::int32_t step_loop::impl::run_ahead(std::int32_t most, const step_part* part
   run.synchronize();
   plan.arrays = host_arrays;
   take_counts(method.pace->records(state));
+  seconds.ahead -= recorded_runs.counts().seconds - recording;
   return a.run()->steps;
 }
 

@@ -38,6 +38,7 @@ void step_loop::impl::forward() {
   const auto [kind, active] = kind_of_forward();
   const phase_range forward_range(kind, active);
   const stopwatch whole(seconds.forward);
+  const double recording = recorded.counts().seconds;
   choose_rows();
   now = 0;
   const bool layers = !limits.dry && rows.rows > 0;  // frozen places may have nothing to repeat
@@ -71,6 +72,7 @@ void step_loop::impl::forward() {
   } else {
     forward_layers(in);
   }
+  seconds.forward -= recorded.counts().seconds - recording;
 }
 
 void step_loop::impl::choose_rows() {

@@ -115,6 +115,9 @@ const batch& step_loop::state() const {
 const kv_cache& step_loop::cache() const {
   return impl_->cache;
 }
+double step_loop::recording_seconds() const {
+  return impl_->recorded.counts().seconds + impl_->recorded_runs.counts().seconds;
+}
 pace_policy& step_loop::pace() const {
   return *impl_->method.pace;
 }

@@ -67,8 +67,9 @@ struct loop_limits {
   bool dry = false;
 };
 
-// Where the steps' wall time went. Selection is what a method adds to a plain forward: choosing
-// rows and keys, scoring, evicting, copying (but not attention that also sums its mass by key).
+// Where the steps' wall time went, recording_seconds() left out. Selection is what a method adds to
+// a plain forward: choosing rows and keys, scoring, evicting, copying (but not attention that also
+// sums its mass by key).
 struct loop_seconds {
   double forward = 0;    // rows, layers, final norm; selection included
   double selection = 0;  // of that
@@ -113,6 +114,8 @@ class step_loop {
   const recording_counts& recorded() const;
   // The same for run_ahead().
   const recording_counts& recorded_runs() const;
+  // What both took to record: an engine does that when it starts, so no time of decoding counts it.
+  double recording_seconds() const;
   pace_policy& pace() const;
   const step_plan& plan() const;                    // of the last step
   std::int32_t rows_entered(std::int32_t s) const;  // by the last step, at layer 0

@@ -18,10 +18,10 @@ namespace unmask {
 
 // Where the host waits for the backend. ops::synchronize() stands before every place that reads on
 // the host what an operation wrote:
-//   admit     after pace->start(): policies fill their arrays anew for the next request
-//   forward   after rows->select(): the rows are counted and copied
-//   forward   before a layer observer; for a step observer after gather_tokens(), to copy the
-//   tokens decide    before a step observer; after commit() and settle(): tokens committed, states
+//   admit    after pace->start(): policies fill their arrays anew for the next request
+//   forward  after rows->select(): the rows are counted and copied
+//   forward  before a layer observer; for a step observer after gather_tokens(), to copy tokens
+//   decide   before a step observer; after commit() and settle(): tokens committed, states
 // and in the policies that look at results themselves. Counts that operations return (compact,
 // find_candidates, drop_rows, select_chunk) wait on their own. step_ahead.cpp makes steps without
 // any of these.

@@ -11,12 +11,6 @@
 namespace unmask {
 namespace {
 
-using wall_clock = std::chrono::steady_clock;
-
-double seconds_since(wall_clock::time_point start) {
-  return std::chrono::duration<double>(wall_clock::now() - start).count();
-}
-
 std::int32_t longest(const model_config& model, const pace_policy& pace,
                      const std::vector<sequence_request>& requests) {
   std::int32_t length = 0;
@@ -65,19 +59,24 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   loop.observe(observer);
 
   std::vector<std::size_t> request_of(static_cast<std::size_t>(places));
-  std::vector<wall_clock::time_point> admitted(static_cast<std::size_t>(places));
+  std::vector<double> admitted(static_cast<std::size_t>(places));
   std::size_t next = 0, done = 0;
   bool all_started = false;  // everybody in the batch has decided a token
 
   const phase_range range(work_phase::run, static_cast<std::int64_t>(requests.size()));
-  const wall_clock::time_point start = wall_clock::now();
+  // Recording is what an engine does when it starts: this clock stands still meanwhile.
+  const auto start = std::chrono::steady_clock::now();
+  const auto now = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() -
+           loop.recording_seconds();
+  };
   while (done < requests.size()) {
     while (next < requests.size()) {
       const std::int32_t place = loop.admit(requests[next]);
       if (place < 0) break;
       all_started = false;
       request_of[static_cast<std::size_t>(place)] = next++;
-      admitted[static_cast<std::size_t>(place)] = wall_clock::now();
+      admitted[static_cast<std::size_t>(place)] = now();
     }
     // Without the host once everybody has decided something: when that was is asked for.
     const std::int32_t ahead =
@@ -92,18 +91,19 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
       const sequence& q = loop.state().at(s);
       decoded_answer& answer = result.answers[request_of[static_cast<std::size_t>(s)]];
       if (answer.first_block_seconds == 0 && q.counters.committed > 0) {
-        answer.first_block_seconds = seconds_since(admitted[static_cast<std::size_t>(s)]);
+        answer.first_block_seconds = now() - admitted[static_cast<std::size_t>(s)];
       }
       all_started = all_started && answer.first_block_seconds > 0;
       if (!q.finished) continue;
-      answer.seconds = seconds_since(admitted[static_cast<std::size_t>(s)]);
+      answer.seconds = now() - admitted[static_cast<std::size_t>(s)];
       answer.output = loop.output(s);
       answer.counters = q.counters;
       loop.release(s);
       ++done;
     }
   }
-  result.seconds = seconds_since(start);
+  result.seconds = now();
+  result.recording_seconds = loop.recording_seconds();
   result.peak_kv_bytes = loop.peak_cache_bytes();
   result.spent = loop.seconds();
   result.recorded = loop.recorded();

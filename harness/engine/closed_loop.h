@@ -24,7 +24,8 @@ struct decoded_answer {
 
 struct closed_loop_result {
   std::vector<decoded_answer> answers;  // in the order of the requests
-  double seconds = 0;                   // wall time of the whole run
+  double seconds = 0;                   // wall time of the whole run, the next one left out
+  double recording_seconds = 0;         // step_loop::recording_seconds()
   std::int64_t steps = 0;               // batched forwards
   std::size_t peak_kv_bytes = 0;        // pages in use, all stored layers, and layer outputs
   loop_seconds spent;                   // where the steps' time went

@@ -115,6 +115,9 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
   ratio("committed_per_step", t.work.committed, t.work.denoise_steps);
   ratio("redundancy", t.work.decode_rows, t.work.committed);
   ratio("token_utilisation", t.work.committed, t.work.decode_rows);
+  if (pass.recording_seconds > 0) {
+    row.metrics["recording_seconds"] = {pass.recording_seconds, origin::measured};
+  }
   if (pass.step_seconds > 0) {
     const auto share = [&](const char* name, double seconds) {
       row.metrics[name] = {seconds / (pass.step_seconds + pass.planning_seconds), origin::measured};

@@ -41,6 +41,7 @@ struct pass_record {
   std::int64_t steps = 0;                 // batched forwards
   std::size_t peak_kv_bytes = 0;
   std::vector<answer_record> answers;
+  double recording_seconds = 0;  // CUDA graphs recorded, in none of the other times
   double step_seconds = 0;       // forwards and decisions
   double selection_seconds = 0;  // of that: choosing rows and keys, evicting
   double rule_seconds = 0;       // and: which candidates are decided, without the head

@@ -119,6 +119,8 @@ TEST_P(device_decoding, gives_them_with_recorded_layers_too) {
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.recorded.direct > 0, records_layers(s));
   EXPECT_EQ(both.got.recorded.repeated > 0, repeats_layers(s));
+  EXPECT_EQ(both.got.recording_seconds > 0, repeats_layers(s));
+  EXPECT_EQ(both.want.recording_seconds, 0);
   expect_same_work(both);
 }
 

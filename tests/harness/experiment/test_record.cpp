@@ -97,6 +97,26 @@ TEST(record, each_broken_law_is_found) {
   }
 }
 
+// CUDA graphs are recorded while the clock stands still; shares are of steps that the host divided.
+TEST(record, recording_and_shares_are_told_where_they_are_known) {
+  const auto row_of = [](double recording, double steps) {
+    measured_point point = good_point();
+    for (pass_record& pass : point.passes) {
+      pass.recording_seconds = recording;
+      pass.step_seconds = steps;
+      pass.selection_seconds = steps / 4;
+    }
+    result_row row;
+    measure_row(row, point);
+    return row;
+  };
+  EXPECT_FALSE(row_of(0, 1).value_of("recording_seconds"));
+  EXPECT_EQ(row_of(0.5, 1).value_of("recording_seconds"), 0.5);
+  EXPECT_EQ(row_of(0.5, 1).value_of("tokens_per_second"), 6);
+  EXPECT_EQ(row_of(0, 1).value_of("selection_share"), 0.25);
+  EXPECT_FALSE(row_of(0, 0).value_of("selection_share"));
+}
+
 TEST(record, repetitions_that_disagree_are_invalid) {
   measured_point point = good_point();
   point.passes[2].answers[1].tokens[0] = 9;
