@@ -19,19 +19,19 @@ void delayed_state::prepare(const batch& b) {
   extent_out = b.backend().allocate(dtype::i32, {places}, memory_use::exchanged);
   first = b.backend().allocate(dtype::i32, {places});
   last = b.backend().allocate(dtype::i32, {places});
-  place_first_.assign(static_cast<std::size_t>(places), 0);
-  place_last_.assign(static_cast<std::size_t>(places), 0);
+  started_first_.assign(static_cast<std::size_t>(places), 0);
+  started_last_.assign(static_cast<std::size_t>(places), 0);
 }
 
-void delayed_state::fill(const batch& b, std::int32_t s, std::uint8_t value, const tensor& flags) {
-  std::ranges::fill(place_last_, 0);
-  place_last_[static_cast<std::size_t>(s)] = b.max_length();
-  b.backend().fill_flags(b.capacity(), place_first_.data(), place_last_.data(), value, flags);
+void delayed_state::clear_started(const batch& b, const tensor& flags) const {
+  b.backend().fill_flags(b.capacity(), started_first_.data(), started_last_.data(), 0, flags);
 }
 
 void delayed_state::start(const batch& b, std::int32_t s) {
   prepare(b);
-  fill(b, s, 0, frozen);
+  std::ranges::fill(started_last_, 0);
+  started_last_[static_cast<std::size_t>(s)] = b.max_length();
+  clear_started(b, frozen);
 }
 
 // A block is never wholly frozen before its commit: the token decided last has not been an input

@@ -45,12 +45,13 @@ class delayed_state {
   tensor first, last;            // [S] windows of the next operation
 
  protected:
-  // value for every position of place s, by the host's own windows.
-  void fill(const batch& b, std::int32_t s, std::uint8_t value, const tensor& flags);
+  // 0 for every position of the place that start() was called for last. The windows are written
+  // there once, because the operation may still read them.
+  void clear_started(const batch& b, const tensor& flags) const;
 
  private:
   void prepare(const batch& b);
-  shared_vector<std::int32_t> place_first_, place_last_;  // [S] of fill()
+  shared_vector<std::int32_t> started_first_, started_last_;  // [S]
 };
 
 // Rows that are not frozen, ascending.

@@ -16,7 +16,7 @@ void focus_state::start(const batch& b, std::int32_t s) {
     key_sequence = b.backend().allocate(dtype::i32, {all});
   }
   zero.assign(static_cast<std::size_t>(b.capacity()), 0);
-  fill(b, s, 0, processed);
+  clear_started(b, processed);
 }
 
 bool focus_rows::narrow(const batch& b, const step_plan& plan, std::int32_t layer,
