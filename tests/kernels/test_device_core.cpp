@@ -131,7 +131,8 @@ TEST(device_core, cache_rows_go_where_the_reference_puts_them) {
 TEST(device_core, rotates_and_stores_as_the_single_operations_do) {
   test::for_each_device([&](const ops& device) {
     std::mt19937 rng(21);
-    for (const auto& [dim, rotary] : {std::pair<int, int>{48, 48}, {10, 6}, {64, 64}}) {
+    for (const auto& sizes : {std::pair<int, int>{48, 48}, {10, 6}, {64, 64}}) {
+      const int dim = sizes.first, rotary = sizes.second;
       for (const bool norm : {false, true}) {
         for (const std::int32_t count : {1, 9}) {
           constexpr std::int64_t heads = 4, kv_heads = 2;

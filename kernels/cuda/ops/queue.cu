@@ -495,7 +495,9 @@ void queue::begin_recording() {
 
 std::shared_ptr<const recorded_launches> queue::end_recording() {
   recording_ = false;
-  return std::make_shared<recorded_launches>(std::exchange(record_, {}));
+  auto work = std::make_shared<recorded_launches>();
+  work->launches = std::exchange(record_, {});
+  return work;
 }
 
 void queue::drop_recording() {
