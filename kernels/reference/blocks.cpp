@@ -45,7 +45,7 @@ void backend::fill_flags(std::int32_t sequences, const std::int32_t* first,
 void backend::scatter_flags(const row_set& rows, const std::uint8_t* where, std::uint8_t value,
                             const tensor_view& flags) const {
   for (std::int32_t r = 0; r < rows.rows; ++r) {
-    if (where != nullptr && where[r] == 0) continue;
+    if (rows.sequence[r] < 0 || (where != nullptr && where[r] == 0)) continue;
     flags.row<std::uint8_t>(rows.sequence[r])[rows.position[r]] = value;
   }
 }

@@ -2,7 +2,6 @@
 // Copyright The Unmask Authors
 #include "methods/focus/focus_eviction.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "methods/baselines/specs.h"
