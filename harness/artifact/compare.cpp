@@ -172,8 +172,9 @@ bool run_comparison::speeds_differ() const {
 }
 
 run_comparison compare_runs(const std::vector<result_row>& before,
-                            const std::vector<result_row>& after) {
+                            const std::vector<result_row>& after, compared_speeds speeds) {
   run_comparison result;
+  result.speeds_compared = speeds == compared_speeds::ratios;
   comparer with(result);
   const auto old_rows = last_rows(before), new_rows = last_rows(after);
   // The first row of the plan in each circumstance is what the others are divided by.
@@ -193,7 +194,7 @@ run_comparison compare_runs(const std::vector<result_row>& before,
     }
     with.compare(*row, *found->second);
     const result_row* base = bases[circumstance_of(*row, {})];
-    if (base && base != row && row->run.kind != "serve") {
+    if (result.speeds_compared && base && base != row && row->run.kind != "serve") {
       with.ratio(*row, *base, *found->second, *new_rows.at(base->point_id));
     }
   }
@@ -215,9 +216,10 @@ run_comparison compare_runs(const std::vector<result_row>& before,
 }
 
 run_comparison compare_paths(const std::filesystem::path& before,
-                             const std::filesystem::path& after) {
+                             const std::filesystem::path& after, compared_speeds speeds) {
   const auto old_files = rows_below(before), new_files = rows_below(after);
   run_comparison all;
+  all.speeds_compared = speeds == compared_speeds::ratios;
   std::size_t common = 0;
   for (const auto& [place, rows] : old_files) {
     const auto found = new_files.find(place);
@@ -226,7 +228,7 @@ run_comparison compare_paths(const std::filesystem::path& before,
       continue;
     }
     ++common;
-    run_comparison one = compare_runs(rows, found->second);
+    run_comparison one = compare_runs(rows, found->second, speeds);
     const std::string in = std::filesystem::path(place).parent_path().string();
     for (auto* list : {&one.differences, &one.speeds_apart}) {
       for (run_difference& d : *list) d.point = in.empty() ? d.point : in + ": " + d.point;
@@ -260,8 +262,12 @@ std::string comparison_text(const run_comparison& c) {
   if (c.calibrated > 0) {
     text += fmt::format("; {} calibrate themselves on measured times", c.calibrated);
   }
-  text += fmt::format("; {} of {} speed ratios within their intervals\n",
-                      c.ratios - c.speeds_apart.size(), c.ratios);
+  if (c.speeds_compared) {
+    text += fmt::format("; {} of {} speed ratios within their intervals\n",
+                        c.ratios - c.speeds_apart.size(), c.ratios);
+  } else {
+    text += "; speeds were not compared\n";
+  }
   if (!c.differences.empty()) text += table_of(c.differences);
   if (!c.speeds_apart.empty()) {
     text += table_of(c.speeds_apart);

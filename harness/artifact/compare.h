@@ -5,6 +5,7 @@
 // of the program.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -30,6 +31,7 @@ struct run_comparison {
   // gives 0.025 % of such from 2 repetitions, 0.002 % from 3.
   std::size_t far_apart = 0;
   std::vector<std::string> notes;  // what may explain them: other kernels, another commit
+  bool speeds_compared = true;
   // More speed ratios are apart than chance explains, or one of them far.
   bool speeds_differ() const;
   bool same() const { return differences.empty() && !speeds_differ(); }
@@ -41,17 +43,23 @@ struct run_comparison {
 // many).
 double chance_of_apart(std::size_t ratios, std::size_t apart);
 
+// Speeds are left out where two runs had other machines or other neighbours, which intervals over
+// the repetitions of one run do not see.
+enum class compared_speeds : std::uint8_t { ratios, none };
+
 // Point by point: weights, workload, answers, every counted metric, score and verdict must be
 // equal; of speeds the ratios to the first method in the same circumstances, whose intervals must
 // overlap, all but as many as chance explains (5 %) and none far apart. Points that calibrate
 // themselves on measured times are held to their score only: the interval of its difference must
 // hold 0.
 run_comparison compare_runs(const std::vector<result_row>& before,
-                            const std::vector<result_row>& after);
+                            const std::vector<result_row>& after,
+                            compared_speeds speeds = compared_speeds::ratios);
 // The same of two rows files, directories of rows, or campaigns: directories with a rows.jsonl at
 // the same places below both. Usage error when there is none in common.
 run_comparison compare_paths(const std::filesystem::path& before,
-                             const std::filesystem::path& after);
+                             const std::filesystem::path& after,
+                             compared_speeds speeds = compared_speeds::ratios);
 std::string comparison_text(const run_comparison& comparison);
 
 }  // namespace unmask

@@ -41,6 +41,16 @@ std::vector<result_row> all_rows(const texts& files) {
   return rows;
 }
 
+void add_speed_option(po::options_description& options) {
+  options.add_options()("ignore-speed",
+                        "compare answers, scores and counts alone: for another machine, or one "
+                        "with other work");
+}
+
+compared_speeds speeds_of(const po::variables_map& values) {
+  return values.count("ignore-speed") ? compared_speeds::none : compared_speeds::ratios;
+}
+
 // False, after saying why, when this machine lacks something.
 bool can_run(const experiment_spec& spec) {
   const std::string obstacle = cannot_run(spec, this_machine());
@@ -173,6 +183,7 @@ int command_rerun(const std::vector<std::string>& arguments) {
   options.add_options()("output-dir,O", po::value<std::string>(),
                         "where the bundle is unpacked and repeated; default runs/rerun/BUNDLE")(
       "no-progress", "no progress on standard error");
+  add_speed_option(options);
   po::variables_map values;
   const char* epilogue =
       "\nRepeats the run of a bundle and compares: answers and counts must be the same, speed "
@@ -197,7 +208,8 @@ int command_rerun(const std::vector<std::string>& arguments) {
   run.output = place / "rows";
   run.progress = values.count("no-progress") == 0;
   const run_summary summary = run_experiment(spec, run);
-  const run_comparison comparison = compare_runs(bundle.rows, read_rows(summary.file).rows);
+  const run_comparison comparison =
+      compare_runs(bundle.rows, read_rows(summary.file).rows, speeds_of(values));
   fmt::print("{}", comparison_text(comparison));
   if (summary.failed > 0) return summary.exit_status();
   return static_cast<int>(comparison.same() ? exit_code::ok : exit_code::not_reproduced);
@@ -205,18 +217,20 @@ int command_rerun(const std::vector<std::string>& arguments) {
 
 int command_compare(const std::vector<std::string>& arguments) {
   po::options_description options("options");
+  add_speed_option(options);
   po::variables_map values;
   const char* epilogue =
       "\nTwo runs, rows files or whole campaigns of the same experiments: answers, scores and "
       "counts "
       "must be the same,\nspeed ratios within their intervals, all but as many as chance explains. "
       "exit code 4 when something differs\n";
-  if (!parse_command("compare BEFORE AFTER", epilogue, options, {"runs..."}, arguments, values)) {
+  if (!parse_command("compare BEFORE AFTER [options]", epilogue, options, {"runs..."}, arguments,
+                     values)) {
     return 0;
   }
   const texts runs = values.count("runs") ? values["runs"].as<texts>() : texts{};
   if (runs.size() != 2) throw usage_error("compare needs two runs");
-  const run_comparison comparison = compare_paths(runs[0], runs[1]);
+  const run_comparison comparison = compare_paths(runs[0], runs[1], speeds_of(values));
   fmt::print("{}", comparison_text(comparison));
   return static_cast<int>(comparison.same() ? exit_code::ok : exit_code::not_reproduced);
 }

@@ -44,6 +44,13 @@ TEST(comparison, repeated_runs_agree_in_all_but_their_clock) {
   EXPECT_EQ(slower.speeds_apart[0].what, "speed over slow");
   EXPECT_FALSE(slower.same());
   EXPECT_TRUE(has(comparison_text(slower), "more than chance"));
+
+  const run_comparison elsewhere = compare_runs(before, after, compared_speeds::none);
+  EXPECT_TRUE(elsewhere.same());
+  EXPECT_EQ(elsewhere.ratios, 0u);
+  EXPECT_TRUE(has(comparison_text(elsewhere), "speeds were not compared"));
+  after[0].answers_hash = "other";
+  EXPECT_FALSE(compare_runs(before, after, compared_speeds::none).same());
 }
 
 TEST(comparison, a_point_that_calibrates_itself_is_held_to_its_score) {

@@ -2,12 +2,10 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <map>
 #include <sstream>
-#include <thread>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,7 +25,7 @@ class fake_executor final : public executor {
   std::string fail_label;  // throws in its second pass
   std::string unsupported_label;
   std::string throw_for_model;  // prepare throws
-  int sleep_ms = 0;
+  std::size_t stall_after = 0;  // this many passes, 0: never; then it waits to be killed
 
   class point final : public prepared_point {
    public:
@@ -38,7 +36,7 @@ class fake_executor final : public executor {
     pass_record pass() override {
       owner_.order.push_back(label_);
       if (label_ == owner_.fail_label && ++passes_ == 2) throw std::runtime_error("out of luck");
-      std::this_thread::sleep_for(std::chrono::milliseconds(owner_.sleep_ms));
+      while (owner_.stall_after > 0 && owner_.order.size() >= owner_.stall_after) ::pause();
       return good_pass(1.0 + static_cast<double>(++noise_) / 10);
     }
     std::map<std::string, std::string> probe(const probe_settings& settings) override {
@@ -257,12 +255,12 @@ TEST(runner, a_killed_run_resumes_without_loss_or_repetition) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    fake_executor slow;
-    slow.sleep_ms = 2;
-    run_experiment(spec, quiet(dir / "out"), slow);
+    fake_executor stalls;
+    stalls.stall_after = 60;
+    run_experiment(spec, quiet(dir / "out"), stalls);
     ::_exit(0);
   }
-  for (int i = 0; i < 5000 && lines() < 5; ++i) ::usleep(1000);
+  for (int i = 0; i < 60000 && lines() < 5; ++i) ::usleep(1000);
   ASSERT_EQ(::kill(child, SIGKILL), 0);
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
