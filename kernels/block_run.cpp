@@ -6,15 +6,14 @@
 #include <algorithm>
 
 #include "kernels/ops.h"
+#include "kernels/token_state.h"
 
 namespace unmask {
 namespace {
 
-constexpr std::uint8_t masked_state = 0, cached_state = 2;
-
 std::int32_t masks_of(const block_rules& rules, const block_record& r, const std::uint8_t* state) {
   const std::uint8_t* first = state + r.history;
-  return static_cast<std::int32_t>(std::count(first, first + rules.block, masked_state));
+  return static_cast<std::int32_t>(std::count(first, first + rules.block, state_masked));
 }
 
 }  // namespace
@@ -47,7 +46,7 @@ void ops::advance_blocks(const block_run& b, const std::int32_t* judged_begin,
       if (observe_block(b.rules, r, static_cast<step_kind>(b.step.kind[s]), committed[s],
                         masks_of(b.rules, r, states),
                         first_stop(b.rules, r, canvas.row<std::int32_t>(s)))) {
-        std::fill(states + r.history - b.rules.block, states + r.history, cached_state);
+        std::fill(states + r.history - b.rules.block, states + r.history, state_cached);
       }
       if (block_is_stuck(b.rules, r)) r.stuck = 1;
       ++b.noise_step[s];
@@ -94,7 +93,7 @@ void ops::focus_targets(const row_set& rows, const tensor_view& state, const ste
     const std::uint8_t* states = state.row<std::uint8_t>(s);
     const auto masks = static_cast<std::int32_t>(
         std::count_if(rows.position + first, rows.position + last,
-                      [states](std::int32_t p) { return states[p] == masked_state; }));
+                      [states](std::int32_t p) { return states[p] == state_masked; }));
     const std::int32_t budget = in ? enter_block(rules, record[s], step.first[s]) : 0;
     const bool evicts = in && masks > budget;
     out.target[s] = evicts ? budget : 0;

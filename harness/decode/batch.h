@@ -10,10 +10,9 @@
 
 #include "harness/model/config.h"
 #include "kernels/ops.h"
+#include "kernels/token_state.h"
 
 namespace unmask {
-
-enum token_state : std::uint8_t { state_masked = 0, state_decoded = 1, state_cached = 2 };
 
 enum class phase : std::uint8_t {
   prefill,  // the prompt enters the cache

@@ -2,19 +2,18 @@
 // Copyright The Unmask Authors
 //
 // Block diffusion on the host: one walk over each sequence per operation, no memory of their own.
-// States: 0 masked, 1 decided, 2 cached.
+// States: token_state.h.
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/cpu/ops.h"
 #include "kernels/float16.h"
 #include "kernels/padded_list.h"
+#include "kernels/token_state.h"
 
 namespace unmask::cpu {
 
-namespace {
-constexpr std::uint8_t masked = 0, decided = 1, cached = 2;
-}
+namespace {}
 
 void backend::fill_flags(std::int32_t sequences, const std::int32_t* first,
                          const std::int32_t* last, std::uint8_t value,
@@ -44,7 +43,7 @@ void backend::freeze(std::int32_t sequences, const tensor_view& state, const std
     std::uint8_t* flag = flags.row<std::uint8_t>(s);
     bool next = true;
     for (std::int32_t p = last[s] - 1; p >= first[s]; --p) {
-      const bool here = of[p] != masked;
+      const bool here = of[p] != state_masked;
       if (here && (next || !right_neighbour)) flag[p] = 1;
       next = here;
     }
@@ -147,7 +146,8 @@ std::int32_t backend::select_chunk(std::int32_t sequences, const tensor_view& st
     std::int32_t take_decided = size, take_masked = size, take = size;
     if (params.pending_first) {
       std::int32_t pending = 0;
-      for (std::int32_t p = params.first[s]; p < params.last[s]; ++p) pending += of[p] == decided;
+      for (std::int32_t p = params.first[s]; p < params.last[s]; ++p)
+        pending += of[p] == state_decoded;
       take_decided = std::min(pending, size);
       take_masked = size - take_decided;
     }
@@ -156,25 +156,25 @@ std::int32_t backend::select_chunk(std::int32_t sequences, const tensor_view& st
       const std::int32_t end = block + params.block;
       std::int32_t in_cache = 0, last_mask = -1;
       for (std::int32_t p = block; p < end; ++p) {
-        in_cache += of[p] == cached;
-        if (of[p] == masked) last_mask = p;
+        in_cache += of[p] == state_cached;
+        if (of[p] == state_masked) last_mask = p;
       }
       const std::int32_t start = n;
       std::int32_t settling = 0;
       bool prefix = true;  // nothing masked so far in this block
       for (std::int32_t p = block; p < std::min(end, params.last[s]) && take > 0; ++p) {
         const std::uint8_t here = of[p];
-        prefix = prefix && here != masked;
-        if (here == cached || p < params.first[s]) continue;
-        std::int32_t& quota = here == masked ? take_masked : take_decided;
+        prefix = prefix && here != state_masked;
+        if (here == state_cached || p < params.first[s]) continue;
+        std::int32_t& quota = here == state_masked ? take_masked : take_decided;
         if (quota == 0) continue;
         --quota;
         --take;
-        bool settle = here == decided;
+        bool settle = here == state_decoded;
         if (params.rule == settle_rule::contiguous_prefix) settle = settle && prefix;
         if (params.rule == settle_rule::whole_block) settle = settle && last_mask < 0;
         if (params.rule == settle_rule::right_neighbour) {
-          settle = settle && (p + 1 == end || of[p + 1] != masked);
+          settle = settle && (p + 1 == end || of[p + 1] != state_masked);
         }
         sequence[n] = s;
         position[n] = p;

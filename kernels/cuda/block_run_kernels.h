@@ -8,11 +8,11 @@
 
 #include "kernels/cuda/groups.h"
 #include "kernels/ops.h"
+#include "kernels/token_state.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
 constexpr int run_threads = 256;
-constexpr std::uint8_t run_masked = 0, run_cached = 2;
 
 struct advance_params {
   block_run run;
@@ -25,7 +25,7 @@ struct advance_params {
 };
 
 UNMASK_DEVICE int masks_of(const warp_group& warp, const std::uint8_t* state, int first, int n) {
-  return warp.count(n, [&](int i) { return state[first + i] == run_masked; });
+  return warp.count(n, [&](int i) { return state[first + i] == state_masked; });
 }
 
 // As first_stop(), by a warp.
@@ -64,7 +64,7 @@ UNMASK_KERNEL void UNMASK_THREADS(run_threads) advance_blocks_kernel(advance_par
       count_block_step(r, kind, p.judged_begin[s + 1] - p.judged_begin[s], committed);
       if (observe_block(rules, r, kind, committed, masks, stop)) {
         for (int i = warp.rank(); i < rules.block; i += warp.size()) {
-          state[r.history - rules.block + i] = run_cached;
+          state[r.history - rules.block + i] = state_cached;
         }
       }
       if (block_is_stuck(rules, r)) r.stuck = 1;
@@ -153,7 +153,7 @@ UNMASK_KERNEL void focus_targets_kernel(focus_targets_params p) {
   const int first = p.rows.row_begin[s], last = p.rows.row_begin[s + 1];
   const std::uint8_t* state = p.state + s * p.stride;
   const int masks = warp.count(
-      last - first, [&](int i) { return state[p.rows.position[first + i]] == run_masked; });
+      last - first, [&](int i) { return state[p.rows.position[first + i]] == state_masked; });
   if (warp.rank() != 0) return;
   const bool in = in_block(p.step, s);
   const int budget = in ? enter_block(p.rules, p.record[s], p.step.first[s]) : 0;

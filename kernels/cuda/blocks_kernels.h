@@ -9,10 +9,9 @@
 
 #include "kernels/cuda/groups.h"
 #include "kernels/ops.h"
+#include "kernels/token_state.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
-
-constexpr std::uint8_t state_masked = 0, state_decided = 1, state_cached = 2;
 
 // A range of positions [first, last) of each sequence and the bytes it refers to.
 struct flags_params {
@@ -373,7 +372,7 @@ UNMASK_DEVICE chunk_counts count_chunk(const G& group, const select_chunk_params
   const int first = p.chunk.first[s], n = p.chunk.last[s] - first;
   const std::uint8_t* state = p.state + s * p.stride + first;
   const int size = p.chunk.size[s] > 0 ? p.chunk.size[s] : 0;
-  const int decided = group.count(n, [&](int i) { return state[i] == state_decided; });
+  const int decided = group.count(n, [&](int i) { return state[i] == state_decoded; });
   const int masked = group.count(n, [&](int i) { return state[i] == state_masked; });
   return {decided, masked, decided + masked < size ? decided + masked : size};
 }
@@ -405,7 +404,7 @@ UNMASK_KERNEL void write_chunk_kernel(select_chunk_params p) {
   for (int base = first; base < last; base += group.size()) {
     const int position = base + group.rank();
     const bool inside = position < last;
-    const bool decided = inside && state[position] == state_decided;
+    const bool decided = inside && state[position] == state_decoded;
     const bool masked = inside && state[position] == state_masked;
     int decided_here = 0, masked_here = 0, chosen_here = 0;
     const int decided_rank = decided_seen + group.before(decided, decided_here);

@@ -2,19 +2,18 @@
 // Copyright The Unmask Authors
 //
 // Block diffusion: which rows of a block enter a forward, which leave it early, and whose K/V is
-// final. States: 0 masked, 1 decided, 2 cached.
+// final. States: token_state.h.
 #include <algorithm>
 #include <cmath>
 
 #include "kernels/float16.h"
 #include "kernels/padded_list.h"
 #include "kernels/reference/ops.h"
+#include "kernels/token_state.h"
 
 namespace unmask::reference {
 
 namespace {
-
-constexpr std::uint8_t masked = 0, decided = 1, cached = 2;
 
 // Is K/V of a decided position p final, given the states s of its block [begin, end)?
 bool settled(const std::uint8_t* s, std::int32_t p, std::int32_t begin, std::int32_t end,
@@ -23,11 +22,11 @@ bool settled(const std::uint8_t* s, std::int32_t p, std::int32_t begin, std::int
     case settle_rule::any_decoded:
       return true;
     case settle_rule::contiguous_prefix:
-      return std::find(s + begin, s + p, masked) == s + p;
+      return std::find(s + begin, s + p, state_masked) == s + p;
     case settle_rule::right_neighbour:
-      return p + 1 == end || s[p + 1] != masked;
+      return p + 1 == end || s[p + 1] != state_masked;
     case settle_rule::whole_block:
-      return std::find(s + begin, s + end, masked) == s + end;
+      return std::find(s + begin, s + end, state_masked) == s + end;
   }
   return false;
 }
@@ -56,8 +55,8 @@ void backend::freeze(std::int32_t sequences, const tensor_view& state, const std
   for (std::int32_t s = 0; s < sequences; ++s) {
     const std::uint8_t* state_of = state.row<std::uint8_t>(s);
     for (std::int32_t p = first[s]; p < last[s]; ++p) {
-      if (state_of[p] == masked) continue;
-      if (right_neighbour && p + 1 < last[s] && state_of[p + 1] == masked) continue;
+      if (state_of[p] == state_masked) continue;
+      if (right_neighbour && p + 1 < last[s] && state_of[p + 1] == state_masked) continue;
       flags.row<std::uint8_t>(s)[p] = 1;
     }
   }
@@ -166,11 +165,11 @@ std::int32_t backend::select_chunk(std::int32_t sequences, const tensor_view& st
     const std::uint8_t* of = state.row<std::uint8_t>(s);
     std::vector<std::int32_t> open, chosen;
     for (std::int32_t p = params.first[s]; p < params.last[s]; ++p) {
-      if (of[p] != cached) open.push_back(p);
+      if (of[p] != state_cached) open.push_back(p);
     }
     const auto size = static_cast<std::size_t>(std::max(params.size[s], 0));
     if (params.pending_first) {
-      for (const std::uint8_t want : {decided, masked}) {
+      for (const std::uint8_t want : {state_decoded, state_masked}) {
         for (const std::int32_t p : open) {
           if (of[p] == want && chosen.size() < size) chosen.push_back(p);
         }
@@ -185,14 +184,15 @@ std::int32_t backend::select_chunk(std::int32_t sequences, const tensor_view& st
       const std::int32_t block = p / params.block * params.block;
       sequence[n] = s;
       position[n] = p;
-      settles[n] = of[p] == decided && settled(of, p, block, block + params.block, params.rule);
+      settles[n] =
+          of[p] == state_decoded && settled(of, p, block, block + params.block, params.rule);
       ++n;
     }
     // Inside each block: the cached first, then the rows that settle now, then the others.
     for (std::int32_t r = start; r < n; ++r) {
       const std::int32_t block = position[r] / params.block * params.block;
-      std::int32_t rank =
-          static_cast<std::int32_t>(std::count(of + block, of + block + params.block, cached));
+      std::int32_t rank = static_cast<std::int32_t>(
+          std::count(of + block, of + block + params.block, state_cached));
       for (std::int32_t o = start; o < n; ++o) {
         if (position[o] / params.block * params.block != block) continue;
         const bool before = settles[o] != settles[r] ? settles[o] != 0 : o < r;
