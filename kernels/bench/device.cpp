@@ -60,16 +60,28 @@ void measure(benchmark::State& state, const target& on, double flops, double byt
   }
 }
 
-// Arguments: rows, input features, output features; bfloat16 weights.
+// Weights of 16 bits are bfloat16; int8 ones have a float scale for each of their outputs.
+struct weight_kind {
+  weight_format format;
+  std::int64_t bytes;
+  std::int64_t bytes_per_output;
+};
+weight_kind weights_of(std::int64_t bits) {
+  return bits == 8 ? weight_kind{weight_format::int8, 1, 4}
+                   : weight_kind{weight_format::bf16, 2, 0};
+}
+
+// Arguments: rows, input features, output features, bits of a weight.
 void linear(benchmark::State& state, const target& on) {
   const std::int64_t m = state.range(0), k = state.range(1), n = state.range(2);
-  const std::int64_t weight_bytes = 2 * k * n;
+  const weight_kind kind = weights_of(state.range(3));
+  const std::int64_t weight_bytes = (kind.bytes * k + kind.bytes_per_output) * n;
   const std::int64_t copies =
       on.emulated ? 1 : std::max<std::int64_t>(1, (std::int64_t{256} << 20) / weight_bytes);
   const tensor w = random_tensor(on.run, {n, k}, 0.05F), x = random_tensor(on.run, {m, k});
   const tensor y = on.run.allocate(dtype::f32, {m, n});
   std::vector<packed_handle> packed;
-  for (std::int64_t i = 0; i < copies; ++i) packed.push_back(on.run.pack(w, weight_format::bf16));
+  for (std::int64_t i = 0; i < copies; ++i) packed.push_back(on.run.pack(w, kind.format));
   measure(state, on, 2.0 * static_cast<double>(m * k * n),
           static_cast<double>(weight_bytes + 4 * m * (k + n)), [&](int i) {
             on.run.linear(x, *packed[static_cast<std::size_t>(i) % packed.size()], {}, y, false);
@@ -140,18 +152,19 @@ void attention(benchmark::State& state, const target& on) {
           [&](int) { on.run.attention(these.set, q, cache, seen, scale, out, {}); });
 }
 
-// Arguments: rows, width, hidden features of an expert, experts, experts of a row; bfloat16.
-// Every expert that a row is routed to is drawn alike.
+// Arguments: rows, width, hidden features of an expert, experts, experts of a row, bits of a
+// weight. Every expert that a row is routed to is drawn alike.
 void experts(benchmark::State& state, const target& on) {
   const std::int64_t rows = state.range(0), width = state.range(1), hidden = state.range(2);
   const std::int64_t count = state.range(3), per_row = state.range(4);
+  const weight_kind kind = weights_of(state.range(5));
   const tensor gate_up = random_tensor(on.run, {2 * hidden, width}, 0.05F);
   const tensor down = random_tensor(on.run, {width, hidden}, 0.05F);
   moe_experts all;
   all.hidden = static_cast<std::int32_t>(hidden);
   for (std::int64_t e = 0; e < count; ++e) {
-    all.gate_up.push_back(on.run.pack(gate_up, weight_format::bf16));
-    all.down.push_back(on.run.pack(down, weight_format::bf16));
+    all.gate_up.push_back(on.run.pack(gate_up, kind.format));
+    all.down.push_back(on.run.pack(down, kind.format));
   }
   std::mt19937 rng(3);
   std::vector<std::int32_t> order(static_cast<std::size_t>(count)), chosen;
@@ -173,7 +186,10 @@ void experts(benchmark::State& state, const target& on) {
   state.counters["experts_hit"] = used;
   const auto matrices = static_cast<double>(3 * width * hidden);
   measure(state, on, 2.0 * matrices * static_cast<double>(rows * per_row),
-          2.0 * matrices * used + static_cast<double>(8 * rows * width),
+          (matrices * static_cast<double>(kind.bytes) +
+           static_cast<double>((2 * hidden + width) * kind.bytes_per_output)) *
+                  used +
+              static_cast<double>(8 * rows * width),
           [&](int) { on.run.moe_feed_forward(x, expert, weight, all, y); });
 }
 
@@ -186,12 +202,13 @@ void rms_norm(benchmark::State& state, const target& on) {
           [&](int) { on.run.rms_norm(x, weight, 1e-6F, y); });
 }
 
-// Arguments: candidates, width, vocabulary; bfloat16 head, token and probability.
+// Arguments: candidates, width, vocabulary, bits of the head's weights; token and probability.
 void confidence(benchmark::State& state, const target& on) {
   const std::int64_t rows = state.range(0), width = state.range(1), tokens = state.range(2);
+  const weight_kind kind = weights_of(state.range(3));
   const tensor x = random_tensor(on.run, {rows, width});
   const packed_handle head =
-      on.run.pack(random_tensor(on.run, {tokens, width}, 0.05F), weight_format::bf16);
+      on.run.pack(random_tensor(on.run, {tokens, width}, 0.05F), kind.format);
   std::vector<std::int32_t> place(static_cast<std::size_t>(rows));
   std::iota(place.begin(), place.end(), 0);
   const tensor row = indices(on.run, place);
@@ -203,22 +220,24 @@ void confidence(benchmark::State& state, const target& on) {
   confidence_out out;
   out.token = token.as<std::int32_t>();
   out.probability = probability.as<float>();
-  measure(state, on, 2.0 * static_cast<double>(rows * width * tokens),
-          static_cast<double>(2 * width * tokens + 4 * rows * width),
-          [&](int) { on.run.confidence(x, *head, candidates, {}, out); });
+  measure(
+      state, on, 2.0 * static_cast<double>(rows * width * tokens),
+      static_cast<double>((kind.bytes * width + kind.bytes_per_output) * tokens + 4 * rows * width),
+      [&](int) { on.run.confidence(x, *head, candidates, {}, out); });
 }
 
 using shape = std::vector<std::int64_t>;
 
 void add(const target& on, const char* name, void (*body)(benchmark::State&, const target&),
          const std::vector<std::string>& names, const std::vector<shape>& shapes,
-         const shape& small) {
+         const std::vector<shape>& small) {
   const std::string full = (on.emulated ? "emulated_" : "cuda_") + std::string(name);
   auto* b =
       benchmark::RegisterBenchmark(full.c_str(), [body, on](benchmark::State& s) { body(s, on); });
   b->ArgNames(names)->UseManualTime();
   if (on.emulated) {
-    b->Args(small)->Iterations(1);
+    for (const shape& s : small) b->Args(s);
+    b->Iterations(1);
     return;
   }
   for (const shape& s : shapes) b->Args(s);
@@ -236,12 +255,15 @@ void register_device_cases() {
   }
   const target on{emulated ? cuda_emulated_ops() : cuda_ops(), emulated};
   std::vector<shape> products;
-  for (const std::int64_t rows : {1, 32, 256, 2048}) {
-    products.push_back({rows, 4096, 6144});   // SDAR-8B: query, key, value
-    products.push_back({rows, 4096, 24576});  // gate, up
-    products.push_back({rows, 12288, 4096});  // down
+  for (const std::int64_t bits : {16, 8}) {
+    for (const std::int64_t rows : {1, 32, 256, 2048}) {
+      products.push_back({rows, 4096, 6144, bits});   // SDAR-8B: query, key, value
+      products.push_back({rows, 4096, 24576, bits});  // gate, up
+      products.push_back({rows, 12288, 4096, bits});  // down
+    }
   }
-  add(on, "linear", linear, {"rows", "in", "out"}, products, {9, 64, 40});
+  add(on, "linear", linear, {"rows", "in", "out", "bits"}, products,
+      {{9, 64, 40, 16}, {9, 64, 40, 8}});
   add(on, "attention", attention, {"sequences", "rows", "heads", "kv", "dim", "keys", "bits"},
       {{1, 32, 32, 8, 128, 512, 16},
        {1, 32, 32, 8, 128, 4096, 16},
@@ -250,14 +272,18 @@ void register_device_cases() {
        {64, 7, 32, 8, 128, 4096, 16},
        {64, 7, 32, 8, 128, 512, 32},
        {1, 2048, 32, 8, 128, 2048, 16}},
-      {2, 3, 4, 2, 64, 70, 16});
-  add(on, "experts", experts, {"rows", "width", "hidden", "experts", "per_row"},
-      {{7, 2048, 512, 256, 8}, {32, 2048, 512, 256, 8}, {1740, 2048, 512, 256, 8}},
-      {7, 64, 40, 4, 2});
+      {{2, 3, 4, 2, 64, 70, 16}});
+  add(on, "experts", experts, {"rows", "width", "hidden", "experts", "per_row", "bits"},
+      {{7, 2048, 512, 256, 8, 16},
+       {32, 2048, 512, 256, 8, 16},
+       {1740, 2048, 512, 256, 8, 16},
+       {32, 2048, 512, 256, 8, 8}},
+      {{7, 64, 40, 4, 2, 16}, {7, 64, 40, 4, 2, 8}});
   add(on, "rms_norm", rms_norm, {"rows", "width"}, {{32, 4096}, {1703, 4096}, {8192, 4096}},
-      {5, 72});
-  add(on, "confidence", confidence, {"rows", "width", "vocabulary"},
-      {{16, 4096, 151936}, {512, 4096, 151936}}, {3, 64, 300});
+      {{5, 72}});
+  add(on, "confidence", confidence, {"rows", "width", "vocabulary", "bits"},
+      {{16, 4096, 151936, 16}, {512, 4096, 151936, 16}, {512, 4096, 151936, 8}},
+      {{3, 64, 300, 16}, {3, 64, 300, 8}});
 }
 
 }  // namespace unmask::bench
