@@ -67,6 +67,12 @@ int command_doctor(const std::vector<std::string>& arguments) {
     const cuda::copy_roof roof = cuda::measure_copy_roof(d.index);
     fmt::print("         copies {:.0f} GB/s, read plus written, best of {}\n",
                roof.bytes_per_second * 1e-9, roof.repetitions);
+    for (const auto kind :
+         {cuda::product_kind::f32, cuda::product_kind::bf16, cuda::product_kind::int8}) {
+      const cuda::product_roof product = cuda::measure_product_roof(d.index, kind);
+      fmt::print("         {}: {:.1f} T operations/s, best of {}\n", product.what,
+                 product.operations_per_second * 1e-12, product.repetitions);
+    }
   }
   if (values.count("measure") && machine.cuda.devices.empty()) {
     fmt::print("gpu      NOT RUN: --measure needs a GPU\n");

@@ -153,6 +153,11 @@ experiment_spec spec_of_file(const fs::path& file, const po::variables_map& valu
   return spec;
 }
 
+cuda::product_kind product_kind_of(const std::string& format) {
+  if (format == "int8") return cuda::product_kind::int8;
+  return format == "bf16" ? cuda::product_kind::bf16 : cuda::product_kind::f32;
+}
+
 machine_roofs roofs_of(const std::string& device, const std::string& format) {
   if (device == "cpu") {
     const bench::roofs& r = bench::measured_roofs();
@@ -162,7 +167,9 @@ machine_roofs roofs_of(const std::string& device, const std::string& format) {
                         int8 ? "8-bit dot products" : "multiply-adds", r.threads)};
   }
   if (device == "cuda" && !cuda::query().devices.empty()) {
-    return {0, cuda::measure_copy_roof(0).bytes_per_second, "measured here: copy"};
+    const cuda::product_roof product = cuda::measure_product_roof(0, product_kind_of(format));
+    return {product.operations_per_second, cuda::measure_copy_roof(0).bytes_per_second,
+            fmt::format("measured here: {} and copy", product.what)};
   }
   return {};
 }

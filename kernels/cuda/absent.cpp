@@ -18,8 +18,18 @@ const ops* gpu_reading_host_memory() {
   return nullptr;
 }
 
-copy_roof measure_copy_roof(int) {
+namespace {
+[[noreturn]] void refuse() {
   throw environment_error("cannot measure a GPU: this program was built without CUDA");
+}
+}  // namespace
+
+copy_roof measure_copy_roof(int) {
+  refuse();
+}
+
+product_roof measure_product_roof(int, product_kind) {
+  refuse();
 }
 
 }  // namespace unmask::cuda

@@ -2,12 +2,9 @@
 // Copyright The Unmask Authors
 #include "kernels/cuda/device.h"
 
-#include <algorithm>
 #include <array>
-#include <memory>
 
 #include "kernels/cuda/check.h"
-#include "kernels/cuda/roofs.h"
 #include "kernels/ops.h"
 
 namespace unmask::cuda {
@@ -44,28 +41,6 @@ device_properties describe(int index) {
   return result;
 }
 
-struct free_device_memory {
-  void operator()(void* memory) const { (void)cudaFree(memory); }
-};
-using device_buffer = std::unique_ptr<void, free_device_memory>;
-
-device_buffer allocate(std::size_t bytes) {
-  void* memory = nullptr;
-  UNMASK_CUDA_CALL(cudaMalloc(&memory, bytes));
-  return device_buffer(memory);
-}
-
-struct destroy_event {
-  void operator()(cudaEvent_t event) const { (void)cudaEventDestroy(event); }
-};
-using event_handle = std::unique_ptr<CUevent_st, destroy_event>;
-
-event_handle make_event() {
-  cudaEvent_t event = nullptr;
-  UNMASK_CUDA_CALL(cudaEventCreate(&event));
-  return event_handle(event);
-}
-
 }  // namespace
 
 report query() {
@@ -97,51 +72,6 @@ report query() {
 const ops* gpu_reading_host_memory() {
   if (query().devices.empty() || attribute(cudaDevAttrPageableMemoryAccess, 0) == 0) return nullptr;
   return &cuda_ops();
-}
-
-copy_roof measure_copy_roof(int device) {
-  constexpr int warm_up = 3;
-  constexpr int repetitions = 20;
-  constexpr unsigned char pattern = 0x5A;
-  const report machine = query();
-  if (device < 0 || device >= static_cast<int>(machine.devices.size())) {
-    throw environment_error("there is no GPU number " + std::to_string(device) +
-                            (machine.note.empty() ? "" : ": " + machine.note));
-  }
-  UNMASK_CUDA_CALL(cudaSetDevice(device));
-  const device_properties& properties = machine.devices[static_cast<std::size_t>(device)];
-  copy_roof result;
-  result.repetitions = repetitions;
-  // 16 times L2, so that what stays cached from the last repetition hardly counts.
-  result.bytes = std::max<std::size_t>(std::size_t{1} << 30, properties.l2_bytes * 16);
-  const device_buffer from = allocate(result.bytes);
-  const device_buffer to = allocate(result.bytes);
-  UNMASK_CUDA_CALL(cudaMemset(from.get(), pattern, result.bytes));
-  UNMASK_CUDA_CALL(cudaMemset(to.get(), 0, result.bytes));
-  const copy_params params{from.get(), to.get(), result.bytes, properties.multiprocessors};
-  const event_handle start = make_event();
-  const event_handle stop = make_event();
-  std::vector<double> seconds;
-  for (int i = 0; i < warm_up + repetitions; ++i) {
-    UNMASK_CUDA_CALL(cudaEventRecord(start.get(), nullptr));
-    UNMASK_CUDA_CALL(launch_copy(params, nullptr));
-    UNMASK_CUDA_CALL(cudaEventRecord(stop.get(), nullptr));
-    UNMASK_CUDA_CALL(cudaEventSynchronize(stop.get()));
-    float milliseconds = 0;
-    UNMASK_CUDA_CALL(cudaEventElapsedTime(&milliseconds, start.get(), stop.get()));
-    if (i >= warm_up) seconds.push_back(milliseconds * 1e-3);
-  }
-  std::vector<unsigned char> arrived(result.bytes);
-  UNMASK_CUDA_CALL(cudaMemcpy(arrived.data(), to.get(), result.bytes, cudaMemcpyDeviceToHost));
-  if (!std::all_of(arrived.begin(), arrived.end(), [](auto byte) { return byte == pattern; })) {
-    throw environment_error("GPU " + std::to_string(device) +
-                            " miscopies memory: no number measured on it can be trusted");
-  }
-  std::sort(seconds.begin(), seconds.end());
-  const double moved = 2.0 * static_cast<double>(result.bytes);
-  result.bytes_per_second = moved / seconds.front();
-  result.median_bytes_per_second = moved / seconds[seconds.size() / 2];
-  return result;
 }
 
 }  // namespace unmask::cuda

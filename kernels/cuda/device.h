@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What CUDA devices there are and what their memory can do. Host-only and free of CUDA headers;
-// device.cpp answers in a CUDA build, absent.cpp in every other.
+// What CUDA devices there are and what their memory and arithmetic can do. Host-only and free of
+// CUDA headers; device.cpp and measured_roofs.cpp answer in a CUDA build, absent.cpp in every
+// other.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -55,5 +57,19 @@ struct copy_roof {
 // The device-memory roof: copies a buffer much larger than L2 and checks what arrived. Throws
 // environment_error when the device is absent, has too little free memory or miscopies.
 copy_roof measure_copy_roof(int device);
+
+// What multiplies: float32 on CUDA cores, the others on tensor cores.
+enum class product_kind : std::uint8_t { f32, bf16, int8 };
+
+struct product_roof {
+  double operations_per_second = 0;  // multiply-adds counted as 2, best repetition
+  int repetitions = 0;
+  std::string what;  // that was measured
+};
+
+// The arithmetic roof: float32 is chains of multiply-adds in registers, the others the library's
+// fastest product of 8192 x 8192 x 8192 random numbers, sampled against float64 sums. Throws
+// environment_error when the device is absent, has too little free memory or multiplies wrongly.
+product_roof measure_product_roof(int device, product_kind kind);
 
 }  // namespace unmask::cuda

@@ -26,6 +26,7 @@
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/roofs.h"
 
 namespace unmask::cuda {
 namespace {
@@ -38,19 +39,6 @@ void check_blas(cublasStatus_t status, const char* call) {
   }
 }
 #define UNMASK_BLAS_CALL(call) check_blas((call), #call)
-
-// A hash of the index as a number in [-1, 1): random data, because zeros draw less power and let
-// the clock rise.
-__global__ void fill_random(bf16* out, std::size_t n, unsigned seed) {
-  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += stride) {
-    unsigned h = static_cast<unsigned>(i) * 2654435761U + seed;
-    h ^= h >> 16;
-    h *= 0x85EBCA6BU;
-    h ^= h >> 13;
-    out[i] = __float2bfloat16(static_cast<float>(h) * (2.0F / 4294967296.0F) - 1.0F);
-  }
-}
 
 // One thread a sample: the float64 sum of one output, and the sum of magnitudes for its tolerance.
 __global__ void sum_samples(const bf16* x, const bf16* w, int k, const int* row, const int* column,
@@ -128,9 +116,10 @@ class product {
         w_(copies_ * s.n * s.k),
         y_(std::size_t{1} * m * s.n),
         workspace_(workspace_bytes) {
-    fill_random<<<1024, 256>>>(x_.data(), x_.bytes() / sizeof(bf16), 1);
-    fill_random<<<4096, 256>>>(w_.data(), w_.bytes() / sizeof(bf16), 2);
-    UNMASK_CUDA_CALL(cudaGetLastError());
+    for (const buffer<bf16>* b : {&x_, &w_}) {
+      const unsigned seed = b == &x_ ? 1 : 2;
+      UNMASK_CUDA_CALL(launch_fill_random({b->data(), b->bytes() / sizeof(bf16), seed}, nullptr));
+    }
     UNMASK_CUDA_CALL(cudaMemset(y_.data(), 0xFF, y_.bytes()));  // NaN in bf16
     // Column-major eyes see W^T [k, n], x^T [k, m], y^T [n, m].
     UNMASK_BLAS_CALL(cublasLtMatmulDescCreate(&operation_, CUBLAS_COMPUTE_32F, CUDA_R_32F));

@@ -50,6 +50,8 @@ TEST(environment, gpu_is_there_or_explained) {
     ASSERT_EQ(machine.notes.size(), 1U);
     EXPECT_EQ(machine.notes[0].compare(0, 6, "no GPU"), 0) << machine.notes[0];
     EXPECT_THROW(cuda::measure_copy_roof(0), error);
+    EXPECT_THROW(cuda::measure_product_roof(0, cuda::product_kind::f32), error);
+    EXPECT_THROW(cuda::measure_product_roof(0, cuda::product_kind::bf16), error);
   } else {
     for (const auto& device : machine.cuda.devices) {
       EXPECT_NE(device.name, "");
@@ -124,6 +126,20 @@ TEST(environment, json_keeps_values_and_says_null_for_unknown) {
   EXPECT_EQ(gpu["sm_clock_mhz"], 1755);
   EXPECT_EQ(gpu["mig"], false);
   EXPECT_TRUE(gpu["temperature_c"].is_null());
+}
+
+// Tensor cores multiply faster than CUDA cores, and int8 no slower than bfloat16.
+TEST(cuda_device, product_roofs_are_plausible) {
+  const cuda::report machine = cuda::query();
+  if (machine.devices.empty()) GTEST_SKIP() << machine.note;
+  const auto roof = [](cuda::product_kind kind) {
+    return cuda::measure_product_roof(0, kind).operations_per_second;
+  };
+  const double f32 = roof(cuda::product_kind::f32), bf16 = roof(cuda::product_kind::bf16);
+  EXPECT_GT(f32, 1e11);
+  EXPECT_GT(bf16, f32);
+  EXPECT_GT(roof(cuda::product_kind::int8), 0.8 * bf16);
+  EXPECT_LT(bf16, 1e17);
 }
 
 TEST(cuda_device, copy_roof_is_plausible) {
