@@ -6,6 +6,7 @@
 // missing wait shows as wrong tokens; and only memory of the backend may be handed to a kernel.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "harness/decode/plain_forward.h"
@@ -147,6 +148,36 @@ TEST(device_steps, are_made_by_the_recipes_that_say_so) {
     if (r.runs_ahead) got.emplace_back(s.label);
   }
   EXPECT_EQ(got, want);
+}
+
+// A model that predicts nothing but the mask token ends the run with the same sentence, whoever
+// plans the steps. All logits of a head of zeros are equal, and the lowest id wins.
+TEST(device_steps, that_decide_nothing_any_more_say_so_as_the_host_does) {
+  model_config config = testing::tiny_config(model_family::sdar);
+  config.mask_id = 0;
+  model_weights weights = random_weights(config, 7, dtype::f32);
+  std::fill_n(static_cast<float*>(weights.lm_head.data), weights.lm_head.elements(), 0.0F);
+  const auto failure_of = [&](const ops& backend, const std::string& method) -> std::string {
+    const transformer model(config, weights, backend, weight_format::f32, 256, dtype::f32);
+    try {
+      decode(model, method, {{"block_length", std::int64_t{8}}, {"mask_track", std::string("id")}},
+             tiny_requests(2, 16), 2);
+    } catch (const error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const cuda::emulation before = cuda::current_emulation();
+  for (const std::string method : {"delayed_cache", "focus"}) {
+    const std::string want = failure_of(cpu_ops(), method);
+    EXPECT_NE(want.find("decides nothing any more"), std::string::npos) << want;
+    cuda::set_emulation({{.backwards = true}, true, true, true, false, true});
+    const auto launched = cuda::emulated_launches();
+    EXPECT_EQ(failure_of(cuda_emulated_ops(), method), want);
+    EXPECT_GT(cuda::emulated_launches(), launched);
+    cuda_emulated_ops().synchronize();
+    cuda::set_emulation(before);
+  }
 }
 
 // bfloat16 weights: what only products read is rounded as it is stored, which the CPU backend's
