@@ -27,4 +27,14 @@ const emulation& current_emulation();
 
 std::uint64_t emulated_launches();  // so far
 
+// Whether this build looks at arguments for own_memory_only. Padding between them must be cleared
+// first, or left-over bytes look like pointers, and Clang 14 (thread sanitizer, fuzzers) cannot.
+#if !defined(__CUDACC__)
+#if __has_builtin(__builtin_clear_padding)
+inline constexpr bool checks_arguments = true;
+#else
+inline constexpr bool checks_arguments = false;
+#endif
+#endif
+
 }  // namespace unmask::cuda

@@ -152,7 +152,7 @@ class queue {
     };
     auto* c = new closure{kernel, arguments};
 #if __has_builtin(__builtin_clear_padding)
-    __builtin_clear_padding(&c->arguments);  // or left-over bytes may look like a pointer
+    __builtin_clear_padding(&c->arguments);
 #endif
     enqueue(
         name, shape, std::shared_ptr<void>(c, [](void* p) { delete static_cast<closure*>(p); }),

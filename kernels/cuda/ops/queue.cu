@@ -377,7 +377,7 @@ void check_arguments(const waiting_launch& l) {
 void count_launch(const waiting_launch& l) {
   if (l.on_host || l.branch != nullptr) return;
   ++launches;
-  if (chosen.own_memory_only) check_arguments(l);
+  if (checks_arguments && chosen.own_memory_only) check_arguments(l);
 }
 
 void run_now(const waiting_launch& l);
