@@ -235,13 +235,9 @@ void add(const target& on, const char* name, void (*body)(benchmark::State&, con
   auto* b =
       benchmark::RegisterBenchmark(full.c_str(), [body, on](benchmark::State& s) { body(s, on); });
   b->ArgNames(names)->UseManualTime();
-  if (on.emulated) {
-    for (const shape& s : small) b->Args(s);
-    b->Iterations(1);
-    return;
-  }
-  for (const shape& s : shapes) b->Args(s);
-  b->MinTime(0.3);
+  for (const shape& s : on.emulated ? small : shapes) b->Args(s);
+  // A fixed number of samples: looking for one would fill the operands anew for every try.
+  b->Iterations(on.emulated ? 1 : 25);
 }
 
 }  // namespace
