@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -16,6 +17,7 @@ from unittest import mock
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import check as driver  # noqa: E402
+import pack as packing  # noqa: E402
 
 
 def gone(pid, seconds=60):
@@ -149,6 +151,50 @@ class Stages(Workspace):
             with mock.patch.dict(os.environ, {"OTHER": "different"}):
                 self.assertRaisesRegex(driver.Failed, "1 of 1",
                                        driver.stage_decisions(check, "steps"), log, 10)
+
+
+class Packing(Workspace):
+    def setUp(self):
+        super().setUp()
+        self.file = os.path.join(self.folder.name, "pack.tar.xz")
+        self.library = os.path.join(self.folder.name, "libfoo-1.2.so")
+        with open(self.library, "w", encoding="utf-8") as out:
+            out.write("foo")
+
+    def listed(self, *more):
+        """What ldd would print of any program."""
+        text = "\n".join(["\tlinux-vdso.so.1 (0x1)", f"\tlibfoo.so.1 => {self.library} (0x2)",
+                          "\tlibc.so.6 => /lib/libc.so.6 (0x3)", "\t/lib64/ld-linux.so.2 (0x4)",
+                          "\tlibcublasLt.so.13 => /opt/cuda/libcublasLt.so.13 (0x5)", *more])
+        return mock.patch.object(packing.subprocess, "run",
+                                 return_value=subprocess.CompletedProcess([], 0, text, ""))
+
+    def test_programs_travel_with_their_libraries_but_not_with_those_of_the_system(self):
+        for name in packing.PROGRAMS:
+            self.program(name, "exit 0")
+        with self.listed():
+            self.assertEqual(packing.pack(self.build, self.file), (len(packing.PROGRAMS), 1))
+        with tarfile.open(self.file) as archive:
+            self.assertEqual(archive.extractfile("unmask-gpu/lib/libfoo.so.1").read(), b"foo")
+            self.assertTrue(archive.getmember("unmask-gpu/bin/unmask").mode & 0o100)
+            self.assertEqual(len(archive.getmembers()), len(packing.PROGRAMS) + 1)
+
+    def test_what_is_not_there_is_named(self):
+        self.program("unmask", "exit 0")
+        with self.listed("\tlibgone.so.3 => not found"):
+            with self.assertRaisesRegex(SystemExit, "libgone.so.3"):
+                packing.pack(self.build, self.file)
+        with self.listed(), self.assertRaisesRegex(SystemExit, "no bin/unmask_device_check"):
+            packing.pack(self.build, self.file)
+        self.assertFalse(os.path.exists(self.file))
+
+    def test_packed_libraries_are_looked_at_first(self):
+        with mock.patch.dict(os.environ, {"LD_LIBRARY_PATH": "/old"}):
+            packing.use_packed_libraries(self.build)
+            self.assertEqual(os.environ["LD_LIBRARY_PATH"], "/old")
+            os.makedirs(os.path.join(self.build, "lib"))
+            packing.use_packed_libraries(self.build)
+            self.assertEqual(os.environ["LD_LIBRARY_PATH"], os.path.join(self.build, "lib") + ":/old")
 
 
 class Summary(Workspace):
