@@ -167,9 +167,28 @@ machine_roofs roofs_of(const std::string& device, const std::string& format) {
                         int8 ? "8-bit dot products" : "multiply-adds", r.threads)};
   }
   if (device == "cuda" && !cuda::query().devices.empty()) {
-    const cuda::product_roof product = cuda::measure_product_roof(0, product_kind_of(format));
-    return {product.operations_per_second, cuda::measure_copy_roof(0).bytes_per_second,
-            fmt::format("measured here: {} and copy", product.what)};
+    // A roof that this machine cannot measure, for want of memory or of the library, costs no row.
+    machine_roofs roofs;
+    std::string measured, missing;
+    const auto attempt = [&](const char* what, const auto& measure) {
+      try {
+        measured += (measured.empty() ? "" : " and ") + measure();
+      } catch (const error& e) {
+        if (e.code() != exit_code::environment) throw;
+        missing += fmt::format("; no roof of {}: {}", what, e.what());
+      }
+    };
+    attempt("arithmetic", [&] {
+      const cuda::product_roof product = cuda::measure_product_roof(0, product_kind_of(format));
+      roofs.flops_per_second = product.operations_per_second;
+      return product.what;
+    });
+    attempt("memory", [&] {
+      roofs.bytes_per_second = cuda::measure_copy_roof(0).bytes_per_second;
+      return std::string("copy");
+    });
+    roofs.source = "measured here: " + (measured.empty() ? "nothing" : measured) + missing;
+    return roofs;
   }
   return {};
 }

@@ -54,8 +54,9 @@ struct copy_roof {
   int repetitions = 0;
 };
 
-// The device-memory roof: copies a buffer much larger than L2 and checks what arrived. Throws
-// environment_error when the device is absent, has too little free memory or miscopies.
+// The device-memory roof: copies a buffer much larger than L2 and checks what arrived. Throws an
+// environment error when the device is absent or has too little free memory, a failed run when it
+// miscopies.
 copy_roof measure_copy_roof(int device);
 
 // What multiplies: float32 on CUDA cores, the others on tensor cores.
@@ -68,8 +69,9 @@ struct product_roof {
 };
 
 // The arithmetic roof: float32 is chains of multiply-adds in registers, the others the library's
-// fastest product of 8192 x 8192 x 8192 random numbers, sampled against float64 sums. Throws
-// environment_error when the device is absent, has too little free memory or multiplies wrongly.
+// fastest product of 8192 x 8192 x 8192 random numbers, sampled against float64 sums. Throws an
+// environment error when the device or the library is absent or there is too little free memory, a
+// failed run when it multiplies wrongly.
 product_roof measure_product_roof(int device, product_kind kind);
 
 }  // namespace unmask::cuda

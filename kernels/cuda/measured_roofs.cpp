@@ -158,8 +158,8 @@ product_roof measure_library(const device_properties& device, bool int8) {
   for (const auto& [row, column] :
        {std::pair{std::int64_t{0}, n - 1}, {n / 2 + 3, n / 3}, {n - 1, n - 1}}) {
     if (!is_right(p, row, column)) {
-      throw environment_error(device.name + " multiplies " + name +
-                              " wrongly: no number measured on it can be trusted");
+      throw error(exit_code::run_failed, device.name + " multiplies " + name +
+                                             " wrongly: no number measured on it can be trusted");
     }
   }
   roof.operations_per_second = 2.0 * n * n * n * launches / seconds.front();
@@ -185,8 +185,8 @@ copy_roof measure_copy_roof(int device) {
       sorted_seconds(result.repetitions, [&] { UNMASK_CUDA_CALL(launch_copy(params, nullptr)); });
   const auto arrived = read_back<unsigned char>(to.get(), 0, result.bytes);
   if (!std::all_of(arrived.begin(), arrived.end(), [](auto byte) { return byte == pattern; })) {
-    throw environment_error("GPU " + std::to_string(device) +
-                            " miscopies memory: no number measured on it can be trusted");
+    throw error(exit_code::run_failed,
+                properties.name + " miscopies memory: no number measured on it can be trusted");
   }
   const double moved = 2.0 * static_cast<double>(result.bytes);
   result.bytes_per_second = moved / seconds.front();

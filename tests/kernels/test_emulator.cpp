@@ -291,7 +291,9 @@ TEST(emulated_queue, deferred_launches_wait_and_own_memory_is_told_from_other) {
   const auto launch_on_host_memory = [&] {
     q.launch("scan", {1, 128, 64}, scan_kernel, scan_params{in.data(), out.data(), &total, &vote});
   };
-  if (checks_arguments) EXPECT_THROW(launch_on_host_memory(), emulation_error);
+  if (checks_arguments) {
+    EXPECT_THROW(launch_on_host_memory(), emulation_error);
+  }
   const auto memory = q.allocate(4096, memory_kind::managed);
   auto* words = static_cast<std::int32_t*>(memory.get());
   q.launch(
