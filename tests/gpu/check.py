@@ -58,6 +58,7 @@ class Settings:
     goldens: str = ""
     budget: float = 570.0  # seconds for everything
     gpu: bool = True
+    problem: str = ""      # why there is no GPU
 
 
 class Check:
@@ -198,9 +199,9 @@ def cuda_runs(check, log, limit):
                           stdin=subprocess.DEVNULL, check=False)
     text = done.stdout + done.stderr
     log.write(text)
-    absent = re.search(r"[^\n]*(has no kernels in this build|built without CUDA|on the CPU instead)[^\n]*", text)
+    absent = re.search(r"[^\n]*(has no kernels in this build|built without CUDA|on the CPU instead)", text)
     if absent:
-        raise NotRun("needs the CUDA backend: this build has none")
+        raise NotRun(f"needs the CUDA backend: {absent.group(0).strip()}")
     if done.returncode != 0:
         raise Failed(f"a tiny decode ended with {done.returncode}")
 
@@ -222,6 +223,11 @@ def stage_environment(check):
             machine = built_with_cuda(check)
             with open(check.path("environment.json"), "w", encoding="utf-8") as out:
                 json.dump(machine, out, indent=1)
+            if check.settings.gpu and not machine["gpus"]:
+                # The driver may be there and yet too old, or not for this process.
+                notes = [n for n in machine["notes"] if n.startswith("no GPU")]
+                check.settings.gpu = False
+                reason = check.settings.problem = (notes or ["no GPU: unmask sees none"])[0]
         except NotRun:
             reason = "the program is not built: no environment record"
         smi = shutil.which("nvidia-smi")
@@ -650,13 +656,14 @@ def main(arguments=None):
     results = given.results or os.path.join(ROOT, "runs", "gpu",
                                             time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
     problem = gpu_problem()
-    check = Check(Settings(os.path.abspath(given.build), os.path.abspath(results), given.goldens,
-                           given.budget, not problem))
+    settings = Settings(os.path.abspath(given.build), os.path.abspath(results), given.goldens,
+                        given.budget, not problem, problem)
+    check = Check(settings)
     if problem:
         print(problem, flush=True)
     run_all(check)
-    text = write_summary(check, problem or "Measured on this machine's GPU.")
-    print(text if not problem else f"results: {check.settings.results}")
+    text = write_summary(check, settings.problem or "Measured on this machine's GPU.")
+    print(text if not settings.problem else f"results: {settings.results}")
     failed = [r for r in check.records if r["status"] in ("FAILED", "TIMEOUT")]
     return 1 if failed else 0
 

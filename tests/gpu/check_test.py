@@ -112,6 +112,19 @@ class Stages(Workspace):
             self.program("unmask", "exit 0")
             driver.cuda_runs(check, log, 5)
 
+    def test_a_gpu_that_the_program_does_not_see_is_none(self):
+        check = self.check()
+        note = "no GPU: the driver is too old"
+        self.program("unmask", "echo '" + json.dumps({"gpus": [], "notes": ["x", note]}) + "'")
+        self.quietly(check.stage, "environment", 30, driver.stage_environment(check), False)
+        self.quietly(check.stage, "ceilings", 30, driver.stage_ceilings(check))
+        self.assertEqual(check.settings.problem, note)
+        self.assertEqual([r["reason"] for r in check.records], [note, "needs a GPU"])
+        self.program("unmask", "echo '" + json.dumps({"gpus": [{}], "notes": []}) + "'")
+        seen = self.check()
+        self.quietly(seen.stage, "environment", 30, driver.stage_environment(seen), False)
+        self.assertTrue(seen.settings.gpu)
+
     def test_missing_tests_benchmarks_and_goldens_are_not_run(self):
         check = self.check()
         self.program("unmask_device_check", "echo no GPU >&2; exit 3")
