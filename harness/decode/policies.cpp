@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <stdexcept>
 #include <typeinfo>
 
 namespace unmask {
@@ -24,10 +26,31 @@ candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std
   return c;
 }
 
+// The ranges are the host's own, so it lists them itself, in memory that kernels read too: an
+// operation would have to be waited for before the layers can be issued. In a run without the host
+// they are not its own.
 void row_policy::select(const batch& b, const step_plan& plan, row_lists& rows) {
-  rows.rows = b.backend().compact(b.capacity(), {}, 0, plan.arrays.first, plan.arrays.last,
-                                  rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),
-                                  rows.sequence.as<std::int32_t>(), rows.padded);
+  auto* begin = rows.begin.as<std::int32_t>();
+  auto* position = rows.position.as<std::int32_t>();
+  auto* sequence = rows.sequence.as<std::int32_t>();
+  const std::int32_t *first = plan.arrays.first, *last = plan.arrays.last;
+  if (rows.padded > 0) {
+    rows.rows = b.backend().compact(b.capacity(), {}, 0, first, last, begin, position, sequence,
+                                    rows.padded);
+    return;
+  }
+  const std::int64_t room = rows.position.view().rows();
+  std::int32_t n = 0;
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    begin[s] = n;
+    const std::int32_t count = std::max(0, last[s] - first[s]);
+    if (n + count > room) throw std::logic_error("row_policy: more rows than the lists hold");
+    std::iota(position + n, position + n + count, first[s]);
+    std::fill_n(sequence + n, count, s);
+    n += count;
+  }
+  begin[b.capacity()] = n;
+  rows.rows = n;
 }
 
 bool row_policy::takes_all_in_play() const {
