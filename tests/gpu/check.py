@@ -647,7 +647,8 @@ def main(arguments=None):
     given = parser.parse_args(arguments)
     if given.pack:
         if given.build == parser.get_default("build"):
-            subprocess.run([os.path.join(ROOT, "dev"), "build", "--preset", "release"], check=True)
+            subprocess.run([os.path.join(ROOT, "dev"), "build", "--preset", "release",
+                            *packing.PROGRAMS], check=True)
         programs, libraries = packing.pack(os.path.abspath(given.build), given.pack)
         print(f"{given.pack}: {programs} programs, {libraries} libraries, "
               f"{os.path.getsize(given.pack) / 2**20:.1f} MiB")

@@ -284,6 +284,7 @@ TEST(phases, own_times_of_a_run_add_up_to_its_wall_time_and_to_what_the_loop_mea
   EXPECT_GE(forward, result.spent.forward);
   EXPECT_GE(selection, result.spent.selection);
   EXPECT_GT(selection, 0);
+  EXPECT_LT(selection, forward);  // every range of it lies in one of a forward
 }
 
 }  // namespace
