@@ -11,7 +11,7 @@
 #include <initializer_list>
 #include <memory>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 

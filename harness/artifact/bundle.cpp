@@ -10,11 +10,11 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include "harness/artifact/process.h"
-#include "harness/experiment/digest.h"
+#include "harness/base/digest.h"
+#include "harness/base/error.h"
+#include "harness/base/files.h"
+#include "harness/base/process.h"
 #include "harness/experiment/store.h"
-#include "harness/model/files.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "harness/artifact/process.h"
 #include "harness/artifact/request.h"
+#include "harness/base/error.h"
+#include "harness/base/process.h"
 #include "harness/experiment/store.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

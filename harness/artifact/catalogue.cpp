@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

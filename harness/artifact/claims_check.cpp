@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "harness/artifact/claims.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "harness/artifact/claims.h"
 #include "harness/artifact/toml_file.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

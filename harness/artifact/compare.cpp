@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/base/error.h"
 #include "harness/experiment/store.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "harness/artifact/toml_file.h"
+#include "harness/base/error.h"
 #include "harness/experiment/overlay.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "harness/artifact/layout.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "harness/artifact/toml_file.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

@@ -2,9 +2,9 @@
 // Copyright The Unmask Authors
 #include "harness/artifact/request.h"
 
+#include "harness/base/files.h"
 #include "harness/experiment/manifest.h"
 #include "harness/experiment/runner.h"
-#include "harness/model/files.h"
 
 namespace unmask {
 namespace {

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 

@@ -9,9 +9,9 @@
 
 #include "harness/artifact/campaign.h"
 #include "harness/artifact/layout.h"
+#include "harness/base/error.h"
 #include "harness/cli/command.h"
 #include "harness/experiment/store.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace po = boost::program_options;

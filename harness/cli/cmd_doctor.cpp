@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "harness/base/error.h"
 #include "harness/cli/command.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
@@ -11,7 +12,6 @@
 #include "harness/model/weights.h"
 #include "harness/profile/environment.h"
 #include "harness/profile/nvtx.h"
-#include "kernels/error.h"
 #include "kernels/ops.h"
 
 namespace unmask {

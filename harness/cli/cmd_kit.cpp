@@ -12,12 +12,12 @@
 #include "harness/artifact/compare.h"
 #include "harness/artifact/crossover.h"
 #include "harness/artifact/request.h"
+#include "harness/base/error.h"
 #include "harness/cli/command.h"
 #include "harness/cli/paired_options.h"
 #include "harness/experiment/needs.h"
 #include "harness/experiment/runner.h"
 #include "harness/experiment/store.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace po = boost::program_options;

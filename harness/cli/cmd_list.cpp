@@ -7,10 +7,10 @@
 #include <filesystem>
 
 #include "harness/artifact/catalogue.h"
+#include "harness/base/error.h"
 #include "harness/cli/command.h"
 #include "harness/decode/registry.h"
 #include "harness/model/config.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace po = boost::program_options;

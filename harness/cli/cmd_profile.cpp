@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "harness/base/error.h"
 #include "harness/cli/command.h"
 #include "harness/cli/settings_option.h"
 #include "harness/experiment/profiled.h"
@@ -23,7 +24,6 @@
 #include "harness/profile/tool_commands.h"
 #include "kernels/bench/roofs.h"
 #include "kernels/cuda/device.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace po = boost::program_options;

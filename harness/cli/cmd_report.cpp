@@ -10,8 +10,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "harness/base/error.h"
 #include "harness/cli/command.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace po = boost::program_options;

@@ -8,6 +8,7 @@
 
 #include "harness/artifact/layout.h"
 #include "harness/artifact/request.h"
+#include "harness/base/error.h"
 #include "harness/cli/command.h"
 #include "harness/cli/paired_options.h"
 #include "harness/experiment/needs.h"
@@ -15,7 +16,6 @@
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/store.h"
 #include "harness/experiment/table.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace po = boost::program_options;

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <iostream>
 
+#include "harness/base/error.h"
 #include "harness/decode/parameters.h"
 #include "kernels/cuda/device.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace po = boost::program_options;

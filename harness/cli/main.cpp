@@ -2,9 +2,9 @@
 // Copyright The Unmask Authors
 #include <iostream>
 
+#include "harness/base/error.h"
 #include "harness/cli/command.h"
 #include "harness/decode/parameters.h"
-#include "kernels/error.h"
 
 namespace unmask {
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

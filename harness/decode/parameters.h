@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "harness/model/nearest.h"
+#include "harness/base/nearest.h"
 
 namespace unmask {
 

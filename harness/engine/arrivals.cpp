@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 #include "kernels/random.h"
 
 namespace unmask {

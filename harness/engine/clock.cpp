@@ -8,7 +8,7 @@
 #include <sstream>
 #include <thread>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 

@@ -9,8 +9,8 @@
 #include <stdexcept>
 #include <unordered_map>
 
-#include "harness/model/nearest.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
+#include "harness/base/nearest.h"
 
 namespace unmask {
 namespace {

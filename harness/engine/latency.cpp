@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 #include "kernels/random.h"
 
 namespace unmask {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "harness/base/error.h"
 #include "harness/engine/loop_runner.h"
-#include "kernels/error.h"
 
 namespace unmask {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "harness/model/nearest.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
+#include "harness/base/nearest.h"
 
 namespace unmask {
 namespace {

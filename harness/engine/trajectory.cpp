@@ -9,8 +9,8 @@
 #include <map>
 #include <sstream>
 
-#include "harness/model/nearest.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
+#include "harness/base/nearest.h"
 #include "kernels/random.h"
 
 namespace unmask {

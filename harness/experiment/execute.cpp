@@ -7,11 +7,11 @@
 #include <array>
 #include <numeric>
 
+#include "harness/base/error.h"
 #include "harness/engine/closed_loop.h"
 #include "harness/experiment/execute_parts.h"
 #include "harness/experiment/probe_decodes.h"
 #include "harness/profile/environment.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/error.h"
 #include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/settings.h"
@@ -14,7 +15,6 @@
 #include "harness/model/checkpoint.h"
 #include "harness/workload/datasets.h"
 #include "harness/workload/scorer.h"
-#include "kernels/error.h"
 #include "kernels/random.h"
 
 namespace unmask {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "harness/base/error.h"
 #include "harness/decode/registry.h"
 #include "harness/engine/arrivals.h"
 #include "harness/engine/latency.h"
@@ -16,7 +17,6 @@
 #include "harness/experiment/execute_parts.h"
 #include "harness/experiment/serve_metrics.h"
 #include "harness/experiment/statistics.h"
-#include "kernels/error.h"
 #include "kernels/random.h"
 
 namespace unmask {

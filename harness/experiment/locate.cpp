@@ -7,9 +7,9 @@
 #include <map>
 #include <vector>
 
-#include "harness/model/nearest.h"
+#include "harness/base/error.h"
+#include "harness/base/nearest.h"
 #include "harness/workload/datasets.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -6,10 +6,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/experiment/digest.h"
+#include "harness/base/digest.h"
+#include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/experiment/parameters_json.h"
-#include "harness/model/files.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/error.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/settings.h"
 #include "harness/profile/environment.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

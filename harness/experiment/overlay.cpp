@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <set>
 
+#include "harness/base/error.h"
 #include "harness/experiment/needs.h"
 #include "harness/experiment/toml_reader.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -9,10 +9,10 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "harness/experiment/digest.h"
+#include "harness/base/digest.h"
+#include "harness/base/error.h"
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -2,9 +2,9 @@
 // Copyright The Unmask Authors
 #include "harness/experiment/probe.h"
 
+#include "harness/base/error.h"
+#include "harness/base/nearest.h"
 #include "harness/experiment/probes.h"
-#include "harness/model/nearest.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -2,8 +2,8 @@
 // Copyright The Unmask Authors
 #include "harness/experiment/probe_decodes.h"
 
+#include "harness/base/error.h"
 #include "harness/engine/closed_loop.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -8,10 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/error.h"
 #include "harness/experiment/statistics.h"
 #include "harness/profile/cupti_counters.h"
 #include "harness/profile/cupti_trace.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/error.h"
 #include "harness/engine/closed_loop.h"
 #include "harness/experiment/execute_parts.h"
 #include "harness/experiment/profiled.h"
 #include "harness/model/checkpoint.h"
-#include "kernels/error.h"
 #include "kernels/random.h"
 
 namespace unmask {

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/experiment/digest.h"
+#include "harness/base/digest.h"
 #include "harness/experiment/statistics.h"
 
 namespace unmask {

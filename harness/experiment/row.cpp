@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/base/error.h"
 #include "harness/experiment/parameters_json.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -11,12 +11,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/base/error.h"
 #include "harness/experiment/manifest.h"
 #include "harness/experiment/progress.h"
 #include "harness/experiment/statistics.h"
 #include "harness/experiment/store.h"
 #include "kernels/cuda/device.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

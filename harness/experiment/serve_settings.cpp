@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/error.h"
 #include "harness/engine/serving.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

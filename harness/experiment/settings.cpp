@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "harness/base/error.h"
 #include "harness/experiment/serve_settings.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -6,13 +6,13 @@
 #include <fstream>
 #include <sstream>
 
+#include "harness/base/error.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/needs.h"
 #include "harness/experiment/overlay.h"
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
 #include "harness/experiment/toml_reader.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

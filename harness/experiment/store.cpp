@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

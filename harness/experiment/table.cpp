@@ -10,8 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/error.h"
 #include "harness/experiment/statistics.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <queue>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

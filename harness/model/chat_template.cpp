@@ -4,8 +4,8 @@
 
 #include <string_view>
 
-#include "harness/model/unicode.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
+#include "harness/base/unicode.h"
 
 namespace unmask {
 namespace {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <map>
 
-#include "harness/model/hash_memory.h"
-#include "harness/model/json.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
+#include "harness/base/hash_memory.h"
+#include "harness/base/json.h"
 
 namespace unmask {
 namespace {

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <string_view>
 
+#include "harness/base/error.h"
+#include "harness/base/files.h"
+#include "harness/base/json.h"
+#include "harness/base/nearest.h"
 #include "harness/model/config_parse.h"
-#include "harness/model/files.h"
-#include "harness/model/json.h"
-#include "harness/model/nearest.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

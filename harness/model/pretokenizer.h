@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/model/regex.h"
+#include "harness/base/regex.h"
 
 namespace unmask {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "harness/model/json.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
+#include "harness/base/json.h"
 
 namespace unmask {
 namespace {

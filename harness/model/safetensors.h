@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/model/files.h"
+#include "harness/base/files.h"
 #include "kernels/tensor.h"
 
 namespace unmask {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "harness/model/files.h"
+#include "harness/base/error.h"
+#include "harness/base/files.h"
+#include "harness/base/unicode.h"
 #include "harness/model/tokenizer_parts.h"
-#include "harness/model/unicode.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

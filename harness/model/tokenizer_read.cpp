@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <charconv>
 
-#include "harness/model/json.h"
+#include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/unicode.h"
 #include "harness/model/tokenizer_parts.h"
-#include "harness/model/unicode.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -4,10 +4,10 @@
 // From the published tensor names of each family to model_weights.
 #include <unordered_set>
 
+#include "harness/base/error.h"
+#include "harness/base/parallel.h"
 #include "harness/model/checkpoint.h"
-#include "harness/model/parallel.h"
 #include "harness/model/weights.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

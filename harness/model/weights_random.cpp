@@ -7,9 +7,9 @@
 #include <new>
 #include <string_view>
 
-#include "harness/model/parallel.h"
+#include "harness/base/error.h"
+#include "harness/base/parallel.h"
 #include "harness/model/weights.h"
-#include "kernels/error.h"
 #include "kernels/float16.h"
 #include "kernels/random.h"
 

@@ -4,8 +4,8 @@
 // The part of cupti_counters.h that needs no CUPTI: the metric sets and the sums over ranges.
 #include <cmath>
 
+#include "harness/base/error.h"
 #include "harness/profile/cupti_counters.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask::cupti {
 namespace {

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/profile/cupti_trace.h"
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 #if UNMASK_HAS_CUPTI
 

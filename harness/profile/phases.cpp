@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "harness/base/error.h"
 #include "harness/profile/phases.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

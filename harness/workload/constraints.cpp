@@ -7,9 +7,9 @@
 #include <set>
 #include <vector>
 
-#include "harness/model/nearest.h"
-#include "harness/workload/text.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
+#include "harness/base/nearest.h"
+#include "harness/base/text.h"
 
 namespace unmask {
 using namespace py;

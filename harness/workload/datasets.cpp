@@ -7,10 +7,10 @@
 #include <map>
 #include <set>
 
-#include "harness/model/nearest.h"
-#include "harness/workload/json_lines.h"
-#include "harness/workload/text.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
+#include "harness/base/json_lines.h"
+#include "harness/base/nearest.h"
+#include "harness/base/text.h"
 
 namespace unmask {
 using namespace py;

@@ -8,7 +8,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "harness/workload/text.h"
+#include "harness/base/text.h"
 
 namespace unmask {
 using namespace py;

@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "harness/model/json.h"
+#include "harness/base/json.h"
 
 namespace unmask {
 

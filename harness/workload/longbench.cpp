@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "harness/workload/text.h"
+#include "harness/base/text.h"
 
 namespace unmask {
 using namespace py;

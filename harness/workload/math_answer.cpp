@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/workload/text.h"
+#include "harness/base/text.h"
 
 namespace unmask {
 using namespace py;

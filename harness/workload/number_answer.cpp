@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "harness/workload/text.h"
+#include "harness/base/text.h"
 
 namespace unmask {
 using namespace py;

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "harness/model/json.h"
+#include "harness/base/json.h"
 
 namespace unmask {
 

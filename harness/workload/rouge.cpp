@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/workload/text.h"
+#include "harness/base/text.h"
 
 namespace unmask {
 using namespace py;

@@ -4,16 +4,16 @@
 
 #include <algorithm>
 
-#include "harness/model/json.h"
-#include "harness/model/nearest.h"
+#include "harness/base/error.h"
+#include "harness/base/json.h"
+#include "harness/base/nearest.h"
+#include "harness/base/text.h"
 #include "harness/workload/constraints.h"
 #include "harness/workload/list_language.h"
 #include "harness/workload/longbench.h"
 #include "harness/workload/math_answer.h"
 #include "harness/workload/number_answer.h"
 #include "harness/workload/rouge.h"
-#include "harness/workload/text.h"
-#include "kernels/error.h"
 
 namespace unmask {
 using namespace py;

@@ -9,9 +9,9 @@
 #include <memory>
 #include <utility>
 
-#include "harness/workload/json_lines.h"
+#include "harness/base/error.h"
+#include "harness/base/json_lines.h"
 #include "harness/workload/scorer.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask::cpu {
 

@@ -2,8 +2,8 @@
 // Copyright The Unmask Authors
 //
 // The answers of a build without CUDA; compiled instead of everything else in this folder.
+#include "harness/base/error.h"
 #include "kernels/cuda/device.h"
-#include "kernels/error.h"
 #include "kernels/ops.h"
 
 namespace unmask::cuda {

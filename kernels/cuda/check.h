@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask::cuda {
 

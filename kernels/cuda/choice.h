@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask::cuda {
 

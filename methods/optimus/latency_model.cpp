@@ -7,7 +7,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

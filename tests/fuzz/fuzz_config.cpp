@@ -8,8 +8,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "harness/base/error.h"
 #include "harness/model/config_parse.h"
-#include "kernels/error.h"
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "harness/base/error.h"
 #include "harness/model/safetensors.h"
-#include "kernels/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));

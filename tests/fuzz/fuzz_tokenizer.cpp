@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
+#include "harness/base/error.h"
+#include "harness/base/unicode.h"
 #include "harness/model/bpe.h"
 #include "harness/model/tokenizer.h"
-#include "harness/model/unicode.h"
-#include "kernels/error.h"
 
 namespace {
 

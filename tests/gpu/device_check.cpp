@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/error.h"
 #include "kernels/cuda/device.h"
-#include "kernels/error.h"
 #include "kernels/ops.h"
 #include "kernels/shared_vector.h"
 

@@ -24,25 +24,28 @@ struct room {
 };
 
 const std::vector<std::string> every_room = {
-    "kernels",        "harness/model",    "harness/profile",    "harness/decode",   "methods",
-    "harness/engine", "harness/workload", "harness/experiment", "harness/artifact", "harness/cli"};
+    "harness/base",       "kernels",          "harness/model",  "harness/profile",
+    "harness/decode",     "methods",          "harness/engine", "harness/workload",
+    "harness/experiment", "harness/artifact", "harness/cli"};
 
 // DESIGN of the house: the arrows go one way, and only the program and the tests know everything.
 const std::vector<room>& rooms() {
   static const std::vector<room> table = {
-      {"kernels", {}},
-      {"harness/model", {"kernels"}},
-      {"harness/profile", {"kernels"}},
-      {"harness/decode", {"harness/model", "harness/profile", "kernels"}},
-      {"methods", {"harness/decode", "harness/model", "kernels"}},
-      {"harness/engine", {"harness/decode", "harness/model", "harness/profile", "kernels"}},
-      {"harness/workload", {"harness/model", "kernels"}},
+      {"harness/base", {}},
+      {"kernels", {"harness/base"}},
+      {"harness/model", {"harness/base", "kernels"}},
+      {"harness/profile", {"harness/base", "kernels"}},
+      {"harness/decode", {"harness/base", "harness/model", "harness/profile", "kernels"}},
+      {"methods", {"harness/base", "harness/decode", "harness/model", "kernels"}},
+      {"harness/engine",
+       {"harness/base", "harness/decode", "harness/model", "harness/profile", "kernels"}},
+      {"harness/workload", {"harness/base", "harness/model", "kernels"}},
       {"harness/experiment",
-       {"harness/engine", "harness/workload", "harness/decode", "harness/model", "harness/profile",
-        "kernels"}},
+       {"harness/base", "harness/engine", "harness/workload", "harness/decode", "harness/model",
+        "harness/profile", "kernels"}},
       {"harness/artifact",
-       {"harness/experiment", "harness/engine", "harness/workload", "harness/decode",
-        "harness/model", "harness/profile", "kernels"}},
+       {"harness/base", "harness/experiment", "harness/engine", "harness/workload",
+        "harness/decode", "harness/model", "harness/profile", "kernels"}},
       {"harness/cli", every_room},
       {"tests", every_room},
   };

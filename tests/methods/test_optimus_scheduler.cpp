@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 #include "kernels/random.h"
 #include "methods/optimus/elastic_scheduler.h"
 #include "tests/methods/chunk_toy.h"

@@ -9,8 +9,8 @@
 
 #include <unistd.h>
 
+#include "harness/base/error.h"
 #include "harness/experiment/runner.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "harness/base/error.h"
 #include "kernels/cuda/choice.h"
 #include "kernels/cuda/recording_kernels.h"
-#include "kernels/error.h"
 #include "kernels/shared_vector.h"
 
 #if !defined(__CUDACC__)

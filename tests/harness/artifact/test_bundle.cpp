@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "harness/artifact/bundle.h"
-#include "harness/artifact/process.h"
-#include "harness/model/files.h"
+#include "harness/base/files.h"
+#include "harness/base/process.h"
 #include "tests/harness/artifact/rows.h"
 
 namespace unmask {

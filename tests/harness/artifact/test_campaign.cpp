@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "harness/artifact/campaign.h"
-#include "harness/artifact/process.h"
+#include "harness/base/process.h"
 #include "tests/harness/artifact/rows.h"
 
 namespace unmask {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "harness/artifact/layout.h"
-#include "harness/model/files.h"
+#include "harness/base/files.h"
 #include "tests/harness/artifact/rows.h"
 
 namespace unmask {

@@ -7,8 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "harness/base/error.h"
 #include "harness/decode/parameters.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

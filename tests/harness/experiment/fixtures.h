@@ -11,8 +11,8 @@
 
 #include <unistd.h>
 
+#include "harness/base/error.h"
 #include "harness/experiment/runner.h"
-#include "kernels/error.h"
 
 namespace unmask::testing_experiment {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/model/json.h"
+#include "harness/base/json.h"
 
 #include "tests/harness/model/support.h"
 

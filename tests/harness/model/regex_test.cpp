@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/model/regex.h"
+#include "harness/base/regex.h"
 
+#include "harness/base/unicode.h"
 #include "harness/model/pretokenizer.h"
-#include "harness/model/unicode.h"
 #include "kernels/random.h"
 #include "tests/harness/model/support.h"
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask::test {
 

@@ -6,9 +6,9 @@
 
 #include <cmath>
 
+#include "harness/base/error.h"
 #include "harness/profile/cupti_counters.h"
 #include "harness/profile/cupti_trace.h"
-#include "kernels/error.h"
 
 namespace unmask {
 namespace {

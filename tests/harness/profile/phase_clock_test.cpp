@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

@@ -2,9 +2,9 @@
 // Copyright The Unmask Authors
 #include "harness/workload/scorer.h"
 
+#include "harness/base/text.h"
 #include "harness/workload/longbench.h"
 #include "harness/workload/rouge.h"
-#include "harness/workload/text.h"
 #include "tests/harness/workload/support.h"
 
 namespace unmask::test {

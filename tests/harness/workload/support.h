@@ -9,8 +9,8 @@
 #include <string>
 #include <utility>
 
+#include "harness/base/error.h"
 #include "harness/workload/scorer.h"
-#include "kernels/error.h"
 
 namespace unmask::test {
 

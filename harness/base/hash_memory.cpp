@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/model/hash_memory.h"
+#include "harness/base/hash_memory.h"
 
 #include <algorithm>
 #include <cstdlib>

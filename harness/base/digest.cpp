@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/experiment/digest.h"
+#include "harness/base/digest.h"
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 

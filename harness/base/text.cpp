@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/workload/text.h"
+#include "harness/base/text.h"
 
 namespace unmask::py {
 

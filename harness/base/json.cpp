@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/model/json.h"
+#include "harness/base/json.h"
 
 #include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "kernels/error.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/model/parallel.h"
+#include "harness/base/parallel.h"
 
 #include <algorithm>
 #include <atomic>

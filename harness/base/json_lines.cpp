@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/workload/json_lines.h"
+#include "harness/base/json_lines.h"
 
 #include <nlohmann/json.hpp>
 
-#include "harness/model/files.h"
-#include "harness/workload/text.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
+#include "harness/base/files.h"
+#include "harness/base/text.h"
 
 namespace unmask {
 using namespace py;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/model/nearest.h"
+#include "harness/base/nearest.h"
 
 #include <algorithm>
 #include <numeric>

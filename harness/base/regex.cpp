@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/model/regex.h"
+#include "harness/base/regex.h"
 
 #include <oniguruma.h>
 
 #include <mutex>
 
-#include "harness/model/unicode.h"
-#include "kernels/error.h"
+#include "harness/base/error.h"
+#include "harness/base/unicode.h"
 
 namespace unmask {
 namespace {
