@@ -17,15 +17,14 @@ struct public_file {
 };
 
 TEST(datasets, published_files) {
-  const public_file files[] = {
-      {"gsm8k", "datasets/gsm8k.jsonl", 8, "final_number"},
-      {"math500", "datasets/math500.jsonl", 8, "boxed"},
-      {"humaneval", "datasets/humaneval.jsonl", 4, "none"},
-      {"mbpp", "datasets/mbpp.jsonl", 6, "none"},
-      {"mt_bench", "datasets/mt_bench.jsonl", 6, "none"},
-      {"vicuna_bench", "datasets/vicuna_bench.jsonl", 6, "none"},
-      {"spec_bench", "datasets/spec_bench.jsonl", 12, "none"},
-      {"ifeval", "datasets/ifeval.jsonl", 8, "none"}};
+  const public_file files[] = {{"gsm8k", "datasets/gsm8k.jsonl", 8, "final_number"},
+                               {"math500", "datasets/math500.jsonl", 8, "boxed"},
+                               {"humaneval", "datasets/humaneval.jsonl", 4, "none"},
+                               {"mbpp", "datasets/mbpp.jsonl", 6, "none"},
+                               {"mt_bench", "datasets/mt_bench.jsonl", 6, "none"},
+                               {"vicuna_bench", "datasets/vicuna_bench.jsonl", 6, "none"},
+                               {"spec_bench", "datasets/spec_bench.jsonl", 12, "none"},
+                               {"ifeval", "datasets/ifeval.jsonl", 8, "none"}};
   for (const public_file& file : files) {
     const auto items = read_dataset(file.dataset, public_data(file.path));
     EXPECT_EQ(items.size(), file.items) << file.dataset;
