@@ -69,13 +69,12 @@ TEST(traces, published_files) {
     const char* path;
     std::size_t requests;
   };
-  const published files[] = {
-      {"lengths", "traces/sharegpt.csv", 40},
-      {"lengths", "traces/bwb.csv", 40},
-      {"azure", "traces/azure_code.csv", 40},
-      {"azure", "traces/azure_conv.csv", 40},
-      {"mooncake", "traces/mooncake_conversation.jsonl", 40},
-      {"mooncake", "traces/mooncake_synthetic.jsonl", 40}};
+  const published files[] = {{"lengths", "traces/sharegpt.csv", 40},
+                             {"lengths", "traces/bwb.csv", 40},
+                             {"azure", "traces/azure_code.csv", 40},
+                             {"azure", "traces/azure_conv.csv", 40},
+                             {"mooncake", "traces/mooncake_conversation.jsonl", 40},
+                             {"mooncake", "traces/mooncake_synthetic.jsonl", 40}};
   for (const published& file : files) {
     const auto requests = read_trace(file.format, public_data(file.path));
     EXPECT_EQ(requests.size(), file.requests) << file.path;
