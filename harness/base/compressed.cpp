@@ -58,8 +58,9 @@ std::optional<std::string> read_zip_member(const std::filesystem::path& archive,
     std::string text(info.uncompressed_size, '\0');
     if (unzOpenCurrentFile(zip.get()) != UNZ_OK) refuse(archive, path + " cannot be unpacked");
     for (std::size_t done = 0; done < text.size();) {
-      const int got = unzReadCurrentFile(zip.get(), text.data() + done,
-                                         static_cast<unsigned>(std::min(piece, text.size() - done)));
+      const int got =
+          unzReadCurrentFile(zip.get(), text.data() + done,
+                             static_cast<unsigned>(std::min(piece, text.size() - done)));
       if (got <= 0) refuse(archive, path + " cannot be unpacked");
       done += static_cast<std::size_t>(got);
     }

@@ -27,7 +27,7 @@ struct task_item {
   bool bos = false;
   std::vector<std::string> continuations, stop;
   int right = -1;
-  int context_tokens = 0;    // length of the prompt for long-context families, 0 = not recorded
+  int context_tokens = 0;  // length of the prompt for long-context families, 0 = not recorded
 };
 
 // Reads JSON Lines with the keys id, family, prompt, scorer, gen_length (required), answer, check

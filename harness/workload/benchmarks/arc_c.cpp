@@ -32,11 +32,10 @@ std::vector<source_item> read(const official_files& files, const std::string& sp
                               const std::string&) {
   std::vector<source_item> items;
   const std::string name = split == "test" ? "Test" : split == "train" ? "Train" : "Dev";
-  each_object(files.text("arc", {"ARC-Challenge/ARC-Challenge-" + name + ".jsonl",
-                                 "ARC-Challenge-" + name + ".jsonl"}),
-              [&](const json_reader& object, std::size_t row) {
-                items.push_back(item_of(object, row));
-              });
+  each_object(
+      files.text("arc", {"ARC-Challenge/ARC-Challenge-" + name + ".jsonl",
+                         "ARC-Challenge-" + name + ".jsonl"}),
+      [&](const json_reader& object, std::size_t row) { items.push_back(item_of(object, row)); });
   return items;
 }
 
@@ -73,9 +72,8 @@ std::vector<benchmark> arc_c() {
   lm.scorer = "likelihood_choice";
   lm.examples = {example_rule::drawn, "train"};
   lm.read = read;
-  lm.style = lm_eval_style{.question = "Question: {question}\nAnswer:",
-                           .target = "{right_choice}",
-                           .choices = true};
+  lm.style = lm_eval_style{
+      .question = "Question: {question}\nAnswer:", .target = "{right_choice}", .choices = true};
   benchmark sparse = base("OC-S", "ARC_c_gen_1e0de5");
   sparse.gen_length = 256;
   benchmark llada = base("OC-L", "ARC_c_gen_1e0de5");

@@ -152,7 +152,8 @@ class benchmark_set {
 };
 
 // {name} of the fields replaced in one pass; everything else stays, {{ and }} too.
-std::string filled_template(std::string_view form, const std::map<std::string, std::string>& fields);
+std::string filled_template(std::string_view form,
+                            const std::map<std::string, std::string>& fields);
 
 // The prompt of an item in a style: messages for a chat, else one text.
 struct rendered_prompt {

@@ -15,7 +15,8 @@ constexpr std::size_t fewest_tokens = 4;
 
 std::string role_of(const std::string& name) {
   if (name == "human" || name == "user") return "user";
-  if (name == "gpt" || name == "assistant" || name == "chatgpt" || name == "bard") return "assistant";
+  if (name == "gpt" || name == "assistant" || name == "chatgpt" || name == "bard")
+    return "assistant";
   return name == "system" ? "system" : "";
 }
 
@@ -64,8 +65,9 @@ std::vector<source_item> read_sharegpt(const official_files& files, const std::s
   for (const json_value& entry : *value.items()) {
     const std::string where = file.name + ", row " + std::to_string(row);
     if (entry.members() == nullptr) throw environment_error(where + ": must be an object");
-    keep(items, request_of(json_reader(entry, where), "conversations", "from", "value",
-                           files.tokens("sharegpt")),
+    keep(items,
+         request_of(json_reader(entry, where), "conversations", "from", "value",
+                    files.tokens("sharegpt")),
          row++);
   }
   return items;
@@ -75,8 +77,8 @@ std::vector<source_item> read_conversation(const official_files& files, const ch
   std::vector<source_item> items;
   each_object(files.text(dataset, {std::string(dataset) + ".jsonl", "train.jsonl"}),
               [&](const json_reader& object, std::size_t row) {
-                keep(items, request_of(object, "conversation", "role", "content",
-                                       files.tokens(dataset)),
+                keep(items,
+                     request_of(object, "conversation", "role", "content", files.tokens(dataset)),
                      row);
               });
   return items;
@@ -99,15 +101,13 @@ benchmark source(const char* name, item_reader read) {
 }  // namespace
 
 std::vector<benchmark> conversations() {
-  return {source("sharegpt", read_sharegpt),
-          source("wildchat",
-                 [](const official_files& files, const std::string&, const std::string&) {
-                   return read_conversation(files, "wildchat");
-                 }),
-          source("lmsys_chat",
-                 [](const official_files& files, const std::string&, const std::string&) {
-                   return read_conversation(files, "lmsys_chat");
-                 })};
+  return {
+      source("sharegpt", read_sharegpt),
+      source("wildchat", [](const official_files& files, const std::string&,
+                            const std::string&) { return read_conversation(files, "wildchat"); }),
+      source("lmsys_chat", [](const official_files& files, const std::string&, const std::string&) {
+        return read_conversation(files, "lmsys_chat");
+      })};
 }
 
 }  // namespace unmask::declared

@@ -77,8 +77,9 @@ std::vector<benchmark> gpqa() {
                    "Question: {question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer: {answer}\n"}},
       .question = {{"user", "Question: {question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer:"}},
       .plain = true,
-      .lead = "For the multiple choice question below, please provide the correct answer option "
-              "directly.\n"};
+      .lead =
+          "For the multiple choice question below, please provide the correct answer option "
+          "directly.\n"};
   return {b};
 }
 

@@ -51,9 +51,8 @@ benchmark chain_of_thought() {
   b.shots = 8;
   b.scorer = "gsm8k_cot_lm_eval";
   b.examples = {example_rule::written, "gsm8k_cot"};
-  b.style = lm_eval_style{.question = "Q: {question}\nA:",
-                          .target = "{answer}",
-                          .stop = {"Q:", "</s>", "<|im_end|>"}};
+  b.style = lm_eval_style{
+      .question = "Q: {question}\nA:", .target = "{answer}", .stop = {"Q:", "</s>", "<|im_end|>"}};
   return b;
 }
 
@@ -64,9 +63,8 @@ benchmark four_turns(const char* harness, const char* config) {
   b.shots = 4;
   b.scorer = "gsm8k_opencompass";
   b.examples = {example_rule::written, "gsm8k_opencompass"};
-  b.style = opencompass_style{
-      .example = {{"user", step_by_step}, {"assistant", "{answer}\n"}},
-      .question = {{"user", step_by_step}}};
+  b.style = opencompass_style{.example = {{"user", step_by_step}, {"assistant", "{answer}\n"}},
+                              .question = {{"user", step_by_step}}};
   return b;
 }
 
@@ -91,8 +89,9 @@ std::vector<benchmark> gsm8k() {
   benchmark llada = four_turns("OC-L", "gsm8k_gen_1d7fe4");
   llada.form = prompt_form::chat;
   llada.gen_length = 512;
-  return {lm_eval(), chain_of_thought(), focus, four_turns("OC-S", "gsm8k_gen_17d0dc_maxoutlen_256"),
-          dream, llada};
+  return {lm_eval(), chain_of_thought(),
+          focus,     four_turns("OC-S", "gsm8k_gen_17d0dc_maxoutlen_256"),
+          dream,     llada};
 }
 
 }  // namespace unmask::declared

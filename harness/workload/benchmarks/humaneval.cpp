@@ -42,8 +42,8 @@ benchmark base(const char* harness, const char* config, const std::string& befor
 std::vector<benchmark> humaneval() {
   benchmark lm = base("LM", "humaneval", "");
   lm.scorer = "humaneval_lm_eval";
-  lm.style = lm_eval_style{.question = "{prompt}",
-                           .stop = {"\nclass", "\ndef", "\n#", "\nif", "\nprint"}};
+  lm.style =
+      lm_eval_style{.question = "{prompt}", .stop = {"\nclass", "\ndef", "\n#", "\nif", "\nprint"}};
   benchmark focus = base("OC-F", "humaneval_openai_sample_evals_gen_dcae0e", "");
   focus.form = prompt_form::chat;
   focus.gen_length = 1024;

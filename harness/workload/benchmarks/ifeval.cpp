@@ -11,18 +11,17 @@ namespace {
 
 std::vector<source_item> read(const official_files& files, const std::string&, const std::string&) {
   std::vector<source_item> items;
-  each_object(files.text("ifeval", {"input_data.jsonl"}),
-              [&](const json_reader& object, std::size_t) {
-                source_item item;
-                item.id = std::to_string(object.integer("key", 0, std::int64_t{1} << 40));
-                item.fields = {{"prompt", object.text("prompt")}};
-                item.check = json_object(
-                    {{"instruction_id_list", json_text(object.at("instruction_id_list"))},
-                     {"key", item.id},
-                     {"kwargs", json_text(object.at("kwargs"))},
-                     {"prompt", json_string(object.text("prompt"))}});
-                items.push_back(std::move(item));
-              });
+  each_object(files.text("ifeval", {"input_data.jsonl"}), [&](const json_reader& object,
+                                                              std::size_t) {
+    source_item item;
+    item.id = std::to_string(object.integer("key", 0, std::int64_t{1} << 40));
+    item.fields = {{"prompt", object.text("prompt")}};
+    item.check = json_object({{"instruction_id_list", json_text(object.at("instruction_id_list"))},
+                              {"key", item.id},
+                              {"kwargs", json_text(object.at("kwargs"))},
+                              {"prompt", json_string(object.text("prompt"))}});
+    items.push_back(std::move(item));
+  });
   return items;
 }
 

@@ -17,12 +17,9 @@ namespace fs = std::filesystem;
 
 // lm-eval's tasks by the subjects of the official folders.
 const std::vector<std::pair<std::string, std::string>> subjects = {
-    {"algebra", "algebra"},
-    {"counting_and_prob", "counting_and_probability"},
-    {"geometry", "geometry"},
-    {"intermediate_algebra", "intermediate_algebra"},
-    {"num_theory", "number_theory"},
-    {"prealgebra", "prealgebra"},
+    {"algebra", "algebra"},          {"counting_and_prob", "counting_and_probability"},
+    {"geometry", "geometry"},        {"intermediate_algebra", "intermediate_algebra"},
+    {"num_theory", "number_theory"}, {"prealgebra", "prealgebra"},
     {"precalc", "precalculus"}};
 
 std::string folder_of(const std::string& group) {
@@ -79,8 +76,8 @@ std::vector<source_item> read_folder(const official_files& files, const std::str
   for (const auto& [number, path] : problems) {
     const json_value value = parse_json(read_workload_text(path.string()), path.string());
     const json_reader object(value, path.string());
-    items.push_back(item_of(object, split + "/" + folder_of(group) + "/" +
-                                        path.filename().string(), group));
+    items.push_back(
+        item_of(object, split + "/" + folder_of(group) + "/" + path.filename().string(), group));
   }
   return items;
 }
@@ -115,8 +112,8 @@ benchmark four_shot(const char* config, const std::string& ending) {
   b.examples = {example_rule::written, "math_opencompass"};
   b.style = opencompass_style{
       .example = {{"user", "Problem:\n{problem}\nSolution:"},
-                  {"assistant", "{solution}\nFinal Answer: The final answer is ${answer}$." + ending +
-                                    "\n"}},
+                  {"assistant",
+                   "{solution}\nFinal Answer: The final answer is ${answer}$." + ending + "\n"}},
       .question = {{"user", "Problem:\n{problem}\nSolution:\n"}}};
   return b;
 }
@@ -141,9 +138,8 @@ std::vector<benchmark> math() {
   minerva.gen_length = 512;
   minerva.scorer = "math_minerva_lm_eval";
   minerva.examples = {example_rule::written, "minerva_math"};
-  minerva.style = lm_eval_style{.question = "Problem:\n{problem}\n\nSolution:",
-                                .target = "{solution}",
-                                .stop = {"Problem:"}};
+  minerva.style = lm_eval_style{
+      .question = "Problem:\n{problem}\n\nSolution:", .target = "{solution}", .stop = {"Problem:"}};
   benchmark llada = four_shot("math_gen_265cce", " I hope it is correct.");
   llada.gen_length = 512;
   llada.scorer = "math_opencompass";

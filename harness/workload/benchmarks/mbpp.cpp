@@ -16,9 +16,8 @@ source_item item_of(const json_reader& object, const char* text_key) {
   const std::vector<std::string> tests = texts_of(object, "test_list");
   item.id = std::to_string(object.integer("task_id", 0, 1 << 20));
   item.answer = object.text("code");
-  item.fields = {{"text", object.text(text_key)},
-                 {"code", item.answer},
-                 {"test_list", joined_lines(tests)}};
+  item.fields = {
+      {"text", object.text(text_key)}, {"code", item.answer}, {"test_list", joined_lines(tests)}};
   for (std::size_t t = 0; t < 3; ++t) {
     item.fields["test_" + std::to_string(t)] = t < tests.size() ? tests[t] : "";
   }
@@ -75,20 +74,18 @@ std::vector<benchmark> mbpp() {
   benchmark lm = base("LM", "mbpp");
   lm.scorer = "mbpp_lm_eval";
   lm.examples = {example_rule::written, "mbpp_lm_eval"};
-  lm.style = lm_eval_style{
-      .question = task + tests + "{test_0}\n{test_1}\n{test_2}\n[BEGIN]\n",
-      .target = "{code}\n[DONE]",
-      .delimiter = "",
-      .stop = {"[DONE]"}};
+  lm.style = lm_eval_style{.question = task + tests + "{test_0}\n{test_1}\n{test_2}\n[BEGIN]\n",
+                           .target = "{code}\n[DONE]",
+                           .delimiter = "",
+                           .stop = {"[DONE]"}};
   benchmark llada = base("OC-L", "mbpp_gen_830460");
   llada.form = prompt_form::chat;
   llada.gen_length = 256;
   llada.scorer = "mbpp_opencompass";
   llada.examples = {example_rule::written, "mbpp_opencompass"};
-  llada.style = opencompass_style{
-      .example = {{"user", task + tests + " {test_list}\n"},
-                  {"assistant", "[BEGIN]\n '{code}' \n[DONE] \n\n "}},
-      .question = {{"user", task + tests + " {test_list}  \n"}}};
+  llada.style = opencompass_style{.example = {{"user", task + tests + " {test_list}\n"},
+                                              {"assistant", "[BEGIN]\n '{code}' \n[DONE] \n\n "}},
+                                  .question = {{"user", task + tests + " {test_list}  \n"}}};
   benchmark focus = base("OC-F", "sanitized_mbpp_mdblock_0shot_nocot_gen_a2e416");
   focus.name = "mbpp_sanitized";
   focus.shots = 0;
@@ -97,10 +94,11 @@ std::vector<benchmark> mbpp() {
   focus.scorer = "mbpp_opencompass";
   focus.read = read_sanitized;
   focus.style = opencompass_style{
-      .question = {{"user",
-                    "You are an expert Python programmer, and here is your task:\n{text}\nYour code "
-                    "should pass these tests:\n\n{test_list}\n You should submit your final "
-                    "solution in the following format: ```python\n\n```"}},
+      .question =
+          {{"user",
+            "You are an expert Python programmer, and here is your task:\n{text}\nYour code "
+            "should pass these tests:\n\n{test_list}\n You should submit your final "
+            "solution in the following format: ```python\n\n```"}},
       .system = "You are a helpful assistant."};
   return {lm, llada, focus};
 }

@@ -71,8 +71,7 @@ const char* const subjects[] = {"abstract_algebra",
 std::vector<source_item> read(const official_files& files, const std::string& split,
                               const std::string& subject) {
   const std::string name = subject + "_" + split + ".csv";
-  const official_text file =
-      files.text("mmlu", {"data/" + split + "/" + name, split + "/" + name});
+  const official_text file = files.text("mmlu", {"data/" + split + "/" + name, split + "/" + name});
   std::vector<source_item> items;
   for (const auto& row : csv_rows(file)) {
     const std::string where = file.name + ", row " + std::to_string(items.size());
@@ -84,14 +83,10 @@ std::vector<source_item> read(const official_files& files, const std::string& sp
     source_item item;
     item.id = subject + ":" + std::to_string(items.size());
     item.group = subject;
-    item.fields = {{"input", row[0]},
-                   {"question", std::string(py::strip(row[0]))},
-                   {"A", row[1]},
-                   {"B", row[2]},
-                   {"C", row[3]},
-                   {"D", row[4]},
-                   {"target", letter},
-                   {"subject", py::replace_all(subject, "_", " ")}};
+    item.fields = {{"input", row[0]},  {"question", std::string(py::strip(row[0]))},
+                   {"A", row[1]},      {"B", row[2]},
+                   {"C", row[3]},      {"D", row[4]},
+                   {"target", letter}, {"subject", py::replace_all(subject, "_", " ")}};
     item.choices = {"A", "B", "C", "D"};
     item.right = letter[0] - 'A';
     item.answer = letter;
@@ -153,8 +148,7 @@ std::vector<benchmark> mmlu() {
       "or D.\n";
   // The examples say Question and Answer, the question itself Q and A.
   llada.style = opencompass_style{
-      .example = {{"user",
-                   hint + "Question: {input}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer: "},
+      .example = {{"user", hint + "Question: {input}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer: "},
                   {"assistant", "{target}\n"}},
       .question = {{"user", hint + "Q: {input}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nA: "}}};
   return {likelihood, generative, sparse, llada};

@@ -24,12 +24,11 @@ struct needle {
 
 std::vector<needle> english_needles(const official_files& files) {
   std::vector<needle> all;
-  each_object(files.text("needlebench", {"needles.jsonl"}),
-              [&](const json_reader& object, std::size_t) {
-                if (object.text("language") != "English") return;
-                all.push_back({object.text("needle"), object.text("retrieval_question"),
-                               object.text("arg2")});
-              });
+  each_object(files.text("needlebench", {"needles.jsonl"}), [&](const json_reader& object,
+                                                                std::size_t) {
+    if (object.text("language") != "English") return;
+    all.push_back({object.text("needle"), object.text("retrieval_question"), object.text("arg2")});
+  });
   if (all.empty()) throw environment_error("needles.jsonl: has no English needle");
   return all;
 }
@@ -44,8 +43,8 @@ std::string guided(const std::string& question) {
          question.substr(at);
 }
 
-source_item item_of(const tokenizer& tokens, const std::vector<std::string>& lines,
-                    const needle& n, std::size_t length, std::size_t depth) {
+source_item item_of(const tokenizer& tokens, const std::vector<std::string>& lines, const needle& n,
+                    std::size_t length, std::size_t depth) {
   const auto hidden = tokens.encode("\n" + n.text + "\n");
   const std::size_t room = length - std::min<std::size_t>(length, buffer_tokens + hidden.size());
   std::vector<std::int32_t> context;
@@ -67,15 +66,18 @@ source_item item_of(const tokenizer& tokens, const std::vector<std::string>& lin
 std::vector<source_item> read(const official_files& files, const std::string&,
                               const std::string& group) {
   const tokenizer& tokens = files.tokens("needle_map");
-  const std::size_t length = std::stoul(group), depth = std::stoul(group.substr(group.find('-') + 1));
+  const std::size_t length = std::stoul(group),
+                    depth = std::stoul(group.substr(group.find('-') + 1));
   std::vector<std::string> lines;
-  each_object(files.text("needlebench", {"en_un_asr.jsonl", "PaulGrahamEssays.jsonl"}),
-              [&](const json_reader& object, std::size_t) { lines.push_back(object.text("text")); });
+  each_object(
+      files.text("needlebench", {"en_un_asr.jsonl", "PaulGrahamEssays.jsonl"}),
+      [&](const json_reader& object, std::size_t) { lines.push_back(object.text("text")); });
   const std::vector<needle> needles = english_needles(files);
   std::vector<source_item> items;
   for (int r = 0; r < repetitions; ++r) {
     python_random(static_cast<std::uint64_t>(r)).shuffle(lines);  // of the order before, as there
-    const needle& chosen = needles[python_random(static_cast<std::uint64_t>(r)).below(needles.size())];
+    const needle& chosen =
+        needles[python_random(static_cast<std::uint64_t>(r)).below(needles.size())];
     items.push_back(item_of(tokens, lines, chosen, length, depth));
     items.back().id = group + ":" + std::to_string(r);
     items.back().group = group;

@@ -69,9 +69,9 @@ official_text official_files::text(const std::string& dataset,
   std::string wanted, where;
   for (const std::string& name : names) wanted += (wanted.empty() ? "" : " or ") + name;
   for (const fs::path& root : roots_) where += (where.empty() ? "" : ", ") + root.string();
-  throw environment_error(dataset + ": there is no " + wanted + " in " +
-                          (where.empty() ? "any folder: give `path`" : where + " or its folder " +
-                                                                           dataset));
+  throw environment_error(
+      dataset + ": there is no " + wanted + " in " +
+      (where.empty() ? "any folder: give `path`" : where + " or its folder " + dataset));
 }
 
 bool official_files::has(const std::string& dataset, const std::vector<std::string>& names) const {

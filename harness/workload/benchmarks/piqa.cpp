@@ -26,9 +26,9 @@ std::vector<int> read_labels(const official_text& file) {
 std::vector<source_item> read(const official_files& files, const std::string& split,
                               const std::string&) {
   const bool valid = split == "valid";
-  const std::vector<int> labels = read_labels(files.text(
-      "piqa", valid ? std::vector<std::string>{"valid-labels.lst", "dev-labels.lst"}
-                    : std::vector<std::string>{split + "-labels.lst"}));
+  const std::vector<int> labels = read_labels(
+      files.text("piqa", valid ? std::vector<std::string>{"valid-labels.lst", "dev-labels.lst"}
+                               : std::vector<std::string>{split + "-labels.lst"}));
   const official_text file =
       files.text("piqa", valid ? std::vector<std::string>{"valid.jsonl", "dev.jsonl"}
                                : std::vector<std::string>{split + ".jsonl"});
@@ -65,9 +65,8 @@ std::vector<benchmark> piqa() {
   lm.scorer = "likelihood_choice";
   lm.examples = {example_rule::drawn, "train"};
   lm.read = read;
-  lm.style = lm_eval_style{.question = "Question: {goal}\nAnswer:",
-                           .target = "{right_choice}",
-                           .choices = true};
+  lm.style = lm_eval_style{
+      .question = "Question: {goal}\nAnswer:", .target = "{right_choice}", .choices = true};
   benchmark sparse = lm;
   sparse.harness = "OC-S";
   sparse.config = "piqa_gen_1194eb";
@@ -75,8 +74,7 @@ std::vector<benchmark> piqa() {
   sparse.gen_length = 256;
   sparse.metric = "accuracy";
   sparse.scorer = "first_option";
-  sparse.style =
-      opencompass_style{.question = {{"user", "{goal}\nA. {sol1}\nB. {sol2}\nAnswer:"}}};
+  sparse.style = opencompass_style{.question = {{"user", "{goal}\nA. {sol1}\nB. {sol2}\nAnswer:"}}};
   return {lm, sparse};
 }
 

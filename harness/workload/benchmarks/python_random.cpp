@@ -29,13 +29,14 @@ class array_seed {
       i = 1;
     };
     for (std::size_t k = std::max(state_.size(), key.size()); k > 0; --k) {
-      state_[i] = (state_[i] ^ (mixed(state_[i - 1]) * 1664525U)) + key[j] +
-                  static_cast<std::uint32_t>(j);
+      state_[i] =
+          (state_[i] ^ (mixed(state_[i - 1]) * 1664525U)) + key[j] + static_cast<std::uint32_t>(j);
       j = (j + 1) % key.size();
       next();
     }
     for (std::size_t k = state_.size() - 1; k > 0; --k) {
-      state_[i] = (state_[i] ^ (mixed(state_[i - 1]) * 1566083941U)) - static_cast<std::uint32_t>(i);
+      state_[i] =
+          (state_[i] ^ (mixed(state_[i - 1]) * 1566083941U)) - static_cast<std::uint32_t>(i);
       next();
     }
     state_[0] = 0x80000000U;
@@ -78,7 +79,8 @@ std::vector<std::size_t> python_random::sample(std::size_t population, std::size
   if (count > population) throw std::logic_error("python_random::sample: larger than population");
   // Python keeps the smaller of two structures: a list of the population or a set of what is drawn.
   double most = 21;
-  if (count > 5) most += std::pow(4, std::ceil(std::log(3.0 * static_cast<double>(count)) / std::log(4.0)));
+  if (count > 5)
+    most += std::pow(4, std::ceil(std::log(3.0 * static_cast<double>(count)) / std::log(4.0)));
   std::vector<std::size_t> drawn;
   if (static_cast<double>(population) <= most) {
     std::vector<std::size_t> pool(population);

@@ -17,8 +17,8 @@ class python_random {
  public:
   explicit python_random(std::uint64_t seed);
 
-  std::uint32_t bits(int count);           // getrandbits(count), 1 to 32
-  std::size_t below(std::size_t n);        // _randbelow(n), 1 <= n < 2^32
+  std::uint32_t bits(int count);     // getrandbits(count), 1 to 32
+  std::size_t below(std::size_t n);  // _randbelow(n), 1 <= n < 2^32
   // sample(range(population), count): positions in the order drawn; count <= population.
   std::vector<std::size_t> sample(std::size_t population, std::size_t count);
   template <class item>

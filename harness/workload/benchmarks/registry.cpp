@@ -50,7 +50,8 @@ std::string harness_version(const std::string& harness) {
   for (const auto& [id, version] : harnesses) {
     if (id == harness) return version;
   }
-  throw usage_error("there is no harness '" + harness + "'; they are LM, OC-F, OC-S, OC-U and OC-L");
+  throw usage_error("there is no harness '" + harness +
+                    "'; they are LM, OC-F, OC-S, OC-U and OC-L");
 }
 
 const std::vector<benchmark>& benchmarks() {
@@ -79,7 +80,8 @@ const benchmark& find_benchmark(const std::string& name, const std::string& harn
     others += (others.empty() ? "" : ", ") + b.harness + "/" + b.config;
   }
   if (others.empty()) throw usage_error(unknown_name("benchmark", name, names_of_benchmarks()));
-  throw usage_error("the benchmark " + name + " has no harness '" + harness + "'; it has " + others);
+  throw usage_error("the benchmark " + name + " has no harness '" + harness + "'; it has " +
+                    others);
 }
 
 std::string declared::json_string(const std::string& text) {

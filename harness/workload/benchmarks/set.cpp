@@ -93,16 +93,20 @@ void benchmark_set::read_examples(const official_files& files) {
       pool = of_->read(files, from.from, group);
     }
     if (pool.size() < static_cast<std::size_t>(shots_)) {
-      throw usage_error(of_->name + ": " + std::to_string(shots_) + " examples were asked for, and " +
-                        "there are " + std::to_string(pool.size()));
+      throw usage_error(of_->name + ": " + std::to_string(shots_) +
+                        " examples were asked for, and " + "there are " +
+                        std::to_string(pool.size()));
     }
     if (from.rule != example_rule::drawn) continue;
     // One generator per task and process; a document's draw depends on all before it.
     python_random generator(lm_eval_seed);
     auto& draws = draws_[group];
     draws.resize(count);
+    const auto k = static_cast<std::size_t>(shots_);
     for (std::size_t i = options_.rank; i < count; i += options_.world) {
-      draws[i] = generator.sample(pool.size(), static_cast<std::size_t>(shots_));
+      // For one user turn lm-eval draws twice and takes the second.
+      if (form_ == prompt_form::one_turn) generator.sample(pool.size(), k);
+      draws[i] = generator.sample(pool.size(), k);
     }
   }
 }
@@ -127,7 +131,8 @@ task_item benchmark_set::item(std::size_t index, int shots) const {
   if (!from.turns.empty()) {
     prompt.messages = from.turns;
   } else {
-    prompt = std::visit([&](const auto& s) { return render(s, from, examples, form_); }, of_->style);
+    prompt =
+        std::visit([&](const auto& s) { return render(s, from, examples, form_); }, of_->style);
   }
   task_item item;
   item.id = from.id;
