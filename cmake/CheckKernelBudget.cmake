@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # cmake -DBUDGET=budget.json -DLOGS=folder -P CheckKernelBudget.cmake
-# Holds what `ptxas -v` reported for every kernel and architecture (LOGS/**/*.ptxas) against the
+# Holds what `ptxas -v` reported for every kernel and architecture (**/*.ptxas in the folders LOGS, between commas) against the
 # budget: at most so many registers, no spills. Kernels that the budget does not name fall under
 # "*". Fails with one line per kernel that is over.
 file(READ ${BUDGET} budget)
-file(GLOB_RECURSE logs ${LOGS}/*.ptxas)
+string(REPLACE "," ";" folders "${LOGS}")
+list(TRANSFORM folders APPEND "/*.ptxas")
+file(GLOB_RECURSE logs ${folders})
 if(NOT logs)
-  message(FATAL_ERROR "no ptxas reports under ${LOGS}: build the target unmask_cuda_ops first")
+  message(FATAL_ERROR "no ptxas reports under ${LOGS}: build the targets unmask_*_cuda first")
 endif()
 set(kernel "")
 set(checked 0)

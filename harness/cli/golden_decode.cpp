@@ -15,6 +15,7 @@
 #include "harness/decode/official_runs.h"
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
+#include "kernels/head.h"
 
 namespace unmask {
 namespace {
@@ -135,7 +136,7 @@ class replay final : public step_observer {
     const tensor logits = model_.backend().allocate(dtype::f32, {n, model_.config().vocabulary});
     shared_vector<std::int32_t> index(static_cast<std::size_t>(n));
     std::iota(index.begin(), index.end(), 0);
-    model_.backend().logits(step.head_input, model_.head(), index.data(), logits);
+    model_.backend().run(op::logits{step.head_input, model_.head(), index.data(), logits});
     model_.backend().synchronize();
     double sum = 0;
     for (std::int64_t k = 0; k < logits.view().elements(); ++k)

@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/decode/kernels/features.h"
 #include "harness/profile/phases.h"
+#include "kernels/attention.h"
+#include "kernels/model_core.h"
+#include "kernels/rows.h"
 
 namespace unmask {
 namespace {
@@ -35,11 +39,11 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
                {max_length, 0}, sequences, 0,
                dtype::f32) {  // added to the residual stream: float32 whatever K/V are
   model.require_split_projection();
-  const ops& run = model.backend();
+  const ops& backend = model.backend();
   const model_config& c = model.config();
   const std::int64_t n = model.max_rows(), s = sequences;
   const auto ints = [&](std::int64_t count) {
-    return run.allocate(dtype::i32, {count}, memory_use::exchanged);
+    return backend.allocate(dtype::i32, {count}, memory_use::exchanged);
   };
   for (row_lists* list : {&values_, &probes_, &chosen_}) {
     list->begin = ints(s + 1);
@@ -49,13 +53,13 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
   for (tensor* t : {&first_, &value_first_, &value_last_, &probe_first_, &length_, &moved_}) {
     *t = ints(s);
   }
-  flags_ = run.allocate(dtype::u8, {s, max_length});
+  flags_ = backend.allocate(dtype::u8, {s, max_length});
   index_ = ints(n);
-  picked_ = run.allocate(dtype::f32, {n, c.hidden});
-  branch_ = run.allocate(dtype::f32, {n, c.hidden});
-  new_value_ = run.allocate(dtype::f32, {n, c.kv_heads, c.head_dim});
-  old_value_ = run.allocate(dtype::f32, {n, c.kv_heads, c.head_dim});
-  distance_ = run.allocate(dtype::f32, {n});
+  picked_ = backend.allocate(dtype::f32, {n, c.hidden});
+  branch_ = backend.allocate(dtype::f32, {n, c.hidden});
+  new_value_ = backend.allocate(dtype::f32, {n, c.kv_heads, c.head_dim});
+  old_value_ = backend.allocate(dtype::f32, {n, c.kv_heads, c.head_dim});
+  distance_ = backend.allocate(dtype::f32, {n});
 }
 
 // What each sequence asks for, as ranges of positions; true when that is every row of all.
@@ -84,19 +88,20 @@ bool feature_layers::choose(std::int32_t layer, const batch& b, const step_plan&
 void feature_layers::project(std::int32_t layer, const batch& b, const row_set& rows,
                              const tensor_view& x, const transformer::activations& acts,
                              const paged_kv& pages) {
-  const ops& run = model_.backend();
+  const ops& backend = model_.backend();
   const std::int32_t sequences = b.capacity();
   const auto list = [&](row_lists& to, const tensor_view& flags, const tensor& first,
                         const tensor& last) {
-    to.rows = run.compact(sequences, flags, 1, first.as<std::int32_t>(), last.as<std::int32_t>(),
-                          to.begin.as<std::int32_t>(), to.position.as<std::int32_t>(),
-                          to.sequence.as<std::int32_t>());
+    to.rows =
+        backend.run(op::compact{sequences, flags, 1, first.as<std::int32_t>(),
+                                last.as<std::int32_t>(), to.begin.as<std::int32_t>(),
+                                to.position.as<std::int32_t>(), to.sequence.as<std::int32_t>()});
     return to.set(sequences);
   };
   const auto pick = [&](const row_set& some) {
-    run.find_rows(rows, some, index_.as<std::int32_t>());
+    backend.run(op::find_rows{rows, some, index_.as<std::int32_t>()});
     const tensor_view picked = picked_.view().first(some.rows);
-    run.gather_rows(x, index_.as<std::int32_t>(), picked);
+    backend.run(op::gather_rows{x, index_.as<std::int32_t>(), picked});
     return picked;
   };
   const row_set values = list(values_, {}, value_first_, value_last_);
@@ -111,14 +116,14 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
       const phase_range range(work_phase::selection, layer);
       const tensor_view fresh = new_value_.view().first(probes.rows);
       const tensor_view stored = old_value_.view().first(probes.rows);
-      run.find_rows(values, probes, index_.as<std::int32_t>());
-      run.gather_rows(value, index_.as<std::int32_t>(), fresh);
-      run.kv_read(probes, pages, {}, stored, false);
-      run.row_distance(fresh, stored, distance_.as<float>());
-      run.mark_top(probes, distance_.as<float>(), moved_.as<std::int32_t>(), flags_);
+      backend.run(op::find_rows{values, probes, index_.as<std::int32_t>()});
+      backend.run(op::gather_rows{value, index_.as<std::int32_t>(), fresh});
+      backend.run(op::kv_read{probes, pages, {}, stored, false});
+      backend.run(op::row_distance{fresh, stored, distance_.as<float>()});
+      backend.run(op::mark_top{probes, distance_.as<float>(), moved_.as<std::int32_t>(), flags_});
     }
     const phase_range range(work_phase::cache_update, layer);
-    run.kv_write(values, {}, value, pages);
+    backend.run(op::kv_write{values, {}, value, pages});
   }
   const row_set chosen = list(chosen_, flags_, first_, length_);
   if (chosen.rows == 0) return;
@@ -127,14 +132,14 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
     model_.project_query_key(layer, pick(chosen), chosen.position, acts);
   }
   const phase_range range(work_phase::cache_update, layer);
-  run.kv_write(chosen, model_.key(acts, chosen.rows), {}, pages);
+  backend.run(op::kv_write{chosen, model_.key(acts, chosen.rows), {}, pages});
 }
 
 feature_work feature_layers::forward(std::int32_t layer, const batch& b, const step_plan& plan,
                                      const row_lists& rows, const tensor_view& x,
                                      const transformer::activations& acts, const paged_kv& pages,
                                      key_policy& keys, const std::int32_t* kv_length) {
-  const ops& run = model_.backend();
+  const ops& backend = model_.backend();
   const model_config& c = model_.config();
   const row_set all = rows.set(b.capacity());
   bool everything = false;
@@ -149,7 +154,7 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
       model_.project(layer, x, all.position, acts);
     }
     const phase_range range(work_phase::cache_update, layer);
-    run.kv_write(all, model_.key(acts, all.rows), model_.value(acts, all.rows), pages);
+    backend.run(op::kv_write{all, model_.key(acts, all.rows), model_.value(acts, all.rows), pages});
     probes_.rows = 0;
     std::fill_n(probes_.begin.as<std::int32_t>(), b.capacity() + 1, 0);
     work.rows = all;
@@ -174,28 +179,33 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
     const float scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
     {
       const phase_range range(work_phase::attention, layer);
-      run.attention(work.rows, q, pages, work.keys, scale,
-                    make_view(attended.data, attended.type, {n, c.heads, c.head_dim}), {});
+      backend.run(op::attention{work.rows,
+                                q,
+                                pages,
+                                work.keys,
+                                scale,
+                                make_view(attended.data, attended.type, {n, c.heads, c.head_dim}),
+                                {}});
     }
     const phase_range range(work_phase::attention_output, layer);
     model_.attention_branch(layer, attended, branch);
   }
   {
     const phase_range range(work_phase::cache_update, layer);
-    if (n > 0) run.kv_write(work.rows, as_head(branch), {}, outputs);
-    run.kv_read(all, outputs, as_head(x), {}, true);
+    if (n > 0) backend.run(op::kv_write{work.rows, as_head(branch), {}, outputs});
+    backend.run(op::kv_read{all, outputs, as_head(x), {}, true});
   }
   if (n > 0) {
     const phase_range range(work_phase::feed_forward, layer);
     if (!everything) {
-      run.find_rows(all, work.rows, index_.as<std::int32_t>());
-      run.gather_rows(x, index_.as<std::int32_t>(), picked);
+      backend.run(op::find_rows{all, work.rows, index_.as<std::int32_t>()});
+      backend.run(op::gather_rows{x, index_.as<std::int32_t>(), picked});
     }
     model_.feed_forward_branch(layer, everything ? x : picked, branch);
   }
   const phase_range range(work_phase::cache_update, layer);
-  if (n > 0) run.kv_write(work.rows, {}, as_head(branch), outputs);
-  run.kv_read(all, outputs, {}, as_head(x), true);
+  if (n > 0) backend.run(op::kv_write{work.rows, {}, as_head(branch), outputs});
+  backend.run(op::kv_read{all, outputs, {}, as_head(x), true});
   return work;
 }
 

@@ -27,7 +27,7 @@ struct layer_counts {
 };
 
 // Tells the listener of this thread, if there is one. kv_element: bytes of one cached number.
-// stored_at_once: the projection wrote the cache too (ops::rotate_and_store).
+// stored_at_once: the projection wrote the cache too (op::rotate_and_store).
 void report_layer(const transformer& model, std::int32_t layer, const layer_counts& counts,
                   std::size_t kv_element, bool stored_at_once);
 void report_embed(const transformer& model, std::int64_t rows);

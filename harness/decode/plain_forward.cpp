@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "harness/decode/step_loop.h"
+#include "kernels/head.h"
 #include "kernels/shared_vector.h"
 
 namespace unmask {
@@ -63,7 +64,7 @@ class logits_of_all_rows final : public step_observer {
   void on_step(const step_view& step) override {
     shared_vector<std::int32_t> index(static_cast<std::size_t>(step.left.rows));
     std::iota(index.begin(), index.end(), 0);
-    model_.backend().logits(step.head_input, model_.head(), index.data(), logits_);
+    model_.backend().run(op::logits{step.head_input, model_.head(), index.data(), logits_});
   }
   const tensor& logits() const { return logits_; }
 

@@ -10,9 +10,10 @@
 
 namespace unmask {
 
-candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std::int64_t rows) {
+candidate_lists make_candidate_lists(const ops& backend, std::int32_t sequences,
+                                     std::int64_t rows) {
   const auto list = [&](dtype type, std::int64_t count) {
-    return run.allocate(type, {count}, memory_use::exchanged);
+    return backend.allocate(type, {count}, memory_use::exchanged);
   };
   candidate_lists c;
   c.begin = list(dtype::i32, sequences + 1);

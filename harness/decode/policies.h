@@ -11,6 +11,7 @@
 
 #include "harness/decode/batch.h"
 #include "harness/decode/kv_cache.h"
+#include "kernels/head.h"
 #include "kernels/ops.h"
 #include "kernels/shared_vector.h"
 
@@ -102,7 +103,7 @@ struct candidate_lists {
   }
 };
 // Room for the candidates of `sequences` places with `rows` rows in all.
-candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std::int64_t rows);
+candidate_lists make_candidate_lists(const ops& backend, std::int32_t sequences, std::int64_t rows);
 
 // What a scheduler may know about how a pace moves over the canvas.
 struct pace_shape {
@@ -203,7 +204,7 @@ class key_policy {
   // can then be recorded (ops::record); select() is asked in every step all the same. A policy that
   // overrides select() says so itself.
   virtual bool names_arrays_only() const;
-  // Where the attention of this layer adds the softmax mass of each key (ops::attention, key_mass;
+  // Where the attention of this layer adds the softmax mass of each key (op::attention, key_mass;
   // zeroed by the policy, read by it in a later layer); no data: not wanted, nothing is spent.
   virtual tensor_view key_mass(const batch& b, const step_plan& plan, std::int32_t layer) {
     (void)b, (void)plan, (void)layer;

@@ -26,7 +26,7 @@ struct recording_counts {
 class recordings {
  public:
   // Keeps at most `most` pieces of work; the one that ran longest ago goes first.
-  explicit recordings(const ops& run, std::size_t most = 128) : run_(run), most_(most) {}
+  explicit recordings(const ops& backend, std::size_t most = 128) : run_(backend), most_(most) {}
 
   // `key` names everything that the body's operations are given and that may differ between calls:
   // numbers of rows, addresses, masks. What arrays hold is not part of it.

@@ -11,11 +11,14 @@
 
 #include "harness/decode/phase_costs.h"
 #include "harness/decode/step_loop_impl.h"
+#include "kernels/attention.h"
+#include "kernels/model_core.h"
+#include "kernels/rows.h"
 
 namespace unmask {
 
 layer_input step_loop::impl::input() {
-  if (run.exchanged_is_slow()) return staged_input(rows.rows, false);
+  if (backend.exchanged_is_slow()) return staged_input(rows.rows, false);
   return {rows.set(limits.sequences), rows.token.as<std::int32_t>(),
           &acts[static_cast<std::size_t>(now)]};
 }
@@ -27,8 +30,8 @@ layer_input step_loop::impl::staged_input(std::int32_t padded, bool gather) {
                        rows.slots_differ ? staged.slot.as<std::int32_t>() : nullptr,
                        staged.token.as<std::int32_t>(),
                        gather ? staged_kept.as<std::int32_t>() : nullptr};
-  run.stage_rows(rows.set(limits.sequences), rows.token.as<std::int32_t>(), kept.as<std::int32_t>(),
-                 padded, to);
+  backend.run(op::stage_rows{rows.set(limits.sequences), rows.token.as<std::int32_t>(),
+                             kept.as<std::int32_t>(), padded, to});
   return {{limits.sequences, padded, to.row_begin, to.sequence, to.position, to.slot},
           to.token,
           &acts[static_cast<std::size_t>(now)]};
@@ -46,7 +49,8 @@ void step_loop::impl::forward() {
   layer_input in;
   {
     const phase_range range(work_phase::embed, rows.rows);
-    run.gather_tokens(rows.set(limits.sequences), state.canvas(), rows.token.as<std::int32_t>());
+    backend.run(op::gather_tokens{rows.set(limits.sequences), state.canvas(),
+                                  rows.token.as<std::int32_t>()});
     if (layers && !record) embed(in = input());
     if (layers) report_embed(model, rows.rows);
   }
@@ -58,7 +62,7 @@ void step_loop::impl::forward() {
   std::copy_n(rows.position.as<std::int32_t>(), rows.rows, entered.position.as<std::int32_t>());
   std::copy_n(rows.sequence.as<std::int32_t>(), rows.rows, entered.sequence.as<std::int32_t>());
   if (observer) {
-    run.synchronize();
+    backend.synchronize();
     std::copy_n(rows.token.as<std::int32_t>(), rows.rows, entered.token.as<std::int32_t>());
   }
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
@@ -80,7 +84,7 @@ void step_loop::impl::choose_rows() {
   const stopwatch clock(seconds.selection);
   rows.slots_differ = false;
   method.rows->select(state, plan, rows);
-  run.synchronize();
+  backend.synchronize();
   if (rows.rows > model.max_rows()) {
     throw std::logic_error("step_loop: more rows than the model was made for");
   }
@@ -108,14 +112,15 @@ void step_loop::impl::project(std::int32_t layer, const layer_input& in) {
   }
   const phase_range range(work_phase::cache_update, layer);
   if (!partial) {
-    run.kv_write(in.set, model.key(*in.acts, in.set.rows), model.value(*in.acts, in.set.rows),
-                 cache.layer(layer));
+    backend.run(op::kv_write{in.set, model.key(*in.acts, in.set.rows),
+                             model.value(*in.acts, in.set.rows), cache.layer(layer)});
     return;
   }
-  run.gather_rows(in.acts->qkv.view().first(in.set.rows), updated_index.as<std::int32_t>(),
-                  part.qkv.view().first(updated.rows));
-  run.kv_write(updated.set(limits.sequences), model.key(part, updated.rows),
-               model.value(part, updated.rows), cache.layer(layer));
+  backend.run(op::gather_rows{in.acts->qkv.view().first(in.set.rows),
+                              updated_index.as<std::int32_t>(),
+                              part.qkv.view().first(updated.rows)});
+  backend.run(op::kv_write{updated.set(limits.sequences), model.key(part, updated.rows),
+                           model.value(part, updated.rows), cache.layer(layer)});
 }
 
 void step_loop::impl::attend(std::int32_t layer, const layer_input& in, const key_set& keys) {
@@ -123,9 +128,10 @@ void step_loop::impl::attend(std::int32_t layer, const layer_input& in, const ke
   const model_config& c = model.config();
   const float scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
   const tensor_view attended = in.acts->attention.view().first(in.set.rows);
-  run.attention(in.set, model.query(*in.acts, in.set.rows), cache.layer(layer), keys, scale,
-                make_view(attended.data, attended.type, {in.set.rows, c.heads, c.head_dim}),
-                method.keys->key_mass(state, plan, layer));
+  backend.run(
+      op::attention{in.set, model.query(*in.acts, in.set.rows), cache.layer(layer), keys, scale,
+                    make_view(attended.data, attended.type, {in.set.rows, c.heads, c.head_dim}),
+                    method.keys->key_mass(state, plan, layer)});
 }
 
 // What comes behind the attention.
@@ -141,9 +147,9 @@ void step_loop::impl::close_layer(std::int32_t layer, const layer_input& in) {
     return;
   }
   const tensor_view some = part.x.view().first(updated.rows);
-  run.gather_rows(x, updated_index.as<std::int32_t>(), some);
+  backend.run(op::gather_rows{x, updated_index.as<std::int32_t>(), some});
   model.feed_forward(layer, some);
-  run.scatter_rows(some, updated_index.as<std::int32_t>(), x);
+  backend.run(op::scatter_rows{some, updated_index.as<std::int32_t>(), x});
 }
 
 void step_loop::impl::final_norm(const layer_input& in) {
@@ -169,8 +175,8 @@ bool step_loop::impl::narrow(std::int32_t layer) {
 void step_loop::impl::gather_kept(const std::int32_t* index, std::int32_t count) {
   const transformer::activations& from = acts[static_cast<std::size_t>(1 - now)];
   const transformer::activations& to = acts[static_cast<std::size_t>(now)];
-  run.gather_rows(from.x, index, to.x.view().first(count));
-  run.gather_rows(from.qkv, index, to.qkv.view().first(count));
+  backend.run(op::gather_rows{from.x, index, to.x.view().first(count)});
+  backend.run(op::gather_rows{from.qkv, index, to.qkv.view().first(count)});
 }
 
 // ---- one layer after the other ------------------------------------------------------------------
@@ -210,7 +216,7 @@ void step_loop::impl::forward_layers(layer_input in) {
       keys = method.keys->select(state, plan, l, q, pages, plan.arrays.kv_length);
     }
     if (observer && observer->wants_layers()) {
-      run.synchronize();
+      backend.synchronize();
       observer->on_layer({state, plan, l, in.set, q, model.key(*in.acts, rows.rows),
                           model.value(*in.acts, rows.rows), pages, keys, scale,
                           method.cache->slot_positions(plan, l, 0)});
@@ -238,9 +244,10 @@ void step_loop::impl::forward_layers(layer_input in) {
 // A listener of phases sees every kernel launched by itself, so that it can tell phases apart. A
 // prefill comes once, with a number of rows that will hardly come again.
 bool step_loop::impl::can_record(work_phase kind) const {
-  return kind != work_phase::prefill && run.recorded_rows(rows.rows) > 0 && !features && !partial &&
-         method.keys->names_arrays_only() && !method.cache->acts_after_attention(plan) &&
-         !(observer && observer->wants_layers()) && current_listener() == nullptr;
+  return kind != work_phase::prefill && backend.recorded_rows(rows.rows) > 0 && !features &&
+         !partial && method.keys->names_arrays_only() &&
+         !method.cache->acts_after_attention(plan) && !(observer && observer->wants_layers()) &&
+         current_listener() == nullptr;
 }
 
 std::int32_t step_loop::impl::end_of_stretch(std::int32_t first, bool inside) const {
@@ -280,7 +287,7 @@ void step_loop::impl::choose_keys(const stretch& some, std::int32_t padded) {
 }
 
 void step_loop::impl::run_stretch(const stretch& some) {
-  const std::int32_t padded = std::min(run.recorded_rows(rows.rows), model.max_rows());
+  const std::int32_t padded = std::min(backend.recorded_rows(rows.rows), model.max_rows());
   const layer_input in = staged_input(padded, some.gather);
   choose_keys(some, padded);
   std::vector<std::uint64_t> key{static_cast<std::uint64_t>(some.first),

@@ -6,19 +6,21 @@
 
 #include "harness/decode/phase_costs.h"
 #include "harness/decode/step_loop_impl.h"
+#include "kernels/decisions.h"
+#include "kernels/rows.h"
 
 namespace unmask {
 
 step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
     : model(m),
-      run(m.backend()),
+      backend(m.backend()),
       method(std::move(r)),
       limits(l),
-      state(run, m.config(), l.sequences, l.max_length),
-      cache(run, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
+      state(backend, m.config(), l.sequences, l.max_length),
+      cache(backend, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
             l.kv_pages, m.kv_type()),
       partial(method.rows->updates_part()),
-      recorded(run) {
+      recorded(backend) {
   if (l.dry) refuse_dry();
   const std::int64_t n = m.max_rows();
   const std::int64_t s = l.sequences;
@@ -27,9 +29,9 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
     if (method.rows->narrows(layer)) acts[1] = m.make_activations();
   }
   const auto ints = [&](std::int64_t count, memory_use use = memory_use::exchanged) {
-    return run.allocate(dtype::i32, {count}, use);
+    return backend.allocate(dtype::i32, {count}, use);
   };
-  final = run.allocate(dtype::f32, {n, m.config().hidden});
+  final = backend.allocate(dtype::f32, {n, m.config().hidden});
   kept = ints(n);
   const auto arrays = std::array{&step_arrays::first,           &step_arrays::last,
                                  &step_arrays::candidate_first, &step_arrays::candidate_last,
@@ -54,7 +56,7 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
     updated_index = ints(n);
     part = m.make_activations();
   }
-  found = make_candidate_lists(run, l.sequences, n);
+  found = make_candidate_lists(backend, l.sequences, n);
   if (const feature_policy* policy = method.cache->features()) {
     features = std::make_unique<feature_layers>(m, *policy, l.sequences, l.max_length);
   }
@@ -85,7 +87,7 @@ std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slot
     }
     m.state.admit(s, request, length);
     m.method.pace->start(m.state, s);
-    m.run.synchronize();
+    m.backend.synchronize();
     return s;
   }
   return -1;
@@ -247,10 +249,10 @@ void step_loop::impl::decide() {
   const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
   {
     const phase_range range(work_phase::candidates, -1);
-    found.count = run.find_candidates(
+    found.count = backend.run(op::find_candidates{
         rows.set(sequences), state.state(), state_masked, plan.arrays.candidate_first,
         plan.arrays.candidate_last, shift, found.begin.as<std::int32_t>(),
-        found.position.as<std::int32_t>(), found.row.as<std::int32_t>());
+        found.position.as<std::int32_t>(), found.row.as<std::int32_t>()});
     std::fill_n(found.committed.as<std::int32_t>(), sequences, 0);
   }
   if (found.count > 0) {
@@ -264,21 +266,21 @@ void step_loop::impl::decide() {
     method.unmask->decide(state, plan, found);
   }
   if (observer) {
-    run.synchronize();
+    backend.synchronize();
     observer->on_step({state, plan, entered.set(sequences), entered.token.as<std::int32_t>(),
                        rows.set(sequences), found, final.view().first(rows.rows)});
   }
   if (found.count > 0) {
     const phase_range range(work_phase::commit, found.count);
-    run.commit(found.set(sequences), found.token.as<std::int32_t>(),
-               found.accept.as<std::uint8_t>(), state_decoded,
-               method.unmask->masks_by_id() ? model.config().mask_id : -1, state.canvas(),
-               state.state(), found.committed.as<std::int32_t>());
+    backend.run(op::commit{found.set(sequences), found.token.as<std::int32_t>(),
+                           found.accept.as<std::uint8_t>(), state_decoded,
+                           method.unmask->masks_by_id() ? model.config().mask_id : -1,
+                           state.canvas(), state.state(), found.committed.as<std::int32_t>()});
   }
   {
     const phase_range range(work_phase::settle, -1);
     method.cache->settle(state, plan);
-    run.synchronize();
+    backend.synchronize();
   }
   const phase_range range(work_phase::accounting, -1);
   const std::int32_t* begin = found.begin.as<std::int32_t>();

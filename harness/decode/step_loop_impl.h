@@ -49,7 +49,7 @@ struct layer_input {
 
 struct step_loop::impl {
   const transformer& model;
-  const ops& run;
+  const ops& backend;
   recipe method;
   loop_limits limits;
   batch state;
@@ -113,7 +113,7 @@ struct step_loop::impl {
   // The rows as the layers read them: the lists themselves, or copies of them, padded.
   layer_input input();
   layer_input staged_input(std::int32_t padded, bool gather);
-  bool stores_at_once() const { return !partial && run.rotates_and_stores_at_once(); }
+  bool stores_at_once() const { return !partial && has_own<op::rotate_and_store>(backend); }
   // Summed over the rows of a sequence, and of the row that sees most.
   struct row_keys {
     double sum = 0, busiest = 0;

@@ -6,6 +6,7 @@
 
 #include "harness/experiment/probe_maths.h"
 #include "harness/experiment/probes.h"
+#include "kernels/selection.h"
 
 namespace unmask::probes {
 namespace {
@@ -243,8 +244,8 @@ class importance_probe final : public probe {
     }
     s.value.resize(index.size());
     const std::int32_t begin[2] = {0, static_cast<std::int32_t>(index.size())};
-    layer.state.backend().importance(1, begin, index.data(), layer.q, layer.k, layer.scale,
-                                     s.value.data());
+    layer.state.backend().run(
+        op::importance{1, begin, index.data(), layer.q, layer.k, layer.scale, s.value.data()});
     return s;
   }
 

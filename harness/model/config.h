@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/model_core.h"
 #include "kernels/ops.h"
 
 namespace unmask {

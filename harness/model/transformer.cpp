@@ -6,6 +6,8 @@
 #include <mutex>
 
 #include "harness/model/convert.h"
+#include "kernels/model_core.h"
+#include "kernels/moe.h"
 
 namespace unmask {
 namespace {
@@ -32,7 +34,7 @@ struct layer {
 
 struct transformer::impl {
   model_config config;
-  const ops& run;
+  const ops& backend;
   weight_format format;
   std::int32_t max_rows;
   dtype kv_type;
@@ -53,13 +55,13 @@ struct transformer::impl {
                     const tensor_view& out, bool accumulate) const;
 
   packed_handle pack(const std::vector<tensor_view>& parts) {
-    packed_handle p =
-        parts.size() == 1 ? run.pack(parts[0], format) : run.pack(stack_rows(parts), format);
+    packed_handle p = parts.size() == 1 ? backend.pack(parts[0], format)
+                                        : backend.pack(stack_rows(parts), format);
     weight_bytes += p->bytes;
     return p;
   }
   tensor vector_f32(const tensor_view& v) {
-    tensor t = to_f32(v, run);
+    tensor t = to_f32(v, backend);
     weight_bytes += t.bytes();
     return t;
   }
@@ -93,7 +95,7 @@ transformer::transformer(model_config config, const model_weights& weights, cons
   }
   m.weight_bytes += static_cast<std::size_t>(m.embedding.elements()) * size_of(m.embedding.type);
   std::shared_ptr<void> embedding_copy;
-  m.embedding = m.run.resident(m.embedding, &embedding_copy);
+  m.embedding = m.backend.resident(m.embedding, &embedding_copy);
   if (embedding_copy) m.keep_alive.push_back(embedding_copy);
   m.final_norm = m.vector_f32(weights.final_norm);
   m.head = m.pack({weights.lm_head});
@@ -107,7 +109,7 @@ transformer::transformer(model_config config, const model_weights& weights, cons
     l.q = w.q;
     l.k = w.k;
     l.v = w.v;
-    if (w.q_bias.data) l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}), m.run);
+    if (w.q_bias.data) l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}), m.backend);
     if (w.q_norm.data) l.q_norm = m.vector_f32(w.q_norm);
     if (w.k_norm.data) l.k_norm = m.vector_f32(w.k_norm);
     l.out = m.pack({w.attn_out});
@@ -139,12 +141,12 @@ transformer::transformer(model_config config, const model_weights& weights, cons
     }
     m.layers.push_back(std::move(l));
   }
-  m.normed = m.run.allocate(m.input_type, {max_rows, c.hidden});
-  m.gate_up = m.run.allocate(m.input_type, {max_rows, 2 * widest});
-  m.gated = m.run.allocate(m.input_type, {max_rows, widest});
+  m.normed = m.backend.allocate(m.input_type, {max_rows, c.hidden});
+  m.gate_up = m.backend.allocate(m.input_type, {max_rows, 2 * widest});
+  m.gated = m.backend.allocate(m.input_type, {max_rows, widest});
   if (c.moe.experts > 0) {
-    m.expert = m.run.allocate(dtype::i32, {max_rows, c.moe.experts_per_token});
-    m.expert_weight = m.run.allocate(dtype::f32, {max_rows, c.moe.experts_per_token});
+    m.expert = m.backend.allocate(dtype::i32, {max_rows, c.moe.experts_per_token});
+    m.expert_weight = m.backend.allocate(dtype::f32, {max_rows, c.moe.experts_per_token});
   }
 }
 
@@ -155,7 +157,7 @@ const model_config& transformer::config() const {
   return impl_->config;
 }
 const ops& transformer::backend() const {
-  return impl_->run;
+  return impl_->backend;
 }
 std::int32_t transformer::max_rows() const {
   return impl_->max_rows;
@@ -175,11 +177,11 @@ const packed_matrix& transformer::head() const {
 
 transformer::activations transformer::make_activations() const {
   const model_config& c = impl_->config;
-  const ops& run = impl_->run;
+  const ops& backend = impl_->backend;
   const std::int64_t n = impl_->max_rows;
-  return {run.allocate(dtype::f32, {n, c.hidden}),
-          run.allocate(dtype::f32, {n, (c.heads + 2 * c.kv_heads) * c.head_dim}),
-          run.allocate(impl_->input_type, {n, c.heads * c.head_dim})};
+  return {backend.allocate(dtype::f32, {n, c.hidden}),
+          backend.allocate(dtype::f32, {n, (c.heads + 2 * c.kv_heads) * c.head_dim}),
+          backend.allocate(impl_->input_type, {n, c.heads * c.head_dim})};
 }
 
 namespace {
@@ -207,15 +209,15 @@ tensor_view transformer::value(const activations& a, std::int32_t n) const {
 }
 
 void transformer::embed(const std::int32_t* token, const tensor_view& x) const {
-  impl_->run.embed(token, impl_->embedding, x);
+  impl_->backend.run(op::embed{token, impl_->embedding, x});
 }
 
 void transformer::impl::multiply_qkv(const layer& l, const tensor_view& x,
                                      const activations& a) const {
   const std::int64_t n = x.rows();
   const tensor_view input = normed.view().first(n);
-  run.rms_norm(x, l.attn_norm, config.norm_eps, input);
-  run.linear(input, *l.qkv, l.qkv_bias, a.qkv.view().first(n), false);
+  backend.run(op::rms_norm{x, l.attn_norm, config.norm_eps, input});
+  backend.run(op::linear{input, *l.qkv, l.qkv_bias, a.qkv.view().first(n), false});
 }
 
 void transformer::project_and_store(std::int32_t index, const tensor_view& x, const row_set& rows,
@@ -224,8 +226,8 @@ void transformer::project_and_store(std::int32_t index, const tensor_view& x, co
   const layer& l = m.layers[static_cast<std::size_t>(index)];
   const auto n = static_cast<std::int32_t>(x.rows());
   m.multiply_qkv(l, x, a);
-  m.run.rotate_and_store(rows, query(a, n), key(a, n), value(a, n), l.q_norm, l.k_norm,
-                         m.config.norm_eps, m.config.rope, cache);
+  m.backend.run(op::rotate_and_store{rows, query(a, n), key(a, n), value(a, n), l.q_norm, l.k_norm,
+                                     m.config.norm_eps, m.config.rope, cache});
 }
 
 void transformer::project(std::int32_t index, const tensor_view& x, const std::int32_t* position,
@@ -234,8 +236,10 @@ void transformer::project(std::int32_t index, const tensor_view& x, const std::i
   const layer& l = m.layers[static_cast<std::size_t>(index)];
   const auto n = static_cast<std::int32_t>(x.rows());
   m.multiply_qkv(l, x, a);
-  m.run.head_norm_rope(query(a, n), l.q_norm, m.config.norm_eps, m.config.rope, position);
-  m.run.head_norm_rope(key(a, n), l.k_norm, m.config.norm_eps, m.config.rope, position);
+  m.backend.run(
+      op::head_norm_rope{query(a, n), l.q_norm, m.config.norm_eps, m.config.rope, position});
+  m.backend.run(
+      op::head_norm_rope{key(a, n), l.k_norm, m.config.norm_eps, m.config.rope, position});
 }
 
 void transformer::require_split_projection() const {
@@ -257,12 +261,12 @@ void transformer::project_query_key(std::int32_t index, const tensor_view& x,
   const auto n = static_cast<std::int32_t>(x.rows());
   const std::int64_t width = std::int64_t{c.heads + c.kv_heads} * c.head_dim;
   const tensor_view normed = m.normed.view().first(n);
-  m.run.rms_norm(x, l.attn_norm, c.norm_eps, normed);
+  m.backend.run(op::rms_norm{x, l.attn_norm, c.norm_eps, normed});
   const tensor_view bias = l.qkv_bias ? l.qkv_bias.view().first(width) : tensor_view{};
-  m.run.linear(normed, *l.query_key, bias, heads_of(a.qkv, n, 0, c.heads + c.kv_heads, c.head_dim),
-               false);
-  m.run.head_norm_rope(query(a, n), l.q_norm, c.norm_eps, c.rope, position);
-  m.run.head_norm_rope(key(a, n), l.k_norm, c.norm_eps, c.rope, position);
+  m.backend.run(op::linear{normed, *l.query_key, bias,
+                           heads_of(a.qkv, n, 0, c.heads + c.kv_heads, c.head_dim), false});
+  m.backend.run(op::head_norm_rope{query(a, n), l.q_norm, c.norm_eps, c.rope, position});
+  m.backend.run(op::head_norm_rope{key(a, n), l.k_norm, c.norm_eps, c.rope, position});
 }
 
 void transformer::project_value(std::int32_t index, const tensor_view& x,
@@ -274,20 +278,22 @@ void transformer::project_value(std::int32_t index, const tensor_view& x,
   const auto n = static_cast<std::int32_t>(x.rows());
   const std::int64_t before = std::int64_t{c.heads + c.kv_heads} * c.head_dim;
   const tensor_view normed = m.normed.view().first(n);
-  m.run.rms_norm(x, l.attn_norm, c.norm_eps, normed);
+  m.backend.run(op::rms_norm{x, l.attn_norm, c.norm_eps, normed});
   const tensor_view bias =
       l.qkv_bias ? l.qkv_bias.view().slice(before, c.kv_heads * c.head_dim) : tensor_view{};
-  m.run.linear(normed, *l.value, bias, value(a, n), false);
+  m.backend.run(op::linear{normed, *l.value, bias, value(a, n), false});
 }
 
 void transformer::attention_output(std::int32_t index, const tensor_view& attention,
                                    const tensor_view& x) const {
-  impl_->run.linear(attention, *impl_->layers[static_cast<std::size_t>(index)].out, {}, x, true);
+  impl_->backend.run(
+      op::linear{attention, *impl_->layers[static_cast<std::size_t>(index)].out, {}, x, true});
 }
 
 void transformer::attention_branch(std::int32_t index, const tensor_view& attention,
                                    const tensor_view& out) const {
-  impl_->run.linear(attention, *impl_->layers[static_cast<std::size_t>(index)].out, {}, out, false);
+  impl_->backend.run(
+      op::linear{attention, *impl_->layers[static_cast<std::size_t>(index)].out, {}, out, false});
 }
 
 void transformer::impl::feed_forward(const layer& l, const tensor_view& x,
@@ -295,16 +301,16 @@ void transformer::impl::feed_forward(const layer& l, const tensor_view& x,
                                      bool accumulate) const {
   const std::int64_t n = x.rows();
   const tensor_view input = normed.view().first(n);
-  run.rms_norm(x, l.ffn_norm, config.norm_eps, input);
+  backend.run(op::rms_norm{x, l.ffn_norm, config.norm_eps, input});
   if (l.dense.hidden > 0) {
     const auto part = [&](const tensor& t, std::int64_t columns) {
       return make_view(t.view().data, input_type, {n, columns});
     };
     const tensor_view pair = part(gate_up, 2 * l.dense.hidden);
     const tensor_view product = part(gated, l.dense.hidden);
-    run.linear(input, *l.dense.gate_up, {}, pair, false);
-    run.silu_mul(pair, product);
-    run.linear(product, *l.dense.down, {}, out, accumulate);
+    backend.run(op::linear{input, *l.dense.gate_up, {}, pair, false});
+    backend.run(op::silu_mul{pair, product});
+    backend.run(op::linear{product, *l.dense.down, {}, out, accumulate});
   } else if (!accumulate) {
     throw std::logic_error("transformer: a routed layer without a shared expert has no branch");
   }
@@ -313,8 +319,8 @@ void transformer::impl::feed_forward(const layer& l, const tensor_view& x,
     const tensor_view weight = expert_weight.view().first(n);
     moe_router router = l.router;
     router.sequence = sequence;
-    run.moe_route(input, router, chosen, weight);
-    run.moe_feed_forward(input, chosen, weight, l.experts, out);
+    backend.run(op::moe_route{input, router, chosen, weight});
+    backend.run(op::moe_feed_forward{input, chosen, weight, l.experts, out});
   }
 }
 
@@ -329,7 +335,7 @@ void transformer::feed_forward_branch(std::int32_t index, const tensor_view& x,
 }
 
 void transformer::final_norm(const tensor_view& x, const tensor_view& out) const {
-  impl_->run.rms_norm(x, impl_->final_norm, impl_->config.norm_eps, out);
+  impl_->backend.run(op::rms_norm{x, impl_->final_norm, impl_->config.norm_eps, out});
 }
 
 row_cost transformer::cost(std::int32_t index) const {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 
+#include "kernels/attention.h"
 #include "kernels/bench/bench.h"
 
 namespace unmask::bench {
@@ -35,7 +36,9 @@ void attention(benchmark::State& state) {
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   const double flops = 4.0 * static_cast<double>(rows * heads * dim * length);
   const double bytes = 8.0 * static_cast<double>((length * kv_heads + rows * heads) * dim);
-  run(state, flops, bytes, [&] { backend.attention(set, q, cache, seen, scale, out, {}); });
+  run(state, flops, bytes, [&] {
+    backend.run(op::attention{set, q, cache, seen, scale, out, {}});
+  });
 }
 BENCHMARK(attention)
     ->ArgNames({"rows", "heads", "kv", "dim", "keys"})
@@ -79,8 +82,12 @@ void attention_block_mask(benchmark::State& state) {
                   static_cast<std::int32_t>(size)};
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   const auto taken =
-      interleave(state, {[&] { backend.attention(set, q, cache, sparse, scale, out, {}); },
-                         [&] { backend.attention(set, q, cache, dense, scale, out, {}); }});
+      interleave(state, {[&] {
+                           backend.run(op::attention{set, q, cache, sparse, scale, out, {}});
+                         },
+                         [&] {
+                           backend.run(op::attention{set, q, cache, dense, scale, out, {}});
+                         }});
   const double kept = static_cast<double>(std::count(keep.begin(), keep.end(), 1)) /
                       static_cast<double>(keep.size());
   const double flops = 4.0 * static_cast<double>(length * length * heads * dim) * kept;

@@ -3,6 +3,8 @@
 //
 // LM head fused with arg-max and confidence, interleaved with the same product alone.
 #include "kernels/bench/bench.h"
+#include "kernels/head.h"
+#include "kernels/model_core.h"
 
 namespace unmask::bench {
 namespace {
@@ -23,8 +25,12 @@ void confidence(benchmark::State& state) {
   confidence_out out;
   out.token = token.data();
   out.probability = probability.data();
-  const auto t = interleave(state, {[&] { backend.confidence(x, *head, set, {}, out); },
-                                    [&] { backend.linear(x, *head, {}, whole, false); }});
+  const auto t = interleave(state, {[&] {
+                                      backend.run(op::confidence{x, *head, set, {}, out});
+                                    },
+                                    [&] {
+                                      backend.run(op::linear{x, *head, {}, whole, false});
+                                    }});
   const auto weights = static_cast<double>(width * vocabulary);
   report(state, t[0], 2.0 * static_cast<double>(rows) * weights, 4 * weights);
   state.counters["linear_us"] = t[1].median * 1e6;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
+#include "kernels/decisions.h"
 #include "kernels/bench/bench.h"
+#include "methods/baselines/vanilla/kernels/acceptance.h"
 
 namespace unmask::bench {
 namespace {
@@ -31,21 +33,23 @@ struct candidates {
 void accept_top(benchmark::State& state) {
   candidates c(state.range(0), state.range(1));
   const auto n = static_cast<double>(c.score.size());
-  run(state, n, 5 * n,
-      [&] { cpu_ops().accept_top(c.set, c.score.data(), c.quota.data(), c.accept.data()); });
+  run(state, n, 5 * n, [&] {
+    cpu_ops().run(op::accept_top{c.set, c.score.data(), c.quota.data(), c.accept.data()});
+  });
 }
 void accept_threshold(benchmark::State& state) {
   candidates c(state.range(0), state.range(1));
   const auto n = static_cast<double>(c.score.size());
   run(state, n, 5 * n, [&] {
-    cpu_ops().accept_threshold(c.set, c.score.data(), 0.9F, false, true, c.accept.data());
+    cpu_ops().run(op::accept_threshold{c.set, c.score.data(), 0.9F, false, true, c.accept.data()});
   });
 }
 void accept_factor(benchmark::State& state) {
   candidates c(state.range(0), state.range(1));
   const auto n = static_cast<double>(c.score.size());
-  run(state, n, 5 * n,
-      [&] { cpu_ops().accept_factor(c.set, c.score.data(), 1.0F, c.accept.data()); });
+  run(state, n, 5 * n, [&] {
+    cpu_ops().run(op::accept_factor{c.set, c.score.data(), 1.0F, c.accept.data()});
+  });
 }
 void sizes(benchmark::internal::Benchmark* b) {
   b->ArgNames({"sequences", "each"})->Args({1, 32})->Args({16, 32})->Args({4, 1024});

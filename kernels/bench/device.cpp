@@ -13,15 +13,19 @@
 #include <numeric>
 #include <string>
 
+#include "kernels/attention.h"
 #include "kernels/bench/bench.h"
 #include "kernels/cuda/device.h"
+#include "kernels/head.h"
+#include "kernels/model_core.h"
+#include "kernels/moe.h"
 
 namespace unmask::bench {
 namespace {
 
 // Where the cases run.
 struct target {
-  const ops& run;
+  const ops& backend;
   bool emulated;
   double copy_bytes() const {
     static const double roof = emulated ? 0 : cuda::measure_copy_roof(0).bytes_per_second;
@@ -30,8 +34,8 @@ struct target {
   int calls() const { return emulated ? 1 : 20; }
 };
 
-tensor indices(const ops& run, const std::vector<std::int32_t>& values) {
-  tensor t = run.allocate(dtype::i32, {static_cast<std::int64_t>(values.size())});
+tensor indices(const ops& backend, const std::vector<std::int32_t>& values) {
+  tensor t = backend.allocate(dtype::i32, {static_cast<std::int64_t>(values.size())});
   std::copy(values.begin(), values.end(), t.as<std::int32_t>());
   return t;
 }
@@ -39,13 +43,13 @@ tensor indices(const ops& run, const std::vector<std::int32_t>& values) {
 void measure(benchmark::State& state, const target& on, double flops, double bytes,
              const std::function<void(int)>& work) {
   for (int i = 0; i < 3; ++i) work(i);  // scratch, tuning, pages that move to the device
-  on.run.synchronize();
+  on.backend.synchronize();
   std::vector<double> samples;
   int call = 0;
   for (auto _ : state) {
     const double all = seconds_of([&] {
       for (int i = 0; i < on.calls(); ++i) work(call++);
-      on.run.synchronize();
+      on.backend.synchronize();
     });
     samples.push_back(all / on.calls());
     state.SetIterationTime(samples.back());
@@ -78,13 +82,14 @@ void linear(benchmark::State& state, const target& on) {
   const std::int64_t weight_bytes = (kind.bytes * k + kind.bytes_per_output) * n;
   const std::int64_t copies =
       on.emulated ? 1 : std::max<std::int64_t>(1, (std::int64_t{256} << 20) / weight_bytes);
-  const tensor w = random_tensor(on.run, {n, k}, 0.05F), x = random_tensor(on.run, {m, k});
-  const tensor y = on.run.allocate(dtype::f32, {m, n});
+  const tensor w = random_tensor(on.backend, {n, k}, 0.05F), x = random_tensor(on.backend, {m, k});
+  const tensor y = on.backend.allocate(dtype::f32, {m, n});
   std::vector<packed_handle> packed;
-  for (std::int64_t i = 0; i < copies; ++i) packed.push_back(on.run.pack(w, kind.format));
+  for (std::int64_t i = 0; i < copies; ++i) packed.push_back(on.backend.pack(w, kind.format));
   measure(state, on, 2.0 * static_cast<double>(m * k * n),
           static_cast<double>(weight_bytes + 4 * m * (k + n)), [&](int i) {
-            on.run.linear(x, *packed[static_cast<std::size_t>(i) % packed.size()], {}, y, false);
+            on.backend.run(
+                op::linear{x, *packed[static_cast<std::size_t>(i) % packed.size()], {}, y, false});
           });
 }
 
@@ -95,8 +100,8 @@ void attention(benchmark::State& state, const target& on) {
   const bool half = state.range(6) == 16;
   const std::int64_t stride = (length + kv_page_size - 1) / kv_page_size, rows = sequences * each;
   const auto pages = [&] {
-    return on.run.allocate(half ? dtype::bf16 : dtype::f32,
-                           {stride * sequences, kv_page_size, kv_heads, dim});
+    return on.backend.allocate(half ? dtype::bf16 : dtype::f32,
+                               {stride * sequences, kv_page_size, kv_heads, dim});
   };
   const tensor keys = pages(), values = pages();
   std::vector<std::int32_t> table(static_cast<std::size_t>(stride * sequences)), begin{0}, owner,
@@ -114,7 +119,7 @@ void attention(benchmark::State& state, const target& on) {
       begin.push_back(static_cast<std::int32_t>(place.size()));
     }
   };
-  const tensor pages_of = indices(on.run, table);
+  const tensor pages_of = indices(on.backend, table);
   const paged_kv cache{keys, values, pages_of.as<std::int32_t>(),
                        static_cast<std::int32_t>(stride)};
   struct row_arrays {
@@ -122,7 +127,8 @@ void attention(benchmark::State& state, const target& on) {
     row_set set;
   };
   const auto arrays = [&] {
-    row_arrays a{indices(on.run, begin), indices(on.run, owner), indices(on.run, place), {}};
+    row_arrays a{
+        indices(on.backend, begin), indices(on.backend, owner), indices(on.backend, place), {}};
     a.set = {static_cast<std::int32_t>(sequences), static_cast<std::int32_t>(place.size()),
              a.begin.as<std::int32_t>(),           a.owner.as<std::int32_t>(),
              a.place.as<std::int32_t>(),           nullptr};
@@ -132,24 +138,26 @@ void attention(benchmark::State& state, const target& on) {
   list(0, length);
   {
     const row_arrays all = arrays();
-    const tensor fill = random_tensor(on.run, {sequences * length, kv_heads, dim});
-    on.run.kv_write(all.set, fill, fill, cache);
-    on.run.synchronize();
+    const tensor fill = random_tensor(on.backend, {sequences * length, kv_heads, dim});
+    on.backend.run(op::kv_write{all.set, fill, fill, cache});
+    on.backend.synchronize();
   }
   list(length - each, each);
   const row_arrays these = arrays();
   const tensor lengths =
-      indices(on.run, std::vector<std::int32_t>(static_cast<std::size_t>(sequences),
-                                                static_cast<std::int32_t>(length)));
+      indices(on.backend, std::vector<std::int32_t>(static_cast<std::size_t>(sequences),
+                                                    static_cast<std::int32_t>(length)));
   key_set seen;
   seen.kv_length = lengths.as<std::int32_t>();
-  const tensor q = random_tensor(on.run, {rows, heads, dim});
-  const tensor out = on.run.allocate(dtype::f32, {rows, heads, dim});
+  const tensor q = random_tensor(on.backend, {rows, heads, dim});
+  const tensor out = on.backend.allocate(dtype::f32, {rows, heads, dim});
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   measure(state, on, 4.0 * static_cast<double>(rows * length * heads * dim),
           static_cast<double>(sequences * length * kv_heads * dim * 2 * (half ? 2 : 4) +
                               8 * rows * heads * dim),
-          [&](int) { on.run.attention(these.set, q, cache, seen, scale, out, {}); });
+          [&](int) {
+            on.backend.run(op::attention{these.set, q, cache, seen, scale, out, {}});
+          });
 }
 
 // Arguments: rows, width, hidden features of an expert, experts, experts of a row, bits of a
@@ -158,13 +166,13 @@ void experts(benchmark::State& state, const target& on) {
   const std::int64_t rows = state.range(0), width = state.range(1), hidden = state.range(2);
   const std::int64_t count = state.range(3), per_row = state.range(4);
   const weight_kind kind = weights_of(state.range(5));
-  const tensor gate_up = random_tensor(on.run, {2 * hidden, width}, 0.05F);
-  const tensor down = random_tensor(on.run, {width, hidden}, 0.05F);
+  const tensor gate_up = random_tensor(on.backend, {2 * hidden, width}, 0.05F);
+  const tensor down = random_tensor(on.backend, {width, hidden}, 0.05F);
   moe_experts all;
   all.hidden = static_cast<std::int32_t>(hidden);
   for (std::int64_t e = 0; e < count; ++e) {
-    all.gate_up.push_back(on.run.pack(gate_up, kind.format));
-    all.down.push_back(on.run.pack(down, kind.format));
+    all.gate_up.push_back(on.backend.pack(gate_up, kind.format));
+    all.down.push_back(on.backend.pack(down, kind.format));
   }
   std::mt19937 rng(3);
   std::vector<std::int32_t> order(static_cast<std::size_t>(count)), chosen;
@@ -177,11 +185,11 @@ void experts(benchmark::State& state, const target& on) {
       hit[static_cast<std::size_t>(chosen.back())] = true;
     }
   }
-  const tensor flat = indices(on.run, chosen);
+  const tensor flat = indices(on.backend, chosen);
   const tensor_view expert = make_view(flat.view().data, dtype::i32, {rows, per_row});
-  const tensor weight = random_tensor(on.run, {rows, per_row});
-  const tensor x = random_tensor(on.run, {rows, width});
-  const tensor y = on.run.allocate(dtype::f32, {rows, width});
+  const tensor weight = random_tensor(on.backend, {rows, per_row});
+  const tensor x = random_tensor(on.backend, {rows, width});
+  const tensor y = on.backend.allocate(dtype::f32, {rows, width});
   const auto used = static_cast<double>(std::count(hit.begin(), hit.end(), true));
   state.counters["experts_hit"] = used;
   const auto matrices = static_cast<double>(3 * width * hidden);
@@ -190,40 +198,47 @@ void experts(benchmark::State& state, const target& on) {
            static_cast<double>((2 * hidden + width) * kind.bytes_per_output)) *
                   used +
               static_cast<double>(8 * rows * width),
-          [&](int) { on.run.moe_feed_forward(x, expert, weight, all, y); });
+          [&](int) {
+            on.backend.run(op::moe_feed_forward{x, expert, weight, all, y});
+          });
 }
 
 // Arguments: rows, width.
 void rms_norm(benchmark::State& state, const target& on) {
   const std::int64_t rows = state.range(0), width = state.range(1);
-  const tensor x = random_tensor(on.run, {rows, width}), weight = random_tensor(on.run, {width});
-  const tensor y = on.run.allocate(dtype::f32, {rows, width});
+  const tensor x = random_tensor(on.backend, {rows, width}),
+               weight = random_tensor(on.backend, {width});
+  const tensor y = on.backend.allocate(dtype::f32, {rows, width});
   measure(state, on, 4.0 * static_cast<double>(rows * width), static_cast<double>(8 * rows * width),
-          [&](int) { on.run.rms_norm(x, weight, 1e-6F, y); });
+          [&](int) {
+            on.backend.run(op::rms_norm{x, weight, 1e-6F, y});
+          });
 }
 
 // Arguments: candidates, width, vocabulary, bits of the head's weights; token and probability.
 void confidence(benchmark::State& state, const target& on) {
   const std::int64_t rows = state.range(0), width = state.range(1), tokens = state.range(2);
   const weight_kind kind = weights_of(state.range(3));
-  const tensor x = random_tensor(on.run, {rows, width});
+  const tensor x = random_tensor(on.backend, {rows, width});
   const packed_handle head =
-      on.run.pack(random_tensor(on.run, {tokens, width}, 0.05F), kind.format);
+      on.backend.pack(random_tensor(on.backend, {tokens, width}, 0.05F), kind.format);
   std::vector<std::int32_t> place(static_cast<std::size_t>(rows));
   std::iota(place.begin(), place.end(), 0);
-  const tensor row = indices(on.run, place);
-  const tensor begin = indices(on.run, {0, static_cast<std::int32_t>(rows)});
+  const tensor row = indices(on.backend, place);
+  const tensor begin = indices(on.backend, {0, static_cast<std::int32_t>(rows)});
   const candidate_set candidates{1, static_cast<std::int32_t>(rows), begin.as<std::int32_t>(),
                                  row.as<std::int32_t>(), row.as<std::int32_t>()};
-  const tensor token = on.run.allocate(dtype::i32, {rows});
-  const tensor probability = on.run.allocate(dtype::f32, {rows});
+  const tensor token = on.backend.allocate(dtype::i32, {rows});
+  const tensor probability = on.backend.allocate(dtype::f32, {rows});
   confidence_out out;
   out.token = token.as<std::int32_t>();
   out.probability = probability.as<float>();
   measure(
       state, on, 2.0 * static_cast<double>(rows * width * tokens),
       static_cast<double>((kind.bytes * width + kind.bytes_per_output) * tokens + 4 * rows * width),
-      [&](int) { on.run.confidence(x, *head, candidates, {}, out); });
+      [&](int) {
+        on.backend.run(op::confidence{x, *head, candidates, {}, out});
+      });
 }
 
 using shape = std::vector<std::int64_t>;

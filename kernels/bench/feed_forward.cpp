@@ -3,6 +3,7 @@
 //
 // The whole feed-forward layer (gate and up, silu and product, down) and its middle alone.
 #include "kernels/bench/bench.h"
+#include "kernels/model_core.h"
 
 namespace unmask::bench {
 namespace {
@@ -14,7 +15,7 @@ void silu_mul(benchmark::State& state) {
   const tensor x = random_tensor(backend, {rows, 2 * hidden});
   const tensor y = backend.allocate(dtype::f32, {rows, hidden});
   const auto n = static_cast<double>(rows * hidden);
-  run(state, 20 * n, 12 * n, [&] { backend.silu_mul(x, y); });
+  run(state, 20 * n, 12 * n, [&] { backend.run(op::silu_mul{x, y}); });
 }
 BENCHMARK(silu_mul)
     ->ArgNames({"rows", "hidden"})
@@ -37,9 +38,9 @@ void feed_forward(benchmark::State& state) {
   const tensor y = backend.allocate(dtype::f32, {rows, width});
   const auto weights = static_cast<double>(3 * width * hidden);
   run(state, 2.0 * static_cast<double>(rows) * weights, 4 * weights, [&] {
-    backend.linear(x, *up, {}, both, false);
-    backend.silu_mul(both, inner);
-    backend.linear(inner, *down, {}, y, false);
+    backend.run(op::linear{x, *up, {}, both, false});
+    backend.run(op::silu_mul{both, inner});
+    backend.run(op::linear{inner, *down, {}, y, false});
   });
 }
 BENCHMARK(feed_forward)

@@ -8,7 +8,10 @@
 #include <cmath>
 #include <memory>
 
+#include "kernels/attention.h"
 #include "kernels/bench/bench.h"
+#include "kernels/head.h"
+#include "kernels/model_core.h"
 
 namespace unmask::bench {
 namespace {
@@ -83,34 +86,40 @@ class proxy {
     for (std::size_t l = 0; l < layers_.size(); ++l) {
       const paged_kv cache{keys_[l], values_[l], table_.data(),
                            static_cast<std::int32_t>(table_.size())};
-      backend_.rms_norm(v.stream, ones_, 1e-6F, v.norm);
-      backend_.linear(v.norm, *layers_[l].qkv, {}, v.qkv, false);
-      backend_.head_norm_rope(v.q, {}, 1e-6F, rope, position_.data());
-      backend_.head_norm_rope(v.k, {}, 1e-6F, rope, position_.data());
-      backend_.kv_write(set, v.k, v.v, cache);
-      backend_.attention(set, v.q, cache, seen, 0.125F, v.mixed, {});
-      backend_.linear(v.mixed_flat, *layers_[l].out, {}, v.stream, true);
-      backend_.rms_norm(v.stream, ones_, 1e-6F, v.norm);
-      backend_.linear(v.norm, *layers_[l].up, {}, v.both, false);
-      backend_.silu_mul(v.both, v.inner);
-      backend_.linear(v.inner, *layers_[l].down, {}, v.stream, true);
+      backend_.run(op::rms_norm{v.stream, ones_, 1e-6F, v.norm});
+      backend_.run(op::linear{v.norm, *layers_[l].qkv, {}, v.qkv, false});
+      backend_.run(op::head_norm_rope{v.q, {}, 1e-6F, rope, position_.data()});
+      backend_.run(op::head_norm_rope{v.k, {}, 1e-6F, rope, position_.data()});
+      backend_.run(op::kv_write{set, v.k, v.v, cache});
+      backend_.run(op::attention{set, v.q, cache, seen, 0.125F, v.mixed, {}});
+      backend_.run(op::linear{v.mixed_flat, *layers_[l].out, {}, v.stream, true});
+      backend_.run(op::rms_norm{v.stream, ones_, 1e-6F, v.norm});
+      backend_.run(op::linear{v.norm, *layers_[l].up, {}, v.both, false});
+      backend_.run(op::silu_mul{v.both, v.inner});
+      backend_.run(op::linear{v.inner, *layers_[l].down, {}, v.stream, true});
     }
-    backend_.rms_norm(v.stream, ones_, 1e-6F, v.norm);
-    backend_.linear(v.norm.slice(rows - logit_rows, logit_rows), *head_, {},
-                    logits_.view().first(logit_rows), false);
+    backend_.run(op::rms_norm{v.stream, ones_, 1e-6F, v.norm});
+    backend_.run(op::linear{v.norm.slice(rows - logit_rows, logit_rows),
+                            *head_,
+                            {},
+                            logits_.view().first(logit_rows),
+                            false});
   }
 
   // The same matrix products on whatever lies in the buffers.
   void linear_layers(std::int64_t rows, std::int64_t logit_rows) {
     const views v(*this, rows);
     for (const layer& l : layers_) {
-      backend_.linear(v.norm, *l.qkv, {}, v.qkv, false);
-      backend_.linear(v.mixed_flat, *l.out, {}, v.spare, true);
-      backend_.linear(v.norm, *l.up, {}, v.both, false);
-      backend_.linear(v.inner, *l.down, {}, v.spare, true);
+      backend_.run(op::linear{v.norm, *l.qkv, {}, v.qkv, false});
+      backend_.run(op::linear{v.mixed_flat, *l.out, {}, v.spare, true});
+      backend_.run(op::linear{v.norm, *l.up, {}, v.both, false});
+      backend_.run(op::linear{v.inner, *l.down, {}, v.spare, true});
     }
-    backend_.linear(v.norm.slice(rows - logit_rows, logit_rows), *head_, {},
-                    logits_.view().first(logit_rows), false);
+    backend_.run(op::linear{v.norm.slice(rows - logit_rows, logit_rows),
+                            *head_,
+                            {},
+                            logits_.view().first(logit_rows),
+                            false});
   }
 
   const tensor& logits() const { return logits_; }
@@ -175,7 +184,7 @@ void report_accuracy(benchmark::State& state, proxy& p, const tensor& x, std::in
   p.forward(x, rows, rows);
   double error = 0, size = 0, same = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const float *a = p.logits().row<float>(r), *b = exact.logits().row<float>(r);
+    const float *a = p.logits().row<float>(r), *b = exact.run(op::logits{}).row<float>(r);
     for (std::int64_t v = 0; v < vocabulary; ++v) {
       error += (a[v] - b[v]) * static_cast<double>(a[v] - b[v]);
       size += b[v] * static_cast<double>(b[v]);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "kernels/bench/bench.h"
+#include "kernels/model_core.h"
 
 namespace unmask::bench {
 namespace {
@@ -20,8 +21,9 @@ void kv_write(benchmark::State& state) {
   const std::int32_t begin[2] = {0, static_cast<std::int32_t>(rows)};
   const row_set set{1, begin[1], begin, sequence.data(), position.data(), nullptr};
   const paged_kv cache{keys, values, table.data(), static_cast<std::int32_t>(pages)};
-  run(state, 0, 16.0 * static_cast<double>(rows * kv_heads * dim),
-      [&] { backend.kv_write(set, k, v, cache); });
+  run(state, 0, 16.0 * static_cast<double>(rows * kv_heads * dim), [&] {
+    backend.run(op::kv_write{set, k, v, cache});
+  });
 }
 BENCHMARK(kv_write)
     ->ArgNames({"rows", "kv", "dim"})

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "kernels/bench/bench.h"
+#include "kernels/model_core.h"
 
 namespace unmask::bench {
 namespace {
@@ -12,7 +13,7 @@ void rms_norm(benchmark::State& state) {
   const tensor x = random_tensor(backend, {rows, width}), w = random_tensor(backend, {width});
   const tensor y = backend.allocate(dtype::f32, {rows, width});
   const auto n = static_cast<double>(rows * width);
-  run(state, 4 * n, 8 * n, [&] { backend.rms_norm(x, w, 1e-6F, y); });
+  run(state, 4 * n, 8 * n, [&] { backend.run(op::rms_norm{x, w, 1e-6F, y}); });
 }
 BENCHMARK(rms_norm)
     ->ArgNames({"rows", "width"})

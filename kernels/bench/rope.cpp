@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "kernels/bench/bench.h"
+#include "kernels/model_core.h"
 
 namespace unmask::bench {
 namespace {
@@ -15,7 +16,9 @@ void head_norm_rope(benchmark::State& state) {
   const rope_params rope{static_cast<std::int32_t>(dim), 10000.0F};
   const auto n = static_cast<double>(rows * heads * dim);
   const tensor_view norm = state.range(3) != 0 ? w.view() : tensor_view{};
-  run(state, 7 * n, 8 * n, [&] { backend.head_norm_rope(x, norm, 1e-6F, rope, position.data()); });
+  run(state, 7 * n, 8 * n, [&] {
+    backend.run(op::head_norm_rope{x, norm, 1e-6F, rope, position.data()});
+  });
 }
 BENCHMARK(head_norm_rope)
     ->ArgNames({"rows", "heads", "dim", "norm"})

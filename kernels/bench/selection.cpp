@@ -6,6 +6,9 @@
 #include <numeric>
 
 #include "kernels/bench/bench.h"
+#include "kernels/selection.h"
+#include "methods/baselines/sparse_d/kernels/block_pattern.h"
+#include "methods/focus_dllm/kernels/block_means.h"
 
 namespace unmask::bench {
 namespace {
@@ -49,7 +52,8 @@ void block_mass(benchmark::State& state) {
   const std::int32_t zero = 0;
   const double n = c.tokens, width = context::heads * context::dim;
   run(state, 2 * n * n * width, 8 * n * width, [&] {
-    cpu_ops().block_mass(c.rows(), c.q.view(), c.cache(), &c.tokens, &zero, size, 0.4F, mass);
+    cpu_ops().run(
+        op::block_mass{c.rows(), c.q.view(), c.cache(), &c.tokens, &zero, size, 0.4F, mass});
   });
 }
 void keep_top_blocks(benchmark::State& state) {
@@ -59,8 +63,9 @@ void keep_top_blocks(benchmark::State& state) {
   const tensor keep = cpu_ops().allocate(dtype::u8, {1, context::heads, blocks, blocks});
   const std::int32_t zero = 0, count = blocks * 3 / 10 + 1;
   const double n = static_cast<double>(context::heads) * blocks * blocks;
-  run(state, n, 5 * n,
-      [&] { cpu_ops().keep_top_blocks(mass, &blocks, &zero, &blocks, &count, keep); });
+  run(state, n, 5 * n, [&] {
+    cpu_ops().run(op::keep_top_blocks{mass, &blocks, &zero, &blocks, &count, keep});
+  });
 }
 void block_mean_keys(benchmark::State& state) {
   const context c(state.range(0));
@@ -69,8 +74,9 @@ void block_mean_keys(benchmark::State& state) {
   const tensor means =
       cpu_ops().allocate(dtype::f32, {std::int64_t{blocks[1]}, context::heads, context::dim});
   const double n = static_cast<double>(c.tokens) * context::heads * context::dim;
-  run(state, n, 4 * n,
-      [&] { cpu_ops().block_mean_keys(1, c.cache(), &c.tokens, size, blocks, means); });
+  run(state, n, 4 * n, [&] {
+    cpu_ops().run(op::block_mean_keys{1, c.cache(), &c.tokens, size, blocks, means});
+  });
 }
 // Argument: tokens. One mean query against every key, then the best half (Sparse-dLLM) or the best
 // hundredth (the sinks of Focus-dLLM).
@@ -80,16 +86,18 @@ void key_scores(benchmark::State& state) {
   key_set keys;
   keys.kv_length = &c.tokens;
   const double n = static_cast<double>(c.tokens) * context::heads * context::dim;
-  run(state, 2 * n, 4 * n,
-      [&] { cpu_ops().key_scores(c.q.view().slice(0, 1), c.cache(), keys, score.data()); });
+  run(state, 2 * n, 4 * n, [&] {
+    cpu_ops().run(op::key_scores{c.q.view().slice(0, 1), c.cache(), keys, score.data()});
+  });
 }
 void top_indices(benchmark::State& state, double share) {
   const auto n = static_cast<std::int32_t>(state.range(0));
   const tensor score = random_tensor(cpu_ops(), {n});
   const std::int32_t begin[2] = {0, n}, out_begin[2] = {0, static_cast<std::int32_t>(n * share)};
   std::vector<std::int32_t> out(static_cast<std::size_t>(out_begin[1]));
-  run(state, n, 4.0 * n,
-      [&] { cpu_ops().top_indices(1, begin, score.as<float>(), out_begin, out.data()); });
+  run(state, n, 4.0 * n, [&] {
+    cpu_ops().run(op::top_indices{1, begin, score.as<float>(), out_begin, out.data()});
+  });
 }
 
 void tiles(benchmark::internal::Benchmark* b) {

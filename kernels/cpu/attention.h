@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Ragged attention over a paged key-value cache on the CPU; see ops::attention for the meaning.
+// Ragged attention over a paged key-value cache on the CPU; see op::attention for the meaning.
 #pragma once
 
 #include "kernels/ops.h"

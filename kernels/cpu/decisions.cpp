@@ -10,7 +10,10 @@
 
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/decisions.h"
 #include "kernels/noise.h"
+#include "methods/baselines/block_diffusion/kernels/acceptance.h"
+#include "methods/baselines/vanilla/kernels/acceptance.h"
 
 namespace unmask::cpu {
 
@@ -48,102 +51,32 @@ void accept_keys(const std::uint64_t* key, std::int32_t n, std::uint8_t* accept)
   for (std::int32_t i = 0; i < n; ++i) accept[static_cast<std::uint32_t>(key[i])] = 1;
 }
 
+void accept_top(const op::accept_top& args) {
+  std::uint64_t* key = key_memory(args.candidates.count);
+  std::fill(args.accept, args.accept + args.candidates.count, std::uint8_t{0});
+  for (std::int32_t s = 0; s < args.candidates.sequences; ++s) {
+    const std::int32_t m = eligible_keys(args.candidates, args.score, s, key);
+    const std::int32_t n = std::clamp(args.quota[s], 0, m);
+    if (n < m) std::nth_element(key, key + n, key + m);
+    accept_keys(key, n, args.accept);
+  }
+}
+
+void accept_threshold(const op::accept_threshold& args) {
+  for (std::int32_t s = 0; s < args.candidates.sequences; ++s) {
+    std::int32_t best = -1;
+    for (std::int32_t c = args.candidates.begin[s]; c < args.candidates.begin[s + 1]; ++c) {
+      const bool passes =
+          args.strict ? args.score[c] > args.threshold : args.score[c] >= args.threshold;
+      args.accept[c] = passes && eligible(args.score[c]) ? 1 : 0;
+      if (eligible(args.score[c]) && (best < 0 || args.score[c] > args.score[best])) best = c;
+    }
+    if (args.always_best && best >= 0) args.accept[best] = 1;
+  }
+}
+
 }  // namespace
 
-void backend::accept_top(const candidate_set& candidates, const float* score,
-                         const std::int32_t* quota, std::uint8_t* accept) const {
-  std::uint64_t* key = key_memory(candidates.count);
-  std::fill(accept, accept + candidates.count, std::uint8_t{0});
-  for (std::int32_t s = 0; s < candidates.sequences; ++s) {
-    const std::int32_t m = eligible_keys(candidates, score, s, key);
-    const std::int32_t n = std::clamp(quota[s], 0, m);
-    if (n < m) std::nth_element(key, key + n, key + m);
-    accept_keys(key, n, accept);
-  }
-}
-
-void backend::accept_threshold(const candidate_set& candidates, const float* score, float threshold,
-                               bool strict, bool always_best, std::uint8_t* accept) const {
-  for (std::int32_t s = 0; s < candidates.sequences; ++s) {
-    std::int32_t best = -1;
-    for (std::int32_t c = candidates.begin[s]; c < candidates.begin[s + 1]; ++c) {
-      const bool passes = strict ? score[c] > threshold : score[c] >= threshold;
-      accept[c] = passes && eligible(score[c]) ? 1 : 0;
-      if (eligible(score[c]) && (best < 0 || score[c] > score[best])) best = c;
-    }
-    if (always_best && best >= 0) accept[best] = 1;
-  }
-}
-
-void backend::accept_factor(const candidate_set& candidates, const float* score, float factor,
-                            std::uint8_t* accept) const {
-  std::uint64_t* key = key_memory(candidates.count);
-  std::fill(accept, accept + candidates.count, std::uint8_t{0});
-  for (std::int32_t s = 0; s < candidates.sequences; ++s) {
-    const std::int32_t m = eligible_keys(candidates, score, s, key);
-    if (m == 0) continue;
-    std::sort(key, key + m);
-    std::int32_t t = m - 1;
-    for (std::int32_t i = 0; i < m; ++i) {
-      const double threshold = i == 0 ? -1.0 : 1.0 - double{factor} / (i + 2);
-      if (double{score[static_cast<std::uint32_t>(key[i])]} < threshold) {
-        t = i;
-        break;
-      }
-    }
-    accept_keys(key, t == 0 || t == m - 1 ? t + 1 : t, accept);
-  }
-}
-
-void backend::accept_sequential(const candidate_set& candidates, const std::int32_t* block_begin,
-                                std::int32_t block, const std::int32_t* quota,
-                                std::uint8_t* accept) const {
-  for (std::int32_t s = 0; s < candidates.sequences; ++s) {
-    // Candidates ascend, so none of the block lies before its first one and nothing wraps round.
-    std::int32_t first = -1;
-    for (std::int32_t c = candidates.begin[s]; c < candidates.begin[s + 1]; ++c) {
-      const std::int32_t p = candidates.position[c];
-      const bool inside = p >= block_begin[s] && p < block_begin[s] + block;
-      if (inside && first < 0) first = p;
-      accept[c] = inside && p - first < quota[s] ? 1 : 0;
-    }
-  }
-}
-
-void backend::uniform_scores(const candidate_set& candidates, const noise_source& noise,
-                             float* score) const {
-  for (std::int32_t s = 0; s < candidates.sequences; ++s) {
-    for (std::int32_t c = candidates.begin[s]; c < candidates.begin[s + 1]; ++c) {
-      const double u = uniform_open(noise_key(candidates, noise, s, c), score_draw);
-      score[c] = std::min(static_cast<float>(u), 0x1.fffffep-1F);
-    }
-  }
-}
-
-void backend::gumbel_scores(const candidate_set& candidates, const noise_source& noise,
-                            float temperature, float* score) const {
-  for (std::int32_t s = 0; s < candidates.sequences; ++s) {
-    for (std::int32_t c = candidates.begin[s]; c < candidates.begin[s + 1]; ++c) {
-      const double u = uniform_open(noise_key(candidates, noise, s, c), score_draw);
-      score[c] = static_cast<float>(double{score[c]} / temperature - std::log(-std::log(u)));
-    }
-  }
-}
-
-void backend::commit(const candidate_set& candidates, const std::int32_t* token,
-                     const std::uint8_t* accept, std::uint8_t decoded_state, std::int32_t mask_id,
-                     const tensor_view& canvas, const tensor_view& state,
-                     std::int32_t* committed) const {
-  for (std::int32_t s = 0; s < candidates.sequences; ++s) {
-    std::int32_t* tokens = canvas.row<std::int32_t>(s);
-    std::uint8_t* states = state.row<std::uint8_t>(s);
-    for (std::int32_t c = candidates.begin[s]; c < candidates.begin[s + 1]; ++c) {
-      if (accept[c] == 0 || token[c] == mask_id) continue;
-      tokens[candidates.position[c]] = token[c];
-      states[candidates.position[c]] = decoded_state;
-      ++committed[s];
-    }
-  }
-}
+const register_operations<accept_top, accept_threshold> registered(target::cpu);
 
 }  // namespace unmask::cpu

@@ -19,6 +19,7 @@
 #include "kernels/cpu/head_kernels.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/head.h"
 #include "kernels/noise.h"
 
 namespace unmask::cpu {
@@ -132,48 +133,44 @@ void write(const head_state& s, const confidence_params& params, std::int32_t c,
   if (out.top2_logit_gap != nullptr) out.top2_logit_gap[c] = s.best - s.second;
 }
 
-}  // namespace
-
-void backend::confidence(const tensor_view& x, const packed_matrix& head,
-                         const candidate_set& candidates, const confidence_params& params,
-                         const confidence_out& out) const {
-  if (!(params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
+void confidence(const op::confidence& args) {
+  if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
   thread_local scratch row_memory, state_memory, key_memory;
   thread_local prepared_rows prepared;
-  const head_kernels& kernels = kernels_of(packed_for(head));
-  const layout cut = layout_of(head);
-  const std::int64_t vocabulary = head.out_features, width = head.in_features;
+  const head_kernels& kernels = kernels_of(packed_for(args.head));
+  const layout cut = layout_of(args.head);
+  const std::int64_t vocabulary = args.head.out_features, width = args.head.in_features;
   head_wish wish;
-  wish.inverse_temperature = 1.0F / params.temperature;
-  wish.entropy = out.negative_entropy != nullptr;
-  wish.sums = wish.entropy || out.probability != nullptr || out.margin != nullptr ||
-              out.residual != nullptr;
-  wish.in_double = params.accumulate_double;
-  const float noise = params.gumbel_temperature;
+  wish.inverse_temperature = 1.0F / args.params.temperature;
+  wish.entropy = args.out.negative_entropy != nullptr;
+  wish.sums = wish.entropy || args.out.probability != nullptr || args.out.margin != nullptr ||
+              args.out.residual != nullptr;
+  wish.in_double = args.params.accumulate_double;
+  const float noise = args.params.gumbel_temperature;
 
-  const std::int64_t tile = std::min<std::int64_t>(candidates.count, tile_rows);
+  const std::int64_t tile = std::min<std::int64_t>(args.candidates.count, tile_rows);
   float* gathered = row_memory.get<float>(tile * width);
   head_state* states = state_memory.get<head_state>(cut.segments * tile);
-  std::uint64_t* keys = key_memory.get<std::uint64_t>(std::int64_t{candidates.count});
+  std::uint64_t* keys = key_memory.get<std::uint64_t>(std::int64_t{args.candidates.count});
   if (noise > 0) {
-    for (std::int32_t s = 0; s < candidates.sequences; ++s) {
-      for (std::int32_t c = candidates.begin[s]; c < candidates.begin[s + 1]; ++c) {
-        keys[c] = noise_key(candidates, params.noise, s, c);
+    for (std::int32_t s = 0; s < args.candidates.sequences; ++s) {
+      for (std::int32_t c = args.candidates.begin[s]; c < args.candidates.begin[s + 1]; ++c) {
+        keys[c] = noise_key(args.candidates, args.params.noise, s, c);
       }
     }
   }
 
-  for (std::int64_t first = 0; first < candidates.count; first += tile) {
-    const std::int64_t rows = std::min<std::int64_t>(tile, candidates.count - first);
+  for (std::int64_t first = 0; first < args.candidates.count; first += tile) {
+    const std::int64_t rows = std::min<std::int64_t>(tile, args.candidates.count - first);
     for (std::int64_t i = 0; i < rows; ++i) {
-      std::memcpy(gathered + i * width, x.row<float>(candidates.row[first + i]),
+      std::memcpy(gathered + i * width, args.x.row<float>(args.candidates.row[first + i]),
                   static_cast<std::size_t>(width) * sizeof(float));
     }
-    prepared.prepare(make_view(gathered, dtype::f32, {rows, width}), head);
+    prepared.prepare(make_view(gathered, dtype::f32, {rows, width}), args.head);
     const prepared_rows& ready = prepared;  // the threads below read the caller's
     const double flops = 2.0 * static_cast<double>(rows * width * vocabulary);
 #pragma omp parallel for schedule( \
-    dynamic) if (worth_threads(flops, static_cast <double>(head.bytes)))
+    dynamic) if (worth_threads(flops, static_cast <double>(args.head.bytes)))
     for (std::int64_t segment = 0; segment < cut.segments; ++segment) {
       thread_local scratch tile_memory, work_memory, hit_memory;
       const std::int64_t stride = (cut.chunk + 15) / 16 * 16;
@@ -188,13 +185,13 @@ void backend::confidence(const tensor_view& x, const packed_matrix& head,
         const std::int64_t padded = (n1 - n0 + 15) / 16 * 16;
         tensor_view y = make_view(logit, dtype::f32, {rows, n1 - n0});
         y.row_stride = stride;
-        linear_columns(ready, head, n0, n1, y);
+        linear_columns(ready, args.head, n0, n1, y);
         const auto start = static_cast<std::int32_t>(n0);
         for (std::int64_t i = 0; i < rows; ++i) {
           float* l = logit + i * stride;
           std::fill(l + (n1 - n0), l + padded, minus_infinity);
-          for (std::int32_t b = 0; b < params.banned_count; ++b) {
-            const std::int64_t token = params.banned[b];
+          for (std::int32_t b = 0; b < args.params.banned_count; ++b) {
+            const std::int64_t token = args.params.banned[b];
             if (token >= n0 && token < n1) l[token - n0] = minus_infinity;
           }
           kernels.scan(l, padded, start, wish, state[i]);
@@ -210,23 +207,27 @@ void backend::confidence(const tensor_view& x, const packed_matrix& head,
     for (std::int64_t i = 0; i < rows; ++i) {
       head_state total = states[i];
       for (std::int64_t segment = 1; segment < cut.segments; ++segment) {
-        merge(total, states[segment * tile + i], 1.0 / double{params.temperature});
+        merge(total, states[segment * tile + i], 1.0 / double{args.params.temperature});
       }
-      write(total, params, static_cast<std::int32_t>(first + i), out);
+      write(total, args.params, static_cast<std::int32_t>(first + i), args.out);
     }
   }
 }
 
-void backend::logits(const tensor_view& x, const packed_matrix& head, const std::int32_t* row,
-                     const tensor_view& out) const {
+void logits(const op::logits& args) {
   thread_local scratch row_memory;
-  const std::int64_t rows = out.rows(), width = head.in_features;
+  const std::int64_t rows = args.out.rows(), width = args.head.in_features;
   float* gathered = row_memory.get<float>(rows * width);
   for (std::int64_t i = 0; i < rows; ++i) {
-    std::memcpy(gathered + i * width, x.row<float>(row[i]),
+    std::memcpy(gathered + i * width, args.x.row<float>(args.row[i]),
                 static_cast<std::size_t>(width) * sizeof(float));
   }
-  cpu::linear(make_view(gathered, dtype::f32, {rows, width}), head, tensor_view{}, out, false);
+  cpu::linear(make_view(gathered, dtype::f32, {rows, width}), args.head, tensor_view{}, args.out,
+              false);
 }
+
+}  // namespace
+
+const register_operations<confidence, logits> registered(target::cpu);
 
 }  // namespace unmask::cpu

@@ -12,6 +12,7 @@
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/moe.h"
 
 namespace unmask::cpu {
 
@@ -88,37 +89,34 @@ void softmax(float* x, std::int32_t n) {
   for (std::int32_t i = 0; i < n; ++i) x[i] = static_cast<float>(x[i] / total);
 }
 
-}  // namespace
-
-void backend::moe_route(const tensor_view& x, const moe_router& router, const tensor_view& expert,
-                        const tensor_view& weight) const {
+void moe_route(const op::moe_route& args) {
   const row_kernels& kernels = active_row_kernels();
-  const std::int64_t rows = x.rows(), width = x.columns();
-  const std::int64_t experts = router.experts;
+  const std::int64_t rows = args.x.rows(), width = args.x.columns();
+  const std::int64_t experts = args.router.experts;
   constexpr std::int64_t task = 8;  // rows per task
   const std::int64_t tasks = (rows + task - 1) / task;
 #pragma omp parallel for schedule(dynamic) if (rows * width * experts > 16 * parallel_elements)
   for (std::int64_t t = 0; t < tasks; ++t) {
     thread_local scratch memory;
-    float* score = memory.get<float>((task + 1) * experts + 2 * router.groups);
+    float* score = memory.get<float>((task + 1) * experts + 2 * args.router.groups);
     float* selection = score + task * experts;
     const std::int64_t first = t * task, count = std::min(task, rows - first);
-    kernels.dots(x.row<float>(first), x.row_stride, count, router.weight.as<float>(),
-                 router.weight.row_stride, experts, width, score, experts);
+    kernels.dots(args.x.row<float>(first), args.x.row_stride, count, args.router.weight.as<float>(),
+                 args.router.weight.row_stride, experts, width, score, experts);
     for (std::int64_t i = 0; i < count; ++i) {
-      if (router.sequence != nullptr && router.sequence[first + i] < 0) {
-        std::fill_n(expert.row<std::int32_t>(first + i), router.experts_per_token, -1);
-        std::fill_n(weight.row<float>(first + i), router.experts_per_token, 0.0F);
+      if (args.router.sequence != nullptr && args.router.sequence[first + i] < 0) {
+        std::fill_n(args.expert.row<std::int32_t>(first + i), args.router.experts_per_token, -1);
+        std::fill_n(args.weight.row<float>(first + i), args.router.experts_per_token, 0.0F);
         continue;
       }
       float* s = score + i * experts;
-      if (router.sigmoid) {
+      if (args.router.sigmoid) {
         kernels.sigmoid(s, experts);
       } else {
-        softmax(s, router.experts);
+        softmax(s, args.router.experts);
       }
-      choose(router, s, selection, selection + experts, expert.row<std::int32_t>(first + i),
-             weight.row<float>(first + i));
+      choose(args.router, s, selection, selection + experts,
+             args.expert.row<std::int32_t>(first + i), args.weight.row<float>(first + i));
     }
   }
 }
@@ -126,13 +124,11 @@ void backend::moe_route(const tensor_view& x, const moe_router& router, const te
 // Every (row, expert) pair has a place in one long matrix, ordered by expert. Three stages over
 // it: gate and up, SwiGLU, down; the first and last are tasks of (expert, range of features).
 // Last, each row adds its pairs in the order of its own list.
-void backend::moe_feed_forward(const tensor_view& x, const tensor_view& expert,
-                               const tensor_view& weight, const moe_experts& experts,
-                               const tensor_view& y) const {
+void moe_feed_forward(const op::moe_feed_forward& args) {
   const row_kernels& kernels = active_row_kernels();
-  const std::int64_t rows = x.rows(), width = x.columns(), hidden = experts.hidden;
-  const std::int64_t per_row = expert.columns(), pairs = rows * per_row;
-  const auto count = static_cast<std::int64_t>(experts.gate_up.size());
+  const std::int64_t rows = args.x.rows(), width = args.x.columns(), hidden = args.experts.hidden;
+  const std::int64_t per_row = args.expert.columns(), pairs = rows * per_row;
+  const auto count = static_cast<std::int64_t>(args.experts.gate_up.size());
   if (pairs == 0) return;
 
   thread_local scratch index_memory, in_memory, middle_memory, active_memory, out_memory;
@@ -144,7 +140,7 @@ void backend::moe_feed_forward(const tensor_view& x, const tensor_view& expert,
   std::fill(begin, begin + count + 1, 0);
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t i = 0; i < per_row; ++i) {
-      const std::int32_t e = expert.row<std::int32_t>(r)[i];
+      const std::int32_t e = args.expert.row<std::int32_t>(r)[i];
       if (e >= 0) ++begin[e + 1];
     }
   }
@@ -161,11 +157,11 @@ void backend::moe_feed_forward(const tensor_view& x, const tensor_view& expert,
   float* out = out_memory.get<float>(pairs * width);
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t i = 0; i < per_row; ++i) {
-      const std::int32_t e = expert.row<std::int32_t>(r)[i];
+      const std::int32_t e = args.expert.row<std::int32_t>(r)[i];
       if (e < 0) continue;
       const std::int64_t at = next[e]++;
       place[r * per_row + i] = at;
-      std::memcpy(in + at * width, x.row<float>(r),
+      std::memcpy(in + at * width, args.x.row<float>(r),
                   static_cast<std::size_t>(width) * sizeof(float));
     }
   }
@@ -190,21 +186,25 @@ void backend::moe_feed_forward(const tensor_view& x, const tensor_view& expert,
           *matrices[static_cast<std::size_t>(e)], n0, n1, result);
     }
   };
-  stage(experts.gate_up, in, width, middle, 2 * hidden);
+  stage(args.experts.gate_up, in, width, middle, 2 * hidden);
 #pragma omp parallel for schedule(static) if (pairs * hidden > parallel_elements / 4)
   for (std::int64_t p = 0; p < begin[count]; ++p) {
     const float* gate = middle + p * 2 * hidden;
     kernels.silu_mul(gate, gate + hidden, hidden, active + p * hidden);
   }
-  stage(experts.down, active, hidden, out, width);
+  stage(args.experts.down, active, hidden, out, width);
 #pragma omp parallel for schedule(static) if (pairs * width > parallel_elements)
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t i = 0; i < per_row; ++i) {
-      if (expert.row<std::int32_t>(r)[i] < 0) continue;
-      kernels.add_scaled(y.row<float>(r), out + place[r * per_row + i] * width,
-                         weight.row<float>(r)[i], width);
+      if (args.expert.row<std::int32_t>(r)[i] < 0) continue;
+      kernels.add_scaled(args.y.row<float>(r), out + place[r * per_row + i] * width,
+                         args.weight.row<float>(r)[i], width);
     }
   }
 }
+
+}  // namespace
+
+const register_operations<moe_route, moe_feed_forward> registered(target::cpu);
 
 }  // namespace unmask::cpu

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "harness/decode/kernels/features.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/rows.h"
 
 namespace unmask::cpu {
 
@@ -28,112 +30,58 @@ void check_rows(const tensor_view& from, const tensor_view& to) {
   }
 }
 
-}  // namespace
-
-void backend::gather_rows(const tensor_view& from, const std::int32_t* index,
-                          const tensor_view& to) const {
-  check_rows(from, to);
-  const byte_rows source(from), target(to);
-  for (std::int64_t i = 0; i < to.rows(); ++i) {
-    std::memcpy(target.at(i), source.at(index[i]), source.width);
+void gather_rows(const op::gather_rows& args) {
+  check_rows(args.from, args.to);
+  const byte_rows source(args.from), target(args.to);
+  for (std::int64_t i = 0; i < args.to.rows(); ++i) {
+    std::memcpy(target.at(i), source.at(args.index[i]), source.width);
   }
 }
 
-void backend::scatter_rows(const tensor_view& from, const std::int32_t* index,
-                           const tensor_view& to) const {
-  check_rows(from, to);
-  const byte_rows source(from), target(to);
-  for (std::int64_t i = 0; i < from.rows(); ++i) {
-    std::memcpy(target.at(index[i]), source.at(i), source.width);
-  }
-}
-
-std::int32_t backend::compact(std::int32_t sequences, const tensor_view& flags, std::uint8_t want,
-                              const std::int32_t* first, const std::int32_t* last,
-                              std::int32_t* begin, std::int32_t* position,
-                              std::int32_t* sequence) const {
-  std::int32_t total = 0;
-  begin[0] = 0;
-  for (std::int32_t s = 0; s < sequences; ++s) {
-    const std::uint8_t* flag = flags.data != nullptr ? flags.row<std::uint8_t>(s) : nullptr;
-    for (std::int32_t p = first[s]; p < last[s]; ++p) {
-      if (flag != nullptr && flag[p] != want) continue;
-      position[total] = p;
-      sequence[total++] = s;
-    }
-    begin[s + 1] = total;
-  }
-  return total;
-}
-
-void backend::find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const {
-  for (std::int32_t i = 0; i < some.rows; ++i) {
-    const std::int32_t s = some.sequence[i];
-    const std::int32_t* first = rows.position + rows.row_begin[s];
-    const std::int32_t* last = rows.position + rows.row_begin[s + 1];
-    const std::int32_t* at = std::lower_bound(first, last, some.position[i]);
-    if (at == last || *at != some.position[i]) {
-      throw std::logic_error("find_rows: a row is not there");
-    }
-    index[i] = static_cast<std::int32_t>(at - rows.position);
-  }
-}
-
-void backend::gather_tokens(const row_set& rows, const tensor_view& canvas,
-                            std::int32_t* token) const {
-  for (std::int32_t r = 0; r < rows.rows; ++r) {
-    token[r] =
-        rows.sequence[r] < 0 ? 0 : canvas.row<std::int32_t>(rows.sequence[r])[rows.position[r]];
+void scatter_rows(const op::scatter_rows& args) {
+  check_rows(args.from, args.to);
+  const byte_rows source(args.from), target(args.to);
+  for (std::int64_t i = 0; i < args.from.rows(); ++i) {
+    std::memcpy(target.at(args.index[i]), source.at(i), source.width);
   }
 }
 
 // Rows and positions both ascend, so one walk along each sequence is enough.
-std::int32_t backend::find_candidates(const row_set& rows, const tensor_view& state,
-                                      std::uint8_t want, const std::int32_t* first,
-                                      const std::int32_t* last, std::int32_t shift,
-                                      std::int32_t* begin, std::int32_t* position,
-                                      std::int32_t* row) const {
+std::int32_t find_candidates(const op::find_candidates& args) {
   std::int32_t total = 0;
-  begin[0] = 0;
-  for (std::int32_t s = 0; s < rows.sequences; ++s) {
-    const std::uint8_t* flag = state.row<std::uint8_t>(s);
-    for (std::int32_t r = rows.row_begin[s]; r < rows.row_begin[s + 1]; ++r) {
-      const std::int32_t p = rows.position[r] + shift;
-      if (p < first[s] || p >= last[s] || flag[p] != want) continue;
-      position[total] = p;
-      row[total++] = r;
+  args.begin[0] = 0;
+  for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
+    const std::uint8_t* flag = args.state.row<std::uint8_t>(s);
+    for (std::int32_t r = args.rows.row_begin[s]; r < args.rows.row_begin[s + 1]; ++r) {
+      const std::int32_t p = args.rows.position[r] + args.shift;
+      if (p < args.first[s] || p >= args.last[s] || flag[p] != args.want) continue;
+      args.position[total] = p;
+      args.row[total++] = r;
     }
-    begin[s + 1] = total;
+    args.begin[s + 1] = total;
   }
   return total;
 }
 
-void backend::mean_rows(const row_set& rows, const tensor_view& x, const tensor_view& out) const {
+void mean_rows(const op::mean_rows& args) {
   thread_local scratch memory;
   const row_kernels& kernels = active_row_kernels();
-  const std::int64_t width = x.columns();
+  const std::int64_t width = args.x.columns();
   double* sum = memory.get<double>(width);
-  for (std::int32_t s = 0; s < rows.sequences; ++s) {
+  for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
     std::fill(sum, sum + width, 0.0);
-    for (std::int32_t r = rows.row_begin[s]; r < rows.row_begin[s + 1]; ++r) {
-      kernels.add_to(sum, x.row<float>(r), width);
+    for (std::int32_t r = args.rows.row_begin[s]; r < args.rows.row_begin[s + 1]; ++r) {
+      kernels.add_to(sum, args.x.row<float>(r), width);
     }
-    const std::int32_t count = std::max(1, rows.row_begin[s + 1] - rows.row_begin[s]);
-    float* to = out.row<float>(s);
+    const std::int32_t count = std::max(1, args.rows.row_begin[s + 1] - args.rows.row_begin[s]);
+    float* to = args.out.row<float>(s);
     for (std::int64_t c = 0; c < width; ++c) to[c] = static_cast<float>(sum[c] / count);
   }
 }
 
-void backend::row_distance(const tensor_view& a, const tensor_view& b, float* out) const {
-  const row_kernels& kernels = active_row_kernels();
-  const std::int64_t rows = a.rows(), width = a.columns();
-#pragma omp parallel for schedule(static) if (rows * width > parallel_elements)
-  for (std::int64_t r = 0; r < rows; ++r) {
-    double p[3];
-    kernels.products(a.row<float>(r), b.row<float>(r), width, p);
-    const double norms = std::sqrt(p[1]) * std::sqrt(p[2]);
-    out[r] = static_cast<float>(1.0 - p[0] / std::max(norms, 1e-8));
-  }
-}
+}  // namespace
+
+const register_operations<gather_rows, scatter_rows, find_candidates, mean_rows> registered(
+    target::cpu);
 
 }  // namespace unmask::cpu

@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/scratch.h"
+#include "kernels/head.h"
 #include "kernels/noise.h"
 
 namespace unmask::cpu {
@@ -107,24 +108,26 @@ void sample_row(const float* logit, std::int64_t n, const sample_params& params,
   }
 }
 
-}  // namespace
-
-void backend::sample(const candidate_set& candidates, const tensor_view& logits,
-                     const sample_params& params, const confidence_out& out) const {
+void sample(const op::sample& args) {
   thread_local scratch key_memory;
-  std::uint64_t* keys = key_memory.get<std::uint64_t>(std::int64_t{candidates.count});
-  if (params.temperature > 0) {
-    for (std::int32_t s = 0; s < candidates.sequences; ++s) {
-      for (std::int32_t c = candidates.begin[s]; c < candidates.begin[s + 1]; ++c) {
-        keys[c] = noise_key(candidates, params.noise, s, c);
+  std::uint64_t* keys = key_memory.get<std::uint64_t>(std::int64_t{args.candidates.count});
+  if (args.params.temperature > 0) {
+    for (std::int32_t s = 0; s < args.candidates.sequences; ++s) {
+      for (std::int32_t c = args.candidates.begin[s]; c < args.candidates.begin[s + 1]; ++c) {
+        keys[c] = noise_key(args.candidates, args.params.noise, s, c);
       }
     }
   }
-  const std::int64_t n = logits.columns();
-#pragma omp parallel for schedule(dynamic) if (candidates.count * n > parallel_elements / 16)
-  for (std::int32_t c = 0; c < candidates.count; ++c) {
-    sample_row(logits.row<float>(c), n, params, params.temperature > 0 ? keys[c] : 0, c, out);
+  const std::int64_t n = args.logits.columns();
+#pragma omp parallel for schedule(dynamic) if (args.candidates.count * n > parallel_elements / 16)
+  for (std::int32_t c = 0; c < args.candidates.count; ++c) {
+    sample_row(args.logits.row<float>(c), n, args.params, args.params.temperature > 0 ? keys[c] : 0,
+               c, args.out);
   }
 }
+
+}  // namespace
+
+const register_operations<sample> registered(target::cpu);
 
 }  // namespace unmask::cpu

@@ -59,75 +59,6 @@ UNMASK_KERNEL void accept_threshold_kernel(accept_threshold_params p) {
   });
 }
 
-struct accept_factor_params {
-  candidate_set candidates;
-  const float* score;
-  float factor;
-  std::uint8_t* accept;
-};
-
-// t = the lowest rank whose score is below that rank's threshold; then the t best. Ranks are
-// counted, n comparisons for each candidate.
-template <class G, class K>
-UNMASK_DEVICE void take_by_factor(const G& group, int n, const K& key, const float* score,
-                                  float factor, std::uint8_t* accept) {
-  const int m = group.count(n, [&](int i) { return key(i) > lowest_key; });
-  int t = m - 1;
-  for (int i = group.rank(); i < n; i += group.size()) {
-    const std::uint32_t mine = key(i);
-    if (mine <= lowest_key) continue;
-    int rank = 0;
-    for (int j = 0; j < n; ++j) {
-      const std::uint32_t other = order_key(score[j]);
-      rank += other > mine || (other == mine && j < i) ? 1 : 0;
-    }
-    const double threshold = rank == 0 ? -1.0 : 1.0 - static_cast<double>(factor) / (rank + 2);
-    if (static_cast<double>(score[i]) < threshold && rank < t) t = rank;
-  }
-  t = group_min(group, t);
-  if (t == 0 || t == m - 1) ++t;
-  const cut c = top_cut(group, n, m == 0 ? 0 : t, key);
-  for_each_taken(group, n, key, c, [&](int i, bool taken) { accept[i] = taken ? 1 : 0; });
-}
-
-UNMASK_KERNEL void accept_factor_kernel(accept_factor_params p) {
-  shared_allocator shared;
-  const block_group block = take_group(shared);
-  const int s = static_cast<int>(block_index());
-  const int first = p.candidates.begin[s], n = p.candidates.begin[s + 1] - first;
-  with_keys(p.score + first, n, block, [&](const auto& group, const auto& key) {
-    take_by_factor(group, n, key, p.score + first, p.factor, p.accept + first);
-  });
-}
-
-struct accept_sequential_params {
-  candidate_set candidates;
-  const std::int32_t* block_begin;
-  std::int32_t block;
-  const std::int32_t* quota;
-  std::uint8_t* accept;
-};
-
-// One warp for each sequence.
-UNMASK_KERNEL void accept_sequential_kernel(accept_sequential_params p) {
-  const warp_group group;
-  const int s = static_cast<int>(block_index());
-  const int first = p.candidates.begin[s], last = p.candidates.begin[s + 1];
-  const int low = p.block_begin[s], high = low + p.block;
-  int start = 0x7FFFFFFF;
-  for (int c = first + group.rank(); c < last; c += group.size()) {
-    const int position = p.candidates.position[c];
-    if (position >= low && position < high && position < start) start = position;
-  }
-  start = group_min(group, start);
-  for (int c = first + group.rank(); c < last; c += group.size()) {
-    const int position = p.candidates.position[c];
-    const bool inside = position >= low && position < high;
-    // `start` is the lowest: the distance is not negative and below the block.
-    p.accept[c] = inside && position - start < p.quota[s] ? 1 : 0;
-  }
-}
-
 struct noise_params {
   candidate_set candidates;
   noise_source noise;
@@ -149,19 +80,6 @@ UNMASK_KERNEL void uniform_scores_kernel(noise_params p) {
        c += static_cast<int>(block_size())) {
     const float u = static_cast<float>(draw_of(p, s, c));
     p.score[c] = u < 0x1.fffffep-1F ? u : 0x1.fffffep-1F;
-  }
-}
-
-// score / temperature - ln(-ln u) in float64. The two logarithms may differ from the reference's in
-// the last of 53 bits, the stored float in its last bit about once in 10^8 draws.
-UNMASK_KERNEL void gumbel_scores_kernel(noise_params p) {
-  const int s = static_cast<int>(block_index());
-  const int last = p.candidates.begin[s + 1];
-  for (int c = p.candidates.begin[s] + static_cast<int>(thread_index()); c < last;
-       c += static_cast<int>(block_size())) {
-    const double gumbel = -log(-log(draw_of(p, s, c)));
-    p.score[c] = static_cast<float>(
-        static_cast<double>(p.score[c]) / static_cast<double>(p.temperature) + gumbel);
   }
 }
 
@@ -208,6 +126,40 @@ UNMASK_KERNEL void commit_kernel(commit_params p) {
     return true;
   });
   if (group.rank() == 0) p.committed[s] += written;
+}
+
+struct combine_scores_params {
+  std::int32_t count;
+  const float* a;
+  float wa;
+  const float* b;
+  float wb;
+  float* out;
+};
+
+// Products of two floats are exact in float64: one rounding at the sum, one at the store.
+UNMASK_KERNEL void combine_scores_kernel(combine_scores_params p) {
+  const int step = static_cast<int>(grid_size() * block_size());
+  for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
+       i += step) {
+    const double mine = static_cast<double>(p.a[i]) * static_cast<double>(p.wa);
+    const double other =
+        p.b != nullptr ? static_cast<double>(p.b[i]) * static_cast<double>(p.wb) : 0.0;
+    p.out[i] = static_cast<float>(mine + other);
+  }
+}
+
+struct round_bf16_params {
+  std::int32_t count;
+  float* x;
+};
+
+UNMASK_KERNEL void round_bf16_kernel(round_bf16_params p) {
+  const int step = static_cast<int>(grid_size() * block_size());
+  for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
+       i += step) {
+    p.x[i] = bf16_to_float(bf16_of(p.x[i]));
+  }
 }
 
 }  // namespace unmask::cuda::UNMASK_TARGET

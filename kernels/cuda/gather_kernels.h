@@ -55,20 +55,6 @@ UNMASK_DEVICE int row_at(const row_set& rows, int s, int position) {
   return first < end && rows.position[first] == position ? first : -1;
 }
 
-struct find_rows_params {
-  row_set rows, some;
-  std::int32_t* index;
-  std::int32_t* fault;
-};
-
-UNMASK_KERNEL void find_rows_kernel(find_rows_params p) {
-  const int i = static_cast<int>(block_index() * block_size() + thread_index());
-  if (i >= p.some.rows) return;
-  const int r = row_at(p.rows, p.some.sequence[i], p.some.position[i]);
-  if (r < 0) *p.fault = 1;
-  p.index[i] = r;
-}
-
 struct gather_tokens_params {
   row_set rows;
   const std::int32_t* canvas;
@@ -168,35 +154,38 @@ UNMASK_KERNEL void mean_rows_kernel(mean_rows_params p) {
   p.out[s * p.out_stride + c] = last > first ? static_cast<float>(sum / (last - first)) : 0.0F;
 }
 
-struct row_distance_params {
-  const float* a;
-  std::int64_t a_stride;
-  const float* b;
-  std::int64_t b_stride;
-  std::int64_t width;
-  float* out;
+// A range of positions [first, last) of each sequence and the bytes it refers to.
+struct flags_params {
+  const std::int32_t* first;
+  const std::int32_t* last;
+  std::uint8_t value;
+  std::uint8_t* flags;
+  std::int64_t stride;
 };
 
-// One block for each row.
-UNMASK_KERNEL void row_distance_kernel(row_distance_params p) {
-  shared_allocator shared;
-  const block_group group = take_group(shared);
-  const std::int64_t r = block_index();
-  const float* a = p.a + r * p.a_stride;
-  const float* b = p.b + r * p.b_stride;
-  double ab = 0, aa = 0, bb = 0;  // products of floats are exact in float64
-  for (std::int64_t c = group.rank(); c < p.width; c += group.size()) {
-    const double x = a[c], y = b[c];
-    ab += x * y;
-    aa += x * x;
-    bb += y * y;
+// Grid: sequences x pieces.
+UNMASK_KERNEL void fill_flags_kernel(flags_params f) {
+  const int s = static_cast<int>(block_index());
+  const int step = static_cast<int>(grid_size_y() * block_size());
+  for (int p = f.first[s] + static_cast<int>(block_index_y() * block_size() + thread_index());
+       p < f.last[s]; p += step) {
+    f.flags[s * f.stride + p] = f.value;
   }
-  ab = group_sum(group, ab);
-  aa = group_sum(group, aa);
-  bb = group_sum(group, bb);
-  if (group.rank() != 0) return;
-  const double norm = product(sqrt(aa), sqrt(bb));
-  p.out[r] = static_cast<float>(1.0 - ab / (norm > 1e-8 ? norm : 1e-8));
+}
+
+struct scatter_flags_params {
+  row_set rows;
+  const std::uint8_t* where;
+  std::uint8_t value;
+  std::uint8_t* flags;
+  std::int64_t stride;
+};
+
+UNMASK_KERNEL void scatter_flags_kernel(scatter_flags_params p) {
+  const int r = static_cast<int>(block_index() * block_size() + thread_index());
+  if (r >= p.rows.rows || p.rows.sequence[r] < 0) return;
+  if (p.where != nullptr && p.where[r] == 0) return;
+  p.flags[p.rows.sequence[r] * p.stride + p.rows.position[r]] = p.value;
 }
 
 }  // namespace unmask::cuda::UNMASK_TARGET

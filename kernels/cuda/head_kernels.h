@@ -12,6 +12,7 @@
 #pragma once
 
 #include "kernels/cuda/device/portable.h"
+#include "kernels/head.h"
 #include "kernels/noise.h"
 
 namespace unmask::cuda::UNMASK_TARGET {

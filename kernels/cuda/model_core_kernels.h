@@ -165,6 +165,18 @@ struct kv_rows_params {
   bool accumulate;  // reading only
 };
 
+inline kv_rows_params rows_of(const row_set& rows, const paged_kv& cache, const tensor_view& k,
+                              const tensor_view& v, bool accumulate) {
+  return {
+      rows.sequence,
+      rows.slot != nullptr ? rows.slot : rows.position,
+      {cache.page_table, cache.table_stride},
+      {side_of(cache.keys), side_of(cache.values)},
+      {k.data != nullptr ? k.as<float>() : nullptr, v.data != nullptr ? v.as<float>() : nullptr},
+      {k.row_stride, v.row_stride},
+      accumulate};
+}
+
 // cache[slot[r]] = row[r]. Blocks: rows x (keys, values).
 UNMASK_KERNEL void kv_write_kernel(kv_rows_params p) {
   const int which = static_cast<int>(block_index_y());
@@ -175,21 +187,6 @@ UNMASK_KERNEL void kv_write_kernel(kv_rows_params p) {
   const std::int64_t to = slot_offset(side, p.place, p.sequence[r], p.slot[r]);
   for (int d = static_cast<int>(thread_index()); d < side.width; d += row_threads) {
     store_float(side.data, side.type, to + d, from[r * p.row_stride[which] + d]);
-  }
-}
-
-// row[r] = or += cache[slot[r]].
-UNMASK_KERNEL void kv_read_kernel(kv_rows_params p) {
-  const int which = static_cast<int>(block_index_y());
-  const std::int64_t r = block_index();
-  float* to = p.row[which];
-  if (to == nullptr) return;
-  const cache_side side = p.side[which];
-  const std::int64_t from = slot_offset(side, p.place, p.sequence[r], p.slot[r]);
-  to += r * p.row_stride[which];
-  for (int d = static_cast<int>(thread_index()); d < side.width; d += row_threads) {
-    const float value = load_float(side.data, side.type, from + d);
-    to[d] = p.accumulate ? to[d] + value : value;
   }
 }
 
@@ -231,31 +228,6 @@ UNMASK_KERNEL void rotate_and_store_kernel(rotate_and_store_params p) {
     const std::int64_t to =
         slot_offset(side, p.place, sequence, slot) + static_cast<std::int64_t>(head) * p.dim;
     for (int d = lane; d < p.dim; d += warp_size) store_float(side.data, side.type, to + d, x[d]);
-  }
-}
-
-struct kv_copy_params {
-  const std::int32_t* begin;      // [S+1]
-  const std::int32_t* from_slot;  // [begin[S]]
-  cache_place from_place, to_place;
-  cache_side from[2], to[2];
-};
-
-// Blocks: sequences x pieces; a piece copies every grid_size_y-th entry.
-UNMASK_KERNEL void kv_copy_kernel(kv_copy_params p) {
-  const auto s = static_cast<std::int32_t>(block_index());
-  for (std::int32_t i = p.begin[s] + static_cast<std::int32_t>(block_index_y()); i < p.begin[s + 1];
-       i += static_cast<std::int32_t>(grid_size_y())) {
-#pragma unroll
-    for (int which = 0; which < 2; ++which) {
-      const cache_side& from = p.from[which];
-      const cache_side& to = p.to[which];
-      const std::int64_t source = slot_offset(from, p.from_place, s, p.from_slot[i]);
-      const std::int64_t target = slot_offset(to, p.to_place, s, i - p.begin[s]);
-      for (int d = static_cast<int>(thread_index()); d < from.width; d += row_threads) {
-        store_float(to.data, to.type, target + d, load_float(from.data, from.type, source + d));
-      }
-    }
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/device/portable.h"
 #include "kernels/ops.h"
+#include "kernels/rows.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

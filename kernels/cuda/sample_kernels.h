@@ -12,6 +12,7 @@
 #pragma once
 
 #include "kernels/cuda/head_kernels.h"
+#include "kernels/head.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

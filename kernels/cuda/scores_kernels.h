@@ -53,39 +53,6 @@ UNMASK_KERNEL void key_scores_kernel(key_scores_params p) {
   }
 }
 
-struct block_mean_keys_params {
-  cached_keys keys;
-  const std::int32_t* kv_length;
-  std::int32_t block;
-  const std::int32_t* block_begin;
-  const std::int32_t* first_block;  // null: 0
-  float* out;
-  std::int64_t out_stride;
-};
-
-// Grid: sequences x pieces. A block for each key block, a thread for each dimension: the slots are
-// summed in their order.
-UNMASK_KERNEL void block_mean_keys_kernel(block_mean_keys_params p) {
-  const int s = static_cast<int>(block_index());
-  const int blocks = p.block_begin[s + 1] - p.block_begin[s];
-  for (int b = static_cast<int>(block_index_y()); b < blocks;
-       b += static_cast<int>(grid_size_y())) {
-    const int first = (p.first_block != nullptr ? p.first_block[s] + b : b) * p.block;
-    const int end = first + p.block;
-    const int last = p.kv_length[s] < end ? p.kv_length[s] : end;
-    float* to = p.out + (p.block_begin[s] + b) * p.out_stride;
-    for (int d = static_cast<int>(thread_index()); d < p.keys.width;
-         d += static_cast<int>(block_size())) {
-      double sum = 0;
-      for (int slot = first; slot < last; ++slot) {
-        const std::int64_t at = key_at(p.keys, s, slot) + d;
-        sum += key_value(p.keys, at);
-      }
-      to[d] = last > first ? static_cast<float>(sum / (last - first)) : 0.0F;
-    }
-  }
-}
-
 // ---- FOCUS importance ---------------------------------------------------------------------------
 
 constexpr int importance_warps = 4;

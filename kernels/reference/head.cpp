@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/head.h"
 #include "kernels/noise.h"
 #include "kernels/reference/ops.h"
 
@@ -69,57 +70,52 @@ void describe(const std::vector<double>& p, std::size_t token, std::int32_t c,
   }
 }
 
-}  // namespace
-
 // logit = x[row] W^T rounded to float32, -infinity when banned;
 // token = argmax_v logit_v, or with noise argmax_v logit_v - t ln(-ln u_v), u_v = draw v of the
 // candidate's stream; p = softmax(logit / temperature). The softmax is taken in float64 whatever
 // accumulate_double says.
-void backend::confidence(const tensor_view& x, const packed_matrix& head,
-                         const candidate_set& candidates, const confidence_params& params,
-                         const confidence_out& out) const {
-  if (!(params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
-  const matrix& w = as_reference(head);
+void confidence(const op::confidence& args) {
+  if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
+  const matrix& w = as_reference(args.head);
   const auto vocabulary = static_cast<std::size_t>(w.out_features);
   std::vector<double> product(vocabulary);
   std::int32_t s = 0;  // sequence of candidate c
-  for (std::int32_t c = 0; c < candidates.count; ++c) {
-    while (c >= candidates.begin[s + 1]) ++s;
-    multiply_row(x.row<float>(candidates.row[c]), w, product.data());
+  for (std::int32_t c = 0; c < args.candidates.count; ++c) {
+    while (c >= args.candidates.begin[s + 1]) ++s;
+    multiply_row(args.x.row<float>(args.candidates.row[c]), w, product.data());
     std::vector<double> logit(vocabulary);
     for (std::size_t v = 0; v < vocabulary; ++v) logit[v] = double{static_cast<float>(product[v])};
-    for (std::int32_t i = 0; i < params.banned_count; ++i) {
-      logit[static_cast<std::size_t>(params.banned[i])] = minus_infinity;
+    for (std::int32_t i = 0; i < args.params.banned_count; ++i) {
+      logit[static_cast<std::size_t>(args.params.banned[i])] = minus_infinity;
     }
     const std::size_t best = arg_max(logit);
     std::size_t token = best;
-    if (params.gumbel_temperature > 0) {
+    if (args.params.gumbel_temperature > 0) {
       std::vector<double> noised(vocabulary);
-      const std::uint64_t key = noise_key(candidates, params.noise, s, c);
+      const std::uint64_t key = noise_key(args.candidates, args.params.noise, s, c);
       for (std::size_t v = 0; v < vocabulary; ++v) {
         const double u = uniform_open(key, v);
-        noised[v] = logit[v] - double{params.gumbel_temperature} * std::log(-std::log(u));
+        noised[v] = logit[v] - double{args.params.gumbel_temperature} * std::log(-std::log(u));
       }
       token = arg_max(noised);
     }
     std::vector<double> scaled(vocabulary);
-    for (std::size_t v = 0; v < vocabulary; ++v) scaled[v] = logit[v] / params.temperature;
-    describe(softmax(std::move(scaled)), token, c, out);
-    if (out.top2_logit_gap != nullptr) {
-      out.top2_logit_gap[c] = static_cast<float>(logit[best] - largest_but(logit, best));
+    for (std::size_t v = 0; v < vocabulary; ++v) scaled[v] = logit[v] / args.params.temperature;
+    describe(softmax(std::move(scaled)), token, c, args.out);
+    if (args.out.top2_logit_gap != nullptr) {
+      args.out.top2_logit_gap[c] = static_cast<float>(logit[best] - largest_but(logit, best));
     }
   }
 }
 
 // out[i] = x[row[i]] W^T.
-void backend::logits(const tensor_view& x, const packed_matrix& head, const std::int32_t* row,
-                     const tensor_view& out) const {
-  const matrix& w = as_reference(head);
+void logits(const op::logits& args) {
+  const matrix& w = as_reference(args.head);
   std::vector<double> product(static_cast<std::size_t>(w.out_features));
-  for (std::int64_t i = 0; i < out.rows(); ++i) {
-    multiply_row(x.row<float>(row[i]), w, product.data());
+  for (std::int64_t i = 0; i < args.out.rows(); ++i) {
+    multiply_row(args.x.row<float>(args.row[i]), w, product.data());
     for (std::int64_t v = 0; v < w.out_features; ++v) {
-      out.row<float>(i)[v] = static_cast<float>(product[v]);
+      args.out.row<float>(i)[v] = static_cast<float>(product[v]);
     }
   }
 }
@@ -129,22 +125,21 @@ void backend::logits(const tensor_view& x, const packed_matrix& head, const std:
 // does not exceed top_p and while fewer than top_k are kept; p = softmax over the kept ones.
 // temperature 0: arg-max. Else the first v, in vocabulary order, whose cumulative p exceeds draw
 // 0 of the row's stream. top2_logit_gap is that of the logits as given.
-void backend::sample(const candidate_set& candidates, const tensor_view& logits,
-                     const sample_params& params, const confidence_out& out) const {
-  const auto vocabulary = static_cast<std::size_t>(logits.columns());
+void sample(const op::sample& args) {
+  const auto vocabulary = static_cast<std::size_t>(args.logits.columns());
   std::int32_t s = 0;  // sequence of candidate c
-  for (std::int32_t c = 0; c < candidates.count; ++c) {
-    while (c >= candidates.begin[s + 1]) ++s;
-    float* row = logits.row<float>(c);
+  for (std::int32_t c = 0; c < args.candidates.count; ++c) {
+    while (c >= args.candidates.begin[s + 1]) ++s;
+    float* row = args.logits.row<float>(c);
     std::vector<double> value(row, row + vocabulary);
-    if (out.top2_logit_gap != nullptr) {
+    if (args.out.top2_logit_gap != nullptr) {
       const std::size_t best = arg_max(value);
-      out.top2_logit_gap[c] = static_cast<float>(value[best] - largest_but(value, best));
+      args.out.top2_logit_gap[c] = static_cast<float>(value[best] - largest_but(value, best));
     }
-    if (params.temperature > 0) {
-      for (double& v : value) v /= double{params.temperature};
+    if (args.params.temperature > 0) {
+      for (double& v : value) v /= double{args.params.temperature};
     }
-    if (params.top_p < 1.0F || params.top_k > 0) {
+    if (args.params.top_p < 1.0F || args.params.top_k > 0) {
       std::vector<std::size_t> order(vocabulary);
       std::iota(order.begin(), order.end(), std::size_t{0});
       // NaN sorts last: a comparison with it must not break the ordering.
@@ -157,8 +152,8 @@ void backend::sample(const candidate_set& candidates, const tensor_view& logits,
       std::vector<bool> kept(vocabulary, false);
       double before = 0;
       for (std::size_t i = 0; i < vocabulary; ++i) {
-        if (params.top_p < 1.0F && before > double{params.top_p}) break;
-        if (params.top_k > 0 && i >= static_cast<std::size_t>(params.top_k)) break;
+        if (args.params.top_p < 1.0F && before > double{args.params.top_p}) break;
+        if (args.params.top_k > 0 && i >= static_cast<std::size_t>(args.params.top_k)) break;
         kept[order[i]] = true;
         before += p[order[i]];
       }
@@ -168,8 +163,8 @@ void backend::sample(const candidate_set& candidates, const tensor_view& logits,
     }
     const std::vector<double> p = softmax(value);
     std::size_t token = arg_max(value);
-    if (params.temperature > 0) {
-      const double u = uniform_open(noise_key(candidates, params.noise, s, c), 0);
+    if (args.params.temperature > 0) {
+      const double u = uniform_open(noise_key(args.candidates, args.params.noise, s, c), 0);
       double cumulative = 0;
       for (std::size_t v = 0; v < vocabulary; ++v) {
         cumulative += p[v];
@@ -178,8 +173,12 @@ void backend::sample(const candidate_set& candidates, const tensor_view& logits,
       }
     }
     for (std::size_t v = 0; v < vocabulary; ++v) row[v] = static_cast<float>(p[v]);
-    describe(p, token, c, out);
+    describe(p, token, c, args.out);
   }
 }
+
+}  // namespace
+
+const register_operations<confidence, logits, sample> registered(target::reference);
 
 }  // namespace unmask::reference

@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstring>
 
+#include "harness/decode/kernels/features.h"
 #include "kernels/float16.h"
 #include "kernels/host_memory.h"
 #include "kernels/int8.h"
+#include "kernels/model_core.h"
 #include "kernels/reference/ops.h"
 
 namespace unmask {
@@ -79,46 +81,45 @@ void multiply_row(const float* x, const matrix& w, double* y) {
   }
 }
 
+namespace {
+
 // out[r] = table[token[r]].
-void backend::embed(const std::int32_t* token, const tensor_view& table,
-                    const tensor_view& out) const {
-  for (std::int64_t r = 0; r < out.rows(); ++r) {
-    if (token[r] < 0 || token[r] >= table.rows()) {
+void embed(const op::embed& args) {
+  for (std::int64_t r = 0; r < args.out.rows(); ++r) {
+    if (args.token[r] < 0 || args.token[r] >= args.table.rows()) {
       throw std::logic_error("embed: token outside the table");
     }
-    for (std::int64_t d = 0; d < out.columns(); ++d) {
-      out.row<float>(r)[d] = float_at(table, token[r], d);
+    for (std::int64_t d = 0; d < args.out.columns(); ++d) {
+      args.out.row<float>(r)[d] = float_at(args.table, args.token[r], d);
     }
   }
 }
 
 // out = x / sqrt(mean(x^2) + eps) * weight.
-void backend::rms_norm(const tensor_view& x, const tensor_view& weight, float eps,
-                       const tensor_view& out) const {
-  const std::int64_t width = x.columns();
-  for (std::int64_t r = 0; r < x.rows(); ++r) {
-    const float* in = x.row<float>(r);
+void rms_norm(const op::rms_norm& args) {
+  const std::int64_t width = args.x.columns();
+  for (std::int64_t r = 0; r < args.x.rows(); ++r) {
+    const float* in = args.x.row<float>(r);
     double squares = 0;
     for (std::int64_t d = 0; d < width; ++d) squares += double{in[d]} * in[d];
-    const double factor = 1.0 / std::sqrt(squares / static_cast<double>(width) + eps);
+    const double factor = 1.0 / std::sqrt(squares / static_cast<double>(width) + args.eps);
     for (std::int64_t d = 0; d < width; ++d) {
-      out.row<float>(r)[d] = static_cast<float>(in[d] * factor * weight.as<float>()[d]);
+      args.out.row<float>(r)[d] = static_cast<float>(in[d] * factor * args.weight.as<float>()[d]);
     }
   }
 }
 
 // y = x W^T (+ bias), or y += x W^T (+ bias).
-void backend::linear(const tensor_view& x, const packed_matrix& weight, const tensor_view& bias,
-                     const tensor_view& y, bool accumulate) const {
-  const matrix& w = as_reference(weight);
+void linear(const op::linear& args) {
+  const matrix& w = as_reference(args.weight);
   std::vector<double> product(static_cast<std::size_t>(w.out_features));
-  for (std::int64_t r = 0; r < x.rows(); ++r) {
-    multiply_row(x.row<float>(r), w, product.data());
+  for (std::int64_t r = 0; r < args.x.rows(); ++r) {
+    multiply_row(args.x.row<float>(r), w, product.data());
     for (std::int64_t n = 0; n < w.out_features; ++n) {
       double value = product[n];
-      if (bias.data != nullptr) value += bias.as<float>()[n];
-      if (accumulate) value += y.row<float>(r)[n];
-      y.row<float>(r)[n] = static_cast<float>(value);
+      if (args.bias.data != nullptr) value += args.bias.as<float>()[n];
+      if (args.accumulate) value += args.y.row<float>(r)[n];
+      args.y.row<float>(r)[n] = static_cast<float>(value);
     }
   }
 }
@@ -127,23 +128,23 @@ void backend::linear(const tensor_view& x, const packed_matrix& weight, const te
 //   (x_i, x_j) <- (x_i cos a - x_j sin a, x_j cos a + x_i sin a),  a = p theta^(-2i / rotary_dim).
 // The frequency and the angle are rounded to float32, as every official implementation does; at
 // position 30000 that moves the angle by up to 1e-3, and the models were trained with it.
-void backend::head_norm_rope(const tensor_view& x, const tensor_view& norm_weight, float eps,
-                             const rope_params& rope, const std::int32_t* position) const {
-  const std::int64_t heads = x.shape[1], dim = x.shape[2], half = rope.rotary_dim / 2;
-  for (std::int64_t r = 0; r < x.rows(); ++r) {
+void head_norm_rope(const op::head_norm_rope& args) {
+  const std::int64_t heads = args.x.shape[1], dim = args.x.shape[2],
+                     half = args.rope.rotary_dim / 2;
+  for (std::int64_t r = 0; r < args.x.rows(); ++r) {
     for (std::int64_t h = 0; h < heads; ++h) {
-      float* head = x.row<float>(r) + h * dim;
+      float* head = args.x.row<float>(r) + h * dim;
       std::vector<double> value(head, head + dim);
-      if (norm_weight.data != nullptr) {
+      if (args.norm_weight.data != nullptr) {
         double squares = 0;
         for (const double v : value) squares += v * v;
-        const double factor = 1.0 / std::sqrt(squares / static_cast<double>(dim) + eps);
-        for (std::int64_t d = 0; d < dim; ++d) value[d] *= factor * norm_weight.as<float>()[d];
+        const double factor = 1.0 / std::sqrt(squares / static_cast<double>(dim) + args.eps);
+        for (std::int64_t d = 0; d < dim; ++d) value[d] *= factor * args.norm_weight.as<float>()[d];
       }
       for (std::int64_t i = 0; i < half; ++i) {
-        const auto frequency = static_cast<float>(
-            std::pow(double{rope.theta}, -2.0 * static_cast<double>(i) / rope.rotary_dim));
-        const double angle = double{static_cast<float>(position[r]) * frequency};
+        const auto frequency = static_cast<float>(std::pow(
+            double{args.rope.theta}, -2.0 * static_cast<double>(i) / args.rope.rotary_dim));
+        const double angle = double{static_cast<float>(args.position[r]) * frequency};
         const double a = value[i], b = value[i + half];
         value[i] = a * std::cos(angle) - b * std::sin(angle);
         value[i + half] = b * std::cos(angle) + a * std::sin(angle);
@@ -153,61 +154,43 @@ void backend::head_norm_rope(const tensor_view& x, const tensor_view& norm_weigh
   }
 }
 
-namespace {
+// cache[page_table[s][slot / page], slot % page] = (k[r], v[r]).
+void kv_write(const op::kv_write& args) {
+  const auto write = [&](const tensor_view& from, const tensor_view& side) {
+    if (from.data == nullptr) return;
+    for (std::int32_t r = 0; r < args.rows.rows; ++r) {
+      if (args.rows.sequence[r] < 0) continue;
+      float* to = slot_row(args.rows, r, args.cache, side);
+      for (std::int64_t d = 0; d < from.columns(); ++d) to[d] = from.row<float>(r)[d];
+    }
+  };
+  write(args.k, args.cache.keys);
+  write(args.v, args.cache.values);
+}
 
-// One side of the cache at the slot of row r.
-float* place(const row_set& rows, std::int32_t r, const paged_kv& cache, const tensor_view& side) {
-  const std::int32_t slot = rows.slot != nullptr ? rows.slot[r] : rows.position[r];
-  const std::int32_t page =
-      cache.page_table[rows.sequence[r] * cache.table_stride + slot / kv_page_size];
-  return side.row<float>(page) + (slot % kv_page_size) * side.shape[2] * side.shape[3];
+// out = silu(gate) * up, silu(g) = g / (1 + e^-g).
+void silu_mul(const op::silu_mul& args) {
+  const std::int64_t width = args.out.columns();
+  for (std::int64_t r = 0; r < args.out.rows(); ++r) {
+    const float* gate = args.gate_up.row<float>(r);
+    for (std::int64_t f = 0; f < width; ++f) {
+      const double g = gate[f];
+      args.out.row<float>(r)[f] = static_cast<float>(g / (1.0 + std::exp(-g)) * gate[width + f]);
+    }
+  }
+}
+
+void rotate_and_store(const ops& backend, const op::rotate_and_store& args) {
+  backend.run(op::head_norm_rope{args.q, args.q_norm, args.eps, args.rope, args.rows.position});
+  backend.run(op::head_norm_rope{args.k, args.k_norm, args.eps, args.rope, args.rows.position});
+  backend.run(op::kv_write{args.rows, args.k, args.v, args.cache});
 }
 
 }  // namespace
 
-// cache[page_table[s][slot / page], slot % page] = (k[r], v[r]).
-void backend::kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
-                       const paged_kv& cache) const {
-  const auto write = [&](const tensor_view& from, const tensor_view& side) {
-    if (from.data == nullptr) return;
-    for (std::int32_t r = 0; r < rows.rows; ++r) {
-      if (rows.sequence[r] < 0) continue;
-      float* to = place(rows, r, cache, side);
-      for (std::int64_t d = 0; d < from.columns(); ++d) to[d] = from.row<float>(r)[d];
-    }
-  };
-  write(k, cache.keys);
-  write(v, cache.values);
-}
-
-// (k[r], v[r]) = or += cache[page_table[s][slot / page], slot % page].
-void backend::kv_read(const row_set& rows, const paged_kv& cache, const tensor_view& k,
-                      const tensor_view& v, bool accumulate) const {
-  const auto read = [&](const tensor_view& side, const tensor_view& to) {
-    if (to.data == nullptr) return;
-    for (std::int32_t r = 0; r < rows.rows; ++r) {
-      const float* from = place(rows, r, cache, side);
-      for (std::int64_t d = 0; d < to.columns(); ++d) {
-        float& value = to.row<float>(r)[d];
-        value = accumulate ? value + from[d] : from[d];
-      }
-    }
-  };
-  read(cache.keys, k);
-  read(cache.values, v);
-}
-
-// out = silu(gate) * up, silu(g) = g / (1 + e^-g).
-void backend::silu_mul(const tensor_view& gate_up, const tensor_view& out) const {
-  const std::int64_t width = out.columns();
-  for (std::int64_t r = 0; r < out.rows(); ++r) {
-    const float* gate = gate_up.row<float>(r);
-    for (std::int64_t f = 0; f < width; ++f) {
-      const double g = gate[f];
-      out.row<float>(r)[f] = static_cast<float>(g / (1.0 + std::exp(-g)) * gate[width + f]);
-    }
-  }
-}
+const register_operations<embed, rms_norm, linear, head_norm_rope, kv_write, silu_mul,
+                          rotate_and_store>
+    registered(target::reference);
 
 }  // namespace reference
 }  // namespace unmask

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "kernels/moe.h"
 #include "kernels/reference/ops.h"
 
 namespace unmask::reference {
@@ -21,31 +22,28 @@ std::vector<std::int32_t> top(const std::vector<double>& value, std::int32_t n) 
   return order;
 }
 
-}  // namespace
-
 // s = sigmoid(x W^T) or softmax(x W^T); s' = s + bias. A group's score is the sum of its two
 // largest s'; experts outside the best groups_kept groups drop out; the k largest s' are used.
 // weight = s (without the bias) / (their sum + 1e-20) * scaling. Scores are rounded to float32
 // before they are compared, as in the official router.
-void backend::moe_route(const tensor_view& x, const moe_router& router, const tensor_view& expert,
-                        const tensor_view& weight) const {
-  const std::int32_t experts = router.experts, per_group = experts / router.groups;
+void moe_route(const op::moe_route& args) {
+  const std::int32_t experts = args.router.experts, per_group = experts / args.router.groups;
   const double minus_infinity = -std::numeric_limits<double>::infinity();
-  for (std::int64_t r = 0; r < x.rows(); ++r) {
-    if (router.sequence != nullptr && router.sequence[r] < 0) {
-      std::fill_n(expert.row<std::int32_t>(r), router.experts_per_token, -1);
-      std::fill_n(weight.row<float>(r), router.experts_per_token, 0.0F);
+  for (std::int64_t r = 0; r < args.x.rows(); ++r) {
+    if (args.router.sequence != nullptr && args.router.sequence[r] < 0) {
+      std::fill_n(args.expert.row<std::int32_t>(r), args.router.experts_per_token, -1);
+      std::fill_n(args.weight.row<float>(r), args.router.experts_per_token, 0.0F);
       continue;
     }
     std::vector<double> score(static_cast<std::size_t>(experts));
     for (std::int32_t e = 0; e < experts; ++e) {
       double dot = 0;
-      for (std::int64_t d = 0; d < x.columns(); ++d) {
-        dot += double{x.row<float>(r)[d]} * router.weight.row<float>(e)[d];
+      for (std::int64_t d = 0; d < args.x.columns(); ++d) {
+        dot += double{args.x.row<float>(r)[d]} * args.router.weight.row<float>(e)[d];
       }
-      score[e] = router.sigmoid ? 1.0 / (1.0 + std::exp(-dot)) : dot;
+      score[e] = args.router.sigmoid ? 1.0 / (1.0 + std::exp(-dot)) : dot;
     }
-    if (!router.sigmoid) {
+    if (!args.router.sigmoid) {
       const double largest = *std::max_element(score.begin(), score.end());
       double total = 0;
       for (double& s : score) total += s = std::exp(s - largest);
@@ -53,57 +51,59 @@ void backend::moe_route(const tensor_view& x, const moe_router& router, const te
     }
     std::vector<double> selection(score.size());
     for (std::int32_t e = 0; e < experts; ++e) {
-      const float bias = router.bias.data != nullptr ? router.bias.as<float>()[e] : 0.0F;
+      const float bias = args.router.bias.data != nullptr ? args.router.bias.as<float>()[e] : 0.0F;
       selection[e] = double{static_cast<float>(score[e]) + bias};
     }
-    if (router.groups > 1) {
-      std::vector<double> group_score(static_cast<std::size_t>(router.groups));
-      for (std::int32_t g = 0; g < router.groups; ++g) {
+    if (args.router.groups > 1) {
+      std::vector<double> group_score(static_cast<std::size_t>(args.router.groups));
+      for (std::int32_t g = 0; g < args.router.groups; ++g) {
         std::vector<double> inside(selection.begin() + g * per_group,
                                    selection.begin() + (g + 1) * per_group);
         std::sort(inside.rbegin(), inside.rend());
         group_score[g] = inside[0] + (per_group > 1 ? inside[1] : 0.0);
       }
-      std::vector<bool> kept(static_cast<std::size_t>(router.groups), false);
-      for (const std::int32_t g : top(group_score, router.groups_kept)) kept[g] = true;
+      std::vector<bool> kept(static_cast<std::size_t>(args.router.groups), false);
+      for (const std::int32_t g : top(group_score, args.router.groups_kept)) kept[g] = true;
       for (std::int32_t e = 0; e < experts; ++e) {
         if (!kept[e / per_group]) selection[e] = minus_infinity;
       }
     }
-    const auto chosen = top(selection, router.experts_per_token);
+    const auto chosen = top(selection, args.router.experts_per_token);
     double total = 1e-20;
     for (const std::int32_t e : chosen) total += score[e];
-    for (std::int32_t i = 0; i < router.experts_per_token; ++i) {
-      const double w = router.normalize ? score[chosen[i]] / total : score[chosen[i]];
-      expert.row<std::int32_t>(r)[i] = chosen[i];
-      weight.row<float>(r)[i] = static_cast<float>(w * router.scaling);
+    for (std::int32_t i = 0; i < args.router.experts_per_token; ++i) {
+      const double w = args.router.normalize ? score[chosen[i]] / total : score[chosen[i]];
+      args.expert.row<std::int32_t>(r)[i] = chosen[i];
+      args.weight.row<float>(r)[i] = static_cast<float>(w * args.router.scaling);
     }
   }
 }
 
 // y[r] += sum_i weight[r, i] * down_e(silu(gate_e x) * up_e x).
-void backend::moe_feed_forward(const tensor_view& x, const tensor_view& expert,
-                               const tensor_view& weight, const moe_experts& experts,
-                               const tensor_view& y) const {
-  const std::int64_t width = x.columns(), hidden = experts.hidden;
+void moe_feed_forward(const op::moe_feed_forward& args) {
+  const std::int64_t width = args.x.columns(), hidden = args.experts.hidden;
   std::vector<double> gate_up(static_cast<std::size_t>(2 * hidden));
   std::vector<float> activation(static_cast<std::size_t>(hidden));
   std::vector<double> down(static_cast<std::size_t>(width));
-  for (std::int64_t r = 0; r < x.rows(); ++r) {
-    std::vector<double> sum(y.row<float>(r), y.row<float>(r) + width);
-    for (std::int64_t i = 0; i < expert.columns(); ++i) {
-      if (expert.row<std::int32_t>(r)[i] < 0) continue;
-      const auto e = static_cast<std::size_t>(expert.row<std::int32_t>(r)[i]);
-      multiply_row(x.row<float>(r), as_reference(*experts.gate_up[e]), gate_up.data());
+  for (std::int64_t r = 0; r < args.x.rows(); ++r) {
+    std::vector<double> sum(args.y.row<float>(r), args.y.row<float>(r) + width);
+    for (std::int64_t i = 0; i < args.expert.columns(); ++i) {
+      if (args.expert.row<std::int32_t>(r)[i] < 0) continue;
+      const auto e = static_cast<std::size_t>(args.expert.row<std::int32_t>(r)[i]);
+      multiply_row(args.x.row<float>(r), as_reference(*args.experts.gate_up[e]), gate_up.data());
       for (std::int64_t f = 0; f < hidden; ++f) {
         const double g = gate_up[f];
         activation[f] = static_cast<float>(g / (1.0 + std::exp(-g)) * gate_up[hidden + f]);
       }
-      multiply_row(activation.data(), as_reference(*experts.down[e]), down.data());
-      for (std::int64_t d = 0; d < width; ++d) sum[d] += weight.row<float>(r)[i] * down[d];
+      multiply_row(activation.data(), as_reference(*args.experts.down[e]), down.data());
+      for (std::int64_t d = 0; d < width; ++d) sum[d] += args.weight.row<float>(r)[i] * down[d];
     }
-    for (std::int64_t d = 0; d < width; ++d) y.row<float>(r)[d] = static_cast<float>(sum[d]);
+    for (std::int64_t d = 0; d < width; ++d) args.y.row<float>(r)[d] = static_cast<float>(sum[d]);
   }
 }
+
+}  // namespace
+
+const register_operations<moe_route, moe_feed_forward> registered(target::reference);
 
 }  // namespace unmask::reference

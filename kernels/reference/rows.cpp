@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "harness/decode/kernels/features.h"
 #include "kernels/reference/ops.h"
+#include "kernels/rows.h"
 
 namespace unmask::reference {
 
@@ -22,108 +24,110 @@ void copy_row(const tensor_view& from, std::int64_t i, const tensor_view& to, st
       static_cast<std::size_t>(from.columns()) * element);
 }
 
-}  // namespace
-
 // to[i] = from[index[i]].
-void backend::gather_rows(const tensor_view& from, const std::int32_t* index,
-                          const tensor_view& to) const {
-  for (std::int64_t i = 0; i < to.rows(); ++i) copy_row(from, index[i], to, i);
+void gather_rows(const op::gather_rows& args) {
+  for (std::int64_t i = 0; i < args.to.rows(); ++i) copy_row(args.from, args.index[i], args.to, i);
 }
 
 // to[index[i]] = from[i].
-void backend::scatter_rows(const tensor_view& from, const std::int32_t* index,
-                           const tensor_view& to) const {
-  for (std::int64_t i = 0; i < from.rows(); ++i) copy_row(from, i, to, index[i]);
+void scatter_rows(const op::scatter_rows& args) {
+  for (std::int64_t i = 0; i < args.from.rows(); ++i)
+    copy_row(args.from, i, args.to, args.index[i]);
 }
 
 // {p in [first_s, last_s) : flags[s, p] == want}, ascending, sequence after sequence.
-std::int32_t backend::compact(std::int32_t sequences, const tensor_view& flags, std::uint8_t want,
-                              const std::int32_t* first, const std::int32_t* last,
-                              std::int32_t* begin, std::int32_t* position,
-                              std::int32_t* sequence) const {
+std::int32_t compact(const op::compact& args) {
   std::int32_t total = 0;
-  begin[0] = 0;
-  for (std::int32_t s = 0; s < sequences; ++s) {
-    for (std::int32_t p = first[s]; p < last[s]; ++p) {
-      if (flags.data != nullptr && flags.row<std::uint8_t>(s)[p] != want) continue;
-      position[total] = p;
-      sequence[total++] = s;
+  args.begin[0] = 0;
+  for (std::int32_t s = 0; s < args.sequences; ++s) {
+    for (std::int32_t p = args.first[s]; p < args.last[s]; ++p) {
+      if (args.flags.data != nullptr && args.flags.row<std::uint8_t>(s)[p] != args.want) continue;
+      args.position[total] = p;
+      args.sequence[total++] = s;
     }
-    begin[s + 1] = total;
+    args.begin[s + 1] = total;
   }
   return total;
 }
 
-// index[i] = r with (sequence, position) of rows r and some i equal.
-void backend::find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const {
-  for (std::int32_t i = 0; i < some.rows; ++i) {
-    const std::int32_t s = some.sequence[i];
-    index[i] = -1;
-    for (std::int32_t r = rows.row_begin[s]; r < rows.row_begin[s + 1]; ++r) {
-      if (rows.position[r] == some.position[i]) index[i] = r;
-    }
-    if (index[i] < 0) throw std::logic_error("find_rows: a row is not there");
-  }
-}
-
 // token[r] = canvas[sequence[r], position[r]].
-void backend::gather_tokens(const row_set& rows, const tensor_view& canvas,
-                            std::int32_t* token) const {
-  for (std::int32_t r = 0; r < rows.rows; ++r) {
-    token[r] =
-        rows.sequence[r] < 0 ? 0 : canvas.row<std::int32_t>(rows.sequence[r])[rows.position[r]];
+void gather_tokens(const op::gather_tokens& args) {
+  for (std::int32_t r = 0; r < args.rows.rows; ++r) {
+    args.token[r] =
+        args.rows.sequence[r] < 0
+            ? 0
+            : args.canvas.row<std::int32_t>(args.rows.sequence[r])[args.rows.position[r]];
   }
 }
 
 // {(p, r) : p in [first_s, last_s), state[s, p] == want, row r of s has position p - shift}.
-std::int32_t backend::find_candidates(const row_set& rows, const tensor_view& state,
-                                      std::uint8_t want, const std::int32_t* first,
-                                      const std::int32_t* last, std::int32_t shift,
-                                      std::int32_t* begin, std::int32_t* position,
-                                      std::int32_t* row) const {
+std::int32_t find_candidates(const op::find_candidates& args) {
   std::int32_t total = 0;
-  begin[0] = 0;
-  for (std::int32_t s = 0; s < rows.sequences; ++s) {
-    for (std::int32_t p = first[s]; p < last[s]; ++p) {
-      if (state.row<std::uint8_t>(s)[p] != want) continue;
-      for (std::int32_t r = rows.row_begin[s]; r < rows.row_begin[s + 1]; ++r) {
-        if (rows.position[r] != p - shift) continue;
-        position[total] = p;
-        row[total++] = r;
+  args.begin[0] = 0;
+  for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
+    for (std::int32_t p = args.first[s]; p < args.last[s]; ++p) {
+      if (args.state.row<std::uint8_t>(s)[p] != args.want) continue;
+      for (std::int32_t r = args.rows.row_begin[s]; r < args.rows.row_begin[s + 1]; ++r) {
+        if (args.rows.position[r] != p - args.shift) continue;
+        args.position[total] = p;
+        args.row[total++] = r;
       }
     }
-    begin[s + 1] = total;
+    args.begin[s + 1] = total;
   }
   return total;
 }
 
 // out[s] = (1 / R_s) sum of the rows of s; zeros when s has none.
-void backend::mean_rows(const row_set& rows, const tensor_view& x, const tensor_view& out) const {
-  for (std::int32_t s = 0; s < rows.sequences; ++s) {
-    const std::int32_t count = rows.row_begin[s + 1] - rows.row_begin[s];
-    for (std::int64_t c = 0; c < x.columns(); ++c) {
+void mean_rows(const op::mean_rows& args) {
+  for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
+    const std::int32_t count = args.rows.row_begin[s + 1] - args.rows.row_begin[s];
+    for (std::int64_t c = 0; c < args.x.columns(); ++c) {
       double sum = 0;
-      for (std::int32_t r = rows.row_begin[s]; r < rows.row_begin[s + 1]; ++r) {
-        sum += x.row<float>(r)[c];
+      for (std::int32_t r = args.rows.row_begin[s]; r < args.rows.row_begin[s + 1]; ++r) {
+        sum += args.x.row<float>(r)[c];
       }
-      out.row<float>(s)[c] = count > 0 ? static_cast<float>(sum / count) : 0.0F;
+      args.out.row<float>(s)[c] = count > 0 ? static_cast<float>(sum / count) : 0.0F;
     }
   }
 }
 
-// 1 - sum(a b) / max(|a| |b|, 1e-8).
-void backend::row_distance(const tensor_view& a, const tensor_view& b, float* out) const {
-  for (std::int64_t r = 0; r < a.rows(); ++r) {
-    const float* p = a.row<float>(r);
-    const float* q = b.row<float>(r);
-    double pq = 0, pp = 0, qq = 0;
-    for (std::int64_t c = 0; c < a.columns(); ++c) {
-      pq += double{p[c]} * q[c];
-      pp += double{p[c]} * p[c];
-      qq += double{q[c]} * q[c];
+void stage_rows(const op::stage_rows& args) {
+  const auto stage = [&](const std::int32_t* from, std::int32_t filler, std::int32_t* list) {
+    if (list == nullptr) return;
+    for (std::int32_t r = 0; r < args.padded; ++r) {
+      list[r] = r < args.rows.rows && from != nullptr ? from[r] : filler;
     }
-    out[r] = static_cast<float>(1.0 - pq / std::max(std::sqrt(pp) * std::sqrt(qq), 1e-8));
+  };
+  if (args.to.row_begin != nullptr) {
+    std::memcpy(args.to.row_begin, args.rows.row_begin,
+                static_cast<std::size_t>(args.rows.sequences + 1) * sizeof(std::int32_t));
+  }
+  stage(args.rows.sequence, -1, args.to.sequence);
+  stage(args.rows.position, 0, args.to.position);
+  stage(args.rows.slot, 0, args.to.slot);
+  stage(args.token, 0, args.to.token);
+  stage(args.index, 0, args.to.index);
+}
+
+void fill_flags(const op::fill_flags& args) {
+  for (std::int32_t s = 0; s < args.sequences; ++s) {
+    for (std::int32_t p = args.first[s]; p < args.last[s]; ++p)
+      args.flags.row<std::uint8_t>(s)[p] = args.value;
   }
 }
+
+void scatter_flags(const op::scatter_flags& args) {
+  for (std::int32_t r = 0; r < args.rows.rows; ++r) {
+    if (args.rows.sequence[r] < 0 || (args.where != nullptr && args.where[r] == 0)) continue;
+    args.flags.row<std::uint8_t>(args.rows.sequence[r])[args.rows.position[r]] = args.value;
+  }
+}
+
+}  // namespace
+
+const register_operations<gather_rows, scatter_rows, compact, gather_tokens, find_candidates,
+                          mean_rows, stage_rows, fill_flags, scatter_flags>
+    registered(target::reference);
 
 }  // namespace unmask::reference

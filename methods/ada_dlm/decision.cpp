@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 //
 // The freeze rule's own parameters, for every recipe that decides by it.
+#include "methods/ada_dlm/kernels/freeze.h"
 #include "methods/ada_dlm/policies.h"
 
 namespace unmask::ada_dlm {

@@ -20,14 +20,14 @@ std::int32_t boundary_rank(const settings& s, std::int32_t length, std::int32_t 
 
 void shared_state::make_room(const batch& b, const settings& s) {
   if (history) return;
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const std::int64_t places = b.capacity(), length = b.max_length();
-  history = run.allocate(dtype::f32, {places, length, s.history});
-  flags = run.allocate(dtype::u8, {places, length});
+  history = backend.allocate(dtype::f32, {places, length, s.history});
+  flags = backend.allocate(dtype::u8, {places, length});
   if (s.keep_mask_input) {
-    answer = run.allocate(dtype::i32, {places, length});
-    answer_state = run.allocate(dtype::u8, {places, length});
-    answer_count = run.allocate(dtype::i32, {places});
+    answer = backend.allocate(dtype::i32, {places, length});
+    answer_state = backend.allocate(dtype::u8, {places, length});
+    answer_count = backend.allocate(dtype::i32, {places});
   }
   const auto n = static_cast<std::size_t>(places);
   scope_first.resize(n);

@@ -10,6 +10,7 @@
 
 #include "harness/decode/registry.h"
 #include "kernels/shared_vector.h"
+#include "methods/ada_dlm/kernels/freeze.h"
 #include "methods/baselines/common.h"
 
 namespace unmask::ada_dlm {

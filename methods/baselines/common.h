@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "harness/decode/policies.h"
+#include "kernels/rows.h"
 #include "kernels/shared_vector.h"
 
 namespace unmask {
@@ -47,9 +48,9 @@ class flagged_rows : public row_policy {
       const auto place = static_cast<std::int32_t>(s);
       mark(b, place, step, flags_.row<std::uint8_t>(place));
     }
-    rows.rows = b.backend().compact(b.capacity(), flags_, 1, first_.data(), last_.data(),
-                                    rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),
-                                    rows.sequence.as<std::int32_t>());
+    rows.rows = b.backend().run(op::compact{
+        b.capacity(), flags_, 1, first_.data(), last_.data(), rows.begin.as<std::int32_t>(),
+        rows.position.as<std::int32_t>(), rows.sequence.as<std::int32_t>()});
   }
 
  protected:

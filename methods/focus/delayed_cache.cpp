@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "methods/focus/delayed_cache.h"
+#include "kernels/rows.h"
+#include "methods/focus/kernels/eviction.h"
 
 namespace unmask {
 
@@ -24,7 +26,8 @@ void delayed_state::prepare(const batch& b) {
 }
 
 void delayed_state::clear_started(const batch& b, const tensor& flags) const {
-  b.backend().fill_flags(b.capacity(), started_first_.data(), started_last_.data(), 0, flags);
+  b.backend().run(
+      op::fill_flags{b.capacity(), started_first_.data(), started_last_.data(), 0, flags});
 }
 
 void delayed_state::start(const batch& b, std::int32_t s) {
@@ -62,25 +65,27 @@ void write_extents(const row_lists& rows, std::int32_t sequences, std::int32_t* 
 // of the step before have been read when they are written here.
 void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
   delayed_state& state = *state_;
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const commit_mode mode = state.settings.commit;
   if (mode != commit_mode::frozen) {
     write_windows(state, plan, [mode](const sequence_step& step) {
       return step.what == phase::commit && !step.again &&
              (mode == commit_mode::full || step.commit > 0);
     });
-    run.fill_flags(b.capacity(), state.first.data(), state.last.data(), 0, state.frozen);
+    backend.run(
+        op::fill_flags{b.capacity(), state.first.data(), state.last.data(), 0, state.frozen});
   }
-  rows.rows = run.compact(b.capacity(), state.frozen, 0, plan.arrays.first, plan.arrays.last,
-                          rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),
-                          rows.sequence.as<std::int32_t>());
+  rows.rows =
+      backend.run(op::compact{b.capacity(), state.frozen, 0, plan.arrays.first, plan.arrays.last,
+                              rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),
+                              rows.sequence.as<std::int32_t>()});
   write_extents(rows, b.capacity(), state.extent_in.as<std::int32_t>());
   write_extents(rows, b.capacity(), state.extent_out.as<std::int32_t>());
   // What this forward's input freezes: decided there, hence computed with the final ids. It leaves
   // the rows from the next forward on. The prefill freezes nothing.
   write_windows(state, plan, [](const sequence_step& step) { return decodes_block(step); });
-  run.freeze(b.capacity(), b.state(), state.first.data(), state.last.data(),
-             state.settings.right_neighbour, state.frozen);
+  backend.run(op::freeze{b.capacity(), b.state(), state.first.data(), state.last.data(),
+                         state.settings.right_neighbour, state.frozen});
 }
 
 key_set delayed_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,

@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/decisions.h"
+#include "kernels/rows.h"
+#include "kernels/selection.h"
 #include "methods/baselines/specs.h"
+#include "methods/focus/kernels/eviction.h"
 
 namespace unmask {
 namespace {
@@ -26,19 +30,19 @@ average_scope scope_of(const std::string& name) {
 
 void focus_eviction::prepare(const batch& b, std::int64_t rows) {
   if (begin_) return;
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const std::int64_t places = b.capacity();
   for (tensor* t : {&position_, &row_, &list_, &list_sequence_}) {
-    *t = run.allocate(dtype::i32, {rows});
+    *t = backend.allocate(dtype::i32, {rows});
   }
   for (tensor* t : {&layer0_, &layer1_, &delta_, &score_, &all_}) {
-    *t = run.allocate(dtype::f32, {rows, 1});
+    *t = backend.allocate(dtype::f32, {rows, 1});
   }
   const auto exchanged = [&](std::int64_t n) {
-    return run.allocate(dtype::i32, {n}, memory_use::exchanged);
+    return backend.allocate(dtype::i32, {n}, memory_use::exchanged);
   };
   for (tensor* t : {&begin_, &list_begin_}) *t = exchanged(places + 1);
-  accept_ = run.allocate(dtype::u8, {rows});
+  accept_ = backend.allocate(dtype::u8, {rows});
   for (auto* list : {&target_, &first_, &last_, &row_first_, &row_last_, &processed_end_}) {
     list->assign(static_cast<std::size_t>(places), 0);
   }
@@ -67,9 +71,9 @@ void focus_eviction::find(const batch& b, const step_plan& plan, const row_lists
     row_last_[s] = evicts ? begin[s + 1] : 0;
     processed_end_[s] = r.processed_end;
   }
-  count_ = b.backend().find_candidates(rows.set(b.capacity()), b.state(), state_masked,
-                                       first_.data(), last_.data(), 0, begin_.as<std::int32_t>(),
-                                       position_.as<std::int32_t>(), row_.as<std::int32_t>());
+  count_ = b.backend().run(op::find_candidates{
+      rows.set(b.capacity()), b.state(), state_masked, first_.data(), last_.data(), 0,
+      begin_.as<std::int32_t>(), position_.as<std::int32_t>(), row_.as<std::int32_t>()});
 }
 
 eviction_view focus_eviction::view(std::int32_t s) const {
@@ -92,34 +96,42 @@ eviction_view focus_eviction::view(std::int32_t s) const {
 // which the masked ones are then picked.
 void focus_eviction::importance(const batch& b, const tensor_view& q, const tensor_view& k,
                                 const tensor& out) {
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const float scale = 1.0F / std::sqrt(static_cast<float>(b.model().head_dim));
   if (!budgets_->settings.whole_block) {
-    run.importance(b.capacity(), begin_.as<std::int32_t>(), row_.as<std::int32_t>(), q, k, scale,
-                   out.as<float>());
+    backend.run(op::importance{b.capacity(), begin_.as<std::int32_t>(), row_.as<std::int32_t>(), q,
+                               k, scale, out.as<float>()});
   } else {
-    const std::int32_t n = run.compact(b.capacity(), {}, 0, row_first_.data(), row_last_.data(),
-                                       list_begin_.as<std::int32_t>(), list_.as<std::int32_t>(),
-                                       list_sequence_.as<std::int32_t>());
-    run.importance(b.capacity(), list_begin_.as<std::int32_t>(), list_.as<std::int32_t>(), q, k,
-                   scale, score_.as<float>());
-    run.scatter_rows(score_.view().first(n), list_.as<std::int32_t>(), all_);
-    run.gather_rows(all_, row_.as<std::int32_t>(), out.view().first(count_));
+    const std::int32_t n = backend.run(op::compact{b.capacity(),
+                                                   {},
+                                                   0,
+                                                   row_first_.data(),
+                                                   row_last_.data(),
+                                                   list_begin_.as<std::int32_t>(),
+                                                   list_.as<std::int32_t>(),
+                                                   list_sequence_.as<std::int32_t>()});
+    backend.run(op::importance{b.capacity(), list_begin_.as<std::int32_t>(),
+                               list_.as<std::int32_t>(), q, k, scale, score_.as<float>()});
+    backend.run(op::scatter_rows{score_.view().first(n), list_.as<std::int32_t>(), all_});
+    backend.run(op::gather_rows{all_, row_.as<std::int32_t>(), out.view().first(count_)});
   }
-  if (budgets_->settings.round_importance) run.round_bf16(count_, out.as<float>());
+  if (budgets_->settings.round_importance) backend.run(op::round_bf16{count_, out.as<float>()});
 }
 
 // What the rows are ranked by: layer 1 minus layer 0, or layer 1 alone; its negative for bottom.
 void focus_eviction::score(const batch& b) {
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const focus_settings& f = budgets_->settings;
-  run.combine_scores(count_, layer1_.as<float>(), 1, f.layer1_score ? nullptr : layer0_.as<float>(),
-                     -1, delta_.as<float>());
+  backend.run(op::combine_scores{count_, layer1_.as<float>(), 1,
+                                 f.layer1_score ? nullptr : layer0_.as<float>(), -1,
+                                 delta_.as<float>()});
   if (f.selection == focus_selection::random) {
-    run.uniform_scores(masked(b.capacity()), {b.seeds(), b.steps()}, score_.as<float>());
+    backend.run(
+        op::uniform_scores{masked(b.capacity()), {b.seeds(), b.steps()}, score_.as<float>()});
   } else {
     const float sign = f.selection == focus_selection::bottom ? -1.0F : 1.0F;
-    run.combine_scores(count_, delta_.as<float>(), sign, nullptr, 0, score_.as<float>());
+    backend.run(
+        op::combine_scores{count_, delta_.as<float>(), sign, nullptr, 0, score_.as<float>()});
   }
 }
 
@@ -147,11 +159,12 @@ bool focus_eviction::narrow(const batch& b, const step_plan& plan, std::int32_t 
   p.keep_predecessors = f.ar_context;
   p.adjacent_rows = f.adjacent_rows;
   p.keep_unprocessed = f.placeholder_integrity;
-  b.backend().retain(masked(b.capacity()), score_.as<float>(), p, accept_.as<std::uint8_t>());
-  rows.rows = b.backend().drop_rows(rows.set(b.capacity()), masked(b.capacity()),
-                                    accept_.as<std::uint8_t>(), rows.begin.as<std::int32_t>(),
-                                    rows.sequence.as<std::int32_t>(),
-                                    rows.position.as<std::int32_t>(), kept.as<std::int32_t>());
+  b.backend().run(
+      op::retain{masked(b.capacity()), score_.as<float>(), p, accept_.as<std::uint8_t>()});
+  rows.rows = b.backend().run(
+      op::drop_rows{rows.set(b.capacity()), masked(b.capacity()), accept_.as<std::uint8_t>(),
+                    rows.begin.as<std::int32_t>(), rows.sequence.as<std::int32_t>(),
+                    rows.position.as<std::int32_t>(), kept.as<std::int32_t>()});
   return rows.rows < before;
 }
 

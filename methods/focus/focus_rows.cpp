@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "methods/focus/focus_rows.h"
+#include "kernels/rows.h"
 
 namespace unmask {
 
@@ -31,7 +32,7 @@ bool focus_rows::narrow(const batch& b, const step_plan& plan, std::int32_t laye
 void focus_rows::finish(const batch& b, const step_plan& plan, const row_lists& rows,
                         bool dropped) {
   focus_state& state = *state_;
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   std::int32_t* extent = state.extent_out.as<std::int32_t>();
   if (dropped) write_extents(rows, b.capacity(), extent);  // drop_rows() has waited for layer 0
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
@@ -40,10 +41,10 @@ void focus_rows::finish(const batch& b, const step_plan& plan, const row_lists& 
     end = std::max(end, extent[s]);
   }
   if (state.budgets->settings.placeholder_integrity) return;
-  run.scatter_flags(rows.set(b.capacity()), nullptr, 1, state.processed);
-  run.compact(b.capacity(), state.processed, 1, state.zero.data(), extent,
-              state.key_begin.as<std::int32_t>(), state.key_slot.as<std::int32_t>(),
-              state.key_sequence.as<std::int32_t>());
+  backend.run(op::scatter_flags{rows.set(b.capacity()), nullptr, 1, state.processed});
+  backend.run(op::compact{b.capacity(), state.processed, 1, state.zero.data(), extent,
+                          state.key_begin.as<std::int32_t>(), state.key_slot.as<std::int32_t>(),
+                          state.key_sequence.as<std::int32_t>()});
 }
 
 key_set focus_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "methods/focus_dllm/sparse_context.h"
+#include "kernels/rows.h"
+#include "kernels/selection.h"
+#include "methods/focus_dllm/kernels/block_means.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,7 +34,7 @@ void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_
   any_focused_ = false;
   for (std::int32_t s = 0; s < sequences; ++s) any_focused_ = any_focused_ || focused(plan, s);
   if (!means_.empty()) return;
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const std::int64_t kv_heads = cache.keys.shape[2], dim = cache.keys.shape[3];
   const std::int32_t size = state_->settings.prompt_block_size;
   const std::int32_t blocks = (b.max_length() + size - 1) / size;
@@ -39,14 +42,14 @@ void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_
   for (std::int32_t l = 0; l < b.model().layers; ++l) {
     means_.push_back(dense(b, l)
                          ? tensor{}
-                         : run.allocate(dtype::f32, {std::int64_t{sequences} * means_stride_,
-                                                     kv_page_size, kv_heads, dim}));
+                         : backend.allocate(dtype::f32, {std::int64_t{sequences} * means_stride_,
+                                                         kv_page_size, kv_heads, dim}));
   }
   means_table_.resize(static_cast<std::size_t>(sequences) *
                       static_cast<std::size_t>(means_stride_));
   std::iota(means_table_.begin(), means_table_.end(), 0);
-  mean_query_ = run.allocate(dtype::f32, {sequences, b.model().heads * dim});
-  focus_query_ = run.allocate(dtype::f32, {b.max_length(), b.model().heads * dim});
+  mean_query_ = backend.allocate(dtype::f32, {sequences, b.model().heads * dim});
+  focus_query_ = backend.allocate(dtype::f32, {b.max_length(), b.model().heads * dim});
 }
 
 tensor_view sparse_context::key_mass(const batch& b, const step_plan& plan, std::int32_t layer) {
@@ -83,8 +86,8 @@ void sparse_context::find_sinks(const batch& b, const step_plan& plan) {
   }
   mass_begin_.push_back(at);
   sink_.resize(static_cast<std::size_t>(sink_begin_.back()));
-  b.backend().top_indices(2 * sequences, mass_begin_.data(), mass_.as<float>(), sink_begin_.data(),
-                          sink_.data());
+  b.backend().run(op::top_indices{2 * sequences, mass_begin_.data(), mass_.as<float>(),
+                                  sink_begin_.data(), sink_.data()});
   b.backend().synchronize();
   for (std::int32_t s = 0; s < sequences; ++s) {
     std::vector<std::int32_t>& slots = state_->of.at(s).sink_slots;
@@ -119,17 +122,17 @@ void sparse_context::refresh_means(const batch& b, const step_plan& plan, std::i
     out.rank = 3;
     out.shape = {count[1], means.shape[2], means.shape[3], 0};
     out.row_stride = means.shape[2] * means.shape[3];
-    b.backend().block_mean_keys(1, one, &prompt, size, count, out, &first);
+    b.backend().run(op::block_mean_keys{1, one, &prompt, size, count, out, &first});
   }
 }
 
 // R_b = mean over heads of (mean focus query) . (mean key of block b), top C of them (eqs 7, 8).
 void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::int32_t layer,
                                   const tensor_view& q) {
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const std::int32_t sequences = b.capacity();
   const std::int64_t width = q.shape[1] * q.shape[2];
-  run.synchronize();  // the last layer has read its lists
+  backend.synchronize();  // the last layer has read its lists
   blocks_.clear();
   mean_rows_.resize(static_cast<std::size_t>(sequences) * 2);
   top_begin_.assign(1, 0);
@@ -150,12 +153,12 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
     rows.rank = 2;
     rows.shape = {q.shape[0], width, 0, 0};
     const tensor_view gathered = focus_query_.view().first(count[1]);
-    run.gather_rows(rows, focus_row_.data() + begin, gathered);
+    backend.run(op::gather_rows{rows, focus_row_.data() + begin, gathered});
     row_set set;
     set.sequences = 1;
     set.rows = count[1];
     set.row_begin = count;
-    run.mean_rows(set, gathered, mean_query_.view().slice(s, 1));
+    backend.run(op::mean_rows{set, gathered, mean_query_.view().slice(s, 1)});
   }
   score_.resize(static_cast<std::size_t>(key_begin_.back()));
   top_.resize(static_cast<std::size_t>(top_begin_.back()));
@@ -165,10 +168,11 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
   means.keys = means.values = means_[static_cast<std::size_t>(layer)].view();
   means.page_table = means_table_.data();
   means.table_stride = means_stride_;
-  run.key_scores(mean, means, {blocks_.data(), nullptr, nullptr, mask_kind::full, 1},
-                 score_.data());
-  run.top_indices(sequences, key_begin_.data(), score_.data(), top_begin_.data(), top_.data());
-  run.synchronize();
+  backend.run(op::key_scores{
+      mean, means, {blocks_.data(), nullptr, nullptr, mask_kind::full, 1}, score_.data()});
+  backend.run(
+      op::top_indices{sequences, key_begin_.data(), score_.data(), top_begin_.data(), top_.data()});
+  backend.synchronize();
 }
 
 void sparse_context::list_slots(const batch& b, const step_plan& plan) {

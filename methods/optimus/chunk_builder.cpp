@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/decode/batch.h"
+#include "methods/optimus/kernels/chunk.h"
 
 namespace unmask {
 namespace {
@@ -75,8 +76,8 @@ std::int32_t chunk_builder::build(const tensor_view& state, std::vector<chunk_re
     if (settings_.fusion == fusion_mode::full) size_[s] += pending;
     r.last = last_[s] = end + settings_.block;
   }
-  return run_->select_chunk(static_cast<std::int32_t>(places), state, p, out.begin, out.sequence,
-                            out.position, out.slot, out.settles);
+  return run_->run(op::select_chunk{static_cast<std::int32_t>(places), state, p, out.begin,
+                                    out.sequence, out.position, out.slot, out.settles});
 }
 
 }  // namespace unmask

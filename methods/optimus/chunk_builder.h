@@ -60,7 +60,8 @@ struct chunk_rows {
 
 class chunk_builder {
  public:
-  chunk_builder(const ops& run, const chunk_settings& settings) : run_(&run), settings_(settings) {}
+  chunk_builder(const ops& backend, const chunk_settings& settings)
+      : run_(&backend), settings_(settings) {}
   // Fills `out` and returns the number of rows; state [S, length] uint8. Where boundary fusion
   // applies, `requests[s].last` becomes the end of the next block.
   std::int32_t build(const tensor_view& state, std::vector<chunk_request>& requests,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "methods/optimus/optimus_policies.h"
+#include "kernels/decisions.h"
+#include "kernels/rows.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,16 +11,16 @@ namespace unmask {
 
 void optimus_state::prepare(const batch& b) {
   if (kv_end) return;
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const std::int64_t places = b.capacity();
-  kv_end = run.allocate(dtype::i32, {places}, memory_use::exchanged);
+  kv_end = backend.allocate(dtype::i32, {places}, memory_use::exchanged);
   requests.resize(static_cast<std::size_t>(places));
   observations.resize(static_cast<std::size_t>(places));
   if (!lists()) return;
-  visible = run.allocate(dtype::u8, {places, b.max_length()});
-  key_begin = run.allocate(dtype::i32, {places + 1}, memory_use::exchanged);
-  key_slot = run.allocate(dtype::i32, {places * b.max_length()});
-  key_sequence = run.allocate(dtype::i32, {places * b.max_length()});
+  visible = backend.allocate(dtype::u8, {places, b.max_length()});
+  key_begin = backend.allocate(dtype::i32, {places + 1}, memory_use::exchanged);
+  key_slot = backend.allocate(dtype::i32, {places * b.max_length()});
+  key_sequence = backend.allocate(dtype::i32, {places * b.max_length()});
 }
 
 void optimus_state::start(const batch& b, std::int32_t s) {
@@ -27,7 +29,7 @@ void optimus_state::start(const batch& b, std::int32_t s) {
   if (!lists()) return;
   shared_vector<std::int32_t> first(static_cast<std::size_t>(b.capacity()), 0), last = first;
   last[static_cast<std::size_t>(s)] = b.max_length();
-  b.backend().fill_flags(b.capacity(), first.data(), last.data(), 0, visible);
+  b.backend().run(op::fill_flags{b.capacity(), first.data(), last.data(), 0, visible});
 }
 
 std::int32_t optimus_pace::canvas_length(const model_config&,
@@ -240,11 +242,12 @@ bool optimus_pace::stops_at_prefix(const batch& b, std::int32_t s, const progres
 
 void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
   optimus_state& state = *state_;
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const std::int32_t block = state.settings.chunk.block;
   if (!builder_) {
-    builder_.emplace(run, state.settings.chunk);
-    state.settles = run.allocate(dtype::u8, {rows.position.view().rows()}, memory_use::exchanged);
+    builder_.emplace(backend, state.settings.chunk);
+    state.settles =
+        backend.allocate(dtype::u8, {rows.position.view().rows()}, memory_use::exchanged);
     zero_.assign(static_cast<std::size_t>(b.capacity()), 0);
   }
   rows.rows = builder_->build(b.state(), state.requests,
@@ -261,7 +264,7 @@ void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows
     std::int32_t end = r.last;
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     if (step.again) {
-      run.fill_flags(1, begin + s, begin + s + 1, 0, state.settles);  // the rows of s
+      backend.run(op::fill_flags{1, begin + s, begin + s + 1, 0, state.settles});  // the rows of s
     }
     if (step.active && !r.whole && !state.settings.stale_suffix && !state.lists()) {
       const std::int32_t next = r.first + block, n = begin[s + 1] - begin[s];
@@ -273,10 +276,11 @@ void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows
     state.kv_end.as<std::int32_t>()[s] = end;
   }
   if (!state.lists()) return;
-  run.scatter_flags(rows.set(b.capacity()), nullptr, 1, state.visible);
-  run.compact(b.capacity(), state.visible, 1, zero_.data(), state.kv_end.as<std::int32_t>(),
-              state.key_begin.as<std::int32_t>(), state.key_slot.as<std::int32_t>(),
-              state.key_sequence.as<std::int32_t>());
+  backend.run(op::scatter_flags{rows.set(b.capacity()), nullptr, 1, state.visible});
+  backend.run(op::compact{b.capacity(), state.visible, 1, zero_.data(),
+                          state.kv_end.as<std::int32_t>(), state.key_begin.as<std::int32_t>(),
+                          state.key_slot.as<std::int32_t>(),
+                          state.key_sequence.as<std::int32_t>()});
 }
 
 key_set optimus_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
@@ -308,10 +312,10 @@ void optimus_cache::settle(batch& b, const step_plan&) {
   const optimus_state& state = *state_;
   const row_set rows = state.rows.set(b.capacity());
   const std::uint8_t* settles = state.settles.as<std::uint8_t>();
-  b.backend().scatter_flags(rows, settles, state_cached, b.state());
+  b.backend().run(op::scatter_flags{rows, settles, state_cached, b.state()});
   if (!state.lists()) return;
-  b.backend().scatter_flags(rows, nullptr, 0, state.visible);
-  b.backend().scatter_flags(rows, settles, 1, state.visible);
+  b.backend().run(op::scatter_flags{rows, nullptr, 0, state.visible});
+  b.backend().run(op::scatter_flags{rows, settles, 1, state.visible});
 }
 
 void optimus_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
@@ -319,8 +323,8 @@ void optimus_unmask::decide(const batch& b, const step_plan& plan, candidate_lis
   if (!state_->elastic) return;
   if (!passed_) passed_ = b.backend().allocate(dtype::u8, {c.accept.view().rows()});
   std::uint8_t* passed = passed_.as<std::uint8_t>();
-  b.backend().accept_threshold(c.set(b.capacity()), c.probability.as<float>(), settings().threshold,
-                               settings().strict, false, passed);
+  b.backend().run(op::accept_threshold{c.set(b.capacity()), c.probability.as<float>(),
+                                       settings().threshold, settings().strict, false, passed});
   b.backend().synchronize();
   note(b, plan, c, passed);
 }

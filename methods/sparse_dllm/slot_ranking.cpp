@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "methods/sparse_dllm/slot_ranking.h"
+#include "kernels/rows.h"
+#include "kernels/selection.h"
+#include "methods/sparse_dllm/kernels/eviction.h"
 
 namespace unmask {
 
-void slot_ranking::rank(const ops& run, const tensor_view& q, std::span<const std::int32_t> first,
-                        std::span<const std::int32_t> last, const paged_kv& cache,
-                        std::span<const std::int32_t> keep) {
+void slot_ranking::rank(const ops& backend, const tensor_view& q,
+                        std::span<const std::int32_t> first, std::span<const std::int32_t> last,
+                        const paged_kv& cache, std::span<const std::int32_t> keep) {
   const auto sequences = static_cast<std::int32_t>(first.size());
   const std::int64_t heads = q.shape[1], dim = q.shape[2];
-  if (!mean_query_) mean_query_ = run.allocate(dtype::f32, {sequences, heads * dim});
+  if (!mean_query_) mean_query_ = backend.allocate(dtype::f32, {sequences, heads * dim});
   mean_begin_.resize(first.size() * 2);
   score_.resize(slots_.size());
   pooled_.resize(slots_.size());
@@ -27,21 +30,22 @@ void slot_ranking::rank(const ops& run, const tensor_view& q, std::span<const st
     of.data = q.row<float>(first[i]);
     of.rank = 2;
     of.shape = {one[1], heads * dim, 0, 0};
-    run.mean_rows(rows, of, mean_query_.view().slice(s, 1));
+    backend.run(op::mean_rows{rows, of, mean_query_.view().slice(s, 1)});
   }
   const tensor_view mean = make_view(mean_query_.view().data, dtype::f32, {sequences, heads, dim});
-  run.key_scores(mean, cache, {nullptr, begin_.data(), slots_.data(), mask_kind::full, 1},
-                 score_.data());
+  backend.run(op::key_scores{
+      mean, cache, {nullptr, begin_.data(), slots_.data(), mask_kind::full, 1}, score_.data()});
   const float* ranked = score_.data();
   if (kernel_size_ > 0) {
-    run.pool(sequences, begin_.data(), score_.data(), kernel_size_, maximum_, pooled_.data());
+    backend.run(
+        op::pool{sequences, begin_.data(), score_.data(), kernel_size_, maximum_, pooled_.data()});
     ranked = pooled_.data();
   }
   top_begin_.assign(1, 0);
   for (const std::int32_t n : keep) top_begin_.push_back(top_begin_.back() + n);
   top_.resize(static_cast<std::size_t>(top_begin_.back()));
-  run.top_indices(sequences, begin_.data(), ranked, top_begin_.data(), top_.data());
-  run.synchronize();
+  backend.run(op::top_indices{sequences, begin_.data(), ranked, top_begin_.data(), top_.data()});
+  backend.synchronize();
 }
 
 }  // namespace unmask

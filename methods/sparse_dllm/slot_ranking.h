@@ -38,7 +38,7 @@ class slot_ranking {
 
   // Ranks the candidates of one layer by the rows [first[s], last[s]) of q [R, heads, dim], after
   // RoPE. `keep` [S]: how many of sequence s are wanted.
-  void rank(const ops& run, const tensor_view& q, std::span<const std::int32_t> first,
+  void rank(const ops& backend, const tensor_view& q, std::span<const std::int32_t> first,
             std::span<const std::int32_t> last, const paged_kv& cache,
             std::span<const std::int32_t> keep);
   // The slots kept of sequence s, best first, ties in the order of the candidates.

@@ -13,6 +13,7 @@
 #include "methods/baselines/common.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
 #include "methods/baselines/vanilla/schedules.h"
+#include "methods/sparse_dllm/kernels/eviction.h"
 #include "methods/sparse_dllm/slot_ranking.h"
 
 namespace unmask {
@@ -106,8 +107,8 @@ class evicting_cache final : public cache_policy {
         positions[static_cast<std::size_t>(s)].assign(kept_.begin() + from, kept_.end());
       }
     }
-    b.backend().kv_copy(sequences, kept_begin_.data(), kept_.data(), cache.layer(layer.layer),
-                        cache.stored(layer.layer));
+    b.backend().run(op::kv_copy{sequences, kept_begin_.data(), kept_.data(),
+                                cache.layer(layer.layer), cache.stored(layer.layer)});
   }
 
  private:

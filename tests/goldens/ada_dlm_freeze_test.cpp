@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/ops.h"
+#include "methods/ada_dlm/kernels/freeze.h"
 
 namespace unmask {
 namespace {
@@ -35,9 +36,9 @@ TEST(ada_dlm_freeze, every_case_exactly) {
         ASSERT_EQ(confidence.size(), active.size());
         const ints begin{0, n};
         const candidate_set set{1, n, begin.data(), active.data(), active.data()};
-        backend->push_history(set, confidence.data(), false, history);
+        backend->run(op::push_history{set, confidence.data(), false, history});
         std::vector<std::uint8_t> accept(active.size(), 9);
-        backend->freeze_two_centroids(set, history, rank.data(), {}, accept.data());
+        backend->run(op::freeze_two_centroids{set, history, rank.data(), {}, accept.data()});
         ints frozen;
         for (std::size_t i = 0; i < active.size(); ++i) {
           if (accept[i] != 0) frozen.push_back(active[i]);

@@ -22,8 +22,15 @@
 #include <vector>
 
 #include "harness/base/error.h"
+#include "harness/decode/kernels/features.h"
+#include "kernels/attention.h"
 #include "kernels/cuda/device.h"
+#include "kernels/decisions.h"
+#include "kernels/head.h"
+#include "kernels/model_core.h"
+#include "kernels/moe.h"
 #include "kernels/ops.h"
+#include "kernels/rows.h"
 #include "kernels/shared_vector.h"
 
 namespace unmask {
@@ -124,8 +131,8 @@ class checker {
     const std::int64_t rows = size(13, 517), width = size(72, 4096);
     const tensor x = reals({rows, width}), weight = reals({width});
     const tensor got = poisoned({rows, width}), want = poisoned({rows, width});
-    device_.rms_norm(x, weight, 1e-6F, got);
-    reference_.rms_norm(x, weight, 1e-6F, want);
+    device_.run(op::rms_norm{x, weight, 1e-6F, got});
+    reference_.run(op::rms_norm{x, weight, 1e-6F, want});
     compare("rms_norm", shape_text({rows, width}), got, want, 1e-5, 1e-6);
   }
 
@@ -146,8 +153,8 @@ class checker {
       const packed_handle ours = device_.pack(weight, format);
       const packed_handle theirs = reference_.pack(weight, format);
       const tensor got = poisoned({rows, out}), want = poisoned({rows, out});
-      device_.linear(x, *ours, bias, got, false);
-      reference_.linear(x, *theirs, bias, want, false);
+      device_.run(op::linear{x, *ours, bias, got, false});
+      reference_.run(op::linear{x, *theirs, bias, want, false});
       // bf16 products round their inputs: each of `in` terms of size 0.1 errs by about 2^-10, so
       // the sum by 1e-3 x 0.1 sqrt(in); eight of these deviations are allowed.
       const double absolute = (exact ? 1e-5 : 8e-3) * 0.1 * std::sqrt(static_cast<double>(in)) +
@@ -178,18 +185,18 @@ class checker {
     const tensor gated = device_.allocate(type, {rows, hidden});
     const tensor got = poisoned({rows, width});
     const auto chain = [&] {
-      device_.rms_norm(x, norm, 1e-6F, normed);
-      device_.linear(normed, *ours[0], {}, pair, false);
-      device_.silu_mul(pair, gated);
-      device_.linear(gated, *ours[1], {}, got, false);
+      device_.run(op::rms_norm{x, norm, 1e-6F, normed});
+      device_.run(op::linear{normed, *ours[0], {}, pair, false});
+      device_.run(op::silu_mul{pair, gated});
+      device_.run(op::linear{gated, *ours[1], {}, got, false});
     };
     const tensor wide_normed = poisoned({rows, width}), wide_pair = poisoned({rows, 2 * hidden}),
                  wide_gated = poisoned({rows, hidden}), want = poisoned({rows, width});
     const auto expect = [&](const char* how) {
-      reference_.rms_norm(x, norm, 1e-6F, wide_normed);
-      reference_.linear(wide_normed, *theirs[0], {}, wide_pair, false);
-      reference_.silu_mul(wide_pair, wide_gated);
-      reference_.linear(wide_gated, *theirs[1], {}, want, false);
+      reference_.run(op::rms_norm{x, norm, 1e-6F, wide_normed});
+      reference_.run(op::linear{wide_normed, *theirs[0], {}, wide_pair, false});
+      reference_.run(op::silu_mul{wide_pair, wide_gated});
+      reference_.run(op::linear{wide_gated, *theirs[1], {}, want, false});
       double size_of_result = 0;
       for (std::int64_t i = 0; i < want.view().elements(); ++i) {
         size_of_result += double{want.as<float>()[i]} * want.as<float>()[i];
@@ -223,8 +230,8 @@ class checker {
     for (std::int32_t& p : at) p = below(size(500, 30000));
     const tensor position = ints(at);
     const rope_params rope{static_cast<std::int32_t>(dim), 500000.0F};
-    device_.head_norm_rope(got, norm, 1e-6F, rope, position.as<std::int32_t>());
-    reference_.head_norm_rope(want, norm, 1e-6F, rope, position.as<std::int32_t>());
+    device_.run(op::head_norm_rope{got, norm, 1e-6F, rope, position.as<std::int32_t>()});
+    reference_.run(op::head_norm_rope{want, norm, 1e-6F, rope, position.as<std::int32_t>()});
     // A float32 angle of p radians is known to about p 2^-24.
     compare("head_norm_rope", shape_text({rows, heads, dim}), got, want, 1e-4,
             size(500, 30000) * 4e-7 + 1e-5);
@@ -234,8 +241,8 @@ class checker {
     const std::int64_t rows = size(9, 200), width = size(36, 12288);
     const tensor pair = reals({rows, 2 * width}, 3.0F);
     const tensor got = poisoned({rows, width}), want = poisoned({rows, width});
-    device_.silu_mul(pair, got);
-    reference_.silu_mul(pair, want);
+    device_.run(op::silu_mul{pair, got});
+    reference_.run(op::silu_mul{pair, want});
     compare("silu_mul", shape_text({rows, width}), got, want, 1e-5, 1e-6);
   }
 
@@ -246,8 +253,8 @@ class checker {
     for (std::int32_t& id : ids) id = below(tokens);
     const tensor token = ints(ids);
     const tensor got = poisoned({rows, width}), want = poisoned({rows, width});
-    device_.embed(token.as<std::int32_t>(), table, got);
-    reference_.embed(token.as<std::int32_t>(), table, want);
+    device_.run(op::embed{token.as<std::int32_t>(), table, got});
+    reference_.run(op::embed{token.as<std::int32_t>(), table, want});
     compare("embed", shape_text({rows, width}), got, want, 0, 1e-30);
   }
 
@@ -293,16 +300,16 @@ class checker {
     seen.block = 32;
     const tensor q = reals({rows, heads, dim});
     const tensor new_k = reals({rows, kv_heads, dim}), new_v = reals({rows, kv_heads, dim});
-    device_.kv_write(set, new_k, new_v, kv);
+    device_.run(op::kv_write{set, new_k, new_v, kv});
     const tensor got_k = poisoned({rows, kv_heads, dim}), got_v = poisoned({rows, kv_heads, dim});
-    device_.kv_read(set, kv, got_k, got_v, false);
+    device_.run(op::kv_read{set, kv, got_k, got_v, false});
     compare("kv_write, kv_read", shape_text({rows, kv_heads, dim}), got_k, new_k, 0, 1e-30);
     compare("kv_write, kv_read", shape_text({rows, kv_heads, dim}), got_v, new_v, 0, 1e-30);
     const tensor got = poisoned({rows, heads, dim}), want = poisoned({rows, heads, dim});
     const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
-    device_.attention(set, q, kv, seen, scale, got, {});
+    device_.run(op::attention{set, q, kv, seen, scale, got, {}});
     device_.synchronize();
-    reference_.attention(set, q, kv, seen, scale, want, {});
+    reference_.run(op::attention{set, q, kv, seen, scale, want, {}});
     const char* name = mask == mask_kind::full     ? "full"
                        : mask == mask_kind::causal ? "causal"
                                                    : "block";
@@ -329,7 +336,7 @@ class checker {
       confidence_out o;
       o.token = token.as<std::int32_t>();
       o.probability = p.as<float>();
-      with.confidence(x, head, candidates, {}, o);
+      with.run(op::confidence{x, head, candidates, {}, o});
       with.synchronize();
     };
     tensor got, want, got_token, want_token;
@@ -351,8 +358,8 @@ class checker {
     std::shuffle(order.begin(), order.end(), random_);
     const tensor index = ints(order);
     const tensor there = poisoned({rows, width}), back = poisoned({rows, width});
-    device_.gather_rows(from, index.as<std::int32_t>(), there);
-    device_.scatter_rows(there, index.as<std::int32_t>(), back);
+    device_.run(op::gather_rows{from, index.as<std::int32_t>(), there});
+    device_.run(op::scatter_rows{there, index.as<std::int32_t>(), back});
     compare("gather_rows, scatter_rows", shape_text({rows, width}), back, from, 0, 1e-30);
   }
 
@@ -378,9 +385,9 @@ class checker {
       const tensor expert = device_.allocate(dtype::i32, {rows, 2});
       const tensor weight = poisoned({rows, 2});
       tensor y = device_.allocate(dtype::f32, {rows, width});
-      with.moe_route(x, route, expert, weight);
+      with.run(op::moe_route{x, route, expert, weight});
       with.synchronize();
-      with.moe_feed_forward(x, expert, weight, experts, y);
+      with.run(op::moe_feed_forward{x, expert, weight, experts, y});
       with.synchronize();
       return y;
     };
@@ -417,11 +424,11 @@ class checker {
                  : 0.0;
     };
     report("accept_top", std::to_string(count), differ([&](const ops& with, std::uint8_t* out) {
-             with.accept_top(candidates, score.as<float>(), quota.as<std::int32_t>(), out);
+             with.run(op::accept_top{candidates, score.as<float>(), quota.as<std::int32_t>(), out});
            }));
     report("accept_threshold", std::to_string(count),
            differ([&](const ops& with, std::uint8_t* out) {
-             with.accept_threshold(candidates, score.as<float>(), 1.0F, false, true, out);
+             with.run(op::accept_threshold{candidates, score.as<float>(), 1.0F, false, true, out});
            }));
   }
 

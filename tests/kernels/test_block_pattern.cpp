@@ -6,6 +6,8 @@
 
 #include <numeric>
 
+#include "kernels/attention.h"
+#include "methods/baselines/sparse_d/kernels/block_pattern.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -60,9 +62,9 @@ struct masked_case {
 // the slots that its head keeps, one head at a time.
 TEST(block_mask, reference_equals_attention_over_the_kept_keys) {
   masked_case c(4, 2, 12, 24, {20, 9}, {1, 1}, 1);
-  const ops& run = reference_ops();
+  const ops& backend = reference_ops();
   grid got({29, 4, 12});
-  run.attention(c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, got, {});
+  backend.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, got, {}});
   for (std::int32_t r = 0; r < 29; ++r) {
     const std::int32_t s = c.rows.sequence[static_cast<std::size_t>(r)];
     const std::int32_t position = c.rows.position[static_cast<std::size_t>(r)];
@@ -80,7 +82,7 @@ TEST(block_mask, reference_equals_attention_over_the_kept_keys) {
       keys.key_begin = list.data();
       keys.key_slot = slots.data();
       grid want({1, 4, 12});
-      run.attention(one, c.q.view().slice(r, 1), kv, keys, 0.3F, want, {});
+      backend.run(op::attention{one, c.q.view().slice(r, 1), kv, keys, 0.3F, want, {}});
       ASSERT_TRUE(test::same_bits(want.row(0) + h * 12, got.row(r) + h * 12, 12)) << r << " " << h;
     }
   }
@@ -93,8 +95,8 @@ TEST(block_mask, cpu_matches_the_reference) {
       for (const auto& [heads, kv_heads] : {std::pair{3, 3}, std::pair{6, 2}}) {
         masked_case c(heads, kv_heads, 20, size, {128, 0, 17, 40}, {1, 1, 0, 1}, seed++);
         grid want({185, heads, 20}), got({185, heads, 20}, 2);
-        reference_ops().attention(c.rows.set, c.q, c.cache.kv, c.keys, 0.2F, want, {});
-        cpu_ops().attention(c.rows.set, c.q, c.cache.kv, c.keys, 0.2F, got, {});
+        reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.2F, want, {}});
+        cpu_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.2F, got, {}});
         test::expect_close(got, want, 5e-6, "block " + std::to_string(size));
       }
     }
@@ -111,7 +113,7 @@ TEST(block_mask, other_keys_are_never_read) {
       }
     }
     grid clean({128, 2, 16}), poisoned({128, 2, 16});
-    cpu_ops().attention(c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, clean, {});
+    cpu_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, clean, {}});
     for (std::int32_t slot = 0; slot < c.length[0]; ++slot) {
       if (slot / 16 % 3 == 1) continue;
       const std::int32_t page = c.cache.table[static_cast<std::size_t>(slot / kv_page_size)];
@@ -120,7 +122,7 @@ TEST(block_mask, other_keys_are_never_read) {
         c.cache.values.at(page, slot % kv_page_size * 16 + d) = test::nan;
       }
     }
-    cpu_ops().attention(c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, poisoned, {});
+    cpu_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, poisoned, {}});
     for (std::int32_t r = 0; r < 128; ++r) {
       ASSERT_TRUE(test::same_bits(clean.row(r), poisoned.row(r), 32)) << r;
     }
@@ -133,9 +135,9 @@ TEST(block_mask, keeping_every_block_gives_the_bits_of_dense_attention) {
       masked_case c(6, 2, 24, size, {70, 5}, {1, 1}, 11);
       std::fill(c.keep.begin(), c.keep.end(), std::uint8_t{1});
       grid dense({75, 6, 24}), all({75, 6, 24});
-      cpu_ops().attention(c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, all, {});
+      cpu_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, all, {}});
       c.keys.tiles = {};
-      cpu_ops().attention(c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, dense, {});
+      cpu_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, dense, {}});
       for (std::int32_t r = 0; r < 75; ++r) {
         ASSERT_TRUE(test::same_bits(dense.row(r), all.row(r), 6 * 24)) << size << " row " << r;
       }
@@ -147,7 +149,7 @@ TEST(block_mask, rows_have_the_same_bits_in_any_batch) {
   test::for_each_isa([&](const std::string&) {
     masked_case c(4, 2, 16, 12, {50, 3, 64}, {1, 0, 1}, 5);
     grid all({117, 4, 16}), one({1, 4, 16});
-    cpu_ops().attention(c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, all, {});
+    cpu_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, all, {}});
     for (std::int32_t r = 0; r < 117; ++r) {
       const std::int32_t s = c.rows.sequence[static_cast<std::size_t>(r)];
       const std::int32_t begin[2] = {0, 1}, zero = 0;
@@ -159,7 +161,7 @@ TEST(block_mask, rows_have_the_same_bits_in_any_batch) {
       keys.kv_length += s;
       keys.tiles.keep = &c.flag(s, 0, 0, 0);
       keys.tiles.applies += s;
-      cpu_ops().attention(set, c.q.view().slice(r, 1), kv, keys, 0.3F, one, {});
+      cpu_ops().run(op::attention{set, c.q.view().slice(r, 1), kv, keys, 0.3F, one, {}});
       ASSERT_TRUE(test::same_bits(one.row(0), all.row(r), 4 * 16)) << "row " << r;
     }
   });
@@ -170,7 +172,7 @@ TEST(block_mask, a_head_that_keeps_nothing_gives_zeros) {
   std::fill(c.keep.begin(), c.keep.end(), std::uint8_t{0});
   for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
     grid out({3, 2, 8});
-    backend->attention(c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out, {});
+    backend->run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out, {}});
     for (std::int64_t r = 0; r < 3; ++r) {
       for (std::int64_t d = 0; d < 16; ++d) EXPECT_EQ(out.at(r, d), 0.0F);
     }
@@ -183,13 +185,13 @@ TEST(block_mask, goes_with_neither_list_nor_key_mass) {
   const indices begin{0, 1}, slot{0};
   for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
     grid out({3, 2, 8});
-    EXPECT_THROW(
-        backend->attention(c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out, test::view_of(mass)),
-        std::logic_error);
+    EXPECT_THROW(backend->run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out,
+                                            test::view_of(mass)}),
+                 std::logic_error);
     key_set listed = c.keys;
     listed.key_begin = begin.data();
     listed.key_slot = slot.data();
-    EXPECT_THROW(backend->attention(c.rows.set, c.q, c.cache.kv, listed, 1.0F, out, {}),
+    EXPECT_THROW(backend->run(op::attention{c.rows.set, c.q, c.cache.kv, listed, 1.0F, out, {}}),
                  std::logic_error);
   }
 }
@@ -209,14 +211,14 @@ TEST(block_mass, by_hand) {
     grid q({1, 1, 1});
     q.at(0, 0) = 1;
     grid mass({1, 1, 3, 3});
-    backend->block_mass(rows, q, cache, &length, &zero, 2, 1.0F, mass);
+    backend->run(op::block_mass{rows, q, cache, &length, &zero, 2, 1.0F, mass});
     EXPECT_NEAR(mass.at(0, 0), 3.0 / 6 / 4, 1e-7);
     EXPECT_NEAR(mass.at(0, 1), 3.0 / 6 / 4, 1e-7);
     EXPECT_EQ(mass.at(0, 3), 0.0F);                                       // no row in query block 1
     EXPECT_TRUE(std::isnan(mass.at(0, 2)) && std::isnan(mass.at(0, 6)));  // beyond the last block
     const std::int32_t from = 2;
     grid tail({1, 1, 3, 3});
-    backend->block_mass(rows, q, cache, &length, &from, 2, 1.0F, tail);
+    backend->run(op::block_mass{rows, q, cache, &length, &from, 2, 1.0F, tail});
     EXPECT_TRUE(std::isnan(tail.at(0, 0)));
     EXPECT_NEAR(tail.at(0, 1), 1.0 / 4, 1e-7);
   }
@@ -231,10 +233,10 @@ TEST(block_mass, matches_the_reference_and_does_not_depend_on_the_batch) {
       const std::int32_t last = 128 / size * size;
       const indices first{0, 0, last};
       grid want({3, 6, c.blocks, c.blocks}), got({3, 6, c.blocks, c.blocks});
-      reference_ops().block_mass(c.rows.set, c.q, c.cache.kv, c.length.data(), first.data(), size,
-                                 0.4F, want);
-      cpu_ops().block_mass(c.rows.set, c.q, c.cache.kv, c.length.data(), first.data(), size, 0.4F,
-                           got);
+      reference_ops().run(op::block_mass{c.rows.set, c.q, c.cache.kv, c.length.data(), first.data(),
+                                         size, 0.4F, want});
+      cpu_ops().run(op::block_mass{c.rows.set, c.q, c.cache.kv, c.length.data(), first.data(), size,
+                                   0.4F, got});
       int written = 0;
       for (std::int64_t s = 0; s < 3; ++s) {
         for (std::int64_t k = 0; k < want.columns(); ++k) {
@@ -253,8 +255,8 @@ TEST(block_mass, matches_the_reference_and_does_not_depend_on_the_batch) {
       kv.page_table += 2 * kv.table_stride;
       const row_set rows{1, 17, begin.data(), zeros.data(), c.rows.position.data() + 168, nullptr};
       grid alone({1, 6, c.blocks, c.blocks});
-      cpu_ops().block_mass(rows, c.q.view().slice(168, 17), kv, &c.length[2], alone_first.data(),
-                           size, 0.4F, alone);
+      cpu_ops().run(op::block_mass{rows, c.q.view().slice(168, 17), kv, &c.length[2],
+                                   alone_first.data(), size, 0.4F, alone});
       EXPECT_TRUE(test::same_bits(alone.row(0), got.row(2), alone.columns()));
     }
   });
@@ -277,10 +279,10 @@ TEST(block_mass, the_pattern_is_that_of_the_reference) {
         const auto pattern = [&](const ops& backend) {
           grid mass({3, 6, c.blocks, c.blocks});
           bytes keep(c.keep.size(), 9);
-          backend.block_mass(c.rows.set, c.q, c.cache.kv, c.length.data(), zero.data(), size, scale,
-                             mass);
-          backend.keep_top_blocks(mass, used.data(), zero.data(), used.data(), count.data(),
-                                  flags_view(keep, {3, 6, c.blocks, c.blocks}));
+          backend.run(op::block_mass{c.rows.set, c.q, c.cache.kv, c.length.data(), zero.data(),
+                                     size, scale, mass});
+          backend.run(op::keep_top_blocks{mass, used.data(), zero.data(), used.data(), count.data(),
+                                          flags_view(keep, {3, 6, c.blocks, c.blocks})});
           return keep;
         };
         EXPECT_EQ(pattern(cpu_ops()), pattern(reference_ops())) << size << " " << scale;
@@ -303,12 +305,12 @@ TEST(keep_top_blocks, by_hand) {
     bytes keep(16, 7);
     const tensor_view flags = flags_view(keep, {1, 1, 4, 4});
     // The best one, if it lies below block 2; then all of the range from 2 on.
-    backend->keep_top_blocks(mass, &used, &zero, &two, &one, flags);
+    backend->run(op::keep_top_blocks{mass, &used, &zero, &two, &one, flags});
     EXPECT_EQ(keep, (bytes{1, 0, 7, 7, 0, 0, 7, 7, 0, 0, 7, 7, 7, 7, 7, 7}));
-    backend->keep_top_blocks(mass, &used, &two, &three, &four, flags);
+    backend->run(op::keep_top_blocks{mass, &used, &two, &three, &four, flags});
     EXPECT_EQ(keep, (bytes{1, 0, 1, 7, 0, 0, 1, 7, 0, 0, 1, 7, 7, 7, 7, 7}));
     // Nothing in use: left alone.
-    backend->keep_top_blocks(mass, &zero, &zero, &zero, &one, flags);
+    backend->run(op::keep_top_blocks{mass, &zero, &zero, &zero, &one, flags});
     EXPECT_EQ(keep[0], 1);
   }
 }
@@ -323,10 +325,10 @@ TEST(keep_top_blocks, cpu_chooses_as_the_reference) {
   }
   const indices used{9, 0, 6}, first{0, 0, 2}, limit{4, 0, 6}, count{3, 2, 2};
   bytes want(3 * 5 * 81, 7), got = want;
-  reference_ops().keep_top_blocks(mass, used.data(), first.data(), limit.data(), count.data(),
-                                  flags_view(want, {3, 5, 9, 9}));
-  cpu_ops().keep_top_blocks(mass, used.data(), first.data(), limit.data(), count.data(),
-                            flags_view(got, {3, 5, 9, 9}));
+  reference_ops().run(op::keep_top_blocks{mass, used.data(), first.data(), limit.data(),
+                                          count.data(), flags_view(want, {3, 5, 9, 9})});
+  cpu_ops().run(op::keep_top_blocks{mass, used.data(), first.data(), limit.data(), count.data(),
+                                    flags_view(got, {3, 5, 9, 9})});
   EXPECT_EQ(got, want);
   EXPECT_EQ(std::count(want.begin() + 2 * 5 * 81, want.end(), 1), 5 * 6 * 2);
 }
@@ -343,8 +345,8 @@ TEST(block_mask_keys, by_hand) {
   const indices length{6, 6};
   for (const ops* backend : backends) {
     std::vector<float> out(6, -1.0F);
-    backend->block_mask_keys(flags_view(keep, {2, 2, 3, 3}), applies.data(), 4, length.data(),
-                             make_view(out.data(), dtype::f32, {2, 3}));
+    backend->run(op::block_mask_keys{flags_view(keep, {2, 2, 3, 3}), applies.data(), 4,
+                                     length.data(), make_view(out.data(), dtype::f32, {2, 3})});
     EXPECT_EQ(out, (std::vector<float>{(4 + 6) / 2.0F, (2 + 0) / 2.0F, -1, -1, -1, -1}));
   }
 }

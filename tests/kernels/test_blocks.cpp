@@ -4,7 +4,11 @@
 // Operations of block diffusion: by hand, then cpu against reference on random inputs.
 #include <rapidcheck.h>
 
+#include "kernels/decisions.h"
 #include "kernels/float16.h"
+#include "kernels/rows.h"
+#include "methods/focus/kernels/eviction.h"
+#include "methods/optimus/kernels/chunk.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -38,14 +42,14 @@ TEST(blocks, fill_and_scatter_touch_only_what_they_name) {
       EXPECT_EQ(f, want);
     };
     const indices first{1, 3}, last{3, 3};
-    backend->fill_flags(2, first.data(), last.data(), 0, view);
+    backend->run(op::fill_flags{2, first.data(), last.data(), 0, view});
     expect({7, 7, 7, 7, 7, 7, 0, 0, 7, 7, 7, 7, 7, 7, 7});
     const indices begin{0, 1, 3}, sequence{0, 1, 1, -1}, position{4, 0, 2, 3};
     const row_set rows{2, 4, begin.data(), sequence.data(), position.data(), nullptr};
     const flags where{3, 0, 1, 1};
-    backend->scatter_flags(rows, where.data(), 5, view);
+    backend->run(op::scatter_flags{rows, where.data(), 5, view});
     expect({7, 7, 7, 7, 7, 7, 0, 0, 7, 5, 7, 7, 5, 7, 7});
-    backend->scatter_flags(rows, nullptr, 1, view);
+    backend->run(op::scatter_flags{rows, nullptr, 1, view});
     expect({7, 7, 7, 7, 7, 7, 0, 0, 7, 1, 1, 7, 1, 7, 7});
   }
 }
@@ -55,9 +59,11 @@ TEST(blocks, freeze_by_hand) {
   const indices first{2}, last{8};
   for (const ops* backend : backends) {
     flags frozen(8, 0);
-    backend->freeze(1, view_of(state, 1), first.data(), last.data(), true, view_of(frozen, 1));
+    backend->run(
+        op::freeze{1, view_of(state, 1), first.data(), last.data(), true, view_of(frozen, 1)});
     EXPECT_EQ(frozen, (flags{0, 0, 0, 0, 1, 1, 1, 1}));  // 2 waits for 3; 7 has no neighbour
-    backend->freeze(1, view_of(state, 1), first.data(), last.data(), false, view_of(frozen, 1));
+    backend->run(
+        op::freeze{1, view_of(state, 1), first.data(), last.data(), false, view_of(frozen, 1)});
     EXPECT_EQ(frozen, (flags{0, 0, 1, 0, 1, 1, 1, 1}));
   }
 }
@@ -74,24 +80,24 @@ TEST(blocks, retain_by_hand) {
   p.by_deviation = p.keep_predecessors = p.keep_unprocessed = false;
   for (const ops* backend : backends) {
     flags accept(8, 9);
-    backend->retain(c.set(), score.data(), p, accept.data());
+    backend->run(op::retain{c.set(), score.data(), p, accept.data()});
     EXPECT_EQ(accept, (flags{0, 0, 0, 0, 0, 1, 0, 1}));
     retain_params q = p;
     q.keep_predecessors = true;  // 15 before 16 and 18 before 19; 14 is no predecessor of a chosen
-    backend->retain(c.set(), score.data(), q, accept.data());
+    backend->run(op::retain{c.set(), score.data(), q, accept.data()});
     EXPECT_EQ(accept, (flags{0, 0, 0, 0, 1, 1, 1, 1}));
     q.keep_unprocessed = true;  // 14 lies in [13, 19)
-    backend->retain(c.set(), score.data(), q, accept.data());
+    backend->run(op::retain{c.set(), score.data(), q, accept.data()});
     EXPECT_EQ(accept, (flags{0, 0, 0, 1, 1, 1, 1, 1}));
     retain_params d = p;
     const indices one{1};
     d.target = one.data();
     d.by_deviation = true;  // mean 0.7375, deviation 1.277: both 3 and 2.9 pass
-    backend->retain(c.set(), score.data(), d, accept.data());
+    backend->run(op::retain{c.set(), score.data(), d, accept.data()});
     EXPECT_EQ(accept, (flags{0, 0, 0, 0, 0, 1, 0, 1}));
     const indices zero{0};
     d.target = zero.data();
-    backend->retain(c.set(), score.data(), d, accept.data());
+    backend->run(op::retain{c.set(), score.data(), d, accept.data()});
     EXPECT_EQ(accept, flags(8, 1));
   }
 }
@@ -112,7 +118,7 @@ TEST(blocks, retain_knows_both_deviations) {
         p.ddof = ddof;
         p.add_mean = mean;
         flags accept(2, 9);
-        backend->retain(c.set(), score.data(), p, accept.data());
+        backend->run(op::retain{c.set(), score.data(), p, accept.data()});
         EXPECT_EQ(accept, (flags{1, 0}));  // top 1 where nothing reaches the threshold
       }
     }
@@ -125,10 +131,10 @@ TEST(blocks, retain_knows_both_deviations) {
     p.processed = processed.data();
     p.keep_predecessors = p.keep_unprocessed = false;
     flags accept(4, 9);
-    backend->retain(four.set(), ones.data(), p, accept.data());
+    backend->run(op::retain{four.set(), ones.data(), p, accept.data()});
     EXPECT_EQ(accept, (flags{0, 1, 0, 0}));
     p.add_mean = false;
-    backend->retain(four.set(), ones.data(), p, accept.data());
+    backend->run(op::retain{four.set(), ones.data(), p, accept.data()});
     EXPECT_EQ(accept, (flags{0, 1, 1, 1}));
   }
 }
@@ -168,8 +174,8 @@ TEST(blocks, property_retain_and_drop_rows_agree) {
     p.adjacent_rows = *rc::gen::arbitrary<bool>();
     p.keep_unprocessed = *rc::gen::arbitrary<bool>();
     flags want(score.size(), 9), got(score.size(), 8);
-    reference_ops().retain(c.set(), score.data(), p, want.data());
-    cpu_ops().retain(c.set(), score.data(), p, got.data());
+    reference_ops().run(op::retain{c.set(), score.data(), p, want.data()});
+    cpu_ops().run(op::retain{c.set(), score.data(), p, got.data()});
     RC_ASSERT(got == want);
     for (int s = 0; s < sequences; ++s) {  // minimum retention
       const int n = c.begin[static_cast<std::size_t>(s) + 1] - c.begin[static_cast<std::size_t>(s)];
@@ -180,11 +186,11 @@ TEST(blocks, property_retain_and_drop_rows_agree) {
                        begin.data(),    sequence.data(),
                        position.data(), nullptr};
     indices b1(begin.size()), s1(position.size()), p1(position.size()), k1(position.size());
-    const std::int32_t n = reference_ops().drop_rows(rows, c.set(), want.data(), b1.data(),
-                                                     s1.data(), p1.data(), k1.data());
+    const std::int32_t n = reference_ops().run(
+        op::drop_rows{rows, c.set(), want.data(), b1.data(), s1.data(), p1.data(), k1.data()});
     indices k2(position.size());  // in place
-    const std::int32_t m = cpu_ops().drop_rows(rows, c.set(), want.data(), begin.data(),
-                                               sequence.data(), position.data(), k2.data());
+    const std::int32_t m = cpu_ops().run(op::drop_rows{
+        rows, c.set(), want.data(), begin.data(), sequence.data(), position.data(), k2.data()});
     RC_ASSERT(n == m && b1 == begin && b1.back() == n);
     const auto same = [&](const indices& a, const indices& b) {
       return std::equal(a.begin(), a.begin() + n, b.begin());
@@ -197,12 +203,12 @@ TEST(blocks, scores) {
   for (const ops* backend : backends) {
     const std::vector<float> a{1, 2, -3}, b{0.5F, 4, 1};
     std::vector<float> out(3);
-    backend->combine_scores(3, a.data(), 1, b.data(), -1, out.data());
+    backend->run(op::combine_scores{3, a.data(), 1, b.data(), -1, out.data()});
     EXPECT_EQ(out, (std::vector<float>{0.5F, -2, -4}));
-    backend->combine_scores(3, a.data(), -1, nullptr, 0, out.data());
+    backend->run(op::combine_scores{3, a.data(), -1, nullptr, 0, out.data()});
     EXPECT_EQ(out, (std::vector<float>{-1, -2, 3}));
     std::vector<float> x{0.9F, 0.8F, 0.7F};  // the thresholds of a bfloat16 model
-    backend->round_bf16(3, x.data());
+    backend->run(op::round_bf16{3, x.data()});
     EXPECT_EQ(x, (std::vector<float>{0.8984375F, 0.80078125F, 0.69921875F}));
   }
 }
@@ -229,9 +235,10 @@ TEST(blocks, select_chunk_by_hand) {
                            want.pending_first, want.rule,   true};
       indices begin(2), sequence(4), position(4), slot(4);
       flags settles(4, 9);
-      EXPECT_EQ(backend->select_chunk(1, view_of(state, 1), p, begin.data(), sequence.data(),
-                                      position.data(), slot.data(), settles.data()),
-                4);
+      EXPECT_EQ(
+          backend->run(op::select_chunk{1, view_of(state, 1), p, begin.data(), sequence.data(),
+                                        position.data(), slot.data(), settles.data()}),
+          4);
       EXPECT_EQ(begin, (indices{0, 4}));
       EXPECT_EQ(position, want.position);
       EXPECT_EQ(slot, want.slot);
@@ -263,8 +270,8 @@ TEST(blocks, property_select_chunk_and_freeze_match_the_reference) {
     const auto select = [&](const ops& backend, indices& out, flags& settles) {
       indices begin(static_cast<std::size_t>(sequences) + 1), a(n, -1), b(n, -1), c(n, -1);
       settles.assign(n, 9);
-      backend.select_chunk(sequences, view_of(state, sequences), p, begin.data(), a.data(),
-                           b.data(), c.data(), settles.data());
+      backend.run(op::select_chunk{sequences, view_of(state, sequences), p, begin.data(), a.data(),
+                                   b.data(), c.data(), settles.data()});
       out = begin;
       for (const indices& part : {a, b, c}) out.insert(out.end(), part.begin(), part.end());
     };
@@ -276,12 +283,15 @@ TEST(blocks, property_select_chunk_and_freeze_match_the_reference) {
     for (const bool neighbour : {false, true}) {
       flags f1(n, 0), f2(n, 0);
       const tensor_view s = view_of(state, sequences);
-      reference_ops().freeze(sequences, s, first.data(), last.data(), neighbour,
-                             view_of(f1, sequences));
-      cpu_ops().freeze(sequences, s, first.data(), last.data(), neighbour, view_of(f2, sequences));
+      reference_ops().run(
+          op::freeze{sequences, s, first.data(), last.data(), neighbour, view_of(f1, sequences)});
+      cpu_ops().run(
+          op::freeze{sequences, s, first.data(), last.data(), neighbour, view_of(f2, sequences)});
       RC_ASSERT(f1 == f2);
-      reference_ops().fill_flags(sequences, first.data(), last.data(), 2, view_of(f1, sequences));
-      cpu_ops().fill_flags(sequences, first.data(), last.data(), 2, view_of(f2, sequences));
+      reference_ops().run(
+          op::fill_flags{sequences, first.data(), last.data(), 2, view_of(f1, sequences)});
+      cpu_ops().run(
+          op::fill_flags{sequences, first.data(), last.data(), 2, view_of(f2, sequences)});
       RC_ASSERT(f1 == f2);
     }
   }));

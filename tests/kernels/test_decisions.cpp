@@ -7,7 +7,10 @@
 
 #include <algorithm>
 
+#include "kernels/decisions.h"
 #include "kernels/noise.h"
+#include "methods/baselines/block_diffusion/kernels/acceptance.h"
+#include "methods/baselines/vanilla/kernels/acceptance.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -39,11 +42,11 @@ TEST(decisions, top_by_hand) {
   for (const ops* backend : backends) {
     accepts a = s.fresh();
     const std::vector<std::int32_t> one{1, 1, 1}, many{3, 5, 5}, none{0, -1, 0};
-    backend->accept_top(s.candidates.set(), s.score.data(), one.data(), a.data());
+    backend->run(op::accept_top{s.candidates.set(), s.score.data(), one.data(), a.data()});
     EXPECT_EQ(a, (accepts{0, 1, 0, 0, 0, 0, 1}));
-    backend->accept_top(s.candidates.set(), s.score.data(), many.data(), a.data());
+    backend->run(op::accept_top{s.candidates.set(), s.score.data(), many.data(), a.data()});
     EXPECT_EQ(a, (accepts{1, 1, 1, 0, 0, 0, 1}));
-    backend->accept_top(s.candidates.set(), s.score.data(), none.data(), a.data());
+    backend->run(op::accept_top{s.candidates.set(), s.score.data(), none.data(), a.data()});
     EXPECT_EQ(a, (accepts{0, 0, 0, 0, 0, 0, 0}));
   }
 }
@@ -53,15 +56,18 @@ TEST(decisions, threshold_by_hand) {
       make_scene({{0.3F, 0.9F, 0.5F}, {0.1F, 0.2F, 0.2F}, {-test::infinity, test::nan}});
   for (const ops* backend : backends) {
     accepts a = s.fresh();
-    backend->accept_threshold(s.candidates.set(), s.score.data(), 0.5F, false, true, a.data());
+    backend->run(
+        op::accept_threshold{s.candidates.set(), s.score.data(), 0.5F, false, true, a.data()});
     EXPECT_EQ(a, (accepts{0, 1, 1, 0, 1, 0, 0, 0}));
-    backend->accept_threshold(s.candidates.set(), s.score.data(), 0.5F, true, true, a.data());
+    backend->run(
+        op::accept_threshold{s.candidates.set(), s.score.data(), 0.5F, true, true, a.data()});
     EXPECT_EQ(a, (accepts{0, 1, 0, 0, 1, 0, 0, 0}));
-    backend->accept_threshold(s.candidates.set(), s.score.data(), 0.5F, false, false, a.data());
+    backend->run(
+        op::accept_threshold{s.candidates.set(), s.score.data(), 0.5F, false, false, a.data()});
     EXPECT_EQ(a, (accepts{0, 1, 1, 0, 0, 0, 0, 0}));
     // Even a threshold of -infinity lets no -infinity through.
-    backend->accept_threshold(s.candidates.set(), s.score.data(), -test::infinity, false, false,
-                              a.data());
+    backend->run(op::accept_threshold{s.candidates.set(), s.score.data(), -test::infinity, false,
+                                      false, a.data()});
     EXPECT_EQ(a, (accepts{1, 1, 1, 1, 1, 1, 0, 0}));
   }
 }
@@ -72,7 +78,7 @@ TEST(decisions, factor_by_hand) {
     const auto run = [&](const std::vector<float>& scores, float factor) {
       const scene s = make_scene({scores});
       accepts a = s.fresh();
-      backend->accept_factor(s.candidates.set(), s.score.data(), factor, a.data());
+      backend->run(op::accept_factor{s.candidates.set(), s.score.data(), factor, a.data()});
       return a;
     };
     // 0.9, 0.8 pass; 0.7 < 3/4 fails at t = 2: two are accepted.
@@ -97,9 +103,9 @@ TEST(decisions, sequential_by_hand) {
   for (const ops* backend : backends) {
     accepts a(7, 9);
     const std::vector<std::int32_t> three{3, 3}, all{8, 8};
-    backend->accept_sequential(c.set(), begin.data(), 8, three.data(), a.data());
+    backend->run(op::accept_sequential{c.set(), begin.data(), 8, three.data(), a.data()});
     EXPECT_EQ(a, (accepts{0, 1, 1, 0, 0, 0, 0}));  // 8, 9, 10; 9 is no candidate
-    backend->accept_sequential(c.set(), begin.data(), 8, all.data(), a.data());
+    backend->run(op::accept_sequential{c.set(), begin.data(), 8, all.data(), a.data()});
     EXPECT_EQ(a, (accepts{0, 1, 1, 1, 1, 0, 0}));
   }
 }
@@ -114,9 +120,9 @@ TEST(decisions, commit_writes_accepted_tokens) {
     for (const std::int32_t mask_id : {-1, 99}) {
       std::vector<std::int32_t> canvas(8, 99), committed{5, 0};
       std::vector<std::uint8_t> state(8, 0);
-      backend->commit(c.set(), token.data(), accept.data(), 2, mask_id,
-                      make_view(canvas.data(), dtype::i32, {2, 4}),
-                      make_view(state.data(), dtype::u8, {2, 4}), committed.data());
+      backend->run(op::commit{c.set(), token.data(), accept.data(), 2, mask_id,
+                              make_view(canvas.data(), dtype::i32, {2, 4}),
+                              make_view(state.data(), dtype::u8, {2, 4}), committed.data()});
       EXPECT_EQ(canvas, (std::vector<std::int32_t>{11, 99, 99, 99, 99, 13, 99, 99}));
       const bool by_id = mask_id == 99;
       EXPECT_EQ(state, (std::vector<std::uint8_t>{2, 0, 0, 0, 0, 2, 0,
@@ -135,7 +141,7 @@ TEST(decisions, random_scores_depend_on_seed_step_and_position_only) {
   const noise_source noise{seed.data(), step.data()};
   for (const ops* backend : backends) {
     std::vector<float> score(5, test::nan);
-    backend->uniform_scores(c.set(), noise, score.data());
+    backend->run(op::uniform_scores{c.set(), noise, score.data()});
     EXPECT_EQ(score[0], score[2]);
     EXPECT_EQ(score[1], score[3]);
     EXPECT_NE(score[3], score[4]);
@@ -143,7 +149,7 @@ TEST(decisions, random_scores_depend_on_seed_step_and_position_only) {
     EXPECT_EQ(score[0], static_cast<float>(uniform_open(stream_key(7, 2, 4), score_draw)));
 
     std::vector<float> noised{1, 2, 1, 2, 3};
-    backend->gumbel_scores(c.set(), noise, 0.5F, noised.data());
+    backend->run(op::gumbel_scores{c.set(), noise, 0.5F, noised.data()});
     EXPECT_NEAR(noised[0], 2 - std::log(-std::log(score[0])), 1e-5);
     EXPECT_EQ(noised[0], noised[2]);
   }
@@ -195,7 +201,7 @@ TEST(decisions, property_top_is_rank_below_quota) {
     const auto rank = ranks(s);
     for (const ops* backend : backends) {
       accepts a = s.fresh();
-      backend->accept_top(s.candidates.set(), s.score.data(), quota.data(), a.data());
+      backend->run(op::accept_top{s.candidates.set(), s.score.data(), quota.data(), a.data()});
       for (std::size_t q = 0; q < sequences; ++q) {
         for (std::int32_t c = s.candidates.begin[q]; c < s.candidates.begin[q + 1]; ++c) {
           const auto i = static_cast<std::size_t>(c);
@@ -214,8 +220,8 @@ TEST(decisions, property_threshold_is_scores_and_the_best) {
     const auto rank = ranks(s);
     for (const ops* backend : backends) {
       accepts a = s.fresh();
-      backend->accept_threshold(s.candidates.set(), s.score.data(), threshold, strict, best,
-                                a.data());
+      backend->run(op::accept_threshold{s.candidates.set(), s.score.data(), threshold, strict, best,
+                                        a.data()});
       for (std::size_t i = 0; i < s.score.size(); ++i) {
         const bool passes = strict ? s.score[i] > threshold : s.score[i] >= threshold;
         const bool want = rank[i] >= 0 && (passes || (best && rank[i] == 0));
@@ -232,7 +238,7 @@ TEST(decisions, property_factor_is_a_leading_run) {
     const auto rank = ranks(s);
     for (const ops* backend : backends) {
       accepts a = s.fresh();
-      backend->accept_factor(s.candidates.set(), s.score.data(), factor, a.data());
+      backend->run(op::accept_factor{s.candidates.set(), s.score.data(), factor, a.data()});
       for (std::size_t q = 0; q + 1 < s.candidates.begin.size(); ++q) {
         const auto low = static_cast<std::size_t>(s.candidates.begin[q]);
         const auto high = static_cast<std::size_t>(s.candidates.begin[q + 1]);
@@ -270,8 +276,9 @@ TEST(decisions, property_backends_agree_on_sequential) {
     }
     const std::int32_t block = *rc::gen::inRange(1, 16);
     accepts a(c.position.size(), 9), b(c.position.size(), 9);
-    reference_ops().accept_sequential(c.set(), begin.data(), block, quota.data(), a.data());
-    cpu_ops().accept_sequential(c.set(), begin.data(), block, quota.data(), b.data());
+    reference_ops().run(
+        op::accept_sequential{c.set(), begin.data(), block, quota.data(), a.data()});
+    cpu_ops().run(op::accept_sequential{c.set(), begin.data(), block, quota.data(), b.data()});
     RC_ASSERT(a == b);
   });
 }

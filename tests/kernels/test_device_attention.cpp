@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 //
 // The CUDA attention kernels, emulated, against the reference.
+#include "kernels/attention.h"
 #include "kernels/float16.h"
 #include "tests/kernels/support.h"
 
@@ -69,10 +70,10 @@ void expect_matches_reference(const ops& device, const device_case& c, bool mass
   std::vector<float> want_mass(static_cast<std::size_t>(c.total_keys()), 1.0F);
   std::vector<float> got_mass = want_mass;
   const tensor_view none;
-  reference_ops().attention(c.rows.set, c.q, c.cache.kv, c.keys, scale, want,
-                            mass ? view_of(want_mass) : none);
-  device.attention(c.rows.set, c.q, c.cache.kv, c.keys, scale, got,
-                   mass ? view_of(got_mass) : none);
+  reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want,
+                                    mass ? view_of(want_mass) : none});
+  device.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, got,
+                           mass ? view_of(got_mass) : none});
   device.synchronize();
   expect_close(got, want, 5e-6, "out");
   expect_close(got_mass, want_mass, 1e-5, "key_mass");
@@ -109,9 +110,9 @@ TEST(device_attention, rows_have_the_same_bits_alone_in_any_batch_and_split_or_n
     for (const mask_kind mask : {mask_kind::full, mask_kind::causal}) {
       device_case c({4, 2, 16}, {3, 90, 2}, 18, mask, mask == mask_kind::full, 5);
       grid all({95, 4, 16}), one({1, 4, 16});
-      device.attention(c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, all, {});
+      device.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, all, {}});
       grid want({95, 4, 16});
-      reference_ops().attention(c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, want, {});
+      reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, want, {}});
       device.synchronize();
       expect_close(all, want, 5e-6, "out");
       for (const std::int32_t r : {0, 2, 3, 50, 92, 94}) {
@@ -128,7 +129,7 @@ TEST(device_attention, rows_have_the_same_bits_alone_in_any_batch_and_split_or_n
           keys.key_slot += c.list_begin[s];
           keys.key_begin = list;
         }
-        device.attention(set, c.q.view().slice(r, 1), kv, keys, 0.3F, one, {});
+        device.run(op::attention{set, c.q.view().slice(r, 1), kv, keys, 0.3F, one, {}});
         device.synchronize();
         ASSERT_TRUE(same_bits(one.row(0), all.row(r), 4 * 16)) << "row " << r;
       }
@@ -148,7 +149,7 @@ TEST(device_attention, rows_without_a_key_are_zero_and_nan_stays_visible) {
     c.q.at(3, 5) = nan;
     grid out({4, 2, 16});
     std::vector<float> mass(2, 0.0F);
-    device.attention(c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out, view_of(mass));
+    device.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out, view_of(mass)});
     device.synchronize();
     for (std::int64_t r = 0; r < 3; ++r) {
       for (std::int64_t d = 0; d < 32; ++d) ASSERT_EQ(out.at(r, d), 0.0F);
@@ -162,8 +163,8 @@ TEST(device_attention, survives_large_scores) {
   for_each_device([&](const ops& device) {
     device_case c({1, 1, 16}, {9}, 4, mask_kind::full, false, 21);
     grid want({9, 1, 16}), got({9, 1, 16});
-    reference_ops().attention(c.rows.set, c.q, c.cache.kv, c.keys, 6.0F, want, {});
-    device.attention(c.rows.set, c.q, c.cache.kv, c.keys, 6.0F, got, {});
+    reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 6.0F, want, {}});
+    device.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 6.0F, got, {}});
     device.synchronize();
     expect_close(got, want, 1e-4);
   });
@@ -239,14 +240,14 @@ TEST(device_attention, tensor_cores_match_the_reference) {
       const float scale = 1.0F / std::sqrt(static_cast<float>(t.shape.dim));
       grid want({c.rows.set.rows, t.shape.heads, t.shape.dim});
       grid got({c.rows.set.rows, t.shape.heads, t.shape.dim}, 4);
-      reference_ops().attention(c.rows.set, c.q, c.cache.kv, c.keys, scale, want, {});
-      device.attention(c.rows.set, c.q, half.kv, c.keys, scale, got, {});
+      reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want, {}});
+      device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, {}});
       device.synchronize();
       EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1;
       // The exact kernel reads the same cache when key mass is wanted.
       grid exact({c.rows.set.rows, t.shape.heads, t.shape.dim});
       std::vector<float> mass(static_cast<std::size_t>(c.total_keys()), 0.0F);
-      device.attention(c.rows.set, c.q, half.kv, c.keys, scale, exact, view_of(mass));
+      device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, exact, view_of(mass)});
       device.synchronize();
       expect_close(exact, want, 5e-6, "exact kernel over bfloat16");
     }

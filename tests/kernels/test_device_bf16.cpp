@@ -4,7 +4,11 @@
 // Activations stored as bfloat16 (ops::activation_type): every operation that takes them does what
 // it does with float32 and rounds the result once, and a product of bfloat16 rows is the product
 // that rounds its float32 rows itself, bit for bit.
+#include "kernels/attention.h"
 #include "kernels/float16.h"
+#include "kernels/head.h"
+#include "kernels/model_core.h"
+#include "kernels/moe.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -69,9 +73,9 @@ TEST(device_bf16, norms_and_gates_round_once) {
       grid x({5, width}, 3), normed({5, width});
       x.randomize(rng, 2.0F);
       std::vector<float> weight = test::random_vector(rng, width);
-      device.rms_norm(x, test::view_of(weight), 1e-5F, normed);
+      device.run(op::rms_norm{x, test::view_of(weight), 1e-5F, normed});
       half_grid half({5, width}, gap, offset);
-      device.rms_norm(x, test::view_of(weight), 1e-5F, half);
+      device.run(op::rms_norm{x, test::view_of(weight), 1e-5F, half});
       device.synchronize();
       expect_rounded(half, normed, "rms_norm");
 
@@ -79,8 +83,8 @@ TEST(device_bf16, norms_and_gates_round_once) {
       pair.randomize(rng, 3.0F);
       half_grid half_pair({5, 2 * width}, gap, offset), half_gated({5, width}, gap, offset);
       half_pair.round(pair);
-      device.silu_mul(pair, gated);
-      device.silu_mul(half_pair, half_gated);
+      device.run(op::silu_mul{pair, gated});
+      device.run(op::silu_mul{half_pair, half_gated});
       device.synchronize();
       expect_rounded(half_gated, gated, "silu_mul");
     }
@@ -101,12 +105,12 @@ TEST(device_bf16, products_take_and_give_it) {
     for (const std::int64_t gap : {0, 8}) {
       grid x({7, k}), want({7, n}), got({7, n});
       x.randomize(rng);
-      device.linear(x, *weight, {}, want, false);
+      device.run(op::linear{x, *weight, {}, want, false});
       device.synchronize();
       half_grid half({7, k}, gap), result({7, n});
       half.round(x);  // the product did the same to x
-      device.linear(half, *weight, {}, got, false);
-      device.linear(half, *weight, {}, result, false);
+      device.run(op::linear{half, *weight, {}, got, false});
+      device.run(op::linear{half, *weight, {}, result, false});
       device.synchronize();
       for (std::int64_t r = 0; r < 7; ++r) {
         EXPECT_TRUE(test::same_bits(got.row(r), want.row(r), n));
@@ -116,10 +120,11 @@ TEST(device_bf16, products_take_and_give_it) {
     // What no kernel does is refused, not done wrongly.
     half_grid x({2, k}), y({2, n});
     std::vector<float> bias(n, 1.0F);
-    EXPECT_THROW(device.linear(x, *weight, test::view_of(bias), y, false), std::logic_error);
+    EXPECT_THROW(device.run(op::linear{x, *weight, test::view_of(bias), y, false}),
+                 std::logic_error);
     const packed_handle exact = device.pack(w, weight_format::f32);
     grid wide({2, n});
-    EXPECT_THROW(device.linear(x, *exact, {}, wide, false), std::logic_error);
+    EXPECT_THROW(device.run(op::linear{x, *exact, {}, wide, false}), std::logic_error);
   });
 }
 
@@ -146,12 +151,12 @@ TEST(device_bf16, attention_rounds_its_result) {
         const std::vector<std::int32_t> length(2, keys);
         key_set set;
         set.kv_length = length.data();
-        device.attention(rows.set, q, kv, set, 0.2F, want, {});
-        device.attention(rows.set, q, kv, set, 0.2F, got, {});
+        device.run(op::attention{rows.set, q, kv, set, 0.2F, want, {}});
+        device.run(op::attention{rows.set, q, kv, set, 0.2F, got, {}});
         device.synchronize();
         expect_rounded(got, want, "attention");
         if (tensor) continue;  // an odd stride there means the exact kernel: other last bits
-        device.attention(rows.set, q, kv, set, 0.2F, odd, {});
+        device.run(op::attention{rows.set, q, kv, set, 0.2F, odd, {}});
         device.synchronize();
         expect_rounded(odd, want, "attention with an odd stride");
       }
@@ -179,7 +184,7 @@ TEST(device_bf16, the_head_sees_rounded_rows_in_every_chunk) {
       confidence_out out;
       out.token = token.data();
       out.probability = probability.data();
-      backend.confidence(x, *backend.pack(w, weight_format::bf16), c.set(), {}, out);
+      backend.run(op::confidence{x, *backend.pack(w, weight_format::bf16), c.set(), {}, out});
       backend.synchronize();
     };
     ask(device, got, got_p);
@@ -225,8 +230,8 @@ TEST(device_bf16, experts_take_it) {
         std::vector<std::int32_t> expert(9 * each, -1);
         grid weight({9, each});
         const tensor_view chosen = make_view(expert.data(), dtype::i32, {9, each});
-        device.moe_route(input, router, chosen, weight);
-        device.moe_feed_forward(input, chosen, weight, weights, out);
+        device.run(op::moe_route{input, router, chosen, weight});
+        device.run(op::moe_feed_forward{input, chosen, weight, weights, out});
         device.synchronize();
         return expert;
       };

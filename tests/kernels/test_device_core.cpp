@@ -2,7 +2,10 @@
 // Copyright The Unmask Authors
 //
 // The CUDA kernels of the model core, emulated, against the reference.
+#include "harness/decode/kernels/features.h"
 #include "kernels/float16.h"
+#include "kernels/model_core.h"
+#include "methods/sparse_dllm/kernels/eviction.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -19,15 +22,15 @@ TEST(device_core, rms_norm_and_silu_match_the_reference_and_the_batch) {
       x.randomize(rng, 2.0F);
       std::vector<float> weight = test::random_vector(rng, width);
       grid want({5, width}), got({5, width}, 5);
-      reference_ops().rms_norm(x, test::view_of(weight), 1e-5F, want);
-      device.rms_norm(x, test::view_of(weight), 1e-5F, got);
+      reference_ops().run(op::rms_norm{x, test::view_of(weight), 1e-5F, want});
+      device.run(op::rms_norm{x, test::view_of(weight), 1e-5F, got});
       device.synchronize();
       expect_close(got, want, 2e-6, "rms_norm");
       grid one({1, width});
-      device.rms_norm(x.view().slice(3, 1), test::view_of(weight), 1e-5F, one);
+      device.run(op::rms_norm{x.view().slice(3, 1), test::view_of(weight), 1e-5F, one});
       device.synchronize();
       EXPECT_TRUE(test::same_bits(one.row(0), got.row(3), width));
-      device.rms_norm(x, test::view_of(weight), 1e-5F, x);  // in place
+      device.run(op::rms_norm{x, test::view_of(weight), 1e-5F, x});  // in place
       device.synchronize();
       expect_close(x, want, 2e-6, "rms_norm in place");
 
@@ -35,8 +38,8 @@ TEST(device_core, rms_norm_and_silu_match_the_reference_and_the_batch) {
       gate_up.randomize(rng, 4.0F);
       gate_up.at(0, 0) = -200;
       gate_up.at(1, 0) = 200;
-      reference_ops().silu_mul(gate_up, expected);
-      device.silu_mul(gate_up, product);
+      reference_ops().run(op::silu_mul{gate_up, expected});
+      device.run(op::silu_mul{gate_up, product});
       device.synchronize();
       expect_close(product, expected, 1e-6, "silu_mul");
     }
@@ -54,8 +57,8 @@ TEST(device_core, embed_reads_every_float_type) {
       void* data = type == dtype::f32 ? static_cast<void*>(table.data()) : half.data();
       const tensor_view view = make_view(data, type, {7, 19});
       grid want({5, 19}, 3), got({6, 19}, 2);
-      reference_ops().embed(token.data(), view, want);
-      device.embed(token.data(), view, got);
+      reference_ops().run(op::embed{token.data(), view, want});
+      device.run(op::embed{token.data(), view, got});
       device.synchronize();
       for (std::int64_t r = 0; r < 5; ++r) {
         EXPECT_TRUE(test::same_bits(got.row(r), want.row(r), 19));
@@ -78,8 +81,8 @@ TEST(device_core, rope_matches_the_reference) {
         std::vector<float> weight = test::random_vector(rng, dim);
         const tensor_view view = norm ? test::view_of(weight) : tensor_view{};
         const rope_params rope{rotary, 500000.0F};
-        reference_ops().head_norm_rope(want, view, 1e-6F, rope, position.data());
-        device.head_norm_rope(got, view, 1e-6F, rope, position.data());
+        reference_ops().run(op::head_norm_rope{want, view, 1e-6F, rope, position.data()});
+        device.run(op::head_norm_rope{got, view, 1e-6F, rope, position.data()});
         device.synchronize();
         expect_close(got, want, 3e-6, "rope");
       }
@@ -104,9 +107,9 @@ TEST(device_core, cache_rows_go_where_the_reference_puts_them) {
       b.values.copy(a.values);
       b.table = a.table;
       b.kv.page_table = b.table.data();
-      reference_ops().kv_write(set, k, v, a.kv);
-      device.kv_write(set, k, v, b.kv);
-      device.kv_write(set, {}, {}, b.kv);  // nothing
+      reference_ops().run(op::kv_write{set, k, v, a.kv});
+      device.run(op::kv_write{set, k, v, b.kv});
+      device.run(op::kv_write{set, {}, {}, b.kv});  // nothing
       device.synchronize();
       for (std::int64_t p = 0; p < a.keys.rows(); ++p) {
         ASSERT_TRUE(test::same_bits(a.keys.row(p), b.keys.row(p), a.keys.columns()));
@@ -116,8 +119,8 @@ TEST(device_core, cache_rows_go_where_the_reference_puts_them) {
       for (grid* g : {&k_want, &v_want}) g->randomize(rng);
       k_got.copy(k_want);
       v_got.copy(v_want);
-      reference_ops().kv_read(set, a.kv, k_want, v_want, true);
-      device.kv_read(set, b.kv, k_got, v_got, true);
+      reference_ops().run(op::kv_read{set, a.kv, k_want, v_want, true});
+      device.run(op::kv_read{set, b.kv, k_got, v_got, true});
       device.synchronize();
       for (std::int64_t r = 0; r < 14; ++r) {
         ASSERT_TRUE(test::same_bits(k_got.row(r), k_want.row(r), 24));
@@ -181,14 +184,15 @@ TEST(device_core, rotates_and_stores_as_the_single_operations_do) {
                                  slots ? slot.data() : nullptr};
               const paged_kv want = cache(0), got = cache(2);
               std::vector<float> a = qkv, b = other;
-              device.head_norm_rope(part(a, 0, heads), weight(0), 1e-6F, rope, position.data());
-              device.head_norm_rope(part(a, heads, kv_heads), weight(1), 1e-6F, rope,
-                                    position.data());
-              device.kv_write(rows, part(a, heads, kv_heads), part(a, heads + kv_heads, kv_heads),
-                              want);
-              device.rotate_and_store(rows, part(b, 0, heads), part(b, heads, kv_heads),
-                                      part(b, heads + kv_heads, kv_heads), weight(0), weight(1),
-                                      1e-6F, rope, got);
+              device.run(
+                  op::head_norm_rope{part(a, 0, heads), weight(0), 1e-6F, rope, position.data()});
+              device.run(op::head_norm_rope{part(a, heads, kv_heads), weight(1), 1e-6F, rope,
+                                            position.data()});
+              device.run(op::kv_write{rows, part(a, heads, kv_heads),
+                                      part(a, heads + kv_heads, kv_heads), want});
+              device.run(op::rotate_and_store{rows, part(b, 0, heads), part(b, heads, kv_heads),
+                                              part(b, heads + kv_heads, kv_heads), weight(0),
+                                              weight(1), 1e-6F, rope, got});
               device.synchronize();
               EXPECT_EQ(a, b);
               EXPECT_EQ(pages[0], pages[2]);
@@ -212,8 +216,8 @@ TEST(device_core, kv_copy_compacts_slots) {
     got.kv.page_table = got.table.data();
     std::vector<std::int32_t> begin{0, 70, 70, 75}, slot;
     for (int i = 0; i < 75; ++i) slot.push_back((i * 37) % 192);
-    reference_ops().kv_copy(3, begin.data(), slot.data(), from.kv, want.kv);
-    device.kv_copy(3, begin.data(), slot.data(), from.kv, got.kv);
+    reference_ops().run(op::kv_copy{3, begin.data(), slot.data(), from.kv, want.kv});
+    device.run(op::kv_copy{3, begin.data(), slot.data(), from.kv, got.kv});
     device.synchronize();
     for (std::int64_t p = 0; p < want.keys.rows(); ++p) {
       ASSERT_TRUE(test::same_bits(want.keys.row(p), got.keys.row(p), want.keys.columns()));

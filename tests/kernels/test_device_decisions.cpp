@@ -5,7 +5,14 @@
 // sequences of 0 candidates, of a warp's 64 and one more, of thousands; ties, infinities, NaN.
 #include <numeric>
 
+#include "kernels/decisions.h"
 #include "kernels/float16.h"
+#include "kernels/rows.h"
+#include "methods/ada_dlm/kernels/freeze.h"
+#include "methods/baselines/block_diffusion/kernels/acceptance.h"
+#include "methods/baselines/vanilla/kernels/acceptance.h"
+#include "methods/focus/kernels/eviction.h"
+#include "methods/optimus/kernels/chunk.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -81,7 +88,9 @@ TEST(device_decisions, acceptance_is_the_references) {
       quota[9] = 100, quota[10] = 701;
       same_decision(
           s, device,
-          [&](const ops& b, std::uint8_t* a) { b.accept_top(c, s.score.data(), quota.data(), a); },
+          [&](const ops& b, std::uint8_t* a) {
+            b.run(op::accept_top{c, s.score.data(), quota.data(), a});
+          },
           "top");
       for (const bool strict : {false, true}) {
         for (const bool best : {false, true}) {
@@ -89,7 +98,7 @@ TEST(device_decisions, acceptance_is_the_references) {
             same_decision(
                 s, device,
                 [&](const ops& b, std::uint8_t* a) {
-                  b.accept_threshold(c, s.score.data(), threshold, strict, best, a);
+                  b.run(op::accept_threshold{c, s.score.data(), threshold, strict, best, a});
                 },
                 "threshold");
           }
@@ -98,14 +107,16 @@ TEST(device_decisions, acceptance_is_the_references) {
       for (const float factor : {0.0F, 0.25F, 1.0F, 20.0F, 9.0F * 64}) {
         same_decision(
             s, device,
-            [&](const ops& b, std::uint8_t* a) { b.accept_factor(c, s.score.data(), factor, a); },
+            [&](const ops& b, std::uint8_t* a) {
+              b.run(op::accept_factor{c, s.score.data(), factor, a});
+            },
             "factor");
       }
       for (const std::int32_t block : {1, 4, 32, 64, 300}) {
         same_decision(
             s, device,
             [&](const ops& b, std::uint8_t* a) {
-              b.accept_sequential(c, block_begin.data(), block, quota.data(), a);
+              b.run(op::accept_sequential{c, block_begin.data(), block, quota.data(), a});
             },
             "sequential");
       }
@@ -122,7 +133,7 @@ TEST(device_decisions, five_thousand_candidates) {
       same_decision(
           s, device,
           [&](const ops& b, std::uint8_t* a) {
-            b.accept_top(s.candidates.set(), s.score.data(), quota.data(), a);
+            b.run(op::accept_top{s.candidates.set(), s.score.data(), quota.data(), a});
           },
           "top");
     }
@@ -137,8 +148,8 @@ TEST(device_decisions, merged_flags) {
     for (auto& x : b) x = static_cast<std::uint8_t>(draw(rng, 0, 1));
     for (const bool both : {false, true}) {
       bytes want = a, got = a;
-      reference_ops().merge_accept(776, b.data(), both, want.data());
-      device.merge_accept(776, b.data(), both, got.data());
+      reference_ops().run(op::merge_accept{776, b.data(), both, want.data()});
+      device.run(op::merge_accept{776, b.data(), both, got.data()});
       device.synchronize();
       EXPECT_EQ(got, want);
       EXPECT_EQ(got.back(), a.back());  // beyond the count
@@ -154,14 +165,14 @@ TEST(device_decisions, noise_is_the_references) {
     const indices step{0, 7, 100000};
     const noise_source noise{seed.data(), step.data()};
     std::vector<float> want(s.score.size(), test::nan), got = want;
-    reference_ops().uniform_scores(s.candidates.set(), noise, want.data());
-    device.uniform_scores(s.candidates.set(), noise, got.data());
+    reference_ops().run(op::uniform_scores{s.candidates.set(), noise, want.data()});
+    device.run(op::uniform_scores{s.candidates.set(), noise, got.data()});
     device.synchronize();
     EXPECT_TRUE(test::same_bits(got.data(), want.data(), static_cast<std::int64_t>(want.size())));
     want = s.score;
     got = s.score;
-    reference_ops().gumbel_scores(s.candidates.set(), noise, 0.3F, want.data());
-    device.gumbel_scores(s.candidates.set(), noise, 0.3F, got.data());
+    reference_ops().run(op::gumbel_scores{s.candidates.set(), noise, 0.3F, want.data()});
+    device.run(op::gumbel_scores{s.candidates.set(), noise, 0.3F, got.data()});
     device.synchronize();
     test::expect_close(got, want, 1.2e-7, "gumbel");  // the last bit at most
   });
@@ -186,8 +197,8 @@ TEST(device_decisions, commit_and_history) {
         canvas[i].assign(static_cast<std::size_t>(n * length), 5);
         state[i].assign(static_cast<std::size_t>(n * length), 0);
         committed[i].assign(static_cast<std::size_t>(n), 3);
-        b.commit(s.candidates.set(), token.data(), accept.data(), 2, mask_id, view_of(canvas[i], n),
-                 view_of(state[i], n), committed[i].data());
+        b.run(op::commit{s.candidates.set(), token.data(), accept.data(), 2, mask_id,
+                         view_of(canvas[i], n), view_of(state[i], n), committed[i].data()});
         b.synchronize();
       }
       EXPECT_EQ(canvas[0], canvas[1]);
@@ -199,10 +210,10 @@ TEST(device_decisions, commit_and_history) {
         std::vector<float> want(static_cast<std::size_t>(n * length * m));
         for (float& x : want) x = static_cast<float>(draw(rng, 0, 2));
         std::vector<float> got = want;
-        reference_ops().push_history(s.candidates.set(), s.score.data(), replicate,
-                                     make_view(want.data(), dtype::f32, {n, length, m}));
-        device.push_history(s.candidates.set(), s.score.data(), replicate,
-                            make_view(got.data(), dtype::f32, {n, length, m}));
+        reference_ops().run(op::push_history{s.candidates.set(), s.score.data(), replicate,
+                                             make_view(want.data(), dtype::f32, {n, length, m})});
+        device.run(op::push_history{s.candidates.set(), s.score.data(), replicate,
+                                    make_view(got.data(), dtype::f32, {n, length, m})});
         device.synchronize();
         EXPECT_EQ(got, want);
       }
@@ -246,7 +257,7 @@ TEST(device_decisions, two_centroids_are_the_references) {
       same_decision(
           s, device,
           [&](const ops& b, std::uint8_t* a) {
-            b.freeze_two_centroids(s.candidates.set(), view, rank.data(), params, a);
+            b.run(op::freeze_two_centroids{s.candidates.set(), view, rank.data(), params, a});
           },
           "run " + std::to_string(run));
     }
@@ -282,7 +293,7 @@ TEST(device_decisions, retained_rows_are_the_references) {
       same_decision(
           s, device,
           [&](const ops& b, std::uint8_t* a) {
-            b.retain(s.candidates.set(), s.score.data(), p, a);
+            b.run(op::retain{s.candidates.set(), s.score.data(), p, a});
           },
           "run " + std::to_string(run));
     }
@@ -310,7 +321,7 @@ TEST(device_decisions, predecessors_do_not_chain) {
       p.target = target.data();
       p.processed = processed.data();
       p.by_deviation = p.keep_unprocessed = false;
-      device.retain(c.set(), score.data(), p, accept.data());
+      device.run(op::retain{c.set(), score.data(), p, accept.data()});
       device.synchronize();
       ASSERT_EQ(accept, want) << n;
     }
@@ -344,10 +355,10 @@ TEST(device_decisions, dropped_rows_are_the_references) {
       const auto r = static_cast<std::int32_t>(position.size());
       const row_set rows{n, r, begin.data(), sequence.data(), position.data(), nullptr};
       indices b1(begin.size(), -7), s1(position.size(), -7), p1 = s1, k1 = s1, k2 = s1;
-      const std::int32_t want = reference_ops().drop_rows(rows, c.set(), accept.data(), b1.data(),
-                                                          s1.data(), p1.data(), k1.data());
-      const std::int32_t got = device.drop_rows(rows, c.set(), accept.data(), begin.data(),
-                                                sequence.data(), position.data(), k2.data());
+      const std::int32_t want = reference_ops().run(
+          op::drop_rows{rows, c.set(), accept.data(), b1.data(), s1.data(), p1.data(), k1.data()});
+      const std::int32_t got = device.run(op::drop_rows{
+          rows, c.set(), accept.data(), begin.data(), sequence.data(), position.data(), k2.data()});
       ASSERT_EQ(got, want);
       EXPECT_EQ(begin, b1);
       for (auto* list : {&sequence, &position, &k2, &s1, &p1, &k1}) {
@@ -388,9 +399,9 @@ TEST(device_decisions, chunks_are_the_references) {
         out[i][0].assign(static_cast<std::size_t>(sequences) + 1, -7);
         for (int k = 1; k < 4; ++k) out[i][k].assign(room, -7);
         settles[i].assign(room, 9);
-        total[i] =
-            b.select_chunk(sequences, view_of(state, std::max(sequences, 1)), p, out[i][0].data(),
-                           out[i][1].data(), out[i][2].data(), out[i][3].data(), settles[i].data());
+        total[i] = b.run(op::select_chunk{sequences, view_of(state, std::max(sequences, 1)), p,
+                                          out[i][0].data(), out[i][1].data(), out[i][2].data(),
+                                          out[i][3].data(), settles[i].data()});
       }
       ASSERT_EQ(total[1], total[0]);
       for (int k = 0; k < 4; ++k) EXPECT_EQ(out[1][k], out[0][k]) << "list " << k;
@@ -427,17 +438,17 @@ TEST(device_decisions, flags_are_the_references) {
         flags[i].assign(cells, 9);
         states[i] = state;
         const tensor_view f = view_of(flags[i], sequences), t = view_of(states[i], sequences);
-        b.scatter_flags(rows.set, where.data(), 4, f);
-        b.fill_flags(sequences, first.data(), last.data(), 7, f);
-        b.freeze(sequences, t, first.data(), last.data(), run % 2 == 0, f);
+        b.run(op::scatter_flags{rows.set, where.data(), 4, f});
+        b.run(op::fill_flags{sequences, first.data(), last.data(), 7, f});
+        b.run(op::freeze{sequences, t, first.data(), last.data(), run % 2 == 0, f});
         b.synchronize();
       }
       ASSERT_EQ(flags[1], flags[0]) << "run " << run;
       for (int i = 0; i < 2; ++i) {
         const ops& b = i == 0 ? reference_ops() : device;
         const tensor_view f = view_of(flags[i], sequences), t = view_of(states[i], sequences);
-        b.mark_unsettled(t, settle, first.data(), last.data(), whole.data(), f);
-        b.scatter_flags(rows.set, nullptr, 3, f);
+        b.run(op::mark_unsettled{t, settle, first.data(), last.data(), whole.data(), f});
+        b.run(op::scatter_flags{rows.set, nullptr, 3, f});
         b.synchronize();
       }
       ASSERT_EQ(flags[1], flags[0]) << "run " << run;
@@ -454,18 +465,18 @@ TEST(device_decisions, scores_are_combined_and_rounded_as_in_the_reference) {
     for (const bool two : {true, false}) {
       std::vector<float> want(1001, test::nan), got = want;
       const float* second = two ? b.data() : nullptr;
-      reference_ops().combine_scores(1001, a.data(), 0.37F, second, -1.3F, want.data());
-      device.combine_scores(1001, a.data(), 0.37F, second, -1.3F, got.data());
+      reference_ops().run(op::combine_scores{1001, a.data(), 0.37F, second, -1.3F, want.data()});
+      device.run(op::combine_scores{1001, a.data(), 0.37F, second, -1.3F, got.data()});
       device.synchronize();
       EXPECT_TRUE(test::same_bits(got.data(), want.data(), 1001));
       std::vector<float> own = a;  // out may be a
-      device.combine_scores(1001, own.data(), 0.37F, second, -1.3F, own.data());
+      device.run(op::combine_scores{1001, own.data(), 0.37F, second, -1.3F, own.data()});
       device.synchronize();
       EXPECT_TRUE(test::same_bits(own.data(), want.data(), 1001));
     }
     std::vector<float> want = a, got = a;
-    reference_ops().round_bf16(1001, want.data());
-    device.round_bf16(1001, got.data());
+    reference_ops().run(op::round_bf16{1001, want.data()});
+    device.run(op::round_bf16{1001, got.data()});
     device.synchronize();
     EXPECT_TRUE(test::same_bits(got.data(), want.data(), 1001));
   });

@@ -4,6 +4,9 @@
 // The CUDA kernels of linear layers, LM head, sampling and experts, emulated, against the
 // reference.
 #include "kernels/float16.h"
+#include "kernels/head.h"
+#include "kernels/model_core.h"
+#include "kernels/moe.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -54,9 +57,10 @@ TEST(device_gemm, linear_matches_double_and_the_batch) {
       want.copy(y);
       std::vector<float> bias = test::random_vector(rng, features);
       for (const bool accumulate : {false, true}) {
-        reference_ops().linear(x, *reference_ops().pack(w, weight_format::f32), test::view_of(bias),
-                               want, accumulate);
-        device.linear(x, *device.pack(w, weight_format::f32), test::view_of(bias), y, accumulate);
+        reference_ops().run(op::linear{x, *reference_ops().pack(w, weight_format::f32),
+                                       test::view_of(bias), want, accumulate});
+        device.run(
+            op::linear{x, *device.pack(w, weight_format::f32), test::view_of(bias), y, accumulate});
         device.synchronize();
         test::expect_close(y, want, 2e-5, "linear");
         for (std::int64_t r = 0; r + 1 < rows; ++r) {
@@ -65,8 +69,8 @@ TEST(device_gemm, linear_matches_double_and_the_batch) {
       }
       const packed_handle packed = device.pack(w, weight_format::f32);
       grid all({rows, features}), one({1, features});
-      device.linear(x, *packed, {}, all, false);
-      device.linear(x.view().slice(rows / 2, 1), *packed, {}, one, false);
+      device.run(op::linear{x, *packed, {}, all, false});
+      device.run(op::linear{x.view().slice(rows / 2, 1), *packed, {}, one, false});
       device.synchronize();
       ASSERT_TRUE(test::same_bits(one.row(0), all.row(rows / 2), features));
     }
@@ -83,10 +87,11 @@ TEST(device_gemm, bf16_products_are_those_of_rounded_operands) {
     for (std::int64_t r = 0; r < 5; ++r) {
       for (std::int64_t k = 0; k < 70; ++k) rounded.at(r, k) = from_bf16(to_bf16(x.at(r, k)));
     }
-    reference_ops().linear(rounded, *reference_ops().pack(w, weight_format::bf16), {}, want, false);
+    reference_ops().run(
+        op::linear{rounded, *reference_ops().pack(w, weight_format::bf16), {}, want, false});
     const packed_handle packed = device.pack(w, weight_format::bf16);
     EXPECT_EQ(packed->bytes, 33U * 70 * 2);
-    device.linear(x, *packed, {}, y, false);
+    device.run(op::linear{x, *packed, {}, y, false});
     device.synchronize();
     test::expect_close(y, want, 2e-5, "bf16");
   });
@@ -97,9 +102,9 @@ TEST(device_gemm, refuses_what_it_cannot_do) {
   const ops& device = cuda_emulated_ops();
   EXPECT_EQ(device.name(), "cuda-emulated");
   const packed_handle packed = device.pack(w, weight_format::f32);
-  EXPECT_THROW(device.linear(x, *packed, {}, wrong, false), std::logic_error);
+  EXPECT_THROW(device.run(op::linear{x, *packed, {}, wrong, false}), std::logic_error);
   const packed_handle foreign = reference_ops().pack(w, weight_format::f32);
-  EXPECT_THROW(device.linear(x, *foreign, {}, wrong, false), std::logic_error);
+  EXPECT_THROW(device.run(op::linear{x, *foreign, {}, wrong, false}), std::logic_error);
 }
 
 TEST(device_head, confidence_matches_the_reference_and_the_batch) {
@@ -128,10 +133,10 @@ TEST(device_head, confidence_matches_the_reference_and_the_batch) {
           params.banned_count = 1;
         }
         answers want(5), got(5), one(1);
-        reference_ops().confidence(x, *reference_ops().pack(w, weight_format::f32), c.set(), params,
-                                   want.out());
+        reference_ops().run(op::confidence{x, *reference_ops().pack(w, weight_format::f32), c.set(),
+                                           params, want.out()});
         const packed_handle head = device.pack(w, weight_format::f32);
-        device.confidence(x, *head, c.set(), params, got.out());
+        device.run(op::confidence{x, *head, c.set(), params, got.out()});
         device.synchronize();
         got.expect_close(want);
         // Candidate 3 alone, as a batch of one.
@@ -139,7 +144,7 @@ TEST(device_head, confidence_matches_the_reference_and_the_batch) {
         alone.add({4});
         alone.row = {3};
         params.noise = {seed + 2, step + 2};
-        device.confidence(x, *head, alone.set(), params, one.out());
+        device.run(op::confidence{x, *head, alone.set(), params, one.out()});
         device.synchronize();
         EXPECT_EQ(one.token[0], got.token[3]);
         EXPECT_TRUE(test::same_bits(&one.probability[0], &got.probability[3], 1));
@@ -164,7 +169,7 @@ TEST(device_head, ties_go_to_the_lowest_and_near_certain_tokens_keep_their_order
     test::candidates_fixture c;
     c.add({3, 5, 9, 11});
     answers got(4);
-    device.confidence(x, *device.pack(w, weight_format::f32), c.set(), {}, got.out());
+    device.run(op::confidence{x, *device.pack(w, weight_format::f32), c.set(), {}, got.out()});
     device.synchronize();
     EXPECT_EQ(got.token, (std::vector<std::int32_t>{1, 1, 1, 0}));
     for (std::size_t i = 0; i < 3; ++i) {
@@ -174,9 +179,9 @@ TEST(device_head, ties_go_to_the_lowest_and_near_certain_tokens_keep_their_order
     }
     EXPECT_EQ(got.probability[3], 0.25F);
     EXPECT_EQ(got.margin[3], 0.0F);
-    EXPECT_THROW(
-        device.confidence(x, *device.pack(w, weight_format::f32), c.set(), {0.0F}, got.out()),
-        std::logic_error);
+    EXPECT_THROW(device.run(op::confidence{
+                     x, *device.pack(w, weight_format::f32), c.set(), {0.0F}, got.out()}),
+                 std::logic_error);
   });
 }
 
@@ -192,7 +197,7 @@ TEST(device_head, nan_never_wins_and_always_shows) {
     test::candidates_fixture c;
     c.add({3});
     answers got(1);
-    device.confidence(x, *device.pack(w, weight_format::f32), c.set(), {}, got.out());
+    device.run(op::confidence{x, *device.pack(w, weight_format::f32), c.set(), {}, got.out()});
     device.synchronize();
     EXPECT_EQ(got.token[0], 2);
     EXPECT_TRUE(std::isnan(got.probability[0]));
@@ -206,8 +211,8 @@ TEST(device_head, logits_of_chosen_rows) {
     x.randomize(rng);
     w.randomize(rng);
     const std::int32_t row[3] = {5, 0, 5};
-    reference_ops().logits(x, *reference_ops().pack(w, weight_format::f32), row, want);
-    device.logits(x, *device.pack(w, weight_format::f32), row, got);
+    reference_ops().run(op::logits{x, *reference_ops().pack(w, weight_format::f32), row, want});
+    device.run(op::logits{x, *device.pack(w, weight_format::f32), row, got});
     device.synchronize();
     test::expect_close(got, want, 1e-5, "logits");
   });
@@ -236,8 +241,8 @@ TEST(device_head, sample_matches_the_reference) {
         const std::int32_t step[2] = {4, 5};
         sample_params params{temperature, top_p, top_k, {seed, step}};
         answers want(6), got(6);
-        reference_ops().sample(c.set(), want_logits, params, want.out());
-        device.sample(c.set(), got_logits, params, got.out());
+        reference_ops().run(op::sample{c.set(), want_logits, params, want.out()});
+        device.run(op::sample{c.set(), got_logits, params, got.out()});
         device.synchronize();
         SCOPED_TRACE("vocabulary " + std::to_string(vocabulary) + ", temperature " +
                      std::to_string(temperature) + ", top_p " + std::to_string(top_p) + ", top_k " +
@@ -282,8 +287,8 @@ TEST(device_moe, route_matches_the_reference) {
         x.randomize(rng);
         for (std::int64_t d = 0; d < width; ++d) x.at(4, d) = 0;  // all scores equal
         routes want(9, 5), got(9, 5);
-        reference_ops().moe_route(x, router, want.expert_view, want.weight_view);
-        device.moe_route(x, router, got.expert_view, got.weight_view);
+        reference_ops().run(op::moe_route{x, router, want.expert_view, want.weight_view});
+        device.run(op::moe_route{x, router, got.expert_view, got.weight_view});
         device.synchronize();
         EXPECT_EQ(got.expert, want.expert);
         test::expect_close(got.weight, want.weight, 2e-6, "router weight");
@@ -323,10 +328,11 @@ TEST(device_moe, feed_forward_matches_the_reference_and_the_batch) {
     want.randomize(rng);
     got.copy(want);
     std::copy_n(want.row(7), width, one.row(0));
-    reference_ops().moe_feed_forward(x, route.expert_view, route.weight_view, reference, want);
-    device.moe_feed_forward(x, route.expert_view, route.weight_view, own, got);
-    device.moe_feed_forward(x.view().slice(7, 1), route.expert_view.slice(7, 1),
-                            route.weight_view.slice(7, 1), own, one);
+    reference_ops().run(
+        op::moe_feed_forward{x, route.expert_view, route.weight_view, reference, want});
+    device.run(op::moe_feed_forward{x, route.expert_view, route.weight_view, own, got});
+    device.run(op::moe_feed_forward{x.view().slice(7, 1), route.expert_view.slice(7, 1),
+                                    route.weight_view.slice(7, 1), own, one});
     device.synchronize();
     test::expect_close(got, want, 5e-6, "experts");
     EXPECT_TRUE(test::same_bits(one.row(0), got.row(7), width));

@@ -8,7 +8,10 @@
 
 #include "kernels/cuda/emulation.h"
 #include "kernels/float16.h"
+#include "kernels/head.h"
 #include "kernels/int8.h"
+#include "kernels/model_core.h"
+#include "kernels/moe.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -106,8 +109,8 @@ TEST(device_int8, linear_gives_the_bits_of_the_reference_and_of_the_batch) {
             want.copy(before);
           }
           const tensor_view b = biased ? test::view_of(bias) : tensor_view{};
-          reference_ops().linear(x, *slow, b, want, accumulate);
-          device.linear(x, *packed, b, y, accumulate);
+          reference_ops().run(op::linear{x, *slow, b, want, accumulate});
+          device.run(op::linear{x, *packed, b, y, accumulate});
           device.synchronize();
           expect_same(y, want, "linear");
           for (std::int64_t r = 0; r + 1 < rows; ++r) {
@@ -116,8 +119,8 @@ TEST(device_int8, linear_gives_the_bits_of_the_reference_and_of_the_batch) {
         }
       }
       grid all({rows, features}), one({1, features});
-      device.linear(x, *packed, {}, all, false);
-      device.linear(x.view().slice(rows / 2, 1), *packed, {}, one, false);
+      device.run(op::linear{x, *packed, {}, all, false});
+      device.run(op::linear{x.view().slice(rows / 2, 1), *packed, {}, one, false});
       device.synchronize();
       ASSERT_TRUE(test::same_bits(one.row(0), all.row(rows / 2), features));
     }
@@ -132,8 +135,8 @@ TEST(device_int8, many_sums_go_in_pieces_of_rows) {
   grid x({rows, depth}), w({features, depth}), y({rows, features}), want({rows, features});
   fill(x, rng);
   fill(w, rng);
-  reference_ops().linear(x, *reference_ops().pack(w, int8), {}, want, false);
-  device.linear(x, *device.pack(w, int8), {}, y, false);
+  reference_ops().run(op::linear{x, *reference_ops().pack(w, int8), {}, want, false});
+  device.run(op::linear{x, *device.pack(w, int8), {}, y, false});
   device.synchronize();
   expect_same(y, want, "linear");
 }
@@ -148,8 +151,8 @@ TEST(device_int8, a_row_with_nan_or_infinity_gives_nan) {
     x.at(1, 19) = test::nan;
     x.at(3, 0) = -test::infinity;
     w.at(4, 7) = test::infinity;
-    reference_ops().linear(x, *reference_ops().pack(w, int8), {}, want, false);
-    device.linear(x, *device.pack(w, int8), {}, y, false);
+    reference_ops().run(op::linear{x, *reference_ops().pack(w, int8), {}, want, false});
+    device.run(op::linear{x, *device.pack(w, int8), {}, y, false});
     device.synchronize();
     for (std::int64_t r = 0; r < 5; ++r) {
       for (std::int64_t n = 0; n < 6; ++n) {
@@ -175,23 +178,24 @@ TEST(device_int8, packs_every_float_type_and_refuses_what_it_cannot_do) {
   }
   const packed_handle packed = device.pack(make_view(half.data(), dtype::bf16, {19, 37}), int8);
   EXPECT_EQ(packed->bytes, 19U * 48 + 19 * 4);  // rows padded to 16 bytes, and a scale for each
-  device.linear(x, *device.pack(w, int8), {}, want, false);
-  device.linear(x, *packed, {}, got, false);
+  device.run(op::linear{x, *device.pack(w, int8), {}, want, false});
+  device.run(op::linear{x, *packed, {}, got, false});
   device.synchronize();
   expect_same(got, want, "bfloat16 source");
 
   EXPECT_THROW(device.pack(make_view(half.data(), dtype::bf16, {1, 1 << 18}), int8), error);
   // Rows of bfloat16 are quantised as those of their values; results are float32 only.
   const tensor_view rounded = make_view(half.data(), dtype::bf16, {2, 37});
-  device.linear(w.view().slice(0, 2), *packed, {}, want, false);
-  device.linear(rounded, *packed, {}, got, false);
+  device.run(op::linear{w.view().slice(0, 2), *packed, {}, want, false});
+  device.run(op::linear{rounded, *packed, {}, got, false});
   device.synchronize();
   expect_same(got, want, "bfloat16 rows");
   std::vector<std::uint16_t> room(2 * 19);
-  EXPECT_THROW(device.linear(x, *packed, {}, make_view(room.data(), dtype::bf16, {2, 19}), false),
-               std::logic_error);
+  EXPECT_THROW(
+      device.run(op::linear{x, *packed, {}, make_view(room.data(), dtype::bf16, {2, 19}), false}),
+      std::logic_error);
   grid wrong({2, 18});
-  EXPECT_THROW(device.linear(x, *packed, {}, wrong, false), std::logic_error);
+  EXPECT_THROW(device.run(op::linear{x, *packed, {}, wrong, false}), std::logic_error);
 }
 
 // Candidates in any order and more than once; one chunk of the vocabulary, and two.
@@ -206,8 +210,8 @@ TEST(device_int8, head_follows_the_reference) {
       const packed_handle head = device.pack(w, int8), slow = reference_ops().pack(w, int8);
       const std::vector<std::int32_t> row{8, 0, 3, 3, 5};
       grid want({5, vocabulary}), got({5, vocabulary}, 3);
-      reference_ops().logits(x, *slow, row.data(), want);
-      device.logits(x, *head, row.data(), got);
+      reference_ops().run(op::logits{x, *slow, row.data(), want});
+      device.run(op::logits{x, *head, row.data(), got});
       device.synchronize();
       expect_same(got, want, "logits");
 
@@ -222,8 +226,8 @@ TEST(device_int8, head_follows_the_reference) {
           return {token.data(), probability.data(), nullptr, entropy.data(), nullptr, nullptr};
         }
       } right, is;
-      reference_ops().confidence(x, *slow, c.set(), {}, right.out());
-      device.confidence(x, *head, c.set(), {}, is.out());
+      reference_ops().run(op::confidence{x, *slow, c.set(), {}, right.out()});
+      device.run(op::confidence{x, *head, c.set(), {}, is.out()});
       device.synchronize();
       EXPECT_EQ(is.token, right.token);
       test::expect_close(is.probability, right.probability, 5e-6, "probability");
@@ -234,7 +238,7 @@ TEST(device_int8, head_follows_the_reference) {
       alone.add({4});
       alone.row = {3};
       result single;
-      device.confidence(x, *head, alone.set(), {}, single.out());
+      device.run(op::confidence{x, *head, alone.set(), {}, single.out()});
       device.synchronize();
       EXPECT_TRUE(test::same_bits(single.probability.data(), is.probability.data() + 3, 1));
     }
@@ -284,17 +288,18 @@ TEST(device_int8, routed_experts_are_the_dense_products_of_their_rows) {
     want.copy(before);
     chain.copy(before);
     std::copy_n(before.row(7), width, one.row(0));
-    device.moe_feed_forward(x, routed, shares, own, got);
-    device.moe_feed_forward(x.view().slice(7, 1), routed.slice(7, 1), shares.slice(7, 1), own, one);
-    reference_ops().moe_feed_forward(x, routed, shares, slow, want);
+    device.run(op::moe_feed_forward{x, routed, shares, own, got});
+    device.run(op::moe_feed_forward{x.view().slice(7, 1), routed.slice(7, 1), shares.slice(7, 1),
+                                    own, one});
+    reference_ops().run(op::moe_feed_forward{x, routed, shares, slow, want});
     grid pair({1, 2 * hidden}), gated({1, hidden}), out({1, width});
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t i = 0; i < k; ++i) {
         if (r == 11) continue;
         const auto e = static_cast<std::size_t>(expert[static_cast<std::size_t>(r * k + i)]);
-        device.linear(x.view().slice(r, 1), *own.gate_up[e], {}, pair, false);
-        device.silu_mul(pair, gated);
-        device.linear(gated, *own.down[e], {}, out, false);
+        device.run(op::linear{x.view().slice(r, 1), *own.gate_up[e], {}, pair, false});
+        device.run(op::silu_mul{pair, gated});
+        device.run(op::linear{gated, *own.down[e], {}, out, false});
         device.synchronize();
         for (std::int64_t d = 0; d < width; ++d) {
           chain.at(r, d) += weight[static_cast<std::size_t>(r * k + i)] * out.at(0, d);
@@ -328,12 +333,12 @@ TEST(device_int8, recorded_products_read_what_is_there_when_they_are_repeated) {
     };
     const auto expect = [&] {
       device.synchronize();
-      reference_ops().linear(x, *slow, {}, want, false);
+      reference_ops().run(op::linear{x, *slow, {}, want, false});
       for (std::int64_t r = 0; r < 6; ++r) {
         EXPECT_TRUE(test::same_bits(y.row<float>(r), want.row(r), 33));
       }
     };
-    const auto body = [&] { device.linear(x, *packed, {}, y, false); };
+    const auto body = [&] { device.run(op::linear{x, *packed, {}, y, false}); };
     draw();
     body();
     expect();

@@ -4,7 +4,19 @@
 // The selection and decision operations as a GPU sees them: launches wait in a queue until the host
 // synchronises, and kernels reach the backend's own memory only. An operation whose host side read
 // an array, or passed a kernel a pointer to host memory, fails here.
+#include "harness/decode/kernels/features.h"
 #include "kernels/cuda/emulation.h"
+#include "kernels/decisions.h"
+#include "kernels/rows.h"
+#include "kernels/selection.h"
+#include "methods/ada_dlm/kernels/freeze.h"
+#include "methods/baselines/block_diffusion/kernels/acceptance.h"
+#include "methods/baselines/sparse_d/kernels/block_pattern.h"
+#include "methods/baselines/vanilla/kernels/acceptance.h"
+#include "methods/focus/kernels/eviction.h"
+#include "methods/focus_dllm/kernels/block_means.h"
+#include "methods/optimus/kernels/chunk.h"
+#include "methods/sparse_dllm/kernels/eviction.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -69,81 +81,83 @@ outcome one_of_each(const ops& b) {
   auto* position = a.room<std::int32_t>(all);
   auto* slot = a.room<std::int32_t>(all);
   auto* settles = a.room<std::uint8_t>(all);
-  b.select_chunk(2, state_view, {first, last, full, 8}, begin, sequence, position, slot, settles);
-  const std::int32_t rows_count = b.compact(2, {}, 0, zero, last, begin, position, sequence);
+  b.run(op::select_chunk{
+      2, state_view, {first, last, full, 8}, begin, sequence, position, slot, settles});
+  const std::int32_t rows_count =
+      b.run(op::compact{2, {}, 0, zero, last, begin, position, sequence});
   const row_set rows{2, rows_count, begin, sequence, position, nullptr};
   auto* c_begin = a.room<std::int32_t>(3);
   auto* c_position = a.room<std::int32_t>(all);
   auto* c_row = a.room<std::int32_t>(all);
   const std::int32_t count =
-      b.find_candidates(rows, state_view, 0, first, last, 0, c_begin, c_position, c_row);
+      b.run(op::find_candidates{rows, state_view, 0, first, last, 0, c_begin, c_position, c_row});
   const candidate_set candidates{2, count, c_begin, c_position, c_row};
 
   const noise_source noise{a.put(std::vector<std::uint64_t>{5, 6}), a.put(indices{1, 2})};
   auto* score = a.room<float>(all);
   auto* noised = a.room<float>(all);
-  b.uniform_scores(candidates, noise, score);
-  b.combine_scores(count, score, 2.0F, nullptr, 0.0F, noised);
-  b.gumbel_scores(candidates, noise, 0.5F, noised);
-  b.combine_scores(count, score, 0.5F, score, 0.25F, score);
-  b.round_bf16(count, score);
+  b.run(op::uniform_scores{candidates, noise, score});
+  b.run(op::combine_scores{count, score, 2.0F, nullptr, 0.0F, noised});
+  b.run(op::gumbel_scores{candidates, noise, 0.5F, noised});
+  b.run(op::combine_scores{count, score, 0.5F, score, 0.25F, score});
+  b.run(op::round_bf16{count, score});
   std::uint8_t* accept[5];
   for (auto& flag : accept) flag = a.room<std::uint8_t>(all);
-  b.accept_top(candidates, score, four, accept[0]);
-  b.accept_threshold(candidates, score, 0.5F, false, true, accept[1]);
-  b.accept_factor(candidates, score, 1.0F, accept[2]);
-  b.accept_sequential(candidates, zero, 32, four, accept[3]);
-  b.merge_accept(count, accept[1], false, accept[0]);
+  b.run(op::accept_top{candidates, score, four, accept[0]});
+  b.run(op::accept_threshold{candidates, score, 0.5F, false, true, accept[1]});
+  b.run(op::accept_factor{candidates, score, 1.0F, accept[2]});
+  b.run(op::accept_sequential{candidates, zero, 32, four, accept[3]});
+  b.run(op::merge_accept{count, accept[1], false, accept[0]});
   retain_params retain;
   retain.target = four;
   retain.processed = zero;
-  b.retain(candidates, score, retain, accept[4]);
+  b.run(op::retain{candidates, score, retain, accept[4]});
 
   auto* history = a.room<float>(all * m);
   const tensor_view history_view = make_view(history, dtype::f32, {2, length, m});
-  b.push_history(candidates, score, true, history_view);
+  b.run(op::push_history{candidates, score, true, history_view});
   freeze_params freeze;
   freeze.first = first;
   freeze.last = last;
   freeze.limit = four;
   freeze.tier_mean = true;
   auto* frozen = a.room<std::uint8_t>(all);
-  b.freeze_two_centroids(candidates, history_view, four, freeze, frozen);
+  b.run(op::freeze_two_centroids{candidates, history_view, four, freeze, frozen});
 
   auto* canvas = a.room<std::int32_t>(all);
   auto* token = a.put(indices(all, 17));
   auto* committed = a.room<std::int32_t>(2);
-  b.commit(candidates, token, accept[0], 1, -1, make_view(canvas, dtype::i32, {2, length}),
-           state_view, committed);
+  b.run(op::commit{candidates, token, accept[0], 1, -1, make_view(canvas, dtype::i32, {2, length}),
+                   state_view, committed});
   auto* tokens = a.room<std::int32_t>(all);
-  b.gather_tokens(rows, make_view(canvas, dtype::i32, {2, length}), tokens);
-  b.freeze(2, state_view, first, last, true, flags_view);
-  b.mark_unsettled(state_view, {}, first, last, a.put(bytes{0, 1}), flags_view);
-  b.fill_flags(2, zero, first, 7, flags_view);
-  b.mark_top(rows, a.put(test::random_vector(rng, all)), four, flags_view);
-  b.scatter_flags(rows, settles, 9, flags_view);
+  b.run(op::gather_tokens{rows, make_view(canvas, dtype::i32, {2, length}), tokens});
+  b.run(op::freeze{2, state_view, first, last, true, flags_view});
+  b.run(op::mark_unsettled{state_view, {}, first, last, a.put(bytes{0, 1}), flags_view});
+  b.run(op::fill_flags{2, zero, first, 7, flags_view});
+  b.run(op::mark_top{rows, a.put(test::random_vector(rng, all)), four, flags_view});
+  b.run(op::scatter_flags{rows, settles, 9, flags_view});
 
   auto* kept = a.room<std::int32_t>(all);
   auto* left_begin = a.room<std::int32_t>(3);
   auto* left_sequence = a.room<std::int32_t>(all);
   auto* left_position = a.room<std::int32_t>(all);
-  const std::int32_t left =
-      b.drop_rows(rows, candidates, accept[4], left_begin, left_sequence, left_position, kept);
+  const std::int32_t left = b.run(
+      op::drop_rows{rows, candidates, accept[4], left_begin, left_sequence, left_position, kept});
   const row_set some{2, left, left_begin, left_sequence, left_position, nullptr};
   auto* index = a.room<std::int32_t>(all);
-  b.find_rows(rows, some, index);
+  b.run(op::find_rows{rows, some, index});
 
   auto* x = a.put(test::random_vector(rng, all * width));
   auto* taken = a.room<float>(all * width);
   auto* placed = a.room<float>(all * width);
   const tensor_view x_view = make_view(x, dtype::f32, {rows_count, width});
   const tensor_view taken_view = make_view(taken, dtype::f32, {left, width});
-  b.gather_rows(x_view, kept, taken_view);
-  b.scatter_rows(taken_view, index, make_view(placed, dtype::f32, {rows_count, width}));
+  b.run(op::gather_rows{x_view, kept, taken_view});
+  b.run(op::scatter_rows{taken_view, index, make_view(placed, dtype::f32, {rows_count, width})});
   auto* mean = a.room<float>(2 * width);
   auto* distance = a.room<float>(all);
-  b.mean_rows(rows, x_view, make_view(mean, dtype::f32, {2, width}));
-  b.row_distance(x_view, make_view(placed, dtype::f32, {rows_count, width}), distance);
+  b.run(op::mean_rows{rows, x_view, make_view(mean, dtype::f32, {2, width})});
+  b.run(op::row_distance{x_view, make_view(placed, dtype::f32, {rows_count, width}), distance});
 
   auto* pages = a.put(test::random_vector(rng, 2 * kv_page_size * kv_heads * dim));
   const tensor_view keys = make_view(pages, dtype::f32, {2, kv_page_size, kv_heads, dim});
@@ -154,26 +168,27 @@ outcome one_of_each(const ops& b) {
   auto* pooled = a.room<float>(all);
   auto* best = a.room<std::int32_t>(8);
   const std::int32_t* segments = a.put(indices{0, 40, 80});
-  b.key_scores(make_view(mean, dtype::f32, {2, heads, dim}), cache, seen, key_score);
-  b.pool(2, segments, key_score, 3, true, pooled);
-  b.top_indices(2, segments, pooled, a.put(indices{0, 4, 8}), best);
+  b.run(op::key_scores{make_view(mean, dtype::f32, {2, heads, dim}), cache, seen, key_score});
+  b.run(op::pool{2, segments, key_score, 3, true, pooled});
+  b.run(op::top_indices{2, segments, pooled, a.put(indices{0, 4, 8}), best});
   auto* block_mean = a.room<float>(10 * kv_heads * dim);
-  b.block_mean_keys(2, cache, full, 8, a.put(indices{0, 5, 10}),
-                    make_view(block_mean, dtype::f32, {10, kv_heads, dim}), nullptr);
+  b.run(op::block_mean_keys{2, cache, full, 8, a.put(indices{0, 5, 10}),
+                            make_view(block_mean, dtype::f32, {10, kv_heads, dim}), nullptr});
   auto* important = a.room<float>(all);
-  b.importance(2, c_begin, c_row, make_view(x, dtype::f32, {rows_count, heads, dim}),
-               make_view(pages, dtype::f32, {2 * kv_page_size, kv_heads, dim}), 0.3F, important);
+  b.run(op::importance{2, c_begin, c_row, make_view(x, dtype::f32, {rows_count, heads, dim}),
+                       make_view(pages, dtype::f32, {2 * kv_page_size, kv_heads, dim}), 0.3F,
+                       important});
   auto* mass = a.room<float>(2 * heads * 25);
   auto* keep = a.room<std::uint8_t>(2 * heads * 25);
   auto* mask_keys = a.room<float>(10);
   std::int32_t* five = a.put(indices{5, 5});
   const tensor_view keep_view = make_view(keep, dtype::u8, {2, heads, 5, 5});
   const tensor_view mass_view = make_view(mass, dtype::f32, {2, heads, 5, 5});
-  b.block_mass(rows, make_view(x, dtype::f32, {rows_count, heads, dim}), cache, full, zero, 8, 0.3F,
-               mass_view);
-  b.keep_top_blocks(mass_view, five, zero, five, a.put(indices{2, 3}), keep_view);
-  b.block_mask_keys(keep_view, a.put(bytes{1, 1}), 8, full,
-                    make_view(mask_keys, dtype::f32, {2, 5}));
+  b.run(op::block_mass{rows, make_view(x, dtype::f32, {rows_count, heads, dim}), cache, full, zero,
+                       8, 0.3F, mass_view});
+  b.run(op::keep_top_blocks{mass_view, five, zero, five, a.put(indices{2, 3}), keep_view});
+  b.run(op::block_mask_keys{keep_view, a.put(bytes{1, 1}), 8, full,
+                            make_view(mask_keys, dtype::f32, {2, 5})});
 
   b.synchronize();
   for (const std::int32_t* list : {sequence, position, slot, c_position, c_row, canvas, tokens,
@@ -222,7 +237,8 @@ TEST(device_memory, host_memory_is_refused) {
   const cuda::emulation before = cuda::current_emulation();
   cuda::set_emulation({{}, false, true});
   std::vector<float> x(8, 1.0F);
-  EXPECT_THROW(cuda_emulated_ops().round_bf16(8, x.data()), cuda::emulator::emulation_error);
+  EXPECT_THROW(cuda_emulated_ops().run(op::round_bf16{8, x.data()}),
+               cuda::emulator::emulation_error);
   cuda::set_emulation(before);
 }
 

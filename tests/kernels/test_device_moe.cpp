@@ -9,6 +9,7 @@
 #include "kernels/cuda/moe_tensor_kernels.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/float16.h"
+#include "kernels/moe.h"
 #include "tests/kernels/support.h"
 
 namespace unmask::cuda::emulated {
@@ -166,8 +167,9 @@ TEST(device_moe_tensor, feed_forward_matches_the_definition_and_the_batch) {
     got.copy(want);
     std::copy_n(want.row(7), width, one.row(0));
     experts_by_hand(x, expert, weight, up, down, k, hidden, want);
-    device.moe_feed_forward(x, routed, shares, own, got);
-    device.moe_feed_forward(x.view().slice(7, 1), routed.slice(7, 1), shares.slice(7, 1), own, one);
+    device.run(op::moe_feed_forward{x, routed, shares, own, got});
+    device.run(op::moe_feed_forward{x.view().slice(7, 1), routed.slice(7, 1), shares.slice(7, 1),
+                                    own, one});
     device.synchronize();
     // Sums that differ in the last bit may round a hidden value to the neighbouring bfloat16: 2^-8
     // of one term in forty.

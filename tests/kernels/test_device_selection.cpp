@@ -6,8 +6,14 @@
 // sequence with the same bits alone as in a batch.
 #include <numeric>
 
+#include "harness/decode/kernels/features.h"
 #include "kernels/cuda/emulation.h"
 #include "kernels/float16.h"
+#include "kernels/rows.h"
+#include "kernels/selection.h"
+#include "methods/baselines/sparse_d/kernels/block_pattern.h"
+#include "methods/focus_dllm/kernels/block_means.h"
+#include "methods/sparse_dllm/kernels/eviction.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -74,15 +80,15 @@ TEST(device_selection, rows_are_copied_whole) {
         grid from({9, width}, gap), want({5, width}, gap), got({5, width}, gap);
         from.randomize(rng);
         const indices index{8, 0, 3, 3, 7}, back{4, 1, 0, 2, 8};
-        reference_ops().gather_rows(from, index.data(), want);
-        device.gather_rows(from, index.data(), got);
+        reference_ops().run(op::gather_rows{from, index.data(), want});
+        device.run(op::gather_rows{from, index.data(), got});
         device.synchronize();
         for (std::int64_t r = 0; r < 5; ++r) {
           ASSERT_TRUE(test::same_bits(got.row(r), want.row(r), width + gap));  // the gap stays
         }
         grid whole({9, width}, 1), all({9, width}, 1);
-        reference_ops().scatter_rows(got, back.data(), whole);
-        device.scatter_rows(got, back.data(), all);
+        reference_ops().run(op::scatter_rows{got, back.data(), whole});
+        device.run(op::scatter_rows{got, back.data(), all});
         device.synchronize();
         for (std::int64_t r = 0; r < 9; ++r) {
           ASSERT_TRUE(test::same_bits(all.row(r), whole.row(r), width + 1));
@@ -91,8 +97,8 @@ TEST(device_selection, rows_are_copied_whole) {
     }
     std::vector<std::uint64_t> keys{1, 2, 3, 4, 5, 6}, taken(2, 9);
     const indices index{2};
-    device.gather_rows(make_view(keys.data(), dtype::u64, {3, 2}), index.data(),
-                       make_view(taken.data(), dtype::u64, {1, 2}));
+    device.run(op::gather_rows{make_view(keys.data(), dtype::u64, {3, 2}), index.data(),
+                               make_view(taken.data(), dtype::u64, {1, 2})});
     device.synchronize();
     EXPECT_EQ(taken, (std::vector<std::uint64_t>{5, 6}));
   });
@@ -123,12 +129,13 @@ TEST(device_selection, lists_are_the_references) {
             begin[i].assign(static_cast<std::size_t>(sequences) + 1, -7);
             a[i].assign(room, -7);
             b[i].assign(room, -7);
-            total.push_back(
-                shift < 0
-                    ? backend.compact(sequences, whole ? tensor_view{} : view, 1, first.data(),
-                                      last.data(), begin[i].data(), a[i].data(), b[i].data())
-                    : backend.find_candidates(rows.set, view, 0, first.data(), last.data(), shift,
-                                              begin[i].data(), a[i].data(), b[i].data()));
+            total.push_back(shift < 0
+                                ? backend.run(op::compact{
+                                      sequences, whole ? tensor_view{} : view, 1, first.data(),
+                                      last.data(), begin[i].data(), a[i].data(), b[i].data()})
+                                : backend.run(op::find_candidates{
+                                      rows.set, view, 0, first.data(), last.data(), shift,
+                                      begin[i].data(), a[i].data(), b[i].data()}));
             backend.synchronize();
           }
           ASSERT_EQ(total[1], total[0]);
@@ -143,8 +150,8 @@ TEST(device_selection, lists_are_the_references) {
       std::vector<std::int32_t> want = token;
       const tensor_view tokens =
           make_view(canvas.data(), dtype::i32, {std::max(sequences, 1), length});
-      reference_ops().gather_tokens(rows.set, tokens, want.data());
-      device.gather_tokens(rows.set, tokens, token.data());
+      reference_ops().run(op::gather_tokens{rows.set, tokens, want.data()});
+      device.run(op::gather_tokens{rows.set, tokens, token.data()});
       device.synchronize();
       EXPECT_EQ(token, want);
     }
@@ -160,16 +167,16 @@ TEST(device_selection, faults_are_reported_when_the_host_waits) {
   const row_set rows{1, 1, begin.data(), zero.data(), at.data(), nullptr};
   const row_set absent{1, 1, begin.data(), zero.data(), other.data(), nullptr};
   indices index{-7};
-  EXPECT_NO_THROW(device.find_rows(rows, absent, index.data()));
+  EXPECT_NO_THROW(device.run(op::find_rows{rows, absent, index.data()}));
   EXPECT_THROW(device.synchronize(), std::logic_error);
   EXPECT_NO_THROW(device.synchronize());  // once
-  device.find_rows(rows, rows, index.data());
+  device.run(op::find_rows{rows, rows, index.data()});
   EXPECT_NO_THROW(device.synchronize());
   EXPECT_EQ(index[0], 0);
   const indices two{0, 2};
   const float score = 1;
   indices out{-7, -7};
-  EXPECT_NO_THROW(device.top_indices(1, begin.data(), &score, two.data(), out.data()));
+  EXPECT_NO_THROW(device.run(op::top_indices{1, begin.data(), &score, two.data(), out.data()}));
   EXPECT_THROW(device.synchronize(), std::logic_error);
   EXPECT_EQ(out, (indices{-7, -7}));
   cuda::set_emulation(before);
@@ -192,8 +199,9 @@ TEST(device_selection, top_indices_sort_as_the_reference) {
             ties ? tied(rng, begin.back()) : test::random_vector(rng, begin.back());
         indices want(static_cast<std::size_t>(out_begin.back()) + 1, -7), got = want;
         const auto n = static_cast<std::int32_t>(sizes.size());
-        reference_ops().top_indices(n, begin.data(), score.data(), out_begin.data(), want.data());
-        device.top_indices(n, begin.data(), score.data(), out_begin.data(), got.data());
+        reference_ops().run(
+            op::top_indices{n, begin.data(), score.data(), out_begin.data(), want.data()});
+        device.run(op::top_indices{n, begin.data(), score.data(), out_begin.data(), got.data()});
         device.synchronize();
         ASSERT_EQ(got, want);
       }
@@ -209,8 +217,9 @@ TEST(device_selection, five_thousand_keys) {
     for (const std::int32_t n : {64, 2048, 2049, 5000}) {
       const indices out_begin{0, n};
       indices want(static_cast<std::size_t>(n), -7), got = want;
-      reference_ops().top_indices(1, begin.data(), score.data(), out_begin.data(), want.data());
-      device.top_indices(1, begin.data(), score.data(), out_begin.data(), got.data());
+      reference_ops().run(
+          op::top_indices{1, begin.data(), score.data(), out_begin.data(), want.data()});
+      device.run(op::top_indices{1, begin.data(), score.data(), out_begin.data(), got.data()});
       device.synchronize();
       ASSERT_EQ(got, want);
     }
@@ -218,8 +227,9 @@ TEST(device_selection, five_thousand_keys) {
     for (int p = 0; p < 5000; ++p) position.push_back(p);
     const row_set rows{1, 5000, begin.data(), sequence.data(), position.data(), nullptr};
     bytes want(5001, 7), got = want;
-    reference_ops().mark_top(rows, score.data(), count.data(), flags_view(want, {1, 5001}));
-    device.mark_top(rows, score.data(), count.data(), flags_view(got, {1, 5001}));
+    reference_ops().run(
+        op::mark_top{rows, score.data(), count.data(), flags_view(want, {1, 5001})});
+    device.run(op::mark_top{rows, score.data(), count.data(), flags_view(got, {1, 5001})});
     device.synchronize();
     EXPECT_EQ(got, want);
   });
@@ -233,8 +243,9 @@ TEST(device_selection, marks_and_pools_are_the_references) {
     for (const indices& count : {indices{0, 0, 0, 0, 0, 0}, indices{3, 1, 7, 40, 64, 299},
                                  indices{1, 9, 99, 99, 99, 999}, indices{-1, -1, -1, 1, 1, 1}}) {
       bytes want(6 * 400, 7), got = want;
-      reference_ops().mark_top(rows.set, score.data(), count.data(), flags_view(want, {6, 400}));
-      device.mark_top(rows.set, score.data(), count.data(), flags_view(got, {6, 400}));
+      reference_ops().run(
+          op::mark_top{rows.set, score.data(), count.data(), flags_view(want, {6, 400})});
+      device.run(op::mark_top{rows.set, score.data(), count.data(), flags_view(got, {6, 400})});
       device.synchronize();
       ASSERT_EQ(got, want);
     }
@@ -242,8 +253,9 @@ TEST(device_selection, marks_and_pools_are_the_references) {
     for (const std::int32_t window : {1, 3, 7, 401}) {
       for (const bool maximum : {true, false}) {
         std::vector<float> want(numbers.size(), test::nan), got = want;
-        reference_ops().pool(6, rows.begin.data(), numbers.data(), window, maximum, want.data());
-        device.pool(6, rows.begin.data(), numbers.data(), window, maximum, got.data());
+        reference_ops().run(
+            op::pool{6, rows.begin.data(), numbers.data(), window, maximum, want.data()});
+        device.run(op::pool{6, rows.begin.data(), numbers.data(), window, maximum, got.data()});
         device.synchronize();
         ASSERT_TRUE(
             test::same_bits(got.data(), want.data(), static_cast<std::int64_t>(want.size())));
@@ -261,16 +273,16 @@ TEST(device_selection, means_and_distances) {
       x.randomize(rng);
       y.copy(x);
       for (std::int64_t r = 0; r < 74; ++r) y.at(r, r % width) += 0.01F;
-      reference_ops().mean_rows(rows.set, x, want);
-      device.mean_rows(rows.set, x, got);
+      reference_ops().run(op::mean_rows{rows.set, x, want});
+      device.run(op::mean_rows{rows.set, x, got});
       device.synchronize();
       for (std::int64_t s = 0; s < 4; ++s) {
         ASSERT_TRUE(test::same_bits(got.row(s), want.row(s), width));
       }
       std::vector<float> a(74, test::nan), b = a, alone{test::nan};
-      reference_ops().row_distance(x, y, a.data());
-      device.row_distance(x, y, b.data());
-      device.row_distance(x.view().slice(9, 1), y.view().slice(9, 1), alone.data());
+      reference_ops().run(op::row_distance{x, y, a.data()});
+      device.run(op::row_distance{x, y, b.data()});
+      device.run(op::row_distance{x.view().slice(9, 1), y.view().slice(9, 1), alone.data()});
       device.synchronize();
       for (std::size_t r = 0; r < 74; ++r) {
         ASSERT_NEAR(b[r], a[r], 1e-15 + 1.2e-7 * std::fabs(a[r]));
@@ -293,15 +305,15 @@ TEST(device_selection, key_scores_of_every_group_and_type) {
           key_set keys;
           keys.kv_length = length.data();
           std::vector<float> want(195, test::nan), got = want;
-          reference_ops().key_scores(q, cache.as_f32(), keys, want.data());
-          device.key_scores(q, cache.kv, keys, got.data());
+          reference_ops().run(op::key_scores{q, cache.as_f32(), keys, want.data()});
+          device.run(op::key_scores{q, cache.kv, keys, got.data()});
           device.synchronize();
           test::expect_close(got, want, 1e-6, "all slots");
           const indices begin{0, 4, 5, 8}, slot{129, 3, 70, 3, 191, 0, 64, 1};
           keys.key_begin = begin.data();
           keys.key_slot = slot.data();
           std::vector<float> listed(8, test::nan);
-          device.key_scores(q, cache.kv, keys, listed.data());
+          device.run(op::key_scores{q, cache.kv, keys, listed.data()});
           device.synchronize();
           EXPECT_TRUE(test::same_bits(&listed[0], &got[129], 1));
           EXPECT_TRUE(test::same_bits(&listed[2], &got[70], 1));
@@ -323,23 +335,25 @@ TEST(device_selection, long_context_keys_and_block_means) {
       key_set keys;
       keys.kv_length = length.data();
       std::vector<float> want(5001, test::nan), got = want;
-      reference_ops().key_scores(q, cache.as_f32(), keys, want.data());
-      device.key_scores(q, cache.kv, keys, got.data());
+      reference_ops().run(op::key_scores{q, cache.as_f32(), keys, want.data()});
+      device.run(op::key_scores{q, cache.kv, keys, got.data()});
       device.synchronize();
       test::expect_close(got, want, 1e-6, "scores");
       for (const std::int32_t block : {1, 32, 64, 100}) {
         const indices begin{0, (5000 + block - 1) / block, (5000 + block - 1) / block + 1};
         grid mean({begin[2], 1, 8}), means({begin[2], 1, 8}, 3);
-        reference_ops().block_mean_keys(2, cache.as_f32(), length.data(), block, begin.data(), mean,
-                                        nullptr);
-        device.block_mean_keys(2, cache.kv, length.data(), block, begin.data(), means, nullptr);
+        reference_ops().run(op::block_mean_keys{2, cache.as_f32(), length.data(), block,
+                                                begin.data(), mean, nullptr});
+        device.run(
+            op::block_mean_keys{2, cache.kv, length.data(), block, begin.data(), means, nullptr});
         device.synchronize();
         for (std::int64_t b = 0; b < begin[2]; ++b) {
           ASSERT_TRUE(test::same_bits(means.row(b), mean.row(b), 8));
         }
         const indices few{0, 2, 3}, from{1, 0};  // a refresh of some; one lies beyond the end
         grid part({3, 1, 8});
-        device.block_mean_keys(2, cache.kv, length.data(), block, few.data(), part, from.data());
+        device.run(
+            op::block_mean_keys{2, cache.kv, length.data(), block, few.data(), part, from.data()});
         device.synchronize();
         EXPECT_TRUE(test::same_bits(part.row(0), mean.row(1), 8));
         EXPECT_TRUE(test::same_bits(part.row(2), mean.row(begin[1]), 8));
@@ -368,8 +382,9 @@ TEST(device_selection, importance_of_short_and_long_lists) {
       const float scale = 1.0F / std::sqrt(static_cast<float>(c.dim));
       const auto sequences = static_cast<std::int32_t>(c.lengths.size());
       std::vector<float> want(index.size(), test::nan), got = want;
-      reference_ops().importance(sequences, begin.data(), index.data(), q, k, scale, want.data());
-      device.importance(sequences, begin.data(), index.data(), q, k, scale, got.data());
+      reference_ops().run(
+          op::importance{sequences, begin.data(), index.data(), q, k, scale, want.data()});
+      device.run(op::importance{sequences, begin.data(), index.data(), q, k, scale, got.data()});
       device.synchronize();
       test::expect_close(got, want, 1.2e-7, "importance");
       for (std::int32_t s = 0; s < sequences; ++s) {
@@ -377,7 +392,7 @@ TEST(device_selection, importance_of_short_and_long_lists) {
         const std::int32_t n = c.lengths[static_cast<std::size_t>(s)];
         const indices part{0, n};
         std::vector<float> alone(static_cast<std::size_t>(n), test::nan);
-        device.importance(1, part.data(), index.data() + first, q, k, scale, alone.data());
+        device.run(op::importance{1, part.data(), index.data() + first, q, k, scale, alone.data()});
         device.synchronize();
         EXPECT_TRUE(test::same_bits(alone.data(), got.data() + first, n));
       }
@@ -397,9 +412,10 @@ TEST(device_selection, softmax_mass_of_tiles) {
         const std::int32_t blocks = (128 + size - 1) / size;
         const indices length{100, 0, 128}, first{0, 0, 64 / size * size};
         grid want({3, 2 * group, blocks, blocks}), got({3, 2 * group, blocks, blocks}, 5);
-        reference_ops().block_mass(rows.set, q, cache.kv, length.data(), first.data(), size, 0.4F,
-                                   want);
-        device.block_mass(rows.set, q, cache.kv, length.data(), first.data(), size, 0.4F, got);
+        reference_ops().run(
+            op::block_mass{rows.set, q, cache.kv, length.data(), first.data(), size, 0.4F, want});
+        device.run(
+            op::block_mass{rows.set, q, cache.kv, length.data(), first.data(), size, 0.4F, got});
         device.synchronize();
         int written = 0;
         for (std::int64_t s = 0; s < 3; ++s) {
@@ -417,8 +433,8 @@ TEST(device_selection, softmax_mass_of_tiles) {
         const row_set alone_rows{1,      17, begin.data(), zeros.data(), rows.position.data() + 102,
                                  nullptr};
         grid alone({1, 2 * group, blocks, blocks});
-        device.block_mass(alone_rows, q.view().slice(102, 17), kv, &length[2], alone_first.data(),
-                          size, 0.4F, alone);
+        device.run(op::block_mass{alone_rows, q.view().slice(102, 17), kv, &length[2],
+                                  alone_first.data(), size, 0.4F, alone});
         device.synchronize();
         EXPECT_TRUE(test::same_bits(alone.row(0), got.row(2), alone.columns()));
       }
@@ -442,21 +458,23 @@ TEST(device_selection, kept_tiles_are_the_references) {
       for (const indices& limit : {indices{b, 0, b - b / 3, b}, indices{b / 2, 0, b / 2, 0}}) {
         const indices count{3, 2, 1 + b / 4, 2 * b};
         bytes want(static_cast<std::size_t>(4 * heads * blocks * blocks), 7), got = want;
-        reference_ops().keep_top_blocks(mass, used.data(), first.data(), limit.data(), count.data(),
-                                        flags_view(want, {4, heads, blocks, blocks}));
-        device.keep_top_blocks(mass, used.data(), first.data(), limit.data(), count.data(),
-                               flags_view(got, {4, heads, blocks, blocks}));
+        reference_ops().run(op::keep_top_blocks{mass, used.data(), first.data(), limit.data(),
+                                                count.data(),
+                                                flags_view(want, {4, heads, blocks, blocks})});
+        device.run(op::keep_top_blocks{mass, used.data(), first.data(), limit.data(), count.data(),
+                                       flags_view(got, {4, heads, blocks, blocks})});
         device.synchronize();
         ASSERT_EQ(got, want);
         const bytes applies{1, 0, 1, 1};
         const indices length{8 * b, 8, std::max(8 * (b - b / 3) - 5, 1), 3};
         std::vector<float> keys(static_cast<std::size_t>(4 * blocks), -1.0F), expected = keys;
         for (auto& x : got) x = x == 7 ? 1 : x;
-        reference_ops().block_mask_keys(flags_view(got, {4, heads, blocks, blocks}), applies.data(),
-                                        8, length.data(),
-                                        make_view(expected.data(), dtype::f32, {4, blocks}));
-        device.block_mask_keys(flags_view(got, {4, heads, blocks, blocks}), applies.data(), 8,
-                               length.data(), make_view(keys.data(), dtype::f32, {4, blocks}));
+        reference_ops().run(op::block_mask_keys{
+            flags_view(got, {4, heads, blocks, blocks}), applies.data(), 8, length.data(),
+            make_view(expected.data(), dtype::f32, {4, blocks})});
+        device.run(op::block_mask_keys{flags_view(got, {4, heads, blocks, blocks}), applies.data(),
+                                       8, length.data(),
+                                       make_view(keys.data(), dtype::f32, {4, blocks})});
         device.synchronize();
         ASSERT_EQ(keys, expected);
       }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "methods/ada_dlm/kernels/freeze.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -47,7 +48,7 @@ struct scene {
   }
   accepts decide(const ops& backend, const freeze_params& params) {
     accepts a(candidates.row.size(), 9);  // poisoned
-    backend.freeze_two_centroids(candidates.set(), view(), rank.data(), params, a.data());
+    backend.run(op::freeze_two_centroids{candidates.set(), view(), rank.data(), params, a.data()});
     return a;
   }
   std::vector<float> row(std::int32_t s, std::int32_t p) {
@@ -185,12 +186,13 @@ TEST(freeze, push_by_hand) {
     c.add({0, 2});
     c.add({1});
     const std::vector<float> a{0.1F, 0.2F, 0.3F}, b{0.4F, 0.5F, 0.6F};
-    backend->push_history(c.set(), a.data(), false, view);
-    backend->push_history(c.set(), b.data(), true, view);  // rows are scored: nothing to fill
+    backend->run(op::push_history{c.set(), a.data(), false, view});
+    backend->run(
+        op::push_history{c.set(), b.data(), true, view});  // rows are scored: nothing to fill
     EXPECT_EQ(history, (std::vector<float>{0.4F, 0.1F, 0, 0, 0, 0, 0.5F, 0.2F, 0,  //
                                            0, 0, 0, 0.6F, 0.3F, 0, 0, 0, 0}));
     std::fill(history.begin(), history.end(), 0.0F);
-    backend->push_history(c.set(), a.data(), true, view);
+    backend->run(op::push_history{c.set(), a.data(), true, view});
     EXPECT_EQ(history, (std::vector<float>{0.1F, 0.1F, 0.1F, 0, 0, 0, 0.2F, 0.2F, 0.2F,  //
                                            0, 0, 0, 0.3F, 0.3F, 0.3F, 0, 0, 0}));
   }
@@ -377,8 +379,8 @@ TEST(freeze, does_not_depend_on_the_batch) {
         one.add({x.candidates.position.begin() + x.candidates.begin[s],
                  x.candidates.position.begin() + x.candidates.begin[s + 1]});
         accepts alone(one.row.size(), 9);
-        backend->freeze_two_centroids(one.set(), x.view().slice(s, 1), &x.rank[s], {},
-                                      alone.data());
+        backend->run(op::freeze_two_centroids{
+            one.set(), x.view().slice(s, 1), &x.rank[s], {}, alone.data()});
         EXPECT_EQ(alone, accepts(all.begin() + x.candidates.begin[s],
                                  all.begin() + x.candidates.begin[s + 1]));
       }
@@ -394,8 +396,9 @@ TEST(unsettled, by_hand) {
     const auto run = [&](const settle_params& params, bool whole) {
       accepts state = start, flags(8, 9);
       const std::uint8_t all = whole ? 1 : 0;
-      backend->mark_unsettled(make_view(state.data(), dtype::u8, {1, 8}), params, first.data(),
-                              last.data(), &all, make_view(flags.data(), dtype::u8, {1, 8}));
+      backend->run(op::mark_unsettled{make_view(state.data(), dtype::u8, {1, 8}), params,
+                                      first.data(), last.data(), &all,
+                                      make_view(flags.data(), dtype::u8, {1, 8})});
       EXPECT_EQ(state, (accepts{2, 2, 2, 0, 2, 0, 2, 2}));
       return flags;
     };
@@ -430,9 +433,9 @@ TEST(unsettled, backends_agree) {
     for (std::size_t i = 0; i < backends.size(); ++i) {
       after[i] = state;
       flags[i].assign(60, 9);
-      backends[i]->mark_unsettled(make_view(after[i].data(), dtype::u8, {3, 20}), params,
-                                  first.data(), last.data(), whole.data(),
-                                  make_view(flags[i].data(), dtype::u8, {3, 20}));
+      backends[i]->run(op::mark_unsettled{make_view(after[i].data(), dtype::u8, {3, 20}), params,
+                                          first.data(), last.data(), whole.data(),
+                                          make_view(flags[i].data(), dtype::u8, {3, 20})});
     }
     for (std::size_t i = 1; i < backends.size(); ++i) {
       EXPECT_EQ(flags[0], flags[i]);

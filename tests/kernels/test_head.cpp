@@ -4,6 +4,7 @@
 // The fused LM head and token sampling.
 #include <omp.h>
 
+#include "kernels/head.h"
 #include "kernels/noise.h"
 #include "tests/kernels/support.h"
 
@@ -56,7 +57,7 @@ TEST(head, confidence_by_hand) {
     const auto head = identity(backend, 4);
     confidence_params params;
     told t(2);
-    backend.confidence(x, *head, c.set(), params, t.out());
+    backend.run(op::confidence{x, *head, c.set(), params, t.out()});
     EXPECT_EQ(t.token, (std::vector<std::int32_t>{2, 0}));
     EXPECT_NEAR(t.probability[0], 0.5, 1e-6);
     EXPECT_NEAR(t.margin[0], 0.25, 1e-6);
@@ -67,7 +68,7 @@ TEST(head, confidence_by_hand) {
     EXPECT_EQ(t.gap[1], 0.0F);
 
     params.temperature = 2;
-    backend.confidence(x, *head, c.set(), params, t.out());
+    backend.run(op::confidence{x, *head, c.set(), params, t.out()});
     EXPECT_NEAR(t.probability[0], 2 / (4 + std::sqrt(2.0)), 1e-6);
     EXPECT_NEAR(t.gap[0], std::log(2.0), 1e-6);  // the gap is that of the logits themselves
 
@@ -75,12 +76,12 @@ TEST(head, confidence_by_hand) {
     const std::int32_t banned[2] = {2, 0};
     params.banned = banned;
     params.banned_count = 2;
-    backend.confidence(x, *head, c.set(), params, t.out());
+    backend.run(op::confidence{x, *head, c.set(), params, t.out()});
     EXPECT_EQ(t.token, (std::vector<std::int32_t>{1, 1}));
     EXPECT_NEAR(t.probability[0], 2.0 / 3, 1e-6);
     EXPECT_NEAR(t.margin[0], 1.0 / 3, 1e-6);
     params.temperature = 0;
-    EXPECT_THROW(backend.confidence(x, *head, c.set(), params, t.out()), std::logic_error);
+    EXPECT_THROW(backend.run(op::confidence{x, *head, c.set(), params, t.out()}), std::logic_error);
   };
   check(reference_ops());
   test::for_each_isa([&](const std::string&) { check(cpu_ops()); });
@@ -104,7 +105,7 @@ TEST(head, residual_orders_near_certain_tokens) {
     confidence_out out;
     out.probability = probability.data();
     out.residual = residual.data();
-    backend->confidence(x, *head, c.set(), params, out);
+    backend->run(op::confidence{x, *head, c.set(), params, out});
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(probability[i], 1.0F);
       const double rest = 3 * std::exp(-double{x.at(static_cast<std::int64_t>(i), 1)});
@@ -139,8 +140,8 @@ TEST(head, confidence_matches_the_reference) {
           params.banned_count = variant == 2 && vocabulary > 8 ? 2 : 0;
           params.accumulate_double = variant == 3;
           told want(5), got(5);
-          reference_ops().confidence(x, *slow, c.set(), params, want.out());
-          cpu_ops().confidence(x, *fast, c.set(), params, got.out());
+          reference_ops().run(op::confidence{x, *slow, c.set(), params, want.out()});
+          cpu_ops().run(op::confidence{x, *fast, c.set(), params, got.out()});
           EXPECT_EQ(got.token, want.token);
           test::expect_close(got.probability, want.probability, 5e-6, "probability");
           test::expect_close(got.margin, want.margin, 5e-6, "margin");
@@ -152,7 +153,7 @@ TEST(head, confidence_matches_the_reference) {
           confidence_out some;
           some.token = part.token.data();
           some.probability = part.probability.data();
-          cpu_ops().confidence(x, *fast, c.set(), params, some);
+          cpu_ops().run(op::confidence{x, *fast, c.set(), params, some});
           EXPECT_EQ(part.token, got.token);
           EXPECT_TRUE(test::same_bits(part.probability.data(), got.probability.data(), 5));
         }
@@ -182,7 +183,7 @@ TEST(head, confidence_finds_the_two_largest_anywhere) {
           const auto head =
               cpu_ops().pack(make_view(w.data(), dtype::f32, {vocabulary, 1}), weight_format::f32);
           told t(1);
-          cpu_ops().confidence(x, *head, c.set(), {}, t.out());
+          cpu_ops().run(op::confidence{x, *head, c.set(), {}, t.out()});
           ASSERT_EQ(t.token[0], swap ? other : first);
           ASSERT_EQ(t.gap[0], 1.0F) << first << " and " << other;
           ASSERT_TRUE(test::close(t.margin[0] / t.probability[0], 1 - std::exp(-1.0), 1e-5));
@@ -192,7 +193,7 @@ TEST(head, confidence_finds_the_two_largest_anywhere) {
         const auto head =
             cpu_ops().pack(make_view(tie.data(), dtype::f32, {vocabulary, 1}), weight_format::f32);
         told t(1);
-        cpu_ops().confidence(x, *head, c.set(), {}, t.out());
+        cpu_ops().run(op::confidence{x, *head, c.set(), {}, t.out()});
         ASSERT_EQ(t.token[0], std::min(first, other));
         ASSERT_EQ(t.gap[0], 0.0F);
       }
@@ -212,8 +213,8 @@ TEST(head, confidence_int8_stays_near) {
     test::candidates_fixture c;
     c.add({0, 1, 2, 3});
     told want(4), got(4);
-    reference_ops().confidence(x, *slow, c.set(), {}, want.out());
-    cpu_ops().confidence(x, *fast, c.set(), {}, got.out());
+    reference_ops().run(op::confidence{x, *slow, c.set(), {}, want.out()});
+    cpu_ops().run(op::confidence{x, *fast, c.set(), {}, got.out()});
     EXPECT_EQ(got.token, want.token);
     test::expect_close(got.probability, want.probability, 5e-3, "probability");
   });
@@ -242,10 +243,10 @@ TEST(head, confidence_is_batch_invariant) {
       c.add(first);
       c.add(second);
       told all(150), again(150);
-      cpu_ops().confidence(x, *head, c.set(), params, all.out());
+      cpu_ops().run(op::confidence{x, *head, c.set(), params, all.out()});
       const int threads = omp_get_max_threads();
       omp_set_num_threads(3);
-      cpu_ops().confidence(x, *head, c.set(), params, again.out());
+      cpu_ops().run(op::confidence{x, *head, c.set(), params, again.out()});
       omp_set_num_threads(threads);
       for (std::size_t i = 0; i < 150; i += 7) {
         ASSERT_TRUE(again.same(i, all, i)) << i;
@@ -254,7 +255,7 @@ TEST(head, confidence_is_batch_invariant) {
         alone.add({c.position[i]});
         alone.row = {static_cast<std::int32_t>(i)};
         told one(1);
-        cpu_ops().confidence(x, *head, alone.set(), params, one.out());
+        cpu_ops().run(op::confidence{x, *head, alone.set(), params, one.out()});
         ASSERT_TRUE(one.same(0, all, i)) << i;
       }
     }
@@ -278,7 +279,7 @@ TEST(head, gumbel_noise_is_the_definition) {
       std::vector<std::int32_t> positions;
       for (std::int32_t p = 0; p < 40; ++p) positions.push_back(p + 100);
       c.add(positions);
-      cpu_ops().logits(x, *head, c.row.data(), logits);
+      cpu_ops().run(op::logits{x, *head, c.row.data(), logits});
       for (const float t : {0.01F, 1.0F, 3.0F}) {
         const std::int32_t step = 9;
         const std::int32_t banned = 2;
@@ -288,7 +289,7 @@ TEST(head, gumbel_noise_is_the_definition) {
         params.banned = &banned;
         params.banned_count = 1;
         told got(40);
-        cpu_ops().confidence(x, *head, c.set(), params, got.out());
+        cpu_ops().run(op::confidence{x, *head, c.set(), params, got.out()});
         for (std::int32_t i = 0; i < 40; ++i) {
           const std::uint64_t key = noise_key(c.set(), params.noise, 0, i);
           std::int32_t best = -1;
@@ -324,7 +325,7 @@ TEST(head, gumbel_draws_follow_the_softmax) {
     params.gumbel_temperature = 1;
     params.noise = {&seed, &step};
     told t(1);
-    cpu_ops().confidence(x, *head, c.set(), params, t.out());
+    cpu_ops().run(op::confidence{x, *head, c.set(), params, t.out()});
     ++count[static_cast<std::size_t>(t.token[0])];
     ASSERT_TRUE(test::close(t.probability[0], 0.1 * (t.token[0] + 1), 1e-6));
   }
@@ -343,7 +344,7 @@ TEST(head, nan_never_wins_and_always_shows) {
     test::candidates_fixture c;
     c.add({0});
     told t(1);
-    cpu_ops().confidence(x, *ones, c.set(), {}, t.out());
+    cpu_ops().run(op::confidence{x, *ones, c.set(), {}, t.out()});
     EXPECT_EQ(t.token[0], 0);
     EXPECT_TRUE(std::isnan(t.probability[0]));
   });
@@ -361,7 +362,8 @@ TEST(head, sample_by_hand) {
       c.add({4});
       const std::uint64_t seed = 1;
       const std::int32_t step = 0;
-      backend->sample(c.set(), logits, {temperature, top_p, top_k, {&seed, &step}}, t.out());
+      backend->run(
+          op::sample{c.set(), logits, {temperature, top_p, top_k, {&seed, &step}}, t.out()});
     };
     told t(1);
     run(0, 1, 0, t);
@@ -400,8 +402,8 @@ TEST(head, sample_matches_the_reference) {
           const std::vector<std::int32_t> step{4, 5};
           const sample_params params{temperature, top_p, top_k, {seed.data(), step.data()}};
           told want(6), got(6);
-          reference_ops().sample(c.set(), a, params, want.out());
-          cpu_ops().sample(c.set(), b, params, got.out());
+          reference_ops().run(op::sample{c.set(), a, params, want.out()});
+          cpu_ops().run(op::sample{c.set(), b, params, got.out()});
           EXPECT_EQ(got.token, want.token);
           test::expect_close(got.probability, want.probability, 1e-6, "probability");
           test::expect_close(got.margin, want.margin, 1e-6, "margin");

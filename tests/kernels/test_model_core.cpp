@@ -4,6 +4,7 @@
 // Embedding, normalisation, rotary positions, SwiGLU, cache writes: closed forms for the
 // reference, the reference for the CPU backend, bits for batch invariance.
 #include "kernels/float16.h"
+#include "kernels/model_core.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -18,7 +19,7 @@ TEST(model_core, reference_rms_norm_by_hand) {
   x.at(0, 0) = 3;
   x.at(0, 1) = 4;
   std::vector<float> weight{2, 10};
-  reference_ops().rms_norm(x, test::view_of(weight), 0.5F, out);
+  reference_ops().run(op::rms_norm{x, test::view_of(weight), 0.5F, out});
   EXPECT_FLOAT_EQ(out.at(0, 0), static_cast<float>(6 / std::sqrt(13.0)));
   EXPECT_FLOAT_EQ(out.at(0, 1), static_cast<float>(40 / std::sqrt(13.0)));
 }
@@ -28,7 +29,7 @@ TEST(model_core, reference_rope_by_hand) {
   const std::int32_t position = 2;
   grid x({1, 1, 5});
   for (int d = 0; d < 5; ++d) x.at(0, d) = static_cast<float>(d + 1);
-  reference_ops().head_norm_rope(x, tensor_view{}, 0, {4, 100.0F}, &position);
+  reference_ops().run(op::head_norm_rope{x, tensor_view{}, 0, {4, 100.0F}, &position});
   EXPECT_NEAR(x.at(0, 0), 1 * std::cos(2.0) - 3 * std::sin(2.0), 1e-6);
   EXPECT_NEAR(x.at(0, 2), 3 * std::cos(2.0) + 1 * std::sin(2.0), 1e-6);
   EXPECT_NEAR(x.at(0, 1), 2 * std::cos(0.2) - 4 * std::sin(0.2), 1e-6);
@@ -40,7 +41,7 @@ TEST(model_core, reference_silu_and_linear_by_hand) {
   grid gate_up({1, 2}), out({1, 1});
   gate_up.at(0, 0) = std::log(3.0F);  // sigmoid(ln 3) = 3/4
   gate_up.at(0, 1) = 8;
-  reference_ops().silu_mul(gate_up, out);
+  reference_ops().run(op::silu_mul{gate_up, out});
   EXPECT_FLOAT_EQ(out.at(0, 0), 6 * std::log(3.0F));
 
   std::vector<float> w{1, 2, 3, 4, 5, 6}, bias{10, 20};
@@ -48,17 +49,17 @@ TEST(model_core, reference_silu_and_linear_by_hand) {
   for (int k = 0; k < 3; ++k) x.at(0, k) = static_cast<float>(k + 1);
   const auto packed =
       reference_ops().pack(make_view(w.data(), dtype::f32, {2, 3}), weight_format::f32);
-  reference_ops().linear(x, *packed, test::view_of(bias), y, false);
+  reference_ops().run(op::linear{x, *packed, test::view_of(bias), y, false});
   EXPECT_EQ(y.at(0, 0), 24.0F);
   EXPECT_EQ(y.at(0, 1), 52.0F);
-  reference_ops().linear(x, *packed, tensor_view{}, y, true);
+  reference_ops().run(op::linear{x, *packed, tensor_view{}, y, true});
   EXPECT_EQ(y.at(0, 0), 38.0F);
   EXPECT_EQ(y.at(0, 1), 84.0F);
   // int8: the weight (1, 2, 3) has scale 3/127 and levels 42, 85, 127 (42.33, 84.67); x = (1, 2, 3)
   // has the same levels: 42^2 + 85^2 + 127^2 = 25118 -> 25118 * 9 / 127^2.
   const auto small =
       reference_ops().pack(make_view(w.data(), dtype::f32, {2, 3}), weight_format::int8);
-  reference_ops().linear(x, *small, tensor_view{}, y, false);
+  reference_ops().run(op::linear{x, *small, tensor_view{}, y, false});
   EXPECT_NEAR(y.at(0, 0), 25118.0 * 9 / (127 * 127), 1e-5);
 }
 
@@ -72,8 +73,8 @@ TEST(model_core, embed_reads_every_float_type) {
     void* data = type == dtype::f32 ? static_cast<void*>(table.data()) : half.data();
     const tensor_view view = make_view(data, type, {7, 19});
     grid want({5, 19}, 3), got({5, 19}, 2);
-    reference_ops().embed(token.data(), view, want);
-    cpu_ops().embed(token.data(), view, got);
+    reference_ops().run(op::embed{token.data(), view, want});
+    cpu_ops().run(op::embed{token.data(), view, got});
     for (std::int64_t r = 0; r < 5; ++r) {
       EXPECT_TRUE(test::same_bits(got.row(r), want.row(r), 19));
       EXPECT_EQ(want.at(r, 3), float_at(view, token[static_cast<std::size_t>(r)], 3));
@@ -81,8 +82,9 @@ TEST(model_core, embed_reads_every_float_type) {
   }
   const std::int32_t outside = 7;
   grid out({1, 19});
-  EXPECT_THROW(cpu_ops().embed(&outside, make_view(table.data(), dtype::f32, {7, 19}), out),
-               std::logic_error);
+  EXPECT_THROW(
+      cpu_ops().run(op::embed{&outside, make_view(table.data(), dtype::f32, {7, 19}), out}),
+      std::logic_error);
 }
 
 TEST(model_core, rows_match_the_reference_on_every_isa) {
@@ -93,10 +95,10 @@ TEST(model_core, rows_match_the_reference_on_every_isa) {
       x.randomize(rng, 2.0F);
       std::vector<float> weight = test::random_vector(rng, width);
       grid want({5, width}), got({5, width}, 5);
-      reference_ops().rms_norm(x, test::view_of(weight), 1e-5F, want);
-      cpu_ops().rms_norm(x, test::view_of(weight), 1e-5F, got);
+      reference_ops().run(op::rms_norm{x, test::view_of(weight), 1e-5F, want});
+      cpu_ops().run(op::rms_norm{x, test::view_of(weight), 1e-5F, got});
       expect_close(got, want, 2e-6, "rms_norm");
-      cpu_ops().rms_norm(x, test::view_of(weight), 1e-5F, x);  // in place
+      cpu_ops().run(op::rms_norm{x, test::view_of(weight), 1e-5F, x});  // in place
       expect_close(x, want, 2e-6, "rms_norm in place");
 
       grid gate_up({5, 2 * width}, 1);
@@ -104,13 +106,13 @@ TEST(model_core, rows_match_the_reference_on_every_isa) {
       gate_up.at(0, 0) = -200;
       gate_up.at(1, 0) = 200;
       grid product({5, width}), expected({5, width});
-      reference_ops().silu_mul(gate_up, expected);
-      cpu_ops().silu_mul(gate_up, product);
+      reference_ops().run(op::silu_mul{gate_up, expected});
+      cpu_ops().run(op::silu_mul{gate_up, product});
       expect_close(product, expected, 1e-6, "silu_mul");
       // Alone or in the batch, the same bits.
       for (std::int64_t r = 0; r < 5; ++r) {
         grid one({1, width});
-        cpu_ops().silu_mul(gate_up.view().slice(r, 1), one);
+        cpu_ops().run(op::silu_mul{gate_up.view().slice(r, 1), one});
         EXPECT_TRUE(test::same_bits(one.row(0), product.row(r), width));
       }
     }
@@ -123,10 +125,10 @@ TEST(model_core, nan_and_infinity_stay_visible) {
     std::mt19937 rng(3);
     x.randomize(rng);
     x.at(0, 17) = test::nan;
-    cpu_ops().silu_mul(x, out);
+    cpu_ops().run(op::silu_mul{x, out});
     EXPECT_TRUE(std::isnan(out.at(0, 17)) && std::isfinite(out.at(0, 16)));
     std::vector<float> weight(40, 1.0F);
-    cpu_ops().rms_norm(x, test::view_of(weight), 1e-5F, normed);
+    cpu_ops().run(op::rms_norm{x, test::view_of(weight), 1e-5F, normed});
     for (int c = 0; c < 40; ++c) EXPECT_TRUE(std::isnan(normed.at(0, c)));
   });
 }
@@ -143,8 +145,8 @@ TEST(model_core, rope_matches_the_reference) {
         std::vector<float> weight = test::random_vector(rng, dim);
         const tensor_view view = norm ? test::view_of(weight) : tensor_view{};
         const rope_params rope{rotary, 500000.0F};
-        reference_ops().head_norm_rope(want, view, 1e-6F, rope, position.data());
-        cpu_ops().head_norm_rope(got, view, 1e-6F, rope, position.data());
+        reference_ops().run(op::head_norm_rope{want, view, 1e-6F, rope, position.data()});
+        cpu_ops().run(op::head_norm_rope{got, view, 1e-6F, rope, position.data()});
         expect_close(got, want, 3e-6, "rope");
       }
     }
@@ -169,8 +171,8 @@ TEST(model_core, kv_write_finds_pages) {
     b.values.copy(a.values);
     b.table = a.table;
     b.kv.page_table = b.table.data();
-    reference_ops().kv_write(set, k, v, a.kv);
-    cpu_ops().kv_write(set, k, v, b.kv);
+    reference_ops().run(op::kv_write{set, k, v, a.kv});
+    cpu_ops().run(op::kv_write{set, k, v, b.kv});
     for (std::int64_t p = 0; p < a.keys.rows(); ++p) {
       ASSERT_TRUE(test::same_bits(a.keys.row(p), b.keys.row(p), a.keys.columns()));
       ASSERT_TRUE(test::same_bits(a.values.row(p), b.values.row(p), a.values.columns()));

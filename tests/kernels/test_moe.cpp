@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
+#include "kernels/moe.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -35,7 +36,7 @@ TEST(moe, reference_router_by_hand) {
   x.at(0, 0) = 1;
   for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
     routed r(1, 2);
-    backend->moe_route(x, router, r.expert_view, r.weight_view);
+    backend->run(op::moe_route{x, router, r.expert_view, r.weight_view});
     EXPECT_EQ(r.expert, (std::vector<std::int32_t>{2, 3}));
     EXPECT_NEAR(r.weight[0], 2.5, 1e-5);
     EXPECT_NEAR(r.weight[1], 0.0, 1e-5);
@@ -44,7 +45,7 @@ TEST(moe, reference_router_by_hand) {
     moe_router tie = router;
     tie.weight = make_view(zero.data(), dtype::f32, {4, 1});
     tie.bias = tensor_view{};
-    backend->moe_route(x, tie, r.expert_view, r.weight_view);
+    backend->run(op::moe_route{x, tie, r.expert_view, r.weight_view});
     EXPECT_EQ(r.expert, (std::vector<std::int32_t>{0, 1}));
     EXPECT_FLOAT_EQ(r.weight[0], 1.25F);
   }
@@ -70,13 +71,14 @@ TEST(moe, route_matches_the_reference_and_the_batch) {
         grid x({21, width}, 3);
         x.randomize(rng);
         routed want(21, 5), got(21, 5);
-        reference_ops().moe_route(x, router, want.expert_view, want.weight_view);
-        cpu_ops().moe_route(x, router, got.expert_view, got.weight_view);
+        reference_ops().run(op::moe_route{x, router, want.expert_view, want.weight_view});
+        cpu_ops().run(op::moe_route{x, router, got.expert_view, got.weight_view});
         EXPECT_EQ(got.expert, want.expert);
         test::expect_close(got.weight, want.weight, 2e-6, "router weight");
         for (std::int64_t r = 0; r < 21; ++r) {
           routed one(1, 5);
-          cpu_ops().moe_route(x.view().slice(r, 1), router, one.expert_view, one.weight_view);
+          cpu_ops().run(
+              op::moe_route{x.view().slice(r, 1), router, one.expert_view, one.weight_view});
           EXPECT_TRUE(test::same_bits(one.weight.data(), got.weight.data() + 5 * r, 5));
         }
       }
@@ -115,14 +117,15 @@ TEST(moe, feed_forward_matches_the_reference_and_the_batch) {
     got.copy(want);
     grid start({rows, width});
     start.copy(want);
-    reference_ops().moe_feed_forward(x, route.expert_view, route.weight_view, reference, want);
-    cpu_ops().moe_feed_forward(x, route.expert_view, route.weight_view, fast, got);
+    reference_ops().run(
+        op::moe_feed_forward{x, route.expert_view, route.weight_view, reference, want});
+    cpu_ops().run(op::moe_feed_forward{x, route.expert_view, route.weight_view, fast, got});
     test::expect_close(got, want, 5e-6, "experts");
     for (std::int64_t r = 0; r < rows; ++r) {
       grid one({1, width});
       std::copy_n(start.row(r), width, one.row(0));
-      cpu_ops().moe_feed_forward(x.view().slice(r, 1), route.expert_view.slice(r, 1),
-                                 route.weight_view.slice(r, 1), fast, one);
+      cpu_ops().run(op::moe_feed_forward{x.view().slice(r, 1), route.expert_view.slice(r, 1),
+                                         route.weight_view.slice(r, 1), fast, one});
       EXPECT_TRUE(test::same_bits(one.row(0), got.row(r), width)) << "row " << r;
     }
   });

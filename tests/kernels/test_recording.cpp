@@ -4,7 +4,11 @@
 // Operations recorded once and repeated on other contents (CUDA graphs), on the emulated device.
 #include <cstring>
 
+#include "kernels/attention.h"
 #include "kernels/cuda/emulation.h"
+#include "kernels/model_core.h"
+#include "kernels/moe.h"
+#include "kernels/rows.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -66,7 +70,7 @@ class recording : public ::testing::Test {
     return a;
   }
   void attend(const attention_case& a) const {
-    device.attention(a.rows, a.q, a.cache, a.keys, 0.5F, a.out, {});
+    device.run(op::attention{a.rows, a.q, a.cache, a.keys, 0.5F, a.out, {}});
   }
 
   const ops& device = cuda_emulated_ops();
@@ -79,7 +83,7 @@ class recording : public ::testing::Test {
 TEST_F(recording, runs_nothing_when_recorded_and_reads_what_is_there_when_repeated) {
   const tensor_view from = matrix(3, 4, 0), to = matrix(2, 4, -100);
   std::int32_t* index = put(indices{2, 0});
-  const auto work = device.record([&] { device.gather_rows(from, index, to); });
+  const auto work = device.record([&] { device.run(op::gather_rows{from, index, to}); });
   device.synchronize();
   EXPECT_EQ(to.row<float>(0)[0], -100);
   device.repeat(*work);
@@ -97,7 +101,9 @@ TEST_F(recording, runs_nothing_when_recorded_and_reads_what_is_there_when_repeat
 TEST_F(recording, refuses_what_waits) {
   std::int32_t *first = put(indices{0}), *last = put(indices{5}), *begin = put(indices{0, 0}),
                *list = put(indices(5)), *sequence = put(indices(5));
-  const auto count = [&] { return device.compact(1, {}, 0, first, last, begin, list, sequence); };
+  const auto count = [&] {
+    return device.run(op::compact{1, {}, 0, first, last, begin, list, sequence});
+  };
   EXPECT_THROW(device.record([&] { count(); }), std::logic_error);
   EXPECT_THROW(device.record([&] { device.synchronize(); }), std::logic_error);
   EXPECT_THROW(device.record([&] { device.allocate(dtype::f32, {4}); }), std::logic_error);
@@ -150,9 +156,12 @@ TEST(staged_rows, are_the_lists_and_nobody_behind_them) {
       const auto n = static_cast<std::size_t>(padded);
       indices to_begin(4, 7), lists[5];
       for (indices& list : lists) list.assign(n, 77);
-      backend->stage_rows(rows, token.data(), index.data(), padded,
-                          {to_begin.data(), lists[0].data(), lists[1].data(), lists[2].data(),
-                           lists[3].data(), lists[4].data()});
+      backend->run(op::stage_rows{rows,
+                                  token.data(),
+                                  index.data(),
+                                  padded,
+                                  {to_begin.data(), lists[0].data(), lists[1].data(),
+                                   lists[2].data(), lists[3].data(), lists[4].data()}});
       EXPECT_EQ(to_begin, begin);
       const indices* from[] = {&sequence, &position, &slot, &token, &index};
       for (int i = 0; i < 5; ++i) {
@@ -163,7 +172,7 @@ TEST(staged_rows, are_the_lists_and_nobody_behind_them) {
       // Nothing else is written, and nothing is read that is not there.
       indices only(n, 77);
       const row_set bare{3, 5, begin.data(), sequence.data(), position.data(), nullptr};
-      backend->stage_rows(bare, nullptr, nullptr, padded, {nullptr, only.data()});
+      backend->run(op::stage_rows{bare, nullptr, nullptr, padded, {nullptr, only.data()}});
       EXPECT_EQ(only, lists[0]);
     }
   }
@@ -184,7 +193,7 @@ TEST(staged_rows, nobody_stores_keys_or_values) {
     cache.values = make_view(values.data(), dtype::f32, {1, kv_page_size, 2, 4});
     cache.page_table = table.data();
     cache.table_stride = 1;
-    backend->kv_write(rows, k, v, cache);
+    backend->run(op::kv_write{rows, k, v, cache});
     EXPECT_EQ(keys[0], 7.0F);
     EXPECT_EQ(values[0], 7.0F);
     EXPECT_EQ(keys[5 * 8], k.at(0, 0));
@@ -219,8 +228,8 @@ TEST(staged_rows, nobody_takes_an_expert) {
       test::grid weight({rows, each});
       router.sequence = whose;
       const tensor_view chosen = make_view(expert.data(), dtype::i32, {rows, each});
-      backend->moe_route(x, router, chosen, weight);
-      backend->moe_feed_forward(x, chosen, weight, weights, y);
+      backend->run(op::moe_route{x, router, chosen, weight});
+      backend->run(op::moe_feed_forward{x, chosen, weight, weights, y});
       backend->synchronize();
       return expert;
     };

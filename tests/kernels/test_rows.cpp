@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
+#include "harness/decode/kernels/features.h"
+#include "kernels/model_core.h"
+#include "kernels/rows.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -15,11 +18,11 @@ TEST(rows, gather_and_scatter_are_inverse) {
     grid from({6, 5}, 3), picked({4, 5}, 1), back({6, 5}, 2);
     from.randomize(rng);
     const std::vector<std::int32_t> index{5, 0, 3, 1};
-    backend->gather_rows(from, index.data(), picked);
+    backend->run(op::gather_rows{from, index.data(), picked});
     for (std::int64_t i = 0; i < 4; ++i) {
       EXPECT_TRUE(test::same_bits(picked.row(i), from.row(index[static_cast<std::size_t>(i)]), 5));
     }
-    backend->scatter_rows(picked, index.data(), back);
+    backend->run(op::scatter_rows{picked, index.data(), back});
     for (const std::int32_t r : index) {
       EXPECT_TRUE(test::same_bits(back.row(r), from.row(r), 5));
     }
@@ -28,10 +31,10 @@ TEST(rows, gather_and_scatter_are_inverse) {
     // Bytes and 64-bit keys travel the same way; a width that differs is a mistake.
     std::vector<std::uint8_t> bytes{1, 2, 3, 4, 5, 6}, taken(4, 99);
     const std::vector<std::int32_t> two{2, 0};
-    backend->gather_rows(make_view(bytes.data(), dtype::u8, {3, 2}), two.data(),
-                         make_view(taken.data(), dtype::u8, {2, 2}));
+    backend->run(op::gather_rows{make_view(bytes.data(), dtype::u8, {3, 2}), two.data(),
+                                 make_view(taken.data(), dtype::u8, {2, 2})});
     EXPECT_EQ(taken, (std::vector<std::uint8_t>{5, 6, 1, 2}));
-    EXPECT_THROW(backend->gather_rows(from, index.data(), grid({4, 4})), std::logic_error);
+    EXPECT_THROW(backend->run(op::gather_rows{from, index.data(), grid({4, 4})}), std::logic_error);
   }
 }
 
@@ -43,8 +46,8 @@ TEST(rows, compact_lists_positions) {
   for (const ops* backend : backends) {
     std::vector<std::int32_t> begin(4, -7), position(15, -7), sequence(15, -7);
     const tensor_view view = make_view(flags.data(), dtype::u8, {3, 5});
-    EXPECT_EQ(backend->compact(3, view, 1, first.data(), last.data(), begin.data(), position.data(),
-                               sequence.data()),
+    EXPECT_EQ(backend->run(op::compact{3, view, 1, first.data(), last.data(), begin.data(),
+                                       position.data(), sequence.data()}),
               5);
     EXPECT_EQ(begin, (std::vector<std::int32_t>{0, 3, 3, 5}));
     position.resize(5);
@@ -53,8 +56,8 @@ TEST(rows, compact_lists_positions) {
     EXPECT_EQ(sequence, (std::vector<std::int32_t>{0, 0, 0, 2, 2}));
     position.assign(15, -7);
     sequence.assign(15, -7);
-    EXPECT_EQ(backend->compact(3, tensor_view{}, 1, first.data(), last.data(), begin.data(),
-                               position.data(), sequence.data()),
+    EXPECT_EQ(backend->run(op::compact{3, tensor_view{}, 1, first.data(), last.data(), begin.data(),
+                                       position.data(), sequence.data()}),
               11);
     EXPECT_EQ(begin, (std::vector<std::int32_t>{0, 4, 9, 11}));
     EXPECT_EQ(position[9], 2);
@@ -74,8 +77,8 @@ TEST(rows, candidates_need_their_predicting_row) {
   for (const ops* backend : backends) {
     const auto run = [&](std::int32_t shift, const std::vector<std::int32_t>& low) {
       std::vector<std::int32_t> b(3, -7), p(8, -7), r(8, -7);
-      const auto n = backend->find_candidates(rows, view, 0, low.data(), last.data(), shift,
-                                              b.data(), p.data(), r.data());
+      const auto n = backend->run(op::find_candidates{rows, view, 0, low.data(), last.data(), shift,
+                                                      b.data(), p.data(), r.data()});
       p.resize(static_cast<std::size_t>(n));
       r.resize(static_cast<std::size_t>(n));
       return std::tuple{b, p, r};
@@ -85,7 +88,8 @@ TEST(rows, candidates_need_their_predicting_row) {
     EXPECT_EQ(run(1, first), (std::tuple{v{0, 3, 5}, v{3, 4, 6, 1, 2}, v{0, 1, 2, 3, 4}}));
     EXPECT_EQ(run(1, {4, 2}), (std::tuple{v{0, 2, 3}, v{4, 6, 2}, v{1, 2, 4}}));
     std::vector<std::int32_t> token(5, -7);
-    backend->gather_tokens(rows, make_view(canvas.data(), dtype::i32, {2, 8}), token.data());
+    backend->run(
+        op::gather_tokens{rows, make_view(canvas.data(), dtype::i32, {2, 8}), token.data()});
     EXPECT_EQ(token, (v{102, 103, 105, 108, 109}));
   }
 }
@@ -98,8 +102,8 @@ TEST(rows, means_and_similarities) {
       grid x({11, width}, 3), y({11, width}), want({4, width}), got({4, width}, 2);
       x.randomize(rng);
       y.randomize(rng);
-      reference_ops().mean_rows(rows.set, x, want);
-      cpu_ops().mean_rows(rows.set, x, got);
+      reference_ops().run(op::mean_rows{rows.set, x, want});
+      cpu_ops().run(op::mean_rows{rows.set, x, got});
       test::expect_close(got, want, 1e-7, "mean");
       EXPECT_NEAR(want.at(0, 0), (x.at(0, 0) + x.at(1, 0) + x.at(2, 0)) / 3, 1e-6);
       EXPECT_EQ(want.at(1, 0), 0.0F);
@@ -107,13 +111,13 @@ TEST(rows, means_and_similarities) {
       std::copy_n(x.row(2), width, y.row(2));
       std::fill_n(y.row(3), width, 0.0F);
       std::vector<float> a(11, test::nan), b(11, test::nan);
-      reference_ops().row_distance(x, y, a.data());
-      cpu_ops().row_distance(x, y, b.data());
+      reference_ops().run(op::row_distance{x, y, a.data()});
+      cpu_ops().run(op::row_distance{x, y, b.data()});
       test::expect_close(b, a, 1e-7, "distance");
       EXPECT_NEAR(a[2], 0.0, 1e-15);
       EXPECT_EQ(a[3], 1.0F);
       float alone = test::nan;
-      cpu_ops().row_distance(x.view().slice(5, 1), y.view().slice(5, 1), &alone);
+      cpu_ops().run(op::row_distance{x.view().slice(5, 1), y.view().slice(5, 1), &alone});
       EXPECT_TRUE(test::same_bits(&alone, &b[5], 1));
     }
   });
@@ -123,14 +127,14 @@ TEST(rows, means_and_similarities) {
   q.at(0, 0) = 3;
   q.at(0, 1) = 4;
   float distance = test::nan;
-  reference_ops().row_distance(p, q, &distance);
+  reference_ops().run(op::row_distance{p, q, &distance});
   EXPECT_FLOAT_EQ(distance, 0.4F);
   // (1, t): 1 - 1 / sqrt(1 + t^2), small and exact where a float32 cosine would be 1 - a few ulps.
   q.at(0, 0) = 1;
   q.at(0, 1) = 0.0088F;
   const double t = static_cast<double>(0.0088F);
   for (const ops* backend : backends) {
-    backend->row_distance(p, q, &distance);
+    backend->run(op::row_distance{p, q, &distance});
     EXPECT_NEAR(distance, 1 - 1 / std::sqrt(1 + t * t), 1e-11);
   }
 }
@@ -145,13 +149,13 @@ TEST(rows, kv_read_returns_what_kv_write_stored) {
     k.randomize(rng);
     v.randomize(rng);
     test::grid old_v({41, 2, 5});
-    backend->kv_read(rows.set, cache.kv, {}, old_v, false);
-    backend->kv_write(rows.set, k, {}, cache.kv);
-    backend->kv_read(rows.set, cache.kv, got_k, got_v, false);
+    backend->run(op::kv_read{rows.set, cache.kv, {}, old_v, false});
+    backend->run(op::kv_write{rows.set, k, {}, cache.kv});
+    backend->run(op::kv_read{rows.set, cache.kv, got_k, got_v, false});
     test::expect_close(got_k, k, 0, "keys");
     test::expect_close(got_v, old_v, 0, "values were not written");
-    backend->kv_write(rows.set, {}, v, cache.kv);
-    backend->kv_read(rows.set, cache.kv, got_k, got_v, true);
+    backend->run(op::kv_write{rows.set, {}, v, cache.kv});
+    backend->run(op::kv_read{rows.set, cache.kv, got_k, got_v, true});
     for (std::int64_t r = 0; r < 41; ++r) {
       for (std::int64_t c = 0; c < 10; ++c) {
         ASSERT_EQ(got_k.at(r, c), 2 * k.at(r, c));
@@ -182,12 +186,12 @@ TEST(rows, find_rows_finds_each_row_or_throws) {
                      nullptr};
   for (const ops* backend : backends) {
     std::vector<std::int32_t> index(want.size(), -7);
-    backend->find_rows(all.set, some, index.data());
+    backend->run(op::find_rows{all.set, some, index.data()});
     EXPECT_EQ(index, want);
     std::vector<std::int32_t> beyond = position;
     beyond.back() = 64;
     const row_set wrong{4, some.rows, begin.data(), sequence.data(), beyond.data(), nullptr};
-    EXPECT_THROW(backend->find_rows(all.set, wrong, index.data()), std::logic_error);
+    EXPECT_THROW(backend->run(op::find_rows{all.set, wrong, index.data()}), std::logic_error);
   }
 }
 
@@ -200,13 +204,13 @@ TEST(rows, mark_top_by_hand) {
   for (const ops* backend : backends) {
     std::vector<std::uint8_t> flags(18, 7);
     const tensor_view view = make_view(flags.data(), dtype::u8, {3, 6});
-    backend->mark_top(some, score.data(), count.data(), view);
+    backend->run(op::mark_top{some, score.data(), count.data(), view});
     EXPECT_EQ(flags,
               (std::vector<std::uint8_t>{7, 1, 1, 7, 0, 0, 7, 7, 7, 7, 7, 7, 1, 1, 1, 7, 7, 7}));
     const std::vector<std::int32_t> none{0, 0, 0}, all{4, 0, 3};
-    backend->mark_top(some, score.data(), none.data(), view);
+    backend->run(op::mark_top{some, score.data(), none.data(), view});
     EXPECT_EQ(std::count(flags.begin(), flags.end(), 0), 7);
-    backend->mark_top(some, score.data(), all.data(), view);
+    backend->run(op::mark_top{some, score.data(), all.data(), view});
     EXPECT_EQ(std::count(flags.begin(), flags.end(), 1), 7);
   }
 }

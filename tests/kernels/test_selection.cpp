@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/selection.h"
+#include "methods/focus_dllm/kernels/block_means.h"
+#include "methods/sparse_dllm/kernels/eviction.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -19,14 +22,15 @@ TEST(selection, top_indices_by_hand) {
   const std::vector<float> score{1, 3, -0.0F, 3, 0.0F, test::nan, -test::infinity, 2};
   for (const ops* backend : backends) {
     indices out(6, -7);
-    backend->top_indices(3, begin.data(), score.data(), out_begin.data(), out.data());
+    backend->run(op::top_indices{3, begin.data(), score.data(), out_begin.data(), out.data()});
     EXPECT_EQ(out, (indices{1, 3, 0, 2, 1, 0}));  // NaN last, even after -infinity
     const indices four{0, 4, 4, 4};
-    backend->top_indices(3, begin.data(), score.data(), four.data(), out.data());
+    backend->run(op::top_indices{3, begin.data(), score.data(), four.data(), out.data()});
     EXPECT_EQ(out[3], 2);  // -0 ties with +0: the lower index
     const indices too_many{0, 6, 6, 6};
-    EXPECT_THROW(backend->top_indices(3, begin.data(), score.data(), too_many.data(), out.data()),
-                 std::logic_error);
+    EXPECT_THROW(
+        backend->run(op::top_indices{3, begin.data(), score.data(), too_many.data(), out.data()}),
+        std::logic_error);
   }
 }
 
@@ -46,7 +50,7 @@ TEST(selection, property_top_indices_is_a_stable_sort) {
     const indices begin{0, m}, out_begin{0, n};
     for (const ops* backend : backends) {
       indices out(static_cast<std::size_t>(n), -7);
-      backend->top_indices(1, begin.data(), score.data(), out_begin.data(), out.data());
+      backend->run(op::top_indices{1, begin.data(), score.data(), out_begin.data(), out.data()});
       RC_ASSERT(out == want);
     }
   }));
@@ -57,15 +61,16 @@ TEST(selection, pool_by_hand) {
   const std::vector<float> in{1, 5, 2, 0, 7};
   for (const ops* backend : backends) {
     std::vector<float> out(5, test::nan);
-    backend->pool(2, begin.data(), in.data(), 3, true, out.data());
+    backend->run(op::pool{2, begin.data(), in.data(), 3, true, out.data()});
     EXPECT_EQ(out, (std::vector<float>{5, 5, 5, 2, 7}));
-    backend->pool(2, begin.data(), in.data(), 3, false, out.data());
+    backend->run(op::pool{2, begin.data(), in.data(), 3, false, out.data()});
     test::expect_close(out, {3, 8.0F / 3, 7.0F / 3, 1, 7}, 1e-6);
-    backend->pool(2, begin.data(), in.data(), 1, true, out.data());
+    backend->run(op::pool{2, begin.data(), in.data(), 1, true, out.data()});
     EXPECT_EQ(out, in);
-    backend->pool(2, begin.data(), in.data(), 9, true, out.data());
+    backend->run(op::pool{2, begin.data(), in.data(), 9, true, out.data()});
     EXPECT_EQ(out, (std::vector<float>{5, 5, 5, 5, 7}));
-    EXPECT_THROW(backend->pool(2, begin.data(), in.data(), 2, true, out.data()), std::logic_error);
+    EXPECT_THROW(backend->run(op::pool{2, begin.data(), in.data(), 2, true, out.data()}),
+                 std::logic_error);
   }
 }
 
@@ -80,15 +85,15 @@ TEST(selection, key_scores_match_the_reference) {
       key_set keys;
       keys.kv_length = length.data();
       std::vector<float> want(195, test::nan), got(195, test::nan);
-      reference_ops().key_scores(q, cache.kv, keys, want.data());
-      cpu_ops().key_scores(q, cache.kv, keys, got.data());
+      reference_ops().run(op::key_scores{q, cache.kv, keys, want.data()});
+      cpu_ops().run(op::key_scores{q, cache.kv, keys, got.data()});
       test::expect_close(got, want, 2e-5, "all slots");
       const indices begin{0, 4, 5, 8}, slot{129, 3, 70, 3, 191, 0, 64, 1};
       keys.key_begin = begin.data();
       keys.key_slot = slot.data();
       std::vector<float> listed(8, test::nan), expected(8, test::nan);
-      reference_ops().key_scores(q, cache.kv, keys, expected.data());
-      cpu_ops().key_scores(q, cache.kv, keys, listed.data());
+      reference_ops().run(op::key_scores{q, cache.kv, keys, expected.data()});
+      cpu_ops().run(op::key_scores{q, cache.kv, keys, listed.data()});
       test::expect_close(listed, expected, 2e-5, "listed slots");
       EXPECT_EQ(expected[0], want[129]);
       EXPECT_EQ(expected[6], want[130 + 64]);
@@ -103,8 +108,8 @@ TEST(selection, block_means_match_the_reference) {
     test::cache_fixture cache(rng, 3, 2, 2, 9);
     const indices length{100, 0, 64}, begin{0, 4, 4, 6};
     grid want({6, 2, 9}), got({6, 2, 9}, 3);
-    reference_ops().block_mean_keys(3, cache.kv, length.data(), 32, begin.data(), want);
-    cpu_ops().block_mean_keys(3, cache.kv, length.data(), 32, begin.data(), got);
+    reference_ops().run(op::block_mean_keys{3, cache.kv, length.data(), 32, begin.data(), want});
+    cpu_ops().run(op::block_mean_keys{3, cache.kv, length.data(), 32, begin.data(), got});
     test::expect_close(got, want, 1e-7, "block means");
     double sum = 0;  // the last block of sequence 0 has the slots 96 .. 99
     const std::int32_t page = cache.table[1];
@@ -126,7 +131,7 @@ TEST(selection, importance_by_hand) {
       k.at(r, 0) = ks[static_cast<std::size_t>(r)];
     }
     std::vector<float> out(5, test::nan);
-    backend->importance(3, begin.data(), index.data(), q, k, 1.0F, out.data());
+    backend->run(op::importance{3, begin.data(), index.data(), q, k, 1.0F, out.data()});
     // q = 1: (1, 3, 3) / 7 twice; q = 2: (1, 9, 9) / 19.
     const float first = static_cast<float>(2.0 / 7 + 1.0 / 19);
     const float rest = static_cast<float>(6.0 / 7 + 9.0 / 19);
@@ -146,14 +151,14 @@ TEST(selection, importance_matches_the_reference) {
       for (std::int32_t i = 0; i < 50; ++i) index.push_back((i * 7) % 60);
       std::vector<float> want(50, test::nan), got(50, test::nan);
       const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
-      reference_ops().importance(4, begin.data(), index.data(), q, k, scale, want.data());
-      cpu_ops().importance(4, begin.data(), index.data(), q, k, scale, got.data());
+      reference_ops().run(op::importance{4, begin.data(), index.data(), q, k, scale, want.data()});
+      cpu_ops().run(op::importance{4, begin.data(), index.data(), q, k, scale, got.data()});
       test::expect_close(got, want, 5e-6, "importance");
       // Each softmax sums to one: the importances of n rows and 6 heads sum to 6 n.
       EXPECT_NEAR(std::accumulate(got.begin() + 1, got.begin() + 33, 0.0), 6 * 32, 1e-3);
       std::vector<float> alone(17, test::nan);
       const indices part{0, 17};
-      cpu_ops().importance(1, part.data(), index.data() + 33, q, k, scale, alone.data());
+      cpu_ops().run(op::importance{1, part.data(), index.data() + 33, q, k, scale, alone.data()});
       EXPECT_TRUE(test::same_bits(alone.data(), got.data() + 33, 17));
     }
   });

@@ -11,6 +11,7 @@
 
 #include "harness/decode/registry.h"
 #include "harness/model/config.h"
+#include "methods/ada_dlm/kernels/freeze.h"
 
 namespace unmask::testing {
 

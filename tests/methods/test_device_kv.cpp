@@ -108,8 +108,8 @@ std::vector<std::int32_t> tokens(int count) {
 TEST(device_kv, logits_have_the_bits_of_rounded_keys_and_values) {
   const rounding_device rounds;
   for (const int rows : {1, 20, 40, 75}) {
-    const auto forward = [&](const ops& run, dtype type) {
-      return plain_forward(*tiny_model(model_family::llada, run, 80, 7, type), tokens(rows),
+    const auto forward = [&](const ops& backend, dtype type) {
+      return plain_forward(*tiny_model(model_family::llada, backend, 80, 7, type), tokens(rows),
                            mask_kind::full, 1);
     };
     tensor got, want, exact;
@@ -132,8 +132,9 @@ TEST(device_kv, tensor_cores_stay_near_the_rounded_reference) {
   c.head_dim = 64;
   c.rope.rotary_dim = 64;
   const rounding_cpu rounds(c.head_dim);
-  const auto forward = [&](const ops& run, dtype type) {
-    return plain_forward(*tiny_model(c, run, 80, 7, type), tokens(75), mask_kind::block_causal, 8);
+  const auto forward = [&](const ops& backend, dtype type) {
+    return plain_forward(*tiny_model(c, backend, 80, 7, type), tokens(75), mask_kind::block_causal,
+                         8);
   };
   const tensor want = forward(rounds, dtype::f32);
   tensor got;
@@ -193,13 +194,13 @@ TEST_P(device_kv_decoding, gives_the_tokens_of_rounded_keys_and_values_in_half_t
 }
 
 TEST(device_kv, a_backend_that_cannot_hold_the_type_refuses_the_model) {
-  for (const ops* run : {&cpu_ops(), &reference_ops()}) {
+  for (const ops* backend : {&cpu_ops(), &reference_ops()}) {
     try {
-      tiny_model(model_family::llada, *run, 16, 7, dtype::bf16);
-      ADD_FAILURE() << run->name() << " took bf16";
+      tiny_model(model_family::llada, *backend, 16, 7, dtype::bf16);
+      ADD_FAILURE() << backend->name() << " took bf16";
     } catch (const error& refused) {
       EXPECT_EQ(std::string(refused.what()),
-                "random-tiny: kv_type bf16: the " + run->name() +
+                "random-tiny: kv_type bf16: the " + backend->name() +
                     " backend keeps keys and values in f32; use auto or f32");
     }
   }

@@ -12,6 +12,7 @@
 #include "harness/experiment/probe.h"
 #include "harness/experiment/probe_decodes.h"
 #include "harness/experiment/probe_maths.h"
+#include "kernels/attention.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {
@@ -29,7 +30,7 @@ constexpr int steps_per_request = 16;
 
 struct probed {
   json results;
-  closed_loop_result run;
+  closed_loop_result backend;
 };
 
 probed look(const std::vector<std::string>& names, const std::string& method, model_family family,
@@ -178,16 +179,16 @@ TEST(probes, stagnation_follows_its_threshold) {
 
 // Shows an observer a trace written by hand: prompt of two tokens, positions 2 .. 5.
 void play(probe_observer& observer, const probe_maths::decision_trace& trace) {
-  const ops& run = reference_ops();
+  const ops& backend = reference_ops();
   const model_config model = tiny_config(model_family::llada);
-  batch b(run, model, 1, 6);
+  batch b(backend, model, 1, 6);
   sequence_request request;
   request.prompt = {1, 1};
   request.gen_length = 4;
   b.admit(0, request, 6);
   step_plan plan;
   plan.of.resize(1);
-  candidate_lists c = make_candidate_lists(run, 1, 4);
+  candidate_lists c = make_candidate_lists(backend, 1, 4);
   for (const auto& step : trace) {
     c.count = static_cast<std::int32_t>(step.size());
     for (std::size_t i = 0; i < step.size(); ++i) {
@@ -481,7 +482,7 @@ TEST(probes, importance_sums_to_the_heads) {
   }
 }
 
-// What the probe sums by itself is what ops::attention reports.
+// What the probe sums by itself is what op::attention reports.
 TEST(probes, attention_agrees_with_the_kernel) {
   struct checker : step_observer {
     std::unique_ptr<probe> mine;
@@ -495,10 +496,10 @@ TEST(probes, attention_agrees_with_the_kernel) {
       std::vector<float> mass(static_cast<std::size_t>(slots), 0.0F);
       std::vector<float> out(static_cast<std::size_t>(l.q.rows() * l.q.columns()));
       const tensor_view q = l.q;
-      l.state.backend().attention(
-          l.rows, q, l.cache, l.keys, l.scale,
-          make_view(out.data(), dtype::f32, {q.rows(), q.shape[1], q.shape[2]}),
-          make_view(mass.data(), dtype::f32, {slots}));
+      l.state.backend().run(
+          op::attention{l.rows, q, l.cache, l.keys, l.scale,
+                        make_view(out.data(), dtype::f32, {q.rows(), q.shape[1], q.shape[2]}),
+                        make_view(mass.data(), dtype::f32, {slots})});
       held.push_back(*std::max_element(mass.begin(), mass.end()) /
                      static_cast<double>(q.rows() * q.shape[1]));
       mine->on_layer(l);

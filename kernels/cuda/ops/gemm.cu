@@ -15,6 +15,7 @@
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/gemm_kernels.h"
 #include "kernels/cuda/library_gemm.h"
+#include "kernels/model_core.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -203,18 +204,24 @@ void device_ops::multiply(const product& p) const {
   }
 }
 
-void device_ops::linear(const tensor_view& x, const packed_matrix& weight, const tensor_view& bias,
-                        const tensor_view& y, bool accumulate) const {
-  const device_matrix& w = as_device(weight);
-  if (x.columns() != w.in_features || y.columns() != w.out_features || x.rows() != y.rows()) {
+namespace {
+
+void linear(const device_ops& device, const op::linear& args) {
+  const device_matrix& w = as_device(args.weight);
+  if (args.x.columns() != w.in_features || args.y.columns() != w.out_features ||
+      args.x.rows() != args.y.rows()) {
     throw std::logic_error("linear: shapes do not match");
   }
-  if (y.type == dtype::bf16 && bias.data != nullptr) {
+  if (args.y.type == dtype::bf16 && args.bias.data != nullptr) {
     throw std::logic_error("linear: a bias needs float32 results");
   }
-  multiply({x.data, x.type, x.row_stride, nullptr, x.rows(), &w, 0, w.out_features,
-            bias.data != nullptr ? bias.as<float>() : nullptr, y.data, y.type, y.row_stride,
-            accumulate});
+  device.multiply({args.x.data, args.x.type, args.x.row_stride, nullptr, args.x.rows(), &w, 0,
+                   w.out_features, args.bias.data != nullptr ? args.bias.as<float>() : nullptr,
+                   args.y.data, args.y.type, args.y.row_stride, args.accumulate});
 }
+
+}  // namespace
+
+const register_operations<linear> registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

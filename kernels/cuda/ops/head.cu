@@ -5,40 +5,43 @@
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/head_kernels.h"
 #include "kernels/cuda/sample_kernels.h"
+#include "kernels/head.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-void device_ops::confidence(const tensor_view& x, const packed_matrix& head,
-                            const candidate_set& candidates, const confidence_params& params,
-                            const confidence_out& out) const {
-  if (!(params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
-  const device_matrix& w = as_device(head);
-  const std::int64_t count = candidates.count, vocabulary = w.out_features;
+namespace {
+
+void confidence(const device_ops& device, const op::confidence& args) {
+  if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
+  const device_matrix& w = as_device(args.head);
+  const std::int64_t count = args.candidates.count, vocabulary = w.out_features;
   if (count == 0) return;
   const std::int64_t columns = std::min<std::int64_t>(vocabulary, head_columns);
-  auto* logits = queue_.scratch<float>(scratch_slot::head_logits, count * columns);
+  auto* logits = device.work().scratch<float>(scratch_slot::head_logits, count * columns);
   head_params p{};
   p.logit = logits;
   p.logit_stride = columns;
-  p.state = queue_.scratch<head_state>(scratch_slot::head_state, count);
-  p.candidates = candidates;
-  p.noise = params.noise;
-  p.banned = params.banned;
-  p.banned_count = params.banned_count;
-  p.inverse_temperature = 1.0 / double{params.temperature};
-  p.gumbel_temperature = double{params.gumbel_temperature};
-  p.wide = params.accumulate_double || out.residual != nullptr;
-  p.out = out;
+  p.state = device.work().scratch<head_state>(scratch_slot::head_state, count);
+  p.candidates = args.candidates;
+  p.noise = args.params.noise;
+  p.banned = args.params.banned;
+  p.banned_count = args.params.banned_count;
+  p.inverse_temperature = 1.0 / double{args.params.temperature};
+  p.gumbel_temperature = double{args.params.gumbel_temperature};
+  p.wide = args.params.accumulate_double || args.out.residual != nullptr;
+  p.out = args.out;
   // The rows of the candidates are gathered and rounded once, not for every chunk.
-  product chunk{x.data, x.type, x.row_stride, candidates.row, count, &w};
+  device_ops::product chunk{args.x.data,         args.x.type, args.x.row_stride,
+                            args.candidates.row, count,       &w};
   if (w.format == weight_format::bf16 && !own_products_only()) {
-    chunk.x = as_bf16(x.data, x.type, x.row_stride, candidates.row, count, x.columns());
+    chunk.x = device.as_bf16(args.x.data, args.x.type, args.x.row_stride, args.candidates.row,
+                             count, args.x.columns());
     chunk.x_type = dtype::bf16;
-    chunk.x_stride = x.columns();
+    chunk.x_stride = args.x.columns();
     chunk.index = nullptr;
   } else if (w.format == weight_format::int8) {
-    chunk.quantized =
-        as_int8(x.data, x.type, x.row_stride, candidates.row, count, x.columns(), columns);
+    chunk.quantized = device.as_int8(args.x.data, args.x.type, args.x.row_stride,
+                                     args.candidates.row, count, args.x.columns(), columns);
   }
   chunk.y = logits;
   chunk.y_stride = columns;
@@ -48,38 +51,41 @@ void device_ops::confidence(const tensor_view& x, const packed_matrix& head,
       const std::int64_t width = std::min(columns, vocabulary - first);
       chunk.first = first;
       chunk.count = width;
-      multiply(chunk);
+      device.multiply(chunk);
       p.first = static_cast<int>(first);
       p.columns = static_cast<int>(width);
-      queue_.launch(name, {blocks_for(count, 1), head_threads, shared}, kernel, p);
+      device.work().launch(name, {blocks_for(count, 1), head_threads, shared}, kernel, p);
     }
   };
   constexpr std::size_t warps = head_threads / warp_size;
   for_each_chunk("head_chunk", head_chunk_kernel, warps * sizeof(head_state));
-  if (out.negative_entropy != nullptr) {
+  if (args.out.negative_entropy != nullptr) {
     // p ln(p + 1e-10) needs the finished sum: the head is multiplied a second time.
-    p.entropy = queue_.scratch<double>(scratch_slot::head_rows, count);
+    p.entropy = device.work().scratch<double>(scratch_slot::head_rows, count);
     for_each_chunk("head_entropy", head_entropy_kernel, warps * sizeof(double));
   }
-  queue_.launch("head_result", {blocks_for(count, 64), 64}, head_result_kernel, p);
+  device.work().launch("head_result", {blocks_for(count, 64), 64}, head_result_kernel, p);
 }
 
-void device_ops::logits(const tensor_view& x, const packed_matrix& head, const std::int32_t* row,
-                        const tensor_view& out) const {
-  const device_matrix& w = as_device(head);
-  multiply({x.data, x.type, x.row_stride, row, out.rows(), &w, 0, w.out_features, nullptr, out.data,
-            out.type, out.row_stride, false});
+void logits(const device_ops& device, const op::logits& args) {
+  const device_matrix& w = as_device(args.head);
+  device.multiply({args.x.data, args.x.type, args.x.row_stride, args.row, args.out.rows(), &w, 0,
+                   w.out_features, nullptr, args.out.data, args.out.type, args.out.row_stride,
+                   false});
 }
 
-void device_ops::sample(const candidate_set& candidates, const tensor_view& logits,
-                        const sample_params& params, const confidence_out& out) const {
+void sample(const device_ops& device, const op::sample& args) {
   const sample_kernel_params p{
-      logits.as<float>(),   logits.row_stride, static_cast<int>(logits.columns()),
-      candidates,           params.noise,      double{params.temperature},
-      double{params.top_p}, params.top_k,      out};
+      args.logits.as<float>(),   args.logits.row_stride, static_cast<int>(args.logits.columns()),
+      args.candidates,           args.params.noise,      double{args.params.temperature},
+      double{args.params.top_p}, args.params.top_k,      args.out};
   constexpr std::size_t shared = 8 * sizeof(best_entry) + 8 * sizeof(double) + 260 * 8;
-  queue_.launch("sample", {blocks_for(candidates.count, 1), sample_threads, shared}, sample_kernel,
-                p);
+  device.work().launch("sample", {blocks_for(args.candidates.count, 1), sample_threads, shared},
+                       sample_kernel, p);
 }
+
+}  // namespace
+
+const register_operations<confidence, logits, sample> registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -7,11 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "harness/decode/kernels/features.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/int8_kernels.h"
 #include "kernels/cuda/model_core_kernels.h"
 #include "kernels/float16.h"
+#include "kernels/model_core.h"
+#include "methods/sparse_dllm/kernels/eviction.h"
 
 namespace unmask {
 
@@ -30,11 +33,6 @@ const ops& cuda_emulated_ops() {
 #endif
 
 namespace cuda::UNMASK_TARGET {
-
-void no_kernel(const char* operation) {
-  throw environment_error(std::string("backend ") + backend_name + " has no kernel for " +
-                          operation + " yet; use the cpu backend");
-}
 
 const device_matrix& as_device(const packed_matrix& m) {
   const auto* own = dynamic_cast<const device_matrix*>(&m);
@@ -137,30 +135,35 @@ tensor_view device_ops::resident(const tensor_view& weight, std::shared_ptr<void
   return copy;
 }
 
-void device_ops::embed(const std::int32_t* token, const tensor_view& table,
-                       const tensor_view& out) const {
-  const embed_params p{
-      token,        table.data,      table.type,     table.row_stride,
-      table.rows(), out.as<float>(), out.row_stride, static_cast<int>(out.columns())};
-  queue_.launch("embed", {blocks_for(out.rows(), 1), row_threads}, embed_kernel, p);
+namespace {
+
+void embed(const device_ops& device, const op::embed& args) {
+  const embed_params p{args.token,          args.table.data,
+                       args.table.type,     args.table.row_stride,
+                       args.table.rows(),   args.out.as<float>(),
+                       args.out.row_stride, static_cast<int>(args.out.columns())};
+  device.work().launch("embed", {blocks_for(args.out.rows(), 1), row_threads}, embed_kernel, p);
 }
 
-void device_ops::rms_norm(const tensor_view& x, const tensor_view& weight, float eps,
-                          const tensor_view& out) const {
-  const rms_norm_params p{
-      x.as<float>(),
-      weight.as<float>(),
-      out.data,
-      out.type,
-      x.row_stride,
-      out.row_stride,
-      static_cast<int>(x.columns()),
-      in_pairs(out, x.columns()) && in_pairs(x, x.columns()) && in_pairs(weight, x.columns()),
-      eps};
-  queue_.launch("rms_norm",
-                {blocks_for(x.rows(), 1), row_threads, row_threads / warp_size * sizeof(float)},
-                rms_norm_kernel, p);
+void rms_norm(const device_ops& device, const op::rms_norm& args) {
+  const rms_norm_params p{args.x.as<float>(),
+                          args.weight.as<float>(),
+                          args.out.data,
+                          args.out.type,
+                          args.x.row_stride,
+                          args.out.row_stride,
+                          static_cast<int>(args.x.columns()),
+                          in_pairs(args.out, args.x.columns()) &&
+                              in_pairs(args.x, args.x.columns()) &&
+                              in_pairs(args.weight, args.x.columns()),
+                          args.eps};
+  device.work().launch(
+      "rms_norm",
+      {blocks_for(args.x.rows(), 1), row_threads, row_threads / warp_size * sizeof(float)},
+      rms_norm_kernel, p);
 }
+
+}  // namespace
 
 // Frequencies are computed as the reference does, in float64 and rounded, once per model.
 const float* device_ops::rope_frequencies(const rope_params& rope) const {
@@ -191,107 +194,72 @@ const float* or_null(const tensor_view& v) {
   return v.data != nullptr ? v.as<float>() : nullptr;
 }
 
-}  // namespace
-
-void device_ops::head_norm_rope(const tensor_view& x, const tensor_view& norm_weight, float eps,
-                                const rope_params& rope, const std::int32_t* position) const {
-  const int half = rope.rotary_dim / 2;
-  const head_norm_rope_params p{x.as<float>(),
-                                or_null(norm_weight),
-                                rope_frequencies(rope),
-                                position,
-                                x.row_stride,
-                                static_cast<int>(x.shape[1]),
-                                static_cast<int>(x.shape[2]),
+void head_norm_rope(const device_ops& device, const op::head_norm_rope& args) {
+  const int half = args.rope.rotary_dim / 2;
+  const head_norm_rope_params p{args.x.as<float>(),
+                                or_null(args.norm_weight),
+                                device.rope_frequencies(args.rope),
+                                args.position,
+                                args.x.row_stride,
+                                static_cast<int>(args.x.shape[1]),
+                                static_cast<int>(args.x.shape[2]),
                                 half,
-                                eps};
-  queue_.launch("head_norm_rope", {blocks_for(x.rows(), 1), row_threads, angle_bytes(half)},
-                head_norm_rope_kernel, p);
+                                args.eps};
+  device.work().launch("head_norm_rope",
+                       {blocks_for(args.x.rows(), 1), row_threads, angle_bytes(half)},
+                       head_norm_rope_kernel, p);
 }
 
-void device_ops::silu_mul(const tensor_view& gate_up, const tensor_view& out) const {
-  const silu_mul_params p{gate_up.data,
-                          out.data,
-                          gate_up.type,
-                          out.type,
-                          gate_up.row_stride,
-                          out.row_stride,
-                          static_cast<int>(out.columns()),
-                          in_pairs(gate_up, out.columns()) && in_pairs(out, out.columns())};
+void silu_mul(const device_ops& device, const op::silu_mul& args) {
+  const silu_mul_params p{
+      args.gate_up.data,
+      args.out.data,
+      args.gate_up.type,
+      args.out.type,
+      args.gate_up.row_stride,
+      args.out.row_stride,
+      static_cast<int>(args.out.columns()),
+      in_pairs(args.gate_up, args.out.columns()) && in_pairs(args.out, args.out.columns())};
   // A few elements per thread; the pieces of a row are independent.
-  const grid_shape shape{blocks_for(out.rows(), 1), row_threads, 0,
-                         std::max(1U, blocks_for(out.columns(), row_threads * 8))};
-  queue_.launch("silu_mul", shape, silu_mul_kernel, p);
+  const grid_shape shape{blocks_for(args.out.rows(), 1), row_threads, 0,
+                         std::max(1U, blocks_for(args.out.columns(), row_threads * 8))};
+  device.work().launch("silu_mul", shape, silu_mul_kernel, p);
 }
 
-namespace {
-
-kv_rows_params rows_of(const row_set& rows, const paged_kv& cache, const tensor_view& k,
-                       const tensor_view& v, bool accumulate) {
-  return {
-      rows.sequence,
-      rows.slot != nullptr ? rows.slot : rows.position,
-      {cache.page_table, cache.table_stride},
-      {side_of(cache.keys), side_of(cache.values)},
-      {k.data != nullptr ? k.as<float>() : nullptr, v.data != nullptr ? v.as<float>() : nullptr},
-      {k.row_stride, v.row_stride},
-      accumulate};
+void kv_write(const device_ops& device, const op::kv_write& args) {
+  device.work().launch("kv_write", {blocks_for(args.rows.rows, 1), row_threads, 0, 2},
+                       kv_write_kernel, rows_of(args.rows, args.cache, args.k, args.v, false));
 }
 
-}  // namespace
-
-void device_ops::kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
-                          const paged_kv& cache) const {
-  queue_.launch("kv_write", {blocks_for(rows.rows, 1), row_threads, 0, 2}, kv_write_kernel,
-                rows_of(rows, cache, k, v, false));
-}
-
-void device_ops::rotate_and_store(const row_set& rows, const tensor_view& q, const tensor_view& k,
-                                  const tensor_view& v, const tensor_view& q_norm,
-                                  const tensor_view& k_norm, float eps, const rope_params& rope,
-                                  const paged_kv& cache) const {
-  const rotate_and_store_params p{{q.as<float>(), k.as<float>(), v.as<float>()},
-                                  {q.row_stride, k.row_stride, v.row_stride},
-                                  static_cast<int>(q.shape[1]),
-                                  static_cast<int>(k.shape[1]),
-                                  static_cast<int>(q.shape[2]),
-                                  rope.rotary_dim / 2,
-                                  {or_null(q_norm), or_null(k_norm)},
-                                  rope_frequencies(rope),
-                                  eps,
-                                  rows.sequence,
-                                  rows.position,
-                                  rows.slot != nullptr ? rows.slot : rows.position,
-                                  {cache.page_table, cache.table_stride},
-                                  {side_of(cache.keys), side_of(cache.values)}};
+void rotate_and_store(const device_ops& device, const op::rotate_and_store& args) {
+  const rotate_and_store_params p{{args.q.as<float>(), args.k.as<float>(), args.v.as<float>()},
+                                  {args.q.row_stride, args.k.row_stride, args.v.row_stride},
+                                  static_cast<int>(args.q.shape[1]),
+                                  static_cast<int>(args.k.shape[1]),
+                                  static_cast<int>(args.q.shape[2]),
+                                  args.rope.rotary_dim / 2,
+                                  {or_null(args.q_norm), or_null(args.k_norm)},
+                                  device.rope_frequencies(args.rope),
+                                  args.eps,
+                                  args.rows.sequence,
+                                  args.rows.position,
+                                  args.rows.slot != nullptr ? args.rows.slot : args.rows.position,
+                                  {args.cache.page_table, args.cache.table_stride},
+                                  {side_of(args.cache.keys), side_of(args.cache.values)}};
   // Few rows: their heads are spread over more blocks, two for every multiprocessor.
   const auto warps = static_cast<unsigned>(p.heads + 2 * p.kv_heads);
-  const unsigned wanted =
-      blocks_for(2 * std::int64_t{queue_.multiprocessors()}, std::max<std::int64_t>(1, rows.rows));
+  const unsigned wanted = blocks_for(2 * std::int64_t{device.work().multiprocessors()},
+                                     std::max<std::int64_t>(1, args.rows.rows));
   const unsigned pieces = std::clamp(wanted, 1U, blocks_for(warps, row_threads / warp_size));
-  queue_.launch("rotate_and_store",
-                {blocks_for(rows.rows, 1), row_threads, angle_bytes(p.half), pieces},
-                rotate_and_store_kernel, p);
+  device.work().launch("rotate_and_store",
+                       {blocks_for(args.rows.rows, 1), row_threads, angle_bytes(p.half), pieces},
+                       rotate_and_store_kernel, p);
 }
 
-void device_ops::kv_read(const row_set& rows, const paged_kv& cache, const tensor_view& k,
-                         const tensor_view& v, bool accumulate) const {
-  queue_.launch("kv_read", {blocks_for(rows.rows, 1), row_threads, 0, 2}, kv_read_kernel,
-                rows_of(rows, cache, k, v, accumulate));
-}
+}  // namespace
 
-void device_ops::kv_copy(std::int32_t sequences, const std::int32_t* begin,
-                         const std::int32_t* from_slot, const paged_kv& from,
-                         const paged_kv& to) const {
-  const kv_copy_params p{begin,
-                         from_slot,
-                         {from.page_table, from.table_stride},
-                         {to.page_table, to.table_stride},
-                         {side_of(from.keys), side_of(from.values)},
-                         {side_of(to.keys), side_of(to.values)}};
-  constexpr unsigned pieces = 64;
-  queue_.launch("kv_copy", {blocks_for(sequences, 1), row_threads, 0, pieces}, kv_copy_kernel, p);
-}
+const register_operations<embed, rms_norm, head_norm_rope, silu_mul, kv_write, rotate_and_store>
+    registered(this_target);
 
 }  // namespace cuda::UNMASK_TARGET
 }  // namespace unmask

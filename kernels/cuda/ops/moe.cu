@@ -5,36 +5,41 @@
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/gemm_kernels.h"
 #include "kernels/cuda/moe_tensor_kernels.h"
+#include "kernels/model_core.h"
+#include "kernels/moe.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-void device_ops::moe_route(const tensor_view& x, const moe_router& router,
-                           const tensor_view& expert, const tensor_view& weight) const {
-  const route_params p{x.data,
-                       x.type,
-                       x.row_stride,
-                       static_cast<int>(x.columns()),
-                       router.weight.as<float>(),
-                       router.weight.row_stride,
-                       router.bias.data != nullptr ? router.bias.as<float>() : nullptr,
-                       router.experts,
-                       router.experts_per_token,
-                       router.groups,
-                       router.groups_kept,
-                       router.scaling,
-                       router.sigmoid,
-                       router.normalize,
-                       router.sequence,
-                       expert.as<std::int32_t>(),
-                       expert.row_stride,
-                       weight.as<float>(),
-                       weight.row_stride};
+namespace {
+
+void moe_route(const device_ops& device, const op::moe_route& args) {
+  const route_params p{args.x.data,
+                       args.x.type,
+                       args.x.row_stride,
+                       static_cast<int>(args.x.columns()),
+                       args.router.weight.as<float>(),
+                       args.router.weight.row_stride,
+                       args.router.bias.data != nullptr ? args.router.bias.as<float>() : nullptr,
+                       args.router.experts,
+                       args.router.experts_per_token,
+                       args.router.groups,
+                       args.router.groups_kept,
+                       args.router.scaling,
+                       args.router.sigmoid,
+                       args.router.normalize,
+                       args.router.sequence,
+                       args.expert.as<std::int32_t>(),
+                       args.expert.row_stride,
+                       args.weight.as<float>(),
+                       args.weight.row_stride};
   const auto padded = [](int n) { return static_cast<std::size_t>((n + 3) / 4 * 16); };
-  queue_.launch(
-      "moe_route",
-      {blocks_for(x.rows(), 1), route_threads, 2 * padded(router.experts) + padded(router.groups)},
-      moe_route_kernel, p);
+  device.work().launch("moe_route",
+                       {blocks_for(args.x.rows(), 1), route_threads,
+                        2 * padded(args.router.experts) + padded(args.router.groups)},
+                       moe_route_kernel, p);
 }
+
+}  // namespace
 
 const void* const* device_ops::expert_pointers(const moe_experts& experts) const {
   std::vector<packed_handle> all = experts.gate_up;
@@ -59,22 +64,25 @@ const void* const* device_ops::expert_pointers(const moe_experts& experts) const
   return static_cast<const void* const*>(expert_tables_.back().memory.get());
 }
 
-void device_ops::moe_feed_forward(const tensor_view& x, const tensor_view& expert,
-                                  const tensor_view& weight, const moe_experts& experts,
-                                  const tensor_view& y) const {
-  const auto rows = static_cast<int>(x.rows()), per_token = static_cast<int>(expert.columns());
+namespace {
+
+void moe_feed_forward(const device_ops& device, const op::moe_feed_forward& args) {
+  const auto rows = static_cast<int>(args.x.rows()),
+             per_token = static_cast<int>(args.expert.columns());
   if (rows == 0) return;
-  const auto count = static_cast<int>(experts.gate_up.size());
+  const auto count = static_cast<int>(args.experts.gate_up.size());
   const std::int64_t all = std::int64_t{rows} * per_token;
-  const int hidden = experts.hidden, width = static_cast<int>(x.columns());
-  const weight_format format = as_device(*experts.gate_up[0]).format;
+  const int hidden = args.experts.hidden, width = static_cast<int>(args.x.columns());
+  const weight_format format = as_device(*args.experts.gate_up[0]).format;
 
-  auto* words = queue_.scratch<std::int32_t>(scratch_slot::routed_plan, all + 2 * (count + 1));
+  auto* words =
+      device.work().scratch<std::int32_t>(scratch_slot::routed_plan, all + 2 * (count + 1));
   const routed_plan plan{words, words + all, words + all + count + 1};
-  queue_.launch("moe_plan", {1, route_threads, plan_shared_bytes(count)}, moe_plan_kernel,
-                {expert.as<std::int32_t>(), expert.row_stride, rows, per_token, count, plan});
+  device.work().launch(
+      "moe_plan", {1, route_threads, plan_shared_bytes(count)}, moe_plan_kernel,
+      {args.expert.as<std::int32_t>(), args.expert.row_stride, rows, per_token, count, plan});
 
-  const void* const* pointers = expert_pointers(experts);
+  const void* const* pointers = device.expert_pointers(args.experts);
   const auto tiles = static_cast<unsigned>(
       std::min<std::int64_t>(all, all / routed_rows + count));  // at least as many as there are
   // bfloat16 weights go to tensor cores, with activations rounded as for the library's products,
@@ -90,23 +98,23 @@ void device_ops::moe_feed_forward(const tensor_view& x, const tensor_view& exper
     const grid_shape tensor_shape{blocks_for(columns, routed_columns), routed_threads,
                                   routed_shared_bytes, tiles};
     if (tensor) {
-      const std::uint16_t* half = as_bf16(in, type, stride, nullptr, in_rows, depth);
-      queue_.launch("grouped_tensor", tensor_shape, grouped_tensor_kernel<routed_stages - 2>,
-                    {plan, count, matrices, half, divide, out, columns, depth});
+      const std::uint16_t* half = device.as_bf16(in, type, stride, nullptr, in_rows, depth);
+      device.work().launch("grouped_tensor", tensor_shape, grouped_tensor_kernel<routed_stages - 2>,
+                           {plan, count, matrices, half, divide, out, columns, depth});
       return;
     }
     if (int8) {
-      const int8_rows rows_of = as_int8(in, type, stride, nullptr, in_rows, depth, 0);
-      queue_.launch(
+      const int8_rows rows_of = device.as_int8(in, type, stride, nullptr, in_rows, depth, 0);
+      device.work().launch(
           "grouped_tensor", tensor_shape, grouped_tensor_kernel<routed_stages - 2, std::int32_t>,
           {plan, count, matrices, reinterpret_cast<const std::uint16_t*>(rows_of.level), divide,
            out, columns, static_cast<int>(int8_padded(depth) / 2), rows_of.scale});
       return;
     }
     if (type == dtype::bf16) {
-      auto* wide = queue_.scratch<float>(scratch_slot::low_precision, in_rows * depth);
-      queue_.launch("to_f32", {blocks_for(in_rows, 1), gemm_threads}, to_f32_kernel,
-                    {static_cast<const std::uint16_t*>(in), stride, wide, depth});
+      auto* wide = device.work().scratch<float>(scratch_slot::low_precision, in_rows * depth);
+      device.work().launch("to_f32", {blocks_for(in_rows, 1), gemm_threads}, to_f32_kernel,
+                           {static_cast<const std::uint16_t*>(in), stride, wide, depth});
       in = wide;
       stride = depth;
     }
@@ -115,23 +123,29 @@ void device_ops::moe_feed_forward(const tensor_view& x, const tensor_view& exper
     const grid_shape shape{blocks_for(columns, gemm_columns), gemm_threads, gemm_shared_bytes(4),
                            tiles};
     if (format == weight_format::bf16) {
-      queue_.launch("grouped_gemm", shape, grouped_gemm_kernel<std::uint16_t>, p);
+      device.work().launch("grouped_gemm", shape, grouped_gemm_kernel<std::uint16_t>, p);
     } else {
-      queue_.launch("grouped_gemm", shape, grouped_gemm_kernel<float>, p);
+      device.work().launch("grouped_gemm", shape, grouped_gemm_kernel<float>, p);
     }
   };
   // What the products read lies in bfloat16 where they take it: behind the pairs.
-  auto* pair = queue_.scratch<float>(scratch_slot::routed_hidden, all * 3 * hidden);
+  auto* pair = device.work().scratch<float>(scratch_slot::routed_hidden, all * 3 * hidden);
   float* gated = pair + all * 2 * hidden;
   const dtype gated_type = tensor ? dtype::bf16 : dtype::f32;
-  auto* down = queue_.scratch<float>(scratch_slot::routed_output, all * width);
-  multiply_experts(pointers, x.data, x.type, x.row_stride, per_token, pair, 2 * hidden, width);
-  silu_mul(make_view(pair, dtype::f32, {all, 2 * hidden}),
-           make_view(gated, gated_type, {all, hidden}));
+  auto* down = device.work().scratch<float>(scratch_slot::routed_output, all * width);
+  multiply_experts(pointers, args.x.data, args.x.type, args.x.row_stride, per_token, pair,
+                   2 * hidden, width);
+  device.run(op::silu_mul{make_view(pair, dtype::f32, {all, 2 * hidden}),
+                          make_view(gated, gated_type, {all, hidden})});
   multiply_experts(pointers + count, gated, gated_type, hidden, 1, down, width, hidden);
-  queue_.launch("moe_combine", {blocks_for(rows, 1), row_threads}, moe_combine_kernel,
-                {down, expert.as<std::int32_t>(), expert.row_stride, weight.as<float>(),
-                 weight.row_stride, per_token, width, y.as<float>(), y.row_stride});
+  device.work().launch(
+      "moe_combine", {blocks_for(rows, 1), row_threads}, moe_combine_kernel,
+      {down, args.expert.as<std::int32_t>(), args.expert.row_stride, args.weight.as<float>(),
+       args.weight.row_stride, per_token, width, args.y.as<float>(), args.y.row_stride});
 }
+
+}  // namespace
+
+const register_operations<moe_route, moe_feed_forward> registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -9,6 +9,7 @@
 #include "kernels/cuda/choice.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/recording_kernels.h"
+#include "kernels/rows.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 namespace {
@@ -68,12 +69,17 @@ void device_ops::repeat(const recorded_work& work) const {
   queue_.repeat(own->work());
 }
 
-void device_ops::stage_rows(const row_set& rows, const std::int32_t* token,
-                            const std::int32_t* index, std::int32_t padded,
-                            const staged_rows& to) const {
-  const std::int64_t entries = std::max(padded, rows.sequences + 1);
-  queue_.launch("stage_rows", {blocks_for(entries, stage_threads), stage_threads},
-                stage_rows_kernel, {rows, token, index, padded, to});
+namespace {
+
+void stage_rows(const device_ops& device, const op::stage_rows& args) {
+  const std::int64_t entries = std::max(args.padded, args.rows.sequences + 1);
+  device.work().launch("stage_rows", {blocks_for(entries, stage_threads), stage_threads},
+                       stage_rows_kernel,
+                       {args.rows, args.token, args.index, args.padded, args.to});
 }
+
+}  // namespace
+
+const register_operations<stage_rows> registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

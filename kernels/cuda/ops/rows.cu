@@ -3,8 +3,10 @@
 #include <stdexcept>
 #include <utility>
 
+#include "harness/decode/kernels/features.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/gather_kernels.h"
+#include "kernels/rows.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -55,17 +57,16 @@ std::int32_t write_list(queue& work, const char* name, list_params list) {
   return work.read(list.begin + list.sequences);
 }
 
+void gather_rows(const device_ops& device, const op::gather_rows& args) {
+  copy_rows(device.work(), "gather_rows", args.from, args.index, args.to, nullptr, args.to.rows());
+}
+
+void scatter_rows(const device_ops& device, const op::scatter_rows& args) {
+  copy_rows(device.work(), "scatter_rows", args.from, nullptr, args.to, args.index,
+            args.from.rows());
+}
+
 }  // namespace
-
-void device_ops::gather_rows(const tensor_view& from, const std::int32_t* index,
-                             const tensor_view& to) const {
-  copy_rows(queue_, "gather_rows", from, index, to, nullptr, to.rows());
-}
-
-void device_ops::scatter_rows(const tensor_view& from, const std::int32_t* index,
-                              const tensor_view& to) const {
-  copy_rows(queue_, "scatter_rows", from, nullptr, to, index, from.rows());
-}
 
 std::int32_t* device_ops::fault_word(device_fault kind) const {
   constexpr auto count = static_cast<std::size_t>(device_fault::count);
@@ -90,68 +91,73 @@ void device_ops::faults_may_be_known() const {
 #endif
 }
 
-std::int32_t device_ops::compact(std::int32_t sequences, const tensor_view& flags,
-                                 std::uint8_t want, const std::int32_t* first,
-                                 const std::int32_t* last, std::int32_t* begin,
-                                 std::int32_t* position, std::int32_t* sequence) const {
+namespace {
+
+std::int32_t compact(const device_ops& device, const op::compact& args) {
   list_params list{};
-  list.sequences = sequences;
-  list.flags = flags.data != nullptr ? flags.as<std::uint8_t>() : nullptr;
-  list.stride = flags.row_stride;
-  list.want = want;
-  list.first = first;
-  list.last = last;
-  list.begin = begin;
-  list.position = position;
-  list.sequence = sequence;
-  return write_list(queue_, "compact", list);
+  list.sequences = args.sequences;
+  list.flags = args.flags.data != nullptr ? args.flags.as<std::uint8_t>() : nullptr;
+  list.stride = args.flags.row_stride;
+  list.want = args.want;
+  list.first = args.first;
+  list.last = args.last;
+  list.begin = args.begin;
+  list.position = args.position;
+  list.sequence = args.sequence;
+  return write_list(device.work(), "compact", list);
 }
 
-std::int32_t device_ops::find_candidates(const row_set& rows, const tensor_view& state,
-                                         std::uint8_t want, const std::int32_t* first,
-                                         const std::int32_t* last, std::int32_t shift,
-                                         std::int32_t* begin, std::int32_t* position,
-                                         std::int32_t* row) const {
+std::int32_t find_candidates(const device_ops& device, const op::find_candidates& args) {
   list_params list{};
-  list.sequences = rows.sequences;
-  list.flags = state.as<std::uint8_t>();
-  list.stride = state.row_stride;
-  list.want = want;
-  list.first = first;
-  list.last = last;
-  list.rows = rows;
-  list.shift = shift;
-  list.begin = begin;
-  list.position = position;
-  list.row = row;
-  return write_list(queue_, "find_candidates", list);
+  list.sequences = args.rows.sequences;
+  list.flags = args.state.as<std::uint8_t>();
+  list.stride = args.state.row_stride;
+  list.want = args.want;
+  list.first = args.first;
+  list.last = args.last;
+  list.rows = args.rows;
+  list.shift = args.shift;
+  list.begin = args.begin;
+  list.position = args.position;
+  list.row = args.row;
+  return write_list(device.work(), "find_candidates", list);
 }
 
-void device_ops::find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const {
-  queue_.launch("find_rows", {blocks_for(some.rows, group_threads), group_threads},
-                find_rows_kernel, {rows, some, index, fault_word(device_fault::find_rows)});
-  faults_may_be_known();
+void gather_tokens(const device_ops& device, const op::gather_tokens& args) {
+  device.work().launch(
+      "gather_tokens", {blocks_for(args.rows.rows, group_threads), group_threads},
+      gather_tokens_kernel,
+      {args.rows, args.canvas.as<std::int32_t>(), args.canvas.row_stride, args.token});
 }
 
-void device_ops::gather_tokens(const row_set& rows, const tensor_view& canvas,
-                               std::int32_t* token) const {
-  queue_.launch("gather_tokens", {blocks_for(rows.rows, group_threads), group_threads},
-                gather_tokens_kernel, {rows, canvas.as<std::int32_t>(), canvas.row_stride, token});
+void mean_rows(const device_ops& device, const op::mean_rows& args) {
+  const grid_shape shape{blocks_for(args.rows.sequences, 1), group_threads, 0,
+                         blocks_for(args.x.columns(), group_threads)};
+  device.work().launch("mean_rows", shape, mean_rows_kernel,
+                       {args.rows.row_begin, args.x.as<float>(), args.x.row_stride,
+                        args.x.columns(), args.out.as<float>(), args.out.row_stride});
 }
 
-void device_ops::mean_rows(const row_set& rows, const tensor_view& x,
-                           const tensor_view& out) const {
-  const grid_shape shape{blocks_for(rows.sequences, 1), group_threads, 0,
-                         blocks_for(x.columns(), group_threads)};
-  queue_.launch(
-      "mean_rows", shape, mean_rows_kernel,
-      {rows.row_begin, x.as<float>(), x.row_stride, x.columns(), out.as<float>(), out.row_stride});
+constexpr unsigned flag_pieces = 8;  // blocks that share the range of one sequence
+
+void fill_flags(const device_ops& device, const op::fill_flags& args) {
+  device.work().launch(
+      "fill_flags", {blocks_for(args.sequences, 1), group_threads, 0, flag_pieces},
+      fill_flags_kernel,
+      {args.first, args.last, args.value, args.flags.as<std::uint8_t>(), args.flags.row_stride});
 }
 
-void device_ops::row_distance(const tensor_view& a, const tensor_view& b, float* out) const {
-  queue_.launch("row_distance", {blocks_for(a.rows(), 1), group_threads, group_bytes},
-                row_distance_kernel,
-                {a.as<float>(), a.row_stride, b.as<float>(), b.row_stride, a.columns(), out});
+void scatter_flags(const device_ops& device, const op::scatter_flags& args) {
+  device.work().launch(
+      "scatter_flags", {blocks_for(args.rows.rows, group_threads), group_threads},
+      scatter_flags_kernel,
+      {args.rows, args.where, args.value, args.flags.as<std::uint8_t>(), args.flags.row_stride});
 }
+
+}  // namespace
+
+const register_operations<gather_rows, scatter_rows, compact, find_candidates, gather_tokens,
+                          mean_rows, fill_flags, scatter_flags>
+    registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -4,6 +4,8 @@
 // Next-token decoding with a KV cache: the prompt enters in one forward, which also decides the
 // first token; then one row per step. Row p - 1 predicts position p.
 #include "harness/decode/registry.h"
+#include "kernels/decisions.h"
+#include "kernels/head.h"
 #include "methods/baselines/common.h"
 
 namespace unmask {
@@ -78,22 +80,22 @@ class last_token final : public unmask_policy {
 
   void judge(const batch& b, const step_plan&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
-    const ops& run = b.backend();
+    const ops& backend = b.backend();
     const confidence_out out = c.judged();
     if (sampling_.temperature <= 0) {
-      run.confidence(head_input, head, c.set(b.capacity()), {}, out);
+      backend.run(op::confidence{head_input, head, c.set(b.capacity()), {}, out});
       return;
     }
-    if (!logits_) logits_ = run.allocate(dtype::f32, {b.capacity(), head.out_features});
+    if (!logits_) logits_ = backend.allocate(dtype::f32, {b.capacity(), head.out_features});
     sampling_.noise = {b.seeds(), b.steps()};
     const tensor_view rows = logits_.view().first(c.count);
-    run.logits(head_input, head, c.row.as<std::int32_t>(), rows);
-    run.sample(c.set(b.capacity()), rows, sampling_, out);
+    backend.run(op::logits{head_input, head, c.row.as<std::int32_t>(), rows});
+    backend.run(op::sample{c.set(b.capacity()), rows, sampling_, out});
   }
 
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
-    b.backend().accept_top(c.set(b.capacity()), c.probability.as<float>(), plan.arrays.quota,
-                           c.accept.as<std::uint8_t>());
+    b.backend().run(op::accept_top{c.set(b.capacity()), c.probability.as<float>(),
+                                   plan.arrays.quota, c.accept.as<std::uint8_t>()});
   }
 
  private:

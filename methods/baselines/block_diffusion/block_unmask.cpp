@@ -2,7 +2,10 @@
 // Copyright The Unmask Authors
 #include "methods/baselines/block_diffusion/block_unmask.h"
 
+#include "kernels/decisions.h"
 #include "kernels/float16.h"
+#include "kernels/head.h"
+#include "methods/baselines/block_diffusion/kernels/acceptance.h"
 
 namespace unmask {
 
@@ -12,42 +15,44 @@ block_unmask::block_unmask(block_unmask_settings s) : settings_(std::move(s)) {
 
 void block_unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
                          const packed_matrix& head, candidate_lists& c) {
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const confidence_out out = c.judged();
   if (settings_.sampled) {
     if (!logits_ || logits_.view().rows() < c.count) {  // grows only
-      logits_ = run.allocate(dtype::f32, {c.count + c.count / 2, b.model().vocabulary});
+      logits_ = backend.allocate(dtype::f32, {c.count + c.count / 2, b.model().vocabulary});
     }
     const tensor_view logits = logits_.view().first(c.count);
-    run.logits(head_input, head, c.row.as<std::int32_t>(), logits);
+    backend.run(op::logits{head_input, head, c.row.as<std::int32_t>(), logits});
     sample_params params;
     params.temperature = settings_.temperature;
     params.noise = {b.seeds(), b.steps()};
-    run.sample(c.set(b.capacity()), logits, params, out);
+    backend.run(op::sample{c.set(b.capacity()), logits, params, out});
   } else {
     confidence_params params;
     params.temperature = settings_.temperature;
-    run.confidence(head_input, head, c.set(b.capacity()), params, out);
+    backend.run(op::confidence{head_input, head, c.set(b.capacity()), params, out});
   }
-  if (settings_.bf16) run.round_bf16(c.count, c.probability.as<float>());
+  if (settings_.bf16) backend.run(op::round_bf16{c.count, c.probability.as<float>()});
 }
 
 void block_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const candidate_set set = c.set(b.capacity());
   const float* score = c.probability.as<float>();
   std::uint8_t* accept = c.accept.as<std::uint8_t>();
   const std::int32_t* quota = plan.arrays.quota;
   if (settings_.remasking == "low_confidence_static") {
-    run.accept_top(set, score, quota, accept);
+    backend.run(op::accept_top{set, score, quota, accept});
   } else if (settings_.remasking == "sequential") {
-    run.accept_sequential(set, plan.arrays.block_first, settings_.block, quota, accept);
+    backend.run(
+        op::accept_sequential{set, plan.arrays.block_first, settings_.block, quota, accept});
   } else {
-    run.accept_threshold(set, score, settings_.threshold, settings_.strict, true, accept);
+    backend.run(
+        op::accept_threshold{set, score, settings_.threshold, settings_.strict, true, accept});
     if (settings_.at_least_quota) {
-      if (!also_) also_ = run.allocate(dtype::u8, {c.accept.view().rows()});
-      run.accept_top(set, score, quota, also_.as<std::uint8_t>());
-      run.merge_accept(c.count, also_.as<std::uint8_t>(), false, accept);
+      if (!also_) also_ = backend.allocate(dtype::u8, {c.accept.view().rows()});
+      backend.run(op::accept_top{set, score, quota, also_.as<std::uint8_t>()});
+      backend.run(op::merge_accept{c.count, also_.as<std::uint8_t>(), false, accept});
     }
   }
 }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/head.h"
 #include "kernels/random.h"
 #include "methods/baselines/common.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
@@ -130,7 +131,7 @@ class greedy_unmask final : public unmask_policy {
   bool masks_by_id() const override { return true; }
   void judge(const batch& b, const step_plan&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
-    b.backend().confidence(head_input, head, c.set(b.capacity()), {}, c.judged());
+    b.backend().run(op::confidence{head_input, head, c.set(b.capacity()), {}, c.judged()});
   }
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
     std::uint8_t* accept = c.accept.as<std::uint8_t>();

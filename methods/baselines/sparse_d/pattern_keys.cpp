@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "kernels/rows.h"
+#include "methods/baselines/sparse_d/kernels/block_pattern.h"
 #include "methods/baselines/vanilla/canvas_recipe.h"
 
 namespace unmask {
@@ -21,28 +23,28 @@ std::int32_t pattern_keys::kept_blocks(std::int32_t n, double select) {
 
 void pattern_keys::allocate(const batch& b) {
   if (!keep_.empty()) return;
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const model_config& model = b.model();
   const std::int64_t s = b.capacity();
   blocks_ = (b.max_length() + settings_.block_size - 1) / settings_.block_size;
   const auto tiles = [&](dtype type) {
-    return run.allocate(type, {s, model.heads, blocks_, blocks_});
+    return backend.allocate(type, {s, model.heads, blocks_, blocks_});
   };
   for (std::int32_t l = 0; l < model.layers; ++l) {
     keep_.push_back(tiles(dtype::u8));
-    keys_.push_back(run.allocate(dtype::f32, {s, blocks_}));
+    keys_.push_back(backend.allocate(dtype::f32, {s, blocks_}));
   }
   mass_ = tiles(dtype::f32);
-  applies_ = run.allocate(dtype::u8, {s});
-  made_ = run.allocate(dtype::u8, {s});
+  applies_ = backend.allocate(dtype::u8, {s});
+  made_ = backend.allocate(dtype::u8, {s});
   for (tensor* t : {&make_.length, &make_.blocks, &make_.zero, &make_.last, &make_.last_slot,
                     &make_.count, &make_.last_count}) {
-    *t = run.allocate(dtype::i32, {s});
+    *t = backend.allocate(dtype::i32, {s});
   }
   const std::int64_t n = s * b.max_length();
-  rows_.begin = run.allocate(dtype::i32, {s + 1});
-  rows_.position = run.allocate(dtype::i32, {n});
-  rows_.sequence = run.allocate(dtype::i32, {n});
+  rows_.begin = backend.allocate(dtype::i32, {s + 1});
+  rows_.position = backend.allocate(dtype::i32, {n});
+  rows_.sequence = backend.allocate(dtype::i32, {n});
   flops_.assign(static_cast<std::size_t>(s), 0.0);
 }
 
@@ -77,7 +79,7 @@ key_set pattern_keys::select(const batch& b, const step_plan& plan, std::int32_t
 
 void pattern_keys::make_pattern(const batch& b, const step_plan& plan, std::int32_t layer,
                                 const tensor_view& q, const paged_kv& cache) {
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const model_config& model = b.model();
   const std::int32_t size = settings_.block_size;
   std::int32_t* length = make_.length.as<std::int32_t>();
@@ -105,22 +107,29 @@ void pattern_keys::make_pattern(const batch& b, const step_plan& plan, std::int3
     first.push_back(step.active ? step.first : 0);
     last.push_back(step.active ? step.last : 0);
   }
-  rows_.rows =
-      run.compact(b.capacity(), {}, 0, first.data(), last.data(), rows_.begin.as<std::int32_t>(),
-                  rows_.position.as<std::int32_t>(), rows_.sequence.as<std::int32_t>());
+  rows_.rows = backend.run(op::compact{b.capacity(),
+                                       {},
+                                       0,
+                                       first.data(),
+                                       last.data(),
+                                       rows_.begin.as<std::int32_t>(),
+                                       rows_.position.as<std::int32_t>(),
+                                       rows_.sequence.as<std::int32_t>()});
   if (rows_.rows != q.rows()) throw std::logic_error("sparse_d: a row of the canvas is missing");
   const row_set rows = rows_.set(b.capacity());
   const tensor& keep = keep_[static_cast<std::size_t>(layer)];
   const auto of = [](const tensor& t) { return t.as<std::int32_t>(); };
-  run.block_mass(rows, q, cache, length, of(make_.zero), size, settings_.pattern_scale, mass_);
-  run.keep_top_blocks(mass_, of(make_.blocks), of(make_.zero), of(make_.last), of(make_.count),
-                      keep);
-  run.block_mass(rows, q, cache, length, of(make_.last_slot), size, settings_.pattern_scale, mass_);
-  run.keep_top_blocks(mass_, of(make_.blocks), of(make_.last), of(make_.blocks),
-                      of(make_.last_count), keep);
-  run.block_mask_keys(keep, made_.as<std::uint8_t>(), size, length,
-                      keys_[static_cast<std::size_t>(layer)]);
-  run.synchronize();  // the lists end here, and mean_keys_of_row reads the result
+  backend.run(
+      op::block_mass{rows, q, cache, length, of(make_.zero), size, settings_.pattern_scale, mass_});
+  backend.run(op::keep_top_blocks{mass_, of(make_.blocks), of(make_.zero), of(make_.last),
+                                  of(make_.count), keep});
+  backend.run(op::block_mass{rows, q, cache, length, of(make_.last_slot), size,
+                             settings_.pattern_scale, mass_});
+  backend.run(op::keep_top_blocks{mass_, of(make_.blocks), of(make_.last), of(make_.blocks),
+                                  of(make_.last_count), keep});
+  backend.run(op::block_mask_keys{keep, made_.as<std::uint8_t>(), size, length,
+                                  keys_[static_cast<std::size_t>(layer)]});
+  backend.synchronize();  // the lists end here, and mean_keys_of_row reads the result
 }
 
 double pattern_keys::mean_keys_of_row(const batch& b, const key_set& keys, std::int32_t s,

@@ -2,57 +2,64 @@
 // Copyright The Unmask Authors
 #include "methods/baselines/vanilla/ranked_unmask.h"
 
+#include "kernels/decisions.h"
+#include "kernels/head.h"
+#include "methods/baselines/vanilla/kernels/acceptance.h"
 #include "methods/baselines/vanilla/schedules.h"
 
 namespace unmask {
 
 void ranked_unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
                           const packed_matrix& head, candidate_lists& c) {
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const noise_source noise{b.seeds(), b.steps()};
   confidence_out out = c.judged();
   if (settings_.score == "topk_margin") out.margin = c.margin.as<float>();
   if (settings_.score == "entropy") out.negative_entropy = c.negative_entropy.as<float>();
   if (settings_.rank_in_double) out.residual = c.score.as<float>();
   if (settings_.temperature > 0) {
-    grow(run, c.count, head.out_features);
+    grow(backend, c.count, head.out_features);
     const tensor_view rows = logits_.view().first(c.count);
-    run.logits(head_input, head, c.row.as<std::int32_t>(), rows);
-    run.sample(c.set(b.capacity()), rows,
-               {settings_.temperature, settings_.top_p, settings_.top_k, noise}, out);
+    backend.run(op::logits{head_input, head, c.row.as<std::int32_t>(), rows});
+    backend.run(op::sample{c.set(b.capacity()),
+                           rows,
+                           {settings_.temperature, settings_.top_p, settings_.top_k, noise},
+                           out});
   } else {
     confidence_params params;
     params.gumbel_temperature = settings_.gumbel_temperature;
     params.noise = noise;
     params.accumulate_double = true;
-    run.confidence(head_input, head, c.set(b.capacity()), params, out);
+    backend.run(op::confidence{head_input, head, c.set(b.capacity()), params, out});
     if (settings_.rank_in_double) {
-      run.combine_scores(c.count, c.score.as<float>(), -1.0F, nullptr, 0.0F, c.score.as<float>());
+      backend.run(op::combine_scores{c.count, c.score.as<float>(), -1.0F, nullptr, 0.0F,
+                                     c.score.as<float>()});
     }
   }
-  if (settings_.score == "random") run.uniform_scores(c.set(b.capacity()), noise, score(c));
+  if (settings_.score == "random")
+    backend.run(op::uniform_scores{c.set(b.capacity()), noise, score(c)});
   if (settings_.alg_temp > 0) {
-    run.gumbel_scores(c.set(b.capacity()), noise, settings_.alg_temp, score(c));
+    backend.run(op::gumbel_scores{c.set(b.capacity()), noise, settings_.alg_temp, score(c)});
   }
 }
 
 void ranked_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
-  const ops& run = b.backend();
+  const ops& backend = b.backend();
   const candidate_set set = c.set(b.capacity());
   std::uint8_t* accept = c.accept.as<std::uint8_t>();
   if (settings_.factor > 0) {
-    run.accept_factor(set, score(c), settings_.factor, accept);
+    backend.run(op::accept_factor{set, score(c), settings_.factor, accept});
   } else if (settings_.threshold > 0) {
-    run.accept_threshold(set, score(c), settings_.threshold, false, true, accept);
+    backend.run(op::accept_threshold{set, score(c), settings_.threshold, false, true, accept});
     if (settings_.limit_to_quota) {
       if (also_.view().rows() < c.accept.view().rows()) {
-        also_ = run.allocate(dtype::u8, {c.accept.view().rows()});
+        also_ = backend.allocate(dtype::u8, {c.accept.view().rows()});
       }
-      run.accept_top(set, score(c), plan.arrays.quota, also_.as<std::uint8_t>());
-      run.merge_accept(c.count, also_.as<std::uint8_t>(), true, accept);
+      backend.run(op::accept_top{set, score(c), plan.arrays.quota, also_.as<std::uint8_t>()});
+      backend.run(op::merge_accept{c.count, also_.as<std::uint8_t>(), true, accept});
     }
   } else {
-    run.accept_top(set, score(c), plan.arrays.quota, accept);
+    backend.run(op::accept_top{set, score(c), plan.arrays.quota, accept});
   }
 }
 
@@ -64,15 +71,16 @@ float* ranked_unmask::score(candidate_lists& c) const {
 }
 
 // Sampling needs whole rows of logits; grown outside steady state only.
-void ranked_unmask::grow(const ops& run, std::int64_t rows, std::int64_t vocabulary) {
+void ranked_unmask::grow(const ops& backend, std::int64_t rows, std::int64_t vocabulary) {
   if (logits_ && logits_.view().rows() >= rows) return;
-  logits_ = run.allocate(dtype::f32, {rows, vocabulary});
+  logits_ = backend.allocate(dtype::f32, {rows, vocabulary});
 }
 
 void random_transfer::judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
                             const packed_matrix& head, candidate_lists& c) {
   judge_.judge(b, plan, head_input, head, c);
-  b.backend().uniform_scores(c.set(b.capacity()), {b.seeds(), b.steps()}, c.score.as<float>());
+  b.backend().run(
+      op::uniform_scores{c.set(b.capacity()), {b.seeds(), b.steps()}, c.score.as<float>()});
 }
 
 void random_transfer::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
@@ -96,8 +104,8 @@ void random_transfer::decide(const batch& b, const step_plan& plan, candidate_li
     one.begin = begin;
     one.position += all.begin[s];
     one.row += all.begin[s];
-    b.backend().accept_threshold(one, c.score.as<float>() + all.begin[s], keep, false, false,
-                                 c.accept.as<std::uint8_t>() + all.begin[s]);
+    b.backend().run(op::accept_threshold{one, c.score.as<float>() + all.begin[s], keep, false,
+                                         false, c.accept.as<std::uint8_t>() + all.begin[s]});
   }
 }
 

@@ -4,6 +4,7 @@
 // FOCUS's eviction under Optimus' pace: each forward takes a chunk of the block, and inside layer 1
 // the masked rows of the chunk that will most likely not be decided now are dropped. Nobody has
 // published this.
+#include "kernels/rows.h"
 #include "methods/baselines/specs.h"
 #include "methods/focus/focus_eviction.h"
 #include "methods/optimus/optimus_recipe.h"
@@ -47,11 +48,11 @@ class focus_chunk_rows final : public row_policy {
 
   void select(const batch& b, const step_plan& plan, row_lists& rows) override {
     if (!state_->key_begin) {
-      const ops& run = b.backend();
+      const ops& backend = b.backend();
       const std::int64_t places = b.capacity(), all = places * b.max_length();
-      state_->key_begin = run.allocate(dtype::i32, {places + 1}, memory_use::exchanged);
-      state_->key_slot = run.allocate(dtype::i32, {all});
-      state_->key_sequence = run.allocate(dtype::i32, {all});
+      state_->key_begin = backend.allocate(dtype::i32, {places + 1}, memory_use::exchanged);
+      state_->key_slot = backend.allocate(dtype::i32, {all});
+      state_->key_sequence = backend.allocate(dtype::i32, {all});
       state_->zero.assign(static_cast<std::size_t>(places), 0);
     }
     chunk_.select(b, plan, rows);
@@ -62,15 +63,17 @@ class focus_chunk_rows final : public row_policy {
   // nothing of it settles.
   bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
               const tensor_view& k, row_lists& rows, tensor& kept) override {
-    const ops& run = b.backend();
+    const ops& backend = b.backend();
     optimus_state& chunks = *state_->chunks;
-    if (layer == 1) run.scatter_flags(rows.set(b.capacity()), nullptr, 0, chunks.visible);
+    if (layer == 1)
+      backend.run(op::scatter_flags{rows.set(b.capacity()), nullptr, 0, chunks.visible});
     const bool dropped = eviction_.narrow(b, plan, layer, q, k, rows, kept);
     if (layer != 1) return dropped;
-    run.scatter_flags(rows.set(b.capacity()), nullptr, 1, chunks.visible);
-    run.compact(b.capacity(), chunks.visible, 1, state_->zero.data(),
-                chunks.kv_end.as<std::int32_t>(), state_->key_begin.as<std::int32_t>(),
-                state_->key_slot.as<std::int32_t>(), state_->key_sequence.as<std::int32_t>());
+    backend.run(op::scatter_flags{rows.set(b.capacity()), nullptr, 1, chunks.visible});
+    backend.run(op::compact{b.capacity(), chunks.visible, 1, state_->zero.data(),
+                            chunks.kv_end.as<std::int32_t>(), state_->key_begin.as<std::int32_t>(),
+                            state_->key_slot.as<std::int32_t>(),
+                            state_->key_sequence.as<std::int32_t>()});
     if (dropped) {
       std::uint8_t* settles = chunks.settles.as<std::uint8_t>();
       const std::int32_t* from = kept.as<std::int32_t>();

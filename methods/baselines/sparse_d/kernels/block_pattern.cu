@@ -3,10 +3,10 @@
 //
 // SparseD's attention patterns (block_pattern.cpp of the reference): softmax mass of tiles, the
 // tiles that are kept, and how many keys they leave.
-#pragma once
-
 #include "kernels/cuda/cached_keys.h"
+#include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/groups.h"
+#include "methods/baselines/sparse_d/kernels/block_pattern.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -169,5 +169,61 @@ UNMASK_KERNEL void block_mask_keys_kernel(block_mask_keys_params p) {
         static_cast<float>(static_cast<double>(keys) / static_cast<double>(p.heads));
   }
 }
+
+namespace {
+
+void block_mass(const device_ops& device, const op::block_mass& args) {
+  const auto heads = static_cast<std::int32_t>(args.q.shape[1]);
+  const auto kv_heads = static_cast<std::int32_t>(args.cache.keys.shape[2]);
+  const auto dim = static_cast<std::int32_t>(args.q.shape[2]);
+  const auto blocks = static_cast<std::int32_t>(args.out.shape[3]);
+  const block_mass_params p{args.rows.row_begin,
+                            args.rows.position,
+                            args.q.as<float>(),
+                            args.q.row_stride,
+                            heads,
+                            dim,
+                            heads / kv_heads,
+                            keys_of(args.cache),
+                            args.kv_length,
+                            args.first_slot,
+                            args.size,
+                            args.scale,
+                            args.out.as<float>(),
+                            args.out.row_stride,
+                            blocks};
+  const std::size_t row_room = (static_cast<std::size_t>(args.size) + 1) / 2 * 16;
+  device.work().launch("block_mass",
+                       {blocks_for(std::int64_t{args.rows.sequences} * heads, 1), group_threads,
+                        2 * row_room, static_cast<unsigned>(blocks)},
+                       block_mass_kernel, p);
+}
+
+void keep_top_blocks(const device_ops& device, const op::keep_top_blocks& args) {
+  const auto heads = static_cast<std::int32_t>(args.mass.shape[1]);
+  const auto blocks = static_cast<std::int32_t>(args.mass.shape[3]);
+  const grid_shape shape{blocks_for(args.mass.rows(), 1), group_threads, 0,
+                         blocks_for(std::int64_t{heads} * blocks, group_threads / warp_size)};
+  device.work().launch(
+      "keep_top_blocks", shape, keep_top_blocks_kernel,
+      {args.mass.as<float>(), args.mass.row_stride, heads, blocks, args.used, args.first,
+       args.limit, args.count, args.keep.as<std::uint8_t>(), args.keep.row_stride});
+}
+
+void block_mask_keys(const device_ops& device, const op::block_mask_keys& args) {
+  const auto heads = static_cast<std::int32_t>(args.keep.shape[1]);
+  const auto blocks = static_cast<std::int32_t>(args.keep.shape[3]);
+  device.work().launch(
+      "block_mask_keys",
+      {blocks_for(args.keep.rows(), 1), group_threads, 0,
+       blocks_for(blocks, group_threads / warp_size)},
+      block_mask_keys_kernel,
+      {args.keep.as<std::uint8_t>(), args.keep.row_stride, heads, blocks, args.applies, args.size,
+       args.kv_length, args.out.as<float>(), args.out.row_stride});
+}
+
+}  // namespace
+
+const register_operations<block_mass, keep_top_blocks, block_mask_keys> registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

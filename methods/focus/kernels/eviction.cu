@@ -1,51 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-//
-// Block diffusion: token states and flags, which rows of a block enter a forward, which leave it
-// early and whose K/V is final (blocks.cpp of the reference). One block for each sequence; a
-// sequence of at most 64 candidates is retained by one warp on 64-bit words: candidate c is bit c,
-// lane l holds the candidates l and l + 32.
-#pragma once
-
+#include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/groups.h"
-#include "kernels/ops.h"
 #include "kernels/token_state.h"
+#include "methods/focus/kernels/eviction.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
-
-// A range of positions [first, last) of each sequence and the bytes it refers to.
-struct flags_params {
-  const std::int32_t* first;
-  const std::int32_t* last;
-  std::uint8_t value;
-  std::uint8_t* flags;
-  std::int64_t stride;
-};
-
-// Grid: sequences x pieces.
-UNMASK_KERNEL void fill_flags_kernel(flags_params f) {
-  const int s = static_cast<int>(block_index());
-  const int step = static_cast<int>(grid_size_y() * block_size());
-  for (int p = f.first[s] + static_cast<int>(block_index_y() * block_size() + thread_index());
-       p < f.last[s]; p += step) {
-    f.flags[s * f.stride + p] = f.value;
-  }
-}
-
-struct scatter_flags_params {
-  row_set rows;
-  const std::uint8_t* where;
-  std::uint8_t value;
-  std::uint8_t* flags;
-  std::int64_t stride;
-};
-
-UNMASK_KERNEL void scatter_flags_kernel(scatter_flags_params p) {
-  const int r = static_cast<int>(block_index() * block_size() + thread_index());
-  if (r >= p.rows.rows || p.rows.sequence[r] < 0) return;
-  if (p.where != nullptr && p.where[r] == 0) return;
-  p.flags[p.rows.sequence[r] * p.stride + p.rows.position[r]] = p.value;
-}
 
 struct freeze_flags_params {
   const std::uint8_t* state;
@@ -68,40 +28,6 @@ UNMASK_KERNEL void freeze_flags_kernel(freeze_flags_params f) {
     if (state[p] == state_masked) continue;
     if (f.right_neighbour && p + 1 < last && state[p + 1] == state_masked) continue;
     f.flags[s * f.flags_stride + p] = 1;
-  }
-}
-
-struct combine_scores_params {
-  std::int32_t count;
-  const float* a;
-  float wa;
-  const float* b;
-  float wb;
-  float* out;
-};
-
-// Products of two floats are exact in float64: one rounding at the sum, one at the store.
-UNMASK_KERNEL void combine_scores_kernel(combine_scores_params p) {
-  const int step = static_cast<int>(grid_size() * block_size());
-  for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
-       i += step) {
-    const double mine = static_cast<double>(p.a[i]) * static_cast<double>(p.wa);
-    const double other =
-        p.b != nullptr ? static_cast<double>(p.b[i]) * static_cast<double>(p.wb) : 0.0;
-    p.out[i] = static_cast<float>(mine + other);
-  }
-}
-
-struct round_bf16_params {
-  std::int32_t count;
-  float* x;
-};
-
-UNMASK_KERNEL void round_bf16_kernel(round_bf16_params p) {
-  const int step = static_cast<int>(grid_size() * block_size());
-  for (int i = static_cast<int>(block_index() * block_size() + thread_index()); i < p.count;
-       i += step) {
-    p.x[i] = bf16_to_float(bf16_of(p.x[i]));
   }
 }
 
@@ -308,122 +234,50 @@ UNMASK_KERNEL void write_kept_kernel(drop_rows_params p) {
 
 // ---- chunks -------------------------------------------------------------------------------------
 
-struct select_chunk_params {
-  std::int32_t sequences;
-  const std::uint8_t* state;
-  std::int64_t stride;
-  chunk_params chunk;
-  std::int32_t* count;  // [S] scratch
-  std::int32_t* begin;
-  std::int32_t* sequence;
-  std::int32_t* position;
-  std::int32_t* slot;
-  std::uint8_t* settles;
-};
+namespace {
 
-// Is K/V of the decided position p final, given the states of its block [begin, end)?
-UNMASK_DEVICE bool is_settled(const std::uint8_t* state, int p, int begin, int end,
-                              settle_rule rule) {
-  switch (rule) {
-    case settle_rule::any_decoded:
-      return true;
-    case settle_rule::right_neighbour:
-      return p + 1 == end || state[p + 1] != state_masked;
-    case settle_rule::contiguous_prefix:
-      end = p;
-      break;
-    case settle_rule::whole_block:
-      break;
-  }
-  for (int i = begin; i < end; ++i) {
-    if (state[i] == state_masked) return false;
-  }
-  return true;
+constexpr unsigned flag_pieces = 8;  // blocks that share the range of one sequence
+
+grid_shape block_each(std::int32_t sequences) {
+  return {blocks_for(sequences, 1), group_threads, group_bytes};
 }
 
-// How many positions are in play: the decided, the masked, the rows that enter.
-struct chunk_counts {
-  int decided, masked, chosen;
-};
-template <class G>
-UNMASK_DEVICE chunk_counts count_chunk(const G& group, const select_chunk_params& p, int s) {
-  const int first = p.chunk.first[s], n = p.chunk.last[s] - first;
-  const std::uint8_t* state = p.state + s * p.stride + first;
-  const int size = p.chunk.size[s] > 0 ? p.chunk.size[s] : 0;
-  const int decided = group.count(n, [&](int i) { return state[i] == state_decoded; });
-  const int masked = group.count(n, [&](int i) { return state[i] == state_masked; });
-  return {decided, masked, decided + masked < size ? decided + masked : size};
+void freeze(const device_ops& device, const op::freeze& args) {
+  device.work().launch(
+      "freeze", {blocks_for(args.sequences, 1), group_threads, 0, flag_pieces}, freeze_flags_kernel,
+      {args.state.as<std::uint8_t>(), args.state.row_stride, args.first, args.last,
+       args.right_neighbour, args.flags.as<std::uint8_t>(), args.flags.row_stride});
 }
 
-UNMASK_KERNEL void count_chunk_kernel(select_chunk_params p) {
-  shared_allocator shared;
-  const block_group group = take_group(shared);
-  const int s = static_cast<int>(block_index());
-  const chunk_counts counts = count_chunk(group, p, s);
-  if (group.rank() == 0) p.count[s] = counts.chosen;
+void retain(const device_ops& device, const op::retain& args) {
+  device.work().launch("retain", block_each(args.candidates.sequences), retain_kernel,
+                       {args.candidates, args.score, args.params, args.accept});
 }
 
-UNMASK_KERNEL void write_chunk_kernel(select_chunk_params p) {
-  shared_allocator shared;
-  const block_group group = take_group(shared);
-  const int s = static_cast<int>(block_index());
-  const int first = p.chunk.first[s], last = p.chunk.last[s], block = p.chunk.block;
-  const std::uint8_t* state = p.state + s * p.stride;
-  const chunk_counts counts = count_chunk(group, p, s);
-  const int start = entries_before(group, p.count, s);
-  if (group.rank() == 0) {
-    p.begin[s] = start;
-    if (s + 1 == p.sequences) p.begin[s + 1] = start + counts.chosen;
+std::int32_t drop_rows(const device_ops& device, const op::drop_rows& args) {
+  if (args.rows.sequences == 0) {
+    device.work().fill_zero(args.begin, sizeof(std::int32_t));
+    return 0;
   }
-  // Decided ones first: as many of them as fit, then the leftmost masks. Else the leftmost open.
-  const int from_decided = counts.decided < counts.chosen ? counts.decided : counts.chosen;
-  const int from_masked = counts.chosen - from_decided;
-  int decided_seen = 0, masked_seen = 0, at = start;
-  for (int base = first; base < last; base += group.size()) {
-    const int position = base + group.rank();
-    const bool inside = position < last;
-    const bool decided = inside && state[position] == state_decoded;
-    const bool masked = inside && state[position] == state_masked;
-    int decided_here = 0, masked_here = 0, chosen_here = 0;
-    const int decided_rank = decided_seen + group.before(decided, decided_here);
-    const int masked_rank = masked_seen + group.before(masked, masked_here);
-    bool chosen = false;
-    if (p.chunk.pending_first) {
-      chosen = (decided && decided_rank < from_decided) || (masked && masked_rank < from_masked);
-    } else {
-      chosen = (decided || masked) && decided_rank + masked_rank < counts.chosen;
-    }
-    const int place = at + group.before(chosen, chosen_here);
-    if (chosen) {
-      const int begin = position / block * block;
-      p.sequence[place] = s;
-      p.position[place] = position;
-      p.settles[place] =
-          decided && is_settled(state, position, begin, begin + block, p.chunk.rule) ? 1 : 0;
-    }
-    decided_seen += decided_here;
-    masked_seen += masked_here;
-    at += chosen_here;
-  }
-  group.sync();
-  // Inside each block: the cached first, then the rows that settle now, then the others.
-  const int end = start + counts.chosen;
-  for (int r = start + group.rank(); r < end; r += group.size()) {
-    const int begin = p.position[r] / block * block;
-    if (!p.chunk.compact_slots) {
-      p.slot[r] = p.position[r];
-      continue;
-    }
-    int rank = 0;
-    for (int i = begin; i < begin + block; ++i) rank += state[i] == state_cached ? 1 : 0;
-    for (int o = r - 1; o >= start && p.position[o] >= begin; --o) {
-      rank += p.settles[o] >= p.settles[r] ? 1 : 0;
-    }
-    for (int o = r + 1; o < end && p.position[o] < begin + block; ++o) {
-      rank += p.settles[o] > p.settles[r] ? 1 : 0;
-    }
-    p.slot[r] = begin + rank;
-  }
+  const drop_rows_params p{
+      args.rows,
+      args.candidates,
+      args.accept,
+      args.begin,
+      args.sequence,
+      args.position,
+      args.kept,
+      device.work().scratch<std::int32_t>(scratch_slot::selection_a, args.rows.sequences),
+      device.work().scratch<std::int32_t>(scratch_slot::selection_b,
+                                          std::int64_t{args.rows.sequences} + 1),
+      device.work().scratch<std::int32_t>(scratch_slot::selection_c, args.rows.rows)};
+  device.work().launch("drop_rows: mark", block_each(args.rows.sequences), mark_dropped_kernel, p);
+  device.work().launch("drop_rows: write", block_each(args.rows.sequences), write_kept_kernel, p);
+  return device.work().read(args.begin + args.rows.sequences);
 }
+
+}  // namespace
+
+const register_operations<freeze, retain, drop_rows> registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -4,10 +4,10 @@
 // Decisions that look back over several steps (freeze.cpp of the reference): the confidence
 // history, Ada-DLM's two centroids, and the states of a cache that stores a decided token one
 // forward late.
-#pragma once
-
+#include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/groups.h"
 #include "kernels/ops.h"
+#include "methods/ada_dlm/kernels/freeze.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -241,5 +241,43 @@ UNMASK_KERNEL void mark_unsettled_kernel(mark_unsettled_params p) {
     if (state[at] == p.rule.decoded) state[at] = p.rule.cached;
   }
 }
+
+namespace {
+
+void push_history(const device_ops& device, const op::push_history& args) {
+  device.work().launch("push_history", {blocks_for(args.candidates.sequences, 1), group_threads},
+                       push_history_kernel,
+                       {args.candidates, args.score, args.replicate, args.history.as<float>(),
+                        args.history.row_stride, static_cast<std::int32_t>(args.history.shape[2])});
+}
+
+void freeze_two_centroids(const device_ops& device, const op::freeze_two_centroids& args) {
+  const auto depth = static_cast<std::int32_t>(args.history.shape[2]);
+  const auto length = static_cast<std::int32_t>(args.history.shape[1]);
+  std::int32_t* order =
+      args.params.tier_mean
+          ? device.work().scratch<std::int32_t>(scratch_slot::selection_a,
+                                                std::int64_t{args.candidates.sequences} * length)
+          : nullptr;
+  const std::size_t centroid = (static_cast<std::size_t>(depth) + 1) / 2 * 16;
+  device.work().launch(
+      "freeze_two_centroids",
+      {blocks_for(args.candidates.sequences, 1), group_threads, group_bytes + 2 * centroid},
+      freeze_two_centroids_kernel,
+      {args.candidates, args.history.as<float>(), args.history.row_stride, depth, length, args.rank,
+       args.params, args.accept, order});
+}
+
+void mark_unsettled(const device_ops& device, const op::mark_unsettled& args) {
+  device.work().launch(
+      "mark_unsettled", {blocks_for(args.state.rows(), 1), group_threads}, mark_unsettled_kernel,
+      {args.state.as<std::uint8_t>(), args.state.row_stride, args.params, args.first, args.last,
+       args.whole, args.flags.as<std::uint8_t>(), args.flags.row_stride});
+}
+
+}  // namespace
+
+const register_operations<push_history, freeze_two_centroids, mark_unsettled> registered(
+    this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+# A library of operations (kernels/operation.h). Each registers itself before main(), so whoever
+# links the library takes all of it. DEVICE sources (.cu) are compiled twice: as C++, for the
+# emulator, and, where there is a CUDA compiler, by nvcc.
+#   unmask_operations(name SOURCES ... DEVICE ... LIBS public libraries)
+function(unmask_operations name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEVICE;LIBS" ${ARGN})
+  set_source_files_properties(${arg_DEVICE} PROPERTIES LANGUAGE CXX)
+  add_library(${name}_archive STATIC ${arg_SOURCES} ${arg_DEVICE})
+  target_link_libraries(${name}_archive PUBLIC unmask_flags ${arg_LIBS}
+                        PRIVATE OpenMP::OpenMP_CXX)
+  if(UNMASK_HAS_CUDA AND arg_DEVICE)
+    # A folder of its own: properties of source files do not reach there.
+    set(device_objects ${name}_cuda)
+    set(device_sources ${arg_DEVICE})
+    set(device_libraries ${arg_LIBS})
+    add_subdirectory(${PROJECT_SOURCE_DIR}/cmake/device ${CMAKE_CURRENT_BINARY_DIR}/device)
+    target_sources(${name}_archive PRIVATE $<TARGET_OBJECTS:${name}_cuda>)
+    target_link_libraries(${name}_archive PRIVATE CUDA::cudart_static)
+  endif()
+  add_library(${name} INTERFACE)
+  target_link_libraries(${name} INTERFACE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${name}_archive>")
+endfunction()

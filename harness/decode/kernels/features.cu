@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/decode/kernels/features.h"
+#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/gather_kernels.h"
+#include "kernels/cuda/groups.h"
+#include "kernels/cuda/model_core_kernels.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+struct find_rows_params {
+  row_set rows, some;
+  std::int32_t* index;
+  std::int32_t* fault;
+};
+
+UNMASK_KERNEL void find_rows_kernel(find_rows_params p) {
+  const int i = static_cast<int>(block_index() * block_size() + thread_index());
+  if (i >= p.some.rows) return;
+  const int r = row_at(p.rows, p.some.sequence[i], p.some.position[i]);
+  if (r < 0) *p.fault = 1;
+  p.index[i] = r;
+}
+
+// row[r] = or += cache[slot[r]].
+UNMASK_KERNEL void kv_read_kernel(kv_rows_params p) {
+  const int which = static_cast<int>(block_index_y());
+  const std::int64_t r = block_index();
+  float* to = p.row[which];
+  if (to == nullptr) return;
+  const cache_side side = p.side[which];
+  const std::int64_t from = slot_offset(side, p.place, p.sequence[r], p.slot[r]);
+  to += r * p.row_stride[which];
+  for (int d = static_cast<int>(thread_index()); d < side.width; d += row_threads) {
+    const float value = load_float(side.data, side.type, from + d);
+    to[d] = p.accumulate ? to[d] + value : value;
+  }
+}
+
+struct mark_top_params {
+  const std::int32_t* row_begin;
+  const std::int32_t* position;
+  const float* score;
+  const std::int32_t* count;
+  std::uint8_t* flags;
+  std::int64_t stride;
+};
+
+// One block for each sequence.
+UNMASK_KERNEL void mark_top_kernel(mark_top_params p) {
+  shared_allocator shared;
+  const block_group block = take_group(shared);
+  const int s = static_cast<int>(block_index());
+  const int first = p.row_begin[s], n = p.row_begin[s + 1] - first;
+  const int wanted = p.count[s] < n ? p.count[s] : n;
+  std::uint8_t* flags = p.flags + s * p.stride;
+  with_keys(p.score + first, n, block, [&](const auto& group, const auto& key) {
+    const cut c = top_cut(group, n, wanted, key);
+    for_each_taken(group, n, key, c,
+                   [&](int i, bool taken) { flags[p.position[first + i]] = taken ? 1 : 0; });
+  });
+}
+
+struct row_distance_params {
+  const float* a;
+  std::int64_t a_stride;
+  const float* b;
+  std::int64_t b_stride;
+  std::int64_t width;
+  float* out;
+};
+
+// One block for each row.
+UNMASK_KERNEL void row_distance_kernel(row_distance_params p) {
+  shared_allocator shared;
+  const block_group group = take_group(shared);
+  const std::int64_t r = block_index();
+  const float* a = p.a + r * p.a_stride;
+  const float* b = p.b + r * p.b_stride;
+  double ab = 0, aa = 0, bb = 0;  // products of floats are exact in float64
+  for (std::int64_t c = group.rank(); c < p.width; c += group.size()) {
+    const double x = a[c], y = b[c];
+    ab += x * y;
+    aa += x * x;
+    bb += y * y;
+  }
+  ab = group_sum(group, ab);
+  aa = group_sum(group, aa);
+  bb = group_sum(group, bb);
+  if (group.rank() != 0) return;
+  const double norm = product(sqrt(aa), sqrt(bb));
+  p.out[r] = static_cast<float>(1.0 - ab / (norm > 1e-8 ? norm : 1e-8));
+}
+
+namespace {
+
+void find_rows(const device_ops& device, const op::find_rows& args) {
+  device.work().launch(
+      "find_rows", {blocks_for(args.some.rows, group_threads), group_threads}, find_rows_kernel,
+      {args.rows, args.some, args.index, device.fault_word(device_fault::find_rows)});
+  device.faults_may_be_known();
+}
+
+void kv_read(const device_ops& device, const op::kv_read& args) {
+  device.work().launch("kv_read", {blocks_for(args.rows.rows, 1), row_threads, 0, 2},
+                       kv_read_kernel,
+                       rows_of(args.rows, args.cache, args.k, args.v, args.accumulate));
+}
+
+void mark_top(const device_ops& device, const op::mark_top& args) {
+  device.work().launch("mark_top", {blocks_for(args.some.sequences, 1), group_threads, group_bytes},
+                       mark_top_kernel,
+                       {args.some.row_begin, args.some.position, args.score, args.count,
+                        args.flags.as<std::uint8_t>(), args.flags.row_stride});
+}
+
+void row_distance(const device_ops& device, const op::row_distance& args) {
+  device.work().launch("row_distance", {blocks_for(args.a.rows(), 1), group_threads, group_bytes},
+                       row_distance_kernel,
+                       {args.a.as<float>(), args.a.row_stride, args.b.as<float>(),
+                        args.b.row_stride, args.a.columns(), args.out});
+}
+
+}  // namespace
+
+const register_operations<find_rows, kv_read, mark_top, row_distance> registered(this_target);
+
+}  // namespace unmask::cuda::UNMASK_TARGET

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The LM head: tokens, their confidences, logits and samples.
+#pragma once
+
+#include "kernels/operation.h"
+
+namespace unmask {
+
+// What the LM head says about each candidate. Any pointer may be null when it is not wanted.
+struct confidence_out {
+  std::int32_t* token = nullptr;      // [C] arg-max of the (noised) logits
+  float* probability = nullptr;       // [C] softmax(logits / temperature)[token]
+  float* margin = nullptr;            // [C] best minus second best probability
+  float* negative_entropy = nullptr;  // [C] sum_v p_v ln(p_v + 1e-10)
+  float* top2_logit_gap = nullptr;    // [C] largest minus second largest logit
+  float* residual = nullptr;          // [C] 1 - probability, exact where that rounds to 1
+};
+
+struct confidence_params {
+  float temperature = 1.0F;      // divides the logits inside the softmax only
+  float gumbel_temperature = 0;  // > 0: arg-max of logit - t ln(-ln u), LLaDA's sampling
+  noise_source noise;
+  const std::int32_t* banned = nullptr;  // tokens whose logit counts as -infinity
+  std::int32_t banned_count = 0;
+  bool accumulate_double = false;  // softmax denominator in float64 (official LLaDA loops)
+};
+
+// Token sampling with full sorting, for Dream's and AR's stochastic decoding.
+struct sample_params {
+  float temperature = 0;   // 0: arg-max
+  float top_p = 1.0F;      // drop tokens whose cumulative probability before them exceeds this
+  std::int32_t top_k = 0;  // 0: all
+  noise_source noise;
+};
+
+namespace op {
+
+// LM head fused with arg-max and confidence; no [C, V] matrix is kept. x [R, D] final-norm
+// output, head [V, D]; reads only the candidates' rows.
+struct confidence {
+  tensor_view x;
+  const packed_matrix& head;
+  candidate_set candidates;
+  confidence_params params;
+  confidence_out out;
+};
+
+// Whole logits of chosen rows: out[i] = x[row[i]] W^T, out [n, V]; for sampling and checks.
+struct logits {
+  tensor_view x;
+  const packed_matrix& head;
+  const std::int32_t* row = nullptr;
+  tensor_view out;
+};
+
+// Sample from logits [C, V] (overwritten), one row per candidate; probability is that of the
+// chosen token after temperature and filtering, negative_entropy of the same distribution.
+struct sample {
+  candidate_set candidates;
+  tensor_view logits;
+  sample_params params;
+  confidence_out out;
+};
+
+}  // namespace op
+}  // namespace unmask

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The operations between the products of a transformer layer, and the products themselves.
+#pragma once
+
+#include "kernels/operation.h"
+
+namespace unmask {
+
+struct rope_params {
+  std::int32_t rotary_dim = 0;  // leading dimensions of each head that rotate; the rest pass
+  float theta = 10000.0F;  // pairs are (i, i + rotary_dim / 2), angle p * theta^(-2i/rotary_dim)
+};
+
+namespace op {
+
+// out[r] = table[token[r]]; table [V, D] in f32, bf16 or f16; out [R, D].
+struct embed {
+  const std::int32_t* token = nullptr;
+  tensor_view table;
+  tensor_view out;
+};
+
+// out = x / sqrt(mean(x^2) + eps) * weight, row-wise; x, out [R, D] (may alias), weight [D] f32.
+struct rms_norm {
+  tensor_view x;
+  tensor_view weight;
+  float eps = 0;
+  tensor_view out;
+};
+
+// y = x W^T (+ bias) or y += ...; x [R, K], y [R, N]; bias [N] f32 or data null.
+struct linear {
+  tensor_view x;
+  const packed_matrix& weight;
+  tensor_view bias;
+  tensor_view y;
+  bool accumulate = false;
+};
+
+// In place on q [R, heads, dim] or k [R, kv_heads, dim]: RMSNorm over dim when norm_weight has
+// data ([dim] f32), then rotate-half RoPE at position[r].
+struct head_norm_rope {
+  tensor_view x;
+  tensor_view norm_weight;
+  float eps = 0;
+  rope_params rope;
+  const std::int32_t* position = nullptr;
+};
+
+// Store k, v [R, kv_heads, dim] into the cache at each row's slot; rows that are nobody's store
+// nothing. Either may have no data: that side of the cache stays as it is.
+struct kv_write {
+  row_set rows;
+  tensor_view k;
+  tensor_view v;
+  paged_kv cache;
+};
+
+// head_norm_rope on q and on k, then kv_write of k and v: what every layer does between its
+// projection and its attention. This body does them one after the other; a backend where one pass
+// over the rows costs less says so, and is then asked.
+struct rotate_and_store {
+  row_set rows;
+  tensor_view q;
+  tensor_view k;
+  tensor_view v;
+  tensor_view q_norm;
+  tensor_view k_norm;
+  float eps = 0;
+  rope_params rope;
+  paged_kv cache;
+};
+
+// out[r, f] = silu(gate_up[r, f]) * gate_up[r, F + f]; gate_up [R, 2F], out [R, F].
+struct silu_mul {
+  tensor_view gate_up;
+  tensor_view out;
+};
+
+}  // namespace op
+}  // namespace unmask

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Routed experts.
+#pragma once
+
+#include "kernels/operation.h"
+
+namespace unmask {
+
+struct moe_router {
+  std::int32_t experts = 0, experts_per_token = 0, groups = 1, groups_kept = 1;
+  float scaling = 1.0F;
+  bool sigmoid = true;    // score = sigmoid(logit), else softmax over all experts
+  bool normalize = true;  // weights / (sum + 1e-20)
+  tensor_view weight;     // [experts, D] float32
+  tensor_view bias;       // [experts] float32 added for selection only; data null: none
+  // [R] of the rows: those that are nobody's take no expert (-1, weight 0), so that padding reads
+  // no expert's weights; null: every row takes some.
+  const std::int32_t* sequence = nullptr;
+};
+
+struct moe_experts {
+  std::vector<packed_handle> gate_up;  // per expert, [2 F, D]: gate rows then up rows
+  std::vector<packed_handle> down;     // per expert, [D, F]
+  std::int32_t hidden = 0;             // F
+};
+
+namespace op {
+
+// Group-limited routing (LLaDA2.0): expert [R, k] int32, weight [R, k] f32, descending by
+// selection score, lowest expert first on ties; group score = sum of its two largest.
+struct moe_route {
+  tensor_view x;
+  const moe_router& router;
+  tensor_view expert;
+  tensor_view weight;
+};
+
+// y[r] += sum_i weight[r, i] * down_e(silu(gate_e x) * up_e x), e = expert[r, i]; e < 0 adds
+// nothing.
+struct moe_feed_forward {
+  tensor_view x;
+  tensor_view expert;
+  tensor_view weight;
+  const moe_experts& experts;
+  tensor_view y;
+};
+
+}  // namespace op
+}  // namespace unmask

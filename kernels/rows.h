@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Rows, lists of positions, and the flags of positions.
+#pragma once
+
+#include "kernels/operation.h"
+
+namespace unmask {
+
+// Copies of the lists of a forward, for operations that are recorded once and repeated with other
+// rows. Null: not wanted.
+struct staged_rows {
+  std::int32_t* row_begin = nullptr;  // [S+1]
+  std::int32_t* sequence = nullptr;   // [padded] as the three below
+  std::int32_t* position = nullptr;
+  std::int32_t* slot = nullptr;
+  std::int32_t* token = nullptr;
+  std::int32_t* index = nullptr;
+};
+
+namespace op {
+
+// to = the lists of `rows`, tokens and index (each [R]); entries R .. padded - 1 are nobody's:
+// sequence -1, position, slot, token and index 0. No array may be one of `rows`.
+struct stage_rows {
+  row_set rows;
+  const std::int32_t* token = nullptr;
+  const std::int32_t* index = nullptr;
+  std::int32_t padded = 0;
+  staged_rows to;
+};
+
+// to[i] = from[index[i]]; rows of any type and width. The two share no memory: on a GPU rows are
+// copied in no order.
+struct gather_rows {
+  tensor_view from;
+  const std::int32_t* index = nullptr;
+  tensor_view to;
+};
+
+// to[index[i]] = from[i].
+struct scatter_rows {
+  tensor_view from;
+  const std::int32_t* index = nullptr;
+  tensor_view to;
+};
+
+// Positions p in [first[s], last[s]) with flags[s, p] == want (flags without data: all of them),
+// ascending, end to end over the sequences: fills begin [S+1], position and sequence; returns the
+// total. flags [S, length] uint8.
+struct compact {
+  using result = std::int32_t;
+  std::int32_t sequences = 0;
+  tensor_view flags;
+  std::uint8_t want = 0;
+  const std::int32_t* first = nullptr;
+  const std::int32_t* last = nullptr;
+  std::int32_t* begin = nullptr;
+  std::int32_t* position = nullptr;
+  std::int32_t* sequence = nullptr;
+};
+
+// token[r] = canvas[sequence[r], position[r]], 0 where the row is nobody's; canvas [S, length]
+// int32.
+struct gather_tokens {
+  row_set rows;
+  tensor_view canvas;
+  std::int32_t* token = nullptr;
+};
+
+// Candidates of this forward: positions p in [first[s], last[s]) with state[s, p] == want whose
+// predicting row, that of position p - shift, is in `rows`. Fills begin [S+1], position and row
+// (index into rows); returns the total. state [S, length] uint8.
+struct find_candidates {
+  using result = std::int32_t;
+  row_set rows;
+  tensor_view state;
+  std::uint8_t want = 0;
+  const std::int32_t* first = nullptr;
+  const std::int32_t* last = nullptr;
+  std::int32_t shift = 0;
+  std::int32_t* begin = nullptr;
+  std::int32_t* position = nullptr;
+  std::int32_t* row = nullptr;
+};
+
+// flags[s, p] = value for p in [first[s], last[s]).
+struct fill_flags {
+  std::int32_t sequences = 0;
+  const std::int32_t* first = nullptr;
+  const std::int32_t* last = nullptr;
+  std::uint8_t value = 0;
+  tensor_view flags;
+};
+
+// flags[sequence[r], position[r]] = value for the rows with where[r] != 0 (where null: all) that
+// are somebody's.
+struct scatter_flags {
+  row_set rows;
+  const std::uint8_t* where = nullptr;
+  std::uint8_t value = 0;
+  tensor_view flags;
+};
+
+// Mean over the rows of each sequence: out[s, c]; x [R, C].
+struct mean_rows {
+  row_set rows;
+  tensor_view x;
+  tensor_view out;
+};
+
+}  // namespace op
+}  // namespace unmask

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/groups.h"
+#include "methods/baselines/block_diffusion/kernels/acceptance.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+struct accept_sequential_params {
+  candidate_set candidates;
+  const std::int32_t* block_begin;
+  std::int32_t block;
+  const std::int32_t* quota;
+  std::uint8_t* accept;
+};
+
+// One warp for each sequence.
+UNMASK_KERNEL void accept_sequential_kernel(accept_sequential_params p) {
+  const warp_group group;
+  const int s = static_cast<int>(block_index());
+  const int first = p.candidates.begin[s], last = p.candidates.begin[s + 1];
+  const int low = p.block_begin[s], high = low + p.block;
+  int start = 0x7FFFFFFF;
+  for (int c = first + group.rank(); c < last; c += group.size()) {
+    const int position = p.candidates.position[c];
+    if (position >= low && position < high && position < start) start = position;
+  }
+  start = group_min(group, start);
+  for (int c = first + group.rank(); c < last; c += group.size()) {
+    const int position = p.candidates.position[c];
+    const bool inside = position >= low && position < high;
+    // `start` is the lowest: the distance is not negative and below the block.
+    p.accept[c] = inside && position - start < p.quota[s] ? 1 : 0;
+  }
+}
+
+namespace {
+
+void accept_sequential(const device_ops& device, const op::accept_sequential& args) {
+  device.work().launch("accept_sequential", {blocks_for(args.candidates.sequences, 1), warp_size},
+                       accept_sequential_kernel,
+                       {args.candidates, args.block_begin, args.block, args.quota, args.accept});
+}
+
+}  // namespace
+
+const register_operations<accept_sequential> registered(this_target);
+
+}  // namespace unmask::cuda::UNMASK_TARGET

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <algorithm>
+
+#include "kernels/cpu/ops.h"
+#include "kernels/cpu/row_kernels.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/reference/ops.h"
+#include "methods/focus_dllm/kernels/block_means.h"
+
+namespace unmask {
+namespace reference {
+namespace {
+
+// out[b] = mean of the keys of slots [b block, (b + 1) block) that exist.
+void block_mean_keys(const op::block_mean_keys& args) {
+  for (std::int32_t s = 0; s < args.sequences; ++s) {
+    for (std::int32_t b = 0; b < args.block_begin[s + 1] - args.block_begin[s]; ++b) {
+      const std::int32_t at = args.first_block != nullptr ? args.first_block[s] + b : b;
+      const std::int32_t first = at * args.block,
+                         last = std::min(args.kv_length[s], first + args.block);
+      for (std::int64_t d = 0; d < args.out.columns(); ++d) {
+        double sum = 0;
+        for (std::int32_t slot = first; slot < last; ++slot) {
+          sum += slot_row(args.cache, args.cache.keys, s, slot)[d];
+        }
+        args.out.row<float>(args.block_begin[s] + b)[d] =
+            last > first ? static_cast<float>(sum / (last - first)) : 0.0F;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+const register_operations<block_mean_keys> registered(target::reference);
+
+}  // namespace reference
+
+namespace cpu {
+namespace {
+
+void block_mean_keys(const op::block_mean_keys& args) {
+  const row_kernels& kernels = active_row_kernels();
+  const std::int64_t width = args.out.columns();
+  for (std::int32_t s = 0; s < args.sequences; ++s) {
+    const std::int32_t blocks = args.block_begin[s + 1] - args.block_begin[s];
+#pragma omp parallel for schedule(static) if (blocks * args.block * width > parallel_elements)
+    for (std::int32_t b = 0; b < blocks; ++b) {
+      thread_local scratch memory;
+      double* sum = memory.get<double>(width);
+      std::fill(sum, sum + width, 0.0);
+      const std::int32_t at = args.first_block != nullptr ? args.first_block[s] + b : b;
+      const std::int32_t first = at * args.block,
+                         last = std::min(args.kv_length[s], first + args.block);
+      for (std::int32_t slot = first; slot < last; ++slot) {
+        kernels.add_to(sum, cached(args.cache, s, slot), width);
+      }
+      const std::int32_t count = std::max(1, last - first);
+      float* to = args.out.row<float>(args.block_begin[s] + b);
+      for (std::int64_t d = 0; d < width; ++d) to[d] = static_cast<float>(sum[d] / count);
+    }
+  }
+}
+
+}  // namespace
+
+const register_operations<block_mean_keys> registered(target::cpu);
+
+}  // namespace cpu
+}  // namespace unmask
