@@ -12,8 +12,6 @@
 #include "kernels/cpu/scratch.h"
 #include "kernels/decisions.h"
 #include "kernels/noise.h"
-#include "methods/baselines/block_diffusion/kernels/acceptance.h"
-#include "methods/baselines/vanilla/kernels/acceptance.h"
 
 namespace unmask::cpu {
 

@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 
-#include "harness/decode/kernels/features.h"
 #include "kernels/attention.h"
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/gemm.h"

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "harness/decode/kernels/features.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/scratch.h"

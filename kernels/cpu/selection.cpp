@@ -6,13 +6,10 @@
 #include <cstring>
 #include <limits>
 
-#include "harness/decode/kernels/features.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/selection.h"
-#include "methods/focus_dllm/kernels/block_means.h"
-#include "methods/sparse_dllm/kernels/eviction.h"
 
 namespace unmask::cpu {
 

@@ -11,8 +11,6 @@
 #include "kernels/float16.h"
 #include "kernels/noise.h"
 #include "kernels/reference/ops.h"
-#include "methods/baselines/block_diffusion/kernels/acceptance.h"
-#include "methods/baselines/vanilla/kernels/acceptance.h"
 
 namespace unmask::reference {
 

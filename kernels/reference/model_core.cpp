@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "harness/decode/kernels/features.h"
 #include "kernels/float16.h"
 #include "kernels/host_memory.h"
 #include "kernels/int8.h"

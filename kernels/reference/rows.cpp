@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "harness/decode/kernels/features.h"
 #include "kernels/reference/ops.h"
 #include "kernels/rows.h"
 

@@ -7,11 +7,8 @@
 #include <limits>
 #include <numeric>
 
-#include "harness/decode/kernels/features.h"
 #include "kernels/reference/ops.h"
 #include "kernels/selection.h"
-#include "methods/focus_dllm/kernels/block_means.h"
-#include "methods/sparse_dllm/kernels/eviction.h"
 
 namespace unmask::reference {
 

@@ -2,7 +2,6 @@
 // Copyright The Unmask Authors
 //
 // The FOCUS recipe, its parameters and the presets of its published implementations.
-#include "methods/ada_dlm/kernels/freeze.h"
 #include "methods/baselines/specs.h"
 #include "methods/focus/focus_rows.h"
 

@@ -11,37 +11,21 @@
 
 #include "harness/decode/plain_forward.h"
 #include "kernels/cuda/emulation.h"
-#include "tests/methods/settings.h"
+#include "methods/settings.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {
 namespace {
 
-using testing::all_settings;
 using testing::decode;
 using testing::outputs;
-using testing::setting;
 using testing::tiny_model;
 using testing::tiny_requests;
-
-// Whether the layers of a method are recorded: not where a policy works between them, but for
-// narrowing, or where layers compute a part of their rows.
-bool records_layers(const setting& s) {
-  const std::string method = s.method;
-  return method != "dllm_cache" && method != "sparse_d" && method != "focus_dllm" &&
-         method != "sparse_blocks" && std::string(s.label) != "ada_ffn_only";
-}
-
-// Whether a number of rows comes back often enough to be recorded and repeated. One setting decides
-// everything in a few forwards, none like another.
-bool repeats_layers(const setting& s) {
-  return records_layers(s) && std::string(s.label) != "ada_threshold";
-}
 
 class device_decoding : public ::testing::TestWithParam<setting> {};
 
 INSTANTIATE_TEST_SUITE_P(methods, device_decoding, ::testing::ValuesIn(all_settings()),
-                         [](const auto& i) { return std::string(i.param.label); });
+                         [](const auto& i) { return i.param.label; });
 
 // The same requests on the CPU backend and on the emulated device.
 struct both_results {
@@ -99,9 +83,10 @@ TEST_P(device_decoding, gives_them_with_recorded_layers_too) {
   const setting& s = GetParam();
   const both_results both = decode_on_both(s, {{}, true, true, true});
   EXPECT_EQ(outputs(both.got), outputs(both.want));
-  EXPECT_EQ(both.got.recorded.direct > 0, records_layers(s));
-  EXPECT_EQ(both.got.recorded.repeated > 0, repeats_layers(s));
-  EXPECT_EQ(both.got.recording_seconds > 0, repeats_layers(s));
+  EXPECT_EQ(both.got.recorded.direct > 0, s.recording != layer_recording::never);
+  const bool repeats = s.recording == layer_recording::repeated;
+  EXPECT_EQ(both.got.recorded.repeated > 0, repeats);
+  EXPECT_EQ(both.got.recording_seconds > 0, repeats);
   EXPECT_EQ(both.want.recording_seconds, 0);
   expect_same_work(both);
 }

@@ -8,12 +8,15 @@
 #include <cmath>
 #include <cstring>
 #include <ostream>
+#include <utility>
+#include <vector>
 
 #include "harness/decode/plain_forward.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/emulation.h"
 #include "kernels/float16.h"
+#include "kernels/model_core.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {
@@ -25,28 +28,41 @@ using testing::tiny_config;
 using testing::tiny_model;
 using testing::tiny_requests;
 
+// Puts a test's own body in the place of an operation's and returns the one that was there.
+template <class P>
+typename detail::bodies<P>::body replace_body(target where, typename detail::bodies<P>::body with) {
+  return std::exchange(detail::bodies<P>::of[static_cast<std::size_t>(where)], with);
+}
+
+tensor_view rounded(const tensor_view& x, std::vector<float>& to) {
+  if (!x.data) return x;
+  for (std::int64_t r = 0; r < x.rows(); ++r) {
+    for (std::int64_t c = 0; c < x.columns(); ++c) {
+      to.push_back(from_bf16(to_bf16(x.row<float>(r)[c])));
+    }
+  }
+  return make_view(to.data(), dtype::f32, {x.rows(), x.shape[1], x.shape[2]});
+}
+
 // The CPU backend with every key and value of `head_dim` dimensions rounded as it is stored; other
 // widths are stored layer outputs, which stay float32.
 class rounding_cpu final : public cpu::backend {
  public:
-  explicit rounding_cpu(std::int64_t head_dim) : head_dim_(head_dim) {}
-  void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
-                const paged_kv& cache) const override {
-    if (cache.keys.shape[3] != head_dim_) return cpu::backend::kv_write(rows, k, v, cache);
-    std::vector<float> keys, values;
-    cpu::backend::kv_write(rows, rounded(k, keys), rounded(v, values), cache);
+  explicit rounding_cpu(std::int64_t head_dim) : head_dim_(head_dim) {
+    static detail::bodies<op::kv_write>::body original = nullptr;
+    if (original != nullptr) return;
+    original = replace_body<op::kv_write>(target::cpu, [](const ops& backend,
+                                                          const op::kv_write& args) {
+      const auto* self = dynamic_cast<const rounding_cpu*>(&backend);
+      if (self == nullptr || args.cache.keys.shape[3] != self->head_dim_) {
+        return original(backend, args);
+      }
+      std::vector<float> keys, values;
+      original(backend, {args.rows, rounded(args.k, keys), rounded(args.v, values), args.cache});
+    });
   }
 
  private:
-  static tensor_view rounded(const tensor_view& x, std::vector<float>& to) {
-    if (!x.data) return x;
-    for (std::int64_t r = 0; r < x.rows(); ++r) {
-      for (std::int64_t c = 0; c < x.columns(); ++c) {
-        to.push_back(from_bf16(to_bf16(x.row<float>(r)[c])));
-      }
-    }
-    return make_view(to.data(), dtype::f32, {x.rows(), x.shape[1], x.shape[2]});
-  }
   std::int64_t head_dim_;
 };
 
@@ -54,11 +70,25 @@ class rounding_cpu final : public cpu::backend {
 // its projections have the very bits of the backend under test, so nothing rounds the other way.
 class rounding_device final : public cuda::emulated::device_ops {
  public:
-  bool rotates_and_stores_at_once() const override { return false; }  // kv_write below is asked
-  void kv_write(const row_set& rows, const tensor_view& k, const tensor_view& v,
-                const paged_kv& cache) const override {
-    device_ops::kv_write(rows, k, v, cache);
-    synchronize();
+  rounding_device() {
+    wrap<op::kv_write>();
+    wrap<op::rotate_and_store>();
+  }
+
+ private:
+  // The operation as it is, and what it stored rounded where the backend is one of these.
+  template <class P>
+  static void wrap() {
+    static typename detail::bodies<P>::body original = nullptr;
+    if (original != nullptr) return;
+    original = replace_body<P>(target::cuda_emulated, [](const ops& backend, const P& args) {
+      original(backend, args);
+      if (dynamic_cast<const rounding_device*>(&backend) == nullptr) return;
+      backend.synchronize();
+      round_stored(args.rows, args.cache);
+    });
+  }
+  static void round_stored(const row_set& rows, const paged_kv& cache) {
     for (std::int32_t r = 0; r < rows.rows; ++r) {
       const std::int32_t slot = rows.slot ? rows.slot[r] : rows.position[r];
       const std::int32_t page =

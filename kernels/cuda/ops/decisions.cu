@@ -3,8 +3,6 @@
 #include "kernels/cuda/decide_kernels.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/decisions.h"
-#include "methods/baselines/block_diffusion/kernels/acceptance.h"
-#include "methods/baselines/vanilla/kernels/acceptance.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

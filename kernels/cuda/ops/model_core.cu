@@ -7,14 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "harness/decode/kernels/features.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/int8_kernels.h"
 #include "kernels/cuda/model_core_kernels.h"
 #include "kernels/float16.h"
 #include "kernels/model_core.h"
-#include "methods/sparse_dllm/kernels/eviction.h"
 
 namespace unmask {
 

@@ -3,7 +3,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "harness/decode/kernels/features.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/gather_kernels.h"
 #include "kernels/rows.h"

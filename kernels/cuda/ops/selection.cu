@@ -2,13 +2,10 @@
 // Copyright The Unmask Authors
 #include <stdexcept>
 
-#include "harness/decode/kernels/features.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/scores_kernels.h"
 #include "kernels/cuda/select_kernels.h"
 #include "kernels/selection.h"
-#include "methods/focus_dllm/kernels/block_means.h"
-#include "methods/sparse_dllm/kernels/eviction.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

@@ -17,14 +17,12 @@
 #include "kernels/cuda/emulation.h"
 #include "kernels/sanitized.h"
 #include "tests/harness/engine/support.h"
-#include "tests/methods/settings.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {
 namespace {
 
 using namespace testing_engine;
-using testing::setting;
 using testing::tiny_model;
 using testing::tiny_requests;
 
@@ -73,8 +71,15 @@ served serve(const transformer& model, recipe method, const std::vector<sequence
   return result;
 }
 
-const std::vector<setting>& settings() {
-  static const std::vector<setting> all = {
+struct tried_setting {
+  const char* label;
+  const char* method;
+  model_family family;
+  parameter_map given;
+};
+
+const std::vector<tried_setting>& settings() {
+  static const std::vector<tried_setting> all = {
       {"block", "block_diffusion", model_family::sdar, {{"threshold", 0.5}}},
       {"block_hf",
        "block_diffusion",
@@ -119,7 +124,7 @@ const std::vector<setting>& settings() {
 }
 
 TEST(loop, tokens_of_a_request_do_not_depend_on_scheduling) {
-  for (const setting& c : settings()) {
+  for (const tried_setting& c : settings()) {
     const auto model = tiny_model(c.family, cpu_ops());
     const auto requests = tiny_requests(sanitized ? 4 : 7, sanitized ? 24 : 72);
     const tokens alone = testing::outputs(testing::decode(*model, c.method, c.given, requests, 1));
@@ -144,7 +149,7 @@ TEST(loop, a_device_serves_the_same_tokens) {
   if (thread_sanitized) GTEST_SKIP() << "the emulator's fibers";
   const cuda::emulation before = cuda::current_emulation();
   std::int64_t repeated = 0;
-  for (const setting& c : settings()) {
+  for (const tried_setting& c : settings()) {
     const auto requests = tiny_requests(3, sanitized ? 8 : 16);
     const tokens alone = testing::outputs(
         testing::decode(*tiny_model(c.family, cpu_ops()), c.method, c.given, requests, 1));
@@ -168,7 +173,7 @@ TEST(loop, a_device_serves_the_same_tokens) {
 
 // Two prompts fit at first, their answers do not: somebody gives way again and again.
 TEST(loop, preempted_requests_decode_to_the_same_tokens) {
-  for (const setting& c : settings()) {
+  for (const tried_setting& c : settings()) {
     const auto model = tiny_model(c.family, cpu_ops());
     const auto requests = tiny_requests(6, 152);
     parameter_map given = c.given;
@@ -205,7 +210,7 @@ TEST(loop, preempted_requests_decode_to_the_same_tokens) {
 
 // A prompt in pieces leaves the same K/V behind as a whole one.
 TEST(loop, chunked_prefill_decodes_to_the_same_tokens) {
-  for (const setting& c : settings()) {
+  for (const tried_setting& c : settings()) {
     const auto model = tiny_model(c.family, cpu_ops());
     const auto requests = tiny_requests(5, 40);
     const tokens alone = testing::outputs(testing::decode(*model, c.method, c.given, requests, 1));

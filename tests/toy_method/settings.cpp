@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "methods/settings.h"
+
+namespace unmask {
+namespace {
+
+const register_settings toy(
+    {.method = "toy",
+     .refused = {model_family::sdar},
+     .settings = {{"toy_blocks", model_family::llada, {{"block_length", std::int64_t{8}}}},
+                  {"toy_dream", model_family::dream, {}}}});
+
+}  // namespace
+}  // namespace unmask
