@@ -148,9 +148,15 @@ UNMASK_DEVICE void for_each_logit(const head_params& p, const float* logit, int 
   const int left = p.columns - slice_first;
   const int count = left < head_slice ? left : head_slice;
   const float* from = logit + slice_first;
+  // The list is looked through once for the slice, and token by token only where it says so.
+  bool some_banned = false;
+  for (int i = 0; i < p.banned_count; ++i) {
+    const int at = p.banned[i] - p.first - slice_first;
+    some_banned = some_banned || (at >= 0 && at < count);
+  }
   const auto take = [&](int i, float z) {
     const int token = p.first + slice_first + i;
-    visit(token, is_banned(p, token) ? -INFINITY : z);
+    visit(token, some_banned && is_banned(p, token) ? -INFINITY : z);
   };
   const bool vectors = (reinterpret_cast<std::uintptr_t>(from) & 15U) == 0 && count == head_slice;
   if (vectors) {
