@@ -13,33 +13,63 @@ namespace unmask::cuda::UNMASK_TARGET {
 namespace {
 
 void moe_route(const device_ops& device, const op::moe_route& args) {
-  const route_params p{args.x.data,
-                       args.x.type,
-                       args.x.row_stride,
-                       static_cast<int>(args.x.columns()),
-                       args.router.weight.as<float>(),
-                       args.router.weight.row_stride,
-                       args.router.bias.data != nullptr ? args.router.bias.as<float>() : nullptr,
-                       args.router.experts,
-                       args.router.experts_per_token,
-                       args.router.groups,
-                       args.router.groups_kept,
-                       args.router.scaling,
-                       args.router.sigmoid,
-                       args.router.normalize,
-                       args.router.sequence,
-                       args.expert.as<std::int32_t>(),
-                       args.expert.row_stride,
-                       args.weight.as<float>(),
-                       args.weight.row_stride};
+  route_params p{args.x.data,
+                 args.x.type,
+                 args.x.row_stride,
+                 static_cast<int>(args.x.columns()),
+                 args.router.weight.as<float>(),
+                 args.router.weight.row_stride,
+                 args.router.bias.data != nullptr ? args.router.bias.as<float>() : nullptr,
+                 args.router.experts,
+                 args.router.experts_per_token,
+                 args.router.groups,
+                 args.router.groups_kept,
+                 args.router.scaling,
+                 args.router.sigmoid,
+                 args.router.normalize,
+                 args.router.sequence,
+                 args.expert.as<std::int32_t>(),
+                 args.expert.row_stride,
+                 args.weight.as<float>(),
+                 args.weight.row_stride,
+                 static_cast<int>(args.x.rows()),
+                 nullptr};
   const auto padded = [](int n) { return static_cast<std::size_t>((n + 3) / 4 * 16); };
-  device.work().launch("moe_route",
-                       {blocks_for(args.x.rows(), 1), route_threads,
-                        2 * padded(args.router.experts) + padded(args.router.groups)},
+  const std::size_t room = 2 * padded(args.router.experts) + padded(args.router.groups);
+  // Rows that were rounded to bfloat16 for tensor cores are multiplied there, with the router in two
+  // bfloat16 parts: one block per row would read the whole matrix for every row.
+  if (args.x.type == dtype::bf16 && args.x.columns() % 8 == 0 && !own_products_only()) {
+    p.logit = device.router_logits(args.x, args.router);
+    constexpr int warps = choose_threads / warp_size;
+    device.work().launch("moe_choose",
+                         {blocks_for(args.x.rows(), warps), choose_threads, warps * room},
+                         moe_choose_kernel, p);
+    return;
+  }
+  device.work().launch("moe_route", {blocks_for(args.x.rows(), 1), route_threads, room},
                        moe_route_kernel, p);
 }
 
 }  // namespace
+
+const float* device_ops::router_logits(const tensor_view& x, const moe_router& router) const {
+  const std::int64_t rows = x.rows(), width = x.columns(), experts = router.experts;
+  auto* logit = queue_.scratch<float>(scratch_slot::routed_output, rows * experts);
+  auto* high = queue_.scratch<std::uint16_t>(scratch_slot::routed_hidden, 2 * experts * width);
+  std::uint16_t* low = high + experts * width;
+  queue_.launch(
+      "split_weights", {blocks_for(experts, 1), route_threads}, split_weights_kernel,
+      {router.weight.as<float>(), router.weight.row_stride, high, low, static_cast<int>(width)});
+  const std::uint16_t* input = as_bf16(x.data, x.type, x.row_stride, nullptr, rows, width);
+  for (const std::uint16_t* part : {high, low}) {
+    library_product call{rows, experts, width, input, part, nullptr, logit, false, experts};
+    call.accumulate = part == low;
+    if (rows > 0 && !library_multiply(call)) {
+      throw environment_error("cuBLASLt has no algorithm for the router; set UNMASK_CUDA_GEMM=own");
+    }
+  }
+  return logit;
+}
 
 const void* const* device_ops::expert_pointers(const moe_experts& experts) const {
   std::vector<packed_handle> all = experts.gate_up;
