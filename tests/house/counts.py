@@ -75,7 +75,6 @@ def counts():
     code = [f for f in everything if not f.startswith("experiments/")
             and (f.endswith(CODE) or os.path.basename(f) in ("CMakeLists.txt", "dev"))]
     kernels = under("kernels/", CPP)
-    readmes = [f for f in everything if f == "README.md" or f.endswith("/README.md")]
     results = under("results/", "")
     return {
         "harness lines of C++": lines(under("harness/", CPP)),
@@ -88,7 +87,7 @@ def counts():
             virtual_functions([f for f in kernels if f.count("/") == 1], "ops|device|backend"),
         "files a [run] key is in (kv_type)":
             sum(bool(re.search(r"\bkv_type\b", text_of(f))) for f in under("harness/", CPP)),
-        "longest README, lines": max(text_of(f).count("\n") for f in readmes),
+        "lines of README.md": lines(["README.md"]),
         "golden data, kB": kilobytes(under("tests/goldens/", "")),
         "results, files": len(results),
         "results, kB": kilobytes(results),
