@@ -88,7 +88,7 @@ def counts():
         "files a [run] key is in (kv_type)":
             sum(bool(re.search(r"\bkv_type\b", text_of(f))) for f in under("harness/", CPP)),
         "lines of README.md": lines(["README.md"]),
-        "golden data, kB": kilobytes(under("tests/goldens/", "")),
+        "golden checkpoints and runs, kB": kilobytes(under("tests/goldens/", ".tar.xz")),
         "results, files": len(results),
         "results, kB": kilobytes(results),
         "pictures": len([f for f in everything if f.endswith((".png", ".svg", ".pdf", ".jpg"))]),
