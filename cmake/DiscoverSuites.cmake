@@ -12,7 +12,7 @@ function(unmask_discover_suites name program limit)
     add_test(${name}_DOES_NOT_LIST_ITS_TESTS ${program} --gtest_list_tests)
     return()
   endif()
-  string(REPLACE ";" "," listed "${listed}")
+  string(REGEX REPLACE "[][;\\\\]" "," listed "${listed}")  # signs that CMake's lists would read
   string(REPLACE "\n" ";" listed "${listed}")
   set(suite "")
   set(cases 0)
