@@ -6,6 +6,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/gunzip.h"
 #include "harness/base/text.h"
 
 namespace unmask {
@@ -18,11 +19,7 @@ constexpr std::size_t largest_file = std::size_t{1} << 30;
 
 std::string read_workload_text(const std::string& path) {
   std::string text = read_file(path, largest_file);
-  if (text.starts_with("\x1f\x8b")) {
-    throw environment_error(path + ": is gzip-compressed; unpack it first with `gunzip -k " + path +
-                            "` and give the plain file");
-  }
-  return text;
+  return is_gzip(text) ? gunzip(text, path, largest_file) : text;
 }
 
 void for_each_line(std::string_view text,
