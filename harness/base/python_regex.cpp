@@ -84,9 +84,6 @@ std::string in_onig(std::string_view python) {
     } else if (c == '[') {
       in_class = first = true;
       out += c;
-    } else if (c == '(' && python.substr(at).starts_with("?s:")) {
-      out += "(?m:";  // Python's s is Oniguruma's m
-      at += 3;
     } else {
       out += python.substr(at - bytes, bytes);
     }
@@ -102,6 +99,17 @@ std::string reason_of(int code, OnigErrorInfo* info) {
 
 const OnigUChar* bytes_of(std::string_view text) {
   return reinterpret_cast<const OnigUChar*>(text.data());
+}
+
+// Python's syntax and, for what in_onig() writes, properties and sets inside sets.
+OnigSyntaxType* syntax() {
+  static OnigSyntaxType s = [] {
+    OnigSyntaxType python = OnigSyntaxPython;
+    python.op |= ONIG_SYN_OP_ESC_X_BRACE_HEX8;
+    python.op2 |= ONIG_SYN_OP2_ESC_P_BRACE_CHAR_PROPERTY | ONIG_SYN_OP2_CCLASS_SET_OP;
+    return python;
+  }();
+  return &s;
 }
 
 constexpr unsigned long retry_limit = 20'000'000;  // per search; no scorer comes near
@@ -151,7 +159,7 @@ pattern::pattern(const std::string& python, unsigned flags) {
   if ((flags & ignore_case) != 0) options |= ONIG_OPTION_IGNORECASE;
   if ((flags & dot_all) != 0) options |= ONIG_OPTION_MULTILINE;
   options |= (flags & multi_line) != 0 ? ONIG_OPTION_NEGATE_SINGLELINE : ONIG_OPTION_SINGLELINE;
-  OnigCompileInfo how{5, ONIG_ENCODING_UTF8, ONIG_ENCODING_UTF8, ONIG_SYNTAX_PYTHON, options,
+  OnigCompileInfo how{5, ONIG_ENCODING_UTF8, ONIG_ENCODING_UTF8, syntax(), options,
                       ONIGENC_CASE_FOLD_MIN & ~INTERNAL_ONIGENC_CASE_FOLD_MULTI_CHAR};
   OnigRegex compiled = nullptr;
   OnigErrorInfo info{};

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/base/python_text.h"
 
+#include <unicode/locid.h>
 #include <unicode/uchar.h>
 #include <unicode/unistr.h>
 
