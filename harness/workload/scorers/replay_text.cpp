@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 //
 // Replay of the scorers that compare text: numbers, letters, words, programs.
+#include <algorithm>
 #include <map>
 
 #include "harness/base/json_lines.h"
@@ -9,6 +10,7 @@
 #include "harness/workload/scorers/choice.h"
 #include "harness/workload/scorers/code_answer.h"
 #include "harness/workload/scorers/gsm8k.h"
+#include "harness/workload/scorers/ifeval.h"
 #include "harness/workload/scorers/longbench.h"
 #include "harness/workload/scorers/replay_cases.h"
 #include "harness/workload/scorers/rouge.h"
@@ -160,6 +162,22 @@ void replay_mbpp(golden_case& c) {
   });
 }
 
+void replay_decisions(golden_case& c, const char* level, const std::vector<decision>& ours) {
+  const decision all = ifeval_verdict::all_of(ours);
+  const auto open = std::ranges::find(ours, decision::undecided) != ours.end();
+  if (open) return c.undecided(level);
+  std::vector<bool> kept;
+  for (const decision d : ours) kept.push_back(d == decision::kept);
+  c.flags(c.official(), std::string("inst_") + level, kept);
+  c.flag(c.official(), std::string("prompt_") + level, all == decision::kept);
+}
+
+void replay_ifeval(golden_case& c) {
+  const ifeval_verdict ours = score_ifeval(c.item(), c.response());
+  replay_decisions(c, "strict", ours.strict);
+  replay_decisions(c, "loose", ours.loose);
+}
+
 }  // namespace
 
 replay_function find_text_replay(std::string_view file) {
@@ -171,6 +189,7 @@ replay_function find_text_replay(std::string_view file) {
       {"likelihood_choice_lm_eval", replay_likelihood_choice},
       {"longbench", replay_longbench},
       {"rouge", replay_rouge},
+      {"ifeval_lm_eval", replay_ifeval},
       {"humaneval", replay_humaneval},
       {"mbpp", replay_mbpp}};
   const auto found = known.find(file);
