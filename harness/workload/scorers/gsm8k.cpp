@@ -33,6 +33,12 @@ extraction gsm8k_strict(std::string_view response, std::string_view target) {
   return judged(found ? (*found)[1] : nothing, target);
 }
 
+extraction gsm8k_cot_strict(std::string_view response, std::string_view target) {
+  static const pattern marked(R"(The answer is (\-?[0-9\.\,]+).)");
+  const auto found = marked.search(response);
+  return judged(found ? (*found)[1] : nothing, target);
+}
+
 extraction gsm8k_flexible(std::string_view response, std::string_view target) {
   static const pattern number(R"((-?[$0-9.,]{2,})|(-?[0-9]+))");
   const auto all = number.find_all(response);

@@ -18,6 +18,8 @@ struct extraction {
 // that ends with "#### 18"; both sides lose commas, dollar signs, everything up to the last "#### "
 // and one full stop at the end before they are compared as text.
 extraction gsm8k_strict(std::string_view response, std::string_view target);
+// The strict filter of gsm8k_cot: "The answer is 18."
+extraction gsm8k_cot_strict(std::string_view response, std::string_view target);
 extraction gsm8k_flexible(std::string_view response, std::string_view target);
 
 // OpenCompass, gsm8k_postprocess and Gsm8kEvaluator: the last number before "Question:" against

@@ -11,14 +11,13 @@
 #include <vector>
 
 #include "harness/base/json.h"
+#include "harness/workload/scorers/decision.h"
 
 namespace unmask::scorers {
 
-// What cannot be decided is neither kept nor broken: instructions that need NLTK's sentence model
-// (number_sentences, capital_word_frequency), that the harness completes at random because an
-// argument is missing, and languages on which random draws of langdetect disagree.
-enum class decision { broken, kept, undecided };
-
+// Undecided are instructions that need NLTK's sentence model (number_sentences,
+// capital_word_frequency), that the harness completes at random because an argument is missing, and
+// languages on which random draws of langdetect disagree.
 struct ifeval_verdict {
   std::vector<decision> strict, loose;  // one for each instruction
 

@@ -4,6 +4,7 @@
 // Replay of the scorers of MATH.
 #include <map>
 
+#include "harness/workload/scorers/math_minerva.h"
 #include "harness/workload/scorers/math_text.h"
 #include "harness/workload/scorers/replay_cases.h"
 
@@ -18,6 +19,11 @@ std::string stripped_or_error(const std::string& text) {
   }
 }
 
+void replay_decision(golden_case& c, const json_reader& where, const char* key, decision ours) {
+  if (ours == decision::undecided) return c.undecided(key);
+  c.flag(where, key, ours == decision::kept);
+}
+
 void replay_equivalence(golden_case& c) {
   const std::string a = c.item().text("a"), b = c.item().text("b");
   c.text(c.item(), "hendrycks_strip_a", stripped_or_error(a));
@@ -25,6 +31,8 @@ void replay_equivalence(golden_case& c) {
   c.flag(c.item(), "hendrycks_is_equiv", hendrycks_equal(a, b));
   c.text(c.item(), "minerva_normalize_a", minerva_normal(a));
   c.text(c.item(), "minerva_normalize_b", minerva_normal(b));
+  replay_decision(c, c.item(), "minerva_is_equiv",
+                  minerva_equal(minerva_normal(a), minerva_normal(b)));
 }
 
 void replay_opencompass(golden_case& c) {
@@ -38,8 +46,11 @@ void replay_opencompass(golden_case& c) {
 }
 
 void replay_minerva(golden_case& c) {
-  c.text(c.official(), "normalized_answer", minerva_normal(c.item().text("answer")));
-  c.text(c.official(), "extracted", minerva_normal(minerva_answer(c.response())));
+  const std::string wanted = minerva_normal(c.item().text("answer"));
+  const std::string answer = minerva_normal(minerva_answer(c.response()));
+  c.text(c.official(), "normalized_answer", wanted);
+  c.text(c.official(), "extracted", answer);
+  replay_decision(c, c.official(), "exact_match", minerva_equal(answer, wanted));
 }
 
 }  // namespace
