@@ -31,7 +31,7 @@ bool is_gzip(std::string_view bytes) {
 
 std::string gunzip(std::string_view bytes, const std::string& file, std::size_t limit) {
   const auto fail = [&](const std::string& why) {
-    return environment_error(file + ": cannot be unpacked: " + why);
+    return environment_error(file + ": is not a whole gzip file: " + why);
   };
   inflater unpack;
   if (!unpack.good) throw fail("zlib gave no memory");
@@ -53,12 +53,14 @@ std::string gunzip(std::string_view bytes, const std::string& file, std::size_t 
       throw fail(s.msg != nullptr ? s.msg : "the data are damaged");
     }
     out.append(reinterpret_cast<const char*>(buffer.get()), chunk - s.avail_out);
-    if (out.size() > limit) throw fail("it holds more than " + std::to_string(limit) + " bytes");
+    if (out.size() > limit) {
+      throw environment_error(file + ": unpacks to more than " + std::to_string(limit) + " bytes");
+    }
     if (code == Z_STREAM_END) {
       if (s.avail_in == 0 && left == 0) return out;
       if (inflateReset(&s) != Z_OK) throw fail("zlib could not start the next member");
     } else if (s.avail_in == 0 && left == 0 && s.avail_out > 0) {
-      throw fail("the file is cut short");
+      throw fail("it is cut short");
     }
   }
 }

@@ -27,10 +27,14 @@ std::string word_edge(bool at_edge) {
 
 const char* set_of(char letter) {
   switch (letter) {
-    case 's': return space_set;
-    case 'w': return word_set;
-    case 'd': return digit_set;
-    default: return nullptr;
+    case 's':
+      return space_set;
+    case 'w':
+      return word_set;
+    case 'd':
+      return digit_set;
+    default:
+      return nullptr;
   }
 }
 
@@ -130,9 +134,8 @@ std::optional<match> run(void* compiled, std::string_view text, std::size_t from
   const OnigUChar* end = begin + text.size();
   auto* regex = static_cast<OnigRegex>(compiled);
   const int found =
-      anchored
-          ? onig_match(regex, begin, end, begin + from, region.get(), ONIG_OPTION_NONE)
-          : onig_search(regex, begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
+      anchored ? onig_match(regex, begin, end, begin + from, region.get(), ONIG_OPTION_NONE)
+               : onig_search(regex, begin, end, begin + from, end, region.get(), ONIG_OPTION_NONE);
   if (found == ONIG_MISMATCH) return {};
   if (found < 0) {
     throw environment_error("a scorer's pattern failed on a text (" + reason_of(found, nullptr) +
@@ -159,7 +162,11 @@ pattern::pattern(const std::string& python, unsigned flags) {
   if ((flags & ignore_case) != 0) options |= ONIG_OPTION_IGNORECASE;
   if ((flags & dot_all) != 0) options |= ONIG_OPTION_MULTILINE;
   options |= (flags & multi_line) != 0 ? ONIG_OPTION_NEGATE_SINGLELINE : ONIG_OPTION_SINGLELINE;
-  OnigCompileInfo how{5, ONIG_ENCODING_UTF8, ONIG_ENCODING_UTF8, syntax(), options,
+  OnigCompileInfo how{5,
+                      ONIG_ENCODING_UTF8,
+                      ONIG_ENCODING_UTF8,
+                      syntax(),
+                      options,
                       ONIGENC_CASE_FOLD_MIN & ~INTERNAL_ONIGENC_CASE_FOLD_MULTI_CHAR};
   OnigRegex compiled = nullptr;
   OnigErrorInfo info{};

@@ -62,12 +62,10 @@ struct named_scorer {
   const char* name;
   scorer_function function;
 };
-constexpr named_scorer own_scorers[] = {{"final_number", score_number},
-                                        {"list_program", score_program},
-                                        {"constraints", score_constraints},
-                                        {"exact", score_exact},
-                                        {"contains", score_contains},
-                                        {"none", score_none}};
+constexpr named_scorer own_scorers[] = {
+    {"final_number", score_number},     {"list_program", score_program},
+    {"constraints", score_constraints}, {"exact", score_exact},
+    {"contains", score_contains},       {"none", score_none}};
 
 scorer_function find_scorer(std::string_view name) {
   for (const named_scorer& s : own_scorers) {

@@ -46,15 +46,26 @@ std::string mbpp_until_done(std::string_view response) {
 std::string mbpp_opencompass(std::string_view response) {
   static const std::vector<pattern> patterns = [] {
     std::vector<pattern> list;
-    for (const char* text :
-         {R"(\[BEGIN\]\s*'(.*)'\s*\[DONE\])", R"(BEGIN\s*'(.*)'\s*\[DONE\])",
-          R"(\[BEGIN\]\s*'(.*)'\s*DONE)", R"(BEGIN\s*'(.*)'\s*DONE)",
-          R"(\[BEGIN\]\s*'(.*)\s*\[DONE\])", R"(BEGIN\s*'(.*)\s*\[DONE\])",
-          R"(\[BEGIN\]\s*'(.*)\s*DONE)", R"(BEGIN\s*'(.*)\s*DONE)",
-          R"(\[BEGIN\]\s*(.*)\s*\[DONE\])", R"(BEGIN\s*(.*)\s*\[DONE\])",
-          R"(\[BEGIN\]\s*(.*)\s*DONE)", R"(BEGIN\s*(.*)\s*DONE)", R"(```python\s*(.*)\s*```)",
-          R"(```\s*(.*)\s*```)", R"(```python\s*(.*)\s*$)", R"(```\s*(.*)\s*$)",
-          R"((.*)\s*```.*)", R"(\[BEGIN\]\s*'(.*))", R"(\[BEGIN\](.*))", R"('(.*)'\s*\[DONE\])"}) {
+    for (const char* text : {R"(\[BEGIN\]\s*'(.*)'\s*\[DONE\])",
+                             R"(BEGIN\s*'(.*)'\s*\[DONE\])",
+                             R"(\[BEGIN\]\s*'(.*)'\s*DONE)",
+                             R"(BEGIN\s*'(.*)'\s*DONE)",
+                             R"(\[BEGIN\]\s*'(.*)\s*\[DONE\])",
+                             R"(BEGIN\s*'(.*)\s*\[DONE\])",
+                             R"(\[BEGIN\]\s*'(.*)\s*DONE)",
+                             R"(BEGIN\s*'(.*)\s*DONE)",
+                             R"(\[BEGIN\]\s*(.*)\s*\[DONE\])",
+                             R"(BEGIN\s*(.*)\s*\[DONE\])",
+                             R"(\[BEGIN\]\s*(.*)\s*DONE)",
+                             R"(BEGIN\s*(.*)\s*DONE)",
+                             R"(```python\s*(.*)\s*```)",
+                             R"(```\s*(.*)\s*```)",
+                             R"(```python\s*(.*)\s*$)",
+                             R"(```\s*(.*)\s*$)",
+                             R"((.*)\s*```.*)",
+                             R"(\[BEGIN\]\s*'(.*))",
+                             R"(\[BEGIN\](.*))",
+                             R"('(.*)'\s*\[DONE\])"}) {
       list.emplace_back(text, pattern::dot_all);
     }
     return list;

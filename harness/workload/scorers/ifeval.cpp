@@ -48,7 +48,8 @@ class arguments {
     return all;
   }
   // Compares by the relation under `key`: "less than", else at least; undecided without one.
-  decision compare(const char* key, std::int64_t count, std::optional<std::int64_t> threshold) const {
+  decision compare(const char* key, std::int64_t count,
+                   std::optional<std::int64_t> threshold) const {
     const auto relation = text(key);
     if (relation && *relation != "less than" && *relation != "at least") {
       kwargs_.fail(key, "is neither `less than` nor `at least`");
@@ -278,9 +279,8 @@ decision repeat_prompt(const arguments& a, text_view response) {
 decision end_checker(const arguments& a, text_view response) {
   const auto phrase = a.text("end_phrase");
   if (!phrase) return decision::undecided;
-  const std::string end = py::lower(py::strip(response).empty()
-                                        ? text_view{}
-                                        : py::strip(py::strip(response), "\""));
+  const std::string end =
+      py::lower(py::strip(response).empty() ? text_view{} : py::strip(py::strip(response), "\""));
   return of(end.ends_with(py::lower(py::strip(*phrase))));
 }
 
@@ -331,8 +331,8 @@ std::array<std::string, 8> variants_of(text_view response) {
   const bool lines = first != text_view::npos;
   const text_view after = lines ? response.substr(first + 1) : text_view{};
   const text_view before = lines ? response.substr(0, last) : text_view{};
-  const text_view inner = lines && last > first ? response.substr(first + 1, last - first - 1)
-                                                : text_view{};
+  const text_view inner =
+      lines && last > first ? response.substr(first + 1, last - first - 1) : text_view{};
   std::array<std::string, 8> all = {std::string(response), std::string(py::strip(after)),
                                     std::string(py::strip(before)), std::string(py::strip(inner))};
   for (std::size_t i = 0; i < 4; ++i) all[i + 4] = py::replace_all(all[i], "*", "");

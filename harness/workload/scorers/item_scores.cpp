@@ -17,7 +17,8 @@ namespace unmask::scorers {
 namespace {
 
 score right_or_wrong(const extraction& e) {
-  score s{true, e.right ? 1.0 : 0.0, e.right, e.right ? "" : "the answer is " + py::in_ticks(e.text)};
+  score s{true, e.right ? 1.0 : 0.0, e.right,
+          e.right ? "" : "the answer is " + py::in_ticks(e.text)};
   s.extracted = e.text;
   return s;
 }
@@ -128,8 +129,8 @@ score instructions(const task_item&, const json_reader& check, std::string_view 
 }
 
 score longbench(const task_item&, const json_reader& check, std::string_view output) {
-  const auto classes = check.given("all_classes") ? texts_of(check, "all_classes")
-                                                  : std::vector<std::string>{};
+  const auto classes =
+      check.given("all_classes") ? texts_of(check, "all_classes") : std::vector<std::string>{};
   const std::string task = check.text("task");
   const longbench_task* known = find_longbench_task(task);
   if (known == nullptr) check.fail("task", "is no task of LongBench");
@@ -161,21 +162,20 @@ score rouge_l(const task_item& item, const json_reader&, std::string_view output
 }  // namespace
 
 const std::vector<named_item_score>& item_scores() {
-  static const std::vector<named_item_score> all = {
-      {"rouge_l", rouge_l},
-      {"gsm8k_lm_eval", gsm8k},
-      {"gsm8k_cot_lm_eval", gsm8k_cot},
-      {"gsm8k_opencompass", gsm8k_v1},
-      {"gsm8k_opencompass_v2", gsm8k_v2},
-      {"math_minerva_lm_eval", minerva},
-      {"math_opencompass", opencompass_math<1>},
-      {"math_opencompass_v2", opencompass_math<2>},
-      {"first_capital", capital},
-      {"first_option", option},
-      {"mmlu_generative_lm_eval", mmlu},
-      {"ifeval", instructions},
-      {"longbench", longbench},
-      {"rouge_score", summary}};
+  static const std::vector<named_item_score> all = {{"rouge_l", rouge_l},
+                                                    {"gsm8k_lm_eval", gsm8k},
+                                                    {"gsm8k_cot_lm_eval", gsm8k_cot},
+                                                    {"gsm8k_opencompass", gsm8k_v1},
+                                                    {"gsm8k_opencompass_v2", gsm8k_v2},
+                                                    {"math_minerva_lm_eval", minerva},
+                                                    {"math_opencompass", opencompass_math<1>},
+                                                    {"math_opencompass_v2", opencompass_math<2>},
+                                                    {"first_capital", capital},
+                                                    {"first_option", option},
+                                                    {"mmlu_generative_lm_eval", mmlu},
+                                                    {"ifeval", instructions},
+                                                    {"longbench", longbench},
+                                                    {"rouge_score", summary}};
   return all;
 }
 

@@ -24,7 +24,8 @@ using word_list = std::vector<std::string>;
 // A block of the text with the byte offset of each character and of the end.
 struct characters {
   explicit characters(std::string_view t) : text(t) {
-    for (std::size_t at = 0; at < t.size(); at += py::decode_utf8(t, at).bytes) starts.push_back(at);
+    for (std::size_t at = 0; at < t.size(); at += py::decode_utf8(t, at).bytes)
+      starts.push_back(at);
     starts.push_back(t.size());
   }
   std::size_t size() const { return starts.size() - 1; }
@@ -134,10 +135,14 @@ class markov_model {
   // The two states that may stand before one.
   static std::array<char, 2> before(char state) {
     switch (state) {
-      case 'B': return {'E', 'S'};
-      case 'M': return {'B', 'M'};
-      case 'S': return {'E', 'S'};
-      default: return {'B', 'M'};
+      case 'B':
+        return {'E', 'S'};
+      case 'M':
+        return {'B', 'M'};
+      case 'S':
+        return {'E', 'S'};
+      default:
+        return {'B', 'M'};
     }
   }
   // The one of larger value; of equals the later letter, as Python's max over pairs.
@@ -259,9 +264,9 @@ void cut_block(std::string_view text, bool hmm, word_list& out) {
 std::vector<std::string> jieba_cut(std::string_view text, bool hmm) {
   word_list out;
   const auto in_words = [](char32_t c) {
-    const bool ascii = c < 0x80 && (py::is_word(c) || std::string_view("+#&._%-").find(
-                                                          static_cast<char>(c)) !=
-                                                          std::string_view::npos);
+    const bool ascii =
+        c < 0x80 && (py::is_word(c) || std::string_view("+#&._%-").find(static_cast<char>(c)) !=
+                                           std::string_view::npos);
     return ascii || is_han(c);
   };
   std::size_t begin = 0;

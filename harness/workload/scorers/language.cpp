@@ -109,8 +109,7 @@ char32_t normal(char32_t c) {
 
 // Letters of Vietnamese followed by a tone mark become one character.
 std::string with_tones(const std::string& text) {
-  static const py::pattern letter(
-      "[AEIOUYaeiouyÂÊÔâêôĂăƠơƯư][\u0300\u0301\u0303\u0309\u0323]");
+  static const py::pattern letter("[AEIOUYaeiouyÂÊÔâêôĂăƠơƯư][\u0300\u0301\u0303\u0309\u0323]");
   return letter.sub(text, [](const py::match& m) { return normalize_nfc(m[0]); });
 }
 
@@ -118,8 +117,7 @@ std::string with_tones(const std::string& text) {
 std::u32string cleaned(std::string_view raw) {
   static const py::pattern address("https?://[-_.?&~;+=/#0-9A-Za-z]{1,2076}");
   static const py::pattern mail("[-_.0-9A-Za-z]{1,64}@[-_0-9A-Za-z]{1,255}[-_.0-9A-Za-z]{1,255}");
-  const std::u32string all =
-      py::decode(with_tones(mail.sub_text(address.sub_text(raw, " "), " ")));
+  const std::u32string all = py::decode(with_tones(mail.sub_text(address.sub_text(raw, " "), " ")));
   std::u32string text;
   std::size_t latin = 0, other = 0;
   for (std::size_t i = 0; i < std::min(all.size(), longest_text); ++i) {
@@ -140,7 +138,7 @@ std::vector<const std::vector<language_share>*> features_of(std::string_view raw
   for (const char32_t raw_character : cleaned(raw)) {
     const char32_t c = normal(raw_character), last = grams.back();
     if (last == ' ') {
-      grams = U" ";
+      grams.assign(1, U' ');
       capitals = false;
     } else if (grams.size() >= 3) {
       grams.erase(0, 1);

@@ -105,9 +105,9 @@ class parser {
   static formula_ptr multiplied(const std::vector<formula_ptr>& parts) {
     formula_ptr all;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const bool cross = i > 0 && i + 1 < parts.size() &&
-                         parts[i]->type == formula::kind::symbol && parts[i]->name == "x" &&
-                         !has_symbols(*parts[i - 1]) && !has_symbols(*parts[i + 1]);
+      const bool cross = i > 0 && i + 1 < parts.size() && parts[i]->type == formula::kind::symbol &&
+                         parts[i]->name == "x" && !has_symbols(*parts[i - 1]) &&
+                         !has_symbols(*parts[i + 1]);
       if (!cross) all = all ? make_product(all, parts[i]) : parts[i];
     }
     return all;
@@ -119,8 +119,10 @@ class parser {
       case kind::letter:
       case kind::digit:
       case kind::command:
-      case kind::differential: return true;
-      case kind::function: return with_functions;
+      case kind::differential:
+        return true;
+      case kind::function:
+        return with_functions;
       case kind::keyword:
         if (t.text == "int" || t.text == "sum" || t.text == "prod" || t.text == "lim" ||
             t.text == "sqrt" || t.text == "overline") {
@@ -132,7 +134,8 @@ class parser {
         if (t.text == "|") return bars_ == 0;
         return t.text == "(" || t.text == "[" || t.text == "{" || t.text == "\\{" ||
                t.text == "\\left|";
-      default: return false;
+      default:
+        return false;
     }
   }
 
@@ -265,6 +268,11 @@ class parser {
       digits += ".";
       while (peek().type == kind::digit) digits += take().text;
     }
+    // sympy hands the text to Python, where 042 is no number (00 and 04.2 are).
+    const bool zeros = digits.find_first_not_of('0') == std::string::npos;
+    if (digits[0] == '0' && digits.size() > 1 && digits.find('.') == std::string::npos && !zeros) {
+      throw latex_refused{};
+    }
     if (digits.size() > 1000) throw latex_unsupported{};
     return make_decimal(digits);
   }
@@ -273,9 +281,13 @@ class parser {
     const latex_token t = peek();
     switch (t.type) {
       case kind::letter:
-      case kind::command: return name(false);
-      case kind::digit: return number();
-      case kind::differential: take(); return make_symbol("d" + t.text);
+      case kind::command:
+        return name(false);
+      case kind::digit:
+        return number();
+      case kind::differential:
+        take();
+        return make_symbol("d" + t.text);
       case kind::keyword:
         if (t.text.ends_with("frac")) return fraction();
         if (t.text.ends_with("binom")) return binomial();
@@ -285,7 +297,8 @@ class parser {
       case kind::sign:
         if (t.text == "\\left|") throw latex_refused{};  // only a ket begins so; none ends
         break;
-      default: break;
+      default:
+        break;
     }
     throw latex_refused{};
   }
@@ -377,7 +390,7 @@ class parser {
   }
 
   latex_tokens tokens_;
-  int bars_ = 0;   // absolute values that are open
+  int bars_ = 0;  // absolute values that are open
   int depth_ = 0;
 };
 

@@ -10,7 +10,7 @@
 namespace unmask::scorers {
 
 struct sympy_latex {
-  formula_ptr value;      // null for a relation (x < 5)
+  formula_ptr value;  // null for a relation (x < 5)
   bool relation = false;
 };
 

@@ -25,19 +25,19 @@ std::size_t letters_at(std::string_view text) {
 }
 
 const std::set<std::string_view> skipped = {
-    "thinspace",     "medspace", "thickspace", "quad",    "qquad", "negthinspace", "negmedspace",
-    "negthickspace", "left",     "right",      "vrule",   "vcenter", "vbox",       "vskip",
-    "vspace",        "hfil"};
+    "thinspace",   "medspace",      "thickspace", "quad",  "qquad", "negthinspace",
+    "negmedspace", "negthickspace", "left",       "right", "vrule", "vcenter",
+    "vbox",        "vskip",         "vspace",     "hfil"};
 const std::set<std::string_view> functions = {
-    "exp",    "log",    "lg",     "ln",     "sin",  "cos",  "tan",    "csc",    "sec",
-    "cot",    "arcsin", "arccos", "arctan", "arccsc", "arcsec", "arccot", "sinh", "cosh",
-    "tanh",   "arsinh", "arcosh", "artanh"};
+    "exp",  "log",  "lg",     "ln",     "sin",    "cos",    "tan",    "csc",
+    "sec",  "cot",  "arcsin", "arccos", "arctan", "arccsc", "arcsec", "arccot",
+    "sinh", "cosh", "tanh",   "arsinh", "arcosh", "artanh"};
 const std::set<std::string_view> keywords = {
-    "langle", "rangle", "lim",    "to",    "rightarrow", "Rightarrow", "longrightarrow",
-    "Longrightarrow",   "int",    "sum",   "prod",   "lfloor", "rfloor", "lceil", "rceil",
-    "sqrt",   "overline", "times", "cdot",  "div",    "frac",   "dfrac",  "tfrac", "binom",
-    "dbinom", "tbinom", "mathit"};
-const std::set<std::string_view> relations = {"neq", "leq", "le",  "leqq", "leqslant",
+    "langle",         "rangle", "lim",      "to",     "rightarrow", "Rightarrow", "longrightarrow",
+    "Longrightarrow", "int",    "sum",      "prod",   "lfloor",     "rfloor",     "lceil",
+    "rceil",          "sqrt",   "overline", "times",  "cdot",       "div",        "frac",
+    "dfrac",          "tfrac",  "binom",    "dbinom", "tbinom",     "mathit"};
+const std::set<std::string_view> relations = {"neq", "leq", "le",   "leqq",    "leqslant",
                                               "geq", "ge",  "geqq", "geqslant"};
 
 }  // namespace
@@ -67,7 +67,8 @@ bool latex_tokens::skip() {
     left_.remove_prefix(2);
     return true;
   }
-  const bool bar = (name == "left" || name == "right") && left_.substr(1 + name.size()).starts_with('|');
+  const bool bar =
+      (name == "left" || name == "right") && left_.substr(1 + name.size()).starts_with('|');
   if (bar || !skipped.contains(name)) return false;
   left_.remove_prefix(1 + name.size());
   return true;
@@ -86,8 +87,7 @@ latex_token latex_tokens::cut_command() {
     left_.remove_prefix(1);
     return {kind::sign, "\\" + name + "|"};
   }
-  if (name == "int" && left_.starts_with("\\limits") &&
-      letters_at(left_.substr(1)) == 6) {
+  if (name == "int" && left_.starts_with("\\limits") && letters_at(left_.substr(1)) == 6) {
     left_.remove_prefix(7);
   }
   if (functions.contains(name)) return {kind::function, name};
@@ -97,7 +97,8 @@ latex_token latex_tokens::cut_command() {
 }
 
 latex_token latex_tokens::cut() {
-  while (skip()) {}
+  while (skip()) {
+  }
   if (left_.empty()) return {};
   const char c = left_[0];
   if (c == '\\') return cut_command();

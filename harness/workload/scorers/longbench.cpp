@@ -20,7 +20,8 @@ namespace {
 constexpr std::string_view ascii_punctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 // The list of normalize_zh_answer; a line break inside the published literal adds blanks.
 constexpr std::u32string_view chinese_punctuation =
-    U"！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀ ｛｜｝～｟｠｢｣､、〃》「」『』【】〔〕〖〗〘〙〚"
+    U"！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀ "
+    U"｛｜｝～｟｠｢｣､、〃》「」『』【】〔〕〖〗〘〙〚"
     U"〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏.";
 
 bool is_ascii_punctuation(char32_t c) {
@@ -114,9 +115,9 @@ constexpr longbench_task tasks[] = {{"narrativeqa", "qa_f1", false},
 using metric = double (*)(std::string_view, std::string_view);
 metric find_metric(std::string_view name) {
   static const std::map<std::string_view, metric> known = {
-      {"qa_f1", qa_f1},         {"qa_f1_zh", qa_f1_zh},
+      {"qa_f1", qa_f1},           {"qa_f1_zh", qa_f1_zh},
       {"rouge", rouge_longbench}, {"rouge_zh", rouge_longbench_zh},
-      {"retrieval", retrieval}, {"retrieval_zh", retrieval_zh},
+      {"retrieval", retrieval},   {"retrieval_zh", retrieval_zh},
       {"count", count_score}};
   const auto found = known.find(name);
   return found == known.end() ? nullptr : found->second;

@@ -31,7 +31,10 @@ complex drawn(const std::string& name, unsigned seed) {
     return static_cast<long double>(state >> 40) / 16777216.0L;
   };
   next();
-  const long double real = 0.3L + 1.7L * next();
+  // Both half-planes for every name, so that a root of a square is not taken for its base.
+  const unsigned last = name.empty() ? 0 : static_cast<unsigned char>(name.back());
+  const long double side = (last + seed) % 2 == 0 ? 1 : -1;
+  const long double real = side * (0.3L + 1.7L * next());
   return {real, -1.1L + 2.2L * next()};
 }
 
@@ -182,8 +185,12 @@ std::optional<complex> numeric_value(const formula& f, unsigned seed) {
   }
   std::optional<complex> value;
   switch (f.type) {
-    case formula::kind::number: value = complex(f.value.convert_to<long double>()); break;
-    case formula::kind::symbol: value = drawn(f.name, seed); break;
+    case formula::kind::number:
+      value = complex(f.value.convert_to<long double>());
+      break;
+    case formula::kind::symbol:
+      value = drawn(f.name, seed);
+      break;
     case formula::kind::constant:
       value = f.name == "i"    ? complex(0, 1)
               : f.name == "pi" ? complex(std::numbers::pi_v<long double>)
@@ -197,9 +204,14 @@ std::optional<complex> numeric_value(const formula& f, unsigned seed) {
       value = complex(1);
       for (const complex& part : parts) *value *= part;
       break;
-    case formula::kind::power: value = power_value(parts[0], parts[1]); break;
-    case formula::kind::function: value = function_value(f, parts); break;
-    case formula::kind::infinity: break;
+    case formula::kind::power:
+      value = power_value(parts[0], parts[1]);
+      break;
+    case formula::kind::function:
+      value = function_value(f, parts);
+      break;
+    case formula::kind::infinity:
+      break;
   }
   if (value && !(std::isfinite(value->real()) && std::isfinite(value->imag()))) return {};
   return value;

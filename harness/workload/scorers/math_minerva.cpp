@@ -34,9 +34,12 @@ decision minerva_equal(std::string_view a, std::string_view b) {
     if (contains(*r->formula.value, formula::kind::infinity)) return decision::broken;
   }
   switch (compare(x.formula.value, y.formula.value)) {
-    case sameness::proven: return decision::kept;
-    case sameness::different: return decision::broken;
-    default: return decision::undecided;
+    case sameness::proven:
+      return decision::kept;
+    case sameness::different:
+      return decision::broken;
+    default:
+      return decision::undecided;
   }
 }
 

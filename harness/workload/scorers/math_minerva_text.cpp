@@ -15,14 +15,32 @@ namespace {
 // The published lists. "\\le" is OpenCompass' own addition (`more`), as are the line ends.
 std::string without_words(std::string_view raw, bool more) {
   static const std::pair<const char*, const char*> replaced[] = {
-      {"an ", ""}, {"a ", ""}, {".$", "$"}, {"\\$", ""}, {"\\ ", ""}, {" ", ""}, {"mbox", "text"},
-      {",\\text{and}", ","}, {"\\text{and}", ","}, {"\\text{m}", "\\text{}"}};
-  static const char* const removed[] = {
-      "square", "ways", "integers", "dollars", "mph", "inches", "ft", "hours", "km", "units",
-      "\\ldots", "sue", "points", "feet", "minutes", "digits", "cents", "degrees", "cm", "gm",
-      "pounds", "meters", "meals", "edges", "students", "childrentickets", "multiples",
-      "\\text{s}", "\\text{.}", "\\text{\ns}", "\\text{}^2", "\\text{}^3", "\\text{\n}",
-      "\\text{}", "\\mathrm{th}", "^\\circ", "^{\\circ}", "\\;", ",\\!", "{,}", "\"", "\\dots"};
+      {"an ", ""},          {"a ", ""},
+      {".$", "$"},          {"\\$", ""},
+      {"\\ ", ""},          {" ", ""},
+      {"mbox", "text"},     {",\\text{and}", ","},
+      {"\\text{and}", ","}, {"\\text{m}", "\\text{}"}};
+  static const char* const removed[] = {"square",       "ways",
+                                        "integers",     "dollars",
+                                        "mph",          "inches",
+                                        "ft",           "hours",
+                                        "km",           "units",
+                                        "\\ldots",      "sue",
+                                        "points",       "feet",
+                                        "minutes",      "digits",
+                                        "cents",        "degrees",
+                                        "cm",           "gm",
+                                        "pounds",       "meters",
+                                        "meals",        "edges",
+                                        "students",     "childrentickets",
+                                        "multiples",    "\\text{s}",
+                                        "\\text{.}",    "\\text{\ns}",
+                                        "\\text{}^2",   "\\text{}^3",
+                                        "\\text{\n}",   "\\text{}",
+                                        "\\mathrm{th}", "^\\circ",
+                                        "^{\\circ}",    "\\;",
+                                        ",\\!",         "{,}",
+                                        "\"",           "\\dots"};
   std::string text(raw);
   for (const auto& [from, to] : replaced) text = replace_all(text, from, to);
   if (more) text = replace_all(text, "\\le", "<");
@@ -135,9 +153,9 @@ std::string minerva_normal(std::string_view answer) {
   static const pattern dollars(R"((.*?)(\$)(.*?)(\$)(.*))");
   const std::size_t equals = answer.rfind('=');
   if (equals != std::string_view::npos) answer.remove_prefix(equals + 1);
-  const std::string text =
-      dollars.sub(without_words(answer, false),
-                  [](const py::match& m) { return "$" + std::string(m[3]) + "$"; });
+  const std::string text = dollars.sub(without_words(answer, false), [](const py::match& m) {
+    return "$" + std::string(m[3]) + "$";
+  });
   return with_braces(without_commands(text));
 }
 
@@ -149,8 +167,8 @@ std::string math_opencompass_answer(std::string_view response, int version) {
   const auto sentences = py::split(response, ".");
   for (const std::string_view sentence : sentences) {
     const std::string lower = py::lower(sentence);
-    const bool marked = py::contains(lower, "final answer") ||
-                        (version == 2 && py::contains(lower, "answer is"));
+    const bool marked =
+        py::contains(lower, "final answer") || (version == 2 && py::contains(lower, "answer is"));
     if (marked) return opencompass_normal(sentence);
   }
   return opencompass_normal(sentences.front());

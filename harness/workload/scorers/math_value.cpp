@@ -246,7 +246,8 @@ quotient reduce(const formula& f) {
     case formula::kind::number:
       check_size(f.value);
       return plain(constant(f.value));
-    case formula::kind::symbol: return unknown("$" + f.name);
+    case formula::kind::symbol:
+      return unknown("$" + f.name);
     case formula::kind::constant:
       return f.name == "i" ? unknown("#-1", rational(1, 2)) : unknown("%" + f.name);
     case formula::kind::sum: {
@@ -270,9 +271,12 @@ quotient reduce(const formula& f) {
       }
       return tidy(all);
     }
-    case formula::kind::power: return reduce_power(f);
-    case formula::kind::function: return reduce_function(f);
-    case formula::kind::infinity: break;
+    case formula::kind::power:
+      return reduce_power(f);
+    case formula::kind::function:
+      return reduce_function(f);
+    case formula::kind::infinity:
+      break;
   }
   throw gives_up{};
 }

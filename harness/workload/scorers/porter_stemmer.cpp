@@ -103,13 +103,12 @@ std::string step_1c(const std::string& word) {
 std::string step_2(const std::string& word) {
   if (word.ends_with("alli") && measure(without(word, 4)) > 0) return step_2(without(word, 2));
   const std::string out = by_rules(
-      word,
-      {{"ational", "ate"}, {"tional", "tion"}, {"enci", "ence"},  {"anci", "ance"},
-       {"izer", "ize"},    {"bli", "ble"},     {"alli", "al"},    {"entli", "ent"},
-       {"eli", "e"},       {"ousli", "ous"},   {"ization", "ize"}, {"ation", "ate"},
-       {"ator", "ate"},    {"alism", "al"},    {"iveness", "ive"}, {"fulness", "ful"},
-       {"ousness", "ous"}, {"aliti", "al"},    {"iviti", "ive"},  {"biliti", "ble"},
-       {"fulli", "ful"}},
+      word, {{"ational", "ate"}, {"tional", "tion"}, {"enci", "ence"},   {"anci", "ance"},
+             {"izer", "ize"},    {"bli", "ble"},     {"alli", "al"},     {"entli", "ent"},
+             {"eli", "e"},       {"ousli", "ous"},   {"ization", "ize"}, {"ation", "ate"},
+             {"ator", "ate"},    {"alism", "al"},    {"iveness", "ive"}, {"fulness", "ful"},
+             {"ousness", "ous"}, {"aliti", "al"},    {"iviti", "ive"},   {"biliti", "ble"},
+             {"fulli", "ful"}},
       0);
   // "logi" looks at the word without its last three letters, so that "ology" always qualifies.
   if (out == word && word.ends_with("logi") && measure(without(word, 3)) > 0) {
@@ -132,8 +131,8 @@ std::string step_3(const std::string& word) {
 
 std::string step_4(const std::string& word) {
   for (const std::string_view suffix :
-       {"al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou",
-        "ism", "ate", "iti", "ous", "ive", "ize"}) {
+       {"al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion",
+        "ou", "ism", "ate", "iti", "ous", "ive", "ize"}) {
     if (!word.ends_with(suffix)) continue;
     const std::string stem = without(word, suffix.size());
     const bool after_st = suffix != "ion" || stem.ends_with('s') || stem.ends_with('t');
@@ -156,11 +155,12 @@ std::string step_5(const std::string& word) {
 
 std::string porter_stem(const std::string& word) {
   static const std::map<std::string, std::string, std::less<>> irregular = {
-      {"sky", "sky"},         {"skies", "sky"},       {"dying", "die"},     {"lying", "lie"},
-      {"tying", "tie"},       {"news", "news"},       {"innings", "inning"}, {"inning", "inning"},
-      {"outings", "outing"},  {"outing", "outing"},   {"cannings", "canning"},
-      {"canning", "canning"}, {"howe", "howe"},       {"proceed", "proceed"},
-      {"exceed", "exceed"},   {"succeed", "succeed"}};
+      {"sky", "sky"},        {"skies", "sky"},        {"dying", "die"},
+      {"lying", "lie"},      {"tying", "tie"},        {"news", "news"},
+      {"innings", "inning"}, {"inning", "inning"},    {"outings", "outing"},
+      {"outing", "outing"},  {"cannings", "canning"}, {"canning", "canning"},
+      {"howe", "howe"},      {"proceed", "proceed"},  {"exceed", "exceed"},
+      {"succeed", "succeed"}};
   if (const auto found = irregular.find(word); found != irregular.end()) return found->second;
   if (word.size() <= 2) return word;
   return step_5(step_4(step_3(step_2(step_1c(step_1b(step_1a(word)))))));

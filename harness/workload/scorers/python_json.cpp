@@ -29,9 +29,7 @@ class checker {
     left_.remove_prefix(token.size());
     return true;
   }
-  void blanks() {
-    left_.remove_prefix(std::min(left_.find_first_not_of(" \t\n\r"), left_.size()));
-  }
+  void blanks() { left_.remove_prefix(std::min(left_.find_first_not_of(" \t\n\r"), left_.size())); }
   std::size_t digits() {
     const std::size_t n = std::min(left_.find_first_not_of("0123456789"), left_.size());
     left_.remove_prefix(n);
@@ -93,7 +91,8 @@ class checker {
     const char c = left_[0];
     left_.remove_prefix(1);
     if (c != 'u') return std::string_view("\"\\/bfnrt").find(c) != std::string_view::npos;
-    const std::size_t hex = std::min(left_.find_first_not_of("0123456789abcdefABCDEF"), left_.size());
+    const std::size_t hex =
+        std::min(left_.find_first_not_of("0123456789abcdefABCDEF"), left_.size());
     if (hex < 4) return false;
     left_.remove_prefix(4);
     return true;

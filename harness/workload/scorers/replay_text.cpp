@@ -135,8 +135,8 @@ void replay_humaneval(golden_case& c) {
       // The program is the item's prompt, which ends its docstring, and then ours.
       const std::string program = c.official().child(key).text("program");
       const std::string ours = humaneval_until_stop(response);
-      const std::string_view prompt =
-          std::string_view(program).substr(0, program.size() - std::min(program.size(), ours.size()));
+      const std::string_view prompt = std::string_view(program).substr(
+          0, program.size() - std::min(program.size(), ours.size()));
       const std::string_view end = py::strip(prompt);
       const bool whole = end.ends_with("\"\"\"") || end.ends_with("'''");
       if (!program.ends_with(ours) || !whole) c.differs(key, ours, program);

@@ -18,12 +18,12 @@ using words = std::vector<std::string>;
 // Lengths of the longest common subsequences of all prefixes, (a + 1) x (b + 1), row by row.
 class lcs_table {
  public:
-  lcs_table(const words& a, const words& b) : width_(b.size() + 1), cells_((a.size() + 1) * width_) {
+  lcs_table(const words& a, const words& b)
+      : width_(b.size() + 1), cells_((a.size() + 1) * width_) {
     for (std::size_t i = 1; i <= a.size(); ++i) {
       for (std::size_t j = 1; j <= b.size(); ++j) {
-        cells_[i * width_ + j] = a[i - 1] == b[j - 1]
-                                     ? at(i - 1, j - 1) + 1
-                                     : std::max(at(i - 1, j), at(i, j - 1));
+        cells_[i * width_ + j] =
+            a[i - 1] == b[j - 1] ? at(i - 1, j - 1) + 1 : std::max(at(i - 1, j), at(i, j - 1));
       }
     }
   }
