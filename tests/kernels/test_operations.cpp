@@ -49,7 +49,7 @@ TEST(operations, without_a_body_are_refused_by_name) {
   const auto refusal = [](const auto& run) -> std::string {
     try {
       run();
-    } catch (const environment_error& e) {
+    } catch (const error& e) {
       return e.what();
     }
     return "";
