@@ -59,6 +59,25 @@ std::optional<double> spread_of(const result_row& row, const std::string& metric
   return found && std::isfinite(*found) ? found : std::nullopt;
 }
 
+// The value of each seed of the search; null: it was found once.
+const std::vector<double>* seeds_of(const result_row& row, const std::string& metric) {
+  const auto found = row.metrics.find(metric);
+  if (found == row.metrics.end() || found->second.seeds.size() < 2) return nullptr;
+  return &found->second.seeds;
+}
+
+// Seed by seed the same requests arrived at the same times, whoever schedules them.
+bool same_arrivals(const result_row& a, const result_row& b) {
+  const auto drawn = [](parameter_map serve) {
+    for (const char* ours : {"policy", "forwards_per_turn", "paging", "recompute", "log"}) {
+      serve.erase(ours);
+    }
+    return serve;
+  };
+  return a.run.seed == b.run.seed && a.workload.family == b.workload.family &&
+         drawn(a.run.serve) == drawn(b.run.serve);
+}
+
 // One step of a probe's path: "auc[1]" is auc, then 1.
 const nlohmann::json* step_into(const nlohmann::json* at, const std::string& part) {
   const std::size_t bracket = part.find('[');
@@ -226,6 +245,14 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
   estimate e{a->value / b->value, {}, 0, "items", ""};
   e.n = static_cast<std::size_t>(std::min(left.workload.items, right.workload.items));
   const auto timed = [](origin from) { return from == origin::measured; };
+  if (const std::vector<double>*x = seeds_of(left, left_metric),
+      *y = seeds_of(right, right_metric);
+      x && y && x->size() == y->size() && same_arrivals(left, right)) {
+    estimate paired = paired_ratio(*x, *y);
+    paired.unit_of_n = "seeds";
+    paired.how = "paired by the seeds of the search";
+    if (std::isfinite(paired.value)) return paired;
+  }
   const auto spread_a = spread_of(left, left_metric), spread_b = spread_of(right, right_metric);
   if (spread_a || spread_b) {
     // Relative half widths are distances on the log scale; those of separate searches add in

@@ -108,6 +108,7 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   result.spent = loop.seconds();
   result.recorded = loop.recorded();
   result.recorded_runs = loop.recorded_runs();
+  result.learnt = loop.pace().learnt();
   return result;
 }
 

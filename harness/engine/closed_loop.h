@@ -31,6 +31,7 @@ struct closed_loop_result {
   loop_seconds spent;                   // where the steps' time went
   recording_counts recorded;            // stretches of layers repeated as recorded
   recording_counts recorded_runs;       // of many steps without the host
+  std::string learnt;                   // pace_policy::learnt()
 };
 
 // Decode all requests with `batch_size` places. The loop's buffers are made before the clock

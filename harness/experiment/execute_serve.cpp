@@ -278,6 +278,7 @@ class serve_point final : public loadable_point {
     engine_clock clock = model ? engine_clock(model, overhead) : engine_clock(overhead);
     run.totals = run_engine(runner, arrivals, settings, clock, sink);
     std::ranges::sort(run.requests, {}, &request_record::request);
+    calibration_.keep(runner.loop().pace().learnt());
     const kv_cache& cache = runner.loop().cache();
     peak_slots_ =
         cache.page_bytes() > 0 ? cache.peak_bytes() / cache.page_bytes() * kv_page_size : 0;
@@ -295,7 +296,7 @@ class serve_point final : public loadable_point {
 
   void capacity_values(std::map<std::string, metric>& into) {
     std::vector<double> found;
-    double tested = 0;
+    double tested = 0, backlogs = 0, unbounded = 0;
     int runs = 0;
     const auto seeds = static_cast<std::uint64_t>(serve_.integer("search_seeds"));
     for (std::uint64_t s = 0; s < seeds; ++s) {
@@ -313,16 +314,22 @@ class serve_point final : public loadable_point {
               throw usage_error("serve: " + std::to_string(tpot.size()) +
                                 " requests are too few for a P90; raise serve.requests");
             }
-            return rate_result{percentile_of(tpot, 0.9), all && !backlog_of(run.requests).growing};
+            const double arrived = run.requests.empty() ? 0 : run.requests.back().arrival;
+            return rate_result{percentile_of(tpot, 0.9), all, backlog_of(run.requests).growing,
+                               run.totals.seconds > 2 * arrived};
           },
           objective_.tpot_seconds, serve_.real("rate"), serve_.real("search_step"));
       found.push_back(c.rate);
       tested += c.tested_ok / static_cast<double>(seeds);
+      backlogs += c.backlog / static_cast<double>(seeds);
+      unbounded += !c.bounded / static_cast<double>(seeds);
       runs += c.runs;
     }
     const origin from = clock_origin();
     const double mean = mean_of(found);
-    into["slo_capacity_requests_per_second"] = {mean, from};
+    into["slo_capacity_requests_per_second"] = {mean, from, found};
+    into["slo_capacity_backlog_share"] = {backlogs, from};
+    if (unbounded > 0) into["slo_capacity_unbounded_share"] = {unbounded, from};
     into["slo_capacity_tested_requests_per_second"] = {tested, from};
     into["slo_capacity_runs"] = {static_cast<double>(runs), origin::counted};
     if (found.size() > 1 && mean > 0) {

@@ -159,7 +159,9 @@ void serving_metrics(result_row& row, const std::vector<pass_record>& passes) {
       const auto found = pass.metrics.find(name);
       if (found != pass.metrics.end()) values.push_back(found->second.value);
     }
-    if (values.size() == passes.size()) row.metrics[name] = {mean_of(values), first.from};
+    if (values.size() == passes.size()) {
+      row.metrics[name] = {mean_of(values), first.from, first.seeds};
+    }
   }
 }
 
@@ -327,6 +329,7 @@ void measure_row(result_row& row, const measured_point& point) {
     row.reason = "no item of this workload can be scored";
   } else {
     row.verdict = verdict_kind::pass;
+    row.reason = row.model.caution;
   }
 }
 

@@ -41,6 +41,9 @@ const char* name_of(origin from);
 struct metric {
   double value = 0;
   origin from = origin::counted;
+  // What `value` is the mean of, where it was found once per seed, in the order of the seeds: rows
+  // of one search setting share arrivals and lengths seed by seed, so they are compared in pairs.
+  std::vector<double> seeds = {};
 };
 
 struct model_record {
@@ -49,6 +52,7 @@ struct model_record {
   std::string weights = "checkpoint";  // checkpoint or synthetic
   std::string format;                  // of the packed weights, as used
   std::string kv_type = "f32";         // of keys and values, as stored
+  std::string caution;                 // model_config::caution
 };
 
 struct workload_record {

@@ -84,6 +84,8 @@ method_info focus_info() {
   m.presets["paper"] = {{"stop_in_prompt_block", false},
                         {"importance_set", text("block")},
                         {"deviation_rule", text("deviation")},
+                        {"average_scope", text("request")},
+                        {"count_empty_steps", true},
                         {"commit", text("full")}};
   m.check = check_focus;
   m.make = make_focus;

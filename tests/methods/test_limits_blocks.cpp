@@ -74,7 +74,7 @@ TEST(limits_blocks, hf_presets_say_how_tokens_are_chosen) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   const auto requests = tiny_requests(4, 16);
   const parameter_map zero = {{"threshold", 0.0}, {"stop", std::string("none")}};
-  const auto block = outputs(decode(*model, "block_diffusion", zero, requests, 2, "hf"));
+  const auto block = outputs(decode(*model, "block_diffusion", zero, requests, 2, "hf_argmax"));
   for (const char* method : {"delayed_cache", "delayed_cache_plus", "focus"}) {
     const auto& presets = method_registry::instance().find(method).presets;
     parameter_map drawn = presets.at("hf"), best = presets.at("hf_argmax");

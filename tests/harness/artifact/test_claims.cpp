@@ -271,6 +271,22 @@ TEST_F(claims, a_capacity_is_as_sure_as_its_searches) {
   EXPECT_NEAR(r.measured->range->low, 1.1 * std::exp(-std::hypot(0.03, 0.1)), 1e-12);
 }
 
+// Both sides met the same requests seed by seed: how seeds differ is no doubt about the ratio.
+TEST_F(claims, a_capacity_found_per_seed_is_compared_seed_by_seed) {
+  const std::string capacity =
+      "kind = \"ordering\"\nmetric = \"slo_capacity_requests_per_second\"\nrelation = \">\"\n"
+      "left = { label = \"fast\" }\nright = { label = \"slow\" }\n";
+  std::vector<result_row> rows = {row_of("fast", {1.0}), row_of("slow", {1.0})};
+  rows[0].metrics["slo_capacity_requests_per_second"] = {5.0, origin::synthetic, {4.4, 5.5, 5.1}};
+  rows[1].metrics["slo_capacity_requests_per_second"] = {4.6, origin::synthetic, {4.0, 5.1, 4.7}};
+  for (result_row& row : rows) row.metrics["slo_capacity_half_width"] = {0.3, origin::synthetic};
+  const claim_result paired = checked(capacity, rows);
+  EXPECT_EQ(paired.verdict, claim_verdict::reproduced) << paired.reason;
+  EXPECT_NE(paired.reason.find("seed"), std::string::npos) << paired.reason;
+  rows[1].run.seed = 9;  // other arrivals: two samples, not pairs
+  EXPECT_NE(checked(capacity + "", rows).verdict, claim_verdict::reproduced);
+}
+
 TEST_F(claims, about_needs_the_whole_interval) {
   const std::string about =
       "kind = \"ratio\"\nmetric = \"tokens_per_second\"\nleft = { label = \"fast\" }\n"
