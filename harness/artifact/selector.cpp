@@ -300,6 +300,13 @@ std::optional<estimate> estimate_of(const result_row& row, const std::string& me
                     ? interval{v->value * (1 - half), v->value * (1 + half)}
                     : interval{v->value / (1 + half), v->value / (1 - half)};
     }
+  } else if (const auto low = value_in(row, metric + "_ci95[0]"),
+             high = value_in(row, metric + "_ci95[1]");
+             metric.starts_with("probes.") && low && high) {
+    e.range = interval{low->value, high->value};
+    e.how = "bootstrap over items";
+  } else if (metric.starts_with("probes.") && !metric.ends_with("_max")) {
+    e.how = "of a sample of items, no interval";
   } else if (v->from != origin::measured) {
     e.range = interval{v->value, v->value};
   } else {

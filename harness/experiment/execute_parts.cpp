@@ -149,8 +149,8 @@ bool runs_dry(const run_settings& run) {
 
 std::string model_key(const model_entry& entry, const run_settings& run) {
   backend_of(run.device);  // before anything is read
-  return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + "\n" +
-         run.device + "\n" + effective_format(run.format) + "\n" + name_of(stored_kv_type(run)) +
+  return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
+         std::to_string(entry.positions) + "\n" + run.device + "\n" + effective_format(run.format) + "\n" + name_of(stored_kv_type(run)) +
          (runs_dry(run) ? "\ndry" : "");
 }
 
@@ -167,6 +167,8 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
       entry.name,         "", m->config.parameters(), "synthetic", effective_format(run.format),
       name_of(m->kv_type)};
   m->record.caution = m->config.caution;
+  m->config.max_positions =
+      std::max(m->config.max_positions, static_cast<std::int32_t>(entry.positions));
   std::error_code none;
   // Decisions from elsewhere and weights without meaning need no text: lengths or a trace will do.
   const bool textless = runs_dry(run) || random;
@@ -184,6 +186,7 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
                       : load_weights(m->config, entry.path);
   m->record.hash = random ? entry.weights : hash_of_checkpoint(entry.path);
   if (!random) m->record.weights = "checkpoint";
+  if (entry.positions > 0) m->record.hash += fmt::format(", {} positions", entry.positions);
   if (entry.soften != 1) {
     soften(m->weights, entry.soften);
     m->record.hash += fmt::format(", logits / {}", entry.soften);

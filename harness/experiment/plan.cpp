@@ -87,10 +87,17 @@ void check_names(const experiment_spec& spec, const std::string& where) {
     known.push_back(m.name);
     if (!m.role.empty()) known.push_back(m.role);
   }
+  std::vector<std::string> workloads;
+  for (const workload_entry& w : spec.workloads) workloads.push_back(w.name);
   for (const method_entry& method : spec.methods) {
     for (const std::string& name : method.models) {
       if (std::ranges::find(known, name) == known.end()) {
         throw usage_error(method.where + ": " + unknown_name("model", name, known));
+      }
+    }
+    for (const std::string& name : method.workloads) {
+      if (std::ranges::find(workloads, name) == workloads.end()) {
+        throw usage_error(method.where + ": " + unknown_name("workload", name, workloads));
       }
     }
   }
@@ -141,7 +148,11 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
     for (const workload_entry& workload : spec.workloads) {
       for (const combination& settings : sweep) {
         for (const method_entry& method : spec.methods) {
-          if (!runs_on(method, model)) continue;
+          const std::vector<std::string>& at = method.workloads;
+          if (!runs_on(method, model) ||
+              (!at.empty() && std::ranges::find(at, workload.name) == at.end())) {
+            continue;
+          }
           experiment_point p;
           p.model = model;
           p.workload = workload;
@@ -241,6 +252,7 @@ std::string canonical_settings(const experiment_point& p) {
   if (items.context_high > 0) {
     all["workload"]["context"] = {items.context_low, items.context_high};
   }
+  if (p.model.positions > 0) all["model"]["positions"] = p.model.positions;
   if (p.model.soften != 1) all["model"]["soften"] = p.model.soften;
   // Absent when left to the program: those ids are older than the setting.
   if (p.run.kv_type != "auto") all["kv_type"] = p.run.kv_type;

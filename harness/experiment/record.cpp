@@ -87,12 +87,26 @@ totals sum_of(const pass_record& pass, const token_rules& rules) {
   return t;
 }
 
-void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
+void count_metrics(result_row& row, const pass_record& pass, const totals& t,
+                   const token_rules& rules) {
   const auto put = [&](const char* name, auto value) {
     row.metrics[name] = {static_cast<double>(value), origin::counted};
   };
   const auto ratio = [&](const char* name, auto over, auto under) {
     if (under > 0) put(name, static_cast<double>(over) / static_cast<double>(under));
+  };
+  // Mean and population deviation over the requests.
+  const auto put_spread = [&](const std::string& name, const auto& tokens_of) {
+    double sum = 0, squares = 0;
+    const auto n = static_cast<double>(pass.answers.size());
+    for (const answer_record& a : pass.answers) {
+      const auto tokens = static_cast<double>(tokens_of(a));
+      sum += tokens;
+      squares += tokens * tokens;
+    }
+    if (n == 0) return;
+    put((name + "_mean").c_str(), sum / n);
+    put((name + "_std").c_str(), std::sqrt(std::max(squares / n - sum / n * (sum / n), 0.0)));
   };
   put("prompt_tokens", t.prompt);
   put("canvas_tokens", t.canvas);
@@ -100,6 +114,8 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
   put("answer_tokens", t.answer);
   put("tokens_after_eos", t.after_eos);
   put("tokens_beyond_answer", t.beyond);
+  put_spread("prompt_tokens", [](const answer_record& a) { return a.prompt_tokens; });
+  put_spread("output_tokens", [&](const answer_record& a) { return output_tokens_of(a, rules); });
   put("committed", t.work.committed);
   put("nfe", t.work.forwards);
   put("prefill_forwards", t.work.prefill_forwards);
@@ -290,7 +306,7 @@ void measure_row(result_row& row, const measured_point& point) {
     return;
   }
   const totals t = sum_of(point.passes.front(), point.rules);
-  count_metrics(row, point.passes.front(), t);
+  count_metrics(row, point.passes.front(), t, point.rules);
   const double seconds = mean_of(row.samples.seconds);
   const origin time = point.passes.front().time;
   row.metrics["wall_seconds"] = {seconds, time};

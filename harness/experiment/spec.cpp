@@ -62,6 +62,7 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
   r.text("weights", model.weights);
   r.text("role", model.role);
   r.real("soften", model.soften, 1e-3, 1e3);
+  r.integer("positions", model.positions, 0, 1 << 24);
   if (path.empty()) throw usage_error(r.where() + ": [[model]] needs `path`, a model directory");
   if (path.starts_with("weights:") && path.size() > 8) {
     model.published = path.substr(8);
@@ -190,6 +191,7 @@ method_entry read_method(toml_reader& r) {
   r.text("preset", m.preset);
   r.scalars("params", m.params);
   r.texts("models", m.models);
+  r.texts("workloads", m.workloads);
   m.where = r.where();
   if (m.name.empty()) throw usage_error(m.where + ": [[method]] needs `name`");
   return m;
