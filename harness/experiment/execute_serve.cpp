@@ -179,7 +179,8 @@ class serve_point final : public loadable_point {
   trajectory_source make_source() const {
     const std::string& from = serve_.text("commits");
     if (from.starts_with("replay:")) return load_trajectories(from.substr(7));
-    const commit_statistics& c = find_commits(from);
+    const commit_statistics& c =
+        find_commits(from == "lengths" ? workload_->record.family : from);
     const std::int32_t block = make().pace->shape(model_->config).block;
     // Token by token there is one candidate and nothing to draw.
     const std::int32_t trained = std::max(model_->config.block, 2);
