@@ -142,7 +142,8 @@ std::string to_json_line(const result_row& row) {
                   {"parameters", row.model.parameters},
                   {"weights", row.model.weights},
                   {"format", row.model.format},
-                  {"kv_type", row.model.kv_type}};
+                  {"kv_type", row.model.kv_type},
+                  {"layers", row.model.layers}};
   out["workload"] = {
       {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
   out["method"] = row.method;
@@ -212,7 +213,8 @@ result_row parse_row(const std::string& line, const std::string& where) {
     const json& model = in.at("model");
     row.model = {model.at("name"),       model.at("hash"),
                  model.at("parameters"), model.at("weights"),
-                 model.at("format"),     model.value("kv_type", "f32")};  // before 1.3: always
+                 model.at("format"),     model.value("kv_type", "f32"),  // before 1.3: always
+                 model.value("layers", std::int64_t{0})};
     const json& workload = in.at("workload");
     row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};
     row.method = in.at("method");

@@ -49,6 +49,7 @@ struct model_record {
   std::string weights = "checkpoint";  // checkpoint or synthetic
   std::string format;                  // of the packed weights, as used
   std::string kv_type = "f32";         // of keys and values, as stored
+  std::int64_t layers = 0;             // 0: written before this was recorded
 };
 
 struct workload_record {
