@@ -248,6 +248,7 @@ void step_loop::impl::take_counts(const block_record* records) {
       const auto keys = static_cast<double>(a.keys_of(group)[s]);
       const row_cost cost = model.cost(l);
       c.layer_rows += n;
+      c.late_layer_rows += l >= first_late_layer ? n : 0;
       c.feed_forward_rows += n;
       c.keys_seen += keys;
       c.flops += static_cast<double>(entering) * cost.qkv_flops +

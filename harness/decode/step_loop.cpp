@@ -295,6 +295,7 @@ void step_loop::impl::decide() {
     const std::int32_t committed = found.committed.as<std::int32_t>()[s];
     const std::int64_t judged = begin[s + 1] - begin[s];
     c.committed += committed;
+    c.decided_early += std::max(committed - std::max(step.quota, 1), 0);
     c.head_rows += judged;
     c.flops += static_cast<double>(judged) * model.head_flops();
     if (parts && parts[s] == step_part::recompute) continue;

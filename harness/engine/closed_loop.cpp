@@ -20,6 +20,12 @@ std::int32_t longest(const model_config& model, const pace_policy& pace,
   return length;
 }
 
+bool decodes_only(const step_plan& plan) {
+  return std::ranges::none_of(plan.of, [](const sequence_step& step) {
+    return step.active && step.what == phase::prefill;
+  });
+}
+
 }  // namespace
 
 std::int32_t rows_needed(const model_config& model, const method_info& method,
@@ -79,12 +85,17 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
       admitted[static_cast<std::size_t>(place)] = now();
     }
     // Without the host once everybody has decided something: when that was is asked for.
+    const double begin = now();
     const std::int32_t ahead =
         all_started ? loop.run_ahead(std::numeric_limits<std::int32_t>::max()) : 0;
     if (ahead == 0 && !loop.step()) {
       throw std::logic_error("closed loop: requests wait but nothing is active");
     }
     result.steps += std::max(ahead, 1);
+    if (decodes_only(loop.plan())) {
+      result.decode_seconds += now() - begin;
+      for (std::int32_t s = 0; s < places; ++s) result.decode_committed += loop.committed(s);
+    }
     all_started = true;
     for (std::int32_t s = 0; s < places; ++s) {
       if (!loop.state().occupied(s)) continue;

@@ -71,7 +71,4 @@ std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
                          const std::vector<sequence_request>& requests, std::int32_t places,
                          std::int32_t prefill_tokens, std::int32_t prefill_chunk);
 
-// Counts of two parts of one request.
-void add_counters(sequence_counters& to, const sequence_counters& more);
-
 }  // namespace unmask

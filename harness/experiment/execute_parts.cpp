@@ -165,7 +165,7 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
   const bool random = entry.weights != "checkpoint";
   m->record = {
       entry.name,         "", m->config.parameters(), "synthetic", effective_format(run.format),
-      name_of(m->kv_type)};
+      name_of(m->kv_type), m->config.layers};
   m->record.caution = m->config.caution;
   m->config.max_positions =
       std::max(m->config.max_positions, static_cast<std::int32_t>(entry.positions));
@@ -231,6 +231,10 @@ pass_record pass_of(const closed_loop_result& result, const std::vector<sequence
   pass.seconds = result.seconds;
   pass.steps = result.steps;
   pass.peak_kv_bytes = result.peak_kv_bytes;
+  if (result.decode_seconds > 0) {
+    pass.metrics["decode_tokens_per_second"] = {
+        static_cast<double>(result.decode_committed) / result.decode_seconds, origin::measured};
+  }
   pass.recording_seconds = result.recording_seconds;
   // Steps without the host are not divided, so then there are no shares.
   pass.step_seconds = result.spent.ahead > 0 ? 0 : result.spent.forward + result.spent.decisions;
@@ -240,26 +244,10 @@ pass_record pass_of(const closed_loop_result& result, const std::vector<sequence
   for (std::size_t i = 0; i < result.answers.size(); ++i) {
     const decoded_answer& answer = result.answers[i];
     pass.answers.push_back({static_cast<std::int64_t>(requests[i].prompt.size()), canvas[i],
-                            answer.output, work_of(answer.counters), answer.seconds,
+                            answer.output, answer.counters, answer.seconds,
                             answer.first_block_seconds});
   }
   return pass;
-}
-
-work_record work_of(const sequence_counters& c) {
-  work_record w;
-  w.forwards = c.forwards;
-  w.prefill_forwards = c.prefill_forwards;
-  w.commit_forwards = c.commit_forwards;
-  w.denoise_steps = c.denoise_steps;
-  w.rows = c.rows;
-  w.decode_rows = c.decode_rows;
-  w.layer_rows = c.layer_rows;
-  w.head_rows = c.head_rows;
-  w.committed = c.committed;
-  w.flops = c.flops;
-  w.keys_seen = c.keys_seen;
-  return w;
 }
 
 std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,

@@ -60,7 +60,6 @@ std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry
                                                      const run_settings& run,
                                                      const loaded_model& model);
 
-work_record work_of(const sequence_counters& c);
 // Detokenise and score answers; answer i belongs to item item_of[i].
 std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,
                                          const std::vector<answer_record>& answers,

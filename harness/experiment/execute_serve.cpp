@@ -113,7 +113,7 @@ class serve_point final : public loadable_point {
     pass.time = clock_origin();
     pass.seconds = last_.totals.seconds;
     pass.steps = last_.totals.forwards;
-    pass.peak_kv_bytes = peak_slots_ * model_->kv_bytes_per_slot;
+    pass.peak_kv_bytes = peak_kv_bytes_;
     pass.metrics.merge(
         serving_values(last_, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
     if (measured_) {
@@ -128,7 +128,7 @@ class serve_point final : public loadable_point {
       const std::size_t item = r.request % workload_->requests.size();
       const auto prompt = static_cast<std::int64_t>(workload_->requests[item].prompt.size());
       pass.answers.push_back({prompt, lengths_[item] - prompt, r.answer.output,
-                              work_of(r.answer.counters), e2e_of(r), ttfb_of(r), r.request});
+                              r.answer.counters, e2e_of(r), ttfb_of(r), r.request});
     }
     pass.clients_left = !is_virtual() && serve_.real("cancel_share") > 0;
     if (const std::string& log = serve_.text("log"); !log.empty()) {
@@ -280,9 +280,12 @@ class serve_point final : public loadable_point {
     run.totals = run_engine(runner, arrivals, settings, clock, sink);
     std::ranges::sort(run.requests, {}, &request_record::request);
     calibration_.keep(runner.loop().pace().learnt());
-    const kv_cache& cache = runner.loop().cache();
-    peak_slots_ =
-        cache.page_bytes() > 0 ? cache.peak_bytes() / cache.page_bytes() * kv_page_size : 0;
+    peak_kv_bytes_ = runner.loop().peak_cache_bytes();
+    // Without layers the loop keeps pages of one small layer: slots, not bytes, are the model's.
+    if (const kv_cache& cache = runner.loop().cache(); dry_ && cache.page_bytes() > 0) {
+      const std::size_t pages = cache.peak_bytes() / cache.page_bytes();
+      peak_kv_bytes_ = pages * kv_page_size * model_->kv_bytes_per_slot;
+    }
     if (!record.empty()) recorder.save(record);
     return run;
   }
@@ -351,7 +354,7 @@ class serve_point final : public loadable_point {
   trajectory_source source_;
   std::shared_ptr<const table_cost> measured_;
   served_run last_;
-  std::size_t peak_slots_ = 0;
+  std::size_t peak_kv_bytes_ = 0;
 };
 
 }  // namespace

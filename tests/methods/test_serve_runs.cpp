@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
+#include "harness/decode/counters.h"
 #include "harness/experiment/runner.h"
 
 namespace unmask {
@@ -26,12 +27,15 @@ class serve_runs : public testing::Test {
   ~serve_runs() override { fs::remove_all(out_); }
 
   result_row run(const std::string& serve, const std::string& model, const std::string& weights,
-                 const std::string& workload) {
+                 const std::string& workload, const std::string& batch = "4",
+                 const std::string& kind = "serve") {
+    const std::string arrivals = "[serve]\narrivals = \"closed\"\n" + serve;
     const experiment_spec spec = parse_spec(
-        "title = \"t\"\nkind = \"serve\"\n[run]\nwarmup = 0\nrepetitions = 2\nbatch_size = 4\n"
-        "[[model]]\npath = \"" +
-            model + "\"\nweights = \"" + weights + "\"\n[[workload]]\n" + workload +
-            "\n[[method]]\nname = \"block_diffusion\"\n[serve]\narrivals = \"closed\"\n" + serve,
+        "title = \"t\"\nkind = \"" + kind +
+            "\"\n[run]\nwarmup = 0\nrepetitions = 2\nbatch_size = " + batch +
+            "\n[[model]]\npath = \"" + model + "\"\nweights = \"" + weights +
+            "\"\n[[workload]]\n" + workload + "\n[[method]]\nname = \"block_diffusion\"\n" +
+            (kind == "serve" ? arrivals : ""),
         "x.toml");
     run_options options;
     options.output = out_ / std::to_string(runs_++);
@@ -39,14 +43,17 @@ class serve_runs : public testing::Test {
     const run_summary summary = run_experiment(spec, options);
     return summary.rows.at(0);
   }
-  result_row run(const std::string& serve) {
-    return run(serve, model_, "checkpoint",
-               "file = \"" + std::string(UNMASK_SOURCE_DIR) +
-                   "/experiments/data/word_problem.jsonl\"\nlimit = 4");
+  result_row run(const std::string& serve, const std::string& batch = "4") {
+    return run(serve, model_, "checkpoint", problems_, batch);
+  }
+  result_row run_closed(const std::string& batch) {
+    return run("", model_, "checkpoint", problems_, batch, "decode");
   }
 
   fs::path out_;
   std::string model_;
+  std::string problems_ = "file = \"" + std::string(UNMASK_SOURCE_DIR) +
+                          "/experiments/data/word_problem.jsonl\"\nlimit = 4";
   int runs_ = 0;
 };
 
@@ -80,6 +87,24 @@ TEST_F(serve_runs, clients_that_leave_are_counted_and_their_tokens_are_discarded
   const result_row none = run(virtual_clock + "cancel_share = 1\ncancel_after_seconds = 1e-9\n");
   EXPECT_EQ(none.verdict, verdict_kind::invalid);
   EXPECT_NE(none.reason.find("no request was answered"), std::string::npos) << none.reason;
+}
+
+// A closed batch and the engine do the same work for the same requests, whoever schedules them.
+TEST_F(serve_runs, the_engine_does_the_work_of_a_closed_batch) {
+  for (const char* batch : {"1", "4"}) {
+    const result_row closed = run_closed(batch);
+    const result_row served = run("requests = 4\n", batch);
+    ASSERT_EQ(closed.verdict, verdict_kind::pass) << closed.reason;
+    ASSERT_EQ(served.verdict, verdict_kind::pass) << served.reason;
+    EXPECT_EQ(closed.answers_hash, served.answers_hash);
+    for (const counter_spec& c : counter_list()) {
+      EXPECT_EQ(closed.value_of(c.metric), served.value_of(c.metric)) << c.metric;
+    }
+    EXPECT_GT(value(closed, "peak_kv_bytes"), 0);
+    EXPECT_EQ(value(closed, "peak_kv_bytes"), value(served, "peak_kv_bytes"));
+    EXPECT_GT(value(closed, "decode_tokens_per_second"), value(closed, "canvas_tokens_per_second"));
+    EXPECT_GT(value(served, "decode_tokens_per_second"), value(served, "canvas_tokens_per_second"));
+  }
 }
 
 // On a real clock other requests may be answered in the second repetition; those that both answered
@@ -153,10 +178,10 @@ TEST_F(virtual_serving, capacities_are_those_of_an_independent_simulation) {
     const result_row row = serve(e.method, e.params, search);
     ASSERT_EQ(row.verdict, verdict_kind::not_verified) << row.reason;
     const metric& found = row.metrics.at("slo_capacity_requests_per_second");
-    ASSERT_EQ(found.seeds.size(), 2u) << e.method;
-    EXPECT_NEAR(found.seeds[0], e.first, e.within * e.first) << e.method << e.params;
-    EXPECT_NEAR(found.seeds[1], e.second, e.within * e.second) << e.method << e.params;
-    EXPECT_NEAR(found.value, (found.seeds[0] + found.seeds[1]) / 2, 1e-9);
+    ASSERT_EQ(found.samples.size(), 2u) << e.method;
+    EXPECT_NEAR(found.samples[0], e.first, e.within * e.first) << e.method << e.params;
+    EXPECT_NEAR(found.samples[1], e.second, e.within * e.second) << e.method << e.params;
+    EXPECT_NEAR(found.value, (found.samples[0] + found.samples[1]) / 2, 1e-9);
     EXPECT_TRUE(row.value_of("slo_capacity_backlog_share")) << e.method;
     EXPECT_FALSE(row.value_of("slo_capacity_unbounded_share")) << e.method;
   }
