@@ -73,6 +73,14 @@ TEST_P(mask_token, predicted_for_ever_ends) {
   try {
     const auto done = decode(model, p.method, p.given, testing::tiny_requests(2, 16), 2, p.preset);
     EXPECT_LE(done.steps, 16 * 16 + 64) << "bounded by a canvas of idle steps per token";
+    std::int64_t masks = 0, decided = 0;
+    for (const decoded_answer& a : done.answers) {
+      masks += a.counters.mask_decided;
+      decided += a.counters.committed;
+    }
+    // Where every prediction is the mask, every decision is; tokens that are drawn are others too.
+    const bool draws = p.given.contains("temperature") || std::string(p.preset) == "hf";
+    EXPECT_GE(masks, draws ? 0 : decided);
   } catch (const error& stuck) {
     EXPECT_EQ(stuck.code(), exit_code::run_failed);
     EXPECT_NE(std::string(stuck.what()).find("predicts the mask token"), std::string::npos)

@@ -277,11 +277,11 @@ TEST(serve, chosen_chunks_are_not_rows) {
                    .contains("chosen_chunk_mean"));
   for (iteration_record& it : run.iterations) it.chosen = it.prefill ? 0 : 32;
   run.iterations.push_back(run.iterations.back());
-  run.iterations.back().chosen = 8;
+  run.iterations.back().chosen = 16;
   const auto values = serving_values(run, {}, origin::analytic, origin::synthetic);
-  EXPECT_DOUBLE_EQ(values.at("chosen_chunk_mean").value, (32 + 32 + 8) / 3.0);
+  EXPECT_DOUBLE_EQ(values.at("chosen_chunk_mean").value, (32 + 32 + 16) / 3.0);
   EXPECT_EQ(values.at("chosen_chunk_p50").value, 32);
-  EXPECT_EQ(values.at("chosen_chunk_min").value, 8);
+  EXPECT_EQ(values.at("chosen_chunk_min").value, 16);
   EXPECT_EQ(values.at("chosen_chunk_max").value, 32);
   EXPECT_DOUBLE_EQ(values.at("chosen_chunk_full_share").value, 2.0 / 3);
   EXPECT_LT(values.at("chunk_mean").value, values.at("chosen_chunk_mean").value);
