@@ -267,6 +267,8 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
     const double half = std::hypot(spread_a.value_or(0), spread_b.value_or(0));
     e.range = interval{e.value * std::exp(-half), e.value * std::exp(half)};
     e.how = "over searches with several seeds";
+  } else if (left_metric.starts_with("probes.") || right_metric.starts_with("probes.")) {
+    e.how = "of a sample of items, no interval";
   } else if (timed(a->from) || timed(b->from)) {
     e.how = "measured once, no interval";
   } else {

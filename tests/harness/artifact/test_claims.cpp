@@ -288,6 +288,35 @@ TEST_F(claims, a_capacity_found_per_seed_is_compared_seed_by_seed) {
   EXPECT_EQ(checked(capacity, rows).verdict, claim_verdict::ambiguous);
 }
 
+TEST_F(claims, two_values_of_one_row_are_compared) {
+  const std::string growth =
+      "kind = \"ordering\"\nrelation = \">\"\nleft = { label = \"fast\", metric = \"rows\" }\n"
+      "right = { label = \"fast\", metric = \"decode_rows\" }\n";
+  std::vector<result_row> rows = {row_of("fast", {1.0}), row_of("slow", {1.0})};
+  rows[0].metrics["rows"] = {20, origin::counted};
+  rows[0].metrics["decode_rows"] = {10, origin::counted};
+  EXPECT_EQ(checked(growth, rows).verdict, claim_verdict::reproduced);
+  rows[0].metrics["decode_rows"] = {30, origin::counted};
+  EXPECT_EQ(checked(growth, rows).verdict, claim_verdict::not_reproduced);
+}
+
+// A share that a probe found in some items has an interval over them, or none; it is never exact.
+TEST_F(claims, shares_of_probes_are_of_samples) {
+  const std::string least =
+      "kind = \"threshold\"\nmetric = \"probes.p.share\"\nrelation = \">=\"\nvalue = 0.15\n"
+      "left = { label = \"fast\" }\n";
+  std::vector<result_row> rows = {row_of("fast", {1.0})};
+  rows[0].probes["p"] = R"({"share": 0.25, "share_ci95": [0.1, 0.4]})";
+  const claim_result unsure = checked(least, rows);
+  EXPECT_EQ(unsure.verdict, claim_verdict::ambiguous) << unsure.reason;
+  ASSERT_TRUE(unsure.measured && unsure.measured->range);
+  EXPECT_EQ(unsure.measured->range->low, 0.1);
+  rows[0].probes["p"] = R"({"share": 0.25, "share_ci95": [0.2, 0.3]})";
+  EXPECT_EQ(checked(least, rows).verdict, claim_verdict::reproduced);
+  rows[0].probes["p"] = R"({"share": 0.25})";
+  EXPECT_FALSE(checked(least, rows).measured->range);
+}
+
 TEST_F(claims, about_needs_the_whole_interval) {
   const std::string about =
       "kind = \"ratio\"\nmetric = \"tokens_per_second\"\nleft = { label = \"fast\" }\n"
