@@ -245,7 +245,7 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
   estimate e{a->value / b->value, {}, 0, "items", ""};
   e.n = static_cast<std::size_t>(std::min(left.workload.items, right.workload.items));
   const auto timed = [](origin from) { return from == origin::measured; };
-  if (const std::vector<double>*x = samples_of(left, left_metric),
+  if (const std::vector<double>* x = samples_of(left, left_metric),
       *y = samples_of(right, right_metric);
       x && y) {
     const bool searched = left_metric.starts_with("slo_") && right_metric.starts_with("slo_");

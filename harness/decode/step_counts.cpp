@@ -28,8 +28,7 @@ step_loop::impl::row_keys step_loop::impl::keys_seen(const row_set& set, const k
 
 // FOCUS counts from where its eviction acts on, outside prefill (Table 5).
 bool step_loop::impl::is_late(std::int32_t s, std::int32_t layer) const {
-  return layer >= first_late_layer &&
-         plan.of[static_cast<std::size_t>(s)].what != phase::prefill;
+  return layer >= first_late_layer && plan.of[static_cast<std::size_t>(s)].what != phase::prefill;
 }
 
 // A forward that sequence s takes part in with so many rows.
@@ -45,7 +44,8 @@ void step_loop::impl::count_forward(std::int32_t s, std::int64_t entering) {
   if (step.what == phase::prefill) return;
   c.decode_rows += entering;
   c.kv_reused += std::max<std::int64_t>(step.kv_length - entering, 0);
-  c.positions_withheld += std::max(step.block_last - step.block_first - (step.last - step.first), 0);
+  c.positions_withheld +=
+      std::max(step.block_last - step.block_first - (step.last - step.first), 0);
 }
 
 // Rows entering the layer cost its projections; rows leaving it (after narrowing) cost attention

@@ -150,8 +150,8 @@ bool runs_dry(const run_settings& run) {
 std::string model_key(const model_entry& entry, const run_settings& run) {
   backend_of(run.device);  // before anything is read
   return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
-         std::to_string(entry.positions) + "\n" + run.device + "\n" + effective_format(run.format) + "\n" + name_of(stored_kv_type(run)) +
-         (runs_dry(run) ? "\ndry" : "");
+         std::to_string(entry.positions) + "\n" + run.device + "\n" + effective_format(run.format) +
+         "\n" + name_of(stored_kv_type(run)) + (runs_dry(run) ? "\ndry" : "");
 }
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {
@@ -163,9 +163,13 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
   m->kv_bytes_per_slot = size_of(m->kv_type) * 2 * static_cast<std::size_t>(m->config.layers) *
                          static_cast<std::size_t>(m->config.kv_heads * m->config.head_dim);
   const bool random = entry.weights != "checkpoint";
-  m->record = {
-      entry.name,         "", m->config.parameters(), "synthetic", effective_format(run.format),
-      name_of(m->kv_type), m->config.layers};
+  m->record = {entry.name,
+               "",
+               m->config.parameters(),
+               "synthetic",
+               effective_format(run.format),
+               name_of(m->kv_type),
+               m->config.layers};
   m->record.caution = m->config.caution;
   m->config.max_positions =
       std::max(m->config.max_positions, static_cast<std::int32_t>(entry.positions));

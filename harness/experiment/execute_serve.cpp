@@ -127,8 +127,8 @@ class serve_point final : public loadable_point {
       if (r.end != outcome::finished) continue;
       const std::size_t item = r.request % workload_->requests.size();
       const auto prompt = static_cast<std::int64_t>(workload_->requests[item].prompt.size());
-      pass.answers.push_back({prompt, lengths_[item] - prompt, r.answer.output,
-                              r.answer.counters, e2e_of(r), ttfb_of(r), r.request});
+      pass.answers.push_back({prompt, lengths_[item] - prompt, r.answer.output, r.answer.counters,
+                              e2e_of(r), ttfb_of(r), r.request});
     }
     pass.clients_left = !is_virtual() && serve_.real("cancel_share") > 0;
     if (const std::string& log = serve_.text("log"); !log.empty()) {
@@ -179,8 +179,7 @@ class serve_point final : public loadable_point {
   trajectory_source make_source() const {
     const std::string& from = serve_.text("commits");
     if (from.starts_with("replay:")) return load_trajectories(from.substr(7));
-    const commit_statistics& c =
-        find_commits(from == "lengths" ? workload_->record.family : from);
+    const commit_statistics& c = find_commits(from == "lengths" ? workload_->record.family : from);
     const std::int32_t block = make().pace->shape(model_->config).block;
     // Token by token there is one candidate and nothing to draw.
     const std::int32_t trained = std::max(model_->config.block, 2);

@@ -235,15 +235,16 @@ std::string canonical_settings(const experiment_point& p) {
     return out;
   };
   const nlohmann::json params = object(p.params);
-  nlohmann::json all = {{"model", {{"name", p.model.name}, {"weights", p.model.weights}}},
-                        {"workload", {{"name", p.workload.name}, {"limit", p.workload.items.limit}}},
-                        {"method", p.method},
-                        {"params", params},
-                        {"batch_size", p.run.batch_size},
-                        {"gen_length", p.run.gen_length},
-                        {"seed", p.run.seed},
-                        {"device", p.run.device},
-                        {"format", p.run.format}};
+  nlohmann::json all = {
+      {"model", {{"name", p.model.name}, {"weights", p.model.weights}}},
+      {"workload", {{"name", p.workload.name}, {"limit", p.workload.items.limit}}},
+      {"method", p.method},
+      {"params", params},
+      {"batch_size", p.run.batch_size},
+      {"gen_length", p.run.gen_length},
+      {"seed", p.run.seed},
+      {"device", p.run.device},
+      {"format", p.run.format}};
   // Absent at their defaults, for the ids of points that are older than these keys.
   const item_selection& items = p.workload.items;
   if (items.offset > 0) all["workload"]["offset"] = items.offset;
@@ -290,8 +291,8 @@ std::string plan_table(const std::vector<experiment_point>& points) {
   for (const experiment_point& p : points) {
     text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", p.id, p.model.name,
                         p.workload.name,
-                        p.workload.items.limit > 0 ? std::to_string(p.workload.items.limit) : "all", p.label,
-                        p.variation, p.run.batch_size, p.run.device);
+                        p.workload.items.limit > 0 ? std::to_string(p.workload.items.limit) : "all",
+                        p.label, p.variation, p.run.batch_size, p.run.device);
   }
   return text + fmt::format("\n{} points\n", points.size());
 }

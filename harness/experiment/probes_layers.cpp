@@ -260,9 +260,8 @@ class importance_probe final : public probe {
     std::vector<double> interval() const {
       const auto slice = [&](const std::vector<float>& from, std::size_t item, int side,
                              std::vector<float>& to) {
-        const std::size_t end = item + 1 < first.size()
-                                    ? first[item + 1][static_cast<std::size_t>(side)]
-                                    : from.size();
+        const std::size_t end =
+            item + 1 < first.size() ? first[item + 1][static_cast<std::size_t>(side)] : from.size();
         const auto at = static_cast<std::ptrdiff_t>(first[item][static_cast<std::size_t>(side)]);
         to.insert(to.end(), from.begin() + at, from.begin() + static_cast<std::ptrdiff_t>(end));
       };

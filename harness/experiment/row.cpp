@@ -100,9 +100,8 @@ void read_results(result_row& row, const json& in) {
   row.reason = in.at("reason").get<std::string>();
   const json& from = in.at("provenance");
   for (const auto& [name, value] : in.at("metrics").items()) {
-    row.metrics[name] = {real(value),
-                         named<origin>(origin_names, from.at(name).get<std::string>()),
-                         {}};
+    row.metrics[name] = {
+        real(value), named<origin>(origin_names, from.at(name).get<std::string>()), {}};
   }
   if (in.contains("metric_samples")) {
     for (const auto& [name, values] : in.at("metric_samples").items()) {
@@ -223,10 +222,14 @@ result_row parse_row(const std::string& line, const std::string& where) {
     row.title = in.at("title");
     row.position = in.at("position");
     const json& model = in.at("model");
-    row.model = {model.at("name"),       model.at("hash"),
-                 model.at("parameters"), model.at("weights"),
-                 model.at("format"),     model.value("kv_type", "f32"),  // before 1.3: always
-                 model.value("layers", std::int64_t{0}), model.value("caution", "")};
+    row.model = {model.at("name"),
+                 model.at("hash"),
+                 model.at("parameters"),
+                 model.at("weights"),
+                 model.at("format"),
+                 model.value("kv_type", "f32"),  // before 1.3: always
+                 model.value("layers", std::int64_t{0}),
+                 model.value("caution", "")};
     const json& workload = in.at("workload");
     row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};
     row.method = in.at("method");

@@ -249,10 +249,9 @@ std::string iteration_csv(const std::vector<iteration_record>& iterations) {
       "committed,commit_requests,waiting,free_pages,chosen_chunk\n";
   for (const iteration_record& it : iterations) {
     text += fmt::format("{:.6f},{:.6f},{:.6f},{},{},{},{},{},{},{},{},{},{},{}\n", it.time,
-                        it.seconds,
-                        it.predicted, it.prefill ? "prefill" : "decode", it.requests, it.recomputed,
-                        it.rows, it.recomputed_rows, it.candidates, it.committed, it.commits,
-                        it.waiting, it.free_pages, it.chosen);
+                        it.seconds, it.predicted, it.prefill ? "prefill" : "decode", it.requests,
+                        it.recomputed, it.rows, it.recomputed_rows, it.candidates, it.committed,
+                        it.commits, it.waiting, it.free_pages, it.chosen);
   }
   return text;
 }

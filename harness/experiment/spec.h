@@ -100,9 +100,9 @@ struct method_entry {
   std::string label;  // default: name
   std::string preset;
   parameter_map params;
-  std::vector<std::string> models;  // names or roles of the models it runs on; empty: all
+  std::vector<std::string> models;     // names or roles of the models it runs on; empty: all
   std::vector<std::string> workloads;  // names of the workloads it runs on; empty: all
-  std::string where;                // FILE:LINE, for messages
+  std::string where;                   // FILE:LINE, for messages
 };
 
 // One setting by its dotted key; `where` is FILE:LINE or "--set".

@@ -76,8 +76,8 @@ class elastic_scheduler {
     std::int64_t steps = 0, warm = 0;
     double foretold = 0, decided = 0, decided_warm = 0;
   };
-  std::vector<tally> made_;     // by size
-  double foretold_ = 0;         // N of the choice in work, per request; 0: still cold
+  std::vector<tally> made_;  // by size
+  double foretold_ = 0;      // N of the choice in work, per request; 0: still cold
   std::size_t most_running_ = 0;
 };
 

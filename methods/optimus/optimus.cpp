@@ -319,9 +319,8 @@ method_info optimus_info() {
   m.presets["naive8"] = {{"policy", text("naive")}, {"chunk", std::int64_t{8}}};
   // The paper's formula over our estimate of N, and the paper's reading of N too.
   m.presets["paper_cost"] = {{"request_cost", false}, {"chunk_rows", text("full")}};
-  m.presets["paper"] = {{"request_cost", false},
-                        {"chunk_rows", text("full")},
-                        {"estimator", text("prefix_count")}};
+  m.presets["paper"] = {
+      {"request_cost", false}, {"chunk_rows", text("full")}, {"estimator", text("prefix_count")}};
   m.presets["paper_a100"] = {{"request_cost", false},
                              {"chunk_rows", text("full")},
                              {"estimator", text("prefix_count")},

@@ -90,7 +90,8 @@ TEST(artifact_files, one_token_per_step_meets_no_cap) {
         for (const experiment_point& p : make_plan(spec, methods())) {
           if (p.method != "ada_dlm" || parameters(p.params).integer("k_tokens") != 1) continue;
           ++seen;
-          EXPECT_GE(parameters(p.params).integer("steps"), std::max<std::int64_t>(p.run.gen_length, 1024))
+          EXPECT_GE(parameters(p.params).integer("steps"),
+                    std::max<std::int64_t>(p.run.gen_length, 1024))
               << file << ", " << scale.name;
         }
       }

@@ -33,8 +33,8 @@ class serve_runs : public testing::Test {
     const experiment_spec spec = parse_spec(
         "title = \"t\"\nkind = \"" + kind +
             "\"\n[run]\nwarmup = 0\nrepetitions = 2\nbatch_size = " + batch +
-            "\n[[model]]\npath = \"" + model + "\"\nweights = \"" + weights +
-            "\"\n[[workload]]\n" + workload + "\n[[method]]\nname = \"block_diffusion\"\n" +
+            "\n[[model]]\npath = \"" + model + "\"\nweights = \"" + weights + "\"\n[[workload]]\n" +
+            workload + "\n[[method]]\nname = \"block_diffusion\"\n" +
             (kind == "serve" ? arrivals : ""),
         "x.toml");
     run_options options;
@@ -198,8 +198,7 @@ TEST_F(virtual_serving, the_chunk_chosen_is_logged) {
   const result_row fixed = serve("optimus", "params.stop = \"none\"\nparams.chunk = 8\n",
                                  "duration = 100\nrate = 0.5\n");
   EXPECT_EQ(value(fixed, "chosen_chunk_max"), 8);
-  EXPECT_FALSE(serve("block_diffusion", "params.stop = \"none\"\n",
-                     "duration = 50\nrate = 0.5\n")
+  EXPECT_FALSE(serve("block_diffusion", "params.stop = \"none\"\n", "duration = 50\nrate = 0.5\n")
                    .value_of("chosen_chunk_mean"));
   // What the scheduler believed of its chunks, and what they decided.
   const auto learnt = nlohmann::json::parse(light.calibration).at("learnt");

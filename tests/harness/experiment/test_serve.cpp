@@ -236,11 +236,8 @@ TEST(serve, clients_that_leave_are_in_no_latency_and_no_goodput) {
 TEST(serve, capacity_is_found_between_two_rates) {
   // P90 = rate / 10: the objective 0.5 is met exactly at 5, whatever the grid.
   for (const double start : {0.1, 1.0, 4.9, 50.0}) {
-    const capacity c = find_capacity(
-        [](double rate) {
-          return rate_result{rate / 10};
-        },
-        0.5, start, 1.25);
+    const capacity c =
+        find_capacity([](double rate) { return rate_result{rate / 10}; }, 0.5, start, 1.25);
     EXPECT_NEAR(c.rate, 5, 1e-9) << start;
     EXPECT_LE(c.tested_ok, 5);
     EXPECT_GT(c.tested_ok, 5 / 1.26);
@@ -273,8 +270,8 @@ TEST(serve, a_backlog_is_told_and_ends_no_search) {
 // Chunks of 32 that end with a block hold fewer rows: what was chosen is not what was computed.
 TEST(serve, chosen_chunks_are_not_rows) {
   served_run run = example();
-  EXPECT_FALSE(serving_values(run, {}, origin::analytic, origin::synthetic)
-                   .contains("chosen_chunk_mean"));
+  EXPECT_FALSE(
+      serving_values(run, {}, origin::analytic, origin::synthetic).contains("chosen_chunk_mean"));
   for (iteration_record& it : run.iterations) it.chosen = it.prefill ? 0 : 32;
   run.iterations.push_back(run.iterations.back());
   run.iterations.back().chosen = 16;
@@ -297,7 +294,8 @@ TEST(serve, rows_keep_their_settings_and_have_a_table) {
   const result_row back = parse_row(to_json_line(row), "here");
   EXPECT_EQ(back.run, row.run);
   EXPECT_EQ(to_json_line(back), to_json_line(row));
-  EXPECT_EQ(back.metrics.at("slo_capacity_requests_per_second").samples, (std::vector<double>{3, 5}));
+  EXPECT_EQ(back.metrics.at("slo_capacity_requests_per_second").samples,
+            (std::vector<double>{3, 5}));
   const std::string md = render_table({row, sample_row("closed")}, table_format::md);
   EXPECT_TRUE(
       has(md, "| vanilla policy=iter | word_problem | – of – | poisson 2.96/s | real | 6.0 |"))
