@@ -83,10 +83,11 @@ void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths
 
 void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                 const loaded_model& model) {
+  std::vector<task_item> all = entry.dataset.empty()
+                                   ? read_tasks(entry.file.string())
+                                   : read_dataset(entry.dataset, entry.file.string());
   try {
-    w.items = select(entry.dataset.empty() ? read_tasks(entry.file.string())
-                                           : read_dataset(entry.dataset, entry.file.string()),
-                     entry.items);
+    w.items = select(std::move(all), entry.items);
   } catch (const error& problem) {
     throw usage_error(entry.file.string() + ": " + problem.what());
   }
