@@ -4,6 +4,8 @@
 // The mask token where nobody asked for it: spelt in a prompt, and predicted by the model.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "harness/base/error.h"
 #include "tests/methods/settings.h"
 #include "tests/methods/tiny_models.h"
@@ -89,7 +91,7 @@ TEST_P(mask_token, predicted_for_ever_ends) {
 }
 
 INSTANTIATE_TEST_SUITE_P(all, mask_token, ::testing::ValuesIn(all_settings()),
-                         [](const auto& info) { return std::string(info.param.label); });
+                         [](const auto& one) { return std::string(one.param.label); });
 
 }  // namespace
 }  // namespace unmask
