@@ -163,7 +163,8 @@ class virtual_serving : public serve_runs {
 
 // Capacities by P90 alone over two minutes of arrivals, seeds 0 and 1, against an independent
 // simulation of the same processes (same random numbers, written in another language from their
-// description): fixed chunks within 2 %, the elastic scheduler within 5 %.
+// description): fixed chunks within 2 %, the elastic scheduler within 5 %, one seed alone within half
+// as much again. (Over ten minutes and four seeds the two agree within 0.3 %.)
 TEST_F(virtual_serving, capacities_are_those_of_an_independent_simulation) {
   struct expected {
     const char *method, *params;
@@ -179,8 +180,10 @@ TEST_F(virtual_serving, capacities_are_those_of_an_independent_simulation) {
     ASSERT_EQ(row.verdict, verdict_kind::not_verified) << row.reason;
     const metric& found = row.metrics.at("slo_capacity_requests_per_second");
     ASSERT_EQ(found.samples.size(), 2u) << e.method;
-    EXPECT_NEAR(found.samples[0], e.first, e.within * e.first) << e.method << e.params;
-    EXPECT_NEAR(found.samples[1], e.second, e.within * e.second) << e.method << e.params;
+    EXPECT_NEAR(found.samples[0], e.first, 1.5 * e.within * e.first) << e.method << e.params;
+    EXPECT_NEAR(found.samples[1], e.second, 1.5 * e.within * e.second) << e.method << e.params;
+    const double mean = (e.first + e.second) / 2;
+    EXPECT_NEAR(found.value, mean, e.within * mean) << e.method << e.params;
     EXPECT_NEAR(found.value, (found.samples[0] + found.samples[1]) / 2, 1e-9);
     EXPECT_TRUE(row.value_of("slo_capacity_backlog_share")) << e.method;
     EXPECT_FALSE(row.value_of("slo_capacity_unbounded_share")) << e.method;
@@ -212,8 +215,9 @@ TEST_F(virtual_serving, the_chunk_chosen_is_logged) {
   }
   const auto& whole = learnt.at("chunks").back();
   EXPECT_GT(whole.at("steps").get<int>(), 1000);
-  EXPECT_NEAR(whole.at("decided").get<double>(), whole.at("n").get<double>(),
-              0.3 * whole.at("n").get<double>());
+  // N at the end is that of the last hundred steps or so; foretold is what was believed at each.
+  EXPECT_NEAR(whole.at("foretold").get<double>(), whole.at("decided").get<double>(),
+              0.15 * whole.at("decided").get<double>());
 }
 
 }  // namespace
