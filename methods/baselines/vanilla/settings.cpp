@@ -22,7 +22,10 @@ const register_settings vanilla(
          {"dream_origin", model_family::dream, {{"alg", std::string("origin")}}},
          {"dream_sampled",
           model_family::dream,
-          {{"temperature", 0.6}, {"top_p", 0.9}, {"alg_temp", 0.4}}}}});
+          {{"temperature", 0.6}, {"top_p", 0.9}, {"alg_temp", 0.4}}},
+         {"dream_confidence_threshold",
+          model_family::dream,
+          {{"alg", std::string("confidence_threshold")}, {"threshold", 0.4}}}}});
 
 }  // namespace
 }  // namespace unmask
