@@ -145,6 +145,12 @@ std::string to_json_line(const result_row& row) {
                   {"kv_type", row.model.kv_type}};
   out["workload"] = {
       {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
+  if (const benchmark_record& b = row.workload.benchmark; !b.harness.empty()) {
+    out["workload"]["benchmark"] = {
+        {"harness", b.harness}, {"version", b.version},   {"config", b.config},
+        {"shots", b.shots},     {"prompt", b.prompt},     {"extraction", b.scorer},
+        {"metric", b.metric},   {"items_there", b.items}, {"trials", b.trials}};
+  }
   out["method"] = row.method;
   out["preset"] = row.preset;
   out["label"] = row.label;
@@ -215,6 +221,12 @@ result_row parse_row(const std::string& line, const std::string& where) {
                  model.at("format"),     model.value("kv_type", "f32")};  // before 1.3: always
     const json& workload = in.at("workload");
     row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};
+    if (workload.contains("benchmark")) {
+      const json& b = workload.at("benchmark");
+      row.workload.benchmark = {b.at("harness"), b.at("version"),     b.at("config"),
+                                b.at("prompt"),  b.at("extraction"),  b.at("metric"),
+                                b.at("shots"),   b.at("items_there"), b.at("trials")};
+    }
     row.method = in.at("method");
     row.preset = in.at("preset");
     row.label = in.at("label");

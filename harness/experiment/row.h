@@ -51,9 +51,18 @@ struct model_record {
   std::string kv_type = "f32";         // of keys and values, as stored
 };
 
+// How a harness runs a benchmark: what a score must share with another to stand beside it.
+struct benchmark_record {
+  std::string harness, version, config;  // harness empty: no benchmark
+  std::string prompt;                    // raw, bos, one-turn or chat
+  std::string scorer, metric;
+  std::int64_t shots = 0, items = 0, trials = 1;  // items: there are in all
+};
+
 struct workload_record {
   std::string family, hash;
-  std::int64_t items = 0;
+  std::int64_t items = 0;  // used
+  benchmark_record benchmark = {};
 };
 
 struct score_record {

@@ -11,7 +11,8 @@
 //   [run]       batch_size, gen_length, seed, device, format, kv_type,
 //               repetitions = 5 or repetitions.min / repetitions.max, warmup, ci_half_width
 //   [[model]]   path, name, weights = "checkpoint" | "random:SEED"
-//   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; limit
+//   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; limit, gen_length
+//               benchmark = "gsm8k", harness, shots, trials, ... (benchmark_workload.h)
 //               serve only: trace = "x.csv" and format = "lengths" | "azure" | "mooncake", or
 //               lengths = "sdar-8b/sharegpt" (published means and deviations)
 //   [serve]     see serve_settings.cpp, or unmask run --help
@@ -41,6 +42,7 @@
 #include <vector>
 
 #include "harness/decode/parameters.h"
+#include "harness/experiment/benchmark_workload.h"
 #include "harness/experiment/probe.h"
 
 namespace unmask {
@@ -87,6 +89,8 @@ struct workload_entry {
   std::int64_t limit = 0;      // items; 0: all
   std::string dataset;         // published dataset; empty: tasks of our own form
   std::string dataset_file;    // of a dataset of several files
+  benchmark_request benchmark;  // as a harness runs it; no name: something else
+  std::int64_t gen_length = 0;  // tokens to generate, before [run] and the items; 0: theirs
 };
 
 struct method_entry {

@@ -30,6 +30,7 @@ benchmark base(const char* harness, const char* config, const std::string& befor
   b.harness = harness;
   b.config = config;
   b.items = 164;
+  if (b.harness == "OC-S") b.max_prompt = 4096;
   b.gen_length = 512;
   b.metric = "pass@1";
   b.read = read;
