@@ -11,6 +11,7 @@
 #include "harness/experiment/toml_reader.h"
 #include "harness/model/chat_template.h"
 #include "harness/workload/benchmarks/benchmark.h"
+#include "harness/workload/scorer.h"
 
 namespace unmask {
 namespace {
@@ -65,6 +66,12 @@ std::vector<std::int32_t> fitted(const benchmark_set& set, std::size_t index, st
     ids = model.tokens->encode(text_of(item, model));
   }
   return set.of().cut_middle ? drop_middle(std::move(ids), most) : cut_left(std::move(ids), most);
+}
+
+// The declared scorer; a program that has none of that name decodes and says so.
+std::string scorer_of(const benchmark& b) {
+  const auto& known = scorer_names();
+  return std::ranges::find(known, b.scorer) == known.end() ? "none" : b.scorer;
 }
 
 // Items that exist for a choice of tasks: the declared number of the whole benchmark.
@@ -146,6 +153,7 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
     index_of[items.back().id] = i;
   }
   items = select(std::move(items), static_cast<std::size_t>(entry.limit), 0);
+  const std::string scorer = scorer_of(found);
   const auto most = static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens
                                                                       : found.max_prompt);
   w.record = {entry.name, hash_of_tasks(items), static_cast<std::int64_t>(items.size())};
@@ -156,16 +164,22 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
       request.gen_length = generated_length(entry, run, item);
       request.seed = request_seed(run, w.requests.size());
       if (r.trials > 1) item.id += "#" + std::to_string(trial);
+      item.scorer = scorer;
       w.requests.push_back(std::move(request));
       w.items.push_back(std::move(item));
     }
   }
-  const task_item& any = w.items.at(0);
+  const bool judged = scorer == found.scorer || r.kind == "likelihood";
   const std::string form = !r.prompt.empty() ? r.prompt : name_of(found.form);
-  w.record.benchmark = {found.harness, harness_version(found.harness),
-                        found.config,  form,
-                        any.scorer,    found.metric,
-                        set.shots(),   items_there(set, r),
+  w.record.benchmark = {found.harness,
+                        harness_version(found.harness),
+                        found.config,
+                        form,
+                        judged ? found.scorer
+                               : "NOT RUN: this program has no scorer " + found.scorer,
+                        found.metric,
+                        set.shots(),
+                        items_there(set, r),
                         r.trials};
 }
 
