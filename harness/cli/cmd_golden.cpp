@@ -6,6 +6,7 @@
 #include "harness/cli/golden.h"
 #include "harness/decode/likelihood_replay.h"
 #include "harness/workload/benchmarks/replay.h"
+#include "harness/workload/scorers/replay.h"
 
 namespace unmask {
 namespace po = boost::program_options;
@@ -20,7 +21,7 @@ void print_result(const golden_result& file, bool quiet) {
   for (const std::string& reason : file.first_failures) fmt::print("  {}\n", reason);
 }
 
-// Prompts and likelihoods; cases without their data are named and count as skipped.
+// Prompts, scorers and likelihoods; cases without their data are named and count as skipped.
 std::vector<golden_result> replay_evaluation(const golden_options& o,
                                              const std::vector<std::string>& data,
                                              const std::string& experiments,
@@ -30,6 +31,9 @@ std::vector<golden_result> replay_evaluation(const golden_options& o,
       replay_prompts(o.directory, roots, std::filesystem::path(experiments) / "data/fewshot");
   likelihood_replay likelihoods = replay_likelihood(o.directory, roots, *o.backend);
   std::vector<golden_result> files = std::move(prompts.files);
+  for (golden_result& file : scorers::replay_scorers(o.directory)) {
+    files.push_back(std::move(file));
+  }
   files.insert(files.end(), likelihoods.files.begin(), likelihoods.files.end());
   for (const auto* missing : {&prompts.without_data, &likelihoods.without_data}) {
     for (const std::string& reason : *missing) fmt::print("NOT RUN: {}\n", reason);
