@@ -24,8 +24,7 @@ void print_result(const golden_result& file, bool quiet) {
 // Prompts, scorers and likelihoods; cases without their data are named and count as skipped.
 std::vector<golden_result> replay_evaluation(const golden_options& o,
                                              const std::vector<std::string>& data,
-                                             const std::string& experiments,
-                                             golden_summary& sum) {
+                                             const std::string& experiments, golden_summary& sum) {
   const std::vector<std::filesystem::path> roots(data.begin(), data.end());
   prompt_replay prompts =
       replay_prompts(o.directory, roots, std::filesystem::path(experiments) / "data/fewshot");
@@ -81,10 +80,11 @@ int command_golden(const std::vector<std::string>& arguments) {
   };
   std::vector<golden_result> harnesses;
   if (o.methods.empty()) {
-    harnesses = replay_evaluation(
-        o, values.count("data") ? values["data"].as<std::vector<std::string>>()
-                                : std::vector<std::string>{},
-        values["experiments-dir"].as<std::string>(), sum);
+    harnesses =
+        replay_evaluation(o,
+                          values.count("data") ? values["data"].as<std::vector<std::string>>()
+                                               : std::vector<std::string>{},
+                          values["experiments-dir"].as<std::string>(), sum);
   }
   for (const golden_result& file : harnesses) {
     print_result(file, o.quiet);

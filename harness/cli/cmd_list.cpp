@@ -93,8 +93,8 @@ int command_list(const std::vector<std::string>& arguments) {
   options.add_options()("experiments-dir", po::value<std::string>()->default_value("experiments"),
                         "where experiment files, tasks and models lie");
   po::variables_map values;
-  if (!parse_command("list [methods|models|tasks|benchmarks|experiments]", "", options, {"what"}, arguments,
-                     values)) {
+  if (!parse_command("list [methods|models|tasks|benchmarks|experiments]", "", options, {"what"},
+                     arguments, values)) {
     return 0;
   }
   const std::filesystem::path root = values["experiments-dir"].as<std::string>();

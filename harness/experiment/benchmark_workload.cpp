@@ -49,21 +49,22 @@ std::vector<fs::path> folders_of(const benchmark_request& r) {
 }
 
 // What the harness hands to the model, as one text.
-std::string text_of(const task_item& item, const loaded_model& model) {
+std::string text_of(const task_item& item, const loaded_model& model, bool thinking_off) {
   if (item.bos) return "<|beginoftext|>" + item.prompt;
   if (item.messages.empty()) return item.prompt;
-  return apply_chat_template(chat_format_of(model.config, *model.tokens), item.messages, true);
+  return apply_chat_template(chat_format_of(model.config, *model.tokens), item.messages, true,
+                             thinking_off);
 }
 
 // Tokens of an item's prompt within the limit: OpenCompass drops examples from the end, then the
 // tokenizer cuts. `item` becomes what was asked.
 std::vector<std::int32_t> fitted(const benchmark_set& set, std::size_t index, std::size_t most,
-                                 const loaded_model& model, task_item& item) {
-  std::vector<std::int32_t> ids = model.tokens->encode(text_of(item, model));
+                                 const loaded_model& model, bool thinking_off, task_item& item) {
+  std::vector<std::int32_t> ids = model.tokens->encode(text_of(item, model, thinking_off));
   const bool drops = set.of().harness.starts_with("OC-");
   for (int shots = set.shots(); drops && shots > 0 && most > 0 && ids.size() > most;) {
     item = set.item(index, --shots);
-    ids = model.tokens->encode(text_of(item, model));
+    ids = model.tokens->encode(text_of(item, model, thinking_off));
   }
   return set.of().cut_middle ? drop_middle(std::move(ids), most) : cut_left(std::move(ids), most);
 }
@@ -89,6 +90,7 @@ void read_benchmark_keys(toml_reader& r, const fs::path& file, benchmark_request
   r.text("harness", b.harness);
   r.text("task", b.task);
   r.text("prompt", b.prompt);
+  r.text("thinking", b.thinking);
   r.text("path", b.path);
   r.text("kind", b.kind);
   r.integer("shots", b.shots, 0, 1000);
@@ -113,12 +115,16 @@ void read_benchmark_keys(toml_reader& r, const fs::path& file, benchmark_request
     if (!b.prompt.empty()) parse_prompt_form(b.prompt, "`prompt`");
     const auto* lm = std::get_if<lm_eval_style>(&found.style);
     const bool choices = lm != nullptr && lm->choices;
+    if (!b.thinking.empty() && b.thinking != "off") {
+      throw usage_error("`thinking` is '" + b.thinking + "' but can only be \"off\"");
+    }
     if (b.kind != "generate" && b.kind != "likelihood") {
       throw usage_error("`kind` is '" + b.kind + "' but must be generate or likelihood");
     }
     if (b.kind == "likelihood" && !choices) {
-      throw usage_error("the benchmark " + found.name + " (" + found.harness + "/" + found.config +
-                        ") has no choices; kind likelihood needs mmlu, arc_c or piqa of harness LM");
+      throw usage_error(
+          "the benchmark " + found.name + " (" + found.harness + "/" + found.config +
+          ") has no choices; kind likelihood needs mmlu, arc_c or piqa of harness LM");
     }
     if (choices) b.kind = "likelihood";
   } catch (const error& problem) {
@@ -130,9 +136,9 @@ std::string canonical_benchmark(const benchmark_request& b) {
   nlohmann::json out = {{"name", b.name}, {"kind", b.kind}, {"trials", b.trials}};
   const benchmark& found = find_benchmark(b.name, b.harness);
   out["harness"] = found.harness + "/" + found.config;
-  for (const auto& [key, value] : {std::pair{"task", b.task}, {"prompt", b.prompt}}) {
-    if (!value.empty()) out[key] = value;
-  }
+  if (!b.task.empty()) out["task"] = b.task;
+  if (!b.prompt.empty()) out["prompt"] = b.prompt;
+  if (!b.thinking.empty()) out["thinking"] = b.thinking;
   if (b.shots >= 0) out["shots"] = b.shots;
   if (b.max_prompt_tokens >= 0) out["max_prompt_tokens"] = b.max_prompt_tokens;
   if (b.mc_num > 0) out["mc_num"] = b.mc_num;
@@ -154,13 +160,13 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
   }
   items = select(std::move(items), static_cast<std::size_t>(entry.limit), 0);
   const std::string scorer = scorer_of(found);
-  const auto most = static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens
-                                                                      : found.max_prompt);
+  const auto most =
+      static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : found.max_prompt);
   w.record = {entry.name, hash_of_tasks(items), static_cast<std::int64_t>(items.size())};
   for (std::int64_t trial = 0; trial < r.trials; ++trial) {
     for (task_item item : items) {
       sequence_request request;
-      request.prompt = fitted(set, index_of.at(item.id), most, model, item);
+      request.prompt = fitted(set, index_of.at(item.id), most, model, r.thinking == "off", item);
       request.gen_length = generated_length(entry, run, item);
       request.seed = request_seed(run, w.requests.size());
       if (r.trials > 1) item.id += "#" + std::to_string(trial);
@@ -171,16 +177,16 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
   }
   const bool judged = scorer == found.scorer || r.kind == "likelihood";
   const std::string form = !r.prompt.empty() ? r.prompt : name_of(found.form);
-  w.record.benchmark = {found.harness,
-                        harness_version(found.harness),
-                        found.config,
-                        form,
-                        judged ? found.scorer
-                               : "NOT RUN: this program has no scorer " + found.scorer,
-                        found.metric,
-                        set.shots(),
-                        items_there(set, r),
-                        r.trials};
+  w.record.benchmark = {
+      found.harness,
+      harness_version(found.harness),
+      found.config,
+      form,
+      judged ? found.scorer : "NOT RUN: this program has no scorer " + found.scorer,
+      found.metric,
+      set.shots(),
+      items_there(set, r),
+      r.trials};
 }
 
 }  // namespace unmask

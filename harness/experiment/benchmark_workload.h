@@ -8,6 +8,7 @@
 //   task                    one subject or task of several (mmlu, longbench, needle_map); all without
 //   shots                   as declared without it
 //   prompt                  "raw", "bos", "one-turn" or "chat"; the harness's own without it
+//   thinking = "off"        the template's empty block of thought (SDAR, Qwen3)
 //   max_prompt_tokens       longer prompts lose examples, then tokens (OC-U: in the middle, else on the
 //                           left); the harness's own without it; 0: no limit
 //   path                    a folder of datasets, or of this one; $UNMASK_DATASETS besides
@@ -30,7 +31,7 @@ struct workload_entry;
 
 struct benchmark_request {
   std::string name;  // empty: another workload
-  std::string harness, task, prompt, path;
+  std::string harness, task, prompt, thinking, path;
   std::string kind = "generate";
   std::int64_t shots = -1, max_prompt_tokens = -1, trials = 1;
   std::int64_t mc_num = 0, mc_batch = 0;  // 0: the harness's own

@@ -44,8 +44,10 @@ class likelihood_point final : public loadable_point {
     // The official scripts' numbers: one row for MMLU's single token, 8 (Dream: 32) of 128 else.
     const bool letter = b.name == "mmlu" && !dream;
     settings_.mc_num = static_cast<std::int32_t>(b.mc_num > 0 ? b.mc_num : letter ? 1 : 128);
-    settings_.batch_size =
-        static_cast<std::int32_t>(b.mc_batch > 0 ? b.mc_batch : letter ? 1 : dream ? 32 : 8);
+    settings_.batch_size = static_cast<std::int32_t>(b.mc_batch > 0 ? b.mc_batch
+                                                     : letter       ? 1
+                                                     : dream        ? 32
+                                                                    : 8);
     settings_.guidance = b.guidance;
     settings_.seed = static_cast<std::uint64_t>(point.run.seed);
     if (dream && b.guidance > 0) throw usage_error("`guidance` is LLaDA's; Dream has none");
@@ -121,9 +123,9 @@ class likelihood_point final : public loadable_point {
         pairs_.back().push_back(encode_pair(*model_->tokens, item.prompt, continuation,
                                             dream ? "<|beginoftext|>" : "", dream ? eos : -1));
         const encoded_pair& p = pairs_.back().back();
-        rows_ = std::max(rows_, settings_.batch_size *
-                                    static_cast<std::int32_t>(p.context.size() +
-                                                              p.continuation.size()));
+        rows_ = std::max(rows_,
+                         settings_.batch_size *
+                             static_cast<std::int32_t>(p.context.size() + p.continuation.size()));
       }
     }
     texts_.resize(pairs_.size());

@@ -278,6 +278,7 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
     s.scored = judged.scored;
     s.value = judged.value;
     s.exact = judged.exact;
+    s.undecided = judged.undecided;
     all.push_back(std::move(s));
   }
   return all;

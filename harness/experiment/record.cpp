@@ -228,10 +228,30 @@ void keep_items(result_row& row, const measured_point& point) {
   }
 }
 
+// Standard deviation of the trials' means; trials lie one after the other.
+double trial_deviation(const std::vector<scored_answer>& scores, std::size_t trials) {
+  if (trials < 2 || scores.size() % trials != 0) return 0;
+  const std::size_t items = scores.size() / trials;
+  double sum = 0, squares = 0;
+  for (std::size_t t = 0; t < trials; ++t) {
+    double value = 0, n = 0;
+    for (std::size_t i = t * items; i < (t + 1) * items; ++i) {
+      value += scores[i].scored ? scores[i].value : 0;
+      n += scores[i].scored;
+    }
+    const double mean = n > 0 ? value / n : 0;
+    sum += mean;
+    squares += mean * mean;
+  }
+  const auto count = static_cast<double>(trials);
+  return std::sqrt(std::max(squares - sum * sum / count, 0.0) / (count - 1));
+}
+
 void score_row(result_row& row, const std::vector<scored_answer>& scores) {
   score_record s;
   double sum = 0;
   for (const scored_answer& a : scores) {
+    s.undecided += a.undecided;
     if (!a.scored) continue;
     ++s.n;
     s.exact += a.exact;
@@ -242,6 +262,8 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
   const interval i = wilson_interval(sum, static_cast<std::size_t>(s.n));
   s.low = i.low;
   s.high = i.high;
+  s.trial_deviation =
+      trial_deviation(scores, static_cast<std::size_t>(row.workload.benchmark.trials));
   row.score = s;
 }
 

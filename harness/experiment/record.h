@@ -53,6 +53,7 @@ struct scored_answer {
   bool scored = false;
   double value = 0;
   bool exact = false;
+  bool undecided = false;  // the official scorer gives a verdict that ours cannot establish
 };
 
 // What the token ids of a model mean.

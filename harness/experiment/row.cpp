@@ -104,8 +104,13 @@ void read_results(result_row& row, const json& in) {
                          named<origin>(origin_names, from.at(name).get<std::string>())};
   }
   if (const json& s = in.at("score"); !s.is_null()) {
-    row.score = score_record{s.at("mean"), s.at("exact"), s.at("n"), s.at("ci95").at(0),
-                             s.at("ci95").at(1)};
+    row.score = score_record{s.at("mean"),
+                             s.at("exact"),
+                             s.at("n"),
+                             s.at("ci95").at(0),
+                             s.at("ci95").at(1),
+                             s.value("undecided", std::int64_t{0}),
+                             s.value("trial_deviation", 0.0)};
   }
   const json& samples = in.at("samples");
   for (const json& v : samples.at("seconds")) row.samples.seconds.push_back(real(v));
@@ -178,6 +183,10 @@ std::string to_json_line(const result_row& row) {
                     {"exact", row.score->exact},
                     {"n", row.score->n},
                     {"ci95", {row.score->low, row.score->high}}};
+    if (row.score->undecided > 0) out["score"]["undecided"] = row.score->undecided;
+    if (row.workload.benchmark.trials > 1) {
+      out["score"]["trial_deviation"] = number(row.score->trial_deviation);
+    }
   }
   out["samples"] = {{"seconds", numbers(row.samples.seconds)},
                     {"warmup_seconds", numbers(row.samples.warmup_seconds)},

@@ -66,10 +66,12 @@ struct workload_record {
 };
 
 struct score_record {
-  double mean = 0;           // of 0 to 1
-  std::int64_t exact = 0;    // items with full marks
-  std::int64_t n = 0;        // items that were scored
-  double low = 0, high = 0;  // 95 %, Wilson
+  double mean = 0;             // of 0 to 1
+  std::int64_t exact = 0;      // items with full marks
+  std::int64_t n = 0;          // items that were scored
+  double low = 0, high = 0;    // 95 %, Wilson
+  std::int64_t undecided = 0;  // items beyond n whose verdict the scorer cannot establish
+  double trial_deviation = 0;  // of the means of a benchmark's trials; 0 with one trial
 };
 
 struct sample_record {

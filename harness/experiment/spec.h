@@ -82,13 +82,13 @@ struct model_entry {
 };
 
 struct workload_entry {
-  std::string name;            // task family, or stem of the file
-  std::filesystem::path file;  // JSON Lines of tasks, or a trace
-  std::string trace_format;    // of a trace; empty: tasks
-  std::string lengths;         // name of published lengths; empty: a file
-  std::int64_t limit = 0;      // items; 0: all
-  std::string dataset;         // published dataset; empty: tasks of our own form
-  std::string dataset_file;    // of a dataset of several files
+  std::string name;             // task family, or stem of the file
+  std::filesystem::path file;   // JSON Lines of tasks, or a trace
+  std::string trace_format;     // of a trace; empty: tasks
+  std::string lengths;          // name of published lengths; empty: a file
+  std::int64_t limit = 0;       // items; 0: all
+  std::string dataset;          // published dataset; empty: tasks of our own form
+  std::string dataset_file;     // of a dataset of several files
   benchmark_request benchmark;  // as a harness runs it; no name: something else
   std::int64_t gen_length = 0;  // tokens to generate, before [run] and the items; 0: theirs
 };

@@ -197,8 +197,8 @@ TEST(program, benchmarks_run_end_to_end) {
   EXPECT_EQ(o.code, 0) << o.text;
   const outcome rows = run("table '" + (folder / "rows.jsonl").string() + "'");
   EXPECT_EQ(rows.code, 0) << rows.text;
-  for (const char* name : {"gsm8k", "math500", "ifeval", "longbench/multi_news", "mmlu/anatomy",
-                           "arc_c"}) {
+  for (const char* name :
+       {"gsm8k", "math500", "ifeval", "longbench/multi_news", "mmlu/anatomy", "arc_c"}) {
     EXPECT_TRUE(says(rows, name)) << name << "\n" << rows.text;
   }
   EXPECT_FALSE(says(rows, "FAILED")) << rows.text;

@@ -138,6 +138,23 @@ TEST(record, missing_evidence_is_never_a_pass) {
   EXPECT_EQ(nothing.verdict, verdict_kind::invalid);
 }
 
+TEST(record, trials_have_a_deviation_and_what_is_undecided_is_counted) {
+  measured_point point = good_point();
+  point.scores = {{"a#0", "", "", true, 1.0, true}, {"a#1", "", "", true, 0.0, false}};
+  result_row row;
+  row.workload.benchmark.trials = 2;
+  measure_row(row, point);
+  ASSERT_TRUE(row.score);
+  EXPECT_DOUBLE_EQ(row.score->trial_deviation, std::sqrt(0.5));
+  point.scores[1].scored = false;
+  point.scores[1].undecided = true;
+  row.score.reset();
+  measure_row(row, point);
+  ASSERT_TRUE(row.score);
+  EXPECT_EQ(row.score->n, 1);
+  EXPECT_EQ(row.score->undecided, 1);
+}
+
 TEST(record, synthetic_weights_never_have_a_score) {
   result_row row;
   row.model.weights = "synthetic";
