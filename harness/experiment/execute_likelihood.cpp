@@ -83,6 +83,7 @@ class likelihood_point final : public loadable_point {
       const bool right = by_characters_ ? judged_[i].acc_norm : judged_[i].acc;
       all.push_back({workload_->items[i].id, texts_[i], right ? "" : "another choice is likelier",
                      true, right ? 1.0 : 0.0, right});
+      all.back().group = workload_->items[i].family;
     }
     return all;
   }

@@ -278,6 +278,8 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
     s.value = judged.value;
     s.exact = judged.exact;
     s.undecided = judged.undecided;
+    s.group = item.family;
+    for (const measure& m : judged.measures) s.measures.push_back({m.name, m.sum, m.of});
     all.push_back(std::move(s));
   }
   return all;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -247,6 +248,19 @@ double trial_deviation(const std::vector<scored_answer>& scores, std::size_t tri
   return std::sqrt(std::max(squares - sum * sum / count, 0.0) / (count - 1));
 }
 
+double mean_of_groups(const std::vector<scored_answer>& scores) {
+  std::map<std::string, std::pair<double, double>> groups;  // sum and number
+  for (const scored_answer& a : scores) {
+    if (!a.scored) continue;
+    groups[a.group].first += a.value;
+    groups[a.group].second += 1;
+  }
+  if (groups.size() < 2) return std::nan("");
+  double sum = 0;
+  for (const auto& [name, group] : groups) sum += group.first / group.second;
+  return sum / static_cast<double>(groups.size());
+}
+
 void score_row(result_row& row, const std::vector<scored_answer>& scores) {
   score_record s;
   double sum = 0;
@@ -262,6 +276,15 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
   const interval i = wilson_interval(sum, static_cast<std::size_t>(s.n));
   s.low = i.low;
   s.high = i.high;
+  s.mean_of_groups = mean_of_groups(scores);
+  std::map<std::string, double> of;
+  for (const scored_answer& a : scores) {
+    for (const scored_answer::measure& m : a.measures) {
+      s.beside[m.name] += m.sum;
+      of[m.name] += m.of;
+    }
+  }
+  for (auto& [name, value] : s.beside) value = of[name] > 0 ? value / of[name] : 0;
   s.trial_deviation =
       trial_deviation(scores, static_cast<std::size_t>(row.workload.benchmark.trials));
   row.score = s;

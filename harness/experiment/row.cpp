@@ -110,6 +110,8 @@ void read_results(result_row& row, const json& in) {
                              s.at("ci95").at(0),
                              s.at("ci95").at(1),
                              s.value("undecided", std::int64_t{0}),
+                             s.value("mean_of_groups", std::nan("")),
+                             s.value("beside", std::map<std::string, double>{}),
                              s.value("trial_deviation", 0.0)};
   }
   const json& samples = in.at("samples");
@@ -184,6 +186,10 @@ std::string to_json_line(const result_row& row) {
                     {"n", row.score->n},
                     {"ci95", {row.score->low, row.score->high}}};
     if (row.score->undecided > 0) out["score"]["undecided"] = row.score->undecided;
+    if (std::isfinite(row.score->mean_of_groups)) {
+      out["score"]["mean_of_groups"] = row.score->mean_of_groups;
+    }
+    if (!row.score->beside.empty()) out["score"]["beside"] = row.score->beside;
     if (row.workload.benchmark.trials > 1) {
       out["score"]["trial_deviation"] = number(row.score->trial_deviation);
     }

@@ -5,6 +5,7 @@
 // results/README.md; the constants below are its version.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -71,7 +72,11 @@ struct score_record {
   std::int64_t n = 0;          // items that were scored
   double low = 0, high = 0;    // 95 %, Wilson
   std::int64_t undecided = 0;  // items beyond n whose verdict the scorer cannot establish
-  double trial_deviation = 0;  // of the means of a benchmark's trials; 0 with one trial
+  // Plain mean over a benchmark's subjects or tasks, as OpenCompass averages MMLU and LongBench; not
+  // a number where there is one group only.
+  double mean_of_groups = std::nan("");
+  std::map<std::string, double> beside = {};  // what else the scorer measures, by name
+  double trial_deviation = 0;            // of the means of a benchmark's trials; 0 with one trial
 };
 
 struct sample_record {
