@@ -76,7 +76,7 @@ struct score_record {
   // a number where there is one group only.
   double mean_of_groups = std::nan("");
   std::map<std::string, double> beside = {};  // what else the scorer measures, by name
-  double trial_deviation = 0;            // of the means of a benchmark's trials; 0 with one trial
+  double trial_deviation = 0;  // of the means of a benchmark's trials; 0 with one trial
 };
 
 struct sample_record {
