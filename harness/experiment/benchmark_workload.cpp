@@ -158,7 +158,7 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
     items.push_back(set.item(i));
     index_of[items.back().id] = i;
   }
-  items = select(std::move(items), static_cast<std::size_t>(entry.limit), 0);
+  items = select(std::move(items), entry.items);
   const std::string scorer = scorer_of(found);
   const auto most =
       static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : found.max_prompt);
