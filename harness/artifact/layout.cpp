@@ -139,6 +139,10 @@ layout_cell cell_of(const std::vector<const result_row*>& selected, const layout
   for (const result_row* row : selected) {
     const auto e = value_of_row(*row, column, layout, rows, cell.dagger);
     if (e && std::isfinite(e->value)) found.push_back(*e);
+    const std::string& harness = row->workload.benchmark.harness;
+    if (column.metric == "score" && cell.harness.find(harness) == std::string::npos) {
+      cell.harness += (cell.harness.empty() ? "" : ", ") + harness;
+    }
   }
   if (found.empty()) return cell;
   if (found.size() == 1) {
@@ -186,7 +190,13 @@ void add_published(laid_out_table& table, const paper_layout& layout) {
   const auto fill = [&](laid_out_row& row, const std::string& name) {
     bool any = false;
     for (std::size_t i = 0; i < table.columns.size(); ++i) {
-      row.cells[i].published = look_up(name, i);
+      layout_cell& cell = row.cells[i];
+      cell.published = look_up(name, i);
+      // Scores of two harnesses answer different questions: they never stand side by side.
+      if (cell.published && !cell.harness.empty() && cell.harness != layout.published->harness) {
+        cell.published.reset();
+        cell.other_harness = true;
+      }
       any |= row.cells[i].published.has_value();
       table.columns[i].has_published |= row.cells[i].published.has_value();
     }
@@ -240,12 +250,14 @@ void add_footnotes(laid_out_table& table, const paper_layout& layout,
                                                "directions, not sizes"
                                              : ""));
   bool range = false, dagger = false, mean = false, published = false;
+  std::string other_harness;
   std::size_t least = std::numeric_limits<std::size_t>::max(), most = 0;
   for (const laid_out_row& row : table.rows) {
     for (const layout_cell& c : row.cells) {
       dagger |= c.dagger && c.measured;
       mean |= c.unit_of_n == "rows";
       published |= c.published.has_value();
+      if (c.other_harness) other_harness = c.harness;
       if (!c.range) continue;
       range = true;
       least = std::min(least, c.n);
@@ -261,6 +273,12 @@ void add_footnotes(laid_out_table& table, const paper_layout& layout,
   if (dagger) {
     table.footnotes.push_back(
         "† synthetic or analytic: from weights without meaning, or computed from shapes.");
+  }
+  if (!other_harness.empty()) {
+    const std::string theirs = layout.published->harness;
+    table.footnotes.push_back(fmt::format(
+        "The paper's score is left out where ours is of another harness ({}; the paper: {}).",
+        other_harness, theirs.empty() ? "not stated" : theirs));
   }
   if (published) {
     table.footnotes.push_back(

@@ -55,6 +55,8 @@ struct layout_cell {
   std::string unit_of_n;
   bool dagger = false;  // synthetic or analytic
   bool bold = false;
+  std::string harness;         // of a benchmark's score; several: joined
+  bool other_harness = false;  // the paper has a score here, of another harness
   std::optional<published_value> published;
 };
 

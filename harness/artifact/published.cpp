@@ -54,6 +54,7 @@ published_paper parse_published(const std::string& text, const std::filesystem::
   required_text(r, "paper", paper.paper);
   required_text(r, "title", paper.title);
   r.text("arxiv", paper.arxiv);
+  r.text("harness", paper.harness);
   if (paper.paper != file.stem().string()) {
     throw usage_error(file.string() + ": `paper` is '" + paper.paper +
                       "' but must be the name of the file, '" + file.stem().string() + "'");

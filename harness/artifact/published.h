@@ -4,7 +4,7 @@
 // What a paper printed: experiments/published/PAPER.toml. These numbers are shown beside ours, as
 // the paper's, and never in place of ours.
 //
-//   paper, title, arxiv
+//   paper, title, arxiv; harness: id under which its scores were made (unmask list benchmarks)
 //   [[value]]          artifact, row, column, metric, value, unit, source; note
 //   [[inconsistency]]  where, what; artifact
 #pragma once
@@ -27,6 +27,7 @@ struct published_inconsistency {
 
 struct published_paper {
   std::string paper, title, arxiv;
+  std::string harness;  // of its scores; empty: the paper does not say
   std::vector<published_value> values;
   std::vector<published_inconsistency> inconsistencies;
 

@@ -255,6 +255,10 @@ std::string canonical_settings(const experiment_point& p) {
   }
   if (p.model.positions > 0) all["model"]["positions"] = p.model.positions;
   if (p.model.soften != 1) all["model"]["soften"] = p.model.soften;
+  if (!p.workload.benchmark.name.empty()) {
+    all["workload"]["benchmark"] = nlohmann::json::parse(canonical_benchmark(p.workload.benchmark));
+  }
+  if (p.workload.gen_length > 0) all["workload"]["gen_length"] = p.workload.gen_length;
   // Absent when left to the program: those ids are older than the setting.
   if (p.run.kv_type != "auto") all["kv_type"] = p.run.kv_type;
   // Absent for closed loops, whose ids are older than serving.

@@ -109,8 +109,15 @@ void read_results(result_row& row, const json& in) {
     }
   }
   if (const json& s = in.at("score"); !s.is_null()) {
-    row.score = score_record{s.at("mean"), s.at("exact"), s.at("n"), s.at("ci95").at(0),
-                             s.at("ci95").at(1)};
+    row.score = score_record{s.at("mean"),
+                             s.at("exact"),
+                             s.at("n"),
+                             s.at("ci95").at(0),
+                             s.at("ci95").at(1),
+                             s.value("undecided", std::int64_t{0}),
+                             s.value("mean_of_groups", std::nan("")),
+                             s.value("beside", std::map<std::string, double>{}),
+                             s.value("trial_deviation", 0.0)};
   }
   const json& samples = in.at("samples");
   for (const json& v : samples.at("seconds")) row.samples.seconds.push_back(real(v));
@@ -152,6 +159,12 @@ std::string to_json_line(const result_row& row) {
   if (!row.model.caution.empty()) out["model"]["caution"] = row.model.caution;
   out["workload"] = {
       {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
+  if (const benchmark_record& b = row.workload.benchmark; !b.harness.empty()) {
+    out["workload"]["benchmark"] = {
+        {"harness", b.harness}, {"version", b.version},   {"config", b.config},
+        {"shots", b.shots},     {"prompt", b.prompt},     {"extraction", b.scorer},
+        {"metric", b.metric},   {"items_there", b.items}, {"trials", b.trials}};
+  }
   out["method"] = row.method;
   out["preset"] = row.preset;
   out["label"] = row.label;
@@ -184,6 +197,14 @@ std::string to_json_line(const result_row& row) {
                     {"exact", row.score->exact},
                     {"n", row.score->n},
                     {"ci95", {row.score->low, row.score->high}}};
+    if (row.score->undecided > 0) out["score"]["undecided"] = row.score->undecided;
+    if (std::isfinite(row.score->mean_of_groups)) {
+      out["score"]["mean_of_groups"] = row.score->mean_of_groups;
+    }
+    if (!row.score->beside.empty()) out["score"]["beside"] = row.score->beside;
+    if (row.workload.benchmark.trials > 1) {
+      out["score"]["trial_deviation"] = number(row.score->trial_deviation);
+    }
   }
   out["samples"] = {{"seconds", numbers(row.samples.seconds)},
                     {"warmup_seconds", numbers(row.samples.warmup_seconds)},
@@ -232,6 +253,12 @@ result_row parse_row(const std::string& line, const std::string& where) {
                  model.value("caution", "")};
     const json& workload = in.at("workload");
     row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};
+    if (workload.contains("benchmark")) {
+      const json& b = workload.at("benchmark");
+      row.workload.benchmark = {b.at("harness"), b.at("version"),     b.at("config"),
+                                b.at("prompt"),  b.at("extraction"),  b.at("metric"),
+                                b.at("shots"),   b.at("items_there"), b.at("trials")};
+    }
     row.method = in.at("method");
     row.preset = in.at("preset");
     row.label = in.at("label");

@@ -5,6 +5,7 @@
 // results/README.md; the constants below are its version.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -57,16 +58,31 @@ struct model_record {
   std::string caution;                 // model_config::caution
 };
 
+// How a harness runs a benchmark: what a score must share with another to stand beside it.
+struct benchmark_record {
+  std::string harness, version, config;  // harness empty: no benchmark
+  std::string prompt;                    // raw, bos, one-turn or chat
+  std::string scorer, metric;
+  std::int64_t shots = 0, items = 0, trials = 1;  // items: there are in all
+};
+
 struct workload_record {
   std::string family, hash;
-  std::int64_t items = 0;
+  std::int64_t items = 0;  // used
+  benchmark_record benchmark = {};
 };
 
 struct score_record {
-  double mean = 0;           // of 0 to 1
-  std::int64_t exact = 0;    // items with full marks
-  std::int64_t n = 0;        // items that were scored
-  double low = 0, high = 0;  // 95 %, Wilson
+  double mean = 0;             // of 0 to 1
+  std::int64_t exact = 0;      // items with full marks
+  std::int64_t n = 0;          // items that were scored
+  double low = 0, high = 0;    // 95 %, Wilson
+  std::int64_t undecided = 0;  // items beyond n whose verdict the scorer cannot establish
+  // Plain mean over a benchmark's subjects or tasks, as OpenCompass averages MMLU and LongBench; not
+  // a number where there is one group only.
+  double mean_of_groups = std::nan("");
+  std::map<std::string, double> beside = {};  // what else the scorer measures, by name
+  double trial_deviation = 0;  // of the means of a benchmark's trials; 0 with one trial
 };
 
 struct sample_record {

@@ -133,13 +133,15 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   r.text("format", w.trace_format);
   r.text("lengths", w.lengths);
   r.text("dataset", w.dataset);
+  r.integer("gen_length", w.gen_length, 0, 1 << 24);
+  read_benchmark_keys(r, file, w.benchmark);
   const bool file_of_tasks = !path.empty() && w.dataset.empty();
   if ((!tasks.empty()) + file_of_tasks + (!trace.empty()) + (!w.lengths.empty()) +
-          (!w.dataset.empty()) !=
+          (!w.dataset.empty()) + (!w.benchmark.name.empty()) !=
       1) {
     throw usage_error(r.where() +
-                      ": [[workload]] needs one of `tasks`, `file`, `trace`, `lengths` and "
-                      "`dataset`");
+                      ": [[workload]] needs one of `tasks`, `file`, `trace`, `lengths`, "
+                      "`dataset` and `benchmark`");
   }
   if (trace.empty() != w.trace_format.empty()) {
     throw usage_error(r.where() + ": [[workload]] needs `format` with `trace`, and only then");
@@ -153,6 +155,12 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   }
   if (!name.empty() && tasks.size() > 1) {
     throw usage_error(r.where() + ": `name` is of one task; give each its own [[workload]]");
+  }
+  if (!w.benchmark.name.empty()) {
+    const std::string task = w.benchmark.task.empty() ? "" : "/" + w.benchmark.task;
+    w.name = name.empty() ? w.benchmark.name + task : name;
+    spec.workloads.push_back(w);
+    return;
   }
   if (!w.dataset.empty()) {
     read_dataset_entry(r, w, path, name);

@@ -14,7 +14,8 @@
 //               norm, and with it the logits, by T: the same arg-max, less confidence;
 //               positions = N: longer prompts than the checkpoint was made for, to time them
 //   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; which items (item_selection):
-//               context = [LOW, HIGH], draw = SEED, offset, limit, spread = true
+//               context = [LOW, HIGH], draw = SEED, offset, limit, spread = true; gen_length
+//               benchmark = "gsm8k", harness, shots, trials, ... (benchmark_workload.h)
 //               serve only: trace = "x.csv" and format = "lengths" | "azure" | "mooncake", or
 //               lengths = "sdar-8b/sharegpt" (published means and deviations)
 //   [serve]     see serve_settings.cpp, or unmask run --help
@@ -44,6 +45,7 @@
 #include <vector>
 
 #include "harness/decode/parameters.h"
+#include "harness/experiment/benchmark_workload.h"
 #include "harness/experiment/probe.h"
 #include "harness/workload/task.h"
 
@@ -86,13 +88,15 @@ struct model_entry {
 };
 
 struct workload_entry {
-  std::string name;            // task family, or stem of the file
-  std::filesystem::path file;  // JSON Lines of tasks, or a trace
-  std::string trace_format;    // of a trace; empty: tasks
-  std::string lengths;         // name of published lengths; empty: a file
-  item_selection items;        // which; 0: all
-  std::string dataset;         // published dataset; empty: tasks of our own form
-  std::string dataset_file;    // of a dataset of several files
+  std::string name;             // task family, or stem of the file
+  std::filesystem::path file;   // JSON Lines of tasks, or a trace
+  std::string trace_format;     // of a trace; empty: tasks
+  std::string lengths;          // name of published lengths; empty: a file
+  item_selection items;         // which; 0: all
+  std::string dataset;          // published dataset; empty: tasks of our own form
+  std::string dataset_file;     // of a dataset of several files
+  benchmark_request benchmark;  // as a harness runs it; no name: something else
+  std::int64_t gen_length = 0;  // tokens to generate, before [run] and the items; 0: theirs
 };
 
 struct method_entry {

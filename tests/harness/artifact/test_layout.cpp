@@ -105,6 +105,35 @@ TEST_F(layouts, several_rows_in_a_cell_are_averaged) {
   EXPECT_EQ(t.rows[1].cells[2].n, 2u);
 }
 
+TEST_F(layouts, a_published_score_stands_beside_one_of_its_harness_only) {
+  std::string text = artifact_text;
+  text.replace(text.find("title = \"Speed & r"), 0, "published = \"../published/focus.toml\"\n");
+  text += layout_text;
+  const std::string header = "header = \"Acc & all\"\n";
+  text.insert(text.find(header) + header.size(), "published = \"Acc\"\n");
+  write(scratch / "focus/table_5.toml", text);
+  write(scratch / "published/focus.toml",
+        "paper = \"focus\"\ntitle = \"FOCUS\"\nharness = \"OC-F\"\n" +
+            value("slow_1", "Acc", "81.5"));
+  const auto score_of = [&](const char* harness) {
+    for (result_row& row : rows) row.workload.benchmark.harness = harness;
+    const laid_out_table t = table();
+    const auto column = std::ranges::find(t.columns, "score", &laid_out_column::metric);
+    return t.rows.at(0).cells.at(static_cast<std::size_t>(column - t.columns.begin()));
+  };
+  EXPECT_TRUE(score_of("OC-F").published);
+  EXPECT_FALSE(score_of("OC-S").published);
+  EXPECT_TRUE(score_of("OC-S").other_harness);
+  EXPECT_TRUE(score_of("").published);  // our own tasks: the layout's words say what they are
+  const std::vector<std::string> notes = [&] {
+    score_of("OC-S");
+    return table().footnotes;
+  }();
+  EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {
+    return note.find("another harness (OC-S; the paper: OC-F)") != std::string::npos;
+  }));
+}
+
 TEST_F(layouts, failed_rows_show_nothing) {
   rows[0].verdict = verdict_kind::failed;
   const laid_out_table t = table();

@@ -171,5 +171,40 @@ TEST(program, records_and_replays_trajectories) {
   std::filesystem::remove_all(name);
 }
 
+TEST(program, benchmarks_are_listed_with_harness_and_items) {
+  const outcome o = run("list benchmarks");
+  EXPECT_EQ(o.code, 0);
+  for (const char* word : {"gsm8k", "OC-S", "mmlu_gen_79e572", "14042 items", "needle_map",
+                           "lm-evaluation-harness 0.4.8"}) {
+    EXPECT_TRUE(says(o, word)) << word;
+  }
+}
+
+TEST(program, recorded_prompts_and_likelihoods_replay) {
+  const outcome o = run(std::string("golden tests/goldens/evals --data '") + UNMASK_GOLDENS + "'");
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_TRUE(says(o, "opencompass_sparse.jsonl")) << o.text;
+  EXPECT_TRUE(says(o, "llada.json")) << o.text;
+  EXPECT_FALSE(says(o, "NOT RUN")) << o.text;
+}
+
+// Official prompt, decoding, extraction, score, samples and likelihoods, in one run.
+TEST(program, benchmarks_run_end_to_end) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("unmask_smoke_" + std::to_string(getpid()));
+  const outcome o =
+      run("run experiments/benchmarks_smoke.toml --log-samples -O '" + folder.string() + "'");
+  EXPECT_EQ(o.code, 0) << o.text;
+  const outcome rows = run("table '" + (folder / "rows.jsonl").string() + "'");
+  EXPECT_EQ(rows.code, 0) << rows.text;
+  for (const char* name :
+       {"gsm8k", "math500", "ifeval", "longbench/multi_news", "mmlu/anatomy", "arc_c"}) {
+    EXPECT_TRUE(says(rows, name)) << name << "\n" << rows.text;
+  }
+  EXPECT_FALSE(says(rows, "FAILED")) << rows.text;
+  EXPECT_FALSE(says(rows, "INVALID")) << rows.text;
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace unmask

@@ -199,6 +199,41 @@ TEST(record, missing_evidence_is_never_a_pass) {
   EXPECT_EQ(nothing.verdict, verdict_kind::invalid);
 }
 
+TEST(record, trials_have_a_deviation_and_what_is_undecided_is_counted) {
+  measured_point point = good_point();
+  point.scores = {{"a#0", "", "", true, 1.0, true}, {"a#1", "", "", true, 0.0, false}};
+  result_row row;
+  row.workload.benchmark.trials = 2;
+  measure_row(row, point);
+  ASSERT_TRUE(row.score);
+  EXPECT_DOUBLE_EQ(row.score->trial_deviation, std::sqrt(0.5));
+  EXPECT_TRUE(std::isnan(row.score->mean_of_groups));
+  point.scores[1].scored = false;
+  point.scores[1].undecided = true;
+  row.score.reset();
+  measure_row(row, point);
+  ASSERT_TRUE(row.score);
+  EXPECT_EQ(row.score->n, 1);
+  EXPECT_EQ(row.score->undecided, 1);
+}
+
+TEST(record, groups_of_different_size_count_alike) {
+  measured_point point = good_point();
+  point.scores = {{"a", "", "", true, 1.0, true},
+                  {"b", "", "", true, 1.0, true},
+                  {"c", "", "", true, 0.0, false}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    point.scores[i].group = i < 2 ? "anatomy" : "virology";
+    point.scores[i].measures = {{"instructions", static_cast<double>(i), 4}};
+  }
+  result_row row;
+  measure_row(row, point);
+  ASSERT_TRUE(row.score);
+  EXPECT_DOUBLE_EQ(row.score->mean, 2.0 / 3);
+  EXPECT_DOUBLE_EQ(row.score->mean_of_groups, 0.5);
+  EXPECT_DOUBLE_EQ(row.score->beside.at("instructions"), 3.0 / 12);
+}
+
 TEST(record, synthetic_weights_never_have_a_score) {
   result_row row;
   row.model.weights = "synthetic";

@@ -173,5 +173,23 @@ TEST(store, failed_points_are_not_complete_and_samples_are_not_rows) {
   EXPECT_EQ(rows_file("d", {}), "d/rows.jsonl");
 }
 
+TEST(store, a_row_keeps_how_a_harness_ran_its_benchmark) {
+  result_row row = sample_row();
+  row.workload.benchmark = {
+      "OC-S", "v", "gsm8k_gen_17d0dc", "raw", "gsm8k_opencompass", "accuracy", 4, 1319, 3};
+  row.score = score_record{0.5, 1, 2, 0.1, 0.9, 3, 0.625, {{"strict-match", 0.5}}, 0.25};
+  const result_row back = parse_row(to_json_line(row), "x");
+  EXPECT_EQ(back.score.value().undecided, 3);
+  EXPECT_EQ(back.score->trial_deviation, 0.25);
+  EXPECT_EQ(back.score->mean_of_groups, 0.625);
+  EXPECT_EQ(back.score->beside.at("strict-match"), 0.5);
+  EXPECT_EQ(back.workload.benchmark.harness, "OC-S");
+  EXPECT_EQ(back.workload.benchmark.config, "gsm8k_gen_17d0dc");
+  EXPECT_EQ(back.workload.benchmark.scorer, "gsm8k_opencompass");
+  EXPECT_EQ(back.workload.benchmark.shots, 4);
+  EXPECT_EQ(back.workload.benchmark.items, 1319);
+  EXPECT_EQ(back.workload.benchmark.trials, 3);
+}
+
 }  // namespace
 }  // namespace unmask
