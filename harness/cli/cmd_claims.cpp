@@ -7,11 +7,11 @@
 #include <iostream>
 #include <set>
 
-#include "harness/artifact/campaign.h"
-#include "harness/artifact/layout.h"
+#include "harness/experiment/campaign.h"
+#include "harness/analysis/layout.h"
 #include "harness/base/error.h"
 #include "harness/cli/command.h"
-#include "harness/experiment/store.h"
+#include "harness/analysis/store.h"
 
 namespace unmask {
 namespace po = boost::program_options;

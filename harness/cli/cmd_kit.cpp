@@ -7,17 +7,17 @@
 #include <cstdio>
 #include <iostream>
 
-#include "harness/artifact/ablation.h"
-#include "harness/artifact/bundle.h"
-#include "harness/artifact/compare.h"
-#include "harness/artifact/crossover.h"
-#include "harness/artifact/request.h"
+#include "harness/analysis/ablation.h"
+#include "harness/experiment/bundle.h"
+#include "harness/analysis/compare.h"
+#include "harness/analysis/crossover.h"
+#include "harness/experiment/request.h"
 #include "harness/base/error.h"
 #include "harness/cli/command.h"
 #include "harness/cli/paired_options.h"
 #include "harness/experiment/needs.h"
 #include "harness/experiment/runner.h"
-#include "harness/experiment/store.h"
+#include "harness/analysis/store.h"
 
 namespace unmask {
 namespace po = boost::program_options;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/artifact/catalogue.h"
+#include "harness/experiment/catalogue.h"
 #include "harness/base/error.h"
 #include "harness/cli/command.h"
 #include "harness/decode/registry.h"

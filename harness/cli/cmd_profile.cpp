@@ -18,7 +18,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/settings_option.h"
 #include "harness/experiment/profiled.h"
-#include "harness/experiment/store.h"
+#include "harness/analysis/store.h"
 #include "harness/model/config.h"
 #include "harness/profile/cupti_trace.h"
 #include "harness/profile/tool_commands.h"

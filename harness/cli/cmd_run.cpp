@@ -6,16 +6,16 @@
 #include <cstdio>
 #include <iostream>
 
-#include "harness/artifact/layout.h"
-#include "harness/artifact/request.h"
+#include "harness/analysis/layout.h"
+#include "harness/experiment/request.h"
 #include "harness/base/error.h"
 #include "harness/cli/command.h"
 #include "harness/cli/paired_options.h"
 #include "harness/experiment/needs.h"
 #include "harness/experiment/runner.h"
 #include "harness/experiment/serve_settings.h"
-#include "harness/experiment/store.h"
-#include "harness/experiment/table.h"
+#include "harness/analysis/store.h"
+#include "harness/analysis/table.h"
 
 namespace unmask {
 namespace po = boost::program_options;

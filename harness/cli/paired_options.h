@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/experiment/row.h"
+#include "harness/analysis/row.h"
 
 namespace unmask {
 

@@ -16,7 +16,7 @@
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/execute_parts.h"
 #include "harness/experiment/serve_metrics.h"
-#include "harness/experiment/statistics.h"
+#include "harness/analysis/statistics.h"
 #include "kernels/random.h"
 
 namespace unmask {

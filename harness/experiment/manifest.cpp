@@ -9,7 +9,7 @@
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
-#include "harness/experiment/parameters_json.h"
+#include "harness/analysis/parameters_json.h"
 
 namespace unmask {
 namespace {

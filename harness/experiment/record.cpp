@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/digest.h"
-#include "harness/experiment/statistics.h"
+#include "harness/analysis/statistics.h"
 
 namespace unmask {
 namespace {

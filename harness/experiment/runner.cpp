@@ -14,8 +14,8 @@
 #include "harness/base/error.h"
 #include "harness/experiment/manifest.h"
 #include "harness/experiment/progress.h"
-#include "harness/experiment/statistics.h"
-#include "harness/experiment/store.h"
+#include "harness/analysis/statistics.h"
+#include "harness/analysis/store.h"
 #include "kernels/cuda/device.h"
 
 namespace unmask {
@@ -53,7 +53,7 @@ class experiment_run {
       : spec_(spec),
         options_(options),
         with_(with),
-        rows_(rows_file(options.output, options.part)),
+        rows_(rows_file(options.output, options.part.index, options.part.count)),
         progress_(points, options.progress ? stderr : nullptr),
         environment_(with.environment()),
         source_hash_(with.source_hash()) {

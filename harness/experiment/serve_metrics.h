@@ -11,7 +11,7 @@
 
 #include "harness/decode/parameters.h"
 #include "harness/engine/serving.h"
-#include "harness/experiment/row.h"
+#include "harness/analysis/row.h"
 
 namespace unmask {
 

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "harness/artifact/claims.h"
-#include "harness/artifact/layout.h"
+#include "harness/analysis/claims.h"
+#include "harness/analysis/layout.h"
 #include "harness/experiment/plan.h"
 #include "harness/experiment/runner.h"
 #include "harness/model/config.h"

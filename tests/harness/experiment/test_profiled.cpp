@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/experiment/profiled.h"
-#include "harness/experiment/store.h"
+#include "harness/analysis/store.h"
 #include "tests/harness/experiment/fixtures.h"
 
 namespace unmask {
