@@ -27,7 +27,7 @@ using row_list = std::vector<const result_row*>;  // into a frame that outlives 
 class frame {
  public:
   frame() = default;
-  explicit frame(const std::vector<result_row>& rows);
+  frame(const std::vector<result_row>& rows);  // NOLINT: rows of one place are a frame
 
   const std::vector<result_row>& rows() const { return rows_; }
   row_list all() const;

@@ -3,11 +3,15 @@
 #include "harness/experiment/artifact_files.h"
 
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/base/nearest.h"
 #include "harness/base/toml_reader.h"
+#include "harness/experiment/catalogue.h"
+#include "harness/experiment/manifest.h"
 #include "harness/experiment/overlay.h"
 #include "harness/experiment/request.h"
 
@@ -58,6 +62,46 @@ std::vector<paper_claim> read_claims(const fs::path& path) {
     std::ranges::move(parse_claims(toml_text(file, "claims"), file), std::back_inserter(all));
   }
   return all;
+}
+
+void keep_claims(std::vector<paper_claim>& claims, const std::vector<std::string>& only) {
+  std::set<std::string> known;
+  for (const paper_claim& c : claims) known.insert({c.paper, c.paper + "/" + c.id});
+  for (const std::string& name : only) {
+    if (!known.contains(name)) {
+      throw usage_error(unknown_name("paper or claim", name, {known.begin(), known.end()}));
+    }
+  }
+  std::erase_if(claims, [&](const paper_claim& c) {
+    return !only.empty() && std::ranges::find(only, c.paper) == only.end() &&
+           std::ranges::find(only, c.paper + "/" + c.id) == only.end();
+  });
+}
+
+std::vector<artifact_run> runs_below(const fs::path& path, const std::string& artifact,
+                                     const std::string& scale) {
+  if (!artifact.empty()) {
+    const experiment_spec spec = read_spec(artifact, scale);
+    return {{spec.artifact.paper + "_" + spec.artifact.id, artifact, path, spec.scale}};
+  }
+  std::vector<fs::path> folders;
+  if (fs::is_directory(path)) {
+    for (const auto& entry : fs::recursive_directory_iterator(path)) {
+      if (entry.path().filename() == manifest_name) folders.push_back(entry.path().parent_path());
+    }
+    std::ranges::sort(folders, {}, [](const fs::path& f) { return natural_order(f.string()); });
+  } else {
+    folders.push_back(path.parent_path());
+  }
+  std::vector<artifact_run> runs;
+  for (const fs::path& folder : folders) {
+    if (!fs::exists(folder / manifest_name)) continue;
+    const run_manifest m = read_manifest(folder / manifest_name);
+    if (m.paper.empty()) continue;
+    runs.push_back({m.paper + "_" + m.artifact, m.file,
+                    fs::is_directory(path) ? folder : path, m.scale});
+  }
+  return runs;
 }
 
 std::vector<checked_claim> check_claims(const std::vector<paper_claim>& claims,

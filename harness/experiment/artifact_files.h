@@ -22,6 +22,21 @@ std::vector<paper_claim> parse_claims(const std::string& toml, const std::filesy
 // Of one file, or of every TOML file of a directory in order of their names.
 std::vector<paper_claim> read_claims(const std::filesystem::path& path);
 
+// Keeps the claims that PAPER or PAPER/CLAIM names; none given: all. Usage error with the nearest
+// name for one that names nothing.
+void keep_claims(std::vector<paper_claim>& claims, const std::vector<std::string>& only);
+
+// A measured run of an artifact: its rows, and the experiment file and scale they came from.
+struct artifact_run {
+  std::string name;  // "focus_table_5"
+  std::filesystem::path file, rows;
+  std::string scale;
+};
+// The runs at or below a path, as the run.json beside their rows says, in natural order; for
+// `artifact` given the path itself, at that scale.
+std::vector<artifact_run> runs_below(const std::filesystem::path& path, const std::string& artifact,
+                                     const std::string& scale);
+
 // Each claim against the rows in RESULTS/PAPER/ID/SCALE. NOT RUN, with what is needed, where the
 // claim is not for this scale, the machine lacks something or there are no rows.
 std::vector<checked_claim> check_claims(const std::vector<paper_claim>& claims,

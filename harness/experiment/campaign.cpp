@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "harness/experiment/request.h"
 #include "harness/base/error.h"
 #include "harness/base/process.h"
 
@@ -143,10 +142,13 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
   return all;
 }
 
-int run_artifact(const campaign_item& item, const fs::path& output) {
-  return run_process({this_program().string(), "run", item.artifact.file.string(), "--scale",
-                      item.scale, "--output-dir", output.string()},
-                     output / "table.md", output / log_name);
+int run_artifact(const campaign_item& item, const fs::path& output,
+                 const std::vector<std::string>& more) {
+  std::vector<std::string> words = {this_program().string(), "run",
+                                    item.artifact.file.string(), "--scale",
+                                    item.scale, "--output", output.string()};
+  words.insert(words.end(), more.begin(), more.end());
+  return run_process(words, output / "table.md", output / log_name);
 }
 
 text_table campaign_table(const std::vector<campaign_outcome>& outcomes) {

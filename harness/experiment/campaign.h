@@ -44,9 +44,10 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
                                            const std::filesystem::path& directory,
                                            const artifact_runner& runner, std::ostream& progress);
 
-// The program itself as a child with `run FILE --scale S -O OUTPUT`: a crash is that artifact's.
-// Its table goes to OUTPUT/table.md, what it says to OUTPUT/log.txt.
-int run_artifact(const campaign_item& item, const std::filesystem::path& output);
+// The program itself as a child with `run FILE --scale S -o OUTPUT` and more arguments: a crash is
+// that artifact's. Its table goes to OUTPUT/table.md, what it says to OUTPUT/log.txt.
+int run_artifact(const campaign_item& item, const std::filesystem::path& output,
+                 const std::vector<std::string>& more = {});
 
 // Artifacts at the scale, in order; one that has no such scale is an item whose obstacle says so.
 std::vector<campaign_item> items_at(const std::vector<artifact_entry>& artifacts,

@@ -36,26 +36,6 @@ void collect(const fs::path& folder, std::vector<fs::path>& files) {
   }
 }
 
-// "table_10" -> "table_0000000010": numbers sort by value.
-std::string natural(const std::string& text) {
-  std::string key, digits;
-  const auto flush = [&] {
-    if (!digits.empty()) key += std::string(10 - std::min<std::size_t>(10, digits.size()), '0');
-    key += digits;
-    digits.clear();
-  };
-  for (const char c : text) {
-    if (std::isdigit(static_cast<unsigned char>(c))) {
-      digits += c;
-    } else {
-      flush();
-      key += c;
-    }
-  }
-  flush();
-  return key;
-}
-
 // Nothing when the file is no artifact.
 bool read_entry(artifact_entry& entry, const machine_view& machine) {
   // The default scale may not exist; any scale tells the header and the names of all.
@@ -79,9 +59,33 @@ bool read_entry(artifact_entry& entry, const machine_view& machine) {
 
 }  // namespace
 
+std::string natural_order(const std::string& text) {
+  std::string key, digits;
+  const auto flush = [&] {
+    if (!digits.empty()) key += std::string(10 - std::min<std::size_t>(10, digits.size()), '0');
+    key += digits;
+    digits.clear();
+  };
+  for (const char c : text) {
+    if (std::isdigit(static_cast<unsigned char>(c))) {
+      digits += c;
+    } else {
+      flush();
+      key += c;
+    }
+  }
+  flush();
+  return key;
+}
+
 std::vector<artifact_entry> find_artifacts(const fs::path& root, const machine_view& machine) {
   std::vector<fs::path> files;
-  collect(root, files);
+  std::error_code failed;
+  if (fs::is_regular_file(root, failed)) {
+    files.push_back(root);
+  } else {
+    collect(root, files);
+  }
   std::vector<artifact_entry> all;
   for (const fs::path& file : files) {
     artifact_entry entry;
@@ -89,7 +93,7 @@ std::vector<artifact_entry> find_artifacts(const fs::path& root, const machine_v
     if (read_entry(entry, machine)) all.push_back(std::move(entry));
   }
   std::ranges::stable_sort(all, {}, [](const artifact_entry& a) {
-    return std::pair(a.header.paper, natural(a.header.id));
+    return std::pair(a.header.paper, natural_order(a.header.id));
   });
   std::map<std::pair<std::string, std::string>, fs::path> seen;
   for (artifact_entry& a : all) {

@@ -25,11 +25,14 @@ struct artifact_entry {
   std::string problem;                 // why the file cannot be read; empty: it can
 };
 
-// Sorted by paper, then id in natural order (table_2 before table_10). The folders models, data,
+// Of a folder and those below it, or of one file. Sorted by paper, then id in natural order (table_2 before table_10). The folders models, data,
 // published, claims and peers hold no experiments. Two files with the same paper and id: the second
 // one's problem says so.
 std::vector<artifact_entry> find_artifacts(const std::filesystem::path& root,
                                            const machine_view& machine);
+
+// A text by which names sort with their numbers by value: table_2 before table_10.
+std::string natural_order(const std::string& text);
 
 // One line per artifact and scale: paper, id, scale, "runs here" or why not, title.
 std::string artifact_listing(const std::vector<artifact_entry>& artifacts);

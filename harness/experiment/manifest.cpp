@@ -96,6 +96,8 @@ run_manifest read_manifest(const fs::path& file) {
     run_manifest m;
     m.file = in.at("experiment").at("file");
     m.text = in.at("experiment").at("text");
+    m.paper = in.value("paper", "");
+    m.artifact = in.value("artifact", "");
     m.scale = in.at("scale");
     m.overrides = in.at("set").get<std::vector<std::string>>();
     m.source_hash = in.at("source_hash");

@@ -79,5 +79,4 @@ struct phase_report {
 // roof_share (null: no roof or no work) and provenance ("analytic" or "cupti").
 std::string phases_json(const phase_report& report);
 
-
 }  // namespace unmask

@@ -8,8 +8,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "harness/analysis/claims.h"
-#include "harness/analysis/layout.h"
+#include "harness/experiment/artifact_files.h"
 #include "harness/experiment/plan.h"
 #include "harness/experiment/runner.h"
 #include "harness/model/config.h"

@@ -49,14 +49,14 @@ TEST(ablation, every_setting_against_its_own_base) {
   EXPECT_EQ(lines[0].base, "a");
   EXPECT_TRUE(lines[0].paired);
   EXPECT_NEAR(lines[0].speed.value, 0.5, 0.01);
-  EXPECT_EQ(lines[0].speed_verdict, "SLOWER");
-  EXPECT_EQ(lines[1].speed_verdict, "SAME");
+  EXPECT_EQ(lines[0].speed_verdict, verdict::slower);
+  EXPECT_EQ(lines[1].speed_verdict, verdict::same);
   const auto against_b = paired_comparison(rows, margins, "b");
   ASSERT_EQ(against_b.size(), 3u);
-  EXPECT_EQ(against_b[0].speed_verdict, "FASTER");
+  EXPECT_EQ(against_b[0].speed_verdict, verdict::faster);
   EXPECT_TRUE(
       has(sentence_of([&] { paired_comparison(rows, margins, "bb"); }), "did you mean 'b'"));
-  const std::string table = ablation_markdown(lines, {}, margins);
+  const std::string table = render(ablation_tables(lines, {}, margins), table_format::md);
   EXPECT_TRUE(has(table, "SLOWER"));
   EXPECT_TRUE(has(table, "5 % of speed")) << table;
   EXPECT_EQ(nlohmann::json::parse(ablation_json(lines, {}, margins))["comparisons"].size(), 2u);
@@ -68,7 +68,7 @@ TEST(ablation, rows_of_different_runs_are_marked_unpaired) {
   rows[1].run_id = "another";
   const auto lines = paired_comparison(rows, margins);
   EXPECT_FALSE(lines[0].paired);
-  EXPECT_TRUE(has(ablation_markdown(lines, {}, margins), "(unpaired)"));
+  EXPECT_TRUE(has(render(ablation_tables(lines, {}, margins), table_format::md), "(unpaired)"));
 }
 
 TEST(ablation, quality_is_compared_item_by_item) {
@@ -84,14 +84,14 @@ TEST(ablation, quality_is_compared_item_by_item) {
   ASSERT_EQ(lines.size(), 2u);
   ASSERT_TRUE(lines[0].score && lines[0].p);
   EXPECT_NEAR(lines[0].score->value, -0.5, 1e-12);
-  EXPECT_EQ(lines[0].score_text, "WORSE");
+  EXPECT_EQ(lines[0].score_verdict, verdict::worse);
   EXPECT_LT(*lines[0].p, 1e-4);
   EXPECT_EQ(*lines[0].same_answers, 20u);
   ASSERT_TRUE(lines[0].item_speed);
   EXPECT_NEAR(lines[0].item_speed->value, 1, 1e-12);
   EXPECT_EQ(lines[0].item_speed->n, 40u);
   EXPECT_EQ(lines[0].faster_items, 0u);
-  EXPECT_EQ(lines[1].score_text, "SAME");  // the same answers, token by token
+  EXPECT_EQ(lines[1].score_verdict, verdict::same);  // the same answers, token by token
   EXPECT_EQ(*lines[1].same_answers, 40u);
 }
 
@@ -99,15 +99,15 @@ TEST(ablation, verdicts_at_the_edges) {
   const auto of = [](double low, double high) {
     return estimate{(low + high) / 2, interval{low, high}, 4, "repetitions", ""};
   };
-  EXPECT_EQ(ratio_verdict(of(0.97, 1.03), 0.05), "SAME");
-  EXPECT_EQ(ratio_verdict(of(0.97, 1.06), 0.05), "AMBIGUOUS");
-  EXPECT_EQ(ratio_verdict(of(1.01, 1.06), 0.05), "AMBIGUOUS");  // faster, but by how much?
-  EXPECT_EQ(ratio_verdict(of(1.06, 1.2), 0.05), "FASTER");
-  EXPECT_EQ(ratio_verdict(of(0.5, 0.95), 0.05), "SLOWER");
-  EXPECT_EQ(ratio_verdict({2.0, {}, 1, "", ""}, 0.05), "AMBIGUOUS");
-  EXPECT_EQ(score_verdict(of(-0.01, 0.04), 0.05), "SAME");
-  EXPECT_EQ(score_verdict(of(0.06, 0.2), 0.05), "BETTER");
-  EXPECT_EQ(score_verdict(of(-0.2, -0.06), 0.05), "WORSE");
+  EXPECT_EQ(ratio_verdict(of(0.97, 1.03), 0.05), verdict::same);
+  EXPECT_EQ(ratio_verdict(of(0.97, 1.06), 0.05), verdict::ambiguous);
+  EXPECT_EQ(ratio_verdict(of(1.01, 1.06), 0.05), verdict::ambiguous);  // faster, but by how much?
+  EXPECT_EQ(ratio_verdict(of(1.06, 1.2), 0.05), verdict::faster);
+  EXPECT_EQ(ratio_verdict(of(0.5, 0.95), 0.05), verdict::slower);
+  EXPECT_EQ(ratio_verdict({2.0, {}, 1, "", ""}, 0.05), verdict::ambiguous);
+  EXPECT_EQ(score_verdict(of(-0.01, 0.04), 0.05), verdict::same);
+  EXPECT_EQ(score_verdict(of(0.06, 0.2), 0.05), verdict::better);
+  EXPECT_EQ(score_verdict(of(-0.2, -0.06), 0.05), verdict::worse);
 }
 
 // The same setting twice, under noise of 3 % per pass and a common drift: the interval errs in one
@@ -129,8 +129,9 @@ TEST(ablation, the_same_setting_twice_raises_no_alarm) {
     const auto lines = paired_comparison(
         {varied("a", "", a, 0), varied("a", "again=1", b, 1), varied("a", "fast=1", faster, 2)},
         {0.02, 0.02});
-    alarms += lines[0].speed_verdict == "FASTER" || lines[0].speed_verdict == "SLOWER";
-    found += lines[1].speed_verdict == "FASTER";
+    alarms += lines[0].speed_verdict == verdict::faster ||
+              lines[0].speed_verdict == verdict::slower;
+    found += lines[1].speed_verdict == verdict::faster;
   }
   EXPECT_LT(alarms, 30u);  // 3 % at most; the margin takes most of the nominal 5 % away
   EXPECT_GT(found, 950u);  // and a real difference of 30 % is seen
@@ -150,12 +151,12 @@ TEST(ablation, recorded_rows_of_the_same_setting_raise_no_alarm) {
     if (has(line.setting, "eps=")) {
       ++same_setting;
       EXPECT_EQ(*line.same_answers, line.items);
-      EXPECT_EQ(line.score_text, "SAME");
-      EXPECT_NE(line.speed_verdict, "FASTER") << line.speed.value;
-      EXPECT_NE(line.speed_verdict, "SLOWER") << line.speed.value;
+      EXPECT_EQ(line.score_verdict, verdict::same);
+      EXPECT_NE(line.speed_verdict, verdict::faster) << line.speed.value;
+      EXPECT_NE(line.speed_verdict, verdict::slower) << line.speed.value;
     } else {
       ++changed;
-      EXPECT_EQ(line.speed_verdict, "FASTER")
+      EXPECT_EQ(line.speed_verdict, verdict::faster)
           << line.setting;  // two tokens per step instead of one
     }
   }
@@ -180,11 +181,11 @@ TEST(ablation, main_effects_of_a_factorial_sweep) {
   EXPECT_EQ(effects[0].factor, "cache");
   EXPECT_EQ(effects[0].settings, 2u);
   EXPECT_NEAR(effects[0].speed.value, 2.0, 0.01);
-  EXPECT_EQ(effects[0].verdict, "FASTER");
+  EXPECT_EQ(effects[0].speed_verdict, verdict::faster);
   EXPECT_EQ(effects[1].factor, "sort");
   EXPECT_NEAR(effects[1].speed.value, 1 / 1.1, 0.01);
-  EXPECT_EQ(effects[1].verdict, "SLOWER");
-  EXPECT_TRUE(has(ablation_markdown({}, effects, margins), "Main effects"));
+  EXPECT_EQ(effects[1].speed_verdict, verdict::slower);
+  EXPECT_TRUE(has(render(ablation_tables({}, effects, margins), table_format::md), "Main effects"));
   rows.resize(2);  // one factor varies: no factorial
   EXPECT_TRUE(main_effects(rows, margins).empty());
 }

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/experiment/campaign.h"
+#include "harness/experiment/artifact_files.h"
 #include "tests/harness/analysis/rows.h"
 
 namespace unmask {
@@ -43,7 +43,7 @@ const std::string faster =
 TEST_F(claims, an_ordering_needs_an_interval_clear_of_one) {
   const claim_result clear =
       checked(faster, {row_of("fast", {1.0, 1.1, 0.9}), row_of("slow", {2.0, 2.1, 1.9})});
-  EXPECT_EQ(clear.verdict, claim_verdict::reproduced) << clear.reason;
+  EXPECT_EQ(clear.judged, verdict::reproduced) << clear.reason;
   ASSERT_TRUE(clear.measured && clear.measured->range);
   EXPECT_NEAR(clear.measured->value, 2.0, 0.05);
   EXPECT_EQ(clear.measured->n, 3u);
@@ -54,13 +54,13 @@ TEST_F(claims, an_ordering_needs_an_interval_clear_of_one) {
 
   const claim_result noisy =
       checked(faster, {row_of("fast", {1.0, 3.0, 1.9}), row_of("slow", {2.0, 1.9, 2.1})});
-  EXPECT_EQ(noisy.verdict, claim_verdict::ambiguous);
+  EXPECT_EQ(noisy.judged, verdict::ambiguous);
   EXPECT_EQ(noisy.undecided, 1u);
   EXPECT_TRUE(has(noisy.reason, "underpowered: 3 repetitions, interval [")) << noisy.reason;
 
   const claim_result wrong =
       checked(faster, {row_of("fast", {2.0, 2.1, 1.9}), row_of("slow", {1.0, 1.1, 0.9})});
-  EXPECT_EQ(wrong.verdict, claim_verdict::not_reproduced);
+  EXPECT_EQ(wrong.judged, verdict::not_reproduced);
   EXPECT_EQ(wrong.failed, 1u);
 }
 
@@ -69,27 +69,27 @@ TEST_F(claims, some_points_make_it_partly) {
       row_of("fast", {1.0, 1.01, 0.99}, 1), row_of("slow", {2.0, 2.01, 1.99}, 1),
       row_of("fast", {3.0, 3.01, 2.99}, 8), row_of("slow", {2.0, 2.01, 1.99}, 8)};
   const claim_result r = checked(faster, rows);
-  EXPECT_EQ(r.verdict, claim_verdict::partly);
+  EXPECT_EQ(r.judged, verdict::partly);
   EXPECT_EQ(r.held, 1u);
   EXPECT_EQ(r.failed, 1u);
   EXPECT_TRUE(has(r.reason, "1 of 2 points hold")) << r.reason;
   EXPECT_TRUE(has(r.reason, "batch 8")) << r.reason;  // the point that does not
-  EXPECT_EQ(checked(faster + "aggregate = \"max\"\n", rows).verdict, claim_verdict::reproduced);
-  EXPECT_EQ(checked(faster + "aggregate = \"min\"\n", rows).verdict, claim_verdict::not_reproduced);
+  EXPECT_EQ(checked(faster + "aggregate = \"max\"\n", rows).judged, verdict::reproduced);
+  EXPECT_EQ(checked(faster + "aggregate = \"min\"\n", rows).judged, verdict::not_reproduced);
 }
 
 TEST_F(claims, rows_that_differ_in_circumstances_are_no_pair) {
   const claim_result r =
       checked(faster, {row_of("fast", {1.0, 1.0}, 1), row_of("slow", {2.0, 2.0}, 8)});
-  EXPECT_EQ(r.verdict, claim_verdict::not_run);
+  EXPECT_EQ(r.judged, verdict::not_run);
   EXPECT_TRUE(has(r.reason, "NOT RUN: no rows")) << r.reason;
   // A key that a selector fixes may differ.
   const std::string across =
       "kind = \"ordering\"\nmetric = \"tokens_per_second\"\nrelation = \">\"\n"
       "left = { label = \"fast\", batch_size = 1 }\nright = { label = \"slow\", batch_size = 8 }\n";
   EXPECT_EQ(
-      checked(across, {row_of("fast", {1.0, 1.01}, 1), row_of("slow", {2.0, 2.01}, 8)}).verdict,
-      claim_verdict::reproduced);
+      checked(across, {row_of("fast", {1.0, 1.01}, 1), row_of("slow", {2.0, 2.01}, 8)}).judged,
+      verdict::reproduced);
 }
 
 TEST_F(claims, two_partners_are_a_mistake_of_the_claim) {
@@ -109,13 +109,13 @@ TEST_F(claims, counted_metrics_are_exact) {
       "kind = \"ordering\"\nmetric = \"redundancy\"\nrelation = \"<\"\n"
       "left = { label = \"fast\" }\nright = { label = \"slow\" }\n";
   const claim_result r = checked(fewer, rows);
-  EXPECT_EQ(r.verdict, claim_verdict::reproduced);
+  EXPECT_EQ(r.judged, verdict::reproduced);
   EXPECT_TRUE(has(r.reason, "0.750, n = 10 items")) << r.reason;
   const std::string equal =
       "kind = \"equal\"\nmetric = \"redundancy\"\nleft = { label = \"fast\" }\n"
       "right = { label = \"slow\" }\n";
-  EXPECT_EQ(checked(equal, rows).verdict, claim_verdict::not_reproduced);
-  EXPECT_EQ(checked(equal + "tolerance = 0.25\n", rows).verdict, claim_verdict::reproduced);
+  EXPECT_EQ(checked(equal, rows).judged, verdict::not_reproduced);
+  EXPECT_EQ(checked(equal + "tolerance = 0.25\n", rows).judged, verdict::reproduced);
 }
 
 TEST_F(claims, a_ratio_is_held_against_the_published_one) {
@@ -124,12 +124,12 @@ TEST_F(claims, a_ratio_is_held_against_the_published_one) {
       "right = { label = \"slow\" }\npublished = { value = 2.2, unit = \"x\", source = \"T\" }\n";
   const std::vector<result_row> rows = {row_of("fast", {1.0, 1.01, 0.99}),
                                         row_of("slow", {2.0, 2.02, 1.98})};
-  EXPECT_EQ(checked(ratio, rows).verdict, claim_verdict::reproduced);  // within 10 %
-  EXPECT_EQ(checked(ratio + "tolerance = 0.05\n", rows).verdict, claim_verdict::not_reproduced);
-  EXPECT_EQ(checked(ratio + "expected = 1.5\nrelation = \">=\"\n", rows).verdict,
-            claim_verdict::reproduced);
-  EXPECT_EQ(checked(ratio + "expected = 1.5\nrelation = \"<=\"\n", rows).verdict,
-            claim_verdict::not_reproduced);
+  EXPECT_EQ(checked(ratio, rows).judged, verdict::reproduced);  // within 10 %
+  EXPECT_EQ(checked(ratio + "tolerance = 0.05\n", rows).judged, verdict::not_reproduced);
+  EXPECT_EQ(checked(ratio + "expected = 1.5\nrelation = \">=\"\n", rows).judged,
+            verdict::reproduced);
+  EXPECT_EQ(checked(ratio + "expected = 1.5\nrelation = \"<=\"\n", rows).judged,
+            verdict::not_reproduced);
   // The paper's number is never ours.
   const claim_result r = checked(ratio, rows);
   EXPECT_NEAR(r.measured->value, 2.0, 1e-3);
@@ -146,10 +146,10 @@ TEST_F(claims, monotone_along_a_sweep) {
       "along = \"batch_size\"\nleft = { label = \"fast\" }\n";
   std::vector<result_row> rows = {row_of("fast", {1.0, 1.01}, 16), row_of("fast", {4.0, 4.01}, 1),
                                   row_of("fast", {2.0, 2.01}, 4)};
-  EXPECT_EQ(checked(growing, rows).verdict, claim_verdict::reproduced);
+  EXPECT_EQ(checked(growing, rows).judged, verdict::reproduced);
   rows.push_back(row_of("fast", {1.5, 1.51}, 32));
   const claim_result r = checked(growing, rows);
-  EXPECT_EQ(r.verdict, claim_verdict::partly);
+  EXPECT_EQ(r.judged, verdict::partly);
   EXPECT_EQ(r.held, 2u);
   EXPECT_TRUE(has(r.reason, "batch_size 16 to 32")) << r.reason;
 }
@@ -161,17 +161,17 @@ TEST_F(claims, thresholds_and_scores) {
   const std::string above =
       "kind = \"threshold\"\nmetric = \"score\"\nrelation = \">=\"\nvalue = 0.8\n"
       "left = { label = \"fast\" }\n";
-  EXPECT_EQ(checked(above, rows).verdict, claim_verdict::reproduced);
-  EXPECT_EQ(checked(above + "tolerance = 0.1\n", rows).verdict, claim_verdict::reproduced);
+  EXPECT_EQ(checked(above, rows).judged, verdict::reproduced);
+  EXPECT_EQ(checked(above + "tolerance = 0.1\n", rows).judged, verdict::reproduced);
   const std::string higher =
       "kind = \"ordering\"\nmetric = \"score\"\nrelation = \">\"\nleft = { label = \"fast\" }\n"
       "right = { label = \"slow\" }\n";
   const claim_result r = checked(higher, rows);
-  EXPECT_EQ(r.verdict, claim_verdict::reproduced) << r.reason;
+  EXPECT_EQ(r.judged, verdict::reproduced) << r.reason;
   EXPECT_NEAR(r.measured->value, 0.4, 1e-12);
   // Synthetic weights have no score.
   for (result_row& row : rows) row.model.weights = "synthetic";
-  EXPECT_EQ(checked(higher, rows).verdict, claim_verdict::not_run);
+  EXPECT_EQ(checked(higher, rows).judged, verdict::not_run);
 }
 
 // Rows that kept their items, of which the first `right` are right.
@@ -198,23 +198,23 @@ const std::string better =
 TEST_F(claims, few_items_decide_nothing_either_way) {
   // Half a point on a dozen items: neither shown nor refuted.
   const claim_result same = checked(as_good, {scored("fast", 9, 12), scored("slow", 9, 12)});
-  EXPECT_EQ(same.verdict, claim_verdict::ambiguous) << same.reason;
+  EXPECT_EQ(same.judged, verdict::ambiguous) << same.reason;
   EXPECT_TRUE(has(same.reason, "underpowered: 12 items, interval [")) << same.reason;
   EXPECT_TRUE(has(same.reason, "even 12 equal answers leave at least [-0.142, 0.142]"))
       << same.reason;
   const claim_result below = checked(better, {scored("fast", 8, 12), scored("slow", 9, 12)});
-  EXPECT_EQ(below.verdict, claim_verdict::ambiguous) << below.reason;
+  EXPECT_EQ(below.judged, verdict::ambiguous) << below.reason;
   EXPECT_EQ(below.failed, 0u);
   EXPECT_FALSE(has(below.reason, "equal answers")) << below.reason;  // no tolerance to reach
   // What is clear is clear with a dozen too.
-  EXPECT_EQ(checked(better, {scored("fast", 11, 12), scored("slow", 2, 12)}).verdict,
-            claim_verdict::reproduced);
-  EXPECT_EQ(checked(as_good, {scored("fast", 2, 12), scored("slow", 11, 12)}).verdict,
-            claim_verdict::not_reproduced);
-  EXPECT_EQ(checked(as_good, {scored("fast", 150, 200), scored("slow", 150, 200)}).verdict,
-            claim_verdict::reproduced);
+  EXPECT_EQ(checked(better, {scored("fast", 11, 12), scored("slow", 2, 12)}).judged,
+            verdict::reproduced);
+  EXPECT_EQ(checked(as_good, {scored("fast", 2, 12), scored("slow", 11, 12)}).judged,
+            verdict::not_reproduced);
+  EXPECT_EQ(checked(as_good, {scored("fast", 150, 200), scored("slow", 150, 200)}).judged,
+            verdict::reproduced);
   EXPECT_EQ(exit_status_of({{parsed(better).front(), below}}), 0);
-  EXPECT_TRUE(has(claims_markdown({{parsed(better).front(), below}}), "1 AMBIGUOUS"));
+  EXPECT_TRUE(has(render(claims_table({{parsed(better).front(), below}}), table_format::md), "1 AMBIGUOUS"));
 }
 
 TEST_F(claims, a_mean_is_no_surer_than_its_items) {
@@ -223,7 +223,7 @@ TEST_F(claims, a_mean_is_no_surer_than_its_items) {
   const claim_result two =
       checked(mean, {scored("fast", 3, 6, 1, "list"), scored("slow", 3, 6, 1, "list"),
                      scored("fast", 3, 6, 1, "sum"), scored("slow", 3, 6, 1, "sum")});
-  EXPECT_EQ(two.verdict, claim_verdict::ambiguous) << two.reason;
+  EXPECT_EQ(two.judged, verdict::ambiguous) << two.reason;
   EXPECT_EQ(two.measured->n, 12u);
   EXPECT_EQ(two.measured->unit_of_n, "items");
   EXPECT_TRUE(has(two.reason, "mean of 2 points from 0 to 0")) << two.reason;
@@ -241,18 +241,18 @@ TEST_F(claims, a_mean_is_no_surer_than_its_items) {
       checked(better + "aggregate = \"mean\"\n",
               {scored("fast", 40, 40, 1, "list"), scored("slow", 2, 40, 1, "list"),
                scored("fast", 30, 40, 1, "sum"), scored("slow", 10, 40, 1, "sum")});
-  EXPECT_EQ(clear.verdict, claim_verdict::reproduced) << clear.reason;
+  EXPECT_EQ(clear.judged, verdict::reproduced) << clear.reason;
   EXPECT_NEAR(clear.measured->value, 0.725, 1e-12);
 }
 
 TEST_F(claims, one_timing_decides_only_what_is_far_from_the_bound) {
   const claim_result close = checked(faster, {row_of("fast", {1.0}), row_of("slow", {1.05})});
-  EXPECT_EQ(close.verdict, claim_verdict::ambiguous) << close.reason;
+  EXPECT_EQ(close.judged, verdict::ambiguous) << close.reason;
   EXPECT_TRUE(has(close.reason, "timed once, 10 % either way presumed")) << close.reason;
-  EXPECT_EQ(checked(faster, {row_of("fast", {1.0}), row_of("slow", {1.5})}).verdict,
-            claim_verdict::reproduced);
-  EXPECT_EQ(checked(faster, {row_of("fast", {1.5}), row_of("slow", {1.0})}).verdict,
-            claim_verdict::not_reproduced);
+  EXPECT_EQ(checked(faster, {row_of("fast", {1.0}), row_of("slow", {1.5})}).judged,
+            verdict::reproduced);
+  EXPECT_EQ(checked(faster, {row_of("fast", {1.5}), row_of("slow", {1.0})}).judged,
+            verdict::not_reproduced);
 }
 
 TEST_F(claims, a_capacity_is_as_sure_as_its_searches) {
@@ -262,12 +262,12 @@ TEST_F(claims, a_capacity_is_as_sure_as_its_searches) {
   std::vector<result_row> rows = {row_of("fast", {1.0}), row_of("slow", {1.0})};
   rows[0].metrics["slo_capacity_requests_per_second"] = {5.5, origin::synthetic};
   rows[1].metrics["slo_capacity_requests_per_second"] = {5.0, origin::synthetic};
-  EXPECT_EQ(checked(capacity, rows).verdict, claim_verdict::reproduced);  // one search: exact
+  EXPECT_EQ(checked(capacity, rows).judged, verdict::reproduced);  // one search: exact
   for (result_row& row : rows) row.metrics["slo_capacity_half_width"] = {0.03, origin::synthetic};
-  EXPECT_EQ(checked(capacity, rows).verdict, claim_verdict::reproduced);
+  EXPECT_EQ(checked(capacity, rows).judged, verdict::reproduced);
   rows[1].metrics["slo_capacity_half_width"] = {0.1, origin::synthetic};
   const claim_result r = checked(capacity, rows);
-  EXPECT_EQ(r.verdict, claim_verdict::ambiguous) << r.reason;
+  EXPECT_EQ(r.judged, verdict::ambiguous) << r.reason;
   EXPECT_NEAR(r.measured->range->low, 1.1 * std::exp(-std::hypot(0.03, 0.1)), 1e-12);
 }
 
@@ -277,8 +277,8 @@ TEST_F(claims, about_needs_the_whole_interval) {
       "right = { label = \"slow\" }\nexpected = 2.0\n";
   const std::vector<result_row> rows = {row_of("fast", {1.0, 1.2, 0.8}),
                                         row_of("slow", {2.0, 1.9, 2.1})};
-  EXPECT_EQ(checked(about, rows).verdict, claim_verdict::ambiguous);
-  EXPECT_EQ(checked(about + "tolerance = 5.0\n", rows).verdict, claim_verdict::reproduced);
+  EXPECT_EQ(checked(about, rows).judged, verdict::ambiguous);
+  EXPECT_EQ(checked(about + "tolerance = 5.0\n", rows).judged, verdict::reproduced);
 }
 
 TEST_F(claims, failed_rows_are_no_evidence) {
@@ -286,7 +286,7 @@ TEST_F(claims, failed_rows_are_no_evidence) {
   broken.verdict = verdict_kind::failed;
   broken.reason = "out of memory";
   const claim_result r = checked(faster, {row_of("fast", {1.0, 1.0}), broken});
-  EXPECT_EQ(r.verdict, claim_verdict::not_run);
+  EXPECT_EQ(r.judged, verdict::not_run);
   EXPECT_TRUE(has(r.reason, "out of memory")) << r.reason;
 }
 
@@ -306,8 +306,8 @@ TEST_F(claims, probes_are_reached_by_path) {
   EXPECT_EQ(checked("kind = \"threshold\"\nmetric = \"probes.importance.auc[1]\"\n"
                     "relation = \">\"\nvalue = 0.8\nleft = { label = \"fast\" }\n",
                     rows)
-                .verdict,
-            claim_verdict::reproduced);
+                .judged,
+            verdict::reproduced);
 }
 
 TEST_F(claims, mistakes_are_refused_with_their_place) {
@@ -373,9 +373,9 @@ TEST_F(claims, what_was_not_measured_says_what_it_needs) {
                                                        to_json_line(row_of("slow", {1.0, 1.1})) +
                                                        "\n");
   checked = check_claims(all, results, "tiny", machine);
-  EXPECT_EQ(checked[0].result.verdict, claim_verdict::not_reproduced);
+  EXPECT_EQ(checked[0].result.judged, verdict::not_reproduced);
   EXPECT_EQ(exit_status_of(checked), 4);
-  const std::string table = claims_markdown(checked);
+  const std::string table = render(claims_table(checked), table_format::md);
   EXPECT_TRUE(has(table, "1 NOT REPRODUCED, 1 NOT RUN, of 2 claims")) << table;
 }
 

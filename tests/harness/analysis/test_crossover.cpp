@@ -41,7 +41,7 @@ TEST(crossover, the_winner_changes_with_the_batch) {
   EXPECT_NEAR(*cells[1].methods[0].selection_share, 0.12, 1e-12);
   EXPECT_EQ(cells[2].prompt_tokens, 2000);
   EXPECT_FALSE(cells[2].clear);
-  const std::string table = crossover_markdown(cells);
+  const std::string table = render(crossover_table(cells), table_format::md);
   EXPECT_TRUE(has(table, "| 12.00 % |")) << table;
   EXPECT_TRUE(has(table, "(not clear)"));
   EXPECT_TRUE(has(table, "3 cells; sparse wins 1, vanilla wins 1, 1 not clear")) << table;
@@ -65,7 +65,7 @@ TEST(crossover, wrong_answers_do_not_win) {
   EXPECT_FALSE(cells[1].methods[0].worse);
   EXPECT_TRUE(cells[1].methods[1].worse);
   EXPECT_FALSE(cells[1].margin);  // nobody else answers as well
-  const std::string table = crossover_markdown(cells);
+  const std::string table = render(crossover_table(cells), table_format::md);
   EXPECT_TRUE(has(table, "| sparse 2.00x, 30.0 % |")) << table;
   EXPECT_TRUE(has(table, "3 cells; vanilla wins 3,")) << table;
   // Without a base against the best score; or whatever is answered.
@@ -73,16 +73,13 @@ TEST(crossover, wrong_answers_do_not_win) {
   EXPECT_EQ(crossover_cells(scored(0.3), {"vanilla", false, 1})[1].methods[0].label, "sparse");
 }
 
-TEST(crossover, lines_for_plots) {
-  std::istringstream in(crossover_jsonl(crossover_cells(sweep(), {"vanilla"})));
-  std::size_t lines = 0;
-  for (std::string line; std::getline(in, line); ++lines) {
-    const auto json = nlohmann::json::parse(line);
-    EXPECT_EQ(json["kind"], "crossover");
-    EXPECT_EQ(json["methods"].size(), 2u);
-    EXPECT_TRUE(json["margin"].is_number());
+TEST(crossover, cells_for_plots) {
+  const auto cells = nlohmann::json::parse(crossover_json(crossover_cells(sweep(), {"vanilla"})));
+  ASSERT_EQ(cells.size(), 3u);
+  for (const auto& cell : cells) {
+    EXPECT_EQ(cell["methods"].size(), 2u);
+    EXPECT_TRUE(cell["margin"].is_number());
   }
-  EXPECT_EQ(lines, 3u);
 }
 
 TEST(crossover, models_are_compared_only_when_asked) {
@@ -96,7 +93,7 @@ TEST(crossover, models_are_compared_only_when_asked) {
   EXPECT_EQ(cells[1].methods[0].label, "sparse (another)");
   EXPECT_TRUE(
       has(sentence_of([&] { crossover_cells(rows, {"vanila"}); }), "did you mean 'vanilla'"));
-  EXPECT_TRUE(crossover_cells({}).empty());
+  EXPECT_TRUE(crossover_cells(frame()).empty());
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
-#include "harness/analysis/layout.h"
+#include "harness/experiment/artifact_files.h"
 #include "harness/base/files.h"
 #include "tests/harness/analysis/rows.h"
 
@@ -74,9 +74,9 @@ class layouts : public testing::Test {
 };
 
 TEST_F(layouts, tables_are_those_of_the_fixtures) {
-  EXPECT_EQ(render_layout(table(), layout_format::md), golden("layout.md"));
-  EXPECT_EQ(render_layout(table(), layout_format::csv), golden("layout.csv"));
-  EXPECT_EQ(render_layout(table(), layout_format::latex), golden("layout.tex"));
+  EXPECT_EQ(render_layout(table(), table_format::md), golden("layout.md"));
+  EXPECT_EQ(render_layout(table(), table_format::csv), golden("layout.csv"));
+  EXPECT_EQ(render_layout(table(), table_format::latex), golden("layout.tex"));
 }
 
 TEST_F(layouts, paper_and_measured_stand_apart) {
@@ -127,8 +127,8 @@ TEST_F(layouts, mistakes_are_refused) {
   EXPECT_TRUE(has(said("row_header", "row_heder"), "row_heder"));
   EXPECT_TRUE(has(said("[layout.base]\nlabel = \"slow_1\"", ""), "needs [layout.base]"));
   EXPECT_TRUE(has(said("metric = \"score\"", "digits = 1"), "needs `metric`"));
-  EXPECT_THROW(parse_layout_format("tex"), error);
-  EXPECT_THROW(lay_out({}, rows), error);
+  EXPECT_THROW(parse_table_format("tex"), error);
+  EXPECT_THROW(lay_out(paper_layout(), rows), error);
 }
 
 TEST(latex, every_special_character_is_escaped) {

@@ -266,7 +266,7 @@ TEST(serve, rows_keep_their_settings_and_have_a_table) {
   const result_row back = parse_row(to_json_line(row), "here");
   EXPECT_EQ(back.run, row.run);
   EXPECT_EQ(to_json_line(back), to_json_line(row));
-  const std::string md = render_table({row, sample_row("closed")}, table_format::md);
+  const std::string md = render_rows(std::vector{row, sample_row("closed")}, table_format::md);
   EXPECT_TRUE(
       has(md, "| vanilla policy=iter | word_problem | – of – | poisson 2.96/s | real | 6.0 |"))
       << md;
