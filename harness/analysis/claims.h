@@ -5,24 +5,15 @@
 // experiments/claims/PAPER.toml.
 //
 //   paper
-//   [[claim]]  id, statement, source, artifact = FILE, scales = [...], kind, metric, left, right,
-//              relation, tolerance, aggregate, along, value, expected, published = {...}, note
+//   [[claim]]  id, statement, source, artifact = FILE or artifacts = [FILES], scales = [...], kind,
+//              metric, left, right, relation, tolerance, aggregate, along, value, expected, variant,
+//              published = {value, unit, source, as}, note
+//   [[claim.precondition]]  says, metric, where, relation, value
 //
-//   kind       wanted of the 95 % interval I of a quantity (counted ones are exact)
-//   ratio      of left/right, against `expected` (default published.value): about: within
-//              `tolerance` (default 0.1, relative); >= and <=: beyond expected -+ tolerance
-//   ordering   left relation right: of left/right, beyond 1 -+ tolerance; of scores, of
-//              left - right, beyond -+ tolerance
-//   monotone   neighbours of the left rows sorted by `along`: increasing, decreasing,
-//              nondecreasing, nonincreasing, as ordering does
-//   threshold  left relation `value`, as ordering does
-//   equal      left = right within tolerance (default 0), relative; of scores absolute
-//
-// A point holds when the whole of I is on the wanted side, fails when the whole of it is not, and
-// is undecided when I contains the bound: too few items or repetitions to tell. A value timed once
-// is judged as if it could be 10 % off either way.
-//
-// A point is a pair of rows that agree in everything the selectors do not fix (circumstance_of).
+// The README of this room says what the keys mean and how each kind is judged. In short: a point is a
+// pair of rows that agree in everything the selectors do not fix (circumstance_of). It holds when the
+// whole of the 95 % interval of its quantity is on the wanted side, fails when no part of it is, and
+// is undecided otherwise: without an interval, too.
 #pragma once
 
 #include <cstdint>
@@ -46,11 +37,24 @@ const char* name_of(claim_kind kind);
 struct claim_published {
   double value = 0;
   std::string unit, source;
+  // The same in the units of what is measured: a ratio, a difference of scores (of 1), a value.
+  // Nothing where they cannot be compared.
+  std::optional<double> comparable;
+};
+
+// What must hold of rows in the circumstances of a point for the point to count: in the regime of
+// the paper, that is.
+struct claim_precondition {
+  std::string says;    // "Fast-dLLM decides at most 3 tokens per step"
+  row_selector where;  // with its metric
+  std::string relation;
+  double value = 0;
 };
 
 struct paper_claim {
   std::string paper, id, statement, source, note;
-  std::filesystem::path artifact;  // the experiment file
+  std::vector<std::filesystem::path> artifacts;  // experiment files, whose rows are pooled
+  std::string variant;                           // which of several readings is judged
   std::vector<std::string> scales;
   claim_kind kind = claim_kind::ordering;
   claim_aggregate aggregate = claim_aggregate::each;
@@ -59,6 +63,7 @@ struct paper_claim {
   double tolerance = 0;
   std::optional<double> expected, value;
   std::optional<claim_published> published;
+  std::vector<claim_precondition> preconditions;
   std::string where;  // FILE:LINE
 };
 
@@ -71,13 +76,20 @@ using scales_of_artifact =
 std::vector<paper_claim> parse_claims(const std::string& toml, const std::filesystem::path& file,
                                       const scales_of_artifact& scales_of);
 
+// Whether the published size lies in the interval of what was measured.
+enum class published_size : std::uint8_t { not_compared, inside, outside };
+const char* name_of(published_size size);  // "", "inside", "outside"
+
 struct claim_result {
   verdict judged = verdict::not_run;
+  published_size size = published_size::not_compared;
   std::string reason;  // one line, with the measured number, its interval and n
   std::string scale;
   std::optional<estimate> measured;                 // of the point named in the reason
   std::size_t held = 0, undecided = 0, failed = 0;  // points
-  bool tiny_models = false, synthetic = false;
+  std::size_t out_of_regime = 0;  // points whose precondition does not hold
+  bool tiny_models = false;
+  bool synthetic = false;  // weights without meaning, or a virtual clock
 };
 
 // The claim against rows of its artifact. NOT RUN without rows to compare. Usage error when a left

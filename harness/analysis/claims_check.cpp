@@ -13,14 +13,15 @@ namespace unmask {
 namespace {
 
 constexpr std::int64_t tiny_parameters = 100'000'000;
-// A value timed once has no interval; it is judged as if it could be off by this factor either way.
-constexpr double timed_once = 1.1;
 
 struct checked_point {
   std::string name;   // what the rows have in common, for the eye
   std::string shown;  // "FOCUS / DC+", the quantity
   estimate measured;
   std::string items;  // which items it is of: points of the same items err together
+  std::string noise;  // why no verdict may rest on it; empty: one may
+  const result_row* left = nullptr;
+  const result_row* right = nullptr;  // null where one row is judged
   outcome result = outcome::failed;
 };
 
@@ -28,12 +29,21 @@ bool of_scores(const paper_claim& c) {
   return c.left.metric == "score";
 }
 
-// Where the quantity may lie: its interval, or what is presumed of a single timing. Nothing for a
-// score without items.
-std::optional<interval> reach_of(const estimate& e, bool scores) {
-  if (e.range) return e.range;
-  if (scores || e.value <= 0) return {};
-  return interval{e.value / timed_once, e.value * timed_once};
+bool absolute(const paper_claim& c) {
+  return of_scores(c) || c.kind == claim_kind::threshold;
+}
+
+// Rows on a virtual clock or with weights without meaning: a statement about a model of the machine.
+bool is_model(const result_row& row) {
+  const auto clock = row.run.serve.find("clock");
+  return row.model.weights == "synthetic" ||
+         (clock != row.run.serve.end() && to_string(clock->second) == "virtual");
+}
+
+std::string noise_of(const std::string& metric, const result_row& row) {
+  if (!is_speed(metric) || !is_noisy(row)) return "";
+  return fmt::format("NOISY: the speed of {} is known to \u00b1{:.0f} % only, from {} repetitions",
+                     name_of_row(row), 100 * row.samples.half_width, row.samples.seconds.size());
 }
 
 // Where the whole interval of a quantity must lie, with its words.
@@ -102,6 +112,16 @@ std::string place_of(const result_row& row) {
 
 using point_list = std::vector<checked_point>;
 
+void add_point(point_list& points, const paper_claim& c, const std::string& place,
+               const std::string& shown, const estimate& e, const result_row* left,
+               const result_row* right) {
+  std::string noise = noise_of(c.left.metric, *left);
+  if (noise.empty() && right) {
+    noise = noise_of(c.right.metric.empty() ? c.left.metric : c.right.metric, *right);
+  }
+  points.push_back({place, shown, e, left->workload.hash, noise, left, right});
+}
+
 point_list pairs(const paper_claim& c, const row_list& rows) {
   const std::set<std::string> free = fixed_keys(c);
   const auto right = selected(rows, c.right);
@@ -119,9 +139,9 @@ point_list pairs(const paper_claim& c, const row_list& rows) {
     if (partners.empty()) continue;
     const auto e = compare(c, *row, *partners[0]);
     if (!e) continue;
-    points.push_back({place_of(*row),
-                      row->label + (of_scores(c) ? " - " : " / ") + partners[0]->label, *e,
-                      row->workload.hash});
+    add_point(points, c, place_of(*row),
+              row->label + (of_scores(c) ? " - " : " / ") + partners[0]->label, *e, row,
+              partners[0]);
   }
   return points;
 }
@@ -150,10 +170,10 @@ point_list series(const paper_claim& c, const row_list& rows) {
       }
       const auto e = compare(c, *group[i], *group[i - 1]);
       if (!e) continue;
-      points.push_back({place_of(*group[i]),
-                        fmt::format("{} from {} {} to {}", group[i]->label, c.along,
-                                    short_number(before), short_number(now)),
-                        *e, group[i]->workload.hash});
+      add_point(points, c, place_of(*group[i]),
+                fmt::format("{} from {} {} to {}", group[i]->label, c.along, short_number(before),
+                            short_number(now)),
+                *e, group[i], group[i - 1]);
     }
   }
   return points;
@@ -163,7 +183,7 @@ point_list levels(const paper_claim& c, const row_list& rows) {
   point_list points;
   for (const result_row* row : selected(rows, c.left)) {
     if (const auto e = estimate_of(*row, c.left.metric)) {
-      points.push_back({place_of(*row), name_of_row(*row), *e, row->workload.hash});
+      add_point(points, c, place_of(*row), name_of_row(*row), *e, row, nullptr);
     }
   }
   return points;
@@ -188,15 +208,63 @@ interval interval_of_average(const std::vector<double>& values, const std::vecto
   return {mean - std::sqrt(below) / n, mean + std::sqrt(above) / n};
 }
 
-// Mean of the points, ratios geometrically; its interval from theirs. Where one of them has none,
-// from the spread between the points.
-checked_point averaged(const point_list& points, bool differences) {
+// All pairs of items together, each item of a workload once: its scores over several points (batch
+// sizes, say) are averaged. Nothing unless every point kept its items.
+std::optional<estimate> pooled_scores(const point_list& points) {
+  struct item {
+    double left = 0, right = 0, n = 0;
+  };
+  std::map<std::pair<std::string, std::size_t>, item> items;
+  for (const checked_point& p : points) {
+    if (!p.right) return {};
+    const auto [x, y] = paired_scores(*p.left, *p.right);
+    if (x.empty()) return {};
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      item& at = items[{p.items, i}];
+      at.left += x[i];
+      at.right += y[i];
+      ++at.n;
+    }
+  }
+  std::vector<double> left, right;
+  for (const auto& [key, i] : items) {
+    left.push_back(i.left / i.n);
+    right.push_back(i.right / i.n);
+  }
+  estimate e = paired_score_difference(left, right);
+  const auto only = [](const std::vector<double>& a, const std::vector<double>& b) {
+    std::size_t count = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) count += a[i] >= 0.5 && b[i] < 0.5;
+    return count;
+  };
+  const std::size_t won = only(left, right), lost = only(right, left);
+  e.how = fmt::format("pooled pairs, {} up, {} down, McNemar p = {:.2g}", won, lost,
+                      mcnemar_p(won, lost));
+  return e;
+}
+
+std::optional<estimate> pooled_shares(const paper_claim& c, const point_list& points) {
+  item_shares all;
+  for (const checked_point& p : points) {
+    const item_shares items = shares_of(*p.left, c.left.metric);
+    if (items.empty() || p.right) return {};
+    all.insert(all.end(), items.begin(), items.end());
+  }
+  return share_over_items(all);
+}
+
+// Of times and rates the geometric mean, of what has items all of them pooled, of the rest the mean;
+// its interval from theirs. Where one of them has none, there is none.
+checked_point averaged(const paper_claim& c, const point_list& points) {
   if (points.size() == 1) return points.front();
   std::vector<double> values;
   std::vector<interval> ranges;
   std::vector<std::string> items;
   std::map<std::string, std::size_t> n_of;  // items of each workload
-  const auto scale = [&](double v) { return differences ? v : std::log(v); };
+  const bool plain = absolute(c);
+  const auto scale = [&](double v) { return plain ? v : std::log(v); };
+  const auto back = [&](double v) { return plain ? v : std::exp(v); };
+  checked_point mean = points.front();
   for (const checked_point& p : points) {
     values.push_back(scale(p.measured.value));
     if (p.measured.range) {
@@ -204,40 +272,82 @@ checked_point averaged(const point_list& points, bool differences) {
     }
     items.push_back(p.items);
     n_of[p.items] = std::max(n_of[p.items], p.measured.n);
+    if (mean.noise.empty()) mean.noise = p.noise;
   }
-  checked_point mean{"", points.front().shown, {}, ""};
-  const auto back = [&](double v) { return differences ? v : std::exp(v); };
   const auto [least, most] = std::ranges::minmax(values);
   mean.name = fmt::format("mean of {} points from {} to {}", points.size(),
                           short_number(back(least)), short_number(back(most)));
   estimate& e = mean.measured;
-  e.value = back(mean_of(values));
-  std::optional<interval> range = ranges.size() == values.size()
-                                      ? interval_of_average(values, ranges, items)
-                                      : interval_of_mean(values);
-  if (range) e.range = interval{back(range->low), back(range->high)};
-  e.unit_of_n = points.front().measured.unit_of_n;
+  const auto pooled = of_scores(c) && c.kind != claim_kind::threshold ? pooled_scores(points)
+                                                                      : pooled_shares(c, points);
+  if (pooled) {
+    e = *pooled;
+    mean.name += "; " + e.how;
+    return mean;
+  }
+  e = {back(mean_of(values)), {}, 0, points.front().measured.unit_of_n, "mean of points"};
+  if (ranges.size() == values.size()) {
+    const interval range = interval_of_average(values, ranges, items);
+    e.range = interval{back(range.low), back(range.high)};
+  }
   if (e.unit_of_n == "items") {
     for (const auto& [key, n] : n_of) e.n += n;
   } else {
     e.n = points.size();
     e.unit_of_n = "points";
   }
-  e.how = "mean of points";
   return mean;
+}
+
+// The best of several points is not judged as if it were the only one.
+checked_point extreme(const paper_claim& c, const point_list& points) {
+  const auto by_value = [](const checked_point& a, const checked_point& b) {
+    return a.measured.value < b.measured.value;
+  };
+  checked_point best = c.aggregate == claim_aggregate::max
+                           ? *std::ranges::max_element(points, by_value)
+                           : *std::ranges::min_element(points, by_value);
+  if (points.size() > 1) {
+    best.measured.range = corrected_for(points.size(), best.measured, !absolute(c));
+    best.name += fmt::format(", the {} of {} points, interval corrected for their number",
+                             c.aggregate == claim_aggregate::max ? "largest" : "smallest",
+                             points.size());
+  }
+  return best;
 }
 
 point_list aggregated(const paper_claim& c, point_list points) {
   if (points.empty() || c.aggregate == claim_aggregate::each) return points;
-  if (c.aggregate == claim_aggregate::mean) {
-    const bool absolute = of_scores(c) || c.kind == claim_kind::threshold;
-    return {averaged(points, absolute)};
+  return {c.aggregate == claim_aggregate::mean ? averaged(c, points) : extreme(c, points)};
+}
+
+// What of a point's circumstances is not as the claim presumes: "says (metric is 11.3)"; empty: all
+// is. Rows that a precondition names and that are not there cannot vouch for it.
+std::string unmet(const paper_claim& c, const checked_point& point, const row_list& rows) {
+  for (const claim_precondition& p : c.preconditions) {
+    std::set<std::string> free = fixed_keys(c);
+    for (const auto& [key, values] : p.where.keys) free.insert(key);
+    const std::string here = circumstance_of(*point.left, free);
+    const region wanted = beyond(p.relation, p.value, 0).where;
+    bool found = false;
+    for (const result_row* row : selected(rows, p.where)) {
+      const auto v = value_in(*row, p.where.metric);
+      if (!v || row->workload.family != point.left->workload.family ||
+          circumstance_of(*row, free) != here) {
+        continue;
+      }
+      found = true;
+      if (!wanted.holds(v->value)) {
+        return fmt::format("{} ({} of {} is {}, {})", p.says, p.where.metric, name_of_row(*row),
+                           short_number(v->value), place_of(*row));
+      }
+    }
+    if (!found) {
+      return fmt::format("{} (no row with {} in {} tells)", p.says, p.where.text(),
+                         place_of(*point.left));
+    }
   }
-  const auto by_value = [](const checked_point& a, const checked_point& b) {
-    return a.measured.value < b.measured.value;
-  };
-  return {c.aggregate == claim_aggregate::max ? *std::ranges::max_element(points, by_value)
-                                              : *std::ranges::min_element(points, by_value)};
+  return "";
 }
 
 std::string none_reason(const paper_claim& c, const frame& rows) {
@@ -268,10 +378,10 @@ interval interval_of_equal_answers(std::size_t n) {
 std::string undecided_reason(const paper_claim& c, const checked_point& shown,
                              const point_test& test) {
   const estimate& e = shown.measured;
+  if (!shown.noise.empty()) return "; undecided: " + shown.noise;
   if (!e.range) {
-    return of_scores(c) ? "; undecided: no interval"
-                        : fmt::format("; undecided: timed once, {:.0f} % either way presumed",
-                                      100 * (timed_once - 1));
+    return is_speed(c.left.metric) ? "; undecided: timed once, which says nothing of a speed"
+                                   : "; undecided: " + (e.how.empty() ? "no interval" : e.how);
   }
   std::string text =
       fmt::format("; underpowered: {} {}, interval [{}, {}] contains the bound", e.n, e.unit_of_n,
@@ -295,14 +405,32 @@ std::string reason_of(const paper_claim& c, const claim_result& r, const point_l
   }
   text +=
       fmt::format("{} = {}, wanted {}", shown.shown, estimate_text(shown.measured), test.wanted);
-  if (shown.name.find("mean of") != 0)
-    text += " (" + shown.name + ")";
-  else
-    text += ", " + shown.name;
+  text += shown.name.starts_with("mean of") ? ", " + shown.name : " (" + shown.name + ")";
+  if (shown.measured.range && shown.measured.how == "counted") {
+    text += "; counted, exact for these prompts";
+  }
   if (shown.result == outcome::undecided) text += undecided_reason(c, shown, test);
   if (r.tiny_models) text += "; on tiny models, not the paper's";
-  if (r.synthetic) text += "; synthetic weights";
+  if (r.synthetic) text += "; by synthetic weights or a virtual clock";
+  if (r.size != published_size::not_compared) {
+    text += fmt::format("; the published size, {}, is {} the interval",
+                        short_number(*c.published->comparable), name_of(r.size));
+  }
+  if (r.out_of_regime > 0) {
+    text += fmt::format("; {} more points are out of the claim's regime", r.out_of_regime);
+  }
   return text;
+}
+
+// Beside the direction: of all points together, or of the one that an "up to" is about.
+published_size size_of(const paper_claim& c, const point_list& points) {
+  if (!c.published || !c.published->comparable || c.kind == claim_kind::monotone) {
+    return published_size::not_compared;
+  }
+  const auto range = averaged(c, points).measured.range;
+  if (!range) return published_size::not_compared;
+  const region here{range->low, range->high};
+  return here.holds(*c.published->comparable) ? published_size::inside : published_size::outside;
 }
 
 // The point that decides: the worst outcome, and among those the one farthest on the wrong side.
@@ -326,6 +454,11 @@ const char* name_of(claim_kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
+const char* name_of(published_size size) {
+  constexpr const char* names[] = {"", "inside", "outside"};
+  return names[static_cast<std::size_t>(size)];
+}
+
 claim_result check_claim(const paper_claim& c, const frame& all, const std::string& scale) {
   claim_result result;
   result.scale = scale;
@@ -333,27 +466,40 @@ claim_result check_claim(const paper_claim& c, const frame& all, const std::stri
   point_list points = c.kind == claim_kind::monotone    ? series(c, rows)
                       : c.kind == claim_kind::threshold ? levels(c, rows)
                                                         : pairs(c, rows);
-  points = aggregated(c, std::move(points));
   if (points.empty()) {
     result.reason = none_reason(c, all);
     return result;
   }
-  for (const result_row* row : selected(rows, c.left)) {
-    result.tiny_models |= row->model.parameters < tiny_parameters;
-    result.synthetic |= row->model.weights == "synthetic";
+  std::string lack;
+  result.out_of_regime = std::erase_if(points, [&](const checked_point& p) {
+    const std::string why = unmet(c, p, rows);
+    if (lack.empty()) lack = why;
+    return !why.empty();
+  });
+  if (points.empty()) {
+    result.judged = verdict::not_applicable;
+    result.reason = "NOT APPLICABLE: presumes that " + lack;
+    return result;
+  }
+  points = aggregated(c, std::move(points));
+  for (const checked_point& p : points) {
+    result.tiny_models |= p.left->model.parameters < tiny_parameters;
+    result.synthetic |= is_model(*p.left) || (p.right && is_model(*p.right));
   }
   const point_test test = test_of(c);
   for (checked_point& p : points) {
-    const auto reach = reach_of(p.measured, of_scores(c));
-    p.result = reach ? judge(*reach, test.where) : outcome::undecided;
+    p.result = p.measured.range && p.noise.empty() ? judge(*p.measured.range, test.where)
+                                                   : outcome::undecided;
     result.held += p.result == outcome::held;
     result.undecided += p.result == outcome::undecided;
     result.failed += p.result == outcome::failed;
   }
-  result.judged = result.held == points.size() ? verdict::reproduced
-                  : result.held > 0            ? verdict::partly
-                  : result.failed > 0          ? verdict::not_reproduced
-                                               : verdict::ambiguous;
+  result.judged = result.held == points.size()
+                      ? (result.synthetic ? verdict::reproduced_model : verdict::reproduced)
+                  : result.held > 0   ? verdict::partly
+                  : result.failed > 0 ? verdict::not_reproduced
+                                      : verdict::ambiguous;
+  result.size = size_of(c, points);
   const checked_point& shown = decisive(points, c);
   result.measured = shown.measured;
   result.reason = reason_of(c, result, points, shown, test);

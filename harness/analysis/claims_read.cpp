@@ -97,6 +97,53 @@ void check_kind(paper_claim& c, bool has_right) {
   }
 }
 
+// A published number in the units of the quantity that is judged, where its unit says how.
+std::optional<double> comparable(const paper_claim& c, double value, const std::string& unit,
+                                 const std::string& as) {
+  const bool scores = c.left.metric == "score";
+  if (as == "change") return 1 + value / 100;
+  if (as == "ratio" || as == "value") return value;
+  if (as == "points") return value / 100;
+  if (c.kind == claim_kind::monotone) return {};
+  if (unit == "points" || unit == "%") return scores ? std::optional(value / 100) : std::nullopt;
+  if (c.kind == claim_kind::threshold) return value;
+  return unit == "x" && !scores ? std::optional(value) : std::nullopt;
+}
+
+void read_size(toml_reader& r, paper_claim& c) {
+  claim_published p;
+  if (!r.find("value")) throw usage_error(r.where() + ": `published` needs `value`");
+  r.real("value", p.value, -1e300, 1e300);
+  r.text("unit", p.unit);
+  required_text(r, "source", p.source);
+  std::string as;
+  r.text("as", as);
+  const std::vector<std::string> known = {"ratio", "change", "points", "value"};
+  if (!as.empty() && std::ranges::find(known, as) == known.end()) {
+    throw usage_error(r.where() + ": " + unknown_name("`as` of a published size", as, known));
+  }
+  p.comparable = comparable(c, p.value, p.unit, as);
+  c.published = p;
+}
+
+claim_precondition read_condition(toml_reader& r) {
+  claim_precondition p;
+  required_text(r, "says", p.says);
+  read_selector(r, "where", p.where);
+  r.text("metric", p.where.metric);
+  required_text(r, "relation", p.relation);
+  const std::vector<std::string>& known = relations_of(claim_kind::threshold);
+  if (std::ranges::find(known, p.relation) == known.end()) {
+    throw usage_error(r.where() + ": " +
+                      unknown_name("relation of a precondition", p.relation, known));
+  }
+  if (p.where.metric.empty() || !r.find("value")) {
+    throw usage_error(r.where() + ": a precondition needs `metric` and `value`");
+  }
+  r.real("value", p.value, -1e300, 1e300);
+  return p;
+}
+
 paper_claim read_claim(toml_reader& r, const fs::path& file) {
   paper_claim c;
   c.where = r.where();
@@ -104,9 +151,16 @@ paper_claim read_claim(toml_reader& r, const fs::path& file) {
   required_text(r, "statement", c.statement);
   required_text(r, "source", c.source);
   r.text("note", c.note);
-  std::string artifact;
-  required_text(r, "artifact", artifact);
-  c.artifact = existing_file(r, artifact, file);
+  std::vector<std::string> artifacts(1);
+  r.text("artifact", artifacts[0]);
+  if (artifacts[0].empty()) artifacts.clear();
+  if (r.find("artifacts")) {
+    if (!artifacts.empty()) fail(c, "has `artifact` and `artifacts`; one of them will do");
+    r.texts("artifacts", artifacts);
+  }
+  if (artifacts.empty()) fail(c, "needs `artifact`, an experiment file, or `artifacts`");
+  for (const std::string& name : artifacts) c.artifacts.push_back(existing_file(r, name, file));
+  r.text("variant", c.variant);
   r.texts("scales", c.scales);
   if (!r.find("kind")) fail(c, "needs `kind`");
   c.kind = choice(r, "kind", {"ratio", "ordering", "monotone", "threshold", "equal"}, c.kind);
@@ -128,25 +182,21 @@ paper_claim read_claim(toml_reader& r, const fs::path& file) {
   r.real("tolerance", c.tolerance, 0, 1e6);
   optional_real(r, "expected", c.expected);
   optional_real(r, "value", c.value);
-  r.table("published", [&](toml_reader& t) {
-    claim_published p;
-    if (!t.find("value")) throw usage_error(t.where() + ": `published` needs `value`");
-    t.real("value", p.value, -1e300, 1e300);
-    t.text("unit", p.unit);
-    required_text(t, "source", p.source);
-    c.published = p;
-  });
+  r.table("published", [&](toml_reader& t) { read_size(t, c); });
+  r.tables("precondition", [&](toml_reader& t) { c.preconditions.push_back(read_condition(t)); });
   check_kind(c, has_right);
   return c;
 }
 
 void check_scales(const paper_claim& c, const scales_of_artifact& scales_of) {
   if (c.scales.empty()) fail(c, "needs `scales`, where it can be checked");
-  const std::vector<std::string> known = scales_of(c.artifact);
-  for (const std::string& name : c.scales) {
-    if (std::ranges::find(known, name) == known.end()) {
-      throw usage_error(c.where + ": claim '" + c.id +
-                        "': " + unknown_name("scale of " + c.artifact.string(), name, known));
+  for (const fs::path& artifact : c.artifacts) {
+    const std::vector<std::string> known = scales_of(artifact);
+    for (const std::string& name : c.scales) {
+      if (std::ranges::find(known, name) == known.end()) {
+        throw usage_error(c.where + ": claim '" + c.id +
+                          "': " + unknown_name("scale of " + artifact.string(), name, known));
+      }
     }
   }
 }

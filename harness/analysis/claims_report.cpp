@@ -10,7 +10,8 @@
 namespace unmask {
 
 text_table claims_table(const std::vector<checked_claim>& claims) {
-  text_table t{"paper", "claim", "scale", "verdict", "measured here", "published", "reason"};
+  text_table t{"paper",         "claim",     "scale", "verdict",
+               "measured here", "published", "size",  "reason"};
   std::map<verdict, std::size_t> count;
   for (const auto& [claim, result] : claims) {
     ++count[result.judged];
@@ -20,13 +21,17 @@ text_table claims_table(const std::vector<checked_claim>& claims) {
                               claim.published->unit.empty() ? "" : " ", claim.published->unit,
                               claim.published->source);
     }
-    t.add({claim.paper, fmt::format("{} ({})", claim.statement, claim.source), result.scale,
-           name_of(result.judged), result.measured ? estimate_text(*result.measured) : "–",
-           published, result.reason});
+    const std::string variant = claim.variant.empty() ? "" : "; of " + claim.variant;
+    const std::string size = name_of(result.size);
+    t.add({claim.paper, fmt::format("{} ({}{})", claim.statement, claim.source, variant),
+           result.scale, name_of(result.judged),
+           result.measured ? estimate_text(*result.measured) : "–", published,
+           size.empty() ? "–" : size, result.reason});
   }
   std::string counts;
-  for (const verdict v : {verdict::reproduced, verdict::partly, verdict::ambiguous,
-                          verdict::not_reproduced, verdict::not_run}) {
+  for (const verdict v : {verdict::reproduced, verdict::reproduced_model, verdict::partly,
+                          verdict::ambiguous, verdict::not_reproduced, verdict::not_applicable,
+                          verdict::not_run}) {
     counts += fmt::format("{} {}, ", count[v], name_of(v));
   }
   t.notes.push_back(counts + fmt::format("of {} claims", claims.size()));
@@ -40,27 +45,36 @@ std::string claims_json(const std::vector<checked_claim>& claims) {
                                   {"paper", c.paper},
                                   {"statement", c.statement},
                                   {"source", c.source},
-                                  {"artifact", c.artifact.generic_string()},
+                                  {"variant", c.variant},
+                                  {"artifacts", nlohmann::ordered_json::array()},
                                   {"scale", r.scale},
                                   {"kind", name_of(c.kind)},
                                   {"metric", c.left.metric},
                                   {"verdict", name_of(r.judged)},
+                                  {"tone", tone_of(name_of(r.judged))},
                                   {"reason", r.reason},
                                   {"measured", nullptr},
                                   {"interval", nullptr},
                                   {"n", nullptr}};
+    for (const auto& file : c.artifacts) out["artifacts"].push_back(file.generic_string());
     if (r.measured) {
       out["measured"] = r.measured->value;
       out["n"] = r.measured->n;
       out["n_unit"] = r.measured->unit_of_n;
       out["interval"] = json_of(r.measured->range);
     }
-    out["points"] = {{"held", r.held}, {"undecided", r.undecided}, {"failed", r.failed}};
+    out["points"] = {{"held", r.held},
+                     {"undecided", r.undecided},
+                     {"failed", r.failed},
+                     {"out_of_regime", r.out_of_regime}};
     out["published"] = nullptr;
     if (c.published) {
       out["published"] = {{"value", c.published->value},
                           {"unit", c.published->unit},
-                          {"source", c.published->source}};
+                          {"source", c.published->source},
+                          {"size", r.size == published_size::not_compared
+                                       ? nlohmann::ordered_json()
+                                       : nlohmann::ordered_json(name_of(r.size))}};
     }
     out["tiny_models"] = r.tiny_models;
     out["synthetic"] = r.synthetic;

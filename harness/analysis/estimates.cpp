@@ -39,6 +39,30 @@ std::optional<double> spread_of(const result_row& row, const std::string& metric
   return found && std::isfinite(*found) ? found : std::nullopt;
 }
 
+// The value of each seed of the search; null: it was found once.
+const std::vector<double>* seeds_of(const result_row& row, const std::string& metric) {
+  const auto found = row.metrics.find(metric);
+  if (found == row.metrics.end() || found->second.seeds.size() < 2) return nullptr;
+  return &found->second.seeds;
+}
+
+// Seed by seed the same requests arrived at the same times, whoever schedules them.
+bool same_arrivals(const result_row& a, const result_row& b) {
+  const auto drawn = [](parameter_map serve) {
+    for (const char* ours : {"policy", "forwards_per_turn", "paging", "recompute", "log"}) {
+      serve.erase(ours);
+    }
+    return serve;
+  };
+  return a.run.seed == b.run.seed && a.workload.family == b.workload.family &&
+         drawn(a.run.serve) == drawn(b.run.serve);
+}
+
+// Of a sample of items, not of a count of them all; maxima are what they are.
+bool is_sampled(const std::string& metric) {
+  return metric.starts_with("probes.") && !metric.ends_with("_max");
+}
+
 // A number by the path behind its first name, "importance.auc[1]": of a probe, or of the calibration.
 std::optional<row_value> number_at(const result_row& row, const std::string& text,
                                    const std::string& path) {
@@ -105,6 +129,13 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
   estimate e{a->value / b->value, {}, 0, "items", ""};
   e.n = static_cast<std::size_t>(std::min(left.workload.items, right.workload.items));
   const auto timed = [](origin from) { return from == origin::measured; };
+  const std::vector<double>*x = seeds_of(left, left_metric), *y = seeds_of(right, right_metric);
+  if (x && y && x->size() == y->size() && same_arrivals(left, right)) {
+    estimate paired = paired_ratio(*x, *y);
+    paired.unit_of_n = "seeds";
+    paired.how = "paired by the seeds of the search";
+    if (std::isfinite(paired.value)) return paired;
+  }
   const auto spread_a = spread_of(left, left_metric), spread_b = spread_of(right, right_metric);
   if (spread_a || spread_b) {
     // Relative half widths are distances on the log scale; those of separate searches add in
@@ -114,6 +145,8 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
     e.how = "over searches with several seeds";
   } else if (timed(a->from) || timed(b->from)) {
     e.how = "measured once, no interval";
+  } else if (is_sampled(left_metric) || is_sampled(right_metric)) {
+    e.how = "of a sample of items, no interval";
   } else {
     e.how = "counted";
     e.range = interval{e.value, e.value};
@@ -121,14 +154,36 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
   return e;
 }
 
+bool is_speed(const std::string& metric) {
+  return clock_of(metric) != clock_kind::none;
+}
+
+bool is_noisy(const result_row& row) {
+  return row.samples.seconds.size() > 1 && row.samples.half_width > noisy_half_width;
+}
+
+item_shares shares_of(const result_row& row, const std::string& metric) {
+  item_shares items;
+  for (std::size_t i = 0;; ++i) {
+    const std::string at = metric + "_items[" + std::to_string(i) + "]";
+    const auto part = value_in(row, at + "[0]"), whole = value_in(row, at + "[1]");
+    if (!part || !whole) return items;
+    items.emplace_back(part->value, whole->value);
+  }
+}
+
+std::pair<std::vector<double>, std::vector<double>> paired_scores(const result_row& left,
+                                                                  const result_row& right) {
+  if (!same_items(left, right)) return {};
+  return {finite_only(left.items.score, right.items.score),
+          finite_only(right.items.score, left.items.score)};
+}
+
 std::optional<estimate> score_difference_of(const result_row& left, const result_row& right) {
   const auto a = value_in(left, "score"), b = value_in(right, "score");
   if (!a || !b) return {};
-  if (same_items(left, right)) {
-    const estimate e = paired_score_difference(finite_only(left.items.score, right.items.score),
-                                               finite_only(right.items.score, left.items.score));
-    if (e.n > 0) return e;
-  }
+  const auto [x, y] = paired_scores(left, right);
+  if (!x.empty()) return paired_score_difference(x, y);
   return share_difference(a->value, static_cast<std::size_t>(left.score->n), b->value,
                           static_cast<std::size_t>(right.score->n));
 }
@@ -152,6 +207,13 @@ std::optional<estimate> estimate_of(const result_row& row, const std::string& me
                     ? interval{v->value * (1 - half), v->value * (1 + half)}
                     : interval{v->value / (1 + half), v->value / (1 - half)};
     }
+  } else if (const item_shares items = shares_of(row, metric); !items.empty()) {
+    const estimate share = share_over_items(items);
+    e.range = share.range;
+    e.n = share.n;
+    e.how = share.how;
+  } else if (is_sampled(metric)) {
+    e.how = "of a sample of items, no interval";
   } else if (v->from != origin::measured) {
     e.range = interval{v->value, v->value};
   } else {

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include <boost/math/distributions/binomial.hpp>
+#include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
 
 
@@ -26,6 +28,21 @@ bool all_positive(const std::vector<double>& samples) {
 std::vector<double> logs(std::vector<double> samples) {
   for (double& v : samples) v = std::log(v);
   return samples;
+}
+
+// 95 % percentile interval of a statistic of n items drawn with replacement. The generator is the
+// same on every machine, which the distributions of the standard library are not.
+template <class Statistic>
+interval bootstrap(std::size_t n, const Statistic& statistic) {
+  std::mt19937_64 random(2026);
+  std::vector<double> values(resamples);
+  std::vector<std::size_t> drawn(n);
+  for (double& value : values) {
+    for (std::size_t& i : drawn) i = random() % n;
+    value = statistic(drawn);
+  }
+  std::ranges::sort(values);
+  return {percentile_of(values, 0.025), percentile_of(values, 0.975)};
 }
 
 bool is_binary(const std::vector<double>& scores) {
@@ -127,16 +144,55 @@ estimate paired_score_difference(const std::vector<double>& a, const std::vector
     return paired_share_difference(cells[1][1], cells[1][0], cells[0][1], cells[0][0]);
   }
   estimate out{mean_of(d), {}, n, "items", "paired bootstrap"};
-  std::vector<double> means(resamples);
-  std::mt19937_64 random(2026);  // the same on every machine, which its distributions are not
-  for (std::size_t r = 0; r < resamples; ++r) {
+  out.range = bootstrap(n, [&](const std::vector<std::size_t>& drawn) {
     double sum = 0;
-    for (std::size_t i = 0; i < n; ++i) sum += d[random() % n];
-    means[r] = sum / static_cast<double>(n);
-  }
-  std::ranges::sort(means);
-  out.range = interval{percentile_of(means, 0.025), percentile_of(means, 0.975)};
+    for (const std::size_t i : drawn) sum += d[i];
+    return sum / static_cast<double>(n);
+  });
   return out;
+}
+
+estimate share_over_items(const item_shares& all) {
+  item_shares items = all;
+  std::erase_if(items, [](const auto& i) { return !(i.second > 0); });
+  const auto share = [&](const auto& places) {
+    double part = 0, whole = 0;
+    for (const std::size_t i : places) {
+      part += items[i].first;
+      whole += items[i].second;
+    }
+    return part / whole;
+  };
+  std::vector<std::size_t> every(items.size());
+  std::iota(every.begin(), every.end(), std::size_t{0});
+  estimate out{items.empty() ? std::nan("") : share(every), {}, items.size(), "items", ""};
+  if (items.empty()) return out;
+  const bool same = std::ranges::all_of(items, [&](const auto& i) {
+    return i.first / i.second == items.front().first / items.front().second;
+  });
+  out.how = same ? "Wilson, of items" : "bootstrap over items";
+  out.range = same ? wilson_interval(out.value * static_cast<double>(items.size()), items.size())
+                   : bootstrap(items.size(), share);
+  return out;
+}
+
+std::optional<interval> corrected_for(std::size_t points, const estimate& e, bool logs) {
+  if (!e.range || points < 2 || e.range->low == e.range->high) return e.range;
+  const double q = 1 - 0.025 / static_cast<double>(points);
+  double wider = 0;
+  if (e.unit_of_n == "items" || e.n < 2) {
+    const boost::math::normal normal;
+    wider = boost::math::quantile(normal, q) / boost::math::quantile(normal, 0.975);
+  } else {
+    const boost::math::students_t t(static_cast<double>(e.n - 1));
+    wider = boost::math::quantile(t, q) / boost::math::quantile(t, 0.975);
+  }
+  if (logs) {
+    return interval{e.value * std::pow(e.range->low / e.value, wider),
+                    e.value * std::pow(e.range->high / e.value, wider)};
+  }
+  return interval{e.value - wider * (e.value - e.range->low),
+                  e.value + wider * (e.range->high - e.value)};
 }
 
 }  // namespace unmask

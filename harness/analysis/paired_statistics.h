@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/analysis/statistics.h"
@@ -45,5 +46,16 @@ estimate share_difference(double mean_a, std::size_t n_a, double mean_b, std::si
 // Mean of a_i - b_i; percentile bootstrap over items, 10000 resamples of a fixed generator. When no
 // item differs a bootstrap would claim certainty: then the interval is that of paired shares.
 estimate paired_score_difference(const std::vector<double>& a, const std::vector<double>& b);
+
+// Share of a whole that lies in parts over items (tokens of requests): sum of parts over sum of
+// wholes; percentile bootstrap over items, whose tokens are not independent of each other. Where all
+// items agree, Wilson's interval of as many items.
+using item_shares = std::vector<std::pair<double, double>>;  // part, whole of each item
+estimate share_over_items(const item_shares& items);
+
+// The interval that the best (or worst) of `points` needs for the same 5 % of all of them: each at
+// 1 - 0.05 / points (Bonferroni), the distances to the ends of `e` widened by the ratio of the
+// quantiles, Student's for repetitions and seeds, normal for items. logs: distances of logarithms.
+std::optional<interval> corrected_for(std::size_t points, const estimate& e, bool logs);
 
 }  // namespace unmask

@@ -56,7 +56,8 @@ std::vector<std::pair<std::string, laid_out_table>> paper_tables(const po::varia
   std::vector<std::pair<std::string, laid_out_table>> tables;
   for (const std::string& path : texts_of(values, "rows")) {
     for (const artifact_run& run :
-         runs_below(path, text_of(values, "artifact"), text_of(values, "scale"))) {
+         runs_below(path, text_of(values, "artifact"), text_of(values, "scale"),
+                    text_of(values, "experiments-dir"))) {
       const paper_layout layout = read_layout(run.file, run.scale);
       if (layout.columns.empty() && !values.count("artifact")) continue;  // drawn, not tabulated
       tables.emplace_back(run.name, lay_out(layout, read_frame({run.rows})));
@@ -120,6 +121,7 @@ int command_table(const std::vector<std::string>& arguments) {
       "experiment file, for the view paper of rows without a run.json beside them")(
       "scale", po::value<std::string>()->default_value(""), "of --artifact; default tiny");
   add_paired_options(options);
+  add_experiments_option(options);
   po::variables_map values;
   if (!parse_command("table ROWS.jsonl|RUN... [options]", "", options, {"rows..."}, arguments,
                      values)) {
@@ -167,6 +169,7 @@ int command_crossover(const std::vector<std::string>& arguments) {
     throw usage_error("--score-within is from 0 to 1");
   }
   const auto cells = crossover_cells(rows_of(values, "crossover needs files of rows"), rule);
+  if (cells.empty()) throw usage_error("no row of these files has a throughput");
   write_output(values, format == table_format::json ? crossover_json(cells)
                                                     : render(crossover_table(cells), format));
   return 0;

@@ -6,7 +6,9 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "harness/analysis/store.h"
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 #include "harness/base/toml_reader.h"
@@ -79,27 +81,32 @@ void keep_claims(std::vector<paper_claim>& claims, const std::vector<std::string
 }
 
 std::vector<artifact_run> runs_below(const fs::path& path, const std::string& artifact,
-                                     const std::string& scale) {
+                                     const std::string& scale, const fs::path& experiments) {
   if (!artifact.empty()) {
     const experiment_spec spec = read_spec(artifact, scale);
     return {{spec.artifact.paper + "_" + spec.artifact.id, artifact, path, spec.scale}};
   }
-  std::vector<fs::path> folders;
+  std::vector<fs::path> files = {path};
   if (fs::is_directory(path)) {
+    files.clear();
     for (const auto& entry : fs::recursive_directory_iterator(path)) {
-      if (entry.path().filename() == manifest_name) folders.push_back(entry.path().parent_path());
+      if (entry.path().filename() == "rows.jsonl") files.push_back(entry.path());
     }
-    std::ranges::sort(folders, {}, [](const fs::path& f) { return natural_order(f.string()); });
-  } else {
-    folders.push_back(path.parent_path());
+    std::ranges::sort(files, {}, [](const fs::path& f) { return natural_order(f.string()); });
   }
   std::vector<artifact_run> runs;
-  for (const fs::path& folder : folders) {
-    if (!fs::exists(folder / manifest_name)) continue;
-    const run_manifest m = read_manifest(folder / manifest_name);
-    if (m.paper.empty()) continue;
-    runs.push_back({m.paper + "_" + m.artifact, m.file,
-                    fs::is_directory(path) ? folder : path, m.scale});
+  for (const fs::path& rows : files) {
+    const fs::path folder = fs::absolute(rows).lexically_normal().parent_path();
+    if (fs::exists(folder / manifest_name)) {
+      const run_manifest m = read_manifest(folder / manifest_name);
+      if (!m.paper.empty()) runs.push_back({m.paper + "_" + m.artifact, m.file, rows, m.scale});
+      continue;
+    }
+    // A campaign's layout, PAPER/ARTIFACT/SCALE, says the same.
+    const std::string id = folder.parent_path().filename();
+    const std::string paper = folder.parent_path().parent_path().filename();
+    const fs::path file = experiments / paper / (id + ".toml");
+    if (fs::exists(file)) runs.push_back({paper + "_" + id, file, rows, folder.filename()});
   }
   return runs;
 }
@@ -113,27 +120,34 @@ std::vector<checked_claim> check_claims(const std::vector<paper_claim>& claims,
     claim_result& r = checked.result;
     r.scale = scale;
     if (std::ranges::find(claim.scales, scale) == claim.scales.end()) {
-      std::string names;
-      for (const std::string& s : claim.scales) names += (names.empty() ? "" : ", ") + s;
-      r.reason = "NOT RUN: cannot be checked at scale " + scale + ", only at " + names;
-      const std::string lack = cannot_run(read_spec(claim.artifact, claim.scales.front()), machine);
+      r.reason = fmt::format("NOT RUN: cannot be checked at scale {}, only at {}", scale,
+                             fmt::join(claim.scales, ", "));
+      const std::string lack =
+          cannot_run(read_spec(claim.artifacts.front(), claim.scales.front()), machine);
       if (!lack.empty()) r.reason += ", which " + lack.substr(std::string("NOT RUN: ").size());
       all.push_back(std::move(checked));
       continue;
     }
-    const experiment_spec spec = read_spec(claim.artifact, scale);
-    const fs::path place = results / output_name(spec);
-    std::error_code failed;
-    if (fs::is_directory(place, failed)) {
-      const frame rows = read_frame({place});
-      r = rows.rows().empty() ? r : check_claim(claim, rows, scale);
-    }
-    if (r.reason.empty()) {
-      r.reason = cannot_run(spec, machine);
-      if (r.reason.empty()) {
-        r.reason = fmt::format("NOT RUN: no rows in {}; unmask run {} --scale {} -o {}",
-                               place.string(), claim.artifact.string(), scale, place.string());
+    std::vector<fs::path> places;
+    std::string missing;
+    for (const fs::path& artifact : claim.artifacts) {
+      const experiment_spec spec = read_spec(artifact, scale);
+      const fs::path place = results / output_name(spec);
+      std::error_code failed;
+      if (fs::is_directory(place, failed) && !read_rows(place).rows.empty()) {
+        places.push_back(place);
+      } else if (missing.empty()) {
+        missing = cannot_run(spec, machine);
+        if (missing.empty()) {
+          missing = fmt::format("NOT RUN: no rows in {}; unmask run {} --scale {} -o {}",
+                                place.string(), artifact.string(), scale, place.string());
+        }
       }
+    }
+    if (missing.empty()) {
+      r = check_claim(claim, read_frame(places), scale);
+    } else {
+      r.reason = missing;
     }
     all.push_back(std::move(checked));
   }

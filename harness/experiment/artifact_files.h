@@ -32,10 +32,11 @@ struct artifact_run {
   std::filesystem::path file, rows;
   std::string scale;
 };
-// The runs at or below a path, as the run.json beside their rows says, in natural order; for
-// `artifact` given the path itself, at that scale.
+// The runs at or below a path, in natural order: as the run.json beside their rows says, else as
+// their place PAPER/ARTIFACT/SCALE does. `artifact` given: the path itself, of that file and scale.
 std::vector<artifact_run> runs_below(const std::filesystem::path& path, const std::string& artifact,
-                                     const std::string& scale);
+                                     const std::string& scale,
+                                     const std::filesystem::path& experiments);
 
 // Each claim against the rows in RESULTS/PAPER/ID/SCALE. NOT RUN, with what is needed, where the
 // claim is not for this scale, the machine lacks something or there are no rows.
