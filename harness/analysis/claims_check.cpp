@@ -19,7 +19,6 @@ struct checked_point {
   std::string shown;  // "FOCUS / DC+", the quantity
   estimate measured;
   std::string items;  // which items it is of: points of the same items err together
-  std::string noise;  // why no verdict may rest on it; empty: one may
   const result_row* left = nullptr;
   const result_row* right = nullptr;  // null where one row is judged
   outcome result = outcome::failed;
@@ -40,10 +39,11 @@ bool is_model(const result_row& row) {
          (clock != row.run.serve.end() && to_string(clock->second) == "virtual");
 }
 
-std::string noise_of(const std::string& metric, const result_row& row) {
-  if (!is_speed(metric) || !is_noisy(row)) return "";
-  return fmt::format("NOISY: the speed of {} is known to \u00b1{:.0f} % only, from {} repetitions",
-                     name_of_row(row), 100 * row.samples.half_width, row.samples.seconds.size());
+// "NOISY: \u00b131 %" of a speed that is known to no better than a quarter either way; else "".
+std::string noise_of(const paper_claim& c, const estimate& e) {
+  if (!is_speed(c.left.metric) || !e.range || !(e.range->low > 0)) return "";
+  const double half = std::sqrt(e.range->high / e.range->low) - 1;
+  return half > noisy_half_width ? fmt::format("NOISY: \u00b1{:.0f} %", 100 * half) : "";
 }
 
 // Where the whole interval of a quantity must lie, with its words.
@@ -112,16 +112,6 @@ std::string place_of(const result_row& row) {
 
 using point_list = std::vector<checked_point>;
 
-void add_point(point_list& points, const paper_claim& c, const std::string& place,
-               const std::string& shown, const estimate& e, const result_row* left,
-               const result_row* right) {
-  std::string noise = noise_of(c.left.metric, *left);
-  if (noise.empty() && right) {
-    noise = noise_of(c.right.metric.empty() ? c.left.metric : c.right.metric, *right);
-  }
-  points.push_back({place, shown, e, left->workload.hash, noise, left, right});
-}
-
 point_list pairs(const paper_claim& c, const row_list& rows) {
   const std::set<std::string> free = fixed_keys(c);
   const auto right = selected(rows, c.right);
@@ -139,9 +129,9 @@ point_list pairs(const paper_claim& c, const row_list& rows) {
     if (partners.empty()) continue;
     const auto e = compare(c, *row, *partners[0]);
     if (!e) continue;
-    add_point(points, c, place_of(*row),
-              row->label + (of_scores(c) ? " - " : " / ") + partners[0]->label, *e, row,
-              partners[0]);
+    points.push_back({place_of(*row),
+                      row->label + (of_scores(c) ? " - " : " / ") + partners[0]->label, *e,
+                      row->workload.hash, row, partners[0]});
   }
   return points;
 }
@@ -170,10 +160,10 @@ point_list series(const paper_claim& c, const row_list& rows) {
       }
       const auto e = compare(c, *group[i], *group[i - 1]);
       if (!e) continue;
-      add_point(points, c, place_of(*group[i]),
-                fmt::format("{} from {} {} to {}", group[i]->label, c.along, short_number(before),
-                            short_number(now)),
-                *e, group[i], group[i - 1]);
+      points.push_back({place_of(*group[i]),
+                        fmt::format("{} from {} {} to {}", group[i]->label, c.along,
+                                    short_number(before), short_number(now)),
+                        *e, group[i]->workload.hash, group[i], group[i - 1]});
     }
   }
   return points;
@@ -183,7 +173,8 @@ point_list levels(const paper_claim& c, const row_list& rows) {
   point_list points;
   for (const result_row* row : selected(rows, c.left)) {
     if (const auto e = estimate_of(*row, c.left.metric)) {
-      add_point(points, c, place_of(*row), name_of_row(*row), *e, row, nullptr);
+      points.push_back(
+          {place_of(*row), name_of_row(*row), *e, row->workload.hash, row, nullptr});
     }
   }
   return points;
@@ -272,7 +263,6 @@ checked_point averaged(const paper_claim& c, const point_list& points) {
     }
     items.push_back(p.items);
     n_of[p.items] = std::max(n_of[p.items], p.measured.n);
-    if (mean.noise.empty()) mean.noise = p.noise;
   }
   const auto [least, most] = std::ranges::minmax(values);
   mean.name = fmt::format("mean of {} points from {} to {}", points.size(),
@@ -378,7 +368,6 @@ interval interval_of_equal_answers(std::size_t n) {
 std::string undecided_reason(const paper_claim& c, const checked_point& shown,
                              const point_test& test) {
   const estimate& e = shown.measured;
-  if (!shown.noise.empty()) return "; undecided: " + shown.noise;
   if (!e.range) {
     return is_speed(c.left.metric) ? "; undecided: timed once, which says nothing of a speed"
                                    : "; undecided: " + (e.how.empty() ? "no interval" : e.how);
@@ -386,6 +375,7 @@ std::string undecided_reason(const paper_claim& c, const checked_point& shown,
   std::string text =
       fmt::format("; underpowered: {} {}, interval [{}, {}] contains the bound", e.n, e.unit_of_n,
                   short_number(e.range->low), short_number(e.range->high));
+  if (const std::string noise = noise_of(c, e); !noise.empty()) text += "; " + noise;
   if (!of_scores(c) || c.kind == claim_kind::threshold) return text;
   const interval least = interval_of_equal_answers(e.n);
   if (c.tolerance > 0 && judge(least, test.where) == outcome::undecided) {
@@ -427,8 +417,9 @@ published_size size_of(const paper_claim& c, const point_list& points) {
   if (!c.published || !c.published->comparable || c.kind == claim_kind::monotone) {
     return published_size::not_compared;
   }
-  const auto range = averaged(c, points).measured.range;
-  if (!range) return published_size::not_compared;
+  const estimate all = averaged(c, points).measured;
+  const auto& range = all.range;
+  if (!range || !noise_of(c, all).empty()) return published_size::not_compared;
   const region here{range->low, range->high};
   return here.holds(*c.published->comparable) ? published_size::inside : published_size::outside;
 }
@@ -488,8 +479,7 @@ claim_result check_claim(const paper_claim& c, const frame& all, const std::stri
   }
   const point_test test = test_of(c);
   for (checked_point& p : points) {
-    p.result = p.measured.range && p.noise.empty() ? judge(*p.measured.range, test.where)
-                                                   : outcome::undecided;
+    p.result = p.measured.range ? judge(*p.measured.range, test.where) : outcome::undecided;
     result.held += p.result == outcome::held;
     result.undecided += p.result == outcome::undecided;
     result.failed += p.result == outcome::failed;

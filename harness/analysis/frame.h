@@ -39,7 +39,7 @@ class frame {
 // Rows of files and directories; a torn last line is passed over and said on standard error.
 frame read_frame(const std::vector<std::filesystem::path>& paths);
 
-// PASS or NOT_VERIFIED: numbers of any other row are neither shown nor compared.
+// PASS, NOISY or NOT_VERIFIED: numbers of any other row are neither shown nor compared.
 bool is_reportable(const result_row& row);
 
 // Keys: label method preset model workload variation batch_size gen_length seed device format

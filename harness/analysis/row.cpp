@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* verdict_names[] = {"PASS",         "INVALID",       "INCORRECT",
-                                         "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED"};
+constexpr const char* verdict_names[] = {
+    "PASS", "NOISY", "INVALID", "INCORRECT", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED"};
 constexpr const char* origin_names[] = {"measured", "counted", "analytic", "synthetic"};
 
 template <class Enum, std::size_t n>
@@ -101,7 +101,13 @@ void read_results(result_row& row, const json& in) {
   const json& from = in.at("provenance");
   for (const auto& [name, value] : in.at("metrics").items()) {
     row.metrics[name] = {real(value),
-                         named<origin>(origin_names, from.at(name).get<std::string>())};
+                         named<origin>(origin_names, from.at(name).get<std::string>()),
+                         {}};
+  }
+  if (in.contains("seeds")) {
+    for (const auto& [name, values] : in.at("seeds").items()) {
+      for (const json& v : values) row.metrics.at(name).seeds.push_back(real(v));
+    }
   }
   if (const json& s = in.at("score"); !s.is_null()) {
     row.score = score_record{s.at("mean"), s.at("exact"), s.at("n"), s.at("ci95").at(0),
@@ -143,6 +149,7 @@ std::string to_json_line(const result_row& row) {
                   {"weights", row.model.weights},
                   {"format", row.model.format},
                   {"kv_type", row.model.kv_type}};
+  if (!row.model.caution.empty()) out["model"]["caution"] = row.model.caution;
   out["workload"] = {
       {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
   out["method"] = row.method;
@@ -166,6 +173,11 @@ std::string to_json_line(const result_row& row) {
   }
   out["metrics"] = metrics;
   out["provenance"] = from;
+  json seeds = json::object();
+  for (const auto& [name, m] : row.metrics) {
+    if (!m.seeds.empty()) seeds[name] = numbers(m.seeds);
+  }
+  if (!seeds.empty()) out["seeds"] = seeds;
   out["score"] = nullptr;
   if (row.score) {
     out["score"] = {{"mean", row.score->mean},
@@ -212,7 +224,8 @@ result_row parse_row(const std::string& line, const std::string& where) {
     const json& model = in.at("model");
     row.model = {model.at("name"),       model.at("hash"),
                  model.at("parameters"), model.at("weights"),
-                 model.at("format"),     model.value("kv_type", "f32")};  // before 1.3: always
+                 model.at("format"),     model.value("kv_type", "f32"),  // before 1.3: always
+                 model.value("caution", "")};
     const json& workload = in.at("workload");
     row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};
     row.method = in.at("method");

@@ -17,10 +17,11 @@ namespace unmask {
 
 // Major: old readers would misread the row. Minor: fields were added.
 inline constexpr int row_schema_major = 1;
-inline constexpr int row_schema_minor = 3;
+inline constexpr int row_schema_minor = 4;
 
 enum class verdict_kind : std::uint8_t {
   pass,           // every check held and the output was scored
+  noisy,          // as PASS, but the speed is known to no better than a quarter either way
   invalid,        // the numbers contradict each other or physics
   incorrect,      // the output is wrong for a method that promises exactness
   not_verified,   // nothing was found wrong, but nobody looked at the output
@@ -41,6 +42,9 @@ const char* name_of(origin from);
 struct metric {
   double value = 0;
   origin from = origin::counted;
+  // What `value` is the mean of, where it was found once per seed, in the order of the seeds: rows
+  // of one search setting share arrivals and lengths seed by seed, so they are compared in pairs.
+  std::vector<double> seeds = {};
 };
 
 // What a point runs with, besides its model, workload and method.
@@ -63,6 +67,7 @@ struct model_record {
   std::string weights = "checkpoint";  // checkpoint or synthetic
   std::string format;                  // of the packed weights, as used
   std::string kv_type = "f32";         // of keys and values, as stored
+  std::string caution;                 // model_config::caution
 };
 
 struct workload_record {

@@ -10,6 +10,8 @@
 #include "harness/analysis/ablation.h"
 #include "harness/analysis/compare.h"
 #include "harness/analysis/crossover.h"
+#include "harness/analysis/figure_data.h"
+#include "harness/analysis/json_of.h"
 #include "harness/analysis/store.h"
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
@@ -116,7 +118,8 @@ int command_table(const std::vector<std::string>& arguments) {
   options.add_options()(
       "view", po::value<std::string>()->default_value("rows"),
       "rows; paired: each setting against its base, with verdicts; paper: as [layout] of the "
-      "artifact arranges it, beside the published numbers; phases: of unmask profile")(
+      "artifact arranges it, beside the published numbers; phases: of unmask profile; figures: what "
+      "plots/ draws, as JSON")(
       "artifact", po::value<std::string>(),
       "experiment file, for the view paper of rows without a run.json beside them")(
       "scale", po::value<std::string>()->default_value(""), "of --artifact; default tiny");
@@ -129,7 +132,7 @@ int command_table(const std::vector<std::string>& arguments) {
   }
   if (!values.count("rows")) throw usage_error("table needs files of rows");
   const table_format format = parse_table_format(text_of(values, "format"));
-  const texts views = {"rows", "paired", "paper", "phases"};
+  const texts views = {"rows", "paired", "paper", "phases", "figures"};
   const std::string view = text_of(values, "view");
   if (std::ranges::find(views, view) == views.end()) {
     throw usage_error(unknown_name("view", view, views));
@@ -142,6 +145,7 @@ int command_table(const std::vector<std::string>& arguments) {
   const frame rows = rows_of(values, "table needs files of rows");
   write_output(values, view == "paired"   ? paired_report(rows, values, format)
                        : view == "phases" ? render(phase_tables(rows.all()), format)
+                       : view == "figures" ? json_text(figure_data(rows))
                                           : render_rows(rows, format));
   return 0;
 }

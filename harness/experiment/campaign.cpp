@@ -112,7 +112,7 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
                                            const fs::path& directory, const artifact_runner& runner,
                                            std::ostream& progress) {
   fs::create_directories(directory);
-  const fs::path log = directory / "campaign.jsonl";
+  const fs::path log = directory / campaign_log;
   const std::map<std::string, double> before = earlier_seconds(log);
   std::vector<campaign_outcome> all;
   for (const campaign_item& item : items) {
@@ -149,6 +149,37 @@ int run_artifact(const campaign_item& item, const fs::path& output,
                                     item.scale, "--output", output.string()};
   words.insert(words.end(), more.begin(), more.end());
   return run_process(words, output / "table.md", output / log_name);
+}
+
+std::vector<campaign_outcome> read_campaign(const fs::path& log) {
+  const std::map<std::string, double> total = earlier_seconds(log);
+  std::map<std::string, std::size_t> place;
+  std::vector<campaign_outcome> all;
+  std::ifstream in(log);
+  for (std::string line; std::getline(in, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object()) continue;  // a torn last line
+    campaign_outcome o;
+    o.paper = json.value("paper", "");
+    o.id = json.value("id", "");
+    o.scale = json.value("scale", "");
+    o.detail = json.value("detail", "");
+    o.rows = json.value("rows", std::size_t{0});
+    o.seconds = json.value("seconds", 0.0);
+    const std::string status = json.value("status", "");
+    for (const auto known : {campaign_status::measured, campaign_status::not_run}) {
+      if (status == name_of(known)) o.status = known;
+    }
+    const std::string key = o.paper + "/" + o.id + "/" + o.scale;
+    o.total_seconds = total.contains(key) ? total.at(key) : o.seconds;
+    const auto [at, fresh] = place.emplace(key, all.size());
+    if (fresh) {
+      all.push_back(o);
+    } else {
+      all[at->second] = o;
+    }
+  }
+  return all;
 }
 
 text_table campaign_table(const std::vector<campaign_outcome>& outcomes) {

@@ -53,6 +53,10 @@ int run_artifact(const campaign_item& item, const std::filesystem::path& output,
 std::vector<campaign_item> items_at(const std::vector<artifact_entry>& artifacts,
                                     const std::string& scale);
 
+// What DIRECTORY/campaign.jsonl says: the last line of each artifact and scale, the time of all.
+inline constexpr const char* campaign_log = "campaign.jsonl";
+std::vector<campaign_outcome> read_campaign(const std::filesystem::path& log);
+
 text_table campaign_table(const std::vector<campaign_outcome>& outcomes);
 
 }  // namespace unmask

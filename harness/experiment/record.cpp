@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/digest.h"
+#include "harness/analysis/estimates.h"
 #include "harness/analysis/statistics.h"
 
 namespace unmask {
@@ -327,6 +328,11 @@ void measure_row(result_row& row, const measured_point& point) {
     row.reason = "no item of this workload can be scored";
   } else {
     row.verdict = verdict_kind::pass;
+    if (is_noisy(row)) {
+      row.verdict = verdict_kind::noisy;
+      row.reason = fmt::format("the speed is known to ±{:.0f} % only, from {} repetitions",
+                               100 * row.samples.half_width, row.samples.seconds.size());
+    }
   }
 }
 

@@ -71,7 +71,7 @@ TEST(row, a_calibration_has_its_own_key_and_is_found_in_older_rows) {
   line.erase(line.find(key), key.size() + 1);
   const std::string probes = R"("probes":{)";
   line.insert(line.find(probes) + probes.size(), key + ",");
-  line.replace(line.find(R"("1.3")"), 5, R"("1.2")");
+  line.replace(line.find(R"("1.4")"), 5, R"("1.2")");
   const result_row old = parse_row(line, "x");
   EXPECT_EQ(old.calibration, row.calibration);
   EXPECT_EQ(old.probes, row.probes);
@@ -100,7 +100,7 @@ TEST(row, items_come_back_and_are_absent_without) {
 
 TEST(row, unknown_major_versions_are_refused_and_minor_ones_read) {
   std::string line = to_json_line(sample_row());
-  const std::string now = R"("schema_version":"1.3")";
+  const std::string now = R"("schema_version":"1.4")";
   ASSERT_NE(line.find(now), std::string::npos);
   line.replace(line.find(now), now.size(), R"("schema_version":"1.7","new":3)");
   EXPECT_EQ(parse_row(line, "x").schema_version, "1.7");
