@@ -258,6 +258,8 @@ def claims_part(claims):
         if isinstance(published, dict):
             shown = f"{number(published.get('value'))} {text(published.get('unit', ''))}"
             source = published.get("source", "")
+            if published.get("size"):
+                source = f"{published['size']} the interval measured here · {source}"
         else:
             shown = "–" if published is None else (
                 number(published) if isinstance(published, (int, float)) else text(published))

@@ -76,7 +76,7 @@ ablation_line compared(const result_row& row, const result_row& base,
   line.speed_verdict = ratio_verdict(line.speed, margins.speed);
   line.score = score_difference_of(row, base);
   compare_items(line, row, base);
-    if (line.score) {
+  if (line.score) {
     const bool identical = line.same_answers && *line.same_answers == line.items;
     line.score_verdict = identical ? verdict::same : score_verdict(*line.score, margins.score);
   }
@@ -150,10 +150,9 @@ std::vector<ablation_line> paired_comparison(const frame& rows, const ablation_m
     }
   }
   if (!found) {
-    throw usage_error(unknown_name("base, the label of a row", base,
-                                   distinct(rows.reportable(), [](const result_row& r) {
-                                     return name_of_row(r);
-                                   })));
+    throw usage_error(unknown_name(
+        "base, the label of a row", base,
+        distinct(rows.reportable(), [](const result_row& r) { return name_of_row(r); })));
   }
   return lines;
 }
@@ -199,11 +198,13 @@ std::vector<main_effect> main_effects(const frame& rows, const ablation_margins&
 std::vector<text_table> ablation_tables(const std::vector<ablation_line>& lines,
                                         const std::vector<main_effect>& effects,
                                         const ablation_margins& margins) {
-  text_table t{"model",         "task",         ">batch",
-               "setting",       "against",      ">speed ratio",
-               "speed",         ">per item",    ">items faster",
-               ">score difference, points",     "score",
-               ">McNemar p",    ">same answers", ">n"};
+  text_table t{"model",         "task",
+               ">batch",        "setting",
+               "against",       ">speed ratio",
+               "speed",         ">per item",
+               ">items faster", ">score difference, points",
+               "score",         ">McNemar p",
+               ">same answers", ">n"};
   const auto ratio = [](const estimate& e) {
     table_cell cell = number_cell(e, 3);
     if (!e.range && std::isfinite(e.value)) cell.text += " (no interval)";
@@ -230,8 +231,8 @@ std::vector<text_table> ablation_tables(const std::vector<ablation_line>& lines,
   }
   std::vector<text_table> tables = {std::move(t)};
   if (!effects.empty()) {
-    text_table e{"model", "task",    ">batch",     "method",       "factor",
-                 "level", "against", ">settings",  ">speed ratio", "speed"};
+    text_table e{"model", "task",    ">batch",    "method",       "factor",
+                 "level", "against", ">settings", ">speed ratio", "speed"};
     e.title = "Main effects: one factor's level against its first, averaged over the other factors";
     for (const main_effect& m : effects) {
       e.add({m.model, m.workload, count_cell(m.batch_size), m.label, m.factor, m.level,

@@ -38,7 +38,7 @@ struct ablation_line {
   bool paired = false;        // one run, as many repetitions
   estimate speed;             // tokens per second of the setting over those of the base
   verdict speed_verdict = verdict::ambiguous;
-  std::optional<estimate> score;            // setting - base; none where nothing is scored
+  std::optional<estimate> score;  // setting - base; none where nothing is scored
   std::optional<verdict> score_verdict;
   std::optional<double> p;                  // exact McNemar, of right answers
   std::optional<std::size_t> same_answers;  // items with the same tokens, where items were kept
@@ -52,8 +52,7 @@ struct ablation_line {
 // Every setting against its base in the same circumstances (model, workload, batch size, ...). The
 // base of a label is its row without a sweep's change, else its first row in the plan; `base`
 // given: the row of that label (or "label variation") for all. Usage error when there is none such.
-std::vector<ablation_line> paired_comparison(const frame& rows,
-                                             const ablation_margins& margins,
+std::vector<ablation_line> paired_comparison(const frame& rows, const ablation_margins& margins,
                                              const std::string& base = "");
 
 // One factor of a factorial sweep: its level against its first level, averaged over the settings of
@@ -67,8 +66,7 @@ struct main_effect {
   verdict speed_verdict = verdict::ambiguous;
 };
 // Empty unless at least two factors vary within one label.
-std::vector<main_effect> main_effects(const frame& rows,
-                                      const ablation_margins& margins);
+std::vector<main_effect> main_effects(const frame& rows, const ablation_margins& margins);
 
 std::vector<text_table> ablation_tables(const std::vector<ablation_line>& lines,
                                         const std::vector<main_effect>& effects,

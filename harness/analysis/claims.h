@@ -87,7 +87,7 @@ struct claim_result {
   std::string scale;
   std::optional<estimate> measured;                 // of the point named in the reason
   std::size_t held = 0, undecided = 0, failed = 0;  // points
-  std::size_t out_of_regime = 0;  // points whose precondition does not hold
+  std::size_t out_of_regime = 0;                    // points whose precondition does not hold
   bool tiny_models = false;
   bool synthetic = false;  // weights without meaning, or a virtual clock
 };

@@ -173,8 +173,7 @@ point_list levels(const paper_claim& c, const row_list& rows) {
   point_list points;
   for (const result_row* row : selected(rows, c.left)) {
     if (const auto e = estimate_of(*row, c.left.metric)) {
-      points.push_back(
-          {place_of(*row), name_of_row(*row), *e, row->workload.hash, row, nullptr});
+      points.push_back({place_of(*row), name_of_row(*row), *e, row->workload.hash, row, nullptr});
     }
   }
   return points;
@@ -299,9 +298,9 @@ checked_point extreme(const paper_claim& c, const point_list& points) {
                            : *std::ranges::min_element(points, by_value);
   if (points.size() > 1) {
     best.measured.range = corrected_for(points.size(), best.measured, !absolute(c));
-    best.name += fmt::format(", the {} of {} points, interval corrected for their number",
-                             c.aggregate == claim_aggregate::max ? "largest" : "smallest",
-                             points.size());
+    best.name +=
+        fmt::format(", the {} of {} points, interval corrected for their number",
+                    c.aggregate == claim_aggregate::max ? "largest" : "smallest", points.size());
   }
   return best;
 }
@@ -315,17 +314,14 @@ point_list aggregated(const paper_claim& c, point_list points) {
 // is. Rows that a precondition names and that are not there cannot vouch for it.
 std::string unmet(const paper_claim& c, const checked_point& point, const row_list& rows) {
   for (const claim_precondition& p : c.preconditions) {
-    std::set<std::string> free = fixed_keys(c);
+    std::set<std::string> free;
     for (const auto& [key, values] : p.where.keys) free.insert(key);
     const std::string here = circumstance_of(*point.left, free);
     const region wanted = beyond(p.relation, p.value, 0).where;
     bool found = false;
     for (const result_row* row : selected(rows, p.where)) {
       const auto v = value_in(*row, p.where.metric);
-      if (!v || row->workload.family != point.left->workload.family ||
-          circumstance_of(*row, free) != here) {
-        continue;
-      }
+      if (!v || circumstance_of(*row, free) != here) continue;
       found = true;
       if (!wanted.holds(v->value)) {
         return fmt::format("{} ({} of {} is {}, {})", p.says, p.where.metric, name_of_row(*row),

@@ -29,9 +29,9 @@ text_table claims_table(const std::vector<checked_claim>& claims) {
            size.empty() ? "–" : size, result.reason});
   }
   std::string counts;
-  for (const verdict v : {verdict::reproduced, verdict::reproduced_model, verdict::partly,
-                          verdict::ambiguous, verdict::not_reproduced, verdict::not_applicable,
-                          verdict::not_run}) {
+  for (const verdict v :
+       {verdict::reproduced, verdict::reproduced_model, verdict::partly, verdict::ambiguous,
+        verdict::not_reproduced, verdict::not_applicable, verdict::not_run}) {
     counts += fmt::format("{} {}, ", count[v], name_of(v));
   }
   t.notes.push_back(counts + fmt::format("of {} claims", claims.size()));

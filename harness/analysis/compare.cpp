@@ -12,10 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/analysis/estimates.h"
+#include "harness/analysis/store.h"
 #include "harness/analysis/text_table.h"
 #include "harness/analysis/verdict.h"
 #include "harness/base/error.h"
-#include "harness/analysis/store.h"
 
 namespace unmask {
 namespace {

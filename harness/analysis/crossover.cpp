@@ -117,12 +117,18 @@ std::vector<crossover_cell> crossover_cells(const frame& all, const crossover_ru
 }
 
 text_table crossover_table(const std::vector<crossover_cell>& cells) {
-  text_table t{"model",   "task",
-               ">prompt", ">generated",
-               ">batch",  "winner",
-               ">tok/s",  ">over the second",
-               "second",  ">speed-up over base",
-               ">selection share", ">score",
+  text_table t{"model",
+               "task",
+               ">prompt",
+               ">generated",
+               ">batch",
+               "winner",
+               ">tok/s",
+               ">over the second",
+               "second",
+               ">speed-up over base",
+               ">selection share",
+               ">score",
                "faster than the winner, but answers worse"};
   std::map<std::string, std::size_t> wins;
   std::size_t unclear = 0;
@@ -135,21 +141,23 @@ text_table crossover_table(const std::vector<crossover_cell>& cells) {
   for (const crossover_cell& c : cells) {
     const crossover_entry& w = c.methods.front();
     const bool rivals = c.methods.size() > 1;
-    if (rivals) ++(!c.margin || c.clear ? wins[w.label] : unclear);  // no margin: nobody else as good
+    if (rivals)
+      ++(!c.margin || c.clear ? wins[w.label] : unclear);  // no margin: nobody else as good
     synthetic |= w.synthetic;
     table_cell speed = number_cell(w.tokens_per_second, 1);
     speed.dagger = w.synthetic;
     t.add({c.model.empty() ? "all" : c.model, c.workload, number_cell(c.prompt_tokens, 0),
            c.gen_length > 0 ? std::to_string(c.gen_length) : "task", count_cell(c.batch_size),
            w.label + (c.clear || !c.margin ? "" : " (not clear)"), speed,
-           c.margin ? number_cell(*c.margin, 2) : "–", c.margin && rivals ? c.methods[1].label : "–",
+           c.margin ? number_cell(*c.margin, 2) : "–",
+           c.margin && rivals ? c.methods[1].label : "–",
            w.speedup ? number_cell(w.speedup->value, 2) : "–", percent(w.selection_share, 2),
            percent(w.score, 1), faster_but_worse(c)});
   }
   std::string counts = fmt::format("{} cells;", cells.size());
   for (const auto& [label, count] : wins) counts += fmt::format(" {} wins {},", label, count);
-  t.notes.push_back(
-      counts + fmt::format(" {} not clear: the interval of the margin holds 1", unclear));
+  t.notes.push_back(counts +
+                    fmt::format(" {} not clear: the interval of the margin holds 1", unclear));
   if (synthetic) t.notes.emplace_back("† synthetic: tokens of weights without meaning");
   return t;
 }
@@ -162,15 +170,16 @@ std::string crossover_json(const std::vector<crossover_cell>& cells) {
   for (const crossover_cell& c : cells) {
     nlohmann::ordered_json methods = nlohmann::ordered_json::array();
     for (const crossover_entry& e : c.methods) {
-      methods.push_back({{"label", e.label},
-                         {"tokens_per_second", e.tokens_per_second},
-                         {"interval", json_of(e.range)},
-                         {"speedup", e.speedup ? nlohmann::ordered_json(e.speedup->value) : nullptr},
-                         {"speedup_interval", e.speedup ? json_of(e.speedup->range) : nullptr},
-                         {"selection_share", or_null(e.selection_share)},
-                         {"score", or_null(e.score)},
-                         {"worse", e.worse},
-                         {"synthetic", e.synthetic}});
+      methods.push_back(
+          {{"label", e.label},
+           {"tokens_per_second", e.tokens_per_second},
+           {"interval", json_of(e.range)},
+           {"speedup", e.speedup ? nlohmann::ordered_json(e.speedup->value) : nullptr},
+           {"speedup_interval", e.speedup ? json_of(e.speedup->range) : nullptr},
+           {"selection_share", or_null(e.selection_share)},
+           {"score", or_null(e.score)},
+           {"worse", e.worse},
+           {"synthetic", e.synthetic}});
     }
     all.push_back({{"model", c.model},
                    {"workload", c.workload},

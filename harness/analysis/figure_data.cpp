@@ -297,7 +297,10 @@ json phases(const row_list& all) {
         const std::string name = phase["container"] ? "between phases" : phase["phase"];
         auto at = std::ranges::find_if(parts, [&](const json& p) { return p["phase"] == name; });
         if (at == parts.end()) {
-          parts.push_back({{"phase", name}, {"seconds", 0.0}, {"flops", 0.0}, {"bytes", 0.0},
+          parts.push_back({{"phase", name},
+                           {"seconds", 0.0},
+                           {"flops", 0.0},
+                           {"bytes", 0.0},
                            {"analytic", false}});
           at = parts.end() - 1;
         }
@@ -324,13 +327,14 @@ json figure_data(const frame& rows) {
   const auto series = series_names(shown);
   json all = json::array();
   for (const result_row* row : rows.all()) all.push_back(row_json(*row, series(*row)));
-  const bool decodes = std::ranges::any_of(shown, [](const result_row* r) { return !is_served(*r); });
-  return {{"rows", all},
-          {"pooled", pooled(shown)},
-          {"sweeps", sweeps(shown)},
-          {"crossover",
-           decodes ? json::parse(crossover_json(crossover_cells(rows))) : json::array()},
-          {"phases", phases(shown)}};
+  const bool decodes =
+      std::ranges::any_of(shown, [](const result_row* r) { return !is_served(*r); });
+  return {
+      {"rows", all},
+      {"pooled", pooled(shown)},
+      {"sweeps", sweeps(shown)},
+      {"crossover", decodes ? json::parse(crossover_json(crossover_cells(rows))) : json::array()},
+      {"phases", phases(shown)}};
 }
 
 }  // namespace unmask

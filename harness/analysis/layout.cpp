@@ -122,8 +122,8 @@ std::optional<estimate> value_of_row(const result_row& row, const layout_column&
   return {};
 }
 
-layout_cell cell_of(const row_list& chosen, const layout_column& column,
-                    const paper_layout& layout, const row_list& rows) {
+layout_cell cell_of(const row_list& chosen, const layout_column& column, const paper_layout& layout,
+                    const row_list& rows) {
   layout_cell cell;
   std::vector<estimate> found;
   for (const result_row* row : chosen) {
@@ -166,11 +166,10 @@ void add_published(laid_out_table& table, const paper_layout& layout) {
   const auto look_up = [&](const std::string& row, std::size_t column) {
     const layout_column& c = layout.columns[column / across];
     const published_value* v =
-        c.published.empty()
-            ? nullptr
-            : layout.published->find(layout.id, row,
-                                     filled(c.published, table.columns[column].across),
-                                     c.published_metric);
+        c.published.empty() ? nullptr
+                            : layout.published->find(
+                                  layout.id, row, filled(c.published, table.columns[column].across),
+                                  c.published_metric);
     return v ? std::optional(*v) : std::nullopt;
   };
   const auto fill = [&](laid_out_row& row, const std::string& name) {
@@ -339,9 +338,20 @@ text_table table_of(const laid_out_table& laid) {
 }
 
 text_table cells_of(const laid_out_table& laid) {
-  text_table t{"row", "column", "metric", "across", "scale",  "measured", "low",
-               "high", "n",     "n_unit", "synthetic_or_analytic", "published",
-               "published_unit", "published_source"};
+  text_table t{"row",
+               "column",
+               "metric",
+               "across",
+               "scale",
+               "measured",
+               "low",
+               "high",
+               "n",
+               "n_unit",
+               "synthetic_or_analytic",
+               "published",
+               "published_unit",
+               "published_source"};
   for (const laid_out_row& row : laid.rows) {
     for (std::size_t i = 0; i < laid.columns.size(); ++i) {
       const laid_out_column& column = laid.columns[i];
@@ -350,9 +360,8 @@ text_table cells_of(const laid_out_table& laid) {
       const auto number = [](std::optional<double> v) { return v ? fmt::format("{}", *v) : ""; };
       t.add({row.name, column.header, column.metric, column.across, laid.scale, number(c.measured),
              c.range ? fmt::format("{}", c.range->low) : "",
-             c.range ? fmt::format("{}", c.range->high) : "",
-             c.measured ? std::to_string(c.n) : "", c.measured ? c.unit_of_n : "",
-             c.measured ? (c.dagger ? "yes" : "no") : "",
+             c.range ? fmt::format("{}", c.range->high) : "", c.measured ? std::to_string(c.n) : "",
+             c.measured ? c.unit_of_n : "", c.measured ? (c.dagger ? "yes" : "no") : "",
              c.published ? fmt::format("{}", c.published->value) : "",
              c.published ? c.published->unit : "", c.published ? c.published->source : ""});
     }

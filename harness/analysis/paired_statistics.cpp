@@ -11,7 +11,6 @@
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
 
-
 namespace unmask {
 namespace {
 

@@ -23,8 +23,8 @@ double seconds_of(const json& phase, bool device) {
 }
 
 text_table table_of(const result_row& row, const json& report) {
-  text_table t{"phase", ">calls", ">ms",      ">share", ">rows",
-               ">GFLOP", ">MB",   ">GFLOP/s", ">GB/s",  ">% of roof"};
+  text_table t{"phase",  ">calls", ">ms",      ">share", ">rows",
+               ">GFLOP", ">MB",    ">GFLOP/s", ">GB/s",  ">% of roof"};
   t.title = fmt::format("{} · {} · {}", row.model.name, row.workload.family, name_of_row(row));
   const bool device = !report["kernels"].empty();
   double between = 0, total = 0;
@@ -51,21 +51,23 @@ text_table table_of(const result_row& row, const json& report) {
     const auto [ms, share] = times(between);
     lines.push_back({between, {"between phases", "", ms, share, "", "", "", "", "", ""}});
   }
-  std::ranges::stable_sort(lines, std::ranges::greater{}, &std::pair<double, std::vector<table_cell>>::first);
+  std::ranges::stable_sort(lines, std::ranges::greater{},
+                           &std::pair<double, std::vector<table_cell>>::first);
   for (auto& line : lines) t.add(std::move(line.second));
   t.add({"all", "", number_cell(total, 3, 1e3), "100 %", "", "", "", "", "", ""});
   for (table_cell& cell : t.rows.back()) cell.bold = true;
   std::string note = fmt::format(
-      "{} time. Traced pass {:.4f} s, timed passes {:.4f} s ({:+.1f} %).", device ? "Device" : "CPU",
-      report["seconds"].get<double>(), report["untraced_seconds"].get<double>(),
+      "{} time. Traced pass {:.4f} s, timed passes {:.4f} s ({:+.1f} %).",
+      device ? "Device" : "CPU", report["seconds"].get<double>(),
+      report["untraced_seconds"].get<double>(),
       100 * (report["seconds"].get<double>() / report["untraced_seconds"].get<double>() - 1));
   if (const json& roofs = report["roofs"]; !roofs["source"].get<std::string>().empty()) {
-    note += fmt::format(" Roofs: {} GFLOP/s, {} GB/s ({}).",
-                        amount(roofs["flops_per_second"], 1e9, 1).text,
-                        amount(roofs["bytes_per_second"], 1e9, 1).text,
-                        roofs["source"].get<std::string>());
+    note += fmt::format(
+        " Roofs: {} GFLOP/s, {} GB/s ({}).", amount(roofs["flops_per_second"], 1e9, 1).text,
+        amount(roofs["bytes_per_second"], 1e9, 1).text, roofs["source"].get<std::string>());
   }
-  if (report["device_unattributed"].is_number() && report["device_unattributed"].get<double>() > 0) {
+  if (report["device_unattributed"].is_number() &&
+      report["device_unattributed"].get<double>() > 0) {
     note += fmt::format(" {:.3f} ms of kernels belong to no phase.",
                         1e3 * report["device_unattributed"].get<double>());
   }

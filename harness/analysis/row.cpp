@@ -6,16 +6,16 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/base/error.h"
 #include "harness/analysis/parameters_json.h"
+#include "harness/base/error.h"
 
 namespace unmask {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char* verdict_names[] = {
-    "PASS", "NOISY", "INVALID", "INCORRECT", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED"};
+constexpr const char* verdict_names[] = {"PASS",         "NOISY",         "INVALID", "INCORRECT",
+                                         "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED"};
 constexpr const char* origin_names[] = {"measured", "counted", "analytic", "synthetic"};
 
 template <class Enum, std::size_t n>
@@ -100,9 +100,8 @@ void read_results(result_row& row, const json& in) {
   row.reason = in.at("reason").get<std::string>();
   const json& from = in.at("provenance");
   for (const auto& [name, value] : in.at("metrics").items()) {
-    row.metrics[name] = {real(value),
-                         named<origin>(origin_names, from.at(name).get<std::string>()),
-                         {}};
+    row.metrics[name] = {
+        real(value), named<origin>(origin_names, from.at(name).get<std::string>()), {}};
   }
   if (in.contains("seeds")) {
     for (const auto& [name, values] : in.at("seeds").items()) {
@@ -222,9 +221,9 @@ result_row parse_row(const std::string& line, const std::string& where) {
     row.title = in.at("title");
     row.position = in.at("position");
     const json& model = in.at("model");
-    row.model = {model.at("name"),       model.at("hash"),
-                 model.at("parameters"), model.at("weights"),
-                 model.at("format"),     model.value("kv_type", "f32"),  // before 1.3: always
+    row.model = {model.at("name"),          model.at("hash"),
+                 model.at("parameters"),    model.at("weights"),
+                 model.at("format"),        model.value("kv_type", "f32"),  // before 1.3: always
                  model.value("caution", "")};
     const json& workload = in.at("workload");
     row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};

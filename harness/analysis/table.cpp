@@ -105,10 +105,9 @@ std::vector<table_cell> mean_line(const std::string& method, const row_list& row
   for (table_cell& cell : line) cell.bold = true;
   table_cell score = number_cell(mean_of(scores), 1, 100);
   if (!scores.empty()) score.text += " %";
-  for (table_cell& cell :
-       std::vector<table_cell>{count_cell(items), score, mean("tokens_per_second", 1),
-                               mean("committed_per_step", 2), mean("redundancy", 2),
-                               mean("nfe", 0), ""}) {
+  for (table_cell& cell : std::vector<table_cell>{
+           count_cell(items), score, mean("tokens_per_second", 1), mean("committed_per_step", 2),
+           mean("redundancy", 2), mean("nfe", 0), ""}) {
     line.push_back(std::move(cell));
   }
   return line;
@@ -133,7 +132,7 @@ void add_unreported(std::vector<table_cell>& line, std::size_t cells) {
 }  // namespace
 
 text_table decode_table(const row_list& rows) {
-  text_table t{"model",  "method",           "task",        ">items", ">score",
+  text_table t{"model",    "method",          "task",        ">items", ">score",
                ">tok/s ±", ">committed/step", ">redundancy", ">nfe",   "verdict"};
   const shown_settings shown = varying(rows);
   for (const result_row* row : rows) {
@@ -154,18 +153,18 @@ text_table decode_table(const row_list& rows) {
   row_list good = rows;
   std::erase_if(good, [](const result_row* r) { return !is_reportable(*r); });
   const auto method = [&](const result_row& r) { return method_cell(r, shown); };
-  for (const row_list& group : grouped(
-           good, [&](const result_row& r) { return model_name(r) + "\n" + method(r); })) {
+  for (const row_list& group :
+       grouped(good, [&](const result_row& r) { return model_name(r) + "\n" + method(r); })) {
     if (group.size() > 1) t.add(mean_line(method(*group.front()), group));
   }
   return t;
 }
 
 text_table serve_table(const row_list& rows) {
-  text_table t{"model",      "method",       "workload",  ">finished",
-               "arrivals",   "clock",        ">tok/s",    ">TTFB P50 ms",
-               "TPOT definition", ">TPOT P50 ms", ">TPOT P90 ms", ">goodput/s",
-               ">capacity/s", ">batch",      ">rows/request", "verdict"};
+  text_table t{"model",           "method",       "workload",      ">finished",
+               "arrivals",        "clock",        ">tok/s",        ">TTFB P50 ms",
+               "TPOT definition", ">TPOT P50 ms", ">TPOT P90 ms",  ">goodput/s",
+               ">capacity/s",     ">batch",       ">rows/request", "verdict"};
   for (const result_row* row : rows) {
     std::string method = name_of_row(*row);
     if (row->variation.find("policy=") == std::string::npos) {
@@ -211,10 +210,10 @@ text_table flat_table(const frame& rows) {
   for (const result_row* row : rows.all()) {
     for (const auto& [name, value] : row->metrics) metrics.insert(name);
   }
-  text_table t{"point_id",    "run_id",  "model",      "weights",    "method",      "label",
-               "variation",   "params",  "task",       "items",      "batch_size",  "gen_length",
-               "seed",        "device",  "format",     "verdict",    "reason",      "score",
-               "score_exact", "score_n", "score_low",  "score_high", "repetitions", "half_width"};
+  text_table t{"point_id",    "run_id",  "model",     "weights",    "method",      "label",
+               "variation",   "params",  "task",      "items",      "batch_size",  "gen_length",
+               "seed",        "device",  "format",    "verdict",    "reason",      "score",
+               "score_exact", "score_n", "score_low", "score_high", "repetitions", "half_width"};
   for (const std::string& name : metrics) t.column(name, true);
   const auto number = [](std::optional<double> value) {
     return value && std::isfinite(*value) ? to_string(parameter_value(*value)) : "";

@@ -56,9 +56,8 @@ struct text_table {
 
 enum class table_format : std::uint8_t { md, csv, latex, json };
 // Usage error with the nearest of `known` for any other name.
-table_format parse_table_format(const std::string& name,
-                                const std::vector<std::string>& known = {"md", "csv", "latex",
-                                                                         "json"});
+table_format parse_table_format(const std::string& name, const std::vector<std::string>& known = {
+                                                             "md", "csv", "latex", "json"});
 
 // md: title, table, notes. csv: the header, then the rows; notes are left out. latex: a table
 // environment (booktabs). json: {title, columns: [{header, right}], rows: [[{text, range, bold,

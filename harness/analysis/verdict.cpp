@@ -2,34 +2,24 @@
 // Copyright The Unmask Authors
 #include "harness/analysis/verdict.h"
 
-#include <cmath>
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace unmask {
 
 const char* name_of(verdict v) {
-  constexpr const char* names[] = {"SAME",
-                                   "FASTER",
-                                   "SLOWER",
-                                   "BETTER",
-                                   "WORSE",
-                                   "REPEATED",
-                                   "DIFFERS",
-                                   "REPRODUCED",
-                                   "REPRODUCED (model)",
-                                   "PARTLY",
-                                   "NOT REPRODUCED",
-                                   "NOT APPLICABLE",
-                                   "NOT RUN",
-                                   "AMBIGUOUS"};
+  constexpr const char* names[] = {"SAME",    "FASTER",         "SLOWER",
+                                   "BETTER",  "WORSE",          "REPEATED",
+                                   "DIFFERS", "REPRODUCED",     "REPRODUCED (model)",
+                                   "PARTLY",  "NOT REPRODUCED", "NOT APPLICABLE",
+                                   "NOT RUN", "AMBIGUOUS"};
   return names[static_cast<std::size_t>(v)];
 }
 
 const char* tone_of(const std::string& name) {
-  static const std::set<std::string> good = {"PASS",   "REPRODUCED", "REPRODUCED (model)",
-                                             "SAME",   "FASTER",     "BETTER",
-                                             "REPEATED"};
+  static const std::set<std::string> good = {
+      "PASS", "REPRODUCED", "REPRODUCED (model)", "SAME", "FASTER", "BETTER", "REPEATED"};
   static const std::set<std::string> bad = {"INVALID", "INCORRECT", "FAILED", "NOT REPRODUCED",
                                             "DIFFERS", "SLOWER",    "WORSE"};
   return good.contains(name) ? "good" : bad.contains(name) ? "bad" : "mid";
@@ -37,13 +27,10 @@ const char* tone_of(const std::string& name) {
 
 outcome judge(const interval& i, const region& wanted) {
   // Rounding must not decide a bound that is met exactly.
-  const double slack = wanted.open ? 0
-                                   : 1e-12 * std::max(std::isfinite(wanted.low)
-                                                          ? std::abs(wanted.low)
-                                                          : 0.0,
-                                                      std::isfinite(wanted.high)
-                                                          ? std::abs(wanted.high)
-                                                          : 0.0);
+  const double slack =
+      wanted.open ? 0
+                  : 1e-12 * std::max(std::isfinite(wanted.low) ? std::abs(wanted.low) : 0.0,
+                                     std::isfinite(wanted.high) ? std::abs(wanted.high) : 0.0);
   const region r{wanted.low - slack, wanted.high + slack, wanted.open};
   if (r.holds(i.low) && r.holds(i.high)) return outcome::held;
   const bool apart = r.open ? i.high <= r.low || i.low >= r.high : i.high < r.low || i.low > r.high;

@@ -66,7 +66,8 @@ std::vector<std::pair<std::string, laid_out_table>> paper_tables(const po::varia
     }
   }
   if (tables.empty()) {
-    throw usage_error("no run of an artifact with a [layout] there; give --artifact EXPERIMENT.toml");
+    throw usage_error(
+        "no run of an artifact with a [layout] there; give --artifact EXPERIMENT.toml");
   }
   return tables;
 }
@@ -118,7 +119,8 @@ int command_table(const std::vector<std::string>& arguments) {
   options.add_options()(
       "view", po::value<std::string>()->default_value("rows"),
       "rows; paired: each setting against its base, with verdicts; paper: as [layout] of the "
-      "artifact arranges it, beside the published numbers; phases: of unmask profile; figures: what "
+      "artifact arranges it, beside the published numbers; phases: of unmask profile; figures: "
+      "what "
       "plots/ draws, as JSON")(
       "artifact", po::value<std::string>(),
       "experiment file, for the view paper of rows without a run.json beside them")(
@@ -143,10 +145,10 @@ int command_table(const std::vector<std::string>& arguments) {
   }
   if (values.count("artifact")) throw usage_error("--artifact needs --view paper");
   const frame rows = rows_of(values, "table needs files of rows");
-  write_output(values, view == "paired"   ? paired_report(rows, values, format)
-                       : view == "phases" ? render(phase_tables(rows.all()), format)
+  write_output(values, view == "paired"    ? paired_report(rows, values, format)
+                       : view == "phases"  ? render(phase_tables(rows.all()), format)
                        : view == "figures" ? json_text(figure_data(rows))
-                                          : render_rows(rows, format));
+                                           : render_rows(rows, format));
   return 0;
 }
 
@@ -199,8 +201,8 @@ int command_bundle(const std::vector<std::string>& arguments) {
 
 int command_rerun(const std::vector<std::string>& arguments) {
   po::options_description options("options");
-  add_output_option(options,
-                    "folder in which the bundle is unpacked and repeated; default runs/rerun/BUNDLE");
+  add_output_option(
+      options, "folder in which the bundle is unpacked and repeated; default runs/rerun/BUNDLE");
   options.add_options()("no-progress", "no progress on standard error");
   add_speed_option(options);
   po::variables_map values;

@@ -28,7 +28,8 @@ int command_claims(const std::vector<std::string>& arguments) {
       "run FOLDER\nmeasures them). What is claimed: unmask list claims.\nverdicts: REPRODUCED; "
       "REPRODUCED (model), by synthetic weights or a virtual clock; PARTLY, some points hold;\n"
       "AMBIGUOUS, the sample is too small to tell; NOT REPRODUCED; NOT APPLICABLE, with the "
-      "precondition that is\nnot met; NOT RUN, with what it needs.\nexit code 4 when a claim is NOT "
+      "precondition that is\nnot met; NOT RUN, with what it needs.\nexit code 4 when a claim is "
+      "NOT "
       "REPRODUCED or PARTLY\n";
   if (!parse_command("claims [RESULTS] [options]", epilogue, options, {"results"}, arguments,
                      values)) {
@@ -37,7 +38,8 @@ int command_claims(const std::vector<std::string>& arguments) {
   const table_format format = parse_table_format(text_of(values, "format"));
   const fs::path results = values.count("results") ? texts_of(values, "results").front() : "runs";
   const fs::path folder = fs::path(text_of(values, "experiments-dir")) / "claims";
-  if (!fs::is_directory(folder)) throw environment_error("there are no claims in " + folder.string());
+  if (!fs::is_directory(folder))
+    throw environment_error("there are no claims in " + folder.string());
   if (!fs::is_directory(results)) {
     throw environment_error("there are no results in " + results.string());
   }

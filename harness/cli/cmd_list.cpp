@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/experiment/artifact_files.h"
-#include "harness/experiment/catalogue.h"
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 #include "harness/cli/command.h"
 #include "harness/decode/registry.h"
+#include "harness/experiment/artifact_files.h"
+#include "harness/experiment/catalogue.h"
 #include "harness/model/config.h"
 
 namespace unmask {
@@ -89,15 +89,14 @@ int command_list(const std::vector<std::string>& arguments) {
   options.add_options()("experiments-dir", po::value<std::string>()->default_value("experiments"),
                         "where experiment files, tasks and models lie");
   po::variables_map values;
-  if (!parse_command("list [methods|models|tasks|experiments|claims]", "", options, {"what"}, arguments,
-                     values)) {
+  if (!parse_command("list [methods|models|tasks|experiments|claims]", "", options, {"what"},
+                     arguments, values)) {
     return 0;
   }
   const std::filesystem::path root = values["experiments-dir"].as<std::string>();
   const std::string what =
       values.count("what") ? values["what"].as<std::vector<std::string>>().front() : "";
-  const std::vector<std::string> known = {"methods", "models", "tasks", "experiments",
-                                          "claims"};
+  const std::vector<std::string> known = {"methods", "models", "tasks", "experiments", "claims"};
   if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
     throw usage_error(unknown_name("listing", what, known));
   }

@@ -8,7 +8,6 @@
 
 #include <fmt/core.h>
 
-#include "harness/experiment/request.h"
 #include "harness/base/error.h"
 #include "harness/base/process.h"
 #include "harness/cli/command.h"
@@ -16,6 +15,7 @@
 #include "harness/experiment/job_array.h"
 #include "harness/experiment/merge.h"
 #include "harness/experiment/needs.h"
+#include "harness/experiment/request.h"
 #include "harness/experiment/runner.h"
 
 namespace unmask {
@@ -45,9 +45,8 @@ void add_parts(array_request& array, const planned_experiment& plan, const run_r
                std::size_t shards) {
   const std::size_t count = std::min(std::max<std::size_t>(shards, 1), plan.points);
   for (std::size_t i = 0; i < count; ++i) {
-    words command = {this_program().string(), "run",
-                     plan.file.string(),      "--no-progress",
-                     "--output",              (array.directory / plan.rows).string()};
+    words command = {this_program().string(), "run",      plan.file.string(),
+                     "--no-progress",         "--output", (array.directory / plan.rows).string()};
     if (count > 1) command.insert(command.end(), {"--shard", fmt::format("{}/{}", i, count)});
     if (!request.scale.empty()) command.insert(command.end(), {"--scale", request.scale});
     for (const std::string& setting : request.overrides) {

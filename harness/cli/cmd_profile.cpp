@@ -146,9 +146,8 @@ machine_roofs roofs_of(const std::string& device, const std::string& format) {
 // tool, and with one bare `measure` range.
 std::vector<std::string> child_command(const std::vector<std::string>& arguments) {
   std::vector<std::string> child = {fs::read_symlink("/proc/self/exe").string(), "profile"};
-  const std::vector<std::string> dropped = {"--tool",         "-t",      "--phase",
-                                            "--launch-count", "--trace", "--repetitions",
-                                            "--output",       "-o"};
+  const std::vector<std::string> dropped = {
+      "--tool", "-t", "--phase", "--launch-count", "--trace", "--repetitions", "--output", "-o"};
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& a = arguments[i];
     if (a == "--print-command" || a == "--print_command") continue;

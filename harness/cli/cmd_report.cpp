@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -116,8 +117,8 @@ std::string command_of(const origin_of_rows& o, const std::vector<std::string>& 
     return command;
   }
   if (!fs::is_directory(experiments)) return "";
-  for (const fs::path& file : files_below(
-           experiments, [](const std::string& name) { return name.ends_with(".toml"); })) {
+  for (const fs::path& file :
+       files_below(experiments, [](const std::string& name) { return name.ends_with(".toml"); })) {
     try {
       const std::string title = read_any_scale(file).title;
       if (std::ranges::find(titles, title) != titles.end()) {
@@ -215,8 +216,8 @@ json page_data(const fs::path& path, const fs::path& experiments) {
                             " holds no result rows (*.jsonl); run an experiment with -o " +
                             path.string());
   }
-  for (const char* name : {"PASS", "NOISY", "INVALID", "INCORRECT", "NOT_VERIFIED",
-                           "NOT_SUPPORTED", "FAILED"}) {
+  for (const char* name :
+       {"PASS", "NOISY", "INVALID", "INCORRECT", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED"}) {
     data["tones"][name] = tone_of(name);
   }
   return data;
@@ -276,7 +277,7 @@ int command_report(const std::vector<std::string>& arguments) {
     return 0;
   }
   const scratch_file file(data);
-  const fs::path page = values.count("output") ? fs::path(text_of(values, "output"))
+  const fs::path page = values.count("output")    ? fs::path(text_of(values, "output"))
                         : fs::is_directory(place) ? place / "report.html"
                                                   : place.parent_path() / "report.html";
   std::vector<std::string> line = {python(), script.string(), file.path().string(), "-o",

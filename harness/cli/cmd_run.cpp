@@ -38,12 +38,13 @@ po::options_description run_options_described() {
   add_format_option(options, "of the table: md, csv, latex, json");
   add_settings_option(options);
   add_device_option(options);
-  options.add_options()("scale", po::value<std::string>()->default_value(""),
-                        "of an artifact: tiny (default), shapes, full; see unmask list experiments")(
+  options.add_options()(
+      "scale", po::value<std::string>()->default_value(""),
+      "of an artifact: tiny (default), shapes, full; see unmask list experiments")(
       "paired",
       "all settings in turn, forwards and backwards (ABBA), at least four times, on the same "
-      "prompts; then each beside its base")(
-      "shard", po::value<std::string>(), "i/n: only every n-th point, from the i-th (from 0)")(
+      "prompts; then each beside its base")("shard", po::value<std::string>(),
+                                            "i/n: only every n-th point, from the i-th (from 0)")(
       "only", po::value<texts>()->composing(), "PAPER or PAPER/ARTIFACT of a folder (repeatable)")(
       "dry-run", "print the plan and stop")(
       "fresh", "measure again what already has a row (default: resume, measure what is missing)")(

@@ -63,8 +63,8 @@ std::vector<std::int64_t> numbers_of(const po::variables_map& values, const char
     std::int64_t value = 0;
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (failed != std::errc{} || end != text.data() + text.size() || value < least) {
-      throw usage_error(fmt::format("--{} takes whole numbers of at least {}, not '{}'", name, least,
-                                    text));
+      throw usage_error(
+          fmt::format("--{} takes whole numbers of at least {}, not '{}'", name, least, text));
     }
     all.push_back(value);
   }

@@ -27,7 +27,8 @@ std::string joined(const std::vector<std::string>& names) {
 
 std::string range_text(const parameter_spec& spec, bool integral) {
   const auto bound = [&](double value) {
-    return integral ? std::to_string(static_cast<std::int64_t>(value)) : to_string(parameter_value(value));
+    return integral ? std::to_string(static_cast<std::int64_t>(value))
+                    : to_string(parameter_value(value));
   };
   const bool low = spec.minimum > -1e300, high = spec.maximum < 1e300;
   if (low && high) return "from " + bound(spec.minimum) + " to " + bound(spec.maximum);

@@ -156,8 +156,7 @@ std::vector<checked_claim> check_claims(const std::vector<paper_claim>& claims,
 
 int exit_status_of(const std::vector<checked_claim>& claims) {
   const bool missed = std::ranges::any_of(claims, [](const checked_claim& c) {
-    return c.result.judged == verdict::not_reproduced ||
-           c.result.judged == verdict::partly;
+    return c.result.judged == verdict::not_reproduced || c.result.judged == verdict::partly;
   });
   return static_cast<int>(missed ? exit_code::not_reproduced : exit_code::ok);
 }

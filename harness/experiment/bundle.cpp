@@ -10,11 +10,11 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/store.h"
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/process.h"
-#include "harness/analysis/store.h"
 
 namespace unmask {
 namespace {

@@ -144,9 +144,13 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
 
 int run_artifact(const campaign_item& item, const fs::path& output,
                  const std::vector<std::string>& more) {
-  std::vector<std::string> words = {this_program().string(), "run",
-                                    item.artifact.file.string(), "--scale",
-                                    item.scale, "--output", output.string()};
+  std::vector<std::string> words = {this_program().string(),
+                                    "run",
+                                    item.artifact.file.string(),
+                                    "--scale",
+                                    item.scale,
+                                    "--output",
+                                    output.string()};
   words.insert(words.end(), more.begin(), more.end());
   return run_process(words, output / "table.md", output / log_name);
 }

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "harness/experiment/catalogue.h"
 #include "harness/analysis/frame.h"
 #include "harness/analysis/text_table.h"
+#include "harness/experiment/catalogue.h"
 
 namespace unmask {
 

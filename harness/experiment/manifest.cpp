@@ -7,10 +7,10 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/parameters_json.h"
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
-#include "harness/analysis/parameters_json.h"
 
 namespace unmask {
 namespace {

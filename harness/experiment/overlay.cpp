@@ -6,8 +6,8 @@
 #include <set>
 
 #include "harness/base/error.h"
-#include "harness/experiment/needs.h"
 #include "harness/base/toml_reader.h"
+#include "harness/experiment/needs.h"
 
 namespace unmask {
 namespace {

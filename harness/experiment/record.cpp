@@ -7,9 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "harness/base/digest.h"
 #include "harness/analysis/estimates.h"
 #include "harness/analysis/statistics.h"
+#include "harness/base/digest.h"
 
 namespace unmask {
 namespace {

@@ -11,11 +11,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/statistics.h"
+#include "harness/analysis/store.h"
 #include "harness/base/error.h"
 #include "harness/experiment/manifest.h"
 #include "harness/experiment/progress.h"
-#include "harness/analysis/statistics.h"
-#include "harness/analysis/store.h"
 #include "kernels/cuda/device.h"
 
 namespace unmask {

@@ -7,12 +7,12 @@
 #include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/toml_reader.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/needs.h"
 #include "harness/experiment/overlay.h"
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
-#include "harness/base/toml_reader.h"
 
 namespace unmask {
 namespace {

@@ -129,8 +129,8 @@ TEST(ablation, the_same_setting_twice_raises_no_alarm) {
     const auto lines = paired_comparison(
         {varied("a", "", a, 0), varied("a", "again=1", b, 1), varied("a", "fast=1", faster, 2)},
         {0.02, 0.02});
-    alarms += lines[0].speed_verdict == verdict::faster ||
-              lines[0].speed_verdict == verdict::slower;
+    alarms +=
+        lines[0].speed_verdict == verdict::faster || lines[0].speed_verdict == verdict::slower;
     found += lines[1].speed_verdict == verdict::faster;
   }
   EXPECT_LT(alarms, 30u);  // 3 % at most; the margin takes most of the nominal 5 % away

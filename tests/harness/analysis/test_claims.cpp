@@ -214,7 +214,8 @@ TEST_F(claims, few_items_decide_nothing_either_way) {
   EXPECT_EQ(checked(as_good, {scored("fast", 150, 200), scored("slow", 150, 200)}).judged,
             verdict::reproduced);
   EXPECT_EQ(exit_status_of({{parsed(better).front(), below}}), 0);
-  EXPECT_TRUE(has(render(claims_table({{parsed(better).front(), below}}), table_format::md), "1 AMBIGUOUS"));
+  EXPECT_TRUE(has(render(claims_table({{parsed(better).front(), below}}), table_format::md),
+                  "1 AMBIGUOUS"));
 }
 
 TEST_F(claims, a_mean_is_no_surer_than_its_items) {
@@ -266,7 +267,8 @@ TEST_F(claims, the_best_of_several_points_is_corrected_for_their_number) {
   const std::vector<result_row> rows = {
       row_of("fast", {1.0, 1.02, 0.98}, 1), row_of("slow", {1.04, 1.06, 1.08}, 1),
       row_of("fast", {1.0, 1.02, 0.98}, 8), row_of("slow", {1.0, 0.98, 1.02}, 8)};
-  const claim_result each = checked(faster, rows), best = checked(faster + "aggregate = \"max\"\n", rows);
+  const claim_result each = checked(faster, rows),
+                     best = checked(faster + "aggregate = \"max\"\n", rows);
   EXPECT_EQ(each.judged, verdict::partly) << each.reason;
   ASSERT_TRUE(best.measured->range);
   EXPECT_TRUE(has(best.reason, "the largest of 2 points, interval corrected")) << best.reason;
@@ -286,7 +288,8 @@ TEST_F(claims, outside_its_regime_a_claim_is_not_applicable) {
   for (result_row& row : rows) row.metrics["nfe"] = {10, origin::counted};
   const claim_result none = checked(claim, rows);
   EXPECT_EQ(none.judged, verdict::not_applicable) << none.reason;
-  EXPECT_TRUE(has(none.reason, "presumes that slow takes many forwards (nfe of slow is 10")) << none.reason;
+  EXPECT_TRUE(has(none.reason, "presumes that slow takes many forwards (nfe of slow is 10"))
+      << none.reason;
   EXPECT_EQ(none.out_of_regime, 2u);
   EXPECT_EQ(exit_status_of({{parsed(claim).front(), none}}), 0);
   rows[1].metrics["nfe"].value = 60;  // at batch 1 it is as the claim presumes

@@ -29,7 +29,8 @@ TEST(frame, the_latest_row_of_a_point_counts_in_the_order_of_the_plan) {
 }
 
 TEST(frame, groups_and_partners) {
-  const frame rows(std::vector{row_of("a", {1.0}, 1), row_of("b", {1.0}, 1), row_of("a", {1.0}, 8)});
+  const frame rows(
+      std::vector{row_of("a", {1.0}, 1), row_of("b", {1.0}, 1), row_of("a", {1.0}, 8)});
   const auto groups =
       grouped(rows.all(), [](const result_row& r) { return circumstance_of(r, {}); });
   ASSERT_EQ(groups.size(), 2u);
@@ -68,9 +69,10 @@ TEST(text_table, every_format_escapes_its_own_signs) {
   t.add({"a|b,\"c\"", cell});
   t.add({"", number_cell(std::nullopt, 1)});
   t.notes = {"a note"};
-  EXPECT_EQ(render(t, table_format::md),
-            "**50 % & more**\n\n| na\\|me | x_y |\n|---|---:|\n| a\\|b,\"c\" | **1.50** [1.25, 1.75] † "
-            "|\n| | – |\n\na note\n");
+  EXPECT_EQ(
+      render(t, table_format::md),
+      "**50 % & more**\n\n| na\\|me | x_y |\n|---|---:|\n| a\\|b,\"c\" | **1.50** [1.25, 1.75] † "
+      "|\n| | – |\n\na note\n");
   EXPECT_EQ(render(t, table_format::csv), "na|me,x_y\n\"a|b,\"\"c\"\"\",1.50\n,–\n");
   const std::string latex = render(t, table_format::latex);
   EXPECT_TRUE(has(latex, "50 \\% \\& more")) << latex;

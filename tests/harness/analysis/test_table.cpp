@@ -6,8 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/experiment/progress.h"
 #include "harness/analysis/table.h"
+#include "harness/experiment/progress.h"
 #include "tests/harness/experiment/fixtures.h"
 
 namespace unmask {

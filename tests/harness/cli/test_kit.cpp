@@ -127,8 +127,9 @@ right = { label = "one" }
 TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
   EXPECT_EQ(run("run experiments -o out"), 4) << said;  // one claim is wrong
   EXPECT_TRUE(says("1 of 1 artifacts measured")) << said;
-  EXPECT_TRUE(says("1 REPRODUCED, 0 REPRODUCED (model), 0 PARTLY, 0 AMBIGUOUS, 1 NOT REPRODUCED, "
-                   "0 NOT APPLICABLE, 0 NOT RUN, of 2 claims"))
+  EXPECT_TRUE(
+      says("1 REPRODUCED, 0 REPRODUCED (model), 0 PARTLY, 0 AMBIGUOUS, 1 NOT REPRODUCED, "
+           "0 NOT APPLICABLE, 0 NOT RUN, of 2 claims"))
       << said;
   EXPECT_TRUE(says("0.500, n = 2 items")) << said;
   EXPECT_NE(read("out/claims.json").find("\"NOT REPRODUCED\""), std::string::npos);

@@ -2,9 +2,9 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
-#include "harness/experiment/bundle.h"
 #include "harness/base/files.h"
 #include "harness/base/process.h"
+#include "harness/experiment/bundle.h"
 #include "tests/harness/analysis/rows.h"
 
 namespace unmask {

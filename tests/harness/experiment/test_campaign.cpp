@@ -4,8 +4,8 @@
 
 #include <sstream>
 
-#include "harness/experiment/campaign.h"
 #include "harness/base/process.h"
+#include "harness/experiment/campaign.h"
 #include "tests/harness/analysis/rows.h"
 
 namespace unmask {

@@ -7,9 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/store.h"
 #include "harness/analysis/table.h"
 #include "harness/experiment/profiled.h"
-#include "harness/analysis/store.h"
 #include "tests/harness/experiment/fixtures.h"
 
 namespace unmask {

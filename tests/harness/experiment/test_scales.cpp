@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "harness/experiment/catalogue.h"
-#include "harness/experiment/request.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/manifest.h"
+#include "harness/experiment/request.h"
 #include "tests/harness/analysis/rows.h"
 
 namespace unmask {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/analysis/table.h"
 #include "harness/experiment/serve_metrics.h"
 #include "harness/experiment/serve_settings.h"
-#include "harness/analysis/table.h"
 #include "tests/harness/experiment/fixtures.h"
 
 namespace unmask {
