@@ -126,9 +126,10 @@ TEST(ablation, the_same_setting_twice_raises_no_alarm) {
       b.push_back(std::exp(machine + noise(random)));
       faster.push_back(0.7 * std::exp(machine + noise(random)));
     }
-    const auto lines = paired_comparison(
-        {varied("a", "", a, 0), varied("a", "again=1", b, 1), varied("a", "fast=1", faster, 2)},
-        {0.02, 0.02});
+    const auto lines =
+        paired_comparison(std::vector{varied("a", "", a, 0), varied("a", "again=1", b, 1),
+                                      varied("a", "fast=1", faster, 2)},
+                          {0.02, 0.02});
     alarms +=
         lines[0].speed_verdict == verdict::faster || lines[0].speed_verdict == verdict::slower;
     found += lines[1].speed_verdict == verdict::faster;
