@@ -21,7 +21,7 @@ struct checked_point {
   std::string items;  // which items it is of: points of the same items err together
   const result_row* left = nullptr;
   const result_row* right = nullptr;  // null where one row is judged
-  outcome result = outcome::failed;
+  finding result = finding::failed;
 };
 
 bool of_scores(const paper_claim& c) {
@@ -384,7 +384,7 @@ std::string undecided_reason(const paper_claim& c, const checked_point& shown,
   if (const std::string noise = noise_of(c, e); !noise.empty()) text += "; " + noise;
   if (!of_scores(c) || c.kind == claim_kind::threshold) return text;
   const interval least = interval_of_equal_answers(e.n);
-  if (c.tolerance > 0 && judge(least, test.where) == outcome::undecided) {
+  if (c.tolerance > 0 && judge(least, test.where) == finding::undecided) {
     text += fmt::format("; even {} equal answers leave at least [{}, {}]", e.n,
                         short_number(least.low), short_number(least.high));
   }
@@ -405,7 +405,7 @@ std::string reason_of(const paper_claim& c, const claim_result& r, const point_l
   if (shown.measured.range && shown.measured.how == "counted") {
     text += "; counted, exact for these prompts";
   }
-  if (shown.result == outcome::undecided) text += undecided_reason(c, shown, test);
+  if (shown.result == finding::undecided) text += undecided_reason(c, shown, test);
   if (r.tiny_models) text += "; on tiny models, not the paper's";
   if (r.synthetic) text += "; by synthetic weights or a virtual clock";
   if (r.size != published_size::not_compared) {
@@ -485,10 +485,10 @@ claim_result check_claim(const paper_claim& c, const frame& all, const std::stri
   }
   const point_test test = test_of(c);
   for (checked_point& p : points) {
-    p.result = p.measured.range ? judge(*p.measured.range, test.where) : outcome::undecided;
-    result.held += p.result == outcome::held;
-    result.undecided += p.result == outcome::undecided;
-    result.failed += p.result == outcome::failed;
+    p.result = p.measured.range ? judge(*p.measured.range, test.where) : finding::undecided;
+    result.held += p.result == finding::held;
+    result.undecided += p.result == finding::undecided;
+    result.failed += p.result == finding::failed;
   }
   result.judged = result.held == points.size()
                       ? (result.synthetic ? verdict::reproduced_model : verdict::reproduced)

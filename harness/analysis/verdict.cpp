@@ -25,16 +25,16 @@ const char* tone_of(const std::string& name) {
   return good.contains(name) ? "good" : bad.contains(name) ? "bad" : "mid";
 }
 
-outcome judge(const interval& i, const region& wanted) {
+finding judge(const interval& i, const region& wanted) {
   // Rounding must not decide a bound that is met exactly.
   const double slack =
       wanted.open ? 0
                   : 1e-12 * std::max(std::isfinite(wanted.low) ? std::abs(wanted.low) : 0.0,
                                      std::isfinite(wanted.high) ? std::abs(wanted.high) : 0.0);
   const region r{wanted.low - slack, wanted.high + slack, wanted.open};
-  if (r.holds(i.low) && r.holds(i.high)) return outcome::held;
+  if (r.holds(i.low) && r.holds(i.high)) return finding::held;
   const bool apart = r.open ? i.high <= r.low || i.low >= r.high : i.high < r.low || i.low > r.high;
-  return apart ? outcome::failed : outcome::undecided;
+  return apart ? finding::failed : finding::undecided;
 }
 
 verdict against_margin(const std::optional<interval>& range, const region& margin, verdict below,

@@ -38,7 +38,7 @@ const char* name_of(verdict v);  // "REPRODUCED (model)", "SAME", ...
 // How a page should show it: "good", "mid" or "bad". Row verdicts by their names are known too.
 const char* tone_of(const std::string& name);
 
-enum class outcome : std::uint8_t { held, undecided, failed };
+enum class finding : std::uint8_t { held, undecided, failed };
 
 // What an interval must lie in. An open end excludes the bound itself.
 struct region {
@@ -49,7 +49,7 @@ struct region {
 };
 
 // Held when the whole interval lies in the region, failed when no part of it does.
-outcome judge(const interval& i, const region& wanted);
+finding judge(const interval& i, const region& wanted);
 
 // The verdict of a value against a margin around `neutral`: `inside`, `above`, `below`, or AMBIGUOUS
 // where its interval is missing, not finite or crosses an end of the margin.

@@ -50,12 +50,12 @@ TEST(frame, variations_are_read_as_the_plan_writes_them) {
 }
 
 TEST(verdicts, the_whole_interval_decides) {
-  EXPECT_EQ(judge({1.1, 1.2}, {.low = 1, .open = true}), outcome::held);
-  EXPECT_EQ(judge({1.0, 1.2}, {.low = 1, .open = true}), outcome::undecided);
-  EXPECT_EQ(judge({0.8, 1.0}, {.low = 1, .open = true}), outcome::failed);
-  EXPECT_EQ(judge({0.8, 1.0}, {.low = 1}), outcome::undecided);
-  EXPECT_EQ(judge({2.0, 2.0}, {2, 2}), outcome::held);
-  EXPECT_EQ(judge({2.5, 3.0}, {1, 2}), outcome::failed);
+  EXPECT_EQ(judge({1.1, 1.2}, {.low = 1, .open = true}), finding::held);
+  EXPECT_EQ(judge({1.0, 1.2}, {.low = 1, .open = true}), finding::undecided);
+  EXPECT_EQ(judge({0.8, 1.0}, {.low = 1, .open = true}), finding::failed);
+  EXPECT_EQ(judge({0.8, 1.0}, {.low = 1}), finding::undecided);
+  EXPECT_EQ(judge({2.0, 2.0}, {2, 2}), finding::held);
+  EXPECT_EQ(judge({2.5, 3.0}, {1, 2}), finding::failed);
   EXPECT_STREQ(tone_of("NOT REPRODUCED"), "bad");
   EXPECT_STREQ(tone_of(name_of(verdict::reproduced_model)), "good");
   EXPECT_STREQ(tone_of("NOT_VERIFIED"), "mid");
