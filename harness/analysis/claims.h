@@ -11,7 +11,8 @@
 //   [[claim.precondition]]  says, metric, where, relation, value
 //
 // The README of this room says what the keys mean and how each kind is judged. In short: a point is a
-// pair of rows that agree in everything the selectors do not fix (circumstance_of). It holds when the
+// pair of rows that agree in everything the selectors do not fix (circumstance_of); where the sides
+// name different metrics and `right` fits the left row, two values of that row. It holds when the
 // whole of the 95 % interval of its quantity is on the wanted side, fails when no part of it is, and
 // is undecided otherwise: without an interval, too.
 #pragma once

@@ -39,11 +39,11 @@ std::optional<double> spread_of(const result_row& row, const std::string& metric
   return found && std::isfinite(*found) ? found : std::nullopt;
 }
 
-// The value of each seed of the search; null: it was found once.
-const std::vector<double>* seeds_of(const result_row& row, const std::string& metric) {
+// What a value is the mean of, by seed or repetition; null: it was found once.
+const std::vector<double>* samples_of(const result_row& row, const std::string& metric) {
   const auto found = row.metrics.find(metric);
-  if (found == row.metrics.end() || found->second.seeds.size() < 2) return nullptr;
-  return &found->second.seeds;
+  if (found == row.metrics.end() || found->second.samples.size() < 2) return nullptr;
+  return &found->second.samples;
 }
 
 // Seed by seed the same requests arrived at the same times, whoever schedules them.
@@ -129,12 +129,20 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
   estimate e{a->value / b->value, {}, 0, "items", ""};
   e.n = static_cast<std::size_t>(std::min(left.workload.items, right.workload.items));
   const auto timed = [](origin from) { return from == origin::measured; };
-  const std::vector<double>*x = seeds_of(left, left_metric), *y = seeds_of(right, right_metric);
-  if (x && y && x->size() == y->size() && same_arrivals(left, right)) {
-    estimate paired = paired_ratio(*x, *y);
-    paired.unit_of_n = "seeds";
-    paired.how = "paired by the seeds of the search";
-    if (std::isfinite(paired.value)) return paired;
+  if (const std::vector<double>* x = samples_of(left, left_metric),
+      *y = samples_of(right, right_metric);
+      x && y) {
+    const bool searched = left_metric.starts_with("slo_") && right_metric.starts_with("slo_");
+    const bool pairs = x->size() == y->size() &&
+                       (searched ? same_arrivals(left, right) : left.run_id == right.run_id);
+    if (pairs || !searched) {
+      estimate of = pairs ? paired_ratio(*x, *y) : unpaired_ratio(*x, *y);
+      if (searched) {
+        of.unit_of_n = "seeds";
+        of.how = "paired by the seeds of the search";
+      }
+      if (std::isfinite(of.value)) return of;
+    }
   }
   const auto spread_a = spread_of(left, left_metric), spread_b = spread_of(right, right_metric);
   if (spread_a || spread_b) {
@@ -143,6 +151,8 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
     const double half = std::hypot(spread_a.value_or(0), spread_b.value_or(0));
     e.range = interval{e.value * std::exp(-half), e.value * std::exp(half)};
     e.how = "over searches with several seeds";
+  } else if (left_metric.starts_with("probes.") || right_metric.starts_with("probes.")) {
+    e.how = "of a sample of items, no interval";
   } else if (timed(a->from) || timed(b->from)) {
     e.how = "measured once, no interval";
   } else if (is_sampled(left_metric) || is_sampled(right_metric)) {
@@ -212,6 +222,11 @@ std::optional<estimate> estimate_of(const result_row& row, const std::string& me
     e.range = share.range;
     e.n = share.n;
     e.how = share.how;
+  } else if (const auto low = value_in(row, metric + "_ci95[0]"),
+             high = value_in(row, metric + "_ci95[1]");
+             is_sampled(metric) && low && high) {
+    e.range = interval{low->value, high->value};
+    e.how = "bootstrap over items";
   } else if (is_sampled(metric)) {
     e.how = "of a sample of items, no interval";
   } else if (v->from != origin::measured) {

@@ -103,9 +103,9 @@ void read_results(result_row& row, const json& in) {
     row.metrics[name] = {
         real(value), named<origin>(origin_names, from.at(name).get<std::string>()), {}};
   }
-  if (in.contains("seeds")) {
-    for (const auto& [name, values] : in.at("seeds").items()) {
-      for (const json& v : values) row.metrics.at(name).seeds.push_back(real(v));
+  if (in.contains("metric_samples")) {
+    for (const auto& [name, values] : in.at("metric_samples").items()) {
+      for (const json& v : values) row.metrics.at(name).samples.push_back(real(v));
     }
   }
   if (const json& s = in.at("score"); !s.is_null()) {
@@ -147,7 +147,8 @@ std::string to_json_line(const result_row& row) {
                   {"parameters", row.model.parameters},
                   {"weights", row.model.weights},
                   {"format", row.model.format},
-                  {"kv_type", row.model.kv_type}};
+                  {"kv_type", row.model.kv_type},
+                  {"layers", row.model.layers}};
   if (!row.model.caution.empty()) out["model"]["caution"] = row.model.caution;
   out["workload"] = {
       {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
@@ -172,11 +173,11 @@ std::string to_json_line(const result_row& row) {
   }
   out["metrics"] = metrics;
   out["provenance"] = from;
-  json seeds = json::object();
+  json sampled = json::object();
   for (const auto& [name, m] : row.metrics) {
-    if (!m.seeds.empty()) seeds[name] = numbers(m.seeds);
+    if (!m.samples.empty()) sampled[name] = numbers(m.samples);
   }
-  if (!seeds.empty()) out["seeds"] = seeds;
+  if (!sampled.empty()) out["metric_samples"] = sampled;
   out["score"] = nullptr;
   if (row.score) {
     out["score"] = {{"mean", row.score->mean},
@@ -221,9 +222,13 @@ result_row parse_row(const std::string& line, const std::string& where) {
     row.title = in.at("title");
     row.position = in.at("position");
     const json& model = in.at("model");
-    row.model = {model.at("name"),          model.at("hash"),
-                 model.at("parameters"),    model.at("weights"),
-                 model.at("format"),        model.value("kv_type", "f32"),  // before 1.3: always
+    row.model = {model.at("name"),
+                 model.at("hash"),
+                 model.at("parameters"),
+                 model.at("weights"),
+                 model.at("format"),
+                 model.value("kv_type", "f32"),  // before 1.3: always
+                 model.value("layers", std::int64_t{0}),
                  model.value("caution", "")};
     const json& workload = in.at("workload");
     row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};

@@ -83,7 +83,7 @@ int command_bench(const std::vector<std::string>& arguments) {
   for (const std::int64_t prompt : or_else("prompt-tokens", 128)) {
     workload_entry workload;
     workload.name = fmt::format("{} random tokens", prompt);
-    workload.limit = requests;
+    workload.items.limit = requests;
     spec.workloads = {workload};
     const std::unique_ptr<executor> with =
         make_shape_executor({prompt, requests, values["layers"].as<int>()});

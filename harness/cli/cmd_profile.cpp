@@ -58,7 +58,7 @@ experiment_spec spec_of_target(const fs::path& directory, const po::variables_ma
   experiment_spec spec = spec_of_model(directory, values);
   spec.title = "Profile of " + spec.models.front().name;
   workload_entry workload;
-  workload.limit = at_least(values, "limit", 1);
+  workload.items.limit = at_least(values, "limit", 1);
   if (values.count("prompt-tokens")) {
     workload.name = fmt::format("{} + {} random tokens", at_least(values, "prompt-tokens", 1),
                                 at_least(values, "gen-length", 1));
