@@ -47,7 +47,6 @@ struct metric {
   // pairs), or per repetition.
   std::vector<double> samples = {};
 };
-};
 
 // What a point runs with, besides its model, workload and method.
 struct run_settings {
