@@ -47,7 +47,7 @@ int command_golden(const std::vector<std::string>& arguments) {
   po::options_description options("options");
   options.add_options()("method", po::value<std::vector<std::string>>()->composing(),
                         "only this method or golden file (repeatable); leaves out the logits")(
-      "backend", po::value<std::string>()->default_value("cpu"),
+      "device", po::value<std::string>()->default_value("cpu"),
       "cpu, reference, cuda or cuda-emulated")("limit", po::value<int>()->default_value(0),
                                                "only the first so many runs of each file (0: all)")(
       "max-rows", po::value<std::int64_t>()->default_value(0),
@@ -68,8 +68,7 @@ int command_golden(const std::vector<std::string>& arguments) {
   o.max_rows = values["max-rows"].as<std::int64_t>();
   if (o.limit < 0) throw usage_error("--limit is at least 0");
   if (o.max_rows < 0) throw usage_error("--max-rows is at least 0");
-  const std::string backend = values["backend"].as<std::string>();
-  o.backend = &backend_named(backend);
+  o.backend = &device_named(values["device"].as<std::string>());
 
   golden_summary sum;
   const auto add = [&](const golden_summary& part) {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "harness/analysis/statistics.h"
 #include "harness/base/error.h"
 #include "harness/decode/registry.h"
 #include "harness/engine/arrivals.h"
@@ -16,7 +17,6 @@
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/execute_parts.h"
 #include "harness/experiment/serve_metrics.h"
-#include "harness/experiment/statistics.h"
 #include "kernels/random.h"
 
 namespace unmask {

@@ -8,9 +8,10 @@
 
 #include <fmt/format.h>
 
+#include "harness/analysis/estimates.h"
+#include "harness/analysis/statistics.h"
 #include "harness/base/digest.h"
 #include "harness/experiment/metrics.h"
-#include "harness/experiment/statistics.h"
 
 namespace unmask {
 namespace {
@@ -364,6 +365,12 @@ void measure_row(result_row& row, const measured_point& point) {
   } else {
     row.verdict = verdict_kind::pass;
     row.reason = row.model.caution;
+    if (is_noisy(row)) {
+      row.verdict = verdict_kind::noisy;
+      row.reason += row.reason.empty() ? "" : "; ";
+      row.reason += fmt::format("the speed is known to ±{:.0f} % only, from {} repetitions",
+                                100 * row.samples.half_width, row.samples.seconds.size());
+    }
   }
 }
 

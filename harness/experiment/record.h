@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/analysis/row.h"
 #include "harness/decode/counters.h"
-#include "harness/experiment/row.h"
 
 namespace unmask {
 

@@ -11,11 +11,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/frame.h"
+#include "harness/analysis/statistics.h"
+#include "harness/analysis/store.h"
 #include "harness/base/error.h"
 #include "harness/experiment/manifest.h"
 #include "harness/experiment/progress.h"
-#include "harness/experiment/statistics.h"
-#include "harness/experiment/store.h"
 #include "kernels/cuda/device.h"
 
 namespace unmask {
@@ -53,7 +54,7 @@ class experiment_run {
       : spec_(spec),
         options_(options),
         with_(with),
-        rows_(rows_file(options.output, options.part)),
+        rows_(rows_file(options.output, options.part.index, options.part.count)),
         progress_(points, options.progress ? stderr : nullptr),
         environment_(with.environment()),
         source_hash_(with.source_hash()) {
@@ -209,7 +210,7 @@ class experiment_run {
     row.finished_at = utc_now("%Y-%m-%dT%H:%M:%SZ");
     rows_.append(to_json_line(row));
     std::string line = title(f) + " " + name_of(row.verdict);
-    if (row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified) {
+    if (is_reportable(row)) {
       line += fmt::format(" {:.1f} tok/s", row.value_of("tokens_per_second").value_or(0));
       if (const auto found = row.value_of("slo_capacity_requests_per_second")) {
         line += fmt::format(", capacity {:.2f} requests/s", *found);

@@ -7,12 +7,12 @@
 #include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/toml_reader.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/needs.h"
 #include "harness/experiment/overlay.h"
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
-#include "harness/experiment/toml_reader.h"
 
 namespace unmask {
 namespace {
@@ -333,7 +333,7 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   spec.needs = read.needs;
   spec.not_run = read.not_run;
   toml_reader r(root, file.string(), "");
-  r.find("layout");  // of harness/artifact
+  r.find("layout");  // of artifact_files.h
   r.table("artifact", [&](toml_reader& t) { read_artifact(t, file, spec.artifact); });
   if (!spec.artifact.not_reproducible.empty()) spec.not_run = spec.artifact.not_reproducible;
   r.text("title", spec.title);

@@ -35,7 +35,7 @@
 //   [scale.NAME] laid over everything above when that scale is chosen: tables merge and the scale
 //                wins, arrays ([[scale.NAME.model]], a sweep axis) replace; besides, needs
 //                (needs.h), takes, note, not_run = why, and [scale.NAME.set] with keys as in --set
-//   [layout]     how the paper arranges the numbers; read by harness/artifact/layout.h
+//   [layout]     how the paper arranges the numbers; read by artifact_files.h
 // A model's path "weights:NAME" and a workload's dataset = "gsm8k" are looked up (locate.h).
 #pragma once
 
@@ -44,26 +44,13 @@
 #include <string>
 #include <vector>
 
+#include "harness/analysis/row.h"
 #include "harness/decode/parameters.h"
 #include "harness/experiment/benchmark_workload.h"
 #include "harness/experiment/probe.h"
 #include "harness/workload/task.h"
 
 namespace unmask {
-
-// What a point runs with, besides its model, workload and method.
-struct run_settings {
-  std::int64_t batch_size = 1;
-  std::int64_t gen_length = 0;  // tokens to generate; 0: what each item asks for
-  std::int64_t seed = 0;        // of sampling and remasking noise
-  std::string device = "cpu";
-  std::string format = "auto";  // of packed weights: auto, f32, bf16, int8
-  // Of keys and values: f32, bf16, or auto: bf16 on cuda with bf16 weights, f32 otherwise.
-  std::string kv_type = "auto";
-  std::string kind = "decode";  // or serve
-  parameter_map serve;          // of kind serve: the keys of [serve]; resolved in a plan
-  bool operator==(const run_settings&) const = default;
-};
 
 // How much evidence a number needs.
 struct evidence_settings {
