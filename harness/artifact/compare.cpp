@@ -181,7 +181,7 @@ run_comparison compare_runs(const std::vector<result_row>& before,
   std::map<std::string, const result_row*> bases;
   for (const auto& [id, row] : old_rows) {
     const bool good =
-        row->verdict == verdict_kind::pass || row->verdict == verdict_kind::not_verified;
+        is_reportable(*row);
     if (!good || !new_rows.contains(id)) continue;
     const result_row*& base = bases[circumstance_of(*row, {})];
     if (!base || row->position < base->position) base = row;

@@ -180,7 +180,7 @@ std::vector<result_row> believable_rows(const std::vector<result_row>& rows) {
   std::vector<result_row> kept;
   for (const result_row& row : rows) {
     const bool good =
-        row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified;
+        is_reportable(row);
     if (last[row.point_id] == &row && good) kept.push_back(row);
   }
   return kept;

@@ -44,9 +44,7 @@ inline constexpr int first_late_layer = 2;
     "arithmetic of all layers and of the head, attention over the keys really seen")               \
   X(double, selection_flops, "selection_flops", "FLOP", "flops",                                   \
     "of that, arithmetic spent to choose keys or rows")                                            \
-  /* How often each slot of a recipe did other than its default; 0: it changed nothing. */         \
-  X(std::int64_t, positions_withheld, "positions_withheld", "rows", "",                            \
-    "pace: positions of a block that a forward outside prefill did not take in")                   \
+  /* How often slots of a recipe did other than their defaults; 0: it changed nothing. */          \
   X(std::int64_t, rows_skipped, "rows_skipped", "rows", "",                                        \
     "rows: positions that a forward took in but did not compute")                                  \
   X(std::int64_t, rows_dropped, "rows_dropped", "rows", "",                                        \

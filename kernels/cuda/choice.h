@@ -5,18 +5,31 @@
 #include <cstddef>
 #include <cstdlib>
 #include <initializer_list>
+#include <map>
 #include <string>
 
 #include "harness/base/error.h"
 
 namespace unmask::cuda {
 
-// Which of the words an environment variable holds; not set: `otherwise`. Any other word is an
-// environment error.
+// What a run of the program chose instead of environment variables, which are for tests and
+// benchmarks of single kernels. Only between operations, and before the backend is first asked.
+inline std::map<std::string, std::string>& run_choices() {
+  static std::map<std::string, std::string> all;
+  return all;
+}
+inline void choose(const char* variable, const std::string& word) {
+  run_choices()[variable] = word;
+}
+
+// Which of the words a run chose or an environment variable holds; neither: `otherwise`. Any other
+// word is an environment error.
 inline std::size_t word_of_environment(const char* variable,
                                        std::initializer_list<const char*> words,
                                        std::size_t otherwise) {
-  const char* text = std::getenv(variable);
+  const auto chosen = run_choices().find(variable);
+  const char* text =
+      chosen == run_choices().end() ? std::getenv(variable) : chosen->second.c_str();
   if (text == nullptr) return otherwise;
   const std::string word = text;
   std::string known;

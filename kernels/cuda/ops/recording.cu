@@ -34,7 +34,7 @@ graphs graphs_wanted() {
   if (current_emulation().records) return graphs::on;
   constexpr graphs otherwise = graphs::off;
 #endif
-  static const auto wanted = static_cast<graphs>(word_of_environment(
+  const auto wanted = static_cast<graphs>(word_of_environment(
       "UNMASK_CUDA_GRAPHS", {"off", "on", "steps"}, static_cast<std::size_t>(otherwise)));
   return wanted;
 }

@@ -105,6 +105,27 @@ TEST(record, results_are_documented_as_the_program_knows_them) {
   }
 }
 
+// A setting that never acted makes a row of something else, and the row says so.
+TEST(record, a_knob_that_changed_nothing_is_inactive) {
+  const auto judged = [](std::int64_t dropped, bool scored) {
+    measured_point point = good_point();
+    point.knobs = {{"alpha = 0.5", "rows_dropped"}, {"steps = 8", "nfe"}};
+    for (pass_record& pass : point.passes) pass.answers[0].work.rows_dropped = dropped;
+    for (scored_answer& s : point.scores) s.scored = scored;
+    result_row row;
+    measure_row(row, point);
+    return row;
+  };
+  EXPECT_EQ(judged(1, true).verdict, verdict_kind::pass);
+  const result_row idle = judged(0, true);
+  EXPECT_EQ(idle.verdict, verdict_kind::inactive);
+  EXPECT_EQ(idle.reason, "alpha = 0.5 changed nothing (rows_dropped is 0)");
+  EXPECT_TRUE(idle.score);
+  EXPECT_TRUE(is_reportable(idle));
+  EXPECT_EQ(parse_row(to_json_line(idle), "x").verdict, verdict_kind::inactive);
+  EXPECT_NE(judged(0, false).reason.find("no item of this workload"), std::string::npos);
+}
+
 TEST(record, rows_of_later_layers_need_layers) {
   const auto processed = [](std::int64_t layers, double keys) {
     measured_point point = good_point();

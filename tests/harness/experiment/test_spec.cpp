@@ -125,6 +125,19 @@ TEST(spec, tasks_are_found_beside_the_file_and_above_it) {
       std::string::npos);
 }
 
+// What comes with the program is found from anywhere, and what is not says where it was looked for.
+TEST(spec, a_file_outside_the_tree_finds_what_comes_with_the_program) {
+  scratch_directory dir;
+  const experiment_spec s =
+      parse_spec("[[model]]\npath = \"models/tiny-llada\"\n[[workload]]\ntasks = [\"needle\"]",
+                 dir / "mine.toml");
+  const std::filesystem::path experiments = std::string(UNMASK_SOURCE_DIR) + "/experiments";
+  EXPECT_TRUE(std::filesystem::equivalent(s.models.at(0).path, experiments / "models/tiny-llada"));
+  EXPECT_TRUE(std::filesystem::equivalent(s.workloads.at(0).file, experiments / "data/needle.jsonl"));
+  const std::string problem = message_of([&] { find_task("neddle", dir.path()); });
+  EXPECT_NE(problem.find("looked in and above " + dir.path().string()), std::string::npos);
+}
+
 TEST(spec, overrides_take_toml_values_or_bare_text) {
   experiment_spec s = parse_spec(valid, "dir/x.toml");
   apply_override(s, "params.threshold=0.25");
