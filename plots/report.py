@@ -53,7 +53,8 @@ class Section:
         self.name = os.path.relpath(path, root)
         self.rows = rowlib.read_rows([path])
         self.titles = rowlib.ordered(r["title"] for r in self.rows)
-        self.plan = read_json(os.path.join(os.path.dirname(path), "run.json")) or {}
+        self.plan = (read_json(os.path.join(os.path.dirname(path), "run.json"))
+                     or plan_of_place(path, experiments))
         self.artifact = "_".join(str(self.plan[k]) for k in ("paper", "artifact")
                                  if self.plan.get(k))
         self.families = fitting_families(self.plan)
@@ -74,6 +75,16 @@ class Section:
         except (KeyError, TypeError, rowlib.tomllib.TOMLDecodeError):
             pass
         return f"{name}: {title}{scale}" if name else title
+
+
+def plan_of_place(path, experiments):
+    """What a campaign's layout (PAPER/ARTIFACT/SCALE/rows.jsonl) says where no run.json lies."""
+    paper, artifact, scale = ([""] * 3 + os.path.abspath(path).split(os.sep))[-4:-1]
+    file = os.path.join(experiments, paper, artifact + ".toml")
+    if not os.path.exists(file):
+        return {}
+    return {"paper": paper, "artifact": artifact, "scale": scale,
+            "experiment": {"file": file, "text": read_text(file)}}
 
 
 def fitting_families(plan):

@@ -20,6 +20,7 @@ import torch
 from decode import Trace
 from llada import load
 from methods import METHODS, compared, decode, official_confidence
+from table import table
 from unmask_program import GOLDEN_FILE, Unmask
 from workload import TINY, Text, read_items, sized_item, write_items, write_proxy
 
@@ -174,17 +175,6 @@ def measure(c, a, label, method, settings):
         "load_average": os.getloadavg()[0],
         "versions": {"torch": torch.__version__, "python": platform.python_version(),
                      "unmask": row["source_hash"]}}
-
-
-def table(rows):
-    lines = ["| method | model | PyTorch eager tok/s | Unmask tok/s | ratio, median | ratio, min | "
-             "ratio of best | answers |", "|---|---|---:|---:|---:|---:|---:|---|"]
-    for r in rows:
-        same = "equal" if not r["answers_differ"] else f"{len(r['answers_differ'])} differ"
-        lines.append(f"| {r['label']} | {r['model']} | {r['torch_tokens_per_second']:.1f} | "
-                     f"{r['unmask_tokens_per_second']:.1f} | {r['ratio_median']:.2f} | "
-                     f"{r['ratio_min']:.2f} | {r['ratio_of_best']:.2f} | {same} |")
-    return "\n".join(lines)
 
 
 def measure_all(a):

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/base/compressed.h"
 #include "harness/base/error.h"
-#include "harness/base/files.h"
 #include "harness/base/text.h"
 
 namespace unmask {
@@ -17,12 +17,7 @@ constexpr std::size_t largest_file = std::size_t{1} << 30;
 }  // namespace
 
 std::string read_workload_text(const std::string& path) {
-  std::string text = read_file(path, largest_file);
-  if (text.starts_with("\x1f\x8b")) {
-    throw environment_error(path + ": is gzip-compressed; unpack it first with `gunzip -k " + path +
-                            "` and give the plain file");
-  }
-  return text;
+  return read_plain_or_gzip(path, largest_file);
 }
 
 void for_each_line(std::string_view text,

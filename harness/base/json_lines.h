@@ -12,8 +12,7 @@
 
 namespace unmask {
 
-// Whole text of a workload file. Environment error when it is missing, unreadable or compressed
-// (gzip is recognised by its first bytes; this build reads plain text only).
+// Whole text of a workload file, plain or gzip. Environment error when it is missing or unreadable.
 std::string read_workload_text(const std::string& path);
 
 // Calls visit(line, number) for every line that is not blank; numbers count from 1, and the line

@@ -45,6 +45,8 @@ int command_crossover(const std::vector<std::string>& arguments);
 int command_compare(const std::vector<std::string>& arguments);
 int command_bundle(const std::vector<std::string>& arguments);
 int command_rerun(const std::vector<std::string>& arguments);
+int command_plan(const std::vector<std::string>& arguments);
+int command_merge(const std::vector<std::string>& arguments);
 int command_doctor(const std::vector<std::string>& arguments);
 
 // cpu, reference, cuda or cuda-emulated; cuda says in one line that there is no GPU and gives the

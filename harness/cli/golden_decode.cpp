@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "harness/cli/golden.h"
+#include "harness/decode/official_runs.h"
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
 
@@ -29,142 +30,20 @@ std::string sha1_hex(const std::string& text) {
   return hex;
 }
 
-// Which method and which settings replay a golden file. One entry per golden method name.
-struct translation {
-  std::string method;
-  parameter_map (*settings)(const json& params);
-};
+parameter_value value_of(const json& v) {
+  if (v.is_boolean()) return v.get<bool>();
+  if (v.is_number_integer()) return v.get<std::int64_t>();
+  if (v.is_number()) return v.get<double>();
+  if (!v.is_array()) return v.get<std::string>();
+  return fmt::format("{}", fmt::join(v.get<std::vector<std::int64_t>>(), ","));
+}
 
-parameter_map copy_known(const json& params, const std::vector<std::string>& names) {
-  parameter_map m;
-  for (const std::string& name : names) {
-    if (!params.contains(name) || params.at(name).is_null()) continue;
-    const json& v = params.at(name);
-    if (v.is_boolean()) {
-      m[name] = v.get<bool>();
-    } else if (v.is_number_integer()) {
-      m[name] = v.get<std::int64_t>();
-    } else if (v.is_number()) {
-      m[name] = v.get<double>();
-    } else {
-      m[name] = v.get<std::string>();
-    }
+parameter_map recorded_parameters(const json& params) {
+  parameter_map recorded;
+  for (const auto& [name, value] : params.items()) {
+    if (!value.is_null()) recorded[name] = value_of(value);
   }
-  return m;
-}
-
-parameter_map vanilla_llada(const json& p) {
-  parameter_map m = copy_known(p, {"steps", "block_length", "remasking", "temperature", "threshold",
-                                   "factor", "until_clean"});
-  m["schedule"] = std::string("llada");
-  return m;
-}
-
-parameter_map vanilla_dream(const json& p) {
-  parameter_map m =
-      copy_known(p, {"steps", "alg", "eps", "temperature", "threshold", "alg_temp", "top_p"});
-  m["schedule"] = std::string("dream");
-  return m;
-}
-
-// The pace and unmasking of methods built on the whole-canvas recipe.
-parameter_map whole_canvas(const json& p) {
-  return p.contains("alg") ? vanilla_dream(p) : vanilla_llada(p);
-}
-
-parameter_map sparse_d(const json& p) {
-  parameter_map m = whole_canvas(p);
-  for (const auto& [name, value] : copy_known(p, {"skip", "select", "block_size"})) m[name] = value;
-  m["pattern_scale"] = std::string(p.at("pattern_scale") == "sqrt(n_heads)" ? "heads" : "head_dim");
-  return m;
-}
-
-parameter_map dllm_cache(const json& p) {
-  parameter_map m = whole_canvas(p);
-  for (const auto& [name, value] :
-       copy_known(p, {"prompt_interval_kp", "response_interval_kr", "transfer_ratio"})) {
-    m[name] = value;
-  }
-  return m;
-}
-
-parameter_map block_diffusion(const json& p) {
-  parameter_map m = copy_known(
-      p, {"block_length", "steps", "remasking", "threshold", "accept_compare", "temperature"});
-  m["loop"] = p.at("preset").get<std::string>();
-  m["stop_in_prompt_block"] = p.at("preset") != "engine";
-  std::string stop = "none";
-  if (!p.at("stop_ids").is_null()) {
-    stop = fmt::format("{}", fmt::join(p.at("stop_ids").get<std::vector<int>>(), ","));
-  }
-  m["stop"] = stop;
-  return m;
-}
-
-parameter_map fast_dllm(const json& p) {
-  parameter_map m = copy_known(
-      p, {"steps", "block_length", "cache", "threshold", "factor", "temperature", "eps"});
-  return m;
-}
-
-parameter_map dkv_cache(const json& p) {
-  return copy_known(p, {"steps", "block_length", "variant", "refresh_interval", "window_size",
-                        "shift_type", "temperature", "alg", "eps"});
-}
-
-parameter_map sparse_dllm(const json& p) {
-  return copy_known(p, {"steps", "block_length", "retention_ratio", "kernel_size", "pooling",
-                        "delay", "eviction", "temperature", "alg", "eps"});
-}
-
-parameter_map focus_dllm(const json& p) {
-  return copy_known(p, {"steps", "block_length", "rho", "window", "dense_layers",
-                        "dense_tail_layers", "alpha", "sink_fraction", "prompt_block_size"});
-}
-
-// "commit": "uncached rows only" or "full block forward". The official loops sample; their golden
-// runs take the arg-max.
-parameter_map delayed_cache(const json& p) {
-  parameter_map m = block_diffusion(p);
-  const bool hf = p.at("preset") == "hf";
-  m["mask_track"] = std::string(hf ? "id" : "state");
-  m["partial_prefill"] = !hf;
-  m["commit_last"] = hf;
-  m["commit"] = std::string(p.at("commit") == "full block forward" ? "full" : "frozen");
-  return m;
-}
-
-parameter_map focus(const json& p) {
-  parameter_map m = delayed_cache(p);
-  const bool hf = p.at("preset") == "hf";
-  m["selection"] = p.at("selection").get<std::string>();
-  if (!p.at("K").is_null()) m["k"] = p.at("K").get<std::int64_t>();
-  if (!p.at("initial_K").is_null()) m["initial_k"] = p.at("initial_K").get<std::int64_t>();
-  if (!p.at("alpha").is_null()) m["alpha"] = p.at("alpha").get<double>();
-  m["std_ddof"] = p.at("std_ddof").get<std::int64_t>();
-  m["average_scope"] = std::string(hf ? "block_carry" : "block");
-  m["adjacency"] = std::string(hf ? "rows" : "positions");
-  m["layer1_keys"] =
-      std::string(p.at("layer1_keys") == "up to max processed" ? "processed" : "retained");
-  return m;
-}
-
-const std::map<std::string, translation>& translations() {
-  static const std::map<std::string, translation> all = {
-      {"vanilla_llada", {"vanilla", vanilla_llada}},
-      {"vanilla_dream", {"vanilla", vanilla_dream}},
-      {"block_diffusion", {"block_diffusion", block_diffusion}},
-      {"fast_dllm", {"fast_dllm", fast_dllm}},
-      {"dkv_cache", {"dkv_cache", dkv_cache}},
-      {"sparse_dllm", {"sparse_dllm", sparse_dllm}},
-      {"focus_dllm", {"focus_dllm", focus_dllm}},
-      {"sparse_d", {"sparse_d", sparse_d}},
-      {"delayed_cache", {"delayed_cache", delayed_cache}},
-      {"delayed_cache_plus", {"delayed_cache_plus", delayed_cache}},
-      {"focus", {"focus", focus}},
-      {"dllm_cache", {"dllm_cache", dllm_cache}},
-  };
-  return all;
+  return recorded;
 }
 
 // Compares every forward with the golden one; keeps the first difference.
@@ -352,7 +231,7 @@ std::int64_t total_rows(const json& golden) {
   return rows;
 }
 
-std::string run_case(const json& golden, const translation& how, const transformer& model) {
+std::string run_case(const json& golden, const official_runs& how, const transformer& model) {
   const json& params = golden.at("params");
   sequence_request request{golden.at("prompt_ids").get<std::vector<std::int32_t>>(),
                            params.at("gen_length").get<std::int32_t>(),
@@ -361,7 +240,8 @@ std::string run_case(const json& golden, const translation& how, const transform
   if (golden.contains("random_uniforms")) {
     request.recorded_uniforms = golden.at("random_uniforms").get<std::vector<std::vector<float>>>();
   }
-  recipe r = method_registry::instance().make(how.method, model.config(), "", how.settings(params));
+  recipe r = method_registry::instance().make(how.method, model.config(), "",
+                                              how.settings(recorded_parameters(params)));
   const std::int32_t length = r.pace->canvas_length(model.config(), request);
   const row_policy& rows_policy = *r.rows;
   step_loop loop(model, std::move(r), {1, length, 0});
@@ -419,8 +299,8 @@ golden_summary replay_decode(const golden_options& options) {
   std::map<std::string, std::unique_ptr<transformer>> models;
   for (const std::filesystem::path& file : files) {
     const std::string name = file.stem().string();
-    const auto how = translations().find(name);
-    if (!wanted(options, name, how == translations().end() ? name : how->second.method)) continue;
+    const official_runs* how = find_official_runs(name);
+    if (!wanted(options, name, how == nullptr ? name : how->method)) continue;
     std::ifstream in(file);
     int taken = 0;
     for (std::string line; std::getline(in, line);) {
@@ -433,7 +313,7 @@ golden_summary replay_decode(const golden_options& options) {
         continue;
       }
       ++taken;
-      if (how == translations().end()) {
+      if (how == nullptr) {
         ++sum.skipped;
         if (!options.quiet) fmt::print("SKIP {}  no method '{}' is registered\n", id, name);
         continue;
@@ -446,7 +326,7 @@ golden_summary replay_decode(const golden_options& options) {
         model = std::make_unique<transformer>(config, load_weights(config, directory),
                                               *options.backend, weight_format::f32, 256);
       }
-      const std::string difference = run_case(golden, how->second, *model);
+      const std::string difference = run_case(golden, *how, *model);
       (difference.empty() ? sum.passed : sum.failed)++;
       if (!options.quiet || !difference.empty()) {
         fmt::print("{} {}{}\n", difference.empty() ? "PASS" : "FAIL", id,

@@ -27,6 +27,8 @@ const std::vector<command>& commands() {
       {"bundle", "a run as one file, to be repeated elsewhere", command_bundle},
       {"rerun", "repeat a bundle and compare", command_rerun},
       {"compare", "two runs or campaigns: same answers, counts and speed ratios?", command_compare},
+      {"plan", "what experiments would measure; as a job array for a cluster", command_plan},
+      {"merge", "rows that were measured in parts as one file", command_merge},
       {"doctor", "what this machine has and what is missing", command_doctor},
   };
   return all;

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
@@ -69,7 +70,8 @@ std::string manifest_json(const run_manifest& m, const experiment_spec& spec,
 }
 
 void write_manifest(const fs::path& file, const std::string& json) {
-  const fs::path beside = file.string() + ".part";
+  // Shards write the same manifest at the same time, so each has a file of its own beside it.
+  const fs::path beside = file.string() + ".part" + std::to_string(::getpid());
   std::ofstream out(beside, std::ios::binary);
   out << json;
   out.close();

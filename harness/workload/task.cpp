@@ -97,6 +97,14 @@ std::string hash_of_tasks(const std::vector<task_item>& items) {
          {&item.id, &item.family, &item.prompt, &item.answer, &item.scorer, &item.check}) {
       add(*field);
     }
+    for (const chat_message& m : item.messages) {
+      add(m.role);
+      add(m.content);
+    }
+    for (const auto* list : {&item.continuations, &item.stop}) {
+      for (const std::string& text : *list) add(text);
+    }
+    if (item.bos) add("bos");
     add(std::to_string(item.gen_length));
     add(std::to_string(item.context_tokens));
   }

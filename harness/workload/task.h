@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/model/chat_template.h"
+
 namespace unmask {
 
 struct task_item {
@@ -19,7 +21,13 @@ struct task_item {
   std::string scorer;        // one of scorer_names()
   std::string check = "{}";  // what the scorer needs besides the answer: JSON object, keys sorted
   int gen_length = 0;        // tokens to generate
-  int context_tokens = 0;    // length of the prompt for long-context families, 0 = not recorded
+  // Of a benchmark: turns of a chat (empty: `prompt` is the whole text), the BOS token's text before
+  // it, one continuation per choice and the right one, and where generated text is cut.
+  std::vector<chat_message> messages;
+  bool bos = false;
+  std::vector<std::string> continuations, stop;
+  int right = -1;
+  int context_tokens = 0;  // length of the prompt for long-context families, 0 = not recorded
 };
 
 // Reads JSON Lines with the keys id, family, prompt, scorer, gen_length (required), answer, check

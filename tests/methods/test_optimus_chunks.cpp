@@ -190,15 +190,8 @@ TEST(optimus_chunks, every_rule_and_size_terminates) {
   }
 }
 
-// The golden runs, where the data lies beside the repository.
 TEST(optimus_chunks, golden_toy_runs) {
-  const char* shared = std::getenv("UNMASK_SHARED");
-  const std::filesystem::path file =
-      (shared ? std::filesystem::path(shared)
-              : std::filesystem::path(UNMASK_SOURCE_DIR) / ".." / "shared") /
-      "goldens/toy/optimus_chunks.json";
-  if (!std::filesystem::exists(file)) GTEST_SKIP() << "no golden data at " << file;
-  std::ifstream in(file);
+  std::ifstream in(UNMASK_GOLDENS "/toy/optimus_chunks.json");
   const nlohmann::json data = nlohmann::json::parse(in);
   int cases = 0;
   for (const auto& c : data.at("cases")) {

@@ -176,10 +176,11 @@ class Player(unittest.TestCase):
             self.assertGreater(width, 200)
             self.assertGreater(height, 80)
 
-    def test_the_committed_page_of_the_campaign(self):
-        with open(os.path.join(support.ROOT, "results", "tiny", "report.html"),
-                  encoding="utf-8") as page:
-            seen = visit(page.read(), 1280, self.folder)
+    def test_the_page_of_the_committed_campaign(self):
+        page = report.page(os.path.join(support.ROOT, "results", "tiny"),
+                           experiments=os.path.join(support.ROOT, "experiments"))
+        self.assertIn("optimus figure 8", page)  # known by its place: its run.json is not committed
+        seen = visit(page, 1280, self.folder)
         self.assertEqual(seen["errors"], [])
         self.assertGreater(len(seen["requests"]), 1)
         self.assertEqual(seen["unnamed"], [])

@@ -281,7 +281,6 @@ TEST(config, files_are_named) {
 }
 
 TEST(config, published_configs_parse) {
-  SKIP_WITHOUT_SHARED_DATA();
   struct expected {
     std::int64_t parameters;
     std::int32_t mask, eos;
@@ -297,7 +296,7 @@ TEST(config, published_configs_parse) {
       {"Qwen3-8B", {8190735360, -1, 151645}}};
   std::size_t count = 0;
   for (const char* kind : {"real", "reconstructed"}) {
-    for (const auto& item : fs::directory_iterator(test::shared_data() / "data/configs" / kind)) {
+    for (const auto& item : fs::directory_iterator(test::published() / "configs" / kind)) {
       const std::string file = item.path().filename().string();
       const std::string suffix = ".config.json";
       if (!file.ends_with(suffix)) continue;
@@ -315,7 +314,7 @@ TEST(config, published_configs_parse) {
       }
     }
   }
-  EXPECT_EQ(count, 19U);
+  EXPECT_EQ(count, 18U);
 }
 
 }  // namespace

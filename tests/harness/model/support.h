@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Helpers of the model tests: temporary directories, small checkpoints, the shared data.
+// Helpers of the model tests: temporary directories, small checkpoints, published data.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,18 +27,15 @@ inline fs::path embedded_models() {
   return fs::path(UNMASK_SOURCE_DIR) / "experiments/models";
 }
 
-// Published configs, tokenizers and golden models: UNMASK_SHARED, else ../shared. Empty: absent.
-inline fs::path shared_data() {
-  const char* given = std::getenv("UNMASK_SHARED");
-  const fs::path path =
-      given != nullptr ? fs::path(given) : fs::path(UNMASK_SOURCE_DIR).parent_path() / "shared";
-  return fs::is_directory(path / "data") ? path : fs::path();
+// Published configs and tokenizers (tests/data/README.md).
+inline fs::path published() {
+  return fs::path(UNMASK_SOURCE_DIR) / "tests/data";
 }
 
-#define SKIP_WITHOUT_SHARED_DATA()                                                           \
-  if (unmask::test::shared_data().empty())                                                   \
-  GTEST_SKIP() << "the shared data folder is absent; set UNMASK_SHARED to its path, or put " \
-                  "it beside the repository as `shared`"
+// Tiny random checkpoints of every family, unpacked by the build from tests/goldens.
+inline fs::path golden_models() {
+  return fs::path(UNMASK_GOLDENS) / "models";
+}
 
 inline std::string slurp(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -17,16 +17,14 @@ struct public_file {
 };
 
 TEST(datasets, published_files) {
-  const public_file files[] = {
-      {"gsm8k", "gsm8k/test.jsonl", 1319, "final_number"},
-      {"math500", "math500/test.jsonl", 500, "boxed"},
-      {"humaneval", "humaneval/HumanEval.jsonl", 164, "none"},
-      {"mbpp", "mbpp/mbpp.jsonl", 974, "none"},
-      {"mt_bench", "chat_prompts/mt_bench_question.jsonl", 80, "none"},
-      {"vicuna_bench", "chat_prompts/vicuna_bench_question.jsonl", 80, "none"},
-      {"spec_bench", "chat_prompts/spec_bench_question.jsonl", 480, "none"},
-      {"ifeval", "ifeval/input_data.jsonl", 541, "none"}};
-  if (!std::filesystem::exists(public_data(files[0].path))) GTEST_SKIP() << "no public data";
+  const public_file files[] = {{"gsm8k", "datasets/gsm8k.jsonl", 8, "final_number"},
+                               {"math500", "datasets/math500.jsonl", 8, "boxed"},
+                               {"humaneval", "datasets/humaneval.jsonl", 4, "none"},
+                               {"mbpp", "datasets/mbpp.jsonl", 6, "none"},
+                               {"mt_bench", "datasets/mt_bench.jsonl", 6, "none"},
+                               {"vicuna_bench", "datasets/vicuna_bench.jsonl", 6, "none"},
+                               {"spec_bench", "datasets/spec_bench.jsonl", 12, "none"},
+                               {"ifeval", "datasets/ifeval.jsonl", 8, "none"}};
   for (const public_file& file : files) {
     const auto items = read_dataset(file.dataset, public_data(file.path));
     EXPECT_EQ(items.size(), file.items) << file.dataset;
@@ -114,7 +112,7 @@ TEST(datasets, errors_name_the_dataset_and_the_place) {
   expect_error(exit_code::environment, "dataset2prompt.json",
                [&] { read_dataset("longbench", bad.path()); });
   const scratch_file zipped("q.jsonl.gz", "\x1f\x8b\x08");
-  expect_error(exit_code::environment, "unpack it first with `gunzip -k " + zipped.path() + "`",
+  expect_error(exit_code::environment, zipped.path() + ": is not a whole gzip file",
                [&] { read_dataset("longbench", zipped.path()); });
 }
 

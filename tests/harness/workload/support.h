@@ -18,9 +18,9 @@ inline std::string shipped(const std::string& family) {
   return std::string(UNMASK_SOURCE_DIR) + "/experiments/data/" + family + ".jsonl";
 }
 
-// Public datasets may lie beside the repository; tests that need them skip without.
+// The first records of public datasets and traces (tests/data/README.md).
 inline std::string public_data(const std::string& name) {
-  return std::string(UNMASK_SOURCE_DIR) + "/../shared/data/" + name;
+  return std::string(UNMASK_SOURCE_DIR) + "/tests/data/" + name;
 }
 
 inline const char* const families[] = {"word_problem", "equation", "list_program", "instruction",

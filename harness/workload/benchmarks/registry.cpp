@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <algorithm>
+
+#include "harness/base/error.h"
+#include "harness/base/json_lines.h"
+#include "harness/base/nearest.h"
+#include "harness/workload/benchmarks/declare.h"
+
+namespace unmask {
+namespace {
+
+const std::vector<std::pair<std::string, std::string>> harnesses = {
+    {"LM", "lm-evaluation-harness 0.4.8"},
+    {"OC-F", "OpenCompass 0.5.1.post1 in sands-lab/FOCUS 277f1d15"},
+    {"OC-S", "OpenCompass 0.4.2 with the overlay of OpenMOSS/Sparse-dLLM 3fd8986"},
+    {"OC-U", "OpenCompass 0.4.2 in Relaxed-System-Lab/UltraLLaDA fb08bd2"},
+    {"OC-L", "OpenCompass 0.4.2 in ML-GSAI/LLaDA b7e6c35"},
+    {"own", "no harness of the papers; our choice"}};
+
+const std::vector<std::pair<prompt_form, const char*>> forms = {{prompt_form::raw, "raw"},
+                                                                {prompt_form::bos, "bos"},
+                                                                {prompt_form::one_turn, "one-turn"},
+                                                                {prompt_form::chat, "chat"}};
+
+std::vector<std::string> names_of_benchmarks() {
+  std::vector<std::string> names;
+  for (const benchmark& b : benchmarks()) {
+    if (std::ranges::find(names, b.name) == names.end()) names.push_back(b.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+const char* name_of(prompt_form form) {
+  return std::ranges::find(forms, form, [](const auto& f) { return f.first; })->second;
+}
+
+prompt_form parse_prompt_form(const std::string& text, const std::string& where) {
+  std::vector<std::string> known;
+  for (const auto& [form, name] : forms) {
+    if (text == name) return form;
+    known.emplace_back(name);
+  }
+  throw usage_error(where + ": " + unknown_name("form of a prompt", text, known));
+}
+
+std::string harness_version(const std::string& harness) {
+  for (const auto& [id, version] : harnesses) {
+    if (id == harness) return version;
+  }
+  throw usage_error("there is no harness '" + harness +
+                    "'; they are LM, OC-F, OC-S, OC-U and OC-L");
+}
+
+const std::vector<benchmark>& benchmarks() {
+  static const std::vector<benchmark> all = [] {
+    std::vector<benchmark> list;
+    for (auto* declare :
+         {declared::gsm8k, declared::math, declared::mmlu, declared::arc_c, declared::piqa,
+          declared::gpqa, declared::humaneval, declared::mbpp, declared::ifeval,
+          declared::longbench, declared::cnn_dm, declared::needle_map, declared::conversations}) {
+      for (benchmark& b : declare()) list.push_back(std::move(b));
+    }
+    return list;
+  }();
+  return all;
+}
+
+const benchmark& find_benchmark(const std::string& name, const std::string& harness) {
+  const std::size_t slash = harness.find('/');
+  const std::string id = harness.substr(0, slash);
+  const std::string config = slash == std::string::npos ? "" : harness.substr(slash + 1);
+  if (!id.empty()) harness_version(id);
+  std::string others;
+  for (const benchmark& b : benchmarks()) {
+    if (b.name != name) continue;
+    if ((id.empty() || b.harness == id) && (config.empty() || b.config == config)) return b;
+    others += (others.empty() ? "" : ", ") + b.harness + "/" + b.config;
+  }
+  if (others.empty()) throw usage_error(unknown_name("benchmark", name, names_of_benchmarks()));
+  throw usage_error("the benchmark " + name + " has no harness '" + harness + "'; it has " +
+                    others);
+}
+
+std::string declared::json_string(const std::string& text) {
+  json_value value;
+  value.data = text;
+  return json_text(value);
+}
+
+std::string declared::json_object(
+    std::initializer_list<std::pair<std::string, std::string>> members) {
+  std::string text;
+  for (const auto& [key, value] : members) {
+    text += (text.empty() ? "" : ",") + json_string(key) + ":" + value;
+  }
+  return "{" + text + "}";
+}
+
+std::vector<std::string> declared::texts_of(const json_reader& object, const std::string& key) {
+  const json_value::array* list = object.at(key).items();
+  if (list == nullptr) object.fail(key, "must be an array of strings");
+  std::vector<std::string> texts;
+  for (const json_value& entry : *list) {
+    if (entry.text() == nullptr) object.fail(key, "must be an array of strings");
+    texts.push_back(*entry.text());
+  }
+  return texts;
+}
+
+std::string declared::joined_lines(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
+  return text;
+}
+
+}  // namespace unmask

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Replay of recorded prompts: the official item in, the text that the harness sends out, byte for
+// byte.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "harness/base/golden_result.h"
+
+namespace unmask {
+
+struct prompt_replay {
+  std::vector<golden_result> files;
+  // Cases whose item is in none of the data folders: neither passed nor failed.
+  std::vector<std::string> without_data;
+};
+
+// Replays prompts/*.jsonl and prompts/gsm8k_fewshot_draws.json below the folder, plain or as .gz.
+// Items come from the official files below `data` (a folder per dataset; without any: DIRECTORY/data,
+// then DIRECTORY/../data and DIRECTORY/longbench_zh); those of ARC and PIQA, where their files are not
+// there, from the texts and choices that lm-eval's record of the same item holds. `examples`: folder
+// of the written examples. No prompts/: no files.
+prompt_replay replay_prompts(const std::filesystem::path& directory,
+                             std::vector<std::filesystem::path> data,
+                             const std::filesystem::path& examples);
+
+}  // namespace unmask

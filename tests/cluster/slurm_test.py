@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a plan as a job array on a Slurm of one node: one task is killed and requeued, and the merged
+rows hold every planned point once."""
+import getpass
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAMS = ["sbatch", "squeue", "scontrol", "slurmctld", "slurmd", "munged"]
+SLURM_CONF = """
+ClusterName=unmask
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+SlurmdUser={user}
+SlurmctldPort={controller}
+SlurmdPort={daemon}
+AuthType=auth/munge
+AuthInfo=socket={place}/munge/socket
+CredType=cred/munge
+StateSaveLocation={place}/state
+SlurmdSpoolDir={place}/spool
+SlurmctldPidFile={place}/slurmctld.pid
+SlurmdPidFile={place}/slurmd.pid
+SlurmctldLogFile={place}/slurmctld.log
+SlurmdLogFile={place}/slurmd.log
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SchedulerParameters=batch_sched_delay=0,sched_interval=1
+ReturnToService=2
+JobAcctGatherType=jobacct_gather/none
+KillWait=2
+MinJobAge=300
+SwitchType=switch/none
+MpiDefault=none
+NodeName={host} NodeAddr=127.0.0.1 CPUs=2 RealMemory=1000 State=UNKNOWN
+PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:4
+"""
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_for(what, answer, seconds=90):
+    end = time.time() + seconds
+    while time.time() < end:
+        found = answer()
+        if found:
+            return found
+        time.sleep(0.2)
+    raise AssertionError(f"waited {seconds} s in vain for {what}")
+
+
+class Cluster:
+    def __init__(self, place):
+        self.place = place
+        for name in ("munge", "state", "spool"):
+            (place / name).mkdir()
+        (place / "munge").chmod(0o711)
+        key = place / "munge" / "key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        host = socket.gethostname().split(".")[0]
+        conf = place / "slurm.conf"
+        conf.write_text(SLURM_CONF.format(host=host, user=getpass.getuser(), place=place,
+                                          controller=free_port(), daemon=free_port()))
+        # One thread each: two tasks share the cores with whatever else the machine does.
+        self.env = dict(os.environ, SLURM_CONF=str(conf), OMP_NUM_THREADS="1")
+        munge = place / "munge"
+        self.daemons = []
+        self.start(["munged", "--foreground", "--force", f"--socket={munge}/socket",
+                    f"--key-file={key}", f"--pid-file={munge}/pid", f"--log-file={munge}/log",
+                    f"--seed-file={munge}/seed"])
+        wait_for("munged", (munge / "socket").exists, 15)
+        self.start(["slurmctld", "-D", "-i"])
+        self.start(["slurmd", "-D", "-N", host])
+        wait_for("an idle node", lambda: "idle" in self.call("sinfo", "-h", "-o", "%t"), 60)
+
+    def start(self, command):
+        log = open(self.place / f"{command[0]}.out", "w", encoding="utf-8")
+        self.daemons.append(subprocess.Popen(command, env=self.env, stdout=log, stderr=log))
+
+    def call(self, *command):
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, check=False)
+        return done.stdout
+
+    def stop(self):
+        self.call("scancel", "--signal=KILL", "--user", getpass.getuser())
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+
+
+def rows_in(folder):
+    return [json.loads(line) for file in sorted(folder.rglob("part-*.jsonl"))
+            for line in file.read_text().splitlines()]
+
+
+def check(cluster, program, place, source):
+    experiment = pathlib.Path(source) / "tests" / "cluster" / "array.toml"
+    runs = place / "runs"
+    made = subprocess.run([program, "plan", experiment, "--scheduler", "slurm", "--shards", "2",
+                           "--output-dir", runs, "--sbatch=--mem=100"],
+                          capture_output=True, text=True, check=True)
+    assert "2 tasks" in made.stdout, made.stdout
+    job = cluster.call("sbatch", "--parsable", str(runs / "array.sh")).strip()
+    assert job.isdigit(), "sbatch refused the script"
+    # Killed in the middle of its work: after its first row, before its last.
+    first = wait_for("a first row", lambda: list(runs.rglob("part-00000-*.jsonl")))[0]
+    wait_for("a first row", lambda: first.stat().st_size > 0)
+    cluster.call("scontrol", "requeue", f"{job}_0")
+    before = len(first.read_text().splitlines())
+    # A requeued task may wait; what it measured before is in its file, and the plan is not done.
+    wait_for("the array's end", lambda: not cluster.call("squeue", "-h", "-j", job).strip(), 240)
+    merged = place / "rows.jsonl"
+    done = subprocess.run([program, "merge", runs, "-o", merged], capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    ids = [json.loads(line)["point_id"] for line in merged.read_text().splitlines()]
+    assert len(ids) == 12 and len(set(ids)) == 12, ids
+    parts = [row["point_id"] for row in rows_in(runs) if row["verdict"] != "FAILED"]
+    assert sorted(parts) == sorted(ids), "a point was measured twice"
+    runs_of_first = {row["run_id"] for row in
+                     map(json.loads, first.read_text().splitlines())}
+    assert len(runs_of_first) == 2, f"the task was not requeued in its work ({before} rows)"
+
+
+def main():
+    missing = [p for p in PROGRAMS if not shutil.which(p, path=os.environ["PATH"] + ":/usr/sbin")]
+    if missing:
+        print("NOT RUN: needs Slurm and munge; missing:", ", ".join(missing))
+        return 77
+    os.environ["PATH"] += ":/usr/sbin"
+    with tempfile.TemporaryDirectory() as folder:
+        place = pathlib.Path(folder)
+        place.chmod(0o755)
+        cluster = None
+        try:
+            cluster = Cluster(place)
+            check(cluster, os.environ["UNMASK_PROGRAM"], place, os.environ["UNMASK_SOURCE"])
+        except AssertionError:
+            for log in sorted(place.rglob("*.log")) + sorted(place.glob("*.out")):
+                print(f"---- {log.name}\n{log.read_text(errors='replace')[-3000:]}")
+            raise
+        finally:
+            if cluster:
+                cluster.stop()
+    print("a killed and requeued task lost nothing and measured nothing twice")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""Writes the tables of Markdown files from the commands that their markers name, or checks them.
+
+    <!-- from: unmask table results/epyc-2core/quickstart.jsonl -->
+    ...what the command prints...
+    <!-- end -->
+
+The first word is `unmask` (the program given by --program) or a Python script of this repository.
+With --check nothing is written, and the exit code is 1 where a table differs from its command or,
+in the files that show measurements, where a table of numbers has no marker.
+"""
+
+import argparse
+import difflib
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BLOCK = re.compile(r"^<!-- from: (.+?) -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
+# Files whose tables of numbers are measurements of this repository's rows.
+SHOWS_MEASUREMENTS = re.compile(r"^(README\.md|methods/README\.md|results/.*README\.md)$")
+NUMBER = re.compile(r"^[*]*[0-9]+[.][0-9]+")
+
+
+class Problem(Exception):
+    pass
+
+
+def markdown_files():
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md"], cwd=ROOT,
+                            capture_output=True, text=True)
+    if listed.returncode == 0:
+        return sorted(f for f in listed.stdout.splitlines() if os.path.exists(os.path.join(ROOT, f)))
+    found = []
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [f for f in folders if f[0] != "." and f not in ("build", "runs")]
+        found += [os.path.relpath(os.path.join(folder, f), ROOT) for f in files if f.endswith(".md")]
+    return sorted(found)
+
+
+def output_of(command, program):
+    words = shlex.split(command)
+    if words[0] == "unmask":
+        words[0] = program
+    elif words[0].endswith(".py"):
+        words.insert(0, sys.executable)
+    else:
+        raise Problem(f"`{command}` starts with neither `unmask` nor a Python script")
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Problem(f"`{command}` ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout.strip() + "\n"
+
+
+def tables_without_marker(text):
+    """Line numbers at which a table with a column of decimal numbers stands outside all blocks."""
+    hidden = BLOCK.sub(lambda m: "\n" * m.group(0).count("\n"), text)
+    found, start, numbers = [], None, 0
+    for at, line in enumerate(hidden.split("\n") + [""], 1):
+        if line.startswith("|"):
+            start = start or at
+            numbers += any(NUMBER.match(cell.strip()) for cell in line.split("|"))
+        elif start:
+            if numbers > 1:
+                found.append(start)
+            start, numbers = None, 0
+    return found
+
+
+def rewritten(text, program):
+    def block(match):
+        command = match.group(1)
+        return f"<!-- from: {command} -->\n{output_of(command, program)}<!-- end -->"
+    return BLOCK.sub(block, text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--program", required=True, help="the program unmask")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail on differences")
+    given = parser.parse_args()
+    program, wrong, tables = os.path.abspath(given.program), 0, 0
+    for name in markdown_files():
+        path = os.path.join(ROOT, name)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        tables += len(BLOCK.findall(text))
+        try:
+            new = rewritten(text, program)
+        except Problem as problem:
+            print(f"{name}: {problem}", file=sys.stderr)
+            wrong += 1
+            continue
+        if SHOWS_MEASUREMENTS.match(name):
+            for line in tables_without_marker(text):
+                print(f"{name}:{line}: a table of numbers names no command (<!-- from: ... -->)",
+                      file=sys.stderr)
+                wrong += 1
+        if new == text:
+            continue
+        if given.check:
+            wrong += 1
+            sys.stderr.writelines(difflib.unified_diff(
+                text.splitlines(True), new.splitlines(True), name, "what its commands print", n=0))
+        else:
+            print(f"wrote {name}")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(new)
+    if tables == 0:
+        print("no Markdown file names a command: is this the repository?", file=sys.stderr)
+        return 1
+    print(f"{tables} tables, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
