@@ -298,8 +298,7 @@ point_list aggregated(const paper_claim& c, point_list points) {
 
 std::string none_reason(const paper_claim& c, const std::vector<result_row>& all) {
   for (const result_row& row : all) {
-    const bool good =
-        is_reportable(row);
+    const bool good = is_reportable(row);
     if (!good && (c.left.matches(row) || c.right.matches(row))) {
       return fmt::format("NOT RUN: {} is {}: {}", name_of_row(row), name_of(row.verdict),
                          row.reason);

@@ -180,8 +180,7 @@ run_comparison compare_runs(const std::vector<result_row>& before,
   // The first row of the plan in each circumstance is what the others are divided by.
   std::map<std::string, const result_row*> bases;
   for (const auto& [id, row] : old_rows) {
-    const bool good =
-        is_reportable(*row);
+    const bool good = is_reportable(*row);
     if (!good || !new_rows.contains(id)) continue;
     const result_row*& base = bases[circumstance_of(*row, {})];
     if (!base || row->position < base->position) base = row;

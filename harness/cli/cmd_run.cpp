@@ -59,8 +59,9 @@ int command_run(const std::vector<std::string>& arguments) {
       "format,o", po::value<std::string>()->default_value("md"),
       "of the table: md, csv, json, jsonl")("no-progress", "no progress on standard error");
   po::variables_map values;
-  if (!parse_command("run EXPERIMENT.toml [options]", run_epilogue() + run_help() + "\n" + serve_help(), options,
-                     {"experiment"}, arguments, values)) {
+  if (!parse_command("run EXPERIMENT.toml [options]",
+                     run_epilogue() + run_help() + "\n" + serve_help(), options, {"experiment"},
+                     arguments, values)) {
     return 0;
   }
   if (!values.count("experiment")) {

@@ -67,8 +67,8 @@ class replay final : public step_observer {
     if (step.plan.of[0].what == phase::prefill) return;
     ++steps_;
     // As the row of a result has it: the metric `processed_rows`.
-    processed_ = step.state.at(0).counters.late_layer_rows /
-                 (model_.config().layers - first_late_layer);
+    processed_ =
+        step.state.at(0).counters.late_layer_rows / (model_.config().layers - first_late_layer);
     commits_ += step.plan.of[0].what == phase::commit ? 1 : 0;
   }
 

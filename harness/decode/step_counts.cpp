@@ -28,8 +28,7 @@ step_loop::impl::row_keys step_loop::impl::keys_seen(const row_set& set, const k
 
 // FOCUS counts from where its eviction acts on, outside prefill (Table 5).
 bool step_loop::impl::is_late(std::int32_t s, std::int32_t layer) const {
-  return layer >= first_late_layer &&
-         plan.of[static_cast<std::size_t>(s)].what != phase::prefill;
+  return layer >= first_late_layer && plan.of[static_cast<std::size_t>(s)].what != phase::prefill;
 }
 
 // A forward that sequence s takes part in with so many rows.

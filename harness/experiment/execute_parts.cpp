@@ -154,8 +154,7 @@ std::string model_key(const model_entry& entry, const run_settings& run) {
   backend_of(run.device);  // before anything is read
   return entry.path.string() + "\n" + entry.weights + "\n" + run.device + "\n" +
          effective_format(run.format) + "\n" + name_of(stored_kv_type(run)) + "\n" + run.isa +
-         "\n" + run.gemm + "\n" + run.graphs +
-         (runs_dry(run) ? "\ndry" : "");
+         "\n" + run.gemm + "\n" + run.graphs + (runs_dry(run) ? "\ndry" : "");
 }
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run,
@@ -175,9 +174,13 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
   }
   m->kv_bytes_per_slot = size_of(m->kv_type) * 2 * static_cast<std::size_t>(m->config.layers) *
                          static_cast<std::size_t>(m->config.kv_heads * m->config.head_dim);
-  m->record = {
-      entry.name,         "", m->config.parameters(), "synthetic", effective_format(run.format),
-      name_of(m->kv_type), m->config.layers};
+  m->record = {entry.name,
+               "",
+               m->config.parameters(),
+               "synthetic",
+               effective_format(run.format),
+               name_of(m->kv_type),
+               m->config.layers};
   std::error_code none;
   // Decisions from elsewhere and weights without meaning need no text: lengths or a trace will do.
   const bool wanted = !runs_dry(run) && !random;

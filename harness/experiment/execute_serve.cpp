@@ -130,8 +130,8 @@ class serve_point final : public loadable_point {
       if (r.end != outcome::finished) continue;
       const std::size_t item = r.request % workload_->requests.size();
       const auto prompt = static_cast<std::int64_t>(workload_->requests[item].prompt.size());
-      pass.answers.push_back({prompt, lengths_[item] - prompt, r.answer.output,
-                              r.answer.counters, e2e_of(r), ttfb_of(r), r.request});
+      pass.answers.push_back({prompt, lengths_[item] - prompt, r.answer.output, r.answer.counters,
+                              e2e_of(r), ttfb_of(r), r.request});
     }
     pass.clients_left = !is_virtual() && serve_.real("cancel_share") > 0;
     if (const std::string& log = serve_.text("log"); !log.empty()) {

@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include <nlohmann/json.hpp>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "harness/base/digest.h"
 #include "harness/base/error.h"

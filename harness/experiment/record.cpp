@@ -82,8 +82,8 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
   // Without layers, or with too few of them, the rows of later layers mean nothing.
   const std::int64_t late_layers = row.model.layers - first_late_layer;
   if (late_layers > 0 && t.work.keys_seen > 0) {
-    put("processed_rows", static_cast<double>(t.work.late_layer_rows) /
-                              static_cast<double>(late_layers));
+    put("processed_rows",
+        static_cast<double>(t.work.late_layer_rows) / static_cast<double>(late_layers));
   }
   for (const ratio_spec& r : ratio_list()) {
     const auto over = row.value_of(r.over), under = row.value_of(r.under);

@@ -14,9 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* verdict_names[] = {"PASS",         "INVALID",       "INCORRECT",
-                                         "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED",
-                                         "INACTIVE"};
+constexpr const char* verdict_names[] = {"PASS",          "INVALID", "INCORRECT", "NOT_VERIFIED",
+                                         "NOT_SUPPORTED", "FAILED",  "INACTIVE"};
 constexpr const char* origin_names[] = {"measured", "counted", "analytic", "synthetic"};
 
 template <class Enum, std::size_t n>
@@ -214,9 +213,12 @@ result_row parse_row(const std::string& line, const std::string& where) {
     row.title = in.at("title");
     row.position = in.at("position");
     const json& model = in.at("model");
-    row.model = {model.at("name"),       model.at("hash"),
-                 model.at("parameters"), model.at("weights"),
-                 model.at("format"),     model.value("kv_type", "f32"),  // before 1.3: always
+    row.model = {model.at("name"),
+                 model.at("hash"),
+                 model.at("parameters"),
+                 model.at("weights"),
+                 model.at("format"),
+                 model.value("kv_type", "f32"),  // before 1.3: always
                  model.value("layers", std::int64_t{0})};
     const json& workload = in.at("workload");
     row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};

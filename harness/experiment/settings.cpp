@@ -85,8 +85,8 @@ void check_run_settings(const run_settings& run) {
     if (const auto* whole = std::get_if<std::int64_t run_keys::*>(&key.field)) {
       const std::int64_t value = run.**whole;
       if (value >= key.low && value <= key.high) continue;
-      throw usage_error(fmt::format("`{}` is {} but must be from {} to {}", key.name, value,
-                                    key.low, key.high));
+      throw usage_error(
+          fmt::format("`{}` is {} but must be from {} to {}", key.name, value, key.low, key.high));
     }
     const std::vector<std::string> known = key.choices();
     if (std::ranges::find(known, key.text(run)) == known.end()) {
@@ -159,7 +159,7 @@ bool apply_setting(experiment_point& point, const dotted_setting& s,
   if (key == "limit") point.workload.limit = integer(s, 0);
   if (const run_key* declared = find_run_key(key)) {
     if (const auto* whole = std::get_if<std::int64_t run_keys::*>(&declared->field)) {
-      run.**whole = integer(s, declared->low);
+      run.** whole = integer(s, declared->low);
     } else {
       run.*std::get<std::string run_keys::*>(declared->field) = text(s);
     }

@@ -28,8 +28,7 @@ inline std::size_t word_of_environment(const char* variable,
                                        std::initializer_list<const char*> words,
                                        std::size_t otherwise) {
   const auto chosen = run_choices().find(variable);
-  const char* text =
-      chosen == run_choices().end() ? std::getenv(variable) : chosen->second.c_str();
+  const char* text = chosen == run_choices().end() ? std::getenv(variable) : chosen->second.c_str();
   if (text == nullptr) return otherwise;
   const std::string word = text;
   std::string known;

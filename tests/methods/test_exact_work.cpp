@@ -33,16 +33,18 @@ const std::map<std::string, std::string> fixed = {{"optimus", "params.chunk = 8\
 
 std::string experiment() {
   const std::string source = UNMASK_SOURCE_DIR;
-  std::string text = "title = \"exact work\"\n[run]\nwarmup = 0\nrepetitions = 1\n"
-                     "batch_size = 2\ngen_length = 32\n";
+  std::string text =
+      "title = \"exact work\"\n[run]\nwarmup = 0\nrepetitions = 1\n"
+      "batch_size = 2\ngen_length = 32\n";
   for (const char* model : {"tiny-llada", "tiny-sdar", "tiny-ar"}) {
     text += "[[model]]\npath = \"" + source + "/experiments/models/" + model + "\"\n";
   }
-  text += "[[workload]]\nfile = \"" + source + "/experiments/data/word_problem.jsonl\"\nlimit = 3\n";
+  text +=
+      "[[workload]]\nfile = \"" + source + "/experiments/data/word_problem.jsonl\"\nlimit = 3\n";
   for (const std::string& name : method_registry::instance().names()) {
     const auto setting = fixed.find(name);
-    text += "[[method]]\nname = \"" + name + "\"\n" +
-            (setting == fixed.end() ? "" : setting->second);
+    text +=
+        "[[method]]\nname = \"" + name + "\"\n" + (setting == fixed.end() ? "" : setting->second);
   }
   return text;
 }
@@ -52,8 +54,8 @@ std::map<std::string, json> frozen() {
   std::map<std::string, json> lines;
   for (std::string line; std::getline(file, line);) {
     json one = json::parse(line);
-    const std::string key = one.at("method").get<std::string>() + " on " +
-                            one.at("model").get<std::string>();
+    const std::string key =
+        one.at("method").get<std::string>() + " on " + one.at("model").get<std::string>();
     lines[key] = std::move(one);
   }
   return lines;
@@ -77,7 +79,8 @@ TEST(exact_work, every_method_does_the_work_that_it_did) {
     for (const counter_spec& c : counter_list()) line[c.metric] = *row.value_of(c.metric);
     found << line.dump() << "\n";
     ++decoded;
-    ASSERT_TRUE(wanted.contains(key)) << key << " is not frozen: add " << line.dump();
+    EXPECT_TRUE(wanted.contains(key)) << key << " is not frozen: add " << line.dump();
+    if (!wanted.contains(key)) continue;
     const json& golden = wanted.at(key);
     EXPECT_EQ(row.answers_hash, golden.at("answers")) << key;
     for (const counter_spec& c : counter_list()) {
@@ -88,9 +91,9 @@ TEST(exact_work, every_method_does_the_work_that_it_did) {
   }
   EXPECT_EQ(decoded, wanted.size());
   for (const std::string& name : method_registry::instance().names()) {
-    EXPECT_TRUE(std::ranges::any_of(wanted, [&](const auto& line) {
-      return line.second.at("method") == name;
-    })) << name << " is not frozen";
+    EXPECT_TRUE(std::ranges::any_of(
+        wanted, [&](const auto& line) { return line.second.at("method") == name; }))
+        << name << " is not frozen";
   }
 }
 

@@ -39,12 +39,12 @@ TEST(registry, knobs_are_parameters_and_their_counters_are_counted) {
     const method_info& m = method_registry::instance().find(name);
     EXPECT_TRUE(!m.knobs.empty() || name == "autoregressive") << name;
     for (const method_knob& knob : m.knobs) {
-      EXPECT_TRUE(std::ranges::any_of(m.parameters, [&](const parameter_spec& p) {
-        return p.name == knob.parameter;
-      })) << name << " " << knob.parameter;
-      EXPECT_TRUE(std::ranges::any_of(counter_list(), [&](const counter_spec& c) {
-        return c.metric == knob.counter;
-      })) << name << " " << knob.counter;
+      EXPECT_TRUE(std::ranges::any_of(
+          m.parameters, [&](const parameter_spec& p) { return p.name == knob.parameter; }))
+          << name << " " << knob.parameter;
+      EXPECT_TRUE(std::ranges::any_of(
+          counter_list(), [&](const counter_spec& c) { return c.metric == knob.counter; }))
+          << name << " " << knob.counter;
     }
   }
 }

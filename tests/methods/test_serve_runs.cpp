@@ -32,8 +32,8 @@ class serve_runs : public testing::Test {
     const experiment_spec spec = parse_spec(
         "title = \"t\"\nkind = \"" + kind +
             "\"\n[run]\nwarmup = 0\nrepetitions = 2\nbatch_size = " + batch +
-            "\n[[model]]\npath = \"" + model + "\"\nweights = \"" + weights +
-            "\"\n[[workload]]\n" + workload + "\n[[method]]\nname = \"block_diffusion\"\n" +
+            "\n[[model]]\npath = \"" + model + "\"\nweights = \"" + weights + "\"\n[[workload]]\n" +
+            workload + "\n[[method]]\nname = \"block_diffusion\"\n" +
             (kind == "serve" ? arrivals : ""),
         "x.toml");
     run_options options;

@@ -159,7 +159,8 @@ TEST(record, each_broken_law_is_found) {
       {"not finite",
        [](pass_record& p) { p.answers[0].work.flops = std::numeric_limits<double>::infinity(); }},
       {"not finite", [](pass_record& p) { p.answers[0].work.keys_seen = std::nan(""); }},
-      {"decode_rows is 25, more than the 24 of rows", [](pass_record& p) { p.answers[0].work.decode_rows = 25; }},
+      {"decode_rows is 25, more than the 24 of rows",
+       [](pass_record& p) { p.answers[0].work.decode_rows = 25; }},
       {"the pass took", [](pass_record& p) { p.seconds = 0; }},
       {"the pass took", [](pass_record& p) { p.seconds = std::nan(""); }},
       {"no requests", [](pass_record& p) { p.answers.clear(); }}};

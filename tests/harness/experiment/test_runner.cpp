@@ -268,8 +268,7 @@ TEST(runner, ids_know_the_model_the_workload_and_the_device) {
   }
   // One point for each method remains of two devices, where one stands in for the other.
   with.look = [](experiment_point& p) { p.run.device = "cpu"; };
-  const experiment_spec devices =
-      spec_of(two_methods + "[sweep]\ndevice = [\"cpu\", \"cuda\"]\n");
+  const experiment_spec devices = spec_of(two_methods + "[sweep]\ndevice = [\"cpu\", \"cuda\"]\n");
   EXPECT_EQ(plan_points(devices, with).size(), 2u);
   const run_summary s = run_experiment(devices, quiet(dir / "devices"), with);
   EXPECT_EQ(s.rows.at(0).run.device, "cpu");

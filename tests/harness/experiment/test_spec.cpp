@@ -133,7 +133,8 @@ TEST(spec, a_file_outside_the_tree_finds_what_comes_with_the_program) {
                  dir / "mine.toml");
   const std::filesystem::path experiments = std::string(UNMASK_SOURCE_DIR) + "/experiments";
   EXPECT_TRUE(std::filesystem::equivalent(s.models.at(0).path, experiments / "models/tiny-llada"));
-  EXPECT_TRUE(std::filesystem::equivalent(s.workloads.at(0).file, experiments / "data/needle.jsonl"));
+  EXPECT_TRUE(
+      std::filesystem::equivalent(s.workloads.at(0).file, experiments / "data/needle.jsonl"));
   const std::string problem = message_of([&] { find_task("neddle", dir.path()); });
   EXPECT_NE(problem.find("looked in and above " + dir.path().string()), std::string::npos);
 }
