@@ -21,7 +21,9 @@ step_loop::impl::row_keys step_loop::impl::keys_seen(const row_set& set, const k
     const double of_row = method.keys->mean_keys_of_row(state, keys, s, set.position[r]);
     seen.sum += of_row;
     seen.busiest = std::max(seen.busiest, of_row);
-    seen.hidden += std::max(admitted_keys(shown, s, set.position[r]) - of_row, 0.0);
+    const std::int64_t of_mask =
+        method.keys->key_policy::keys_of_row(state, shown, s, set.position[r]);
+    seen.hidden += std::max(static_cast<double>(of_mask) - of_row, 0.0);
   }
   return seen;
 }
