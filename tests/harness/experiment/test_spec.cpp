@@ -51,7 +51,7 @@ TEST(spec, reads_every_part) {
   EXPECT_EQ(s.evidence.min_repetitions, 2);
   EXPECT_EQ(s.evidence.max_repetitions, 4);
   ASSERT_EQ(s.models.size(), 2u);
-  EXPECT_EQ(s.models[0].path, "dir/models/tiny-llada");
+  EXPECT_EQ(s.models[0].path.filename(), "tiny-llada");  // where: see below
   EXPECT_EQ(s.models[0].name, "tiny-llada");
   EXPECT_EQ(s.models[1].path, "/abs/other");
   EXPECT_EQ(s.models[1].weights, "random:7");
@@ -135,6 +135,8 @@ TEST(spec, a_file_outside_the_tree_finds_what_comes_with_the_program) {
   EXPECT_TRUE(std::filesystem::equivalent(s.models.at(0).path, experiments / "models/tiny-llada"));
   EXPECT_TRUE(
       std::filesystem::equivalent(s.workloads.at(0).file, experiments / "data/needle.jsonl"));
+  EXPECT_EQ(parse_spec("[[model]]\npath = \"models/none\"", dir / "mine.toml").models.at(0).path,
+            dir / "models/none");  // loading it says that it is not there
   const std::string problem = message_of([&] { find_task("neddle", dir.path()); });
   EXPECT_NE(problem.find("looked in and above " + dir.path().string()), std::string::npos);
 }
