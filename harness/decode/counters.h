@@ -54,7 +54,10 @@ inline constexpr int first_late_layer = 2;
   X(std::int64_t, kv_reused, "kv_reused", "keys", "",                                            \
     "cache: visible positions whose K/V a forward outside prefill did not compute anew")         \
   X(std::int64_t, decided_early, "decided_early", "tokens", "committed",                         \
-    "unmask: tokens that a forward decided beyond the schedule's number, at least one")
+    "unmask: tokens that a forward decided beyond the schedule's number, at least one")          \
+  X(std::int64_t, mask_decided, "mask_decided", "tokens", "head_rows",                           \
+    "unmask: decisions for the mask token itself; by its state such a position is done, by its " \
+    "id it stays a mask")
 
 struct sequence_counters {
 #define UNMASK_FIELD(type, field, metric, unit, whole, meaning) type field = 0;

@@ -98,6 +98,7 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   result.peak_kv_bytes = loop.peak_cache_bytes();
   result.spent = loop.seconds();
   result.recorded = loop.recorded();
+  result.learnt = loop.pace().learnt();
   return result;
 }
 

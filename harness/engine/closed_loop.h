@@ -33,6 +33,7 @@ struct closed_loop_result {
   std::size_t peak_kv_bytes = 0;        // pages in use, all stored layers, and layer outputs
   loop_seconds spent;                   // where the steps' time went
   recording_counts recorded;            // stretches of layers repeated as recorded
+  std::string learnt;                   // pace_policy::learnt()
 };
 
 // Decode all requests with `batch_size` places. The loop's buffers are made before the clock

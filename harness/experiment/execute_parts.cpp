@@ -90,9 +90,14 @@ void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths
 
 void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                 const loaded_model& model) {
-  w.items = select(entry.dataset.empty() ? read_tasks(entry.file.string())
-                                         : read_dataset(entry.dataset, entry.file.string()),
-                   static_cast<std::size_t>(entry.limit), 0);
+  std::vector<task_item> all = entry.dataset.empty()
+                                   ? read_tasks(entry.file.string())
+                                   : read_dataset(entry.dataset, entry.file.string());
+  try {
+    w.items = select(std::move(all), entry.items);
+  } catch (const error& problem) {
+    throw usage_error(entry.file.string() + ": " + problem.what());
+  }
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
   const chat_format format = chat_format_of(model.config, *model.tokens);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
@@ -152,7 +157,8 @@ bool runs_dry(const run_settings& run) {
 
 std::string model_key(const model_entry& entry, const run_settings& run) {
   backend_of(run.device);  // before anything is read
-  return entry.path.string() + "\n" + entry.weights + "\n" + run.device + "\n" +
+  return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
+         std::to_string(entry.positions) + "\n" + run.device + "\n" +
          effective_format(run.format) + "\n" + name_of(stored_kv_type(run)) + "\n" + run.isa +
          "\n" + run.gemm + "\n" + run.graphs + (runs_dry(run) ? "\ndry" : "");
 }
@@ -161,6 +167,7 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
                                          std::int64_t layers, bool textless) {
   auto m = std::make_shared<loaded_model>();
   m->config = read_model_config(entry.path);
+  if (!m->config.caution.empty()) fmt::print(stderr, "note: {}\n", m->config.caution);
   m->device = run.device;
   m->kv_type = stored_kv_type(run);
   const bool random = entry.weights != "checkpoint";
@@ -181,6 +188,9 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
                effective_format(run.format),
                name_of(m->kv_type),
                m->config.layers};
+  m->record.caution = m->config.caution;
+  m->config.max_positions =
+      std::max(m->config.max_positions, static_cast<std::int32_t>(entry.positions));
   std::error_code none;
   // Decisions from elsewhere and weights without meaning need no text: lengths or a trace will do.
   const bool wanted = !runs_dry(run) && !random;
@@ -198,6 +208,11 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
                       : load_weights(m->config, entry.path);
   m->record.hash = random ? entry.weights : hash_of_checkpoint(entry.path);
   if (!random) m->record.weights = "checkpoint";
+  if (entry.positions > 0) m->record.hash += fmt::format(", {} positions", entry.positions);
+  if (entry.soften != 1) {
+    soften(m->weights, entry.soften);
+    m->record.hash += fmt::format(", logits / {}", entry.soften);
+  }
   return m;
 }
 
@@ -224,8 +239,8 @@ std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry
     lengths = published_lengths(find_commits(entry.lengths), static_cast<std::size_t>(count),
                                 static_cast<std::uint64_t>(run.seed));
   }
-  if (entry.limit > 0 && lengths.size() > static_cast<std::size_t>(entry.limit)) {
-    lengths.resize(static_cast<std::size_t>(entry.limit));
+  if (const auto limit = static_cast<std::size_t>(entry.items.limit); limit > 0) {
+    lengths.resize(std::min(lengths.size(), limit));
   }
   fill_requests(*w, lengths, run, model.config);
   w->record = {entry.name, hash_of_lengths(*w), static_cast<std::int64_t>(w->requests.size())};

@@ -182,7 +182,7 @@ class serve_point final : public loadable_point {
   trajectory_source make_source() const {
     const std::string& from = serve_.text("commits");
     if (from.starts_with("replay:")) return load_trajectories(from.substr(7));
-    const commit_statistics& c = find_commits(from);
+    const commit_statistics& c = find_commits(from == "lengths" ? workload_->record.family : from);
     const std::int32_t block = make().pace->shape(model_->config).block;
     // Token by token there is one candidate and nothing to draw.
     const std::int32_t trained = std::max(model_->config.block, 2);
@@ -281,6 +281,7 @@ class serve_point final : public loadable_point {
     engine_clock clock = model ? engine_clock(model, overhead) : engine_clock(overhead);
     run.totals = run_engine(runner, arrivals, settings, clock, sink);
     std::ranges::sort(run.requests, {}, &request_record::request);
+    calibration_.keep(runner.loop().pace().learnt());
     peak_kv_bytes_ = runner.loop().peak_cache_bytes();
     // Without layers the loop keeps pages of one small layer: slots, not bytes, are the model's.
     if (const kv_cache& cache = runner.loop().cache(); dry_ && cache.page_bytes() > 0) {
@@ -301,7 +302,7 @@ class serve_point final : public loadable_point {
 
   void capacity_values(std::map<std::string, metric>& into) {
     std::vector<double> found;
-    double tested = 0;
+    double tested = 0, backlogs = 0, unbounded = 0;
     int runs = 0;
     const auto seeds = static_cast<std::uint64_t>(serve_.integer("search_seeds"));
     for (std::uint64_t s = 0; s < seeds; ++s) {
@@ -319,16 +320,22 @@ class serve_point final : public loadable_point {
               throw usage_error("serve: " + std::to_string(tpot.size()) +
                                 " requests are too few for a P90; raise serve.requests");
             }
-            return rate_result{percentile_of(tpot, 0.9), all && !backlog_of(run.requests).growing};
+            const double arrived = run.requests.empty() ? 0 : run.requests.back().arrival;
+            return rate_result{percentile_of(tpot, 0.9), all, backlog_of(run.requests).growing,
+                               run.totals.seconds > 2 * arrived};
           },
           objective_.tpot_seconds, serve_.real("rate"), serve_.real("search_step"));
       found.push_back(c.rate);
       tested += c.tested_ok / static_cast<double>(seeds);
+      backlogs += c.backlog / static_cast<double>(seeds);
+      unbounded += !c.bounded / static_cast<double>(seeds);
       runs += c.runs;
     }
     const origin from = clock_origin();
     const double mean = mean_of(found);
-    into["slo_capacity_requests_per_second"] = {mean, from};
+    into["slo_capacity_requests_per_second"] = {mean, from, found};
+    into["slo_capacity_backlog_share"] = {backlogs, from};
+    if (unbounded > 0) into["slo_capacity_unbounded_share"] = {unbounded, from};
     into["slo_capacity_tested_requests_per_second"] = {tested, from};
     into["slo_capacity_runs"] = {static_cast<double>(runs), origin::counted};
     if (found.size() > 1 && mean > 0) {

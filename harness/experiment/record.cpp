@@ -64,9 +64,23 @@ totals sum_of(const pass_record& pass, const token_rules& rules) {
   return t;
 }
 
-void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
+void count_metrics(result_row& row, const pass_record& pass, const totals& t,
+                   const token_rules& rules) {
   const auto put = [&](const char* name, auto value) {
     row.metrics[name] = {static_cast<double>(value), origin::counted};
+  };
+  // Mean and population deviation over the requests.
+  const auto put_spread = [&](const std::string& name, const auto& tokens_of) {
+    double sum = 0, squares = 0;
+    const auto n = static_cast<double>(pass.answers.size());
+    for (const answer_record& a : pass.answers) {
+      const auto tokens = static_cast<double>(tokens_of(a));
+      sum += tokens;
+      squares += tokens * tokens;
+    }
+    if (n == 0) return;
+    put((name + "_mean").c_str(), sum / n);
+    put((name + "_std").c_str(), std::sqrt(std::max(squares / n - sum / n * (sum / n), 0.0)));
   };
   put("prompt_tokens", t.prompt);
   put("canvas_tokens", t.canvas);
@@ -74,6 +88,8 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
   put("answer_tokens", t.answer);
   put("tokens_after_eos", t.after_eos);
   put("tokens_beyond_answer", t.beyond);
+  put_spread("prompt_tokens", [](const answer_record& a) { return a.prompt_tokens; });
+  put_spread("output_tokens", [&](const answer_record& a) { return output_tokens_of(a, rules); });
   put("batched_forwards", pass.steps);
   put("peak_kv_bytes", pass.peak_kv_bytes);
   for (const counter_spec& c : counter_list()) {
@@ -131,7 +147,11 @@ void pass_metrics(result_row& row, const std::vector<pass_record>& passes) {
       const auto found = pass.metrics.find(name);
       if (found != pass.metrics.end()) values.push_back(found->second.value);
     }
-    if (values.size() == passes.size()) row.metrics[name] = {mean_of(values), first.from};
+    if (values.size() == passes.size()) {
+      const bool repeated = values.size() > 1 && name.ends_with("_per_second");
+      row.metrics[name] = {mean_of(values), first.from,
+                           first.samples.empty() && repeated ? values : first.samples};
+    }
   }
 }
 
@@ -274,7 +294,7 @@ void measure_row(result_row& row, const measured_point& point) {
     return;
   }
   const totals t = sum_of(point.passes.front(), point.rules);
-  count_metrics(row, point.passes.front(), t);
+  count_metrics(row, point.passes.front(), t, point.rules);
   const double seconds = mean_of(row.samples.seconds);
   const origin time = point.passes.front().time;
   row.metrics["wall_seconds"] = {seconds, time};
@@ -312,6 +332,7 @@ void measure_row(result_row& row, const measured_point& point) {
     row.reason = "no item of this workload can be scored";
   } else {
     row.verdict = verdict_kind::pass;
+    row.reason = row.model.caution;
   }
   judge_activity(row, point.knobs);
 }

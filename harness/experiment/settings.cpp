@@ -156,7 +156,7 @@ bool apply_setting(experiment_point& point, const dotted_setting& s,
     run.serve[key.substr(6)] = s.value;
     return true;
   }
-  if (key == "limit") point.workload.limit = integer(s, 0);
+  if (key == "limit") point.workload.items.limit = integer(s, 0);
   if (const run_key* declared = find_run_key(key)) {
     if (const auto* whole = std::get_if<std::int64_t run_keys::*>(&declared->field)) {
       run.** whole = integer(s, declared->low);
