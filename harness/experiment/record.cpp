@@ -239,7 +239,8 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
 
 // The speed of a setting that never acted is the speed of something else.
 void judge_activity(result_row& row, const std::vector<active_knob>& knobs) {
-  if (row.value_of("keys_seen").value_or(0) == 0) return;  // no layer was computed
+  // Decisions without meaning, or without a layer, say nothing about a setting.
+  if (row.model.weights == "synthetic" || row.value_of("keys_seen").value_or(0) == 0) return;
   std::string idle;
   for (const active_knob& knob : knobs) {
     if (row.value_of(knob.counter) != 0) continue;

