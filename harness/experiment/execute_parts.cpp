@@ -158,9 +158,9 @@ bool runs_dry(const run_settings& run) {
 std::string model_key(const model_entry& entry, const run_settings& run) {
   backend_of(run.device);  // before anything is read
   return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
-         std::to_string(entry.positions) + "\n" + run.device + "\n" +
-         effective_format(run.format) + "\n" + name_of(stored_kv_type(run)) + "\n" + run.isa +
-         "\n" + run.gemm + "\n" + run.graphs + (runs_dry(run) ? "\ndry" : "");
+         std::to_string(entry.positions) + "\n" + run.device + "\n" + effective_format(run.format) +
+         "\n" + name_of(stored_kv_type(run)) + "\n" + run.isa + "\n" + run.gemm + "\n" +
+         run.graphs + (runs_dry(run) ? "\ndry" : "");
 }
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run,
