@@ -75,11 +75,6 @@ row_list frame::reportable() const {
   return list;
 }
 
-bool is_reportable(const result_row& row) {
-  return row.verdict == verdict_kind::pass || row.verdict == verdict_kind::noisy ||
-         row.verdict == verdict_kind::not_verified;
-}
-
 row_list selected(const row_list& rows, const row_selector& by) {
   row_list found;
   for (const result_row* row : rows) {

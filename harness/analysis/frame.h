@@ -39,9 +39,6 @@ class frame {
 // Rows of files and directories; a torn last line is passed over and said on standard error.
 frame read_frame(const std::vector<std::filesystem::path>& paths);
 
-// PASS, NOISY or NOT_VERIFIED: numbers of any other row are neither shown nor compared.
-bool is_reportable(const result_row& row);
-
 // Keys: label method preset model workload variation batch_size gen_length seed device format
 // kv_type kind, params.NAME, serve.NAME. Usage error beginning with `where` for any other.
 void check_row_key(const std::string& key, const std::string& where);
