@@ -82,9 +82,9 @@ struct workload_entry {
   item_selection items;         // which; 0: all
   std::string dataset;          // published dataset; empty: tasks of our own form
   std::string dataset_file;     // of a dataset of several files
+  std::string hash;             // of the file; "": nobody looked yet
   benchmark_request benchmark;  // as a harness runs it; no name: something else
   std::int64_t gen_length = 0;  // tokens to generate, before [run] and the items; 0: theirs
-  std::string hash;             // of the file; "": nobody looked yet
 };
 
 struct method_entry {
