@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/workload/scorers/math_minerva.h"
 
-#include "harness/workload/scorers/latex_sympy.h"
+#include "harness/workload/scorers/latex_parser.h"
 
 namespace unmask::scorers {
 namespace {

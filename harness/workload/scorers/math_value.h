@@ -23,7 +23,7 @@ using formula_ptr = std::shared_ptr<const formula>;
 struct formula {
   enum class kind {
     number,    // `value`; `decimal`: written with a decimal point
-    symbol,    // `name`
+    symbol,    // `name`; one that begins with ~ is real
     constant,  // `name`: pi, e, i
     sum,       // of all parts
     product,   // of all parts

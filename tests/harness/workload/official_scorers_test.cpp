@@ -37,6 +37,7 @@ TEST(official_scorers, every_recorded_case_is_equal) {
                                              {"scorers/ifeval_lm_eval.jsonl.gz", 193},
                                              {"scorers/likelihood_choice_lm_eval.jsonl.gz", 17},
                                              {"scorers/longbench.jsonl.gz", 191},
+                                             {"scorers/math500_opencompass_verify.jsonl.gz", 29},
                                              {"scorers/math_equivalence.jsonl.gz", 25},
                                              {"scorers/math_minerva_lm_eval.jsonl.gz", 53},
                                              {"scorers/math_opencompass.jsonl.gz", 34},

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/workload/scorers/latex_sympy.h"
+#include "harness/workload/scorers/latex_parser.h"
 
+#include <set>
 #include <utility>
 
 #include "harness/base/text.h"
@@ -17,17 +18,25 @@ formula_ptr checked_quotient(const formula_ptr& a, const formula_ptr& b) {
 }
 
 bool has_symbols(const formula& f) {
-  if (f.type == formula::kind::symbol) return true;
-  for (const formula_ptr& part : f.parts) {
-    if (has_symbols(*part)) return true;
-  }
-  return false;
+  return scorers::contains(f, formula::kind::symbol);
+}
+
+bool is_number(const formula& f) {
+  return f.type == formula::kind::number && !f.decimal;
 }
 
 // Recursive descent over the published grammar; a method for each of its rules.
 class parser {
  public:
-  explicit parser(std::string_view text) : tokens_(text) {}
+  parser(std::string_view text, latex_dialect dialect)
+      : tokens_(text), verify_(dialect == latex_dialect::verify) {}
+
+  // One formula and nothing behind it.
+  formula_ptr whole() {
+    formula_ptr all = expression();
+    if (peek().type != kind::end) throw latex_unsupported{};
+    return all;
+  }
 
   sympy_latex relation() {
     sympy_latex result{expression()};
@@ -96,16 +105,25 @@ class parser {
     const nesting guard(depth_);
     if (taken("+")) return unary(bare);
     if (taken("-")) return make_negative(unary(bare));
+    const bool number_first = peek().type == kind::digit;
     std::vector<formula_ptr> parts = {postfix(true)};
-    while (begins_factor(!bare)) parts.push_back(postfix(!bare));
-    return multiplied(parts);
+    while (begins_factor(!bare)) {
+      const bool mixed = verify_ && number_first && parts.size() == 1 && peek().type == kind::keyword &&
+                         peek().text.ends_with("frac");
+      if (verify_ && peek().type == kind::digit) throw latex_unsupported{};  // "1 2"
+      parts.push_back(postfix(!bare));
+      if (mixed && is_number(*parts[0]) && exact_value(*parts[1])) {
+        parts = {make_sum(parts[0], parts[1])};
+      }
+    }
+    return multiplied(parts, verify_);
   }
 
   // Neighbours multiply; an x between two numbers is a multiplication sign.
-  static formula_ptr multiplied(const std::vector<formula_ptr>& parts) {
+  static formula_ptr multiplied(const std::vector<formula_ptr>& parts, bool for_verify) {
     formula_ptr all;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const bool cross = i > 0 && i + 1 < parts.size() && parts[i]->type == formula::kind::symbol &&
+      const bool cross = i > 0 && !for_verify && i + 1 < parts.size() && parts[i]->type == formula::kind::symbol &&
                          parts[i]->name == "x" && !has_symbols(*parts[i - 1]) &&
                          !has_symbols(*parts[i + 1]);
       if (!cross) all = all ? make_product(all, parts[i]) : parts[i];
@@ -237,12 +255,29 @@ class parser {
     if (next_is("_")) below = subscript();
     if (peek().type == kind::quotes) quotes = take().text;
     if (below.empty() && next_is("_")) below = subscript();
+    if (verify_) return verified_name(first, below + quotes, with_functions);
     if (with_functions && next_is("(")) return unknown_function(text + below + quotes);
     if (first.type == kind::command) {
       if (text == "infty") return make_infinity();
       return make_symbol("\\" + text + below);
     }
     return make_symbol(text + below + quotes);
+  }
+
+  formula_ptr verified_name(const latex_token& first, const std::string& more, bool functions) {
+    const std::string& text = first.text;
+    const bool function = first.type == kind::letter && (text == "f" || text == "g" || text == "h");
+    if (functions && function && next_is("(")) return unknown_function(text + more);
+    if (first.type == kind::command) {
+      static const std::set<std::string, std::less<>> greek = {
+          "alpha", "beta", "gamma", "delta", "epsilon", "theta", "lambda", "mu", "nu", "rho",
+          "sigma", "tau", "phi", "varphi", "psi", "omega", "Gamma", "Delta", "Theta", "Omega",
+          "infty"};
+      if (text == "pi" && more.empty()) return make_constant("pi");
+      if (!greek.contains(text)) throw latex_unsupported{};
+    }
+    if (text == "e" && more.empty()) return make_constant("e");
+    return make_symbol("~" + text + more);  // a real symbol
   }
 
   formula_ptr unknown_function(const std::string& text) {
@@ -270,7 +305,7 @@ class parser {
     }
     // sympy hands the text to Python, where 042 is no number (00 and 04.2 are).
     const bool zeros = digits.find_first_not_of('0') == std::string::npos;
-    if (digits[0] == '0' && digits.size() > 1 && digits.find('.') == std::string::npos && !zeros) {
+    if (!verify_ && digits[0] == '0' && digits.size() > 1 && digits.find('.') == std::string::npos && !zeros) {
       throw latex_refused{};
     }
     if (digits.size() > 1000) throw latex_unsupported{};
@@ -318,7 +353,7 @@ class parser {
   }
 
   formula_ptr fraction_part() {
-    if (peek().type == kind::digit) return make_decimal(take().text);
+    if (!verify_ && peek().type == kind::digit) return make_decimal(take().text);
     return braced();
   }
 
@@ -353,6 +388,7 @@ class parser {
   }
 
   formula_ptr function_argument() {
+    if (verify_ && !next_is("(")) return next_is("{") ? group("}") : unary(true);
     if (!next_is("(")) return product(true);
     take();
     const int outer = std::exchange(bars_, 0);
@@ -377,7 +413,7 @@ class parser {
     formula_ptr value;
     if (logarithm) {
       value = make_function("log", {argument});
-      if (!base && text == "lg") base = make_number(10);
+      if (!base && (text == "lg" || (verify_ && text == "log"))) base = make_number(10);
       if (base) value = make_quotient(value, make_function("log", {base}));
     } else if (text == "exp") {
       value = make_power(make_constant("e"), argument);
@@ -390,6 +426,7 @@ class parser {
   }
 
   latex_tokens tokens_;
+  bool verify_;    // the dialect
   int bars_ = 0;  // absolute values that are open
   int depth_ = 0;
 };
@@ -397,7 +434,11 @@ class parser {
 }  // namespace
 
 sympy_latex parse_sympy_latex(std::string_view text) {
-  return parser(py::strip(text)).relation();
+  return parser(py::strip(text), latex_dialect::sympy).relation();
+}
+
+formula_ptr parse_verify_latex(std::string_view text) {
+  return parser(py::strip(text), latex_dialect::verify).whole();
 }
 
 }  // namespace unmask::scorers
