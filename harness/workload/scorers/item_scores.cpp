@@ -177,7 +177,7 @@ const std::vector<named_item_score>& item_scores() {
                                                     {"math_opencompass", opencompass_math<1>},
                                                     {"math_opencompass_v2", opencompass_math<2>},
                                                     {"math500_opencompass_verify", verified},
-      {"first_capital", capital},
+                                                    {"first_capital", capital},
                                                     {"first_option", option},
                                                     {"mmlu_generative_lm_eval", mmlu},
                                                     {"ifeval", instructions},

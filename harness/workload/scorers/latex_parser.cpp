@@ -34,6 +34,7 @@ class parser {
   // One formula and nothing behind it.
   formula_ptr whole() {
     formula_ptr all = expression();
+    if (next_is(".") || next_is("!")) throw latex_refused{};
     if (peek().type != kind::end) throw latex_unsupported{};
     return all;
   }
@@ -108,8 +109,8 @@ class parser {
     const bool number_first = peek().type == kind::digit;
     std::vector<formula_ptr> parts = {postfix(true)};
     while (begins_factor(!bare)) {
-      const bool mixed = verify_ && number_first && parts.size() == 1 && peek().type == kind::keyword &&
-                         peek().text.ends_with("frac");
+      const bool mixed = verify_ && number_first && parts.size() == 1 &&
+                         peek().type == kind::keyword && peek().text.ends_with("frac");
       if (verify_ && peek().type == kind::digit) throw latex_unsupported{};  // "1 2"
       parts.push_back(postfix(!bare));
       if (mixed && is_number(*parts[0]) && exact_value(*parts[1])) {
@@ -123,9 +124,9 @@ class parser {
   static formula_ptr multiplied(const std::vector<formula_ptr>& parts, bool for_verify) {
     formula_ptr all;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      const bool cross = i > 0 && !for_verify && i + 1 < parts.size() && parts[i]->type == formula::kind::symbol &&
-                         parts[i]->name == "x" && !has_symbols(*parts[i - 1]) &&
-                         !has_symbols(*parts[i + 1]);
+      const bool cross = i > 0 && !for_verify && i + 1 < parts.size() &&
+                         parts[i]->type == formula::kind::symbol && parts[i]->name == "x" &&
+                         !has_symbols(*parts[i - 1]) && !has_symbols(*parts[i + 1]);
       if (!cross) all = all ? make_product(all, parts[i]) : parts[i];
     }
     return all;
@@ -264,15 +265,30 @@ class parser {
     return make_symbol(text + below + quotes);
   }
 
+  // "(x)", "(2, y)": what makes a name before it a function.
+  bool atoms_in_parentheses() {
+    for (std::size_t at = 1;; ++at) {
+      if (peek(at).type == kind::digit) {
+        while (peek(at + 1).type == kind::digit) ++at;
+      } else if (peek(at).type != kind::letter) {
+        return false;
+      }
+      ++at;
+      if (peek(at).is(")")) return true;
+      if (!peek(at).is(",")) return false;
+    }
+  }
+
   formula_ptr verified_name(const latex_token& first, const std::string& more, bool functions) {
     const std::string& text = first.text;
-    const bool function = first.type == kind::letter && (text == "f" || text == "g" || text == "h");
-    if (functions && function && next_is("(")) return unknown_function(text + more);
+    if (functions && next_is("(") && atoms_in_parentheses()) {
+      return unknown_function(text + more);
+    }
     if (first.type == kind::command) {
       static const std::set<std::string, std::less<>> greek = {
-          "alpha", "beta", "gamma", "delta", "epsilon", "theta", "lambda", "mu", "nu", "rho",
-          "sigma", "tau", "phi", "varphi", "psi", "omega", "Gamma", "Delta", "Theta", "Omega",
-          "infty"};
+          "alpha", "beta",  "gamma", "delta", "epsilon", "theta", "lambda",
+          "mu",    "nu",    "rho",   "sigma", "tau",     "phi",   "varphi",
+          "psi",   "omega", "Gamma", "Delta", "Theta",   "Omega", "infty"};
       if (text == "pi" && more.empty()) return make_constant("pi");
       if (!greek.contains(text)) throw latex_unsupported{};
     }
@@ -291,7 +307,7 @@ class parser {
   }
 
   formula_ptr number() {
-    std::string digits = take().text;
+    std::string digits = next_is(".") ? "0" : take().text;
     while (peek().type == kind::digit) digits += take().text;
     while (next_is(",") && peek(1).type == kind::digit && peek(2).type == kind::digit &&
            peek(3).type == kind::digit) {
@@ -305,10 +321,12 @@ class parser {
     }
     // sympy hands the text to Python, where 042 is no number (00 and 04.2 are).
     const bool zeros = digits.find_first_not_of('0') == std::string::npos;
-    if (!verify_ && digits[0] == '0' && digits.size() > 1 && digits.find('.') == std::string::npos && !zeros) {
+    if (!verify_ && digits[0] == '0' && digits.size() > 1 &&
+        digits.find('.') == std::string::npos && !zeros) {
       throw latex_refused{};
     }
     if (digits.size() > 1000) throw latex_unsupported{};
+    if (verify_ && next_is("_")) subscript();  // the base of a number is dropped
     return make_decimal(digits);
   }
 
@@ -330,6 +348,7 @@ class parser {
         if (t.text == "langle") throw latex_unsupported{};
         break;
       case kind::sign:
+        if (verify_ && t.text == "." && peek(1).type == kind::digit) return number();
         if (t.text == "\\left|") throw latex_refused{};  // only a ket begins so; none ends
         break;
       default:
@@ -426,7 +445,7 @@ class parser {
   }
 
   latex_tokens tokens_;
-  bool verify_;    // the dialect
+  bool verify_;   // the dialect
   int bars_ = 0;  // absolute values that are open
   int depth_ = 0;
 };

@@ -25,7 +25,7 @@ struct sympy_latex {
 sympy_latex parse_sympy_latex(std::string_view text);
 
 // One expression as latex2sympy2_extended 1.0.6 reads it: pi and e are numbers, i is a symbol, other
-// symbols are real, f, g and h before a parenthesis are functions, "1\\frac{1}{2}" is a mixed number,
+// symbols are real, a name before "(x)" is a function and before "(x+1)" a factor, "1\\frac{1}{2}" is a mixed number,
 // \\sqrt and \\frac need their braces. Throws as above.
 formula_ptr parse_verify_latex(std::string_view text);
 

@@ -33,6 +33,9 @@ decision minerva_equal(std::string_view a, std::string_view b) {
   for (const reading* r : {&x, &y}) {
     if (contains(*r->formula.value, formula::kind::infinity)) return decision::broken;
   }
+  if (has_decimal_exponent(*x.formula.value) != has_decimal_exponent(*y.formula.value)) {
+    return decision::broken;
+  }
   switch (compare(x.formula.value, y.formula.value)) {
     case sameness::proven:
       return decision::kept;

@@ -35,11 +35,12 @@ bool is_thousands(std::string_view text, std::size_t comma) {
   return before >= 1 && before <= 3 && after == 3;
 }
 
-std::vector<std::string_view> members_of(std::string_view text) {
+// `numbers`: the text may hold numbers like 1,234; inside of brackets it may not.
+std::vector<std::string_view> members_of(std::string_view text, bool numbers) {
   std::vector<std::string_view> parts;
   std::size_t begin = 0;
   at_top_level(text, [&](std::size_t at) {
-    const bool comma = text[at] == ',' && !is_thousands(text, at);
+    const bool comma = text[at] == ',' && !(numbers && is_thousands(text, at));
     if (comma || text[at] == ';') {
       parts.push_back(text.substr(begin, at - begin));
       begin = at + 1;
@@ -57,8 +58,17 @@ struct comparison {
 
 std::optional<comparison> next_comparison(std::string_view text, std::size_t from) {
   static constexpr std::array<std::pair<std::string_view, const char*>, 12> commands = {
-      {{"\\leq", "<="}, {"\\le", "<="}, {"\\geq", ">="}, {"\\ge", ">="}, {"\\neq", "!="},
-       {"\\ne", "!="}, {"\\in", "="}, {"\\lt", "<"}, {"\\gt", ">"}, {"=", "="}, {"<", "<"},
+      {{"\\leq", "<="},
+       {"\\le", "<="},
+       {"\\geq", ">="},
+       {"\\ge", ">="},
+       {"\\neq", "!="},
+       {"\\ne", "!="},
+       {"\\in", "="},
+       {"\\lt", "<"},
+       {"\\gt", ">"},
+       {"=", "="},
+       {"<", "<"},
        {">", ">"}}};
   std::optional<comparison> found;
   at_top_level(text, [&](std::size_t at) {
@@ -66,9 +76,9 @@ std::optional<comparison> next_comparison(std::string_view text, std::size_t fro
     for (const auto& [name, sign] : commands) {
       if (!text.substr(at).starts_with(name)) continue;
       const std::size_t end = at + name.size();
-      const bool longer = name[0] == '\\' && end < text.size() &&
-                          ((text[end] >= 'a' && text[end] <= 'z') ||
-                           (text[end] >= 'A' && text[end] <= 'Z'));
+      const bool longer =
+          name[0] == '\\' && end < text.size() &&
+          ((text[end] >= 'a' && text[end] <= 'z') || (text[end] >= 'A' && text[end] <= 'Z'));
       if (longer) continue;
       found = comparison{at, name.size(), sign};
       return true;
@@ -83,9 +93,10 @@ math_object expression(std::string_view text) {
   std::string_view rest = py::strip(plain);
   const bool percent = rest.ends_with("\\%");
   if (percent) rest = py::strip(rest.substr(0, rest.size() - 2));
+  if (rest.ends_with('.')) throw latex_refused{};
   formula_ptr value = parse_verify_latex(rest);
   if (!percent) return {.value = value};
-  if (value->type != formula::kind::number) throw latex_unsupported{};
+  if (value->type != formula::kind::number) throw latex_refused{};
   return {.value = make_number(value->value / 100, value->decimal)};
 }
 
@@ -108,7 +119,7 @@ bool is_infinite(const math_object& o, bool negative) {
 // set of one. Symbols count as in order.
 math_object bracketed(std::string_view text) {
   const bool left = text.front() == '(', right = text.back() == ')';
-  std::vector<math_object> items = objects_of(members_of(text.substr(1, text.size() - 2)));
+  std::vector<math_object> items = objects_of(members_of(text.substr(1, text.size() - 2), false));
   if (items.size() != 2) return {.type = kind::tuple, .items = std::move(items)};
   for (const math_object& item : items) {
     if (item.type != kind::expression) return {.type = kind::tuple, .items = std::move(items)};
@@ -125,12 +136,14 @@ math_object bracketed(std::string_view text) {
       return {.type = kind::tuple, .items = std::move(items)};
     }
   }
-  return {.type = kind::interval, .items = std::move(items), .left_open = left, .right_open = right};
+  return {
+      .type = kind::interval, .items = std::move(items), .left_open = left, .right_open = right};
 }
 
 // The text between the first and the last character when these belong together.
 bool encloses(std::string_view text, std::string_view open, std::string_view close) {
-  if (text.size() < open.size() + close.size() || !text.starts_with(open) || !text.ends_with(close)) {
+  if (text.size() < open.size() + close.size() || !text.starts_with(open) ||
+      !text.ends_with(close)) {
     return false;
   }
   int depth = 0;
@@ -140,6 +153,10 @@ bool encloses(std::string_view text, std::string_view open, std::string_view clo
     if ((c == ')' || c == ']' || c == '}') && --depth == 0 && at + 1 < text.size()) return false;
   }
   return true;
+}
+
+std::string_view inner_of(std::string_view text) {
+  return text.substr(1, text.size() - 2);
 }
 
 std::optional<math_object> matrix(std::string_view text) {
@@ -207,6 +224,35 @@ math_object listed(const std::vector<std::string_view>& parts) {
   return {.type = kind::set, .items = std::move(items)};
 }
 
+math_object united(std::string_view text) {
+  math_object all{.type = kind::united};
+  for (const std::string_view part : py::split(text, "\\cup")) {
+    if (py::strip(part).empty()) throw latex_refused{};
+    math_object o = parse_math_object(part);
+    if (o.type != kind::interval) throw latex_unsupported{};
+    all.items.push_back(std::move(o));
+  }
+  return all;
+}
+
+// a \pm b: both values.
+std::optional<math_object> plus_minus(std::string_view text) {
+  std::size_t found = std::string_view::npos;
+  at_top_level(text, [&](std::size_t at) {
+    const std::string_view rest = text.substr(at);
+    if (!rest.starts_with("\\pm") && !rest.starts_with("\\mp")) return false;
+    found = at;
+    return true;
+  });
+  if (found == std::string_view::npos) return {};
+  if (py::strip(text.substr(0, found)).empty()) throw latex_refused{};
+  const math_object left = expression(text.substr(0, found));
+  const math_object right = expression(text.substr(found + 3));
+  return math_object{.type = kind::set,
+                     .items = {{.value = make_sum(left.value, right.value)},
+                               {.value = make_sum(left.value, make_negative(right.value))}}};
+}
+
 }  // namespace
 
 math_object parse_math_object(std::string_view latex) {
@@ -215,20 +261,26 @@ math_object parse_math_object(std::string_view latex) {
   if (auto m = matrix(text)) return *m;
   if (auto w = word(text)) return *w;
   if (text == "\\emptyset" || text == "\\{\\}") return {.type = kind::set};
-  if (py::contains(text, "\\cup") || py::contains(text, "\\mathbb")) throw latex_unsupported{};
+  if (py::contains(text, "\\mathbb")) throw latex_unsupported{};
+  if (py::contains(text, "\\cup")) return united(text);
   if (encloses(text, "\\{", "\\}")) {
-    return {.type = kind::set, .items = objects_of(members_of(text.substr(2, text.size() - 4)))};
+    return {.type = kind::set,
+            .items = objects_of(members_of(text.substr(2, text.size() - 4), false))};
   }
-  const auto parts = members_of(text);
+  const auto parts = members_of(text, true);
   if (parts.size() > 1) return listed(parts);
   if (auto relation = chain(text)) return *relation;
+  if (encloses(text, "{", "}")) {
+    return {.type = kind::set, .items = objects_of(members_of(inner_of(text), false))};
+  }
   const bool opens = text[0] == '(' || text[0] == '[';
   const bool closes = text.back() == ')' || text.back() == ']';
-  if (text[0] == '{') throw latex_unsupported{};
-  if (opens && closes && encloses(text, text.substr(0, 1), text.substr(text.size() - 1)) &&
-      members_of(text.substr(1, text.size() - 2)).size() > 1) {
-    return bracketed(text);
+  if (opens && closes && encloses(text, text.substr(0, 1), text.substr(text.size() - 1))) {
+    if (members_of(inner_of(text), false).size() > 1) return bracketed(text);
+    const math_object inner = parse_math_object(inner_of(text));
+    if (inner.type != kind::expression) return inner;
   }
+  if (auto both = plus_minus(text)) return *both;
   return expression(text);
 }
 

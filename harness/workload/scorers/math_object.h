@@ -15,11 +15,11 @@
 namespace unmask::scorers {
 
 struct math_object {
-  enum class kind { expression, word, set, tuple, interval, all_of, matrix, relation };
+  enum class kind { expression, word, set, tuple, interval, united, all_of, matrix, relation };
   kind type = kind::expression;
-  formula_ptr value = nullptr;             // expression
-  std::string text = {};                   // word: \text{...}; relation: = < > <= >= !=
-  std::vector<math_object> items = {};     // members, ends of an interval, sides of a relation
+  formula_ptr value = nullptr;          // expression
+  std::string text = {};                // word: \text{...}; relation: = < > <= >= !=
+  std::vector<math_object> items = {};  // members or parts, ends, sides of a relation
   bool left_open = false, right_open = false;
 };
 

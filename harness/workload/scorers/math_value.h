@@ -53,6 +53,8 @@ formula_ptr make_decimal(const std::string& digits);
 
 bool contains(const formula& f, formula::kind type);
 bool has_decimal(const formula& f);
+// A power of symbols whose exponent holds a decimal: x^2.0 is not x^2 to sympy.
+bool has_decimal_exponent(const formula& f);
 
 // Exact value of a formula without symbols that is a fraction; nothing otherwise.
 std::optional<rational> exact_value(const formula& f);

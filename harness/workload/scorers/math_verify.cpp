@@ -3,6 +3,7 @@
 #include "harness/workload/scorers/math_verify.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "harness/base/error.h"
 #include "harness/base/python_text.h"
@@ -42,13 +43,15 @@ bool is_assignment(const math_object& o) {
   const auto only_symbols = [](const formula& f, const auto& self) -> bool {
     if (f.type == formula::kind::symbol) return true;
     const bool joins = f.type == formula::kind::product || f.type == formula::kind::function;
-    return joins && std::ranges::all_of(f.parts, [&](const formula_ptr& p) { return self(*p, self); });
+    return joins &&
+           std::ranges::all_of(f.parts, [&](const formula_ptr& p) { return self(*p, self); });
   };
   return only_symbols(*left.value, only_symbols);
 }
 
 bool is_collection(const math_object& o) {
-  return o.type == kind::set || o.type == kind::tuple || o.type == kind::interval;
+  return o.type == kind::set || o.type == kind::tuple || o.type == kind::interval ||
+         o.type == kind::united;
 }
 
 // Rounded to six decimals, ties to even.
@@ -63,49 +66,66 @@ boost::multiprecision::cpp_int rounded(const rational& value) {
   return whole;
 }
 
+bool is_decimal(const formula& f) {
+  return f.type == formula::kind::number && f.decimal;
+}
+
+bool is_whole(const formula& f, const rational& value) {
+  return denominator(value) == 1 && !has_decimal(f);
+}
+
+// Symbols side by side as one word, e among them: "yes" is y * e * s.
+std::optional<std::string> spelled(const formula& f) {
+  if (f.type == formula::kind::symbol) return f.name.substr(f.name.starts_with('~') ? 1 : 0);
+  if (f.type == formula::kind::constant && f.name == "e") return "e";
+  if (f.type != formula::kind::product) return {};
+  std::string all;
+  for (const formula_ptr& part : f.parts) {
+    const auto piece = spelled(*part);
+    if (!piece) return {};
+    all += *piece;
+  }
+  return all;
+}
+
 decision same_expression(const formula_ptr& a, const formula_ptr& b) {
   const bool a_infinite = contains(*a, formula::kind::infinity);
   const bool b_infinite = contains(*b, formula::kind::infinity);
   if (a_infinite || b_infinite) {
     return a_infinite && b_infinite ? decision::undecided : decision::broken;
   }
+  if (has_decimal_exponent(*a) != has_decimal_exponent(*b)) return decision::broken;
   const auto x = exact_value(*a), y = exact_value(*b);
-  const bool numbers =
-      a->type == formula::kind::number || b->type == formula::kind::number || (x && y);
-  if (x && y && numbers && (has_decimal(*a) || has_decimal(*b))) {
+  if (x && y && (is_decimal(*a) || is_decimal(*b))) {
+    // A decimal equals a fraction to six places, but a whole number only exactly.
+    if (is_whole(*a, *x) || is_whole(*b, *y)) return of(*x == *y);
     return of(rounded(*x) == rounded(*y));
   }
   switch (compare(a, b)) {
-    case sameness::proven: return decision::kept;
-    case sameness::different: return decision::broken;
+    case sameness::proven:
+      return decision::kept;
+    case sameness::different:
+      return decision::broken;
     case sameness::numeric: {
       const bool symbols =
           contains(*a, formula::kind::symbol) || contains(*b, formula::kind::symbol);
       return symbols ? decision::undecided : decision::kept;
     }
-    default: return decision::undecided;
+    default:
+      return decision::undecided;
   }
 }
 
-// A word as sympy prints the symbol, against what else may print so.
+// A word against what else sympy may print or spell so.
 decision same_word(const math_object& word, const math_object& other) {
   if (other.type == kind::word) return of(word.text == other.text);
-  const auto text = reduced_text(*other.value);
-  if (!text) return decision::undecided;
   if (const auto value = exact_value(*other.value)) return of(value->str() == word.text);
-  if (*text == "1*$~" + word.text + "^1") return decision::kept;
-  // A product of symbols in sympy's order of them spells the word, or does not.
-  if (contains(*other.value, formula::kind::sum) || contains(*other.value, formula::kind::function)) {
-    return decision::broken;
+  const auto letters = spelled(*other.value);
+  if (!letters) {
+    return contains(*other.value, formula::kind::sum) ? decision::broken : decision::undecided;
   }
-  std::string ours = py::lower(word.text), letters;
-  for (const char c : *text) {
-    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) letters += c;
-  }
-  letters = py::lower(letters);
-  std::ranges::sort(ours);
-  std::ranges::sort(letters);
-  return ours == letters ? decision::undecided : decision::broken;
+  if (other.value->type == formula::kind::symbol) return of(*letters == word.text);
+  return of(py::lower(*letters) == py::lower(word.text));
 }
 
 decision all_of(const std::vector<decision>& parts) {
@@ -125,16 +145,16 @@ decision in_order(const std::vector<math_object>& a, const std::vector<math_obje
 std::vector<math_object> distinct(const std::vector<math_object>& items) {
   std::vector<math_object> all;
   for (const math_object& item : items) {
-    const bool known = std::ranges::any_of(all, [&](const math_object& other) {
-      return same_object(item, other) == decision::kept;
-    });
+    const bool known = std::ranges::any_of(
+        all, [&](const math_object& other) { return same_object(item, other) == decision::kept; });
     if (!known) all.push_back(item);
   }
   return all;
 }
 
 // Sets are sorted by value before they are compared, so any pairing that fits does.
-decision in_any_order(const std::vector<math_object>& raw_a, const std::vector<math_object>& raw_b) {
+decision in_any_order(const std::vector<math_object>& raw_a,
+                      const std::vector<math_object>& raw_b) {
   const auto a = distinct(raw_a), b = distinct(raw_b);
   if (a.size() != b.size()) return decision::broken;
   std::vector<bool> used(b.size(), false);
@@ -162,6 +182,11 @@ math_object as_collection(const math_object& o) {
 
 decision same_collection(const math_object& first, const math_object& second) {
   const math_object a = as_collection(first), b = as_collection(second);
+  if (a.type == kind::united || b.type == kind::united) {
+    if (a.type != b.type) return decision::undecided;
+    const decision same = in_any_order(a.items, b.items);
+    return same == decision::kept ? same : decision::undecided;  // parts may overlap
+  }
   if (a.type == kind::interval && b.type == kind::interval) {
     if (a.left_open != b.left_open || a.right_open != b.right_open) return decision::broken;
     return in_order(a.items, b.items);

@@ -101,8 +101,7 @@ std::string basic(std::string text) {
       R"(\\m?left(\\\{|\{|\\\||\||\[|\(|\\rbracl|\\lgroup|\\lbrace|\\lbrack|\\vert|\\lvert|\\lceil|\\lfloor|\\langle|\\llcorner|\\ulcorner))");
   static const pattern right(
       R"(\\m?right(\\\}|\}|\\\||\||\]|\)|\\rbrack|\\rgroup|\\rbrace|\\vert|\\rvert|\\rceil|\\rfloor|\\rangle|\\lrcorner|\\urcorner))");
-  static const pattern permutation(
-      R"(\(([a-zA-Z0-9+\-*/\\ ]+?)\)_\{([a-zA-Z0-9+\-*/\\ ]+?)\})");
+  static const pattern permutation(R"(\(([a-zA-Z0-9+\-*/\\ ]+?)\)_\{([a-zA-Z0-9+\-*/\\ ]+?)\})");
   static const pattern useless(
       R"(\\mathrm\{th\}|\\!\s*|\\text\s*\{\s*\}|\\\$|\$|(?<!\\)["']|\\displaystyle)");
   static const pattern doubled(R"(\\\\(?=[a-zA-Z]))");
@@ -168,7 +167,8 @@ std::string root_braces(const std::string& text) {
 std::string fraction_braces(const std::string& text) {
   std::string spaced;
   for (const std::string_view part : py::split(text, "\\frac")) {
-    spaced += part.data() == text.data() ? std::string(part) : "\\frac" + std::string(py::lstrip(part));
+    spaced +=
+        part.data() == text.data() ? std::string(part) : "\\frac" + std::string(py::lstrip(part));
   }
   const std::string fixed = fixed_fractions(spaced, true);
   return fixed == spaced && !py::contains(spaced, "\\frac{") ? text : fixed;
@@ -177,7 +177,8 @@ std::string fraction_braces(const std::string& text) {
 std::string repaired(std::string text) {
   static const pattern power(R"(\^\s?\((.*?)\))"), call(R"(sqrt\s?\((.*?)\))");
   static const pattern digits(R"(\\frac\s?(\d)\s?(\d+))"), log(R"(\\log_\s?(\d)\s?(\d+))");
-  static const pattern first(R"(\\frac\s?\{(.*?)\}\s?(\d))"), second(R"(\\frac\s?(\d)\s?\{(.*?)\})");
+  static const pattern first(R"(\\frac\s?\{(.*?)\}\s?(\d))"),
+      second(R"(\\frac\s?(\d)\s?\{(.*?)\})");
   static const pattern root(R"(\\sqrt\s?(\d))");
   text = power.sub(text, [](const py::match& m) { return "^{" + std::string(m[1]) + "}"; });
   text = call.sub(text, [](const py::match& m) { return "\\sqrt{" + std::string(m[1]) + "}"; });

@@ -12,8 +12,8 @@
 namespace unmask::scorers {
 
 struct found_formula {
-  std::string latex;      // normalised
-  bool percent = false;   // a percent sign stands behind its environment
+  std::string latex;     // normalised
+  bool percent = false;  // a percent sign stands behind its environment
 };
 
 // The formulas of the first match that counts: several when environments are joined by "and", "or"
