@@ -19,12 +19,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "kernels/block_cycle.h"
-#include "kernels/focus_budget.h"
 #include "kernels/tensor.h"
 
 namespace unmask {
@@ -99,16 +96,6 @@ struct key_set {
   std::int32_t block = 1;  // tokens per block of the block_causal mask
   block_mask tiles;
 };
-
-// Keys that a row of sequence s at `position` may see.
-UNMASK_HOST_DEVICE inline std::int32_t admitted_keys(const key_set& keys, std::int32_t s,
-                                                     std::int32_t position) {
-  const std::int32_t all =
-      keys.key_begin != nullptr ? keys.key_begin[s + 1] - keys.key_begin[s] : keys.kv_length[s];
-  if (keys.mask == mask_kind::causal) return smaller(all, position + 1);
-  if (keys.mask == mask_kind::full) return all;
-  return smaller(all, (position / keys.block + 1) * keys.block);
-}
 
 struct rope_params {
   std::int32_t rotary_dim = 0;  // leading dimensions of each head that rotate; the rest pass
@@ -202,34 +189,6 @@ struct staged_rows {
   std::int32_t* slot = nullptr;
   std::int32_t* token = nullptr;
   std::int32_t* index = nullptr;
-};
-
-// How a run of steps without the host stands, in memory that the host can read.
-struct run_state {
-  std::int32_t go = 0;     // another step follows
-  std::int32_t steps = 0;  // made so far
-  std::int32_t limit = 0;  // most steps
-};
-
-// Everything that moves block diffusion from one step to the next (ops::advance_blocks).
-struct block_run {
-  std::int32_t sequences = 0;  // S
-  block_rules rules;
-  block_record* record = nullptr;      // [S]
-  std::int32_t* noise_step = nullptr;  // [S] noise_source::step
-  step_arrays step;
-  run_state* run = nullptr;
-};
-
-// Which masked rows of a forward FOCUS may drop (ops::focus_targets).
-struct focus_targets_out {
-  std::int32_t* target = nullptr;  // [S] masked rows to keep; 0: all
-  std::int32_t* budget = nullptr;  // [S] what the record allows; 0: no part in the eviction
-  std::int32_t* first = nullptr;   // [S] window of the candidates for eviction; empty: none
-  std::int32_t* last = nullptr;
-  std::int32_t* row_first = nullptr;  // [S] the sequence's rows, where it evicts; else empty
-  std::int32_t* row_last = nullptr;
-  std::int32_t* processed_end = nullptr;  // [S] of the record
 };
 
 // Operations that were recorded (ops::record).
@@ -342,33 +301,6 @@ class ops {
   virtual void stage_rows(const row_set& rows, const std::int32_t* token, const std::int32_t* index,
                           std::int32_t padded, const staged_rows& to) const;
 
-  // -- steps without the host --
-  // Whether the backend runs on without the host where every policy of a method can.
-  virtual bool runs_ahead() const { return false; }
-  // Runs body, and again as long as *go is not 0 after it. Recorded, the backend decides. These
-  // bodies serve backends whose memory the host can read, or whose launches it waits for.
-  virtual void repeat_while(const std::int32_t* go, const std::function<void()>& body) const;
-  // Runs body(b) for the first b of the ascending `bounds` that is not below *count; body(0) is
-  // left out. Recorded, the body is asked for every bound. No bound may be below *count.
-  virtual void with_bucket(const std::int32_t* count, std::span<const std::int32_t> bounds,
-                           const std::function<void(std::int32_t)>& body) const;
-  // For every sequence whose record says `running`: what observe_block() says after the step that
-  // run.step describes (block_cycle.h), states of a block that is now cached, counts, and run.step
-  // for the next step; none for those that finished. judged_begin [S+1], committed [S] (then set to
-  // 0): of the candidates of that step; null: no step was made, only plan. canvas [S, length]
-  // int32, state [S, length] uint8. run.run->go is set while nobody finished or is stuck and
-  // run.run->limit allows.
-  virtual void advance_blocks(const block_run& run, const std::int32_t* judged_begin,
-                              std::int32_t* committed, const tensor_view& canvas,
-                              const tensor_view& state) const;
-  // [to_first[s], to_last[s]) = [first[s], last[s]) of the sequences whose kind is in `kinds` (bits
-  // kind_bit()), else empty.
-  virtual void pick_windows(std::int32_t sequences, const step_arrays& step, std::uint32_t kinds,
-                            std::int32_t* to_first, std::int32_t* to_last) const;
-  // row_count[s] += rows of sequence s; key_count[s] += keys that they may see (admitted_keys).
-  virtual void tally(const row_set& rows, const key_set& keys, std::int64_t* row_count,
-                     std::int64_t* key_count) const;
-
   // -- model core --
   // out[r] = table[token[r]]; table [V, D] in f32, bf16 or f16; out [R, D].
   virtual void embed(const std::int32_t* token, const tensor_view& table,
@@ -441,13 +373,10 @@ class ops {
   // Positions p in [first[s], last[s]) with flags[s, p] == want (flags without data: all of them),
   // ascending, end to end over the sequences: fills begin [S+1], position and sequence; returns the
   // total. flags [S, length] uint8.
-  // padded > 0, here and in the other lists that take it: the host does not learn the total, which
-  // stays in begin[S] and must not be larger; the list is filled up with entries that are nobody's
-  // (sequence -1, otherwise 0); returns padded.
   virtual std::int32_t compact(std::int32_t sequences, const tensor_view& flags, std::uint8_t want,
                                const std::int32_t* first, const std::int32_t* last,
-                               std::int32_t* begin, std::int32_t* position, std::int32_t* sequence,
-                               std::int32_t padded = 0) const = 0;
+                               std::int32_t* begin, std::int32_t* position,
+                               std::int32_t* sequence) const = 0;
   // index[i] = the row of `rows` at the sequence and position of row i of `some`, each of which
   // must be there.
   virtual void find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const = 0;
@@ -462,7 +391,7 @@ class ops {
                                        std::uint8_t want, const std::int32_t* first,
                                        const std::int32_t* last, std::int32_t shift,
                                        std::int32_t* begin, std::int32_t* position,
-                                       std::int32_t* row, std::int32_t padded = 0) const = 0;
+                                       std::int32_t* row) const = 0;
 
   // -- decisions: accept [C] uint8 is set to 0 or 1 for every candidate --
   // The quota[s] candidates of highest score (all when fewer).
@@ -541,8 +470,6 @@ class ops {
   virtual void freeze(std::int32_t sequences, const tensor_view& state, const std::int32_t* first,
                       const std::int32_t* last, bool right_neighbour,
                       const tensor_view& flags) const = 0;
-  // end[s] = one past the last position among the rows of s (0: none).
-  virtual void row_extent(const row_set& rows, std::int32_t* end) const = 0;
   // out[i] = a wa + b wb in float32 (b null: a wa); out may be a.
   virtual void combine_scores(std::int32_t count, const float* a, float wa, const float* b,
                               float wb, float* out) const = 0;
@@ -557,20 +484,8 @@ class ops {
   // number.
   virtual std::int32_t drop_rows(const row_set& rows, const candidate_set& candidates,
                                  const std::uint8_t* accept, std::int32_t* begin,
-                                 std::int32_t* sequence, std::int32_t* position, std::int32_t* kept,
-                                 std::int32_t padded = 0) const = 0;
-  // FOCUS section 4.2: which sequences of a forward have more masked rows than their record allows
-  // (focus_budget.h). Asked are those in_block(); the others get zeros.
-  virtual void focus_targets(const row_set& rows, const tensor_view& state, const step_arrays& step,
-                             const focus_rules& rules, focus_record* record,
-                             const focus_targets_out& out) const;
-  // After the layers: record[s].processed_end reaches end[s], for the same sequences.
-  virtual void focus_processed(std::int32_t sequences, const step_arrays& step,
-                               const std::int32_t* end, focus_record* record) const;
-  // After the decisions: committed[s] tokens (count_decided).
-  virtual void focus_decided(std::int32_t sequences, const step_arrays& step,
-                             const focus_rules& rules, const std::int32_t* committed,
-                             focus_record* record) const;
+                                 std::int32_t* sequence, std::int32_t* position,
+                                 std::int32_t* kept) const = 0;
   // Rows of one forward out of the positions not cached, at most size[s] (chunk_params): begin
   // [S+1], sequence, position ascending; slot [R] where the row's K/V goes; settles [R] 1 where it
   // is final after this forward. Returns the total.

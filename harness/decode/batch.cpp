@@ -3,7 +3,6 @@
 #include "harness/decode/batch.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace unmask {
 
@@ -65,24 +64,6 @@ void batch::admit(std::int32_t s, const sequence_request& request, std::int32_t 
 
 void batch::clear(std::int32_t s) {
   occupied_[static_cast<std::size_t>(s)] = false;
-}
-
-void batch::lend() {
-  if (!lent_canvas_) {
-    lent_canvas_ = backend_->allocate(dtype::i32, {capacity_, max_length_});
-    lent_state_ = backend_->allocate(dtype::u8, {capacity_, max_length_});
-    every_row_ = backend_->allocate(dtype::i32, {capacity_}, memory_use::exchanged);
-    std::iota(every_row_.as<std::int32_t>(), every_row_.as<std::int32_t>() + capacity_, 0);
-  }
-  backend_->gather_rows(canvas_, every_row_.as<std::int32_t>(), lent_canvas_);
-  backend_->gather_rows(state_, every_row_.as<std::int32_t>(), lent_state_);
-  lent_ = true;
-}
-
-void batch::take_back() {
-  backend_->gather_rows(lent_canvas_, every_row_.as<std::int32_t>(), canvas_);
-  backend_->gather_rows(lent_state_, every_row_.as<std::int32_t>(), state_);
-  lent_ = false;
 }
 
 std::int32_t batch::count(std::int32_t s, std::int32_t first, std::int32_t last,

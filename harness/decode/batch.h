@@ -82,16 +82,11 @@ class batch {
   sequence& at(std::int32_t s) { return sequences_[static_cast<std::size_t>(s)]; }
   const sequence& at(std::int32_t s) const { return sequences_[static_cast<std::size_t>(s)]; }
 
-  // [capacity, max_length] int32 token ids; uint8 token_state. For operations; the host reads the
-  // copies of its own while they are lent.
-  const tensor& canvas() const { return lent_ ? lent_canvas_ : canvas_; }
-  const tensor& state() const { return lent_ ? lent_state_ : state_; }
+  // [capacity, max_length] int32 token ids; uint8 token_state.
+  const tensor& canvas() const { return canvas_; }
+  const tensor& state() const { return state_; }
   const std::uint64_t* seeds() const { return seed_.as<std::uint64_t>(); }  // [capacity]
   std::int32_t* steps() const { return step_.as<std::int32_t>(); }          // [capacity]
-  // Between the two, operations work on copies in memory that is theirs alone. Both issue
-  // operations; after take_back() and a wait the host has what they wrote.
-  void lend();
-  void take_back();
   // Number of positions in [first, last) of sequence s whose state is `want`.
   std::int32_t count(std::int32_t s, std::int32_t first, std::int32_t last,
                      std::uint8_t want) const;
@@ -104,8 +99,6 @@ class batch {
   const model_config* model_;
   std::int32_t capacity_, max_length_;
   tensor canvas_, state_, seed_, step_;
-  tensor lent_canvas_, lent_state_, every_row_;
-  bool lent_ = false;
   std::vector<sequence> sequences_;
   std::vector<bool> occupied_;
 };

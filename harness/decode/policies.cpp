@@ -10,10 +10,9 @@
 
 namespace unmask {
 
-candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std::int64_t rows,
-                                     memory_use use) {
+candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std::int64_t rows) {
   const auto list = [&](dtype type, std::int64_t count) {
-    return run.allocate(type, {count}, use);
+    return run.allocate(type, {count}, memory_use::exchanged);
   };
   candidate_lists c;
   c.begin = list(dtype::i32, sequences + 1);
@@ -27,18 +26,12 @@ candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std
 }
 
 // The ranges are the host's own, so it lists them itself, in memory that kernels read too: an
-// operation would have to be waited for before the layers can be issued. In a run without the host
-// they are not its own.
+// operation would have to be waited for before the layers can be issued.
 void row_policy::select(const batch& b, const step_plan& plan, row_lists& rows) {
   auto* begin = rows.begin.as<std::int32_t>();
   auto* position = rows.position.as<std::int32_t>();
   auto* sequence = rows.sequence.as<std::int32_t>();
   const std::int32_t *first = plan.arrays.first, *last = plan.arrays.last;
-  if (rows.padded > 0) {
-    rows.rows = b.backend().compact(b.capacity(), {}, 0, first, last, begin, position, sequence,
-                                    rows.padded);
-    return;
-  }
   const std::int64_t room = rows.position.view().rows();
   std::int32_t n = 0;
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
@@ -51,10 +44,6 @@ void row_policy::select(const batch& b, const step_plan& plan, row_lists& rows) 
   }
   begin[b.capacity()] = n;
   rows.rows = n;
-}
-
-bool row_policy::takes_all_in_play() const {
-  return typeid(*this) == typeid(row_policy);
 }
 
 bool key_policy::names_arrays_only() const {
@@ -75,7 +64,12 @@ key_set key_policy::select(const batch& b, const step_plan& plan, std::int32_t l
 std::int64_t key_policy::keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
                                      std::int32_t position) const {
   (void)b;
-  return admitted_keys(keys, s, position);
+  const std::int32_t all =
+      keys.key_begin != nullptr ? keys.key_begin[s + 1] - keys.key_begin[s] : keys.kv_length[s];
+  if (keys.mask == mask_kind::full) return all;
+  const std::int32_t end =
+      keys.mask == mask_kind::causal ? position + 1 : (position / keys.block + 1) * keys.block;
+  return std::min(all, end);
 }
 
 }  // namespace unmask

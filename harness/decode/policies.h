@@ -39,10 +39,19 @@ struct sequence_step {
   bool again = false;
 };
 
+// The same numbers where operations read them: [S] each, 0 for a sequence that takes no part.
+struct step_arrays {
+  std::int32_t* first = nullptr;
+  std::int32_t* last = nullptr;
+  std::int32_t* candidate_first = nullptr;
+  std::int32_t* candidate_last = nullptr;
+  std::int32_t* kv_length = nullptr;
+  std::int32_t* quota = nullptr;
+  std::int32_t* block_first = nullptr;
+};
+
 struct step_plan {
   std::vector<sequence_step> of;  // one per place in the batch
-  // The same where operations read it. In a run of steps without the host (step_loop::run_ahead)
-  // only these follow the steps.
   step_arrays arrays;
 };
 
@@ -52,9 +61,6 @@ struct row_lists {
   std::int32_t rows = 0;
   tensor slot;                // [rows] read when slots_differ
   bool slots_differ = false;  // a cache policy that compacts: slot[r] instead of position[r]
-  // > 0: the host does not learn how many rows there are (ops::compact, `padded`); `rows` then is
-  // this, and policies may neither wait nor look into the lists.
-  std::int32_t padded = 0;
   row_set set(std::int32_t sequences) const {
     return {sequences,
             rows,
@@ -96,8 +102,7 @@ struct candidate_lists {
   }
 };
 // Room for the candidates of `sequences` places with `rows` rows in all.
-candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std::int64_t rows,
-                                     memory_use use = memory_use::exchanged);
+candidate_lists make_candidate_lists(const ops& run, std::int32_t sequences, std::int64_t rows);
 
 // What a scheduler may know about how a pace moves over the canvas.
 struct pace_shape {
@@ -143,19 +148,6 @@ class pace_policy {
   // After the decisions of a step; sets sequence::finished and output_end when the answer is done.
   virtual void observe(batch& b, std::int32_t s, const sequence_step& step,
                        std::int32_t committed) = 0;
-
-  // -- steps without the host (step_loop::run_ahead); for recipes that say so --
-  // The records of all places, brought up to date where they copy something. Places that are not
-  // occupied, finished or prefilling do not run. Null: this pace cannot.
-  virtual block_record* records(const batch& b) {
-    (void)b;
-    return nullptr;
-  }
-  // Issues the operations that observe a step (`found`; null: there was none) and plan the next.
-  virtual void issue_next_step(const batch& b, const step_plan& plan, candidate_lists* found,
-                               run_state* run) {
-    (void)b, (void)plan, (void)found, (void)run;
-  }
 };
 
 // Which positions are computed.
@@ -164,17 +156,13 @@ class row_policy {
   virtual ~row_policy() = default;
   // Default: every position in play.
   virtual void select(const batch& b, const step_plan& plan, row_lists& rows);
-  // Whether select() lists every position in play, and narrow() drops none. A policy that overrides
-  // select() says so itself.
-  virtual bool takes_all_in_play() const;
   // Whether narrow() is to be asked in this layer. Constant over a run.
   virtual bool narrows(std::int32_t layer) const {
     (void)layer;
     return false;
   }
   // May drop rows inside layer `layer`, after its K/V were written and before its attention; true
-  // when `rows` shrank (with rows.padded: when it may have): kept [rows.rows] then lists the
-  // surviving row indices of before.
+  // when `rows` shrank: kept [rows.rows] then lists the surviving row indices of before.
   virtual bool narrow(const batch& b, const step_plan& plan, std::int32_t layer,
                       const tensor_view& q, const tensor_view& k, row_lists& rows, tensor& kept) {
     (void)b, (void)plan, (void)layer, (void)q, (void)k, (void)rows, (void)kept;
@@ -318,9 +306,6 @@ class unmask_policy {
 
 struct recipe {
   std::string method;
-  // All policies follow step_plan::arrays and row_lists::padded once a prompt is cached, so that a
-  // backend can make many steps without the host.
-  bool runs_ahead = false;
   std::unique_ptr<pace_policy> pace;
   std::unique_ptr<row_policy> rows;
   std::unique_ptr<key_policy> keys;

@@ -7,8 +7,7 @@
 
 namespace unmask {
 
-void recordings::run(const std::vector<std::uint64_t>& key, const std::function<void()>& body,
-                     const std::function<void()>& prepare) {
+void recordings::run(const std::vector<std::uint64_t>& key, const std::function<void()>& body) {
   const auto [at, is_new] = known_.try_emplace(key);
   entry& e = at->second;
   e.last = ++clock_;
@@ -21,7 +20,6 @@ void recordings::run(const std::vector<std::uint64_t>& key, const std::function<
   if (!e.work) {
     run_.synchronize();  // so that no decoding hides in the seconds
     const auto start = std::chrono::steady_clock::now();
-    if (prepare) prepare();
     e.work = run_.record(body);
     run_.synchronize();
     counts_.seconds +=

@@ -20,7 +20,7 @@ struct recording_counts {
   std::int64_t direct = 0;    // times that work ran as it is, to be recorded when it comes again
   std::int64_t recorded = 0;  // recordings made
   std::int64_t repeated = 0;  // times that a recording ran, its first included
-  double seconds = 0;         // that preparing and recording took, while nothing else ran
+  double seconds = 0;         // that recording took, while nothing else ran
 };
 
 class recordings {
@@ -29,10 +29,8 @@ class recordings {
   explicit recordings(const ops& run, std::size_t most = 128) : run_(run), most_(most) {}
 
   // `key` names everything that the body's operations are given and that may differ between calls:
-  // numbers of rows, addresses, masks. What arrays hold is not part of it. `prepare`, if any, comes
-  // before the recording: it runs those parts of the body that may not have run the first time.
-  void run(const std::vector<std::uint64_t>& key, const std::function<void()>& body,
-           const std::function<void()>& prepare = {});
+  // numbers of rows, addresses, masks. What arrays hold is not part of it.
+  void run(const std::vector<std::uint64_t>& key, const std::function<void()>& body);
   const recording_counts& counts() const { return counts_; }
 
  private:

@@ -18,8 +18,7 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
       cache(run, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
             l.kv_pages, m.kv_type()),
       partial(method.rows->updates_part()),
-      recorded(run),
-      recorded_runs(run, 16) {
+      recorded(run) {
   if (l.dry) refuse_dry();
   const std::int64_t n = m.max_rows();
   const std::int64_t s = l.sequences;
@@ -32,8 +31,16 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
   };
   final = run.allocate(dtype::f32, {n, m.config().hidden});
   kept = ints(n);
-  plan_memory = ints(step_array_count * s);
-  plan.arrays = step_arrays_in(plan_memory.as<std::int32_t>(), l.sequences);
+  const auto arrays = std::array{&step_arrays::first,           &step_arrays::last,
+                                 &step_arrays::candidate_first, &step_arrays::candidate_last,
+                                 &step_arrays::kv_length,       &step_arrays::quota,
+                                 &step_arrays::block_first};
+  plan_memory = ints(std::ssize(arrays) * s);
+  auto* next = plan_memory.as<std::int32_t>();
+  for (std::int32_t* step_arrays::*array : arrays) {
+    plan.arrays.*array = next;
+    next += s;
+  }
   const auto lists = [&](memory_use use) {
     return row_lists{ints(s + 1, use), ints(n, use), ints(n, use), ints(n, use), 0,
                      ints(n, use),     false};
@@ -106,9 +113,6 @@ const loop_seconds& step_loop::seconds() const {
 const recording_counts& step_loop::recorded() const {
   return impl_->recorded.counts();
 }
-const recording_counts& step_loop::recorded_runs() const {
-  return impl_->recorded_runs.counts();
-}
 const batch& step_loop::state() const {
   return impl_->state;
 }
@@ -116,7 +120,7 @@ const kv_cache& step_loop::cache() const {
   return impl_->cache;
 }
 double step_loop::recording_seconds() const {
-  return impl_->recorded.counts().seconds + impl_->recorded_runs.counts().seconds;
+  return impl_->recorded.counts().seconds;
 }
 pace_policy& step_loop::pace() const {
   return *impl_->method.pace;
@@ -156,7 +160,6 @@ bool step_loop::step() {
 }
 
 bool step_loop::step(const step_part* parts) {
-  if (impl_->run_ahead(1, parts) > 0) return true;
   const phase_range range(work_phase::step, impl_->step_index++);
   impl_->parts = parts;
   if (!impl_->make_plan()) return false;
@@ -208,17 +211,8 @@ bool step_loop::impl::make_plan() {
     a.kv_length[s] = in.kv_length;
     a.quota[s] = in.quota;
     a.block_first[s] = in.block_first;
-    a.kind[s] = static_cast<std::int32_t>(kind_of(in));
   }
   return true;
-}
-
-step_kind step_loop::impl::kind_of(const sequence_step& step) {
-  if (!step.active) return step_kind::none;
-  if (step.again) return step_kind::again;
-  if (step.what == phase::prefill) return step_kind::prefill;
-  if (step.what == phase::denoise) return step_kind::denoise;
-  return step.commit == 0 ? step_kind::commit : step_kind::recommit;
 }
 
 // The rows of the last block of the last step, with nothing to decide. Writing the K/V of tokens

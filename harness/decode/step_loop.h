@@ -76,7 +76,6 @@ struct loop_seconds {
   double decisions = 0;  // head, confidence, what is decided, commit
   double rule = 0;       // of that: which candidates are decided
   double planning = 0;   // what of each sequence enters a step; in neither of the others
-  double ahead = 0;      // steps that ran without the host, in none of the others
 };
 
 class step_loop {
@@ -98,12 +97,6 @@ class step_loop {
   bool step();
   // The same for the places named in `parts` [sequences]. A finished place takes no step.
   bool step(const step_part* parts);
-  // Up to `most` steps of all sequences without the host between them; ends with the step in which
-  // a sequence finishes, and after one where pages come step by step. Returns the steps made: 0
-  // where the backend or the method cannot, or a prompt is not cached yet. step() itself makes one
-  // step so where it can. Afterwards plan() is that of the last step, and rows_entered(),
-  // committed() and candidates() are sums over the steps made.
-  std::int32_t run_ahead(std::int32_t most);
   // Free a finished (or cancelled) sequence's place and pages.
   void release(std::int32_t place);
 
@@ -112,9 +105,7 @@ class step_loop {
   const loop_seconds& seconds() const;  // since the loop was made
   // Stretches of layers that the backend recorded and repeated; all 0 where it records nothing.
   const recording_counts& recorded() const;
-  // The same for run_ahead().
-  const recording_counts& recorded_runs() const;
-  // What both took to record: an engine does that when it starts, so no time of decoding counts it.
+  // What recording took: an engine does that when it starts, so no time of decoding counts it.
   double recording_seconds() const;
   pace_policy& pace() const;
   const step_plan& plan() const;                    // of the last step

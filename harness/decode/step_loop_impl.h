@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // What the step loop is made of. step_loop.cpp plans and decides, step_forward.cpp runs the layers,
-// step_counts.cpp counts, step_ahead.cpp makes many steps at once; nothing else includes this.
+// step_counts.cpp counts; nothing else includes this.
 #pragma once
 
 #include <array>
@@ -23,8 +23,7 @@ namespace unmask {
 //   forward  before a layer observer; for a step observer after gather_tokens(), to copy tokens
 //   decide   before a step observer; after commit() and settle(): tokens committed, states
 // and in the policies that look at results themselves. Counts that operations return (compact,
-// find_candidates, drop_rows, select_chunk) wait on their own. step_ahead.cpp makes steps without
-// any of these.
+// find_candidates, drop_rows, select_chunk) wait on their own.
 
 // Adds the life of this object to a sum. Two clock readings, some 50 ns: nothing beside a layer.
 class stopwatch {
@@ -76,20 +75,16 @@ struct step_loop::impl {
   step_observer* observer = nullptr;
   std::int64_t step_index = 0;
   loop_seconds seconds;
-  recordings recorded, recorded_runs;  // stretches of layers; many steps
-  row_lists staged;  // the rows as layers read them that are recorded, or on a GPU
+  recordings recorded;  // stretches of layers
+  row_lists staged;     // the rows as layers read them that are recorded, or on a GPU
   tensor staged_kept;
   std::vector<key_set> keys_of;  // of each layer of the forward
-  // Steps without the host (step_ahead.cpp).
-  struct ahead_parts;
-  std::shared_ptr<ahead_parts> ahead;  // null: none were made yet
 
   impl(const transformer& m, recipe r, const loop_limits& l);
 
   void refuse_dry() const;
   bool make_plan();
   sequence_step once_more(std::int32_t s) const;
-  static step_kind kind_of(const sequence_step& step);
   std::pair<work_phase, std::int32_t> kind_of_forward() const;
   void forward();
   void choose_rows();
@@ -126,14 +121,6 @@ struct step_loop::impl {
   row_keys keys_seen(const row_set& set, const key_set& keys, std::int32_t s) const;
   void count_forward(std::int32_t s, std::int64_t entering);
   void count_dry();
-  std::int32_t run_ahead(std::int32_t most, const step_part* parts_of_step);
-  std::int32_t in_blocks(const step_part* parts_of_step) const;
-  sequence_step made_last(const block_record& r) const;
-  bool can_run_ahead(std::int32_t rows) const;
-  void issue_step(std::int32_t most, bool prepare);
-  void issue_layers(std::int32_t most, bool prepare);
-  void issue_tallies(const stretch& layers);
-  void take_counts(const block_record* records);
   void decide();
   void count_layer(std::int32_t layer, const key_set& keys, bool first_layer);
   void count_features(std::int32_t layer, const feature_work& work);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 
 #include "harness/profile/phases.h"
 
@@ -61,7 +60,6 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   std::vector<std::size_t> request_of(static_cast<std::size_t>(places));
   std::vector<double> admitted(static_cast<std::size_t>(places));
   std::size_t next = 0, done = 0;
-  bool all_started = false;  // everybody in the batch has decided a token
 
   const phase_range range(work_phase::run, static_cast<std::int64_t>(requests.size()));
   // Recording is what an engine does when it starts: this clock stands still meanwhile.
@@ -74,18 +72,13 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
     while (next < requests.size()) {
       const std::int32_t place = loop.admit(requests[next]);
       if (place < 0) break;
-      all_started = false;
       request_of[static_cast<std::size_t>(place)] = next++;
       admitted[static_cast<std::size_t>(place)] = now();
     }
-    // Without the host once everybody has decided something: when that was is asked for.
-    const std::int32_t ahead =
-        all_started ? loop.run_ahead(std::numeric_limits<std::int32_t>::max()) : 0;
-    if (ahead == 0 && !loop.step()) {
+    if (!loop.step()) {
       throw std::logic_error("closed loop: requests wait but nothing is active");
     }
-    result.steps += std::max(ahead, 1);
-    all_started = true;
+    ++result.steps;
     for (std::int32_t s = 0; s < places; ++s) {
       if (!loop.state().occupied(s)) continue;
       const sequence& q = loop.state().at(s);
@@ -93,7 +86,6 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
       if (answer.first_block_seconds == 0 && q.counters.committed > 0) {
         answer.first_block_seconds = now() - admitted[static_cast<std::size_t>(s)];
       }
-      all_started = all_started && answer.first_block_seconds > 0;
       if (!q.finished) continue;
       answer.seconds = now() - admitted[static_cast<std::size_t>(s)];
       answer.output = loop.output(s);
@@ -107,7 +99,6 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   result.peak_kv_bytes = loop.peak_cache_bytes();
   result.spent = loop.seconds();
   result.recorded = loop.recorded();
-  result.recorded_runs = loop.recorded_runs();
   return result;
 }
 

@@ -30,7 +30,6 @@ struct closed_loop_result {
   std::size_t peak_kv_bytes = 0;        // pages in use, all stored layers, and layer outputs
   loop_seconds spent;                   // where the steps' time went
   recording_counts recorded;            // stretches of layers repeated as recorded
-  recording_counts recorded_runs;       // of many steps without the host
 };
 
 // Decode all requests with `batch_size` places. The loop's buffers are made before the clock

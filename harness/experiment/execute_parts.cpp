@@ -219,8 +219,7 @@ pass_record pass_of(const closed_loop_result& result, const std::vector<sequence
   pass.steps = result.steps;
   pass.peak_kv_bytes = result.peak_kv_bytes;
   pass.recording_seconds = result.recording_seconds;
-  // Steps without the host are not divided, so then there are no shares.
-  pass.step_seconds = result.spent.ahead > 0 ? 0 : result.spent.forward + result.spent.decisions;
+  pass.step_seconds = result.spent.forward + result.spent.decisions;
   pass.selection_seconds = result.spent.selection;
   pass.rule_seconds = result.spent.rule;
   pass.planning_seconds = result.spent.planning;

@@ -8,7 +8,6 @@
 
 #include "kernels/cpu/ops.h"
 #include "kernels/float16.h"
-#include "kernels/padded_list.h"
 #include "kernels/token_state.h"
 
 namespace unmask::cpu {
@@ -47,14 +46,6 @@ void backend::freeze(std::int32_t sequences, const tensor_view& state, const std
       if (here && (next || !right_neighbour)) flag[p] = 1;
       next = here;
     }
-  }
-}
-
-// Rows ascend inside a sequence: the last one is the furthest.
-void backend::row_extent(const row_set& rows, std::int32_t* end) const {
-  for (std::int32_t s = 0; s < rows.sequences; ++s) {
-    const std::int32_t last = rows.row_begin[s + 1];
-    end[s] = last > rows.row_begin[s] ? rows.position[last - 1] + 1 : 0;
   }
 }
 
@@ -115,8 +106,8 @@ void backend::retain(const candidate_set& candidates, const float* score,
 // may be the inputs; begin[s + 1] is read before it is overwritten.
 std::int32_t backend::drop_rows(const row_set& rows, const candidate_set& candidates,
                                 const std::uint8_t* accept, std::int32_t* begin,
-                                std::int32_t* sequence, std::int32_t* position, std::int32_t* kept,
-                                std::int32_t padded) const {
+                                std::int32_t* sequence, std::int32_t* position,
+                                std::int32_t* kept) const {
   std::int32_t n = 0, c = 0, r = rows.row_begin[0];
   begin[0] = 0;
   for (std::int32_t s = 0; s < rows.sequences; ++s) {
@@ -131,7 +122,7 @@ std::int32_t backend::drop_rows(const row_set& rows, const candidate_set& candid
     }
     begin[s + 1] = n;
   }
-  return pad_list(n, padded, sequence, {position, kept});
+  return n;
 }
 
 std::int32_t backend::select_chunk(std::int32_t sequences, const tensor_view& state,

@@ -5,6 +5,7 @@
 // arithmetic in float32 vectors, with threads where the work is worth waking them.
 #pragma once
 
+#include "kernels/cpu/crowd.h"
 #include "kernels/ops.h"
 
 namespace unmask::cpu {
@@ -55,15 +56,14 @@ class backend : public ops {
                     const tensor_view& to) const override;
   std::int32_t compact(std::int32_t sequences, const tensor_view& flags, std::uint8_t want,
                        const std::int32_t* first, const std::int32_t* last, std::int32_t* begin,
-                       std::int32_t* position, std::int32_t* sequence,
-                       std::int32_t padded) const override;
+                       std::int32_t* position, std::int32_t* sequence) const override;
   void find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const override;
   void gather_tokens(const row_set& rows, const tensor_view& canvas,
                      std::int32_t* token) const override;
   std::int32_t find_candidates(const row_set& rows, const tensor_view& state, std::uint8_t want,
                                const std::int32_t* first, const std::int32_t* last,
                                std::int32_t shift, std::int32_t* begin, std::int32_t* position,
-                               std::int32_t* row, std::int32_t padded) const override;
+                               std::int32_t* row) const override;
   void mean_rows(const row_set& rows, const tensor_view& x, const tensor_view& out) const override;
   void row_distance(const tensor_view& a, const tensor_view& b, float* out) const override;
 
@@ -103,7 +103,6 @@ class backend : public ops {
   void freeze(std::int32_t sequences, const tensor_view& state, const std::int32_t* first,
               const std::int32_t* last, bool right_neighbour,
               const tensor_view& flags) const override;
-  void row_extent(const row_set& rows, std::int32_t* end) const override;
   void combine_scores(std::int32_t count, const float* a, float wa, const float* b, float wb,
                       float* out) const override;
   void round_bf16(std::int32_t count, float* x) const override;
@@ -111,8 +110,7 @@ class backend : public ops {
               std::uint8_t* accept) const override;
   std::int32_t drop_rows(const row_set& rows, const candidate_set& candidates,
                          const std::uint8_t* accept, std::int32_t* begin, std::int32_t* sequence,
-                         std::int32_t* position, std::int32_t* kept,
-                         std::int32_t padded) const override;
+                         std::int32_t* position, std::int32_t* kept) const override;
   std::int32_t select_chunk(std::int32_t sequences, const tensor_view& state,
                             const chunk_params& params, std::int32_t* begin, std::int32_t* sequence,
                             std::int32_t* position, std::int32_t* slot,
@@ -146,7 +144,7 @@ class backend : public ops {
 };
 
 // Elements of row work below which waking the other threads costs more than it saves.
-inline constexpr std::int64_t parallel_elements = std::int64_t{1} << 17;
+inline constexpr team_limit parallel_elements{std::int64_t{1} << 17};
 
 // Cosines and sines of rotary angles, kept for every position below `positions`.
 struct rope_table {

@@ -7,7 +7,6 @@
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/scratch.h"
-#include "kernels/padded_list.h"
 
 namespace unmask::cpu {
 
@@ -51,8 +50,8 @@ void backend::scatter_rows(const tensor_view& from, const std::int32_t* index,
 
 std::int32_t backend::compact(std::int32_t sequences, const tensor_view& flags, std::uint8_t want,
                               const std::int32_t* first, const std::int32_t* last,
-                              std::int32_t* begin, std::int32_t* position, std::int32_t* sequence,
-                              std::int32_t padded) const {
+                              std::int32_t* begin, std::int32_t* position,
+                              std::int32_t* sequence) const {
   std::int32_t total = 0;
   begin[0] = 0;
   for (std::int32_t s = 0; s < sequences; ++s) {
@@ -64,7 +63,7 @@ std::int32_t backend::compact(std::int32_t sequences, const tensor_view& flags, 
     }
     begin[s + 1] = total;
   }
-  return pad_list(total, padded, sequence, {position});
+  return total;
 }
 
 void backend::find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const {
@@ -93,7 +92,7 @@ std::int32_t backend::find_candidates(const row_set& rows, const tensor_view& st
                                       std::uint8_t want, const std::int32_t* first,
                                       const std::int32_t* last, std::int32_t shift,
                                       std::int32_t* begin, std::int32_t* position,
-                                      std::int32_t* row, std::int32_t padded) const {
+                                      std::int32_t* row) const {
   std::int32_t total = 0;
   begin[0] = 0;
   for (std::int32_t s = 0; s < rows.sequences; ++s) {
@@ -106,7 +105,7 @@ std::int32_t backend::find_candidates(const row_set& rows, const tensor_view& st
     }
     begin[s + 1] = total;
   }
-  return pad_list(total, padded, nullptr, {position, row});
+  return total;
 }
 
 void backend::mean_rows(const row_set& rows, const tensor_view& x, const tensor_view& out) const {

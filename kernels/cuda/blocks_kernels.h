@@ -71,24 +71,6 @@ UNMASK_KERNEL void freeze_flags_kernel(freeze_flags_params f) {
   }
 }
 
-struct row_extent_params {
-  const std::int32_t* row_begin;
-  const std::int32_t* position;
-  std::int32_t* end;
-};
-
-// One warp for each sequence.
-UNMASK_KERNEL void row_extent_kernel(row_extent_params p) {
-  const warp_group group;
-  const int s = static_cast<int>(block_index());
-  int end = 0;
-  for (int r = p.row_begin[s] + group.rank(); r < p.row_begin[s + 1]; r += group.size()) {
-    if (p.position[r] + 1 > end) end = p.position[r] + 1;
-  }
-  end = group_max(group, end);
-  if (group.rank() == 0) p.end[s] = end;
-}
-
 struct combine_scores_params {
   std::int32_t count;
   const float* a;
@@ -273,7 +255,6 @@ struct drop_rows_params {
   std::int32_t* sequence;
   std::int32_t* position;
   std::int32_t* kept;
-  std::int32_t padded;  // as list_params
   // Between the two kernels: begin, sequence and position may be the arrays of `rows`.
   std::int32_t* count;         // [S]
   std::int32_t* old_begin;     // [S+1]
@@ -323,9 +304,6 @@ UNMASK_KERNEL void write_kept_kernel(drop_rows_params p) {
     }
     at += total;
   }
-  // Behind every block's entries, but maybe among rows that another block still reads: those were
-  // copied to old_position.
-  if (s + 1 == p.rows.sequences) pad_list(group, at, p.padded, p.sequence, p.position, p.kept);
 }
 
 // ---- chunks -------------------------------------------------------------------------------------

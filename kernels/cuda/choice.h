@@ -2,38 +2,22 @@
 // Copyright The Unmask Authors
 #pragma once
 
-#include <cstddef>
 #include <cstdlib>
-#include <initializer_list>
 #include <string>
 
 #include "harness/base/error.h"
 
 namespace unmask::cuda {
 
-// Which of the words an environment variable holds; not set: `otherwise`. Any other word is an
-// environment error.
-inline std::size_t word_of_environment(const char* variable,
-                                       std::initializer_list<const char*> words,
-                                       std::size_t otherwise) {
+// Whether an environment variable holds `yes` rather than `no`; not set: `otherwise`. Any other word
+// is an environment error.
+inline bool chosen_by_environment(const char* variable, const char* yes, const char* no,
+                                  bool otherwise) {
   const char* text = std::getenv(variable);
   if (text == nullptr) return otherwise;
   const std::string word = text;
-  std::string known;
-  std::size_t at = 0;
-  for (const char* one : words) {
-    if (word == one) return at;
-    known += at == 0 ? "" : at + 1 == words.size() ? " or " : ", ";
-    known += one;
-    ++at;
-  }
-  throw environment_error(std::string(variable) + " is \"" + word + "\"; say " + known);
-}
-
-// Whether the variable says `yes` rather than `no`.
-inline bool chosen_by_environment(const char* variable, const char* yes, const char* no,
-                                  bool otherwise) {
-  return word_of_environment(variable, {yes, no}, otherwise ? 0 : 1) == 0;
+  if (word == yes || word == no) return word == yes;
+  throw environment_error(std::string(variable) + " is \"" + word + "\"; say " + yes + " or " + no);
 }
 
 }  // namespace unmask::cuda

@@ -77,27 +77,6 @@ class device_ops : public ops {
   void stage_rows(const row_set& rows, const std::int32_t* token, const std::int32_t* index,
                   std::int32_t padded, const staged_rows& to) const override;
 
-  bool runs_ahead() const override;
-  void repeat_while(const std::int32_t* go, const std::function<void()>& body) const override;
-  void with_bucket(const std::int32_t* count, std::span<const std::int32_t> bounds,
-                   const std::function<void(std::int32_t)>& body) const override;
-
-  // ops/block_run.cu
-  void advance_blocks(const block_run& run, const std::int32_t* judged_begin,
-                      std::int32_t* committed, const tensor_view& canvas,
-                      const tensor_view& state) const override;
-  void pick_windows(std::int32_t sequences, const step_arrays& step, std::uint32_t kinds,
-                    std::int32_t* to_first, std::int32_t* to_last) const override;
-  void tally(const row_set& rows, const key_set& keys, std::int64_t* row_count,
-             std::int64_t* key_count) const override;
-  void focus_targets(const row_set& rows, const tensor_view& state, const step_arrays& step,
-                     const focus_rules& rules, focus_record* record,
-                     const focus_targets_out& out) const override;
-  void focus_processed(std::int32_t sequences, const step_arrays& step, const std::int32_t* end,
-                       focus_record* record) const override;
-  void focus_decided(std::int32_t sequences, const step_arrays& step, const focus_rules& rules,
-                     const std::int32_t* committed, focus_record* record) const override;
-
   // ops/model_core.cu, attention.cu, moe.cu, head.cu
   void embed(const std::int32_t* token, const tensor_view& table,
              const tensor_view& out) const override;
@@ -139,15 +118,14 @@ class device_ops : public ops {
                     const tensor_view& to) const override;
   std::int32_t compact(std::int32_t sequences, const tensor_view& flags, std::uint8_t want,
                        const std::int32_t* first, const std::int32_t* last, std::int32_t* begin,
-                       std::int32_t* position, std::int32_t* sequence,
-                       std::int32_t padded) const override;
+                       std::int32_t* position, std::int32_t* sequence) const override;
   void find_rows(const row_set& rows, const row_set& some, std::int32_t* index) const override;
   void gather_tokens(const row_set& rows, const tensor_view& canvas,
                      std::int32_t* token) const override;
   std::int32_t find_candidates(const row_set& rows, const tensor_view& state, std::uint8_t want,
                                const std::int32_t* first, const std::int32_t* last,
                                std::int32_t shift, std::int32_t* begin, std::int32_t* position,
-                               std::int32_t* row, std::int32_t padded) const override;
+                               std::int32_t* row) const override;
   void mean_rows(const row_set& rows, const tensor_view& x, const tensor_view& out) const override;
   void row_distance(const tensor_view& a, const tensor_view& b, float* out) const override;
 
@@ -189,7 +167,6 @@ class device_ops : public ops {
   void freeze(std::int32_t sequences, const tensor_view& state, const std::int32_t* first,
               const std::int32_t* last, bool right_neighbour,
               const tensor_view& flags) const override;
-  void row_extent(const row_set& rows, std::int32_t* end) const override;
   void combine_scores(std::int32_t count, const float* a, float wa, const float* b, float wb,
                       float* out) const override;
   void round_bf16(std::int32_t count, float* x) const override;
@@ -197,8 +174,7 @@ class device_ops : public ops {
               std::uint8_t* accept) const override;
   std::int32_t drop_rows(const row_set& rows, const candidate_set& candidates,
                          const std::uint8_t* accept, std::int32_t* begin, std::int32_t* sequence,
-                         std::int32_t* position, std::int32_t* kept,
-                         std::int32_t padded) const override;
+                         std::int32_t* position, std::int32_t* kept) const override;
   std::int32_t select_chunk(std::int32_t sequences, const tensor_view& state,
                             const chunk_params& params, std::int32_t* begin, std::int32_t* sequence,
                             std::int32_t* position, std::int32_t* slot,

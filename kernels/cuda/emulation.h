@@ -20,7 +20,6 @@ struct emulation {
   bool own_memory_only = false;
   bool records = false;       // ops::recorded_rows() says yes, as the GPU's does
   bool own_products = false;  // as UNMASK_CUDA_GEMM=own
-  bool runs_ahead = false;    // ops::runs_ahead() says yes
 };
 void set_emulation(const emulation& choice);
 const emulation& current_emulation();

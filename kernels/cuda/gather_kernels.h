@@ -99,7 +99,6 @@ struct list_params {
   std::int32_t* position;  // [total]
   std::int32_t* sequence;  // [total], null: not wanted
   std::int32_t* row;       // [total], null: not wanted
-  std::int32_t padded;     // entries up to here become nobody's; 0: the list ends at its total
 };
 
 // Is position p of sequence s listed? Sets its predicting row.
@@ -145,7 +144,6 @@ UNMASK_KERNEL void write_list_kernel(list_params l) {
     }
     at += total;
   }
-  if (s + 1 == l.sequences) pad_list(group, at, l.padded, l.sequence, l.position, l.row);
 }
 
 // ---- means and distances ------------------------------------------------------------------------

@@ -292,15 +292,4 @@ UNMASK_DEVICE int entries_before(const G& group, const std::int32_t* count, int 
   return group_sum(group, sum);
 }
 
-// Entries total .. padded - 1 of a list: nobody's. Columns may be null.
-template <class G>
-UNMASK_DEVICE void pad_list(const G& group, int total, int padded, std::int32_t* sequence,
-                            std::int32_t* position, std::int32_t* row) {
-  for (int i = total + group.rank(); i < padded; i += group.size()) {
-    position[i] = 0;
-    if (sequence != nullptr) sequence[i] = -1;
-    if (row != nullptr) row[i] = 0;
-  }
-}
-
 }  // namespace unmask::cuda::UNMASK_TARGET

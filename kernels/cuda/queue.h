@@ -8,9 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <functional>
 #include <memory>
-#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -36,7 +34,6 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t per_block) {
 }
 
 #if !defined(__CUDACC__)
-struct recorded_branch;
 // A launch of the emulator that has not run yet. Its arguments are `bytes` bytes at `arguments`.
 struct waiting_launch {
   const char* name;
@@ -46,14 +43,6 @@ struct waiting_launch {
   const void* arguments;
   std::size_t bytes;
   bool on_host;
-  std::shared_ptr<const recorded_branch> branch;  // not null: launches that may run, or run again
-};
-// Launches that depend on a value in memory when their turn comes.
-struct recorded_branch {
-  const std::int32_t* value;
-  bool loop;                         // bodies[0] while *value is not 0, once at least
-  std::vector<std::int32_t> bounds;  // else bodies[i] for the first bound not below *value
-  std::vector<std::vector<waiting_launch>> bodies;
 };
 #endif
 
@@ -125,14 +114,6 @@ class queue {
   void drop_recording();  // after an exception
   void repeat(const recorded_launches& work);
   bool recording() const { return recording_; }
-  // Whether recordings can hold the two below: conditional nodes of a CUDA graph.
-  static bool can_branch();
-  // While recording: body as long as *go is not 0 after it, decided where it runs.
-  void record_loop(const std::int32_t* go, const std::function<void()>& body);
-  // While recording: body(b) for the first b of the ascending `bounds` not below *count; nothing
-  // for bound 0.
-  void record_choice(const std::int32_t* count, std::span<const std::int32_t> bounds,
-                     const std::function<void(std::int32_t)>& body);
 
   int multiprocessors() const { return multiprocessors_; }
 
@@ -186,16 +167,11 @@ class queue {
   std::array<buffer, static_cast<std::size_t>(scratch_slot::count)> scratch_;
 #if defined(__CUDACC__)
   void allow_shared(const void* kernel, const grid_shape& shape);
-  void record_branch(const std::int32_t* value, bool loop, std::span<const std::int32_t> bounds,
-                     std::span<const std::function<void()>> bodies);
-  cudaStream_t stream_ = nullptr;           // while a body is recorded: one of those below
-  std::vector<cudaStream_t> body_streams_;  // a level of nesting each
-  std::vector<cudaStream_t> outer_;         // streams whose recording waits for a body's
+  cudaStream_t stream_ = nullptr;
 #else
   void enqueue(const char* name, const grid_shape& shape, std::shared_ptr<void> keep,
                void (*body)(const void*), const void* arguments, std::size_t bytes);
   void submit(waiting_launch launch);
-  void record_branch(recorded_branch branch, std::span<const std::function<void()>> bodies);
   std::vector<waiting_launch> record_;
 #endif
 };

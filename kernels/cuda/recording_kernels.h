@@ -41,40 +41,4 @@ UNMASK_KERNEL void stage_rows_kernel(stage_rows_params p) {
   stage_entry(p.index, there, 0, p.to.index, i);
 }
 
-#if defined(__CUDACC__)
-
-constexpr std::size_t condition_bounds = 32;
-
-// The emulator reads the value itself (ops/queue.cu); a CUDA graph is told by one of its kernels.
-struct set_condition_params {
-  cudaGraphConditionalHandle handle;
-  const std::int32_t* value;
-  bool loop;  // the condition is the value; else which positive bound is the first not below it
-  int bounds;
-  std::int32_t bound[condition_bounds];
-};
-
-UNMASK_KERNEL void set_condition_kernel(set_condition_params p) {
-  if (thread_index() != 0) return;
-  const std::int32_t value = *p.value;
-  unsigned condition = 0;
-  if (p.loop) {
-    condition = value != 0 ? 1 : 0;
-  } else {
-    unsigned positive = 0;
-    bool found = false;
-    for (int i = 0; i < p.bounds; ++i) {
-      if (!found && p.bound[i] >= value) {
-        found = true;
-        condition = p.bound[i] > 0 ? positive : condition_bounds;  // beyond the last: nothing runs
-      }
-      positive += p.bound[i] > 0 ? 1 : 0;
-    }
-    if (!found) condition = condition_bounds;
-  }
-  cudaGraphSetConditional(p.handle, condition);
-}
-
-#endif
-
 }  // namespace unmask::cuda::UNMASK_TARGET

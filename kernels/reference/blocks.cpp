@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "kernels/float16.h"
-#include "kernels/padded_list.h"
 #include "kernels/reference/ops.h"
 #include "kernels/token_state.h"
 
@@ -58,15 +57,6 @@ void backend::freeze(std::int32_t sequences, const tensor_view& state, const std
       if (state_of[p] == state_masked) continue;
       if (right_neighbour && p + 1 < last[s] && state_of[p + 1] == state_masked) continue;
       flags.row<std::uint8_t>(s)[p] = 1;
-    }
-  }
-}
-
-void backend::row_extent(const row_set& rows, std::int32_t* end) const {
-  for (std::int32_t s = 0; s < rows.sequences; ++s) {
-    end[s] = 0;
-    for (std::int32_t r = rows.row_begin[s]; r < rows.row_begin[s + 1]; ++r) {
-      end[s] = std::max(end[s], rows.position[r] + 1);
     }
   }
 }
@@ -132,8 +122,8 @@ void backend::retain(const candidate_set& candidates, const float* score,
 
 std::int32_t backend::drop_rows(const row_set& rows, const candidate_set& candidates,
                                 const std::uint8_t* accept, std::int32_t* begin,
-                                std::int32_t* sequence, std::int32_t* position, std::int32_t* kept,
-                                std::int32_t padded) const {
+                                std::int32_t* sequence, std::int32_t* position,
+                                std::int32_t* kept) const {
   std::vector<bool> gone(static_cast<std::size_t>(rows.rows), false);
   for (std::int32_t c = 0; c < candidates.count; ++c) {
     if (accept[c] == 0) gone[static_cast<std::size_t>(candidates.row[c])] = true;
@@ -152,7 +142,7 @@ std::int32_t backend::drop_rows(const row_set& rows, const candidate_set& candid
   for (std::int32_t s = 0; s < rows.sequences; ++s) {
     begin[s + 1] = begin[s] + count[static_cast<std::size_t>(s)];
   }
-  return pad_list(n, padded, sequence, {position, kept});
+  return n;
 }
 
 std::int32_t backend::select_chunk(std::int32_t sequences, const tensor_view& state,

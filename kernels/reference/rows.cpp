@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/padded_list.h"
 #include "kernels/reference/ops.h"
 
 namespace unmask::reference {
@@ -40,8 +39,8 @@ void backend::scatter_rows(const tensor_view& from, const std::int32_t* index,
 // {p in [first_s, last_s) : flags[s, p] == want}, ascending, sequence after sequence.
 std::int32_t backend::compact(std::int32_t sequences, const tensor_view& flags, std::uint8_t want,
                               const std::int32_t* first, const std::int32_t* last,
-                              std::int32_t* begin, std::int32_t* position, std::int32_t* sequence,
-                              std::int32_t padded) const {
+                              std::int32_t* begin, std::int32_t* position,
+                              std::int32_t* sequence) const {
   std::int32_t total = 0;
   begin[0] = 0;
   for (std::int32_t s = 0; s < sequences; ++s) {
@@ -52,7 +51,7 @@ std::int32_t backend::compact(std::int32_t sequences, const tensor_view& flags, 
     }
     begin[s + 1] = total;
   }
-  return pad_list(total, padded, sequence, {position});
+  return total;
 }
 
 // index[i] = r with (sequence, position) of rows r and some i equal.
@@ -81,7 +80,7 @@ std::int32_t backend::find_candidates(const row_set& rows, const tensor_view& st
                                       std::uint8_t want, const std::int32_t* first,
                                       const std::int32_t* last, std::int32_t shift,
                                       std::int32_t* begin, std::int32_t* position,
-                                      std::int32_t* row, std::int32_t padded) const {
+                                      std::int32_t* row) const {
   std::int32_t total = 0;
   begin[0] = 0;
   for (std::int32_t s = 0; s < rows.sequences; ++s) {
@@ -95,7 +94,7 @@ std::int32_t backend::find_candidates(const row_set& rows, const tensor_view& st
     }
     begin[s + 1] = total;
   }
-  return pad_list(total, padded, nullptr, {position, row});
+  return total;
 }
 
 // out[s] = (1 / R_s) sum of the rows of s; zeros when s has none.

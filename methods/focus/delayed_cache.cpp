@@ -17,8 +17,8 @@ void delayed_state::prepare(const batch& b) {
   frozen = b.backend().allocate(dtype::u8, {places, b.max_length()});
   extent_in = b.backend().allocate(dtype::i32, {places}, memory_use::exchanged);
   extent_out = b.backend().allocate(dtype::i32, {places}, memory_use::exchanged);
-  first = b.backend().allocate(dtype::i32, {places});
-  last = b.backend().allocate(dtype::i32, {places});
+  first.assign(static_cast<std::size_t>(places), 0);
+  last.assign(static_cast<std::size_t>(places), 0);
   started_first_.assign(static_cast<std::size_t>(places), 0);
   started_last_.assign(static_cast<std::size_t>(places), 0);
 }
@@ -34,28 +34,53 @@ void delayed_state::start(const batch& b, std::int32_t s) {
   clear_started(b, frozen);
 }
 
+namespace {
+
+// Windows [first, last) of the sequences that `pick` names, empty for the others.
+template <class Pick>
+void write_windows(delayed_state& state, const step_plan& plan, Pick pick) {
+  for (std::size_t s = 0; s < plan.of.size(); ++s) {
+    const bool in = plan.of[s].active && pick(plan.of[s]);
+    state.first[s] = in ? plan.of[s].first : 0;
+    state.last[s] = in ? plan.of[s].last : 0;
+  }
+}
+
+}  // namespace
+
+void write_extents(const row_lists& rows, std::int32_t sequences, std::int32_t* end) {
+  const std::int32_t* begin = rows.begin.as<std::int32_t>();
+  const std::int32_t* position = rows.position.as<std::int32_t>();
+  for (std::int32_t s = 0; s < sequences; ++s) {
+    end[s] = begin[s + 1] > begin[s] ? position[begin[s + 1] - 1] + 1 : 0;
+  }
+}
+
 // A block is never wholly frozen before its commit: the token decided last has not been an input
 // yet. So there is always a row, and the first forward of a block, where nothing is frozen, takes
-// all of them (the engine's warm-up).
+// all of them (the engine's warm-up). compact() waits for its count, so the windows and the extents
+// of the step before have been read when they are written here.
 void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
   delayed_state& state = *state_;
   const ops& run = b.backend();
-  std::int32_t *first = state.first.as<std::int32_t>(), *last = state.last.as<std::int32_t>();
-  if (state.settings.commit != commit_mode::frozen) {
-    const bool full = state.settings.commit == commit_mode::full;
-    run.pick_windows(b.capacity(), plan.arrays, full ? commit_kinds : kind_bit(step_kind::recommit),
-                     first, last);
-    run.fill_flags(b.capacity(), first, last, 0, state.frozen);
+  const commit_mode mode = state.settings.commit;
+  if (mode != commit_mode::frozen) {
+    write_windows(state, plan, [mode](const sequence_step& step) {
+      return step.what == phase::commit && !step.again &&
+             (mode == commit_mode::full || step.commit > 0);
+    });
+    run.fill_flags(b.capacity(), state.first.data(), state.last.data(), 0, state.frozen);
   }
   rows.rows = run.compact(b.capacity(), state.frozen, 0, plan.arrays.first, plan.arrays.last,
                           rows.begin.as<std::int32_t>(), rows.position.as<std::int32_t>(),
-                          rows.sequence.as<std::int32_t>(), rows.padded);
-  run.row_extent(rows.set(b.capacity()), state.extent_in.as<std::int32_t>());
-  run.row_extent(rows.set(b.capacity()), state.extent_out.as<std::int32_t>());
+                          rows.sequence.as<std::int32_t>());
+  write_extents(rows, b.capacity(), state.extent_in.as<std::int32_t>());
+  write_extents(rows, b.capacity(), state.extent_out.as<std::int32_t>());
   // What this forward's input freezes: decided there, hence computed with the final ids. It leaves
   // the rows from the next forward on. The prefill freezes nothing.
-  run.pick_windows(b.capacity(), plan.arrays, block_kinds, first, last);
-  run.freeze(b.capacity(), b.state(), first, last, state.settings.right_neighbour, state.frozen);
+  write_windows(state, plan, [](const sequence_step& step) { return decodes_block(step); });
+  run.freeze(b.capacity(), b.state(), state.first.data(), state.last.data(),
+             state.settings.right_neighbour, state.frozen);
 }
 
 key_set delayed_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
@@ -70,7 +95,6 @@ recipe make_delayed(const std::string& name, const model_config& model, const pa
   block_settings s = block_settings_of(name, model, p);
   const auto state = std::make_shared<delayed_state>(delayed_settings_of(p, right_neighbour));
   recipe r;
-  r.runs_ahead = true;
   r.keys = std::make_unique<delayed_keys>(s.block_length, state);
   r.pace = std::make_unique<delayed_pace>(std::move(s), state);
   r.rows = std::make_unique<delayed_rows>(state);

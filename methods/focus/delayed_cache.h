@@ -34,15 +34,11 @@ class delayed_state {
   virtual void observe(std::int32_t s, const sequence_step& step, std::int32_t committed) {
     (void)s, (void)step, (void)committed;
   }
-  // The same by an operation, for all sequences: `committed` [S] tokens of the step of plan.arrays.
-  virtual void issue_observe(const batch& b, const step_plan& plan, const std::int32_t* committed) {
-    (void)b, (void)plan, (void)committed;
-  }
 
   const delayed_settings settings;
   tensor frozen;                 // [S, max_length] uint8
   tensor extent_in, extent_out;  // [S] one past the last position computed at layer 0, at the end
-  tensor first, last;            // [S] windows of the next operation
+  shared_vector<std::int32_t> first, last;  // [S] windows of the next operation
 
  protected:
   // 0 for every position of the place that start() was called for last. The windows are written
@@ -53,6 +49,13 @@ class delayed_state {
   void prepare(const batch& b);
   shared_vector<std::int32_t> started_first_, started_last_;  // [S]
 };
+
+// Whether this forward decodes a block whose prompt is cached, and is not merely a repetition.
+inline bool decodes_block(const sequence_step& step) {
+  return step.active && step.what != phase::prefill && !step.again;
+}
+// end[s] = one past the last position among the rows of s (0: none), which the host has waited for.
+void write_extents(const row_lists& rows, std::int32_t sequences, std::int32_t* end);
 
 // Rows that are not frozen, ascending.
 class delayed_rows : public row_policy {
@@ -102,11 +105,6 @@ class delayed_pace final : public block_pace {
                std::int32_t committed) override {
     block_pace::observe(b, s, step, committed);
     state_->observe(s, step, committed);
-  }
-  void issue_next_step(const batch& b, const step_plan& plan, candidate_lists* found,
-                       run_state* run) override {
-    if (found != nullptr) state_->issue_observe(b, plan, found->committed.as<std::int32_t>());
-    block_pace::issue_next_step(b, plan, found, run);
   }
 
  private:

@@ -16,8 +16,6 @@ recipe make_focus(const model_config& model, const parameters& p) {
       delayed_settings_of(p, p.text("freeze_rule") == "right_neighbour"), f,
       p.text("layer1_keys") == "processed");
   recipe r;
-  // Whole blocks as importance set and lists of processed slots have lengths that the host reads.
-  r.runs_ahead = f.placeholder_integrity && !f.whole_block;
   r.keys = std::make_unique<focus_keys>(s.block_length, state);
   r.pace = std::make_unique<delayed_pace>(std::move(s), state);
   r.rows = std::make_unique<focus_rows>(state);

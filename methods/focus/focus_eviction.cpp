@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "methods/focus/focus_eviction.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "methods/baselines/specs.h"
@@ -38,29 +39,44 @@ void focus_eviction::prepare(const batch& b, std::int64_t rows) {
   };
   for (tensor* t : {&begin_, &list_begin_}) *t = exchanged(places + 1);
   accept_ = run.allocate(dtype::u8, {rows});
-  for (auto* list :
-       {&target_, &budget_, &first_, &last_, &row_first_, &row_last_, &processed_end_}) {
+  for (auto* list : {&target_, &first_, &last_, &row_first_, &row_last_, &processed_end_}) {
     list->assign(static_cast<std::size_t>(places), 0);
   }
+  budget_.assign(static_cast<std::size_t>(places), 0);
 }
 
 // Which sequences evict: those with more masked rows than their budget; and their masked rows.
 void focus_eviction::find(const batch& b, const step_plan& plan, const row_lists& rows) {
-  const ops& run = b.backend();
-  const row_set set = rows.set(b.capacity());
-  run.focus_targets(set, b.state(), plan.arrays, budgets_->settings.rules, budgets_->records.data(),
-                    {target_.data(), budget_.data(), first_.data(), last_.data(), row_first_.data(),
-                     row_last_.data(), processed_end_.data()});
-  count_ = run.find_candidates(set, b.state(), state_masked, first_.data(), last_.data(), 0,
-                               begin_.as<std::int32_t>(), position_.as<std::int32_t>(),
-                               row_.as<std::int32_t>(), rows.padded);
+  const std::int32_t* begin = rows.begin.as<std::int32_t>();
+  const std::int32_t* position = rows.position.as<std::int32_t>();
+  for (std::size_t s = 0; s < plan.of.size(); ++s) {
+    const auto place = static_cast<std::int32_t>(s);
+    const sequence_step& step = plan.of[s];
+    const bool asked = step.active && step.what != phase::prefill && !step.again;
+    const std::uint8_t* states = b.state().row<std::uint8_t>(place);
+    const auto masks = static_cast<std::int32_t>(
+        std::count_if(position + begin[s], position + begin[s + 1],
+                      [states](std::int32_t p) { return states[p] == state_masked; }));
+    focus_record& r = budgets_->records.at(place);
+    budget_[s] = asked ? enter_block(budgets_->settings.rules, r, step.first) : 0;
+    const bool evicts = asked && masks > budget_[s];
+    target_[s] = evicts ? budget_[s] : 0;
+    first_[s] = evicts ? step.first : 0;
+    last_[s] = evicts ? step.last : 0;
+    row_first_[s] = evicts ? begin[s] : 0;
+    row_last_[s] = evicts ? begin[s + 1] : 0;
+    processed_end_[s] = r.processed_end;
+  }
+  count_ = b.backend().find_candidates(rows.set(b.capacity()), b.state(), state_masked,
+                                       first_.data(), last_.data(), 0, begin_.as<std::int32_t>(),
+                                       position_.as<std::int32_t>(), row_.as<std::int32_t>());
 }
 
 eviction_view focus_eviction::view(std::int32_t s) const {
   const auto place = static_cast<std::size_t>(s);
   eviction_view view;
   if (budget_.empty() || budget_[place] == 0) return view;
-  const focus_record& r = budgets_->records[place];
+  const focus_record& r = budgets_->records.at(s);
   view.budget = budget_[place];
   view.average = r.steps > 0 ? double{focus_average(r)} : 0.0;
   view.processed_end = r.processed_end;
@@ -132,11 +148,11 @@ bool focus_eviction::narrow(const batch& b, const step_plan& plan, std::int32_t 
   p.adjacent_rows = f.adjacent_rows;
   p.keep_unprocessed = f.placeholder_integrity;
   b.backend().retain(masked(b.capacity()), score_.as<float>(), p, accept_.as<std::uint8_t>());
-  rows.rows = b.backend().drop_rows(
-      rows.set(b.capacity()), masked(b.capacity()), accept_.as<std::uint8_t>(),
-      rows.begin.as<std::int32_t>(), rows.sequence.as<std::int32_t>(),
-      rows.position.as<std::int32_t>(), kept.as<std::int32_t>(), rows.padded);
-  return rows.padded > 0 || rows.rows < before;
+  rows.rows = b.backend().drop_rows(rows.set(b.capacity()), masked(b.capacity()),
+                                    accept_.as<std::uint8_t>(), rows.begin.as<std::int32_t>(),
+                                    rows.sequence.as<std::int32_t>(),
+                                    rows.position.as<std::int32_t>(), kept.as<std::int32_t>());
+  return rows.rows < before;
 }
 
 focus_settings focus_settings_of(const parameters& p) {

@@ -11,9 +11,9 @@
 
 #include "harness/decode/parameters.h"
 #include "harness/decode/policies.h"
-#include "kernels/focus_budget.h"
 #include "kernels/shared_vector.h"
 #include "methods/baselines/common.h"
+#include "methods/focus/focus_budget.h"
 
 namespace unmask {
 
@@ -42,18 +42,15 @@ void check_focus_eviction(const std::string& method, const model_config& model,
 class focus_budgets {
  public:
   explicit focus_budgets(const focus_settings& f) : settings(f) {}
-  void start(const batch& b, std::int32_t s) {
-    records.resize(static_cast<std::size_t>(b.capacity()));
-    records[static_cast<std::size_t>(s)] = {};
-  }
+  void start(std::int32_t s) { records.at(s) = {}; }
   // After the decisions of a forward. The prefill's own denoising step is not counted.
   void observe(std::int32_t s, const sequence_step& step, std::int32_t committed) {
     if (step.what == phase::prefill) return;
-    count_decided(settings.rules, records[static_cast<std::size_t>(s)], committed);
+    count_decided(settings.rules, records.at(s), committed);
   }
 
   const focus_settings settings;
-  shared_vector<focus_record> records;  // [S]
+  per_sequence<focus_record> records;
 };
 
 // row_policy::narrow of FOCUS. Sequences in their prefill, and those with no more masked rows than
@@ -79,9 +76,12 @@ class focus_eviction {
   }
   std::shared_ptr<focus_budgets> budgets_;
   std::int32_t count_ = 0;  // masked rows of the evicting sequences
-  // [S] of focus_targets_out
-  shared_vector<std::int32_t> target_, budget_, first_, last_, row_first_, row_last_,
-      processed_end_;
+  // [S], all 0 for a sequence that evicts nothing.
+  shared_vector<std::int32_t> target_;                // masked rows to keep
+  shared_vector<std::int32_t> first_, last_;          // window of its masked rows
+  shared_vector<std::int32_t> row_first_, row_last_;  // its rows
+  shared_vector<std::int32_t> processed_end_;         // of the record, for every sequence
+  std::vector<std::int32_t> budget_;  // what the record allows; 0: no part in the eviction
   tensor begin_, position_, row_, accept_;
   tensor layer0_, layer1_, delta_, score_;          // [count_] of the masked rows
   tensor list_begin_, list_, list_sequence_, all_;  // importance over whole blocks

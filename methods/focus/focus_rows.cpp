@@ -6,7 +6,7 @@ namespace unmask {
 
 void focus_state::start(const batch& b, std::int32_t s) {
   delayed_state::start(b, s);
-  budgets->start(b, s);
+  budgets->start(s);
   if (budgets->settings.placeholder_integrity) return;
   if (!processed) {
     const std::int64_t places = b.capacity(), all = places * b.max_length();
@@ -32,18 +32,18 @@ void focus_rows::finish(const batch& b, const step_plan& plan, const row_lists& 
                         bool dropped) {
   focus_state& state = *state_;
   const ops& run = b.backend();
-  const row_set set = rows.set(b.capacity());
   std::int32_t* extent = state.extent_out.as<std::int32_t>();
-  if (dropped) run.row_extent(set, extent);
-  run.focus_processed(b.capacity(), plan.arrays, extent, state.budgets->records.data());
-  if (!state.budgets->settings.placeholder_integrity) {
-    run.scatter_flags(set, nullptr, 1, state.processed);
-    run.compact(b.capacity(), state.processed, 1, state.zero.data(), extent,
-                state.key_begin.as<std::int32_t>(), state.key_slot.as<std::int32_t>(),
-                state.key_sequence.as<std::int32_t>());
+  if (dropped) write_extents(rows, b.capacity(), extent);  // drop_rows() has waited for layer 0
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    if (!decodes_block(plan.of[static_cast<std::size_t>(s)])) continue;
+    std::int32_t& end = state.budgets->records.at(s).processed_end;
+    end = std::max(end, extent[s]);
   }
-  // The host counts keys by the extents, which have moved.
-  if (dropped && rows.padded == 0) run.synchronize();
+  if (state.budgets->settings.placeholder_integrity) return;
+  run.scatter_flags(rows.set(b.capacity()), nullptr, 1, state.processed);
+  run.compact(b.capacity(), state.processed, 1, state.zero.data(), extent,
+              state.key_begin.as<std::int32_t>(), state.key_slot.as<std::int32_t>(),
+              state.key_sequence.as<std::int32_t>());
 }
 
 key_set focus_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,

@@ -19,11 +19,6 @@ class focus_state final : public delayed_state {
   void observe(std::int32_t s, const sequence_step& step, std::int32_t committed) override {
     budgets->observe(s, step, committed);
   }
-  void issue_observe(const batch& b, const step_plan& plan,
-                     const std::int32_t* committed) override {
-    b.backend().focus_decided(b.capacity(), plan.arrays, budgets->settings.rules, committed,
-                              budgets->records.data());
-  }
 
   const std::shared_ptr<focus_budgets> budgets;
   const bool layer1_processed;  // layer 1 sees keys up to the last computed position

@@ -38,7 +38,6 @@ STEP_LAYERS = 4
 # What the host and the device exchange, and who launches a layer's kernels: the ways to compare.
 # `unmask profile` uses no graphs unless told to, so each way says.
 WAYS = [("as shipped", ["UNMASK_CUDA_GRAPHS=on"]), ("no graphs", ["UNMASK_CUDA_GRAPHS=off"]),
-        ("steps on the device", ["UNMASK_CUDA_GRAPHS=steps"]),
         ("managed lists", ["UNMASK_CUDA_GRAPHS=on", "UNMASK_CUDA_LISTS=managed"])]
 SANITIZERS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 
@@ -288,18 +287,17 @@ def stage_operations(check, size):
     return work
 
 
-def stage_decisions(check, graphs):
-    """Every embedded model and method of the quickstart on the CPU and on the GPU in float32, there
-    in one way of using graphs: the same answers, token by token."""
+def stage_decisions(check):
+    """Every embedded model and method of the quickstart on the CPU and on the GPU in float32: the
+    same answers, token by token."""
     def work(log, limit):
         begin = time.monotonic()
         answers = {}
         for device in ("cpu", "cuda"):
-            folder = check.path(f"decisions-{graphs}-{device}")
+            folder = check.path(f"decisions-{device}")
             shutil.rmtree(folder, ignore_errors=True)
-            check.run(["env", f"UNMASK_CUDA_GRAPHS={graphs}", check.program("unmask"), "run",
-                       "experiments/quickstart.toml", "--set", f"device={device}",
-                       "--set", "format=f32", "-s", "--no-progress", "-O", folder],
+            check.run([check.program("unmask"), "run", "experiments/quickstart.toml",
+                       "--set", f"device={device}", "--set", "format=f32", "-s", "--no-progress", "-O", folder],
                       log, limit - (time.monotonic() - begin))
             points = {r["point_id"]: (r["model"]["name"], r["label"], r["workload"]["family"])
                       for r in json_lines(os.path.join(folder, "rows.jsonl"))}
@@ -617,8 +615,7 @@ def run_all(check):
 
     for size in ("small", "large"):
         check.stage(f"operations {size}", 45, stage_operations(check, size))
-    for graphs in ("on", "steps"):
-        check.stage(f"decisions graphs {graphs}", 60, with_backend(stage_decisions(check, graphs)))
+    check.stage("decisions", 60, with_backend(stage_decisions(check)))
     check.stage("goldens", 60, with_backend(stage_goldens(check)))
     for shape in SHAPES:
         check.stage(f"step {shape}", 60, with_backend(stage_step(check, shape)))

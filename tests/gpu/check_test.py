@@ -160,10 +160,10 @@ class Stages(Workspace):
         check = self.check()
         with open(os.devnull, "w", encoding="utf-8") as log:
             with mock.patch.dict(os.environ, {"OTHER": "same"}):
-                self.assertEqual(driver.stage_decisions(check, "on")(log, 10), "1 answers equal")
+                self.assertEqual(driver.stage_decisions(check)(log, 10), "1 answers equal")
             with mock.patch.dict(os.environ, {"OTHER": "different"}):
                 self.assertRaisesRegex(driver.Failed, "1 of 1",
-                                       driver.stage_decisions(check, "steps"), log, 10)
+                                       driver.stage_decisions(check), log, 10)
 
 
 class Packing(Workspace):

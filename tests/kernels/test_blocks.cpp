@@ -190,11 +190,6 @@ TEST(blocks, property_retain_and_drop_rows_agree) {
       return std::equal(a.begin(), a.begin() + n, b.begin());
     };
     RC_ASSERT(same(s1, sequence) && same(p1, position) && same(k1, k2));
-    indices e1(static_cast<std::size_t>(sequences)), e2 = e1;
-    const row_set left{sequences, n, b1.data(), s1.data(), p1.data(), nullptr};
-    reference_ops().row_extent(left, e1.data());
-    cpu_ops().row_extent(left, e2.data());
-    RC_ASSERT(e1 == e2);
   }));
 }
 

@@ -130,9 +130,7 @@ outcome one_of_each(const ops& b) {
   const std::int32_t left =
       b.drop_rows(rows, candidates, accept[4], left_begin, left_sequence, left_position, kept);
   const row_set some{2, left, left_begin, left_sequence, left_position, nullptr};
-  auto* end = a.room<std::int32_t>(2);
   auto* index = a.room<std::int32_t>(all);
-  b.row_extent(some, end);
   b.find_rows(rows, some, index);
 
   auto* x = a.put(test::random_vector(rng, all * width));
@@ -183,7 +181,7 @@ outcome one_of_each(const ops& b) {
     out.keep(list, all);
   }
   for (const std::int32_t* list : {begin, c_begin, left_begin}) out.keep(list, 3);
-  for (const std::int32_t* list : {committed, end}) out.keep(list, 2);
+  out.keep(committed, 2);
   out.keep(best, 8);
   for (const std::uint8_t* list : {state, flags, settles, frozen}) out.keep(list, all);
   for (const std::uint8_t* list : accept) out.keep(list, all);

@@ -125,54 +125,6 @@ TEST_F(recording, survives_operations_that_need_more_scratch_memory) {
   EXPECT_EQ(small.out.as<float>()[0], want);
 }
 
-// A loop, and a choice inside it, decided by what its own body leaves in memory: steps are counted
-// by advance_blocks, and each bucket that runs is counted too.
-TEST_F(recording, loops_and_choices_are_decided_by_what_lies_in_memory) {
-  std::vector<block_record> one(1);
-  one[0].running = 1;
-  one[0].gen_length = one[0].length = 64;
-  std::int32_t* words = put(indices(sizeof(block_record) / sizeof(std::int32_t)));
-  std::memcpy(words, one.data(), sizeof(block_record));
-  std::int32_t *state_words = put(indices{0, 0, 5}), *plan = put(indices(step_array_count)),
-               *noise = put(indices{0}), *judged = put(indices{0, 0}), *committed = put(indices{0}),
-               *canvas = put(indices(64));
-  std::uint8_t* states = put(std::vector<std::uint8_t>(64));
-  auto* run = reinterpret_cast<run_state*>(state_words);
-  const tensor_view ran = matrix(1, 8, 0);  // times that a bucket ran; [7]: the loop's body
-  for (int i = 0; i < 8; ++i) ran.as<float>()[i] = 0;
-  const tensor_view unit = matrix(1, 1, 1);
-  const auto count = [&](std::int32_t at) {
-    float* to = ran.as<float>() + at;
-    device.combine_scores(1, to, 1, unit.as<float>(), 1, to);
-  };
-  const block_run blocks{
-      1, {}, reinterpret_cast<block_record*>(words), noise, step_arrays_in(plan, 1), run};
-  const std::vector<std::int32_t> bounds{0, 1, 2, 4};
-  const auto loop = [&] {
-    device.repeat_while(&run->go, [&] {
-      count(7);
-      device.with_bucket(&run->steps, bounds, count);
-      device.advance_blocks(blocks, judged, committed, make_view(canvas, dtype::i32, {1, 64}),
-                            make_view(states, dtype::u8, {1, 64}));
-    });
-  };
-  const auto expect = [&](const std::vector<float>& want, const char* how) {
-    device.synchronize();
-    EXPECT_EQ(std::vector<float>(ran.as<float>(), ran.as<float>() + 8), want) << how;
-  };
-  loop();  // 0, 1, 2, 3 and 4 steps were made when the choice came
-  expect({0, 1, 1, 0, 2, 0, 0, 5}, "run as it is");
-  const auto work = device.record(loop);
-  expect({0, 1, 1, 0, 2, 0, 0, 5}, "recorded");
-  *run = {0, 0, 5};
-  device.repeat(*work);
-  expect({0, 2, 2, 0, 4, 0, 0, 10}, "repeated");
-  *run = {0, 0, 2};
-  device.repeat(*work);
-  device.repeat(*work);  // 2 steps were made: one more, and that is too many
-  expect({0, 3, 3, 0, 4, 0, 0, 13}, "repeated with another limit");
-}
-
 TEST_F(recording, buckets_hold_the_rows_and_waste_less_than_a_tile) {
   for (std::int32_t rows = 1; rows <= 2048; ++rows) {
     const std::int32_t padded = device.recorded_rows(rows);

@@ -38,37 +38,18 @@ bool repeats_layers(const setting& s) {
   return records_layers(s) && std::string(s.label) != "ada_threshold";
 }
 
-// Those whose steps the device makes alone. The recipe says so, and this says which that must be.
-std::vector<setting> settings_that_run_ahead() {
-  std::vector<setting> some;
-  for (const setting& s : all_settings()) {
-    const std::string method = s.method, label = s.label;
-    if (method == "block_diffusion" || method == "delayed_cache" ||
-        method == "delayed_cache_plus" ||
-        (method == "focus" && label != "focus_paper" && label != "focus_holes")) {
-      some.push_back(s);
-    }
-  }
-  return some;
-}
-
 class device_decoding : public ::testing::TestWithParam<setting> {};
 
 INSTANTIATE_TEST_SUITE_P(methods, device_decoding, ::testing::ValuesIn(all_settings()),
-                         [](const auto& i) { return std::string(i.param.label); });
-
-class device_steps_of : public ::testing::TestWithParam<setting> {};
-
-INSTANTIATE_TEST_SUITE_P(methods, device_steps_of, ::testing::ValuesIn(settings_that_run_ahead()),
                          [](const auto& i) { return std::string(i.param.label); });
 
 // The same requests on the CPU backend and on the emulated device.
 struct both_results {
   closed_loop_result want, got;
 };
-both_results decode_on_both(const setting& s, const cuda::emulation& choice, int count = 2) {
+both_results decode_on_both(const setting& s, const cuda::emulation& choice) {
   both_results both;
-  const auto requests = tiny_requests(count, 16);
+  const auto requests = tiny_requests(2, 16);
   both.want =
       decode(*tiny_model(s.family, cpu_ops(), 256), s.method, s.given, requests, 2, s.preset);
   const cuda::emulation before = cuda::current_emulation();
@@ -125,34 +106,8 @@ TEST_P(device_decoding, gives_them_with_recorded_layers_too) {
   expect_same_work(both);
 }
 
-// Whole steps repeated without the host between them, by the methods that can: run as they are,
-// then recorded, then repeated with other requests in the batch.
-TEST_P(device_steps_of, without_the_host_give_the_tokens_of_the_cpu_backend) {
-  const setting& s = GetParam();
-  const both_results both =
-      decode_on_both(s, {{.backwards = true}, true, true, true, false, true}, 5);
-  EXPECT_EQ(outputs(both.got), outputs(both.want));
-  EXPECT_EQ(both.got.steps, both.want.steps);
-  EXPECT_GT(both.got.recorded_runs.direct, 0);
-  EXPECT_GT(both.got.recorded_runs.recorded, 0);
-  EXPECT_GT(both.got.recorded_runs.repeated, both.got.recorded_runs.recorded);
-  expect_same_work(both);
-}
-
-TEST(device_steps, are_made_by_the_recipes_that_say_so) {
-  std::vector<std::string> want, got;
-  for (const setting& s : settings_that_run_ahead()) want.emplace_back(s.label);
-  for (const setting& s : all_settings()) {
-    const recipe r = method_registry::instance().make(s.method, testing::tiny_config(s.family),
-                                                      s.preset, s.given);
-    if (r.runs_ahead) got.emplace_back(s.label);
-  }
-  EXPECT_EQ(got, want);
-}
-
-// A model that predicts nothing but the mask token ends the run with the same sentence, whoever
-// plans the steps. All logits of a head of zeros are equal, and the lowest id wins.
-TEST(device_steps, that_decide_nothing_any_more_say_so_as_the_host_does) {
+// A model that predicts nothing but the mask token ends the run with the same sentence. All logits of a head of zeros are equal, and the lowest id wins.
+TEST(device_steps, that_decide_nothing_any_more_say_so) {
   model_config config = testing::tiny_config(model_family::sdar);
   config.mask_id = 0;
   model_weights weights = random_weights(config, 7, dtype::f32);
@@ -171,7 +126,7 @@ TEST(device_steps, that_decide_nothing_any_more_say_so_as_the_host_does) {
   for (const std::string method : {"delayed_cache", "focus"}) {
     const std::string want = failure_of(cpu_ops(), method);
     EXPECT_NE(want.find("decides nothing any more"), std::string::npos) << want;
-    cuda::set_emulation({{.backwards = true}, true, true, true, false, true});
+    cuda::set_emulation({{.backwards = true}, true, true, true});
     const auto launched = cuda::emulated_launches();
     EXPECT_EQ(failure_of(cuda_emulated_ops(), method), want);
     EXPECT_GT(cuda::emulated_launches(), launched);

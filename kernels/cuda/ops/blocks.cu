@@ -41,11 +41,6 @@ void device_ops::freeze(std::int32_t sequences, const tensor_view& state, const 
                  flags.as<std::uint8_t>(), flags.row_stride});
 }
 
-void device_ops::row_extent(const row_set& rows, std::int32_t* end) const {
-  queue_.launch("row_extent", {blocks_for(rows.sequences, 1), warp_size}, row_extent_kernel,
-                {rows.row_begin, rows.position, end});
-}
-
 void device_ops::combine_scores(std::int32_t count, const float* a, float wa, const float* b,
                                 float wb, float* out) const {
   queue_.launch("combine_scores", elements(count), combine_scores_kernel,
@@ -65,7 +60,7 @@ void device_ops::retain(const candidate_set& candidates, const float* score,
 std::int32_t device_ops::drop_rows(const row_set& rows, const candidate_set& candidates,
                                    const std::uint8_t* accept, std::int32_t* begin,
                                    std::int32_t* sequence, std::int32_t* position,
-                                   std::int32_t* kept, std::int32_t padded) const {
+                                   std::int32_t* kept) const {
   if (rows.sequences == 0) {
     queue_.fill_zero(begin, sizeof(std::int32_t));
     return 0;
@@ -78,13 +73,12 @@ std::int32_t device_ops::drop_rows(const row_set& rows, const candidate_set& can
       sequence,
       position,
       kept,
-      padded,
       queue_.scratch<std::int32_t>(scratch_slot::selection_a, rows.sequences),
       queue_.scratch<std::int32_t>(scratch_slot::selection_b, std::int64_t{rows.sequences} + 1),
       queue_.scratch<std::int32_t>(scratch_slot::selection_c, rows.rows)};
   queue_.launch("drop_rows: mark", block_each(rows.sequences), mark_dropped_kernel, p);
   queue_.launch("drop_rows: write", block_each(rows.sequences), write_kept_kernel, p);
-  return padded > 0 ? padded : queue_.read(begin + rows.sequences);
+  return queue_.read(begin + rows.sequences);
 }
 
 std::int32_t device_ops::select_chunk(std::int32_t sequences, const tensor_view& state,

@@ -9,7 +9,6 @@
 
 #include "harness/base/error.h"
 #include "kernels/cuda/choice.h"
-#include "kernels/cuda/recording_kernels.h"
 #include "kernels/shared_vector.h"
 
 #if !defined(__CUDACC__)
@@ -138,7 +137,6 @@ queue::queue() {
 
 queue::~queue() {
   (void)cudaStreamDestroy(stream_);  // at exit the driver may be gone already
-  for (cudaStream_t stream : body_streams_) (void)cudaStreamDestroy(stream);
 }
 
 std::shared_ptr<void> queue::allocate(std::size_t bytes, memory_kind kind) {
@@ -187,19 +185,6 @@ void queue::synchronize() {
 
 void queue::begin_recording() {
   refuse_while_recording("records");
-  constexpr std::size_t nesting = 3;
-  while (body_streams_.size() < nesting) {
-    cudaStream_t stream = nullptr;
-    UNMASK_CUDA_CALL(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    body_streams_.push_back(stream);
-  }
-#if CUDART_VERSION >= 13000
-  // Kernels are loaded when they are first used, which must not be while they are recorded: all
-  // others have run.
-  cudaFuncAttributes loaded{};
-  UNMASK_CUDA_CALL(
-      cudaFuncGetAttributes(&loaded, reinterpret_cast<const void*>(set_condition_kernel)));
-#endif
   UNMASK_CUDA_CALL(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
   recording_ = recorded_ = true;
 }
@@ -215,106 +200,10 @@ std::shared_ptr<const recorded_launches> queue::end_recording() {
 
 void queue::drop_recording() {
   recording_ = false;
-  for (;;) {
-    cudaGraph_t graph = nullptr;
-    const bool ended = cudaStreamEndCapture(stream_, &graph) == cudaSuccess;
-    (void)cudaGetLastError();  // an invalidated capture is what is being cleared away
-    if (outer_.empty()) {
-      if (ended && graph != nullptr) (void)cudaGraphDestroy(graph);
-      return;
-    }
-    stream_ = outer_.back();  // the graph of a body belongs to the node it is in
-    outer_.pop_back();
-  }
-}
-
-#if CUDART_VERSION >= 13000
-
-bool queue::can_branch() {
-  int driver = 0;
-  return cudaDriverGetVersion(&driver) == cudaSuccess && driver >= 12080;  // switch nodes
-}
-
-// A conditional node behind what the stream has recorded so far. Its bodies are recorded on a
-// stream of their own; kernels inside the graph set the condition (recording_kernels.h).
-void queue::record_branch(const std::int32_t* value, bool loop,
-                          std::span<const std::int32_t> bounds,
-                          std::span<const std::function<void()>> bodies) {
-  struct capture {
-    cudaGraph_t graph = nullptr;
-    const cudaGraphNode_t* last = nullptr;
-    const cudaGraphEdgeData* edges = nullptr;
-    std::size_t count = 0;
-  };
-  const auto captured = [this] {
-    capture c;
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    UNMASK_CUDA_CALL(
-        cudaStreamGetCaptureInfo(stream_, &status, nullptr, &c.graph, &c.last, &c.edges, &c.count));
-    if (status != cudaStreamCaptureStatusActive) throw std::logic_error("nothing is recorded");
-    return c;
-  };
-  set_condition_params condition{};
-  // A loop runs once before anything can say so.
-  UNMASK_CUDA_CALL(cudaGraphConditionalHandleCreate(&condition.handle, captured().graph,
-                                                    loop ? 1 : 0, cudaGraphCondAssignDefault));
-  condition.value = value;
-  condition.loop = loop;
-  if (bounds.size() > condition_bounds) throw std::logic_error("a choice of too many bounds");
-  condition.bounds = static_cast<int>(bounds.size());
-  std::ranges::copy(bounds, condition.bound);
-  if (!loop) launch("set_condition", {1, warp_size}, set_condition_kernel, condition);
-
-  const capture before = captured();
-  cudaGraphNodeParams node_params{};
-  node_params.type = cudaGraphNodeTypeConditional;
-  node_params.conditional.handle = condition.handle;
-  node_params.conditional.type = loop ? cudaGraphCondTypeWhile : cudaGraphCondTypeSwitch;
-  node_params.conditional.size = static_cast<unsigned>(bodies.size());
-  cudaGraphNode_t node = nullptr;
-  UNMASK_CUDA_CALL(
-      cudaGraphAddNode(&node, before.graph, before.last, before.edges, before.count, &node_params));
-  UNMASK_CUDA_CALL(cudaStreamUpdateCaptureDependencies(stream_, &node, nullptr, 1,
-                                                       cudaStreamSetCaptureDependencies));
-  if (outer_.size() >= body_streams_.size()) throw std::logic_error("branches nested too deep");
-  for (std::size_t i = 0; i < bodies.size(); ++i) {
-    outer_.push_back(stream_);
-    stream_ = body_streams_[outer_.size() - 1];
-    UNMASK_CUDA_CALL(cudaStreamBeginCaptureToGraph(stream_, node_params.conditional.phGraph_out[i],
-                                                   nullptr, nullptr, 0,
-                                                   cudaStreamCaptureModeThreadLocal));
-    bodies[i]();
-    if (loop) launch("set_condition", {1, warp_size}, set_condition_kernel, condition);
-    cudaGraph_t body = nullptr;
-    UNMASK_CUDA_CALL(cudaStreamEndCapture(stream_, &body));
-    stream_ = outer_.back();
-    outer_.pop_back();
-  }
-}
-
-#else
-
-bool queue::can_branch() {
-  return false;
-}
-void queue::record_branch(const std::int32_t*, bool, std::span<const std::int32_t>,
-                          std::span<const std::function<void()>>) {
-  throw std::logic_error("recordings that branch need CUDA 13");
-}
-
-#endif
-
-void queue::record_loop(const std::int32_t* go, const std::function<void()>& body) {
-  record_branch(go, true, {}, std::span(&body, 1));
-}
-
-void queue::record_choice(const std::int32_t* count, std::span<const std::int32_t> bounds,
-                          const std::function<void(std::int32_t)>& body) {
-  std::vector<std::function<void()>> bodies;
-  for (const std::int32_t bound : bounds) {
-    if (bound > 0) bodies.emplace_back([&body, bound] { body(bound); });
-  }
-  record_branch(count, false, bounds, bodies);
+  cudaGraph_t graph = nullptr;
+  const bool ended = cudaStreamEndCapture(stream_, &graph) == cudaSuccess;
+  (void)cudaGetLastError();  // an invalidated capture is what is being cleared away
+  if (ended && graph != nullptr) (void)cudaGraphDestroy(graph);
 }
 
 void queue::repeat(const recorded_launches& work) {
@@ -375,38 +264,12 @@ void check_arguments(const waiting_launch& l) {
 }
 
 void count_launch(const waiting_launch& l) {
-  if (l.on_host || l.branch != nullptr) return;
+  if (l.on_host) return;
   ++launches;
   if (checks_arguments && chosen.own_memory_only) check_arguments(l);
 }
 
-void run_now(const waiting_launch& l);
-
-void run_branch(const recorded_branch& branch) {
-  const auto run_body = [](const std::vector<waiting_launch>& body) {
-    for (const waiting_launch& l : body) {
-      count_launch(l);
-      run_now(l);
-    }
-  };
-  if (branch.loop) {
-    do {
-      run_body(branch.bodies.front());
-    } while (*branch.value != 0);
-    return;
-  }
-  const auto bound = std::ranges::lower_bound(branch.bounds, *branch.value);
-  if (bound == branch.bounds.end()) {
-    throw emulator::emulation_error("a choice has no bound for " + std::to_string(*branch.value));
-  }
-  run_body(branch.bodies[static_cast<std::size_t>(bound - branch.bounds.begin())]);
-}
-
 void run_now(const waiting_launch& l) {
-  if (l.branch != nullptr) {
-    run_branch(*l.branch);
-    return;
-  }
   if (l.on_host) {
     l.body(l.keep.get());
     return;
@@ -509,41 +372,6 @@ void queue::repeat(const recorded_launches& work) {
   for (const waiting_launch& l : work.launches) submit(l);
 }
 
-bool queue::can_branch() {
-  return true;
-}
-
-void queue::record_branch(recorded_branch branch, std::span<const std::function<void()>> bodies) {
-  for (const std::function<void()>& body : bodies) {
-    std::vector<waiting_launch> outer = std::exchange(record_, {});
-    body();
-    branch.bodies.push_back(std::exchange(record_, std::move(outer)));
-  }
-  submit({"branch",
-          {},
-          nullptr,
-          nullptr,
-          nullptr,
-          0,
-          false,
-          std::make_shared<const recorded_branch>(std::move(branch))});
-}
-
-void queue::record_loop(const std::int32_t* go, const std::function<void()>& body) {
-  record_branch({go, true, {}, {}}, std::span(&body, 1));
-}
-
-void queue::record_choice(const std::int32_t* count, std::span<const std::int32_t> bounds,
-                          const std::function<void(std::int32_t)>& body) {
-  std::vector<std::function<void()>> bodies;
-  for (const std::int32_t bound : bounds) {
-    bodies.emplace_back([&body, bound] {
-      if (bound > 0) body(bound);
-    });
-  }
-  record_branch({count, false, {bounds.begin(), bounds.end()}, {}}, bodies);
-}
-
 void queue::submit(waiting_launch l) {
   if (recording_) {
     record_.push_back(std::move(l));
@@ -559,12 +387,12 @@ void queue::submit(waiting_launch l) {
 }
 
 void queue::host_work(void (*body)(const void*), std::shared_ptr<void> argument) {
-  submit({"host work", {}, std::move(argument), body, nullptr, 0, true, nullptr});
+  submit({"host work", {}, std::move(argument), body, nullptr, 0, true});
 }
 
 void queue::enqueue(const char* name, const grid_shape& shape, std::shared_ptr<void> keep,
                     void (*body)(const void*), const void* arguments, std::size_t bytes) {
-  submit({name, shape, std::move(keep), body, arguments, bytes, false, nullptr});
+  submit({name, shape, std::move(keep), body, arguments, bytes, false});
 }
 
 #endif

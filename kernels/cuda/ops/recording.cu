@@ -22,20 +22,16 @@ class recorded_queue final : public recorded_work {
   std::shared_ptr<const recorded_launches> work_;
 };
 
-// UNMASK_CUDA_GRAPHS. off: every kernel is launched by the host; on: the host plans each step and
-// repeats recorded layers; steps: where a method can, whole steps are repeated until somebody has
-// finished. The emulator, which gains nothing from recording, records when asked.
-enum class graphs : std::uint8_t { off, on, steps };
-graphs graphs_wanted() {
+// UNMASK_CUDA_GRAPHS. off: the host launches every kernel; on: the host plans each step and repeats
+// recorded layers. The emulator, which gains nothing from recording, records when asked.
+bool graphs_wanted() {
 #if defined(__CUDACC__)
-  constexpr graphs otherwise = graphs::on;
+  constexpr bool otherwise = true;
 #else
-  if (current_emulation().runs_ahead) return graphs::steps;
-  if (current_emulation().records) return graphs::on;
-  constexpr graphs otherwise = graphs::off;
+  if (current_emulation().records) return true;
+  constexpr bool otherwise = false;
 #endif
-  static const auto wanted = static_cast<graphs>(word_of_environment(
-      "UNMASK_CUDA_GRAPHS", {"off", "on", "steps"}, static_cast<std::size_t>(otherwise)));
+  static const bool wanted = chosen_by_environment("UNMASK_CUDA_GRAPHS", "on", "off", otherwise);
   return wanted;
 }
 
@@ -46,7 +42,7 @@ graphs graphs_wanted() {
 // should run for longer than the host takes to launch it (not measured).
 std::int32_t device_ops::recorded_rows(std::int32_t rows) const {
   constexpr std::int32_t tile = 128, most = 2048;
-  if (graphs_wanted() == graphs::off || rows > most) return 0;
+  if (!graphs_wanted() || rows > most) return 0;
   if (rows > tile) return (rows + tile - 1) / tile * tile;
   std::int32_t bucket = 1;
   while (bucket < rows) bucket *= 2;
@@ -70,27 +66,6 @@ void device_ops::repeat(const recorded_work& work) const {
     throw std::logic_error(std::string(backend_name) + ": work recorded by another backend");
   }
   queue_.repeat(own->work());
-}
-
-bool device_ops::runs_ahead() const {
-  return graphs_wanted() == graphs::steps && queue::can_branch();
-}
-
-void device_ops::repeat_while(const std::int32_t* go, const std::function<void()>& body) const {
-  if (queue_.recording()) {
-    queue_.record_loop(go, body);
-  } else {
-    ops::repeat_while(go, body);
-  }
-}
-
-void device_ops::with_bucket(const std::int32_t* count, std::span<const std::int32_t> bounds,
-                             const std::function<void(std::int32_t)>& body) const {
-  if (queue_.recording()) {
-    queue_.record_choice(count, bounds, body);
-  } else {
-    ops::with_bucket(count, bounds, body);
-  }
 }
 
 void device_ops::stage_rows(const row_set& rows, const std::int32_t* token,

@@ -42,7 +42,7 @@ void copy_rows(queue& work, const char* name, const tensor_view& from,
   }
 }
 
-// Counts, writes, and waits for the total unless the list is padded.
+// Counts, writes, and waits for the total.
 std::int32_t write_list(queue& work, const char* name, list_params list) {
   if (list.sequences == 0) {
     work.fill_zero(list.begin, sizeof(std::int32_t));
@@ -52,7 +52,7 @@ std::int32_t write_list(queue& work, const char* name, list_params list) {
   const grid_shape shape{blocks_for(list.sequences, 1), group_threads, group_bytes};
   work.launch(name, shape, count_list_kernel, list);
   work.launch(name, shape, write_list_kernel, list);
-  return list.padded > 0 ? list.padded : work.read(list.begin + list.sequences);
+  return work.read(list.begin + list.sequences);
 }
 
 }  // namespace
@@ -93,8 +93,7 @@ void device_ops::faults_may_be_known() const {
 std::int32_t device_ops::compact(std::int32_t sequences, const tensor_view& flags,
                                  std::uint8_t want, const std::int32_t* first,
                                  const std::int32_t* last, std::int32_t* begin,
-                                 std::int32_t* position, std::int32_t* sequence,
-                                 std::int32_t padded) const {
+                                 std::int32_t* position, std::int32_t* sequence) const {
   list_params list{};
   list.sequences = sequences;
   list.flags = flags.data != nullptr ? flags.as<std::uint8_t>() : nullptr;
@@ -105,7 +104,6 @@ std::int32_t device_ops::compact(std::int32_t sequences, const tensor_view& flag
   list.begin = begin;
   list.position = position;
   list.sequence = sequence;
-  list.padded = padded;
   return write_list(queue_, "compact", list);
 }
 
@@ -113,7 +111,7 @@ std::int32_t device_ops::find_candidates(const row_set& rows, const tensor_view&
                                          std::uint8_t want, const std::int32_t* first,
                                          const std::int32_t* last, std::int32_t shift,
                                          std::int32_t* begin, std::int32_t* position,
-                                         std::int32_t* row, std::int32_t padded) const {
+                                         std::int32_t* row) const {
   list_params list{};
   list.sequences = rows.sequences;
   list.flags = state.as<std::uint8_t>();
@@ -126,7 +124,6 @@ std::int32_t device_ops::find_candidates(const row_set& rows, const tensor_view&
   list.begin = begin;
   list.position = position;
   list.row = row;
-  list.padded = padded;
   return write_list(queue_, "find_candidates", list);
 }
 

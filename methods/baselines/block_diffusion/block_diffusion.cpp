@@ -11,7 +11,6 @@ namespace {
 recipe make_block_diffusion(const model_config& model, const parameters& p) {
   block_settings s = block_settings_of("block_diffusion", model, p);
   recipe r;
-  r.runs_ahead = true;
   r.keys = std::make_unique<key_policy>(s.block_length);
   r.pace = std::make_unique<block_pace>(std::move(s));
   r.rows = std::make_unique<row_policy>();

@@ -20,16 +20,16 @@ pace_shape block_pace::shape(const model_config&) const {
 }
 
 bool block_pace::prefilling(const batch&, std::int32_t s) const {
-  return !prompts_.at(s).prefilled;
+  return !progress_.at(s).prefilled;
 }
 
 std::int32_t block_pace::prefill_end(const batch& b, std::int32_t s) const {
   return settings_.partial_prefill ? round_up(b.at(s).prompt_length, settings_.block_length)
-                                   : record(s).history;
+                                   : progress_.at(s).history;
 }
 
 std::int32_t block_pace::prefill_rows(const batch& b, std::int32_t s) const {
-  const std::int32_t rest = prefill_end(b, s) - prompts_.at(s).entered;
+  const std::int32_t rest = prefill_end(b, s) - progress_.at(s).entered;
   return prefill_limit_ > 0 ? std::min(rest, prefill_limit_) : rest;
 }
 
@@ -40,140 +40,134 @@ bool block_pace::limit_prefill(std::int32_t rows) {
   return true;
 }
 
-// Records and stop ids lie where a device can reach them.
-void block_pace::prepare(const batch& b) {
-  if (!records_.empty()) return;
-  records_.resize(static_cast<std::size_t>(b.capacity()));
-  stop_ids_.assign(settings_.stop_ids.begin(), settings_.stop_ids.end());
-  rules_ = rules_of(settings_);
-  rules_.stop_ids = stop_ids_.data();
-}
-
 void block_pace::start(batch& b, std::int32_t s) {
-  prepare(b);
-  const sequence& q = b.at(s);
-  block_record& r = record(s);
-  prompt_progress& p = prompts_.at(s);
-  r = {};
+  progress& p = progress_.at(s);
   p = {};
-  r.prompt_length = q.prompt_length;
-  r.gen_length = q.request.gen_length;
-  r.length = q.length;
   if (!settings_.partial_prefill) {
-    r.history = q.prompt_length / settings_.block_length * settings_.block_length;
-    p.prefilled = r.history == 0;
+    p.history = b.at(s).prompt_length / settings_.block_length * settings_.block_length;
+    p.prefilled = p.history == 0;
   }
 }
 
 sequence_step block_pace::plan(const batch& b, std::int32_t s) {
   const sequence& q = b.at(s);
-  const block_record& r = record(s);
+  const progress& p = progress_.at(s);
   const std::int32_t block = settings_.block_length;
   sequence_step step;
   step.active = true;
-  if (!prompts_.at(s).prefilled) {
+  if (!p.prefilled) {
     step.what = phase::prefill;
     const std::int32_t end = prefill_end(b, s);
-    step.first = prompts_.at(s).entered;
-    step.last = step.first + prefill_rows(b, s);
+    step.first = p.entered;
+    step.last = p.entered + prefill_rows(b, s);
     step.candidate_first =
         settings_.partial_prefill && step.last == end ? std::min(q.prompt_length, end) : step.last;
     step.candidate_last = step.last;
   } else {
-    step.first = r.history;
-    step.last = r.history + block;
+    step.first = p.history;
+    step.last = p.history + block;
     const bool clean = b.count(s, step.first, step.last, state_masked) == 0;
     step.what = clean ? phase::commit : phase::denoise;
-    step.commit = r.commits;
+    step.commit = p.commits;
     step.candidate_first = step.first;
     step.candidate_last = clean ? step.first : step.last;
   }
   step.kv_length = step.last;
   step.block_first = step.last - block;
   step.block_last = step.last;
-  step.quota = block_quota(rules_, r);
+  step.quota = quota_of(p);
   return step;
+}
+
+std::int32_t block_pace::quota_of(const progress& p) const {
+  const std::int32_t block = settings_.block_length;
+  const std::int32_t steps = settings_.steps > 0 ? settings_.steps : block;
+  // SDAR's own loop hands the remainder of block / steps to the first steps.
+  if (!settings_.engine && p.step < block % steps) return block / steps + 1;
+  return std::max(1, block / steps);
 }
 
 void block_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
                          std::int32_t committed) {
-  sequence& q = b.at(s);
-  block_record& r = record(s);
-  prompt_progress& p = prompts_.at(s);
-  const std::int32_t block = settings_.block_length;
+  progress& p = progress_.at(s);
   if (!p.prefilled) {
-    p.entered = step.last;
-    if (step.last < prefill_end(b, s)) return;
-    p.prefilled = true;
-    b.set_state(s, 0, r.history, state_cached);
-    if (!settings_.partial_prefill) return;
-    r.history = step.last - block;
-    b.set_state(s, 0, r.history, state_cached);
-    // A prompt of whole blocks is cached at once and a block of masks opens.
-    if (q.prompt_length % block == 0) {
-      open_next_block(rules_, r, -1);
-      b.set_state(s, 0, r.history, state_cached);
-      return;
-    }
+    observe_prefill(b, s, step);
+    // A prefill that opened the block in work was its first denoising step.
+    if (!p.prefilled || p.history == step.last) return;
   }
-  if (step.what != phase::commit && step.candidate_last == step.candidate_first) return;
-  const step_kind kind = step.what == phase::commit ? step_kind::commit : step_kind::denoise;
-  const std::int32_t masks = b.count(s, r.history, r.history + block, state_masked);
-  if (observe_block(rules_, r, kind, committed, masks,
-                    first_stop(rules_, r, b.canvas().row<std::int32_t>(s)))) {
-    b.set_state(s, r.history - block, r.history, state_cached);
+  if (step.what == phase::commit) {
+    if (++p.commits >= settings_.commit_forwards) open_next_block(b, s);
+    return;
   }
-  if (block_is_stuck(rules_, r)) refuse_stuck(s);
-  q.finished = r.finished != 0;
-  q.output_end = r.output_end;
+  if (step.candidate_last == step.candidate_first) return;
+  ++p.step;
+  p.idle = committed > 0 ? 0 : p.idle + 1;
+  if (p.idle > settings_.block_length) refuse_stuck(p);
+  const bool complete =
+      b.count(s, p.history, p.history + settings_.block_length, state_masked) == 0;
+  if (!settings_.engine || !complete) return;
+  p.answer_end = engine_answer_end(b, s, p.history, settings_);
+  if (p.answer_end > 0 && !settings_.commit_last) {
+    b.at(s).finished = true;
+    b.at(s).output_end = p.answer_end;
+  }
 }
 
-void block_pace::refuse_stuck(std::int32_t s) const {
+void block_pace::observe_prefill(batch& b, std::int32_t s, const sequence_step& step) {
+  progress& p = progress_.at(s);
+  p.entered = step.last;
+  if (step.last < prefill_end(b, s)) return;
+  p.prefilled = true;
+  // A prompt of whole blocks is cached at once and a block of masks opens.
+  const bool whole_blocks = b.at(s).prompt_length % settings_.block_length == 0;
+  if (settings_.partial_prefill) {
+    p.history = whole_blocks ? step.last : step.last - settings_.block_length;
+  }
+  b.set_state(s, 0, p.history, state_cached);
+}
+
+// The block is cached; the next one opens, or the answer ends.
+void block_pace::open_next_block(batch& b, std::int32_t s) {
+  sequence& q = b.at(s);
+  progress& p = progress_.at(s);
+  const std::int32_t first = p.history;
+  p.history += settings_.block_length;
+  p.step = p.idle = p.commits = 0;
+  b.set_state(s, first, p.history, state_cached);
+  if (settings_.engine) {
+    q.finished = p.answer_end > 0;
+    q.output_end = p.answer_end;
+    return;
+  }
+  bool stopped = false;
+  if (settings_.use_stop_ids) {
+    const std::int32_t from = std::min(std::max(q.prompt_length, first), p.history);
+    end_of_answer(b, s, from, p.history, settings_.stop_ids, &stopped);
+  }
+  q.finished = stopped || p.history >= q.length;
+  q.output_end = q.finished ? p.history : 0;  // this loop returns whole blocks
+}
+
+void block_pace::refuse_stuck(const progress& p) const {
   throw error(exit_code::run_failed,
-              settings_.method + ": the block at position " + std::to_string(record(s).history) +
+              settings_.method + ": the block at position " + std::to_string(p.history) +
                   " decides nothing any more: the model predicts the mask token, which stays a "
                   "mask when masks are recognised by their id; set mask_track=state");
 }
 
-block_record* block_pace::records(const batch& b) {
-  for (std::int32_t s = 0; s < b.capacity(); ++s) {
-    if (record(s).stuck != 0) refuse_stuck(s);
-    record(s).running = b.occupied(s) && !b.at(s).finished && prompts_.at(s).prefilled ? 1 : 0;
-  }
-  return records_.data();
-}
-
-void block_pace::issue_next_step(const batch& b, const step_plan& plan, candidate_lists* found,
-                                 run_state* run) {
-  const block_run all{b.capacity(), rules_, records_.data(), b.steps(), plan.arrays, run};
-  b.backend().advance_blocks(all, found != nullptr ? found->begin.as<std::int32_t>() : nullptr,
-                             found != nullptr ? found->committed.as<std::int32_t>() : nullptr,
-                             b.canvas(), b.state());
-}
-
-block_rules rules_of(const block_settings& settings) {
-  block_rules rules;
-  rules.block = settings.block_length;
-  rules.steps = settings.steps;
-  rules.commit_forwards = settings.commit_forwards;
-  rules.engine = settings.engine;
-  rules.commit_last = settings.commit_last;
-  rules.stop_in_prompt_block = settings.stop_in_prompt_block;
-  rules.stop_count =
-      settings.use_stop_ids ? static_cast<std::int32_t>(settings.stop_ids.size()) : 0;
-  rules.stop_ids = settings.stop_ids.data();
-  return rules;
-}
-
 std::int32_t engine_answer_end(const batch& b, std::int32_t s, std::int32_t first,
                                const block_settings& settings) {
-  block_record r;
-  r.prompt_length = b.at(s).prompt_length;
-  r.gen_length = b.at(s).request.gen_length;
-  r.history = first;
-  block_rules rules = rules_of(settings);
-  rules.engine = true;
-  return engine_answer_end(rules, r, first_stop(rules, r, b.canvas().row<std::int32_t>(s)));
+  const sequence& q = b.at(s);
+  const std::int32_t end = first + settings.block_length;
+  const std::int32_t budget_end = q.prompt_length + q.request.gen_length;
+  const std::int32_t last = std::min(end, budget_end);
+  bool stopped = false;
+  std::int32_t answer_end = last;
+  if (settings.use_stop_ids && (settings.stop_in_prompt_block || first >= q.prompt_length)) {
+    const std::int32_t from = std::min(std::max(first, q.prompt_length), last);
+    answer_end = end_of_answer(b, s, from, last, settings.stop_ids, &stopped);
+  }
+  return stopped || end >= budget_end ? answer_end : 0;
 }
 
 }  // namespace unmask

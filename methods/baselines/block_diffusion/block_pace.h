@@ -15,8 +15,6 @@
 #include <vector>
 
 #include "harness/decode/registry.h"
-#include "kernels/block_cycle.h"
-#include "kernels/shared_vector.h"
 #include "methods/baselines/common.h"
 
 namespace unmask {
@@ -52,36 +50,32 @@ class block_pace : public pace_policy {
   // the mask token under a rule that recognises masks by their id.
   void observe(batch& b, std::int32_t s, const sequence_step& step,
                std::int32_t committed) override;
-  block_record* records(const batch& b) override;
-  void issue_next_step(const batch& b, const step_plan& plan, candidate_lists* found,
-                       run_state* run) override;
 
  private:
-  // How far the prompt is in the cache.
-  struct prompt_progress {
+  // Where a sequence stands.
+  struct progress {
+    std::int32_t history = 0;     // tokens before the current block, a multiple of block_length
+    std::int32_t step = 0;        // denoising steps made in the current block
+    std::int32_t idle = 0;        // of those, the last ones that decided nothing
+    std::int32_t commits = 0;     // commit forwards of the current block
+    std::int32_t answer_end = 0;  // > 0: the answer ends here once its last block is committed
+    std::int32_t entered = 0;     // prompt positions in the cache
     bool prefilled = false;
-    std::int32_t entered = 0;  // positions
   };
-  void prepare(const batch& b);
-  block_record& record(std::int32_t s) { return records_[static_cast<std::size_t>(s)]; }
-  const block_record& record(std::int32_t s) const { return records_[static_cast<std::size_t>(s)]; }
   std::int32_t prefill_end(const batch& b, std::int32_t s) const;
-  void refuse_stuck(std::int32_t s) const;
+  std::int32_t quota_of(const progress& p) const;
+  void observe_prefill(batch& b, std::int32_t s, const sequence_step& step);
+  void open_next_block(batch& b, std::int32_t s);
+  void refuse_stuck(const progress& p) const;
   block_settings settings_;
-  block_rules rules_;
   std::int32_t prefill_limit_ = 0;  // rows of one prefill forward, whole blocks; 0: the prompt
-  per_sequence<prompt_progress> prompts_;
-  shared_vector<block_record> records_;   // [S]
-  shared_vector<std::int32_t> stop_ids_;  // those of the rules
+  per_sequence<progress> progress_;
 };
 
 // The smallest multiple of block that is not below n.
 inline std::int32_t round_up(std::int32_t n, std::int32_t block) {
   return (n + block - 1) / block * block;
 }
-
-// The rules of a block's life; stop ids point into `settings`.
-block_rules rules_of(const block_settings& settings);
 
 // LMDeploy's stop rules for the complete block [first, first + block_length): end of the answer,
 // or 0 when the request goes on.

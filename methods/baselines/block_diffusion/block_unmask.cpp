@@ -16,7 +16,6 @@ void block_unmask::judge(const batch& b, const step_plan&, const tensor_view& he
   const confidence_out out = c.judged();
   if (settings_.sampled) {
     if (!logits_ || logits_.view().rows() < c.count) {  // grows only
-      if (logits_ && run.runs_ahead()) outgrown_.push_back(logits_);
       logits_ = run.allocate(dtype::f32, {c.count + c.count / 2, b.model().vocabulary});
     }
     const tensor_view logits = logits_.view().first(c.count);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "harness/decode/policies.h"
 
@@ -37,7 +36,6 @@ class block_unmask : public unmask_policy {
  private:
   block_unmask_settings settings_;
   tensor also_, logits_;
-  std::vector<tensor> outgrown_;  // logits that recorded steps write to
 };
 
 }  // namespace unmask

@@ -26,7 +26,7 @@ class focus_chunk_pace final : public optimus_pace {
       : optimus_pace(state->chunks), state_(std::move(state)) {}
   void start(batch& b, std::int32_t s) override {
     optimus_pace::start(b, s);
-    state_->budgets->start(b, s);
+    state_->budgets->start(s);
   }
   void observe(batch& b, std::int32_t s, const sequence_step& step,
                std::int32_t committed) override {

@@ -2,13 +2,11 @@
 // Copyright The Unmask Authors
 //
 // How many masked rows FOCUS lets a sequence keep in a forward, from the tokens it decided per step
-// so far (section 4.2, appendix E). One source for host and device.
+// so far (section 4.2, appendix E).
 #pragma once
 
 #include <cmath>
 #include <cstdint>
-
-#include "kernels/host_device.h"
 
 namespace unmask {
 
@@ -34,17 +32,17 @@ struct focus_record {
 };
 
 // Tokens per step, 1 before the first.
-UNMASK_HOST_DEVICE inline float focus_average(const focus_record& r) {
+inline float focus_average(const focus_record& r) {
   return r.steps > 0 ? static_cast<float>(r.decided) / static_cast<float>(r.steps) : 1.0F;
 }
 
 // ceil(max(average, 1) * alpha) in float32, at least 1.
-UNMASK_HOST_DEVICE inline std::int32_t focus_budget(float average, float alpha) {
+inline std::int32_t focus_budget(float average, float alpha) {
   const auto budget = static_cast<std::int32_t>(ceilf((average > 1.0F ? average : 1.0F) * alpha));
   return budget > 1 ? budget : 1;
 }
 
-UNMASK_HOST_DEVICE inline std::int32_t budget_of(const focus_rules& rules, const focus_record& r) {
+inline std::int32_t budget_of(const focus_rules& rules, const focus_record& r) {
   if (rules.fixed > 0) return rules.fixed;
   if (r.steps > 0) return focus_budget(focus_average(r), rules.alpha);
   if (rules.scope == average_scope::block_carry && r.budget > 0) return r.budget;
@@ -52,8 +50,7 @@ UNMASK_HOST_DEVICE inline std::int32_t budget_of(const focus_rules& rules, const
 }
 
 // The budget of a step of the block that begins at `block`; a new block empties the record.
-UNMASK_HOST_DEVICE inline std::int32_t enter_block(const focus_rules& rules, focus_record& r,
-                                                   std::int32_t block) {
+inline std::int32_t enter_block(const focus_rules& rules, focus_record& r, std::int32_t block) {
   if (r.block != block) {
     r.block = block;
     if (rules.scope != average_scope::request) r.decided = r.steps = 0;
@@ -62,8 +59,7 @@ UNMASK_HOST_DEVICE inline std::int32_t enter_block(const focus_rules& rules, foc
 }
 
 // After the decisions of a forward that was no prefill.
-UNMASK_HOST_DEVICE inline void count_decided(const focus_rules& rules, focus_record& r,
-                                             std::int32_t committed) {
+inline void count_decided(const focus_rules& rules, focus_record& r, std::int32_t committed) {
   if (committed == 0 && !rules.count_empty) return;
   r.decided += committed;
   ++r.steps;
