@@ -34,7 +34,7 @@ class parser {
   // One formula and nothing behind it.
   formula_ptr whole() {
     formula_ptr all = expression();
-    if (next_is(".") || next_is("!")) throw latex_refused{};
+    if (next_is(".") || next_is("!")) throw latex_mismatch{};
     if (peek().type != kind::end) throw latex_unsupported{};
     return all;
   }
@@ -59,8 +59,25 @@ class parser {
     return true;
   }
   void expect(std::string_view sign) {
-    if (!taken(sign)) throw latex_refused{};
+    if (!taken(sign)) throw latex_mismatch{};
   }
+  // sympy's parser looks ahead before it takes an operator or a further factor: where what would
+  // follow does not parse, it stops in front of it and ignores the rest. Null then.
+  template <class Rule>
+  formula_ptr attempt(Rule rule) {
+    if (verify_) return rule();
+    const std::size_t before = tokens_.position();
+    const int bars = bars_;
+    if (++attempts_ > most_attempts) throw latex_unsupported{};
+    try {
+      return rule();
+    } catch (const latex_mismatch&) {
+      tokens_.go_back(before);
+      bars_ = bars;
+      return nullptr;
+    }
+  }
+
   struct nesting {
     explicit nesting(int& depth) : depth_(depth) {
       if (++depth_ > 200) throw latex_unsupported{};
@@ -74,31 +91,32 @@ class parser {
   formula_ptr expression() {
     const nesting guard(depth_);
     formula_ptr sum = product(false);
-    for (;;) {
-      if (taken("+")) {
-        sum = make_sum(sum, product(false));
-      } else if (taken("-")) {
-        sum = make_sum(sum, make_negative(product(false)));
-      } else {
-        return sum;
-      }
+    while (next_is("+") || next_is("-")) {
+      const bool minus = next_is("-");
+      const formula_ptr next = attempt([&] {
+        take();
+        return product(false);
+      });
+      if (!next) break;
+      sum = make_sum(sum, minus ? make_negative(next) : next);
     }
+    return sum;
   }
 
   // mp and, without functions in the second place of a product, mp_nofunc.
   formula_ptr product(bool bare) {
     formula_ptr all = unary(bare);
     for (;;) {
-      const latex_token& t = peek();
-      if (t.is("*") || t.is_keyword("times") || t.is_keyword("cdot")) {
+      const latex_token t = peek();
+      const bool times = t.is("*") || t.is_keyword("times") || t.is_keyword("cdot");
+      const bool by = t.is("/") || t.is(":") || t.is_keyword("div");
+      if (!times && !by) return all;
+      const formula_ptr next = attempt([&] {
         take();
-        all = make_product(all, unary(bare));
-      } else if (t.is("/") || t.is(":") || t.is_keyword("div")) {
-        take();
-        all = checked_quotient(all, unary(bare));
-      } else {
-        return all;
-      }
+        return unary(bare);
+      });
+      if (!next) return all;
+      all = times ? make_product(all, next) : checked_quotient(all, next);
     }
   }
 
@@ -112,7 +130,9 @@ class parser {
       const bool mixed = verify_ && number_first && parts.size() == 1 &&
                          peek().type == kind::keyword && peek().text.ends_with("frac");
       if (verify_ && peek().type == kind::digit) throw latex_unsupported{};  // "1 2"
-      parts.push_back(postfix(!bare));
+      const formula_ptr next = attempt([&] { return postfix(!bare); });
+      if (!next) break;
+      parts.push_back(next);
       if (mixed && is_number(*parts[0]) && exact_value(*parts[1])) {
         parts = {make_sum(parts[0], parts[1])};
       }
@@ -173,14 +193,12 @@ class parser {
 
   formula_ptr power(bool with_functions) {
     formula_ptr base = component(with_functions);
-    while (taken("^")) {
-      formula_ptr exponent;
-      if (taken("{")) {
-        exponent = expression();
-        expect("}");
-      } else {
-        exponent = atom();
-      }
+    while (next_is("^")) {
+      const formula_ptr exponent = attempt([&] {
+        take();
+        return next_is("{") ? group("}") : atom();
+      });
+      if (!exponent) break;
       base = make_power(base, exponent);
       if (next_is("_")) subscript();
     }
@@ -214,7 +232,7 @@ class parser {
       take();
       formula_ptr inner = expression();
       const std::string close = t.text == "lfloor" ? "rfloor" : "rceil";
-      if (!peek().is_keyword(close)) throw latex_refused{};
+      if (!peek().is_keyword(close)) throw latex_mismatch{};
       take();
       return make_function(t.text == "lfloor" ? "floor" : "ceiling", {inner});
     }
@@ -222,7 +240,7 @@ class parser {
     if (with_functions && t.is_keyword("sqrt")) return root();
     if (with_functions && t.is_keyword("overline")) {
       take();
-      if (!next_is("{")) throw latex_refused{};
+      if (!next_is("{")) throw latex_mismatch{};
       return make_function("conjugate", {group("}")});
     }
     if (with_functions && t.type == kind::keyword &&
@@ -257,7 +275,9 @@ class parser {
     if (peek().type == kind::quotes) quotes = take().text;
     if (below.empty() && next_is("_")) below = subscript();
     if (verify_) return verified_name(first, below + quotes, with_functions);
-    if (with_functions && next_is("(")) return unknown_function(text + below + quotes);
+    if (with_functions && next_is("(")) {
+      if (auto f = attempt([&] { return unknown_function(text + below + quotes); })) return f;
+    }
     if (first.type == kind::command) {
       if (text == "infty") return make_infinity();
       return make_symbol("\\" + text + below);
@@ -315,7 +335,7 @@ class parser {
       for (int i = 0; i < 3; ++i) digits += take().text;
     }
     if (taken(".")) {
-      if (peek().type != kind::digit) throw latex_refused{};
+      if (peek().type != kind::digit) throw latex_mismatch{};
       digits += ".";
       while (peek().type == kind::digit) digits += take().text;
     }
@@ -323,7 +343,7 @@ class parser {
     const bool zeros = digits.find_first_not_of('0') == std::string::npos;
     if (!verify_ && digits[0] == '0' && digits.size() > 1 &&
         digits.find('.') == std::string::npos && !zeros) {
-      throw latex_refused{};
+      throw latex_mismatch{};
     }
     if (digits.size() > 1000) throw latex_unsupported{};
     if (verify_ && next_is("_")) subscript();  // the base of a number is dropped
@@ -349,12 +369,12 @@ class parser {
         break;
       case kind::sign:
         if (verify_ && t.text == "." && peek(1).type == kind::digit) return number();
-        if (t.text == "\\left|") throw latex_refused{};  // only a ket begins so; none ends
+        if (t.text == "\\left|") throw latex_mismatch{};  // only a ket begins so; none ends
         break;
       default:
         break;
     }
-    throw latex_refused{};
+    throw latex_mismatch{};
   }
 
   formula_ptr italic() {
@@ -367,7 +387,7 @@ class parser {
   }
 
   formula_ptr braced() {
-    if (!next_is("{")) throw latex_refused{};
+    if (!next_is("{")) throw latex_mismatch{};
     return group("}");
   }
 
@@ -400,10 +420,22 @@ class parser {
     return make_power(braced(), checked_quotient(make_number(1), degree));
   }
 
+  // A number below or above a function leaves its last digit to the argument when nothing else can
+  // be one: \log_28.
   formula_ptr script() {
     take();
-    if (!next_is("{")) return atom();
-    return group("}");
+    if (next_is("{")) return group("}");
+    std::size_t digits = 0;
+    while (peek(digits).type == kind::digit) ++digits;
+    if (digits < 2) return atom();
+    const std::size_t before = tokens_.position();
+    tokens_.go_back(before + digits);
+    const bool argument = begins_factor(true);
+    tokens_.go_back(before);
+    if (argument) return atom();
+    std::string text;
+    for (std::size_t i = 0; i + 1 < digits; ++i) text += take().text;
+    return make_decimal(text);
   }
 
   formula_ptr function_argument() {
@@ -445,7 +477,9 @@ class parser {
   }
 
   latex_tokens tokens_;
-  bool verify_;   // the dialect
+  bool verify_;  // the dialect
+  static constexpr int most_attempts = 5000;
+  int attempts_ = 0;
   int bars_ = 0;  // absolute values that are open
   int depth_ = 0;
 };

@@ -94,7 +94,10 @@ decision same_expression(const formula_ptr& a, const formula_ptr& b) {
   if (a_infinite || b_infinite) {
     return a_infinite && b_infinite ? decision::undecided : decision::broken;
   }
-  if (has_decimal_exponent(*a) != has_decimal_exponent(*b)) return decision::broken;
+  if (has_decimal_exponent(*a) != has_decimal_exponent(*b)) {
+    // x^2.0 is not x^2 there, x^0.5 is the root: only what differs anyway is certain.
+    return compare(a, b) == sameness::different ? decision::broken : decision::undecided;
+  }
   const auto x = exact_value(*a), y = exact_value(*b);
   if (x && y && (is_decimal(*a) || is_decimal(*b))) {
     // A decimal equals a fraction to six places, but a whole number only exactly.
@@ -183,6 +186,9 @@ math_object as_collection(const math_object& o) {
 decision same_collection(const math_object& first, const math_object& second) {
   const math_object a = as_collection(first), b = as_collection(second);
   if (a.type == kind::united || b.type == kind::united) {
+    const bool finite = a.type == kind::set || b.type == kind::set || a.type == kind::tuple ||
+                        b.type == kind::tuple;
+    if (finite) return decision::broken;
     if (a.type != b.type) return decision::undecided;
     const decision same = in_any_order(a.items, b.items);
     return same == decision::kept ? same : decision::undecided;  // parts may overlap
