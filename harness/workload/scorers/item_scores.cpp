@@ -11,6 +11,7 @@
 #include "harness/workload/scorers/longbench.h"
 #include "harness/workload/scorers/math_minerva.h"
 #include "harness/workload/scorers/math_text.h"
+#include "harness/workload/scorers/math_verify.h"
 #include "harness/workload/scorers/program_scores.h"
 #include "harness/workload/scorers/rouge.h"
 
@@ -84,6 +85,11 @@ template <int version>
 score opencompass_math(const task_item&, const json_reader& check, std::string_view output) {
   const std::string answer = math_opencompass_answer(output, version);
   return right_or_wrong({answer, math_opencompass_equal(answer, check.text("answer"), version)});
+}
+
+score verified(const task_item&, const json_reader& check, std::string_view output) {
+  const math_verdict v = math_verify_opencompass(output, check.text("answer"));
+  return decided(v.right, v.extracted);
 }
 
 score letter(const json_reader& check, const std::string& found) {
@@ -171,6 +177,7 @@ const std::vector<named_item_score>& item_scores() {
                                                       {"math_minerva_lm_eval", minerva},
                                                       {"math_opencompass", opencompass_math<1>},
                                                       {"math_opencompass_v2", opencompass_math<2>},
+                                                      {"math500_opencompass_verify", verified},
                                                       {"first_capital", capital},
                                                       {"first_option", option},
                                                       {"mmlu_generative_lm_eval", mmlu},
