@@ -9,6 +9,7 @@ set(UNMASK_SANITIZE OFF CACHE STRING
 set_property(CACHE UNMASK_SANITIZE PROPERTY STRINGS OFF ON thread)
 # Off for users: another compiler's new warning must not break their build. CI sets the variable.
 option(UNMASK_WERROR "Warnings are errors" $ENV{UNMASK_WERROR})
+option(UNMASK_PCH "Precompile the standard library's headers, and GoogleTest's for the tests" OFF)
 set(UNMASK_CUDA auto CACHE STRING "CUDA backend: auto (when nvcc is found), ON or OFF")
 set_property(CACHE UNMASK_CUDA PROPERTY STRINGS auto ON OFF)
 
@@ -16,7 +17,12 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(UNMASK_PCH)
+  # One precompiled header serves libraries and programs only when both are compiled alike.
+  string(APPEND CMAKE_CXX_FLAGS " -fPIC")
+else()
+  set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+endif()
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
 if(NOT CMAKE_BUILD_TYPE)
@@ -30,6 +36,12 @@ find_program(UNMASK_CCACHE ccache)
 mark_as_advanced(UNMASK_CCACHE)
 if(UNMASK_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${UNMASK_CCACHE})
+  if(UNMASK_PCH)
+    # ccache answers for files with a precompiled header only when told that nothing in it counts
+    # macros or times.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+        CCACHE_SLOPPINESS=pch_defines,time_macros ${UNMASK_CCACHE})
+  endif()
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${UNMASK_CCACHE})
 endif()
 
@@ -41,6 +53,13 @@ target_compile_options(unmask_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -W
                        $<$<BOOL:${UNMASK_WERROR}>:-Werror>>
                        $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra
                        $<$<BOOL:${UNMASK_WERROR}>:-Werror=all-warnings>>)
+if(UNMASK_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # GCC forgets that a precompiled header is the system's: its optimiser then reports what it does
+  # not report of the same header when included. The preset cpu, without one, warns of all this.
+  target_compile_options(unmask_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds
+    -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-maybe-uninitialized
+    -Wno-uninitialized -Wno-dangling-pointer -Wno-free-nonheap-object>)
+endif()
 set(sanitizers "")
 if(UNMASK_SANITIZE STREQUAL "thread")
   # GCC's OpenMP runtime is not instrumented and tells ThreadSanitizer nothing about its barriers:
@@ -88,3 +107,39 @@ find_path(ONIG_INCLUDE oniguruma.h REQUIRED)
 find_library(ONIG_LIBRARY onig REQUIRED)
 find_path(SECCOMP_INCLUDE seccomp.h REQUIRED)
 find_library(SECCOMP_LIBRARY seccomp REQUIRED)
+
+# unmask_precompile(target [flavour]): the headers that most files read are parsed once for all
+# targets of a flavour (plain, or test: with GoogleTest). Not for targets with flags of their own.
+# The project's own headers stay out: editing one must not compile everything again.
+set(unmask_standard_headers <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring>
+    <filesystem> <fstream> <functional> <limits> <map> <memory> <numeric> <optional> <random> <set>
+    <span> <sstream> <stdexcept> <string> <string_view> <unordered_map> <utility> <variant> <vector>)
+function(unmask_precompile target)
+  if(NOT UNMASK_PCH)
+    return()
+  endif()
+  set(flavour plain)
+  if(ARGC GREATER 1)
+    set(flavour ${ARGV1})
+  endif()
+  set(holder unmask_headers_${flavour})
+  if(NOT TARGET ${holder})
+    set(empty ${PROJECT_BINARY_DIR}/generated/${holder}.cpp)
+    file(GENERATE OUTPUT ${empty} CONTENT "")
+    add_library(${holder} OBJECT ${empty})
+    target_link_libraries(${holder} PRIVATE unmask_flags)
+    set(headers ${unmask_standard_headers})
+    if(flavour STREQUAL "test")
+      target_link_libraries(${holder} PRIVATE GTest::gtest)
+      list(APPEND headers <gtest/gtest.h>)
+    endif()
+    target_precompile_headers(${holder} PRIVATE ${headers})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+      target_compile_options(${holder} PRIVATE -fpch-preprocess)
+    endif()
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${holder})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+  endif()
+endfunction()

@@ -163,7 +163,9 @@ point_list pairs(const paper_claim& c, const std::vector<result_row>& rows) {
   const auto right = selected(rows, c.right);
   point_list points;
   for (const result_row* row : selected(rows, c.left)) {
-    const auto partners = partners_of(*row, right, free);
+    auto partners = partners_of(*row, right, free);
+    // Two values of one row: it is its own partner.
+    if (c.left.metric != c.right.metric && c.right.matches(*row)) partners = {row};
     if (partners.size() > 1) {
       throw usage_error(
           fmt::format("{}: claim '{}': the left row {} ({}) has {} partners, among them {} and {}; "

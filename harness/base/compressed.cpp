@@ -3,13 +3,13 @@
 #include "harness/base/compressed.h"
 
 #include <minizip/unzip.h>
-#include <zlib.h>
 
 #include <array>
 #include <memory>
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/gunzip.h"
 
 namespace unmask {
 namespace {
@@ -23,22 +23,8 @@ constexpr std::size_t piece = std::size_t{1} << 18;
 }  // namespace
 
 std::string read_plain_or_gzip(const std::filesystem::path& path, std::size_t limit) {
-  std::string packed = read_file(path, limit);
-  if (!packed.starts_with("\x1f\x8b")) return packed;
-  const std::unique_ptr<gzFile_s, int (*)(gzFile)> file(gzopen(path.c_str(), "rb"), gzclose_r);
-  if (!file) refuse(path, "cannot be opened");
-  std::string text;
-  for (std::string part(piece, '\0');;) {
-    const int got = gzread(file.get(), part.data(), static_cast<unsigned>(part.size()));
-    if (got < 0) refuse(path, "is not a whole gzip file");
-    text.append(part, 0, static_cast<std::size_t>(got));
-    if (text.size() > limit) refuse(path, "unpacks to more than " + std::to_string(limit));
-    if (static_cast<std::size_t>(got) < part.size()) break;
-  }
-  int code = Z_OK;
-  gzerror(file.get(), &code);
-  if (code != Z_OK) refuse(path, "is not a whole gzip file");
-  return text;
+  std::string text = read_file(path, limit);
+  return is_gzip(text) ? gunzip(text, path.string(), limit) : text;
 }
 
 std::optional<std::string> read_zip_member(const std::filesystem::path& archive,

@@ -4,9 +4,22 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/golden.h"
+#include "harness/workload/scorers/replay.h"
 
 namespace unmask {
 namespace po = boost::program_options;
+namespace {
+
+// Cases of the evaluation harnesses are counted by file.
+void print_result(const golden_result& file, bool quiet) {
+  if (quiet && file.failed == 0) return;
+  fmt::print("{:<44} {} passed, {} failed", file.file, file.passed, file.failed);
+  if (file.undecided > 0) fmt::print(" ({} undecided)", file.undecided);
+  fmt::print("\n");
+  for (const std::string& reason : file.first_failures) fmt::print("  {}\n", reason);
+}
+
+}  // namespace
 
 int command_golden(const std::vector<std::string>& arguments) {
   po::options_description options("options");
@@ -39,8 +52,16 @@ int command_golden(const std::vector<std::string>& arguments) {
     sum.skipped += part.skipped;
     sum.left_out += part.left_out;
   };
-  if (o.methods.empty()) add(replay_logits(o));
-  add(replay_decode(o));
+  const std::vector<golden_result> harnesses =
+      o.methods.empty() ? scorers::replay_scorers(o.directory) : std::vector<golden_result>{};
+  for (const golden_result& file : harnesses) {
+    print_result(file, o.quiet);
+    add({file.passed, file.failed});
+  }
+  if (harnesses.empty() || std::filesystem::exists(o.directory / "decode")) {
+    if (o.methods.empty()) add(replay_logits(o));
+    add(replay_decode(o));
+  }
   if (sum.passed + sum.failed + sum.skipped == 0 && sum.left_out > 0) {
     throw usage_error("--max-rows " + std::to_string(o.max_rows) + " leaves out every golden case");
   }

@@ -103,7 +103,7 @@ experiment_spec spec_of_model(const fs::path& directory, const po::variables_map
   }
   spec.models.push_back({name, directory, weights});
   workload_entry workload;
-  workload.limit = positive(values, "limit", 1);
+  workload.items.limit = positive(values, "limit", 1);
   if (values.count("prompt-tokens")) {
     workload.name = fmt::format("{} + {} random tokens", positive(values, "prompt-tokens", 1),
                                 positive(values, "gen-length", 1));

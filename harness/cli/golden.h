@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/golden_result.h"
 #include "kernels/ops.h"
 
 namespace unmask {

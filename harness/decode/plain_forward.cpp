@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/decode/plain_forward.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "harness/decode/step_loop.h"
@@ -55,27 +56,29 @@ class nothing_decided final : public unmask_policy {
   void decide(const batch&, const step_plan&, candidate_lists&) override {}
 };
 
-class logits_of_all_rows final : public step_observer {
+class logits_of_rows final : public step_observer {
  public:
-  logits_of_all_rows(const transformer& model, std::int64_t rows)
+  logits_of_rows(const transformer& model, const std::vector<std::int32_t>& rows)
       : model_(model),
-        logits_(model.backend().allocate(dtype::f32, {rows, model.config().vocabulary})) {}
+        rows_(rows.begin(), rows.end()),
+        logits_(model.backend().allocate(
+            dtype::f32, {static_cast<std::int64_t>(rows.size()), model.config().vocabulary})) {}
   void on_step(const step_view& step) override {
-    shared_vector<std::int32_t> index(static_cast<std::size_t>(step.left.rows));
-    std::iota(index.begin(), index.end(), 0);
-    model_.backend().logits(step.head_input, model_.head(), index.data(), logits_);
+    model_.backend().logits(step.head_input, model_.head(), rows_.data(), logits_);
   }
   const tensor& logits() const { return logits_; }
 
  private:
   const transformer& model_;
+  shared_vector<std::int32_t> rows_;
   tensor logits_;
 };
 
 }  // namespace
 
-tensor plain_forward(const transformer& model, const std::vector<std::int32_t>& tokens,
-                     mask_kind mask, std::int32_t block) {
+tensor forward_rows(const transformer& model,
+                    const std::vector<std::vector<std::int32_t>>& sequences, mask_kind mask,
+                    std::int32_t block, const std::vector<std::int32_t>& rows) {
   recipe r;
   r.method = "plain_forward";
   r.pace = std::make_unique<one_forward>();
@@ -83,14 +86,24 @@ tensor plain_forward(const transformer& model, const std::vector<std::int32_t>& 
   r.keys = std::make_unique<fixed_mask>(mask, block);
   r.cache = std::make_unique<scratch_cache>();
   r.unmask = std::make_unique<nothing_decided>();
-  const auto n = static_cast<std::int32_t>(tokens.size());
-  step_loop loop(model, std::move(r), {1, n, 0});
-  logits_of_all_rows observer(model, n);
+  std::size_t longest = 0;
+  for (const auto& tokens : sequences) longest = std::max(longest, tokens.size());
+  step_loop loop(
+      model, std::move(r),
+      {static_cast<std::int32_t>(sequences.size()), static_cast<std::int32_t>(longest), 0});
+  logits_of_rows observer(model, rows);
   loop.observe(&observer);
-  loop.admit({tokens, 0, 0});
+  for (const auto& tokens : sequences) loop.admit({tokens, 0, 0});
   loop.step();
   model.backend().synchronize();
   return observer.logits();
+}
+
+tensor plain_forward(const transformer& model, const std::vector<std::int32_t>& tokens,
+                     mask_kind mask, std::int32_t block) {
+  std::vector<std::int32_t> rows(tokens.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  return forward_rows(model, {tokens}, mask, block, rows);
 }
 
 }  // namespace unmask

@@ -14,4 +14,11 @@ namespace unmask {
 tensor plain_forward(const transformer& model, const std::vector<std::int32_t>& tokens,
                      mask_kind mask, std::int32_t block);
 
+// The same for several sequences in one forward, and the logits of the rows asked for only:
+// [rows.size(), V], rows counted over all sequences end to end, at least one. The model must have
+// been made for all of their tokens (max_rows).
+tensor forward_rows(const transformer& model,
+                    const std::vector<std::vector<std::int32_t>>& sequences, mask_kind mask,
+                    std::int32_t block, const std::vector<std::int32_t>& rows);
+
 }  // namespace unmask

@@ -152,16 +152,23 @@ class pace_policy {
   // After the decisions of a step; sets sequence::finished and output_end when the answer is done.
   virtual void observe(batch& b, std::int32_t s, const sequence_step& step,
                        std::int32_t committed) = 0;
+  // Tokens per request that this pace chose for the last forward, whatever the rows then came to;
+  // 0: it chooses none.
+  std::int32_t chosen_chunk() const { return chosen_chunk_; }
+  // What the pace learnt from the steps it made, a JSON object for the row; empty: nothing.
+  virtual std::string learnt() const { return {}; }
 
  protected:
   // As much of the `rest` of a prompt as may enter at once.
   std::int32_t prefill_piece(std::int32_t rest) const {
     return prefill_limit_ > 0 && rest > prefill_limit_ ? prefill_limit_ : rest;
   }
+  void choose_chunk(std::int32_t tokens) { chosen_chunk_ = tokens; }
 
  private:
   pace_shape shape_;
   std::int32_t prefill_limit_ = 0;  // rows of one prefill forward; 0: the prompt
+  std::int32_t chosen_chunk_ = 0;
 };
 
 // What a row policy does besides select().

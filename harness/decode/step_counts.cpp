@@ -32,12 +32,22 @@ double keys_of_row(const layer_keys& keys, std::int32_t s, std::int32_t position
 step_loop::impl::row_keys step_loop::impl::keys_seen(const row_set& set, const layer_keys& keys,
                                                      std::int32_t s) const {
   row_keys seen;
+  layer_keys shown;
+  shown.set.kv_length = plan.arrays.kv_length;
+  shown.set.mask = model.config().attention;
+  shown.set.block = std::max(model.config().block, 1);
   for (std::int32_t r = set.row_begin[s]; r < set.row_begin[s + 1]; ++r) {
     const double of_row = keys_of_row(keys, s, set.position[r]);
     seen.sum += of_row;
     seen.busiest = std::max(seen.busiest, of_row);
+    seen.hidden += std::max(keys_of_row(shown, s, set.position[r]) - of_row, 0.0);
   }
   return seen;
+}
+
+// FOCUS counts from where its eviction acts on, outside prefill (Table 5).
+bool step_loop::impl::is_late(std::int32_t s, std::int32_t layer) const {
+  return layer >= first_late_layer && plan.of[static_cast<std::size_t>(s)].what != phase::prefill;
 }
 
 // Once per forward, for everybody who took part with the rows in `entered`.
@@ -53,8 +63,13 @@ void step_loop::impl::count_forward() {
     c.commit_forwards += step.what == phase::commit;
     c.denoise_steps += step.candidate_last > step.candidate_first;
     c.rows += n;
-    if (step.what != phase::prefill) c.decode_rows += n;
+    c.rows_skipped += std::max<std::int64_t>(step.last - step.first - n, 0);
     if (limits.dry) c.layer_rows += n * model.config().layers;
+    if (step.what == phase::prefill) continue;
+    c.decode_rows += n;
+    c.kv_reused += std::max<std::int64_t>(step.kv_length - n, 0);
+    c.positions_withheld +=
+        std::max(step.block_last - step.block_first - (step.last - step.first), 0);
   }
 }
 
@@ -89,8 +104,11 @@ void step_loop::impl::count_layer(std::int32_t layer, const layer_work& work, bo
         static_cast<double>(count(work.compared)) * 6.0 * m.kv_heads * m.head_dim;
     sequence_counters& c = state.at(s).counters;
     c.layer_rows += attending;
+    c.late_layer_rows += is_late(s, layer) ? attending : 0;
     c.feed_forward_rows += fed;
+    c.rows_dropped += count(work.projected) - attending;
     c.keys_seen += seen.sum;
+    c.keys_hidden += seen.hidden;
     c.selection_flops += selection;
     c.flops += valued * cost.value_flops + projected * (cost.qkv_flops - cost.value_flops) +
                static_cast<double>(attending) * cost.output_flops +

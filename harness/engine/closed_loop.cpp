@@ -19,6 +19,12 @@ std::int32_t longest(const model_config& model, const pace_policy& pace,
   return length;
 }
 
+bool decodes_only(const step_plan& plan) {
+  return std::ranges::none_of(plan.of, [](const sequence_step& step) {
+    return step.active && step.what == phase::prefill;
+  });
+}
+
 }  // namespace
 
 std::int32_t rows_needed(const model_config& model, const method_info& method,
@@ -75,10 +81,15 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
       request_of[static_cast<std::size_t>(place)] = next++;
       admitted[static_cast<std::size_t>(place)] = now();
     }
+    const double begin = now();
     if (!loop.step()) {
       throw std::logic_error("closed loop: requests wait but nothing is active");
     }
     ++result.steps;
+    if (decodes_only(loop.plan())) {
+      result.decode_seconds += now() - begin;
+      for (std::int32_t s = 0; s < places; ++s) result.decode_committed += loop.committed(s);
+    }
     for (std::int32_t s = 0; s < places; ++s) {
       if (!loop.state().occupied(s)) continue;
       const sequence& q = loop.state().at(s);
@@ -99,6 +110,7 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   result.peak_kv_bytes = loop.peak_cache_bytes();
   result.spent = loop.seconds();
   result.recorded = loop.recorded();
+  result.learnt = loop.pace().learnt();
   return result;
 }
 

@@ -289,6 +289,7 @@ class engine_run {
       places_[s].finished = p.finished;
       places_[s].resolved = p.what != phase::commit && p.resolved && !p.finished;
     }
+    if (!prefill) it.chosen = runner_.chosen_chunk();
     cost.rows = it.rows;
     cost.requests = it.requests;
     it.seconds = clock_.end_forward(cost);

@@ -83,6 +83,7 @@ struct iteration_record {
   std::int32_t recomputed = 0;  // of those, kept in a frozen batch for nothing
   std::int64_t rows = 0, recomputed_rows = 0;
   std::int64_t candidates = 0, committed = 0;
+  std::int32_t chosen = 0;   // tokens per request that the method chose; 0: it chooses none
   std::int64_t at_once = 0;  // of the committed, those of blocks decided whole in this forward
   std::int32_t commits = 0;  // requests that only wrote K/V of decided tokens
   std::int32_t waiting = 0, free_pages = 0;

@@ -46,9 +46,10 @@ class real_point final : public loadable_point {
 
   pass_record pass() override {
     calibration_.run(*model_->packed, nullptr);
-    return pass_of(
-        run_closed_loop(*model_->packed, method_, settings(), workload_->requests, batch_size_),
-        workload_->requests, canvas_);
+    const closed_loop_result result =
+        run_closed_loop(*model_->packed, method_, settings(), workload_->requests, batch_size_);
+    calibration_.keep(result.learnt);
+    return pass_of(result, workload_->requests, canvas_);
   }
 
   std::map<std::string, std::string> probe(const probe_settings& settings) override {

@@ -83,9 +83,14 @@ void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths
 
 void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                 const loaded_model& model) {
-  w.items = select(entry.dataset.empty() ? read_tasks(entry.file.string())
-                                         : read_dataset(entry.dataset, entry.file.string()),
-                   static_cast<std::size_t>(entry.limit), 0);
+  std::vector<task_item> all = entry.dataset.empty()
+                                   ? read_tasks(entry.file.string())
+                                   : read_dataset(entry.dataset, entry.file.string());
+  try {
+    w.items = select(std::move(all), entry.items);
+  } catch (const error& problem) {
+    throw usage_error(entry.file.string() + ": " + problem.what());
+  }
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
   const chat_format format = chat_format_of(model.config, *model.tokens);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
@@ -145,22 +150,30 @@ bool runs_dry(const run_settings& run) {
 
 std::string model_key(const model_entry& entry, const run_settings& run) {
   backend_of(run.device);  // before anything is read
-  return entry.path.string() + "\n" + entry.weights + "\n" + run.device + "\n" +
-         effective_format(run.format) + "\n" + name_of(stored_kv_type(run)) +
-         (runs_dry(run) ? "\ndry" : "");
+  return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
+         std::to_string(entry.positions) + "\n" + run.device + "\n" + effective_format(run.format) +
+         "\n" + name_of(stored_kv_type(run)) + (runs_dry(run) ? "\ndry" : "");
 }
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {
   auto m = std::make_shared<loaded_model>();
   m->config = read_model_config(entry.path);
+  if (!m->config.caution.empty()) fmt::print(stderr, "note: {}\n", m->config.caution);
   m->device = run.device;
   m->kv_type = stored_kv_type(run);
   m->kv_bytes_per_slot = size_of(m->kv_type) * 2 * static_cast<std::size_t>(m->config.layers) *
                          static_cast<std::size_t>(m->config.kv_heads * m->config.head_dim);
   const bool random = entry.weights != "checkpoint";
-  m->record = {
-      entry.name,         "", m->config.parameters(), "synthetic", effective_format(run.format),
-      name_of(m->kv_type)};
+  m->record = {entry.name,
+               "",
+               m->config.parameters(),
+               "synthetic",
+               effective_format(run.format),
+               name_of(m->kv_type),
+               m->config.layers};
+  m->record.caution = m->config.caution;
+  m->config.max_positions =
+      std::max(m->config.max_positions, static_cast<std::int32_t>(entry.positions));
   std::error_code none;
   // Decisions from elsewhere and weights without meaning need no text: lengths or a trace will do.
   const bool textless = runs_dry(run) || random;
@@ -178,6 +191,11 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
                       : load_weights(m->config, entry.path);
   m->record.hash = random ? entry.weights : hash_of_checkpoint(entry.path);
   if (!random) m->record.weights = "checkpoint";
+  if (entry.positions > 0) m->record.hash += fmt::format(", {} positions", entry.positions);
+  if (entry.soften != 1) {
+    soften(m->weights, entry.soften);
+    m->record.hash += fmt::format(", logits / {}", entry.soften);
+  }
   return m;
 }
 
@@ -204,8 +222,8 @@ std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry
     lengths = published_lengths(find_commits(entry.lengths), static_cast<std::size_t>(count),
                                 static_cast<std::uint64_t>(run.seed));
   }
-  if (entry.limit > 0 && lengths.size() > static_cast<std::size_t>(entry.limit)) {
-    lengths.resize(static_cast<std::size_t>(entry.limit));
+  if (const auto limit = static_cast<std::size_t>(entry.items.limit); limit > 0) {
+    lengths.resize(std::min(lengths.size(), limit));
   }
   fill_requests(*w, lengths, run, model.config);
   w->record = {entry.name, hash_of_lengths(*w), static_cast<std::int64_t>(w->requests.size())};
@@ -218,6 +236,10 @@ pass_record pass_of(const closed_loop_result& result, const std::vector<sequence
   pass.seconds = result.seconds;
   pass.steps = result.steps;
   pass.peak_kv_bytes = result.peak_kv_bytes;
+  if (result.decode_seconds > 0) {
+    pass.metrics["decode_tokens_per_second"] = {
+        static_cast<double>(result.decode_committed) / result.decode_seconds, origin::measured};
+  }
   pass.recording_seconds = result.recording_seconds;
   pass.step_seconds = result.spent.forward + result.spent.decisions;
   pass.selection_seconds = result.spent.selection;
@@ -226,26 +248,10 @@ pass_record pass_of(const closed_loop_result& result, const std::vector<sequence
   for (std::size_t i = 0; i < result.answers.size(); ++i) {
     const decoded_answer& answer = result.answers[i];
     pass.answers.push_back({static_cast<std::int64_t>(requests[i].prompt.size()), canvas[i],
-                            answer.output, work_of(answer.counters), answer.seconds,
+                            answer.output, answer.counters, answer.seconds,
                             answer.first_block_seconds});
   }
   return pass;
-}
-
-work_record work_of(const sequence_counters& c) {
-  work_record w;
-  w.forwards = c.forwards;
-  w.prefill_forwards = c.prefill_forwards;
-  w.commit_forwards = c.commit_forwards;
-  w.denoise_steps = c.denoise_steps;
-  w.rows = c.rows;
-  w.decode_rows = c.decode_rows;
-  w.layer_rows = c.layer_rows;
-  w.head_rows = c.head_rows;
-  w.committed = c.committed;
-  w.flops = c.flops;
-  w.keys_seen = c.keys_seen;
-  return w;
 }
 
 std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,

@@ -60,7 +60,6 @@ std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry
                                                      const run_settings& run,
                                                      const loaded_model& model);
 
-work_record work_of(const sequence_counters& c);
 // Detokenise and score answers; answer i belongs to item item_of[i].
 std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,
                                          const std::vector<answer_record>& answers,
@@ -83,6 +82,8 @@ class point_calibration {
   // The parameters to run with.
   const parameters& settings() const { return settings_; }
   parameter_map filled() const { return found_ ? found_->settings : parameter_map{}; }
+  // What the method learnt from the steps of the last pass (pace_policy::learnt()).
+  void keep(std::string learnt) { learnt_ = std::move(learnt); }
   std::string report() const;  // JSON object; empty: nothing was learnt
 
  private:
@@ -95,6 +96,7 @@ class point_calibration {
   std::shared_ptr<step_time_store> store_;
   std::optional<calibration> found_;
   bool done_ = false, modelled_ = false;
+  std::string learnt_;
 };
 
 // A point that knows how many rows the model must hold for it before it is measured.

@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include <nlohmann/json.hpp>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
@@ -25,7 +25,7 @@ ordered_json of_point(const experiment_point& p) {
   ordered_json out = {{"id", p.id},
                       {"position", p.position},
                       {"model", {{"name", p.model.name}, {"weights", p.model.weights}}},
-                      {"workload", {{"name", p.workload.name}, {"limit", p.workload.limit}}},
+                      {"workload", {{"name", p.workload.name}, {"limit", p.workload.items.limit}}},
                       {"method", p.method},
                       {"label", p.label},
                       {"preset", p.preset},

@@ -57,7 +57,8 @@ std::shared_ptr<loaded_model> load_shape(const model_entry& entry, const run_set
                m->config.parameters(),
                random ? "synthetic" : "checkpoint",
                format,
-               name_of(m->kv_type)};
+               name_of(m->kv_type),
+               m->config.layers};
   m->weights = random ? random_weights(m->config, std::stoull(entry.weights.substr(7)), dtype::bf16)
                       : load_weights(m->config, entry.path);
   return m;

@@ -100,8 +100,13 @@ void read_results(result_row& row, const json& in) {
   row.reason = in.at("reason").get<std::string>();
   const json& from = in.at("provenance");
   for (const auto& [name, value] : in.at("metrics").items()) {
-    row.metrics[name] = {real(value),
-                         named<origin>(origin_names, from.at(name).get<std::string>())};
+    row.metrics[name] = {
+        real(value), named<origin>(origin_names, from.at(name).get<std::string>()), {}};
+  }
+  if (in.contains("metric_samples")) {
+    for (const auto& [name, values] : in.at("metric_samples").items()) {
+      for (const json& v : values) row.metrics.at(name).samples.push_back(real(v));
+    }
   }
   if (const json& s = in.at("score"); !s.is_null()) {
     row.score = score_record{s.at("mean"), s.at("exact"), s.at("n"), s.at("ci95").at(0),
@@ -142,7 +147,9 @@ std::string to_json_line(const result_row& row) {
                   {"parameters", row.model.parameters},
                   {"weights", row.model.weights},
                   {"format", row.model.format},
-                  {"kv_type", row.model.kv_type}};
+                  {"kv_type", row.model.kv_type},
+                  {"layers", row.model.layers}};
+  if (!row.model.caution.empty()) out["model"]["caution"] = row.model.caution;
   out["workload"] = {
       {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
   out["method"] = row.method;
@@ -166,6 +173,11 @@ std::string to_json_line(const result_row& row) {
   }
   out["metrics"] = metrics;
   out["provenance"] = from;
+  json sampled = json::object();
+  for (const auto& [name, m] : row.metrics) {
+    if (!m.samples.empty()) sampled[name] = numbers(m.samples);
+  }
+  if (!sampled.empty()) out["metric_samples"] = sampled;
   out["score"] = nullptr;
   if (row.score) {
     out["score"] = {{"mean", row.score->mean},
@@ -210,9 +222,14 @@ result_row parse_row(const std::string& line, const std::string& where) {
     row.title = in.at("title");
     row.position = in.at("position");
     const json& model = in.at("model");
-    row.model = {model.at("name"),       model.at("hash"),
-                 model.at("parameters"), model.at("weights"),
-                 model.at("format"),     model.value("kv_type", "f32")};  // before 1.3: always
+    row.model = {model.at("name"),
+                 model.at("hash"),
+                 model.at("parameters"),
+                 model.at("weights"),
+                 model.at("format"),
+                 model.value("kv_type", "f32"),  // before 1.3: always
+                 model.value("layers", std::int64_t{0}),
+                 model.value("caution", "")};
     const json& workload = in.at("workload");
     row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};
     row.method = in.at("method");

@@ -41,6 +41,10 @@ const char* name_of(origin from);
 struct metric {
   double value = 0;
   origin from = origin::counted;
+  // What `value` is the mean of, where it was found more than once: per seed of a search, in their
+  // order (rows of one setting share arrivals and lengths seed by seed, so they are compared in
+  // pairs), or per repetition.
+  std::vector<double> samples = {};
 };
 
 struct model_record {
@@ -49,6 +53,8 @@ struct model_record {
   std::string weights = "checkpoint";  // checkpoint or synthetic
   std::string format;                  // of the packed weights, as used
   std::string kv_type = "f32";         // of keys and values, as stored
+  std::int64_t layers = 0;             // 0: written before this was recorded
+  std::string caution;                 // model_config::caution
 };
 
 struct workload_record {

@@ -264,7 +264,7 @@ std::vector<std::vector<experiment_point>> interleaved_groups(
     const experiment_point* last = groups.empty() ? nullptr : &groups.back().back();
     const bool same = last && last->model.name == p.model.name &&
                       last->workload.name == p.workload.name &&
-                      last->workload.limit == p.workload.limit && last->run == p.run &&
+                      last->workload.items == p.workload.items && last->run == p.run &&
                       (paired || groups.back().size() < group_width);
     if (!same) groups.emplace_back();
     groups.back().push_back(p);

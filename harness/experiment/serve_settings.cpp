@@ -49,7 +49,8 @@ const std::vector<parameter_spec>& serve_parameters() {
              0, 1e6, "Optimus; its measured floor is about 34 ms"),
       word("commits", "model",
            "who decides tokens: model; replay:FILE of recorded trajectories; or published "
-           "statistics such as sdar-8b/sharegpt. Without the model no layer is computed"),
+           "statistics such as sdar-8b/sharegpt, or those of the workload's `lengths`. Without the "
+           "model no layer is computed"),
       word("record", "", "file for the trajectories of this run, for replay"),
       number("cancel_share", 0.0,
              "share of requests, drawn by seed, whose client leaves before the answer is done", 0,

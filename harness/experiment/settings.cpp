@@ -154,7 +154,7 @@ bool apply_setting(experiment_point& point, const dotted_setting& s,
   if (key == "batch_size") run.batch_size = integer(s, 1);
   if (key == "gen_length") run.gen_length = integer(s, 0);
   if (key == "seed") run.seed = integer(s, 0);
-  if (key == "limit") point.workload.limit = integer(s, 0);
+  if (key == "limit") point.workload.items.limit = integer(s, 0);
   if (key == "device") run.device = text(s);
   if (key == "format") run.format = text(s);
   if (key == "kv_type") run.kv_type = text(s);

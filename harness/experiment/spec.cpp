@@ -61,6 +61,8 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
   r.text("name", model.name);
   r.text("weights", model.weights);
   r.text("role", model.role);
+  r.real("soften", model.soften, 1e-3, 1e3);
+  r.integer("positions", model.positions, 0, 1 << 24);
   if (path.empty()) throw usage_error(r.where() + ": [[model]] needs `path`, a model directory");
   if (path.starts_with("weights:") && path.size() > 8) {
     model.published = path.substr(8);
@@ -97,6 +99,23 @@ void read_dataset_entry(toml_reader& r, workload_entry& w, const std::string& fi
   w.name = !name.empty() ? name : file.empty() ? w.dataset : fs::path(file).stem().string();
 }
 
+// context = [LOW, HIGH], in tokens.
+void read_context(toml_reader& r, item_selection& items) {
+  const toml::node* node = r.find("context");
+  if (node == nullptr) return;
+  const toml::array* range = node->as_array();
+  const auto bound = [&](std::size_t i) {
+    return range != nullptr && range->size() == 2 ? (*range)[i].value<std::int64_t>()
+                                                  : std::nullopt;
+  };
+  const auto low = bound(0), high = bound(1);
+  if (!low || !high || *low < 0 || *high < *low || *high == 0) {
+    r.fail(*node, "`workload.context` takes [LOW, HIGH], tokens of context in rising order");
+  }
+  items.context_low = *low;
+  items.context_high = *high;
+}
+
 void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) {
   std::vector<std::string> tasks;
   std::string path, name;
@@ -104,7 +123,11 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   r.texts("tasks", tasks);
   r.text("file", path);
   r.text("name", name);
-  r.integer("limit", w.limit, 0);
+  r.integer("limit", w.items.limit, 0);
+  r.integer("offset", w.items.offset, 0);
+  r.integer("draw", w.items.seed, 0);
+  r.flag("spread", w.items.spread);
+  read_context(r, w.items);
   std::string trace;
   r.text("trace", trace);
   r.text("format", w.trace_format);
@@ -120,6 +143,16 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   }
   if (trace.empty() != w.trace_format.empty()) {
     throw usage_error(r.where() + ": [[workload]] needs `format` with `trace`, and only then");
+  }
+  item_selection heads;
+  heads.limit = w.items.limit;
+  if ((!trace.empty() || !w.lengths.empty()) && w.items != heads) {
+    throw usage_error(r.where() +
+                      ": `offset`, `draw`, `spread` and `context` choose among tasks; a trace and "
+                      "`lengths` take `limit` alone");
+  }
+  if (!name.empty() && tasks.size() > 1) {
+    throw usage_error(r.where() + ": `name` is of one task; give each its own [[workload]]");
   }
   if (!w.dataset.empty()) {
     read_dataset_entry(r, w, path, name);
@@ -145,7 +178,7 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
     } catch (const error& problem) {
       throw usage_error(r.where() + ": " + problem.what());
     }
-    w.name = task;
+    w.name = name.empty() ? task : name;
     spec.workloads.push_back(w);
   }
 }
@@ -158,6 +191,7 @@ method_entry read_method(toml_reader& r) {
   r.text("preset", m.preset);
   r.scalars("params", m.params);
   r.texts("models", m.models);
+  r.texts("workloads", m.workloads);
   m.where = r.where();
   if (m.name.empty()) throw usage_error(m.where + ": [[method]] needs `name`");
   return m;

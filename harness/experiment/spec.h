@@ -10,12 +10,15 @@
 //                                       serve: requests arrive, the batching engine schedules them
 //   [run]       batch_size, gen_length, seed, device, format, kv_type,
 //               repetitions = 5 or repetitions.min / repetitions.max, warmup, ci_half_width
-//   [[model]]   path, name, weights = "checkpoint" | "random:SEED"
-//   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; limit
+//   [[model]]   path, name, weights = "checkpoint" | "random:SEED"; soften = T divides the final
+//               norm, and with it the logits, by T: the same arg-max, less confidence;
+//               positions = N: longer prompts than the checkpoint was made for, to time them
+//   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; which items (item_selection):
+//               context = [LOW, HIGH], draw = SEED, offset, limit, spread = true
 //               serve only: trace = "x.csv" and format = "lengths" | "azure" | "mooncake", or
 //               lengths = "sdar-8b/sharegpt" (published means and deviations)
 //   [serve]     see serve_settings.cpp, or unmask run --help
-//   [[method]]  name, label, preset, models = [...], params.NAME = value
+//   [[method]]  name, label, preset, models = [...], workloads = [...], params.NAME = value
 //   [probe]     names = ["confidence", ...] (probe.h); tau, margin, sink_share, every, limit,
 //               reference_block
 //   [sweep]     mode = "cross" | "zip" | "one-at-a-time" | "leave-one-out", and axes by dotted key:
@@ -42,6 +45,7 @@
 
 #include "harness/decode/parameters.h"
 #include "harness/experiment/probe.h"
+#include "harness/workload/task.h"
 
 namespace unmask {
 
@@ -77,6 +81,8 @@ struct model_entry {
   std::string weights = "checkpoint";  // or random:SEED
   std::string role;                    // another name for methods to say which model they run on
   std::string published;               // NAME of a path "weights:NAME"; empty: a plain path
+  double soften = 1;                   // divides the final norm, and with it all logits
+  std::int64_t positions = 0;          // more than the checkpoint's own, for times only; 0: its own
 };
 
 struct workload_entry {
@@ -84,7 +90,7 @@ struct workload_entry {
   std::filesystem::path file;  // JSON Lines of tasks, or a trace
   std::string trace_format;    // of a trace; empty: tasks
   std::string lengths;         // name of published lengths; empty: a file
-  std::int64_t limit = 0;      // items; 0: all
+  item_selection items;        // which; 0: all
   std::string dataset;         // published dataset; empty: tasks of our own form
   std::string dataset_file;    // of a dataset of several files
 };
@@ -94,8 +100,9 @@ struct method_entry {
   std::string label;  // default: name
   std::string preset;
   parameter_map params;
-  std::vector<std::string> models;  // names or roles of the models it runs on; empty: all
-  std::string where;                // FILE:LINE, for messages
+  std::vector<std::string> models;     // names or roles of the models it runs on; empty: all
+  std::vector<std::string> workloads;  // names of the workloads it runs on; empty: all
+  std::string where;                   // FILE:LINE, for messages
 };
 
 // One setting by its dotted key; `where` is FILE:LINE or "--set".

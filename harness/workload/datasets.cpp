@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
-#include <set>
 
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
 #include "harness/base/nearest.h"
 #include "harness/base/text.h"
+#include "harness/workload/scorers/longbench.h"
 
 namespace unmask {
 using namespace py;
@@ -24,26 +23,16 @@ std::string json_member(const std::string& key, const std::string& json) {
   return "\"" + key + "\":" + json;
 }
 
-// The number after the last ####, without commas: "#### 2,125" gives 2125.
-std::string gsm8k_value(const json_reader& object, std::string_view answer) {
-  const std::size_t mark = answer.rfind("####");
-  if (mark == std::string_view::npos) object.fail("answer", "has no #### before its result");
-  const std::string value = replace_all(strip(answer.substr(mark + 4)), ",", "");
-  const std::string_view digits = std::string_view(value).substr(value.starts_with('-') ? 1 : 0);
-  if (digits.empty() || digits.size() > 18 ||
-      !std::all_of(digits.begin(), digits.end(), is_digit)) {
-    object.fail("answer", "ends with " + in_ticks(value) + ", which is not an integer");
-  }
-  return std::to_string(std::stoll(value));
-}
-
 task_item read_gsm8k(const json_reader& object) {
   task_item item;
   item.prompt = object.text("question") +
                 "\nPlease reason step by step, and write the final answer after ####.";
   item.answer = object.text("answer");
-  item.scorer = "final_number";
-  item.check = "{\"commas\":true," + json_member("value", gsm8k_value(object, item.answer)) + "}";
+  if (item.answer.find("#### ") == std::string::npos) {
+    object.fail("answer", "has no #### before its result");
+  }
+  item.scorer = "gsm8k_lm_eval";
+  item.check = "{" + json_member("target", json_text(object.at("answer"))) + "}";
   item.gen_length = 256;
   return item;
 }
@@ -55,8 +44,8 @@ task_item read_math500(const json_reader& object) {
                 "\nPlease reason step by step, and put your final answer within \\boxed{}.";
   item.answer = object.text("solution");
   object.text("answer");
-  item.scorer = "boxed";
-  item.check = "{" + json_member("value", json_text(object.at("answer"))) + "}";
+  item.scorer = "math_opencompass_v2";
+  item.check = "{" + json_member("answer", json_text(object.at("answer"))) + "}";
   item.gen_length = 512;
   return item;
 }
@@ -110,7 +99,7 @@ task_item read_ifeval(const json_reader& object) {
   task_item item;
   item.id = "ifeval-" + std::to_string(object.integer("key", 0, most_ids));
   item.prompt = object.text("prompt");
-  item.scorer = "none";
+  item.scorer = "ifeval";
   item.check = "{" +
                json_member("instruction_id_list", json_text(object.at("instruction_id_list"))) +
                "," + json_member("kwargs", json_text(object.at("kwargs"))) + "}";
@@ -136,31 +125,6 @@ std::string filled(std::string_view form, std::string_view context, std::string_
   return text;
 }
 
-// dataset2metric of eval.py, without what needs Chinese words (dureader, multifieldqa_zh, vcsum) or
-// asks in Chinese for a passage (passage_retrieval_zh).
-std::string longbench_scorer(const std::string& task) {
-  static const std::map<std::string, const char*> scorers = {
-      {"narrativeqa", "qa_f1"},
-      {"qasper", "qa_f1"},
-      {"multifieldqa_en", "qa_f1"},
-      {"hotpotqa", "qa_f1"},
-      {"2wikimqa", "qa_f1"},
-      {"musique", "qa_f1"},
-      {"triviaqa", "qa_f1"},
-      {"gov_report", "rouge_l"},
-      {"qmsum", "rouge_l"},
-      {"multi_news", "rouge_l"},
-      {"samsum", "rouge_l"},
-      {"trec", "classification"},
-      {"lsht", "classification"},
-      {"lcc", "code_similarity"},
-      {"repobench-p", "code_similarity"},
-      {"passage_count", "share_of_number"},
-      {"passage_retrieval_en", "share_of_number"}};
-  const auto found = scorers.find(task);
-  return found == scorers.end() ? "none" : found->second;
-}
-
 std::vector<task_item> read_longbench(const std::string& path) {
   const auto folder = std::filesystem::path(path).parent_path();
   const std::string prompts_path = (folder / "dataset2prompt.json").string();
@@ -182,17 +146,13 @@ std::vector<task_item> read_longbench(const std::string& path) {
       object.fail("answers", "must be an array of strings");
     }
     item.answer = *answers->front().text();
-    item.scorer = longbench_scorer(item.family);
-    if (item.scorer == "rouge_l" && answers->size() != 1) item.scorer = "none";
-    item.check = "{";
-    if (item.scorer == "classification") {
-      item.check += json_member("all_classes", json_text(object.at("all_classes"))) + ",";
-    }
-    item.check += json_member("answers", json_text(object.at("answers")));
-    // eval.py cuts the answers of these, whose prompts hold examples in the same form.
-    const std::set<std::string> cut = {"trec", "triviaqa", "samsum", "lsht"};
-    if (cut.contains(item.family)) item.check += "," + json_member("first_line", "true");
-    item.check += "}";
+    item.scorer = scorers::find_longbench_task(item.family) != nullptr ? "longbench" : "none";
+    item.check =
+        "{" +
+        json_member("all_classes",
+                    object.given("all_classes") ? json_text(object.at("all_classes")) : "null") +
+        "," + json_member("answers", json_text(object.at("answers"))) + "," +
+        json_member("task", json_text(object.at("dataset"))) + "}";
     items.push_back(std::move(item));
   });
   return items;

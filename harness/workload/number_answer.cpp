@@ -18,21 +18,6 @@ std::string leading_integer(std::string_view text) {
   return end > digits ? std::string(text.substr(0, end)) : "";
 }
 
-// The published filter: -?[0-9.,]+ without its commas, dollar sign and final stop.
-std::string leading_amount(std::string_view text) {
-  std::string amount;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (is_digit(c) || c == '.' || (c == '-' && amount.empty())) {
-      amount += c;
-    } else if (c != ',' && !(c == '$' && amount.find_first_not_of('-') == std::string::npos)) {
-      break;
-    }
-  }
-  if (amount.ends_with('.')) amount.pop_back();
-  return amount;
-}
-
 // Digits compared as text, because a model may write any number of them.
 std::string without_leading_zeros(const std::string& number) {
   const bool minus = number.starts_with('-');
@@ -49,8 +34,7 @@ std::string final_number_mismatch(const json_reader& check, std::string_view out
   const std::size_t mark = output.rfind("####");
   if (mark == std::string_view::npos) return "there is no #### before the answer";
   const std::string_view tail = strip(output.substr(mark + 4));
-  const bool commas = check.flag_or("commas", false);
-  const std::string number = commas ? leading_amount(tail) : leading_integer(tail);
+  const std::string number = leading_integer(tail);
   if (number.empty()) return "no number follows ####";
   if (without_leading_zeros(number) == wanted) return "";
   return "the answer is " + in_ticks(number) + ", expected " + wanted;

@@ -12,9 +12,7 @@
 namespace unmask {
 
 // "" when the integer after the last `####` of the output equals check.value, else the reason.
-// Only the number's beginning counts: what follows its digits is not looked at. With
-// check.commas = true a dollar sign before it, commas in it and a full stop after it are ignored
-// and a fraction makes it a different number (the "strict-match" filter of lm-eval's gsm8k).
+// Only the number's beginning counts: what follows its digits is not looked at.
 std::string final_number_mismatch(const json_reader& check, std::string_view output);
 
 }  // namespace unmask

@@ -10,10 +10,8 @@
 #include "harness/base/text.h"
 #include "harness/workload/constraints.h"
 #include "harness/workload/list_language.h"
-#include "harness/workload/longbench.h"
-#include "harness/workload/math_answer.h"
 #include "harness/workload/number_answer.h"
-#include "harness/workload/rouge.h"
+#include "harness/workload/scorers/item_scores.h"
 
 namespace unmask {
 using namespace py;
@@ -56,63 +54,6 @@ score score_contains(const task_item&, const json_reader& check, std::string_vie
   return all_or_nothing(in_ticks(wanted) + " does not occur");
 }
 
-score partial(double value, const char* reason) {
-  return {true, value, value == 1.0, value == 1.0 ? "" : reason};
-}
-
-std::string_view looked_at(const json_reader& check, std::string_view output) {
-  return check.flag_or("first_line", false) ? first_line(output) : output;
-}
-
-std::vector<std::string> texts_of(const json_reader& check, const char* key) {
-  std::vector<std::string> texts;
-  const json_value::array* items = check.at(key).items();
-  if (items == nullptr) check.fail(key, "must be an array of strings");
-  for (const json_value& item : *items) {
-    if (item.text() == nullptr) check.fail(key, "must be an array of strings");
-    texts.push_back(*item.text());
-  }
-  return texts;
-}
-
-// The best over the references.
-template <class Metric>
-double best(const json_reader& check, std::string_view output, Metric metric) {
-  double value = 0;
-  for (const std::string& reference : texts_of(check, "answers")) {
-    value = std::max(value, metric(looked_at(check, output), reference));
-  }
-  return value;
-}
-
-score score_rouge(const task_item& item, const json_reader& check, std::string_view output) {
-  return partial(rouge_l(looked_at(check, output), item.answer), "words differ from the reference");
-}
-
-score score_qa_f1(const task_item&, const json_reader& check, std::string_view output) {
-  return partial(best(check, output, qa_f1), "words differ from every reference");
-}
-
-score score_classification(const task_item&, const json_reader& check, std::string_view output) {
-  const std::vector<std::string> classes = texts_of(check, "all_classes");
-  const auto metric = [&](std::string_view text, std::string_view reference) {
-    return class_score(text, reference, classes);
-  };
-  return partial(best(check, output, metric), "not the class of the reference alone");
-}
-
-score score_code(const task_item&, const json_reader& check, std::string_view output) {
-  return partial(best(check, output, code_similarity), "the line differs from every reference");
-}
-
-score score_share_of_number(const task_item&, const json_reader& check, std::string_view output) {
-  return partial(best(check, output, share_of_number), "not the number of the reference alone");
-}
-
-score score_boxed(const task_item&, const json_reader& check, std::string_view output) {
-  return all_or_nothing(boxed_mismatch(check.text("value"), output));
-}
-
 score score_none(const task_item&, const json_reader&, std::string_view) {
   return {false, 0.0, false, "not scored"};
 }
@@ -121,25 +62,28 @@ struct named_scorer {
   const char* name;
   scorer_function function;
 };
-constexpr named_scorer scorers[] = {{"final_number", score_number},
-                                    {"list_program", score_program},
-                                    {"constraints", score_constraints},
-                                    {"exact", score_exact},
-                                    {"contains", score_contains},
-                                    {"rouge_l", score_rouge},
-                                    {"boxed", score_boxed},
-                                    {"qa_f1", score_qa_f1},
-                                    {"classification", score_classification},
-                                    {"code_similarity", score_code},
-                                    {"share_of_number", score_share_of_number},
-                                    {"none", score_none}};
+constexpr named_scorer own_scorers[] = {
+    {"final_number", score_number},     {"list_program", score_program},
+    {"constraints", score_constraints}, {"exact", score_exact},
+    {"contains", score_contains},       {"none", score_none}};
+
+scorer_function find_scorer(std::string_view name) {
+  for (const named_scorer& s : own_scorers) {
+    if (name == s.name) return s.function;
+  }
+  for (const scorers::named_item_score& s : scorers::item_scores()) {
+    if (name == s.name) return s.function;
+  }
+  return nullptr;
+}
 
 }  // namespace
 
 const std::vector<std::string>& scorer_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
-    for (const named_scorer& s : scorers) list.emplace_back(s.name);
+    for (const named_scorer& s : own_scorers) list.emplace_back(s.name);
+    for (const scorers::named_item_score& s : scorers::item_scores()) list.emplace_back(s.name);
     return list;
   }();
   return names;
@@ -157,9 +101,7 @@ score score_answer(const task_item& item, const std::string& output) {
   const std::string where = "task " + item.id + ", check";
   const json_value check = parse_json(item.check, where);
   const json_reader reader(check, where);
-  const auto* found = std::find_if(std::begin(scorers), std::end(scorers),
-                                   [&](const named_scorer& s) { return item.scorer == s.name; });
-  return found->function(item, reader, output);
+  return find_scorer(item.scorer)(item, reader, output);
 }
 
 }  // namespace unmask

@@ -3,21 +3,29 @@
 //
 // Scorers: how right an output is. Those of the embedded models' tasks are the definitions in
 // experiments/models/train/scorers.py word for word, so that the training side's numbers and ours
-// can be compared. rouge_l and LongBench's metrics give partial credit. check.first_line: these
-// look at the first line of the output only.
+// can be compared; the others are the official scorers of the papers' harnesses (scorers/), equal
+// case by case to what their code returns.
 //
-//   final_number  the integer after the last `####` equals check.value; with check.commas also
-//                 "2,125", "$18" and "18." are read as numbers, as published GSM8K filters do
+//   final_number  the integer after the last `####` equals check.value
 //   list_program  the program, run on every check.inputs, gives check.outputs (list_language.h)
 //   constraints   every rule of check.constraints holds (constraints.h)
 //   exact         equals the answer, white space at both ends aside
 //   contains      check.text occurs and is not part of a longer run of digits
-//   rouge_l       F1 of the longest common subsequence of words (rouge.h)
-//   boxed         the last \boxed{} equals check.value after MATH's normalisation (math_answer.h)
-//   qa_f1, classification, code_similarity, share_of_number
-//                 LongBench's metrics (longbench.h), the best over check.answers; classification
-//                 also needs check.all_classes
-//   none          not scored: there is no exact answer, or scoring needs to execute foreign code
+//   rouge_l       F of ROUGE-L of rouge_score without stemmer, against the answer
+//   none          not scored: there is no exact answer
+//
+//   gsm8k_lm_eval, gsm8k_cot_lm_eval   check.target: the worked solution. Value: strict-match;
+//                                      flexible-extract beside it
+//   gsm8k_opencompass, _v2             check.target
+//   math_minerva_lm_eval, math_opencompass, math_opencompass_v2, math500_opencompass_verify
+//                                      check.answer: the gold answer in LaTeX
+//   first_capital, first_option        check.answer: a letter; check.options: "ABCD"
+//   mmlu_generative_lm_eval            check.answer
+//   ifeval      check.instruction_id_list, check.kwargs. Value: mean of prompt level and
+//               instruction level, strict (FOCUS); the four levels beside it
+//   longbench   check.task, check.answers, check.all_classes
+//   rouge_score check.answers[0] or the answer. Value: ROUGE-L with stemmer; ROUGE-1, ROUGE-2 and
+//               the values without it beside it
 #pragma once
 
 #include <string>
@@ -27,11 +35,22 @@
 
 namespace unmask {
 
+// A number beside the score: over a run it is the sum of `sum` over the sum of `of`.
+struct measure {
+  std::string name;
+  double sum = 0;
+  double of = 1;
+};
+
 struct score {
-  bool scored = false;  // false: the scorer is `none`; value says nothing
+  bool scored = false;  // false: the scorer is `none` or undecided; value says nothing
   double value = 0;     // 0 to 1
   bool exact = false;   // value is 1
   std::string note;     // why not 1, one line; empty when exact
+  // The official scorer would give a verdict that ours cannot establish: counted, never passed.
+  bool undecided = false;
+  std::string extracted = {};  // what the scorer took for the answer, where it extracts one
+  std::vector<measure> measures = {};
 };
 
 const std::vector<std::string>& scorer_names();

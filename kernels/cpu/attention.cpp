@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/attention_kernel.h"
+#include "kernels/cpu/crowd.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/scratch.h"
 
@@ -251,16 +252,19 @@ void attention(const row_set& rows, const tensor_view& q, const paged_kv& cache,
              static_cast<double>(count * dim * heads);
   }
   // Below about 20 microseconds of work the calling thread does it all.
-  const int threads = omp_in_parallel() != 0 || flops < 2e6 ? 1 : omp_get_max_threads();
+  const int threads =
+      omp_in_parallel() != 0 || flops < 2e6 || !team_allowed() ? 1 : omp_get_max_threads();
   const auto& tasks = task_begin;  // workers must see the caller's vectors, not their own
   const auto& blocks = block_begin;
   const auto& masses = mass_begin;
   const auto& masked_begin = row_tile_begin;
   const auto& masked_rows = row_tiles;
+  watched_region watch;
 #pragma omp parallel num_threads(threads) if (threads > 1)
   {
 #pragma omp for schedule(dynamic, 1)
     for (std::int64_t unit = 0; unit < tasks.back(); ++unit) {
+      const watched_part part(watch);
       const std::int32_t s = sequence_of(tasks, unit);
       const std::int64_t local = unit - tasks[static_cast<std::size_t>(s)];
       thread_local std::vector<key_run> runs;

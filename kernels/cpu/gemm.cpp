@@ -15,6 +15,7 @@
 #include <new>
 #include <vector>
 
+#include "kernels/cpu/crowd.h"
 #include "kernels/cpu/gemm_packed.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/float16.h"
@@ -186,8 +187,10 @@ void own_linear(const tensor_view& x, const packed_cpu& w, const float* bias, co
   const std::int64_t cuts = (rows + per_unit - 1) / per_unit;
   const std::int64_t units = panels * cuts;
   const int grab = static_cast<int>(std::clamp<std::int64_t>(units / (8 * threads), 1, 8));
+  watched_region watch;
 #pragma omp parallel num_threads(threads)
   {
+    const watched_part part(watch);
     if (quantized) {
 #pragma omp for schedule(static)
       for (std::int64_t r = 0; r < rows; ++r) quantize_row(w, x, r, bytes, scale);

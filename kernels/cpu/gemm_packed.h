@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 
+#include "kernels/cpu/crowd.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_kernel.h"
 
@@ -55,12 +56,13 @@ bool library_linear(const tensor_view& x, const packed_cpu& w, const tensor_view
 inline constexpr std::int64_t library_rows = 128;
 
 // Whether a call of this size is worth waking the other threads for: `flops` of work on `bytes`
-// of operands against the cost of one fork and join.
+// of operands against the cost of one fork and join; never while others hold the cores.
 inline bool worth_threads(double flops, double bytes) {
   constexpr double flops_per_second = 100e9;  // of one thread, order of magnitude
   constexpr double bytes_per_second = 20e9;
   constexpr double fork_join_seconds = 10e-6;
-  return flops / flops_per_second + bytes / bytes_per_second > 2 * fork_join_seconds;
+  return flops / flops_per_second + bytes / bytes_per_second > 2 * fork_join_seconds &&
+         team_allowed();
 }
 
 }  // namespace unmask::cpu

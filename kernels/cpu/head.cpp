@@ -14,6 +14,7 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cpu/crowd.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_packed.h"
 #include "kernels/cpu/head_kernels.h"
@@ -172,9 +173,11 @@ void backend::confidence(const tensor_view& x, const packed_matrix& head,
     prepared.prepare(make_view(gathered, dtype::f32, {rows, width}), head);
     const prepared_rows& ready = prepared;  // the threads below read the caller's
     const double flops = 2.0 * static_cast<double>(rows * width * vocabulary);
+    watched_region watch;
 #pragma omp parallel for schedule( \
     dynamic) if (worth_threads(flops, static_cast <double>(head.bytes)))
     for (std::int64_t segment = 0; segment < cut.segments; ++segment) {
+      const watched_part part(watch);
       thread_local scratch tile_memory, work_memory, hit_memory;
       const std::int64_t stride = (cut.chunk + 15) / 16 * 16;
       float* logit = tile_memory.get<float>(rows * stride);

@@ -5,6 +5,7 @@
 // arithmetic in float32 vectors, with threads where the work is worth waking them.
 #pragma once
 
+#include "kernels/cpu/crowd.h"
 #include "kernels/ops.h"
 
 namespace unmask::cpu {
@@ -143,7 +144,7 @@ class backend : public ops {
 };
 
 // Elements of row work below which waking the other threads costs more than it saves.
-inline constexpr std::int64_t parallel_elements = std::int64_t{1} << 17;
+inline constexpr team_limit parallel_elements{std::int64_t{1} << 17};
 
 // Cosines and sines of rotary angles, kept for every position below `positions`.
 struct rope_table {

@@ -1,23 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What decoding reads from the LM head. The vocabulary is processed in chunks of head_columns: the
-// product of a chunk is written to a small buffer that stays in L2, and one block per candidate
-// folds it into a running state; no [C, V] matrix exists. One pass gives arg-max, second largest
+// What decoding reads from the LM head. The vocabulary is processed in chunks: the product of a chunk
+// is written to a buffer that stays in L2, and one warp per candidate and slice of head_slice tokens
+// folds it into a partial state; no [C, V] matrix exists. One pass gives arg-max, second largest
 // logit and softmax sum together (online softmax):
 //   state (best, rest): rest = sum over v other than the best of e^((z_v - best) / T),
 //   two states: the smaller best becomes part of the rest, (1 + rest') e^((best' - best) / T).
-// `rest` keeps 1 - p exact where p rounds to 1. Sums run in float64 over the same columns in the
-// same order for every candidate, so the batch does not matter.
+// `rest` keeps 1 - p exact where p rounds to 1. A lane sums 64 tokens in the precision asked for;
+// lanes and slices are merged in float64. Slices and their order do not depend on the number of
+// candidates, so the batch does not matter.
 #pragma once
+
+#include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda/device/portable.h"
 #include "kernels/noise.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-constexpr int head_threads = 256;
-constexpr int head_columns = 8192;
+constexpr int head_threads = 128;
+constexpr int head_slice = 2048;  // tokens that one warp folds
+constexpr int head_vector = 4;    // logits in one load
+// Bytes of logits that a chunk may have: about half of the L2 cache of an A100 or H100.
+constexpr std::int64_t head_chunk_bytes = std::int64_t{24} << 20;
 constexpr int no_token = 0x7FFFFFFF;
 
 struct head_state {
@@ -40,28 +47,53 @@ UNMASK_DEVICE double wide_exp(double x, bool wide) {
   return wide ? exp(x) : static_cast<double>(expf(static_cast<float>(x)));
 }
 
+// Selects by value: a reference to one of two structs would put both on the stack.
 UNMASK_DEVICE head_state merge_states(const head_state& x, const head_state& y, double inverse_t,
                                       bool wide) {
-  const bool second_wins = y.best > x.best || (y.best == x.best && y.token < x.token);
-  const head_state& a = second_wins ? y : x;
-  const head_state& b = second_wins ? x : y;
-  head_state m = a;
-  m.second = b.best > a.second ? b.best : a.second;
-  if (b.token == no_token) {
-    m.rest += b.rest;  // nothing, or NaN
-  } else {
-    const double gap = (static_cast<double>(b.best) - static_cast<double>(a.best)) * inverse_t;
-    m.rest += (1.0 + b.rest) * wide_exp(gap, wide);
+  const bool y_wins = y.best > x.best || (y.best == x.best && y.token < x.token);
+  const float high = y_wins ? y.best : x.best, low = y_wins ? x.best : y.best;
+  const float runner_up = y_wins ? y.second : x.second;
+  const std::int32_t low_token = y_wins ? x.token : y.token;
+  const double high_rest = y_wins ? y.rest : x.rest, low_rest = y_wins ? x.rest : y.rest;
+  head_state m;
+  m.best = high;
+  m.second = low > runner_up ? low : runner_up;
+  m.token = y_wins ? y.token : x.token;
+  const double gap = (static_cast<double>(low) - static_cast<double>(high)) * inverse_t;
+  // A state without a token has nothing to add but NaN.
+  m.rest = high_rest + (low_token == no_token ? low_rest : (1.0 + low_rest) * wide_exp(gap, wide));
+  const bool y_noised = y.noised_best > x.noised_best ||
+                        (y.noised_best == x.noised_best && y.noised_token < x.noised_token);
+  m.noised_best = y_noised ? y.noised_best : x.noised_best;
+  m.noised_token = y_noised ? y.noised_token : x.noised_token;
+  m.noised_logit = y_noised ? y.noised_logit : x.noised_logit;
+  m.unused = 0;
+  return m;
+}
+
+// The merged state of the warp's lanes, on every lane: one maximum, one minimum and one sum over the
+// lanes instead of five merges of whole states.
+template <bool noisy>
+UNMASK_DEVICE head_state merge_lanes(const head_state& mine, double inverse_t, bool wide) {
+  head_state m;
+  m.best = warp_max(mine.best);
+  m.token = warp_min(mine.best == m.best ? mine.token : no_token);
+  const bool wins = mine.best == m.best && mine.token == m.token;
+  m.second = warp_max(wins ? mine.second : mine.best);
+  double rest = mine.rest;
+  if (!wins && mine.token != no_token) {
+    const double gap = (static_cast<double>(mine.best) - static_cast<double>(m.best)) * inverse_t;
+    rest = (1.0 + mine.rest) * wide_exp(gap, wide);
   }
-  if (y.noised_best > x.noised_best ||
-      (y.noised_best == x.noised_best && y.noised_token < x.noised_token)) {
-    m.noised_best = y.noised_best;
-    m.noised_token = y.noised_token;
-    m.noised_logit = y.noised_logit;
-  } else {
-    m.noised_best = x.noised_best;
-    m.noised_token = x.noised_token;
-    m.noised_logit = x.noised_logit;
+  m.rest = warp_sum(rest);
+  m.noised_best = -INFINITY;
+  m.noised_token = no_token;
+  m.noised_logit = -INFINITY;
+  m.unused = 0;
+  if constexpr (noisy) {
+    m.noised_best = warp_max(mine.noised_best);
+    m.noised_token = warp_min(mine.noised_best == m.noised_best ? mine.noised_token : no_token);
+    m.noised_logit = warp_max(mine.noised_token == m.noised_token ? mine.noised_logit : -INFINITY);
   }
   return m;
 }
@@ -69,9 +101,11 @@ UNMASK_DEVICE head_state merge_states(const head_state& x, const head_state& y, 
 struct head_params {
   const float* logit;  // [C, columns] of this chunk
   std::int64_t logit_stride;
-  int first, columns;  // tokens first .. first + columns - 1
-  head_state* state;   // [C]
-  double* entropy;     // [C] or null
+  int first, columns;   // tokens first .. first + columns - 1; first is a multiple of head_slice
+  int slices;           // of the whole vocabulary
+  head_state* partial;  // [C, slices]
+  head_state* state;    // [C] all slices
+  double* entropy;      // [C, slices] or null
   candidate_set candidates;
   noise_source noise;
   const std::int32_t* banned;
@@ -102,80 +136,131 @@ UNMASK_DEVICE int sequence_of_candidate(const candidate_set& candidates, int c) 
   return low;
 }
 
-// Folds one chunk into the candidates' states. One block per candidate.
-UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_chunk_kernel(head_params p) {
-  shared_allocator shared;
-  const shared_array<head_state> scratch = shared.take<head_state>(head_threads / warp_size);
-  const int c = static_cast<int>(block_index()), t = static_cast<int>(thread_index());
-  const float* logit = p.logit + c * p.logit_stride;
-  const bool noisy = p.gumbel_temperature > 0;
-  const std::uint64_t key =
-      noisy ? noise_key(p.candidates, p.noise, sequence_of_candidate(p.candidates, c), c) : 0;
-  head_state mine = empty_state();
-  for (int i = t; i < p.columns; i += head_threads) {
-    const int token = p.first + i;
-    head_state one = empty_state();
-    const float z = is_banned(p, token) ? -INFINITY : logit[i];
-    if (z != z) {
-      one.rest = z;
-    } else if (z > -INFINITY) {
-      one.best = z;
-      one.token = token;
-    }
-    if (noisy) {
-      const double u = uniform_open(key, static_cast<std::uint64_t>(token));
-      const double noised = static_cast<double>(z) - p.gumbel_temperature * log(-log(u));
-      if (noised > -INFINITY) {
-        one.noised_best = noised;
-        one.noised_token = token;
-        one.noised_logit = z;
-      }
-    }
-    mine = merge_states(mine, one, p.inverse_temperature, p.wide);
+struct alignas(16) four_logits {
+  float z[head_vector];
+};
+
+// Calls visit(token, logit) for the tokens of this lane in the slice, in ascending order. A banned
+// token has the logit -infinity.
+template <class F>
+UNMASK_DEVICE void for_each_logit(const head_params& p, const float* logit, int slice_first,
+                                  const F& visit) {
+  const int left = p.columns - slice_first;
+  const int count = left < head_slice ? left : head_slice;
+  const float* from = logit + slice_first;
+  // The list is looked through once for the slice, and token by token only where it says so.
+  bool some_banned = false;
+  for (int i = 0; i < p.banned_count; ++i) {
+    const int at = p.banned[i] - p.first - slice_first;
+    some_banned = some_banned || (at >= 0 && at < count);
   }
+  const auto take = [&](int i, float z) {
+    const int token = p.first + slice_first + i;
+    visit(token, some_banned && is_banned(p, token) ? -INFINITY : z);
+  };
+  const bool vectors = (reinterpret_cast<std::uintptr_t>(from) & 15U) == 0 && count == head_slice;
+  if (vectors) {
+#pragma unroll 4
+    for (int i = lane_index() * head_vector; i < head_slice; i += warp_size * head_vector) {
+      const four_logits four = *reinterpret_cast<const four_logits*>(from + i);
 #pragma unroll
-  for (int delta = warp_size / 2; delta > 0; delta /= 2) {
-    head_state other;
-    other.best = shuffle_down(mine.best, delta);
-    other.second = shuffle_down(mine.second, delta);
-    other.token = shuffle_down(mine.token, delta);
-    other.noised_token = shuffle_down(mine.noised_token, delta);
-    other.noised_best = shuffle_down(mine.noised_best, delta);
-    other.noised_logit = shuffle_down(mine.noised_logit, delta);
-    other.rest = shuffle_down(mine.rest, delta);
-    if (lane_index() < delta) mine = merge_states(mine, other, p.inverse_temperature, p.wide);
-  }
-  if (lane_index() == 0) scratch[warp_index()] = mine;
-  sync_block();
-  if (t == 0) {
-    head_state all = p.first == 0 ? empty_state() : p.state[c];
-    for (int w = 0; w < head_threads / warp_size; ++w) {
-      all = merge_states(all, scratch[w], p.inverse_temperature, p.wide);
+      for (int j = 0; j < head_vector; ++j) take(i + j, four.z[j]);
     }
-    p.state[c] = all;
+  } else {
+    // The same tokens in the same order as above, so that alignment changes no bit.
+    for (int i = lane_index() * head_vector; i < count; i += warp_size * head_vector) {
+      for (int j = 0; j < head_vector && i + j < count; ++j) take(i + j, from[i + j]);
+    }
   }
 }
 
-// entropy += sum_v p_v ln(p_v + 1e-10) of one chunk; the state must be complete.
-UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_entropy_kernel(head_params p) {
-  shared_allocator shared;
-  const shared_array<double> scratch = shared.take<double>(head_threads / warp_size);
+// Folds slices of one chunk into partial states. Blocks: candidates x four slices, one per warp.
+template <bool wide, bool noisy>
+UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_chunk_kernel(head_params p) {
+  using number = std::conditional_t<wide, double, float>;
   const int c = static_cast<int>(block_index());
-  const float* logit = p.logit + c * p.logit_stride;
-  const head_state state = p.state[c];
-  const double total = 1.0 + state.rest;
+  const int slice = static_cast<int>(block_index_y()) * (head_threads / warp_size) + warp_index();
+  if (slice * head_slice >= p.columns) return;
+  const number inverse_t = static_cast<number>(p.inverse_temperature);
+  const std::uint64_t key =
+      noisy ? noise_key(p.candidates, p.noise, sequence_of_candidate(p.candidates, c), c) : 0;
+  float best = -INFINITY, second = -INFINITY, noised_logit = -INFINITY;
+  std::int32_t token_of_best = no_token, noised_token = no_token;
+  double noised_best = -INFINITY;
+  number rest = 0;
+  for_each_logit(p, p.logit + c * p.logit_stride, slice * head_slice, [&](int token, float z) {
+    const bool wins = z > best;
+    const float low = wins ? best : z;
+    second = low > second ? low : second;
+    number weight = 0;
+    if (low > -INFINITY) {
+      const float high = wins ? z : best;
+      weight = static_cast<number>(
+          exp((static_cast<number>(low) - static_cast<number>(high)) * inverse_t));
+    } else if (z != z) {
+      weight = z;
+    }
+    // The former best becomes part of the rest; before the first token there is nothing but NaN.
+    rest = !wins || token_of_best == no_token ? rest + weight : (rest + 1) * weight;
+    token_of_best = wins ? token : token_of_best;
+    best = wins ? z : best;
+    if constexpr (noisy) {
+      const double u = uniform_open(key, static_cast<std::uint64_t>(token));
+      const double noised = static_cast<double>(z) - p.gumbel_temperature * log(-log(u));
+      if (noised > noised_best) {
+        noised_best = noised;
+        noised_token = token;
+        noised_logit = z;
+      }
+    }
+  });
+  const head_state mine{best,
+                        second,
+                        token_of_best,
+                        noised_token,
+                        noised_best,
+                        noised_logit,
+                        0,
+                        static_cast<double>(rest)};
+  const head_state all = merge_lanes<noisy>(mine, p.inverse_temperature, wide);
+  if (lane_index() == 0) {
+    p.partial[static_cast<std::int64_t>(c) * p.slices + p.first / head_slice + slice] = all;
+  }
+}
+
+// All slices of a candidate. One warp per candidate.
+template <bool noisy>
+UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_merge_kernel(head_params p) {
+  const int c = static_cast<int>(block_index()) * (head_threads / warp_size) + warp_index();
+  if (c >= p.candidates.count) return;
+  const head_state* partial = p.partial + static_cast<std::int64_t>(c) * p.slices;
+  head_state mine = empty_state();
+  for (int s = lane_index(); s < p.slices; s += warp_size) {
+    mine = merge_states(mine, partial[s], p.inverse_temperature, p.wide);
+  }
+  const head_state all = merge_lanes<noisy>(mine, p.inverse_temperature, p.wide);
+  if (lane_index() == 0) p.state[c] = all;
+}
+
+// Sum over a slice of p_v ln(p_v + 1e-10); the state must be complete. Blocks as for head_chunk.
+UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_entropy_kernel(head_params p) {
+  const int c = static_cast<int>(block_index());
+  const int slice = static_cast<int>(block_index_y()) * (head_threads / warp_size) + warp_index();
+  if (slice * head_slice >= p.columns) return;
+  const float best = p.state[c].best;
+  const double total = 1.0 + p.state[c].rest;
   double sum = 0;
-  for (int i = static_cast<int>(thread_index()); i < p.columns; i += head_threads) {
-    const float z = is_banned(p, p.first + i) ? -INFINITY : logit[i];
-    const double gap =
-        (static_cast<double>(z) - static_cast<double>(state.best)) * p.inverse_temperature;
+  for_each_logit(p, p.logit + c * p.logit_stride, slice * head_slice, [&](int, float z) {
+    const double gap = (static_cast<double>(z) - static_cast<double>(best)) * p.inverse_temperature;
     const double probability = wide_exp(gap, p.wide) / total;
     sum +=
         probability * (p.wide ? log(probability + 1e-10)
                               : static_cast<double>(logf(static_cast<float>(probability + 1e-10))));
+  });
+  sum = warp_sum(sum);
+  if (lane_index() == 0) {
+    p.entropy[static_cast<std::int64_t>(c) * p.slices + p.first / head_slice + slice] = sum;
   }
-  sum = block_sum(sum, scratch);
-  if (thread_index() == 0) p.entropy[c] = (p.first == 0 ? 0.0 : p.entropy[c]) + sum;
 }
 
 // Writes what was asked for. One thread per candidate.
@@ -211,7 +296,12 @@ UNMASK_KERNEL void head_result_kernel(head_params p) {
             : 0.0;
     o.margin[c] = static_cast<float>((1.0 - second) / total);
   }
-  if (o.negative_entropy != nullptr) o.negative_entropy[c] = static_cast<float>(p.entropy[c]);
+  if (o.negative_entropy != nullptr) {
+    double entropy = 0;
+    for (int i = 0; i < p.slices; ++i)
+      entropy += p.entropy[static_cast<std::int64_t>(c) * p.slices + i];
+    o.negative_entropy[c] = static_cast<float>(entropy);
+  }
   if (o.top2_logit_gap != nullptr) o.top2_logit_gap[c] = s.best - s.second;
 }
 

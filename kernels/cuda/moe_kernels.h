@@ -31,36 +31,61 @@ struct route_params {
   std::int64_t expert_stride;
   float* out;  // [R, per_token]
   std::int64_t out_stride;
+  int rows;
+  const float* logit;  // [R, experts], or null: the kernel computes them
 };
 
-// As reference::moe_route: scores of all experts, the best groups, then the best experts; ties go
-// to the lowest index. One block per row.
-UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_route_kernel(route_params p) {
-  shared_allocator shared;
-  const shared_array<float> score = shared.take<float>(p.experts);
-  const shared_array<float> selection = shared.take<float>(p.experts);
-  const shared_array<float> group_score = shared.take<float>(p.groups);
-  const std::int64_t r = block_index();
-  const std::int64_t x = r * p.x_stride;
+struct split_params {
+  const float* w;
+  std::int64_t w_stride;
+  std::uint16_t *high, *low;  // [rows, width] each
+  int width;
+};
+
+// w = high + low up to 2^-17 of w, both bfloat16, so that two products on tensor cores take a
+// float32 matrix almost exactly. Router weights of a bfloat16 checkpoint have no low part.
+UNMASK_KERNEL void UNMASK_THREADS(route_threads) split_weights_kernel(split_params p) {
+  const std::int64_t row = block_index();
+  for (int d = static_cast<int>(thread_index()); d < p.width; d += route_threads) {
+    const float w = p.w[row * p.w_stride + d];
+    const std::uint16_t high = bf16_of(w);
+    p.high[row * p.width + d] = high;
+    p.low[row * p.width + d] = bf16_of(w - bf16_to_float(high));
+  }
+}
+
+// Shared memory of one row that is routed.
+struct route_room {
+  shared_array<float> score, selection;  // [experts]: what weights are made of; what is compared
+  shared_array<float> group;             // [groups]
+};
+
+UNMASK_DEVICE route_room take_route_room(shared_allocator& shared, const route_params& p) {
+  return {shared.take<float>(p.experts), shared.take<float>(p.experts),
+          shared.take<float>(p.groups)};
+}
+
+// A padding row takes no expert. True if it was one.
+UNMASK_DEVICE bool routed_nowhere(const route_params& p, std::int64_t r) {
+  if (p.sequence == nullptr || p.sequence[r] >= 0) return false;
+  for (int i = lane_index(); i < p.per_token; i += warp_size) {
+    p.expert[r * p.expert_stride + i] = -1;
+    p.out[r * p.out_stride + i] = 0;
+  }
+  return true;
+}
+
+// The score of a logit; softmax is finished by route_row.
+UNMASK_DEVICE float route_score(const route_params& p, float logit) {
+  return p.sigmoid ? 1.0F / (1.0F + expf(-logit)) : logit;
+}
+
+// As reference::moe_route from room.score on: the best groups, then the best experts; ties go to
+// the lowest index. The work of one warp.
+UNMASK_DEVICE void route_row(const route_params& p, std::int64_t r, const route_room& room) {
+  const shared_array<float> score = room.score, selection = room.selection;
+  const shared_array<float> group_score = room.group;
   const int lane = lane_index();
-  if (p.sequence != nullptr && p.sequence[r] < 0) {
-    for (int i = static_cast<int>(thread_index()); i < p.per_token; i += route_threads) {
-      p.expert[r * p.expert_stride + i] = -1;
-      p.out[r * p.out_stride + i] = 0;
-    }
-    return;
-  }
-  for (int e = warp_index(); e < p.experts; e += route_threads / warp_size) {
-    const float* w = p.weight + e * p.weight_stride;
-    float sum = 0;
-    for (int d = lane; d < p.width; d += warp_size) {
-      sum += load_float(p.x, p.x_type, x + d) * w[d];
-    }
-    sum = warp_sum(sum);
-    if (lane == 0) score[e] = p.sigmoid ? 1.0F / (1.0F + expf(-sum)) : sum;
-  }
-  sync_block();
-  if (warp_index() > 0) return;  // one warp does the rest
   if (!p.sigmoid) {
     float top = -INFINITY, total = 0;
     for (int e = lane; e < p.experts; e += warp_size) top = score[e] > top ? score[e] : top;
@@ -135,6 +160,44 @@ UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_route_kernel(route_params p
     const float s = score[p.expert[r * p.expert_stride + i]];
     p.out[r * p.out_stride + i] = (p.normalize ? s / total : s) * p.scaling;
   }
+}
+
+// Scores of all experts on CUDA cores, then the choice. One block per row.
+UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_route_kernel(route_params p) {
+  shared_allocator shared;
+  const route_room room = take_route_room(shared, p);
+  const std::int64_t r = block_index();
+  if (p.sequence != nullptr && p.sequence[r] < 0) {
+    if (warp_index() == 0) routed_nowhere(p, r);
+    return;
+  }
+  for (int e = warp_index(); e < p.experts; e += route_threads / warp_size) {
+    const float* w = p.weight + e * p.weight_stride;
+    float sum = 0;
+    for (int d = lane_index(); d < p.width; d += warp_size) {
+      sum += load_float(p.x, p.x_type, r * p.x_stride + d) * w[d];
+    }
+    sum = warp_sum(sum);
+    if (lane_index() == 0) room.score[e] = route_score(p, sum);
+  }
+  sync_block();
+  if (warp_index() == 0) route_row(p, r, room);
+}
+
+constexpr int choose_threads = 128;
+
+// The choice from logits that matrix products made. One warp per row.
+UNMASK_KERNEL void UNMASK_THREADS(choose_threads) moe_choose_kernel(route_params p) {
+  shared_allocator shared;
+  route_room room = take_route_room(shared, p);
+  for (int w = 0; w < warp_index(); ++w) room = take_route_room(shared, p);
+  const std::int64_t r = block_index() * (choose_threads / warp_size) + warp_index();
+  if (r >= p.rows || routed_nowhere(p, r)) return;
+  for (int e = lane_index(); e < p.experts; e += warp_size) {
+    room.score[e] = route_score(p, p.logit[r * p.experts + e]);
+  }
+  sync_warp();
+  route_row(p, r, room);
 }
 
 constexpr int routed_rows = 64;  // assignments per tile of a grouped product

@@ -81,10 +81,9 @@ method_info focus_info() {
                       {"partial_prefill", false},
                       {"commit", text("frozen_then_full")},
                       {"commit_last", true}};
-  m.presets["paper"] = {{"stop_in_prompt_block", false},
-                        {"importance_set", text("block")},
-                        {"deviation_rule", text("deviation")},
-                        {"commit", text("full")}};
+  m.presets["paper"] = {{"stop_in_prompt_block", false},       {"importance_set", text("block")},
+                        {"deviation_rule", text("deviation")}, {"average_scope", text("request")},
+                        {"count_empty_steps", true},           {"commit", text("full")}};
   m.check = check_focus;
   m.make = make_focus;
   return m;

@@ -317,9 +317,13 @@ method_info optimus_info() {
   m.presets["obs"] = {{"policy", text("prefix_caching")}, {"out_block", true}};
   m.presets["chunk8"] = {{"chunk", std::int64_t{8}}};
   m.presets["naive8"] = {{"policy", text("naive")}, {"chunk", std::int64_t{8}}};
-  m.presets["paper"] = {{"request_cost", false}, {"chunk_rows", text("full")}};
+  // The paper's formula over our estimate of N, and the paper's reading of N too.
+  m.presets["paper_cost"] = {{"request_cost", false}, {"chunk_rows", text("full")}};
+  m.presets["paper"] = {
+      {"request_cost", false}, {"chunk_rows", text("full")}, {"estimator", text("prefix_count")}};
   m.presets["paper_a100"] = {{"request_cost", false},
                              {"chunk_rows", text("full")},
+                             {"estimator", text("prefix_count")},
                              {"latency", text("roofline")},
                              {"step_overhead_ms", 34.0}};
   m.check = [](const model_config& model, const parameters& p) {

@@ -92,6 +92,7 @@ void optimus_pace::begin(const batch& b, const step_part* parts) {
   }
   state.choice = {state.elastic ? set.chunk.block : set.size, !state.elastic && set.out_block};
   if (state.elastic && !running_.empty()) state.choice = state.elastic->choose(running_);
+  choose_chunk(state.choice.size);
   // A place that waits in a frozen batch computes the rows its next forward would take. They settle
   // nothing, and that forward computes them again before it reads them.
   for (std::int32_t s = 0; parts && s < b.capacity(); ++s) {
@@ -161,6 +162,7 @@ void optimus_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
     const chunk_choice made =
         prefill ? chunk_choice{state.settings.chunk.block, false} : state.choice;
     seen.size = made.size;
+    if (!prefill) state.elastic->record(made, committed);
     state.elastic->observe(s, made, seen, committed);
   }
   seen.passed.clear();

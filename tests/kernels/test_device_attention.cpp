@@ -217,7 +217,8 @@ TEST(device_attention, tensor_cores_match_the_reference) {
     mask_kind mask;
     bool listed;
   };
-  // 16, 32 and 64 packed rows per block; GQA 1, 2, 4, 7; one case is split over several blocks.
+  // 16, 32, 64 and 128 packed rows per block; GQA 1, 2, 4, 7; two cases are split over several
+  // blocks; masked tiles are skipped, masked in part and left alone.
   const std::vector<tensor_case> cases = {{{2, 2, 64}, {5, 0, 9, 1}, 2, mask_kind::full, false},
                                           {{4, 1, 64}, {9, 7}, 3, mask_kind::full, true},
                                           {{4, 1, 64}, {6, 3}, 9, mask_kind::full, false},
@@ -225,7 +226,11 @@ TEST(device_attention, tensor_cores_match_the_reference) {
                                           {{4, 1, 64}, {20, 9}, 2, mask_kind::block_causal, true},
                                           {{7, 1, 128}, {11, 3}, 2, mask_kind::full, false},
                                           {{2, 1, 128}, {4, 6}, 2, mask_kind::causal, true},
-                                          {{4, 2, 128}, {12}, 2, mask_kind::full, false}};
+                                          {{4, 2, 128}, {12}, 2, mask_kind::full, false},
+                                          {{4, 1, 64}, {70, 33}, 5, mask_kind::block_causal, false},
+                                          {{4, 1, 64}, {50, 40}, 3, mask_kind::full, true},
+                                          {{4, 1, 128}, {40, 70}, 4, mask_kind::causal, false},
+                                          {{2, 1, 64}, {3, 1}, 10, mask_kind::block_causal, false}};
   for_each_device([&](const ops& device) {
     unsigned seed = 100;
     for (const tensor_case& t : cases) {

@@ -304,11 +304,9 @@ std::vector<fs::path> json_files(const fs::path& folder) {
 prompt_replay replay_prompts(const fs::path& directory, std::vector<fs::path> data,
                              const fs::path& examples) {
   prompt_replay replay;
-  if (data.empty()) {
-    data = {directory / "data", directory / ".." / "data", directory / "longbench_zh"};
-  } else {
-    data.push_back(directory / "longbench_zh");
-  }
+  data.push_back(directory / "data");
+  data.push_back(directory / ".." / "data");
+  data.push_back(directory / "longbench_zh");
   prompt_replayer replayer(data, examples);
   std::vector<std::pair<fs::path, std::string>> texts;
   for (const fs::path& path : json_files(directory / "prompts")) {

@@ -20,8 +20,8 @@ struct prompt_replay {
 };
 
 // Replays prompts/*.jsonl and prompts/gsm8k_fewshot_draws.json below the folder, plain or as .gz.
-// Items come from the official files below `data` (a folder per dataset; without any: DIRECTORY/data,
-// then DIRECTORY/../data and DIRECTORY/longbench_zh); those of ARC and PIQA, where their files are not
+// Items come from the official files below `data` (a folder per dataset), then DIRECTORY/data,
+// DIRECTORY/../data and DIRECTORY/longbench_zh; those of ARC and PIQA, where their files are not
 // there, from the texts and choices that lm-eval's record of the same item holds. `examples`: folder
 // of the written examples. No prompts/: no files.
 prompt_replay replay_prompts(const std::filesystem::path& directory,

@@ -4,11 +4,11 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-// 16, 32 or 64 packed rows per block: the smallest that holds an average sequence's rows, because
-// rows beyond them are computed for nothing.
+// 16, 32, 64 or 128 packed rows per block: the smallest that holds an average sequence's rows,
+// because rows beyond them are computed for nothing, and keys are read once for all of them.
 int tensor_tile_rows(std::int64_t packed_rows, int sequences) {
   const std::int64_t average = (packed_rows + sequences - 1) / sequences;
-  return average <= 16 ? 16 : (average <= 32 ? 32 : 64);
+  return average <= 16 ? 16 : (average <= 32 ? 32 : (average <= 64 ? 64 : 128));
 }
 
 bool can_use_tensor_cores(const attention_params& p) {
@@ -22,23 +22,32 @@ bool can_use_tensor_cores(const attention_params& p) {
          p.key_mass == nullptr && p.tiles.keep == nullptr;
 }
 
+namespace {
+
+constexpr int tensor_stages = 2;
+
+template <int dim, int warps, int row_tiles>
+void launch_rows(queue& q, const attention_params& p, unsigned blocks) {
+  q.launch("attention_tensor",
+           {blocks, static_cast<unsigned>(warps * warp_size),
+            tensor_shared_bytes(dim, warps * row_tiles * 16, tensor_stages)},
+           attention_tensor_kernel<dim, warps, tensor_stages, row_tiles>, p);
+}
+
+template <int dim>
+void launch_dim(queue& q, const attention_params& p, unsigned blocks) {
+  if (p.tile_rows == 16) launch_rows<dim, 1, 1>(q, p, blocks);
+  if (p.tile_rows == 32) launch_rows<dim, 2, 1>(q, p, blocks);
+  if (p.tile_rows == 64) launch_rows<dim, 4, 1>(q, p, blocks);
+  // 32 rows of 128 dimensions do not fit into a warp's registers: ptxas spills 52 bytes. Eight warps
+  // then share the keys instead.
+  if (p.tile_rows == 128) launch_rows<dim, dim == 64 ? 4 : 8, dim == 64 ? 2 : 1>(q, p, blocks);
+}
+
+}  // namespace
+
 void launch_tensor_attention(queue& q, const attention_params& p, unsigned blocks) {
-  constexpr int stages = 2;
-  const auto launch = [&](void (*kernel)(attention_params), int warps) {
-    q.launch("attention_tensor",
-             {blocks, static_cast<unsigned>(warps * warp_size),
-              tensor_shared_bytes(p.dim, warps, stages)},
-             kernel, p);
-  };
-  if (p.dim == 64) {
-    if (p.tile_rows == 16) launch(attention_tensor_kernel<64, 1, stages>, 1);
-    if (p.tile_rows == 32) launch(attention_tensor_kernel<64, 2, stages>, 2);
-    if (p.tile_rows == 64) launch(attention_tensor_kernel<64, 4, stages>, 4);
-  } else {
-    if (p.tile_rows == 16) launch(attention_tensor_kernel<128, 1, stages>, 1);
-    if (p.tile_rows == 32) launch(attention_tensor_kernel<128, 2, stages>, 2);
-    if (p.tile_rows == 64) launch(attention_tensor_kernel<128, 4, stages>, 4);
-  }
+  p.dim == 64 ? launch_dim<64>(q, p, blocks) : launch_dim<128>(q, p, blocks);
 }
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -15,19 +15,26 @@ void device_ops::confidence(const tensor_view& x, const packed_matrix& head,
   const device_matrix& w = as_device(head);
   const std::int64_t count = candidates.count, vocabulary = w.out_features;
   if (count == 0) return;
-  const std::int64_t columns = std::min<std::int64_t>(vocabulary, head_columns);
+  // As many slices at once as stay in the L2 cache; which slices there are does not depend on it.
+  const std::int64_t slices = blocks_for(vocabulary, head_slice);
+  const std::int64_t at_once = std::clamp<std::int64_t>(
+      head_chunk_bytes / (count * head_slice * std::int64_t{sizeof(float)}), 1, slices);
+  const std::int64_t columns = std::min(vocabulary, at_once * head_slice);
   auto* logits = queue_.scratch<float>(scratch_slot::head_logits, count * columns);
   head_params p{};
   p.logit = logits;
   p.logit_stride = columns;
-  p.state = queue_.scratch<head_state>(scratch_slot::head_state, count);
+  p.slices = static_cast<int>(slices);
+  p.partial = queue_.scratch<head_state>(scratch_slot::head_state, count * (slices + 1));
+  p.state = p.partial + count * slices;
   p.candidates = candidates;
   p.noise = params.noise;
   p.banned = params.banned;
   p.banned_count = params.banned_count;
   p.inverse_temperature = 1.0 / double{params.temperature};
   p.gumbel_temperature = double{params.gumbel_temperature};
-  p.wide = params.accumulate_double || out.residual != nullptr;
+  // Only float32 weights give logits that are worth more than float32 sums.
+  p.wide = w.format == weight_format::f32 && (params.accumulate_double || out.residual != nullptr);
   p.out = out;
   // The rows of the candidates are gathered and rounded once, not for every chunk.
   product chunk{x.data, x.type, x.row_stride, candidates.row, count, &w};
@@ -42,8 +49,8 @@ void device_ops::confidence(const tensor_view& x, const packed_matrix& head,
   }
   chunk.y = logits;
   chunk.y_stride = columns;
-  const auto for_each_chunk = [&](const char* name, void (*kernel)(head_params),
-                                  std::size_t shared) {
+  constexpr int warps = head_threads / warp_size;
+  const auto for_each_chunk = [&](const char* name, void (*kernel)(head_params)) {
     for (std::int64_t first = 0; first < vocabulary; first += columns) {
       const std::int64_t width = std::min(columns, vocabulary - first);
       chunk.first = first;
@@ -51,15 +58,22 @@ void device_ops::confidence(const tensor_view& x, const packed_matrix& head,
       multiply(chunk);
       p.first = static_cast<int>(first);
       p.columns = static_cast<int>(width);
-      queue_.launch(name, {blocks_for(count, 1), head_threads, shared}, kernel, p);
+      queue_.launch(name,
+                    {blocks_for(count, 1), head_threads, 0, blocks_for(width, warps * head_slice)},
+                    kernel, p);
     }
   };
-  constexpr std::size_t warps = head_threads / warp_size;
-  for_each_chunk("head_chunk", head_chunk_kernel, warps * sizeof(head_state));
+  const bool noisy = p.gumbel_temperature > 0;
+  for_each_chunk("head_chunk",
+                 noisy
+                     ? (p.wide ? head_chunk_kernel<true, true> : head_chunk_kernel<false, true>)
+                     : (p.wide ? head_chunk_kernel<true, false> : head_chunk_kernel<false, false>));
+  queue_.launch("head_merge", {blocks_for(count, warps), head_threads},
+                noisy ? head_merge_kernel<true> : head_merge_kernel<false>, p);
   if (out.negative_entropy != nullptr) {
     // p ln(p + 1e-10) needs the finished sum: the head is multiplied a second time.
-    p.entropy = queue_.scratch<double>(scratch_slot::head_rows, count);
-    for_each_chunk("head_entropy", head_entropy_kernel, warps * sizeof(double));
+    p.entropy = queue_.scratch<double>(scratch_slot::head_rows, count * slices);
+    for_each_chunk("head_entropy", head_entropy_kernel);
   }
   queue_.launch("head_result", {blocks_for(count, 64), 64}, head_result_kernel, p);
 }

@@ -10,30 +10,58 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 void device_ops::moe_route(const tensor_view& x, const moe_router& router,
                            const tensor_view& expert, const tensor_view& weight) const {
-  const route_params p{x.data,
-                       x.type,
-                       x.row_stride,
-                       static_cast<int>(x.columns()),
-                       router.weight.as<float>(),
-                       router.weight.row_stride,
-                       router.bias.data != nullptr ? router.bias.as<float>() : nullptr,
-                       router.experts,
-                       router.experts_per_token,
-                       router.groups,
-                       router.groups_kept,
-                       router.scaling,
-                       router.sigmoid,
-                       router.normalize,
-                       router.sequence,
-                       expert.as<std::int32_t>(),
-                       expert.row_stride,
-                       weight.as<float>(),
-                       weight.row_stride};
+  route_params p{x.data,
+                 x.type,
+                 x.row_stride,
+                 static_cast<int>(x.columns()),
+                 router.weight.as<float>(),
+                 router.weight.row_stride,
+                 router.bias.data != nullptr ? router.bias.as<float>() : nullptr,
+                 router.experts,
+                 router.experts_per_token,
+                 router.groups,
+                 router.groups_kept,
+                 router.scaling,
+                 router.sigmoid,
+                 router.normalize,
+                 router.sequence,
+                 expert.as<std::int32_t>(),
+                 expert.row_stride,
+                 weight.as<float>(),
+                 weight.row_stride,
+                 static_cast<int>(x.rows()),
+                 nullptr};
   const auto padded = [](int n) { return static_cast<std::size_t>((n + 3) / 4 * 16); };
+  const std::size_t room = 2 * padded(router.experts) + padded(router.groups);
+  // Rows that were rounded to bfloat16 for tensor cores are multiplied there, with the router in two
+  // bfloat16 parts: one block per row would read the whole matrix for every row.
+  if (x.type == dtype::bf16 && x.columns() % 8 == 0 && !own_products_only()) {
+    p.logit = router_logits(x, router);
+    constexpr int warps = choose_threads / warp_size;
+    queue_.launch("moe_choose", {blocks_for(x.rows(), warps), choose_threads, warps * room},
+                  moe_choose_kernel, p);
+    return;
+  }
+  queue_.launch("moe_route", {blocks_for(x.rows(), 1), route_threads, room}, moe_route_kernel, p);
+}
+
+const float* device_ops::router_logits(const tensor_view& x, const moe_router& router) const {
+  const std::int64_t rows = x.rows(), width = x.columns(), experts = router.experts;
+  auto* logit = queue_.scratch<float>(scratch_slot::routed_output, rows * experts);
+  auto* high = queue_.scratch<std::uint16_t>(scratch_slot::routed_hidden, 2 * experts * width);
+  std::uint16_t* low = high + experts * width;
   queue_.launch(
-      "moe_route",
-      {blocks_for(x.rows(), 1), route_threads, 2 * padded(router.experts) + padded(router.groups)},
-      moe_route_kernel, p);
+      "split_weights", {blocks_for(experts, 1), route_threads}, split_weights_kernel,
+      {router.weight.as<float>(), router.weight.row_stride, high, low, static_cast<int>(width)});
+  const std::uint16_t* input = as_bf16(x.data, x.type, x.row_stride, nullptr, rows, width);
+  for (const std::uint16_t* part : {high, low}) {
+    library_product call{rows, experts, width, input, part, nullptr, logit, false, experts};
+    call.accumulate = part == low;
+    if (rows > 0 && !library_multiply(call)) {
+      throw environment_error("cuBLASLt has no algorithm for the router; set UNMASK_CUDA_GEMM=own");
+    }
+  }
+  return logit;
 }
 
 const void* const* device_ops::expert_pointers(const moe_experts& experts) const {

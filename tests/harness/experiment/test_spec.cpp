@@ -56,7 +56,7 @@ TEST(spec, reads_every_part) {
   EXPECT_EQ(s.models[1].path, "/abs/other");
   EXPECT_EQ(s.models[1].weights, "random:7");
   EXPECT_EQ(s.workloads.at(0).name, "a");
-  EXPECT_EQ(s.workloads[0].limit, 3);
+  EXPECT_EQ(s.workloads[0].items.limit, 3);
   EXPECT_EQ(s.methods.at(0).label, "full");
   EXPECT_EQ(std::get<std::int64_t>(s.methods[0].params.at("steps")), 8);
   EXPECT_EQ(std::get<double>(s.methods[0].params.at("threshold")), 0.5);

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""Counts what the design wants small, and holds each count against bounds.json.
+
+    counts.py            prints every count, its bound and its goal
+    counts.py --check    the same, and exit code 1 where a bound is passed
+
+Whoever brings a count down lowers its bound with it; no bound is raised without a reason in the commit message.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+CPP = (".cpp", ".h", ".cu", ".cuh")
+CODE = CPP + (".py", ".sh", ".cmake", ".js", ".css", ".html")
+# A method's name as papers and code spell it. "vanilla" and "block diffusion" are everyday words of the field.
+METHOD = re.compile(r"focus|optimus|ada[_-]dlm|sparse[_-]dllm|dkv[_-]?cache|dllm[_-]cache|fast[_-]dllm"
+                    r"|sparse_d\b|sparsed\b|lmdeploy|sglang|delayed_cache", re.IGNORECASE)
+# Words of our own where the field has one: padding row, host_visible, capture, device loop, human-readable.
+OWN_WORDS = re.compile(r"nobody's|somebody's|\bexchanged\b|names_arrays_only|takes_all_in_play|runs_ahead"
+                       r"|mark_unsettled|for the eye\b|believable")
+POLICIES = "pace|row|key|cache|unmask"
+
+
+def files():
+    """What git knows, or all that lies here where this is no checkout; relative to the root."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT,
+                            capture_output=True, text=True)
+    if listed.returncode == 0:
+        found = listed.stdout.splitlines()
+    else:
+        found = []
+        for folder, folders, names in os.walk(ROOT):
+            folders[:] = [f for f in folders if f[0] != "." and f not in ("build", "runs")]
+            found += [os.path.relpath(os.path.join(folder, n), ROOT) for n in names]
+    return sorted(f for f in found if os.path.isfile(os.path.join(ROOT, f)))
+
+
+def text_of(name):
+    with open(os.path.join(ROOT, name), encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def lines(names):
+    return sum(text_of(n).count("\n") for n in names)
+
+
+def classes(names, pattern):
+    """The bodies of the classes with names of this pattern, comments left out."""
+    for name in names:
+        text = re.sub(r"//.*", "", text_of(name))
+        for found in re.finditer(rf"\b(?:class|struct)\s+({pattern})\b[^;{{]*{{", text):
+            depth, at = 1, found.end()
+            while depth and at < len(text):
+                depth += {"{": 1, "}": -1}.get(text[at], 0)
+                at += 1
+            yield found.group(1), text[found.end():at]
+
+
+def virtual_functions(names, pattern):
+    return sum(len(re.findall(r"\bvirtual\b(?!\s*~)", body)) for _, body in classes(names, pattern))
+
+
+def kilobytes(names):
+    return sum(os.path.getsize(os.path.join(ROOT, n)) for n in names) // 1024
+
+
+def counts():
+    everything = files()
+    under = lambda folder, endings: [f for f in everything  # noqa: E731
+                                     if f.startswith(folder) and f.endswith(endings)]
+    code = [f for f in everything if not f.startswith("experiments/")
+            and (f.endswith(CODE) or os.path.basename(f) in ("CMakeLists.txt", "dev"))]
+    kernels = under("kernels/", CPP)
+    published = [f for f in under("harness/workload/", CPP) if f.count("/") > 2]
+    results = under("results/", "")
+    return {
+        "harness lines of C++, without the next": lines(set(under("harness/", CPP)) - set(published)),
+        "lines of published benchmarks and their scorers": lines(published),
+        "code and test lines": lines(code),
+        "lines in kernels/ that name a method":
+            sum(bool(METHOD.search(line)) for f in kernels for line in text_of(f).split("\n")),
+        "lines with words of our own":
+            sum(bool(OWN_WORDS.search(line)) for f in everything
+                if f.endswith(CPP) and not f.startswith("tests/")
+                for line in text_of(f).split("\n")),
+        "virtual functions of the policies":
+            virtual_functions(under("harness/decode/", ".h"), f"(?:{POLICIES})_policy"),
+        "virtual functions of the backend interface":
+            virtual_functions([f for f in kernels if f.count("/") == 1], "ops|device|backend"),
+        "files a [run] key is in (kv_type)":
+            sum(bool(re.search(r"\bkv_type\b", text_of(f))) for f in under("harness/", CPP)),
+        "lines of README.md": lines(["README.md"]),
+        "golden checkpoints and runs, kB": kilobytes(under("tests/goldens/", ".tar.xz")),
+        "results, files": len(results),
+        "results, kB": kilobytes(results),
+        "pictures": len([f for f in everything if f.endswith((".png", ".svg", ".pdf", ".jpg"))]),
+    }
+
+
+def main():
+    with open(os.path.join(HERE, "bounds.json"), encoding="utf-8") as file:
+        bounds = json.load(file)
+    found, wrong = counts(), 0
+    if set(found) != set(bounds):
+        print(f"bounds.json and counts.py disagree about {sorted(set(found) ^ set(bounds))}")
+        return 1
+    for name, count in found.items():
+        bound, goal = bounds[name]["at most"], bounds[name]["goal"]
+        passed = count > bound
+        wrong += passed
+        print(f"{count:8} {name}; at most {bound}, goal {goal}{'  TOO MANY' if passed else ''}")
+    return 1 if wrong and "--check" in sys.argv[1:] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
