@@ -68,8 +68,6 @@ void step_loop::impl::count_forward() {
     if (step.what == phase::prefill) continue;
     c.decode_rows += n;
     c.kv_reused += std::max<std::int64_t>(step.kv_length - n, 0);
-    c.positions_withheld +=
-        std::max(step.block_last - step.block_first - (step.last - step.first), 0);
   }
 }
 
@@ -107,6 +105,8 @@ void step_loop::impl::count_layer(std::int32_t layer, const layer_work& work, bo
     c.late_layer_rows += is_late(s, layer) ? attending : 0;
     c.feed_forward_rows += fed;
     c.rows_dropped += count(work.projected) - attending;
+    // Rows that keep the stored outputs of this layer.
+    if (work.compared != nullptr) c.rows_skipped += count(layer_begin.data()) - attending;
     c.keys_seen += seen.sum;
     c.keys_hidden += seen.hidden;
     c.selection_flops += selection;
