@@ -22,7 +22,8 @@
 // is undecided when I contains the bound: too few items or repetitions to tell. A value timed once
 // is judged as if it could be 10 % off either way.
 //
-// A point is a pair of rows that agree in everything the selectors do not fix (circumstance_of).
+// A point is a pair of rows that agree in everything the selectors do not fix (circumstance_of); where
+// the two sides name different metrics and `right` fits the left row, two values of that row.
 #pragma once
 
 #include <cstdint>

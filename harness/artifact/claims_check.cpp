@@ -163,7 +163,9 @@ point_list pairs(const paper_claim& c, const std::vector<result_row>& rows) {
   const auto right = selected(rows, c.right);
   point_list points;
   for (const result_row* row : selected(rows, c.left)) {
-    const auto partners = partners_of(*row, right, free);
+    auto partners = partners_of(*row, right, free);
+    // Two values of one row: it is its own partner.
+    if (c.left.metric != c.right.metric && c.right.matches(*row)) partners = {row};
     if (partners.size() > 1) {
       throw usage_error(
           fmt::format("{}: claim '{}': the left row {} ({}) has {} partners, among them {} and {}; "
@@ -298,8 +300,7 @@ point_list aggregated(const paper_claim& c, point_list points) {
 
 std::string none_reason(const paper_claim& c, const std::vector<result_row>& all) {
   for (const result_row& row : all) {
-    const bool good =
-        row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified;
+    const bool good = is_reportable(row);
     if (!good && (c.left.matches(row) || c.right.matches(row))) {
       return fmt::format("NOT RUN: {} is {}: {}", name_of_row(row), name_of(row.verdict),
                          row.reason);

@@ -59,6 +59,25 @@ std::optional<double> spread_of(const result_row& row, const std::string& metric
   return found && std::isfinite(*found) ? found : std::nullopt;
 }
 
+// What a value is the mean of, by seed or repetition; null: it was found once.
+const std::vector<double>* samples_of(const result_row& row, const std::string& metric) {
+  const auto found = row.metrics.find(metric);
+  if (found == row.metrics.end() || found->second.samples.size() < 2) return nullptr;
+  return &found->second.samples;
+}
+
+// Seed by seed the same requests arrived at the same times, whoever schedules them.
+bool same_arrivals(const result_row& a, const result_row& b) {
+  const auto drawn = [](parameter_map serve) {
+    for (const char* ours : {"policy", "forwards_per_turn", "paging", "recompute", "log"}) {
+      serve.erase(ours);
+    }
+    return serve;
+  };
+  return a.run.seed == b.run.seed && a.workload.family == b.workload.family &&
+         drawn(a.run.serve) == drawn(b.run.serve);
+}
+
 // One step of a probe's path: "auc[1]" is auc, then 1.
 const nlohmann::json* step_into(const nlohmann::json* at, const std::string& part) {
   const std::size_t bracket = part.find('[');
@@ -179,8 +198,7 @@ std::vector<result_row> believable_rows(const std::vector<result_row>& rows) {
   for (const result_row& row : rows) last[row.point_id] = &row;
   std::vector<result_row> kept;
   for (const result_row& row : rows) {
-    const bool good =
-        row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified;
+    const bool good = is_reportable(row);
     if (last[row.point_id] == &row && good) kept.push_back(row);
   }
   return kept;
@@ -226,6 +244,21 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
   estimate e{a->value / b->value, {}, 0, "items", ""};
   e.n = static_cast<std::size_t>(std::min(left.workload.items, right.workload.items));
   const auto timed = [](origin from) { return from == origin::measured; };
+  if (const std::vector<double>* x = samples_of(left, left_metric),
+      *y = samples_of(right, right_metric);
+      x && y) {
+    const bool searched = left_metric.starts_with("slo_") && right_metric.starts_with("slo_");
+    const bool pairs = x->size() == y->size() &&
+                       (searched ? same_arrivals(left, right) : left.run_id == right.run_id);
+    if (pairs || !searched) {
+      estimate of = pairs ? paired_ratio(*x, *y) : unpaired_ratio(*x, *y);
+      if (searched) {
+        of.unit_of_n = "seeds";
+        of.how = "paired by the seeds of the search";
+      }
+      if (std::isfinite(of.value)) return of;
+    }
+  }
   const auto spread_a = spread_of(left, left_metric), spread_b = spread_of(right, right_metric);
   if (spread_a || spread_b) {
     // Relative half widths are distances on the log scale; those of separate searches add in
@@ -233,6 +266,8 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
     const double half = std::hypot(spread_a.value_or(0), spread_b.value_or(0));
     e.range = interval{e.value * std::exp(-half), e.value * std::exp(half)};
     e.how = "over searches with several seeds";
+  } else if (left_metric.starts_with("probes.") || right_metric.starts_with("probes.")) {
+    e.how = "of a sample of items, no interval";
   } else if (timed(a->from) || timed(b->from)) {
     e.how = "measured once, no interval";
   } else {
@@ -273,6 +308,13 @@ std::optional<estimate> estimate_of(const result_row& row, const std::string& me
                     ? interval{v->value * (1 - half), v->value * (1 + half)}
                     : interval{v->value / (1 + half), v->value / (1 - half)};
     }
+  } else if (const auto low = value_in(row, metric + "_ci95[0]"),
+             high = value_in(row, metric + "_ci95[1]");
+             metric.starts_with("probes.") && low && high) {
+    e.range = interval{low->value, high->value};
+    e.how = "bootstrap over items";
+  } else if (metric.starts_with("probes.") && !metric.ends_with("_max")) {
+    e.how = "of a sample of items, no interval";
   } else if (v->from != origin::measured) {
     e.range = interval{v->value, v->value};
   } else {

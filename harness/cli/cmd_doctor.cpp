@@ -26,6 +26,7 @@ bool check_model(const std::filesystem::path& directory) {
     const tokenizer tokens = tokenizer::load(directory);
     fmt::print("  ok    {}  {:.2f} M parameters, tokenizer of {} entries\n", directory.string(),
                static_cast<double>(config.parameters()) * 1e-6, tokens.vocabulary_size());
+    if (!config.caution.empty()) fmt::print("  NOTE  {}\n", config.caution);
     return true;
   } catch (const error& failure) {
     fmt::print("  FAIL  {}\n", failure.what());

@@ -66,6 +66,7 @@ int command_generate(const std::vector<std::string>& arguments) {
   }
   const std::filesystem::path directory = values["model"].as<std::string>();
   const model_config config = read_model_config(directory);
+  if (!config.caution.empty()) fmt::print(stderr, "note: {}\n", config.caution);
   const tokenizer tokens = tokenizer::load(directory);
   const std::string name =
       values.count("method") ? values["method"].as<std::string>() : default_method(config);

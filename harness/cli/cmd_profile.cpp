@@ -103,7 +103,7 @@ experiment_spec spec_of_model(const fs::path& directory, const po::variables_map
   }
   spec.models.push_back({name, directory, weights});
   workload_entry workload;
-  workload.limit = positive(values, "limit", 1);
+  workload.items.limit = positive(values, "limit", 1);
   if (values.count("prompt-tokens")) {
     workload.name = fmt::format("{} + {} random tokens", positive(values, "prompt-tokens", 1),
                                 positive(values, "gen-length", 1));
@@ -318,7 +318,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   experiment_spec spec = file ? spec_of_file(target, values) : spec_of_model(target, values);
   // Kernels of a CUDA graph run outside the ranges of their phases, and a profile is about phases:
   // every pass, timed and traced, launches its kernels, unless the user says otherwise.
-  if (spec.run.device == "cuda") ::setenv("UNMASK_CUDA_GRAPHS", "off", 0);
+  if (spec.run.device == "cuda" && spec.run.graphs == "auto") spec.run.graphs = "off";
   spec.evidence.min_repetitions = spec.evidence.max_repetitions =
       positive(values, "repetitions", 1);
   spec.evidence.warmup = positive(values, "warmup", 0);

@@ -66,7 +66,9 @@ class replay final : public step_observer {
     if (difference_.empty()) compare_trace(i, forwards[i], step);
     if (step.plan.of[0].what == phase::prefill) return;
     ++steps_;
-    processed_ += step.left.rows;
+    // As the row of a result has it: the metric `processed_rows`.
+    processed_ =
+        step.state.at(0).counters.late_layer_rows / (model_.config().layers - first_late_layer);
     commits_ += step.plan.of[0].what == phase::commit ? 1 : 0;
   }
 

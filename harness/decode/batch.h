@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "harness/decode/counters.h"
 #include "harness/model/config.h"
 #include "kernels/ops.h"
 #include "kernels/token_state.h"
@@ -32,23 +33,6 @@ struct sequence_request {
   std::int64_t id = -1;  // of the caller; nothing is computed from it
   // Tokens at the end of the prompt that were generated before this request was interrupted.
   std::int32_t resumed = 0;
-};
-
-// Counted by the step loop, never by a method.
-struct sequence_counters {
-  std::int64_t forwards = 0;           // nfe: forwards this sequence took part in
-  std::int64_t prefill_forwards = 0;   // of those, prefill only
-  std::int64_t commit_forwards = 0;    // of those, commit only
-  std::int64_t rows = 0;               // rows entering layer 0, summed over forwards
-  std::int64_t layer_rows = 0;         // rows summed over forwards and layers
-  std::int64_t feed_forward_rows = 0;  // of layer_rows, those that passed the feed-forward
-  std::int64_t decode_rows = 0;        // rows entering layer 0 outside prefill forwards
-  std::int64_t head_rows = 0;          // rows multiplied with the LM head
-  std::int64_t committed = 0;          // tokens decided
-  std::int64_t denoise_steps = 0;      // forwards that could decide a token
-  double flops = 0;                    // analytic, attention over the keys really seen
-  double selection_flops = 0;          // of flops: choosing keys or rows
-  double keys_seen = 0;  // sum over rows and layers of keys attended, mean over the heads
 };
 
 // One sequence of the batch. `canvas` columns [0, length) are prompt ++ generated positions.

@@ -148,6 +148,11 @@ class pace_policy {
   // After the decisions of a step; sets sequence::finished and output_end when the answer is done.
   virtual void observe(batch& b, std::int32_t s, const sequence_step& step,
                        std::int32_t committed) = 0;
+  // Tokens per request that this pace chose for the last forward, whatever the rows then came to;
+  // 0: it chooses none.
+  virtual std::int32_t chosen_chunk() const { return 0; }
+  // What the pace learnt from the steps it made, a JSON object for the row; empty: nothing.
+  virtual std::string learnt() const { return {}; }
 };
 
 // Which positions are computed.

@@ -13,12 +13,24 @@ namespace unmask {
 step_loop::impl::row_keys step_loop::impl::keys_seen(const row_set& set, const key_set& keys,
                                                      std::int32_t s) const {
   row_keys seen;
+  key_set shown;
+  shown.kv_length = plan.arrays.kv_length;
+  shown.mask = model.config().attention;
+  shown.block = std::max(model.config().block, 1);
   for (std::int32_t r = set.row_begin[s]; r < set.row_begin[s + 1]; ++r) {
     const double of_row = method.keys->mean_keys_of_row(state, keys, s, set.position[r]);
     seen.sum += of_row;
     seen.busiest = std::max(seen.busiest, of_row);
+    const std::int64_t of_mask =
+        method.keys->key_policy::keys_of_row(state, shown, s, set.position[r]);
+    seen.hidden += std::max(static_cast<double>(of_mask) - of_row, 0.0);
   }
   return seen;
+}
+
+// FOCUS counts from where its eviction acts on, outside prefill (Table 5).
+bool step_loop::impl::is_late(std::int32_t s, std::int32_t layer) const {
+  return layer >= first_late_layer && plan.of[static_cast<std::size_t>(s)].what != phase::prefill;
 }
 
 // A forward that sequence s takes part in with so many rows.
@@ -30,7 +42,10 @@ void step_loop::impl::count_forward(std::int32_t s, std::int64_t entering) {
   c.commit_forwards += step.what == phase::commit;
   c.denoise_steps += step.candidate_last > step.candidate_first;
   c.rows += entering;
-  if (step.what != phase::prefill) c.decode_rows += entering;
+  c.rows_skipped += std::max<std::int64_t>(step.last - step.first - entering, 0);
+  if (step.what == phase::prefill) return;
+  c.decode_rows += entering;
+  c.kv_reused += std::max<std::int64_t>(step.kv_length - entering, 0);
 }
 
 // Rows entering the layer cost its projections; rows leaving it (after narrowing) cost attention
@@ -53,8 +68,11 @@ void step_loop::impl::count_layer(std::int32_t layer, const key_set& keys, bool 
     const std::int64_t fed = fed_begin[s + 1] - fed_begin[s];
     const double selection = method.keys->selection_flops(state, s);
     c.layer_rows += n;
+    c.late_layer_rows += is_late(s, layer) ? n : 0;
     c.feed_forward_rows += fed;
+    c.rows_dropped += entering - n;
     c.keys_seen += seen.sum;
+    c.keys_hidden += seen.hidden;
     c.flops += static_cast<double>(entering) * cost.qkv_flops +
                static_cast<double>(n) * cost.output_flops +
                static_cast<double>(fed) * cost.feed_forward_flops + seen.sum * per_key + selection;
@@ -98,8 +116,11 @@ void step_loop::impl::count_features(std::int32_t layer, const feature_work& wor
     const double selection =
         method.keys->selection_flops(state, s) + compared * 6.0 * m.kv_heads * m.head_dim;
     c.layer_rows += last - first;
+    c.late_layer_rows += is_late(s, layer) ? last - first : 0;
     c.feed_forward_rows += last - first;
     c.keys_seen += seen.sum;
+    c.keys_hidden += seen.hidden;
+    c.rows_skipped += rows_before[static_cast<std::size_t>(s)] - (last - first);
     c.selection_flops += selection;
     const std::int32_t valued = work.value_begin[s + 1] - work.value_begin[s];
     c.flops +=

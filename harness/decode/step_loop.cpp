@@ -282,6 +282,8 @@ void step_loop::impl::decide() {
   }
   const phase_range range(work_phase::accounting, -1);
   const std::int32_t* begin = found.begin.as<std::int32_t>();
+  const std::int32_t* token = found.token.as<std::int32_t>();
+  const std::uint8_t* accept = found.accept.as<std::uint8_t>();
   for (std::int32_t s = 0; s < sequences; ++s) {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     if (!step.active) continue;
@@ -289,7 +291,11 @@ void step_loop::impl::decide() {
     const std::int32_t committed = found.committed.as<std::int32_t>()[s];
     const std::int64_t judged = begin[s + 1] - begin[s];
     c.committed += committed;
+    c.decided_early += std::max(committed - std::max(step.quota, 1), 0);
     c.head_rows += judged;
+    for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
+      c.mask_decided += accept[i] != 0 && token[i] == model.config().mask_id ? 1 : 0;
+    }
     c.flops += static_cast<double>(judged) * model.head_flops();
     if (parts && parts[s] == step_part::recompute) continue;
     state.advance_step(s);

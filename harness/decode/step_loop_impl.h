@@ -117,8 +117,10 @@ struct step_loop::impl {
   // Summed over the rows of a sequence, and of the row that sees most.
   struct row_keys {
     double sum = 0, busiest = 0;
+    double hidden = 0;  // that the model's own mask shows
   };
   row_keys keys_seen(const row_set& set, const key_set& keys, std::int32_t s) const;
+  bool is_late(std::int32_t s, std::int32_t layer) const;  // sequence_counters::late_layer_rows
   void count_forward(std::int32_t s, std::int64_t entering);
   void count_dry();
   void decide();

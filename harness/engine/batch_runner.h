@@ -55,6 +55,8 @@ class batch_runner {
   virtual bool reserve(std::int32_t place, std::int32_t forwards) = 0;
   // One forward. `parts` and `out` [places]; entries of places that stay out are not written.
   virtual void forward(std::span<const step_part> parts, std::span<place_progress> out) = 0;
+  // Tokens per request that the method chose for the last forward; 0: it chooses none.
+  virtual std::int32_t chosen_chunk() const { return 0; }
   // What the request in a place has come to: decided tokens up to its first open block, and work.
   virtual finished_answer take(std::int32_t place) = 0;
   // Free the place and its pages.

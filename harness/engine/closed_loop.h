@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Closed-loop decoding: a fixed number of places, each refilled from the queue as soon as its
-// answer is done. What the timer covers: admission, every forward and every decision; not covered:
+// Closed-loop decoding: the engine with every request there at the start, its prompts entering in
+// the forwards of the others, and a fixed number of places, each refilled as soon as its answer is
+// done. What the timer covers: admission, every forward and every decision; not covered:
 // tokenising, detokenising, scoring, printing, allocation of the loop.
 #pragma once
 
@@ -27,9 +28,12 @@ struct closed_loop_result {
   double seconds = 0;                   // wall time of the whole run, the next one left out
   double recording_seconds = 0;         // step_loop::recording_seconds()
   std::int64_t steps = 0;               // batched forwards
+  double decode_seconds = 0;            // of those in which no prompt entered
+  std::int64_t decode_committed = 0;    // tokens decided by these
   std::size_t peak_kv_bytes = 0;        // pages in use, all stored layers, and layer outputs
   loop_seconds spent;                   // where the steps' time went
   recording_counts recorded;            // stretches of layers repeated as recorded
+  std::string learnt;                   // pace_policy::learnt()
 };
 
 // Decode all requests with `batch_size` places. The loop's buffers are made before the clock

@@ -8,20 +8,6 @@
 
 namespace unmask {
 
-void add_counters(sequence_counters& to, const sequence_counters& more) {
-  to.forwards += more.forwards;
-  to.prefill_forwards += more.prefill_forwards;
-  to.commit_forwards += more.commit_forwards;
-  to.rows += more.rows;
-  to.layer_rows += more.layer_rows;
-  to.decode_rows += more.decode_rows;
-  to.head_rows += more.head_rows;
-  to.committed += more.committed;
-  to.denoise_steps += more.denoise_steps;
-  to.flops += more.flops;
-  to.keys_seen += more.keys_seen;
-}
-
 std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
                          const std::vector<sequence_request>& requests, std::int32_t places,
                          std::int32_t prefill_tokens, std::int32_t prefill_chunk) {
@@ -183,7 +169,9 @@ void loop_runner::preempt(std::int32_t place, bool keep) {
   finished_answer answer = so_far(place);
   if (!keep) answer.output.clear();
   // The work was done all the same, but tokens that are thrown away were not decided for good.
-  answer.counters.committed = static_cast<std::int64_t>(answer.output.size());
+  sequence_counters& c = answer.counters;
+  c.committed = static_cast<std::int64_t>(answer.output.size());
+  c.decided_early = std::min(c.decided_early, c.committed);
   loop_.release(place);
   kept_[request] = std::move(answer);
   if (head_ && head_->first == request) head_.reset();

@@ -33,6 +33,7 @@ class loop_runner final : public batch_runner {
   std::int32_t prefill_rows(std::int32_t place) const override;
   bool reserve(std::int32_t place, std::int32_t forwards) override;
   void forward(std::span<const step_part> parts, std::span<place_progress> out) override;
+  std::int32_t chosen_chunk() const override { return loop_.pace().chosen_chunk(); }
   finished_answer take(std::int32_t place) override;
   void release(std::int32_t place) override;
   void preempt(std::int32_t place, bool keep) override;
@@ -69,8 +70,5 @@ class loop_runner final : public batch_runner {
 std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
                          const std::vector<sequence_request>& requests, std::int32_t places,
                          std::int32_t prefill_tokens, std::int32_t prefill_chunk);
-
-// Counts of two parts of one request.
-void add_counters(sequence_counters& to, const sequence_counters& more);
 
 }  // namespace unmask

@@ -101,10 +101,15 @@ void point_calibration::run(const transformer& packed, const cost_model* cost) {
 }
 
 std::string point_calibration::report() const {
-  if (!found_) return {};
-  // The origin is the harness's to state, not the method's.
-  const std::string origin = modelled_ ? R"({"origin":"analytic",)" : R"({"origin":"measured",)";
-  return origin + found_->report.substr(1);
+  std::string text;
+  if (found_) {
+    // The origin is the harness's to state, not the method's.
+    text = (modelled_ ? R"({"origin":"analytic",)" : R"({"origin":"measured",)") +
+           found_->report.substr(1);
+  }
+  if (learnt_.empty()) return text;
+  return (text.empty() ? "{" : text.substr(0, text.size() - 1) + ",") + R"("learnt":)" + learnt_ +
+         "}";
 }
 
 }  // namespace unmask

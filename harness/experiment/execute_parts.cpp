@@ -54,7 +54,23 @@ std::vector<trace_request> published_lengths(const commit_statistics& of, std::s
   return requests;
 }
 
-// Prompts of these lengths, with arbitrary tokens that end nothing.
+// A request of arbitrary tokens that end nothing.
+sequence_request random_request(std::int64_t prompt, std::int64_t gen_length, std::uint64_t seed,
+                                const model_config& model) {
+  sequence_request r;
+  r.seed = seed;
+  r.gen_length = static_cast<std::int32_t>(gen_length);
+  for (std::int64_t p = 0; p < prompt; ++p) {
+    auto id = static_cast<std::int32_t>(uniform_open(seed, static_cast<std::uint64_t>(p)) *
+                                        model.vocabulary);
+    if (id == model.mask_id || std::ranges::find(model.stop_ids, id) != model.stop_ids.end()) {
+      id = 0;
+    }
+    r.prompt.push_back(id);
+  }
+  return r;
+}
+
 void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths,
                    const run_settings& run, const model_config& model) {
   const parameters serve(run.serve);
@@ -62,30 +78,26 @@ void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths
     return std::max<std::int64_t>(most > 0 ? std::min(length, most) : length, 1);
   };
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    sequence_request r;
-    r.seed = stream_key(static_cast<std::uint64_t>(run.seed), 1, i);
     const auto prompt = cut(lengths[i].prompt_tokens, serve.integer("max_prompt_tokens"));
-    for (std::int64_t p = 0; p < prompt; ++p) {
-      auto id = static_cast<std::int32_t>(uniform_open(r.seed, static_cast<std::uint64_t>(p)) *
-                                          model.vocabulary);
-      if (id == model.mask_id || std::ranges::find(model.stop_ids, id) != model.stop_ids.end()) {
-        id = 0;
-      }
-      r.prompt.push_back(id);
-    }
-    r.gen_length = static_cast<std::int32_t>(
-        run.gen_length > 0 ? run.gen_length
-                           : cut(lengths[i].output_tokens, serve.integer("max_output_tokens")));
-    w.requests.push_back(std::move(r));
+    const auto answer = run.gen_length > 0
+                            ? run.gen_length
+                            : cut(lengths[i].output_tokens, serve.integer("max_output_tokens"));
+    w.requests.push_back(random_request(
+        prompt, answer, stream_key(static_cast<std::uint64_t>(run.seed), 1, i), model));
     w.arrivals.push_back(lengths[i].arrival_seconds);
   }
 }
 
 void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                 const loaded_model& model) {
-  w.items = select(entry.dataset.empty() ? read_tasks(entry.file.string())
-                                         : read_dataset(entry.dataset, entry.file.string()),
-                   static_cast<std::size_t>(entry.limit), 0);
+  std::vector<task_item> all = entry.dataset.empty()
+                                   ? read_tasks(entry.file.string())
+                                   : read_dataset(entry.dataset, entry.file.string());
+  try {
+    w.items = select(std::move(all), entry.items);
+  } catch (const error& problem) {
+    throw usage_error(entry.file.string() + ": " + problem.what());
+  }
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
   const chat_format format = chat_format_of(model.config, *model.tokens);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
@@ -145,26 +157,44 @@ bool runs_dry(const run_settings& run) {
 
 std::string model_key(const model_entry& entry, const run_settings& run) {
   backend_of(run.device);  // before anything is read
-  return entry.path.string() + "\n" + entry.weights + "\n" + run.device + "\n" +
-         effective_format(run.format) + "\n" + name_of(stored_kv_type(run)) +
-         (runs_dry(run) ? "\ndry" : "");
+  return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
+         std::to_string(entry.positions) + "\n" + run.device + "\n" + effective_format(run.format) +
+         "\n" + name_of(stored_kv_type(run)) + "\n" + run.isa + "\n" + run.gemm + "\n" +
+         run.graphs + (runs_dry(run) ? "\ndry" : "");
 }
 
-std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {
+std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run,
+                                         std::int64_t layers, bool textless) {
   auto m = std::make_shared<loaded_model>();
   m->config = read_model_config(entry.path);
+  if (!m->config.caution.empty()) fmt::print(stderr, "note: {}\n", m->config.caution);
   m->device = run.device;
   m->kv_type = stored_kv_type(run);
+  const bool random = entry.weights != "checkpoint";
+  if (layers > 0) {
+    if (!random) throw usage_error("--layers needs --weights random:SEED");
+    if (layers > m->config.layers) {
+      throw usage_error(
+          fmt::format("--layers {}: {} has {}", layers, m->config.name, m->config.layers));
+    }
+    m->config.layers = static_cast<std::int32_t>(layers);
+  }
   m->kv_bytes_per_slot = size_of(m->kv_type) * 2 * static_cast<std::size_t>(m->config.layers) *
                          static_cast<std::size_t>(m->config.kv_heads * m->config.head_dim);
-  const bool random = entry.weights != "checkpoint";
-  m->record = {
-      entry.name,         "", m->config.parameters(), "synthetic", effective_format(run.format),
-      name_of(m->kv_type)};
+  m->record = {entry.name,
+               "",
+               m->config.parameters(),
+               "synthetic",
+               effective_format(run.format),
+               name_of(m->kv_type),
+               m->config.layers};
+  m->record.caution = m->config.caution;
+  m->config.max_positions =
+      std::max(m->config.max_positions, static_cast<std::int32_t>(entry.positions));
   std::error_code none;
   // Decisions from elsewhere and weights without meaning need no text: lengths or a trace will do.
-  const bool textless = runs_dry(run) || random;
-  if (!textless || std::filesystem::exists(entry.path / "tokenizer.json", none)) {
+  const bool wanted = !runs_dry(run) && !random;
+  if (!textless && (wanted || std::filesystem::exists(entry.path / "tokenizer.json", none))) {
     m->tokens = tokenizer::load(entry.path);
   }
   if (runs_dry(run)) {
@@ -178,6 +208,11 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
                       : load_weights(m->config, entry.path);
   m->record.hash = random ? entry.weights : hash_of_checkpoint(entry.path);
   if (!random) m->record.weights = "checkpoint";
+  if (entry.positions > 0) m->record.hash += fmt::format(", {} positions", entry.positions);
+  if (entry.soften != 1) {
+    soften(m->weights, entry.soften);
+    m->record.hash += fmt::format(", logits / {}", entry.soften);
+  }
   return m;
 }
 
@@ -204,12 +239,35 @@ std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry
     lengths = published_lengths(find_commits(entry.lengths), static_cast<std::size_t>(count),
                                 static_cast<std::uint64_t>(run.seed));
   }
-  if (entry.limit > 0 && lengths.size() > static_cast<std::size_t>(entry.limit)) {
-    lengths.resize(static_cast<std::size_t>(entry.limit));
+  if (const auto limit = static_cast<std::size_t>(entry.items.limit); limit > 0) {
+    lengths.resize(std::min(lengths.size(), limit));
   }
   fill_requests(*w, lengths, run, model.config);
   w->record = {entry.name, hash_of_lengths(*w), static_cast<std::int64_t>(w->requests.size())};
   return w;
+}
+
+std::shared_ptr<const loaded_workload> random_workload(const std::string& name,
+                                                       const shape_settings& shape,
+                                                       const run_settings& run,
+                                                       const model_config& model) {
+  auto w = std::make_shared<loaded_workload>();
+  const auto seed = static_cast<std::uint64_t>(run.seed);
+  for (std::int64_t i = 0; i < shape.requests; ++i) {
+    const std::uint64_t own = stream_key(seed, 1, static_cast<std::uint64_t>(i));
+    w->requests.push_back(random_request(shape.prompt_tokens, run.gen_length, own, model));
+  }
+  w->record = {name, fmt::format("random tokens, seed {}", run.seed), shape.requests};
+  return w;
+}
+
+std::vector<active_knob> knobs_of(const method_info& method, const parameters& settings) {
+  std::vector<active_knob> knobs;
+  for (const method_knob& knob : method.knobs) {
+    const std::string value = to_string(settings.values().at(knob.parameter));
+    if (value != knob.neutral) knobs.push_back({knob.parameter + " = " + value, knob.counter});
+  }
+  return knobs;
 }
 
 pass_record pass_of(const closed_loop_result& result, const std::vector<sequence_request>& requests,
@@ -218,6 +276,10 @@ pass_record pass_of(const closed_loop_result& result, const std::vector<sequence
   pass.seconds = result.seconds;
   pass.steps = result.steps;
   pass.peak_kv_bytes = result.peak_kv_bytes;
+  if (result.decode_seconds > 0) {
+    pass.metrics["decode_tokens_per_second"] = {
+        static_cast<double>(result.decode_committed) / result.decode_seconds, origin::measured};
+  }
   pass.recording_seconds = result.recording_seconds;
   pass.step_seconds = result.spent.forward + result.spent.decisions;
   pass.selection_seconds = result.spent.selection;
@@ -226,26 +288,10 @@ pass_record pass_of(const closed_loop_result& result, const std::vector<sequence
   for (std::size_t i = 0; i < result.answers.size(); ++i) {
     const decoded_answer& answer = result.answers[i];
     pass.answers.push_back({static_cast<std::int64_t>(requests[i].prompt.size()), canvas[i],
-                            answer.output, work_of(answer.counters), answer.seconds,
+                            answer.output, answer.counters, answer.seconds,
                             answer.first_block_seconds});
   }
   return pass;
-}
-
-work_record work_of(const sequence_counters& c) {
-  work_record w;
-  w.forwards = c.forwards;
-  w.prefill_forwards = c.prefill_forwards;
-  w.commit_forwards = c.commit_forwards;
-  w.denoise_steps = c.denoise_steps;
-  w.rows = c.rows;
-  w.decode_rows = c.decode_rows;
-  w.layer_rows = c.layer_rows;
-  w.head_rows = c.head_rows;
-  w.committed = c.committed;
-  w.flops = c.flops;
-  w.keys_seen = c.keys_seen;
-  return w;
 }
 
 std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,

@@ -91,6 +91,9 @@ class serve_point final : public loadable_point {
   }
   workload_record workload() const override { return workload_->record; }
 
+  std::vector<active_knob> knobs() const override {
+    return knobs_of(method_, calibration_.settings());
+  }
   parameter_map measured_settings() const override { return calibration_.filled(); }
   std::string calibration_report() const override { return calibration_.report(); }
 
@@ -113,7 +116,7 @@ class serve_point final : public loadable_point {
     pass.time = clock_origin();
     pass.seconds = last_.totals.seconds;
     pass.steps = last_.totals.forwards;
-    pass.peak_kv_bytes = peak_slots_ * model_->kv_bytes_per_slot;
+    pass.peak_kv_bytes = peak_kv_bytes_;
     pass.metrics.merge(
         serving_values(last_, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
     if (measured_) {
@@ -127,8 +130,8 @@ class serve_point final : public loadable_point {
       if (r.end != outcome::finished) continue;
       const std::size_t item = r.request % workload_->requests.size();
       const auto prompt = static_cast<std::int64_t>(workload_->requests[item].prompt.size());
-      pass.answers.push_back({prompt, lengths_[item] - prompt, r.answer.output,
-                              work_of(r.answer.counters), e2e_of(r), ttfb_of(r), r.request});
+      pass.answers.push_back({prompt, lengths_[item] - prompt, r.answer.output, r.answer.counters,
+                              e2e_of(r), ttfb_of(r), r.request});
     }
     pass.clients_left = !is_virtual() && serve_.real("cancel_share") > 0;
     if (const std::string& log = serve_.text("log"); !log.empty()) {
@@ -179,7 +182,7 @@ class serve_point final : public loadable_point {
   trajectory_source make_source() const {
     const std::string& from = serve_.text("commits");
     if (from.starts_with("replay:")) return load_trajectories(from.substr(7));
-    const commit_statistics& c = find_commits(from);
+    const commit_statistics& c = find_commits(from == "lengths" ? workload_->record.family : from);
     const std::int32_t block = make().pace->shape(model_->config).block;
     // Token by token there is one candidate and nothing to draw.
     const std::int32_t trained = std::max(model_->config.block, 2);
@@ -278,9 +281,13 @@ class serve_point final : public loadable_point {
     engine_clock clock = model ? engine_clock(model, overhead) : engine_clock(overhead);
     run.totals = run_engine(runner, arrivals, settings, clock, sink);
     std::ranges::sort(run.requests, {}, &request_record::request);
-    const kv_cache& cache = runner.loop().cache();
-    peak_slots_ =
-        cache.page_bytes() > 0 ? cache.peak_bytes() / cache.page_bytes() * kv_page_size : 0;
+    calibration_.keep(runner.loop().pace().learnt());
+    peak_kv_bytes_ = runner.loop().peak_cache_bytes();
+    // Without layers the loop keeps pages of one small layer: slots, not bytes, are the model's.
+    if (const kv_cache& cache = runner.loop().cache(); dry_ && cache.page_bytes() > 0) {
+      const std::size_t pages = cache.peak_bytes() / cache.page_bytes();
+      peak_kv_bytes_ = pages * kv_page_size * model_->kv_bytes_per_slot;
+    }
     if (!record.empty()) recorder.save(record);
     return run;
   }
@@ -295,7 +302,7 @@ class serve_point final : public loadable_point {
 
   void capacity_values(std::map<std::string, metric>& into) {
     std::vector<double> found;
-    double tested = 0;
+    double tested = 0, backlogs = 0, unbounded = 0;
     int runs = 0;
     const auto seeds = static_cast<std::uint64_t>(serve_.integer("search_seeds"));
     for (std::uint64_t s = 0; s < seeds; ++s) {
@@ -313,16 +320,22 @@ class serve_point final : public loadable_point {
               throw usage_error("serve: " + std::to_string(tpot.size()) +
                                 " requests are too few for a P90; raise serve.requests");
             }
-            return rate_result{percentile_of(tpot, 0.9), all && !backlog_of(run.requests).growing};
+            const double arrived = run.requests.empty() ? 0 : run.requests.back().arrival;
+            return rate_result{percentile_of(tpot, 0.9), all, backlog_of(run.requests).growing,
+                               run.totals.seconds > 2 * arrived};
           },
           objective_.tpot_seconds, serve_.real("rate"), serve_.real("search_step"));
       found.push_back(c.rate);
       tested += c.tested_ok / static_cast<double>(seeds);
+      backlogs += c.backlog / static_cast<double>(seeds);
+      unbounded += !c.bounded / static_cast<double>(seeds);
       runs += c.runs;
     }
     const origin from = clock_origin();
     const double mean = mean_of(found);
-    into["slo_capacity_requests_per_second"] = {mean, from};
+    into["slo_capacity_requests_per_second"] = {mean, from, found};
+    into["slo_capacity_backlog_share"] = {backlogs, from};
+    if (unbounded > 0) into["slo_capacity_unbounded_share"] = {unbounded, from};
     into["slo_capacity_tested_requests_per_second"] = {tested, from};
     into["slo_capacity_runs"] = {static_cast<double>(runs), origin::counted};
     if (found.size() > 1 && mean > 0) {
@@ -343,7 +356,7 @@ class serve_point final : public loadable_point {
   trajectory_source source_;
   std::shared_ptr<const table_cost> measured_;
   served_run last_;
-  std::size_t peak_slots_ = 0;
+  std::size_t peak_kv_bytes_ = 0;
 };
 
 }  // namespace

@@ -25,19 +25,16 @@ ordered_json of_point(const experiment_point& p) {
   ordered_json out = {{"id", p.id},
                       {"position", p.position},
                       {"model", {{"name", p.model.name}, {"weights", p.model.weights}}},
-                      {"workload", {{"name", p.workload.name}, {"limit", p.workload.limit}}},
+                      {"workload", {{"name", p.workload.name}, {"limit", p.workload.items.limit}}},
                       {"method", p.method},
                       {"label", p.label},
                       {"preset", p.preset},
                       {"params", json_of<ordered_json>(p.params)},
                       {"variation", p.variation},
-                      {"batch_size", p.run.batch_size},
-                      {"gen_length", p.run.gen_length},
-                      {"seed", p.run.seed},
-                      {"device", p.run.device},
-                      {"format", p.run.format},
-                      {"kv_type", p.run.kv_type},
                       {"kind", p.run.kind}};
+  for (const run_key& key : run_key_list()) {
+    std::visit([&](const auto member) { out[key.name] = p.run.*member; }, key.field);
+  }
   if (p.run.kind == "serve") out["serve"] = json_of<ordered_json>(p.run.serve);
   return out;
 }

@@ -87,10 +87,17 @@ void check_names(const experiment_spec& spec, const std::string& where) {
     known.push_back(m.name);
     if (!m.role.empty()) known.push_back(m.role);
   }
+  std::vector<std::string> workloads;
+  for (const workload_entry& w : spec.workloads) workloads.push_back(w.name);
   for (const method_entry& method : spec.methods) {
     for (const std::string& name : method.models) {
       if (std::ranges::find(known, name) == known.end()) {
         throw usage_error(method.where + ": " + unknown_name("model", name, known));
+      }
+    }
+    for (const std::string& name : method.workloads) {
+      if (std::ranges::find(workloads, name) == workloads.end()) {
+        throw usage_error(method.where + ": " + unknown_name("workload", name, workloads));
       }
     }
   }
@@ -141,7 +148,11 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
     for (const workload_entry& workload : spec.workloads) {
       for (const combination& settings : sweep) {
         for (const method_entry& method : spec.methods) {
-          if (!runs_on(method, model)) continue;
+          const std::vector<std::string>& at = method.workloads;
+          if (!runs_on(method, model) ||
+              (!at.empty() && std::ranges::find(at, workload.name) == at.end())) {
+            continue;
+          }
           experiment_point p;
           p.model = model;
           p.workload = workload;
@@ -198,7 +209,7 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
     for (std::size_t i = 0; i < points.size(); ++i) {
       const experiment_point& q = points[i];
       if (q.model.name == p.model.name && q.workload.name == p.workload.name &&
-          q.workload.limit == p.workload.limit && q.run == p.run) {
+          q.workload.items == p.workload.items && q.run == p.run) {
         return i;
       }
     }
@@ -224,20 +235,38 @@ std::string canonical_settings(const experiment_point& p) {
     return out;
   };
   const nlohmann::json params = object(p.params);
-  nlohmann::json all = {{"model", {{"name", p.model.name}, {"weights", p.model.weights}}},
-                        {"workload", {{"name", p.workload.name}, {"limit", p.workload.limit}}},
-                        {"method", p.method},
-                        {"params", params},
-                        {"batch_size", p.run.batch_size},
-                        {"gen_length", p.run.gen_length},
-                        {"seed", p.run.seed},
-                        {"device", p.run.device},
-                        {"format", p.run.format}};
-  // Absent when left to the program: those ids are older than the setting.
-  if (p.run.kv_type != "auto") all["kv_type"] = p.run.kv_type;
-  // Absent for closed loops, whose ids are older than serving.
+  nlohmann::json all = {
+      {"model", {{"name", p.model.name}, {"weights", p.model.weights}, {"hash", p.model.hash}}},
+      {"workload",
+       {{"name", p.workload.name}, {"limit", p.workload.items.limit}, {"hash", p.workload.hash}}},
+      {"method", p.method},
+      {"params", params}};
+  for (const run_key& key : run_key_list()) {
+    if (!key.at_default(p.run)) all[key.name] = key.text(p.run);
+  }
+  // Absent at their defaults, for the ids of points that are older than these keys.
+  const item_selection& items = p.workload.items;
+  if (items.offset > 0) all["workload"]["offset"] = items.offset;
+  if (items.seed > 0) all["workload"]["draw"] = items.seed;
+  if (items.spread) all["workload"]["spread"] = true;
+  if (items.context_high > 0) {
+    all["workload"]["context"] = {items.context_low, items.context_high};
+  }
+  if (p.model.positions > 0) all["model"]["positions"] = p.model.positions;
+  if (p.model.soften != 1) all["model"]["soften"] = p.model.soften;
   if (p.run.kind == "serve") all["serve"] = object(serve_identity(p.run.serve));
   return all.dump();
+}
+
+void renumber(std::vector<experiment_point>& points) {
+  std::set<std::string> seen;
+  std::vector<experiment_point> kept;
+  for (experiment_point& p : points) {
+    p.id = point_id(p);
+    p.position = kept.size();
+    if (seen.insert(p.id).second) kept.push_back(std::move(p));
+  }
+  points = std::move(kept);
 }
 
 std::string point_id(const experiment_point& p) {
@@ -269,8 +298,8 @@ std::string plan_table(const std::vector<experiment_point>& points) {
   for (const experiment_point& p : points) {
     text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", p.id, p.model.name,
                         p.workload.name,
-                        p.workload.limit > 0 ? std::to_string(p.workload.limit) : "all", p.label,
-                        p.variation, p.run.batch_size, p.run.device);
+                        p.workload.items.limit > 0 ? std::to_string(p.workload.items.limit) : "all",
+                        p.label, p.variation, p.run.batch_size, p.run.device);
   }
   return text + fmt::format("\n{} points\n", points.size());
 }

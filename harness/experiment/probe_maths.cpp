@@ -9,6 +9,9 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "harness/experiment/statistics.h"
+#include "kernels/random.h"
+
 namespace unmask::probe_maths {
 namespace {
 
@@ -228,6 +231,35 @@ void add_to_histogram(std::span<const std::int64_t> values, std::vector<std::int
       counts.resize(static_cast<std::size_t>(v) + 1);
     ++counts[static_cast<std::size_t>(v)];
   }
+}
+
+std::vector<double> interval_over_items(
+    std::size_t items, const std::function<double(std::span<const std::size_t>)>& value,
+    int resamples) {
+  if (items < 2) return {};
+  std::vector<double> drawn;
+  std::vector<std::size_t> index(items);
+  for (int r = 0; r < resamples; ++r) {
+    const std::uint64_t stream = stream_key(2026, 19, static_cast<std::uint64_t>(r));
+    for (std::size_t i = 0; i < items; ++i) {
+      const double u = uniform_open(stream, i);
+      index[i] = std::min(items - 1, static_cast<std::size_t>(u * static_cast<double>(items)));
+    }
+    if (const double v = value(index); std::isfinite(v)) drawn.push_back(v);
+  }
+  if (drawn.empty()) return {};
+  return {percentile_of(drawn, 0.025), percentile_of(drawn, 0.975)};
+}
+
+std::vector<double> interval_of_share(std::span<const share> items) {
+  return interval_over_items(items.size(), [&](std::span<const std::size_t> drawn) {
+    share all;
+    for (const std::size_t i : drawn) {
+      all.part += items[i].part;
+      all.whole += items[i].whole;
+    }
+    return all.value();
+  });
 }
 
 double area_under_curve(std::span<const float> positive, std::span<const float> negative) {

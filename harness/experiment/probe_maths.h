@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -45,6 +46,14 @@ struct share {
   std::int64_t part = 0, whole = 0;
   double value() const;  // NaN of nothing
 };
+// 95 % percentile interval of a value over 1000 (or `resamples`) draws of `items` items with
+// replacement, by a fixed generator; `value` gets the indices drawn. Empty under two items or where
+// nothing finite came out.
+std::vector<double> interval_over_items(
+    std::size_t items, const std::function<double(std::span<const std::size_t>)>& value,
+    int resamples = 1000);
+// Of the pooled share of these items: sum of parts over sum of wholes.
+std::vector<double> interval_of_share(std::span<const share> items);
 share stagnation_of(const decision_trace& trace, double tau);
 
 // Per step: of the positions whose arg-max is from here on the token they end with, those below

@@ -2,6 +2,8 @@
 // Copyright The Unmask Authors
 //
 // Probes that need decisions only: every candidate's arg-max, confidence and fate, step by step.
+#include <cmath>
+
 #include <nlohmann/json.hpp>
 
 #include "harness/experiment/probe_maths.h"
@@ -69,10 +71,14 @@ class stagnation_probe final : public decision_probe {
                 {"stagnant", stagnant_.part},
                 {"active", stagnant_.whole},
                 {"share", stagnant_.value()},
+                {"share_ci95", probe_maths::interval_of_share(stagnant_of_)},
+                {"share_items", pairs(stagnant_of_)},
                 {"missed_stable",
                  {{"stable", missed_.whole},
                   {"missed", missed_.part},
                   {"share", missed_.value()},
+                  {"share_ci95", probe_maths::interval_of_share(missed_of_)},
+                  {"share_items", pairs(missed_of_)},
                   {"step_mean", step_share_.value()},
                   {"step_max", step_share_max_},
                   {"sample_mean", sample_share_.value()},
@@ -82,6 +88,8 @@ class stagnation_probe final : public decision_probe {
                   {"decided", decline_.decided},
                   {"declined", decline_.declined},
                   {"share", ratio(decline_.declined, decline_.decided)},
+                  {"share_ci95", probe_maths::interval_of_share(declined_of_)},
+                  {"share_items", pairs(declined_of_)},
                   {"other_token", decline_.other_token},
                   {"other_token_share", ratio(decline_.other_token, decline_.declined)},
                   {"scored", better_.scored()},
@@ -101,6 +109,7 @@ class stagnation_probe final : public decision_probe {
     const probe_maths::share s = probe_maths::stagnation_of(trace, tau_);
     stagnant_.part += s.part;
     stagnant_.whole += s.whole;
+    stagnant_of_.push_back(s);
     probe_maths::share sample;
     for (const probe_maths::share& step : probe_maths::missed_stable(trace, tau_)) {
       if (step.whole == 0) continue;
@@ -111,11 +120,13 @@ class stagnation_probe final : public decision_probe {
       step_share_.add(step.value());
       step_share_max_ = std::max(step_share_max_, step.value());
     }
+    missed_of_.push_back(sample);
     if (sample.whole > 0) {
       sample_share_.add(sample.value());
       sample_share_max_ = std::max(sample_share_max_, sample.value());
     }
     const probe_maths::decline d = probe_maths::post_peak_decline(trace, margin_);
+    declined_of_.push_back({d.declined, d.decided});
     compare(trace, d.other);
     decline_.decided += d.decided;
     decline_.declined += d.declined;
@@ -150,6 +161,12 @@ class stagnation_probe final : public decision_probe {
     }
   }
 
+  // [part, whole] of every item, so that items of several tasks can be pooled.
+  static json pairs(const std::vector<probe_maths::share>& items) {
+    json all = json::array();
+    for (const probe_maths::share& s : items) all.push_back({s.part, s.whole});
+    return all;
+  }
   static json ratio(std::int64_t part, std::int64_t whole) {
     return whole > 0 ? json(static_cast<double>(part) / static_cast<double>(whole)) : json();
   }
@@ -160,6 +177,7 @@ class stagnation_probe final : public decision_probe {
   mean sample_share_;
   double sample_share_max_ = 0;
   probe_maths::share stagnant_, missed_;
+  std::vector<probe_maths::share> stagnant_of_, missed_of_, declined_of_;  // by item
   mean step_share_;
   double step_share_max_ = 0;
   probe_maths::decline decline_;
@@ -185,6 +203,7 @@ class decoding_probe final : public decision_probe {
         {"judged", judged_},
         {"mean",
          steps_ > 0 ? json(static_cast<double>(decided_) / static_cast<double>(steps_)) : json()},
+        {"deviation", deviation()},
         {"rows_per_token", per_token(rows_)},
         {"judged_per_token", per_token(judged_)},
         {"histogram", counts_}}
@@ -197,6 +216,17 @@ class decoding_probe final : public decision_probe {
     probe_maths::add_to_histogram(decided, counts_);
     for (const std::int64_t n : decided) decided_ += n;
     for (const std::int64_t n : probe_maths::judged_per_step(trace)) judged_ += n;
+  }
+
+  // Of the tokens decided in a step, over all steps.
+  json deviation() const {
+    if (steps_ == 0) return {};
+    double squares = 0;
+    for (std::size_t n = 0; n < counts_.size(); ++n) {
+      squares += static_cast<double>(counts_[n]) * static_cast<double>(n * n);
+    }
+    const double steps = static_cast<double>(steps_), mean = static_cast<double>(decided_) / steps;
+    return std::sqrt(std::max(squares / steps - mean * mean, 0.0));
   }
 
   std::int64_t decided_ = 0, rows_ = 0, judged_ = 0;

@@ -2,6 +2,8 @@
 // Copyright The Unmask Authors
 //
 // Probes that look into the layers of a forward.
+#include <array>
+
 #include <nlohmann/json.hpp>
 
 #include "harness/experiment/probe_maths.h"
@@ -123,6 +125,12 @@ class importance_probe final : public probe {
   void begin(const batch&) override {
     ++requests_;
     block_.begin();
+    for (layer_record& l : layer_) {
+      l.raw.begin_item(requests_);
+      l.delta.begin_item(requests_);
+    }
+    delta_top_.emplace_back();
+    raw_top_.emplace_back();
   }
 
   void on_layer(const layer_view& layer) override {
@@ -148,7 +156,11 @@ class importance_probe final : public probe {
     };
     const std::uint8_t* state = step.state.state().row<std::uint8_t>(0);
     const std::size_t layers = masked_.size();
-    layer_.resize(std::max(layer_.size(), layers));
+    while (layer_.size() < layers) {
+      layer_.emplace_back();
+      layer_.back().raw.begin_item(requests_);
+      layer_.back().delta.begin_item(requests_);
+    }
     for (std::size_t l = 0; l < layers; ++l) {
       for (std::size_t i = 0; i < masked_[l].position.size(); ++i) {
         const bool yes = is_accepted(masked_[l].position[i]);
@@ -173,8 +185,8 @@ class importance_probe final : public probe {
       }
       keep(is_accepted, masked_[l].position, probe_maths::standard_scores(delta), layer_[l].delta);
       if (l == 1) {
-        count_bins(is_accepted, masked_[l].position, delta, delta_bins_);
-        count_bins(is_accepted, masked_[l].position, masked_[l].value, raw_bins_);
+        count_bins(is_accepted, masked_[l].position, delta, delta_bins_, delta_top_.back());
+        count_bins(is_accepted, masked_[l].position, masked_[l].value, raw_bins_, raw_top_.back());
       }
     }
   }
@@ -184,6 +196,10 @@ class importance_probe final : public probe {
     for (const layer_record& l : layer_) {
       json row = {{"auc", probe_maths::area_under_curve(l.raw.positive, l.raw.negative)},
                   {"auc_delta", probe_maths::area_under_curve(l.delta.positive, l.delta.negative)}};
+      if (&l - layer_.data() < 2) {  // the two that the method reads
+        row["auc_ci95"] = l.raw.interval();
+        row["auc_delta_ci95"] = l.delta.interval();
+      }
       for (const int kind : {decodable, not_decodable}) {
         row["masked"][kind_names[kind]] = rounded(l.of[kind].value());
         row["tokens"][kind_names[kind]] = l.of[kind].n;
@@ -197,6 +213,19 @@ class importance_probe final : public probe {
     const auto bins = [](const std::vector<std::int64_t>(&counts)[2]) {
       return json{{"decodable", counts[1]}, {"not_decodable", counts[0]}};
     };
+    // Of the decodable tokens of steps with at least five masks, those in the top fifth.
+    const auto top = [](const std::vector<probe_maths::share>& of) {
+      probe_maths::share all;
+      for (const probe_maths::share& s : of) {
+        all.part += s.part;
+        all.whole += s.whole;
+      }
+      return all.value();
+    };
+    out["delta_top_fifth"] = top(delta_top_);
+    out["delta_top_fifth_ci95"] = probe_maths::interval_of_share(delta_top_);
+    out["layer1_top_fifth"] = top(raw_top_);
+    out["layer1_top_fifth_ci95"] = probe_maths::interval_of_share(raw_top_);
     out["delta_percentiles"] = bins(delta_bins_);
     out["layer1_percentiles"] = bins(raw_bins_);
     // Density of the standardised difference of layers 1 and 0: sixteen bins from -4 to 4.
@@ -223,6 +252,31 @@ class importance_probe final : public probe {
   };
   struct classes {
     std::vector<float> positive, negative;
+    std::vector<std::array<std::size_t, 2>> first;  // where the values of an item begin
+    void begin_item(std::int64_t requests) {
+      first.resize(static_cast<std::size_t>(requests), {positive.size(), negative.size()});
+    }
+    // Of the area under the curve, items drawn anew.
+    std::vector<double> interval() const {
+      const auto slice = [&](const std::vector<float>& from, std::size_t item, int side,
+                             std::vector<float>& to) {
+        const std::size_t end =
+            item + 1 < first.size() ? first[item + 1][static_cast<std::size_t>(side)] : from.size();
+        const auto at = static_cast<std::ptrdiff_t>(first[item][static_cast<std::size_t>(side)]);
+        to.insert(to.end(), from.begin() + at, from.begin() + static_cast<std::ptrdiff_t>(end));
+      };
+      return probe_maths::interval_over_items(
+          first.size(),
+          [&](std::span<const std::size_t> drawn) {
+            std::vector<float> yes, no;
+            for (const std::size_t item : drawn) {
+              slice(positive, item, 0, yes);
+              slice(negative, item, 1, no);
+            }
+            return probe_maths::area_under_curve(yes, no);
+          },
+          200);
+    }
   };
   struct layer_record {
     mean of[2];            // masked rows among themselves
@@ -258,11 +312,15 @@ class importance_probe final : public probe {
 
   template <class Accepted>
   static void count_bins(const Accepted& accepted, const std::vector<std::int32_t>& position,
-                         const std::vector<float>& value, std::vector<std::int64_t> (&bins)[2]) {
+                         const std::vector<float>& value, std::vector<std::int64_t> (&bins)[2],
+                         probe_maths::share& top) {
     if (position.size() < 5) return;  // no five percentile bins of fewer
     const std::vector<std::int32_t> bin = probe_maths::percentile_bins(value, 5);
     for (std::size_t i = 0; i < position.size(); ++i) {
-      ++bins[accepted(position[i]) ? 1 : 0][static_cast<std::size_t>(bin[i])];
+      const bool yes = accepted(position[i]);
+      ++bins[yes ? 1 : 0][static_cast<std::size_t>(bin[i])];
+      top.whole += yes;
+      top.part += yes && bin[i] == 4;
     }
   }
 
@@ -274,6 +332,7 @@ class importance_probe final : public probe {
   // [0] not decodable, [1] decodable; quintiles of layer 1 minus layer 0, and of layer 1.
   std::vector<std::int64_t> delta_bins_[2] = {std::vector<std::int64_t>(5),
                                               std::vector<std::int64_t>(5)};
+  std::vector<probe_maths::share> delta_top_, raw_top_;  // by item
   std::vector<std::int64_t> raw_bins_[2] = {std::vector<std::int64_t>(5),
                                             std::vector<std::int64_t>(5)};
 };

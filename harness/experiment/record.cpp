@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/digest.h"
+#include "harness/experiment/metrics.h"
 #include "harness/experiment/statistics.h"
 
 namespace unmask {
@@ -18,7 +19,7 @@ bool stops(std::int32_t token, const token_rules& rules) {
 }
 
 std::string broken_answer_law(const answer_record& a, const token_rules& rules) {
-  const work_record& w = a.work;
+  const sequence_counters& w = a.work;
   const auto length = static_cast<std::int64_t>(a.tokens.size());
   for (const std::int32_t token : a.tokens) {
     if (token == rules.mask_id) return "the answer still holds masks";
@@ -31,32 +32,19 @@ std::string broken_answer_law(const answer_record& a, const token_rules& rules) 
     return fmt::format("times do not fit: first block {} s, whole answer {} s",
                        a.first_block_seconds, a.seconds);
   }
-  for (const std::int64_t count :
-       {w.forwards, w.prefill_forwards, w.commit_forwards, w.denoise_steps, w.rows, w.decode_rows,
-        w.layer_rows, w.head_rows, w.committed, a.prompt_tokens, a.canvas_tokens}) {
-    if (count < 0) return "a counter is negative";
-  }
-  if (!(w.flops >= 0) || !std::isfinite(w.flops) || !(w.keys_seen >= 0) ||
-      !std::isfinite(w.keys_seen)) {
-    return "counted work is negative or not finite";
-  }
+  if (a.prompt_tokens < 0 || a.canvas_tokens < 0) return "a number of tokens is negative";
+  if (std::string broken = broken_counters(w); !broken.empty()) return broken;
   if (w.committed < length) {
     return fmt::format("{} tokens came out but only {} were decided", length, w.committed);
   }
   if (w.committed > a.canvas_tokens) {
     return fmt::format("{} tokens were decided on a canvas of {}", w.committed, a.canvas_tokens);
   }
-  if (w.committed > w.head_rows) {
-    return fmt::format("{} tokens were decided from {} rows of the head", w.committed, w.head_rows);
-  }
-  if (w.decode_rows > w.rows || w.denoise_steps > w.forwards) {
-    return "a part of the work is larger than the whole";
-  }
   return "";
 }
 
 struct totals {
-  work_record work;
+  sequence_counters work;
   std::int64_t prompt = 0, canvas = 0, output = 0, answer = 0, after_eos = 0, beyond = 0;
 };
 
@@ -65,34 +53,34 @@ totals sum_of(const pass_record& pass, const token_rules& rules) {
   for (const answer_record& a : pass.answers) {
     const auto length = static_cast<std::int64_t>(a.tokens.size());
     const std::int64_t output = output_tokens_of(a, rules);
-    const work_record& w = a.work;
     t.prompt += a.prompt_tokens;
     t.canvas += a.canvas_tokens;
     t.output += output;
     t.answer += answer_tokens_of(a, rules);
     t.after_eos += length - output;
-    t.beyond += w.committed - length;
-    t.work.forwards += w.forwards;
-    t.work.prefill_forwards += w.prefill_forwards;
-    t.work.commit_forwards += w.commit_forwards;
-    t.work.denoise_steps += w.denoise_steps;
-    t.work.rows += w.rows;
-    t.work.decode_rows += w.decode_rows;
-    t.work.layer_rows += w.layer_rows;
-    t.work.head_rows += w.head_rows;
-    t.work.committed += w.committed;
-    t.work.flops += w.flops;
-    t.work.keys_seen += w.keys_seen;
+    t.beyond += a.work.committed - length;
+    add_counters(t.work, a.work);
   }
   return t;
 }
 
-void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
+void count_metrics(result_row& row, const pass_record& pass, const totals& t,
+                   const token_rules& rules) {
   const auto put = [&](const char* name, auto value) {
     row.metrics[name] = {static_cast<double>(value), origin::counted};
   };
-  const auto ratio = [&](const char* name, auto over, auto under) {
-    if (under > 0) put(name, static_cast<double>(over) / static_cast<double>(under));
+  // Mean and population deviation over the requests.
+  const auto put_spread = [&](const std::string& name, const auto& tokens_of) {
+    double sum = 0, squares = 0;
+    const auto n = static_cast<double>(pass.answers.size());
+    for (const answer_record& a : pass.answers) {
+      const auto tokens = static_cast<double>(tokens_of(a));
+      sum += tokens;
+      squares += tokens * tokens;
+    }
+    if (n == 0) return;
+    put((name + "_mean").c_str(), sum / n);
+    put((name + "_std").c_str(), std::sqrt(std::max(squares / n - sum / n * (sum / n), 0.0)));
   };
   put("prompt_tokens", t.prompt);
   put("canvas_tokens", t.canvas);
@@ -100,21 +88,23 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
   put("answer_tokens", t.answer);
   put("tokens_after_eos", t.after_eos);
   put("tokens_beyond_answer", t.beyond);
-  put("committed", t.work.committed);
-  put("nfe", t.work.forwards);
-  put("prefill_forwards", t.work.prefill_forwards);
-  put("commit_forwards", t.work.commit_forwards);
-  put("denoise_steps", t.work.denoise_steps);
+  put_spread("prompt_tokens", [](const answer_record& a) { return a.prompt_tokens; });
+  put_spread("output_tokens", [&](const answer_record& a) { return output_tokens_of(a, rules); });
   put("batched_forwards", pass.steps);
-  put("rows", t.work.rows);
-  put("decode_rows", t.work.decode_rows);
-  put("layer_rows", t.work.layer_rows);
-  put("head_rows", t.work.head_rows);
   put("peak_kv_bytes", pass.peak_kv_bytes);
-  ratio("tpf", t.output, t.work.forwards);
-  ratio("committed_per_step", t.work.committed, t.work.denoise_steps);
-  ratio("redundancy", t.work.decode_rows, t.work.committed);
-  ratio("token_utilisation", t.work.committed, t.work.decode_rows);
+  for (const counter_spec& c : counter_list()) {
+    row.metrics[c.metric] = {c.of(t.work), c.counted() ? origin::counted : origin::analytic};
+  }
+  // Without layers, or with too few of them, the rows of later layers mean nothing.
+  const std::int64_t late_layers = row.model.layers - first_late_layer;
+  if (late_layers > 0 && t.work.keys_seen > 0) {
+    put("processed_rows",
+        static_cast<double>(t.work.late_layer_rows) / static_cast<double>(late_layers));
+  }
+  for (const ratio_spec& r : ratio_list()) {
+    const auto over = row.value_of(r.over), under = row.value_of(r.under);
+    if (over && under && *under > 0) put(r.name, *over / *under);
+  }
   if (pass.recording_seconds > 0) {
     row.metrics["recording_seconds"] = {pass.recording_seconds, origin::measured};
   }
@@ -126,8 +116,6 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t) {
     share("rule_share", pass.rule_seconds);
     share("planning_share", pass.planning_seconds);
   }
-  row.metrics["flops"] = {t.work.flops, origin::analytic};
-  row.metrics["keys_seen"] = {t.work.keys_seen, origin::analytic};
 }
 
 // Each request's mean over the repetitions, so that n is the number of requests.
@@ -152,14 +140,18 @@ void latency_metrics(result_row& row, const std::vector<pass_record>& passes) {
 }
 
 // Means over the repetitions, of what every repetition has.
-void serving_metrics(result_row& row, const std::vector<pass_record>& passes) {
+void pass_metrics(result_row& row, const std::vector<pass_record>& passes) {
   for (const auto& [name, first] : passes.front().metrics) {
     std::vector<double> values;
     for (const pass_record& pass : passes) {
       const auto found = pass.metrics.find(name);
       if (found != pass.metrics.end()) values.push_back(found->second.value);
     }
-    if (values.size() == passes.size()) row.metrics[name] = {mean_of(values), first.from};
+    if (values.size() == passes.size()) {
+      const bool repeated = values.size() > 1 && name.ends_with("_per_second");
+      row.metrics[name] = {mean_of(values), first.from,
+                           first.samples.empty() && repeated ? values : first.samples};
+    }
   }
 }
 
@@ -245,6 +237,21 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
   row.score = s;
 }
 
+// The speed of a setting that never acted is the speed of something else.
+void judge_activity(result_row& row, const std::vector<active_knob>& knobs) {
+  // Decisions without meaning, or without a layer, say nothing about a setting.
+  if (row.model.weights == "synthetic" || row.value_of("keys_seen").value_or(0) == 0) return;
+  std::string idle;
+  for (const active_knob& knob : knobs) {
+    if (row.value_of(knob.counter) != 0) continue;
+    idle += fmt::format("{}{} changed nothing ({} is 0)", idle.empty() ? "" : ", ", knob.setting,
+                        knob.counter);
+  }
+  if (idle.empty()) return;
+  row.verdict = verdict_kind::inactive;
+  row.reason = row.reason.empty() ? idle : idle + "; " + row.reason;
+}
+
 }  // namespace
 
 std::int64_t output_tokens_of(const answer_record& answer, const token_rules& rules) {
@@ -288,7 +295,7 @@ void measure_row(result_row& row, const measured_point& point) {
     return;
   }
   const totals t = sum_of(point.passes.front(), point.rules);
-  count_metrics(row, point.passes.front(), t);
+  count_metrics(row, point.passes.front(), t, point.rules);
   const double seconds = mean_of(row.samples.seconds);
   const origin time = point.passes.front().time;
   row.metrics["wall_seconds"] = {seconds, time};
@@ -305,9 +312,8 @@ void measure_row(result_row& row, const measured_point& point) {
   }
   if (!row.reason.empty()) return;
   if (!point.passes.front().clients_left) hash_answers(row, point.passes.front());
-  if (point.passes.front().served) {
-    serving_metrics(row, point.passes);
-  } else {
+  pass_metrics(row, point.passes);
+  if (!point.passes.front().served) {
     latency_metrics(row, point.passes);
     if (point.keep_items) keep_items(row, point);
   }
@@ -327,7 +333,9 @@ void measure_row(result_row& row, const measured_point& point) {
     row.reason = "no item of this workload can be scored";
   } else {
     row.verdict = verdict_kind::pass;
+    row.reason = row.model.caution;
   }
+  judge_activity(row, point.knobs);
 }
 
 }  // namespace unmask

@@ -9,23 +9,16 @@
 #include <string>
 #include <vector>
 
+#include "harness/decode/counters.h"
 #include "harness/experiment/row.h"
 
 namespace unmask {
-
-// Counted by the step loop.
-struct work_record {
-  std::int64_t forwards = 0, prefill_forwards = 0, commit_forwards = 0, denoise_steps = 0;
-  std::int64_t rows = 0, decode_rows = 0, layer_rows = 0, head_rows = 0;
-  std::int64_t committed = 0;
-  double flops = 0, keys_seen = 0;
-};
 
 struct answer_record {
   std::int64_t prompt_tokens = 0;
   std::int64_t canvas_tokens = 0;    // generated positions laid out for it
   std::vector<std::int32_t> tokens;  // what came out, up to where the method stopped
-  work_record work;
+  sequence_counters work;
   double seconds = 0;              // admission to finish
   double first_block_seconds = 0;  // admission to first decided token
   std::size_t request = 0;         // of a served pass: which arrival it answers
@@ -34,10 +27,10 @@ struct answer_record {
 struct pass_record {
   double seconds = 0;
   origin time = origin::measured;  // analytic: a virtual clock
-  bool served = false;             // requests arrived; `metrics` replaces closed-loop latency
+  bool served = false;             // requests arrived; closed-loop latency is not defined
   // On a real clock clients left: which requests are answered depends on the machine.
   bool clients_left = false;
-  std::map<std::string, metric> metrics;  // of serving
+  std::map<std::string, metric> metrics;  // of this pass alone; the row has their means
   std::int64_t steps = 0;                 // batched forwards
   std::size_t peak_kv_bytes = 0;
   std::vector<answer_record> answers;
@@ -67,6 +60,11 @@ std::int64_t output_tokens_of(const answer_record& answer, const token_rules& ru
 // Without the stop token.
 std::int64_t answer_tokens_of(const answer_record& answer, const token_rules& rules);
 
+// A setting of this point, "alpha = 0.5", and the metric that counts how often it acted.
+struct active_knob {
+  std::string setting, counter;
+};
+
 struct measured_point {
   // Repetitions; their tokens are equal (of requests that both answered, where clients left on a
   // real clock), or the row is INVALID.
@@ -75,6 +73,7 @@ struct measured_point {
   std::string stop;                   // why the repetitions ended
   std::vector<scored_answer> scores;  // of the first pass
   token_rules rules;
+  std::vector<active_knob> knobs;
   bool keep_items = false;  // every item's result goes into the row (closed loops only)
 };
 

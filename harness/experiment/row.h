@@ -25,7 +25,8 @@ enum class verdict_kind : std::uint8_t {
   incorrect,      // the output is wrong for a method that promises exactness
   not_verified,   // nothing was found wrong, but nobody looked at the output
   not_supported,  // this method cannot decode this model
-  failed          // the run ended with an error
+  failed,         // the run ended with an error
+  inactive        // all is well, but a setting of the method never changed anything
 };
 const char* name_of(verdict_kind verdict);  // "PASS", "INVALID", ...
 
@@ -41,6 +42,10 @@ const char* name_of(origin from);
 struct metric {
   double value = 0;
   origin from = origin::counted;
+  // What `value` is the mean of, where it was found more than once: per seed of a search, in their
+  // order (rows of one setting share arrivals and lengths seed by seed, so they are compared in
+  // pairs), or per repetition.
+  std::vector<double> samples = {};
 };
 
 struct model_record {
@@ -49,6 +54,8 @@ struct model_record {
   std::string weights = "checkpoint";  // checkpoint or synthetic
   std::string format;                  // of the packed weights, as used
   std::string kv_type = "f32";         // of keys and values, as stored
+  std::int64_t layers = 0;             // 0: written before this was recorded
+  std::string caution;                 // model_config::caution
 };
 
 struct workload_record {
@@ -108,6 +115,14 @@ struct result_row {
 
   std::optional<double> value_of(const std::string& name) const;
 };
+
+// Names a point of an experiment without the hashes that its id holds: model, workload, method, label,
+// variation and run settings. What runs before and after a change of weights or files have in
+// common.
+std::string point_name(const result_row& row);
+
+// Whether the numbers of this row may be shown and compared.
+bool is_reportable(const result_row& row);
 
 std::string to_json_line(const result_row& row);  // one line, no newline
 // Environment error naming `where` for text that is no row, or has another major schema version.

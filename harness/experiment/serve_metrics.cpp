@@ -45,7 +45,7 @@ class values {
 
 // Of decode forwards: requests, rows per request; both weighted by forwards.
 void batch_values(values& v, const std::vector<iteration_record>& all, origin time, origin tokens) {
-  std::vector<double> batch, chunk;
+  std::vector<double> batch, chunk, chosen;
   double committed = 0, decode_committed = 0, at_once = 0;
   double seconds = 0, prefill_seconds = 0, rows = 0, recomputed = 0, batch_seconds = 0, error = 0;
   std::size_t predicted = 0;
@@ -67,6 +67,7 @@ void batch_values(values& v, const std::vector<iteration_record>& all, origin ti
     decode_committed += static_cast<double>(it.committed);
     batch.push_back(it.requests);
     chunk.push_back(static_cast<double>(it.rows) / it.requests);
+    if (it.chosen > 0) chosen.push_back(it.chosen);
   }
   if (rows > 0) v.put("recomputed_row_share", recomputed / rows, tokens);
   if (seconds > 0) {
@@ -87,6 +88,14 @@ void batch_values(values& v, const std::vector<iteration_record>& all, origin ti
   v.put("chunk_mean", mean_of(chunk), tokens);
   v.put("chunk_p50", percentile_of(chunk, 0.5), tokens);
   v.put("chunk_min", *std::ranges::min_element(chunk), tokens);
+  if (chosen.empty()) return;
+  v.put("chosen_chunk_mean", mean_of(chosen), tokens);
+  v.put("chosen_chunk_p50", percentile_of(chosen, 0.5), tokens);
+  v.put("chosen_chunk_min", *std::ranges::min_element(chosen), tokens);
+  v.put("chosen_chunk_max", *std::ranges::max_element(chosen), tokens);
+  const auto full = std::ranges::count(chosen, *std::ranges::max_element(chosen));
+  v.put("chosen_chunk_full_share", static_cast<double>(full) / static_cast<double>(chosen.size()),
+        tokens);
 }
 
 // What was computed for clients that left, and what they had been handed until then.
@@ -203,14 +212,19 @@ capacity find_capacity(const std::function<rate_result(double rate)>& at, double
       seen[i] = at(rate_of(i));
       ++found.runs;
     }
-    return seen[i].keeps_up && seen[i].p90 <= objective;
+    return seen[i].served && seen[i].p90 <= objective;
+  };
+  const auto settle = [&](int i) {
+    found.rate = found.tested_ok = rate_of(i);
+    found.backlog = seen.at(i).backlog;
   };
   const int octave = std::max(1, static_cast<int>(std::lround(std::log(2) / std::log(step))));
   int low = 0, high = 0;
   if (good(0)) {
-    for (int i = 0; i < most_doublings && good(high = low + octave); ++i) low = high;
-    if (seen.at(high).keeps_up && seen.at(high).p90 <= objective) {
-      found.rate = found.tested_ok = rate_of(high);  // no limit was met
+    while (!seen.at(low).saturated && good(high = low + octave)) low = high;
+    if (seen.at(low).saturated) {
+      settle(low);
+      found.bounded = false;
       return found;
     }
   } else {
@@ -221,9 +235,9 @@ capacity find_capacity(const std::function<rate_result(double rate)>& at, double
     const int middle = (low + high) / 2;
     (good(middle) ? low : high) = middle;
   }
-  found.rate = found.tested_ok = rate_of(low);
+  settle(low);
   const double under = seen.at(low).p90, over = seen.at(high).p90;
-  if (seen.at(high).keeps_up && over > under) {
+  if (seen.at(high).served && over > under) {
     found.rate += (objective - under) / (over - under) * (rate_of(high) - rate_of(low));
   }
   return found;
@@ -232,12 +246,12 @@ capacity find_capacity(const std::function<rate_result(double rate)>& at, double
 std::string iteration_csv(const std::vector<iteration_record>& iterations) {
   std::string text =
       "time,seconds,predicted_seconds,phase,requests,recomputed,rows,recomputed_rows,masks,"
-      "committed,commit_requests,waiting,free_pages\n";
+      "committed,commit_requests,waiting,free_pages,chosen_chunk\n";
   for (const iteration_record& it : iterations) {
-    text += fmt::format("{:.6f},{:.6f},{:.6f},{},{},{},{},{},{},{},{},{},{}\n", it.time, it.seconds,
-                        it.predicted, it.prefill ? "prefill" : "decode", it.requests, it.recomputed,
-                        it.rows, it.recomputed_rows, it.candidates, it.committed, it.commits,
-                        it.waiting, it.free_pages);
+    text += fmt::format("{:.6f},{:.6f},{:.6f},{},{},{},{},{},{},{},{},{},{},{}\n", it.time,
+                        it.seconds, it.predicted, it.prefill ? "prefill" : "decode", it.requests,
+                        it.recomputed, it.rows, it.recomputed_rows, it.candidates, it.committed,
+                        it.commits, it.waiting, it.free_pages, it.chosen);
   }
   return text;
 }

@@ -43,17 +43,23 @@ std::vector<const request_record*> counted_requests(const served_run& run, doubl
 
 // One rate of the search.
 struct rate_result {
-  double p90 = 0;        // of the time per output token
-  bool keeps_up = true;  // every request served and no growing backlog
+  double p90 = 0;          // of the time per output token
+  bool served = true;      // every request was answered
+  bool backlog = false;    // more and more requests in the system (serving.h); ends no search
+  bool saturated = false;  // serving took more than twice as long as the arrivals
 };
 struct capacity {
   double rate = 0;       // requests per second; 0: not even the lowest rate tried is served
   double tested_ok = 0;  // the highest rate of the grid that keeps the objective
+  bool backlog = false;  // at that rate
+  bool bounded = true;   // false: the objective still held at twice what can be served
   int runs = 0;
 };
-// Largest rate with p90 <= objective that keeps up: doubling or halving from `start`, then a grid
-// of ratio `step`, then linear interpolation of p90 between the two rates around the objective
-// (none when the upper one failed by backlog).
+// Largest rate with p90 <= objective, which is all that Optimus (sections 7.1 and 7.4) asks of it:
+// doubling or halving from `start`, then a grid of ratio `step`, then linear interpolation of p90
+// between the two rates around the objective. Requests that wait to be admitted do not enter the
+// time per output token of "decode", so that a long queue alone never ends the search; `backlog`
+// says where there was one.
 capacity find_capacity(const std::function<rate_result(double rate)>& at, double objective,
                        double start, double step);
 

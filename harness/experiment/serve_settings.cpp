@@ -49,7 +49,8 @@ const std::vector<parameter_spec>& serve_parameters() {
              0, 1e6, "Optimus; its measured floor is about 34 ms"),
       word("commits", "model",
            "who decides tokens: model; replay:FILE of recorded trajectories; or published "
-           "statistics such as sdar-8b/sharegpt. Without the model no layer is computed"),
+           "statistics such as sdar-8b/sharegpt, or those of the workload's `lengths`. Without the "
+           "model no layer is computed"),
       word("record", "", "file for the trajectories of this run, for replay"),
       number("cancel_share", 0.0,
              "share of requests, drawn by seed, whose client leaves before the answer is done", 0,
@@ -104,6 +105,12 @@ void check_serve(const parameter_map& resolved) {
     throw usage_error(std::string("[serve]: `") +
                       (by_time ? "cancel_after_seconds" : "cancel_after_blocks") +
                       "` means nothing without a `cancel_share` above 0");
+  }
+  if (serve.text("policy") == "mixed" &&
+      (serve.integer("prefill_tokens") > 0 || serve.integer("prefill_chunk") > 0)) {
+    throw usage_error(
+        "[serve]: `prefill_tokens` and `prefill_chunk` mean nothing with policy \"mixed\", whose "
+        "prompts enter whole");
   }
   if (share > 0 && serve.flag("search")) {
     throw usage_error(

@@ -27,12 +27,13 @@ fs::path beside(const fs::path& file, const std::string& path) {
 void read_run(toml_reader& r, experiment_spec& spec) {
   run_settings& run = spec.run;
   evidence_settings& e = spec.evidence;
-  r.integer("batch_size", run.batch_size, 1, 1 << 20);
-  r.integer("gen_length", run.gen_length, 0, 1 << 24);
-  r.integer("seed", run.seed, 0);
-  r.text("device", run.device);
-  r.text("format", run.format);
-  r.text("kv_type", run.kv_type);
+  for (const run_key& key : run_key_list()) {
+    if (const auto* whole = std::get_if<std::int64_t run_keys::*>(&key.field)) {
+      r.integer(key.name, run.**whole, key.low, key.high);
+    } else {
+      r.text(key.name, run.*std::get<std::string run_keys::*>(key.field));
+    }
+  }
   r.integer("warmup", e.warmup, 0, 1000);
   r.real("ci_half_width", e.ci_half_width, 0, 1);
   r.flag("paired", e.paired);
@@ -61,6 +62,8 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
   r.text("name", model.name);
   r.text("weights", model.weights);
   r.text("role", model.role);
+  r.real("soften", model.soften, 1e-3, 1e3);
+  r.integer("positions", model.positions, 0, 1 << 24);
   if (path.empty()) throw usage_error(r.where() + ": [[model]] needs `path`, a model directory");
   if (path.starts_with("weights:") && path.size() > 8) {
     model.published = path.substr(8);
@@ -68,7 +71,12 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
     model.path = find_weights(model.published).value_or(path);
     if (model.name.empty()) model.name = fs::path(model.published).filename().string();
   } else {
+    // A file outside the tree names the models that come with the program like one inside.
     model.path = beside(file, path);
+    std::error_code none;
+    if (fs::path(path).is_relative() && !fs::exists(model.path, none)) {
+      model.path = find_embedded(path, file.parent_path()).value_or(model.path);
+    }
   }
   if (model.name.empty()) {
     const fs::path trimmed = model.path.has_filename() ? model.path : model.path.parent_path();
@@ -97,6 +105,23 @@ void read_dataset_entry(toml_reader& r, workload_entry& w, const std::string& fi
   w.name = !name.empty() ? name : file.empty() ? w.dataset : fs::path(file).stem().string();
 }
 
+// context = [LOW, HIGH], in tokens.
+void read_context(toml_reader& r, item_selection& items) {
+  const toml::node* node = r.find("context");
+  if (node == nullptr) return;
+  const toml::array* range = node->as_array();
+  const auto bound = [&](std::size_t i) {
+    return range != nullptr && range->size() == 2 ? (*range)[i].value<std::int64_t>()
+                                                  : std::nullopt;
+  };
+  const auto low = bound(0), high = bound(1);
+  if (!low || !high || *low < 0 || *high < *low || *high == 0) {
+    r.fail(*node, "`workload.context` takes [LOW, HIGH], tokens of context in rising order");
+  }
+  items.context_low = *low;
+  items.context_high = *high;
+}
+
 void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) {
   std::vector<std::string> tasks;
   std::string path, name;
@@ -104,7 +129,11 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   r.texts("tasks", tasks);
   r.text("file", path);
   r.text("name", name);
-  r.integer("limit", w.limit, 0);
+  r.integer("limit", w.items.limit, 0);
+  r.integer("offset", w.items.offset, 0);
+  r.integer("draw", w.items.seed, 0);
+  r.flag("spread", w.items.spread);
+  read_context(r, w.items);
   std::string trace;
   r.text("trace", trace);
   r.text("format", w.trace_format);
@@ -120,6 +149,16 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   }
   if (trace.empty() != w.trace_format.empty()) {
     throw usage_error(r.where() + ": [[workload]] needs `format` with `trace`, and only then");
+  }
+  item_selection heads;
+  heads.limit = w.items.limit;
+  if ((!trace.empty() || !w.lengths.empty()) && w.items != heads) {
+    throw usage_error(r.where() +
+                      ": `offset`, `draw`, `spread` and `context` choose among tasks; a trace and "
+                      "`lengths` take `limit` alone");
+  }
+  if (!name.empty() && tasks.size() > 1) {
+    throw usage_error(r.where() + ": `name` is of one task; give each its own [[workload]]");
   }
   if (!w.dataset.empty()) {
     read_dataset_entry(r, w, path, name);
@@ -145,7 +184,7 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
     } catch (const error& problem) {
       throw usage_error(r.where() + ": " + problem.what());
     }
-    w.name = task;
+    w.name = name.empty() ? task : name;
     spec.workloads.push_back(w);
   }
 }
@@ -158,6 +197,7 @@ method_entry read_method(toml_reader& r) {
   r.text("preset", m.preset);
   r.scalars("params", m.params);
   r.texts("models", m.models);
+  r.texts("workloads", m.workloads);
   m.where = r.where();
   if (m.name.empty()) throw usage_error(m.where + ": [[method]] needs `name`");
   return m;
@@ -354,8 +394,7 @@ experiment_spec read_any_scale(const fs::path& file) {
 fs::path find_task(const std::string& name, const fs::path& start) {
   std::vector<std::string> known;
   std::error_code ignored;
-  fs::path place = fs::absolute(start.empty() ? fs::path(".") : start).lexically_normal();
-  while (true) {
+  for (const fs::path& place : embedded_places(start)) {
     for (const char* below : {"data", "experiments/data"}) {
       const fs::path file = place / below / (name + ".jsonl");
       if (fs::is_regular_file(file, ignored)) return file;
@@ -363,13 +402,11 @@ fs::path find_task(const std::string& name, const fs::path& start) {
         if (entry.path().extension() == ".jsonl") known.push_back(entry.path().stem().string());
       }
     }
-    if (!place.has_parent_path() || place == place.parent_path()) break;
-    place = place.parent_path();
   }
   std::ranges::sort(known);
   // Not std::ranges::unique: Clang 14 cannot compile libstdc++'s.
   known.erase(std::unique(known.begin(), known.end()), known.end());
-  throw usage_error(unknown_name("task", name, known));
+  throw usage_error(unknown_name("task", name, known) + "; " + looked_in(start));
 }
 
 void apply_override(experiment_spec& spec, const std::string& assignment) {

@@ -9,6 +9,7 @@
 #include "harness/base/files.h"
 #include "harness/base/json.h"
 #include "harness/base/nearest.h"
+#include "harness/model/caution.h"
 #include "harness/model/config_parse.h"
 
 namespace unmask {
@@ -437,10 +438,12 @@ model_config read_model_config(const std::filesystem::path& directory) {
                             "holds config.json");
   }
   const std::filesystem::path generation = directory / "generation_config.json";
-  return parse_model_config(
+  model_config m = parse_model_config(
       read_file(directory / "config.json", config_limit),
       std::filesystem::exists(generation) ? read_file(generation, config_limit) : "",
       directory.string());
+  m.caution = caution_of(m, directory);
+  return m;
 }
 
 }  // namespace unmask

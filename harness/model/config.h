@@ -34,6 +34,8 @@ struct moe_config {
 struct model_config {
   model_family family = model_family::llada;
   std::string name;  // directory name of the checkpoint
+  // What is not done here of how it is published (caution.h); empty: nothing is known.
+  std::string caution;
 
   std::int32_t layers = 0;
   std::int32_t hidden = 0;  // D

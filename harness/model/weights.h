@@ -60,4 +60,7 @@ model_weights load_weights(const model_config& config, const std::filesystem::pa
 // so equal seeds give equal weights whatever the number of threads.
 model_weights random_weights(const model_config& config, std::uint64_t seed, dtype type);
 
+// Divides the final norm, and with it all logits, by `by`: the same arg-max with less confidence.
+void soften(model_weights& weights, double by);
+
 }  // namespace unmask

@@ -8,6 +8,7 @@
 #include "harness/base/parallel.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/weights.h"
+#include "kernels/float16.h"
 
 namespace unmask {
 namespace {
@@ -243,6 +244,18 @@ class loader {
 model_weights load_weights(const model_config& config, const std::filesystem::path& directory,
                            bool check_values) {
   return loader(config, directory).load(check_values);
+}
+
+void soften(model_weights& weights, double by) {
+  const tensor_view norm = weights.final_norm;  // one-dimensional: a row per element
+  const auto softer = std::make_shared<std::vector<float>>();
+  for (std::int64_t i = 0; i < norm.rows(); ++i) {
+    softer->push_back(static_cast<float>(float_at(norm, i, 0) / by));
+  }
+  weights.final_norm.data = softer->data();
+  weights.final_norm.type = dtype::f32;
+  weights.final_norm.row_stride = 1;
+  weights.memory.push_back(softer);
 }
 
 }  // namespace unmask

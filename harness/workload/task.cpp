@@ -72,14 +72,38 @@ std::vector<task_item> read_tasks(const std::string& path) {
   return items;
 }
 
-std::vector<task_item> select(std::vector<task_item> items, std::size_t limit, std::uint64_t seed) {
-  if (seed != 0) {
-    std::uint64_t state = seed;
+std::vector<task_item> select(std::vector<task_item> items, const item_selection& which) {
+  if (which.context_high > 0) {
+    std::erase_if(items, [&](const task_item& item) {
+      return item.context_tokens < which.context_low || item.context_tokens > which.context_high;
+    });
+    if (items.empty()) {
+      throw usage_error("no item has a context of " + std::to_string(which.context_low) + " to " +
+                        std::to_string(which.context_high) + " tokens");
+    }
+  }
+  if (which.seed != 0) {
+    auto state = static_cast<std::uint64_t>(which.seed);
     for (std::size_t i = items.size(); i > 1; --i) {
       std::swap(items[i - 1], items[random_below(state, i)]);
     }
   }
-  if (limit != 0 && limit < items.size()) items.resize(limit);
+  const auto offset = static_cast<std::size_t>(which.offset);
+  if (offset > 0 && offset >= items.size()) {
+    throw usage_error("an offset of " + std::to_string(offset) + " leaves none of " +
+                      std::to_string(items.size()) + " items");
+  }
+  items.erase(items.begin(), items.begin() + which.offset);
+  const auto limit = static_cast<std::size_t>(which.limit);
+  if (limit == 0 || limit >= items.size()) return items;
+  if (which.spread) {
+    // The middle of each of `limit` equal stretches; ascending, so nothing is overwritten unread.
+    for (std::size_t i = 0; i < limit; ++i) {
+      const std::size_t from = (2 * i + 1) * items.size() / (2 * limit);
+      if (from != i) items[i] = std::move(items[from]);
+    }
+  }
+  items.resize(limit);
   return items;
 }
 

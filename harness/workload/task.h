@@ -36,10 +36,21 @@ struct task_item {
 // scorer that does not exist.
 std::vector<task_item> read_tasks(const std::string& path);
 
-// Deterministic subset of at most `limit` items, 0 = all. Seed 0 takes the first ones in file
-// order; any other seed shuffles first, with a generator of our own so that every platform draws
-// the same items.
-std::vector<task_item> select(std::vector<task_item> items, std::size_t limit, std::uint64_t seed);
+// Which items of a file are taken. The parts apply in the order in which they stand here.
+struct item_selection {
+  // Items whose context_tokens lie in [context_low, context_high]; high 0: whatever they are.
+  std::int64_t context_low = 0, context_high = 0;
+  // 0: file order; else shuffled, by a generator of our own so that every platform draws the same.
+  std::int64_t seed = 0;
+  std::int64_t offset = 0;  // of those, so many are passed over
+  std::int64_t limit = 0;   // of the rest, at most so many; 0: all
+  // The limit is met by items at even distances over the rest instead of its first ones: of a file
+  // sorted by length, or by anything else, every stratum gives its share.
+  bool spread = false;
+  bool operator==(const item_selection&) const = default;
+};
+// Usage error, without the name of the file, when nothing is left.
+std::vector<task_item> select(std::vector<task_item> items, const item_selection& which);
 
 // SHA-256 (64 hex digits) over every field of every item in order. Two runs with the same hash
 // answered the same questions, whatever the files' spacing or names.

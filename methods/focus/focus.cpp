@@ -59,6 +59,7 @@ method_info focus_info() {
   m.cache = "frozen when it and its right neighbour were decided inputs";
   m.unmask = "threshold among the retained masks";
   m.parameters = focus_parameters();
+  m.knobs = {{"selection", "rows_dropped"}};
   const auto text = [](const char* t) { return std::string(t); };
   m.presets["engine"] = {{"stop_in_prompt_block", false}};
   m.presets["hf"] = {{"loop", text("hf")},
@@ -79,10 +80,9 @@ method_info focus_info() {
                       {"partial_prefill", false},
                       {"commit", text("frozen_then_full")},
                       {"commit_last", true}};
-  m.presets["paper"] = {{"stop_in_prompt_block", false},
-                        {"importance_set", text("block")},
-                        {"deviation_rule", text("deviation")},
-                        {"commit", text("full")}};
+  m.presets["paper"] = {{"stop_in_prompt_block", false},       {"importance_set", text("block")},
+                        {"deviation_rule", text("deviation")}, {"average_scope", text("request")},
+                        {"count_empty_steps", true},           {"commit", text("full")}};
   m.check = check_focus;
   m.make = make_focus;
   return m;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <nlohmann/json.hpp>
+
 namespace unmask {
 namespace {
 
@@ -54,6 +56,15 @@ double elastic_scheduler::rate(const chunk_choice& choice,
 }
 
 chunk_choice elastic_scheduler::choose(const std::vector<std::int32_t>& running) {
+  most_running_ = std::max(most_running_, running.size());
+  const chunk_choice made = decide(running);
+  foretold_ = !warm() || running.empty()
+                  ? 0
+                  : expected(made, running) / static_cast<double>(running.size());
+  return made;
+}
+
+chunk_choice elastic_scheduler::decide(const std::vector<std::int32_t>& running) {
   const chunk_choice full{settings_.block, false}, beyond{settings_.block, true};
   ++steps_;
   if (!warm() || running.empty()) return current_ = full;
@@ -92,6 +103,45 @@ void elastic_scheduler::observe(std::int32_t s, const chunk_choice& made_with,
   if (i >= own_.size()) own_.resize(i + 1);
   if (!own_[i]) own_[i].emplace(settings_.block, settings_.prior);
   own_[i]->observe(step);
+}
+
+void elastic_scheduler::record(const chunk_choice& made_with, std::int32_t committed) {
+  made_.resize(static_cast<std::size_t>(settings_.block) + 1);
+  tally& t = made_[static_cast<std::size_t>(made_with.size)];
+  ++t.steps;
+  t.decided += committed;
+  if (foretold_ <= 0) return;
+  ++t.warm;
+  t.foretold += foretold_;
+  t.decided_warm += committed;
+}
+
+std::string elastic_scheduler::report() const {
+  nlohmann::json chunks = nlohmann::json::array();
+  double foretold = 0, decided = 0;
+  const auto most = static_cast<double>(std::max<std::size_t>(most_running_, 1));
+  for (const std::int32_t c : settings_.candidates) {
+    const double n = pooled_.expected(c, settings_.estimator);
+    nlohmann::json one = {{"size", c},
+                          {"n", n},
+                          {"utilisation", n / c},
+                          {"rows", pooled_.expected_rows(c)},
+                          {"seconds_alone", latency_.seconds(c, 1)},
+                          {"seconds_full", latency_.seconds(most * c, most)}};
+    const auto i = static_cast<std::size_t>(c);
+    if (i < made_.size() && made_[i].steps > 0) {
+      const tally& t = made_[i];
+      one["steps"] = t.steps;
+      one["decided"] = t.decided / static_cast<double>(t.steps);
+      if (t.warm > 0) one["foretold"] = t.foretold / static_cast<double>(t.warm);
+      foretold += t.foretold;
+      decided += t.decided_warm;
+    }
+    chunks.push_back(std::move(one));
+  }
+  nlohmann::json all = {{"requests", most_running_}, {"chunks", std::move(chunks)}};
+  if (decided > 0) all["error"] = std::abs(foretold - decided) / decided;
+  return all.dump();
 }
 
 void elastic_scheduler::forget(std::int32_t s) {

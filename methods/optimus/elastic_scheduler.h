@@ -45,7 +45,16 @@ class elastic_scheduler {
   // What a decoding step of the request at place s showed; `committed` tokens.
   void observe(std::int32_t s, const chunk_choice& made_with, const step_observation& step,
                std::int32_t committed);
+  // A decode forward of one request made with this choice decided so many tokens: for report().
+  void record(const chunk_choice& made_with, std::int32_t committed);
   void forget(std::int32_t s);  // another request takes place s
+
+  // What N(c) came to, a JSON object (Optimus Fig. 5b): per candidate c the estimate N(c) at the
+  // end, token utilisation N(c) / c, rows R(c) and T(b c) for one request and for the largest batch
+  // of the run; where steps were made with c, their number (decode forwards of one request, those
+  // that only refresh K/V among them), the N(c) foretold when c was chosen and the tokens decided,
+  // both means over these steps. `error`: |sum foretold - sum decided| / sum decided, all warm steps.
+  std::string report() const;
 
   bool warm() const;  // enough was seen to decide
   double expected(const chunk_choice& choice, const std::vector<std::int32_t>& running) const;
@@ -55,6 +64,7 @@ class elastic_scheduler {
   const latency_model& latency() const { return latency_; }
 
  private:
+  chunk_choice decide(const std::vector<std::int32_t>& running);
   elastic_settings settings_;
   latency_model latency_;
   commit_estimator pooled_;
@@ -62,6 +72,13 @@ class elastic_scheduler {
   double out_block_commits_;
   std::int64_t cold_seen_ = 0, out_block_seen_ = 0, steps_ = 0;
   chunk_choice current_;
+  struct tally {
+    std::int64_t steps = 0, warm = 0;
+    double foretold = 0, decided = 0, decided_warm = 0;
+  };
+  std::vector<tally> made_;  // by size
+  double foretold_ = 0;      // N of the choice in work, per request; 0: still cold
+  std::size_t most_running_ = 0;
 };
 
 }  // namespace unmask

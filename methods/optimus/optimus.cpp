@@ -311,15 +311,20 @@ method_info optimus_info() {
   m.cache = "a token settles by one forward with its own id as input";
   m.unmask = "threshold, at least one per chunk";
   m.parameters = optimus_parameters();
+  m.knobs = {{"policy", "rows_skipped", "prefix_caching"}};
   const auto text = [](const char* t) { return std::string(t); };
   m.presets["bd32"] = {{"policy", text("prefix_caching")}, {"cache_rule", text("none")}};
   m.presets["prefix_caching"] = {{"policy", text("prefix_caching")}};
   m.presets["obs"] = {{"policy", text("prefix_caching")}, {"out_block", true}};
   m.presets["chunk8"] = {{"chunk", std::int64_t{8}}};
   m.presets["naive8"] = {{"policy", text("naive")}, {"chunk", std::int64_t{8}}};
-  m.presets["paper"] = {{"request_cost", false}, {"chunk_rows", text("full")}};
+  // The paper's formula over our estimate of N, and the paper's reading of N too.
+  m.presets["paper_cost"] = {{"request_cost", false}, {"chunk_rows", text("full")}};
+  m.presets["paper"] = {
+      {"request_cost", false}, {"chunk_rows", text("full")}, {"estimator", text("prefix_count")}};
   m.presets["paper_a100"] = {{"request_cost", false},
                              {"chunk_rows", text("full")},
+                             {"estimator", text("prefix_count")},
                              {"latency", text("roofline")},
                              {"step_overhead_ms", 34.0}};
   m.check = [](const model_config& model, const parameters& p) {

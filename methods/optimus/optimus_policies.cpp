@@ -165,6 +165,7 @@ void optimus_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
     const chunk_choice made =
         prefill ? chunk_choice{state.settings.chunk.block, false} : state.choice;
     seen.size = made.size;
+    if (!prefill) state.elastic->record(made, committed);
     state.elastic->observe(s, made, seen, committed);
   }
   seen.passed.clear();

@@ -69,6 +69,8 @@ class optimus_pace : public pace_policy {
   sequence_step plan(const batch& b, std::int32_t s) override;
   void observe(batch& b, std::int32_t s, const sequence_step& step,
                std::int32_t committed) override;
+  std::int32_t chosen_chunk() const override { return state_->choice.size; }
+  std::string learnt() const override { return state_->elastic ? state_->elastic->report() : ""; }
 
  private:
   struct progress {

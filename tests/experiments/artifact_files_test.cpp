@@ -77,6 +77,29 @@ TEST(artifact_files, every_scale_can_be_planned) {
   }
 }
 
+// At its cap of steps Ada-DLM decides whatever is left at once: rows that stand for one token per step
+// on its cache must never meet it, whatever length is asked for.
+TEST(artifact_files, one_token_per_step_meets_no_cap) {
+  std::size_t seen = 0;
+  for (const test::paper_files& paper : papers()) {
+    for (const std::string& id : artifacts_of(paper)) {
+      const fs::path file = experiments() / paper.name / (id + ".toml");
+      for (const scale_entry& scale : read_any_scale(file).scales) {
+        const experiment_spec spec = read_spec(file, scale.name);
+        if (!spec.not_run.empty()) continue;
+        for (const experiment_point& p : make_plan(spec, methods())) {
+          if (p.method != "ada_dlm" || parameters(p.params).integer("k_tokens") != 1) continue;
+          ++seen;
+          EXPECT_GE(parameters(p.params).integer("steps"),
+                    std::max<std::int64_t>(p.run.gen_length, 1024))
+              << file << ", " << scale.name;
+        }
+      }
+    }
+  }
+  EXPECT_GT(seen, 0u);
+}
+
 // A method without a model of its kind would be left out of the plan without a word.
 TEST(artifact_files, no_method_is_left_out) {
   for (const test::paper_files& paper : papers()) {

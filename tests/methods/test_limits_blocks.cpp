@@ -74,7 +74,7 @@ TEST(limits_blocks, hf_presets_say_how_tokens_are_chosen) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   const auto requests = tiny_requests(4, 16);
   const parameter_map zero = {{"threshold", 0.0}, {"stop", std::string("none")}};
-  const auto block = outputs(decode(*model, "block_diffusion", zero, requests, 2, "hf"));
+  const auto block = outputs(decode(*model, "block_diffusion", zero, requests, 2, "hf_argmax"));
   for (const char* method : {"delayed_cache", "delayed_cache_plus", "focus"}) {
     const auto& presets = method_registry::instance().find(method).presets;
     parameter_map drawn = presets.at("hf"), best = presets.at("hf_argmax");
@@ -89,6 +89,39 @@ TEST(limits_blocks, hf_presets_say_how_tokens_are_chosen) {
     EXPECT_EQ(outputs(decode(*model, method, given, requests, 2, "hf_argmax")), block) << method;
     EXPECT_NE(outputs(decode(*model, method, given, requests, 2, "hf")), block) << method;
   }
+}
+
+// "paper" is the text to the letter: eqs. 2, 5 and 17 to 19 with their scope, full commits.
+TEST(limits_blocks, the_paper_presets_are_literal) {
+  const method_info& focus = method_registry::instance().find("focus");
+  const parameter_map expected = {{"stop_in_prompt_block", false},
+                                  {"importance_set", std::string("block")},
+                                  {"deviation_rule", std::string("deviation")},
+                                  {"average_scope", std::string("request")},
+                                  {"count_empty_steps", true},
+                                  {"commit", std::string("full")}};
+  EXPECT_EQ(focus.presets.at("paper"), expected);
+  const method_info& optimus = method_registry::instance().find("optimus");
+  const parameter_map cost = {{"request_cost", false}, {"chunk_rows", std::string("full")}};
+  EXPECT_EQ(optimus.presets.at("paper_cost"), cost);
+  parameter_map letter = cost;
+  letter["estimator"] = std::string("prefix_count");
+  EXPECT_EQ(optimus.presets.at("paper"), letter);
+  // A baseline that draws, for the published quality of FOCUS, and one to compare exactly.
+  const auto& baseline = method_registry::instance().find("block_diffusion").presets;
+  EXPECT_EQ(to_string(baseline.at("hf").at("sampler")), "multinomial");
+  EXPECT_EQ(to_string(baseline.at("hf_argmax").at("sampler")), "argmax");
+}
+
+// A baseline that draws answers by its seed.
+TEST(limits_blocks, a_drawing_baseline_follows_its_seed) {
+  const auto model = tiny_model(model_family::sdar, reference_ops());
+  auto requests = tiny_requests(3, 16);
+  const parameter_map given = {{"stop", std::string("none")}};
+  const auto first = outputs(decode(*model, "block_diffusion", given, requests, 2, "hf"));
+  EXPECT_EQ(outputs(decode(*model, "block_diffusion", given, requests, 1, "hf")), first);
+  for (sequence_request& r : requests) r.seed += 1;
+  EXPECT_NE(outputs(decode(*model, "block_diffusion", given, requests, 2, "hf")), first);
 }
 
 // Freezing saves rows; the neighbour-aware rule frees a row no earlier than the plain one.

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the held-out splits. Usage: python heldout.py --tokenizer TOK/qwen.json --out DATA_DIR"""
+"""Writes the held-out splits. Usage: python heldout.py --tokenizer TOK/qwen.json --out DATA_DIR
+
+--map writes needle_map.jsonl alone: needles by length and depth, three items of each.
+"""
 import argparse
 import json
 import os
+import random
 
-from tasks import FAMILIES, Stream
+from tasks import FAMILIES, Stream, needle_at
 from tokenizer import Codec
 
 SEED = 990017
@@ -14,15 +18,31 @@ SIZES = {"retrieval_kv": [(64, 24), (128, 24), (256, 16), (512, 8), (1024, 4), (
 GEN = {"word_problem": 64, "equation": 64, "list_program": 64, "instruction": 64,
        "retrieval_kv": 32, "needle": 32, "summary": 64, "story": 64}
 COUNT = 80
+MAP_SIZES, MAP_DEPTHS, MAP_ITEMS = (256, 512, 1024, 2000), (0, 25, 50, 75, 100), 3
+
+
+def write_map(codec, path):
+    rng = random.Random(SEED + 1000)
+    with open(path, "w", encoding="utf-8") as f:
+        for size in MAP_SIZES:
+            for depth in MAP_DEPTHS:
+                for i in range(MAP_ITEMS):
+                    it = needle_at(rng, size, depth / 100)
+                    it["check"].update(context_tokens=len(codec.encode(it["prompt"])), depth=depth)
+                    row = {"id": f"needle_map-{size}-{depth}-{i}", **it}
+                    f.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--tokenizer", required=True)
     ap.add_argument("--out", required=True)
+    ap.add_argument("--map", action="store_true")
     a = ap.parse_args()
     codec = Codec(a.tokenizer, "qwen")
     os.makedirs(a.out, exist_ok=True)
+    if a.map:
+        return write_map(codec, os.path.join(a.out, "needle_map.jsonl"))
     for family in FAMILIES:
         stream = Stream(SEED + FAMILIES.index(family))
         seen, rows = set(), []

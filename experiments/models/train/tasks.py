@@ -437,6 +437,16 @@ def needle(rng, size=None):
                 {"text": codes[0]}, 32)
 
 
+def needle_at(rng, size, depth):
+    """A needle behind the share `depth` of about `size` tokens of prose."""
+    place, code = rng.choice(PLACES), "".join(rng.choice("0123456789") for _ in range(3))
+    fact = f"The code of the {place} is {code}."
+    prose = filler(rng, max(0, size - 30))
+    prose.insert(round(depth * len(prose)), fact)
+    return item("needle", " ".join(prose) + f" What is the code of the {place}?", fact, "contains",
+                {"text": code}, 32)
+
+
 # ---------------------------------------------------------------- summaries and stories
 
 def summary(rng, size=None):

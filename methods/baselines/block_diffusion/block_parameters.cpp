@@ -60,11 +60,16 @@ std::vector<parameter_spec> block_parameters(double threshold) {
                 engine)};
 }
 
+parameter_spec sampler_parameter() {
+  return choice_spec("sampler", {"argmax", "multinomial"},
+                     "token of a position: the arg-max or a draw from softmax(logits / T)",
+                     "SDAR generate.py; FOCUS's OpenCompass models/sdar.py");
+}
+
 std::vector<parameter_spec> engine_parameters() {
   const std::string engine = "FOCUS's LMDeploy fork", hf = "FOCUS's OpenCompass models/sdar.py";
   return {
-      choice_spec("sampler", {"argmax", "multinomial"},
-                  "token of a position: the arg-max or a draw from softmax(logits / T)", hf),
+      sampler_parameter(),
       choice_spec("confidence_dtype", {"float32", "bfloat16"},
                   "type in which confidences and threshold are compared", engine),
       choice_spec("mask_track", {"state", "id"},

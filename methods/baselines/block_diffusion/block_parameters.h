@@ -18,6 +18,8 @@ std::vector<parameter_spec> block_parameters(double threshold);
 // sampler, confidence_dtype, mask_track, partial_prefill, commit, commit_last: the points at which
 // the published engines differ; for methods with a delayed cache.
 std::vector<parameter_spec> engine_parameters();
+// sampler: the arg-max or a draw.
+parameter_spec sampler_parameter();
 // A preset of published code that draws its tokens, with the arg-max instead (`sampler`).
 parameter_map with_argmax(parameter_map preset);
 

@@ -238,8 +238,11 @@ void time_schedule::observe(batch& b, std::int32_t s, const sequence_step& step,
   progress& p = progress_.at(s);
   if (settings_.confidence_threshold) {
     p.carried = std::max(0, step.quota - committed);
-    // Refused tokens of the last step get one step more, again and again until none is refused.
-    if (p.step + 1 == p.steps && p.carried > 0) {
+    // Refused tokens of the last step get one step more, again and again until none is refused, or
+    // until a canvas of such steps decided nothing: the model then keeps predicting the mask token.
+    p.idle_steps = committed > 0 ? 0 : p.idle_steps + 1;
+    const bool stuck = p.idle_steps >= b.at(s).request.gen_length;
+    if (p.step + 1 == p.steps && p.carried > 0 && !stuck) {
       p.per_step = 0;
       ++p.steps;
     }

@@ -113,7 +113,7 @@ class time_schedule final : public pace_policy {
  private:
   struct progress {
     std::int32_t steps = 0, step = 0;
-    std::int32_t per_step = 0, carried = 0;  // confidence_threshold only
+    std::int32_t per_step = 0, carried = 0, idle_steps = 0;  // confidence_threshold only
   };
   settings settings_;
   per_sequence<progress> progress_;

@@ -271,6 +271,52 @@ TEST_F(claims, a_capacity_is_as_sure_as_its_searches) {
   EXPECT_NEAR(r.measured->range->low, 1.1 * std::exp(-std::hypot(0.03, 0.1)), 1e-12);
 }
 
+// Both sides met the same requests seed by seed: how seeds differ is no doubt about the ratio.
+TEST_F(claims, a_capacity_found_per_seed_is_compared_seed_by_seed) {
+  const std::string capacity =
+      "kind = \"ordering\"\nmetric = \"slo_capacity_requests_per_second\"\nrelation = \">\"\n"
+      "left = { label = \"fast\" }\nright = { label = \"slow\" }\n";
+  std::vector<result_row> rows = {row_of("fast", {1.0}), row_of("slow", {1.0})};
+  rows[0].metrics["slo_capacity_requests_per_second"] = {5.0, origin::synthetic, {4.4, 5.5, 5.1}};
+  rows[1].metrics["slo_capacity_requests_per_second"] = {4.6, origin::synthetic, {4.0, 5.1, 4.7}};
+  for (result_row& row : rows) row.metrics["slo_capacity_half_width"] = {0.3, origin::synthetic};
+  const claim_result paired = checked(capacity, rows);
+  EXPECT_EQ(paired.verdict, claim_verdict::reproduced) << paired.reason;
+  EXPECT_NE(paired.reason.find("seed"), std::string::npos) << paired.reason;
+  // One seed more on one side: two samples, whose spread is then a doubt.
+  rows[1].metrics["slo_capacity_requests_per_second"].samples.push_back(4.6);
+  EXPECT_EQ(checked(capacity, rows).verdict, claim_verdict::ambiguous);
+}
+
+TEST_F(claims, two_values_of_one_row_are_compared) {
+  const std::string growth =
+      "kind = \"ordering\"\nrelation = \">\"\nleft = { label = \"fast\", metric = \"rows\" }\n"
+      "right = { label = \"fast\", metric = \"decode_rows\" }\n";
+  std::vector<result_row> rows = {row_of("fast", {1.0}), row_of("slow", {1.0})};
+  rows[0].metrics["rows"] = {20, origin::counted};
+  rows[0].metrics["decode_rows"] = {10, origin::counted};
+  EXPECT_EQ(checked(growth, rows).verdict, claim_verdict::reproduced);
+  rows[0].metrics["decode_rows"] = {30, origin::counted};
+  EXPECT_EQ(checked(growth, rows).verdict, claim_verdict::not_reproduced);
+}
+
+// A share that a probe found in some items has an interval over them, or none; it is never exact.
+TEST_F(claims, shares_of_probes_are_of_samples) {
+  const std::string least =
+      "kind = \"threshold\"\nmetric = \"probes.p.share\"\nrelation = \">=\"\nvalue = 0.15\n"
+      "left = { label = \"fast\" }\n";
+  std::vector<result_row> rows = {row_of("fast", {1.0})};
+  rows[0].probes["p"] = R"({"share": 0.25, "share_ci95": [0.1, 0.4]})";
+  const claim_result unsure = checked(least, rows);
+  EXPECT_EQ(unsure.verdict, claim_verdict::ambiguous) << unsure.reason;
+  ASSERT_TRUE(unsure.measured && unsure.measured->range);
+  EXPECT_EQ(unsure.measured->range->low, 0.1);
+  rows[0].probes["p"] = R"({"share": 0.25, "share_ci95": [0.2, 0.3]})";
+  EXPECT_EQ(checked(least, rows).verdict, claim_verdict::reproduced);
+  rows[0].probes["p"] = R"({"share": 0.25})";
+  EXPECT_FALSE(checked(least, rows).measured->range);
+}
+
 TEST_F(claims, about_needs_the_whole_interval) {
   const std::string about =
       "kind = \"ratio\"\nmetric = \"tokens_per_second\"\nleft = { label = \"fast\" }\n"

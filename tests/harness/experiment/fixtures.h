@@ -79,6 +79,7 @@ inline answer_record good_answer() {
   a.work.denoise_steps = 3;
   a.work.rows = a.work.decode_rows = 24;
   a.work.layer_rows = 48;
+  a.work.late_layer_rows = 18;
   a.work.head_rows = 20;
   a.work.committed = 6;
   a.work.flops = 1e6;
@@ -116,7 +117,7 @@ inline result_row sample_row(const std::string& id = "0123456789abcdef") {
   result_row row;
   row.run_id = "run";
   row.point_id = id;
-  row.model = {"tiny", "abc", 1000, "checkpoint", "f32"};
+  row.model = {"tiny", "abc", 1000, "checkpoint", "f32", "f32", 5};
   row.workload = {"word_problem", "def", 2};
   row.method = row.label = "vanilla";
   row.params = {

@@ -65,6 +65,23 @@ TEST(probe_maths, stagnation_by_hand) {
 }
 
 // Stable from: 4 step 0, 6 step 0, 5 step 2, 7 step 3.
+// Items, not tokens, are what was sampled: one long item alone makes a share uncertain.
+TEST(probe_maths, shares_are_uncertain_by_item) {
+  const std::vector<share> even(40, share{1, 4});
+  const auto exact = interval_of_share(even);
+  ASSERT_EQ(exact.size(), 2u);
+  EXPECT_DOUBLE_EQ(exact[0], 0.25);
+  EXPECT_DOUBLE_EQ(exact[1], 0.25);
+  std::vector<share> mixed(10, share{0, 10});
+  for (std::size_t i = 0; i < 5; ++i) mixed[i].part = 10;
+  const auto wide = interval_of_share(mixed);
+  EXPECT_LT(wide[0], 0.35);  // of ten items about half: 0.2 to 0.8
+  EXPECT_GT(wide[1], 0.65);
+  EXPECT_EQ(interval_of_share(mixed), wide);  // a fixed generator
+  EXPECT_TRUE(interval_of_share(std::span(mixed).first(1)).empty());
+  EXPECT_TRUE(interval_of_share({}).empty());
+}
+
 TEST(probe_maths, missed_stable_by_hand) {
   const std::vector<share> s = missed_stable(example(), 0.9);
   ASSERT_EQ(s.size(), 4U);

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
+#include <iterator>
 #include <limits>
+#include <type_traits>
 
+#include "harness/experiment/metrics.h"
 #include "tests/harness/experiment/fixtures.h"
 
 namespace unmask {
@@ -42,6 +46,10 @@ TEST(record, metrics_of_a_good_point) {
   EXPECT_DOUBLE_EQ(value("committed_per_step"), 2);
   EXPECT_DOUBLE_EQ(value("redundancy"), 4);
   EXPECT_DOUBLE_EQ(value("token_utilisation"), 0.25);
+  // Five layers, 0 to 4: two answers with 18 rows in layers 2, 3 and 4 are 12 rows a layer.
+  EXPECT_DOUBLE_EQ(value("processed_rows"), 12);
+  EXPECT_DOUBLE_EQ(value("processed_rows_per_committed"), 1);
+  EXPECT_DOUBLE_EQ(value("processed_rows_per_output"), 2);
   EXPECT_EQ(row.metrics.at("tokens_per_second").from, origin::measured);
   EXPECT_EQ(row.metrics.at("flops").from, origin::analytic);
   EXPECT_EQ(row.metrics.at("nfe").from, origin::counted);
@@ -61,24 +69,99 @@ TEST(record, percentiles_appear_when_the_count_earns_them) {
   EXPECT_FALSE(row.value_of("e2e_p95_seconds"));
 }
 
+// Nothing that the loop counts is lost on the way to a row.
+TEST(record, every_counter_is_a_metric) {
+  measured_point point = good_point();
+  double count = 1;
+  for (const counter_spec& c : counter_list()) {
+    std::visit(
+        [&](const auto member) {
+          using number = std::remove_reference_t<decltype(sequence_counters{}.*member)>;
+          point.passes[0].answers[0].work.*member = static_cast<number>(count);
+          point.passes[0].answers[1].work.*member = static_cast<number>(2 * count);
+        },
+        c.field);
+    ++count;
+  }
+  result_row row;
+  measure_row(row, point);
+  count = 1;
+  for (const counter_spec& c : counter_list()) {
+    EXPECT_EQ(row.value_of(c.metric), 3 * count++) << c.metric;
+    EXPECT_EQ(row.metrics.at(c.metric).from, c.counted() ? origin::counted : origin::analytic);
+  }
+  for (const ratio_spec& r : ratio_list()) {
+    if (std::string(r.over).starts_with("processed")) continue;
+    EXPECT_TRUE(row.value_of(r.name)) << r.name;
+  }
+}
+
+TEST(record, results_are_documented_as_the_program_knows_them) {
+  std::ifstream file(std::string(UNMASK_SOURCE_DIR) + "/results/README.md");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  for (const std::string& line : metric_lines()) {
+    EXPECT_NE(text.find(line + "\n"), std::string::npos)
+        << "results/README.md does not hold this line:\n"
+        << line;
+  }
+}
+
+// A setting that never acted makes a row of something else, and the row says so.
+TEST(record, a_knob_that_changed_nothing_is_inactive) {
+  const auto judged = [](std::int64_t dropped, bool scored) {
+    measured_point point = good_point();
+    point.knobs = {{"alpha = 0.5", "rows_dropped"}, {"steps = 8", "nfe"}};
+    for (pass_record& pass : point.passes) pass.answers[0].work.rows_dropped = dropped;
+    for (scored_answer& s : point.scores) s.scored = scored;
+    result_row row;
+    measure_row(row, point);
+    return row;
+  };
+  EXPECT_EQ(judged(1, true).verdict, verdict_kind::pass);
+  const result_row idle = judged(0, true);
+  EXPECT_EQ(idle.verdict, verdict_kind::inactive);
+  EXPECT_EQ(idle.reason, "alpha = 0.5 changed nothing (rows_dropped is 0)");
+  EXPECT_TRUE(idle.score);
+  EXPECT_TRUE(is_reportable(idle));
+  EXPECT_EQ(parse_row(to_json_line(idle), "x").verdict, verdict_kind::inactive);
+  EXPECT_NE(judged(0, false).reason.find("no item of this workload"), std::string::npos);
+}
+
+TEST(record, rows_of_later_layers_need_layers) {
+  const auto processed = [](std::int64_t layers, double keys) {
+    measured_point point = good_point();
+    for (answer_record& a : point.passes[0].answers) a.work.keys_seen = keys;
+    result_row row;
+    row.model.layers = layers;
+    measure_row(row, point);
+    return row.value_of("processed_rows");
+  };
+  EXPECT_EQ(processed(3, 100), 36);
+  EXPECT_FALSE(processed(2, 100));
+  EXPECT_FALSE(processed(0, 100));  // a row of before
+  EXPECT_FALSE(processed(3, 0));    // decisions from elsewhere: no layer was computed
+}
+
 // One planted fault for every law.
 TEST(record, each_broken_law_is_found) {
   using fault = void (*)(pass_record&);
   const std::vector<std::pair<const char*, fault>> faults = {
       {"only 3 were decided", [](pass_record& p) { p.answers[1].work.committed = 3; }},
       {"canvas of 5", [](pass_record& p) { p.answers[0].canvas_tokens = 5; }},
-      {"rows of the head", [](pass_record& p) { p.answers[0].work.head_rows = 5; }},
+      {"committed is 6, more than the 5 of head_rows",
+       [](pass_record& p) { p.answers[0].work.head_rows = 5; }},
       {"still holds masks", [](pass_record& p) { p.answers[0].tokens[0] = 99; }},
       {"outside the vocabulary", [](pass_record& p) { p.answers[0].tokens[0] = 100; }},
       {"outside the vocabulary", [](pass_record& p) { p.answers[0].tokens[0] = -1; }},
       {"times do not fit", [](pass_record& p) { p.answers[0].seconds = std::nan(""); }},
       {"times do not fit", [](pass_record& p) { p.answers[0].first_block_seconds = 0.6; }},
       {"longer than the whole pass", [](pass_record& p) { p.answers[0].seconds = 2; }},
-      {"counter is negative", [](pass_record& p) { p.answers[0].work.layer_rows = -1; }},
+      {"layer_rows is negative", [](pass_record& p) { p.answers[0].work.layer_rows = -1; }},
       {"not finite",
        [](pass_record& p) { p.answers[0].work.flops = std::numeric_limits<double>::infinity(); }},
       {"not finite", [](pass_record& p) { p.answers[0].work.keys_seen = std::nan(""); }},
-      {"larger than the whole", [](pass_record& p) { p.answers[0].work.decode_rows = 25; }},
+      {"decode_rows is 25, more than the 24 of rows",
+       [](pass_record& p) { p.answers[0].work.decode_rows = 25; }},
       {"the pass took", [](pass_record& p) { p.seconds = 0; }},
       {"the pass took", [](pass_record& p) { p.seconds = std::nan(""); }},
       {"no requests", [](pass_record& p) { p.answers.clear(); }}};

@@ -236,25 +236,52 @@ TEST(serve, clients_that_leave_are_in_no_latency_and_no_goodput) {
 TEST(serve, capacity_is_found_between_two_rates) {
   // P90 = rate / 10: the objective 0.5 is met exactly at 5, whatever the grid.
   for (const double start : {0.1, 1.0, 4.9, 50.0}) {
-    const capacity c = find_capacity(
-        [](double rate) {
-          return rate_result{rate / 10, true};
-        },
-        0.5, start, 1.25);
+    const capacity c =
+        find_capacity([](double rate) { return rate_result{rate / 10}; }, 0.5, start, 1.25);
     EXPECT_NEAR(c.rate, 5, 1e-9) << start;
     EXPECT_LE(c.tested_ok, 5);
     EXPECT_GT(c.tested_ok, 5 / 1.26);
     EXPECT_LT(c.runs, 20);
   }
-  // A backlog ends it earlier, without interpolation.
-  const capacity c = find_capacity(
-      [](double rate) {
-        return rate_result{0.1, rate < 3};
-      },
-      0.5, 1, 2);
+  // Requests that were refused end it earlier, without interpolation.
+  const auto refusing = [](double rate) { return rate_result{0.1, rate < 3}; };
+  const capacity c = find_capacity(refusing, 0.5, 1, 2);
   EXPECT_EQ(c.rate, 2);
   EXPECT_EQ(c.tested_ok, 2);
-  EXPECT_EQ(find_capacity([](double) { return rate_result{1, true}; }, 0.5, 1, 2).rate, 0);
+  EXPECT_EQ(find_capacity([](double) { return rate_result{1}; }, 0.5, 1, 2).rate, 0);
+}
+
+// The paper asks for the largest rate whose P90 keeps the objective, and for nothing else.
+TEST(serve, a_backlog_is_told_and_ends_no_search) {
+  const auto waiting = [](double rate) { return rate_result{rate / 10, true, rate > 2}; };
+  const capacity c = find_capacity(waiting, 0.5, 1, 1.25);
+  EXPECT_NEAR(c.rate, 5, 1e-9);
+  EXPECT_TRUE(c.backlog);
+  EXPECT_TRUE(c.bounded);
+  EXPECT_FALSE(find_capacity(waiting, 0.15, 1, 1.25).backlog);
+  // Where waiting outside the batch spares those in it, the objective holds at any rate.
+  const auto sheltered = [](double rate) { return rate_result{0.1, true, rate > 2, rate > 8}; };
+  const capacity any = find_capacity(sheltered, 0.5, 1, 1.25);
+  EXPECT_FALSE(any.bounded);
+  EXPECT_GT(any.rate, 8);
+  EXPECT_LT(any.runs, 12);
+}
+
+// Chunks of 32 that end with a block hold fewer rows: what was chosen is not what was computed.
+TEST(serve, chosen_chunks_are_not_rows) {
+  served_run run = example();
+  EXPECT_FALSE(
+      serving_values(run, {}, origin::analytic, origin::synthetic).contains("chosen_chunk_mean"));
+  for (iteration_record& it : run.iterations) it.chosen = it.prefill ? 0 : 32;
+  run.iterations.push_back(run.iterations.back());
+  run.iterations.back().chosen = 16;
+  const auto values = serving_values(run, {}, origin::analytic, origin::synthetic);
+  EXPECT_DOUBLE_EQ(values.at("chosen_chunk_mean").value, (32 + 32 + 16) / 3.0);
+  EXPECT_EQ(values.at("chosen_chunk_p50").value, 32);
+  EXPECT_EQ(values.at("chosen_chunk_min").value, 16);
+  EXPECT_EQ(values.at("chosen_chunk_max").value, 32);
+  EXPECT_DOUBLE_EQ(values.at("chosen_chunk_full_share").value, 2.0 / 3);
+  EXPECT_LT(values.at("chunk_mean").value, values.at("chosen_chunk_mean").value);
 }
 
 TEST(serve, rows_keep_their_settings_and_have_a_table) {
@@ -263,9 +290,12 @@ TEST(serve, rows_keep_their_settings_and_have_a_table) {
   row.run = points[0].run;
   row.metrics["tpot_decode_p90_seconds"] = {0.0123, origin::measured};
   row.metrics["request_rate"] = {2.96, origin::measured};
+  row.metrics["slo_capacity_requests_per_second"] = {4, origin::analytic, {3, 5}};
   const result_row back = parse_row(to_json_line(row), "here");
   EXPECT_EQ(back.run, row.run);
   EXPECT_EQ(to_json_line(back), to_json_line(row));
+  EXPECT_EQ(back.metrics.at("slo_capacity_requests_per_second").samples,
+            (std::vector<double>{3, 5}));
   const std::string md = render_table({row, sample_row("closed")}, table_format::md);
   EXPECT_TRUE(
       has(md, "| vanilla policy=iter | word_problem | – of – | poisson 2.96/s | real | 6.0 |"))
@@ -279,7 +309,7 @@ TEST(serve, rows_keep_their_settings_and_have_a_table) {
 TEST(serve, iterations_are_written_one_per_line) {
   const std::string csv = iteration_csv(example().iterations);
   EXPECT_EQ(std::ranges::count(csv, '\n'), 4);
-  EXPECT_TRUE(has(csv, "\n0.000000,2.000000,1.000000,decode,3,1,96,32,0,40,0,0,0\n")) << csv;
+  EXPECT_TRUE(has(csv, "\n0.000000,2.000000,1.000000,decode,3,1,96,32,0,40,0,0,0,0\n")) << csv;
 }
 
 }  // namespace

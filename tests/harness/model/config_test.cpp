@@ -155,6 +155,32 @@ TEST(config, sdar_and_qwen3) {
   EXPECT_EQ(parse(config).family, model_family::sdar);
 }
 
+// LLaDA2.1 has the config.json of LLaDA2.0 and is decoded by other rules.
+TEST(config, token_editing_is_told_by_what_lies_beside_the_config) {
+  const test::temporary_directory directory;
+  const auto caution = [&](const std::string& name, const std::string& file = "",
+                           const std::string& text = "") {
+    const fs::path path = directory.path() / name;
+    fs::create_directories(path);
+    std::ofstream(path / "config.json") << llada2().dump();
+    if (!file.empty()) std::ofstream(path / file) << text;
+    return read_model_config(path).caution;
+  };
+  EXPECT_EQ(caution("LLaDA2.0-mini", "README.md", "See also LLaDA2.1."), "");
+  for (const char* name : {"LLaDA2.1-mini", "llada2.2-flash"}) {
+    EXPECT_NE(caution(name).find("token editing"), std::string::npos) << name;
+  }
+  EXPECT_NE(caution("models--inclusionAI--LLaDA2.1-mini/snapshots/0f"), "");
+  EXPECT_NE(caution("mine", "README.md", "model.generate(editing_threshold=0.5)"), "");
+  EXPECT_NE(caution("his", "modeling_llada2_moe.py", "def generate(self, editing_threshold=0.9):"),
+            "");
+  // Other families have no such rule.
+  const fs::path other = directory.path() / "sdar-llada2.1";
+  fs::create_directories(other);
+  std::ofstream(other / "config.json") << sdar().dump();
+  EXPECT_EQ(read_model_config(other).caution, "");
+}
+
 TEST(config, llada2) {
   const model_config m = parse(llada2());
   EXPECT_EQ(m.family, model_family::llada2_moe);

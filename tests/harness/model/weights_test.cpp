@@ -346,6 +346,17 @@ TEST(random_weights, are_normal_and_reproducible) {
   EXPECT_THROW(random_weights(c, 7, dtype::i32), error);
 }
 
+TEST(weights, softened_models_have_smaller_logits) {
+  for (const dtype type : {dtype::f32, dtype::bf16}) {
+    model_weights w = random_weights(config(), 1, type);
+    soften(w, 3);
+    ASSERT_EQ(w.final_norm.type, dtype::f32);
+    for (std::int64_t i = 0; i < w.final_norm.rows(); ++i) {
+      EXPECT_FLOAT_EQ(w.final_norm.as<float>()[i], 1.0F / 3);
+    }
+  }
+}
+
 TEST(random_weights, have_every_part_of_a_mixture) {
   model_config c = config();
   c.layers = 2;

@@ -69,17 +69,72 @@ TEST(tasks, select_is_deterministic) {
     for (const task_item& item : list) names.push_back(item.id);
     return names;
   };
-  EXPECT_EQ(ids(select(items, 2, 0)), (std::vector<std::string>{"equation-000", "equation-001"}));
-  EXPECT_EQ(ids(select(items, 0, 0)), ids(items));
-  EXPECT_EQ(select(items, 1000, 0).size(), items.size());
-  EXPECT_EQ(ids(select(items, 10, 7)), ids(select(items, 10, 7)));
-  EXPECT_NE(ids(select(items, 10, 7)), ids(select(items, 10, 8)));
-  const auto shuffled = ids(select(items, 0, 7));
+  const auto take = [](const std::vector<task_item>& from, std::int64_t limit, std::int64_t seed) {
+    item_selection which;
+    which.limit = limit;
+    which.seed = seed;
+    return select(from, which);
+  };
+  EXPECT_EQ(ids(take(items, 2, 0)), (std::vector<std::string>{"equation-000", "equation-001"}));
+  EXPECT_EQ(ids(take(items, 0, 0)), ids(items));
+  EXPECT_EQ(take(items, 1000, 0).size(), items.size());
+  EXPECT_EQ(ids(take(items, 10, 7)), ids(take(items, 10, 7)));
+  EXPECT_NE(ids(take(items, 10, 7)), ids(take(items, 10, 8)));
+  const auto shuffled = ids(take(items, 0, 7));
   EXPECT_EQ(std::set(shuffled.begin(), shuffled.end()).size(), items.size());
   // A prefix of a longer draw, so that raising the limit only adds items.
-  const auto ten = ids(select(items, 10, 7));
+  const auto ten = ids(take(items, 10, 7));
   EXPECT_TRUE(std::equal(ten.begin(), ten.end(), shuffled.begin()));
-  EXPECT_TRUE(select({}, 3, 5).empty());
+  EXPECT_TRUE(take({}, 3, 5).empty());
+}
+
+// The shipped files are sorted by context: their first items are the shortest prompts.
+TEST(tasks, selection_reaches_every_context) {
+  const auto items = read_tasks(shipped("retrieval_kv"));
+  const auto contexts = [&](const item_selection& which) {
+    std::vector<int> all;
+    for (const task_item& item : select(items, which)) all.push_back(item.context_tokens);
+    return all;
+  };
+  item_selection head;
+  head.limit = 10;
+  for (const int c : contexts(head)) EXPECT_LT(c, 100);
+  item_selection longer;
+  longer.context_low = 400;
+  longer.context_high = 1100;
+  const auto some = contexts(longer);
+  EXPECT_EQ(some.size(), 12u);  // 8 of about 512 tokens, 4 of about 1024
+  for (const int c : some) EXPECT_TRUE(c >= 400 && c <= 1100) << c;
+  item_selection over;
+  over.limit = 10;
+  over.spread = true;
+  const auto wide = contexts(over);
+  EXPECT_EQ(wide.size(), 10u);
+  EXPECT_LT(wide.front(), 100);
+  EXPECT_GT(wide.back(), 1000);
+  // Offset and limit count what context and draw have left.
+  item_selection second = longer;
+  second.offset = 2;
+  second.limit = 3;
+  EXPECT_EQ(contexts(second), std::vector<int>(some.begin() + 2, some.begin() + 5));
+  const auto stretch = [&](std::int64_t from) {
+    item_selection which;
+    which.seed = 3;
+    which.offset = from;
+    which.limit = 40;
+    std::set<std::string> ids;
+    for (const task_item& item : select(items, which)) ids.insert(item.id);
+    return ids;
+  };
+  auto all = stretch(0);
+  all.merge(stretch(40));
+  EXPECT_EQ(all.size(), 80u);
+  item_selection none;
+  none.context_low = none.context_high = 7;
+  expect_error(exit_code::usage, "context of 7 to 7", [&] { select(items, none); });
+  none = {};
+  none.offset = 80;
+  expect_error(exit_code::usage, "offset of 80 leaves none of 80", [&] { select(items, none); });
 }
 
 TEST(tasks, hash_covers_every_field_and_the_order) {
