@@ -152,10 +152,10 @@ std::string table_of(const std::vector<run_difference>& lines) {
   return "\n" + render(t, table_format::md);
 }
 
-// By point, as the map orders them.
+// By what a point is called, so that runs before and after a change of ids meet.
 std::map<std::string, const result_row*> by_point(const frame& rows) {
   std::map<std::string, const result_row*> points;
-  for (const result_row* row : rows.all()) points[row->point_id] = row;
+  for (const result_row* row : rows.all()) points[point_name(*row)] = row;
   return points;
 }
 
@@ -194,7 +194,7 @@ run_comparison compare_runs(const std::vector<result_row>& before,
     with.compare(*row, *found->second);
     const result_row* base = bases[circumstance_of(*row, {})];
     if (result.speeds_compared && base && base != row && row->run.kind != "serve") {
-      with.ratio(*row, *base, *found->second, *new_rows.at(base->point_id));
+      with.ratio(*row, *base, *found->second, *new_rows.at(point_name(*base)));
     }
   }
   for (const auto& [id, row] : new_rows) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/run_keys.h"
 #include "harness/base/value.h"
 
 namespace unmask {
@@ -26,7 +27,8 @@ enum class verdict_kind : std::uint8_t {
   incorrect,      // the output is wrong for a method that promises exactness
   not_verified,   // nothing was found wrong, but nobody looked at the output
   not_supported,  // this method cannot decode this model
-  failed          // the run ended with an error
+  failed,         // the run ended with an error
+  inactive        // all is well, but a setting of the method never changed anything
 };
 const char* name_of(verdict_kind verdict);  // "PASS", "INVALID", ...
 
@@ -49,14 +51,7 @@ struct metric {
 };
 
 // What a point runs with, besides its model, workload and method.
-struct run_settings {
-  std::int64_t batch_size = 1;
-  std::int64_t gen_length = 0;  // tokens to generate; 0: what each item asks for
-  std::int64_t seed = 0;        // of sampling and remasking noise
-  std::string device = "cpu";
-  std::string format = "auto";  // of packed weights: auto, f32, bf16, int8
-  // Of keys and values: f32, bf16, or auto: bf16 on cuda with bf16 weights, f32 otherwise.
-  std::string kv_type = "auto";
+struct run_settings : run_keys {
   std::string kind = "decode";  // or serve
   parameter_map serve;          // of kind serve: the keys of [serve]; resolved in a plan
   bool operator==(const run_settings&) const = default;
@@ -129,6 +124,14 @@ struct result_row {
 
   std::optional<double> value_of(const std::string& name) const;
 };
+
+// Names a point of an experiment without the hashes that its id holds: model, workload, method, label,
+// variation and run settings. What runs before and after a change of weights or files have in
+// common.
+std::string point_name(const result_row& row);
+
+// Whether the numbers of this row may be shown and compared.
+bool is_reportable(const result_row& row);
 
 std::string to_json_line(const result_row& row);  // one line, no newline
 // Environment error naming `where` for text that is no row, or has another major schema version.

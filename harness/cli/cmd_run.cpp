@@ -14,6 +14,7 @@
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
+#include "harness/base/run_keys.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/paired.h"
@@ -47,7 +48,7 @@ po::options_description run_options_described() {
                                             "i/n: only every n-th point, from the i-th (from 0)")(
       "only", po::value<texts>()->composing(), "PAPER or PAPER/ARTIFACT of a folder (repeatable)")(
       "dry-run", "print the plan and stop")(
-      "fresh", "measure again what already has a row (default: resume, measure what is missing)")(
+      "fresh", "measure again what already has a row, and let the new row count (default: resume)")(
       "log-samples,s", "also store every answer with its score")("no-progress",
                                                                  "no progress on standard error");
   add_paired_options(options);
@@ -185,8 +186,9 @@ int command_run(const std::vector<std::string>& arguments) {
       "one that fails does not stop the\nothers. Called again it continues where it stopped.\n"
       "What this machine lacks is said before anything starts: NOT RUN: needs ..., exit code 3.\n"
       "exit code 1 when a run failed, 4 when a claim is NOT REPRODUCED or PARTLY\n\n";
-  if (!parse_command("run EXPERIMENT.toml|FOLDER... [options]", epilogue + serve_help(),
-                     run_options_described(), {"experiments..."}, arguments, values)) {
+  if (!parse_command("run EXPERIMENT.toml|FOLDER... [options]",
+                     epilogue + run_help() + "\n" + serve_help(), run_options_described(),
+                     {"experiments..."}, arguments, values)) {
     return 0;
   }
   const texts paths = texts_of(values, "experiments");

@@ -8,7 +8,7 @@
 //   title = "..."                       description = "..."
 //   kind = "decode" | "serve"           decode: a closed loop, all requests at once (default);
 //                                       serve: requests arrive, the batching engine schedules them
-//   [run]       batch_size, gen_length, seed, device, format, kv_type,
+//   [run]       the keys of run_keys.h, and
 //               repetitions = 5 or repetitions.min / repetitions.max, warmup, ci_half_width
 //   [[model]]   path, name, weights = "checkpoint" | "random:SEED"; soften = T divides the final
 //               norm, and with it the logits, by T: the same arg-max, less confidence;
@@ -24,8 +24,7 @@
 //   [sweep]     mode = "cross" | "zip" | "one-at-a-time" | "leave-one-out", and axes by dotted key:
 //               params.threshold = [0.7, 0.9]     every method that has the parameter
 //               method.LABEL.steps = [32, 64]     one method, by label or by name
-//               batch_size = [1, 4]               gen_length, seed, device, format, kv_type and
-//                                                 limit likewise
+//               batch_size = [1, 4]               every key of run_keys.h, and limit
 //               serve.rate = [1, 2, 4]            any key of [serve]
 //
 // An artifact, a table or figure of a paper, says more:
@@ -70,6 +69,7 @@ struct model_entry {
   std::string published;               // NAME of a path "weights:NAME"; empty: a plain path
   double soften = 1;                   // divides the final norm, and with it all logits
   std::int64_t positions = 0;          // more than the checkpoint's own, for times only; 0: its own
+  std::string hash;                    // of what decides its output; "": nobody looked yet
 };
 
 struct workload_entry {
@@ -80,6 +80,7 @@ struct workload_entry {
   item_selection items;        // which; 0: all
   std::string dataset;         // published dataset; empty: tasks of our own form
   std::string dataset_file;    // of a dataset of several files
+  std::string hash;            // of the file; "": nobody looked yet
 };
 
 struct method_entry {
@@ -154,8 +155,8 @@ experiment_spec parse_spec(const std::string& toml, const std::filesystem::path&
 // The default scale, or the first one where there is no default: for listings.
 experiment_spec read_any_scale(const std::filesystem::path& file);
 
-// The file of a task given by name: data/NAME.jsonl beside `start`, or in experiments/data of one
-// of its parents. Usage error with the nearest name when there is none.
+// The file of a task given by name: data/NAME.jsonl or experiments/data/NAME.jsonl in one of
+// embedded_places(start). Usage error with the nearest name and those places when there is none.
 std::filesystem::path find_task(const std::string& name, const std::filesystem::path& start);
 
 // "KEY=VALUE", the value written as in TOML; text may go without quotes.
