@@ -16,9 +16,9 @@
 namespace unmask {
 namespace {
 
-const std::vector<std::string> plain_keys = {
-    "label",      "method", "preset", "model",  "workload", "variation", "batch_size",
-    "gen_length", "seed",   "device", "format", "kv_type",  "kind"};
+// Besides the keys of [run].
+const std::vector<std::string> plain_keys = {"label",    "method",    "preset", "model",
+                                             "workload", "variation", "kind"};
 
 std::optional<double> as_number(const std::string& text) {
   double value = 0;
@@ -126,12 +126,13 @@ std::string name_of_row(const result_row& row, const std::set<std::string>& with
 }
 
 void check_row_key(const std::string& key, const std::string& where) {
-  if (std::ranges::find(plain_keys, key) != plain_keys.end()) return;
+  if (std::ranges::find(plain_keys, key) != plain_keys.end() || find_run_key(key)) return;
   if ((key.starts_with("params.") && key.size() > 7) ||
       (key.starts_with("serve.") && key.size() > 6)) {
     return;
   }
   std::vector<std::string> known = plain_keys;
+  for (const run_key& run : run_key_list()) known.emplace_back(run.name);
   known.emplace_back("params.NAME");
   known.emplace_back("serve.NAME");
   throw usage_error(where + ": " + unknown_name("key of a row", key, known));
@@ -144,13 +145,8 @@ std::optional<std::string> setting_of(const result_row& row, const std::string& 
   if (key == "model") return row.model.name;
   if (key == "workload") return row.workload.family;
   if (key == "variation") return row.variation;
-  if (key == "batch_size") return std::to_string(row.run.batch_size);
-  if (key == "gen_length") return std::to_string(row.run.gen_length);
-  if (key == "seed") return std::to_string(row.run.seed);
-  if (key == "device") return row.run.device;
-  if (key == "format") return row.run.format;
-  if (key == "kv_type") return row.run.kv_type;
   if (key == "kind") return row.run.kind;
+  if (const run_key* run = find_run_key(key)) return run->text(row.run);
   if (key.starts_with("params.")) return of_map(row.params, key.substr(7));
   if (key.starts_with("serve.")) return of_map(row.run.serve, key.substr(6));
   return {};
@@ -184,9 +180,11 @@ std::string row_selector::text() const {
 
 std::string circumstance_of(const result_row& row, const std::set<std::string>& free) {
   std::string text;
-  for (const char* key : {"model", "workload", "batch_size", "gen_length", "seed", "device",
-                          "format", "kv_type", "kind"}) {
+  for (const char* key : {"model", "workload", "kind"}) {
     if (!free.contains(key)) text += *setting_of(row, key) + "\n";
+  }
+  for (const run_key& run : run_key_list()) {
+    if (!free.contains(run.name)) text += run.text(row.run) + "\n";
   }
   for (const auto& [name, value] : row.run.serve) {
     if (!free.contains("serve." + name)) text += name + "=" + to_string(value) + "\n";

@@ -39,8 +39,8 @@ class frame {
 // Rows of files and directories; a torn last line is passed over and said on standard error.
 frame read_frame(const std::vector<std::filesystem::path>& paths);
 
-// Keys: label method preset model workload variation batch_size gen_length seed device format
-// kv_type kind, params.NAME, serve.NAME. Usage error beginning with `where` for any other.
+// Keys: label method preset model workload variation kind, those of [run], params.NAME, serve.NAME.
+// Usage error beginning with `where` for any other.
 void check_row_key(const std::string& key, const std::string& where);
 // The setting of a row as text ("0.9", "word_problem"); nothing when the row does not have it.
 std::optional<std::string> setting_of(const result_row& row, const std::string& key);
@@ -69,7 +69,7 @@ std::vector<std::pair<std::string, std::string>> variation_of(const result_row& 
 std::string name_of_row(const result_row& row, const std::set<std::string>& without = {});
 
 // What two rows must agree in to be compared: model, workload, batch_size, gen_length, seed,
-// device, format and every key of serve, except `free` ones.
+// every key of [run] and every key of serve, except `free` ones.
 std::string circumstance_of(const result_row& row, const std::set<std::string>& free);
 // The candidates in the circumstances of `left`. A free key is free only as far as it must be: rows
 // that agree in all keys are partners before any others are.
