@@ -116,7 +116,7 @@ struct step_loop::impl {
   // The rows as the layers read them: the lists themselves, or copies of them with padding rows.
   layer_input input();
   layer_input staged_input(std::int32_t padded, bool gather);
-  bool stores_at_once() const { return !partial && backend.rotates_and_stores_at_once(); }
+  bool stores_at_once() const { return !partial && has_own<op::rotate_and_store>(backend); }
 
   // step_counts.cpp
   // Rows that a layer computed, as the beginnings [S+1] of each sequence's rows in their lists.

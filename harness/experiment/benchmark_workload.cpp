@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
+#include "harness/base/toml_reader.h"
 #include "harness/experiment/execute_parts.h"
 #include "harness/experiment/locate.h"
-#include "harness/experiment/toml_reader.h"
 #include "harness/model/chat_template.h"
 #include "harness/workload/benchmarks/benchmark.h"
 #include "harness/workload/scorer.h"

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 
-#include "kernels/shared_vector.h"
+#include "kernels/rows.h"
+#include "methods/baselines/sparse_d/kernels/block_pattern.h"
 #include "methods/baselines/vanilla/canvas_recipe.h"
 
 namespace unmask {
