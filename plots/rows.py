@@ -11,7 +11,7 @@ import sys
 import tomllib
 
 SCHEMA_MAJOR = "1"
-BELIEVED = ("PASS", "NOT_VERIFIED")
+BELIEVED = ("PASS", "NOT_VERIFIED", "INACTIVE")
 
 
 class BadInput(SystemExit):  # so that a script without main() still ends with the sentence

@@ -300,8 +300,7 @@ point_list aggregated(const paper_claim& c, point_list points) {
 
 std::string none_reason(const paper_claim& c, const std::vector<result_row>& all) {
   for (const result_row& row : all) {
-    const bool good =
-        row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified;
+    const bool good = is_reportable(row);
     if (!good && (c.left.matches(row) || c.right.matches(row))) {
       return fmt::format("NOT RUN: {} is {}: {}", name_of_row(row), name_of(row.verdict),
                          row.reason);

@@ -19,7 +19,7 @@ namespace {
 // Of rows with the same point the last counts.
 std::map<std::string, const result_row*> last_rows(const std::vector<result_row>& rows) {
   std::map<std::string, const result_row*> last;
-  for (const result_row& row : rows) last[row.point_id] = &row;
+  for (const result_row& row : rows) last[point_name(row)] = &row;
   return last;
 }
 
@@ -180,8 +180,7 @@ run_comparison compare_runs(const std::vector<result_row>& before,
   // The first row of the plan in each circumstance is what the others are divided by.
   std::map<std::string, const result_row*> bases;
   for (const auto& [id, row] : old_rows) {
-    const bool good =
-        row->verdict == verdict_kind::pass || row->verdict == verdict_kind::not_verified;
+    const bool good = is_reportable(*row);
     if (!good || !new_rows.contains(id)) continue;
     const result_row*& base = bases[circumstance_of(*row, {})];
     if (!base || row->position < base->position) base = row;
@@ -195,7 +194,7 @@ run_comparison compare_runs(const std::vector<result_row>& before,
     with.compare(*row, *found->second);
     const result_row* base = bases[circumstance_of(*row, {})];
     if (result.speeds_compared && base && base != row && row->run.kind != "serve") {
-      with.ratio(*row, *base, *found->second, *new_rows.at(base->point_id));
+      with.ratio(*row, *base, *found->second, *new_rows.at(point_name(*base)));
     }
   }
   for (const auto& [id, row] : new_rows) {

@@ -34,7 +34,7 @@ std::string requested_manifest(const run_request& request, const experiment_spec
   manifest.scale = spec.scale;
   manifest.overrides = request.overrides;
   manifest.source_hash = with->source_hash();
-  return manifest_json(manifest, spec, make_plan(spec, with->methods()));
+  return manifest_json(manifest, spec, plan_points(spec, *with));
 }
 
 }  // namespace unmask

@@ -198,8 +198,7 @@ std::vector<result_row> believable_rows(const std::vector<result_row>& rows) {
   for (const result_row& row : rows) last[row.point_id] = &row;
   std::vector<result_row> kept;
   for (const result_row& row : rows) {
-    const bool good =
-        row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified;
+    const bool good = is_reportable(row);
     if (last[row.point_id] == &row && good) kept.push_back(row);
   }
   return kept;

@@ -318,7 +318,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   experiment_spec spec = file ? spec_of_file(target, values) : spec_of_model(target, values);
   // Kernels of a CUDA graph run outside the ranges of their phases, and a profile is about phases:
   // every pass, timed and traced, launches its kernels, unless the user says otherwise.
-  if (spec.run.device == "cuda") ::setenv("UNMASK_CUDA_GRAPHS", "off", 0);
+  if (spec.run.device == "cuda" && spec.run.graphs == "auto") spec.run.graphs = "off";
   spec.evidence.min_repetitions = spec.evidence.max_repetitions =
       positive(values, "repetitions", 1);
   spec.evidence.warmup = positive(values, "warmup", 0);

@@ -9,6 +9,7 @@
 #include "harness/artifact/layout.h"
 #include "harness/artifact/request.h"
 #include "harness/base/error.h"
+#include "harness/base/run_keys.h"
 #include "harness/cli/command.h"
 #include "harness/cli/paired_options.h"
 #include "harness/experiment/needs.h"
@@ -53,13 +54,14 @@ int command_run(const std::vector<std::string>& arguments) {
       "of an artifact: tiny (default), shapes, full; see unmask list experiments")(
       "shard", po::value<std::string>(), "i/n: only every n-th point, from the i-th (from 0)")(
       "dry-run", "print the plan and stop")(
-      "fresh", "measure again what already has a row (default: resume, measure what is missing)")(
+      "fresh", "measure again what already has a row, and let the new row count (default: resume)")(
       "log-samples,s", "also store every answer with its score")(
       "format,o", po::value<std::string>()->default_value("md"),
       "of the table: md, csv, json, jsonl")("no-progress", "no progress on standard error");
   po::variables_map values;
-  if (!parse_command("run EXPERIMENT.toml [options]", run_epilogue() + serve_help(), options,
-                     {"experiment"}, arguments, values)) {
+  if (!parse_command("run EXPERIMENT.toml [options]",
+                     run_epilogue() + run_help() + "\n" + serve_help(), options, {"experiment"},
+                     arguments, values)) {
     return 0;
   }
   if (!values.count("experiment")) {

@@ -44,9 +44,7 @@ inline constexpr int first_late_layer = 2;
     "arithmetic of all layers and of the head, attention over the keys really seen")             \
   X(double, selection_flops, "selection_flops", "FLOP", "flops",                                 \
     "of that, arithmetic spent to choose keys or rows")                                          \
-  /* How often each slot of a recipe did other than its default; 0: it changed nothing. */       \
-  X(std::int64_t, positions_withheld, "positions_withheld", "rows", "",                          \
-    "pace: positions of a block that a forward outside prefill did not take in")                 \
+  /* How often slots of a recipe did other than their defaults; 0: it changed nothing. */        \
   X(std::int64_t, rows_skipped, "rows_skipped", "rows", "",                                      \
     "rows: positions that a forward took in but did not compute")                                \
   X(std::int64_t, rows_dropped, "rows_dropped", "rows", "",                                      \
@@ -59,8 +57,7 @@ inline constexpr int first_late_layer = 2;
     "unmask: tokens that a forward decided beyond the schedule's number, at least one")          \
   X(std::int64_t, mask_decided, "mask_decided", "tokens", "head_rows",                           \
     "unmask: decisions for the mask token itself; by its state such a position is done, by its " \
-    "id "                                                                                        \
-    "it stays a mask")
+    "id it stays a mask")
 
 struct sequence_counters {
 #define UNMASK_FIELD(type, field, metric, unit, whole, meaning) type field = 0;

@@ -33,6 +33,13 @@ struct calibration {
   std::string report;      // JSON object for the result row
 };
 
+// A parameter that makes a method do other than its slots' defaults, and the counter that says how
+// often it did (counters.h, by its metric). A row in which it never did is INACTIVE.
+struct method_knob {
+  std::string parameter, counter;
+  std::string neutral = "";  // the value, as text, that asks for nothing; "": every value asks
+};
+
 struct method_info {
   std::string name;
   std::string summary;  // one line
@@ -43,6 +50,7 @@ struct method_info {
   std::vector<parameter_spec> parameters;
   // Named settings of published codes; values override the defaults.
   std::map<std::string, parameter_map> presets;
+  std::vector<method_knob> knobs;
   // Throws a usage error when the method cannot decode this model (by name and reason).
   std::function<void(const model_config&, const class parameters&)> check;
   std::function<recipe(const model_config&, const class parameters&)> make;

@@ -46,8 +46,6 @@ void step_loop::impl::count_forward(std::int32_t s, std::int64_t entering) {
   if (step.what == phase::prefill) return;
   c.decode_rows += entering;
   c.kv_reused += std::max<std::int64_t>(step.kv_length - entering, 0);
-  c.positions_withheld +=
-      std::max(step.block_last - step.block_first - (step.last - step.first), 0);
 }
 
 // Rows entering the layer cost its projections; rows leaving it (after narrowing) cost attention
@@ -122,6 +120,7 @@ void step_loop::impl::count_features(std::int32_t layer, const feature_work& wor
     c.feed_forward_rows += last - first;
     c.keys_seen += seen.sum;
     c.keys_hidden += seen.hidden;
+    c.rows_skipped += rows_before[static_cast<std::size_t>(s)] - (last - first);
     c.selection_flops += selection;
     const std::int32_t valued = work.value_begin[s + 1] - work.value_begin[s];
     c.flops +=

@@ -71,14 +71,16 @@ table_cost parse_cost(const std::string& text, double per_request, double per_ke
   return table_cost(std::move(samples), per_request, per_key);
 }
 
-engine_clock::engine_clock(double overhead) : overhead_(overhead), start_(wall_clock::now()) {}
+engine_clock::engine_clock(double overhead, std::function<double()> aside)
+    : overhead_(overhead), aside_(std::move(aside)), start_(wall_clock::now()) {}
 
 engine_clock::engine_clock(std::shared_ptr<const cost_model> cost, double overhead)
     : cost_(std::move(cost)), overhead_(overhead) {}
 
 double engine_clock::now() const {
   if (cost_) return virtual_now_;
-  return std::chrono::duration<double>(wall_clock::now() - start_).count();
+  const double elapsed = std::chrono::duration<double>(wall_clock::now() - start_).count();
+  return aside_ ? elapsed - aside_() : elapsed;
 }
 
 void engine_clock::wait_until(double time) {
@@ -86,12 +88,11 @@ void engine_clock::wait_until(double time) {
     virtual_now_ = std::max(virtual_now_, time);
     return;
   }
-  std::this_thread::sleep_until(start_ + std::chrono::duration_cast<wall_clock::duration>(
-                                             std::chrono::duration<double>(time)));
+  std::this_thread::sleep_for(std::chrono::duration<double>(std::max(time - now(), 0.0)));
 }
 
 void engine_clock::begin_forward() {
-  if (!cost_) forward_start_ = wall_clock::now();
+  if (!cost_) forward_start_ = now();
 }
 
 double engine_clock::end_forward(const forward_shape& forward) {
@@ -100,9 +101,7 @@ double engine_clock::end_forward(const forward_shape& forward) {
     virtual_now_ += seconds;
     return seconds;
   }
-  const auto since = [&] {
-    return std::chrono::duration<double>(wall_clock::now() - forward_start_).count();
-  };
+  const auto since = [&] { return now() - forward_start_; };
   // Spinning, because sleeping is too coarse for milliseconds.
   if (const double until = overhead_ > 0 ? since() + overhead_ : 0; until > 0) {
     while (since() < until) {

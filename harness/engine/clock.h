@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -55,7 +56,8 @@ class engine_clock {
  public:
   // Real time from now on. `overhead` seconds are spent waiting after every forward: the fixed cost
   // of a slower host, to reproduce its regime on purpose.
-  explicit engine_clock(double overhead = 0);
+  // `aside`: seconds since the clock was made that it stood still.
+  explicit engine_clock(double overhead = 0, std::function<double()> aside = {});
   // Virtual time from 0.
   explicit engine_clock(std::shared_ptr<const cost_model> cost, double overhead = 0);
 
@@ -71,7 +73,9 @@ class engine_clock {
   std::shared_ptr<const cost_model> cost_;
   double overhead_;
   double virtual_now_ = 0;
-  wall_clock::time_point start_, forward_start_;
+  std::function<double()> aside_;
+  wall_clock::time_point start_;
+  double forward_start_ = 0;
 };
 
 }  // namespace unmask

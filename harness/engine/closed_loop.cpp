@@ -3,8 +3,9 @@
 #include "harness/engine/closed_loop.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "harness/engine/engine.h"
+#include "harness/engine/loop_runner.h"
 #include "harness/profile/phases.h"
 
 namespace unmask {
@@ -19,11 +20,29 @@ std::int32_t longest(const model_config& model, const pace_policy& pace,
   return length;
 }
 
-bool decodes_only(const step_plan& plan) {
-  return std::ranges::none_of(plan.of, [](const sequence_step& step) {
-    return step.active && step.what == phase::prefill;
-  });
-}
+// What the engine tells about a closed batch.
+class batch_sink final : public engine_sink {
+ public:
+  explicit batch_sink(closed_loop_result& into) : into_(into) {}
+  void on_request(request_record&& r) override {
+    if (r.end != outcome::finished) {
+      throw std::logic_error("closed loop: a request was not answered");
+    }
+    decoded_answer& answer = into_.answers[r.request];
+    answer.output = std::move(r.answer.output);
+    answer.counters = r.answer.counters;
+    answer.seconds = r.finish - r.admitted;
+    if (answer.counters.committed > 0) answer.first_block_seconds = r.first_decided - r.admitted;
+  }
+  void on_iteration(const iteration_record& it) override {
+    if (it.prefill) return;
+    into_.decode_seconds += it.seconds;
+    into_.decode_committed += it.committed;
+  }
+
+ private:
+  closed_loop_result& into_;
+};
 
 }  // namespace
 
@@ -60,52 +79,21 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
                       model.config().name + " was made for " +
                       std::to_string(model.config().max_positions));
   }
-  step_loop loop(model, std::move(r), {places, length, 0});
+  loop_runner runner(model, std::move(r), {places, length, 0},
+                     [&](std::size_t i) { return requests[i]; });
+  step_loop& loop = runner.loop();
   loop.observe(observer);
-
-  std::vector<std::size_t> request_of(static_cast<std::size_t>(places));
-  std::vector<double> admitted(static_cast<std::size_t>(places));
-  std::size_t next = 0, done = 0;
+  engine_settings engine;
+  engine.policy = batching::mixed;
+  const std::vector<request_plan> all_at_once(requests.size());
+  batch_sink sink(result);
 
   const phase_range range(work_phase::run, static_cast<std::int64_t>(requests.size()));
   // Recording is what an engine does when it starts: this clock stands still meanwhile.
-  const auto start = std::chrono::steady_clock::now();
-  const auto now = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() -
-           loop.recording_seconds();
-  };
-  while (done < requests.size()) {
-    while (next < requests.size()) {
-      const std::int32_t place = loop.admit(requests[next]);
-      if (place < 0) break;
-      request_of[static_cast<std::size_t>(place)] = next++;
-      admitted[static_cast<std::size_t>(place)] = now();
-    }
-    const double begin = now();
-    if (!loop.step()) {
-      throw std::logic_error("closed loop: requests wait but nothing is active");
-    }
-    ++result.steps;
-    if (decodes_only(loop.plan())) {
-      result.decode_seconds += now() - begin;
-      for (std::int32_t s = 0; s < places; ++s) result.decode_committed += loop.committed(s);
-    }
-    for (std::int32_t s = 0; s < places; ++s) {
-      if (!loop.state().occupied(s)) continue;
-      const sequence& q = loop.state().at(s);
-      decoded_answer& answer = result.answers[request_of[static_cast<std::size_t>(s)]];
-      if (answer.first_block_seconds == 0 && q.counters.committed > 0) {
-        answer.first_block_seconds = now() - admitted[static_cast<std::size_t>(s)];
-      }
-      if (!q.finished) continue;
-      answer.seconds = now() - admitted[static_cast<std::size_t>(s)];
-      answer.output = loop.output(s);
-      answer.counters = q.counters;
-      loop.release(s);
-      ++done;
-    }
-  }
-  result.seconds = now();
+  engine_clock clock(0, [&] { return loop.recording_seconds(); });
+  const engine_totals totals = run_engine(runner, all_at_once, engine, clock, sink);
+  result.seconds = totals.seconds;
+  result.steps = totals.forwards;
   result.recording_seconds = loop.recording_seconds();
   result.peak_kv_bytes = loop.peak_cache_bytes();
   result.spent = loop.seconds();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Closed-loop decoding: a fixed number of places, each refilled from the queue as soon as its
-// answer is done. What the timer covers: admission, every forward and every decision; not covered:
+// Closed-loop decoding: the engine with every request there at the start, its prompts entering in
+// the forwards of the others, and a fixed number of places, each refilled as soon as its answer is
+// done. What the timer covers: admission, every forward and every decision; not covered:
 // tokenising, detokenising, scoring, printing, allocation of the loop.
 #pragma once
 

@@ -49,6 +49,10 @@ class engine_run {
         clock_.wait_until(plans_[next_].arrival);
         continue;
       }
+      if (settings_.policy == batching::mixed) {
+        mixed_turn();
+        continue;
+      }
       if (wants_prefill() && prefill_turn()) continue;
       if (decode_turn()) continue;
       // LMDeploy lets few wait while others decode; here nobody does.
@@ -135,6 +139,47 @@ class engine_run {
            (!waiting_.empty() && 2 * running() < places_.size());
   }
 
+  // The place of the request that waits longest, or no_room, or never_fits: then it is over.
+  std::int32_t admit_first() {
+    const std::size_t request = *waiting_.begin();
+    const std::int32_t s = runner_.admit(request, settings_.grow_pages);
+    if (s == no_room) return s;
+    waiting_.erase(waiting_.begin());
+    if (s == never_fits) {
+      end(request, outcome::rejected, clock_.now());
+      return s;
+    }
+    places_[index(s)] = {true, request, false, false};
+    request_record& record = live_.at(request);
+    if (std::isnan(record.admitted)) record.admitted = clock_.now();
+    // Methods may have prompts that need no prefill.
+    if (!runner_.prefilling(s) && std::isnan(record.prefill_done)) {
+      record.prefill_done = clock_.now();
+    }
+    return s;
+  }
+
+  // One forward of everybody, whether its prompt is in or not.
+  void mixed_turn() {
+    bool prompts = false, any = false;
+    if (settings_.grow_pages) make_room(1);
+    while (!waiting_.empty()) {
+      const std::int32_t s = admit_first();
+      if (s == no_room) break;
+      any = true;
+    }
+    for (std::size_t s = 0; s < places_.size(); ++s) {
+      parts_[s] = places_[s].used ? step_part::step : step_part::out;
+      prompts = prompts || prefilling(static_cast<std::int32_t>(s));
+    }
+    if (stepping()) {
+      forward(prompts);
+      settle();
+    } else if (!any) {
+      throw std::logic_error("engine: requests wait but nothing can run");
+    }
+  }
+
   // One forward of prompts only, first come first served up to the token budget. False when no
   // prompt can enter.
   bool prefill_turn() {
@@ -152,26 +197,11 @@ class engine_run {
       parts_[index(s)] = step_part::step;
       any = true;
     }
-    while (!waiting_.empty()) {
-      const std::size_t request = *waiting_.begin();
-      if (!fits(runner_.first_rows(request))) break;
-      const std::int32_t s = runner_.admit(request, settings_.grow_pages);
+    while (!waiting_.empty() && fits(runner_.first_rows(*waiting_.begin()))) {
+      const std::int32_t s = admit_first();
       if (s == no_room) break;
-      waiting_.erase(waiting_.begin());
-      if (s == never_fits) {
-        end(request, outcome::rejected, clock_.now());
-        any = true;
-        continue;
-      }
-      places_[index(s)] = {true, request, false, false};
-      request_record& record = live_.at(request);
-      if (std::isnan(record.admitted)) record.admitted = clock_.now();
       any = true;
-      // Methods may have prompts that need no prefill.
-      if (!runner_.prefilling(s)) {
-        if (std::isnan(record.prefill_done)) record.prefill_done = clock_.now();
-        continue;
-      }
+      if (s == never_fits || !runner_.prefilling(s)) continue;
       rows += runner_.prefill_rows(s);
       parts_[index(s)] = step_part::step;
     }
@@ -300,7 +330,8 @@ class engine_run {
     totals_.prefill_forwards += prefill;
     sink_.on_iteration(it);
     // Turns hand their results over at their end, except LMDeploy's, which streams every forward.
-    const bool at_once = settings_.policy == batching::lmd || settings_.policy == batching::iter;
+    const bool at_once = settings_.policy == batching::lmd || settings_.policy == batching::iter ||
+                         settings_.policy == batching::mixed;
     for (std::size_t s = 0; s < places_.size(); ++s) {
       if (parts_[s] == step_part::step) note(s, prefill, at_once || prefill);
     }
@@ -311,6 +342,9 @@ class engine_run {
     if (prefill && std::isnan(record.prefill_done) &&
         !runner_.prefilling(static_cast<std::int32_t>(s))) {
       record.prefill_done = clock_.now();
+    }
+    if (progress_[s].committed > 0 && std::isnan(record.first_decided)) {
+      record.first_decided = clock_.now();
     }
     const std::int32_t before = record.emissions.empty() ? 0 : record.emissions.back().tokens;
     if (visible && progress_[s].emitted > before) hand_out(record, s, clock_.now());
@@ -366,10 +400,11 @@ class engine_run {
 
 }  // namespace
 
-request_record::request_record() : admitted(never), prefill_done(never), finish(never) {}
+request_record::request_record()
+    : admitted(never), prefill_done(never), finish(never), first_decided(never) {}
 
 const std::vector<std::string>& batching_names() {
-  static const std::vector<std::string> names = {"iter", "lmd", "block_sync", "fdfo"};
+  static const std::vector<std::string> names = {"iter", "lmd", "block_sync", "fdfo", "mixed"};
   return names;
 }
 

@@ -17,10 +17,11 @@
 namespace unmask {
 
 enum class batching : std::uint8_t {
-  iter,        // the batch may change after every forward
+  iter,        // the batch may change after every forward, which is of prompts or of blocks
   lmd,         // LMDeploy: turns of several forwards on a frozen batch
   block_sync,  // SGLang: the batch changes when every request has resolved its block
-  fdfo         // SGLang, first done first out: a resolved request leaves at once
+  fdfo,        // SGLang, first done first out: a resolved request leaves at once
+  mixed        // as iter, but prompts enter in the forwards of those who decode already
 };
 const std::vector<std::string>& batching_names();
 batching parse_batching(const std::string& name);  // usage error with the nearest name
@@ -66,6 +67,7 @@ struct request_record {
   outcome end = outcome::finished;
   double arrival = 0;
   double admitted, prefill_done, finish;
+  double first_decided;  // end of the forward that decided its first token
   std::vector<emission> emissions;
   std::int32_t preemptions = 0;
   // Of finished requests; of cancelled ones, what was computed for them and is thrown away.

@@ -5,16 +5,42 @@
 // knows none of them.
 #include <algorithm>
 #include <array>
+#include <iostream>
 #include <numeric>
 
+#include "harness/base/digest.h"
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/engine/closed_loop.h"
 #include "harness/experiment/execute_parts.h"
+#include "harness/experiment/locate.h"
 #include "harness/experiment/probe_decodes.h"
+#include "harness/model/checkpoint.h"
 #include "harness/profile/environment.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cuda/choice.h"
+#include "kernels/cuda/device.h"
 
 namespace unmask {
 namespace {
+
+constexpr std::size_t largest_config = std::size_t{1} << 20;
+constexpr std::size_t largest_workload = std::size_t{1} << 30;
+
+// Tells the backends what [run] says about kernels, before a model is packed for them.
+void choose_kernels(const run_settings& run) {
+  if (run.device == "cuda") {
+    if (run.gemm == "fastest") throw usage_error("`gemm` \"fastest\" needs device \"cpu\"");
+    cuda::choose("UNMASK_CUDA_GEMM", run.gemm == "own" ? "own" : "library");
+    cuda::choose("UNMASK_CUDA_GRAPHS", run.graphs == "off" ? "off" : "on");
+    return;
+  }
+  cpu::set_active_isa(run.isa == "auto" ? cpu::supported_isas().front() : cpu::parse_isa(run.isa));
+  cpu::set_gemm_path(run.gemm == "library"   ? cpu::gemm_path::onednn
+                     : run.gemm == "fastest" ? cpu::gemm_path::automatic
+                                             : cpu::gemm_path::own);
+}
 
 class real_point final : public loadable_point {
  public:
@@ -41,6 +67,7 @@ class real_point final : public loadable_point {
   }
   workload_record workload() const override { return workload_->record; }
 
+  std::vector<active_knob> knobs() const override { return knobs_of(method_, settings()); }
   parameter_map measured_settings() const override { return calibration_.filled(); }
   std::string calibration_report() const override { return calibration_.report(); }
 
@@ -66,6 +93,7 @@ class real_point final : public loadable_point {
   }
 
   std::vector<scored_answer> score(const pass_record& pass) override {
+    if (workload_->items.empty()) return {};
     std::vector<std::size_t> item_of(pass.answers.size());
     std::iota(item_of.begin(), item_of.end(), std::size_t{0});
     return score_answers(*model_, *workload_, pass.answers, item_of, rules());
@@ -111,6 +139,7 @@ class real_point final : public loadable_point {
 
 class real_executor final : public executor {
  public:
+  explicit real_executor(std::optional<shape_settings> shape = std::nullopt) : shape_(shape) {}
   method_catalogue methods() const override {
     const auto find = [](const std::string& name) -> const method_info& {
       return method_registry::instance().find(name);
@@ -137,16 +166,35 @@ class real_executor final : public executor {
             }};
   }
 
+  void identify(experiment_point& p) override {
+    p.run.device = device_present(p.run.device);
+    p.model.hash = remembered(p.model.path.string() + "\n" + p.model.weights, [&] {
+      if (p.model.weights == "checkpoint") return hash_of_checkpoint(p.model.path);
+      return sha256_hex(read_file(p.model.path / "config.json", largest_config));
+    });
+    if (p.workload.file.empty()) return;  // published lengths
+    p.workload.hash = remembered(p.workload.file.string(), [&] {
+      return sha256_hex(read_file(p.workload.file, largest_workload));
+    });
+  }
+
   std::vector<preparation> prepare(std::span<const experiment_point> group) override {
     const experiment_point& first = group.front();
+    choose_kernels(first.run);
+    if (!std::filesystem::exists(first.model.path / "config.json")) {
+      throw environment_error("no model in " + first.model.path.string() +
+                              " (no config.json there); " + looked_in(first.model.path));
+    }
     const std::string key = model_key(first.model, first.run);
     if (key != model_key_) {
       model_.reset();  // one model in memory at a time
       model_key_.clear();
-      model_ = load_model(first.model, first.run);
+      model_ = load_model(first.model, first.run, shape_ ? shape_->layers : 0, shape_.has_value());
       model_key_ = key;
     }
-    const auto workload = load_workload(first.workload, first.run, *model_);
+    const auto workload =
+        shape_ ? random_workload(first.workload.name, *shape_, first.run, model_->config)
+               : load_workload(first.workload, first.run, *model_);
     std::vector<preparation> all;
     std::int32_t rows = 1;
     for (const experiment_point& p : group) {
@@ -181,6 +229,27 @@ class real_executor final : public executor {
   }
 
  private:
+  // A file that is not there has no hash: loading it says so.
+  std::string remembered(const std::string& what, const std::function<std::string()>& hash) {
+    const auto [at, fresh] = hashes_.try_emplace(what);
+    if (!fresh) return at->second;
+    try {
+      at->second = hash();
+    } catch (const error&) {
+    }
+    return at->second;
+  }
+  // Points for a GPU run on the CPU, and are recorded so, where there is none.
+  std::string device_present(const std::string& wanted) {
+    if (wanted != "cuda" || !cuda::query().devices.empty()) return wanted;
+    if (!told_) std::cerr << cuda::query().note << "; running on the CPU instead\n";
+    told_ = true;
+    return "cpu";
+  }
+
+  std::optional<shape_settings> shape_;  // instead of the workloads of the points
+  std::map<std::string, std::string> hashes_;
+  bool told_ = false;
   std::string model_key_;
   std::shared_ptr<loaded_model> model_;
   std::shared_ptr<step_time_store> times_ = std::make_shared<step_time_store>();
@@ -190,6 +259,10 @@ class real_executor final : public executor {
 
 std::unique_ptr<executor> make_executor() {
   return std::make_unique<real_executor>();
+}
+
+std::unique_ptr<executor> make_shape_executor(const shape_settings& shape) {
+  return std::make_unique<real_executor>(shape);
 }
 
 run_summary run_experiment(const experiment_spec& spec, const run_options& options) {

@@ -54,7 +54,23 @@ std::vector<trace_request> published_lengths(const commit_statistics& of, std::s
   return requests;
 }
 
-// Prompts of these lengths, with arbitrary tokens that end nothing.
+// A request of arbitrary tokens that end nothing.
+sequence_request random_request(std::int64_t prompt, std::int64_t gen_length, std::uint64_t seed,
+                                const model_config& model) {
+  sequence_request r;
+  r.seed = seed;
+  r.gen_length = static_cast<std::int32_t>(gen_length);
+  for (std::int64_t p = 0; p < prompt; ++p) {
+    auto id = static_cast<std::int32_t>(uniform_open(seed, static_cast<std::uint64_t>(p)) *
+                                        model.vocabulary);
+    if (id == model.mask_id || std::ranges::find(model.stop_ids, id) != model.stop_ids.end()) {
+      id = 0;
+    }
+    r.prompt.push_back(id);
+  }
+  return r;
+}
+
 void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths,
                    const run_settings& run, const model_config& model) {
   const parameters serve(run.serve);
@@ -62,21 +78,12 @@ void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths
     return std::max<std::int64_t>(most > 0 ? std::min(length, most) : length, 1);
   };
   for (std::size_t i = 0; i < lengths.size(); ++i) {
-    sequence_request r;
-    r.seed = stream_key(static_cast<std::uint64_t>(run.seed), 1, i);
     const auto prompt = cut(lengths[i].prompt_tokens, serve.integer("max_prompt_tokens"));
-    for (std::int64_t p = 0; p < prompt; ++p) {
-      auto id = static_cast<std::int32_t>(uniform_open(r.seed, static_cast<std::uint64_t>(p)) *
-                                          model.vocabulary);
-      if (id == model.mask_id || std::ranges::find(model.stop_ids, id) != model.stop_ids.end()) {
-        id = 0;
-      }
-      r.prompt.push_back(id);
-    }
-    r.gen_length = static_cast<std::int32_t>(
-        run.gen_length > 0 ? run.gen_length
-                           : cut(lengths[i].output_tokens, serve.integer("max_output_tokens")));
-    w.requests.push_back(std::move(r));
+    const auto answer = run.gen_length > 0
+                            ? run.gen_length
+                            : cut(lengths[i].output_tokens, serve.integer("max_output_tokens"));
+    w.requests.push_back(random_request(
+        prompt, answer, stream_key(static_cast<std::uint64_t>(run.seed), 1, i), model));
     w.arrivals.push_back(lengths[i].arrival_seconds);
   }
 }
@@ -152,18 +159,28 @@ std::string model_key(const model_entry& entry, const run_settings& run) {
   backend_of(run.device);  // before anything is read
   return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
          std::to_string(entry.positions) + "\n" + run.device + "\n" + effective_format(run.format) +
-         "\n" + name_of(stored_kv_type(run)) + (runs_dry(run) ? "\ndry" : "");
+         "\n" + name_of(stored_kv_type(run)) + "\n" + run.isa + "\n" + run.gemm + "\n" +
+         run.graphs + (runs_dry(run) ? "\ndry" : "");
 }
 
-std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {
+std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run,
+                                         std::int64_t layers, bool textless) {
   auto m = std::make_shared<loaded_model>();
   m->config = read_model_config(entry.path);
   if (!m->config.caution.empty()) fmt::print(stderr, "note: {}\n", m->config.caution);
   m->device = run.device;
   m->kv_type = stored_kv_type(run);
+  const bool random = entry.weights != "checkpoint";
+  if (layers > 0) {
+    if (!random) throw usage_error("--layers needs --weights random:SEED");
+    if (layers > m->config.layers) {
+      throw usage_error(
+          fmt::format("--layers {}: {} has {}", layers, m->config.name, m->config.layers));
+    }
+    m->config.layers = static_cast<std::int32_t>(layers);
+  }
   m->kv_bytes_per_slot = size_of(m->kv_type) * 2 * static_cast<std::size_t>(m->config.layers) *
                          static_cast<std::size_t>(m->config.kv_heads * m->config.head_dim);
-  const bool random = entry.weights != "checkpoint";
   m->record = {entry.name,
                "",
                m->config.parameters(),
@@ -176,8 +193,8 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
       std::max(m->config.max_positions, static_cast<std::int32_t>(entry.positions));
   std::error_code none;
   // Decisions from elsewhere and weights without meaning need no text: lengths or a trace will do.
-  const bool textless = runs_dry(run) || random;
-  if (!textless || std::filesystem::exists(entry.path / "tokenizer.json", none)) {
+  const bool wanted = !runs_dry(run) && !random;
+  if (!textless && (wanted || std::filesystem::exists(entry.path / "tokenizer.json", none))) {
     m->tokens = tokenizer::load(entry.path);
   }
   if (runs_dry(run)) {
@@ -228,6 +245,29 @@ std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry
   fill_requests(*w, lengths, run, model.config);
   w->record = {entry.name, hash_of_lengths(*w), static_cast<std::int64_t>(w->requests.size())};
   return w;
+}
+
+std::shared_ptr<const loaded_workload> random_workload(const std::string& name,
+                                                       const shape_settings& shape,
+                                                       const run_settings& run,
+                                                       const model_config& model) {
+  auto w = std::make_shared<loaded_workload>();
+  const auto seed = static_cast<std::uint64_t>(run.seed);
+  for (std::int64_t i = 0; i < shape.requests; ++i) {
+    const std::uint64_t own = stream_key(seed, 1, static_cast<std::uint64_t>(i));
+    w->requests.push_back(random_request(shape.prompt_tokens, run.gen_length, own, model));
+  }
+  w->record = {name, fmt::format("random tokens, seed {}", run.seed), shape.requests};
+  return w;
+}
+
+std::vector<active_knob> knobs_of(const method_info& method, const parameters& settings) {
+  std::vector<active_knob> knobs;
+  for (const method_knob& knob : method.knobs) {
+    const std::string value = to_string(settings.values().at(knob.parameter));
+    if (value != knob.neutral) knobs.push_back({knob.parameter + " = " + value, knob.counter});
+  }
+  return knobs;
 }
 
 pass_record pass_of(const closed_loop_result& result, const std::vector<sequence_request>& requests,

@@ -55,10 +55,17 @@ dtype stored_kv_type(const run_settings& run);
 
 // Several models in one process are kept apart by this key.
 std::string model_key(const model_entry& entry, const run_settings& run);
-std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run);
+// `layers`: of random weights, only the first so many; 0: all. `textless`: without a tokenizer.
+std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run,
+                                         std::int64_t layers = 0, bool textless = false);
 std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry,
                                                      const run_settings& run,
                                                      const loaded_model& model);
+// Prompts of random tokens instead of tasks: nothing to score.
+std::shared_ptr<const loaded_workload> random_workload(const std::string& name,
+                                                       const shape_settings& shape,
+                                                       const run_settings& run,
+                                                       const model_config& model);
 
 // Detokenise and score answers; answer i belongs to item item_of[i].
 std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,
@@ -112,6 +119,9 @@ class loadable_point : public prepared_point {
  protected:
   const std::shared_ptr<const loaded_model> model_;
 };
+
+// The knobs of a method that these settings turn.
+std::vector<active_knob> knobs_of(const method_info& method, const parameters& settings);
 
 // A pass of the closed loop as a record; `canvas`: positions beyond the prompt, per request.
 pass_record pass_of(const closed_loop_result& result, const std::vector<sequence_request>& requests,

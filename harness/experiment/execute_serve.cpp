@@ -91,6 +91,9 @@ class serve_point final : public loadable_point {
   }
   workload_record workload() const override { return workload_->record; }
 
+  std::vector<active_knob> knobs() const override {
+    return knobs_of(method_, calibration_.settings());
+  }
   parameter_map measured_settings() const override { return calibration_.filled(); }
   std::string calibration_report() const override { return calibration_.report(); }
 

@@ -46,6 +46,16 @@ std::vector<fs::path> entries_of(const fs::path& directory) {
   return all;
 }
 
+// A folder and those above it.
+void climb(const fs::path& start, std::vector<fs::path>& into) {
+  fs::path place = fs::absolute(start.empty() ? fs::path(".") : start).lexically_normal();
+  while (true) {
+    if (std::ranges::find(into, place) == into.end()) into.push_back(place);
+    if (!place.has_parent_path() || place == place.parent_path()) return;
+    place = place.parent_path();
+  }
+}
+
 std::optional<fs::path> newest_snapshot(const fs::path& repository) {
   std::optional<fs::path> newest;
   fs::file_time_type when{};
@@ -62,6 +72,34 @@ std::optional<fs::path> newest_snapshot(const fs::path& repository) {
 }
 
 }  // namespace
+
+std::vector<fs::path> embedded_places(const fs::path& start) {
+  std::vector<fs::path> places;
+  std::error_code none;
+  climb(start, places);
+  climb(fs::current_path(none), places);
+  if (const fs::path program = fs::read_symlink("/proc/self/exe", none); !none) {
+    climb(program.parent_path(), places);
+  }
+  return places;
+}
+
+std::string looked_in(const fs::path& start) {
+  std::error_code none;
+  const fs::path program = fs::read_symlink("/proc/self/exe", none).parent_path();
+  return "looked in and above " + fs::absolute(start.empty() ? "." : start).string() + ", " +
+         fs::current_path(none).string() + " and " + program.string();
+}
+
+std::optional<fs::path> find_embedded(const fs::path& path, const fs::path& start) {
+  std::error_code ignored;
+  for (const fs::path& place : embedded_places(start)) {
+    for (const fs::path& candidate : {place / path, place / "experiments" / path}) {
+      if (fs::exists(candidate, ignored)) return candidate.lexically_normal();
+    }
+  }
+  return std::nullopt;
+}
 
 std::optional<fs::path> find_weights(const std::string& name) {
   const std::size_t slash = name.rfind('/');

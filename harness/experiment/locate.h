@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Where published checkpoints and datasets lie on this machine. Nothing is ever downloaded.
+// Where checkpoints, tasks and datasets lie on this machine. Nothing is ever downloaded.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace unmask {
+
+// Where the models and tasks that come with the program may be: `start` and the folders above it,
+// then the same of the current directory and of the program itself.
+std::vector<std::filesystem::path> embedded_places(const std::filesystem::path& start);
+std::string looked_in(const std::filesystem::path& start);  // the same for a sentence
+// PATH or experiments/PATH in the first of these places that has it.
+std::optional<std::filesystem::path> find_embedded(const std::filesystem::path& path,
+                                                   const std::filesystem::path& start);
 
 // The model directory NAME (one that holds config.json): in the directories of $UNMASK_MODELS
 // (separated by colons), then as the newest snapshot of any models--ORG--NAME in $HF_HUB_CACHE,

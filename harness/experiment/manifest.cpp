@@ -31,13 +31,10 @@ ordered_json of_point(const experiment_point& p) {
                       {"preset", p.preset},
                       {"params", json_of<ordered_json>(p.params)},
                       {"variation", p.variation},
-                      {"batch_size", p.run.batch_size},
-                      {"gen_length", p.run.gen_length},
-                      {"seed", p.run.seed},
-                      {"device", p.run.device},
-                      {"format", p.run.format},
-                      {"kv_type", p.run.kv_type},
                       {"kind", p.run.kind}};
+  for (const run_key& key : run_key_list()) {
+    std::visit([&](const auto member) { out[key.name] = p.run.*member; }, key.field);
+  }
   if (p.run.kind == "serve") out["serve"] = json_of<ordered_json>(p.run.serve);
   return out;
 }

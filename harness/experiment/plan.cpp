@@ -236,15 +236,14 @@ std::string canonical_settings(const experiment_point& p) {
   };
   const nlohmann::json params = object(p.params);
   nlohmann::json all = {
-      {"model", {{"name", p.model.name}, {"weights", p.model.weights}}},
-      {"workload", {{"name", p.workload.name}, {"limit", p.workload.items.limit}}},
+      {"model", {{"name", p.model.name}, {"weights", p.model.weights}, {"hash", p.model.hash}}},
+      {"workload",
+       {{"name", p.workload.name}, {"limit", p.workload.items.limit}, {"hash", p.workload.hash}}},
       {"method", p.method},
-      {"params", params},
-      {"batch_size", p.run.batch_size},
-      {"gen_length", p.run.gen_length},
-      {"seed", p.run.seed},
-      {"device", p.run.device},
-      {"format", p.run.format}};
+      {"params", params}};
+  for (const run_key& key : run_key_list()) {
+    if (!key.at_default(p.run)) all[key.name] = key.text(p.run);
+  }
   // Absent at their defaults, for the ids of points that are older than these keys.
   const item_selection& items = p.workload.items;
   if (items.offset > 0) all["workload"]["offset"] = items.offset;
@@ -255,11 +254,19 @@ std::string canonical_settings(const experiment_point& p) {
   }
   if (p.model.positions > 0) all["model"]["positions"] = p.model.positions;
   if (p.model.soften != 1) all["model"]["soften"] = p.model.soften;
-  // Absent when left to the program: those ids are older than the setting.
-  if (p.run.kv_type != "auto") all["kv_type"] = p.run.kv_type;
-  // Absent for closed loops, whose ids are older than serving.
   if (p.run.kind == "serve") all["serve"] = object(serve_identity(p.run.serve));
   return all.dump();
+}
+
+void renumber(std::vector<experiment_point>& points) {
+  std::set<std::string> seen;
+  std::vector<experiment_point> kept;
+  for (experiment_point& p : points) {
+    p.id = point_id(p);
+    p.position = kept.size();
+    if (seen.insert(p.id).second) kept.push_back(std::move(p));
+  }
+  points = std::move(kept);
 }
 
 std::string point_id(const experiment_point& p) {

@@ -43,8 +43,12 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
 
 // First 16 hex digits of the SHA-256 of canonical_settings.
 std::string point_id(const experiment_point& point);
-// One line of JSON, keys sorted: model name and weights, workload and number of items, method,
-// parameters, and all of run_settings. Label, preset and paths do not count, nor does evidence.
+// Ids and positions anew, for points whose settings changed; equal points are kept once.
+void renumber(std::vector<experiment_point>& points);
+// One line of JSON, keys sorted: name, weights and hash of the model, name, number of items and hash
+// of the workload, method, parameters, and the run settings that are not at their defaults. Label,
+// preset and paths do not count, nor does evidence. Hashes are empty until something looked at the
+// files (executor::identify).
 std::string canonical_settings(const experiment_point& point);
 
 // Part `index` of `count` (index from 0): neighbouring points, so that compared methods mostly

@@ -50,6 +50,7 @@ class profiled_point final : public prepared_point {
   model_record model() const override { return inner_->model(); }
   workload_record workload() const override { return inner_->workload(); }
   token_rules rules() const override { return inner_->rules(); }
+  std::vector<active_knob> knobs() const override { return inner_->knobs(); }
   parameter_map measured_settings() const override { return inner_->measured_settings(); }
   std::map<std::string, std::string> probe(const probe_settings& settings) override {
     return inner_->probe(settings);

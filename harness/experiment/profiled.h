@@ -46,15 +46,6 @@ struct profile_settings {
 std::unique_ptr<executor> make_profiling_executor(std::unique_ptr<executor> with,
                                                   profile_settings settings);
 
-// A point without tasks: prompts of random tokens, weights from a checkpoint or random, so that
-// config.json alone is enough.
-struct shape_settings {
-  std::int64_t prompt_tokens = 128;
-  std::int64_t requests = 1;
-  std::int64_t layers = 0;  // of random weights: only the first so many; 0: all
-};
-std::unique_ptr<executor> make_shape_executor(const shape_settings& shape);
-
 // What one point's traced pass left behind; the probe is made from it.
 struct phase_report {
   std::vector<phase_total> phases;  // of the CPU's clock

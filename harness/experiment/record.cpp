@@ -237,6 +237,21 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
   row.score = s;
 }
 
+// The speed of a setting that never acted is the speed of something else.
+void judge_activity(result_row& row, const std::vector<active_knob>& knobs) {
+  // Decisions without meaning, or without a layer, say nothing about a setting.
+  if (row.model.weights == "synthetic" || row.value_of("keys_seen").value_or(0) == 0) return;
+  std::string idle;
+  for (const active_knob& knob : knobs) {
+    if (row.value_of(knob.counter) != 0) continue;
+    idle += fmt::format("{}{} changed nothing ({} is 0)", idle.empty() ? "" : ", ", knob.setting,
+                        knob.counter);
+  }
+  if (idle.empty()) return;
+  row.verdict = verdict_kind::inactive;
+  row.reason = row.reason.empty() ? idle : idle + "; " + row.reason;
+}
+
 }  // namespace
 
 std::int64_t output_tokens_of(const answer_record& answer, const token_rules& rules) {
@@ -320,6 +335,7 @@ void measure_row(result_row& row, const measured_point& point) {
     row.verdict = verdict_kind::pass;
     row.reason = row.model.caution;
   }
+  judge_activity(row, point.knobs);
 }
 
 }  // namespace unmask

@@ -60,6 +60,11 @@ std::int64_t output_tokens_of(const answer_record& answer, const token_rules& ru
 // Without the stop token.
 std::int64_t answer_tokens_of(const answer_record& answer, const token_rules& rules);
 
+// A setting of this point, "alpha = 0.5", and the metric that counts how often it acted.
+struct active_knob {
+  std::string setting, counter;
+};
+
 struct measured_point {
   // Repetitions; their tokens are equal (of requests that both answered, where clients left on a
   // real clock), or the row is INVALID.
@@ -68,6 +73,7 @@ struct measured_point {
   std::string stop;                   // why the repetitions ended
   std::vector<scored_answer> scores;  // of the first pass
   token_rules rules;
+  std::vector<active_knob> knobs;
   bool keep_items = false;  // every item's result goes into the row (closed loops only)
 };
 

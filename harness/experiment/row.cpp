@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* verdict_names[] = {"PASS",         "INVALID",       "INCORRECT",
-                                         "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED"};
+constexpr const char* verdict_names[] = {"PASS",          "INVALID", "INCORRECT", "NOT_VERIFIED",
+                                         "NOT_SUPPORTED", "FAILED",  "INACTIVE"};
 constexpr const char* origin_names[] = {"measured", "counted", "analytic", "synthetic"};
 
 template <class Enum, std::size_t n>
@@ -134,6 +134,21 @@ std::optional<double> result_row::value_of(const std::string& name) const {
   return found->second.value;
 }
 
+std::string point_name(const result_row& row) {
+  std::string name = row.model.name;
+  for (const std::string* part :
+       {&row.workload.family, &row.method, &row.label, &row.variation, &row.run.kind}) {
+    name += "\n" + *part;
+  }
+  for (const run_key& key : run_key_list()) name += "\n" + key.text(row.run);
+  return name;
+}
+
+bool is_reportable(const result_row& row) {
+  return row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified ||
+         row.verdict == verdict_kind::inactive;
+}
+
 std::string to_json_line(const result_row& row) {
   // Ordered as a reader wants to see it: what was run, the verdict, the numbers, the circumstances.
   nlohmann::ordered_json out;
@@ -157,12 +172,9 @@ std::string to_json_line(const result_row& row) {
   out["label"] = row.label;
   out["variation"] = row.variation;
   out["params"] = json_of<json>(row.params);
-  out["batch_size"] = row.run.batch_size;
-  out["gen_length"] = row.run.gen_length;
-  out["seed"] = row.run.seed;
-  out["device"] = row.run.device;
-  out["format"] = row.run.format;
-  out["kv_type"] = row.run.kv_type;
+  for (const run_key& key : run_key_list()) {
+    std::visit([&](const auto member) { out[key.name] = row.run.*member; }, key.field);
+  }
   if (row.run.kind == "serve") out["serve"] = json_of<json>(row.run.serve);
   out["verdict"] = name_of(row.verdict);
   out["reason"] = row.reason;
@@ -237,8 +249,11 @@ result_row parse_row(const std::string& line, const std::string& where) {
     row.label = in.at("label");
     row.variation = in.at("variation");
     row.params = params_of(in.at("params"));
-    row.run = {in.at("batch_size"), in.at("gen_length"),         in.at("seed"), in.at("device"),
-               in.at("format"),     in.value("kv_type", "auto"), "decode",      {}};
+    // A key that a row does not have is younger than the row: it had its default.
+    for (const run_key& key : run_key_list()) {
+      if (!in.contains(key.name)) continue;
+      std::visit([&](const auto member) { in.at(key.name).get_to(row.run.*member); }, key.field);
+    }
     if (in.contains("serve")) {
       row.run.kind = "serve";
       row.run.serve = params_of(in.at("serve"));

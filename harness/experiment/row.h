@@ -25,7 +25,8 @@ enum class verdict_kind : std::uint8_t {
   incorrect,      // the output is wrong for a method that promises exactness
   not_verified,   // nothing was found wrong, but nobody looked at the output
   not_supported,  // this method cannot decode this model
-  failed          // the run ended with an error
+  failed,         // the run ended with an error
+  inactive        // all is well, but a setting of the method never changed anything
 };
 const char* name_of(verdict_kind verdict);  // "PASS", "INVALID", ...
 
@@ -114,6 +115,14 @@ struct result_row {
 
   std::optional<double> value_of(const std::string& name) const;
 };
+
+// Names a point of an experiment without the hashes that its id holds: model, workload, method, label,
+// variation and run settings. What runs before and after a change of weights or files have in
+// common.
+std::string point_name(const result_row& row);
+
+// Whether the numbers of this row may be shown and compared.
+bool is_reportable(const result_row& row);
 
 std::string to_json_line(const result_row& row);  // one line, no newline
 // Environment error naming `where` for text that is no row, or has another major schema version.

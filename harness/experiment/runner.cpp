@@ -16,7 +16,6 @@
 #include "harness/experiment/progress.h"
 #include "harness/experiment/statistics.h"
 #include "harness/experiment/store.h"
-#include "kernels/cuda/device.h"
 
 namespace unmask {
 namespace {
@@ -152,6 +151,7 @@ class experiment_run {
     row.model = f.ready->model();
     row.workload = f.ready->workload();
     f.measured.rules = f.ready->rules();
+    f.measured.knobs = f.ready->knobs();
     f.measured.scores = f.ready->score(f.measured.passes.front());
     // Rows of an artifact are compared by claims: scores of the same items, item by item.
     f.measured.keep_items =
@@ -209,7 +209,7 @@ class experiment_run {
     row.finished_at = utc_now("%Y-%m-%dT%H:%M:%SZ");
     rows_.append(to_json_line(row));
     std::string line = title(f) + " " + name_of(row.verdict);
-    if (row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified) {
+    if (is_reportable(row)) {
       line += fmt::format(" {:.1f} tok/s", row.value_of("tokens_per_second").value_or(0));
       if (const auto found = row.value_of("slo_capacity_requests_per_second")) {
         line += fmt::format(", capacity {:.2f} requests/s", *found);
@@ -289,39 +289,29 @@ std::set<std::string> to_skip(const std::vector<experiment_point>& points,
   return done;
 }
 
-// Points for a GPU run on the CPU, and are recorded so, where there is none.
-void use_devices_present(std::vector<experiment_point>& points) {
-  if (!cuda::query().devices.empty()) return;
-  bool told = false;
-  for (experiment_point& p : points) {
-    if (p.run.device != "cuda") continue;
-    if (!told) std::cerr << cuda::query().note << "; running on the CPU instead\n";
-    told = true;
-    p.run.device = "cpu";
-  }
-}
-
 }  // namespace
+
+std::vector<experiment_point> plan_points(const experiment_spec& spec, executor& with) {
+  std::vector<experiment_point> points = make_plan(spec, with.methods());
+  for (experiment_point& p : points) with.identify(p);
+  renumber(points);
+  return points;
+}
 
 run_summary run_experiment(const experiment_spec& spec, const run_options& options,
                            executor& with) {
-  std::vector<experiment_point> points = take_shard(make_plan(spec, with.methods()), options.part);
-  use_devices_present(points);
+  std::vector<experiment_point> points = take_shard(plan_points(spec, with), options.part);
   run_summary summary;
   summary.planned = points.size();
   if (options.dry_run) {
     (options.out ? *options.out : std::cout) << plan_table(points);
     return summary;
   }
-  stored_rows before;
-  if (std::filesystem::is_directory(options.output)) before = read_rows(options.output);
-  if (options.resume) {
+  if (options.resume && std::filesystem::is_directory(options.output)) {
+    const stored_rows before = read_rows(options.output);
     const std::set<std::string> done = to_skip(points, before.rows, spec.evidence.paired);
     summary.skipped =
         std::erase_if(points, [&](const experiment_point& p) { return done.contains(p.id); });
-  } else if (!before.rows.empty()) {
-    throw usage_error(options.output.string() +
-                      " already holds results; resume, or choose another output directory");
   }
   if (!options.manifest.empty()) {
     std::filesystem::create_directories(options.output);

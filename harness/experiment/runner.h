@@ -24,6 +24,7 @@ class prepared_point {
   virtual model_record model() const = 0;
   virtual workload_record workload() const = 0;
   virtual token_rules rules() const = 0;
+  virtual std::vector<active_knob> knobs() const { return {}; }
   virtual pass_record pass() = 0;  // decode the whole workload once
   // Parameters that were filled from measurements before the first pass; no part of the point's id.
   virtual parameter_map measured_settings() const { return {}; }
@@ -52,6 +53,9 @@ class executor {
  public:
   virtual ~executor() = default;
   virtual method_catalogue methods() const = 0;
+  // The hashes of a point's model and workload, where their files are there; and the device it
+  // will really run on. Before its id is made.
+  virtual void identify(experiment_point& point) { (void)point; }
   // Points of one group: same model, workload and run settings. Answers in the same order; an
   // error that concerns the whole group may be thrown.
   virtual std::vector<preparation> prepare(std::span<const experiment_point> group) = 0;
@@ -62,7 +66,9 @@ class executor {
 struct run_options {
   std::filesystem::path output = "runs/latest";  // directory of row files
   shard part;
-  bool resume = true;           // skip points that already have a row there
+  // Skip points that already have a row there; otherwise they are measured again, and the new row,
+  // the last of its point, counts.
+  bool resume = true;
   bool dry_run = false;         // print the plan to `out` and stop
   bool progress = true;         // on standard error
   bool log_samples = false;     // samples_RUN.jsonl: every answer with its score
@@ -79,10 +85,22 @@ struct run_summary {
   int exit_status() const { return failed > 0 ? 1 : 0; }
 };
 
+// The plan as it will run: ids know the model, the workload and the device.
+std::vector<experiment_point> plan_points(const experiment_spec& spec, executor& with);
+
 run_summary run_experiment(const experiment_spec& spec, const run_options& options, executor& with);
 // With the real executor.
 run_summary run_experiment(const experiment_spec& spec, const run_options& options);
 std::unique_ptr<executor> make_executor();
+
+// A point without tasks: prompts of random tokens, weights from a checkpoint or random, so that
+// config.json alone is enough.
+struct shape_settings {
+  std::int64_t prompt_tokens = 128;
+  std::int64_t requests = 1;
+  std::int64_t layers = 0;  // of random weights: only the first so many; 0: all
+};
+std::unique_ptr<executor> make_shape_executor(const shape_settings& shape);
 
 // Groups of neighbouring points that share model, workload and run settings, none longer than the
 // number of points one group keeps in flight; paired points are never parted.

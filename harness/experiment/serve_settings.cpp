@@ -106,6 +106,12 @@ void check_serve(const parameter_map& resolved) {
                       (by_time ? "cancel_after_seconds" : "cancel_after_blocks") +
                       "` means nothing without a `cancel_share` above 0");
   }
+  if (serve.text("policy") == "mixed" &&
+      (serve.integer("prefill_tokens") > 0 || serve.integer("prefill_chunk") > 0)) {
+    throw usage_error(
+        "[serve]: `prefill_tokens` and `prefill_chunk` mean nothing with policy \"mixed\", whose "
+        "prompts enter whole");
+  }
   if (share > 0 && serve.flag("search")) {
     throw usage_error(
         "[serve]: `search` cannot be combined with `cancel_share`: clients that leave hide the "

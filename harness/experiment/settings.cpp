@@ -4,14 +4,19 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "harness/base/error.h"
 #include "harness/experiment/serve_settings.h"
 
 namespace unmask {
 namespace {
 
-const std::vector<std::string> run_keys = {"batch_size", "gen_length", "seed", "device",
-                                           "format",     "kv_type",    "limit"};
+std::vector<std::string> plain_keys() {
+  std::vector<std::string> names = {"limit"};
+  for (const run_key& key : run_key_list()) names.emplace_back(key.name);
+  return names;
+}
 
 std::string without_prefix(const std::string& key) {
   for (const char* prefix : {"run.", "workload."}) {
@@ -55,7 +60,8 @@ method_key split_method_key(const std::string& key) {
 }  // namespace
 
 void check_setting_key(const std::string& key, const std::string& where) {
-  if (std::ranges::find(run_keys, without_prefix(key)) != run_keys.end()) return;
+  std::vector<std::string> known = plain_keys();
+  if (std::ranges::find(known, without_prefix(key)) != known.end()) return;
   if (key.starts_with("params.") && key.size() > 7) return;
   if (key.starts_with("serve.")) {
     std::vector<std::string> names;
@@ -69,24 +75,23 @@ void check_setting_key(const std::string& key, const std::string& where) {
     if (!parts.label.empty() && !parts.name.empty()) return;
     throw usage_error(where + ": `" + key + "` must be method.LABEL.PARAMETER");
   }
-  std::vector<std::string> known = run_keys;
   for (const char* form : {"params.NAME", "method.LABEL.NAME", "serve.NAME"})
     known.emplace_back(form);
   throw usage_error(where + ": " + unknown_name("setting", key, known));
 }
 
 void check_run_settings(const run_settings& run) {
-  const auto one_of = [](const char* what, const std::string& value,
-                         const std::vector<std::string>& known) {
-    if (std::ranges::find(known, value) == known.end()) {
-      throw usage_error(unknown_name(what, value, known));
+  for (const run_key& key : run_key_list()) {
+    if (const auto* whole = std::get_if<std::int64_t run_keys::*>(&key.field)) {
+      const std::int64_t value = run.**whole;
+      if (value >= key.low && value <= key.high) continue;
+      throw usage_error(
+          fmt::format("`{}` is {} but must be from {} to {}", key.name, value, key.low, key.high));
     }
-  };
-  one_of("device", run.device, {"cpu", "cuda", "reference"});
-  one_of("format", run.format, {"auto", "f32", "bf16", "int8"});
-  one_of("kv_type", run.kv_type, {"auto", "f32", "bf16"});
-  if (run.batch_size < 1 || run.gen_length < 0 || run.seed < 0) {
-    throw usage_error("batch_size must be at least 1, gen_length and seed not negative");
+    const std::vector<std::string> known = key.choices();
+    if (std::ranges::find(known, key.text(run)) == known.end()) {
+      throw usage_error(unknown_name(key.name, key.text(run), known));
+    }
   }
 }
 
@@ -151,13 +156,14 @@ bool apply_setting(experiment_point& point, const dotted_setting& s,
     run.serve[key.substr(6)] = s.value;
     return true;
   }
-  if (key == "batch_size") run.batch_size = integer(s, 1);
-  if (key == "gen_length") run.gen_length = integer(s, 0);
-  if (key == "seed") run.seed = integer(s, 0);
   if (key == "limit") point.workload.items.limit = integer(s, 0);
-  if (key == "device") run.device = text(s);
-  if (key == "format") run.format = text(s);
-  if (key == "kv_type") run.kv_type = text(s);
+  if (const run_key* declared = find_run_key(key)) {
+    if (const auto* whole = std::get_if<std::int64_t run_keys::*>(&declared->field)) {
+      run.** whole = integer(s, declared->low);
+    } else {
+      run.*std::get<std::string run_keys::*>(declared->field) = text(s);
+    }
+  }
   try {
     check_run_settings(run);
   } catch (const error& problem) {

@@ -10,9 +10,9 @@
 
 namespace unmask {
 
-// Usage error beginning with `where` unless the key is one of: batch_size, gen_length, seed,
-// device, format, limit (each also as run.KEY or workload.limit), params.NAME, method.LABEL.NAME
-// (also method.LABEL.params.NAME), serve.NAME.
+// Usage error beginning with `where` unless the key is one of: a key of run_keys.h (also as
+// run.KEY), limit (also as workload.limit), params.NAME, method.LABEL.NAME (also
+// method.LABEL.params.NAME), serve.NAME.
 void check_setting_key(const std::string& key, const std::string& where);
 
 // Bounds and choices of every run setting.

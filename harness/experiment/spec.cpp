@@ -27,12 +27,13 @@ fs::path beside(const fs::path& file, const std::string& path) {
 void read_run(toml_reader& r, experiment_spec& spec) {
   run_settings& run = spec.run;
   evidence_settings& e = spec.evidence;
-  r.integer("batch_size", run.batch_size, 1, 1 << 20);
-  r.integer("gen_length", run.gen_length, 0, 1 << 24);
-  r.integer("seed", run.seed, 0);
-  r.text("device", run.device);
-  r.text("format", run.format);
-  r.text("kv_type", run.kv_type);
+  for (const run_key& key : run_key_list()) {
+    if (const auto* whole = std::get_if<std::int64_t run_keys::*>(&key.field)) {
+      r.integer(key.name, run.**whole, key.low, key.high);
+    } else {
+      r.text(key.name, run.*std::get<std::string run_keys::*>(key.field));
+    }
+  }
   r.integer("warmup", e.warmup, 0, 1000);
   r.real("ci_half_width", e.ci_half_width, 0, 1);
   r.flag("paired", e.paired);
@@ -70,7 +71,12 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
     model.path = find_weights(model.published).value_or(path);
     if (model.name.empty()) model.name = fs::path(model.published).filename().string();
   } else {
+    // A file outside the tree names the models that come with the program like one inside.
     model.path = beside(file, path);
+    std::error_code none;
+    if (fs::path(path).is_relative() && !fs::exists(model.path, none)) {
+      model.path = find_embedded(path, file.parent_path()).value_or(model.path);
+    }
   }
   if (model.name.empty()) {
     const fs::path trimmed = model.path.has_filename() ? model.path : model.path.parent_path();
@@ -388,8 +394,7 @@ experiment_spec read_any_scale(const fs::path& file) {
 fs::path find_task(const std::string& name, const fs::path& start) {
   std::vector<std::string> known;
   std::error_code ignored;
-  fs::path place = fs::absolute(start.empty() ? fs::path(".") : start).lexically_normal();
-  while (true) {
+  for (const fs::path& place : embedded_places(start)) {
     for (const char* below : {"data", "experiments/data"}) {
       const fs::path file = place / below / (name + ".jsonl");
       if (fs::is_regular_file(file, ignored)) return file;
@@ -397,13 +402,11 @@ fs::path find_task(const std::string& name, const fs::path& start) {
         if (entry.path().extension() == ".jsonl") known.push_back(entry.path().stem().string());
       }
     }
-    if (!place.has_parent_path() || place == place.parent_path()) break;
-    place = place.parent_path();
   }
   std::ranges::sort(known);
   // Not std::ranges::unique: Clang 14 cannot compile libstdc++'s.
   known.erase(std::unique(known.begin(), known.end()), known.end());
-  throw usage_error(unknown_name("task", name, known));
+  throw usage_error(unknown_name("task", name, known) + "; " + looked_in(start));
 }
 
 void apply_override(experiment_spec& spec, const std::string& assignment) {

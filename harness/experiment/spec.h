@@ -8,7 +8,7 @@
 //   title = "..."                       description = "..."
 //   kind = "decode" | "serve"           decode: a closed loop, all requests at once (default);
 //                                       serve: requests arrive, the batching engine schedules them
-//   [run]       batch_size, gen_length, seed, device, format, kv_type,
+//   [run]       the keys of run_keys.h, and
 //               repetitions = 5 or repetitions.min / repetitions.max, warmup, ci_half_width
 //   [[model]]   path, name, weights = "checkpoint" | "random:SEED"; soften = T divides the final
 //               norm, and with it the logits, by T: the same arg-max, less confidence;
@@ -24,8 +24,7 @@
 //   [sweep]     mode = "cross" | "zip" | "one-at-a-time" | "leave-one-out", and axes by dotted key:
 //               params.threshold = [0.7, 0.9]     every method that has the parameter
 //               method.LABEL.steps = [32, 64]     one method, by label or by name
-//               batch_size = [1, 4]               gen_length, seed, device, format, kv_type and
-//                                                 limit likewise
+//               batch_size = [1, 4]               every key of run_keys.h, and limit
 //               serve.rate = [1, 2, 4]            any key of [serve]
 //
 // An artifact, a table or figure of a paper, says more:
@@ -43,6 +42,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/run_keys.h"
 #include "harness/decode/parameters.h"
 #include "harness/experiment/probe.h"
 #include "harness/workload/task.h"
@@ -50,14 +50,7 @@
 namespace unmask {
 
 // What a point runs with, besides its model, workload and method.
-struct run_settings {
-  std::int64_t batch_size = 1;
-  std::int64_t gen_length = 0;  // tokens to generate; 0: what each item asks for
-  std::int64_t seed = 0;        // of sampling and remasking noise
-  std::string device = "cpu";
-  std::string format = "auto";  // of packed weights: auto, f32, bf16, int8
-  // Of keys and values: f32, bf16, or auto: bf16 on cuda with bf16 weights, f32 otherwise.
-  std::string kv_type = "auto";
+struct run_settings : run_keys {
   std::string kind = "decode";  // or serve
   parameter_map serve;          // of kind serve: the keys of [serve]; resolved in a plan
   bool operator==(const run_settings&) const = default;
@@ -83,6 +76,7 @@ struct model_entry {
   std::string published;               // NAME of a path "weights:NAME"; empty: a plain path
   double soften = 1;                   // divides the final norm, and with it all logits
   std::int64_t positions = 0;          // more than the checkpoint's own, for times only; 0: its own
+  std::string hash;                    // of what decides its output; "": nobody looked yet
 };
 
 struct workload_entry {
@@ -93,6 +87,7 @@ struct workload_entry {
   item_selection items;        // which; 0: all
   std::string dataset;         // published dataset; empty: tasks of our own form
   std::string dataset_file;    // of a dataset of several files
+  std::string hash;            // of the file; "": nobody looked yet
 };
 
 struct method_entry {
@@ -167,8 +162,8 @@ experiment_spec parse_spec(const std::string& toml, const std::filesystem::path&
 // The default scale, or the first one where there is no default: for listings.
 experiment_spec read_any_scale(const std::filesystem::path& file);
 
-// The file of a task given by name: data/NAME.jsonl beside `start`, or in experiments/data of one
-// of its parents. Usage error with the nearest name when there is none.
+// The file of a task given by name: data/NAME.jsonl or experiments/data/NAME.jsonl in one of
+// embedded_places(start). Usage error with the nearest name and those places when there is none.
 std::filesystem::path find_task(const std::string& name, const std::filesystem::path& start);
 
 // "KEY=VALUE", the value written as in TOML; text may go without quotes.

@@ -38,7 +38,7 @@ std::vector<result_row> latest(const std::vector<result_row>& rows) {
 }
 
 bool believable(const result_row& row) {
-  return row.verdict == verdict_kind::pass || row.verdict == verdict_kind::not_verified;
+  return is_reportable(row);
 }
 
 std::string decimals(optional_number value, int digits) {

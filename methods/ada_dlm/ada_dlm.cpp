@@ -77,6 +77,7 @@ method_info info() {
   const std::string text = "not stated by the paper";
   const std::int64_t none = 0;
   m.parameters = decision_parameters();
+  m.knobs = {{"rule", "decided_early"}};
   const std::vector<parameter_spec> own = {
       choice("scope", "sequence", "where tokens are ranked and frozen", {"sequence", "block"},
              "Algorithm 1; Fast-dLLM"),

@@ -124,6 +124,7 @@ method_info delayed_info(bool right_neighbour) {
                             : "frozen when it was a decided input";
   m.unmask = "threshold, static count or sequential";
   m.parameters = block_parameters(0.9);
+  m.knobs = {{"remasking", "decided_early", "low_confidence_static"}};
   for (parameter_spec& spec : engine_parameters()) m.parameters.push_back(std::move(spec));
   m.presets["engine"] = {{"stop_in_prompt_block", false}};
   m.presets["hf"] = {{"loop", std::string("hf")},

@@ -59,6 +59,7 @@ method_info focus_info() {
   m.cache = "frozen when it and its right neighbour were decided inputs";
   m.unmask = "threshold among the retained masks";
   m.parameters = focus_parameters();
+  m.knobs = {{"selection", "rows_dropped"}};
   const auto text = [](const char* t) { return std::string(t); };
   m.presets["engine"] = {{"stop_in_prompt_block", false}};
   m.presets["hf"] = {{"loop", text("hf")},

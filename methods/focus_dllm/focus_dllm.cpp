@@ -184,6 +184,8 @@ method_info focus_dllm_info() {
   m.unmask = "top-n of the schedule among active rows";
   const std::string eq = "Focus-dLLM eq. ";
   constexpr double low = -1e300, high = 1e300;
+  m.knobs = {{"sparse_attention", "keys_hidden", "false"},
+             {"past_confidence", "rows_skipped", "false"}};
   m.parameters = {
       {"rho", 4.0, "focus positions per token the schedule decides", 0, 1e6, {}, eq + "4"},
       {"window",

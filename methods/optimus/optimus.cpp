@@ -311,6 +311,7 @@ method_info optimus_info() {
   m.cache = "a token settles by one forward with its own id as input";
   m.unmask = "threshold, at least one per chunk";
   m.parameters = optimus_parameters();
+  m.knobs = {{"policy", "rows_skipped", "prefix_caching"}};
   const auto text = [](const char* t) { return std::string(t); };
   m.presets["bd32"] = {{"policy", text("prefix_caching")}, {"cache_rule", text("none")}};
   m.presets["prefix_caching"] = {{"policy", text("prefix_caching")}};

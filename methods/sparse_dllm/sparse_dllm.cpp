@@ -220,6 +220,7 @@ method_info sparse_dllm_info() {
   m.cache = "top share of prefix and suffix by pooled query-key score, per layer and block";
   m.unmask = "top-n of the schedule";
   const std::string paper = "Sparse-dLLM Alg. 1", code = "Sparse-dLLM modeling_llada.py";
+  m.knobs = {{"retention_ratio", "keys_hidden", "1"}};
   m.parameters = {
       {"retention_ratio", 0.5, "share r of the scored K/V that is kept", 0, 1, {}, paper},
       {"kernel_size", std::int64_t{3}, "window of the pooling over scores; odd", 1, 255, {}, paper},

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "methods/settings.h"
@@ -39,6 +40,21 @@ TEST(registry, answers_an_unknown_name_with_the_nearest) {
   } catch (const error& e) {
     EXPECT_EQ(e.code(), exit_code::usage);
     EXPECT_NE(std::string(e.what()).find("'vanilla'"), std::string::npos) << e.what();
+  }
+}
+
+TEST(registry, knobs_are_parameters_and_their_counters_are_counted) {
+  for (const std::string& name : method_registry::instance().names()) {
+    const method_info& m = method_registry::instance().find(name);
+    EXPECT_TRUE(!m.knobs.empty() || name == "autoregressive") << name;
+    for (const method_knob& knob : m.knobs) {
+      EXPECT_TRUE(std::ranges::any_of(
+          m.parameters, [&](const parameter_spec& p) { return p.name == knob.parameter; }))
+          << name << " " << knob.parameter;
+      EXPECT_TRUE(std::ranges::any_of(
+          counter_list(), [&](const counter_spec& c) { return c.metric == knob.counter; }))
+          << name << " " << knob.counter;
+    }
   }
 }
 

@@ -23,8 +23,7 @@ bool own_products_only() {
 #if !defined(__CUDACC__)
   if (current_emulation().own_products) return true;
 #endif
-  static const bool own = chosen_by_environment("UNMASK_CUDA_GEMM", "own", "library", false);
-  return own;
+  return chosen_by_environment("UNMASK_CUDA_GEMM", "own", "library", false);
 }
 
 namespace {

@@ -32,8 +32,7 @@ bool graphs_wanted() {
   if (current_emulation().records) return true;
   constexpr bool otherwise = false;
 #endif
-  static const bool wanted = chosen_by_environment("UNMASK_CUDA_GRAPHS", "on", "off", otherwise);
-  return wanted;
+  return chosen_by_environment("UNMASK_CUDA_GRAPHS", "on", "off", otherwise);
 }
 
 }  // namespace

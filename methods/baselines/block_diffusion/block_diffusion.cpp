@@ -32,6 +32,7 @@ method_info block_diffusion_info() {
   m.unmask = "threshold, static count or sequential";
   m.parameters = block_parameters(0.9);
   m.parameters.push_back(sampler_parameter());
+  m.knobs = {{"remasking", "decided_early", "low_confidence_static"}};
   m.presets["engine"] = {{"stop_in_prompt_block", false}};
   m.presets["hf"] = {{"loop", std::string("hf")},
                      {"accept_compare", std::string(">")},

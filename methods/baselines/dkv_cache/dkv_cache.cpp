@@ -268,6 +268,7 @@ method_info dkv_cache_info() {
   m.keys = "all";
   m.cache = "one step after decoding";
   m.unmask = "top-n of the schedule; random order (greedy)";
+  m.knobs = {{"variant", "kv_reused"}};
   m.parameters = {{"variant",
                    std::string("auto"),
                    "LLaDA: decode, greedy; Dream: decoded, prefill, pd; auto: decode or decoded",

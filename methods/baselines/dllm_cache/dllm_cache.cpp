@@ -50,6 +50,7 @@ method_info dllm_cache_info() {
   m.cache = "K, V, attention and feed-forward outputs of every layer";
   m.unmask = "as vanilla";
   const std::string source = "cache_hook_LLaDA.py, cache_hook_Dream.py";
+  m.knobs = {{"transfer_ratio", "rows_skipped", "1"}};
   m.parameters = canvas_parameters();
   const std::vector<parameter_spec> own = {
       integer_spec("prompt_interval_kp", 50, 1, 1e6,

@@ -99,6 +99,7 @@ method_info fast_dllm_info() {
   m.cache = "refreshed at block entry";
   m.unmask = "top-n of the schedule; threshold or factor when set";
   const std::string source = "Fast-dLLM generate.py";
+  m.knobs = {{"cache", "kv_reused", "none"}, {"threshold", "decided_early", "0"}};
   m.parameters = {{"cache",
                    std::string("dual"),
                    "what is reused inside a block: nothing, K/V before it, K/V around it",

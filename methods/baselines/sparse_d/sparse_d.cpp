@@ -32,6 +32,7 @@ method_info sparse_d_info() {
   m.cache = "none";
   m.unmask = "as vanilla";
   const std::string source = "SparseD_utils.py, modeling_llada.py, modeling_dream.py";
+  m.knobs = {{"select", "keys_hidden", "1"}};
   m.parameters = canvas_parameters();
   const std::vector<parameter_spec> own = {
       real_spec("skip", 0.2, 0, 1,

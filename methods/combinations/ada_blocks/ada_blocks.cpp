@@ -92,6 +92,7 @@ method_info ada_blocks_info() {
   m.cache = "commit forward";
   m.unmask = "two-centroid freeze among the masks of the block";
   m.parameters = ada_block_parameters();
+  m.knobs = {{"rule", "decided_early"}};
   m.presets["moving-average-control"] = {{"rule", std::string("moving_average")}};
   m.presets["threshold-control"] = {{"rule", std::string("threshold")}};
   m.check = check_ada_blocks;

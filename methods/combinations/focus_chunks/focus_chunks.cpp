@@ -152,6 +152,7 @@ method_info focus_chunks_info() {
   m.cache = "a token settles by one forward with its own id as input";
   m.unmask = "threshold among the retained masks, at least one per chunk";
   m.parameters = focus_chunk_parameters();
+  m.knobs = {{"selection", "rows_dropped"}};
   m.presets["chunk8"] = {{"chunk", std::int64_t{8}}};
   m.presets["bd32"] = {{"policy", std::string("prefix_caching")}};
   m.check = check_focus_chunks;

@@ -189,6 +189,7 @@ method_info sparse_blocks_info() {
   m.cache = "commit forward";
   m.unmask = "threshold, static count or sequential";
   const std::string paper = "Sparse-dLLM Alg. 1", ours = "not in the paper";
+  m.knobs = {{"retention_ratio", "keys_hidden", "1"}};
   m.parameters = block_parameters(0.9);
   append(m.parameters,
          {real_spec("retention_ratio", 0.5, 0, 1, "share r of the candidates that is seen", paper),

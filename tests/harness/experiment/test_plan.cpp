@@ -116,20 +116,55 @@ TEST(plan, ids_depend_on_resolved_settings_only) {
   const auto plain = plan_of("");
   // The canonical text is the contract: a change here renames every point ever measured.
   EXPECT_EQ(canonical_settings(plain[0]),
-            R"({"batch_size":1,"device":"cpu","format":"auto","gen_length":0,"method":"vanilla",)"
-            R"("model":{"name":"a","weights":"checkpoint"},"params":{"steps":0,"threshold":0.0},)"
-            R"("seed":0,"workload":{"limit":0,"name":"t"}})");
+            R"({"method":"vanilla","model":{"hash":"","name":"a","weights":"checkpoint"},)"
+            R"("params":{"steps":0,"threshold":0.0},"workload":{"hash":"","limit":0,"name":"t"}})");
   EXPECT_EQ(plain[0].id.size(), 16u);
   EXPECT_EQ(plan_of("", {"params.steps=0", "repetitions=9"})[0].id, plain[0].id);
   for (const char* set : {"params.steps=1", "batch_size=2", "seed=1", "limit=1", "gen_length=8",
-                          "device=cuda", "format=f32"}) {
+                          "device=cuda", "format=f32", "gemm=own", "graphs=off", "isa=avx2"}) {
     EXPECT_NE(plan_of("", {set})[0].id, plain[0].id) << set;
   }
 }
 
 // printf '%s' TEXT | sha256sum of the canonical text above.
 TEST(plan, id_is_the_head_of_a_sha256) {
-  EXPECT_EQ(plan_of("")[0].id, "98e9d786f7936c34");
+  EXPECT_EQ(plan_of("")[0].id, "a2c1c728e7dd2da1");
+}
+
+// Every key can be read, set, swept, checked and told apart: nothing is listed twice.
+TEST(plan, run_keys_are_declared_once) {
+  for (const run_key& key : run_key_list()) {
+    const bool number = key.choices().empty();
+    const std::string other = number ? "7" : key.choices().back();
+    const std::string quoted = number ? other : "\"" + other + "\"";
+    const std::string name = key.name;
+    const std::string more = name == "kv_type" ? "device=cuda" : "limit=0";
+    const auto read = plan_of("[run]\n" + name + " = " + quoted + "\n", {more}).at(0);
+    EXPECT_EQ(key.text(read.run), other);
+    EXPECT_EQ(plan_of("", {name + "=" + other, more}).at(0).id, read.id) << name;
+    EXPECT_EQ(plan_of("", {"run." + name + "=" + other, more}).at(0).id, read.id) << name;
+    EXPECT_EQ(plan_of("[sweep]\n" + name + " = [" + quoted + "]\n", {more}).at(0).id, read.id);
+    EXPECT_NE(plan_of("", {more}).at(0).id, read.id) << name;
+    EXPECT_NE(message_of([&] { plan_of("", {name + (number ? "=-1" : "=other")}); }).find(name),
+              std::string::npos);
+    EXPECT_NE(run_help().find("\n  " + name + " "), std::string::npos) << name;
+    result_row row = sample_row();
+    row.run = read.run;
+    EXPECT_EQ(parse_row(to_json_line(row), "x").run, row.run) << name;
+    EXPECT_NE(point_name(row), point_name(sample_row())) << name;
+  }
+}
+
+TEST(plan, what_a_point_rests_on_is_a_part_of_its_id) {
+  auto points = plan_of("");
+  const std::string before = points[0].id;
+  points[0].model.hash = "weights of today";
+  renumber(points);
+  EXPECT_NE(points[0].id, before);
+  points[1] = points[0];
+  renumber(points);  // equal by now
+  EXPECT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[1].position, 1u);
 }
 
 TEST(plan, overrides_win_over_file_and_sweep) {

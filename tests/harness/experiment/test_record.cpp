@@ -91,7 +91,8 @@ TEST(record, every_counter_is_a_metric) {
     EXPECT_EQ(row.metrics.at(c.metric).from, c.counted() ? origin::counted : origin::analytic);
   }
   for (const ratio_spec& r : ratio_list()) {
-    if (!std::string(r.over).starts_with("processed")) EXPECT_TRUE(row.value_of(r.name)) << r.name;
+    if (std::string(r.over).starts_with("processed")) continue;
+    EXPECT_TRUE(row.value_of(r.name)) << r.name;
   }
 }
 
@@ -103,6 +104,27 @@ TEST(record, results_are_documented_as_the_program_knows_them) {
         << "results/README.md does not hold this line:\n"
         << line;
   }
+}
+
+// A setting that never acted makes a row of something else, and the row says so.
+TEST(record, a_knob_that_changed_nothing_is_inactive) {
+  const auto judged = [](std::int64_t dropped, bool scored) {
+    measured_point point = good_point();
+    point.knobs = {{"alpha = 0.5", "rows_dropped"}, {"steps = 8", "nfe"}};
+    for (pass_record& pass : point.passes) pass.answers[0].work.rows_dropped = dropped;
+    for (scored_answer& s : point.scores) s.scored = scored;
+    result_row row;
+    measure_row(row, point);
+    return row;
+  };
+  EXPECT_EQ(judged(1, true).verdict, verdict_kind::pass);
+  const result_row idle = judged(0, true);
+  EXPECT_EQ(idle.verdict, verdict_kind::inactive);
+  EXPECT_EQ(idle.reason, "alpha = 0.5 changed nothing (rows_dropped is 0)");
+  EXPECT_TRUE(idle.score);
+  EXPECT_TRUE(is_reportable(idle));
+  EXPECT_EQ(parse_row(to_json_line(idle), "x").verdict, verdict_kind::inactive);
+  EXPECT_NE(judged(0, false).reason.find("no item of this workload"), std::string::npos);
 }
 
 TEST(record, rows_of_later_layers_need_layers) {

@@ -53,6 +53,10 @@ class fake_executor final : public executor {
     int passes_ = 0, noise_ = 0;
   };
 
+  std::function<void(experiment_point&)> look;  // what identify() does
+  void identify(experiment_point& p) override {
+    if (look) look(p);
+  }
   method_catalogue methods() const override { return catalogue(); }
   std::vector<preparation> prepare(std::span<const experiment_point> group) override {
     if (group.front().model.name == throw_for_model) throw environment_error("no such model");
@@ -222,7 +226,7 @@ TEST(runner, dry_run_prints_the_plan_and_touches_nothing) {
   EXPECT_TRUE(with.order.empty());
 }
 
-TEST(runner, results_are_never_mixed_without_resume) {
+TEST(runner, every_answer_is_logged_when_asked_for) {
   scratch_directory dir;
   fake_executor with;
   run_options options = quiet(dir / "out");
@@ -233,12 +237,44 @@ TEST(runner, results_are_never_mixed_without_resume) {
   int lines = 0;
   while (std::getline(samples, line)) ++lines;
   EXPECT_EQ(lines, 4);  // two methods, two answers each
-  options.resume = false;
-  EXPECT_THROW(run_experiment(spec_of(two_methods), options, with), error);
 }
 
-// A child is killed while it measures; its rows stay whole, and the second run completes the plan
-// with every point exactly once.
+TEST(runner, a_fresh_run_measures_again_and_its_rows_count) {
+  scratch_directory dir;
+  fake_executor with;
+  const run_summary first = run_experiment(spec_of(two_methods), quiet(dir / "out"), with);
+  EXPECT_EQ(run_experiment(spec_of(two_methods), quiet(dir / "out"), with).skipped, 2u);
+  run_options options = quiet(dir / "out");
+  options.resume = false;
+  const run_summary again = run_experiment(spec_of(two_methods), options, with);
+  EXPECT_EQ(again.measured, 2u);
+  EXPECT_EQ(again.skipped, 0u);
+  const std::vector<result_row> rows = read_rows(dir / "out").rows;
+  ASSERT_EQ(rows.size(), 4u);  // nothing measured is lost
+  EXPECT_EQ(rows[2].point_id, rows[0].point_id);
+  EXPECT_EQ(rows[2].run_id, again.run_id);  // the last row of a point counts
+  EXPECT_EQ(rows[0].run_id, first.run_id);
+}
+
+// A model that was trained again, or a GPU that came, makes other points.
+TEST(runner, ids_know_the_model_the_workload_and_the_device) {
+  scratch_directory dir;
+  fake_executor with;
+  EXPECT_EQ(run_experiment(spec_of(two_methods), quiet(dir / "out"), with).measured, 2u);
+  for (const bool model : {true, false}) {
+    with.look = [model](experiment_point& p) { (model ? p.model.hash : p.workload.hash) = "new"; };
+    EXPECT_EQ(run_experiment(spec_of(two_methods), quiet(dir / "out"), with).skipped, 0u);
+    EXPECT_EQ(run_experiment(spec_of(two_methods), quiet(dir / "out"), with).skipped, 2u);
+  }
+  // One point for each method remains of two devices, where one stands in for the other.
+  with.look = [](experiment_point& p) { p.run.device = "cpu"; };
+  const experiment_spec devices = spec_of(two_methods + "[sweep]\ndevice = [\"cpu\", \"cuda\"]\n");
+  EXPECT_EQ(plan_points(devices, with).size(), 2u);
+  const run_summary s = run_experiment(devices, quiet(dir / "devices"), with);
+  EXPECT_EQ(s.rows.at(0).run.device, "cpu");
+  EXPECT_EQ(s.rows.at(0).point_id, plan_points(spec_of(two_methods), with).at(0).id);
+}
+
 TEST(runner, a_killed_run_resumes_without_loss_or_repetition) {
   scratch_directory dir;
   const experiment_spec spec = spec_of(

@@ -51,7 +51,7 @@ TEST(spec, reads_every_part) {
   EXPECT_EQ(s.evidence.min_repetitions, 2);
   EXPECT_EQ(s.evidence.max_repetitions, 4);
   ASSERT_EQ(s.models.size(), 2u);
-  EXPECT_EQ(s.models[0].path, "dir/models/tiny-llada");
+  EXPECT_EQ(s.models[0].path.filename(), "tiny-llada");  // where: see below
   EXPECT_EQ(s.models[0].name, "tiny-llada");
   EXPECT_EQ(s.models[1].path, "/abs/other");
   EXPECT_EQ(s.models[1].weights, "random:7");
@@ -123,6 +123,22 @@ TEST(spec, tasks_are_found_beside_the_file_and_above_it) {
   EXPECT_NE(
       message_of([&] { find_task("neddle", dir / "experiments"); }).find("did you mean 'needle'?"),
       std::string::npos);
+}
+
+// What comes with the program is found from anywhere, and what is not says where it was looked for.
+TEST(spec, a_file_outside_the_tree_finds_what_comes_with_the_program) {
+  scratch_directory dir;
+  const experiment_spec s =
+      parse_spec("[[model]]\npath = \"models/tiny-llada\"\n[[workload]]\ntasks = [\"needle\"]",
+                 dir / "mine.toml");
+  const std::filesystem::path experiments = std::string(UNMASK_SOURCE_DIR) + "/experiments";
+  EXPECT_TRUE(std::filesystem::equivalent(s.models.at(0).path, experiments / "models/tiny-llada"));
+  EXPECT_TRUE(
+      std::filesystem::equivalent(s.workloads.at(0).file, experiments / "data/needle.jsonl"));
+  EXPECT_EQ(parse_spec("[[model]]\npath = \"models/none\"", dir / "mine.toml").models.at(0).path,
+            dir / "models/none");  // loading it says that it is not there
+  const std::string problem = message_of([&] { find_task("neddle", dir.path()); });
+  EXPECT_NE(problem.find("looked in and above " + dir.path().string()), std::string::npos);
 }
 
 TEST(spec, overrides_take_toml_values_or_bare_text) {
