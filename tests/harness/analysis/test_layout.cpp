@@ -2,6 +2,8 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "harness/base/files.h"
 #include "harness/experiment/artifact_files.h"
 #include "tests/harness/analysis/rows.h"
