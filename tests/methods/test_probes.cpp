@@ -30,7 +30,7 @@ constexpr int steps_per_request = 16;
 
 struct probed {
   json results;
-  closed_loop_result backend;
+  closed_loop_result run;
 };
 
 probed look(const std::vector<std::string>& names, const std::string& method, model_family family,
