@@ -12,7 +12,7 @@ import sys
 from typing import Any, NamedTuple
 
 from rows import *  # noqa: F401,F403
-from rows import BadInput, NotDrawn, believable, machine, ordered, read_rows
+from rows import BadInput, NotDrawn, machine, ordered, read_rows
 from style import *  # noqa: F401,F403
 from style import QUIET, TINY, plt, save, style
 
@@ -70,7 +70,7 @@ def main(draw, description, default, more=None):
 
     def work():
         style()
-        for drawing in draw(believable(read_rows(options.rows)), options):
+        for drawing in draw(read_rows(options.rows).believed(), options):
             output = options.output + (f"-{drawing.name}" if drawing.name else "")
             save(drawing.figure, output)
             print(f"{output}.svg .png .pdf: {drawing.title}")

@@ -4,68 +4,27 @@
 """Which method wins where: batch size x context x generation length, and by how much.
 
 Context is the mean prompt length of a workload in tokens. The margin is the winner's output tokens
-per second over the second best's; a margin inside the two 95 % intervals is marked as a tie. A method
-whose score is more than ten points below the best of its cell cannot win, as in `unmask crossover`.
+per second over the second best's; a margin whose 95 % interval holds 1 is marked as a tie. A method whose score is more than ten points below the best of its cell cannot win, as in `unmask crossover`.
 """
 
 import math
 import sys
 
 import common
-from common import Drawing, NotDrawn, metric
-
-AXES = ("batch_size", "gen_length")
-SCORE_WITHIN = 0.1
-
-
-def context_of(row):
-    return metric(row, "prompt_tokens") / max(1, row["workload"]["items"])
-
-
-def cells_of(rows):
-    """{(model, generation, context, batch): [(speed, half width, name, row)]}, fastest first, those
-    that answer worse behind the others."""
-    cells = {}
-    for r in rows:
-        speed = metric(r, "tokens_per_second")
-        context = context_of(r)
-        if math.isnan(speed) or math.isnan(context):
-            continue
-        key = (r["model"]["name"], r["gen_length"], r["workload"]["family"], r["batch_size"])
-        cells.setdefault(key, []).append((speed, common.half_width(r),
-                                          common.method_label(r, *AXES), r))
-    return {k: sorted(v, key=lambda c: (worse(c, v), -c[0])) for k, v in cells.items()}
-
-
-def score_of(row):
-    return row["score"]["mean"] if row.get("score") else 1.0
-
-
-def worse(entry, entries):
-    return score_of(entry[3]) < max(score_of(e[3]) for e in entries) - SCORE_WITHIN - 1e-12
-
-
-def verdict(entries):
-    """(winner, margin over the second, None where all others answer worse; tie) of one cell."""
-    (best, half, name, _), (second, second_half, _, _) = entries[:2]
-    if worse(entries[1], entries):
-        return name, None, False
-    return name, best / second, best - half <= second + second_half
+from common import Drawing, NotDrawn
 
 
 def draw(rows, options=None):
-    rows = [r for r in rows if not r.get("serve")]
-    cells = {k: v for k, v in cells_of(rows).items() if len(v) > 1}
+    cells = {(c["model"], c["gen_length"], c["workload"], c["batch_size"]): c
+             for c in rows.crossover if len(c["methods"]) > 1}
     batches = sorted({k[3] for k in cells})
     panels = common.ordered((k[0], k[1]) for k in cells)
     if len(batches) < 2 and len({k[1] for k in cells}) < 2:
         raise NotDrawn("a crossover map needs two methods or more at two batch sizes or generation "
                        "lengths")
-    contexts = {}
-    for key, entries in cells.items():
-        contexts.setdefault((key[0], key[2]), context_of(entries[0][3]))
-    names = common.ordered(common.method_label(r, *AXES) for r in rows)
-    winners = [n for n in names if any(verdict(v)[0] == n for v in cells.values())]
+    contexts = {(c["model"], c["workload"]): c["prompt_tokens"] for c in cells.values()}
+    names = common.ordered(m["label"] for c in rows.crossover for m in c["methods"])
+    winners = [n for n in names if any(c["winner"] == n for c in cells.values())]
     look = common.looks(names)
     families = {m: sorted({k[2] for k in cells if k[0] == m}, key=lambda f: contexts[(m, f)])
                 for m in {k[0] for k in cells}}
@@ -77,24 +36,25 @@ def draw(rows, options=None):
         lines = families[model]
         for y, family in enumerate(lines):
             for x, batch in enumerate(batches):
-                entries = cells.get((model, generation, family, batch))
-                if entries is None:
+                found = cells.get((model, generation, family, batch))
+                if found is None:
                     cell.text(x, y, "–", ha="center", va="center", color=common.QUIET)
                     continue
-                name, margin, tie = verdict(entries)
+                margin = found["margin"]  # none: all others answer worse
+                tie = margin is not None and not found["clear"]
                 # The further ahead, the stronger the colour; a tie is hatched.
                 strength = (min(1.0, 0.25 + 0.75 * math.log2(max(margin, 1)) / 2)
                             if margin else 1.0)
                 cell.add_patch(common.plt.Rectangle(
-                    (x - 0.47, y - 0.46), 0.94, 0.92, facecolor=look[name].colour, linewidth=0,
+                    (x - 0.47, y - 0.46), 0.94, 0.92, facecolor=look[found["winner"]].colour, linewidth=0,
                     alpha=strength))
                 if tie:
                     cell.add_patch(common.plt.Rectangle(
                         (x - 0.47, y - 0.46), 0.94, 0.92, facecolor="none", hatch="....",
                         edgecolor=common.PAPER, linewidth=0))
-                share = metric(entries[0][3], "selection_share")
+                share = found["methods"][0]["selection_share"]
                 text = (f"×{margin:.2f}" if margin else "alone") + (f"\nsel. {100 * share:.1f} %"
-                                           if not math.isnan(share) else "")
+                                           if share is not None else "")
                 cell.text(x, y, text, ha="center", va="center", fontsize=common.TINY,
                           bbox={"boxstyle": "round,pad=0.15", "facecolor": common.PAPER,
                                 "edgecolor": "none", "alpha": 0.75})
@@ -114,13 +74,14 @@ def draw(rows, options=None):
     handles += [common.Patch(facecolor="none", edgecolor=common.QUIET, linewidth=0.5,
                              label=f"{n} (never fastest)") for n in names if n not in winners]
     handles += [common.Patch(facecolor="#BBBBBB", hatch="....", edgecolor=common.PAPER,
-                             label="tie: inside the 95 % intervals")]
+                             label="tie: the 95 % interval of the margin holds 1")]
     common.legend_above(figure, handles)
-    common.footnote(figure, rows, "colour: fastest method whose score is at most ten points below the "
+    shown = [r for r in rows if not r.get("serve")]
+    common.footnote(figure, shown, "colour: fastest method whose score is at most ten points below the "
                     "best; ×: its speed over the second best; sel.: its share of time spent on "
                     "selection")
     return [Drawing("", "Which method is fastest by batch size, context and generation length",
-                    figure, rows)]
+                    figure, shown)]
 
 
 if __name__ == "__main__":

@@ -3,22 +3,20 @@
 # Copyright The Unmask Authors
 """One self-contained HTML page of a run's folder: what ran on what, tables, figures, claims, player.
 
-Reads every file of rows (*.jsonl) below DIR, run.json beside them and claims.json where they lie.
-Needs the standard library; figures need matplotlib, and the page says so where it is missing.
+Draws what `unmask report DIR --data` computed, a file of JSON; `unmask report DIR` does both. Needs the
+standard library; figures need matplotlib, and the page says so where it is missing.
 """
 
 import argparse
-import glob
 import html
 import json
-import math
 import os
 import re
 import sys
+import tomllib
 
-import markdown
 import rows as rowlib
-from rows import BadInput, NotDrawn, metric
+from rows import BadInput, NotDrawn
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CROWD = 6  # from more results than this the page has an index and closed sections
@@ -32,7 +30,7 @@ def text(value):
 
 
 def number(value, digits=3):
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None:
         return "–"
     value = float(value)
     if value == int(value) and abs(value) < 1e15:
@@ -42,228 +40,65 @@ def number(value, digits=3):
     return f"{value:.{digits}g}" if abs(value) < 100 else f"{value:.1f}"
 
 
-# ---- what lies in the folder ---------------------------------------------------------------------
+# ---- what the program says -----------------------------------------------------------------------
 
 
 class Section:
     """The rows of one file: a title, where it lies, and how it was run."""
 
-    def __init__(self, path, root, experiments):
-        self.path = path
-        self.name = os.path.relpath(path, root)
-        self.rows = rowlib.read_rows([path])
-        self.titles = rowlib.ordered(r["title"] for r in self.rows)
-        self.plan = (read_json(os.path.join(os.path.dirname(path), "run.json"))
-                     or plan_of_place(path, experiments))
-        self.artifact = "_".join(str(self.plan[k]) for k in ("paper", "artifact")
-                                 if self.plan.get(k))
-        self.families = fitting_families(self.plan)
-        self.title = ", ".join(self.titles)
-        self.command, self.known = command_of(self, experiments)
-        page = os.path.join(root, "tables", self.artifact + ".md")
-        self.table = read_text(page) if self.artifact and os.path.exists(page) else ""
-
-    def heading(self):
-        """Paper and artifact where there are any, with the scale: titles are not unique."""
-        name = " ".join(str(self.plan[k]).replace("_", " ") for k in ("paper", "artifact")
-                        if self.plan.get(k))
-        scale = f" ({self.plan['scale']})" if self.plan.get("scale") else ""
-        title = self.title
-        try:  # what the artifact is called, where the experiment file says so
-            given = rowlib.tomllib.loads(self.plan["experiment"]["text"])
-            title = given["artifact"]["title"]
-        except (KeyError, TypeError, rowlib.tomllib.TOMLDecodeError):
-            pass
-        return f"{name}: {title}{scale}" if name else title
+    def __init__(self, data):
+        self.path, self.name, self.heading = data["path"], data["name"], data["heading"]
+        self.title, self.command = data["title"], data["command"]
+        self.rows = rowlib.Rows(data["figures"])
+        self.table, self.tables = data["table"], data["tables"]
+        self.families = fitting_families(data["paper"], data["artifact"])
 
 
-def plan_of_place(path, experiments):
-    """What a campaign's layout (PAPER/ARTIFACT/SCALE/rows.jsonl) says where no run.json lies."""
-    paper, artifact, scale = ([""] * 3 + os.path.abspath(path).split(os.sep))[-4:-1]
-    file = os.path.join(experiments, paper, artifact + ".toml")
-    if not os.path.exists(file):
-        return {}
-    return {"paper": paper, "artifact": artifact, "scale": scale,
-            "experiment": {"file": file, "text": read_text(file)}}
-
-
-def fitting_families(plan):
+def fitting_families(paper, artifact):
     """Figure families that show what the artifact is about; None: all that the rows allow."""
     with open(os.path.join(HERE, "artifacts.toml"), "rb") as content:
-        papers = rowlib.tomllib.load(content)
-    return papers.get(plan.get("paper"), {}).get(plan.get("artifact"))
-
-
-def read_text(path):
-    with open(path, encoding="utf-8") as content:
-        return content.read()
-
-
-def read_json(path):
-    if not os.path.exists(path):
-        return None
-    try:
-        with open(path, encoding="utf-8") as content:
-            return json.load(content)
-    except ValueError as problem:
-        raise BadInput(f"{path}: {problem}") from None
-
-
-def command_of(section, experiments):
-    """(command line, True when it is the one that was used or of the file with the same title)."""
-    plan = section.plan
-    if isinstance(plan.get("experiment"), dict) and plan["experiment"].get("file"):
-        words = ["unmask", "run", plan["experiment"]["file"]]
-        words += ["--scale", plan["scale"]] if plan.get("scale") else []
-        for change in plan.get("set") or []:
-            words += ["--set", change]
-        return " ".join(map(quoted, words)), True
-    for path in sorted(glob.glob(os.path.join(experiments, "**", "*.toml"), recursive=True)):
-        try:
-            with open(path, "rb") as content:
-                found = rowlib.tomllib.load(content)
-        except (OSError, rowlib.tomllib.TOMLDecodeError):
-            continue
-        if found.get("title") in section.titles:
-            return f"unmask run {quoted(os.path.relpath(path))}", True
-    return "", False
+        papers = tomllib.load(content)
+    return papers.get(paper, {}).get(artifact)
 
 
 def quoted(word):
     return word if re.fullmatch(r"[\w./=:,+-]+", word) else "'" + word.replace("'", "'\\''") + "'"
 
 
-def natural(path):
-    """Order of names in which figure_2 comes before figure_11."""
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", path)]
-
-
-def holds_rows(path):
-    """True when the first line of the file is a result row."""
-    with open(path, encoding="utf-8") as content:
-        try:
-            return rowlib.is_row(json.loads(content.readline()))
-        except ValueError:
-            return False
-
-
-def collect(root, experiments):
-    if os.path.isfile(root):
-        return [Section(root, os.path.dirname(root) or ".", experiments)], []
-    if not os.path.isdir(root):
-        raise BadInput(f"{root}: there is no such file or directory")
-    sections, claims = [], []
-    for path in sorted(glob.glob(os.path.join(root, "**", "*.jsonl"), recursive=True), key=natural):
-        if not os.path.basename(path).startswith("samples_") and holds_rows(path):
-            sections.append(Section(path, root, experiments))
-    for path in sorted(glob.glob(os.path.join(root, "**", "claims*.json"), recursive=True)):
-        found = read_json(path)
-        if not isinstance(found, list) or not all(isinstance(c, dict) for c in found):
-            raise BadInput(f"{path}: claims are a list of objects")
-        for place, claim in enumerate(found, 1):
-            for key in ("id", "statement", "verdict"):
-                if key not in claim:
-                    raise BadInput(f"{path}: claim number {place} has no `{key}`")
-        claims += found
-    sections = [s for s in sections if s.rows]
-    if not sections:
-        raise NotDrawn(f"{root} holds no result rows (*.jsonl); run an experiment with -O {root}")
-    return sections, claims
-
-
 # ---- tables --------------------------------------------------------------------------------------
 
-VERDICT_CLASS = {"PASS": "good", "REPRODUCED": "good", "NOT_VERIFIED": "mid", "NOT_SUPPORTED": "mid",
-                 "PARTLY": "mid", "AMBIGUOUS": "mid", "NOT RUN": "mid"}
+MARKS = {"good": "✓ ", "mid": "○ ", "bad": "✗ "}
 
 
-def badge(verdict):
-    mark = {"good": "✓ ", "mid": "○ "}.get(VERDICT_CLASS.get(verdict), "✗ ")
-    return f'<span class="badge {VERDICT_CLASS.get(verdict, "bad")}">{mark}{text(verdict)}</span>'
+def badge(verdict, tone):
+    return f'<span class="badge {tone}">{MARKS[tone]}{text(verdict)}</span>'
 
 
-def dagger(row, name):
-    return "†" if rowlib.not_measured(row, name) else ""
+def cell_html(cell, header, tones):
+    shown = text(cell["text"])
+    if header == "verdict":
+        name, _, reason = cell["text"].partition(": ")
+        if name in tones:
+            shown = badge(name, tones[name]) + (f" <small>{text(reason)}</small>" if reason else "")
+    if cell.get("bold"):
+        shown = f"<b>{shown}</b>"
+    if cell.get("range"):
+        shown += f" <small>[{text(cell['range'])}]</small>"
+    return shown + (" †" if cell.get("dagger") else "")
 
 
-def value_cell(row, name, digits=3, factor=1.0):
-    value = metric(row, name) * factor
-    return (number(value, digits) + (dagger(row, name) if not math.isnan(value) else ""), value)
-
-
-def speed_cell(row):
-    shown, value = value_cell(row, "tokens_per_second")
-    half = row["samples"].get("half_width")
-    return shown + (f" <small>± {100 * half:.1f} %</small>" if half is not None else ""), value
-
-
-def score_cell(row):
-    score = row.get("score")
-    if not score or not score.get("n"):
-        return "–", math.nan
-    low, high = (100 * b for b in score["ci95"])
-    return (f"{100 * score['mean']:.1f} % <small>[{low:.0f}, {high:.0f}] n {score['n']}</small>",
-            score["mean"])
-
-
-def verdict_cell(row):
-    reason = f" <small>{text(row['reason'])}</small>" if row.get("reason") else ""
-    return badge(row["verdict"]) + reason, row["verdict"]
-
-
-def plain(value):
-    return text(value), value
-
-
-DECODE_COLUMNS = [
-    ("model", 0, lambda r: plain(r["model"]["name"])),
-    ("method", 0, lambda r: plain(rowlib.method_label(r))),
-    ("task", 0, lambda r: plain(r["workload"]["family"].replace("_", " "))),
-    ("batch", 1, lambda r: plain(r["batch_size"])),
-    ("score", 1, score_cell),
-    ("tok/s", 1, speed_cell),
-    ("tokens / step", 1, lambda r: value_cell(r, "committed_per_step")),
-    ("rows / token", 1, lambda r: value_cell(r, "redundancy")),
-    ("forwards", 1, lambda r: value_cell(r, "nfe")),
-    ("GFLOP", 1, lambda r: value_cell(r, "flops", factor=1e-9)),
-    ("verdict", 0, verdict_cell)]
-
-
-def tpot_cell(name):
-    return lambda r: value_cell(r, f"tpot_{r['serve']['tpot']}_{name}_seconds", factor=1e3)
-
-
-SERVE_COLUMNS = [
-    ("model", 0, lambda r: plain(r["model"]["name"])),
-    ("method", 0, lambda r: plain(rowlib.method_label(r, "rate", "policy"))),
-    ("policy", 0, lambda r: plain(r["serve"]["policy"])),
-    ("clock", 0, lambda r: plain(r["serve"]["clock"])),
-    ("arrivals/s", 1, lambda r: value_cell(r, "request_rate")),
-    ("finished", 1, lambda r: value_cell(r, "requests_finished")),
-    ("TTFB P50, ms", 1, lambda r: value_cell(r, "ttfb_p50_seconds", factor=1e3)),
-    ("TPOT P50, ms", 1, tpot_cell("p50")),
-    ("TPOT P90, ms", 1, tpot_cell("p90")),
-    ("goodput/s", 1, lambda r: value_cell(r, "goodput_requests_per_second")),
-    ("capacity/s", 1, lambda r: value_cell(r, "slo_capacity_requests_per_second")),
-    ("batch", 1, lambda r: value_cell(r, "batch_mean")),
-    ("verdict", 0, verdict_cell)]
-
-
-def table(columns, rows, caption):
-    head = "".join(f'<th scope="col"{" class=n" if n else ""}><button type="button">{text(name)}'
-                   "</button></th>" for name, n, _ in columns)
-    body = []
-    for row in rows:
-        cells = []
-        for _, n, cell in columns:
-            shown, value = cell(row)
-            missing = isinstance(value, float) and math.isnan(value)
-            cells.append(f'<td{" class=n" if n else ""} data-v="{text("" if missing else value)}">'
-                         f"{shown}</td>")
-        body.append("<tr>" + "".join(cells) + "</tr>")
+def table(data, caption, tones):
+    """A table as the program hands it out (harness/analysis/text_table.h); columns sort by click."""
+    head = "".join(f'<th scope="col"{" class=n" if c["right"] else ""}><button type="button">'
+                   f'{text(c["header"])}</button></th>' for c in data["columns"])
+    body = "".join("<tr>" + "".join(
+        f'<td{" class=n" if c["right"] else ""} data-v="{text(cell.get("value", cell["text"]))}">'
+        f'{cell_html(cell, c["header"], tones)}</td>'
+        for c, cell in zip(data["columns"], row)) + "</tr>" for row in data["rows"])
+    notes = "".join(f'<p class="quiet">{text(n)}</p>' for n in data["notes"])
     return (f'<div class="scroll" tabindex="0" role="region" aria-label="{text(caption)}">'
-            f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>{"".join(body)}'
-            "</tbody></table></div>")
+            f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}'
+            f"</tbody></table></div>{notes}")
 
 
 # ---- figures -------------------------------------------------------------------------------------
@@ -303,9 +138,10 @@ def figures(section, prefix, letters, save, only_fitting):
     except ImportError as problem:
         return "", "", [f"figures need {problem.name}: pip install -r plots/requirements.txt"]
     common.style()
-    believed = [r for r in section.rows if r["verdict"] in rowlib.BELIEVED]
-    if not believed:
-        return "", "", ["no row has the verdict PASS or NOT_VERIFIED"]
+    try:
+        believed = section.rows.believed()
+    except NotDrawn as problem:
+        return "", "", [str(problem)]
     parts, others, missing = [], [], []
     for family in FAMILIES:
         fits = section.families is None or family in section.families
@@ -387,10 +223,10 @@ def cards(rows):
 
 def notes(rows):
     said = []
-    wrong = [r for r in rows if r["verdict"] not in rowlib.BELIEVED]
+    wrong = [r for r in rows if not r["reportable"]]
     if wrong:
         said.append(f"{len(wrong)} of {len(rows)} rows are in the tables but in no figure: their "
-                    "verdict is neither PASS nor NOT_VERIFIED.")
+                    "verdict is none of PASS, NOISY and NOT_VERIFIED.")
     if any(r["model"]["weights"] == "synthetic" for r in rows):
         said.append("Rows marked synthetic have weights or decisions without meaning: they show "
                     "speed and work, never quality.")
@@ -422,6 +258,8 @@ def claims_part(claims):
         if isinstance(published, dict):
             shown = f"{number(published.get('value'))} {text(published.get('unit', ''))}"
             source = published.get("source", "")
+            if published.get("size"):
+                source = f"{published['size']} the interval measured here · {source}"
         else:
             shown = "–" if published is None else (
                 number(published) if isinstance(published, (int, float)) else text(published))
@@ -437,7 +275,7 @@ def claims_part(claims):
             f'<tr><td>{text(c["statement"])}<br><small>{where}'
             + (f" · {text(c['reason'])}" if c.get("reason") else "")
             + (f" · {text(c['note'])}" if c.get("note") else "") + "</small></td>"
-            f'<td>{badge(c["verdict"])}</td>'
+            f'<td>{badge(c["verdict"], c["tone"])}</td>'
             f'<td class="n">{measured}{"†" if c.get("synthetic") else ""}{interval_text(c)}</td>'
             f'<td class="n">{"–" if c.get("n") is None else text(c["n"])}'
             + (f" <small>{text(c['n_unit'])}</small>" if c.get("n_unit") else "") + "</td>"
@@ -453,27 +291,24 @@ def claims_part(claims):
             "</table></div></section>")
 
 
-def section_part(section, place, letters, closed, save):
-    decode = [r for r in section.rows if not r.get("serve")]
-    served = [r for r in section.rows if r.get("serve")]
+def section_part(section, place, letters, closed, save, tones):
+    every = len(section.rows)
     drawn, others, missing = figures(section, f"s{place}", letters, save, closed)
     if others:
         drawn += f"<details><summary>More figures of these rows</summary>{others}</details>"
-    tables = "".join(table(columns, rows, section.title) for columns, rows in
-                     ((DECODE_COLUMNS, decode), (SERVE_COLUMNS, served)) if rows)
+    tables = "".join(table(t, section.title, tones) for t in section.tables)
     undrawn = ""
     if missing:
         undrawn = ("<details><summary>Figures that these rows cannot show</summary><ul>"
                    + "".join(f"<li>{text(m)}</li>" for m in missing) + "</ul></details>")
-    paper = (f"<h3>As in the paper</h3>{markdown.to_html(section.table)}"
+    paper = (f"<h3>As in the paper</h3>{table(section.table, section.title, tones)}"
              if section.table else "")
-    rows = (f'<p class="quiet">{many(len(section.rows), "row")} of <code>{text(section.name)}</code>'
-            f"</p>")
+    rows = f'<p class="quiet">{many(every, "row")} of <code>{text(section.name)}</code></p>'
     if closed:  # one of many: a click away
         return (f'<section id="part-{place}" class="block"><details class="part"><summary><h2>'
-                f"{text(section.heading())}</h2></summary>{rows}{paper}{drawn}{undrawn}"
+                f"{text(section.heading)}</h2></summary>{rows}{paper}{drawn}{undrawn}"
                 f"<h3>Rows</h3>{tables}</details></section>")
-    return (f'<section id="part-{place}" class="block"><h2>{text(section.heading())}</h2>{rows}'
+    return (f'<section id="part-{place}" class="block"><h2>{text(section.heading)}</h2>{rows}'
             f"{paper}{drawn}{undrawn}<h3>Rows</h3>{tables}</section>")
 
 
@@ -484,11 +319,10 @@ def letters_part(letters):
             "</defs></svg>" if shapes else "")
 
 
-def index_part(sections, root):
+def index_part(sections, campaign, tones):
     """What there is, for a folder of many results, and what the campaign says of the rest."""
-    campaign = os.path.join(root, "campaign.md")
-    said = markdown.to_html(read_text(campaign)) if os.path.exists(campaign) else ""
-    links = "".join(f'<li><a href="#part-{i}">{text(s.heading())}</a></li>'
+    said = table(campaign, "campaign", tones) if campaign else ""
+    links = "".join(f'<li><a href="#part-{i}">{text(s.heading)}</a></li>'
                     for i, s in enumerate(sections))
     more = f"<details><summary>Everything that was asked for</summary>{said}</details>" if said else ""
     return (f'<section id="results" class="block"><h2>Results</h2><ul class="index">{links}</ul>'
@@ -614,8 +448,8 @@ def reproduce_part(sections, root):
         seeds = rowlib.ordered(r["seed"] for r in s.rows)
         sources = rowlib.ordered(str(r.get("source_hash", "")).removesuffix("-dirty")
                                  for r in s.rows if r.get("source_hash"))
-        parts.append(f"<h3>{text(s.heading())}</h3>")
-        if s.known:
+        parts.append(f"<h3>{text(s.heading)}</h3>")
+        if s.command:
             parts += [command_box(f"git checkout {source[:12]}") for source in sources[:1]]
             parts.append(command_box(s.command))
         else:
@@ -638,62 +472,68 @@ def embedded_json(data):
     return out.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def page(root, title=None, experiments="experiments", save=False):
-    sections, claims = collect(root, experiments)
+def page(data, title=None, save=False):
+    sections = [Section(s) for s in data["sections"]]
+    claims, tones, root = data["claims"], data["tones"], data["root"]
     rows = [r for s in sections for r in s.rows]
-    title = title or (sections[0].heading() if len(sections) == 1
+    title = title or (sections[0].heading if len(sections) == 1
                       else os.path.basename(os.path.normpath(root)))
-    data = player_data(rows)
+    player = player_data(rows)
     crowd = len(sections) > CROWD
     links = [("overview", "Overview")]
-    links += [("player", "Decode player")] if data["groups"] else []
+    links += [("player", "Decode player")] if player["groups"] else []
     links += [("claims", "Claims")] if claims else []
     links += ([("results", "Results")] if crowd
-              else [(f"part-{i}", s.heading()) for i, s in enumerate(sections)])
+              else [(f"part-{i}", s.heading) for i, s in enumerate(sections)])
     links += [("environment", "What ran on what"), ("reproduce", "Reproduce")]
     lead = (f"{many(len(rows), 'result row')} of {many(len(sections), 'experiment')}: "
-            + "; ".join(rowlib.ordered(s.heading() for s in sections[:CROWD]))
+            + "; ".join(rowlib.ordered(s.heading for s in sections[:CROWD]))
             + ("; …" if crowd else "."))
     letters = {}
-    results = (index_part(sections, root) if crowd else "") + "".join(
-        section_part(s, i, letters, crowd, save) for i, s in enumerate(sections))
+    reproduce = reproduce_part(sections, root)
+    results = (index_part(sections, data["campaign"], tones) if crowd else "") + "".join(
+        section_part(s, i, letters, crowd, save, tones) for i, s in enumerate(sections))
     return fill(
         asset("page.html"), title=text(title), style=asset("style.css"),
         nav="".join(f'<a href="#{i}">{text(n)}</a>' for i, n in links), lead=text(lead),
-        cards=cards(rows), notes=notes(rows), player=player_part(data), claims=claims_part(claims),
+        cards=cards(rows), notes=notes(rows), player=player_part(player), claims=claims_part(claims),
         sections=letters_part(letters) + results,
-        environment=environment_part(rows), reproduce=reproduce_part(sections, root),
-        data=(f'<script type="application/json" id="traces">{embedded_json(data)}</script>'
-              if data["groups"] else ""),
+        environment=environment_part(rows), reproduce=reproduce,
+        data=(f'<script type="application/json" id="traces">{embedded_json(player)}</script>'
+              if player["groups"] else ""),
         script=asset("page.js") + asset("player.js"))
+
+
+def read_data(path):
+    try:
+        with open(path, encoding="utf-8") as content:
+            data = json.load(content)
+    except (OSError, ValueError) as problem:
+        raise BadInput(f"{path}: {problem}") from None
+    if not isinstance(data, dict) or "sections" not in data:
+        raise BadInput(f"{path}: not what `unmask report DIR --data` prints")
+    return data
 
 
 def main():
     parser = argparse.ArgumentParser(prog="unmask report", description=__doc__.splitlines()[0])
-    parser.add_argument("dir", help="folder of a run or a campaign, or one file of rows")
-    parser.add_argument("-o", "--output", help="default: DIR/report.html")
+    parser.add_argument("data", help="file that `unmask report DIR --data -o FILE` wrote")
+    parser.add_argument("-o", "--output", required=True, help="the page")
     parser.add_argument("--title", help="default: the experiment's, or the folder's name")
-    parser.add_argument("--experiments-dir", default="experiments",
-                        help="where experiment files lie, to name the one of each result")
     parser.add_argument("--figures", action="store_true",
                         help="also save each result's figures as SVG, PNG and PDF beside its rows")
     options = parser.parse_args()
-    output = options.output or os.path.join(
-        options.dir if os.path.isdir(options.dir) else os.path.dirname(options.dir), "report.html")
     try:
-        made = page(options.dir, options.title, options.experiments_dir, options.figures)
-        with open(output, "w", encoding="utf-8", newline="\n") as out:
+        made = page(read_data(options.data), options.title, options.figures)
+        with open(options.output, "w", encoding="utf-8", newline="\n") as out:
             out.write(made)
     except BadInput as problem:
         print(f"unmask report: {problem}", file=sys.stderr)
         return 2
-    except NotDrawn as problem:
-        print(f"unmask report: {problem}", file=sys.stderr)
-        return 3
     except OSError as problem:
-        print(f"unmask report: {output}: {problem.strerror}", file=sys.stderr)
+        print(f"unmask report: {options.output}: {problem.strerror}", file=sys.stderr)
         return 3
-    print(f"{output}: {len(made) / 2**20:.1f} MiB, self-contained")
+    print(f"{options.output}: {len(made) / 2**20:.1f} MiB, self-contained")
     return 0
 
 

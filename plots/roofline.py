@@ -21,15 +21,12 @@ def panel_key(row):
     return (row["device"], row["model"]["format"], report["roofs"]["source"])
 
 
-def points_of(found):
-    """(series, phase, FLOPs per byte, FLOP/s, analytic) of what can be placed."""
-    points = []
-    for name, of_series in found.items():
-        for phase, total in of_series.items():
-            if total.flops > 0 and total.bytes > 0 and total.bytes_known and total.seconds > 0:
-                points.append((name, phase, total.flops / total.bytes,
-                               total.flops / total.seconds, total.analytic))
-    return points
+def points_of(methods, names):
+    """(series, phase, FLOPs per byte, FLOP/s, analytic) of what can be placed, of these series."""
+    return [(m["series"], p["phase"], p["flops"] / p["bytes"], p["flops"] / p["seconds"],
+             p["analytic"])
+            for m in methods if m["series"] in names for p in m["phases"]
+            if p["flops"] > 0 and p["bytes"] and p["seconds"] > 0]
 
 
 def best_roofs(rows):
@@ -68,14 +65,14 @@ def draw_roofs(cell, flops, bandwidth, xs):
 
 
 def draw(rows, options=None):  # pylint: disable=unused-argument
+    methods = rows.phases
     rows = phases.profiled(rows, "a roofline")
     panels = {}
     for row in rows:
         panels.setdefault(panel_key(row), []).append(row)
     drawn = []
     for key, chosen in panels.items():
-        found, _ = phases.totals(chosen, rows)
-        points = points_of(found)
+        points = points_of(methods, {common.series_label(r, rows) for r in chosen})
         if points:
             drawn.append((key, chosen, points))
     if not drawn:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Result rows (results/README.md) read, checked and named. Standard library only."""
+"""Result rows as the program hands them over, and their names. Standard library only."""
 
-import glob
 import json
 import math
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tomllib
 
-SCHEMA_MAJOR = "1"
-BELIEVED = ("PASS", "NOT_VERIFIED", "INACTIVE")
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 class BadInput(SystemExit):  # so that a script without main() still ends with the sentence
@@ -22,71 +22,50 @@ class NotDrawn(SystemExit):
     """Rows that lack what a figure shows; exit code 3."""
 
 
-def files_of(paths):
-    """Row files of files and directories, in the order given."""
-    files = []
-    for path in paths:
-        if os.path.isdir(path):
-            names = sorted(glob.glob(os.path.join(path, "*.jsonl")))
-            files += [f for f in names if not os.path.basename(f).startswith("samples_")]
-        elif os.path.exists(path):
-            files.append(path)
-        else:
-            raise BadInput(f"{path}: there is no such file or directory")
-    return files
+class Rows(list):
+    """Rows as the program hands them over, and what it computed of them (harness/analysis/
+    figure_data.h): pooled, sweeps, crossover, phases."""
+
+    def __init__(self, data):
+        super().__init__(data["rows"])
+        self.pooled, self.sweeps = data["pooled"], data["sweeps"]
+        self.crossover, self.phases = data["crossover"], data["phases"]
+
+    def believed(self):
+        """These without rows whose numbers may not be shown; says how many are left out."""
+        kept = [r for r in self if r["reportable"]]
+        if len(kept) < len(self):
+            print(f"{len(self) - len(kept)} of {len(self)} rows are not shown: "
+                  "their verdict is none of PASS, NOISY and NOT_VERIFIED", file=sys.stderr)
+        if not kept:
+            raise NotDrawn("no row to plot" if not self else
+                           "no row has the verdict PASS, NOISY or NOT_VERIFIED")
+        shown = Rows.__new__(Rows)
+        shown.__dict__.update(self.__dict__)
+        shown.extend(kept)
+        return shown
 
 
-def is_row(row):
-    return isinstance(row, dict) and "point_id" in row and "metrics" in row
+def program():
+    """$UNMASK_PROGRAM, else the one that was built here last, else the one on the path."""
+    if os.environ.get("UNMASK_PROGRAM"):
+        return os.environ["UNMASK_PROGRAM"]
+    built = [p for p in (os.path.join(ROOT, "build", preset, "bin", "unmask")
+                         for preset in ("dev", "cpu", "release")) if os.path.exists(p)]
+    found = max(built, key=os.path.getmtime) if built else shutil.which("unmask")
+    if not found:
+        raise BadInput("the program unmask is not there: ./dev build unmask, or set UNMASK_PROGRAM")
+    return found
 
 
 def read_rows(paths):
-    """Rows of files and directories; of several rows for one point the last counts.
-
-    JSON Lines of another kind in a directory are passed over; named as a file they are an error.
-    """
-    rows = {}
-    named = {p for p in paths if not os.path.isdir(p)}
-    for name in files_of(paths):
-        with open(name, encoding="utf-8") as text:
-            lines = text.read().split("\n")
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError:
-                if number == len(lines):  # torn by a crash
-                    continue
-                raise BadInput(f"{name}:{number}: not a result row") from None
-            if not is_row(row):
-                if name in named:
-                    raise BadInput(f"{name}:{number}: not a result row")
-                break
-            version = str(row.get("schema_version", ""))
-            if version.split(".")[0] != SCHEMA_MAJOR:
-                raise BadInput(f"{name}:{number}: schema version {version!r} is not known here")
-            # Before schema 1.3 it lay among the probes.
-            old = (row.get("probes") or {}).pop("calibration", None)
-            if old is not None:
-                row.setdefault("calibration", old)
-            rows[row["point_id"]] = row
-    rows = list(rows.values())
-    if len({r["title"] for r in rows}) == 1:  # written as points finish; plan order reads better
-        rows.sort(key=lambda r: r["position"])
-    return rows
-
-
-def believable(rows):
-    """Rows whose numbers may be shown; says how many are left out."""
-    kept = [r for r in rows if r["verdict"] in BELIEVED]
-    if len(kept) < len(rows):
-        print(f"{len(rows) - len(kept)} of {len(rows)} rows are not shown: "
-              "their verdict is neither PASS nor NOT_VERIFIED", file=sys.stderr)
-    if not kept:
-        raise NotDrawn("no row to plot" if not rows else
-                       "no row has the verdict PASS or NOT_VERIFIED")
-    return kept
+    """What figures of these files and folders show, as the program computes it."""
+    done = subprocess.run([program(), "table", *paths, "--view", "figures"], capture_output=True,
+                          text=True)
+    if done.returncode != 0:
+        raise BadInput(done.stderr.strip().removeprefix("unmask: "))
+    sys.stderr.write(done.stderr)
+    return Rows(json.loads(done.stdout))
 
 
 def metric(row, name):
@@ -99,40 +78,20 @@ def not_measured(row, name):
     return row.get("provenance", {}).get(name) in ("analytic", "synthetic")
 
 
-def half_width(row, name="tokens_per_second"):
-    """Absolute half width of the 95 % interval of the mean; 0 where it is not known."""
-    relative = row["samples"].get("half_width")
-    value = metric(row, name)
-    return 0.0 if relative is None or math.isnan(value) else relative * value
-
-
-def wilson(successes, n, z=1.959963985):
-    """95 % interval of a proportion (Wilson 1927), as the program computes it."""
-    if n == 0:
-        return 0.0, 1.0
-    p = successes / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    # Rounding must not put the proportion itself outside.
-    return min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))
+def half_width(row):
+    """Absolute half width of the 95 % interval of tokens per second; 0 where it is not known."""
+    return row["half_width"] or 0.0
 
 
 # ---- names ---------------------------------------------------------------------------------------
 
 
-def variation_without(row, *keys):
-    """What a sweep changed, without the axes a figure shows itself."""
-    parts = row["variation"].split(" ") if row["variation"] else []
-    return " ".join(p for p in parts if p.split("=")[0].split(".")[-1] not in keys)
-
-
 def method_label(row, *shown):
-    """Label and variation; `shown`: sweep keys that are an axis of the figure."""
-    variation = variation_without(row, *shown)
-    text = row["label"] + (" " + variation if variation else "")
-    if row["model"]["weights"] == "synthetic":
-        text += " (synthetic)"
-    return text
+    """Label and sweep; `shown`: sweep keys that are an axis of the figure."""
+    parts = [f"{key}={value}" if value else key for key, value in row["parts"]
+             if key.split(".")[-1] not in shown]
+    synthetic = ["(synthetic)"] if row["model"]["weights"] == "synthetic" else []
+    return " ".join([row["label"], *parts, *synthetic])
 
 
 def series_label(row, rows, *shown):
@@ -153,12 +112,7 @@ def ordered(values):
 
 
 def machine(row):
-    environment = row["environment"]
-    gpus = [g.get("name", "GPU") if isinstance(g, dict) else str(g)
-            for g in environment.get("gpus") or []]
-    if row["device"] != "cpu" and gpus:
-        return gpus[0]
-    return str(environment.get("cpu_model") or "machine unknown")
+    return row["machine"]
 
 
 # ---- published numbers ---------------------------------------------------------------------------

@@ -22,12 +22,10 @@ ORDER = ["plan", "selection", "embed", "project", "cache_update", "attention", "
          "accounting", "between phases"]
 
 
-def parts_of(found, forwards):
+def parts_of(methods):
     """{series: {phase: ms per forward}} with small phases together, and the phases in order."""
-    per_forward = {}
-    for name, of_series in found.items():
-        if forwards[name] > 0:
-            per_forward[name] = {p: 1e3 * t.seconds / forwards[name] for p, t in of_series.items()}
+    per_forward = {m["series"]: {p["phase"]: 1e3 * p["seconds"] / m["forwards"] for p in m["phases"]}
+                   for m in methods if m["forwards"] > 0}
     sums = {name: sum(parts.values()) for name, parts in per_forward.items()}
     large = {p for name, parts in per_forward.items() for p, ms in parts.items()
              if sums[name] > 0 and ms / sums[name] >= SMALL_SHARE}
@@ -42,8 +40,8 @@ def parts_of(found, forwards):
 
 
 def draw(rows, options=None):  # pylint: disable=unused-argument
+    parts, kinds = parts_of(rows.phases)
     rows = phases.profiled(rows, "a breakdown of a step")
-    parts, kinds = parts_of(*phases.totals(rows))
     if not parts or not kinds:
         raise NotDrawn("the profiled rows made no forward")
     names = list(parts)

@@ -46,8 +46,7 @@ class Unmask:
                     f"[[method]]\nname = {toml_value(method)}\nlabel = {toml_value(label)}\n")
             for key, value in params.items():
                 f.write(f"params.{key} = {toml_value(value)}\n")
-        self.call("run", spec, "-O", out, "--fresh", "--log-samples", "--no-progress",
-                  "-o", "jsonl")
+        self.call("run", spec, "-o", out, "--fresh", "--log-samples", "--no-progress")
         rows, samples = [], []
         for name in sorted(n for n in os.listdir(out) if n.endswith(".jsonl")):
             with open(os.path.join(out, name), encoding="utf-8") as f:

@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <iostream>
 
+#include "harness/base/error.h"
 #include "harness/cli/command.h"
-#include "harness/cli/settings_option.h"
+#include "harness/cli/model_spec.h"
+#include "harness/cli/options.h"
 #include "harness/cli/watch.h"
 #include "harness/engine/closed_loop.h"
 #include "harness/model/chat_template.h"
@@ -20,38 +22,37 @@ namespace unmask {
 namespace po = boost::program_options;
 namespace {
 
-// The method a model was made for.
-std::string default_method(const model_config& config) {
-  switch (config.attention) {
-    case mask_kind::full:
-      return "vanilla";
-    case mask_kind::causal:
-      return "autoregressive";
-    case mask_kind::block_causal:
-      return "block_diffusion";
+// "params.NAME=VALUE" texts, read as experiment files read them; names are checked by the method.
+parameter_map parameters_of(const texts& assignments) {
+  experiment_spec spec;
+  for (const std::string& text : assignments) {
+    if (!text.starts_with("params.")) {
+      throw usage_error("--set of generate takes params.NAME=VALUE, not '" + text + "'");
+    }
+    apply_override(spec, text);
   }
-  return "vanilla";
+  parameter_map given;
+  for (const dotted_setting& s : spec.overrides) given[s.key.substr(7)] = s.value;
+  return given;
 }
 
 }  // namespace
 
 int command_generate(const std::vector<std::string>& arguments) {
   po::options_description options("options");
-  options.add_options()("model,m",
-                        po::value<std::string>()->default_value("experiments/models/tiny-llada"),
-                        "checkpoint folder (Hugging Face layout)")(
-      "method", po::value<std::string>(),
-      "decoding method; default: the one the model was made for")(
-      "preset", po::value<std::string>()->default_value(""), "named settings of the method")(
-      "set", po::value<std::vector<std::string>>()->composing(),
-      "name=value of a method parameter (repeatable; see unmask show METHOD)")(
-      "gen-length", po::value<int>()->default_value(64), "tokens of the canvas")(
-      "seed", po::value<std::uint64_t>()->default_value(0), "of the sampling noise")(
-      "raw", "the prompt as it is, without the model's chat template")(
-      "watch", "show the canvas step by step")("pause", po::value<int>()->default_value(60),
-                                               "milliseconds between drawn steps")(
-      "backend", po::value<std::string>()->default_value("cpu"),
-      "cpu, reference, cuda or cuda-emulated");
+  auto add = options.add_options();
+  add("model", po::value<std::string>()->default_value("experiments/models/tiny-llada"),
+      "checkpoint folder (Hugging Face layout)");
+  add("method,m", po::value<std::string>(),
+      "decoding method; default: the one the model was made for");
+  add("preset", po::value<std::string>()->default_value(""), "named settings of the method");
+  add("gen-length,n", po::value<int>()->default_value(64), "tokens of the canvas");
+  add("seed", po::value<std::uint64_t>()->default_value(0), "of the sampling noise");
+  add("raw", "the prompt as it is, without the model's chat template");
+  add("watch", "show the canvas step by step");
+  add("pause", po::value<int>()->default_value(60), "milliseconds between drawn steps");
+  add_settings_option(options);
+  add_device_option(options);
   po::variables_map values;
   if (!parse_command("generate [options] PROMPT",
                      "\nexample: unmask generate --watch \"Compute 5 * "
@@ -69,12 +70,8 @@ int command_generate(const std::vector<std::string>& arguments) {
   if (!config.caution.empty()) fmt::print(stderr, "note: {}\n", config.caution);
   const tokenizer tokens = tokenizer::load(directory);
   const std::string name =
-      values.count("method") ? values["method"].as<std::string>() : default_method(config);
-  const method_info& method = method_registry::instance().find(name);
-  parameter_map given;
-  if (values.count("set")) {
-    given = parse_settings(method, values["set"].as<std::vector<std::string>>());
-  }
+      values.count("method") ? values["method"].as<std::string>() : usual_method(config);
+  const parameter_map given = parameters_of(texts_of(values, "set"));
   parameter_map resolved;
   recipe made = method_registry::instance().make(name, config, values["preset"].as<std::string>(),
                                                  given, &resolved);
@@ -87,8 +84,8 @@ int command_generate(const std::vector<std::string>& arguments) {
     throw usage_error(fmt::format("prompt and canvas take {} positions, but {} was made for {}",
                                   length, config.name, config.max_positions));
   }
-  const std::string backend = values["backend"].as<std::string>();
-  const transformer model(config, load_weights(config, directory), backend_named(backend),
+  const std::string device = values.count("device") ? text_of(values, "device") : "cpu";
+  const transformer model(config, load_weights(config, directory), device_named(device),
                           weight_format::f32, length);
   step_loop loop(model, std::move(made), {1, length, 0});
   watch_canvas watcher(tokens, std::cout, isatty(STDOUT_FILENO) == 1,

@@ -4,6 +4,8 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/golden.h"
+#include "harness/decode/likelihood_replay.h"
+#include "harness/workload/benchmarks/replay.h"
 #include "harness/workload/scorers/replay.h"
 
 namespace unmask {
@@ -19,18 +21,42 @@ void print_result(const golden_result& file, bool quiet) {
   for (const std::string& reason : file.first_failures) fmt::print("  {}\n", reason);
 }
 
+// Prompts, scorers and likelihoods; cases without their data are named and count as skipped.
+std::vector<golden_result> replay_evaluation(const golden_options& o,
+                                             const std::vector<std::string>& data,
+                                             const std::string& experiments, golden_summary& sum) {
+  const std::vector<std::filesystem::path> roots(data.begin(), data.end());
+  prompt_replay prompts =
+      replay_prompts(o.directory, roots, std::filesystem::path(experiments) / "data/fewshot");
+  likelihood_replay likelihoods = replay_likelihood(o.directory, roots, *o.backend);
+  std::vector<golden_result> files = std::move(prompts.files);
+  for (golden_result& file : scorers::replay_scorers(o.directory)) {
+    files.push_back(std::move(file));
+  }
+  files.insert(files.end(), likelihoods.files.begin(), likelihoods.files.end());
+  for (const auto* missing : {&prompts.without_data, &likelihoods.without_data}) {
+    for (const std::string& reason : *missing) fmt::print("NOT RUN: {}\n", reason);
+    sum.skipped += static_cast<int>(missing->size());
+  }
+  return files;
+}
+
 }  // namespace
 
 int command_golden(const std::vector<std::string>& arguments) {
   po::options_description options("options");
   options.add_options()("method", po::value<std::vector<std::string>>()->composing(),
                         "only this method or golden file (repeatable); leaves out the logits")(
-      "backend", po::value<std::string>()->default_value("cpu"),
+      "device", po::value<std::string>()->default_value("cpu"),
       "cpu, reference, cuda or cuda-emulated")("limit", po::value<int>()->default_value(0),
                                                "only the first so many runs of each file (0: all)")(
       "max-rows", po::value<std::int64_t>()->default_value(0),
       "only runs that compute at most so many rows in all (0: all): for slow backends")(
-      "quiet,q", "print failures and the summary only");
+      "data", po::value<std::vector<std::string>>()->composing(),
+      "folder of official data sets, models/ and tokenizers/ for prompts and likelihoods, before "
+      "DIR/data, DIR/../data and DIR/../goldens (repeatable)")(
+      "experiments-dir", po::value<std::string>()->default_value("experiments"),
+      "where data/fewshot lies")("quiet,q", "print failures and the summary only");
   po::variables_map values;
   if (!parse_command("golden DIR [options]", "", options, {"dir"}, arguments, values)) return 0;
   if (!values.count("dir")) throw usage_error("golden needs the folder of the golden data");
@@ -42,8 +68,7 @@ int command_golden(const std::vector<std::string>& arguments) {
   o.max_rows = values["max-rows"].as<std::int64_t>();
   if (o.limit < 0) throw usage_error("--limit is at least 0");
   if (o.max_rows < 0) throw usage_error("--max-rows is at least 0");
-  const std::string backend = values["backend"].as<std::string>();
-  o.backend = &backend_named(backend);
+  o.backend = &device_named(values["device"].as<std::string>());
 
   golden_summary sum;
   const auto add = [&](const golden_summary& part) {
@@ -52,8 +77,14 @@ int command_golden(const std::vector<std::string>& arguments) {
     sum.skipped += part.skipped;
     sum.left_out += part.left_out;
   };
-  const std::vector<golden_result> harnesses =
-      o.methods.empty() ? scorers::replay_scorers(o.directory) : std::vector<golden_result>{};
+  std::vector<golden_result> harnesses;
+  if (o.methods.empty()) {
+    harnesses =
+        replay_evaluation(o,
+                          values.count("data") ? values["data"].as<std::vector<std::string>>()
+                                               : std::vector<std::string>{},
+                          values["experiments-dir"].as<std::string>(), sum);
+  }
   for (const golden_result& file : harnesses) {
     print_result(file, o.quiet);
     add({file.passed, file.failed});

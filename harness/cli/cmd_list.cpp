@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/artifact/catalogue.h"
 #include "harness/base/error.h"
+#include "harness/base/nearest.h"
 #include "harness/cli/command.h"
 #include "harness/decode/registry.h"
+#include "harness/experiment/artifact_files.h"
+#include "harness/experiment/catalogue.h"
 #include "harness/model/config.h"
+#include "harness/workload/benchmarks/benchmark.h"
 
 namespace unmask {
 namespace po = boost::program_options;
@@ -58,6 +61,33 @@ int list_artifacts(const std::filesystem::path& root) {
   return static_cast<int>(good ? exit_code::ok : exit_code::usage);
 }
 
+void list_benchmarks() {
+  fmt::print("benchmarks\n");
+  for (const benchmark& b : benchmarks()) {
+    const std::string items = b.items > 0 ? fmt::format("{} items", b.items) : "items of a file";
+    fmt::print("  {:<16} {:<5} {:<46} {:<15} {} shots, prompt {}, {} tokens, {} by {}\n", b.name,
+               b.harness, b.config, items, b.shots, name_of(b.form), b.gen_length, b.metric,
+               b.scorer);
+  }
+  std::vector<std::string> named;
+  for (const benchmark& b : benchmarks()) {
+    if (std::find(named.begin(), named.end(), b.harness) != named.end()) continue;
+    named.push_back(b.harness);
+    fmt::print("  {:<5} {}\n", b.harness, harness_version(b.harness));
+  }
+}
+
+// The papers' claims, or those of the papers named.
+void list_claims(const std::filesystem::path& root) {
+  const std::filesystem::path folder = root / "claims";
+  if (!std::filesystem::is_directory(folder)) return;
+  fmt::print("claims\n");
+  for (const paper_claim& c : read_claims(folder)) {
+    fmt::print("  {:<12} {:<38} {} ({}; {}; {})\n", c.paper, c.id, c.statement, c.source,
+               name_of(c.kind), fmt::join(c.scales, ", "));
+  }
+}
+
 std::string range_of(const parameter_spec& p) {
   if (!p.choices.empty()) return fmt::format("one of {}", fmt::join(p.choices, ", "));
   if (p.minimum <= -1e299 && p.maximum >= 1e299) return "";
@@ -76,20 +106,23 @@ int command_list(const std::vector<std::string>& arguments) {
   options.add_options()("experiments-dir", po::value<std::string>()->default_value("experiments"),
                         "where experiment files, tasks and models lie");
   po::variables_map values;
-  if (!parse_command("list [methods|models|tasks|experiments]", "", options, {"what"}, arguments,
-                     values)) {
+  if (!parse_command("list [methods|models|tasks|benchmarks|experiments|claims]", "", options,
+                     {"what"}, arguments, values)) {
     return 0;
   }
   const std::filesystem::path root = values["experiments-dir"].as<std::string>();
   const std::string what =
       values.count("what") ? values["what"].as<std::vector<std::string>>().front() : "";
-  const std::vector<std::string> known = {"methods", "models", "tasks", "experiments"};
+  const std::vector<std::string> known = {"methods",    "models",      "tasks",
+                                          "benchmarks", "experiments", "claims"};
   if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
     throw usage_error(unknown_name("listing", what, known));
   }
   if (what.empty() || what == "methods") list_methods();
   if (what.empty() || what == "models") list_models(root / "models");
   if (what.empty() || what == "tasks") list_folder("tasks", root / "data", ".jsonl");
+  if (what.empty() || what == "benchmarks") list_benchmarks();
+  if (what == "claims") list_claims(root);
   if (what.empty() || what == "experiments") {
     list_folder("experiments", root, ".toml");
     return list_artifacts(root);

@@ -8,13 +8,14 @@
 
 #include <fmt/core.h>
 
-#include "harness/artifact/request.h"
 #include "harness/base/error.h"
 #include "harness/base/process.h"
 #include "harness/cli/command.h"
+#include "harness/cli/options.h"
 #include "harness/experiment/job_array.h"
 #include "harness/experiment/merge.h"
 #include "harness/experiment/needs.h"
+#include "harness/experiment/request.h"
 #include "harness/experiment/runner.h"
 
 namespace unmask {
@@ -23,10 +24,6 @@ namespace {
 namespace po = boost::program_options;
 namespace fs = std::filesystem;
 using words = std::vector<std::string>;
-
-words given(const po::variables_map& values, const char* option) {
-  return values.count(option) ? values[option].as<words>() : words();
-}
 
 struct planned_experiment {
   fs::path file;
@@ -48,9 +45,8 @@ void add_parts(array_request& array, const planned_experiment& plan, const run_r
                std::size_t shards) {
   const std::size_t count = std::min(std::max<std::size_t>(shards, 1), plan.points);
   for (std::size_t i = 0; i < count; ++i) {
-    words command = {this_program().string(), "run",
-                     plan.file.string(),      "--no-progress",
-                     "--output-dir",          (array.directory / plan.rows).string()};
+    words command = {this_program().string(), "run",      plan.file.string(),
+                     "--no-progress",         "--output", (array.directory / plan.rows).string()};
     if (count > 1) command.insert(command.end(), {"--shard", fmt::format("{}/{}", i, count)});
     if (!request.scale.empty()) command.insert(command.end(), {"--scale", request.scale});
     for (const std::string& setting : request.overrides) {
@@ -64,12 +60,13 @@ void add_parts(array_request& array, const planned_experiment& plan, const run_r
 
 int command_plan(const words& arguments) {
   po::options_description options("options");
+  add_output_option(
+      options, "folder of the job array: rows, logs and the script array.sh; default runs/array");
+  add_settings_option(options);
+  add_device_option(options);
   options.add_options()("scale", po::value<std::string>()->default_value(""),
                         "of an artifact: tiny (default), shapes, full")(
-      "set", po::value<words>()->composing(), "KEY=VALUE over the file (repeatable)")(
       "scheduler", po::value<std::string>(), "slurm: also write a job array for it")(
-      "output-dir,O", po::value<std::string>()->default_value("runs/array"),
-      "of the job array: rows, logs and the script array.sh")(
       "shards", po::value<int>()->default_value(1), "tasks per experiment")(
       "sbatch", po::value<words>()->composing(),
       "one more directive, e.g. --sbatch=--gres=gpu:1 (repeatable)");
@@ -86,11 +83,11 @@ int command_plan(const words& arguments) {
     throw usage_error(unknown_name("scheduler", values["scheduler"].as<std::string>(), {"slurm"}));
   }
   array_request array;
-  array.directory = fs::absolute(values["output-dir"].as<std::string>());
-  array.directives = given(values, "sbatch");
+  array.directory = fs::absolute(values.count("output") ? text_of(values, "output") : "runs/array");
+  array.directives = texts_of(values, "sbatch");
   fmt::print("| experiment | points | on this machine |\n|---|---:|---|\n");
   for (const std::string& file : values["experiment"].as<words>()) {
-    const run_request request{file, values["scale"].as<std::string>(), given(values, "set")};
+    const run_request request{file, values["scale"].as<std::string>(), settings_of(values)};
     const planned_experiment plan = planned(request);
     fmt::print("| {} | {} | {} |\n", plan.rows.string(), plan.points,
                plan.obstacle.empty() ? "can run" : plan.obstacle);

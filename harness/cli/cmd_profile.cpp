@@ -4,21 +4,21 @@
 // unmask profile: an experiment (of a file, or made up here for one model and one method) whose
 // points are watched by a tool, or the command line of an external profiler around that.
 #include <fmt/core.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
+#include "harness/analysis/table.h"
 #include "harness/base/error.h"
+#include "harness/base/nearest.h"
+#include "harness/base/process.h"
 #include "harness/cli/command.h"
-#include "harness/cli/settings_option.h"
+#include "harness/cli/model_spec.h"
+#include "harness/cli/options.h"
 #include "harness/experiment/profiled.h"
-#include "harness/experiment/store.h"
 #include "harness/model/config.h"
 #include "harness/profile/cupti_trace.h"
 #include "harness/profile/tool_commands.h"
@@ -33,8 +33,8 @@ namespace {
 const std::vector<std::string> tools = {"phases", "nvtx", "cupti", "nsys", "ncu"};
 
 po::options_description make_options() {
-  using texts = std::vector<std::string>;
   po::options_description options("options");
+  add_output_option(options, "folder for rows and reports; default runs/profile/TARGET");
   auto add = options.add_options();
   add("tool,t", po::value<std::string>()->default_value("phases"),
       "phases: time, rows, FLOPs and bytes of every phase; nvtx: ranges only, for a profiler of "
@@ -45,96 +45,46 @@ po::options_description make_options() {
   add("launch-count", po::value<int>()->default_value(20), "ncu: at most so many kernels");
   add("trace", po::value<std::string>(),
       "write the profiled pass as a Chrome trace (Perfetto reads it)");
-  add("method,m", po::value<texts>()->composing(),
-      "decoding method (repeatable); of an experiment file: only methods of this name or label");
-  add("preset", po::value<std::string>()->default_value(""), "named settings of the method");
-  add("set", po::value<texts>()->composing(),
-      "name=value of a method parameter; of an experiment file: KEY=VALUE over the file");
   add("task", po::value<std::string>(), "task of a model (default word_problem)");
   add("limit", po::value<int>()->default_value(4), "items of the task, or random prompts");
-  add("prompt-tokens", po::value<int>(), "random prompts of so many tokens instead of a task");
-  add("gen-length", po::value<int>()->default_value(0), "tokens of the canvas (0: the task's)");
+  add("prompt-tokens,p", po::value<int>(), "random prompts of so many tokens instead of a task");
+  add("gen-length,n", po::value<int>()->default_value(0), "tokens of the canvas (0: the task's)");
   add("batch-size,b", po::value<int>()->default_value(1), "places in the batch");
-  add("weights", po::value<std::string>()->default_value("checkpoint"),
-      "checkpoint or random:SEED (then config.json is enough)");
-  add("layers", po::value<int>()->default_value(0),
-      "random weights: only the first so many layers");
-  add("device", po::value<std::string>()->default_value("cpu"), "cpu, reference or cuda");
-  add("format", po::value<std::string>()->default_value("auto"), "of weights: f32, bf16, int8");
-  add("kv-type", po::value<std::string>()->default_value("auto"),
-      "of keys and values: auto, f32, bf16 (cuda only)");
-  add("seed", po::value<int>()->default_value(0), "of random prompts and sampling noise");
-  add("repetitions", po::value<int>()->default_value(3), "timed passes");
-  add("warmup", po::value<int>()->default_value(1), "passes before them");
-  add("output-dir,O", po::value<std::string>(), "where rows and reports go (default runs/profile)");
+  add_model_options(options, 3);
   return options;
 }
 
-int positive(const po::variables_map& values, const char* name, int least) {
-  const int value = values[name].as<int>();
-  if (value < least) throw usage_error(fmt::format("--{} is at least {}", name, least));
-  return value;
-}
-
-std::vector<std::string> list_of(const po::variables_map& values, const char* name) {
-  return values.count(name) ? values[name].as<std::vector<std::string>>()
-                            : std::vector<std::string>{};
-}
-
-// The method a model was made for.
-std::string usual_method(const model_config& config) {
-  if (config.attention == mask_kind::full) return "vanilla";
-  return config.attention == mask_kind::causal ? "autoregressive" : "block_diffusion";
-}
-
-experiment_spec spec_of_model(const fs::path& directory, const po::variables_map& values) {
-  experiment_spec spec;
-  spec.title = "Profile of " + directory.filename().string();
-  const std::string weights = values["weights"].as<std::string>();
-  const bool random = weights.rfind("random:", 0) == 0 && weights.size() > 7 &&
-                      weights.find_first_not_of("0123456789", 7) == std::string::npos;
-  if (weights != "checkpoint" && !random) {
-    throw usage_error("--weights is checkpoint or random:SEED, not '" + weights + "'");
-  }
-  const model_config config = read_model_config(directory);
-  std::string name = directory.filename().string();
-  if (const int layers = positive(values, "layers", 0); layers > 0) {
-    name += fmt::format(", {} of {} layers", layers, config.layers);
-  }
-  spec.models.push_back({name, directory, weights});
+experiment_spec spec_of_target(const fs::path& directory, const po::variables_map& values) {
+  experiment_spec spec = spec_of_model(directory, values);
+  spec.title = "Profile of " + spec.models.front().name;
   workload_entry workload;
-  workload.items.limit = positive(values, "limit", 1);
+  workload.items.limit = at_least(values, "limit", 1);
   if (values.count("prompt-tokens")) {
-    workload.name = fmt::format("{} + {} random tokens", positive(values, "prompt-tokens", 1),
-                                positive(values, "gen-length", 1));
+    workload.name = fmt::format("{} + {} random tokens", at_least(values, "prompt-tokens", 1),
+                                at_least(values, "gen-length", 1));
   } else {
-    workload.name = values.count("task") ? values["task"].as<std::string>() : "word_problem";
+    workload.name = values.count("task") ? text_of(values, "task") : "word_problem";
     workload.file = find_task(workload.name, fs::current_path() / "experiments");
   }
   spec.workloads.push_back(workload);
-  std::vector<std::string> names = list_of(values, "method");
-  if (names.empty()) names.push_back(usual_method(config));
-  for (const std::string& method : names) {
-    method_entry entry;
-    entry.name = entry.label = method;
-    entry.preset = values["preset"].as<std::string>();
-    entry.params = parse_settings(method_registry::instance().find(method), list_of(values, "set"));
-    entry.where = "--method";
-    spec.methods.push_back(entry);
-  }
-  spec.run.batch_size = positive(values, "batch-size", 1);
-  spec.run.gen_length = positive(values, "gen-length", 0);
-  spec.run.seed = positive(values, "seed", 0);
-  spec.run.device = values["device"].as<std::string>();
-  spec.run.format = values["format"].as<std::string>();
-  spec.run.kv_type = values["kv-type"].as<std::string>();
+  spec.run.batch_size = at_least(values, "batch-size", 1);
+  spec.run.gen_length = at_least(values, "gen-length", 0);
   return spec;
+}
+
+// The device that the points will ask for: --set and --device win over the file.
+std::string device_of(const experiment_spec& spec) {
+  std::string device = spec.run.device;
+  for (const dotted_setting& s : spec.overrides) {
+    if (s.key == "run.device" || s.key == "device") device = to_string(s.value);
+  }
+  return device;
 }
 
 experiment_spec spec_of_file(const fs::path& file, const po::variables_map& values) {
   experiment_spec spec = read_spec(file);
-  for (const std::string& assignment : list_of(values, "set")) apply_override(spec, assignment);
-  const std::vector<std::string> wanted = list_of(values, "method");
+  for (const std::string& assignment : settings_of(values)) apply_override(spec, assignment);
+  const texts wanted = list_of(values, "method");
   if (!wanted.empty()) {
     std::vector<std::string> known;
     for (const method_entry& m : spec.methods) known.push_back(m.label);
@@ -148,7 +98,6 @@ experiment_spec spec_of_file(const fs::path& file, const po::variables_map& valu
              std::ranges::find(wanted, m.label) == wanted.end();
     });
   }
-  if (!values["device"].defaulted()) spec.run.device = values["device"].as<std::string>();
   spec.probe = {};  // probes observe too; one observer at a time
   return spec;
 }
@@ -197,9 +146,8 @@ machine_roofs roofs_of(const std::string& device, const std::string& format) {
 // tool, and with one bare `measure` range.
 std::vector<std::string> child_command(const std::vector<std::string>& arguments) {
   std::vector<std::string> child = {fs::read_symlink("/proc/self/exe").string(), "profile"};
-  const std::vector<std::string> dropped = {"--tool",         "-t",      "--phase",
-                                            "--launch-count", "--trace", "--repetitions",
-                                            "--output-dir",   "-O"};
+  const std::vector<std::string> dropped = {
+      "--tool", "-t", "--phase", "--launch-count", "--trace", "--repetitions", "--output", "-o"};
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& a = arguments[i];
     if (a == "--print-command" || a == "--print_command") continue;
@@ -228,25 +176,6 @@ bool on_path(const std::string& program) {
   return false;
 }
 
-int run_program(const std::vector<std::string>& command) {
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child < 0) {
-    throw environment_error("cannot start " + command[0] + ": " + std::strerror(errno));
-  }
-  if (child == 0) {
-    execvp(words[0], words.data());
-    _exit(127);
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 int not_run(const std::string& why) {
   fmt::print("NOT RUN: {}\n", why);
   return static_cast<int>(exit_code::environment);
@@ -257,10 +186,10 @@ int profile_outside(const std::string& tool, const std::vector<std::string>& arg
                     const std::string& device) {
   tool_request request;
   request.program = child_command(arguments);
-  request.program.push_back("--output-dir=" + (output / (tool + "-rows")).string());
+  request.program.push_back("--output=" + (output / (tool + "-rows")).string());
   request.report = (output / tool).string();
-  request.phases = list_of(values, "phase");
-  request.launches = positive(values, "launch-count", 1);
+  request.phases = texts_of(values, "phase");
+  request.launches = at_least(values, "launch-count", 1);
   const bool nsys = tool == "nsys";
   if (nsys && !request.phases.empty()) {
     throw usage_error("--phase is for ncu; nsys records every phase");
@@ -285,7 +214,7 @@ int profile_outside(const std::string& tool, const std::vector<std::string>& arg
   fs::create_directories(output);
   for (const auto& command : commands) {
     fmt::print("{}\n", shell_line(command));
-    if (const int status = run_program(command); status != 0) {
+    if (const int status = run_process(command); status != 0) {
       throw error(exit_code::run_failed, fmt::format("{} ended with {}", command[0], status));
     }
   }
@@ -315,21 +244,21 @@ int command_profile(const std::vector<std::string>& arguments) {
     throw usage_error("--print-command is for --tool nsys and ncu");
   }
   const bool file = target.extension() == ".toml";
-  experiment_spec spec = file ? spec_of_file(target, values) : spec_of_model(target, values);
+  experiment_spec spec = file ? spec_of_file(target, values) : spec_of_target(target, values);
+  const std::string device = device_of(spec);
   // Kernels of a CUDA graph run outside the ranges of their phases, and a profile is about phases:
   // every pass, timed and traced, launches its kernels, unless the user says otherwise.
-  if (spec.run.device == "cuda" && spec.run.graphs == "auto") spec.run.graphs = "off";
+  if (device == "cuda" && spec.run.graphs == "auto") spec.run.graphs = "off";
   spec.evidence.min_repetitions = spec.evidence.max_repetitions =
-      positive(values, "repetitions", 1);
-  spec.evidence.warmup = positive(values, "warmup", 0);
-  const fs::path output = values.count("output-dir")
-                              ? fs::path(values["output-dir"].as<std::string>())
-                              : fs::path("runs") / "profile" / target.stem();
-  if (outside) return profile_outside(tool, arguments, output, values, spec.run.device);
+      at_least(values, "repetitions", 1);
+  spec.evidence.warmup = at_least(values, "warmup", 0);
+  const fs::path output = values.count("output") ? fs::path(text_of(values, "output"))
+                                                 : fs::path("runs") / "profile" / target.stem();
+  if (outside) return profile_outside(tool, arguments, output, values, device);
   if (tool == "cupti") {
     if (const std::string why = why_no_cupti(); !why.empty()) return not_run("needs CUPTI: " + why);
-    if (spec.run.device != "cuda") {
-      return not_run("CUPTI sees what a GPU runs; this is device " + spec.run.device);
+    if (device != "cuda") {
+      return not_run("CUPTI sees what a GPU runs; this is device " + device);
     }
     if (const cuda::report machine = cuda::query(); machine.devices.empty()) {
       return not_run(machine.note);
@@ -362,7 +291,8 @@ int command_profile(const std::vector<std::string>& arguments) {
     run.output = output.parent_path() / (output.filename().string() + fmt::format("-{}", i));
   }
   const run_summary summary = run_experiment(spec, run, *with);
-  fmt::print("{}", phase_tables(summary.rows));
+  const frame rows(summary.rows);
+  fmt::print("{}", render(phase_tables(rows.all()), table_format::md));
   std::fflush(stdout);
   for (const result_row& row : summary.rows) {
     if (row.probes.contains("phases") || tool == "nvtx") continue;

@@ -1,70 +1,295 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The page is drawn by plots/report.py, beside the figures it contains; this hands over to it.
+// unmask report: computes all that the page shows, as JSON; plots/report.py draws it.
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
+#include <fstream>
 
+#include "harness/analysis/figure_data.h"
+#include "harness/analysis/json_of.h"
+#include "harness/analysis/store.h"
+#include "harness/analysis/table.h"
+#include "harness/analysis/verdict.h"
 #include "harness/base/error.h"
+#include "harness/base/files.h"
+#include "harness/base/process.h"
 #include "harness/cli/command.h"
+#include "harness/cli/options.h"
+#include "harness/experiment/artifact_files.h"
+#include "harness/experiment/campaign.h"
+#include "harness/experiment/manifest.h"
 
 namespace unmask {
 namespace po = boost::program_options;
 namespace fs = std::filesystem;
 namespace {
 
-// $UNMASK_PYTHON, else the one that `./dev plots` prepares, else the one on the path.
+using json = nlohmann::ordered_json;
+
+constexpr std::size_t largest_file = std::size_t{1} << 30;
+
+// $UNMASK_PYTHON, else the one that `./dev setup --plots` prepares, else the one on the path.
 std::string python() {
   if (const char* given = std::getenv("UNMASK_PYTHON"); given && *given) return given;
   const fs::path prepared = ".venv/bin/python";
   return fs::exists(prepared) ? prepared.string() : "python3";
 }
 
+json read_json(const fs::path& file) {
+  const json read = json::parse(read_file(file, largest_file), nullptr, false);
+  if (read.is_discarded()) throw usage_error(file.string() + ": not JSON");
+  return read;
+}
+
+// Files below a folder whose names the pattern accepts, in natural order.
+template <class Accept>
+std::vector<fs::path> files_below(const fs::path& root, const Accept& accept) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (entry.is_regular_file() && accept(entry.path().filename().string())) {
+      files.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(files, {}, [](const fs::path& f) { return natural_order(f.string()); });
+  return files;
+}
+
+bool holds_rows(const fs::path& file) {
+  std::ifstream in(file);
+  std::string line;
+  std::getline(in, line);
+  const json first = json::parse(line, nullptr, false);
+  return first.is_object() && first.contains("point_id") && first.contains("metrics");
+}
+
+std::string quoted(const std::string& word) {
+  const std::string plain = "_./=:,+-";
+  const bool safe = std::ranges::all_of(word, [&](unsigned char c) {
+    return std::isalnum(c) || plain.find(static_cast<char>(c)) != std::string::npos;
+  });
+  if (safe && !word.empty()) return word;
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+// What a run was asked for: its run.json, else what its place PAPER/ARTIFACT/SCALE says.
+struct origin_of_rows {
+  std::string paper, artifact, scale, file;
+  std::vector<std::string> set;
+};
+
+origin_of_rows origin_of(const fs::path& rows, const fs::path& experiments) {
+  const fs::path manifest = rows.parent_path() / manifest_name;
+  origin_of_rows o;
+  if (fs::exists(manifest)) {
+    const json plan = read_json(manifest);
+    o.paper = plan.value("paper", "");
+    o.artifact = plan.value("artifact", "");
+    o.scale = plan.value("scale", "");
+    o.set = plan.value("set", std::vector<std::string>{});
+    o.file = plan.value("experiment", json::object()).value("file", "");
+    return o;
+  }
+  for (const artifact_run& run : runs_below(rows, "", "", experiments)) {
+    o.file = run.file.string();
+    o.scale = run.scale;
+    o.artifact = run.file.stem();
+    o.paper = run.file.parent_path().filename();
+  }
+  return o;
+}
+
+// "unmask run FILE ..."; of a plain run that of the experiment with the same title, where there is one.
+std::string command_of(const origin_of_rows& o, const std::vector<std::string>& titles,
+                       const fs::path& experiments) {
+  std::string command = "unmask run ";
+  if (!o.file.empty()) {
+    command += quoted(o.file);
+    if (!o.scale.empty()) command += " --scale " + quoted(o.scale);
+    for (const std::string& s : o.set) command += " --set " + quoted(s);
+    return command;
+  }
+  if (!fs::is_directory(experiments)) return "";
+  for (const fs::path& file :
+       files_below(experiments, [](const std::string& name) { return name.ends_with(".toml"); })) {
+    try {
+      const std::string title = read_any_scale(file).title;
+      if (std::ranges::find(titles, title) != titles.end()) {
+        return command + quoted(fs::relative(file).string());
+      }
+    } catch (const error&) {  // models' cards and the like are no experiments
+    }
+  }
+  return "";
+}
+
+std::string with_spaces(std::string text) {
+  std::ranges::replace(text, '_', ' ');
+  return text;
+}
+
+// The paper's table beside ours, and the artifact's title; nothing where the file is not here.
+void add_layout(json& section, const origin_of_rows& o, const frame& rows, std::string& title) {
+  if (o.artifact.empty() || !fs::exists(o.file)) return;
+  try {
+    const paper_layout layout = read_layout(o.file, o.scale);
+    title = layout.title;
+    if (!layout.columns.empty()) section["table"] = json_of(table_of(lay_out(layout, rows)));
+  } catch (const error&) {  // the file has changed since: its rows are still worth a page
+  }
+}
+
+json section_of(const fs::path& file, const fs::path& root, const fs::path& experiments) {
+  const frame rows = read_frame({file});
+  const std::vector<std::string> titles =
+      distinct(rows.all(), [](const result_row& r) { return r.title; });
+  const origin_of_rows o = origin_of(file, experiments);
+  json section = {{"path", file.string()},
+                  {"name", fs::relative(file, root).string()},
+                  {"paper", o.paper},
+                  {"artifact", o.artifact},
+                  {"command", command_of(o, titles, experiments)},
+                  {"table", nullptr}};
+  std::string title;
+  for (const std::string& t : titles) title += (title.empty() ? "" : ", ") + t;
+  add_layout(section, o, rows, title);
+  const std::string name = with_spaces(o.paper + (o.artifact.empty() ? "" : " " + o.artifact));
+  section["title"] = title;
+  section["heading"] =
+      name.empty() ? title : name + ": " + title + (o.scale.empty() ? "" : " (" + o.scale + ")");
+  section["tables"] = json::array();
+  for (const text_table& t : tables_of(rows)) section["tables"].push_back(json_of(t));
+  section["figures"] = figure_data(rows);
+  return section;
+}
+
+json claims_in(const fs::path& file) {
+  json claims = read_json(file);
+  if (!claims.is_array()) throw usage_error(file.string() + ": claims are a list of objects");
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    for (const char* key : {"id", "statement", "verdict"}) {
+      if (!claims[i].is_object() || !claims[i].contains(key)) {
+        throw usage_error(
+            fmt::format("{}: claim number {} has no `{}`", file.string(), i + 1, key));
+      }
+    }
+    claims[i]["tone"] = tone_of(claims[i]["verdict"].get<std::string>());
+  }
+  return claims;
+}
+
+json page_data(const fs::path& path, const fs::path& experiments) {
+  if (!fs::exists(path)) {
+    throw usage_error(path.string() + ": there is no such file or directory");
+  }
+  json data = {{"root", path.string()},
+               {"sections", json::array()},
+               {"claims", json::array()},
+               {"campaign", nullptr}};
+  if (!fs::is_directory(path)) {
+    const fs::path root = path.has_parent_path() ? path.parent_path() : fs::path(".");
+    data["sections"].push_back(section_of(path, root, experiments));
+  } else {
+    for (const fs::path& file : files_below(path, [](const std::string& name) {
+           return name.ends_with(".jsonl") && !name.starts_with("samples_");
+         })) {
+      if (holds_rows(file)) data["sections"].push_back(section_of(file, path, experiments));
+    }
+    for (const fs::path& file : files_below(path, [](const std::string& name) {
+           return name.starts_with("claims") && name.ends_with(".json");
+         })) {
+      for (json& claim : claims_in(file)) data["claims"].push_back(std::move(claim));
+    }
+    if (fs::exists(path / campaign_log)) {
+      data["campaign"] = json_of(campaign_table(read_campaign(path / campaign_log)));
+    }
+  }
+  if (data["sections"].empty()) {
+    throw environment_error(path.string() +
+                            " holds no result rows (*.jsonl); run an experiment with -o " +
+                            path.string());
+  }
+  for (const char* name :
+       {"PASS", "NOISY", "INVALID", "INCORRECT", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED"}) {
+    data["tones"][name] = tone_of(name);
+  }
+  return data;
+}
+
+// The page's data in a file that goes away again.
+class scratch_file {
+ public:
+  explicit scratch_file(const std::string& text) {
+    std::string name = (fs::temp_directory_path() / "unmask-report-XXXXXX").string();
+    const int descriptor = ::mkstemp(name.data());
+    if (descriptor < 0) throw environment_error("cannot write " + name);
+    ::close(descriptor);
+    path_ = name;
+    write_text(path_, text);
+  }
+  ~scratch_file() {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+  }
+  scratch_file(const scratch_file&) = delete;
+  scratch_file& operator=(const scratch_file&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
 }  // namespace
 
 int command_report(const std::vector<std::string>& arguments) {
   po::options_description options("options");
-  options.add_options()("output,o", po::value<std::string>(), "default DIR/report.html")(
+  add_output_option(options, "the page, default DIR/report.html; of --data a file");
+  options.add_options()("data", "print what the page shows as JSON, and draw nothing")(
       "title", po::value<std::string>(), "of the page")(
       "figures", "also save each result's figures as SVG, PNG and PDF beside its rows")(
-      "plots-dir", po::value<std::string>()->default_value("plots"), "where report.py lies")(
-      "experiments-dir", po::value<std::string>()->default_value("experiments"),
-      "where experiment files lie, to name the one of each result");
+      "plots-dir", po::value<std::string>()->default_value("plots"), "where report.py lies");
+  add_experiments_option(options);
   po::variables_map values;
-  if (!parse_command("report DIR [options]",
-                     "\nOne self-contained HTML page of the rows below DIR. Needs Python 3.11; "
-                     "figures need plots/requirements.txt (./dev plots prepares both).\n",
+  if (!parse_command("report DIR|ROWS.jsonl [options]",
+                     "\nOne self-contained HTML page of the rows below DIR. Drawn by Python 3.11; "
+                     "figures need\nplots/requirements.txt (./dev setup --plots prepares both).\n",
                      options, {"dir"}, arguments, values)) {
     return 0;
   }
   if (!values.count("dir")) throw usage_error("report needs the folder of a run");
-  const fs::path script = fs::path(values["plots-dir"].as<std::string>()) / "report.py";
-  if (!fs::exists(script)) {
+  const fs::path place = texts_of(values, "dir").front();
+  const fs::path script = fs::path(text_of(values, "plots-dir")) / "report.py";
+  const bool data_only = values.count("data") > 0;
+  if (!data_only && !fs::exists(script)) {
     throw environment_error(script.string() +
                             " is not there: run from the source tree or give --plots-dir");
   }
-  std::vector<std::string> line = {
-      python(), script.string(), values["dir"].as<std::vector<std::string>>().front(),
-      "--experiments-dir", values["experiments-dir"].as<std::string>()};
-  for (const char* name : {"output", "title"}) {
-    if (!values.count(name)) continue;
-    line.push_back(std::string("--") + name);
-    line.push_back(values[name].as<std::string>());
+  const std::string data = json_text(page_data(place, text_of(values, "experiments-dir")));
+  if (data_only) {
+    write_output(values, data);
+    return 0;
   }
+  const scratch_file file(data);
+  const fs::path page = values.count("output")    ? fs::path(text_of(values, "output"))
+                        : fs::is_directory(place) ? place / "report.html"
+                                                  : place.parent_path() / "report.html";
+  std::vector<std::string> line = {python(), script.string(), file.path().string(), "-o",
+                                   page.string()};
+  if (values.count("title")) line.insert(line.end(), {"--title", text_of(values, "title")});
   if (values.count("figures")) line.emplace_back("--figures");
-  std::vector<char*> words;
-  for (std::string& word : line) words.push_back(word.data());
-  words.push_back(nullptr);
-  std::fflush(nullptr);
-  ::execvp(words.front(), words.data());
-  throw environment_error(
-      fmt::format("NOT RUN: needs Python ({}: {}); install python3 or set UNMASK_PYTHON",
-                  line.front(), std::strerror(errno)));
+  try {
+    return run_process(line);
+  } catch (const error&) {
+    throw environment_error("NOT RUN: needs Python (" + line.front() +
+                            " cannot be started); install python3 or set UNMASK_PYTHON");
+  }
 }
 
 }  // namespace unmask

@@ -1,82 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
+//
+// unmask run: one experiment file, or every artifact of several files and folders in turn.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <iostream>
+#include <set>
 
-#include "harness/artifact/layout.h"
-#include "harness/artifact/request.h"
+#include "harness/analysis/ablation.h"
+#include "harness/analysis/table.h"
 #include "harness/base/error.h"
+#include "harness/base/nearest.h"
 #include "harness/base/run_keys.h"
 #include "harness/cli/command.h"
-#include "harness/cli/paired_options.h"
-#include "harness/experiment/needs.h"
+#include "harness/cli/options.h"
+#include "harness/cli/paired.h"
+#include "harness/experiment/artifact_files.h"
+#include "harness/experiment/campaign.h"
+#include "harness/experiment/request.h"
 #include "harness/experiment/runner.h"
 #include "harness/experiment/serve_settings.h"
-#include "harness/experiment/store.h"
-#include "harness/experiment/table.h"
 
 namespace unmask {
 namespace po = boost::program_options;
-
+namespace fs = std::filesystem;
 namespace {
 
-std::string run_epilogue() {
-  return "\nA scale that needs what this machine lacks is not started: NOT RUN: needs ..., exit "
-         "code "
-         "3.\n\n";
-}
+constexpr int paired_repetitions = 4;
 
-bool wants_layout(const po::variables_map& values) {
-  if (!values.count("layout")) {
-    if (values.count("artifact")) throw usage_error("--artifact needs --layout paper");
-    return false;
-  }
-  const std::string name = values["layout"].as<std::string>();
-  if (name != "paper") throw usage_error(unknown_name("layout", name, {"paper"}));
-  if (!values.count("artifact")) {
-    throw usage_error("--layout paper needs --artifact FILE, the experiment that has [layout]");
-  }
-  return true;
-}
-
-}  // namespace
-
-int command_run(const std::vector<std::string>& arguments) {
+po::options_description run_options_described() {
   po::options_description options("options");
-  options.add_options()("output-dir,O", po::value<std::string>(),
-                        "where rows are appended; default runs/EXPERIMENT")(
-      "set", po::value<std::vector<std::string>>()->composing(),
-      "KEY=VALUE over the file, by the same dotted keys (repeatable), e.g. run.batch_size=4")(
+  add_output_option(options,
+                    "folder that rows are appended in; default runs/EXPERIMENT, of several files "
+                    "runs, each below PAPER/ARTIFACT/SCALE");
+  add_format_option(options, "of the table: md, csv, latex, json");
+  add_settings_option(options);
+  add_device_option(options);
+  options.add_options()(
       "scale", po::value<std::string>()->default_value(""),
       "of an artifact: tiny (default), shapes, full; see unmask list experiments")(
-      "shard", po::value<std::string>(), "i/n: only every n-th point, from the i-th (from 0)")(
+      "paired",
+      "all settings in turn, forwards and backwards (ABBA), at least four times, on the same "
+      "prompts; then each beside its base")("shard", po::value<std::string>(),
+                                            "i/n: only every n-th point, from the i-th (from 0)")(
+      "only", po::value<texts>()->composing(), "PAPER or PAPER/ARTIFACT of a folder (repeatable)")(
       "dry-run", "print the plan and stop")(
       "fresh", "measure again what already has a row, and let the new row count (default: resume)")(
-      "log-samples,s", "also store every answer with its score")(
-      "format,o", po::value<std::string>()->default_value("md"),
-      "of the table: md, csv, json, jsonl")("no-progress", "no progress on standard error");
-  po::variables_map values;
-  if (!parse_command("run EXPERIMENT.toml [options]",
-                     run_epilogue() + run_help() + "\n" + serve_help(), options, {"experiment"},
-                     arguments, values)) {
-    return 0;
+      "log-samples,s", "also store every answer with its score")("no-progress",
+                                                                 "no progress on standard error");
+  add_paired_options(options);
+  add_experiments_option(options);
+  return options;
+}
+
+run_request request_of(const fs::path& file, const po::variables_map& values) {
+  run_request request{file, text_of(values, "scale"), {}};
+  // The user's own settings come after these and win.
+  if (values.count("paired")) {
+    request.overrides = {"run.paired=true"};
+    if (read_spec(file, request.scale).evidence.min_repetitions < paired_repetitions) {
+      request.overrides.push_back(fmt::format("run.repetitions.min={}", paired_repetitions));
+    }
   }
-  if (!values.count("experiment")) {
-    throw usage_error("run needs an experiment file; see unmask list experiments");
-  }
-  const std::filesystem::path file = values["experiment"].as<std::vector<std::string>>().front();
-  const table_format format = parse_table_format(values["format"].as<std::string>());
-  run_request request{file, values["scale"].as<std::string>(), {}};
-  if (values.count("set")) request.overrides = values["set"].as<std::vector<std::string>>();
+  for (const std::string& setting : settings_of(values)) request.overrides.push_back(setting);
+  return request;
+}
+
+int run_one(const fs::path& file, const po::variables_map& values) {
+  const table_format format = parse_table_format(text_of(values, "format"));
+  const run_request request = request_of(file, values);
   const experiment_spec spec = requested_spec(request);
   run_options run;
-  run.output = values.count("output-dir")
-                   ? std::filesystem::path(values["output-dir"].as<std::string>())
-                   : std::filesystem::path("runs") / output_name(spec);
-  if (values.count("shard")) run.part = parse_shard(values["shard"].as<std::string>());
+  run.output = values.count("output") ? fs::path(text_of(values, "output"))
+                                      : fs::path("runs") / output_name(spec);
+  if (values.count("shard")) run.part = parse_shard(text_of(values, "shard"));
   run.dry_run = values.count("dry-run") > 0;
   run.resume = values.count("fresh") == 0;
   run.log_samples = values.count("log-samples") > 0;
@@ -92,11 +92,10 @@ int command_run(const std::vector<std::string>& arguments) {
     if (!obstacle.empty()) fmt::print("{}\n", obstacle);
     return 0;
   }
-
   // Rows measured earlier belong to the same table.
-  std::vector<result_row> rows = summary.rows;
-  if (summary.skipped > 0) rows = read_rows(summary.file).rows;
-  fmt::print("{}", render_table(rows, format));
+  const frame rows = summary.skipped > 0 ? read_frame({summary.file}) : frame(summary.rows);
+  fmt::print("{}", values.count("paired") ? paired_report(rows, values, format)
+                                          : render_rows(rows, format));
   std::fflush(stdout);  // the two streams may share a file
   fmt::print(stderr, "{} of {} points measured", summary.measured, summary.planned);
   if (summary.skipped > 0) {
@@ -107,44 +106,97 @@ int command_run(const std::vector<std::string>& arguments) {
   return summary.exit_status();
 }
 
-int command_table(const std::vector<std::string>& arguments) {
-  po::options_description options("options");
-  options.add_options()("format,o", po::value<std::string>()->default_value("md"),
-                        "md, csv, json or jsonl; of a paper's layout md, csv or latex")(
-      "layout", po::value<std::string>(),
-      "paper: as [layout] of the artifact arranges it, beside the published numbers")(
-      "artifact", po::value<std::string>(), "experiment file of the artifact, for --layout paper")(
-      "scale", po::value<std::string>()->default_value(""), "of the artifact; default tiny")(
-      "paired", "each setting against its base, with verdicts (md or json)");
-  add_paired_options(options);
+// The artifacts of files and folders, those that --only names; usage error for a name without one.
+std::vector<campaign_item> items_of(const texts& paths, const po::variables_map& values) {
+  const machine_view machine = this_machine();
+  std::vector<artifact_entry> entries;
+  for (const std::string& path : paths) {
+    std::ranges::move(find_artifacts(path, machine), std::back_inserter(entries));
+  }
+  const texts only = texts_of(values, "only");
+  std::set<std::string> known;
+  for (const artifact_entry& a : entries) {
+    known.insert(a.header.paper);
+    known.insert(a.header.paper + "/" + a.header.id);
+  }
+  for (const std::string& name : only) {
+    if (!known.contains(name)) {
+      throw usage_error(unknown_name("artifact", name, {known.begin(), known.end()}));
+    }
+  }
+  std::erase_if(entries, [&](const artifact_entry& a) {
+    return !only.empty() && std::ranges::find(only, a.header.paper) == only.end() &&
+           std::ranges::find(only, a.header.paper + "/" + a.header.id) == only.end();
+  });
+  if (entries.empty()) throw usage_error("there is no artifact in " + paths.front());
+  const std::string scale = text_of(values, "scale");
+  return items_at(entries, scale.empty() ? "tiny" : scale);
+}
+
+int run_several(const texts& paths, const po::variables_map& values) {
+  const std::vector<campaign_item> items = items_of(paths, values);
+  if (values.count("dry-run")) {
+    std::vector<artifact_entry> entries;
+    for (const campaign_item& i : items) entries.push_back(i.artifact);
+    fmt::print("{}", artifact_listing(entries));
+    return 0;
+  }
+  texts more;
+  for (const std::string& setting : settings_of(values)) {
+    more.insert(more.end(), {"--set", setting});
+  }
+  for (const char* flag : {"fresh", "paired", "log-samples"}) {
+    if (values.count(flag)) more.push_back(std::string("--") + flag);
+  }
+  const fs::path directory = values.count("output") ? text_of(values, "output") : "runs";
+  const std::vector<campaign_outcome> outcomes = run_campaign(
+      items, directory,
+      [&](const campaign_item& item, const fs::path& output) {
+        return run_artifact(item, output, more);
+      },
+      std::cerr);
+  const std::string summary = render(campaign_table(outcomes), table_format::md);
+  write_text(directory / "campaign.md", summary);
+  fmt::print("{}\n", summary);
+  const fs::path claims_folder = fs::path(text_of(values, "experiments-dir")) / "claims";
+  std::vector<paper_claim> claims;
+  if (fs::is_directory(claims_folder)) claims = read_claims(claims_folder);
+  std::erase_if(claims, [&](const paper_claim& c) {
+    return std::ranges::none_of(
+        items, [&](const campaign_item& i) { return i.artifact.header.paper == c.paper; });
+  });
+  const std::vector<checked_claim> checked =
+      check_claims(claims, directory, items.front().scale, this_machine());
+  const std::string table = render(claims_table(checked), table_format::md);
+  write_text(directory / "claims.md", table);
+  write_text(directory / "claims.json", claims_json(checked));
+  fmt::print("{}", table);
+  const bool failed = std::ranges::any_of(
+      outcomes, [](const auto& o) { return o.status == campaign_status::failed; });
+  return failed ? static_cast<int>(exit_code::run_failed) : exit_status_of(checked);
+}
+
+}  // namespace
+
+int command_run(const std::vector<std::string>& arguments) {
   po::variables_map values;
-  if (!parse_command("table ROWS.jsonl... [options]", "", options, {"rows..."}, arguments,
-                     values)) {
+  const std::string epilogue =
+      "\nOne file: measures it and prints its table. Several files, or a folder: every artifact in "
+      "turn, each as a\nprocess of its own, then the claims about them (claims.md, claims.json); "
+      "one that fails does not stop the\nothers. Called again it continues where it stopped.\n"
+      "What this machine lacks is said before anything starts: NOT RUN: needs ..., exit code 3.\n"
+      "exit code 1 when a run failed, 4 when a claim is NOT REPRODUCED or PARTLY\n\n";
+  if (!parse_command("run EXPERIMENT.toml|FOLDER... [options]",
+                     epilogue + run_help() + "\n" + serve_help(), run_options_described(),
+                     {"experiments..."}, arguments, values)) {
     return 0;
   }
-  if (!values.count("rows")) throw usage_error("table needs files of rows");
-  const std::string named_format = values["format"].as<std::string>();
-  const bool paper = wants_layout(values), paired = values.count("paired") > 0;
-  const table_format format = paper || paired ? table_format::md : parse_table_format(named_format);
-  if (paper) parse_layout_format(named_format);  // before anything is read
-  std::vector<result_row> rows;
-  for (const std::string& file : values["rows"].as<std::vector<std::string>>()) {
-    stored_rows stored = read_rows(file);
-    if (stored.torn > 0) fmt::print(stderr, "{}: ignored a torn last line\n", file);
-    std::move(stored.rows.begin(), stored.rows.end(), std::back_inserter(rows));
+  const texts paths = texts_of(values, "experiments");
+  if (paths.empty()) {
+    throw usage_error("run needs an experiment file or a folder; see unmask list experiments");
   }
-  if (paired) {
-    fmt::print("{}", paired_report(rows, values, named_format));
-    return 0;
-  }
-  if (paper) {
-    const paper_layout layout =
-        read_layout(values["artifact"].as<std::string>(), values["scale"].as<std::string>());
-    fmt::print("{}", render_layout(lay_out(layout, rows), parse_layout_format(named_format)));
-    return 0;
-  }
-  fmt::print("{}", render_table(rows, format));
-  return 0;
+  const bool one = paths.size() == 1 && !fs::is_directory(paths.front());
+  return one ? run_one(paths.front(), values) : run_several(paths, values);
 }
 
 }  // namespace unmask

@@ -57,7 +57,7 @@ bool parse_command(const std::string& usage, const std::string& epilogue,
   return true;
 }
 
-const ops& backend_named(const std::string& name) {
+const ops& device_named(const std::string& name) {
   if (name == "cpu") return cpu_ops();
   if (name == "reference") return reference_ops();
   if (name == "cuda-emulated") return cuda_emulated_ops();
@@ -67,7 +67,7 @@ const ops& backend_named(const std::string& name) {
     std::cerr << machine.note << "; using the CPU instead\n";
     return cpu_ops();
   }
-  throw usage_error("unknown backend '" + name + "'; known: cpu, reference, cuda, cuda-emulated");
+  throw usage_error("unknown device '" + name + "'; known: cpu, reference, cuda, cuda-emulated");
 }
 
 }  // namespace unmask

@@ -39,8 +39,7 @@ int command_report(const std::vector<std::string>& arguments);
 int command_golden(const std::vector<std::string>& arguments);
 int command_profile(const std::vector<std::string>& arguments);
 int command_claims(const std::vector<std::string>& arguments);
-int command_campaign(const std::vector<std::string>& arguments);
-int command_ablation(const std::vector<std::string>& arguments);
+int command_bench(const std::vector<std::string>& arguments);
 int command_crossover(const std::vector<std::string>& arguments);
 int command_compare(const std::vector<std::string>& arguments);
 int command_bundle(const std::vector<std::string>& arguments);
@@ -51,6 +50,6 @@ int command_doctor(const std::vector<std::string>& arguments);
 
 // cpu, reference, cuda or cuda-emulated; cuda says in one line that there is no GPU and gives the
 // CPU backend where that is so. Throws usage_error for another name.
-const ops& backend_named(const std::string& name);
+const ops& device_named(const std::string& name);
 
 }  // namespace unmask

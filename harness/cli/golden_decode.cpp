@@ -51,8 +51,8 @@ parameter_map recorded_parameters(const json& params) {
 class replay final : public step_observer {
  public:
   // `rows`: the policy that may drop rows; the loop that owns it outlives the replay.
-  replay(const json& golden, const transformer& model, const row_policy& rows)
-      : golden_(golden), model_(model), policy_(rows) {}
+  replay(const json& golden, const transformer& model, const recipe_views& views)
+      : golden_(golden), model_(model), views_(views) {}
 
   void on_step(const step_view& step) override {
     const std::size_t i = forward_++;
@@ -195,7 +195,7 @@ class replay final : public step_observer {
   // FOCUS: budget, mean and ranking. The mean is null in the official trace before a first step,
   // where the engine's own arithmetic assumes one token.
   void add_eviction(const json& want, json& ours) {
-    const eviction_view view = policy_.eviction(0);
+    const eviction_view view = views_.eviction(0);
     const bool engine = golden_.at("params").at("preset") == "engine";
     const auto masked = want.at("masked").get<std::int32_t>();
     ours["evict"] = view.evicting;
@@ -220,7 +220,7 @@ class replay final : public step_observer {
 
   const json& golden_;
   const transformer& model_;
-  const row_policy& policy_;
+  recipe_views views_;
   std::size_t forward_ = 0, trace_ = 0;
   std::int64_t steps_ = 0, processed_ = 0, commits_ = 0;
   std::string difference_;
@@ -244,9 +244,9 @@ std::string run_case(const json& golden, const official_runs& how, const transfo
   recipe r = method_registry::instance().make(how.method, model.config(), "",
                                               how.settings(recorded_parameters(params)));
   const std::int32_t length = r.pace->canvas_length(model.config(), request);
-  const row_policy& rows_policy = *r.rows;
+  const recipe_views views = r.views;
   step_loop loop(model, std::move(r), {1, length, 0});
-  replay watcher(golden, model, rows_policy);
+  replay watcher(golden, model, views);
   loop.observe(&watcher);
   loop.admit(request);
   while (loop.step()) {

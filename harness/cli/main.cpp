@@ -5,31 +5,29 @@
 #include "harness/base/error.h"
 #include "harness/cli/command.h"
 #include "harness/decode/parameters.h"
+#include "harness/profile/build_info.h"
 
 namespace unmask {
 
 const std::vector<command>& commands() {
   static const std::vector<command> all = {
-      {"run", "run an experiment file and print its table", command_run},
-      {"table", "print the table of measured rows", command_table},
-      {"report", "one HTML page of a run: tables, figures, decode player", command_report},
+      {"run", "measure an experiment file, or every artifact of a folder", command_run},
+      {"bench", "methods x shapes of one model in one line, without a file", command_bench},
       {"generate", "decode one prompt; --watch shows the canvas being unmasked", command_generate},
-      {"list", "methods, tasks and embedded models", command_list},
-      {"show", "one method: its five slots, parameters and sources", command_show},
-      {"golden", "replay the official implementations' outputs and compare", command_golden},
       {"profile", "time, work and kernels of every phase of a step; nsys and ncu", command_profile},
-      {"claims", "the papers' claims: list, measure and check them", command_claims},
-      {"campaign", "every table and figure of the papers in turn, then the claims",
-       command_campaign},
-      {"ablation", "run all settings of an experiment in turn and compare each with its base",
-       command_ablation},
+      {"list", "methods, tasks, models, experiments and claims", command_list},
+      {"show", "one method: its five slots, parameters and sources", command_show},
+      {"doctor", "what this machine has and what is missing", command_doctor},
+      {"table", "measured rows as a table: plain, paired, as the paper, phases", command_table},
+      {"compare", "two runs or campaigns: same answers, counts and speed ratios?", command_compare},
+      {"claims", "the papers' claims against measured rows", command_claims},
       {"crossover", "which method wins where, from rows of a sweep", command_crossover},
+      {"report", "one HTML page of a run: tables, figures, decode player", command_report},
       {"bundle", "a run as one file, to be repeated elsewhere", command_bundle},
       {"rerun", "repeat a bundle and compare", command_rerun},
-      {"compare", "two runs or campaigns: same answers, counts and speed ratios?", command_compare},
       {"plan", "what experiments would measure; as a job array for a cluster", command_plan},
       {"merge", "rows that were measured in parts as one file", command_merge},
-      {"doctor", "what this machine has and what is missing", command_doctor},
+      {"golden", "replay the official implementations' outputs and compare", command_golden},
   };
   return all;
 }
@@ -44,6 +42,8 @@ void print_help(std::ostream& out) {
   }
   out << "\nfirst steps: unmask run experiments/quickstart.toml\n"
          "             unmask generate --watch --model experiments/models/tiny-llada \"...\"\n"
+         "             unmask bench experiments/models/tiny-llada -m vanilla,fast_dllm -n 64\n"
+         "unmask --version: version, commit and build\n"
          "exit codes: 0 ok, 1 a run failed, 2 usage, 3 environment, 4 claim not reproduced\n";
 }
 
@@ -52,6 +52,13 @@ int dispatch(const std::vector<std::string>& arguments) {
       arguments[0] == "help") {
     print_help(arguments.empty() ? std::cerr : std::cout);
     return static_cast<int>(arguments.empty() ? exit_code::usage : exit_code::ok);
+  }
+  if (arguments[0] == "--version") {
+    const build_info build = this_build();
+    std::cout << "unmask " << build.version << ", commit " << build.git_commit
+              << (build.git_dirty ? " (modified)" : "") << ", " << build.build_type << ", "
+              << build.compiler << '\n';
+    return 0;
   }
   std::vector<std::string> names;
   for (const command& c : commands()) {

@@ -138,7 +138,7 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
 feature_work feature_layers::forward(std::int32_t layer, const batch& b, const step_plan& plan,
                                      const row_lists& rows, const tensor_view& x,
                                      const transformer::activations& acts, const paged_kv& pages,
-                                     key_policy& keys, const std::int32_t* kv_length) {
+                                     const key_policy& keys, const std::int32_t* kv_length) {
   const ops& backend = model_.backend();
   const model_config& c = model_.config();
   const row_set all = rows.set(b.capacity());
@@ -172,7 +172,7 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
   const tensor_view q = model_.query(acts, n);
   {
     const phase_range range(work_phase::selection, layer);
-    work.keys = keys.select(b, plan, layer, q, pages, kv_length);
+    work.keys = keys.select(b, plan, layer, kv_length).set;
   }
   if (n > 0) {
     const tensor_view attended = acts.attention.view().first(n);

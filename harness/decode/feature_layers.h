@@ -45,7 +45,7 @@ class feature_layers {
   feature_work forward(std::int32_t layer, const batch& b, const step_plan& plan,
                        const row_lists& rows, const tensor_view& x,
                        const transformer::activations& acts, const paged_kv& pages,
-                       key_policy& keys, const std::int32_t* kv_length);
+                       const key_policy& keys, const std::int32_t* kv_length);
 
  private:
   bool choose(std::int32_t layer, const batch& b, const step_plan& plan);

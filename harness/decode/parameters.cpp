@@ -3,7 +3,6 @@
 #include "harness/decode/parameters.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
@@ -20,13 +19,6 @@ const char* type_name(const parameter_value& value) {
   return names[value.index()];
 }
 
-// Shortest text that reads back as the same double, so that settings compare equal as text.
-std::string shortest(double value) {
-  char buffer[64];
-  const auto [end, status] = std::to_chars(buffer, buffer + sizeof buffer, value);
-  return status == std::errc() ? std::string(buffer, end) : std::to_string(value);
-}
-
 std::string joined(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -35,7 +27,8 @@ std::string joined(const std::vector<std::string>& names) {
 
 std::string range_text(const parameter_spec& spec, bool integral) {
   const auto bound = [&](double value) {
-    return integral ? std::to_string(static_cast<std::int64_t>(value)) : shortest(value);
+    return integral ? std::to_string(static_cast<std::int64_t>(value))
+                    : to_string(parameter_value(value));
   };
   const bool low = spec.minimum > -1e300, high = spec.maximum < 1e300;
   if (low && high) return "from " + bound(spec.minimum) + " to " + bound(spec.maximum);
@@ -73,16 +66,6 @@ parameter_value checked(const std::string& owner, const parameter_spec& spec,
 }
 
 }  // namespace
-
-std::string to_string(const parameter_value& value) {
-  struct printer {
-    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
-    std::string operator()(std::int64_t whole) const { return std::to_string(whole); }
-    std::string operator()(double real) const { return shortest(real); }
-    std::string operator()(const std::string& text) const { return text; }
-  };
-  return std::visit(printer{}, value);
-}
 
 parameter_map resolve_parameters(const std::string& owner, const std::vector<parameter_spec>& specs,
                                  const parameter_map& given) {

@@ -33,9 +33,9 @@ class one_forward final : public pace_policy {
 class fixed_mask final : public key_policy {
  public:
   fixed_mask(mask_kind mask, std::int32_t block) : mask_(mask), block_(block) {}
-  key_set select(const batch&, const step_plan&, std::int32_t, const tensor_view&, const paged_kv&,
-                 const std::int32_t* kv_length) override {
-    return {kv_length, nullptr, nullptr, mask_, block_};
+  layer_keys select(const batch&, const step_plan&, std::int32_t,
+                    const std::int32_t* kv_length) const override {
+    return {{kv_length, nullptr, nullptr, mask_, block_}, {}, {}};
   }
 
  private:

@@ -3,10 +3,8 @@
 #include "harness/decode/policies.h"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <stdexcept>
-#include <typeinfo>
 
 namespace unmask {
 
@@ -47,30 +45,21 @@ void row_policy::select(const batch& b, const step_plan& plan, row_lists& rows) 
   rows.rows = n;
 }
 
-bool key_policy::names_arrays_only() const {
-  return typeid(*this) == typeid(key_policy);
+bool pace_policy::limit_prefill(std::int32_t rows) {
+  const std::int32_t piece = shape_.prefill_piece;
+  if (piece == 0) return false;
+  prefill_limit_ = rows > 0 ? std::max(rows / piece, 1) * piece : 0;
+  return true;
 }
 
-key_set key_policy::select(const batch& b, const step_plan& plan, std::int32_t layer,
-                           const tensor_view& q, const paged_kv& cache,
-                           const std::int32_t* kv_length) {
-  (void)plan, (void)layer, (void)q, (void)cache;
-  key_set keys;
-  keys.kv_length = kv_length;
-  keys.mask = b.model().attention;
-  keys.block = std::max(block_ > 0 ? block_ : b.model().block, 1);
+layer_keys key_policy::select(const batch& b, const step_plan& plan, std::int32_t layer,
+                              const std::int32_t* kv_length) const {
+  (void)plan, (void)layer;
+  layer_keys keys;
+  keys.set.kv_length = kv_length;
+  keys.set.mask = b.model().attention;
+  keys.set.block = std::max(block_ > 0 ? block_ : b.model().block, 1);
   return keys;
-}
-
-std::int64_t key_policy::keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
-                                     std::int32_t position) const {
-  (void)b;
-  const std::int32_t all =
-      keys.key_begin != nullptr ? keys.key_begin[s + 1] - keys.key_begin[s] : keys.kv_length[s];
-  if (keys.mask == mask_kind::full) return all;
-  const std::int32_t end =
-      keys.mask == mask_kind::causal ? position + 1 : (position / keys.block + 1) * keys.block;
-  return std::min(all, end);
 }
 
 }  // namespace unmask

@@ -3,8 +3,14 @@
 //
 // The five slots of a decoding method. A recipe fills each with one policy; the step loop
 // (step_loop.cpp) calls them in the order of the papers' pseudo-code and does all the counting.
+//
+// What a policy does beyond its slot's own function it declares as data when it is made: its
+// traits. The loop derives from them how a step is issued, recorded and counted (step_program.h),
+// and whether a run without a model makes sense. A function that a trait announces is called only
+// where the trait says so: what is not declared never happens, so nothing can be forgotten.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,7 +27,7 @@ namespace unmask {
 enum class step_part : std::uint8_t {
   out,       // waits
   step,      // its next forward
-  recompute  // its last rows once more, deciding nothing: it is kept in a frozen batch
+  recompute  // the batch is frozen: its last rows are computed again and decide nothing
 };
 
 // What one sequence does in this step. Positions are absolute, ranges half open.
@@ -35,9 +41,10 @@ struct sequence_step {
   std::int32_t block_first = 0, block_last = 0;  // the block being decoded
   std::int32_t step = 0;                         // steps made in this block before this one
   std::int32_t commit = 0;  // phase::commit: commit forwards the block has had before this one
-  // Rows of a block without masks once more (step_part::recompute). Nothing that a later forward
-  // reads may change: no state, no record, no K/V but of rows which that forward computes again.
-  bool again = false;
+  // A frozen batch computes the last rows of this sequence once more (step_part::recompute). It
+  // decides nothing, and policies leave all state unchanged; K/V may be written only where it stays
+  // the same or where the next forward writes it before it is read.
+  bool recompute = false;
 };
 
 // The same numbers where operations read them: [S] each, 0 for a sequence that takes no part.
@@ -116,33 +123,30 @@ struct pace_shape {
   bool commits = false;  // a decided block takes one more forward before the next one opens
   // Forwards of a turn on a batch that does not change (LMDeploy); 0: as many as a scheduler likes.
   std::int32_t turn = 0;
+  // A prompt may enter in pieces of a multiple of so many rows; 0: it enters whole.
+  std::int32_t prefill_piece = 0;
 };
 
 // How much of each sequence may enter this step: block, chunk, whole canvas, one token.
 class pace_policy {
  public:
+  explicit pace_policy(const pace_shape& shape = {}) : shape_(shape) {}
   virtual ~pace_policy() = default;
-  virtual pace_shape shape(const model_config& model) const {
-    (void)model;
-    return {};
-  }
-  // True while the next forward of place s is (a part of) its prefill. Default: its first forward.
-  virtual bool prefilling(const batch& b, std::int32_t s) const {
-    return b.at(s).counters.forwards == 0;
-  }
-  // Rows of the next forward of a sequence that is prefilling. Default: the prompt.
-  virtual std::int32_t prefill_rows(const batch& b, std::int32_t s) const {
-    return b.at(s).prompt_length;
-  }
-  // Let a prompt enter in pieces of at most `rows` rows; 0: whole. False: this pace cannot.
-  virtual bool limit_prefill(std::int32_t rows) {
-    (void)rows;
-    return false;
-  }
+  const pace_shape& shape() const { return shape_; }
+  // Lets a prompt enter in pieces of at most `rows` rows, but of one piece at least; 0: whole.
+  // False: this pace takes prompts whole.
+  bool limit_prefill(std::int32_t rows);
+  bool prefilling(const batch& b, std::int32_t s) const { return prefill_rows(b, s) > 0; }
+
   // Positions (prompt and canvas) this request will occupy.
   virtual std::int32_t canvas_length(const model_config& model,
                                      const sequence_request& request) const = 0;
   virtual void start(batch& b, std::int32_t s) = 0;  // a request took place s
+  // Rows of the next forward of place s while that is (a part of) its prefill; 0: it is not.
+  // Default: the prompt is its first forward.
+  virtual std::int32_t prefill_rows(const batch& b, std::int32_t s) const {
+    return b.at(s).counters.forwards == 0 ? b.at(s).prompt_length : 0;
+  }
   // Before the plans of a forward: who takes part [capacity]; null: everybody.
   virtual void begin(const batch& b, const step_part* parts) { (void)b, (void)parts; }
   virtual sequence_step plan(const batch& b, std::int32_t s) = 0;
@@ -151,85 +155,107 @@ class pace_policy {
                        std::int32_t committed) = 0;
   // Tokens per request that this pace chose for the last forward, whatever the rows then came to;
   // 0: it chooses none.
-  virtual std::int32_t chosen_chunk() const { return 0; }
+  std::int32_t chosen_chunk() const { return chosen_chunk_; }
   // What the pace learnt from the steps it made, a JSON object for the row; empty: nothing.
   virtual std::string learnt() const { return {}; }
+
+ protected:
+  // As much of the `rest` of a prompt as may enter at once.
+  std::int32_t prefill_piece(std::int32_t rest) const {
+    return prefill_limit_ > 0 && rest > prefill_limit_ ? prefill_limit_ : rest;
+  }
+  void choose_chunk(std::int32_t tokens) { chosen_chunk_ = tokens; }
+
+ private:
+  pace_shape shape_;
+  std::int32_t prefill_limit_ = 0;  // rows of one prefill forward; 0: the prompt
+  std::int32_t chosen_chunk_ = 0;
+};
+
+// What a row policy does besides select().
+struct row_traits {
+  std::vector<std::int32_t> narrows_at;  // layers in which narrow() is asked, ascending
+  // feed_forward_rows() names the rows that write K/V and pass the feed-forward; the others only
+  // attend, and keep the residual. Does not combine with narrowing.
+  bool partial_rows = false;
 };
 
 // Which positions are computed.
 class row_policy {
  public:
+  explicit row_policy(row_traits traits = {}) : traits_(std::move(traits)) {}
   virtual ~row_policy() = default;
+  const row_traits& traits() const { return traits_; }
   // Default: every position in play.
   virtual void select(const batch& b, const step_plan& plan, row_lists& rows);
-  // Whether narrow() is to be asked in this layer. Constant over a run.
-  virtual bool narrows(std::int32_t layer) const {
-    (void)layer;
-    return false;
-  }
-  // May drop rows inside layer `layer`, after its K/V were written and before its attention; true
-  // when `rows` shrank: kept [rows.rows] then lists the surviving row indices of before.
+  // row_traits::narrows_at. May drop rows inside layer `layer`, after its K/V were written and
+  // before its attention; true when `rows` shrank: kept [rows.rows] then lists the surviving row
+  // indices of before.
   virtual bool narrow(const batch& b, const step_plan& plan, std::int32_t layer,
                       const tensor_view& q, const tensor_view& k, row_lists& rows, tensor& kept) {
     (void)b, (void)plan, (void)layer, (void)q, (void)k, (void)rows, (void)kept;
     return false;
   }
-  // True: feed_forward_rows() names the rows that write K/V and pass the feed-forward; the others
-  // only attend, and keep the residual. Does not combine with narrow(). Constant over a run.
-  virtual bool updates_part() const { return false; }
-  // Asked once per forward, after select(): `updated` lists those rows and index [updated.rows]
-  // holds where they stand in `rows`, ascending.
+  // row_traits::partial_rows. Asked once per forward, after select(): `updated` lists those rows
+  // and index [updated.rows] holds where they stand in `rows`, ascending.
   virtual void feed_forward_rows(const batch& b, const step_plan& plan, const row_lists& rows,
                                  row_lists& updated, tensor& index) {
     (void)b, (void)plan, (void)rows, (void)updated, (void)index;
   }
-  // True: which rows a forward has depends on activations, so that a loop without layers cannot
-  // know them.
-  virtual bool reads_activations() const { return false; }
-  // What eviction decided for sequence s in this forward; for observers.
-  virtual eviction_view eviction(std::int32_t s) const {
-    (void)s;
-    return {};
-  }
+
+ private:
+  row_traits traits_;
+};
+
+// One layer of a forward: post-RoPE queries and keys, values, [R, heads, dim].
+struct layer_rows {
+  const batch& state;
+  const step_plan& plan;
+  std::int32_t layer = 0;
+  row_set rows;
+  tensor_view q, k, v;
+};
+
+// What the attention of one layer sees.
+struct layer_keys {
+  // Under a mask other than full a list ascends, and the host can read it.
+  key_set set;
+  // Where the attention adds the softmax mass of each key (ops::attention, key_mass; the policy has
+  // zeroed it and reads it in a later layer); no data: nothing is spent.
+  tensor_view mass;
+  // With set.tiles, [S, blocks] float32 that the host can read: keys that a row of each query block
+  // sees, mean over the heads.
+  tensor_view keys_of_blocks;
+};
+
+// What a key policy does besides select().
+struct key_traits {
+  // choose() is asked in every layer. Only then may select() answer otherwise than by the plan, and
+  // use a mass or a block mask.
+  bool chooses = false;
 };
 
 // Which cached slots each row attends to in a layer.
 class key_policy {
  public:
   // `block`: tokens per block of a block-causal mask; 0: the model's trained length.
-  explicit key_policy(std::int32_t block = 0) : block_(block) {}
+  explicit key_policy(std::int32_t block = 0, key_traits traits = {})
+      : traits_(traits), block_(block) {}
   virtual ~key_policy() = default;
+  const key_traits& traits() const { return traits_; }
+  // key_traits::chooses. Scores what the cache holds and chooses from it, after the K/V of the
+  // layer were written; flops [S]: adds what that cost each sequence.
+  virtual void choose(const layer_rows& layer, const paged_kv& cache, double* flops) {
+    (void)layer, (void)cache, (void)flops;
+  }
+  // Names the arrays that say what is seen. It asks for no operation and waits for none, because
+  // the layers that read them may be recorded; what the arrays hold may change with every step.
   // Default: slots [0, kv_length) under the model's own mask. kv_length [S] holds the plan's.
-  virtual key_set select(const batch& b, const step_plan& plan, std::int32_t layer,
-                         const tensor_view& q, const paged_kv& cache,
-                         const std::int32_t* kv_length);
-  // True: which keys a row sees depends on activations.
-  virtual bool reads_activations() const { return false; }
-  // True: select() asks for no operation and waits for none, and key_mass() is not wanted. Layers
-  // can then be recorded (ops::record); select() is asked in every step all the same. A policy that
-  // overrides select() says so itself.
-  virtual bool names_arrays_only() const;
-  // Where the attention of this layer adds the softmax mass of each key (op::attention, key_mass;
-  // zeroed by the policy, read by it in a later layer); no data: not wanted, nothing is spent.
-  virtual tensor_view key_mass(const batch& b, const step_plan& plan, std::int32_t layer) {
-    (void)b, (void)plan, (void)layer;
-    return {};
-  }
-  // Keys one row at `position` sees under `keys`; for the accounting of attention work.
-  virtual std::int64_t keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
-                                   std::int32_t position) const;
-  // The same as a mean over the query heads, for keys that differ by head.
-  virtual double mean_keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
-                                  std::int32_t position) const {
-    return static_cast<double>(keys_of_row(b, keys, s, position));
-  }
-  // FLOPs that the last select() spent on sequence s to choose its keys.
-  virtual double selection_flops(const batch& b, std::int32_t s) const {
-    (void)b, (void)s;
-    return 0;
-  }
+  virtual layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+                            const std::int32_t* kv_length) const;
 
  private:
+  key_traits traits_;
   std::int32_t block_;
 };
 
@@ -242,60 +268,63 @@ struct layer_refresh {
   bool probe = false;  // without `response`: V of every canvas row is computed, compared, stored
 };
 
-// For methods that keep outputs of layers between forwards (feature_layers.h carries them out).
+// For methods that keep outputs of layers between forwards (feature_layers.h carries them out). K/V
+// of all layers must then be stored.
 class feature_policy {
  public:
-  virtual ~feature_policy() = default;
   // Layers below this one, at least one, are always computed in full and store no outputs.
-  virtual std::int32_t first_layer() const { return 1; }
+  explicit feature_policy(std::int32_t first_layer = 1) : first_layer_(first_layer) {}
+  virtual ~feature_policy() = default;
+  std::int32_t first_layer() const { return first_layer_; }
   virtual layer_refresh refresh(const batch& b, std::int32_t layer, std::int32_t s) const = 0;
+
+ private:
+  std::int32_t first_layer_;
 };
 
-// One layer of a forward, after its attention: post-RoPE queries and keys, values, [R, heads, dim].
-struct layer_rows {
-  const batch& state;
-  const step_plan& plan;
-  std::int32_t layer = 0;
-  row_set rows;
-  tensor_view q, k, v;
+// What a cache policy does besides writing every row's K/V.
+struct cache_traits {
+  bool evicts = false;  // after_attention() is asked in the forwards for which prepare() says so
 };
 
 // What is kept of K/V between forwards.
 class cache_policy {
  public:
+  explicit cache_policy(cache_traits traits = {}) : traits_(traits) {}
   virtual ~cache_policy() = default;
+  const cache_traits& traits() const { return traits_; }
   // Slots that a sequence of `length` positions (prompt and canvas) takes.
   virtual kv_storage storage(const model_config& model, std::int32_t length) const = 0;
-  // Before a forward: which storage each sequence uses; may set row slots (and slots_differ).
-  virtual void prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache& cache) {
+  // Before a forward: which storage each sequence uses; may set row slots (and slots_differ). True:
+  // after_attention() is asked in the layers of this forward (cache_traits::evicts).
+  virtual bool prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache& cache) {
     (void)b, (void)plan, (void)rows, (void)cache;
-  }
-  // Whether after_attention() is to be asked in the layers of this forward.
-  virtual bool acts_after_attention(const step_plan& plan) const {
-    (void)plan;
     return false;
   }
-  // After the attention of a layer: keep a part of its K/V, for methods that evict.
+  // cache_traits::evicts. After the attention of a layer: keeps a part of its K/V.
   virtual void after_attention(const layer_rows& layer, kv_cache& cache) {
     (void)layer, (void)cache;
   }
-  // Which layers are computed only in part; null: none. K/V of all layers must then be stored.
-  virtual const feature_policy* features() const { return nullptr; }
-  // For observers: positions of slots 0, 1, 2, ... of sequence s in a layer, as far as the policy
-  // moved K/V there; the slots behind them, or all, hold what their rows wrote.
-  virtual std::vector<std::int32_t> slot_positions(const step_plan& plan, std::int32_t layer,
-                                                   std::int32_t s) const {
-    (void)plan, (void)layer, (void)s;
-    return {};
-  }
   // After the decisions of a step: mark what is now cached.
   virtual void settle(batch& b, const step_plan& plan) { (void)b, (void)plan; }
+
+ private:
+  cache_traits traits_;
+};
+
+// What the rule of an unmask policy is like. A rule that reopens or replaces decided tokens will say
+// so here, so that a cache which counts on them can refuse it.
+struct unmask_traits {
+  // A decided token equal to the mask id stays masked (official LLaDA and Dream loops).
+  bool masks_by_id = false;
 };
 
 // Which candidates are decided.
 class unmask_policy {
  public:
+  explicit unmask_policy(unmask_traits traits = {}) : traits_(traits) {}
   virtual ~unmask_policy() = default;
+  const unmask_traits& traits() const { return traits_; }
   // Fill token and whatever scores decide() needs. `head_input` [R, D] is the final-norm output.
   virtual void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
                      const packed_matrix& head, candidate_lists& candidates) = 0;
@@ -306,8 +335,20 @@ class unmask_policy {
   virtual void learn(const batch& b, const step_plan& plan, const candidate_lists& candidates) {
     (void)b, (void)plan, (void)candidates;
   }
-  // True: a decided token equal to the mask id stays masked (official LLaDA and Dream loops).
-  virtual bool masks_by_id() const { return false; }
+
+ private:
+  unmask_traits traits_;
+};
+
+// What observers may ask about the last forward. Empty: the method has nothing to say. Valid as
+// long as the policies.
+struct recipe_views {
+  std::function<eviction_view(std::int32_t s)> eviction;
+  // Positions of slots 0, 1, 2, ... of sequence s in a layer, as far as the cache moved K/V there;
+  // the slots behind them, or all, hold what their rows wrote.
+  std::function<std::vector<std::int32_t>(const step_plan& plan, std::int32_t layer,
+                                          std::int32_t s)>
+      slot_positions;
 };
 
 struct recipe {
@@ -317,6 +358,8 @@ struct recipe {
   std::unique_ptr<key_policy> keys;
   std::unique_ptr<cache_policy> cache;
   std::unique_ptr<unmask_policy> unmask;
+  std::unique_ptr<feature_policy> features;  // null: every layer computes all its rows
+  recipe_views views;
 };
 
 }  // namespace unmask

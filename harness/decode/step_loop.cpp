@@ -19,15 +19,13 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
       state(backend, m.config(), l.sequences, l.max_length),
       cache(backend, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
             l.kv_pages, m.kv_type()),
-      partial(method.rows->updates_part()),
+      partial(method.rows->traits().partial_rows),
       recorded(backend) {
   if (l.dry) refuse_dry();
   const std::int64_t n = m.max_rows();
   const std::int64_t s = l.sequences;
   acts[0] = m.make_activations();
-  for (std::int32_t layer = 0; layer < m.config().layers && !acts[1].x; ++layer) {
-    if (method.rows->narrows(layer)) acts[1] = m.make_activations();
-  }
+  if (!method.rows->traits().narrows_at.empty()) acts[1] = m.make_activations();
   const auto ints = [&](std::int64_t count, memory_use use = memory_use::exchanged) {
     return backend.allocate(dtype::i32, {count}, use);
   };
@@ -57,12 +55,12 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
     part = m.make_activations();
   }
   found = make_candidate_lists(backend, l.sequences, n);
-  if (const feature_policy* policy = method.cache->features()) {
-    features = std::make_unique<feature_layers>(m, *policy, l.sequences, l.max_length);
+  if (method.features) {
+    features = std::make_unique<feature_layers>(m, *method.features, l.sequences, l.max_length);
   }
   plan.of.resize(static_cast<std::size_t>(s));
   last_step.resize(static_cast<std::size_t>(s));
-  rows_before.resize(static_cast<std::size_t>(s));
+  choice_flops.resize(static_cast<std::size_t>(s));
   keys_of.resize(static_cast<std::size_t>(m.config().layers));
 }
 
@@ -171,14 +169,10 @@ bool step_loop::step(const step_part* parts) {
 }
 
 void step_loop::impl::refuse_dry() const {
-  const auto refuse = [&](bool when, const char* what) {
-    if (!when) return;
-    throw usage_error((method.method.empty() ? "this method" : method.method) +
-                      " cannot run without the model: " + what + " depend on activations");
-  };
-  refuse(method.rows->reads_activations(), "its rows");
-  refuse(method.keys->reads_activations(), "its keys");
-  refuse(method.cache->features() != nullptr, "the rows of its layers");
+  const char* what = needs_activations(method);
+  if (what == nullptr) return;
+  throw usage_error((method.method.empty() ? "this method" : method.method) +
+                    " cannot run without the model: " + what + " depend on activations");
 }
 
 bool step_loop::impl::make_plan() {
@@ -191,7 +185,7 @@ bool step_loop::impl::make_plan() {
     step = {};
     if (!state.occupied(s) || (parts && parts[s] == step_part::out)) continue;
     if (parts && parts[s] == step_part::recompute) {
-      step = once_more(s);
+      step = recompute_step(s);
     } else if (!state.at(s).finished) {
       step = method.pace->plan(state, s);
       last_step[static_cast<std::size_t>(s)] = step;
@@ -219,12 +213,12 @@ bool step_loop::impl::make_plan() {
 
 // The rows of the last block of the last step, with nothing to decide. Writing the K/V of tokens
 // that did not change changes nothing.
-sequence_step step_loop::impl::once_more(std::int32_t s) const {
+sequence_step step_loop::impl::recompute_step(std::int32_t s) const {
   sequence_step step = last_step[static_cast<std::size_t>(s)];
-  const std::int32_t block = method.pace->shape(model.config()).block;
+  const std::int32_t block = method.pace->shape().block;
   if (block > 0) step.first = std::max(step.first, step.last - block);
   step.what = phase::denoise;
-  step.again = true;
+  step.recompute = true;
   step.candidate_first = step.candidate_last;
   step.quota = 0;
   return step;
@@ -267,6 +261,7 @@ void step_loop::impl::decide() {
   }
   if (observer) {
     backend.synchronize();
+    std::copy_n(rows.token.as<std::int32_t>(), entered.rows, entered.token.as<std::int32_t>());
     observer->on_step({state, plan, entered.set(sequences), entered.token.as<std::int32_t>(),
                        rows.set(sequences), found, final.view().first(rows.rows)});
   }
@@ -274,7 +269,7 @@ void step_loop::impl::decide() {
     const phase_range range(work_phase::commit, found.count);
     backend.run(op::commit{found.set(sequences), found.token.as<std::int32_t>(),
                            found.accept.as<std::uint8_t>(), state_decoded,
-                           method.unmask->masks_by_id() ? model.config().mask_id : -1,
+                           method.unmask->traits().masks_by_id ? model.config().mask_id : -1,
                            state.canvas(), state.state(), found.committed.as<std::int32_t>()});
   }
   {

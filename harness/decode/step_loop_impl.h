@@ -7,11 +7,14 @@
 
 #include <array>
 #include <chrono>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "harness/decode/feature_layers.h"
 #include "harness/decode/recordings.h"
 #include "harness/decode/step_loop.h"
+#include "harness/decode/step_program.h"
 #include "harness/profile/phases.h"
 
 namespace unmask {
@@ -20,7 +23,7 @@ namespace unmask {
 // the host what an operation wrote:
 //   admit    after pace->start(): policies fill their arrays anew for the next request
 //   forward  after rows->select(): the rows are counted and copied
-//   forward  before a layer observer; for a step observer after gather_tokens(), to copy tokens
+//   forward  before a layer observer
 //   decide   before a step observer; after commit() and settle(): tokens committed, states
 // and in the policies that look at results themselves. Counts that operations return (compact,
 // find_candidates, drop_rows, select_chunk) wait on their own.
@@ -58,7 +61,7 @@ struct step_loop::impl {
   // narrow() gathers the surviving rows into the other one: on a GPU rows are copied in no order,
   // so never in place.
   std::array<transformer::activations, 2> acts;
-  int now = 0;  // the one that holds the rows
+  int active_buffer = 0;  // the one that holds the rows
   tensor final, kept;
   tensor plan_memory;  // of plan.arrays
   row_lists rows, entered;
@@ -69,63 +72,74 @@ struct step_loop::impl {
   transformer::activations part;
   candidate_lists found;
   step_plan plan;
-  std::vector<sequence_step> last_step;   // of each place, for recomputation
-  std::vector<std::int64_t> rows_before;  // rows of each sequence entering the current layer
-  const step_part* parts = nullptr;       // of the current step; null: all places step
+  std::vector<sequence_step> last_step;  // of each place, for recomputation
+  const step_part* parts = nullptr;      // of the current step; null: all places step
   step_observer* observer = nullptr;
   std::int64_t step_index = 0;
   loop_seconds seconds;
-  recordings recorded;  // stretches of layers
-  row_lists staged;     // the rows as layers read them that are recorded, or on a GPU
+  std::optional<step_program> program;  // of the last forward
+  bool program_evicts = false, program_shows = false;
+  recordings recorded;  // segments of the program
+  row_lists staged;     // the rows as the layers of a segment read them, or those on a GPU
   tensor staged_kept;
-  std::vector<key_set> keys_of;  // of each layer of the forward
+  std::vector<layer_keys> keys_of;        // of each layer of the forward
+  std::vector<double> choice_flops;       // [S] of keys.choose() in the current layer
+  std::vector<std::int32_t> layer_begin;  // [S+1] rows entering the current layer
 
   impl(const transformer& m, recipe r, const loop_limits& l);
 
   void refuse_dry() const;
   bool make_plan();
-  sequence_step once_more(std::int32_t s) const;
+  sequence_step recompute_step(std::int32_t s) const;
   std::pair<work_phase, std::int32_t> kind_of_forward() const;
+
+  // step_forward.cpp
   void forward();
-  void choose_rows();
-  void forward_layers(layer_input in);
-  void forward_recorded();
-  bool can_record(work_phase kind) const;
-  // Layers that are recorded together: first .. end - 1 whole, but for the projection of the first
-  // where it is `inside`, and the projection of layer `end`, or the final norm behind the last one.
-  struct stretch {
-    std::int32_t first = 0;
-    bool inside = false;  // the K/V of layer `first` are written already
-    bool gather = false;  // and its rows have shrunk
-    std::int32_t end = 0;
-  };
-  std::int32_t end_of_stretch(std::int32_t first, bool inside) const;
-  void run_stretch(const stretch& layers);
-  void choose_keys(const stretch& layers, std::int32_t padded);
-  void issue_stretch(const stretch& layers, const layer_input& in, const std::int32_t* index);
+  bool choose_rows();
+  void note_entered();
+  void gather_tokens();
+  void make_program(bool evicts);
+  bool can_capture(work_phase kind) const;
+  void issue_at_once();
+  void issue_captured();
+  using segment = std::span<const layer_action>;
+  void run_captured(const segment& actions, bool shrank);
+  void issue(const layer_action& action, const layer_input& in);
+  void decide_on_host(const layer_action& action);
   bool narrow(std::int32_t layer);
   void gather_kept(const std::int32_t* index, std::int32_t count);
-  void embed(const layer_input& in);
+  void select_keys(std::int32_t layer);
   void project(std::int32_t layer, const layer_input& in);
-  void attend(std::int32_t layer, const layer_input& in, const key_set& keys);
+  void attend(std::int32_t layer, const layer_input& in);
   void close_layer(std::int32_t layer, const layer_input& in);
-  void final_norm(const layer_input& in);
-  // The rows as the layers read them: the lists themselves, or copies of them, padded.
+  layer_rows rows_of_layer(std::int32_t layer) const;
+  // The rows as the layers read them: the lists themselves, or copies of them with padding rows.
   layer_input input();
   layer_input staged_input(std::int32_t padded, bool gather);
   bool stores_at_once() const { return !partial && has_own<op::rotate_and_store>(backend); }
+
+  // step_counts.cpp
+  // Rows that a layer computed, as the beginnings [S+1] of each sequence's rows in their lists.
+  struct layer_work {
+    row_set rows;                             // passed the attention
+    const std::int32_t* valued = nullptr;     // rows whose V was computed
+    const std::int32_t* projected = nullptr;  // whose Q and K were
+    const std::int32_t* fed = nullptr;        // that passed the feed-forward
+    const std::int32_t* written = nullptr;    // whose K/V were stored
+    const std::int32_t* compared = nullptr;  // whose V was compared with the stored one; null: none
+  };
   // Summed over the rows of a sequence, and of the row that sees most.
   struct row_keys {
     double sum = 0, busiest = 0;
     double hidden = 0;  // that the model's own mask shows
   };
-  row_keys keys_seen(const row_set& set, const key_set& keys, std::int32_t s) const;
+  row_keys keys_seen(const row_set& set, const layer_keys& keys, std::int32_t s) const;
   bool is_late(std::int32_t s, std::int32_t layer) const;  // sequence_counters::late_layer_rows
-  void count_forward(std::int32_t s, std::int64_t entering);
-  void count_dry();
+  void count_forward();
+  void count_layer(std::int32_t layer);
+  void count_layer(std::int32_t layer, const layer_work& work, bool stored_at_once);
+
   void decide();
-  void count_layer(std::int32_t layer, const key_set& keys, bool first_layer);
-  void count_features(std::int32_t layer, const feature_work& work);
 };
 
 }  // namespace unmask

@@ -11,7 +11,7 @@ namespace unmask {
 std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
                          const std::vector<sequence_request>& requests, std::int32_t places,
                          std::int32_t prefill_tokens, std::int32_t prefill_chunk) {
-  const pace_shape shape = pace.shape(model);
+  const pace_shape shape = pace.shape();
   const std::int32_t block = std::max(shape.block, 1);
   // A method that may touch its whole canvas; a preempted request, whose answer became prompt.
   std::vector<std::int64_t> widest;
@@ -39,7 +39,7 @@ loop_runner::loop_runner(const transformer& model, recipe method, const loop_lim
       max_length_(limits.max_length),
       prefill_chunk_(prefill_chunk),
       loop_(model, std::move(method), limits),
-      shape_(loop_.pace().shape(model.config())),
+      shape_(loop_.pace().shape()),
       requests_(std::move(requests)),
       places_(static_cast<std::size_t>(limits.sequences)) {
   if (prefill_chunk > 0 && !loop_.pace().limit_prefill(prefill_chunk)) {

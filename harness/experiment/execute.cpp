@@ -204,7 +204,9 @@ class real_executor final : public executor {
         method_registry::instance().find(p.method).check(model_->config, parameters(p.params));
         prepared.verdict = verdict_kind::failed;  // from here on it is no matter of support
         std::unique_ptr<loadable_point> point;
-        if (p.run.kind == "serve") {
+        if (p.workload.benchmark.kind == "likelihood") {
+          point = make_likelihood_point(p, model_, workload);
+        } else if (p.run.kind == "serve") {
           point = make_serve_point(p, model_, workload, times_);
         } else {
           point = std::make_unique<real_point>(p, model_, workload, times_);

@@ -57,7 +57,7 @@ std::int32_t point_calibration::rows() const {
   if (!method_.calibrate) return rows;
   method_.calibrate(model_, settings_, requests_,
                     [&](const parameter_map& given, const std::vector<std::int32_t>& requests) {
-                      const std::int32_t block = make(given).pace->shape(model_).block;
+                      const std::int32_t block = make(given).pace->shape().block;
                       std::vector<step_time> times;
                       for (const std::int32_t n : requests) {
                         rows = std::max(rows, latency_rows(grid_of(n, model_), block));
@@ -80,7 +80,7 @@ void point_calibration::run(const transformer& packed, const cost_model* cost) {
           if (cost) {
             forward_shape shape;
             shape.requests = n;
-            shape.rows = std::int64_t{n} * std::max(make(given).pace->shape(model_).block, 1);
+            shape.rows = std::int64_t{n} * std::max(make(given).pace->shape().block, 1);
             times.push_back({n, shape.rows, cost->seconds(shape)});
             continue;
           }

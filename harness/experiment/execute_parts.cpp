@@ -90,6 +90,10 @@ void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths
 
 void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                 const loaded_model& model) {
+  if (!entry.benchmark.name.empty()) {
+    fill_benchmark(w, entry, run, model);
+    return;
+  }
   std::vector<task_item> all = entry.dataset.empty()
                                    ? read_tasks(entry.file.string())
                                    : read_dataset(entry.dataset, entry.file.string());
@@ -105,11 +109,8 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
     sequence_request request;
     request.prompt =
         model.tokens->encode(apply_chat_template(format, {{"user", item.prompt}}, true));
-    request.gen_length =
-        run.gen_length > 0 ? static_cast<std::int32_t>(run.gen_length) : item.gen_length;
-    // Each request has noise of its own, whatever the batch it is decoded in.
-    const philox4 noise = philox4x32(static_cast<std::uint64_t>(run.seed), 1, i);
-    request.seed = (std::uint64_t{noise.x[0]} << 32) | noise.x[1];
+    request.gen_length = generated_length(entry, run, item);
+    request.seed = request_seed(run, i);
     w.requests.push_back(std::move(request));
   }
 }
@@ -125,6 +126,17 @@ std::string hash_of_lengths(const loaded_workload& w) {
 }
 
 }  // namespace
+
+std::int32_t generated_length(const workload_entry& entry, const run_settings& run,
+                              const task_item& item) {
+  if (entry.gen_length > 0) return static_cast<std::int32_t>(entry.gen_length);
+  return run.gen_length > 0 ? static_cast<std::int32_t>(run.gen_length) : item.gen_length;
+}
+
+std::uint64_t request_seed(const run_settings& run, std::size_t request) {
+  const philox4 noise = philox4x32(static_cast<std::uint64_t>(run.seed), 1, request);
+  return (std::uint64_t{noise.x[0]} << 32) | noise.x[1];
+}
 
 const ops& backend_of(const std::string& device) {
   if (device == "cpu") return cpu_ops();
@@ -305,11 +317,15 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
     scored_answer s;
     s.id = item.id;
     s.text = model.tokens->decode(std::span(answers[i].tokens).first(length), true);
+    for (const std::string& stop : item.stop) s.text = s.text.substr(0, s.text.find(stop));
     const struct score judged = score_answer(item, s.text);
     s.note = judged.note;
     s.scored = judged.scored;
     s.value = judged.value;
     s.exact = judged.exact;
+    s.undecided = judged.undecided;
+    s.group = item.family;
+    for (const measure& m : judged.measures) s.measures.push_back({m.name, m.sum, m.of});
     all.push_back(std::move(s));
   }
   return all;

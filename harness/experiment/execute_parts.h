@@ -67,6 +67,12 @@ std::shared_ptr<const loaded_workload> random_workload(const std::string& name,
                                                        const run_settings& run,
                                                        const model_config& model);
 
+// Tokens to generate: the workload's own, else the run's, else the item's.
+std::int32_t generated_length(const workload_entry& entry, const run_settings& run,
+                              const task_item& item);
+// Each request has noise of its own, whatever the batch it is decoded in.
+std::uint64_t request_seed(const run_settings& run, std::size_t request);
+
 // Detokenise and score answers; answer i belongs to item item_of[i].
 std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,
                                          const std::vector<answer_record>& answers,
@@ -126,6 +132,10 @@ std::vector<active_knob> knobs_of(const method_info& method, const parameters& s
 // A pass of the closed loop as a record; `canvas`: positions beyond the prompt, per request.
 pass_record pass_of(const closed_loop_result& result, const std::vector<sequence_request>& requests,
                     const std::vector<std::int64_t>& canvas);
+// A point of kind likelihood: the choice among each item's continuations.
+std::unique_ptr<loadable_point> make_likelihood_point(
+    const experiment_point& point, std::shared_ptr<const loaded_model> model,
+    std::shared_ptr<const loaded_workload> workload);
 std::unique_ptr<loadable_point> make_serve_point(const experiment_point& point,
                                                  std::shared_ptr<const loaded_model> model,
                                                  std::shared_ptr<const loaded_workload> workload,

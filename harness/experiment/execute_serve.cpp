@@ -8,6 +8,7 @@
 #include <fstream>
 #include <numeric>
 
+#include "harness/analysis/statistics.h"
 #include "harness/base/error.h"
 #include "harness/decode/registry.h"
 #include "harness/engine/arrivals.h"
@@ -16,7 +17,6 @@
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/execute_parts.h"
 #include "harness/experiment/serve_metrics.h"
-#include "harness/experiment/statistics.h"
 #include "kernels/random.h"
 
 namespace unmask {
@@ -85,7 +85,7 @@ class serve_point final : public loadable_point {
                     static_cast<std::int32_t>(serve_.integer("prefill_chunk")));
     if (!is_virtual() && !dry_) rows = std::max(rows, calibration_.rows());
     if (measures_cost()) {
-      rows = std::max(rows, latency_rows(grid(), made.pace->shape(model_->config).block));
+      rows = std::max(rows, latency_rows(grid(), made.pace->shape().block));
     }
     return rows;
   }
@@ -183,7 +183,7 @@ class serve_point final : public loadable_point {
     const std::string& from = serve_.text("commits");
     if (from.starts_with("replay:")) return load_trajectories(from.substr(7));
     const commit_statistics& c = find_commits(from == "lengths" ? workload_->record.family : from);
-    const std::int32_t block = make().pace->shape(model_->config).block;
+    const std::int32_t block = make().pace->shape().block;
     // Token by token there is one candidate and nothing to draw.
     const std::int32_t trained = std::max(model_->config.block, 2);
     const commit_process process =

@@ -155,6 +155,10 @@ std::optional<fs::path> find_dataset(const std::string& name, const std::string&
   return std::nullopt;
 }
 
+std::vector<fs::path> dataset_folders() {
+  return directories_of("UNMASK_DATASETS");
+}
+
 std::optional<fs::path> find_trace(const std::string& file) {
   for (const fs::path& directory : directories_of("UNMASK_DATASETS")) {
     const fs::path candidate = directory / "traces" / file;

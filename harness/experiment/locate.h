@@ -30,6 +30,9 @@ std::optional<std::filesystem::path> find_weights(const std::string& name);
 std::optional<std::filesystem::path> find_dataset(const std::string& name, const std::string& file);
 std::string published_file(const std::string& dataset);  // "" where there are several
 
+// The directories of $UNMASK_DATASETS.
+std::vector<std::filesystem::path> dataset_folders();
+
 // The trace FILE in traces/ of a directory of $UNMASK_DATASETS.
 std::optional<std::filesystem::path> find_trace(const std::string& file);
 

@@ -7,10 +7,10 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/parameters_json.h"
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
-#include "harness/experiment/parameters_json.h"
 
 namespace unmask {
 namespace {
@@ -95,6 +95,8 @@ run_manifest read_manifest(const fs::path& file) {
     run_manifest m;
     m.file = in.at("experiment").at("file");
     m.text = in.at("experiment").at("text");
+    m.paper = in.value("paper", "");
+    m.artifact = in.value("artifact", "");
     m.scale = in.at("scale");
     m.overrides = in.at("set").get<std::vector<std::string>>();
     m.source_hash = in.at("source_hash");

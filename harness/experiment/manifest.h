@@ -22,6 +22,7 @@ struct run_manifest {
   std::string scale;
   std::vector<std::string> overrides;  // KEY=VALUE
   std::string source_hash;             // commit the program was built from
+  std::string paper, artifact;         // as read; empty: a plain experiment
 };
 
 // One JSON object: the manifest, the evidence asked for and every planned point, resolved.

@@ -10,11 +10,11 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/row.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/json_lines.h"
 #include "harness/experiment/manifest.h"
-#include "harness/experiment/row.h"
 
 namespace unmask {
 namespace {

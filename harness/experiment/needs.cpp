@@ -11,9 +11,12 @@
 #include "harness/experiment/locate.h"
 #include "harness/experiment/settings.h"
 #include "harness/profile/environment.h"
+#include "harness/workload/benchmarks/benchmark.h"
 
 namespace unmask {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct need_parts {
   std::string kind, value;
@@ -25,7 +28,7 @@ need_parts split(const std::string& need) {
 }
 
 const std::vector<std::string> with_number = {"gpus", "gpu_memory_gb", "memory_gb", "cores"};
-const std::vector<std::string> with_name = {"weights", "dataset", "trace"};
+const std::vector<std::string> with_name = {"weights", "dataset", "trace", "benchmark"};
 
 bool one_of(const std::vector<std::string>& list, const std::string& item) {
   return std::ranges::find(list, item) != list.end();
@@ -62,6 +65,13 @@ std::string what_is_missing(const std::string& need, const machine_view& m) {
   if (parts.kind == "weights") {
     return m.has_weights(parts.value) ? "" : "not in $UNMASK_MODELS or the Hugging Face cache";
   }
+  if (parts.kind == "benchmark") {
+    const fs::path folder = find_benchmark(parts.value, "").folder;
+    const auto folders = dataset_folders();
+    const bool there = std::ranges::any_of(
+        folders, [&](const fs::path& f) { return fs::is_directory(f / folder); });
+    return there ? "" : "no folder " + folder.string() + " in $UNMASK_DATASETS";
+  }
   if (parts.kind == "dataset") return m.has_dataset(parts.value) ? "" : "not in $UNMASK_DATASETS";
   return m.has_trace(parts.value) ? "" : "not in $UNMASK_DATASETS/traces";
 }
@@ -81,6 +91,7 @@ void check_need(const std::string& need, const std::string& where) {
       throw usage_error(where + ": the need '" + need +
                         "' must name what it needs after the colon");
     }
+    if (parts.kind == "benchmark") find_benchmark(parts.value, "");
     if (parts.kind == "dataset") {
       try {
         published_file(dataset_parts(parts.value).first);
@@ -120,6 +131,9 @@ std::vector<std::string> needs_of(const experiment_spec& spec) {
   for (const workload_entry& w : spec.workloads) {
     if (!w.dataset.empty()) {
       add("dataset:" + w.dataset + (w.dataset_file.empty() ? "" : "/" + w.dataset_file));
+    }
+    if (!w.benchmark.name.empty() && w.benchmark.path.empty()) {
+      add("benchmark:" + w.benchmark.name);
     }
     if (w.file.string().starts_with("trace:")) add(w.file.string());
   }

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "harness/base/error.h"
+#include "harness/base/toml_reader.h"
 #include "harness/experiment/needs.h"
-#include "harness/experiment/toml_reader.h"
 
 namespace unmask {
 namespace {
@@ -71,15 +71,6 @@ scale_reading read_scale(const std::string& name, const toml::table& table,
   return read;
 }
 
-toml::table parsed(const std::string& text, const std::filesystem::path& file) {
-  try {
-    return toml::parse(text, file.string());
-  } catch (const toml::parse_error& problem) {
-    throw usage_error(file.string() + ":" + std::to_string(problem.source().begin.line) + ": " +
-                      std::string(problem.description()));
-  }
-}
-
 std::string chosen_scale(const std::vector<scale_entry>& scales, const std::string& wanted,
                          const std::string& file) {
   std::vector<std::string> names;
@@ -98,7 +89,7 @@ std::string chosen_scale(const std::vector<scale_entry>& scales, const std::stri
 experiment_table overlaid_table(const std::string& text, const std::filesystem::path& file,
                                 const std::string& scale) {
   experiment_table read;
-  read.table = parsed(text, file);
+  read.table = parsed_toml(text, file);
   const toml::node* scales = read.table.get("scale");
   if (!scales) {
     // An artifact that nobody can reproduce has none, and says so at every scale.
@@ -139,7 +130,7 @@ experiment_table overlaid_table(const std::string& text, const std::filesystem::
 }
 
 std::string some_scale(const std::string& text, const std::filesystem::path& file) {
-  const toml::table table = parsed(text, file);
+  const toml::table table = parsed_toml(text, file);
   const toml::table* scales = table["scale"].as_table();
   if (!scales || scales->empty() || scales->contains("tiny")) return "";
   const auto first = std::ranges::min_element(

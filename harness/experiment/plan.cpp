@@ -254,6 +254,10 @@ std::string canonical_settings(const experiment_point& p) {
   }
   if (p.model.positions > 0) all["model"]["positions"] = p.model.positions;
   if (p.model.soften != 1) all["model"]["soften"] = p.model.soften;
+  if (!p.workload.benchmark.name.empty()) {
+    all["workload"]["benchmark"] = nlohmann::json::parse(canonical_benchmark(p.workload.benchmark));
+  }
+  if (p.workload.gen_length > 0) all["workload"]["gen_length"] = p.workload.gen_length;
   if (p.run.kind == "serve") all["serve"] = object(serve_identity(p.run.serve));
   return all.dump();
 }

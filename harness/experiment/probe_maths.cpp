@@ -9,7 +9,7 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "harness/experiment/statistics.h"
+#include "harness/analysis/statistics.h"
 #include "kernels/random.h"
 
 namespace unmask::probe_maths {

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "harness/analysis/statistics.h"
 #include "harness/base/error.h"
-#include "harness/experiment/statistics.h"
 #include "harness/profile/cupti_counters.h"
 #include "harness/profile/cupti_trace.h"
 

@@ -70,7 +70,4 @@ struct phase_report {
 // roof_share (null: no roof or no work) and provenance ("analytic" or "cupti").
 std::string phases_json(const phase_report& report);
 
-// Markdown, one table a row that has the probe; the time of containers themselves is one line.
-std::string phase_tables(const std::vector<result_row>& rows);
-
 }  // namespace unmask

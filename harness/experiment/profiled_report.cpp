@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The probe "phases" and the tables made from it.
+// The probe "phases".
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -62,79 +62,6 @@ json phase_object(const phase_report& report, const phase_total& t) {
           {"provenance", provenance}};
 }
 
-std::string count(const json& value, double unit, int digits) {
-  if (!value.is_number() || value.get<double>() == 0) return "–";
-  return fmt::format("{:.{}f}", value.get<double>() / unit, digits);
-}
-
-std::string rate(const json& amount, double seconds, double unit) {
-  if (!amount.is_number() || amount.get<double>() == 0 || !(seconds > 0)) return "–";
-  return fmt::format("{:.1f}", amount.get<double>() / seconds / unit);
-}
-
-std::string table_of(const result_row& row, const json& report) {
-  const bool device = !report["kernels"].empty();
-  std::string text = fmt::format(
-      "### {} · {} · {}{}\n\n| phase | calls | ms | share | rows | GFLOP | MB | GFLOP/s | GB/s | % "
-      "of roof |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n",
-      row.model.name, row.workload.family, row.label,
-      row.variation.empty() ? "" : " " + row.variation);
-  struct line {
-    double seconds;
-    std::string text;
-  };
-  std::vector<line> lines;
-  double containers = 0, total = 0;
-  for (const json& p : report["phases"]) {
-    const double seconds =
-        device ? p["device_seconds"].get<double>() : p["own_seconds"].get<double>();
-    total += seconds;
-    if (p["container"]) containers += seconds;
-  }
-  if (!(total > 0)) return text + "| nothing took time | | | | | | | | | |\n";
-  for (const json& p : report["phases"]) {
-    if (p["container"]) continue;
-    const double seconds =
-        device ? p["device_seconds"].get<double>() : p["own_seconds"].get<double>();
-    const std::string name = p["phase"].get<std::string>();
-    lines.push_back(
-        {seconds,
-         fmt::format("| {} | {} | {:.3f} | {:.1f} % | {} | {} | {} | {} | {} | {} |\n", name,
-                     p["calls"].get<std::int64_t>(), seconds * 1e3, 100 * seconds / total,
-                     count(p["rows"], 1, 0), count(p["flops"], 1e9, 3), count(p["bytes"], 1e6, 1),
-                     rate(p["flops"], seconds, 1e9), rate(p["bytes"], seconds, 1e9),
-                     p["roof_share"].is_number()
-                         ? fmt::format("{:.1f}", 100 * p["roof_share"].get<double>())
-                         : "–")});
-  }
-  lines.push_back({containers, fmt::format("| between phases | | {:.3f} | {:.1f} % | | | | | | |\n",
-                                           containers * 1e3, 100 * containers / total)});
-  std::stable_sort(lines.begin(), lines.end(),
-                   [](const line& a, const line& b) { return a.seconds > b.seconds; });
-  for (const line& l : lines) text += l.text;
-  text += fmt::format("| **all** | | **{:.3f}** | 100 % | | | | | | |\n\n", total * 1e3);
-  text += fmt::format(
-      "{} time. Traced pass {:.4f} s, timed passes {:.4f} s ({:+.1f} %).",
-      device ? "Device" : "CPU", report["seconds"].get<double>(),
-      report["untraced_seconds"].get<double>(),
-      100 * (report["seconds"].get<double>() / report["untraced_seconds"].get<double>() - 1));
-  const json& roofs = report["roofs"];
-  if (!roofs["source"].get<std::string>().empty()) {
-    text +=
-        fmt::format(" Roofs: {} GFLOP/s, {} GB/s ({}).", count(roofs["flops_per_second"], 1e9, 1),
-                    count(roofs["bytes_per_second"], 1e9, 1), roofs["source"].get<std::string>());
-  }
-  if (device && report["device_unattributed"].get<double>() > 0) {
-    text += fmt::format(" {:.3f} ms of kernels belong to no phase.",
-                        1e3 * report["device_unattributed"].get<double>());
-  }
-  text += " FLOPs and bytes: " + report["provenance"]["work"].get<std::string>() + ".\n";
-  for (const char* problem : {"kernels_problem", "counters_problem"}) {
-    if (report[problem].is_string()) text += report[problem].get<std::string>() + ".\n";
-  }
-  return text;
-}
-
 }  // namespace
 
 std::string phases_json(const phase_report& report) {
@@ -169,16 +96,6 @@ std::string phases_json(const phase_report& report) {
       {"phases", phases},
       {"kernels", kernels}};
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-std::string phase_tables(const std::vector<result_row>& rows) {
-  std::string text;
-  for (const result_row& row : rows) {
-    const auto found = row.probes.find("phases");
-    if (found == row.probes.end()) continue;
-    text += (text.empty() ? "" : "\n") + table_of(row, json::parse(found->second));
-  }
-  return text;
 }
 
 }  // namespace unmask

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 
+#include "harness/analysis/estimates.h"
+#include "harness/analysis/statistics.h"
 #include "harness/base/digest.h"
 #include "harness/experiment/metrics.h"
-#include "harness/experiment/statistics.h"
 
 namespace unmask {
 namespace {
@@ -220,10 +222,43 @@ void keep_items(result_row& row, const measured_point& point) {
   }
 }
 
+// Standard deviation of the trials' means; trials lie one after the other.
+double trial_deviation(const std::vector<scored_answer>& scores, std::size_t trials) {
+  if (trials < 2 || scores.size() % trials != 0) return 0;
+  const std::size_t items = scores.size() / trials;
+  double sum = 0, squares = 0;
+  for (std::size_t t = 0; t < trials; ++t) {
+    double value = 0, n = 0;
+    for (std::size_t i = t * items; i < (t + 1) * items; ++i) {
+      value += scores[i].scored ? scores[i].value : 0;
+      n += scores[i].scored;
+    }
+    const double mean = n > 0 ? value / n : 0;
+    sum += mean;
+    squares += mean * mean;
+  }
+  const auto count = static_cast<double>(trials);
+  return std::sqrt(std::max(squares - sum * sum / count, 0.0) / (count - 1));
+}
+
+double mean_of_groups(const std::vector<scored_answer>& scores) {
+  std::map<std::string, std::pair<double, double>> groups;  // sum and number
+  for (const scored_answer& a : scores) {
+    if (!a.scored) continue;
+    groups[a.group].first += a.value;
+    groups[a.group].second += 1;
+  }
+  if (groups.size() < 2) return std::nan("");
+  double sum = 0;
+  for (const auto& [name, group] : groups) sum += group.first / group.second;
+  return sum / static_cast<double>(groups.size());
+}
+
 void score_row(result_row& row, const std::vector<scored_answer>& scores) {
   score_record s;
   double sum = 0;
   for (const scored_answer& a : scores) {
+    s.undecided += a.undecided;
     if (!a.scored) continue;
     ++s.n;
     s.exact += a.exact;
@@ -234,6 +269,17 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
   const interval i = wilson_interval(sum, static_cast<std::size_t>(s.n));
   s.low = i.low;
   s.high = i.high;
+  s.mean_of_groups = mean_of_groups(scores);
+  std::map<std::string, double> of;
+  for (const scored_answer& a : scores) {
+    for (const scored_answer::measure& m : a.measures) {
+      s.beside[m.name] += m.sum;
+      of[m.name] += m.of;
+    }
+  }
+  for (auto& [name, value] : s.beside) value = of[name] > 0 ? value / of[name] : 0;
+  s.trial_deviation =
+      trial_deviation(scores, static_cast<std::size_t>(row.workload.benchmark.trials));
   row.score = s;
 }
 
@@ -334,6 +380,12 @@ void measure_row(result_row& row, const measured_point& point) {
   } else {
     row.verdict = verdict_kind::pass;
     row.reason = row.model.caution;
+    if (is_noisy(row)) {
+      row.verdict = verdict_kind::noisy;
+      row.reason += row.reason.empty() ? "" : "; ";
+      row.reason += fmt::format("the speed is known to ±{:.0f} % only, from {} repetitions",
+                                100 * row.samples.half_width, row.samples.seconds.size());
+    }
   }
   judge_activity(row, point.knobs);
 }

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "harness/analysis/row.h"
 #include "harness/decode/counters.h"
-#include "harness/experiment/row.h"
 
 namespace unmask {
 
@@ -46,6 +46,14 @@ struct scored_answer {
   bool scored = false;
   double value = 0;
   bool exact = false;
+  // Beside the score: name, sum, of; over a run the sum of sums over the sum of the others.
+  struct measure {
+    std::string name;
+    double sum = 0, of = 1;
+  };
+  std::vector<measure> measures = {};
+  std::string group = {};  // subject or task of a benchmark of several
+  bool undecided = false;  // the official scorer gives a verdict that ours cannot establish
 };
 
 // What the token ids of a model mean.

@@ -11,11 +11,12 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/frame.h"
+#include "harness/analysis/statistics.h"
+#include "harness/analysis/store.h"
 #include "harness/base/error.h"
 #include "harness/experiment/manifest.h"
 #include "harness/experiment/progress.h"
-#include "harness/experiment/statistics.h"
-#include "harness/experiment/store.h"
 
 namespace unmask {
 namespace {
@@ -52,7 +53,7 @@ class experiment_run {
       : spec_(spec),
         options_(options),
         with_(with),
-        rows_(rows_file(options.output, options.part)),
+        rows_(rows_file(options.output, options.part.index, options.part.count)),
         progress_(points, options.progress ? stderr : nullptr),
         environment_(with.environment()),
         source_hash_(with.source_hash()) {

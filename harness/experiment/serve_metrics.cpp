@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/experiment/statistics.h"
+#include "harness/analysis/statistics.h"
 #include "kernels/random.h"
 
 namespace unmask {

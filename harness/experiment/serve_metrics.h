@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "harness/analysis/row.h"
 #include "harness/decode/parameters.h"
 #include "harness/engine/serving.h"
-#include "harness/experiment/row.h"
 
 namespace unmask {
 

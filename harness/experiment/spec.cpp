@@ -7,12 +7,12 @@
 #include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/toml_reader.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/needs.h"
 #include "harness/experiment/overlay.h"
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
-#include "harness/experiment/toml_reader.h"
 
 namespace unmask {
 namespace {
@@ -139,13 +139,15 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   r.text("format", w.trace_format);
   r.text("lengths", w.lengths);
   r.text("dataset", w.dataset);
+  r.integer("gen_length", w.gen_length, 0, 1 << 24);
+  read_benchmark_keys(r, file, w.benchmark);
   const bool file_of_tasks = !path.empty() && w.dataset.empty();
   if ((!tasks.empty()) + file_of_tasks + (!trace.empty()) + (!w.lengths.empty()) +
-          (!w.dataset.empty()) !=
+          (!w.dataset.empty()) + (!w.benchmark.name.empty()) !=
       1) {
     throw usage_error(r.where() +
-                      ": [[workload]] needs one of `tasks`, `file`, `trace`, `lengths` and "
-                      "`dataset`");
+                      ": [[workload]] needs one of `tasks`, `file`, `trace`, `lengths`, "
+                      "`dataset` and `benchmark`");
   }
   if (trace.empty() != w.trace_format.empty()) {
     throw usage_error(r.where() + ": [[workload]] needs `format` with `trace`, and only then");
@@ -159,6 +161,12 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   }
   if (!name.empty() && tasks.size() > 1) {
     throw usage_error(r.where() + ": `name` is of one task; give each its own [[workload]]");
+  }
+  if (!w.benchmark.name.empty()) {
+    const std::string task = w.benchmark.task.empty() ? "" : "/" + w.benchmark.task;
+    w.name = name.empty() ? w.benchmark.name + task : name;
+    spec.workloads.push_back(w);
+    return;
   }
   if (!w.dataset.empty()) {
     read_dataset_entry(r, w, path, name);
@@ -331,7 +339,7 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   spec.needs = read.needs;
   spec.not_run = read.not_run;
   toml_reader r(root, file.string(), "");
-  r.find("layout");  // of harness/artifact
+  r.find("layout");  // of artifact_files.h
   r.table("artifact", [&](toml_reader& t) { read_artifact(t, file, spec.artifact); });
   if (!spec.artifact.not_reproducible.empty()) spec.not_run = spec.artifact.not_reproducible;
   r.text("title", spec.title);

@@ -14,7 +14,8 @@
 //               norm, and with it the logits, by T: the same arg-max, less confidence;
 //               positions = N: longer prompts than the checkpoint was made for, to time them
 //   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; which items (item_selection):
-//               context = [LOW, HIGH], draw = SEED, offset, limit, spread = true
+//               context = [LOW, HIGH], draw = SEED, offset, limit, spread = true; gen_length
+//               benchmark = "gsm8k", harness, shots, trials, ... (benchmark_workload.h)
 //               serve only: trace = "x.csv" and format = "lengths" | "azure" | "mooncake", or
 //               lengths = "sdar-8b/sharegpt" (published means and deviations)
 //   [serve]     see serve_settings.cpp, or unmask run --help
@@ -33,7 +34,7 @@
 //   [scale.NAME] laid over everything above when that scale is chosen: tables merge and the scale
 //                wins, arrays ([[scale.NAME.model]], a sweep axis) replace; besides, needs
 //                (needs.h), takes, note, not_run = why, and [scale.NAME.set] with keys as in --set
-//   [layout]     how the paper arranges the numbers; read by harness/artifact/layout.h
+//   [layout]     how the paper arranges the numbers; read by artifact_files.h
 // A model's path "weights:NAME" and a workload's dataset = "gsm8k" are looked up (locate.h).
 #pragma once
 
@@ -42,19 +43,13 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/run_keys.h"
+#include "harness/analysis/row.h"
 #include "harness/decode/parameters.h"
+#include "harness/experiment/benchmark_workload.h"
 #include "harness/experiment/probe.h"
 #include "harness/workload/task.h"
 
 namespace unmask {
-
-// What a point runs with, besides its model, workload and method.
-struct run_settings : run_keys {
-  std::string kind = "decode";  // or serve
-  parameter_map serve;          // of kind serve: the keys of [serve]; resolved in a plan
-  bool operator==(const run_settings&) const = default;
-};
 
 // How much evidence a number needs.
 struct evidence_settings {
@@ -80,14 +75,16 @@ struct model_entry {
 };
 
 struct workload_entry {
-  std::string name;            // task family, or stem of the file
-  std::filesystem::path file;  // JSON Lines of tasks, or a trace
-  std::string trace_format;    // of a trace; empty: tasks
-  std::string lengths;         // name of published lengths; empty: a file
-  item_selection items;        // which; 0: all
-  std::string dataset;         // published dataset; empty: tasks of our own form
-  std::string dataset_file;    // of a dataset of several files
-  std::string hash;            // of the file; "": nobody looked yet
+  std::string name;             // task family, or stem of the file
+  std::filesystem::path file;   // JSON Lines of tasks, or a trace
+  std::string trace_format;     // of a trace; empty: tasks
+  std::string lengths;          // name of published lengths; empty: a file
+  item_selection items;         // which; 0: all
+  std::string dataset;          // published dataset; empty: tasks of our own form
+  std::string dataset_file;     // of a dataset of several files
+  std::string hash;             // of the file; "": nobody looked yet
+  benchmark_request benchmark;  // as a harness runs it; no name: something else
+  std::int64_t gen_length = 0;  // tokens to generate, before [run] and the items; 0: theirs
 };
 
 struct method_entry {

@@ -148,7 +148,7 @@ chat_format chat_format_of(const model_config& config, const tokenizer& tokens) 
 }
 
 std::string apply_chat_template(chat_format format, const std::vector<chat_message>& messages,
-                                bool add_generation_prompt) {
+                                bool add_generation_prompt, bool thinking_off) {
   if (messages.empty()) throw usage_error("a chat needs at least one message");
   for (const chat_message& m : messages) {
     if (m.role != "system" && m.role != "user" && m.role != "assistant") {
@@ -156,11 +156,15 @@ std::string apply_chat_template(chat_format format, const std::vector<chat_messa
                         "\" is unknown; use system, user or assistant");
     }
   }
+  if (thinking_off && format != chat_format::qwen3 && format != chat_format::ling) {
+    throw usage_error("this model's chat template has no thinking to turn off");
+  }
   switch (format) {
     case chat_format::llada:
       return render_llada(messages);
     case chat_format::qwen3:
-      return render_qwen3(messages, add_generation_prompt);
+      return render_qwen3(messages, add_generation_prompt) +
+             (thinking_off && add_generation_prompt ? "<think>\n\n</think>\n\n" : "");
     case chat_format::qwen25:
       return render_qwen25(messages, add_generation_prompt);
     case chat_format::ling:

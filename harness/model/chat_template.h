@@ -29,8 +29,10 @@ enum class chat_format : std::uint8_t {
 // error when the tokenizer has none of the known sets (a base model, for example).
 chat_format chat_format_of(const model_config& config, const tokenizer& tokens);
 
+// thinking_off: enable_thinking=false of Qwen3's template, an empty block of thought that opens the
+// answer; usage error for a format without one, but for ling, which never thinks.
 std::string apply_chat_template(chat_format format, const std::vector<chat_message>& messages,
-                                bool add_generation_prompt);
+                                bool add_generation_prompt, bool thinking_off = false);
 std::string apply_chat_template(const model_config& config, const tokenizer& tokens,
                                 const std::vector<chat_message>& messages,
                                 bool add_generation_prompt);

@@ -97,9 +97,8 @@ class pace final : public pace_policy {
 class rows final : public row_policy {
  public:
   rows(settings s, std::shared_ptr<shared_state> shared)
-      : settings_(std::move(s)), shared_(std::move(shared)) {}
+      : row_policy({{}, s.ffn_only}), settings_(std::move(s)), shared_(std::move(shared)) {}
   void select(const batch& b, const step_plan& plan, row_lists& list) override;
-  bool updates_part() const override { return settings_.ffn_only; }
   void feed_forward_rows(const batch& b, const step_plan& plan, const row_lists& list,
                          row_lists& updated, tensor& index) override;
 
@@ -112,11 +111,10 @@ class rows final : public row_policy {
 class unmask final : public unmask_policy {
  public:
   unmask(settings s, std::shared_ptr<shared_state> shared)
-      : settings_(std::move(s)), shared_(std::move(shared)) {}
+      : unmask_policy({s.remask_by_id}), settings_(std::move(s)), shared_(std::move(shared)) {}
   void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override;
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
-  bool masks_by_id() const override { return settings_.remask_by_id; }
 
  private:
   settings settings_;

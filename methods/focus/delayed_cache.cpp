@@ -69,7 +69,7 @@ void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows
   const commit_mode mode = state.settings.commit;
   if (mode != commit_mode::frozen) {
     write_windows(state, plan, [mode](const sequence_step& step) {
-      return step.what == phase::commit && !step.again &&
+      return step.what == phase::commit && !step.recompute &&
              (mode == commit_mode::full || step.commit > 0);
     });
     backend.run(
@@ -88,9 +88,9 @@ void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows
                          state.settings.right_neighbour, state.frozen});
 }
 
-key_set delayed_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
-                             const tensor_view& q, const paged_kv& cache, const std::int32_t*) {
-  return key_policy::select(b, plan, layer, q, cache, state_->extent_out.as<std::int32_t>());
+layer_keys delayed_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
+                                const std::int32_t*) const {
+  return key_policy::select(b, plan, layer, state_->extent_out.as<std::int32_t>());
 }
 
 namespace {

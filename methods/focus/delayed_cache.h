@@ -52,7 +52,7 @@ class delayed_state {
 
 // Whether this forward decodes a block whose prompt is cached, and is not merely a repetition.
 inline bool decodes_block(const sequence_step& step) {
-  return step.active && step.what != phase::prefill && !step.again;
+  return step.active && step.what != phase::prefill && !step.recompute;
 }
 // end[s] = one past the last position among the rows of s (0: none), which the host has waited for.
 void write_extents(const row_lists& rows, std::int32_t sequences, std::int32_t* end);
@@ -60,7 +60,8 @@ void write_extents(const row_lists& rows, std::int32_t sequences, std::int32_t* 
 // Rows that are not frozen, ascending.
 class delayed_rows : public row_policy {
  public:
-  explicit delayed_rows(std::shared_ptr<delayed_state> state) : state_(std::move(state)) {}
+  explicit delayed_rows(std::shared_ptr<delayed_state> state, row_traits traits = {})
+      : row_policy(std::move(traits)), state_(std::move(state)) {}
   void select(const batch& b, const step_plan& plan, row_lists& rows) override;
 
  protected:
@@ -75,9 +76,8 @@ class delayed_keys : public key_policy {
  public:
   delayed_keys(std::int32_t block, std::shared_ptr<delayed_state> state)
       : key_policy(block), state_(std::move(state)) {}
-  key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
-                 const paged_kv& cache, const std::int32_t* kv_length) override;
-  bool names_arrays_only() const override { return true; }
+  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+                    const std::int32_t* kv_length) const override;
 
  protected:
   const delayed_state& state() const { return *state_; }
@@ -89,14 +89,9 @@ class delayed_keys : public key_policy {
 // block_pace that tells the shared state about new requests and decided tokens.
 class delayed_pace final : public block_pace {
  public:
-  delayed_pace(block_settings s, std::shared_ptr<delayed_state> state)
-      : block_pace(std::move(s)), state_(std::move(state)) {}
   // LMDeploy's fork runs one forward per turn when it caches inside blocks.
-  pace_shape shape(const model_config& model) const override {
-    pace_shape shape = block_pace::shape(model);
-    shape.turn = 1;
-    return shape;
-  }
+  delayed_pace(block_settings s, std::shared_ptr<delayed_state> state)
+      : block_pace(std::move(s), 1), state_(std::move(state)) {}
   void start(batch& b, std::int32_t s) override {
     block_pace::start(b, s);
     state_->start(b, s);

@@ -18,7 +18,9 @@ recipe make_focus(const model_config& model, const parameters& p) {
   recipe r;
   r.keys = std::make_unique<focus_keys>(s.block_length, state);
   r.pace = std::make_unique<delayed_pace>(std::move(s), state);
-  r.rows = std::make_unique<focus_rows>(state);
+  auto rows = std::make_unique<focus_rows>(state);
+  r.views.eviction = [of = rows.get()](std::int32_t place) { return of->eviction(place); };
+  r.rows = std::move(rows);
   r.cache = std::make_unique<append_cache>();
   r.unmask = std::make_unique<block_unmask>(block_unmask_settings_of(model, p));
   return r;

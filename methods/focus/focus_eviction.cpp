@@ -56,7 +56,7 @@ void focus_eviction::find(const batch& b, const step_plan& plan, const row_lists
   for (std::size_t s = 0; s < plan.of.size(); ++s) {
     const auto place = static_cast<std::int32_t>(s);
     const sequence_step& step = plan.of[s];
-    const bool asked = step.active && step.what != phase::prefill && !step.again;
+    const bool asked = step.active && step.what != phase::prefill && !step.recompute;
     const std::uint8_t* states = b.state().row<std::uint8_t>(place);
     const auto masks = static_cast<std::int32_t>(
         std::count_if(position + begin[s], position + begin[s + 1],
@@ -138,7 +138,6 @@ void focus_eviction::score(const batch& b) {
 bool focus_eviction::narrow(const batch& b, const step_plan& plan, std::int32_t layer,
                             const tensor_view& q, const tensor_view& k, row_lists& rows,
                             tensor& kept) {
-  if (layer > 1) return false;
   if (layer == 0) {
     prepare(b, rows.position.view().rows());
     find(b, plan, rows);

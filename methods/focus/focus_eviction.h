@@ -58,6 +58,7 @@ class focus_budgets {
 class focus_eviction {
  public:
   explicit focus_eviction(std::shared_ptr<focus_budgets> budgets) : budgets_(std::move(budgets)) {}
+  static std::vector<std::int32_t> layers() { return {0, 1}; }  // row_traits::narrows_at
   // Layer 0 measures; layer 1 measures again and drops rows (`kept` as in row_policy::narrow).
   // True when rows were dropped.
   bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,

@@ -47,17 +47,16 @@ void focus_rows::finish(const batch& b, const step_plan& plan, const row_lists& 
                           state.key_sequence.as<std::int32_t>()});
 }
 
-key_set focus_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
-                           const tensor_view& q, const paged_kv& cache,
-                           const std::int32_t* kv_length) {
-  key_set keys = delayed_keys::select(b, plan, layer, q, cache, kv_length);
+layer_keys focus_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
+                              const std::int32_t* kv_length) const {
+  layer_keys keys = delayed_keys::select(b, plan, layer, kv_length);
   if (layer == 1 && state_->layer1_processed) {
-    keys.kv_length = state_->extent_in.as<std::int32_t>();
+    keys.set.kv_length = state_->extent_in.as<std::int32_t>();
   }
   // Layers 0 and 1 have fresh K/V of everything computed; the later ones only of what stayed.
   if (layer > 1 && !state_->budgets->settings.placeholder_integrity) {
-    keys.key_begin = state_->key_begin.as<std::int32_t>();
-    keys.key_slot = state_->key_slot.as<std::int32_t>();
+    keys.set.key_begin = state_->key_begin.as<std::int32_t>();
+    keys.set.key_slot = state_->key_slot.as<std::int32_t>();
   }
   return keys;
 }

@@ -31,12 +31,12 @@ class focus_state final : public delayed_state {
 class focus_rows final : public delayed_rows {
  public:
   explicit focus_rows(std::shared_ptr<focus_state> state)
-      : delayed_rows(state), state_(state), eviction_(state->budgets) {}
-  bool narrows(std::int32_t layer) const override { return layer <= 1; }
+      : delayed_rows(state, {focus_eviction::layers(), false}),
+        state_(state),
+        eviction_(state->budgets) {}
   bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
               const tensor_view& k, row_lists& rows, tensor& kept) override;
-  bool reads_activations() const override { return true; }
-  eviction_view eviction(std::int32_t s) const override { return eviction_.view(s); }
+  eviction_view eviction(std::int32_t s) const { return eviction_.view(s); }
 
  private:
   void finish(const batch& b, const step_plan& plan, const row_lists& rows, bool dropped);
@@ -48,8 +48,8 @@ class focus_keys final : public delayed_keys {
  public:
   focus_keys(std::int32_t block, std::shared_ptr<focus_state> state)
       : delayed_keys(block, state), state_(std::move(state)) {}
-  key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
-                 const paged_kv& cache, const std::int32_t* kv_length) override;
+  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+                    const std::int32_t* kv_length) const override;
 
  private:
   std::shared_ptr<focus_state> state_;

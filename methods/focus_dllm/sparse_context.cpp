@@ -52,14 +52,10 @@ void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_
   focus_query_ = backend.allocate(dtype::f32, {b.max_length(), b.model().heads * dim});
 }
 
-tensor_view sparse_context::key_mass(const batch& b, const step_plan& plan, std::int32_t layer) {
+// The last dense layer finds the sinks.
+bool sparse_context::sums_mass(std::int32_t layer) const {
   const focus_dllm_settings& f = state_->settings;
-  (void)plan;
-  if (!any_focused_ || !f.sinks || !f.sparse_attention || layer != f.dense_layers - 1) return {};
-  const std::int64_t all = std::int64_t{b.capacity()} * b.max_length();
-  if (!mass_) mass_ = b.backend().allocate(dtype::f32, {all});
-  std::fill_n(mass_.as<float>(), all, 0.0F);
-  return mass_;
+  return any_focused_ && f.sinks && f.sparse_attention && layer == f.dense_layers - 1;
 }
 
 // Largest attention mass among the prompt's slots (eq. 6). The sum over heads and active rows ranks
@@ -205,14 +201,19 @@ void sparse_context::list_slots(const batch& b, const step_plan& plan) {
   }
 }
 
-key_set sparse_context::select(const batch& b, const step_plan& plan, std::int32_t layer,
-                               const tensor_view& q, const paged_kv& cache,
-                               const std::int32_t* kv_length) {
+void sparse_context::choose(const layer_rows& rows, const paged_kv& cache, double*) {
+  const batch& b = rows.state;
+  const step_plan& plan = rows.plan;
+  const std::int32_t layer = rows.layer;
   if (layer == 0) prepare(b, plan, cache);
-  const key_set everything{kv_length, nullptr, nullptr, mask_kind::full, 1};
-  if (dense(b, layer)) return everything;
+  if (sums_mass(layer)) {
+    const std::int64_t all = std::int64_t{b.capacity()} * b.max_length();
+    if (!mass_) mass_ = b.backend().allocate(dtype::f32, {all});
+    std::fill_n(mass_.as<float>(), all, 0.0F);
+  }
+  if (dense(b, layer)) return;
   refresh_means(b, plan, layer, cache);
-  if (!any_focused_) return everything;
+  if (!any_focused_) return;
   if (layer == state_->settings.dense_layers) {
     if (state_->settings.sinks) find_sinks(b, plan);
     // Rows of the focus positions: rows ascend by position inside a sequence.
@@ -226,9 +227,19 @@ key_set sparse_context::select(const batch& b, const step_plan& plan, std::int32
       focus_begin_.push_back(static_cast<std::int32_t>(focus_row_.size()));
     }
   }
-  score_blocks(b, plan, layer, q);
+  score_blocks(b, plan, layer, rows.q);
   list_slots(b, plan);
-  return {kv_length, key_begin_.data(), key_slot_.data(), mask_kind::full, 1};
+}
+
+layer_keys sparse_context::select(const batch& b, const step_plan&, std::int32_t layer,
+                                  const std::int32_t* kv_length) const {
+  layer_keys keys;
+  keys.set.kv_length = kv_length;
+  if (sums_mass(layer)) keys.mass = mass_.view();
+  if (dense(b, layer) || !any_focused_) return keys;
+  keys.set.key_begin = key_begin_.data();
+  keys.set.key_slot = key_slot_.data();
+  return keys;
 }
 
 }  // namespace unmask

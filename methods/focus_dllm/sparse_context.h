@@ -44,14 +44,15 @@ struct focus_dllm_state {
 // query, ascending, then the whole response.
 class sparse_context final : public key_policy {
  public:
-  explicit sparse_context(std::shared_ptr<focus_dllm_state> state) : state_(std::move(state)) {}
-  bool reads_activations() const override { return true; }
-  key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
-                 const paged_kv& cache, const std::int32_t* kv_length) override;
-  tensor_view key_mass(const batch& b, const step_plan& plan, std::int32_t layer) override;
+  explicit sparse_context(std::shared_ptr<focus_dllm_state> state)
+      : key_policy(0, {true}), state_(std::move(state)) {}
+  void choose(const layer_rows& layer, const paged_kv& cache, double* flops) override;
+  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+                    const std::int32_t* kv_length) const override;
 
  private:
   bool dense(const batch& b, std::int32_t layer) const;
+  bool sums_mass(std::int32_t layer) const;
   bool focused(const step_plan& plan, std::int32_t s) const;
   std::int32_t blocks_of(const batch& b, std::int32_t s) const;
   void prepare(const batch& b, const step_plan& plan, const paged_kv& cache);

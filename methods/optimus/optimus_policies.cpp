@@ -39,18 +39,21 @@ std::int32_t optimus_pace::canvas_length(const model_config&,
                   state_->settings.chunk.block);
 }
 
+namespace {
+
 // A block takes at least two forwards: one that decides the last of it, one that settles it. Rows
-// of the next block in the same forward shorten that, and reach one block further.
-pace_shape optimus_pace::shape(const model_config&) const {
-  const optimus_settings& set = state_->settings;
+// of the next block in the same forward shorten that, and reach one block further. Rows of a block
+// attend to the whole block, so the pieces of a prompt end where blocks end.
+pace_shape shape_of(const optimus_settings& set) {
   const std::int32_t block = set.chunk.block;
   const bool looks_ahead = set.out_block || set.chunk.fusion != fusion_mode::off;
-  return {block, looks_ahead ? 2 * block : block, !looks_ahead, 0};
+  return {block, looks_ahead ? 2 * block : block, !looks_ahead, 0, block};
 }
 
-bool optimus_pace::prefilling(const batch&, std::int32_t s) const {
-  return !progress_.at(s).prefilled;
-}
+}  // namespace
+
+optimus_pace::optimus_pace(std::shared_ptr<optimus_state> state)
+    : pace_policy(shape_of(state->settings)), state_(std::move(state)) {}
 
 std::int32_t optimus_pace::prefill_end(const batch& b, std::int32_t s) const {
   return state_->settings.prefill_emits
@@ -59,15 +62,8 @@ std::int32_t optimus_pace::prefill_end(const batch& b, std::int32_t s) const {
 }
 
 std::int32_t optimus_pace::prefill_rows(const batch& b, std::int32_t s) const {
-  const std::int32_t rest = prefill_end(b, s) - progress_.at(s).entered;
-  return prefill_limit_ > 0 ? std::min(rest, prefill_limit_) : rest;
-}
-
-// Rows of a block attend to the whole block, so pieces end where blocks end.
-bool optimus_pace::limit_prefill(std::int32_t rows) {
-  const std::int32_t block = state_->settings.chunk.block;
-  prefill_limit_ = rows > 0 ? std::max(rows / block, 1) * block : 0;
-  return true;
+  const progress& p = progress_.at(s);
+  return p.prefilled ? 0 : prefill_piece(prefill_end(b, s) - p.entered);
 }
 
 void optimus_pace::start(batch& b, std::int32_t s) {
@@ -98,6 +94,7 @@ void optimus_pace::begin(const batch& b, const step_part* parts) {
   }
   state.choice = {state.elastic ? set.chunk.block : set.size, !state.elastic && set.out_block};
   if (state.elastic && !running_.empty()) state.choice = state.elastic->choose(running_);
+  choose_chunk(state.choice.size);
   // A place that waits in a frozen batch computes the rows its next forward would take. They settle
   // nothing, and that forward computes them again before it reads them.
   for (std::int32_t s = 0; parts && s < b.capacity(); ++s) {
@@ -264,7 +261,7 @@ void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows
     const chunk_request& r = state.requests[static_cast<std::size_t>(s)];
     std::int32_t end = r.last;
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
-    if (step.again) {
+    if (step.recompute) {
       backend.run(op::fill_flags{1, begin + s, begin + s + 1, 0, state.settles});  // the rows of s
     }
     if (step.active && !r.whole && !state.settings.stale_suffix && !state.lists()) {
@@ -284,29 +281,18 @@ void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows
                           state.key_sequence.as<std::int32_t>()});
 }
 
-key_set optimus_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
-                             const tensor_view& q, const paged_kv& cache, const std::int32_t*) {
+layer_keys optimus_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
+                                const std::int32_t*) const {
   const optimus_state& state = *state_;
-  key_set keys = key_policy::select(b, plan, layer, q, cache, state.kv_end.as<std::int32_t>());
+  layer_keys keys = key_policy::select(b, plan, layer, state.kv_end.as<std::int32_t>());
   if (!state.lists()) return keys;
-  keys.key_begin = state.key_begin.as<std::int32_t>();
-  keys.key_slot = state.key_slot.as<std::int32_t>();
+  keys.set.key_begin = state.key_begin.as<std::int32_t>();
+  keys.set.key_slot = state.key_slot.as<std::int32_t>();
   const bool prefill = std::any_of(plan.of.begin(), plan.of.end(), [](const sequence_step& step) {
     return step.active && step.what == phase::prefill;
   });
-  if (state.settings.full_mask && !prefill) keys.mask = mask_kind::full;
+  if (state.settings.full_mask && !prefill) keys.set.mask = mask_kind::full;
   return keys;
-}
-
-// Listed slots ascend and equal positions; those of the next block lie behind the row's own.
-std::int64_t optimus_keys::keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
-                                       std::int32_t position) const {
-  if (keys.key_begin == nullptr || keys.mask != mask_kind::block_causal) {
-    return key_policy::keys_of_row(b, keys, s, position);
-  }
-  const std::int32_t* first = keys.key_slot + keys.key_begin[s];
-  const std::int32_t* last = keys.key_slot + keys.key_begin[s + 1];
-  return std::lower_bound(first, last, (position / keys.block + 1) * keys.block) - first;
 }
 
 void optimus_cache::settle(batch& b, const step_plan&) {
@@ -344,7 +330,7 @@ void optimus_unmask::note(const batch& b, const step_plan& plan, const candidate
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     step_observation& seen = state.observations[static_cast<std::size_t>(s)];
-    if (!step.active || step.again) continue;
+    if (!step.active || step.recompute) continue;
     seen.passed.assign(passed + begin[s], passed + begin[s + 1]);
     for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
       seen.slot.push_back(c.row.as<std::int32_t>()[i] - row_begin[s]);

@@ -56,20 +56,16 @@ class optimus_state {
 
 class optimus_pace : public pace_policy {
  public:
-  explicit optimus_pace(std::shared_ptr<optimus_state> state) : state_(std::move(state)) {}
+  explicit optimus_pace(std::shared_ptr<optimus_state> state);
   std::int32_t canvas_length(const model_config& model,
                              const sequence_request& request) const override;
-  pace_shape shape(const model_config& model) const override;
-  bool prefilling(const batch& b, std::int32_t s) const override;
   std::int32_t prefill_rows(const batch& b, std::int32_t s) const override;
-  bool limit_prefill(std::int32_t rows) override;
   void start(batch& b, std::int32_t s) override;
   // Who runs, and how large the chunks are.
   void begin(const batch& b, const step_part* parts) override;
   sequence_step plan(const batch& b, std::int32_t s) override;
   void observe(batch& b, std::int32_t s, const sequence_step& step,
                std::int32_t committed) override;
-  std::int32_t chosen_chunk() const override { return state_->choice.size; }
   std::string learnt() const override { return state_->elastic ? state_->elastic->report() : ""; }
 
  private:
@@ -89,7 +85,6 @@ class optimus_pace : public pace_policy {
   per_sequence<progress> progress_;
   std::vector<std::int32_t> running_;
   bool prefilling_ = false;
-  std::int32_t prefill_limit_ = 0;  // rows of one prefill forward, whole blocks; 0: the prompt
 };
 
 class optimus_rows final : public row_policy {
@@ -107,11 +102,9 @@ class optimus_keys : public key_policy {
  public:
   optimus_keys(std::int32_t block, std::shared_ptr<optimus_state> state)
       : key_policy(block), state_(std::move(state)) {}
-  bool names_arrays_only() const override { return true; }
-  key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
-                 const paged_kv& cache, const std::int32_t* kv_length) override;
-  std::int64_t keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
-                           std::int32_t position) const override;
+  // Listed slots ascend and equal positions; those of the next block lie behind the row's own.
+  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+                    const std::int32_t* kv_length) const override;
 
  private:
   std::shared_ptr<optimus_state> state_;

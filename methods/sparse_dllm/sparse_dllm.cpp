@@ -40,12 +40,21 @@ kept_counts kept_of(const eviction_settings& e, std::int32_t length, const seque
   return {retained(scored, e.retention_ratio), e.prefix_only ? suffix : 0};
 }
 
+// What the cache and the keys of one recipe share.
+struct eviction_state {
+  eviction_settings settings;
+  shared_vector<std::int32_t> key_length;  // [S] keys that this forward sees
+};
+
 // Full forwards run over one scratch shared by all layers; only what survives has slots of its own:
 // [0, kept) in descending order of score, then the block's rows.
 class evicting_cache final : public cache_policy {
  public:
-  explicit evicting_cache(eviction_settings e)
-      : settings_(e), ranking_(e.kernel_size, e.max_pooling) {}
+  explicit evicting_cache(std::shared_ptr<eviction_state> state)
+      : cache_policy({true}),
+        state_(std::move(state)),
+        settings_(state_->settings),
+        ranking_(settings_.kernel_size, settings_.max_pooling) {}
 
   kv_storage storage(const model_config&, std::int32_t length) const override {
     const std::int32_t block = settings_.block_length > 0 ? settings_.block_length : length;
@@ -55,33 +64,36 @@ class evicting_cache final : public cache_policy {
     return {kept + block, length};
   }
 
-  void prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache& cache) override {
+  // Full forwards see every position; the others what was kept and the block.
+  bool prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache& cache) override {
     const std::int32_t* begin = rows.begin.as<std::int32_t>();
     const std::int32_t* position = rows.position.as<std::int32_t>();
     std::int32_t* slot = rows.slot.as<std::int32_t>();
+    state_->key_length.assign(plan.of.size(), 0);
+    bool evicts = false;
     for (std::int32_t s = 0; s < b.capacity(); ++s) {
       const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
       if (!step.active) continue;
+      const std::int32_t all = b.at(s).length;
       const bool full = step.step <= settings_.delay;
+      const std::int32_t kept = full ? 0 : kept_of(settings_, all, step).all();
+      const std::int32_t shift = full ? 0 : kept - step.block_first;
       cache.use_scratch(s, full);
-      const std::int32_t shift =
-          full ? 0 : kept_of(settings_, b.at(s).length, step).all() - step.block_first;
       rows.slots_differ = rows.slots_differ || shift != 0;
       for (std::int32_t r = begin[s]; r < begin[s + 1]; ++r) slot[r] = position[r] + shift;
+      state_->key_length[static_cast<std::size_t>(s)] =
+          full ? all : kept + step.block_last - step.block_first;
+      evicts = evicts || step.step == settings_.delay;
     }
+    return evicts;
   }
 
+  // recipe_views::slot_positions.
   std::vector<std::int32_t> slot_positions(const step_plan& plan, std::int32_t layer,
-                                           std::int32_t s) const override {
+                                           std::int32_t s) const {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     if (!step.active || step.step <= settings_.delay) return {};
     return kept_position_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(s)];
-  }
-
-  bool acts_after_attention(const step_plan& plan) const override {
-    return std::any_of(plan.of.begin(), plan.of.end(), [&](const sequence_step& step) {
-      return step.active && step.step == settings_.delay;
-    });
   }
 
   void after_attention(const layer_rows& layer, kv_cache& cache) override {
@@ -136,42 +148,31 @@ class evicting_cache final : public cache_policy {
     }
   }
 
-  eviction_settings settings_;
+  std::shared_ptr<eviction_state> state_;
+  const eviction_settings& settings_;
   slot_ranking ranking_;
   shared_vector<std::int32_t> first_, last_, selected_, suffix_, kept_begin_, kept_;
   // [layer][S] positions in the slots from 0 on; for observers.
   std::vector<std::vector<std::vector<std::int32_t>>> kept_position_;
 };
 
-// Full forwards see every position; the others what was kept and the block.
 class kept_keys final : public key_policy {
  public:
-  explicit kept_keys(eviction_settings e) : settings_(e) {}
-  bool reads_activations() const override { return true; }
-  bool names_arrays_only() const override { return true; }
-  key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view&,
-                 const paged_kv&, const std::int32_t*) override {
-    if (layer == 0) {
-      length_.assign(plan.of.size(), 0);
-      for (std::size_t s = 0; s < plan.of.size(); ++s) {
-        const sequence_step& step = plan.of[s];
-        if (!step.active) continue;
-        const std::int32_t all = b.at(static_cast<std::int32_t>(s)).length;
-        length_[s] = step.step <= settings_.delay
-                         ? all
-                         : kept_of(settings_, all, step).all() + step.block_last - step.block_first;
-      }
-    }
-    return {length_.data(), nullptr, nullptr, mask_kind::full, 1};
+  explicit kept_keys(std::shared_ptr<eviction_state> state) : state_(std::move(state)) {}
+  layer_keys select(const batch&, const step_plan&, std::int32_t,
+                    const std::int32_t*) const override {
+    layer_keys keys;
+    keys.set.kv_length = state_->key_length.data();
+    return keys;
   }
 
  private:
-  eviction_settings settings_;
-  shared_vector<std::int32_t> length_;
+  std::shared_ptr<eviction_state> state_;
 };
 
 recipe make_sparse_dllm(const model_config& model, const parameters& p) {
-  eviction_settings e;
+  const auto state = std::make_shared<eviction_state>();
+  eviction_settings& e = state->settings;
   e.retention_ratio = p.real("retention_ratio");
   e.kernel_size =
       p.text("pooling") == "none" ? 0 : static_cast<std::int32_t>(p.integer("kernel_size"));
@@ -181,8 +182,13 @@ recipe make_sparse_dllm(const model_config& model, const parameters& p) {
   e.block_length = static_cast<std::int32_t>(p.integer("block_length"));
   recipe r;
   r.rows = std::make_unique<row_policy>();
-  r.keys = std::make_unique<kept_keys>(e);
-  r.cache = std::make_unique<evicting_cache>(e);
+  r.keys = std::make_unique<kept_keys>(state);
+  auto cache = std::make_unique<evicting_cache>(state);
+  r.views.slot_positions = [of = cache.get()](const step_plan& plan, std::int32_t layer,
+                                              std::int32_t place) {
+    return of->slot_positions(plan, layer, place);
+  };
+  r.cache = std::move(cache);
   r.unmask = std::make_unique<ranked_unmask>(sampling_settings(model, p));
   const auto steps = static_cast<std::int32_t>(p.integer("steps"));
   const auto tokens_per_step = static_cast<std::int32_t>(p.integer("tokens_per_step"));

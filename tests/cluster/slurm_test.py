@@ -112,7 +112,7 @@ def check(cluster, program, place, source):
     experiment = pathlib.Path(source) / "tests" / "cluster" / "array.toml"
     runs = place / "runs"
     made = subprocess.run([program, "plan", experiment, "--scheduler", "slurm", "--shards", "2",
-                           "--output-dir", runs, "--sbatch=--mem=100"],
+                           "--output", runs, "--sbatch=--mem=100"],
                           capture_output=True, text=True, check=True)
     assert "2 tasks" in made.stdout, made.stdout
     job = cluster.call("sbatch", "--parsable", str(runs / "array.sh")).strip()

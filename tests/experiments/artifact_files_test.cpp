@@ -8,8 +8,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "harness/artifact/claims.h"
-#include "harness/artifact/layout.h"
+#include "harness/experiment/artifact_files.h"
 #include "harness/experiment/plan.h"
 #include "harness/experiment/runner.h"
 #include "harness/model/config.h"
@@ -156,15 +155,18 @@ TEST(artifact_claims, name_methods_of_their_artifacts) {
       SCOPED_TRACE(paper.name + ", " + claim.id);
       EXPECT_EQ(claim.paper, paper.name);
       for (const std::string& name : claim.scales) {
-        const experiment_spec spec = read_spec(claim.artifact, name);
-        EXPECT_TRUE(spec.not_run.empty()) << name << " cannot run: " << spec.not_run;
+        std::vector<method_entry> methods;
+        for (const fs::path& artifact : claim.artifacts) {
+          const experiment_spec spec = read_spec(artifact, name);
+          EXPECT_TRUE(spec.not_run.empty()) << name << " cannot run: " << spec.not_run;
+          std::ranges::copy(spec.methods, std::back_inserter(methods));
+        }
         for (const row_selector* side : {&claim.left, &claim.right}) {
           const auto label = side->keys.find("label");
           if (label == side->keys.end()) continue;
           for (const parameter_value& value : label->second) {
             EXPECT_TRUE(std::ranges::any_of(
-                spec.methods,
-                [&](const method_entry& m) { return parameter_value(m.label) == value; }))
+                methods, [&](const method_entry& m) { return parameter_value(m.label) == value; }))
                 << std::get<std::string>(value) << " at the scale " << name;
           }
         }

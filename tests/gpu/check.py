@@ -193,7 +193,7 @@ def cuda_runs(check, log, limit):
     """One tiny decode on the device, so that later stages report NOT RUN and not FAILED where the
     backend is not in this build."""
     command = [check.program("unmask"), "profile", "experiments/models/tiny-llada", "--device",
-               "cuda", "--tool", "nvtx", "--limit", "1", "--repetitions", "1", "-O",
+               "cuda", "--tool", "nvtx", "--limit", "1", "--repetitions", "1", "-o",
                check.path("first-decode")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=limit, cwd=ROOT,
                           stdin=subprocess.DEVNULL, check=False)
@@ -298,7 +298,7 @@ def stage_decisions(check):
             folder = check.path(f"decisions-{device}")
             shutil.rmtree(folder, ignore_errors=True)
             check.run([check.program("unmask"), "run", "experiments/quickstart.toml",
-                       "--set", f"device={device}", "--set", "format=f32", "-s", "--no-progress", "-O", folder],
+                       "--set", f"device={device}", "--set", "format=f32", "-s", "--no-progress", "-o", folder],
                       log, limit - (time.monotonic() - begin))
             points = {r["point_id"]: (r["model"]["name"], r["label"], r["workload"]["family"])
                       for r in json_lines(os.path.join(folder, "rows.jsonl"))}
@@ -327,7 +327,7 @@ def stage_goldens(check):
                     archive.extractall(folder)
         if not os.path.isdir(folder):
             raise NotRun(f"{folder} is not a folder of golden data")
-        check.run([program, "golden", folder, "--backend", "cuda"], log, limit)
+        check.run([program, "golden", folder, "--device", "cuda"], log, limit)
     return work
 
 
@@ -363,7 +363,7 @@ def stage_step(check, shape):
                    "--layers", str(STEP_LAYERS), "--prompt-tokens", "512", "--gen-length", "64",
                    "--limit", "8", "--batch-size", "8", "--device", "cuda", "--format", "bf16",
                    "--tool", "cupti", "--repetitions", "3", "--trace",
-                   check.path(f"trace-{shape}.json"), "-O",
+                   check.path(f"trace-{shape}.json"), "-o",
                    os.path.join(check.settings.results, "rows", shape)], log, limit)
     return work
 
@@ -371,7 +371,7 @@ def stage_step(check, shape):
 def stage_throughput(check):
     def work(log, limit):
         check.run([check.program("unmask"), "run", os.path.join("tests", "gpu", "throughput.toml"),
-                   "-O", os.path.join(check.settings.results, "throughput")], log, limit)
+                   "-o", os.path.join(check.settings.results, "throughput")], log, limit)
     return work
 
 
@@ -386,7 +386,7 @@ def stage_ways(check):
                        "--gen-length", "64", "--limit", "8", "--batch-size", "4",
                        "--device", "cuda", "--format", "bf16", "--tool", "nvtx",
                        "--method", "block_diffusion", "--method", "focus", "--repetitions", "5",
-                       "-O", os.path.join(check.settings.results, "ways",
+                       "-o", os.path.join(check.settings.results, "ways",
                                           name.replace(" ", "-"))],
                       log, end - time.monotonic())
     return work
@@ -436,7 +436,7 @@ def stage_nsight(check, tool):
     def work(log, limit):
         check.tool(tool)
         command = [check.program("unmask"), "profile", "experiments/models/tiny-llada", "-m",
-                   "fast_dllm", "--device", "cuda", "--limit", "1", "--tool", tool, "-O",
+                   "fast_dllm", "--device", "cuda", "--limit", "1", "--tool", tool, "-o",
                    check.path(tool)]
         if tool == "ncu":
             command += ["--phase", "attention", "--launch-count", "3"]

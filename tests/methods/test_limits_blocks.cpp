@@ -182,15 +182,15 @@ TEST(limits_blocks, focus_budget_rounds_up_in_float) {
 TEST(limits_blocks, focus_retains_at_least_its_budget) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   recipe r = method_registry::instance().make("focus", model->config(), "", {{"threshold", 0.5}});
-  const row_policy& rows = *r.rows;
+  const recipe_views views = r.views;
   const sequence_request request = tiny_requests(1, 32)[0];
   const std::int32_t length = r.pace->canvas_length(model->config(), request);
   step_loop loop(*model, std::move(r), {1, length, 0});
   struct watcher : step_observer {
-    const row_policy* policy = nullptr;
+    recipe_views views;
     int evictions = 0;
     void on_step(const step_view& s) override {
-      const eviction_view view = policy->eviction(0);
+      const eviction_view view = views.eviction(0);
       if (!view.evicting) {
         EXPECT_EQ(s.left.rows, s.entered.rows);
         return;
@@ -204,7 +204,7 @@ TEST(limits_blocks, focus_retains_at_least_its_budget) {
       EXPECT_EQ(view.processed_end >= s.left.position[s.left.rows - 1] + 1, true);
     }
   } seen;
-  seen.policy = &rows;
+  seen.views = views;
   loop.observe(&seen);
   loop.admit(request);
   while (loop.step()) {

@@ -218,9 +218,9 @@ TEST_P(phases_of, every_step_has_its_phases_and_their_work_is_the_work_counted) 
   EXPECT_EQ(run.phase, work_phase::run);
   EXPECT_EQ(run.payload, 3);
   ASSERT_EQ(static_cast<std::int64_t>(run.inside.size()), result.steps);
-  const bool stored = method_registry::instance()
-                          .make(method.name, model->config(), "", fitted->given)
-                          .cache->features() != nullptr;
+  const bool stored =
+      method_registry::instance().make(method.name, model->config(), "", fitted->given).features !=
+      nullptr;
   int deciding = 0;
   for (std::size_t i = 0; i < run.inside.size(); ++i) {
     deciding += check_step(run.inside[i], static_cast<std::int64_t>(i), places,

@@ -2,9 +2,11 @@
 # Copyright The Unmask Authors
 """What the tests of the plots share: where things lie, the fixtures, and how a test is not run."""
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -23,6 +25,24 @@ def fixture(name):
 
 def rows_of(name):
     return rowlib.read_rows([fixture(name)])
+
+
+def computed(rows):
+    """What the program makes of rows that a test has changed."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows.jsonl")
+        with open(path, "w", encoding="utf-8") as out:
+            out.writelines(json.dumps(r) + "\n" for r in rows)
+        return rowlib.read_rows([path])
+
+
+def page_data(folder, experiments=os.path.join(ROOT, "no-experiments")):
+    """What `unmask report` hands to the page; BadInput with its sentence."""
+    done = subprocess.run([rowlib.program(), "report", folder, "--data", "--experiments-dir",
+                           experiments], capture_output=True, text=True, cwd=ROOT)
+    if done.returncode != 0:
+        raise rowlib.BadInput(done.stderr)
+    return json.loads(done.stdout)
 
 
 def script(name, *arguments, **environment):

@@ -64,7 +64,7 @@ class Player(unittest.TestCase):
         source = os.path.join(cls.folder, "run")
         os.mkdir(source)
         shutil.copy(support.fixture("traces"), os.path.join(source, "rows.jsonl"))
-        cls.page = report.page(source)
+        cls.page = report.page(support.page_data(source))
         cls.seen = visit(cls.page, 1280, cls.folder)
         cls.rows = support.rows_of("traces")
 
@@ -177,8 +177,8 @@ class Player(unittest.TestCase):
             self.assertGreater(height, 80)
 
     def test_the_page_of_the_committed_campaign(self):
-        page = report.page(os.path.join(support.ROOT, "results", "tiny"),
-                           experiments=os.path.join(support.ROOT, "experiments"))
+        page = report.page(support.page_data(os.path.join(support.ROOT, "results", "tiny"),
+                                             os.path.join(support.ROOT, "experiments")))
         self.assertIn("optimus figure 8", page)  # known by its place: its run.json is not committed
         seen = visit(page, 1280, self.folder)
         self.assertEqual(seen["errors"], [])

@@ -13,7 +13,6 @@ support.needs_matplotlib()
 from matplotlib.colors import to_hex  # noqa: E402
 
 import common  # noqa: E402
-import phases  # noqa: E402
 import roofline  # noqa: E402
 import step_breakdown  # noqa: E402
 
@@ -62,7 +61,7 @@ class Roofline(unittest.TestCase):
         row = copy.deepcopy(self.rows[0])
         (phase,) = [p for p in row["probes"]["phases"]["phases"] if p["phase"] == "attention"]
         phase.update(provenance="cupti", flops=4e9, bytes=2e9, device_seconds=0.5)
-        (drawing,) = roofline.draw([row])
+        (drawing,) = roofline.draw(support.computed([row]))
         self.assertIn((2.0, 8.0), [(round(x, 9), round(y, 9)) for x, y, _, hollow
                                    in points(drawing.figure.axes[0]) if not hollow])
 
@@ -74,7 +73,7 @@ class Roofline(unittest.TestCase):
             for p in row["probes"]["phases"]["phases"]:
                 p["bytes"] = None
         with self.assertRaises(common.NotDrawn):
-            roofline.draw(rows)
+            roofline.draw(support.computed(rows))
 
 
 class StepBreakdown(unittest.TestCase):
@@ -94,14 +93,13 @@ class StepBreakdown(unittest.TestCase):
                                    row["metrics"]["batched_forwards"], places=6)
 
     def test_small_phases_are_drawn_together_and_none_is_lost(self):
-        found, forwards = phases.totals(self.rows)
-        parts, kinds = step_breakdown.parts_of(found, forwards)
+        parts, kinds = step_breakdown.parts_of(self.rows.phases)
         self.assertIn(step_breakdown.OTHER, kinds)
         self.assertNotIn("settle", kinds)
-        for name, of_series in found.items():
-            self.assertAlmostEqual(sum(parts[name].values()),
-                                   1e3 * sum(t.seconds for t in of_series.values()) /
-                                   forwards[name])
+        for method in self.rows.phases:
+            self.assertAlmostEqual(sum(parts[method["series"]].values()),
+                                   1e3 * sum(p["seconds"] for p in method["phases"]) /
+                                   method["forwards"])
 
     def test_equal_rows_give_equal_bytes(self):
         first, second = (common.svg_text(module.draw(self.rows)[0].figure)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the model card (README.md) of an exported model from measured rows.
 
-unmask run experiments/embedded_models.toml -O RUN/scores
+unmask run experiments/embedded_models.toml -o RUN/scores
 python card.py --model ../tiny-llada --rows RUN/scores/rows.jsonl --history history.txt
 """
 import argparse

@@ -54,6 +54,8 @@ benchmark base(const char* harness, const char* config) {
   b.config = config;
   b.split = "dev";
   b.items = 299;
+  b.folder = "arc";
+  if (b.harness == "OC-S") b.max_prompt = 2048;
   b.metric = "accuracy";
   b.scorer = "first_option";
   b.read = read_four;

@@ -102,6 +102,10 @@ struct benchmark {
   item_reader read = nullptr;
   std::string split = "test";
   std::vector<std::string> groups = {};  // subjects or tasks; empty: one file
+  std::string folder = {};               // of the dataset; empty: `name`
+  // Longest prompt in tokens that the harness's model config allows; 0: none stated.
+  int max_prompt = 0;
+  bool cut_middle = false;  // what is still too long loses its middle, not its beginning
 };
 
 // Version of a harness id, with its source.

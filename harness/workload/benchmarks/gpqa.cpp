@@ -67,6 +67,7 @@ std::vector<benchmark> gpqa() {
   b.split = "diamond";
   b.shots = 5;
   b.items = 198;
+  b.max_prompt = 2048;
   b.gen_length = 256;
   b.metric = "accuracy";
   b.scorer = "first_capital";

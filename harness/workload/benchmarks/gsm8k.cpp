@@ -27,7 +27,9 @@ benchmark base(const char* harness, const char* config) {
   b.name = "gsm8k";
   b.harness = harness;
   b.config = config;
+  b.folder = "gsm8k";
   b.items = 1319;
+  if (b.harness == "OC-S") b.max_prompt = 2048;
   b.gen_length = 256;
   b.metric = "accuracy";
   b.read = read;

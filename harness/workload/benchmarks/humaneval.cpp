@@ -30,6 +30,7 @@ benchmark base(const char* harness, const char* config, const std::string& befor
   b.harness = harness;
   b.config = config;
   b.items = 164;
+  if (b.harness == "OC-S") b.max_prompt = 4096;
   b.gen_length = 512;
   b.metric = "pass@1";
   b.read = read;
@@ -56,10 +57,21 @@ std::vector<benchmark> humaneval() {
       .system = "You are a helpful assistant."};
   benchmark sparse = base("OC-S", "humaneval_openai_sample_evals_gen_dcae0e", "");
   sparse.scorer = "humaneval_opencompass_sparse";
+  // Dream instruct: another postprocessor over the same config.
+  benchmark chat = sparse;
+  chat.config += "_chat";
+  chat.form = prompt_form::one_turn;
+  chat.scorer = "humaneval_opencompass_sparse_chat";
   benchmark llada = base("OC-L", "humaneval_gen_8e312c", "Complete the following python code:\n");
   llada.form = prompt_form::chat;
   llada.scorer = "humaneval_opencompass_llada";
-  return {lm, focus, sparse, llada};
+  // Fast-dLLM, Dream and dLLM-Cache: nothing is cut, the sanitizer finds the program.
+  benchmark sanitized = lm;
+  sanitized.config = "humaneval_sanitized";
+  sanitized.form = prompt_form::one_turn;
+  sanitized.scorer = "humaneval_fast_dllm";
+  std::get<lm_eval_style>(sanitized.style).stop.clear();
+  return {lm, sanitized, focus, sparse, chat, llada};
 }
 
 }  // namespace unmask::declared

@@ -98,7 +98,11 @@ std::vector<benchmark> longbench() {
   ultra.read = read;
   ultra.groups.assign(std::begin(tasks), std::end(tasks));
   ultra.style = opencompass_style{.question = {{"user", "{text}"}}};
+  ultra.max_prompt = 16000;  // "16K" of the released config
+  ultra.cut_middle = true;
   benchmark sparse = ultra;
+  sparse.max_prompt = 4096;
+  sparse.cut_middle = false;
   sparse.harness = "OC-S";
   return {ultra, sparse};
 }

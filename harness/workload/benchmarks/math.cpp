@@ -101,6 +101,8 @@ benchmark base(const char* name, const char* harness, const char* config) {
   b.config = config;
   b.metric = "accuracy";
   b.items = 5000;
+  b.folder = "math";
+  if (b.harness == "OC-S") b.max_prompt = 2048;
   b.read = read_folder;
   for (const auto& [task, folder] : subjects) b.groups.push_back(task);
   return b;
@@ -125,6 +127,7 @@ benchmark in_500(const char* harness, benchmark b) {
   b.name = "math500";
   b.harness = harness;
   b.items = 500;
+  b.folder = "math500";
   b.groups = {};
   b.read = read_500;
   return b;

@@ -59,6 +59,7 @@ benchmark base(const char* harness, const char* config) {
   b.harness = harness;
   b.config = config;
   b.items = 500;
+  b.folder = "mbpp";
   b.shots = 3;
   b.gen_length = 512;
   b.metric = "pass@1";

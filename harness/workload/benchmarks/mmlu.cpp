@@ -103,6 +103,8 @@ benchmark base(const char* name, const char* harness, const char* config) {
   b.config = config;
   b.shots = 5;
   b.items = 14042;
+  b.folder = "mmlu";
+  if (b.harness == "OC-S") b.max_prompt = 2048;
   b.metric = "accuracy";
   b.examples = {example_rule::first, "dev"};
   b.read = read;

@@ -93,6 +93,7 @@ std::vector<benchmark> needle_map() {
   b.harness = "OC-U";
   b.config = "needlebench_single_32k";
   b.gen_length = 32;
+  b.folder = "needlebench";
   b.items = steps * 11 * repetitions;
   b.metric = "keyword found";
   b.scorer = "contains";

@@ -72,6 +72,7 @@ std::vector<benchmark> piqa() {
   sparse.config = "piqa_gen_1194eb";
   sparse.examples = {};
   sparse.gen_length = 256;
+  sparse.max_prompt = 2048;
   sparse.metric = "accuracy";
   sparse.scorer = "first_option";
   sparse.style = opencompass_style{.question = {{"user", "{goal}\nA. {sol1}\nB. {sol2}\nAnswer:"}}};

@@ -61,7 +61,10 @@ const std::vector<benchmark>& benchmarks() {
          {declared::gsm8k, declared::math, declared::mmlu, declared::arc_c, declared::piqa,
           declared::gpqa, declared::humaneval, declared::mbpp, declared::ifeval,
           declared::longbench, declared::cnn_dm, declared::needle_map, declared::conversations}) {
-      for (benchmark& b : declare()) list.push_back(std::move(b));
+      for (benchmark& b : declare()) {
+        if (b.folder.empty()) b.folder = b.name;
+        list.push_back(std::move(b));
+      }
     }
     return list;
   }();

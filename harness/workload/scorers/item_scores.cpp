@@ -11,6 +11,8 @@
 #include "harness/workload/scorers/longbench.h"
 #include "harness/workload/scorers/math_minerva.h"
 #include "harness/workload/scorers/math_text.h"
+#include "harness/workload/scorers/math_verify.h"
+#include "harness/workload/scorers/program_scores.h"
 #include "harness/workload/scorers/rouge.h"
 
 namespace unmask::scorers {
@@ -83,6 +85,11 @@ template <int version>
 score opencompass_math(const task_item&, const json_reader& check, std::string_view output) {
   const std::string answer = math_opencompass_answer(output, version);
   return right_or_wrong({answer, math_opencompass_equal(answer, check.text("answer"), version)});
+}
+
+score verified(const task_item&, const json_reader& check, std::string_view output) {
+  const math_verdict v = math_verify_opencompass(output, check.text("answer"));
+  return decided(v.right, v.extracted);
 }
 
 score letter(const json_reader& check, const std::string& found) {
@@ -162,20 +169,26 @@ score rouge_l(const task_item& item, const json_reader&, std::string_view output
 }  // namespace
 
 const std::vector<named_item_score>& item_scores() {
-  static const std::vector<named_item_score> all = {{"rouge_l", rouge_l},
-                                                    {"gsm8k_lm_eval", gsm8k},
-                                                    {"gsm8k_cot_lm_eval", gsm8k_cot},
-                                                    {"gsm8k_opencompass", gsm8k_v1},
-                                                    {"gsm8k_opencompass_v2", gsm8k_v2},
-                                                    {"math_minerva_lm_eval", minerva},
-                                                    {"math_opencompass", opencompass_math<1>},
-                                                    {"math_opencompass_v2", opencompass_math<2>},
-                                                    {"first_capital", capital},
-                                                    {"first_option", option},
-                                                    {"mmlu_generative_lm_eval", mmlu},
-                                                    {"ifeval", instructions},
-                                                    {"longbench", longbench},
-                                                    {"rouge_score", summary}};
+  static const std::vector<named_item_score> texts = {{"rouge_l", rouge_l},
+                                                      {"gsm8k_lm_eval", gsm8k},
+                                                      {"gsm8k_cot_lm_eval", gsm8k_cot},
+                                                      {"gsm8k_opencompass", gsm8k_v1},
+                                                      {"gsm8k_opencompass_v2", gsm8k_v2},
+                                                      {"math_minerva_lm_eval", minerva},
+                                                      {"math_opencompass", opencompass_math<1>},
+                                                      {"math_opencompass_v2", opencompass_math<2>},
+                                                      {"math500_opencompass_verify", verified},
+                                                      {"first_capital", capital},
+                                                      {"first_option", option},
+                                                      {"mmlu_generative_lm_eval", mmlu},
+                                                      {"ifeval", instructions},
+                                                      {"longbench", longbench},
+                                                      {"rouge_score", summary}};
+  static const std::vector<named_item_score> all = [] {
+    std::vector<named_item_score> list = texts;
+    list.insert(list.end(), program_scores().begin(), program_scores().end());
+    return list;
+  }();
   return all;
 }
 

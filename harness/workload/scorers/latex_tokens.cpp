@@ -43,13 +43,13 @@ const std::set<std::string_view> relations = {"neq", "leq", "le",   "leqq",    "
 }  // namespace
 
 const latex_token& latex_tokens::peek(std::size_t ahead) {
-  while (ready_.size() <= ahead) ready_.push_back(cut());
-  return ready_[ahead];
+  while (ready_.size() <= at_ + ahead) ready_.push_back(cut());
+  return ready_[at_ + ahead];
 }
 
 latex_token latex_tokens::take() {
   latex_token t = peek();
-  if (t.type != kind::end) ready_.pop_front();
+  if (t.type != kind::end) ++at_;
   return t;
 }
 

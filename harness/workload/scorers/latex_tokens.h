@@ -13,6 +13,8 @@ namespace unmask::scorers {
 
 // The grammar refuses the text: the answer is wrong, whatever it is compared with.
 struct latex_refused {};
+// The parser misses a token, where a character that is none would be latex_refused.
+struct latex_mismatch : latex_refused {};
 // The grammar accepts what our evaluator has no value for.
 struct latex_unsupported {};
 
@@ -42,6 +44,8 @@ class latex_tokens {
   // The token after `ahead` others. Throws latex_refused at a character that begins none.
   const latex_token& peek(std::size_t ahead = 0);
   latex_token take();
+  std::size_t position() const { return at_; }
+  void go_back(std::size_t position) { at_ = position; }
 
  private:
   latex_token cut();
@@ -49,6 +53,7 @@ class latex_tokens {
   bool skip();
   std::string_view left_;
   std::deque<latex_token> ready_;
+  std::size_t at_ = 0;  // the next of them
 };
 
 }  // namespace unmask::scorers

@@ -35,6 +35,7 @@ complex drawn(const std::string& name, unsigned seed) {
   const unsigned last = name.empty() ? 0 : static_cast<unsigned char>(name.back());
   const long double side = (last + seed) % 2 == 0 ? 1 : -1;
   const long double real = side * (0.3L + 1.7L * next());
+  if (name.starts_with('~')) return real;
   return {real, -1.1L + 2.2L * next()};
 }
 
@@ -79,8 +80,8 @@ std::optional<complex> binomial(complex n, complex k) {
 std::optional<complex> function_value(const formula& f, const std::vector<complex>& parts) {
   if (f.name == "factorial" && parts.size() == 1) {
     const complex n = parts[0];
-    const bool whole = n.imag() == 0 && n.real() >= 0 && n.real() == std::floor(n.real());
-    if (!whole || n.real() > 1000) return {};
+    const bool pole = n.real() < 0 && n.real() == std::floor(n.real());
+    if (n.imag() != 0 || pole || n.real() > 1000) return {};
     return factorial(n);
   }
   if (f.name.starts_with('$')) return drawn(reduced_text(f).value_or(f.name), 7);
@@ -171,6 +172,17 @@ bool has_decimal(const formula& f) {
   if (f.decimal) return true;
   for (const formula_ptr& part : f.parts) {
     if (has_decimal(*part)) return true;
+  }
+  return false;
+}
+
+bool has_decimal_exponent(const formula& f) {
+  if (f.type == formula::kind::power && has_decimal(*f.parts[1]) &&
+      contains(*f.parts[0], formula::kind::symbol)) {
+    return true;
+  }
+  for (const formula_ptr& part : f.parts) {
+    if (has_decimal_exponent(*part)) return true;
   }
   return false;
 }

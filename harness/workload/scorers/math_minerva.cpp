@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/workload/scorers/math_minerva.h"
 
-#include "harness/workload/scorers/latex_sympy.h"
+#include "harness/workload/scorers/latex_parser.h"
 
 namespace unmask::scorers {
 namespace {
@@ -32,6 +32,9 @@ decision minerva_equal(std::string_view a, std::string_view b) {
   // Infinity minus itself is not a number there, and so not 0.
   for (const reading* r : {&x, &y}) {
     if (contains(*r->formula.value, formula::kind::infinity)) return decision::broken;
+  }
+  if (has_decimal_exponent(*x.formula.value) != has_decimal_exponent(*y.formula.value)) {
+    return decision::broken;
   }
   switch (compare(x.formula.value, y.formula.value)) {
     case sameness::proven:

@@ -23,7 +23,7 @@ using formula_ptr = std::shared_ptr<const formula>;
 struct formula {
   enum class kind {
     number,    // `value`; `decimal`: written with a decimal point
-    symbol,    // `name`
+    symbol,    // `name`; one that begins with ~ is real
     constant,  // `name`: pi, e, i
     sum,       // of all parts
     product,   // of all parts
@@ -53,6 +53,8 @@ formula_ptr make_decimal(const std::string& digits);
 
 bool contains(const formula& f, formula::kind type);
 bool has_decimal(const formula& f);
+// A power of symbols whose exponent holds a decimal: x^2.0 is not x^2 to sympy.
+bool has_decimal_exponent(const formula& f);
 
 // Exact value of a formula without symbols that is a fraction; nothing otherwise.
 std::optional<rational> exact_value(const formula& f);

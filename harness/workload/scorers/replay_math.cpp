@@ -6,6 +6,7 @@
 
 #include "harness/workload/scorers/math_minerva.h"
 #include "harness/workload/scorers/math_text.h"
+#include "harness/workload/scorers/math_verify.h"
 #include "harness/workload/scorers/replay_cases.h"
 
 namespace unmask::scorers {
@@ -53,13 +54,20 @@ void replay_minerva(golden_case& c) {
   replay_decision(c, c.official(), "exact_match", minerva_equal(answer, wanted));
 }
 
+void replay_verify(golden_case& c) {
+  const math_verdict ours = math_verify_opencompass(c.response(), c.item().text("reference"));
+  if (ours.right == decision::undecided) return c.undecided("accuracy");
+  c.number(c.official(), "accuracy", ours.right == decision::kept ? 100 : 0);
+}
+
 }  // namespace
 
 replay_function find_math_replay(std::string_view file) {
   static const std::map<std::string_view, replay_function> known = {
       {"math_equivalence", replay_equivalence},
       {"math_opencompass", replay_opencompass},
-      {"math_minerva_lm_eval", replay_minerva}};
+      {"math_minerva_lm_eval", replay_minerva},
+      {"math500_opencompass_verify", replay_verify}};
   const auto found = known.find(file);
   return found == known.end() ? nullptr : found->second;
 }

@@ -13,24 +13,16 @@ namespace {
 
 class one_token final : public pace_policy {
  public:
-  explicit one_token(bool stop) : stop_(stop) {}
+  explicit one_token(bool stop) : pace_policy({1, 1, false, 0, 1}), stop_(stop) {}
 
   std::int32_t canvas_length(const model_config&, const sequence_request& request) const override {
     if (request.gen_length <= 0) throw usage_error("autoregressive: gen_length must be positive");
     return static_cast<std::int32_t>(request.prompt.size()) + request.gen_length;
   }
 
-  pace_shape shape(const model_config&) const override { return {1, 1, false}; }
-  bool prefilling(const batch& b, std::int32_t s) const override {
-    return next_.at(s) == b.at(s).prompt_length;
-  }
   std::int32_t prefill_rows(const batch& b, std::int32_t s) const override {
-    const std::int32_t rest = b.at(s).prompt_length - entered_.at(s);
-    return prefill_limit_ > 0 ? std::min(rest, prefill_limit_) : rest;
-  }
-  bool limit_prefill(std::int32_t rows) override {
-    prefill_limit_ = rows;
-    return true;
+    const std::int32_t prompt = b.at(s).prompt_length;
+    return next_.at(s) > prompt ? 0 : prefill_piece(prompt - entered_.at(s));
   }
 
   void start(batch& b, std::int32_t s) override {
@@ -70,7 +62,6 @@ class one_token final : public pace_policy {
 
  private:
   bool stop_;
-  std::int32_t prefill_limit_ = 0;  // rows of one prefill forward; 0: the prompt
   per_sequence<std::int32_t> next_, entered_;
 };
 

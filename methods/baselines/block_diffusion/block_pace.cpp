@@ -15,29 +15,14 @@ std::int32_t block_pace::canvas_length(const model_config&, const sequence_reque
                   settings_.block_length);
 }
 
-pace_shape block_pace::shape(const model_config&) const {
-  return {settings_.block_length, settings_.block_length, true};
-}
-
-bool block_pace::prefilling(const batch&, std::int32_t s) const {
-  return !progress_.at(s).prefilled;
-}
-
 std::int32_t block_pace::prefill_end(const batch& b, std::int32_t s) const {
   return settings_.partial_prefill ? round_up(b.at(s).prompt_length, settings_.block_length)
                                    : progress_.at(s).history;
 }
 
 std::int32_t block_pace::prefill_rows(const batch& b, std::int32_t s) const {
-  const std::int32_t rest = prefill_end(b, s) - progress_.at(s).entered;
-  return prefill_limit_ > 0 ? std::min(rest, prefill_limit_) : rest;
-}
-
-// Rows of a block attend to the whole block, so pieces end where blocks end.
-bool block_pace::limit_prefill(std::int32_t rows) {
-  const std::int32_t block = settings_.block_length;
-  prefill_limit_ = rows > 0 ? std::max(rows / block, 1) * block : 0;
-  return true;
+  const progress& p = progress_.at(s);
+  return p.prefilled ? 0 : prefill_piece(prefill_end(b, s) - p.entered);
 }
 
 void block_pace::start(batch& b, std::int32_t s) {

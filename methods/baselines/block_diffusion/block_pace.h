@@ -36,14 +36,15 @@ struct block_settings {
 
 class block_pace : public pace_policy {
  public:
-  explicit block_pace(block_settings settings) : settings_(std::move(settings)) {}
+  // turn: pace_shape::turn.
+  explicit block_pace(block_settings settings, std::int32_t turn = 0)
+      : pace_policy({settings.block_length, settings.block_length, true, turn,
+                     settings.block_length}),  // rows see their block: pieces end where blocks end
+        settings_(std::move(settings)) {}
 
   std::int32_t canvas_length(const model_config& model,
                              const sequence_request& request) const override;
-  pace_shape shape(const model_config& model) const override;
-  bool prefilling(const batch& b, std::int32_t s) const override;
   std::int32_t prefill_rows(const batch& b, std::int32_t s) const override;
-  bool limit_prefill(std::int32_t rows) override;
   void start(batch& b, std::int32_t s) override;
   sequence_step plan(const batch& b, std::int32_t s) override;
   // Throws when a block makes no progress for block_length steps: a model that keeps predicting
@@ -68,7 +69,6 @@ class block_pace : public pace_policy {
   void open_next_block(batch& b, std::int32_t s);
   void refuse_stuck(const progress& p) const;
   block_settings settings_;
-  std::int32_t prefill_limit_ = 0;  // rows of one prefill forward, whole blocks; 0: the prompt
   per_sequence<progress> progress_;
 };
 

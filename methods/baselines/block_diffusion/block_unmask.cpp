@@ -9,7 +9,8 @@
 
 namespace unmask {
 
-block_unmask::block_unmask(block_unmask_settings s) : settings_(std::move(s)) {
+block_unmask::block_unmask(block_unmask_settings s)
+    : unmask_policy({s.masks_by_id}), settings_(std::move(s)) {
   if (settings_.bf16) settings_.threshold = from_bf16(to_bf16(settings_.threshold));
 }
 

@@ -28,7 +28,6 @@ class block_unmask : public unmask_policy {
   void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override;
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
-  bool masks_by_id() const override { return settings_.masks_by_id; }
 
  protected:
   const block_unmask_settings& settings() const { return settings_; }

@@ -127,8 +127,8 @@ class greedy_rows final : public flagged_rows {
 
 class greedy_unmask final : public unmask_policy {
  public:
-  explicit greedy_unmask(std::shared_ptr<greedy_orders> orders) : orders_(std::move(orders)) {}
-  bool masks_by_id() const override { return true; }
+  explicit greedy_unmask(std::shared_ptr<greedy_orders> orders)
+      : unmask_policy({true}), orders_(std::move(orders)) {}
   void judge(const batch& b, const step_plan&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     b.backend().run(op::confidence{head_input, head, c.set(b.capacity()), {}, c.judged()});

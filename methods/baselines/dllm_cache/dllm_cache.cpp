@@ -18,10 +18,9 @@ struct intervals {
 
 // K_p, K_r and rho of the paper; the step counts over the whole answer. Layer 0 is always computed
 // in full, which feature_policy::first_layer says.
-class feature_cache final : public append_cache, public feature_policy {
+class interval_refresh final : public feature_policy {
  public:
-  explicit feature_cache(const intervals& i) : intervals_(i) {}
-  const feature_policy* features() const override { return this; }
+  explicit interval_refresh(const intervals& i) : intervals_(i) {}
   layer_refresh refresh(const batch& b, std::int32_t, std::int32_t s) const override {
     const sequence& q = b.at(s);
     layer_refresh r;
@@ -79,7 +78,8 @@ method_info dllm_cache_info() {
   };
   m.make = [](const model_config& model, const parameters& p) {
     recipe r = make_canvas("dllm_cache", model, p);
-    r.cache = std::make_unique<feature_cache>(intervals{
+    r.cache = std::make_unique<append_cache>();
+    r.features = std::make_unique<interval_refresh>(intervals{
         static_cast<std::int32_t>(p.integer("prompt_interval_kp")),
         static_cast<std::int32_t>(p.integer("response_interval_kr")), p.real("transfer_ratio")});
     return r;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "methods/baselines/sparse_d/pattern_keys.h"
-#include "kernels/shared_vector.h"
 
 #include <algorithm>
 
@@ -45,17 +44,15 @@ void pattern_keys::allocate(const batch& b) {
   rows_.begin = backend.allocate(dtype::i32, {s + 1});
   rows_.position = backend.allocate(dtype::i32, {n});
   rows_.sequence = backend.allocate(dtype::i32, {n});
-  flops_.assign(static_cast<std::size_t>(s), 0.0);
 }
 
-key_set pattern_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
-                             const tensor_view& q, const paged_kv& cache,
-                             const std::int32_t* kv_length) {
+void pattern_keys::choose(const layer_rows& layer, const paged_kv& cache, double* flops) {
+  const batch& b = layer.state;
   allocate(b);
-  layer_ = layer;
-  bool make = false, sparse = false;
+  bool make = false;
+  sparse_ = false;
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
-    const bool active = plan.of[static_cast<std::size_t>(s)].active;
+    const bool active = layer.plan.of[static_cast<std::size_t>(s)].active;
     const sequence& one = b.at(s);
     const std::int32_t end =
         active ? static_cast<std::int32_t>(planned_steps(schedule_, one.request.gen_length) *
@@ -65,26 +62,29 @@ key_set pattern_keys::select(const batch& b, const step_plan& plan, std::int32_t
     made_.as<std::uint8_t>()[s] = active && one.step == end ? 1 : 0;
     applies_.as<std::uint8_t>()[s] = active && one.step > end ? 1 : 0;
     make = make || (active && one.step == end);
-    sparse = sparse || (active && one.step > end);
+    sparse_ = sparse_ || (active && one.step > end);
   }
-  std::fill(flops_.begin(), flops_.end(), 0.0);
-  if (make) make_pattern(b, plan, layer, q, cache);
-  key_set keys = key_policy::select(b, plan, layer, q, cache, kv_length);
-  if (sparse) {
-    keys.tiles = {keep_[static_cast<std::size_t>(layer)].as<std::uint8_t>(),
-                  applies_.as<std::uint8_t>(), blocks_, settings_.block_size};
-  }
+  if (make) make_pattern(layer, cache, flops);
+}
+
+layer_keys pattern_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,
+                                const std::int32_t* kv_length) const {
+  layer_keys keys = key_policy::select(b, plan, layer, kv_length);
+  if (!sparse_) return keys;
+  const auto at = static_cast<std::size_t>(layer);
+  keys.set.tiles = {keep_[at].as<std::uint8_t>(), applies_.as<std::uint8_t>(), blocks_,
+                    settings_.block_size};
+  keys.keys_of_blocks = keys_[at].view();
   return keys;
 }
 
-void pattern_keys::make_pattern(const batch& b, const step_plan& plan, std::int32_t layer,
-                                const tensor_view& q, const paged_kv& cache) {
+void pattern_keys::make_pattern(const layer_rows& layer, const paged_kv& cache, double* flops) {
+  const batch& b = layer.state;
   const ops& backend = b.backend();
   const model_config& model = b.model();
   const std::int32_t size = settings_.block_size;
   std::int32_t* length = make_.length.as<std::int32_t>();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
-    const auto i = static_cast<std::size_t>(s);
     const bool makes = made_.as<std::uint8_t>()[s] != 0;
     const sequence& one = b.at(s);
     const std::int32_t n = makes ? one.length : 0;
@@ -98,12 +98,12 @@ void pattern_keys::make_pattern(const batch& b, const step_plan& plan, std::int3
     make_.count.as<std::int32_t>()[s] = kept_blocks(blocks, settings_.select);
     make_.last_count.as<std::int32_t>()[s] = kept_blocks(blocks - last, settings_.select);
     // Every query with every key, and with the keys of the answer once more.
-    flops_[i] = 2.0 * model.heads * model.head_dim * n * (2.0 * n - last * size);
+    flops[s] += 2.0 * model.heads * model.head_dim * n * (2.0 * n - last * size);
   }
   // The rows of this forward are those of every active sequence; sequences that make nothing keep
   // their rows in the list and are left alone because their length is 0.
   shared_vector<std::int32_t> first, last;
-  for (const sequence_step& step : plan.of) {
+  for (const sequence_step& step : layer.plan.of) {
     first.push_back(step.active ? step.first : 0);
     last.push_back(step.active ? step.last : 0);
   }
@@ -115,33 +115,22 @@ void pattern_keys::make_pattern(const batch& b, const step_plan& plan, std::int3
                                        rows_.begin.as<std::int32_t>(),
                                        rows_.position.as<std::int32_t>(),
                                        rows_.sequence.as<std::int32_t>()});
-  if (rows_.rows != q.rows()) throw std::logic_error("sparse_d: a row of the canvas is missing");
+  if (rows_.rows != layer.q.rows())
+    throw std::logic_error("sparse_d: a row of the canvas is missing");
   const row_set rows = rows_.set(b.capacity());
-  const tensor& keep = keep_[static_cast<std::size_t>(layer)];
+  const auto at = static_cast<std::size_t>(layer.layer);
+  const tensor& keep = keep_[at];
   const auto of = [](const tensor& t) { return t.as<std::int32_t>(); };
-  backend.run(
-      op::block_mass{rows, q, cache, length, of(make_.zero), size, settings_.pattern_scale, mass_});
+  backend.run(op::block_mass{rows, layer.q, cache, length, of(make_.zero), size,
+                             settings_.pattern_scale, mass_});
   backend.run(op::keep_top_blocks{mass_, of(make_.blocks), of(make_.zero), of(make_.last),
                                   of(make_.count), keep});
-  backend.run(op::block_mass{rows, q, cache, length, of(make_.last_slot), size,
+  backend.run(op::block_mass{rows, layer.q, cache, length, of(make_.last_slot), size,
                              settings_.pattern_scale, mass_});
   backend.run(op::keep_top_blocks{mass_, of(make_.blocks), of(make_.last), of(make_.blocks),
                                   of(make_.last_count), keep});
-  backend.run(op::block_mask_keys{keep, made_.as<std::uint8_t>(), size, length,
-                                  keys_[static_cast<std::size_t>(layer)]});
-  backend.synchronize();  // the lists end here, and mean_keys_of_row reads the result
-}
-
-double pattern_keys::mean_keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
-                                      std::int32_t position) const {
-  if (keys.tiles.keep == nullptr || keys.tiles.applies[s] == 0) {
-    return key_policy::mean_keys_of_row(b, keys, s, position);
-  }
-  return keys_[static_cast<std::size_t>(layer_)].row<float>(s)[position / settings_.block_size];
-}
-
-double pattern_keys::selection_flops(const batch&, std::int32_t s) const {
-  return flops_[static_cast<std::size_t>(s)];
+  backend.run(op::block_mask_keys{keep, made_.as<std::uint8_t>(), size, length, keys_[at]});
+  backend.synchronize();  // the lists end here, and the accounting reads the result
 }
 
 }  // namespace unmask

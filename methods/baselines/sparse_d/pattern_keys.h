@@ -28,14 +28,11 @@ class pattern_keys final : public key_policy {
     float pattern_scale = 1;       // multiplies the logits that score the tiles
   };
   pattern_keys(const settings& s, parameters schedule)
-      : settings_(s), schedule_(std::move(schedule)) {}
+      : key_policy(0, {true}), settings_(s), schedule_(std::move(schedule)) {}
 
-  bool reads_activations() const override { return true; }
-  key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
-                 const paged_kv& cache, const std::int32_t* kv_length) override;
-  double mean_keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
-                          std::int32_t position) const override;
-  double selection_flops(const batch& b, std::int32_t s) const override;
+  void choose(const layer_rows& layer, const paged_kv& cache, double* flops) override;
+  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+                    const std::int32_t* kv_length) const override;
 
   // First key block of the answer: the first that starts at or after length - gen_length, else the
   // last block. A block across the border counts as prompt.
@@ -46,12 +43,11 @@ class pattern_keys final : public key_policy {
 
  private:
   void allocate(const batch& b);
-  void make_pattern(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
-                    const paged_kv& cache);
+  void make_pattern(const layer_rows& layer, const paged_kv& cache, double* flops);
 
   settings settings_;
   parameters schedule_;              // of the whole-canvas recipe: how many steps a request plans
-  std::int32_t layer_ = 0;           // of the last select()
+  bool sparse_ = false;              // a sequence of this step attends to kept tiles only
   std::int32_t blocks_ = 0;          // room for blocks per sequence
   std::vector<tensor> keep_, keys_;  // per layer [S, heads, blocks, blocks] u8, [S, blocks] f32
   tensor applies_;                   // [S] u8
@@ -61,8 +57,7 @@ class pattern_keys final : public key_policy {
   struct {
     tensor length, blocks, zero, last, last_slot, count, last_count;
   } make_;
-  tensor made_;                // [S] u8: 1 where a pattern is made
-  std::vector<double> flops_;  // of select() per sequence
+  tensor made_;  // [S] u8: 1 where a pattern is made
 };
 
 }  // namespace unmask

@@ -30,8 +30,7 @@ struct unmask_settings {
 // Ranks masked positions by what the head says and takes the best.
 class ranked_unmask : public unmask_policy {
  public:
-  explicit ranked_unmask(unmask_settings s) : settings_(std::move(s)) {}
-  bool masks_by_id() const override { return true; }
+  explicit ranked_unmask(unmask_settings s) : unmask_policy({true}), settings_(std::move(s)) {}
   void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override;
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
@@ -49,8 +48,8 @@ class ranked_unmask : public unmask_policy {
 // Dream "origin": every masked token is decided with probability 1 - t_{i+1} / t_i.
 class random_transfer final : public unmask_policy {
  public:
-  explicit random_transfer(unmask_settings s) : settings_(s), judge_(std::move(s)) {}
-  bool masks_by_id() const override { return true; }
+  explicit random_transfer(unmask_settings s)
+      : unmask_policy({true}), settings_(s), judge_(std::move(s)) {}
   void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override;
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;

@@ -42,9 +42,11 @@ class focus_chunk_pace final : public optimus_pace {
 class focus_chunk_rows final : public row_policy {
  public:
   explicit focus_chunk_rows(std::shared_ptr<focus_chunk_state> state)
-      : state_(state), chunk_(state->chunks), eviction_(state->budgets) {}
-  bool reads_activations() const override { return true; }
-  eviction_view eviction(std::int32_t s) const override { return eviction_.view(s); }
+      : row_policy({focus_eviction::layers(), false}),
+        state_(state),
+        chunk_(state->chunks),
+        eviction_(state->budgets) {}
+  eviction_view eviction(std::int32_t s) const { return eviction_.view(s); }
 
   void select(const batch& b, const step_plan& plan, row_lists& rows) override {
     if (!state_->key_begin) {
@@ -58,7 +60,6 @@ class focus_chunk_rows final : public row_policy {
     chunk_.select(b, plan, rows);
   }
 
-  bool narrows(std::int32_t layer) const override { return layer <= 1; }
   // A dropped row wrote K/V in layers 0 and 1 only: the layers above must not see its slot, and
   // nothing of it settles.
   bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
@@ -93,12 +94,12 @@ class focus_chunk_keys final : public optimus_keys {
  public:
   focus_chunk_keys(std::int32_t block, std::shared_ptr<focus_chunk_state> state)
       : optimus_keys(block, state->chunks), state_(std::move(state)) {}
-  key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
-                 const paged_kv& cache, const std::int32_t* kv_length) override {
-    key_set keys = optimus_keys::select(b, plan, layer, q, cache, kv_length);
+  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+                    const std::int32_t* kv_length) const override {
+    layer_keys keys = optimus_keys::select(b, plan, layer, kv_length);
     if (layer > 1) {
-      keys.key_begin = state_->key_begin.as<std::int32_t>();
-      keys.key_slot = state_->key_slot.as<std::int32_t>();
+      keys.set.key_begin = state_->key_begin.as<std::int32_t>();
+      keys.set.key_slot = state_->key_slot.as<std::int32_t>();
     }
     return keys;
   }
@@ -116,7 +117,9 @@ recipe make_focus_chunks(const model_config& model, const parameters& p) {
   state->budgets = std::make_shared<focus_budgets>(f);
   recipe r;
   r.pace = std::make_unique<focus_chunk_pace>(state);
-  r.rows = std::make_unique<focus_chunk_rows>(state);
+  auto rows = std::make_unique<focus_chunk_rows>(state);
+  r.views.eviction = [of = rows.get()](std::int32_t place) { return of->eviction(place); };
+  r.rows = std::move(rows);
   r.keys = std::make_unique<focus_chunk_keys>(state->chunks->settings.chunk.block, state);
   r.cache = std::make_unique<optimus_cache>(state->chunks);
   r.unmask = std::make_unique<optimus_unmask>(block_unmask_settings_of(model, p), state->chunks);

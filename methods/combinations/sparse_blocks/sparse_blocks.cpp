@@ -29,19 +29,15 @@ struct prompt_selection {
 class prompt_keys final : public key_policy {
  public:
   prompt_keys(std::int32_t block, prompt_selection s)
-      : key_policy(block), settings_(s), ranking_(s.kernel_size, s.max_pooling) {}
+      : key_policy(block, {true}), settings_(s), ranking_(s.kernel_size, s.max_pooling) {}
 
-  bool reads_activations() const override { return true; }
-
-  key_set select(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
-                 const paged_kv& cache, const std::int32_t* kv_length) override {
-    if (layer == 0) open_step(b, plan);
-    if (!ranking_.empty()) {
-      ranking_.rank(b.backend(), q, first_, last_, cache, keep_);
-    }
-    key_set keys = key_policy::select(b, plan, layer, q, cache, kv_length);
-    if (!lists_) return keys;
-    std::vector<std::vector<std::int32_t>>& kept = kept_[static_cast<std::size_t>(layer)];
+  void choose(const layer_rows& layer, const paged_kv& cache, double* flops) override {
+    const batch& b = layer.state;
+    const step_plan& plan = layer.plan;
+    if (layer.layer == 0) open_step(b, plan);
+    if (!ranking_.empty()) ranking_.rank(b.backend(), layer.q, first_, last_, cache, keep_);
+    if (!lists_) return;
+    std::vector<std::vector<std::int32_t>>& kept = kept_[static_cast<std::size_t>(layer.layer)];
     b.backend().synchronize();  // the last layer's attention has read its list
     begin_.assign(1, 0);
     slots_.clear();
@@ -58,28 +54,22 @@ class prompt_keys final : public key_policy {
           kept[i].clear();
           ranking_.kept(s, kept[i]);
           std::sort(kept[i].begin(), kept[i].end());
+          // Two FLOPs per candidate, head and dimension.
+          flops[s] += 2.0 * ranking_.candidates(s) * b.model().heads * b.model().head_dim;
         }
       }
       begin_.push_back(static_cast<std::int32_t>(slots_.size()));
     }
-    keys.key_begin = begin_.data();
-    keys.key_slot = slots_.data();
-    return keys;
   }
 
   // Listed slots ascend and equal positions.
-  std::int64_t keys_of_row(const batch& b, const key_set& keys, std::int32_t s,
-                           std::int32_t position) const override {
-    if (keys.key_begin == nullptr) return key_policy::keys_of_row(b, keys, s, position);
-    const std::int32_t* first = keys.key_slot + keys.key_begin[s];
-    const std::int32_t* last = keys.key_slot + keys.key_begin[s + 1];
-    return std::lower_bound(first, last, (position / keys.block + 1) * keys.block) - first;
-  }
-
-  // Two FLOPs per candidate, head and dimension.
-  double selection_flops(const batch& b, std::int32_t s) const override {
-    if (!chooses_[static_cast<std::size_t>(s)]) return 0;
-    return 2.0 * ranking_.candidates(s) * b.model().heads * b.model().head_dim;
+  layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
+                    const std::int32_t* kv_length) const override {
+    layer_keys keys = key_policy::select(b, plan, layer, kv_length);
+    if (!lists_) return keys;
+    keys.set.key_begin = begin_.data();
+    keys.set.key_slot = slots_.data();
+    return keys;
   }
 
  private:
@@ -123,7 +113,7 @@ class prompt_keys final : public key_policy {
       sparse_[i] = 1;
       scored_[i] = scored;
       lists_ = true;
-    } else if (!commit && !step.again && p.made == settings_.delay && scored > 0) {
+    } else if (!commit && !step.recompute && p.made == settings_.delay && scored > 0) {
       chooses_[i] = 1;
       lists_ = true;
       p.chosen = true;
@@ -132,7 +122,7 @@ class prompt_keys final : public key_policy {
       first_[i] = row;
       last_[i] = row + step.last - step.first;
     }
-    if (!commit && !step.again) ++p.made;
+    if (!commit && !step.recompute) ++p.made;
   }
 
   struct progress {

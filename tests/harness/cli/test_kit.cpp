@@ -24,6 +24,8 @@ class kit : public testing::Test {
     std::string name = (fs::temp_directory_path() / "unmask-kit-XXXXXX").string();
     if (!::mkdtemp(name.data())) throw std::runtime_error("no scratch directory");
     root = name;
+    fs::create_directories(root / "out");
+    fs::create_directories(root / "experiments/data");
     const std::string source = UNMASK_SOURCE_DIR;
     write("experiments/focus/table_1.toml", R"(title = "One"
 [artifact]
@@ -123,27 +125,31 @@ right = { label = "one" }
 };
 
 TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
-  EXPECT_EQ(run("campaign -o out"), 4) << said;  // one claim is wrong
+  EXPECT_EQ(run("run experiments -o out"), 4) << said;  // one claim is wrong
   EXPECT_TRUE(says("1 of 1 artifacts measured")) << said;
-  EXPECT_TRUE(says("1 REPRODUCED, 0 PARTLY, 0 AMBIGUOUS, 1 NOT REPRODUCED, 0 NOT RUN, of 2 claims"))
+  EXPECT_TRUE(
+      says("1 REPRODUCED, 0 REPRODUCED (model), 0 PARTLY, 0 AMBIGUOUS, 1 NOT REPRODUCED, "
+           "0 NOT APPLICABLE, 0 NOT RUN, of 2 claims"))
       << said;
   EXPECT_TRUE(says("0.500, n = 2 items")) << said;
-  const std::string table = read("out/tables/focus_table_1.md");
-  EXPECT_NE(table.find("| one | 512 |"), std::string::npos) << table;
   EXPECT_NE(read("out/claims.json").find("\"NOT REPRODUCED\""), std::string::npos);
-  EXPECT_NE(read("out/tables/focus_table_1.tex").find("\\toprule"), std::string::npos);
   const std::string rows = read("out/focus/table_1/tiny/rows.jsonl");
-  EXPECT_EQ(run("campaign -o out"), 4) << said;
+  EXPECT_EQ(run("run experiments/focus -o out"), 4) << said;
   EXPECT_EQ(read("out/focus/table_1/tiny/rows.jsonl"), rows);  // nothing was measured again
-  EXPECT_EQ(run("claims report --results out --format json"), 4) << said;
-  EXPECT_EQ(run("table out/focus/table_1/tiny/rows.jsonl --layout paper --artifact "
-                "experiments/focus/table_1.toml -o csv"),
+  EXPECT_EQ(run("claims out --format json"), 4) << said;
+  EXPECT_EQ(run("claims out --only focus/half"), 0) << said;
+  EXPECT_EQ(run("table out/focus/table_1/tiny/rows.jsonl --view paper --artifact "
+                "experiments/focus/table_1.toml --format csv"),
             0);
   EXPECT_TRUE(says("one,nfe,nfe,,tiny,")) << said;
+  EXPECT_EQ(run("table out --view paper"), 0) << said;  // run.json names the artifact
+  EXPECT_TRUE(says("| one | 512 |")) << said;
+  EXPECT_EQ(run("table out --view paper --format latex -o paper.tex"), 0) << said;
+  EXPECT_NE(read("paper.tex").find("\\toprule"), std::string::npos);
 
   EXPECT_EQ(run("bundle out/focus/table_1/tiny -o run.tar"), 0) << said;
   // Two passes of milliseconds on a machine with other work: their speeds prove nothing.
-  EXPECT_EQ(run("rerun run.tar -O again --no-progress --ignore-speed"), 0) << said;
+  EXPECT_EQ(run("rerun run.tar -o again --no-progress --ignore-speed"), 0) << said;
   EXPECT_TRUE(says("tokens identical in 2; speeds were not compared")) << said;
   EXPECT_TRUE(says("REPEATED")) << said;
 }
@@ -156,19 +162,19 @@ TEST_F(kit, what_is_missing_is_said_before_anything_runs) {
   EXPECT_TRUE(says("2 points")) << said;
   EXPECT_EQ(run("list experiments"), 0);
   EXPECT_TRUE(says("tiny   runs here (1 s)")) << said;
-  EXPECT_EQ(run("claims report --scale full"), 0) << said;
+  EXPECT_EQ(run("run experiments --scale full"), 0) << said;
   EXPECT_TRUE(says("1 NOT RUN") || says("2 NOT RUN")) << said;
-  EXPECT_EQ(run("claims run --scale full"), 0) << said;
+  EXPECT_TRUE(says("0 of 1 artifacts measured")) << said;
   EXPECT_FALSE(fs::exists(root / "runs/focus/table_1/full/rows.jsonl"));
 }
 
-TEST_F(kit, an_ablation_pairs_and_judges) {
-  EXPECT_EQ(run("ablation experiments/focus/table_1.toml --base one --no-progress -O abl"), 0)
+TEST_F(kit, paired_runs_are_judged) {
+  EXPECT_EQ(run("run experiments/focus/table_1.toml --paired --base one --no-progress -o abl"), 0)
       << said;
   EXPECT_TRUE(says("| two | one |")) << said;
   EXPECT_FALSE(says("(unpaired)")) << said;
   EXPECT_NE(read("abl/rows.jsonl").find("\"items\":{"), std::string::npos);
-  EXPECT_EQ(run("table abl/rows.jsonl --paired --base one -o json"), 0);
+  EXPECT_EQ(run("table abl/rows.jsonl --view paired --base one --format json"), 0);
   EXPECT_TRUE(says("\"speed_verdict\"")) << said;
   EXPECT_EQ(run("crossover abl/rows.jsonl --base one"), 0) << said;
   EXPECT_TRUE(says("1 cells;")) << said;
@@ -183,12 +189,13 @@ TEST_F(kit, mistakes_are_usage_errors_that_name_the_place) {
   const struct {
     const char* arguments;
     const char* words;
-  } cases[] = {{"claims lst", "'list'"},
-               {"claims list optimis", "focus"},
-               {"campaign --only focus/table_2", "table_1"},
-               {"table x.jsonl --layout paper", "--artifact"},
-               {"table x.jsonl --layout papr", "paper"},
-               {"ablation", "experiment file"},
+  } cases[] = {{"claims out --only optimis", "focus"},
+               {"claims out --format mdd", "'md'"},
+               {"run experiments --only focus/table_2", "table_1"},
+               {"run experiments/data", "no artifact"},
+               {"table x.jsonl --view papr", "'paper'"},
+               {"table x.jsonl --artifact y.toml", "--view paper"},
+               {"list clams", "'claims'"},
                {"bundle somewhere", "-o FILE.tar"},
                {"crossover", "rows"},
                {"crossover x.jsonl --score-within 2", "0 to 1"},
@@ -198,6 +205,7 @@ TEST_F(kit, mistakes_are_usage_errors_that_name_the_place) {
     EXPECT_EQ(run(c.arguments), 2) << c.arguments << said;
     EXPECT_TRUE(says(c.words)) << c.arguments << ": " << said;
   }
+  EXPECT_EQ(run("claims nowhere"), 3) << said;
   EXPECT_EQ(run("rerun none.tar"), 3) << said;
   EXPECT_EQ(run("bundle none -o x.tar"), 3) << said;
   write("experiments/focus/table_1.toml", broken);

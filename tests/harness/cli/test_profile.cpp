@@ -31,7 +31,7 @@ class profile : public ::testing::Test {
   // Exit code; what was printed is in text_. PATH holds no profiler.
   int run(const std::string& arguments) {
     const std::string line = std::string("cd '") + UNMASK_SOURCE_DIR + "' && PATH=/nowhere '" +
-                             UNMASK_PROGRAM + "' profile " + arguments + " -O '" +
+                             UNMASK_PROGRAM + "' profile " + arguments + " -o '" +
                              (folder_ / "out").string() + "' 2>&1";
     text_.clear();
     FILE* pipe = popen(line.c_str(), "r");

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -39,13 +40,40 @@ TEST(program, help_names_every_command) {
   const outcome o = run("--help");
   EXPECT_EQ(o.code, 0);
   for (const char* command :
-       {"run", "table", "report", "generate", "list", "show", "golden", "profile", "claims",
-        "campaign", "ablation", "crossover", "bundle", "rerun", "compare", "doctor"}) {
+       {"run", "bench", "generate", "profile", "list", "show", "doctor", "table", "compare",
+        "claims", "crossover", "report", "bundle", "rerun", "golden"}) {
     EXPECT_TRUE(says(o, command)) << command;
     const outcome own = run(std::string(command) + " --help");
     EXPECT_EQ(own.code, 0) << command;
     EXPECT_TRUE(says(own, "usage: unmask " + std::string(command))) << own.text;
   }
+}
+
+TEST(program, version_names_commit_and_build) {
+  const outcome o = run("--version");
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_EQ(o.text.rfind("unmask 0.", 0), 0u) << o.text;
+  EXPECT_TRUE(says(o, ", commit ")) << o.text;
+}
+
+TEST(program, bench_measures_methods_times_shapes) {
+  std::string name = (std::filesystem::temp_directory_path() / "unmask-bench-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  const std::string line =
+      "bench experiments/models/tiny-llada -m vanilla,fast_dllm -p 16,24 -n 32 -b 1,2 "
+      "--repetitions 2 --warmup 0 --no-progress --set params.steps=4 ";
+  const outcome o = run(line + "-o '" + name + "/rows'");
+  EXPECT_EQ(o.code, 0) << o.text;
+  for (const char* words : {"| 16 random tokens |", "| 24 random tokens |", "batch_size=2",
+                            "fast_dllm", "NOT_VERIFIED"}) {
+    EXPECT_TRUE(says(o, words)) << words << o.text;
+  }
+  const outcome table = run("table '" + name + "/rows' --format csv");
+  EXPECT_EQ(std::count(table.text.begin(), table.text.end(), '\n'), 9) << table.text;
+  EXPECT_EQ(run("bench experiments/models/tiny-llada -b x").code, 2);
+  EXPECT_EQ(run("bench experiments/models/tiny-llada -m vanila").code, 2);
+  EXPECT_EQ(run("bench").code, 2);
+  std::filesystem::remove_all(name);
 }
 
 TEST(program, nothing_asked_for_is_a_usage_error) {
@@ -60,7 +88,7 @@ TEST(program, unknown_names_get_the_nearest) {
                {"show vanila", "vanilla"},
                {"list method", "methods"},
                {"generate --gen-lenght 3 x", "gen-length"},
-               {"generate --set treshold=1 x", "threshold"}};
+               {"generate --set params.treshold=1 x", "threshold"}};
   for (const auto& c : cases) {
     const outcome o = run(c.arguments);
     EXPECT_EQ(o.code, 2) << c.arguments << o.text;
@@ -93,7 +121,7 @@ TEST(program, generate_decodes_with_each_embedded_model) {
 
 TEST(program, watch_prints_one_line_per_step_when_not_on_a_terminal) {
   const outcome o =
-      run("generate --watch --gen-length 32 --set tokens_per_step=4 'Compute 3 + 4.'");
+      run("generate --watch --gen-length 32 --set params.tokens_per_step=4 'Compute 3 + 4.'");
   EXPECT_EQ(o.code, 0) << o.text;
   EXPECT_TRUE(says(o, "step   1")) << o.text;
   EXPECT_TRUE(says(o, "step   8")) << o.text;
@@ -127,7 +155,7 @@ TEST(program, serves_in_virtual_time_and_repeats_itself) {
   // The table alone; the lines below it name the output directory.
   const auto once = [&](const std::string& where, const std::string& more) {
     outcome o =
-        run("run experiments/serving_virtual.toml --no-progress --set serve.duration=300 -O '" +
+        run("run experiments/serving_virtual.toml --no-progress --set serve.duration=300 -o '" +
             name + "/" + where + "' " + more);
     o.text.resize(std::min(o.text.rfind("|\n") + 2, o.text.size()));
     return o;
@@ -149,14 +177,14 @@ TEST(program, records_and_replays_trajectories) {
   std::string name = (std::filesystem::temp_directory_path() / "unmask-replay-XXXXXX").string();
   ASSERT_NE(::mkdtemp(name.data()), nullptr);
   const std::string virtual_clock =
-      "run experiments/serving.toml --no-progress --format jsonl --set serve.clock=virtual "
+      "run experiments/serving.toml --no-progress --format json --set serve.clock=virtual "
       "--set 'serve.cost=\"1:1 64:1 512:4\"' --set serve.requests=10 --set serve.policy=iter "
       "--set serve.rate=50 --shard 0/2 ";
   const outcome real =
-      run(virtual_clock + "--set serve.record=" + name + "/t.txt -O " + name + "/a");
+      run(virtual_clock + "--set serve.record=" + name + "/t.txt -o " + name + "/a");
   EXPECT_EQ(real.code, 0) << real.text;
   const outcome replayed =
-      run(virtual_clock + "--set serve.commits=replay:" + name + "/t.txt -O " + name + "/b");
+      run(virtual_clock + "--set serve.commits=replay:" + name + "/t.txt -o " + name + "/b");
   EXPECT_EQ(replayed.code, 0) << replayed.text;
   const auto metric = [](const outcome& o, const std::string& key) {
     const std::size_t at = o.text.find("\"" + key + "\":");
@@ -169,6 +197,41 @@ TEST(program, records_and_replays_trajectories) {
   }
   EXPECT_TRUE(says(replayed, "synthetic"));
   std::filesystem::remove_all(name);
+}
+
+TEST(program, benchmarks_are_listed_with_harness_and_items) {
+  const outcome o = run("list benchmarks");
+  EXPECT_EQ(o.code, 0);
+  for (const char* word : {"gsm8k", "OC-S", "mmlu_gen_79e572", "14042 items", "needle_map",
+                           "lm-evaluation-harness 0.4.8"}) {
+    EXPECT_TRUE(says(o, word)) << word;
+  }
+}
+
+TEST(program, recorded_prompts_and_likelihoods_replay) {
+  const outcome o = run(std::string("golden tests/goldens/evals --data '") + UNMASK_GOLDENS + "'");
+  EXPECT_EQ(o.code, 0) << o.text;
+  EXPECT_TRUE(says(o, "opencompass_sparse.jsonl")) << o.text;
+  EXPECT_TRUE(says(o, "llada.json")) << o.text;
+  EXPECT_FALSE(says(o, "NOT RUN")) << o.text;
+}
+
+// Official prompt, decoding, extraction, score, samples and likelihoods, in one run.
+TEST(program, benchmarks_run_end_to_end) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("unmask_smoke_" + std::to_string(getpid()));
+  const outcome o =
+      run("run experiments/benchmarks_smoke.toml --log-samples -o '" + folder.string() + "'");
+  EXPECT_EQ(o.code, 0) << o.text;
+  const outcome rows = run("table '" + (folder / "rows.jsonl").string() + "'");
+  EXPECT_EQ(rows.code, 0) << rows.text;
+  for (const char* name :
+       {"gsm8k", "math500", "ifeval", "longbench/multi_news", "mmlu/anatomy", "arc_c"}) {
+    EXPECT_TRUE(says(rows, name)) << name << "\n" << rows.text;
+  }
+  EXPECT_FALSE(says(rows, "FAILED")) << rows.text;
+  EXPECT_FALSE(says(rows, "INVALID")) << rows.text;
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include "harness/analysis/row.h"
 #include "harness/base/error.h"
 #include "harness/experiment/job_array.h"
 #include "harness/experiment/merge.h"
-#include "harness/experiment/row.h"
 
 namespace unmask {
 namespace {

@@ -7,8 +7,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/store.h"
+#include "harness/analysis/table.h"
 #include "harness/experiment/profiled.h"
-#include "harness/experiment/store.h"
 #include "tests/harness/experiment/fixtures.h"
 
 namespace unmask {
@@ -128,7 +129,8 @@ TEST(profiled, only_the_last_pass_is_watched_and_its_phases_become_the_probe) {
   EXPECT_EQ(selection["phase"], "selection");
   EXPECT_TRUE(selection["bytes"].is_null());
   EXPECT_TRUE(report["phases"][0]["container"].get<bool>());
-  const std::string table = phase_tables(summary.rows);
+  const frame rows(summary.rows);
+  const std::string table = render(phase_tables(rows.all()), table_format::md);
   EXPECT_NE(table.find("| attention | 1 |"), std::string::npos) << table;
   EXPECT_NE(table.find("made up"), std::string::npos) << table;
 }
@@ -139,7 +141,7 @@ TEST(profiled, the_tool_nvtx_watches_nothing) {
   const run_summary summary = run.run(where, method("vanilla"));
   EXPECT_EQ(run.inner->listened, (std::vector<bool>{false, false, false}));
   EXPECT_FALSE(summary.rows.at(0).probes.contains("phases"));
-  EXPECT_EQ(phase_tables(summary.rows), "");
+  EXPECT_TRUE(phase_tables(frame(summary.rows).all()).empty());
 }
 
 TEST(profiled, a_watched_pass_that_decides_otherwise_is_an_error) {

@@ -31,7 +31,10 @@ TEST(record, tokens_are_counted_up_to_the_first_stop) {
 // Two answers, each 3 tokens up to EOS, 1 after it, 2 beyond the answer = 6 decided; mean pass 1 s.
 TEST(record, metrics_of_a_good_point) {
   const result_row row = sample_row();
-  EXPECT_EQ(row.verdict, verdict_kind::pass) << row.reason;
+  // Passes of 1.0, 1.2 and 0.8 s: a mean known to half of itself.
+  EXPECT_EQ(row.verdict, verdict_kind::noisy) << row.reason;
+  EXPECT_EQ(row.reason, "the speed is known to ±50 % only, from 3 repetitions");
+  EXPECT_TRUE(is_reportable(row));
   const auto value = [&](const char* name) { return row.value_of(name).value_or(-1); };
   EXPECT_EQ(value("output_tokens"), 6);
   EXPECT_EQ(value("answer_tokens"), 4);
@@ -111,7 +114,10 @@ TEST(record, a_knob_that_changed_nothing_is_inactive) {
   const auto judged = [](std::int64_t dropped, bool scored) {
     measured_point point = good_point();
     point.knobs = {{"alpha = 0.5", "rows_dropped"}, {"steps = 8", "nfe"}};
-    for (pass_record& pass : point.passes) pass.answers[0].work.rows_dropped = dropped;
+    for (pass_record& pass : point.passes) {
+      pass.answers[0].work.rows_dropped = dropped;
+      pass.seconds = 1;
+    }
     for (scored_answer& s : point.scores) s.scored = scored;
     result_row row;
     measure_row(row, point);
@@ -219,6 +225,41 @@ TEST(record, missing_evidence_is_never_a_pass) {
   result_row nothing;
   measure_row(nothing, {});
   EXPECT_EQ(nothing.verdict, verdict_kind::invalid);
+}
+
+TEST(record, trials_have_a_deviation_and_what_is_undecided_is_counted) {
+  measured_point point = good_point();
+  point.scores = {{"a#0", "", "", true, 1.0, true}, {"a#1", "", "", true, 0.0, false}};
+  result_row row;
+  row.workload.benchmark.trials = 2;
+  measure_row(row, point);
+  ASSERT_TRUE(row.score);
+  EXPECT_DOUBLE_EQ(row.score->trial_deviation, std::sqrt(0.5));
+  EXPECT_TRUE(std::isnan(row.score->mean_of_groups));
+  point.scores[1].scored = false;
+  point.scores[1].undecided = true;
+  row.score.reset();
+  measure_row(row, point);
+  ASSERT_TRUE(row.score);
+  EXPECT_EQ(row.score->n, 1);
+  EXPECT_EQ(row.score->undecided, 1);
+}
+
+TEST(record, groups_of_different_size_count_alike) {
+  measured_point point = good_point();
+  point.scores = {{"a", "", "", true, 1.0, true},
+                  {"b", "", "", true, 1.0, true},
+                  {"c", "", "", true, 0.0, false}};
+  for (std::size_t i = 0; i < 3; ++i) {
+    point.scores[i].group = i < 2 ? "anatomy" : "virology";
+    point.scores[i].measures = {{"instructions", static_cast<double>(i), 4}};
+  }
+  result_row row;
+  measure_row(row, point);
+  ASSERT_TRUE(row.score);
+  EXPECT_DOUBLE_EQ(row.score->mean, 2.0 / 3);
+  EXPECT_DOUBLE_EQ(row.score->mean_of_groups, 0.5);
+  EXPECT_DOUBLE_EQ(row.score->beside.at("instructions"), 3.0 / 12);
 }
 
 TEST(record, synthetic_weights_never_have_a_score) {

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "harness/experiment/store.h"
+#include "harness/analysis/store.h"
 #include "tests/harness/experiment/fixtures.h"
 
 namespace unmask {

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "harness/analysis/table.h"
 #include "harness/experiment/serve_metrics.h"
 #include "harness/experiment/serve_settings.h"
-#include "harness/experiment/table.h"
 #include "tests/harness/experiment/fixtures.h"
 
 namespace unmask {
@@ -296,7 +296,7 @@ TEST(serve, rows_keep_their_settings_and_have_a_table) {
   EXPECT_EQ(to_json_line(back), to_json_line(row));
   EXPECT_EQ(back.metrics.at("slo_capacity_requests_per_second").samples,
             (std::vector<double>{3, 5}));
-  const std::string md = render_table({row, sample_row("closed")}, table_format::md);
+  const std::string md = render_rows(std::vector{row, sample_row("closed")}, table_format::md);
   EXPECT_TRUE(
       has(md, "| vanilla policy=iter | word_problem | – of – | poisson 2.96/s | real | 6.0 |"))
       << md;

@@ -184,5 +184,39 @@ TEST(spec, probes) {
   EXPECT_NE(problem("names = [\"decoding\"]\nfrequency = 1").find("frequency"), std::string::npos);
 }
 
+TEST(spec, a_benchmark_names_its_harness_shots_and_trials) {
+  const std::string head = "title = \"t\"\n[[model]]\npath = \"m\"\n[[method]]\nname = \"a\"\n";
+  const experiment_spec s = parse_spec(head + R"(
+[[workload]]
+benchmark = "gsm8k"
+harness = "OC-S/gsm8k_gen_1dce88_maxoutlen_256"
+shots = 2
+trials = 3
+gen_length = 64
+prompt = "one-turn"
+[[workload]]
+benchmark = "mmlu"
+task = "anatomy"
+mc_num = 8
+)",
+                                       "x.toml");
+  ASSERT_EQ(s.workloads.size(), 2U);
+  EXPECT_EQ(s.workloads[0].name, "gsm8k");
+  EXPECT_EQ(s.workloads[0].gen_length, 64);
+  EXPECT_EQ(canonical_benchmark(s.workloads[0].benchmark),
+            R"({"harness":"OC-S/gsm8k_gen_1dce88_maxoutlen_256","kind":"generate","name":"gsm8k",)"
+            R"("prompt":"one-turn","shots":2,"trials":3})");
+  EXPECT_EQ(s.workloads[1].name, "mmlu/anatomy");
+  EXPECT_EQ(s.workloads[1].benchmark.kind, "likelihood");  // lm-eval's mmlu is choices only
+  EXPECT_NE(problem_of(head + "[[workload]]\nbenchmark = \"gsm8\"").find("gsm8k"),
+            std::string::npos);
+  EXPECT_NE(problem_of(head + "[[workload]]\ntasks = [\"needle\"]\nshots = 2")
+                .find("belong to a `benchmark`"),
+            std::string::npos);
+  EXPECT_NE(problem_of(head + "[[workload]]\nbenchmark = \"gsm8k\"\nkind = \"likelihood\"")
+                .find("has no choices"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace unmask

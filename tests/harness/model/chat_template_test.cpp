@@ -34,6 +34,15 @@ TEST(chat_template, equals_jinja_byte_for_byte) {
   EXPECT_EQ(count, 72U);
 }
 
+TEST(chat_template, thinking_is_turned_off_where_there_is_any) {
+  const std::vector<chat_message> chat = {{"user", "Hi"}};
+  EXPECT_EQ(apply_chat_template(chat_format::qwen3, chat, true, true),
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n");
+  EXPECT_EQ(apply_chat_template(chat_format::ling, chat, true, true),
+            apply_chat_template(chat_format::ling, chat, true));
+  EXPECT_THROW(apply_chat_template(chat_format::qwen25, chat, true, true), error);
+}
+
 tokenizer with_tokens(const std::vector<std::string>& special) {
   json t = json::parse(test::slurp(test::fixtures() / "tokenizer.json"));
   std::int32_t id = 400;

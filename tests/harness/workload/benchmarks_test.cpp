@@ -5,6 +5,7 @@
 // sent, tests/goldens/evals/data the official items that they were made of.
 #include "harness/workload/benchmarks/benchmark.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "harness/workload/benchmarks/python_random.h"
@@ -130,6 +131,15 @@ TEST(benchmarks, files_are_read_out_of_a_zip_archive) {
             "The following are multiple choice questions (with answers) about anatomy.\n\n"
             "q\nA. a\nB. b\nC. c\nD. d\nAnswer: B\n\nx, y\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:");
   EXPECT_EQ(set.item(0).right, 3);
+}
+
+// math-verify's judge alone is still to come; likelihoods need none.
+TEST(benchmarks, declared_scorers_exist) {
+  const auto& known = scorer_names();
+  for (const benchmark& b : benchmarks()) {
+    if (b.scorer == "likelihood_choice" || b.scorer == "math500_opencompass_verify") continue;
+    EXPECT_NE(std::ranges::find(known, b.scorer), known.end()) << b.name << ": " << b.scorer;
+  }
 }
 
 TEST(benchmarks, templates_replace_fields_and_nothing_else) {

@@ -12,6 +12,7 @@
 #include "harness/workload/scorers/longbench.h"
 #include "harness/workload/scorers/math_minerva.h"
 #include "harness/workload/scorers/math_text.h"
+#include "harness/workload/scorers/math_verify.h"
 #include "harness/workload/scorers/replay.h"
 #include "harness/workload/scorers/rouge.h"
 #include "tests/harness/workload/support.h"
@@ -37,6 +38,7 @@ TEST(official_scorers, every_recorded_case_is_equal) {
                                              {"scorers/ifeval_lm_eval.jsonl.gz", 193},
                                              {"scorers/likelihood_choice_lm_eval.jsonl.gz", 17},
                                              {"scorers/longbench.jsonl.gz", 191},
+                                             {"scorers/math500_opencompass_verify.jsonl.gz", 29},
                                              {"scorers/math_equivalence.jsonl.gz", 25},
                                              {"scorers/math_minerva_lm_eval.jsonl.gz", 53},
                                              {"scorers/math_opencompass.jsonl.gz", 34},
@@ -118,6 +120,10 @@ TEST(official_scorers, math_as_mathematics) {
            {"\\frac{1}{\\sqrt{2}}", "\\frac{\\sqrt{2}}{2}"},
            {"(x+1)^2", "x^2+2x+1"},
            {"1,-2", "1,5"},
+           {"5-", "5"},
+           {"x\\in[-2,7]", "x\\in[-2.0,7]"},
+           {"2(3,4)", "2"},
+           {"\\log_28", "3"},
            {"1,234", "1234"},
            {"\\frac{x^2-1}{x-1}", "x+1"},
            {"\\log_{2}8", "3"},
@@ -140,7 +146,7 @@ TEST(official_scorers, math_as_mathematics) {
            {"42\\%", "42\\%"},
            {"", ""},
            {"5.", "5"},
-           {"x^-1", "x^-1"},
+
            {"\\sqrt{x^2}", "x"},
            {"x(x+1)", "x^2+x"},
            {"\\frac{1}{0}", "0"},
@@ -153,6 +159,64 @@ TEST(official_scorers, math_as_mathematics) {
            {"\\sqrt{3+2\\sqrt{2}}", "1+\\sqrt{2}"}, {"\\int x dx", "x"}}) {
     EXPECT_EQ(equal(a, b), decision::undecided) << a << " and " << b;
   }
+}
+
+decision verified(const char* answer, const char* gold) {
+  return math_verify_opencompass("So $\\boxed{" + std::string(answer) + "}$.", gold).right;
+}
+
+// Verdicts of math-verify 0.5.2.
+TEST(official_scorers, math_verify) {
+  using pairs = std::initializer_list<std::pair<const char*, const char*>>;
+  for (const auto& [a, b] :
+       pairs{{"\\text{yes}", "yes"},
+             {"\\text{BA}", "BA"},
+             {"1,2", "(1,2)"},
+             {"\\{2,1\\}", "1,2"},
+             {"x=5", "5"},
+             {"5", "x=5"},
+             {"x=1,2", "1,2"},
+             {"x<5", "5>x"},
+             {"x<5", "x-5<0"},
+             {"0.3333333", "\\frac{1}{3}"},
+             {"50\\%", "0.5"},
+             {"x=5,y=2", "5,2"},
+             {"2x+y=3", "y=3-2x"},
+             {"\\begin{pmatrix}1\\\\2\\end{pmatrix}", "\\begin{bmatrix}1\\\\2\\end{bmatrix}"},
+             {"1 \\pm \\sqrt{2}", "1+\\sqrt{2},1-\\sqrt{2}"},
+             {"5", "5.0"},
+             {"2^{0.5}", "\\sqrt{2}"},
+             {"\\sqrt{3+2\\sqrt{2}}", "1+\\sqrt{2}"},
+             {"\\sin(\\pi/6)", "0.5"},
+             {"\\log_{2}{8}", "3"},
+             {"1\\frac{1}{2}", "\\frac32"},
+             {"90^\\circ", "90"},
+             {"((3,4])", "(3,4]"},
+             {"C", "\\text{(C)}"},
+             {"(3,\\infty) \\cup (0,1)", "(0,1) \\cup (3,\\infty)"}}) {
+    EXPECT_EQ(verified(a, b), decision::kept) << a << " for " << b;
+  }
+  for (const auto& [a, b] : pairs{{"11\\sqrt2", "11\\sqrt2"},
+                                  {"(2,1)", "1,2"},
+                                  {"x=5", "y=5"},
+                                  {"1.4142", "\\sqrt{2}"},
+                                  {"0.333", "\\frac{1}{3}"},
+                                  {"5.0000001", "5"},
+                                  {"[1,2]", "1,2"},
+                                  {"(1,2]", "[1,2]"},
+                                  {"A", "a"},
+                                  {"3.14159", "\\pi"},
+                                  {"(1,234)", "1234"},
+                                  {"5.", "5"},
+                                  {"AB", "\\text{BA}"},
+                                  {"\\begin{pmatrix}1\\\\2\\end{pmatrix}", "(1,2)"}}) {
+    EXPECT_EQ(verified(a, b), decision::broken) << a << " for " << b;
+  }
+  EXPECT_EQ(verified("x>1", "(1,\\infty)"), decision::undecided);
+  EXPECT_EQ(math_verify_opencompass("The final answer is $7$. I hope", "7").right, decision::kept);
+  EXPECT_EQ(math_verify_opencompass("$7$", "7").right, decision::broken);
+  EXPECT_EQ(math_verify_opencompass("\\boxed{1} and \\boxed{2}", "1,2").right, decision::kept);
+  EXPECT_EQ(math_verify_opencompass("\\boxed{7}", "").right, decision::broken);
 }
 
 TEST(official_scorers, words_of_longbench) {

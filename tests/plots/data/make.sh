@@ -7,7 +7,7 @@ here=$(dirname -- "$0")
 for spec in "$here"/*.toml; do
   name=$(basename "$spec" .toml)
   out=$(mktemp -d)
-  "$program" run "$spec" --no-progress --output-dir "$out" >/dev/null
+  "$program" run "$spec" --no-progress -o "$out" >/dev/null
   mv "$out/rows.jsonl" "$here/$name.jsonl"
   rm -rf "$out"
 done

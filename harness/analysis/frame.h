@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Rows as every analysis sees them: the latest of each point, those that may be reported, picked by
+// what was run, grouped by it, and paired with what they may be compared with.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "harness/analysis/row.h"
+
+namespace unmask {
+
+class toml_reader;
+
+using row_list = std::vector<const result_row*>;  // into a frame that outlives it
+
+// Of rows with the same point id the last counts, in the place of the first; rows of one experiment
+// stand in the order of its plan.
+class frame {
+ public:
+  frame() = default;
+  frame(const std::vector<result_row>& rows);  // NOLINT: rows of one place are a frame
+
+  const std::vector<result_row>& rows() const { return rows_; }
+  row_list all() const;
+  row_list reportable() const;
+
+ private:
+  std::vector<result_row> rows_;
+};
+// Rows of files and directories; a torn last line is passed over and said on standard error.
+frame read_frame(const std::vector<std::filesystem::path>& paths);
+
+// Keys: label method preset model workload variation kind, those of [run], params.NAME, serve.NAME.
+// Usage error beginning with `where` for any other.
+void check_row_key(const std::string& key, const std::string& where);
+// The setting of a row as text ("0.9", "word_problem"); nothing when the row does not have it.
+std::optional<std::string> setting_of(const result_row& row, const std::string& key);
+// As a number; nothing when it is none.
+std::optional<double> number_of(const result_row& row, const std::string& key);
+
+struct row_selector {
+  std::map<std::string, std::vector<parameter_value>> keys;  // any of the values; none: all rows
+  std::string metric;                                        // empty: that of the claim
+  bool matches(const result_row& row) const;
+  std::string text() const;  // "label = FOCUS, batch_size = 1|4"
+};
+// [key] as a selector; `metric` inside it is the metric. Absent: unchanged.
+void read_selector(toml_reader& reader, const std::string& key, row_selector& into);
+row_list selected(const row_list& rows, const row_selector& by);
+
+// Groups of equal keys, in the order of their first rows.
+std::vector<row_list> grouped(const row_list& rows,
+                              const std::function<std::string(const result_row&)>& key);
+std::vector<std::string> distinct(const row_list& rows,
+                                  const std::function<std::string(const result_row&)>& key);
+
+// What a sweep changed, "a=1 b=2" as pairs, in its order.
+std::vector<std::pair<std::string, std::string>> variation_of(const result_row& row);
+// Label and variation, without the parts of these keys (their last names: "batch_size").
+std::string name_of_row(const result_row& row, const std::set<std::string>& without = {});
+
+// What two rows must agree in to be compared: model, workload, batch_size, gen_length, seed,
+// every key of [run] and every key of serve, except `free` ones.
+std::string circumstance_of(const result_row& row, const std::set<std::string>& free);
+// The candidates in the circumstances of `left`. A free key is free only as far as it must be: rows
+// that agree in all keys are partners before any others are.
+row_list partners_of(const result_row& left, const row_list& candidates,
+                     const std::set<std::string>& free);
+
+}  // namespace unmask

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "harness/analysis/json_of.h"
+#include "harness/analysis/table.h"
+
+namespace unmask {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+table_cell amount(const json& value, double unit, int digits) {
+  if (!value.is_number() || value.get<double>() == 0) return "–";
+  return number_cell(value.get<double>() / unit, digits);
+}
+
+// Device time where kernels were traced, else the CPU's own time of the phase.
+double seconds_of(const json& phase, bool device) {
+  return phase[device ? "device_seconds" : "own_seconds"].get<double>();
+}
+
+text_table table_of(const result_row& row, const json& report) {
+  text_table t{"phase",  ">calls", ">ms",      ">share", ">rows",
+               ">GFLOP", ">MB",    ">GFLOP/s", ">GB/s",  ">% of roof"};
+  t.title = fmt::format("{} · {} · {}", row.model.name, row.workload.family, name_of_row(row));
+  const bool device = !report["kernels"].empty();
+  double between = 0, total = 0;
+  for (const json& p : report["phases"]) {
+    total += seconds_of(p, device);
+    if (p["container"]) between += seconds_of(p, device);
+  }
+  const auto times = [&](double seconds) {
+    return std::pair(number_cell(seconds, 3, 1e3),
+                     table_cell(fmt::format("{:.1f} %", 100 * seconds / total)));
+  };
+  std::vector<std::pair<double, std::vector<table_cell>>> lines;
+  for (const json& p : report["phases"]) {
+    const double seconds = seconds_of(p, device);
+    if (p["container"] || !(total > 0)) continue;
+    const auto [ms, share] = times(seconds);
+    lines.push_back({seconds,
+                     {p["phase"].get<std::string>(), count_cell(p["calls"].get<std::int64_t>()), ms,
+                      share, amount(p["rows"], 1, 0), amount(p["flops"], 1e9, 3),
+                      amount(p["bytes"], 1e6, 1), amount(p["flops"], seconds * 1e9, 1),
+                      amount(p["bytes"], seconds * 1e9, 1), amount(p["roof_share"], 0.01, 1)}});
+  }
+  if (total > 0) {
+    const auto [ms, share] = times(between);
+    lines.push_back({between, {"between phases", "", ms, share, "", "", "", "", "", ""}});
+  }
+  std::ranges::stable_sort(lines, std::ranges::greater{},
+                           &std::pair<double, std::vector<table_cell>>::first);
+  for (auto& line : lines) t.add(std::move(line.second));
+  t.add({"all", "", number_cell(total, 3, 1e3), "100 %", "", "", "", "", "", ""});
+  for (table_cell& cell : t.rows.back()) cell.bold = true;
+  std::string note = fmt::format(
+      "{} time. Traced pass {:.4f} s, timed passes {:.4f} s ({:+.1f} %).",
+      device ? "Device" : "CPU", report["seconds"].get<double>(),
+      report["untraced_seconds"].get<double>(),
+      100 * (report["seconds"].get<double>() / report["untraced_seconds"].get<double>() - 1));
+  if (const json& roofs = report["roofs"]; !roofs["source"].get<std::string>().empty()) {
+    note += fmt::format(
+        " Roofs: {} GFLOP/s, {} GB/s ({}).", amount(roofs["flops_per_second"], 1e9, 1).text,
+        amount(roofs["bytes_per_second"], 1e9, 1).text, roofs["source"].get<std::string>());
+  }
+  if (report["device_unattributed"].is_number() &&
+      report["device_unattributed"].get<double>() > 0) {
+    note += fmt::format(" {:.3f} ms of kernels belong to no phase.",
+                        1e3 * report["device_unattributed"].get<double>());
+  }
+  note += " FLOPs and bytes: " + report["provenance"]["work"].get<std::string>() + ".";
+  for (const char* problem : {"kernels_problem", "counters_problem"}) {
+    if (report[problem].is_string()) note += " " + report[problem].get<std::string>() + ".";
+  }
+  t.notes.push_back(note);
+  return t;
+}
+
+}  // namespace
+
+std::vector<text_table> phase_tables(const row_list& rows) {
+  std::vector<text_table> tables;
+  for (const result_row* row : rows) {
+    const auto found = row->probes.find("phases");
+    if (found != row->probes.end()) tables.push_back(table_of(*row, json::parse(found->second)));
+  }
+  return tables;
+}
+
+}  // namespace unmask

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/analysis/table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace unmask {
+namespace {
+
+std::string model_name(const result_row& row) {
+  return row.model.name + (row.model.weights == "synthetic" ? " (synthetic)" : "");
+}
+
+bool scored(const result_row& row) {
+  return row.score && row.model.weights != "synthetic";
+}
+
+table_cell metric_cell(const result_row& row, const std::string& name, int digits,
+                       double factor = 1) {
+  return number_cell(row.value_of(name), digits, factor);
+}
+
+table_cell throughput(const result_row& row) {
+  table_cell cell = metric_cell(row, "tokens_per_second", 1);
+  const double spread = row.samples.half_width;
+  if (std::isfinite(cell.value) && std::isfinite(spread)) {
+    cell.text += fmt::format(" ± {:.1f} %", spread * 100);
+    cell.low = cell.value * (1 - spread);
+    cell.high = cell.value * (1 + spread);
+  }
+  return cell;
+}
+
+table_cell score_cell(const result_row& row) {
+  if (!scored(row)) return "–";
+  table_cell cell(fmt::format("{:.1f} %", row.score->mean * 100));
+  cell.value = row.score->mean * 100;
+  cell.low = row.score->low * 100;
+  cell.high = row.score->high * 100;
+  cell.range = fmt::format("{:.0f}, {:.0f}", cell.low, cell.high);
+  return cell;
+}
+
+// Several batch sizes, lengths, seeds, devices or formats in one table must be told apart.
+struct shown_settings {
+  bool batch = false, device = false, length = false, seed = false, format = false;
+  bool kv_type = false;
+};
+shown_settings varying(const row_list& rows) {
+  shown_settings shown;
+  for (const result_row* row : rows) {
+    shown.batch |= row->run.batch_size != rows.front()->run.batch_size;
+    shown.device |= row->run.device != rows.front()->run.device;
+    shown.length |= row->run.gen_length != rows.front()->run.gen_length;
+    shown.seed |= row->run.seed != rows.front()->run.seed;
+    shown.format |= row->run.format != rows.front()->run.format;
+    shown.kv_type |= row->run.kv_type != rows.front()->run.kv_type;
+  }
+  return shown;
+}
+
+std::string method_cell(const result_row& row, const shown_settings& shown) {
+  std::string text = name_of_row(row);
+  const auto add = [&](bool show, const char* name, const auto& value) {
+    const bool there = row.variation.find(std::string(name) + "=") != std::string::npos;
+    if (show && !there) text += fmt::format(" {}={}", name, value);
+  };
+  add(shown.batch, "batch_size", row.run.batch_size);
+  add(shown.length, "gen_length", row.run.gen_length);
+  add(shown.seed, "seed", row.run.seed);
+  add(shown.device, "device", row.run.device);
+  add(shown.format, "format", row.run.format);
+  add(shown.kv_type, "kv_type", row.run.kv_type);
+  return text;
+}
+
+std::string verdict_cell(const result_row& row) {
+  const bool quiet = row.verdict == verdict_kind::pass || row.reason.empty();
+  return name_of(row.verdict) + (quiet ? "" : ": " + row.reason);
+}
+
+// Means over the families, each with the same weight: items and nfe per item differ by family.
+std::vector<table_cell> mean_line(const std::string& method, const row_list& rows) {
+  const auto mean = [&](const char* name, int digits) {
+    std::vector<double> values;
+    for (const result_row* row : rows) {
+      if (const auto v = row->value_of(name)) values.push_back(*v);
+    }
+    return number_cell(mean_of(values), digits);
+  };
+  std::int64_t items = 0;
+  std::vector<double> scores;
+  for (const result_row* row : rows) {
+    items += row->workload.items;
+    if (scored(*row)) scores.push_back(row->score->mean);
+  }
+  std::vector<table_cell> line = {model_name(*rows.front()), method,
+                                  fmt::format("mean of {}", rows.size())};
+  for (table_cell& cell : line) cell.bold = true;
+  table_cell score = number_cell(mean_of(scores), 1, 100);
+  if (!scores.empty()) score.text += " %";
+  for (table_cell& cell : std::vector<table_cell>{
+           count_cell(items), score, mean("tokens_per_second", 1), mean("committed_per_step", 2),
+           mean("redundancy", 2), mean("nfe", 0), ""}) {
+    line.push_back(std::move(cell));
+  }
+  return line;
+}
+
+std::string serve_setting(const result_row& row, const char* name) {
+  const auto found = row.run.serve.find(name);
+  return found == row.run.serve.end() ? "" : to_string(found->second);
+}
+
+std::string arrivals(const result_row& row) {
+  const std::string how = serve_setting(row, "arrivals");
+  const auto rate = row.value_of("request_rate");
+  return how == "closed" || !rate ? how : how + fmt::format(" {:.2f}/s", *rate);
+}
+
+// No number without a run that may be reported: so many empty cells, and why.
+void add_unreported(std::vector<table_cell>& line, std::size_t cells) {
+  line.insert(line.end(), cells, "–");
+}
+
+}  // namespace
+
+text_table decode_table(const row_list& rows) {
+  text_table t{"model",    "method",          "task",        ">items", ">score",
+               ">tok/s ±", ">committed/step", ">redundancy", ">nfe",   "verdict"};
+  const shown_settings shown = varying(rows);
+  for (const result_row* row : rows) {
+    std::vector<table_cell> line = {model_name(*row), method_cell(*row, shown),
+                                    row->workload.family, count_cell(row->workload.items)};
+    if (is_reportable(*row)) {
+      for (const table_cell& cell :
+           {score_cell(*row), throughput(*row), metric_cell(*row, "committed_per_step", 2),
+            metric_cell(*row, "redundancy", 2), metric_cell(*row, "nfe", 0)}) {
+        line.push_back(cell);
+      }
+    } else {
+      add_unreported(line, 5);
+    }
+    line.emplace_back(verdict_cell(*row));
+    t.add(std::move(line));
+  }
+  row_list good = rows;
+  std::erase_if(good, [](const result_row* r) { return !is_reportable(*r); });
+  const auto method = [&](const result_row& r) { return method_cell(r, shown); };
+  for (const row_list& group :
+       grouped(good, [&](const result_row& r) { return model_name(r) + "\n" + method(r); })) {
+    if (group.size() > 1) t.add(mean_line(method(*group.front()), group));
+  }
+  return t;
+}
+
+text_table serve_table(const row_list& rows) {
+  text_table t{"model",           "method",       "workload",      ">finished",
+               "arrivals",        "clock",        ">tok/s",        ">TTFB P50 ms",
+               "TPOT definition", ">TPOT P50 ms", ">TPOT P90 ms",  ">goodput/s",
+               ">capacity/s",     ">batch",       ">rows/request", "verdict"};
+  for (const result_row* row : rows) {
+    std::string method = name_of_row(*row);
+    if (row->variation.find("policy=") == std::string::npos) {
+      method += " policy=" + serve_setting(*row, "policy");
+    }
+    std::vector<table_cell> line = {model_name(*row), method, row->workload.family};
+    if (is_reportable(*row)) {
+      const std::string tpot = "tpot_" + serve_setting(*row, "tpot");
+      const auto whole = [&](const char* name) { return metric_cell(*row, name, 0).text; };
+      for (const table_cell& cell : std::vector<table_cell>{
+               whole("requests_finished") + " of " + whole("requests"), arrivals(*row),
+               serve_setting(*row, "clock"), metric_cell(*row, "tokens_per_second", 1),
+               metric_cell(*row, "ttfb_p50_seconds", 2, 1e3), serve_setting(*row, "tpot"),
+               metric_cell(*row, tpot + "_p50_seconds", 2, 1e3),
+               metric_cell(*row, tpot + "_p90_seconds", 2, 1e3),
+               metric_cell(*row, "goodput_requests_per_second", 2),
+               metric_cell(*row, "slo_capacity_requests_per_second", 2),
+               metric_cell(*row, "batch_mean", 1), metric_cell(*row, "chunk_mean", 1)}) {
+        line.push_back(cell);
+      }
+    } else {
+      add_unreported(line, 12);
+    }
+    line.emplace_back(verdict_cell(*row));
+    t.add(std::move(line));
+  }
+  return t;
+}
+
+std::vector<text_table> tables_of(const frame& rows) {
+  row_list closed = rows.all(), served = rows.all();
+  const auto is_served = [](const result_row* r) { return r->run.kind == "serve"; };
+  std::erase_if(closed, is_served);
+  std::erase_if(served, std::not_fn(is_served));
+  std::vector<text_table> tables;
+  if (!closed.empty() || served.empty()) tables.push_back(decode_table(closed));
+  if (!served.empty()) tables.push_back(serve_table(served));
+  return tables;
+}
+
+text_table flat_table(const frame& rows) {
+  std::set<std::string> metrics;
+  for (const result_row* row : rows.all()) {
+    for (const auto& [name, value] : row->metrics) metrics.insert(name);
+  }
+  text_table t{"point_id",    "run_id",  "model",     "weights",    "method",      "label",
+               "variation",   "params",  "task",      "items",      "batch_size",  "gen_length",
+               "seed",        "device",  "format",    "verdict",    "reason",      "score",
+               "score_exact", "score_n", "score_low", "score_high", "repetitions", "half_width"};
+  for (const std::string& name : metrics) t.column(name, true);
+  const auto number = [](std::optional<double> value) {
+    return value && std::isfinite(*value) ? to_string(parameter_value(*value)) : "";
+  };
+  for (const result_row* row : rows.all()) {
+    std::string params;
+    for (const auto& [name, value] : row->params) {
+      params += (params.empty() ? "" : " ") + name + "=" + to_string(value);
+    }
+    const score_record none;
+    const score_record& score = scored(*row) ? *row->score : none;
+    const auto of_score = [&](const auto& value) {
+      return scored(*row) ? number(static_cast<double>(value)) : "";
+    };
+    std::vector<table_cell> line = {row->point_id,
+                                    row->run_id,
+                                    row->model.name,
+                                    row->model.weights,
+                                    row->method,
+                                    row->label,
+                                    row->variation,
+                                    params,
+                                    row->workload.family,
+                                    std::to_string(row->workload.items),
+                                    std::to_string(row->run.batch_size),
+                                    std::to_string(row->run.gen_length),
+                                    std::to_string(row->run.seed),
+                                    row->run.device,
+                                    row->run.format,
+                                    name_of(row->verdict),
+                                    row->reason,
+                                    of_score(score.mean),
+                                    of_score(score.exact),
+                                    of_score(score.n),
+                                    of_score(score.low),
+                                    of_score(score.high),
+                                    std::to_string(row->samples.seconds.size()),
+                                    number(row->samples.half_width)};
+    for (const std::string& name : metrics) line.emplace_back(number(row->value_of(name)));
+    t.add(std::move(line));
+  }
+  return t;
+}
+
+std::string render_rows(const frame& rows, table_format format) {
+  if (format == table_format::csv) return render(flat_table(rows), format);
+  if (format != table_format::json) return render(tables_of(rows), format);
+  std::string text = "[";
+  for (const result_row* row : rows.all()) {
+    text += (text.size() > 1 ? ",\n " : "\n ") + to_json_line(*row);
+  }
+  return text + "\n]\n";
+}
+
+}  // namespace unmask

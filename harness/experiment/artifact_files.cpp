@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/experiment/artifact_files.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "harness/analysis/store.h"
+#include "harness/base/error.h"
+#include "harness/base/nearest.h"
+#include "harness/base/toml_reader.h"
+#include "harness/experiment/catalogue.h"
+#include "harness/experiment/manifest.h"
+#include "harness/experiment/overlay.h"
+#include "harness/experiment/request.h"
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> scales_of(const fs::path& artifact) {
+  std::vector<std::string> names;
+  for (const scale_entry& s : read_any_scale(artifact).scales) names.push_back(s.name);
+  return names;
+}
+
+}  // namespace
+
+paper_layout read_layout(const fs::path& file, const std::string& scale) {
+  const std::string text = toml_text(file, "experiment");
+  const experiment_spec spec = parse_spec(text, file, scale);
+  const experiment_table read = overlaid_table(text, file, scale);
+  paper_layout layout;
+  layout.id = spec.artifact.id;
+  layout.title = spec.artifact.title;
+  layout.scale = spec.scale;
+  toml_reader r(read.table, file.string(), "");
+  parse_layout(r, layout);
+  if (!spec.artifact.published.empty()) layout.published = read_published(spec.artifact.published);
+  return layout;
+}
+
+std::vector<paper_claim> parse_claims(const std::string& text, const fs::path& file) {
+  return parse_claims(text, file, scales_of);
+}
+
+std::vector<paper_claim> read_claims(const fs::path& path) {
+  std::vector<fs::path> files;
+  std::error_code failed;
+  if (fs::is_directory(path, failed)) {
+    for (const auto& entry : fs::directory_iterator(path)) {
+      if (entry.path().extension() == ".toml") files.push_back(entry.path());
+    }
+    std::ranges::sort(files);
+  } else {
+    files.push_back(path);
+  }
+  std::vector<paper_claim> all;
+  for (const fs::path& file : files) {
+    std::ranges::move(parse_claims(toml_text(file, "claims"), file), std::back_inserter(all));
+  }
+  return all;
+}
+
+void keep_claims(std::vector<paper_claim>& claims, const std::vector<std::string>& only) {
+  std::set<std::string> known;
+  for (const paper_claim& c : claims) known.insert({c.paper, c.paper + "/" + c.id});
+  for (const std::string& name : only) {
+    if (!known.contains(name)) {
+      throw usage_error(unknown_name("paper or claim", name, {known.begin(), known.end()}));
+    }
+  }
+  std::erase_if(claims, [&](const paper_claim& c) {
+    return !only.empty() && std::ranges::find(only, c.paper) == only.end() &&
+           std::ranges::find(only, c.paper + "/" + c.id) == only.end();
+  });
+}
+
+std::vector<artifact_run> runs_below(const fs::path& path, const std::string& artifact,
+                                     const std::string& scale, const fs::path& experiments) {
+  if (!artifact.empty()) {
+    const experiment_spec spec = read_spec(artifact, scale);
+    return {{spec.artifact.paper + "_" + spec.artifact.id, artifact, path, spec.scale}};
+  }
+  std::vector<fs::path> files = {path};
+  if (fs::is_directory(path)) {
+    files.clear();
+    for (const auto& entry : fs::recursive_directory_iterator(path)) {
+      if (entry.path().filename() == "rows.jsonl") files.push_back(entry.path());
+    }
+    std::ranges::sort(files, {}, [](const fs::path& f) { return natural_order(f.string()); });
+  }
+  std::vector<artifact_run> runs;
+  for (const fs::path& rows : files) {
+    const fs::path folder = fs::absolute(rows).lexically_normal().parent_path();
+    if (fs::exists(folder / manifest_name)) {
+      const run_manifest m = read_manifest(folder / manifest_name);
+      if (!m.paper.empty()) runs.push_back({m.paper + "_" + m.artifact, m.file, rows, m.scale});
+      continue;
+    }
+    // A campaign's layout, PAPER/ARTIFACT/SCALE, says the same.
+    const std::string id = folder.parent_path().filename();
+    const std::string paper = folder.parent_path().parent_path().filename();
+    const fs::path file = experiments / paper / (id + ".toml");
+    if (fs::exists(file)) runs.push_back({paper + "_" + id, file, rows, folder.filename()});
+  }
+  return runs;
+}
+
+std::vector<checked_claim> check_claims(const std::vector<paper_claim>& claims,
+                                        const fs::path& results, const std::string& scale,
+                                        const machine_view& machine) {
+  std::vector<checked_claim> all;
+  for (const paper_claim& claim : claims) {
+    checked_claim checked{claim, {}};
+    claim_result& r = checked.result;
+    r.scale = scale;
+    if (std::ranges::find(claim.scales, scale) == claim.scales.end()) {
+      r.reason = fmt::format("NOT RUN: cannot be checked at scale {}, only at {}", scale,
+                             fmt::join(claim.scales, ", "));
+      const std::string lack =
+          cannot_run(read_spec(claim.artifacts.front(), claim.scales.front()), machine);
+      if (!lack.empty()) r.reason += ", which " + lack.substr(std::string("NOT RUN: ").size());
+      all.push_back(std::move(checked));
+      continue;
+    }
+    std::vector<fs::path> places;
+    std::string missing;
+    for (const fs::path& artifact : claim.artifacts) {
+      const experiment_spec spec = read_spec(artifact, scale);
+      const fs::path place = results / output_name(spec);
+      std::error_code failed;
+      if (fs::is_directory(place, failed) && !read_rows(place).rows.empty()) {
+        places.push_back(place);
+      } else if (missing.empty()) {
+        missing = cannot_run(spec, machine);
+        if (missing.empty()) {
+          missing = fmt::format("NOT RUN: no rows in {}; unmask run {} --scale {} -o {}",
+                                place.string(), artifact.string(), scale, place.string());
+        }
+      }
+    }
+    if (missing.empty()) {
+      r = check_claim(claim, read_frame(places), scale);
+    } else {
+      r.reason = missing;
+    }
+    all.push_back(std::move(checked));
+  }
+  return all;
+}
+
+int exit_status_of(const std::vector<checked_claim>& claims) {
+  const bool missed = std::ranges::any_of(claims, [](const checked_claim& c) {
+    return c.result.judged == verdict::not_reproduced || c.result.judged == verdict::partly;
+  });
+  return static_cast<int>(missed ? exit_code::not_reproduced : exit_code::ok);
+}
+
+}  // namespace unmask

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/experiment/benchmark_workload.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "harness/base/error.h"
+#include "harness/base/toml_reader.h"
+#include "harness/experiment/execute_parts.h"
+#include "harness/experiment/locate.h"
+#include "harness/model/chat_template.h"
+#include "harness/workload/benchmarks/benchmark.h"
+#include "harness/workload/scorer.h"
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The folder of examples that the harnesses write out: beside the experiment file or above it, or
+// where the program was started.
+fs::path examples_folder(const fs::path& start) {
+  std::error_code none;
+  for (const fs::path& from : {start, fs::current_path(none)}) {
+    for (fs::path place = fs::absolute(from).lexically_normal();; place = place.parent_path()) {
+      for (const char* below : {"data/fewshot", "experiments/data/fewshot"}) {
+        if (fs::is_directory(place / below, none)) return place / below;
+      }
+      if (!place.has_parent_path() || place == place.parent_path()) break;
+    }
+  }
+  return "experiments/data/fewshot";
+}
+
+benchmark_options options_of(const benchmark_request& r) {
+  benchmark_options o;
+  o.shots = static_cast<int>(r.shots);
+  o.group = r.task;
+  o.form = r.prompt;
+  o.examples = examples_folder(r.base);
+  return o;
+}
+
+std::vector<fs::path> folders_of(const benchmark_request& r) {
+  std::vector<fs::path> folders = dataset_folders();
+  if (!r.path.empty()) folders.insert(folders.begin(), r.base / r.path);
+  return folders;
+}
+
+// What the harness hands to the model, as one text.
+std::string text_of(const task_item& item, const loaded_model& model, bool thinking_off) {
+  if (item.bos) return "<|beginoftext|>" + item.prompt;
+  if (item.messages.empty()) return item.prompt;
+  return apply_chat_template(chat_format_of(model.config, *model.tokens), item.messages, true,
+                             thinking_off);
+}
+
+// Tokens of an item's prompt within the limit: OpenCompass drops examples from the end, then the
+// tokenizer cuts. `item` becomes what was asked.
+std::vector<std::int32_t> fitted(const benchmark_set& set, std::size_t index, std::size_t most,
+                                 const loaded_model& model, bool thinking_off, task_item& item) {
+  std::vector<std::int32_t> ids = model.tokens->encode(text_of(item, model, thinking_off));
+  const bool drops = set.of().harness.starts_with("OC-");
+  for (int shots = set.shots(); drops && shots > 0 && most > 0 && ids.size() > most;) {
+    item = set.item(index, --shots);
+    ids = model.tokens->encode(text_of(item, model, thinking_off));
+  }
+  return set.of().cut_middle ? drop_middle(std::move(ids), most) : cut_left(std::move(ids), most);
+}
+
+// The declared scorer; a program that has none of that name decodes and says so.
+std::string scorer_of(const benchmark& b) {
+  const auto& known = scorer_names();
+  return std::ranges::find(known, b.scorer) == known.end() ? "none" : b.scorer;
+}
+
+// Items that exist for a choice of tasks: the declared number of the whole benchmark.
+std::int64_t items_there(const benchmark_set& set, const benchmark_request& r) {
+  if (r.task.empty()) return set.of().items;
+  if (set.of().name != "longbench") return static_cast<std::int64_t>(set.size());
+  if (r.task == "lcc" || r.task == "repobench-p") return 500;
+  return r.task == "multifieldqa_en" ? 150 : 200;
+}
+
+}  // namespace
+
+void read_benchmark_keys(toml_reader& r, const fs::path& file, benchmark_request& b) {
+  r.text("benchmark", b.name);
+  r.text("harness", b.harness);
+  r.text("task", b.task);
+  r.text("prompt", b.prompt);
+  r.text("thinking", b.thinking);
+  r.text("path", b.path);
+  r.text("kind", b.kind);
+  r.integer("shots", b.shots, 0, 1000);
+  r.integer("max_prompt_tokens", b.max_prompt_tokens, 0, 1 << 24);
+  r.integer("trials", b.trials, 1, 1000);
+  r.integer("mc_num", b.mc_num, 1, 1 << 20);
+  r.integer("mc_batch", b.mc_batch, 1, 1 << 12);
+  r.real("guidance", b.guidance, 0, 100);
+  b.base = file.parent_path();
+  benchmark_request nothing;
+  nothing.base = b.base;
+  if (b.name.empty()) {
+    if (b != nothing) {
+      throw usage_error(r.where() +
+                        ": harness, task, prompt, path, kind, shots, trials and mc_num belong to a "
+                        "`benchmark`; name one");
+    }
+    return;
+  }
+  try {
+    const benchmark& found = find_benchmark(b.name, b.harness);
+    if (!b.prompt.empty()) parse_prompt_form(b.prompt, "`prompt`");
+    const auto* lm = std::get_if<lm_eval_style>(&found.style);
+    const bool choices = lm != nullptr && lm->choices;
+    if (!b.thinking.empty() && b.thinking != "off") {
+      throw usage_error("`thinking` is '" + b.thinking + "' but can only be \"off\"");
+    }
+    if (b.kind != "generate" && b.kind != "likelihood") {
+      throw usage_error("`kind` is '" + b.kind + "' but must be generate or likelihood");
+    }
+    if (b.kind == "likelihood" && !choices) {
+      throw usage_error(
+          "the benchmark " + found.name + " (" + found.harness + "/" + found.config +
+          ") has no choices; kind likelihood needs mmlu, arc_c or piqa of harness LM");
+    }
+    if (choices) b.kind = "likelihood";
+  } catch (const error& problem) {
+    throw usage_error(r.where() + ": " + problem.what());
+  }
+}
+
+std::string canonical_benchmark(const benchmark_request& b) {
+  nlohmann::json out = {{"name", b.name}, {"kind", b.kind}, {"trials", b.trials}};
+  const benchmark& found = find_benchmark(b.name, b.harness);
+  out["harness"] = found.harness + "/" + found.config;
+  if (!b.task.empty()) out["task"] = b.task;
+  if (!b.prompt.empty()) out["prompt"] = b.prompt;
+  if (!b.thinking.empty()) out["thinking"] = b.thinking;
+  if (b.shots >= 0) out["shots"] = b.shots;
+  if (b.max_prompt_tokens >= 0) out["max_prompt_tokens"] = b.max_prompt_tokens;
+  if (b.mc_num > 0) out["mc_num"] = b.mc_num;
+  if (b.mc_batch > 0) out["mc_batch"] = b.mc_batch;
+  if (b.guidance > 0) out["guidance"] = b.guidance;
+  return out.dump();
+}
+
+void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,
+                    const loaded_model& model) {
+  const benchmark_request& r = entry.benchmark;
+  const benchmark& found = find_benchmark(r.name, r.harness);
+  const benchmark_set set(found, official_files(folders_of(r), &*model.tokens), options_of(r));
+  std::map<std::string, std::size_t> index_of;
+  std::vector<task_item> items;
+  for (std::size_t i = 0; i < set.size(); ++i) {
+    items.push_back(set.item(i));
+    index_of[items.back().id] = i;
+  }
+  items = select(std::move(items), entry.items);
+  const std::string scorer = scorer_of(found);
+  const auto most =
+      static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : found.max_prompt);
+  w.record = {entry.name, hash_of_tasks(items), static_cast<std::int64_t>(items.size())};
+  for (std::int64_t trial = 0; trial < r.trials; ++trial) {
+    for (task_item item : items) {
+      sequence_request request;
+      request.prompt = fitted(set, index_of.at(item.id), most, model, r.thinking == "off", item);
+      request.gen_length = generated_length(entry, run, item);
+      request.seed = request_seed(run, w.requests.size());
+      if (r.trials > 1) item.id += "#" + std::to_string(trial);
+      item.scorer = scorer;
+      w.requests.push_back(std::move(request));
+      w.items.push_back(std::move(item));
+    }
+  }
+  const bool judged = scorer == found.scorer || r.kind == "likelihood";
+  const std::string form = !r.prompt.empty() ? r.prompt : name_of(found.form);
+  w.record.benchmark = {
+      found.harness,
+      harness_version(found.harness),
+      found.config,
+      form,
+      judged ? found.scorer : "NOT RUN: this program has no scorer " + found.scorer,
+      found.metric,
+      set.shots(),
+      items_there(set, r),
+      r.trials};
+}
+
+}  // namespace unmask

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/experiment/campaign.h"
+
+#include <chrono>
+#include <fstream>
+#include <ostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "harness/base/error.h"
+#include "harness/base/process.h"
+
+namespace unmask {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* log_name = "log.txt";
+
+std::string obstacle_of(const campaign_item& item) {
+  const artifact_entry& a = item.artifact;
+  if (!a.problem.empty()) return a.problem;
+  if (!a.header.not_reproducible.empty()) return "NOT RUN: " + a.header.not_reproducible;
+  std::string names;
+  for (const artifact_scale& s : a.scales) {
+    if (s.entry.name == item.scale) return s.obstacle;
+    names += (names.empty() ? "" : ", ") + s.entry.name;
+  }
+  return "NOT RUN: has no scale " + item.scale + ", only " + names;
+}
+
+fs::path place_of(const campaign_item& item, const fs::path& directory) {
+  return directory / item.artifact.header.paper / item.artifact.header.id / item.scale;
+}
+
+// Seconds of earlier runs, by paper, id and scale.
+std::map<std::string, double> earlier_seconds(const fs::path& log) {
+  std::map<std::string, double> sums;
+  std::ifstream in(log);
+  for (std::string line; std::getline(in, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("seconds")) continue;  // a torn last line
+    sums[json.value("paper", "") + "/" + json.value("id", "") + "/" + json.value("scale", "")] +=
+        json.value("seconds", 0.0);
+  }
+  return sums;
+}
+
+void append_line(const fs::path& log, const campaign_outcome& o) {
+  const nlohmann::ordered_json line = {{"paper", o.paper},    {"id", o.id},
+                                       {"scale", o.scale},    {"status", name_of(o.status)},
+                                       {"rows", o.rows},      {"detail", o.detail},
+                                       {"seconds", o.seconds}};
+  // A line that a crash tore off must not swallow this one.
+  bool torn = false;
+  if (std::ifstream in(log, std::ios::binary | std::ios::ate); in && in.tellg() > 0) {
+    in.seekg(-1, std::ios::end);
+    torn = in.get() != '\n';
+  }
+  std::ofstream out(log, std::ios::app | std::ios::binary);
+  out << (torn ? "\n" : "")
+      << line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+  out.flush();
+  if (!out) throw environment_error("cannot write " + log.string());
+}
+
+std::size_t believable_in(const fs::path& output) {
+  std::error_code failed;
+  if (!fs::is_directory(output, failed)) return 0;
+  return read_frame({output}).reportable().size();
+}
+
+void measure(const campaign_item& item, const fs::path& output, const artifact_runner& runner,
+             campaign_outcome& o) {
+  try {
+    fs::create_directories(output);
+    const int status = runner(item, output);
+    o.rows = believable_in(output);
+    o.status = status == 0 ? campaign_status::measured : campaign_status::failed;
+    if (status != 0) {
+      o.detail = fmt::format("exit status {}; see {}", status, (output / log_name).string());
+    }
+  } catch (const std::exception& problem) {
+    o.status = campaign_status::failed;
+    o.detail = problem.what();
+  }
+}
+
+std::string duration_text(double seconds) {
+  if (seconds < 60) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 3600) return fmt::format("{:.1f} min", seconds / 60);
+  return fmt::format("{:.2f} h", seconds / 3600);
+}
+
+}  // namespace
+
+const char* name_of(campaign_status status) {
+  constexpr const char* names[] = {"measured", "NOT RUN", "FAILED"};
+  return names[static_cast<std::size_t>(status)];
+}
+
+std::vector<campaign_item> items_at(const std::vector<artifact_entry>& artifacts,
+                                    const std::string& scale) {
+  std::vector<campaign_item> items;
+  for (const artifact_entry& a : artifacts) items.push_back({a, scale});
+  return items;
+}
+
+std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& items,
+                                           const fs::path& directory, const artifact_runner& runner,
+                                           std::ostream& progress) {
+  fs::create_directories(directory);
+  const fs::path log = directory / campaign_log;
+  const std::map<std::string, double> before = earlier_seconds(log);
+  std::vector<campaign_outcome> all;
+  for (const campaign_item& item : items) {
+    campaign_outcome o;
+    o.paper = item.artifact.header.paper;
+    o.id = item.artifact.header.id;
+    o.title = item.artifact.header.title;
+    o.scale = item.scale;
+    const auto start = std::chrono::steady_clock::now();
+    const std::string obstacle = obstacle_of(item);
+    if (obstacle.empty()) {
+      measure(item, place_of(item, directory), runner, o);
+    } else {
+      o.status = item.artifact.problem.empty() ? campaign_status::not_run : campaign_status::failed;
+      o.detail = obstacle.starts_with("NOT RUN: ") ? obstacle.substr(9) : obstacle;
+    }
+    o.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const auto spent = before.find(o.paper + "/" + o.id + "/" + o.scale);
+    o.total_seconds = o.seconds + (spent == before.end() ? 0 : spent->second);
+    append_line(log, o);
+    all.push_back(o);
+    progress << fmt::format("[{}/{}] {} {} {}: {}, {} rows, {}{}\n", all.size(), items.size(),
+                            o.paper, o.id, o.scale, name_of(o.status), o.rows,
+                            duration_text(o.seconds), o.detail.empty() ? "" : ": " + o.detail)
+             << std::flush;
+  }
+  return all;
+}
+
+int run_artifact(const campaign_item& item, const fs::path& output,
+                 const std::vector<std::string>& more) {
+  std::vector<std::string> words = {this_program().string(),
+                                    "run",
+                                    item.artifact.file.string(),
+                                    "--scale",
+                                    item.scale,
+                                    "--output",
+                                    output.string()};
+  words.insert(words.end(), more.begin(), more.end());
+  return run_process(words, output / "table.md", output / log_name);
+}
+
+std::vector<campaign_outcome> read_campaign(const fs::path& log) {
+  const std::map<std::string, double> total = earlier_seconds(log);
+  std::map<std::string, std::size_t> place;
+  std::vector<campaign_outcome> all;
+  std::ifstream in(log);
+  for (std::string line; std::getline(in, line);) {
+    const auto json = nlohmann::json::parse(line, nullptr, false);
+    if (!json.is_object()) continue;  // a torn last line
+    campaign_outcome o;
+    o.paper = json.value("paper", "");
+    o.id = json.value("id", "");
+    o.scale = json.value("scale", "");
+    o.detail = json.value("detail", "");
+    o.rows = json.value("rows", std::size_t{0});
+    o.seconds = json.value("seconds", 0.0);
+    const std::string status = json.value("status", "");
+    for (const auto known : {campaign_status::measured, campaign_status::not_run}) {
+      if (status == name_of(known)) o.status = known;
+    }
+    const std::string key = o.paper + "/" + o.id + "/" + o.scale;
+    o.total_seconds = total.contains(key) ? total.at(key) : o.seconds;
+    const auto [at, fresh] = place.emplace(key, all.size());
+    if (fresh) {
+      all.push_back(o);
+    } else {
+      all[at->second] = o;
+    }
+  }
+  return all;
+}
+
+text_table campaign_table(const std::vector<campaign_outcome>& outcomes) {
+  text_table t{"paper", "artifact", "title", "scale", "status", ">rows", ">time", "detail"};
+  double seconds = 0, total = 0;
+  std::size_t measured = 0;
+  for (const campaign_outcome& o : outcomes) {
+    t.add({o.paper, o.id, o.title, o.scale, name_of(o.status),
+           count_cell(static_cast<std::int64_t>(o.rows)), duration_text(o.total_seconds),
+           o.detail});
+    seconds += o.seconds;
+    total += o.total_seconds;
+    measured += o.status == campaign_status::measured;
+  }
+  t.notes.push_back(fmt::format("{} of {} artifacts measured; {} in this run, {} in all runs",
+                                measured, outcomes.size(), duration_text(seconds),
+                                duration_text(total)));
+  return t;
+}
+
+}  // namespace unmask

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Every artifact in turn: what one command of an artifact evaluation does.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "harness/analysis/frame.h"
+#include "harness/analysis/text_table.h"
+#include "harness/experiment/catalogue.h"
+
+namespace unmask {
+
+enum class campaign_status : std::uint8_t { measured, not_run, failed };
+const char* name_of(campaign_status status);  // "measured", "NOT RUN", "FAILED"
+
+struct campaign_item {
+  artifact_entry artifact;
+  std::string scale;
+};
+
+struct campaign_outcome {
+  std::string paper, id, scale, title;
+  campaign_status status = campaign_status::failed;
+  std::string detail;        // why not, or the exit status and where the log is
+  std::size_t rows = 0;      // believable ones, all runs together
+  double seconds = 0;        // of this run
+  double total_seconds = 0;  // of all runs into this directory
+};
+
+// Measures one artifact into a directory; the exit status of `unmask run`. May throw.
+using artifact_runner =
+    std::function<int(const campaign_item& item, const std::filesystem::path& output)>;
+
+// Rows of an artifact go to DIRECTORY/PAPER/ID/SCALE; what is there already is not measured again
+// (the runner resumes). A failure is recorded and the next artifact begins. campaign.jsonl gets one
+// line per artifact as soon as it is over; `progress` one line for the eye.
+std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& items,
+                                           const std::filesystem::path& directory,
+                                           const artifact_runner& runner, std::ostream& progress);
+
+// The program itself as a child with `run FILE --scale S -o OUTPUT` and more arguments: a crash is
+// that artifact's. Its table goes to OUTPUT/table.md, what it says to OUTPUT/log.txt.
+int run_artifact(const campaign_item& item, const std::filesystem::path& output,
+                 const std::vector<std::string>& more = {});
+
+// Artifacts at the scale, in order; one that has no such scale is an item whose obstacle says so.
+std::vector<campaign_item> items_at(const std::vector<artifact_entry>& artifacts,
+                                    const std::string& scale);
+
+// What DIRECTORY/campaign.jsonl says: the last line of each artifact and scale, the time of all.
+inline constexpr const char* campaign_log = "campaign.jsonl";
+std::vector<campaign_outcome> read_campaign(const std::filesystem::path& log);
+
+text_table campaign_table(const std::vector<campaign_outcome>& outcomes);
+
+}  // namespace unmask

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// A multiple choice by likelihood: each continuation's log likelihood under the masked model, and
+// lm-eval's two ways to choose. No method decodes anything.
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "harness/base/error.h"
+#include "harness/base/text.h"
+#include "harness/decode/likelihood.h"
+#include "harness/experiment/execute_parts.h"
+#include "kernels/random.h"
+
+namespace unmask {
+namespace {
+
+// lm-eval divides by characters, not bytes.
+double characters(const std::string& text) {
+  double n = 0;
+  for (std::size_t at = 0; at < text.size(); at += py::decode_utf8(text, at).bytes) ++n;
+  return std::max(n, 1.0);
+}
+
+struct judged_item {
+  bool acc = false, acc_norm = false;
+  bool within_error = false;  // best and second differ by less than two standard errors
+  double standard_error = 0;  // largest among its choices
+};
+
+class likelihood_point final : public loadable_point {
+ public:
+  likelihood_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
+                   std::shared_ptr<const loaded_workload> workload)
+      : loadable_point(std::move(model)), workload_(std::move(workload)) {
+    const benchmark_request& b = point.workload.benchmark;
+    const bool dream = model_->config.shifted_logits;
+    if (model_->config.mask_id < 0) {
+      throw usage_error("the model " + model_->config.name +
+                        " has no mask token; its likelihoods are not by masks");
+    }
+    settings_.rule = dream ? likelihood_rule::dream : likelihood_rule::llada;
+    // The official scripts' numbers: one row for MMLU's single token, 8 (Dream: 32) of 128 else.
+    const bool letter = b.name == "mmlu" && !dream;
+    settings_.mc_num = static_cast<std::int32_t>(b.mc_num > 0 ? b.mc_num : letter ? 1 : 128);
+    settings_.batch_size = static_cast<std::int32_t>(b.mc_batch > 0 ? b.mc_batch
+                                                     : letter       ? 1
+                                                     : dream        ? 32
+                                                                    : 8);
+    settings_.guidance = b.guidance;
+    settings_.seed = static_cast<std::uint64_t>(point.run.seed);
+    if (dream && b.guidance > 0) throw usage_error("`guidance` is LLaDA's; Dream has none");
+    by_characters_ = workload_->record.benchmark.metric == "acc_norm";
+    encode();
+  }
+
+  std::int32_t rows() const override { return rows_; }
+  workload_record workload() const override { return workload_->record; }
+
+  pass_record pass() override {
+    using clock = std::chrono::steady_clock;
+    pass_record pass;
+    judged_.clear();
+    const auto begin = clock::now();
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      const auto asked = clock::now();
+      answer_record answer;
+      answer.prompt_tokens = static_cast<std::int64_t>(pairs_[i].front().context.size());
+      judged_.push_back(judge(i, answer));
+      answer.seconds = std::chrono::duration<double>(clock::now() - asked).count();
+      answer.first_block_seconds = answer.seconds;
+      pass.steps += answer.work.forwards;
+      pass.answers.push_back(std::move(answer));
+    }
+    pass.seconds = std::chrono::duration<double>(clock::now() - begin).count();
+    return pass;
+  }
+
+  std::vector<scored_answer> score(const pass_record&) override {
+    std::vector<scored_answer> all;
+    for (std::size_t i = 0; i < judged_.size(); ++i) {
+      const bool right = by_characters_ ? judged_[i].acc_norm : judged_[i].acc;
+      all.push_back({workload_->items[i].id, texts_[i], right ? "" : "another choice is likelier",
+                     true, right ? 1.0 : 0.0, right});
+      all.back().group = workload_->items[i].family;
+    }
+    return all;
+  }
+
+  std::map<std::string, std::string> measured_reports() const override {
+    double acc = 0, norm = 0, close = 0, error = 0;
+    for (const judged_item& j : judged_) {
+      acc += j.acc;
+      norm += j.acc_norm;
+      close += j.within_error;
+      error = std::max(error, j.standard_error);
+    }
+    const double n = std::max<double>(static_cast<double>(judged_.size()), 1);
+    const nlohmann::json report = {
+        {"rule", settings_.rule == likelihood_rule::dream ? "dream" : "llada"},
+        {"mc_num", settings_.mc_num},
+        {"batch_size", settings_.batch_size},
+        {"guidance", settings_.guidance},
+        {"seed", settings_.seed},
+        {"acc", acc / n},
+        {"acc_norm", norm / n},
+        {"largest_standard_error", error},
+        {"choices_within_two_standard_errors", close}};
+    return {{"likelihood", report.dump()}};
+  }
+
+ private:
+  void encode() {
+    const bool dream = settings_.rule == likelihood_rule::dream;
+    for (std::size_t i = 0; i < workload_->items.size(); ++i) {
+      const task_item& item = workload_->items[i];
+      if (!item.messages.empty()) {
+        throw usage_error("kind likelihood takes `prompt` raw: a base model's continuation");
+      }
+      pairs_.emplace_back();
+      for (const std::string& continuation : item.continuations) {
+        const std::int32_t eos = model_->config.stop_ids.empty() ? -1 : model_->config.stop_ids[0];
+        pairs_.back().push_back(encode_pair(*model_->tokens, item.prompt, continuation,
+                                            dream ? "<|beginoftext|>" : "", dream ? eos : -1));
+        const encoded_pair& p = pairs_.back().back();
+        rows_ = std::max(rows_,
+                         settings_.batch_size *
+                             static_cast<std::int32_t>(p.context.size() + p.continuation.size()));
+      }
+    }
+    texts_.resize(pairs_.size());
+  }
+
+  judged_item judge(std::size_t i, answer_record& answer) {
+    const task_item& item = workload_->items[i];
+    std::vector<double> value, norm;
+    judged_item j;
+    for (std::size_t c = 0; c < pairs_[i].size(); ++c) {
+      const likelihood_estimate e =
+          log_likelihood(*model_->packed, pairs_[i][c].context, pairs_[i][c].continuation,
+                         settings_, stream_key(i, c));
+      value.push_back(e.log_likelihood);
+      norm.push_back(e.log_likelihood / characters(item.continuations[c].substr(1)));
+      j.standard_error = std::max(j.standard_error, e.standard_error);
+      answer.work.forwards += e.forwards;
+    }
+    const auto best = [](const std::vector<double>& of) {
+      return static_cast<int>(std::ranges::max_element(of) - of.begin());
+    };
+    j.acc = best(value) == item.right;
+    j.acc_norm = best(norm) == item.right;
+    std::vector<double> sorted = value;
+    std::ranges::sort(sorted, std::greater<>());
+    j.within_error = sorted.size() > 1 && sorted[0] - sorted[1] < 2 * j.standard_error;
+    texts_[i] = nlohmann::json{{"loglikelihoods", value}}.dump();
+    return j;
+  }
+
+  const std::shared_ptr<const loaded_workload> workload_;
+  likelihood_settings settings_;
+  bool by_characters_ = false;
+  std::int32_t rows_ = 1;
+  std::vector<std::vector<encoded_pair>> pairs_;  // by item, then by choice
+  std::vector<judged_item> judged_;               // of the last pass
+  std::vector<std::string> texts_;
+};
+
+}  // namespace
+
+std::unique_ptr<loadable_point> make_likelihood_point(
+    const experiment_point& point, std::shared_ptr<const loaded_model> model,
+    std::shared_ptr<const loaded_workload> workload) {
+  return std::make_unique<likelihood_point>(point, std::move(model), std::move(workload));
+}
+
+}  // namespace unmask

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/analysis/frame.h"
+#include "harness/analysis/text_table.h"
+#include "harness/analysis/verdict.h"
+#include "tests/harness/analysis/rows.h"
+
+namespace unmask {
+namespace {
+
+using namespace testing_analysis;
+
+TEST(frame, the_latest_row_of_a_point_counts_in_the_order_of_the_plan) {
+  result_row late = row_of("late", {1.0}), early = row_of("early", {1.0});
+  late.position = 2;
+  early.position = 1;
+  result_row again = late;
+  again.verdict = verdict_kind::failed;
+  const frame rows(std::vector{late, early, again});
+  ASSERT_EQ(rows.rows().size(), 2u);
+  EXPECT_EQ(rows.rows()[0].label, "early");
+  EXPECT_EQ(rows.rows()[1].verdict, verdict_kind::failed);
+  ASSERT_EQ(rows.reportable().size(), 1u);
+  EXPECT_EQ(rows.reportable()[0]->label, "early");
+}
+
+TEST(frame, groups_and_partners) {
+  const frame rows(
+      std::vector{row_of("a", {1.0}, 1), row_of("b", {1.0}, 1), row_of("a", {1.0}, 8)});
+  const auto groups =
+      grouped(rows.all(), [](const result_row& r) { return circumstance_of(r, {}); });
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].size(), 2u);
+  const result_row& b = rows.rows()[1];
+  EXPECT_EQ(partners_of(b, rows.all(), {}).size(), 1u);
+  // A key that is free is free only as far as it must be.
+  EXPECT_EQ(partners_of(b, rows.all(), {"batch_size"}).size(), 1u);
+}
+
+TEST(frame, variations_are_read_as_the_plan_writes_them) {
+  result_row row = row_of("a", {1.0});
+  row.variation = "params.steps=4 batch_size=2";
+  EXPECT_EQ(name_of_row(row), "a params.steps=4 batch_size=2");
+  EXPECT_EQ(name_of_row(row, {"batch_size"}), "a params.steps=4");
+  EXPECT_EQ(variation_of(row)[1], std::pair(std::string("batch_size"), std::string("2")));
+}
+
+TEST(verdicts, the_whole_interval_decides) {
+  EXPECT_EQ(judge({1.1, 1.2}, {.low = 1, .open = true}), finding::held);
+  EXPECT_EQ(judge({1.0, 1.2}, {.low = 1, .open = true}), finding::undecided);
+  EXPECT_EQ(judge({0.8, 1.0}, {.low = 1, .open = true}), finding::failed);
+  EXPECT_EQ(judge({0.8, 1.0}, {.low = 1}), finding::undecided);
+  EXPECT_EQ(judge({2.0, 2.0}, {2, 2}), finding::held);
+  EXPECT_EQ(judge({2.5, 3.0}, {1, 2}), finding::failed);
+  EXPECT_STREQ(tone_of("NOT REPRODUCED"), "bad");
+  EXPECT_STREQ(tone_of(name_of(verdict::reproduced_model)), "good");
+  EXPECT_STREQ(tone_of("NOT_VERIFIED"), "mid");
+}
+
+TEST(text_table, every_format_escapes_its_own_signs) {
+  text_table t{"na|me", ">x_y"};
+  t.title = "50 % & more";
+  table_cell cell = number_cell(estimate{1.5, interval{1.25, 1.75}, 3, "", ""}, 2);
+  cell.bold = cell.dagger = true;
+  t.add({"a|b,\"c\"", cell});
+  t.add({"", number_cell(std::nullopt, 1)});
+  t.notes = {"a note"};
+  EXPECT_EQ(
+      render(t, table_format::md),
+      "**50 % & more**\n\n| na\\|me | x_y |\n|---|---:|\n| a\\|b,\"c\" | **1.50** [1.25, 1.75] † "
+      "|\n| | – |\n\na note\n");
+  EXPECT_EQ(render(t, table_format::csv), "na|me,x_y\n\"a|b,\"\"c\"\"\",1.50\n,–\n");
+  const std::string latex = render(t, table_format::latex);
+  EXPECT_TRUE(has(latex, "50 \\% \\& more")) << latex;
+  EXPECT_TRUE(has(latex, "\\textbf{1.50} {\\scriptsize[1.25, 1.75]}$^\\dagger$")) << latex;
+  EXPECT_TRUE(has(latex, "x\\_y")) << latex;
+  const auto json = nlohmann::json::parse(render(t, table_format::json));
+  EXPECT_EQ(json["columns"][1]["right"], true);
+  EXPECT_EQ(json["rows"][0][1]["value"], 1.5);
+  EXPECT_EQ(json["rows"][0][1]["high"], 1.75);
+  EXPECT_FALSE(json["rows"][1][1].contains("value"));
+}
+
+}  // namespace
+}  // namespace unmask

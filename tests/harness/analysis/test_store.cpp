@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "harness/analysis/store.h"
+#include "tests/harness/experiment/fixtures.h"
+
+namespace unmask {
+namespace {
+
+using namespace testing_experiment;
+
+std::string read_all(const std::filesystem::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+void write_all(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+TEST(row, survives_the_round_trip) {
+  result_row row = sample_row();
+  row.environment = R"({"cpu":"x"})";
+  row.title = "quote \" and\nnewline";
+  const std::string line = to_json_line(row);
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const result_row back = parse_row(line, "x");
+  EXPECT_EQ(to_json_line(back), line);
+  EXPECT_EQ(back.params, row.params);
+  EXPECT_EQ(back.run, row.run);
+  EXPECT_EQ(back.metrics.size(), row.metrics.size());
+}
+
+TEST(row, holes_are_null_and_bad_bytes_do_not_stop_it) {
+  result_row row = sample_row();
+  row.samples.half_width = std::numeric_limits<double>::infinity();
+  row.reason = "bad \xff byte";
+  const std::string line = to_json_line(row);
+  EXPECT_NE(line.find(R"("half_width":null)"), std::string::npos);
+  EXPECT_NO_THROW(parse_row(line, "x"));
+}
+
+TEST(row, probes_come_back_and_are_absent_without) {
+  result_row row = sample_row();
+  EXPECT_EQ(to_json_line(row).find("probes"), std::string::npos);
+  row.probes["decoding"] = R"({"histogram":[1,2],"mean":null})";
+  const result_row again = parse_row(to_json_line(row), "x");
+  EXPECT_EQ(again.probes, row.probes);
+}
+
+TEST(row, a_calibration_has_its_own_key_and_is_found_in_older_rows) {
+  result_row row = sample_row();
+  EXPECT_EQ(to_json_line(row).find("calibration"), std::string::npos);
+  row.probes["decoding"] = R"({"mean":2})";
+  row.calibration = R"({"mape":0.25,"origin":"measured"})";
+  std::string line = to_json_line(row);
+  const result_row again = parse_row(line, "x");
+  EXPECT_EQ(again.calibration, row.calibration);
+  EXPECT_EQ(again.probes, row.probes);
+  // As schema 1.2 had it.
+  const std::string key = R"("calibration":)" + row.calibration;
+  ASSERT_NE(line.find(key + ","), std::string::npos) << line;
+  line.erase(line.find(key), key.size() + 1);
+  const std::string probes = R"("probes":{)";
+  line.insert(line.find(probes) + probes.size(), key + ",");
+  line.replace(line.find(R"("1.4")"), 5, R"("1.2")");
+  const result_row old = parse_row(line, "x");
+  EXPECT_EQ(old.calibration, row.calibration);
+  EXPECT_EQ(old.probes, row.probes);
+  EXPECT_EQ(to_json_line(old), to_json_line(row));
+}
+
+TEST(row, items_come_back_and_are_absent_without) {
+  result_row row = sample_row();
+  EXPECT_EQ(to_json_line(row).find("\"items\":{"), std::string::npos);
+  row.answers_hash = "abc";
+  row.items.id = {"a", "b"};
+  row.items.score = {0.5, std::nan("")};
+  row.items.exact = {false, true};
+  row.items.output_tokens = {3, 4};
+  row.items.seconds = {{0.5, 0.25}, {1, 2}};
+  row.items.answer_hash = {"x", "y"};
+  const std::string line = to_json_line(row);
+  const result_row again = parse_row(line, "x");
+  EXPECT_EQ(to_json_line(again), line);
+  EXPECT_EQ(again.items.seconds, row.items.seconds);
+  EXPECT_TRUE(std::isnan(again.items.score[1]));
+  std::string broken = line;
+  broken.replace(broken.find("[\"x\",\"y\"]"), 9, "[\"x\"]");
+  EXPECT_THROW(parse_row(broken, "x"), error);
+}
+
+TEST(row, unknown_major_versions_are_refused_and_minor_ones_read) {
+  std::string line = to_json_line(sample_row());
+  const std::string now = R"("schema_version":"1.4")";
+  ASSERT_NE(line.find(now), std::string::npos);
+  line.replace(line.find(now), now.size(), R"("schema_version":"1.7","new":3)");
+  EXPECT_EQ(parse_row(line, "x").schema_version, "1.7");
+  line.replace(line.find("1.7"), 3, "2.0");
+  EXPECT_NE(message_of([&] { parse_row(line, "f.jsonl:3"); }).find("f.jsonl:3: schema version 2.0"),
+            std::string::npos);
+  EXPECT_THROW(parse_row("{}", "x"), error);
+  EXPECT_THROW(parse_row(R"({"schema_version":"1.0"})", "x"), error);
+}
+
+TEST(store, appends_whole_lines) {
+  scratch_directory dir;
+  {
+    line_file file(dir / "deep/rows.jsonl");
+    file.append(to_json_line(sample_row("a")));
+    file.append(to_json_line(sample_row("b")));
+  }
+  line_file(dir / "deep/rows.jsonl").append(to_json_line(sample_row("c")));
+  const stored_rows stored = read_rows(dir / "deep");
+  ASSERT_EQ(stored.rows.size(), 3u);
+  EXPECT_EQ(stored.rows[2].point_id, "c");
+  EXPECT_EQ(stored.torn, 0u);
+}
+
+TEST(store, one_writer_at_a_time) {
+  scratch_directory dir;
+  line_file first(dir / "rows.jsonl");
+  EXPECT_NE(message_of([&] { line_file(dir / "rows.jsonl"); }).find("another run is writing"),
+            std::string::npos);
+}
+
+// Cut the last row at every byte: the rows before it stay, and a new row never sticks to the stump.
+TEST(store, a_torn_last_line_costs_only_itself) {
+  scratch_directory dir;
+  const std::string a = to_json_line(sample_row("a")) + "\n";
+  const std::string b = to_json_line(sample_row("b"));
+  for (std::size_t cut = 0; cut <= b.size(); cut += cut + 40 < b.size() ? 37 : 1) {
+    write_all(dir / "rows.jsonl", a + b.substr(0, cut));
+    const bool whole = cut == b.size();
+    const stored_rows torn = read_rows(dir / "rows.jsonl");
+    EXPECT_EQ(torn.rows.size(), whole ? 2u : 1u);
+    EXPECT_EQ(torn.torn, whole || cut == 0 ? 0u : 1u);
+    line_file(dir / "rows.jsonl").append(to_json_line(sample_row("c")));
+    const stored_rows mended = read_rows(dir / "rows.jsonl");
+    ASSERT_EQ(mended.rows.size(), whole ? 3u : 2u) << cut;
+    EXPECT_EQ(mended.rows.back().point_id, "c");
+    EXPECT_EQ(read_all(dir / "rows.jsonl").substr(0, a.size()), a);
+  }
+}
+
+TEST(store, a_broken_line_in_the_middle_is_an_error) {
+  scratch_directory dir;
+  write_all(dir / "rows.jsonl", "{\"torn\n" + to_json_line(sample_row()) + "\n");
+  EXPECT_NE(message_of([&] { read_rows(dir / "rows.jsonl"); }).find("rows.jsonl:1"),
+            std::string::npos);
+  EXPECT_THROW(read_rows(dir / "absent"), error);
+}
+
+TEST(store, failed_points_are_not_complete_and_samples_are_not_rows) {
+  scratch_directory dir;
+  result_row failed = sample_row("f");
+  failed.verdict = verdict_kind::failed;
+  result_row invalid = sample_row("i");
+  invalid.verdict = verdict_kind::invalid;
+  write_all(dir / "part-00000-of-00002.jsonl", to_json_line(failed) + "\n");
+  write_all(dir / "part-00001-of-00002.jsonl", to_json_line(invalid) + "\n");
+  write_all(dir / "samples_x.jsonl", "{\"item\":1}\n");
+  EXPECT_EQ(completed_points(read_rows(dir.path()).rows), std::set<std::string>{"i"});
+  EXPECT_EQ(rows_file("d", 1, 2), "d/part-00001-of-00002.jsonl");
+  EXPECT_EQ(rows_file("d", 0, 1), "d/rows.jsonl");
+}
+
+TEST(store, a_row_keeps_how_a_harness_ran_its_benchmark) {
+  result_row row = sample_row();
+  row.workload.benchmark = {
+      "OC-S", "v", "gsm8k_gen_17d0dc", "raw", "gsm8k_opencompass", "accuracy", 4, 1319, 3};
+  row.score = score_record{0.5, 1, 2, 0.1, 0.9, 3, 0.625, {{"strict-match", 0.5}}, 0.25};
+  const result_row back = parse_row(to_json_line(row), "x");
+  EXPECT_EQ(back.score.value().undecided, 3);
+  EXPECT_EQ(back.score->trial_deviation, 0.25);
+  EXPECT_EQ(back.score->mean_of_groups, 0.625);
+  EXPECT_EQ(back.score->beside.at("strict-match"), 0.5);
+  EXPECT_EQ(back.workload.benchmark.harness, "OC-S");
+  EXPECT_EQ(back.workload.benchmark.config, "gsm8k_gen_17d0dc");
+  EXPECT_EQ(back.workload.benchmark.scorer, "gsm8k_opencompass");
+  EXPECT_EQ(back.workload.benchmark.shots, 4);
+  EXPECT_EQ(back.workload.benchmark.items, 1319);
+  EXPECT_EQ(back.workload.benchmark.trials, 3);
+}
+
+}  // namespace
+}  // namespace unmask

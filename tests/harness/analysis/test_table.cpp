@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "harness/analysis/table.h"
+#include "harness/experiment/progress.h"
+#include "tests/harness/experiment/fixtures.h"
+
+namespace unmask {
+namespace {
+
+using namespace testing_experiment;
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(table, markdown_of_a_row) {
+  const std::string text = render_rows(std::vector{sample_row()}, table_format::md);
+  // Passes of 1.0, 1.2 and 0.8 s: deviation 0.2, 4.3027 * 0.2 / sqrt(3) = 49.7 %.
+  EXPECT_TRUE(
+      has(text,
+          "| tiny | vanilla | word_problem | 2 | 50.0 % [9, 91] | 6.0 ± 49.7 % | "
+          "2.00 | 4.00 | 6 | NOISY: the speed is known to ±50 % only, from 3 repetitions |\n"))
+      << text;
+  EXPECT_FALSE(has(text, "mean of"));
+}
+
+TEST(table, families_get_a_mean_line) {
+  result_row second = sample_row("other");
+  second.workload.family = "needle";
+  second.score->mean = 1;
+  const std::string text = render_rows(std::vector{sample_row(), second}, table_format::md);
+  EXPECT_TRUE(has(text, "| **tiny** | **vanilla** | **mean of 2** | 4 | 75.0 % | 6.0 |")) << text;
+}
+
+TEST(table, synthetic_weights_show_no_score_even_if_a_file_has_one) {
+  result_row row = sample_row();
+  row.model.weights = "synthetic";
+  const std::string md = render_rows(std::vector{row}, table_format::md);
+  EXPECT_TRUE(has(md, "tiny (synthetic)"));
+  EXPECT_TRUE(has(md, "| 2 | – |"));
+  EXPECT_FALSE(has(md, "50.0 %"));
+  const std::string csv = render_rows(std::vector{row}, table_format::csv);
+  EXPECT_FALSE(has(csv, ",0.5,1,2,"));
+}
+
+TEST(table, numbers_of_invalid_rows_are_not_shown) {
+  result_row row = sample_row();
+  row.verdict = verdict_kind::invalid;
+  row.reason = "a | b";
+  const std::string text = render_rows(std::vector{row}, table_format::md);
+  EXPECT_TRUE(has(text, "| – | – | – | – | – | INVALID: a \\| b |")) << text;
+}
+
+TEST(table, rows_of_one_experiment_stand_in_the_order_of_its_plan) {
+  result_row late = sample_row("late"), early = sample_row("early");
+  late.position = 2;
+  early.position = 1;
+  early.label = "first";
+  const std::string text = render_rows(std::vector{late, early}, table_format::md);
+  EXPECT_LT(text.find("first"), text.find("vanilla"));
+}
+
+TEST(table, the_last_row_of_a_point_counts) {
+  result_row failed = sample_row();
+  failed.verdict = verdict_kind::failed;
+  const std::string text = render_rows(std::vector{failed, sample_row()}, table_format::md);
+  EXPECT_FALSE(has(text, "FAILED"));
+  EXPECT_TRUE(has(text, "NOISY"));
+}
+
+TEST(table, settings_that_differ_are_told_apart) {
+  result_row second = sample_row("other");
+  second.run.batch_size = 4;
+  const std::string text = render_rows(std::vector{sample_row(), second}, table_format::md);
+  EXPECT_TRUE(has(text, "vanilla batch_size=1"));
+  EXPECT_TRUE(has(text, "vanilla batch_size=4"));
+}
+
+TEST(table, csv_quotes_and_stays_rectangular) {
+  result_row row = sample_row();
+  row.label = "a,\"b\"";
+  const std::string text = render_rows(std::vector{row}, table_format::csv);
+  EXPECT_TRUE(has(text, "\"a,\"\"b\"\"\""));
+  result_row without_reason = sample_row();
+  without_reason.reason = "";
+  const std::string plain = render_rows(std::vector{without_reason}, table_format::csv);
+  const std::size_t newline = plain.find('\n');
+  EXPECT_EQ(std::count(plain.begin(), plain.begin() + static_cast<std::ptrdiff_t>(newline), ','),
+            std::count(plain.begin() + static_cast<std::ptrdiff_t>(newline), plain.end(), ','));
+}
+
+TEST(table, json_holds_the_rows) {
+  const std::vector<result_row> rows = {sample_row(), sample_row("other")};
+  const auto array = nlohmann::json::parse(render_rows(rows, table_format::json));
+  ASSERT_EQ(array.size(), 2u);
+  EXPECT_EQ(array[1]["point_id"], rows[1].point_id);
+  EXPECT_TRUE(
+      nlohmann::json::parse(render_rows(std::vector<result_row>{}, table_format::json)).empty());
+}
+
+TEST(table, formats_by_name) {
+  EXPECT_EQ(parse_table_format("csv"), table_format::csv);
+  EXPECT_THROW(parse_table_format("sql"), error);
+}
+
+TEST(progress, durations_are_short) {
+  EXPECT_EQ(short_duration(8.2), "8 s");
+  EXPECT_EQ(short_duration(127), "2:07");
+  EXPECT_EQ(short_duration(3909), "1:05:09");
+}
+
+TEST(progress, plain_lines_when_not_on_a_terminal) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  {
+    progress p(2, file);
+    p.now("loading");
+    p.finished("one");
+    p.note("remark");
+  }
+  std::rewind(file);
+  char buffer[256] = {};
+  const std::size_t n = std::fread(buffer, 1, sizeof buffer - 1, file);
+  EXPECT_EQ(std::string(buffer, n), "[1/2] one\nremark\n");
+  std::fclose(file);
+  progress silent(1, nullptr);
+  silent.now("x");
+  silent.finished("y");
+}
+
+}  // namespace
+}  // namespace unmask

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "harness/base/process.h"
+#include "harness/experiment/campaign.h"
+#include "tests/harness/analysis/rows.h"
+
+namespace unmask {
+namespace {
+
+using namespace testing_analysis;
+
+campaign_item item(const std::string& id, const std::string& obstacle = "") {
+  artifact_entry a;
+  a.file = id + ".toml";
+  a.header.paper = "focus";
+  a.header.id = id;
+  a.header.kind = "table";
+  a.header.title = "Title of " + id;
+  artifact_scale tiny;
+  tiny.entry.name = "tiny";
+  tiny.obstacle = obstacle;
+  a.scales = {tiny};
+  return {a, "tiny"};
+}
+
+TEST(campaign, one_failure_does_not_stop_the_rest) {
+  const scratch_directory scratch;
+  std::vector<std::string> ran;
+  const artifact_runner runner = [&](const campaign_item& i, const std::filesystem::path& output) {
+    ran.push_back(i.artifact.header.id);
+    if (i.artifact.header.id == "throws") throw std::runtime_error("no memory");
+    if (i.artifact.header.id == "crashes") return 139;
+    write(output / "rows.jsonl", to_json_line(row_of("a", {1.0})) + "\n");
+    return 0;
+  };
+  campaign_item human = item("human");
+  human.artifact.header.not_reproducible = "a human study";
+  campaign_item broken = item("broken");
+  broken.artifact.problem = "broken.toml:3: nonsense";
+  campaign_item other = item("other_scale");
+  other.scale = "full";
+  std::ostringstream progress;
+  const std::vector<campaign_item> items = {
+      item("throws"), item("crashes"), item("needs", "NOT RUN: needs cuda (no GPU)"), human, broken,
+      other,          item("good")};
+  const auto all = run_campaign(items, scratch / "out", runner, progress);
+  EXPECT_EQ(ran, (std::vector<std::string>{"throws", "crashes", "good"}));
+  ASSERT_EQ(all.size(), 7u);
+  EXPECT_EQ(all[0].status, campaign_status::failed);
+  EXPECT_EQ(all[0].detail, "no memory");
+  EXPECT_EQ(all[1].status, campaign_status::failed);
+  EXPECT_TRUE(has(all[1].detail, "exit status 139"));
+  EXPECT_EQ(all[2].status, campaign_status::not_run);
+  EXPECT_EQ(all[2].detail, "needs cuda (no GPU)");
+  EXPECT_EQ(all[3].detail, "a human study");
+  EXPECT_EQ(all[4].status, campaign_status::failed);
+  EXPECT_TRUE(has(all[5].detail, "has no scale full, only tiny"));
+  EXPECT_EQ(all[6].status, campaign_status::measured);
+  EXPECT_EQ(all[6].rows, 1u);
+  EXPECT_TRUE(has(progress.str(), "[7/7] focus good tiny: measured, 1 rows"));
+  const std::string table = render(campaign_table(all), table_format::md);
+  EXPECT_TRUE(has(table, "1 of 7 artifacts measured;")) << table;
+  EXPECT_TRUE(has(table, "in all runs")) << table;
+}
+
+TEST(campaign, adds_up_the_time_of_all_runs) {
+  const scratch_directory scratch;
+  // The last line was torn by a crash.
+  write(
+      scratch / "out/campaign.jsonl",
+      "{\"paper\":\"focus\",\"id\":\"good\",\"scale\":\"tiny\",\"seconds\":100}\n{\"paper\":\"fo");
+  const artifact_runner runner = [](const campaign_item&, const std::filesystem::path&) {
+    return 0;
+  };
+  std::ostringstream progress;
+  auto all = run_campaign({item("good")}, scratch / "out", runner, progress);
+  EXPECT_GE(all[0].total_seconds, 100);
+  EXPECT_LT(all[0].seconds, 50);
+  all = run_campaign({item("good")}, scratch / "out", runner, progress);
+  EXPECT_GT(all[0].total_seconds, 100);  // the line after the torn one was kept
+}
+
+TEST(process, runs_without_a_shell_and_tells_the_status) {
+  const scratch_directory scratch;
+  EXPECT_EQ(run_process({"printf", "%s", "a b;c"}, scratch / "out.txt"), 0);
+  std::ifstream in(scratch / "out.txt");
+  std::string text;
+  std::getline(in, text);
+  EXPECT_EQ(text, "a b;c");
+  EXPECT_EQ(run_process({"false"}), 1);
+  EXPECT_EQ(run_process({"sh", "-c", "kill -9 $$"}), 128 + 9);
+  EXPECT_THROW(run_process({"no-such-program-anywhere"}), error);
+  EXPECT_TRUE(std::filesystem::exists(this_program()));
+}
+
+}  // namespace
+}  // namespace unmask
