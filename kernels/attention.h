@@ -6,9 +6,7 @@
 
 #include "kernels/operation.h"
 
-namespace unmask {
-
-namespace op {
+namespace unmask::op {
 
 // out[r, h] = sum_j softmax_j(q[r, h] . k[j, h / group] * scale) v[j, h / group] over the keys of
 // the row's sequence that the mask admits. q, out [R, heads, dim]; GQA group = heads / kv_heads.
@@ -24,5 +22,4 @@ struct attention {
   tensor_view key_mass;
 };
 
-}  // namespace op
-}  // namespace unmask
+}  // namespace unmask::op

@@ -7,9 +7,7 @@
 
 #include "kernels/operation.h"
 
-namespace unmask {
-
-namespace op {
+namespace unmask::op {
 
 // The quota[s] candidates of highest score (all when fewer).
 struct accept_top {
@@ -29,8 +27,8 @@ struct accept_threshold {
   std::uint8_t* accept = nullptr;
 };
 
-// accept[i] = accept[i] and also[i], or accept[i] or also[i]. This body
-// serves backends whose memory the host can read; others override it.
+// Two decisions are joined: accept[i] = accept[i] and also[i] with `both`, else accept[i] or
+// also[i].
 struct merge_accept {
   std::int32_t count = 0;
   const std::uint8_t* also = nullptr;
@@ -38,7 +36,7 @@ struct merge_accept {
   std::uint8_t* accept = nullptr;
 };
 
-// score[c] = uniform draw in (0, 1) (random remasking; Dream's "origin").
+// score[c] = uniform draw in (0, 1) (random remasking).
 struct uniform_scores {
   candidate_set candidates;
   noise_source noise;
@@ -76,5 +74,4 @@ struct round_bf16 {
   float* x = nullptr;
 };
 
-}  // namespace op
-}  // namespace unmask
+}  // namespace unmask::op

@@ -20,14 +20,14 @@ struct confidence_out {
 
 struct confidence_params {
   float temperature = 1.0F;      // divides the logits inside the softmax only
-  float gumbel_temperature = 0;  // > 0: arg-max of logit - t ln(-ln u), LLaDA's sampling
+  float gumbel_temperature = 0;  // > 0: arg-max of logit - t ln(-ln u), Gumbel-max sampling
   noise_source noise;
   const std::int32_t* banned = nullptr;  // tokens whose logit counts as -infinity
   std::int32_t banned_count = 0;
-  bool accumulate_double = false;  // softmax denominator in float64 (official LLaDA loops)
+  bool accumulate_double = false;  // softmax denominator in float64 (as loops that sum so do)
 };
 
-// Token sampling with full sorting, for Dream's and AR's stochastic decoding.
+// Token sampling with full sorting, for stochastic decoding.
 struct sample_params {
   float temperature = 0;   // 0: arg-max
   float top_p = 1.0F;      // drop tokens whose cumulative probability before them exceeds this

@@ -59,8 +59,8 @@ struct kv_write {
 };
 
 // head_norm_rope on q and on k, then kv_write of k and v: what every layer does between its
-// projection and its attention. This body does them one after the other; a backend where one pass
-// over the rows costs less says so, and is then asked.
+// projection and its attention. The reference runs them one after the other on the backend it is
+// given; a backend with a body of its own makes one pass over the rows (has_own).
 struct rotate_and_store {
   row_set rows;
   tensor_view q;

@@ -76,7 +76,7 @@ enum class mask_kind : std::uint8_t {
   block_causal  // floor(key position / block) <= floor(row position / block)
 };
 
-// Attention that leaves out tiles of query block x key block, per head (SparseD). Positions and
+// Attention that leaves out tiles of query block x key block, per head. Positions and
 // slots are cut into blocks of `size` from 0 on; a row of query block i in head h sees key block j
 // when keep[s, h, i, j] is 1. A head that keeps nothing for a row gives zeros.
 struct block_mask {

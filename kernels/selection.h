@@ -6,9 +6,7 @@
 
 #include "kernels/operation.h"
 
-namespace unmask {
-
-namespace op {
+namespace unmask::op {
 
 // Stable top-n of each segment [begin[s], begin[s+1]) of score, best first: index relative to
 // the segment into out[out_begin[s] ..], out_begin[s+1] - out_begin[s] = n of segment s.
@@ -21,7 +19,7 @@ struct top_indices {
 };
 
 // score[i] = mean over query heads of q[s, h] . key(slot, h / group); q [S, heads, dim], slots
-// listed by keys (Sparse-dLLM Alg. 1; Focus-dLLM eq. 7 with block means as keys).
+// listed by keys. Means of blocks may stand in for keys.
 struct key_scores {
   tensor_view q;
   paged_kv cache;
@@ -29,9 +27,9 @@ struct key_scores {
   float* score = nullptr;
 };
 
-// FOCUS importance of masked rows (focus spec 3.3): per head and masked query, scores over the
-// masked keys of the same sequence, max-pool 3 along keys, softmax, summed over heads and
-// queries. index[begin[s] .. begin[s+1]) are the masked rows; out has one value per entry.
+// The attention that listed rows receive from each other: per head and listed query, scores over
+// the listed keys of the same sequence, max-pool 3 along keys, softmax, summed over heads and
+// queries. index[begin[s] .. begin[s+1]) are the listed rows; out has one value per entry.
 struct importance {
   std::int32_t sequences = 0;
   const std::int32_t* begin = nullptr;
@@ -42,5 +40,4 @@ struct importance {
   float* out = nullptr;
 };
 
-}  // namespace op
-}  // namespace unmask
+}  // namespace unmask::op

@@ -53,7 +53,7 @@ UNMASK_KERNEL void key_scores_kernel(key_scores_params p) {
   }
 }
 
-// ---- FOCUS importance ---------------------------------------------------------------------------
+// ---- importance ---------------------------------------------------------------------------------
 
 constexpr int importance_warps = 4;
 constexpr int importance_row = 256;  // masked rows of a sequence whose scores stay in shared memory

@@ -120,7 +120,7 @@ void logits(const op::logits& args) {
   }
 }
 
-// Dream's sample_tokens. l = logits / temperature (unchanged when temperature is 0); tokens in
+// Sampling. l = logits / temperature (unchanged when temperature is 0); tokens in
 // descending order of l (lowest index first on ties) are kept while the probability before them
 // does not exceed top_p and while fewer than top_k are kept; p = softmax over the kept ones.
 // temperature 0: arg-max. Else the first v, in vocabulary order, whose cumulative p exceeds draw

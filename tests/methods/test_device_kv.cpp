@@ -51,14 +51,13 @@ class rounding_cpu final : public cpu::backend {
   explicit rounding_cpu(std::int64_t head_dim) : head_dim_(head_dim) {
     static detail::bodies<op::kv_write>::body original = nullptr;
     if (original != nullptr) return;
-    original = replace_body<op::kv_write>(target::cpu, [](const ops& backend,
-                                                          const op::kv_write& args) {
-      const auto* self = dynamic_cast<const rounding_cpu*>(&backend);
+    original = replace_body<op::kv_write>(target::cpu, [](const ops& on, const op::kv_write& args) {
+      const auto* self = dynamic_cast<const rounding_cpu*>(&on);
       if (self == nullptr || args.cache.keys.shape[3] != self->head_dim_) {
-        return original(backend, args);
+        return original(on, args);
       }
       std::vector<float> keys, values;
-      original(backend, {args.rows, rounded(args.k, keys), rounded(args.v, values), args.cache});
+      original(on, {args.rows, rounded(args.k, keys), rounded(args.v, values), args.cache});
     });
   }
 

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <regex>
 #include <set>
 
 #include "methods/settings.h"
@@ -26,6 +29,28 @@ TEST(registry, holds_the_methods_that_have_settings) {
 TEST(registry, knows_every_setting_by_one_label) {
   std::set<std::string> labels;
   for (const setting& s : all_settings()) EXPECT_TRUE(labels.insert(s.label).second) << s.label;
+}
+
+// Arithmetic knows no method: an operation of one method lies in its own folder.
+TEST(registry, no_method_is_named_in_kernels) {
+  std::string any;
+  for (const std::string& name : method_registry::instance().names()) {
+    any += (any.empty() ? "\\b(" : "|") + name;
+  }
+  const std::regex named(any + ")\\b", std::regex::icase);
+  int files = 0;
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(UNMASK_SOURCE_DIR "/kernels")) {
+    const std::string extension = entry.path().extension();
+    if (extension != ".h" && extension != ".cpp" && extension != ".cu") continue;
+    ++files;
+    std::ifstream file(entry.path());
+    std::smatch found;
+    for (std::string line; std::getline(file, line);) {
+      EXPECT_FALSE(std::regex_search(line, found, named)) << entry.path() << ": " << line;
+    }
+  }
+  EXPECT_GT(files, 80);
 }
 
 TEST(registry, refuses_a_duplicate_name) {

@@ -22,8 +22,7 @@ struct pool {
 };
 
 // Keys and values of slots from_slot[begin[s] .. begin[s+1]) in `from` become slots 0, 1, 2, ...
-// of sequence s in `to`; sequences without entries are left alone. This body serves backends
-// whose memory the host can read; others override it.
+// of sequence s in `to`; sequences without entries are left alone.
 struct kv_copy {
   std::int32_t sequences = 0;
   const std::int32_t* begin = nullptr;
