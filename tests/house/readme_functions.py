@@ -32,10 +32,9 @@ def known():
     operations = {w for n in names if n.startswith("kernels/") or "/kernels/" in n
                   for w in re.findall(r"\b([a-z][a-z0-9_]*)\s*\(", counts.text_of(n))}
     words["ops"] = operations
-    # An operation is a struct of parameters in namespace op.
-    words["op"] = {w for n in names if n.endswith(".h")
-                   for body in re.findall(r"namespace op \{(.*?)\}  // namespace op", counts.text_of(n), re.S)
-                   for w in re.findall(r"\bstruct (\w+)", body)}
+    # An operation is a struct of parameters in a header of kernels, here or of a method.
+    words["op"] = {w for n in names if n.endswith(".h") and (n.startswith("kernels/") or "/kernels/" in n)
+                   for w in re.findall(r"\bstruct (\w+)", counts.text_of(n))}
     return words
 
 
