@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns AR weights into a starting point for SDAR, and SDAR or AR weights into one for LLaDA.
+"""Turns AR weights into a starting point for SDAR or Dream, and SDAR or AR weights into one for LLaDA.
 
 AR to SDAR: same shapes. The look-up heads of layer 1 (lookup_init.py) compare one place later in a
 causal model; a masked position is compared exactly as a key is, so their queries become their keys,
 all but the slot that repels mask tokens.
+
+AR to Dream: causal attention becomes bidirectional, the row before a token goes on predicting it; the
+QK norm is replaced as for LLaDA, key and value heads stay grouped, biases start at zero.
 
 To LLaDA: the LLaDA layers have no QK norm and no grouped heads. The norm is replaced by its average factor,
 measured on a batch and folded into the projections; key and value heads are repeated.
@@ -18,6 +21,7 @@ import torch
 
 import model as net
 from data import Batcher
+from export import load_exported
 from tokenizer import Codec
 
 
@@ -39,7 +43,7 @@ def average_factors(source, ids, mask, position):
 
 
 @torch.no_grad()
-def convert(state, kind, codec):
+def without_norms(state, kind, to, codec):
     source = net.Model(net.make_config(kind))
     source.load_state_dict(state)
     ids, keys, _ = Batcher(kind, codec, 777, set(), 6144).batch(0.3)
@@ -48,21 +52,21 @@ def convert(state, kind, codec):
         position, block, segment = keys
         mask = net.copies_mask(block, segment)
     factors = average_factors(source, ids, mask, position)
-    target = net.Model(net.make_config("llada"))
+    target = net.Model(net.make_config(to))
     c = target.cfg
     out = target.state_dict()
     for key in out:
         if key in state and state[key].shape == out[key].shape:
             out[key] = state[key].clone()
     kv = source.cfg.kv_heads
-    group = c.heads // kv
+    group = c.kv_heads // kv
     for i in range(c.layers):
         p = f"layers.{i}."
         for name, norm, heads, factor in (("wq", "q_norm", c.heads, factors[2 * i]),
                                           ("wk", "k_norm", kv, factors[2 * i + 1])):
             w = state[p + name + ".weight"].view(heads, c.head_dim, c.dim)
             w = w * factor[:, None, None] * state[p + norm][None, :, None]
-            w = w if heads == c.heads else w.repeat_interleave(group, 0)
+            w = w if name == "wq" else w.repeat_interleave(group, 0)
             out[p + name + ".weight"] = w.reshape(-1, c.dim).clone()
         v = state[p + "wv.weight"].view(kv, c.head_dim, c.dim).repeat_interleave(group, 0)
         out[p + "wv.weight"] = v.reshape(-1, c.dim).clone()
@@ -87,14 +91,21 @@ def to_sdar(state):
 
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("--checkpoint", required=True)
+    ap.add_argument("--checkpoint", required=True, help="checkpoint or exported folder")
     ap.add_argument("--tokenizer", required=True)
-    ap.add_argument("--to", choices=["sdar", "llada"], default="llada")
+    ap.add_argument("--to", choices=["sdar", "llada", "dream"], default="llada")
     ap.add_argument("--out", required=True)
     a = ap.parse_args()
-    s = torch.load(a.checkpoint)
+    if os.path.isdir(a.checkpoint):
+        source = load_exported(a.checkpoint)
+        s = {"model": source.state_dict(), "kind": source.cfg.kind}
+    else:
+        s = torch.load(a.checkpoint)
     codec = Codec(os.path.join(a.tokenizer, "qwen.json"), s["kind"])
-    model = to_sdar(s["model"]) if a.to == "sdar" else convert(s["model"], s["kind"], codec)
+    if a.to == "sdar":
+        model = to_sdar(s["model"])
+    else:
+        model = without_norms(s["model"], s["kind"], a.to, codec)
     torch.save({"model": model, "kind": a.to, "tokens": s.get("tokens", 0)}, a.out)
 
 

@@ -272,7 +272,7 @@ class Batcher:
         mask = np.zeros(n, bool)
         if self.kind == "ar":
             return ids, mask, w, known * SCORED
-        if self.kind == "llada":
+        if self.kind in ("llada", "dream"):
             mask[n0:] = known[n0:] & (self.np.random(n - n0) < self.rng.uniform(0.1, 1.0))
         else:
             end = n if self.rng.random() < 0.3 else self.rng.randint(int(known.argmax()) + 1, n)
@@ -308,7 +308,7 @@ class Batcher:
             score = np.zeros(len(ids), np.int8)
             score[len(prompt):-1] = SCORED
             return self.push(ids, None, w, score, fam)
-        make = self.llada if self.kind == "llada" else self.sdar
+        make = self.sdar if self.kind == "sdar" else self.llada
         return self.push(*make(prompt, answer, p), fam)
 
     def push(self, ids, mask, w, score, *rest):
@@ -316,6 +316,8 @@ class Batcher:
         if self.kind == "ar":
             inputs, targets, w, score = ids[:-1], ids[1:], w[1:], score[1:]
         else:
+            if self.kind == "dream":
+                mask[0] = False  # no row stands before the first token to predict it
             inputs, targets, w = np.where(mask, MASK, ids), ids, w * mask
         for bucket in BUCKETS:
             if len(inputs) <= bucket:

@@ -13,11 +13,11 @@ import time
 import torch
 
 from export import load_exported
-from model import Model, block_causal_mask, make_config
+from model import Model, block_causal_mask, config_of
 from scorers import score
 from tokenizer import EOS, EOT, MASK, Codec
 
-BLOCK = 32
+BLOCK = 32  # of a model that was trained with another one: its own
 
 
 def load_items(folder, limit, max_context, families):
@@ -62,9 +62,9 @@ def choose(logits, masked, setting):
 
 @torch.no_grad()
 def decode_blocks(model, batch, setting):
-    """Both masked models. LLaDA: blocks count from the prompt's end, the whole canvas is fed.
+    """The masked models. LLaDA and Dream: blocks count from the prompt's end, the whole canvas is fed.
     SDAR: blocks are aligned to position 0, only blocks up to the current one are visible."""
-    llada = model.cfg.kind == "llada"
+    llada, behind = model.cfg.kind in ("llada", "dream"), model.cfg.kind == "dream"
     gen = batch[0][1]["gen_length"]
     n = len(batch)
     plen = torch.tensor([len(p) for p, _ in batch])
@@ -87,7 +87,8 @@ def decode_blocks(model, batch, setting):
         mask = keys[act, None, None, :end] if llada else causal[:, :, :end, :end]
         h = model.hidden(sub, mask)
         at = start[act][:, None] + offs
-        logits = model.head(h.gather(1, at[..., None].expand(-1, -1, h.shape[-1])))
+        rows = (at - int(behind))[..., None].expand(-1, -1, h.shape[-1])
+        logits = model.head(h.gather(1, rows))
         cur = sub.gather(1, at)
         take, tok = choose(logits, cur == MASK, setting)
         cur = torch.where(take, tok, cur)
@@ -155,7 +156,7 @@ def load(path):
     if os.path.isdir(path):
         return load_exported(path)
     s = torch.load(path)
-    model = Model(make_config(s["kind"]))
+    model = Model(config_of(s))
     model.load_state_dict({k: v.bfloat16().float() for k, v in s["model"].items()})
     return model
 
@@ -173,7 +174,9 @@ def main():
     ap.add_argument("--json", help="write the results here")
     a = ap.parse_args()
     torch.set_num_threads(1)
+    global BLOCK
     model = load(a.model).eval()
+    BLOCK = model.cfg.block
     path = a.tokenizer or os.path.join(a.model, "tokenizer.json")
     codec = Codec(path, model.cfg.kind)
     items = load_items(a.data, a.limit, a.max_context, a.family)

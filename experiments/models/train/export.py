@@ -11,7 +11,7 @@ import shutil
 import torch
 from safetensors.torch import load_file, save_file
 
-from model import Model, make_config
+from model import Model, config_of, make_config
 from tokenizer import BOS, EOS, EOT, LLADA_SPECIALS, MASK, QWEN_SPECIALS, VOCAB
 
 LLADA_TEMPLATE = (
@@ -44,9 +44,12 @@ def names(kind, layers):
                  "ff_norm": "post_attention_layernorm.weight",
                  "wq.weight": "self_attn.q_proj.weight", "wk.weight": "self_attn.k_proj.weight",
                  "wv.weight": "self_attn.v_proj.weight", "wo.weight": "self_attn.o_proj.weight",
-                 "q_norm": "self_attn.q_norm.weight", "k_norm": "self_attn.k_norm.weight",
                  "gate.weight": "mlp.gate_proj.weight", "up.weight": "mlp.up_proj.weight",
                  "down.weight": "mlp.down_proj.weight"}
+        if kind == "dream":
+            parts.update({f"w{x}.bias": f"self_attn.{x}_proj.bias" for x in "qkv"})
+        else:
+            parts.update({f"{x}_norm": f"self_attn.{x}_norm.weight" for x in "qk"})
         stem = "model.layers."
     for i in range(layers):
         out += [(f"layers.{i}.{a}", f"{stem}{i}.{b}") for a, b in parts.items()]
@@ -95,8 +98,9 @@ def write_json(path, obj):
         f.write("\n")
 
 
-def export(state, kind, tokenizer_dir, out):
-    c = make_config(kind)
+def export(checkpoint, tokenizer_dir, out):
+    c = config_of(checkpoint)
+    state, kind = checkpoint["model"], checkpoint["kind"]
     os.makedirs(out, exist_ok=True)
     tensors = {b: state[a].to(torch.bfloat16).contiguous() for a, b in names(kind, c.layers)}
     order = sorted(tensors)
@@ -138,8 +142,10 @@ def export(state, kind, tokenizer_dir, out):
 def load_exported(path):
     """Model with the exported (rounded) weights, computing in float32."""
     with open(os.path.join(path, "config.json"), encoding="utf-8") as f:
-        kind = {"llada": "llada", "sdar": "sdar", "qwen3": "ar"}[json.load(f)["model_type"]]
-    model = Model(make_config(kind))
+        read = json.load(f)
+    kind = {"llada": "llada", "sdar": "sdar", "qwen3": "ar", "Dream": "dream"}[read["model_type"]]
+    layers = read["n_layers"] if kind == "llada" else read["num_hidden_layers"]
+    model = Model(make_config(kind, layers, read.get("block_size", 32)))
     with open(os.path.join(path, "model.safetensors.index.json"), encoding="utf-8") as f:
         files = sorted(set(json.load(f)["weight_map"].values()))
     tensors = {}
@@ -155,8 +161,7 @@ def main():
     ap.add_argument("--tokenizer", required=True, help="folder with llada.json and qwen.json")
     ap.add_argument("--out", required=True)
     a = ap.parse_args()
-    state = torch.load(a.checkpoint)
-    export(state["model"], state["kind"], a.tokenizer, a.out)
+    export(torch.load(a.checkpoint), a.tokenizer, a.out)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One small transformer that covers the three exported architectures.
+"""One small transformer that covers the exported architectures.
 
 llada : bidirectional attention, no QK norm, rms eps 1e-5.
 sdar  : block-causal attention (blocks aligned to position 0), QK norm, GQA, rms eps 1e-6.
 ar    : causal attention, otherwise identical to sdar.
+dream : bidirectional attention, GQA, biases of queries, keys and values, no QK norm, rms eps 1e-6;
+        row p predicts token p + 1, as in the causal model that it is adapted from.
 """
 from dataclasses import dataclass
 
@@ -25,14 +27,22 @@ class Config:
     theta: float = 500000.0
     eps: float = 1e-5
     qk_norm: bool = False
+    qkv_bias: bool = False
     block: int = 32
     max_len: int = 4096
 
 
-def make_config(kind):
+def make_config(kind, layers=5, block=32):
     if kind == "llada":
-        return Config(kind=kind)
-    return Config(kind=kind, kv_heads=3, qk_norm=True, eps=1e-6)
+        return Config(kind=kind, layers=layers)
+    dream = kind == "dream"
+    return Config(kind=kind, layers=layers, kv_heads=3, qk_norm=not dream, qkv_bias=dream, eps=1e-6,
+                  block=block)
+
+
+def config_of(state):
+    """Configuration of a checkpoint; those written before depth and block varied name neither."""
+    return make_config(state["kind"], state.get("layers", 5), state.get("block", 32))
 
 
 def rope_tables(cfg, length):
@@ -59,9 +69,9 @@ class Layer(nn.Module):
         qd, kd = cfg.heads * cfg.head_dim, cfg.kv_heads * cfg.head_dim
         self.attn_norm = nn.Parameter(torch.ones(cfg.dim))
         self.ff_norm = nn.Parameter(torch.ones(cfg.dim))
-        self.wq = nn.Linear(cfg.dim, qd, bias=False)
-        self.wk = nn.Linear(cfg.dim, kd, bias=False)
-        self.wv = nn.Linear(cfg.dim, kd, bias=False)
+        self.wq = nn.Linear(cfg.dim, qd, bias=cfg.qkv_bias)
+        self.wk = nn.Linear(cfg.dim, kd, bias=cfg.qkv_bias)
+        self.wv = nn.Linear(cfg.dim, kd, bias=cfg.qkv_bias)
         self.wo = nn.Linear(qd, cfg.dim, bias=False)
         self.gate = nn.Linear(cfg.dim, cfg.ff, bias=False)
         self.up = nn.Linear(cfg.dim, cfg.ff, bias=False)
@@ -107,6 +117,8 @@ class Model(nn.Module):
                                 else p.shape[1] ** -0.5)
             if name.endswith(("wo.weight", "down.weight")):
                 p.data.mul_((2 * cfg.layers) ** -0.5)
+            if name.endswith(".bias"):
+                nn.init.zeros_(p)
 
     def hidden(self, ids, mask=None, position=None):
         n = ids.shape[1]

@@ -14,8 +14,9 @@ import time
 import torch
 import torch.nn.functional as F
 
+import data
 from data import DECIDED, SCORED, Batcher
-from model import Model, copies_mask, make_config
+from model import Model, config_of, copies_mask, make_config
 from tasks import prompt_hash
 from tokenizer import Codec
 
@@ -64,12 +65,12 @@ def schedule(p, step, flat):
 
 
 @torch.no_grad()
-def decide_surest(hidden, head, ids, flat, tgt, sco, group, rng):
+def decide_surest(hidden, head, ids, flat, tgt, sco, group, rng, behind=0):
     """Puts the true token in place of a random number of the masks that the model is surest of, as
     decoding by confidence would have decided them by then, so that the loss sees the states which
     decoding meets. Half of the blocks stay as they are. Returns which of `flat` are still masked."""
     h = hidden(ids)
-    confidence = head(h.reshape(-1, h.shape[-1])[flat]).float().softmax(-1).amax(-1)
+    confidence = head(h.reshape(-1, h.shape[-1])[flat - behind]).float().softmax(-1).amax(-1)
     asked = (sco >= DECIDED).nonzero()[:, 0]
     g = group[asked]
     order = (g.double() * 2 + (1 - confidence[asked].double())).argsort()
@@ -99,7 +100,7 @@ def excluded_hashes(folder):
 
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("--kind", choices=["llada", "sdar", "ar"], required=True)
+    ap.add_argument("--kind", choices=["llada", "sdar", "ar", "dream"], required=True)
     ap.add_argument("--out", required=True)
     ap.add_argument("--tokenizer", required=True, help="folder with llada.json and qwen.json")
     ap.add_argument("--exclude", required=True, help="folder with the held-out *.jsonl")
@@ -119,28 +120,31 @@ def main():
                     help="share of retrieval and summary contexts of 200 to 2000 tokens")
     ap.add_argument("--ranked-from", type=float, default=0.3,
                     help="progress from which masks follow the model's own confidence")
+    ap.add_argument("--block", type=int, default=32, help="block length (sdar)")
     ap.add_argument("--deadline", type=float, help="unix time that ends the run and its decay")
     a = ap.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(a.seed)
     torch._dynamo.config.cache_size_limit = 64
     os.makedirs(a.out, exist_ok=True)
-    cfg = make_config(a.kind)
+    last = os.path.join(a.out, "last.pt")
+    start = last if a.resume and os.path.exists(last) else a.init
+    saved = torch.load(start) if start else {}
+    cfg = make_config(a.kind, saved.get("layers", 5), a.block)
+    data.BLOCK = cfg.block
     model = Model(cfg)
     matrices = [p for n, p in model.named_parameters() if p.dim() == 2 and "layers" in n]
     others = [p for n, p in model.named_parameters() if not (p.dim() == 2 and "layers" in n)]
     muon = Muon(matrices)
     adam = torch.optim.AdamW(others, lr=a.adam_lr, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     step, tokens, elapsed, run = 0, 0, 0.0, 0
-    last = os.path.join(a.out, "last.pt")
-    if a.init:
-        model.load_state_dict(torch.load(a.init)["model"])
-    if a.resume and os.path.exists(last):
-        s = torch.load(last)
-        model.load_state_dict(s["model"])
-        muon.buf = s["muon"]
-        adam.load_state_dict(s["adam"])
-        step, tokens, elapsed, run = s["step"], s["tokens"], s["elapsed"], s["run"] + 1
+    if saved:
+        model.load_state_dict(saved["model"])
+    if start == last:
+        muon.buf = saved["muon"]
+        adam.load_state_dict(saved["adam"])
+        step, tokens = saved["step"], saved["tokens"]
+        elapsed, run = saved["elapsed"], saved["run"] + 1
     path = os.path.join(a.tokenizer, "llada.json" if a.kind == "llada" else "qwen.json")
     batcher = Batcher(a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
                       excluded_hashes(a.exclude), a.budget, a.copy, a.drills, a.long)
@@ -156,7 +160,7 @@ def main():
     def checkpoint():
         save(last, {"model": model.state_dict(), "muon": muon.buf, "adam": adam.state_dict(),
                     "step": step, "tokens": tokens, "elapsed": time.time() - begin, "run": run,
-                    "kind": a.kind})
+                    "kind": a.kind, "layers": cfg.layers, "block": cfg.block})
 
     while True:
         p = (time.time() - begin) / total
@@ -165,22 +169,23 @@ def main():
         ids, keys, (flat, tgt, wgt, sco, fam) = batcher.batch(max(p, a.progress0))
         n = ids.shape[1]
         mask, position = None, None
-        if a.kind == "llada":
+        if a.kind in ("llada", "dream"):
             mask = keys[:, None, None, :]
         elif a.kind == "sdar":
             position, block, segment = keys
             mask, keys = copies_mask(block, segment), segment >= 0
         run_hidden = hidden if n <= 320 else model.hidden
+        behind = 1 if a.kind == "dream" else 0  # the row that predicts a token is the one before it
         with torch.autocast("cpu", dtype=torch.bfloat16):
             if a.kind != "ar" and p > a.ranked_from and n <= 320:
                 group = flat // n
                 if a.kind == "sdar":
                     group = group * 64 + segment.reshape(-1)[flat]
                 still = decide_surest(lambda x: run_hidden(x, mask, position), model.head, ids, flat,
-                                      tgt, sco, group, chance)
+                                      tgt, sco, group, chance, behind)
                 flat, tgt, wgt, sco, fam = (x[still] for x in (flat, tgt, wgt, sco, fam))
             h = run_hidden(ids, mask, position)
-            logits = model.head(h.reshape(-1, cfg.dim)[flat]).float()
+            logits = model.head(h.reshape(-1, cfg.dim)[flat - behind]).float()
         loss = (F.cross_entropy(logits, tgt, reduction="none") * wgt).sum() / wgt.sum()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(others, 1.0)
