@@ -49,7 +49,7 @@ po::options_description run_options_described() {
       "only", po::value<texts>()->composing(), "PAPER or PAPER/ARTIFACT of a folder (repeatable)")(
       "dry-run", "print the plan and stop")(
       "fresh", "measure again what already has a row, and let the new row count (default: resume)")(
-      "log-samples,s", "also store every answer with its score")("no-progress",
+      "samples,s", "also store every answer with its score as lm-eval does: samples/POINT/")("no-progress",
                                                                  "no progress on standard error");
   add_paired_options(options);
   add_experiments_option(options);
@@ -79,7 +79,7 @@ int run_one(const fs::path& file, const po::variables_map& values) {
   if (values.count("shard")) run.part = parse_shard(text_of(values, "shard"));
   run.dry_run = values.count("dry-run") > 0;
   run.resume = values.count("fresh") == 0;
-  run.log_samples = values.count("log-samples") > 0;
+  run.samples = values.count("samples") > 0;
   run.progress = values.count("no-progress") == 0;
   const std::string obstacle = cannot_run(spec, this_machine());
   if (!obstacle.empty() && (!run.dry_run || spec.models.empty())) {
@@ -145,7 +145,7 @@ int run_several(const texts& paths, const po::variables_map& values) {
   for (const std::string& setting : settings_of(values)) {
     more.insert(more.end(), {"--set", setting});
   }
-  for (const char* flag : {"fresh", "paired", "log-samples"}) {
+  for (const char* flag : {"fresh", "paired", "samples"}) {
     if (values.count(flag)) more.push_back(std::string("--") + flag);
   }
   const fs::path directory = values.count("output") ? text_of(values, "output") : "runs";

@@ -171,6 +171,7 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
       request.seed = request_seed(run, w.requests.size());
       if (r.trials > 1) item.id += "#" + std::to_string(trial);
       item.scorer = scorer;
+      item.prompt = text_of(item, model, r.thinking == "off");
       w.requests.push_back(std::move(request));
       w.items.push_back(std::move(item));
     }

@@ -47,8 +47,7 @@ class real_point final : public loadable_point {
   real_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
              std::shared_ptr<const loaded_workload> workload,
              std::shared_ptr<step_time_store> times)
-      : loadable_point(std::move(model)),
-        workload_(std::move(workload)),
+      : loadable_point(std::move(model), std::move(workload)),
         method_(method_registry::instance().find(point.method)),
         batch_size_(static_cast<std::int32_t>(point.run.batch_size)),
         calibration_(method_, model_->config, point.params, batch_size_,
@@ -65,7 +64,6 @@ class real_point final : public loadable_point {
         rows_needed(model_->config, method_, settings(), workload_->requests, batch_size_),
         calibration_.rows());
   }
-  workload_record workload() const override { return workload_->record; }
 
   std::vector<active_knob> knobs() const override { return knobs_of(method_, settings()); }
   parameter_map measured_settings() const override { return calibration_.filled(); }
@@ -130,7 +128,6 @@ class real_point final : public loadable_point {
     return source;
   }
 
-  std::shared_ptr<const loaded_workload> workload_;
   const method_info& method_;
   std::int32_t batch_size_;
   point_calibration calibration_;

@@ -302,7 +302,7 @@ def stage_decisions(check):
                       log, limit - (time.monotonic() - begin))
             points = {r["point_id"]: (r["model"]["name"], r["label"], r["workload"]["family"])
                       for r in json_lines(os.path.join(folder, "rows.jsonl"))}
-            for name in glob.glob(os.path.join(folder, "samples_*.jsonl")):
+            for name in glob.glob(os.path.join(folder, "samples", "*", "samples_*.jsonl")):
                 for s in json_lines(name):
                     answers.setdefault(points[s["point_id"]] + (s["item"],), {})[device] = s["output"]
         both = {k: v for k, v in answers.items() if len(v) == 2}

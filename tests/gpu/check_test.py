@@ -153,9 +153,9 @@ class Stages(Workspace):
         row = {"point_id": "p", "model": {"name": "m"}, "label": "l",
                "workload": {"family": "w"}}
         sample = {"point_id": "p", "item": "i"}
-        text = ("for last; do :; done; mkdir -p $last; echo '" + json.dumps(row) +
+        text = ("for last; do :; done; mkdir -p $last/samples/p; echo '" + json.dumps(row) +
                 "' > $last/rows.jsonl; case $last in *cuda) o=$OTHER;; *) o=same;; esac; echo '" +
-                json.dumps(sample)[:-1] + ", \"output\": \"'$o'\"}' > $last/samples_1.jsonl")
+                json.dumps(sample)[:-1] + ", \"output\": \"'$o'\"}' > $last/samples/p/samples_1.jsonl")
         self.program("unmask", text)
         check = self.check()
         with open(os.devnull, "w", encoding="utf-8") as log:

@@ -33,7 +33,8 @@ struct source_item {
   int right = -1;                             // which of them
   std::string answer;                         // reference text
   std::string check = "{}";                   // what the scorer needs (task.h)
-  std::vector<chat_message> turns;            // of a conversation: the request as it stands
+  std::string doc = "{}";  // the record as lm-eval's data set has it: one JSON object, keys in order
+  std::vector<chat_message> turns;  // of a conversation: the request as it stands
   int gen_length = 0;                         // of a group with a length of its own; 0: none
 };
 

@@ -85,10 +85,7 @@ std::vector<source_item> read_conversation(const official_files& files, const ch
 }
 
 benchmark source(const char* name, item_reader read) {
-  benchmark b;
-  b.name = name;
-  b.harness = "own";
-  b.config = "up to the last user turn";
+  benchmark b = declared_as(name, "own", "up to the last user turn");
   b.form = prompt_form::chat;
   b.gen_length = 2048;
   b.metric = "none: a source of prompts for speed";

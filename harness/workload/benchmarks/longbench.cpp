@@ -75,6 +75,10 @@ std::vector<source_item> read(const official_files& files, const std::string&,
         form, {{"context", object.text("context")}, {"input", object.text("input")}});
     const std::vector<std::string> answers = texts_of(object, "answers");
     item.answer = answers.empty() ? "" : answers.front();
+    item.doc = json_object({{"input", json_string(object.text("input"))},
+                            {"context", json_string(object.text("context"))},
+                            {"answers", json_text(object.at("answers"))},
+                            {"dataset", json_string(task)}});
     item.check =
         json_object({{"all_classes",
                       object.given("all_classes") ? json_text(object.at("all_classes")) : "null"},
@@ -88,10 +92,7 @@ std::vector<source_item> read(const official_files& files, const std::string&,
 }  // namespace
 
 std::vector<benchmark> longbench() {
-  benchmark ultra;
-  ultra.name = "longbench";
-  ultra.harness = "OC-U";
-  ultra.config = "longbench";
+  benchmark ultra = declared_as("longbench", "OC-U", "longbench");
   ultra.items = 4750;
   ultra.metric = "LongBench's, by task";
   ultra.scorer = "longbench";

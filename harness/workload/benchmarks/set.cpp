@@ -52,6 +52,15 @@ std::vector<source_item> read_items(const benchmark& of, const official_files& f
   return all;
 }
 
+// lm-eval's name of the task, or one made alike.
+std::string task_name(const benchmark& of, const std::string& group) {
+  if (group.empty()) return of.config;
+  const std::string generative = "_generative";
+  return of.config.ends_with(generative)
+             ? of.config.substr(0, of.config.size() - generative.size()) + "_" + group + generative
+             : of.config + "_" + group;
+}
+
 }  // namespace
 
 benchmark_set::benchmark_set(const benchmark& of, const official_files& files,
@@ -143,6 +152,9 @@ task_item benchmark_set::item(std::size_t index, int shots) const {
   item.answer = from.answer;
   item.scorer = of_->scorer;
   item.check = from.check;
+  item.doc = from.doc;
+  item.doc_id = position_.at(index);
+  item.task = task_name(*of_, from.group);
   item.gen_length = from.gen_length > 0 ? from.gen_length : of_->gen_length;
   item.right = from.right;
   if (const auto* lm = std::get_if<lm_eval_style>(&of_->style)) {

@@ -221,7 +221,7 @@ TEST(program, benchmarks_run_end_to_end) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("unmask_smoke_" + std::to_string(getpid()));
   const outcome o =
-      run("run experiments/benchmarks_smoke.toml --log-samples -o '" + folder.string() + "'");
+      run("run experiments/benchmarks_smoke.toml --samples -o '" + folder.string() + "'");
   EXPECT_EQ(o.code, 0) << o.text;
   const outcome rows = run("table '" + (folder / "rows.jsonl").string() + "'");
   EXPECT_EQ(rows.code, 0) << rows.text;
