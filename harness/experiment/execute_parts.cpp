@@ -14,7 +14,6 @@
 #include "harness/experiment/settings.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
-#include "harness/workload/datasets.h"
 #include "harness/workload/samples.h"
 #include "harness/workload/scorer.h"
 #include "kernels/random.h"
@@ -96,9 +95,7 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
     fill_benchmark(w, entry, run, model);
     return;
   }
-  std::vector<task_item> all = entry.dataset.empty()
-                                   ? read_tasks(entry.file.string())
-                                   : read_dataset(entry.dataset, entry.file.string());
+  std::vector<task_item> all = read_tasks(entry.file.string());
   try {
     w.items = select(std::move(all), entry.items);
   } catch (const error& problem) {

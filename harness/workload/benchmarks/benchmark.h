@@ -123,7 +123,8 @@ struct benchmark_options {
   std::string group;  // one subject or task; empty: all
   std::string form;   // of prompt_form; empty: as declared
   // lm-eval builds the prompts of documents rank, rank + world, ... with a generator of their own.
-  std::size_t world = 1, rank = 0;
+  // One generator per process; rank below 0: of all of them.
+  std::int64_t world = 1, rank = -1;
   std::filesystem::path examples;  // folder of the written examples
 };
 

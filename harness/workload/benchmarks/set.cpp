@@ -78,7 +78,7 @@ benchmark_set::benchmark_set(const benchmark& of, std::vector<source_item> items
     throw usage_error("the benchmark " + of.name + " (" + of.harness +
                       ") has no examples to put before the question; `shots` must be 0");
   }
-  if (options_.world == 0 || options_.rank >= options_.world) {
+  if (options_.world < 1 || options_.rank >= options_.world) {
     throw usage_error("the rank of a benchmark's prompts must be below the number of processes");
   }
   std::map<std::string, std::size_t> seen;
@@ -107,15 +107,19 @@ void benchmark_set::read_examples(const official_files& files) {
                         std::to_string(pool.size()));
     }
     if (from.rule != example_rule::drawn) continue;
-    // One generator per task and process; a document's draw depends on all before it.
-    python_random generator(lm_eval_seed);
+    // One generator per task and process; a document's draw depends on all before it there.
     auto& draws = draws_[group];
     draws.resize(count);
     const auto k = static_cast<std::size_t>(shots_);
-    for (std::size_t i = options_.rank; i < count; i += options_.world) {
-      // For one user turn lm-eval draws twice and takes the second.
-      if (form_ == prompt_form::one_turn) generator.sample(pool.size(), k);
-      draws[i] = generator.sample(pool.size(), k);
+    const auto world = static_cast<std::size_t>(options_.world);
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      if (options_.rank >= 0 && rank != static_cast<std::size_t>(options_.rank)) continue;
+      python_random generator(lm_eval_seed);
+      for (std::size_t i = rank; i < count; i += world) {
+        // For one user turn lm-eval draws twice and takes the second.
+        if (form_ == prompt_form::one_turn) generator.sample(pool.size(), k);
+        draws[i] = generator.sample(pool.size(), k);
+      }
     }
   }
 }
