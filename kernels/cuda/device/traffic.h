@@ -39,7 +39,7 @@ struct kernel_traffic {
   std::uint64_t launches = 0, blocks = 0;
   memory_traffic read, written;     // global memory
   std::uint64_t host_bytes = 0;     // of it in pinned or managed memory, which lies across the bus
-  std::uint64_t elsewhere = 0;      // accesses to memory that is nobody's: constants of the program
+  std::uint64_t elsewhere = 0;      // accesses to none of the backend's memory: constants
   std::uint64_t shared_waves = 0;   // passes that shared memory takes to serve its requests
   std::uint64_t shared_excess = 0;  // of those, for lanes that meet in a bank
   std::uint64_t matrix_loads = 0;   // ldmatrix.x4, by warps
