@@ -20,6 +20,18 @@ double size_or(const parameters& given, const std::string& name, double fallback
 
 }  // namespace
 
+cost_shape cost_shape_of(const model_config& c) {
+  return {c.layers,
+          c.hidden,
+          c.heads,
+          c.kv_heads,
+          c.head_dim,
+          c.feed_forward,
+          c.vocabulary,
+          {c.moe.experts, c.moe.experts_per_token, c.moe.hidden, c.moe.shared_experts,
+           c.moe.first_dense_layers}};
+}
+
 cost_run cost_run_of(const model_config& model, const method_info& method, const parameters& given,
                      const expected_run& run) {
   constexpr double usual_block = 32, usual_chunk = 8;
@@ -62,7 +74,7 @@ cost_run cost_run_of(const model_config& model, const method_info& method, const
 double expected_gpu_seconds(const model_config& model, const method_info& method,
                             const parameters& given, const expected_run& run,
                             const device_ceilings& device) {
-  return expected_seconds(model, cost_run_of(model, method, given, run), device);
+  return expected_seconds(cost_shape_of(model), cost_run_of(model, method, given, run), device);
 }
 
 }  // namespace unmask

@@ -23,6 +23,8 @@ double expected_gpu_seconds(const model_config& model, const method_info& method
                             const parameters& given, const expected_run& run,
                             const device_ceilings& device);
 
+cost_shape cost_shape_of(const model_config& model);
+
 // The same as a run of the cost model.
 cost_run cost_run_of(const model_config& model, const method_info& method, const parameters& given,
                      const expected_run& run);

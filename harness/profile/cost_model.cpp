@@ -78,7 +78,7 @@ struct layer_shape {
   double times;
 };
 
-void add_projection(step_builder& b, const model_config& c, const layer_shape& s) {
+void add_projection(step_builder& b, const cost_shape& c, const layer_shape& s) {
   const double h = c.hidden, q = double(c.heads) * c.head_dim, k = double(c.kv_heads) * c.head_dim;
   b.stream("rms_norm", s.times, s.rows * h * (f32 + bf16) + h * f32, s.rows * h, norm_instructions);
   b.product("qkv product", s.times, s.rows, q + 2 * k, h, f32, false, s.real_rows);
@@ -87,7 +87,7 @@ void add_projection(step_builder& b, const model_config& c, const layer_shape& s
            s.rows * (q + 2 * k), rotate_instructions);
 }
 
-void add_attention(step_builder& b, const model_config& c, const layer_shape& s,
+void add_attention(step_builder& b, const cost_shape& c, const layer_shape& s,
                    const device_ceilings& d) {
   double splits = 1;
   const launch attention = cost::attention_tensor(s.sequences, s.real_rows / s.sequences, s.keys,
@@ -103,15 +103,15 @@ void add_attention(step_builder& b, const model_config& c, const layer_shape& s,
             s.real_rows);
 }
 
-void add_dense(step_builder& b, const model_config& c, const layer_shape& s, double width) {
+void add_dense(step_builder& b, const cost_shape& c, const layer_shape& s, double width) {
   b.product("gate and up product", s.times, s.rows, 2 * width, c.hidden, bf16, false, s.real_rows);
   b.stream("silu_mul", s.times, s.rows * width * 3 * bf16, s.rows * width, silu_instructions);
   b.product("down product", s.times, s.rows, c.hidden, width, f32, true, s.real_rows);
 }
 
-void add_routed(step_builder& b, const model_config& c, const layer_shape& s,
+void add_routed(step_builder& b, const cost_shape& c, const layer_shape& s,
                 const device_ceilings& d) {
-  const moe_config& m = c.moe;
+  const auto& m = c.moe;
   const double h = c.hidden, e = m.experts, per = m.experts_per_token, f = m.hidden;
   // The router as two bfloat16 parts, split anew in every layer of every step.
   b.stream("split_weights", s.times, e * h * (f32 + 2 * bf16), e * h, 12);
@@ -130,7 +130,7 @@ void add_routed(step_builder& b, const model_config& c, const layer_shape& s,
            combine_instructions);
 }
 
-void add_feed_forward(step_builder& b, const model_config& c, const layer_shape& s, bool routed,
+void add_feed_forward(step_builder& b, const cost_shape& c, const layer_shape& s, bool routed,
                       const device_ceilings& d) {
   b.stream("rms_norm", s.times, s.rows * c.hidden * (f32 + bf16) + c.hidden * f32,
            s.rows * c.hidden, norm_instructions);
@@ -140,7 +140,7 @@ void add_feed_forward(step_builder& b, const model_config& c, const layer_shape&
 }
 
 // ops/head.cu: slices of 2048 tokens, as many at once as make 24 MiB of logits.
-void add_head(step_builder& b, const model_config& c, double candidates, const device_ceilings& d) {
+void add_head(step_builder& b, const cost_shape& c, double candidates, const device_ceilings& d) {
   constexpr double slice = 2048, chunk_bytes = 24 << 20;
   const double slices = std::ceil(c.vocabulary / slice);
   const double at_once =
@@ -161,7 +161,7 @@ void add_head(step_builder& b, const model_config& c, double candidates, const d
   b.stream("head_result", 1, candidates * 64, 0, 0);
 }
 
-int dense_layers(const model_config& c) {
+int dense_layers(const cost_shape& c) {
   return c.moe.experts > 0 ? std::min(c.layers, c.moe.first_dense_layers) : c.layers;
 }
 
@@ -179,7 +179,7 @@ const kernel_cost& step_cost::of(const std::string& kernel) const {
   throw std::logic_error("no kernel " + kernel + " in this step");
 }
 
-step_cost cost_of_step(const model_config& c, const cost_step& given, const device_ceilings& d) {
+step_cost cost_of_step(const cost_shape& c, const cost_step& given, const device_ceilings& d) {
   const double rows = given.sequences * given.rows;
   const double late = given.late_rows > 0 ? given.sequences * given.late_rows : rows;
   const bool recorded = given.recorded && rows <= cost::most_recorded_rows;
@@ -211,7 +211,7 @@ step_cost cost_of_step(const model_config& c, const cost_step& given, const devi
   return std::move(b.step);
 }
 
-kernel_cost cost_of_attention(const model_config& c, double sequences, double rows, double keys,
+kernel_cost cost_of_attention(const cost_shape& c, double sequences, double rows, double keys,
                               const device_ceilings& d) {
   double splits = 1;
   const launch l =
@@ -219,7 +219,7 @@ kernel_cost cost_of_attention(const model_config& c, double sequences, double ro
   return {"attention_tensor", 1, l.operations, l.bytes, l.busy, l.limit, l.held_by};
 }
 
-double expected_seconds(const model_config& c, const cost_run& run, const device_ceilings& d) {
+double expected_seconds(const cost_shape& c, const cost_run& run, const device_ceilings& d) {
   const double batch = std::clamp(run.batch, 1.0, std::max(1.0, run.answers));
   cost_step step;
   step.sequences = batch;
@@ -241,13 +241,6 @@ double expected_seconds(const model_config& c, const cost_run& run, const device
     answer += cost_of_step(c, whole, d).seconds;
   }
   return std::ceil(run.answers / batch) * answer;
-}
-
-double weight_bytes_of(const model_config& c) {
-  return static_cast<double>(c.parameters()) * bf16;
-}
-double kv_bytes_of(const model_config& c) {
-  return 2.0 * c.layers * c.kv_heads * c.head_dim * bf16;
 }
 
 }  // namespace unmask

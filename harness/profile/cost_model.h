@@ -14,10 +14,20 @@
 #include <string>
 #include <vector>
 
-#include "harness/model/config.h"
 #include "harness/profile/ceilings.h"
 
 namespace unmask {
+
+// Sizes of a model, named as in model_config (experiment/expected_time.h makes it from one).
+struct cost_shape {
+  int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  int feed_forward = 0;  // of a dense layer
+  int vocabulary = 0;
+  struct {
+    int experts = 0;  // 0: every layer is dense
+    int experts_per_token = 0, hidden = 0, shared_experts = 0, first_dense_layers = 0;
+  } moe;
+};
 
 // One forward of a batch and its decisions. Means; a batch need not be even.
 struct cost_step {
@@ -50,11 +60,11 @@ struct step_cost {
   double launches() const;
   const kernel_cost& of(const std::string& kernel) const;  // std::logic_error: there is none
 };
-step_cost cost_of_step(const model_config& model, const cost_step& step,
+step_cost cost_of_step(const cost_shape& model, const cost_step& step,
                        const device_ceilings& device);
 
 // Attention alone, for the goals of refreshes: FLOP/s of `rows` rows a sequence on `keys` keys.
-kernel_cost cost_of_attention(const model_config& model, double sequences, double rows, double keys,
+kernel_cost cost_of_attention(const cost_shape& model, double sequences, double rows, double keys,
                               const device_ceilings& device);
 
 // A whole run: `answers` answers, `batch` at a time, each with a prompt of `prompt` tokens and
@@ -68,11 +78,7 @@ struct cost_run {
   double full_forwards = 0;  // of the forwards, those of the whole prompt and canvas
   bool prefills = true;      // the prompt is computed once, before
 };
-double expected_seconds(const model_config& model, const cost_run& run,
+double expected_seconds(const cost_shape& model, const cost_run& run,
                         const device_ceilings& device);
-
-// Bytes of weights (bfloat16) and of keys and values per token.
-double weight_bytes_of(const model_config& model);
-double kv_bytes_of(const model_config& model);
 
 }  // namespace unmask

@@ -34,7 +34,7 @@ const std::vector<room>& rooms() {
       {"harness/base", {}},
       {"kernels", {"harness/base"}},
       {"harness/model", {"harness/base", "kernels"}},
-      {"harness/profile", {"harness/base", "harness/model", "kernels"}},
+      {"harness/profile", {"harness/base", "kernels"}},
       {"harness/decode", {"harness/base", "harness/model", "harness/profile", "kernels"}},
       {"methods", {"harness/base", "harness/decode", "harness/model", "kernels"}},
       {"harness/engine",

@@ -61,5 +61,20 @@ TEST(expected_time, a_cache_is_cheaper_than_none) {
   EXPECT_GT(seconds({row_extent::block}), evicting);
 }
 
+// The published shapes have the sizes that the cost model's own tests write out.
+TEST(expected_time, shapes_are_those_of_the_checkpoints) {
+  const std::string folder = std::string(UNMASK_SOURCE_DIR) + "/experiments/shapes/";
+  const cost_shape a3b = cost_shape_of(read_model_config(folder + "sdar-30b-a3b"));
+  EXPECT_EQ(a3b.layers, 48);
+  EXPECT_EQ(a3b.kv_heads, 4);
+  EXPECT_EQ(a3b.moe.experts, 128);
+  EXPECT_EQ(a3b.moe.hidden, 768);
+  EXPECT_NEAR(static_cast<double>(read_model_config(folder + "sdar-30b-a3b").parameters()), 30.5e9,
+              0.1e9);
+  const cost_shape mini = cost_shape_of(read_model_config(folder + "llada2-mini"));
+  EXPECT_EQ(mini.moe.first_dense_layers, 1);
+  EXPECT_EQ(mini.moe.shared_experts, 1);
+}
+
 }  // namespace
 }  // namespace unmask
