@@ -433,14 +433,16 @@ published_size size_of(const paper_claim& c, const point_list& points) {
 }
 
 // What a decision needs: the most that any undecided point does.
-void price(claim_result& r, const paper_claim& c, const point_list& points, const point_test& test) {
+void price(claim_result& r, const paper_claim& c, const point_list& points,
+           const point_test& test) {
   r.by_repetition = is_speed(c.left.metric);
   for (const checked_point& p : points) {
     if (p.result != finding::undecided) continue;
     r.by_repetition |= p.measured.unit_of_n == "seeds";
     const double factor =
         p.measured.range ? evidence_to_decide(p.measured.value, *p.measured.range, test.where) : 0;
-    r.evidence_factor = factor == 0 || r.evidence_factor == 0 ? 0 : std::max(r.evidence_factor, factor);
+    r.evidence_factor =
+        factor == 0 || r.evidence_factor == 0 ? 0 : std::max(r.evidence_factor, factor);
   }
 }
 

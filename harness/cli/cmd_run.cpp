@@ -51,9 +51,10 @@ po::options_description run_options_described() {
       "dry-run", "print the plan and stop")(
       "fresh", "measure again what already has a row, and let the new row count (default: resume)")(
       "decide", po::value<double>()->value_name("MINUTES"),
-      "of a folder: go on with more items and repetitions until every claim is decided that can be, "
-      "or these minutes are spent")("log-samples,s", "also store every answer with its score")("no-progress",
-                                                                 "no progress on standard error");
+      "of a folder: go on with more items and repetitions until every claim is decided that can "
+      "be, "
+      "or these minutes are spent")("log-samples,s", "also store every answer with its score")(
+      "no-progress", "no progress on standard error");
   add_paired_options(options);
   add_experiments_option(options);
   return options;

@@ -40,9 +40,9 @@ std::map<std::string, double> earlier_seconds(const fs::path& log) {
 
 void append_line(const fs::path& log, const campaign_outcome& o) {
   nlohmann::ordered_json line = {{"paper", o.paper},    {"id", o.id},
-                                       {"scale", o.scale},    {"status", name_of(o.status)},
-                                       {"rows", o.rows},      {"detail", o.detail},
-                                       {"seconds", o.seconds}};
+                                 {"scale", o.scale},    {"status", name_of(o.status)},
+                                 {"rows", o.rows},      {"detail", o.detail},
+                                 {"seconds", o.seconds}};
   if (o.more_items > 1) line["more_items"] = o.more_items;
   if (o.more_repetitions > 1) line["more_repetitions"] = o.more_repetitions;
   // A line that a crash tore off must not swallow this one.
@@ -167,9 +167,10 @@ int run_artifact(const campaign_item& item, const fs::path& output,
                                     item.scale,
                                     "--output",
                                     output.string()};
-  for (const auto& [key, factor] : {std::pair("items", item.more_items),
-                                    std::pair("repetitions", item.more_repetitions)}) {
-    if (factor > 1) words.insert(words.end(), {"--set", fmt::format("run.more_{}={}", key, factor)});
+  for (const auto& [key, factor] :
+       {std::pair("items", item.more_items), std::pair("repetitions", item.more_repetitions)}) {
+    if (factor > 1)
+      words.insert(words.end(), {"--set", fmt::format("run.more_{}={}", key, factor)});
   }
   words.insert(words.end(), more.begin(), more.end());
   return run_process(words, output / "table.md", output / log_name);

@@ -103,8 +103,8 @@ std::vector<decide_step> next_round(const std::vector<checked_claim>& claims,
       const artifact_evidence now = evidence_of(evidence, *item);
       decide_step& step = steps.try_emplace(item, decide_step{*item, now, {}}).first->second;
       std::int64_t& wanted = c.result.by_repetition ? step.next.repetitions : step.next.items;
-      wanted = std::max(
-          wanted, raised(c.result.by_repetition ? now.repetitions : now.items, factor));
+      wanted =
+          std::max(wanted, raised(c.result.by_repetition ? now.repetitions : now.items, factor));
       step.claims.push_back(name_of(c.claim));
     }
   }
@@ -153,9 +153,10 @@ void add_costs(std::vector<checked_claim>& claims, const std::vector<campaign_it
   }
 }
 
-std::vector<checked_claim> decide(const std::vector<campaign_item>& items, const fs::path& directory,
-                                  double seconds, const artifact_runner& runner,
-                                  const claim_judge& judge_claims, std::ostream& progress) {
+std::vector<checked_claim> decide(const std::vector<campaign_item>& items,
+                                  const fs::path& directory, double seconds,
+                                  const artifact_runner& runner, const claim_judge& judge_claims,
+                                  std::ostream& progress) {
   const auto start = std::chrono::steady_clock::now();
   const fs::path log = directory / campaign_log;
   std::map<std::string, std::string> given_up;

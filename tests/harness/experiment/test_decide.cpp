@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <sstream>
 
 #include "harness/analysis/frame.h"
@@ -39,11 +40,11 @@ class deciding : public testing::Test {
   int measure(const campaign_item& item, const std::filesystem::path& output) {
     asked.push_back({item.more_items, item.more_repetitions});
     if (fails) return 1;
-    const std::size_t n = std::min<std::size_t>(there_are, 10 * item.more_items);
+    const auto n = std::min(there_are, static_cast<std::size_t>(10 * item.more_items));
     std::string text;
     for (const char* label : {"fast", "slow"}) {
       result_row row = row_of(label, {1.0, 1.1});
-      double right = 0;
+      std::int64_t right = 0;
       for (std::size_t i = 0; i < n; ++i) {
         const bool ok = i % 10 < (std::string(label) == "fast" ? 6 : 5);
         row.items.id.push_back("i" + std::to_string(i));
@@ -54,7 +55,8 @@ class deciding : public testing::Test {
         row.items.answer_hash.push_back("");
         right += ok;
       }
-      row.score = score_record{right / static_cast<double>(n), right, n, 0, 1};
+      row.score = score_record{static_cast<double>(right) / static_cast<double>(n), right,
+                               static_cast<std::int64_t>(n), 0, 1};
       text += to_json_line(row) + "\n";
     }
     write(output / "rows.jsonl", text);
@@ -93,7 +95,8 @@ TEST_F(deciding, goes_on_with_more_items_until_the_claim_is_decided) {
     EXPECT_EQ(asked[i].second, 1);  // scores do not need repetitions
   }
   // The rows of the last round stand in the place of all before them.
-  EXPECT_EQ(read_frame({scratch / "out"}).rows().size(), 2u);
+  EXPECT_EQ(read_frame({scratch / "out/focus/table/tiny"}).rows().size(), 2u);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch / "out/focus/table"), {}), 1);
   const evidence_log log = read_evidence(scratch / "out" / campaign_log);
   EXPECT_EQ(log.at("focus/table/tiny").items, asked.back().first);
   EXPECT_EQ(log.at("focus/table/tiny").rounds, asked.size() - 1);
