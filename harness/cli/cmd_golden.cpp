@@ -60,9 +60,10 @@ int command_golden(const std::vector<std::string>& arguments) {
       "folder of official data sets, models/ and tokenizers/ for prompts and likelihoods, before "
       "DIR/data, DIR/../data and DIR/../goldens (repeatable)")(
       "experiments-dir", po::value<std::string>()->default_value("experiments"),
-      "where data/fewshot lies")(
-      "samples", po::value<std::string>(),
-      "write the scorer cases as we judge them into lm-eval's sample files in this folder, and stop")("quiet,q", "print failures and the summary only");
+      "where data/fewshot lies")("samples", po::value<std::string>(),
+                                 "write the scorer cases as we judge them into lm-eval's sample "
+                                 "files in this folder, and stop")(
+      "quiet,q", "print failures and the summary only");
   po::variables_map values;
   if (!parse_command("golden DIR [options]", "", options, {"dir"}, arguments, values)) return 0;
   if (!values.count("dir")) throw usage_error("golden needs the folder of the golden data");

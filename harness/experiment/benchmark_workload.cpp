@@ -38,6 +38,7 @@ benchmark_options options_of(const benchmark_request& r) {
   o.shots = static_cast<int>(r.shots);
   o.group = r.task;
   o.form = r.prompt;
+  o.system = r.system.empty();
   o.world = r.world;
   o.rank = r.rank;
   o.examples = examples_folder(r.base);
@@ -77,14 +78,6 @@ std::string scorer_of(const benchmark& b) {
   return std::ranges::find(known, b.scorer) == known.end() ? "none" : b.scorer;
 }
 
-// Items that exist for a choice of tasks: the declared number of the whole benchmark.
-std::int64_t items_there(const benchmark_set& set, const benchmark_request& r) {
-  if (r.task.empty()) return set.of().items;
-  if (set.of().name != "longbench") return static_cast<std::int64_t>(set.size());
-  if (r.task == "lcc" || r.task == "repobench-p") return 500;
-  return r.task == "multifieldqa_en" ? 150 : 200;
-}
-
 }  // namespace
 
 void read_benchmark_keys(toml_reader& r, const fs::path& file, benchmark_request& b) {
@@ -92,6 +85,7 @@ void read_benchmark_keys(toml_reader& r, const fs::path& file, benchmark_request
   r.text("task", b.task);
   r.text("prompt", b.prompt);
   r.text("thinking", b.thinking);
+  r.text("system", b.system);
   r.text("path", b.path);
   r.text("kind", b.kind);
   r.integer("shots", b.shots, 0, 1000);
@@ -118,12 +112,12 @@ void check_benchmark(const std::string& where, benchmark_request& b) {
     if (!b.prompt.empty()) parse_prompt_form(b.prompt, "`prompt`");
     const auto* lm = std::get_if<lm_eval_style>(&found.style);
     const bool choices = lm != nullptr && lm->choices;
-    if (!b.thinking.empty() && b.thinking != "off") {
-      throw usage_error("`thinking` is '" + b.thinking + "' but can only be \"off\"");
+    for (const auto& [key, value] : {std::pair("thinking", b.thinking), {"system", b.system}}) {
+      if (value.empty() || value == "off") continue;
+      throw usage_error("`" + std::string(key) + "` is '" + value + "' but can only be \"off\"");
     }
     if (b.rank >= b.world) throw usage_error("`rank` must be below `world`");
-    if (!b.task.empty() &&
-        std::ranges::find(found.groups, b.task) == found.groups.end()) {
+    if (!b.task.empty() && std::ranges::find(found.groups, b.task) == found.groups.end()) {
       throw usage_error("the benchmark " + found.name + " has no task '" + b.task + "'");
     }
     if (b.kind != "generate" && b.kind != "likelihood") {
@@ -132,7 +126,7 @@ void check_benchmark(const std::string& where, benchmark_request& b) {
     if (b.kind == "likelihood" && !choices) {
       throw usage_error(
           "the benchmark " + found.name + " (" + found.harness + "/" + found.config +
-          ") has no choices; kind likelihood needs mmlu, arc_c or piqa of harness LM");
+          ") has no choices; kind likelihood needs mmlu, arc_c, piqa or gpqa of harness LM");
     }
     if (choices) b.kind = "likelihood";
   } catch (const error& problem) {
@@ -147,6 +141,7 @@ std::string canonical_benchmark(const benchmark_request& b) {
   if (!b.task.empty()) out["task"] = b.task;
   if (!b.prompt.empty()) out["prompt"] = b.prompt;
   if (!b.thinking.empty()) out["thinking"] = b.thinking;
+  if (!b.system.empty()) out["system"] = b.system;
   if (b.shots >= 0) out["shots"] = b.shots;
   if (b.max_prompt_tokens >= 0) out["max_prompt_tokens"] = b.max_prompt_tokens;
   if (b.mc_num > 0) out["mc_num"] = b.mc_num;
@@ -188,7 +183,8 @@ std::optional<benchmark_summary> summary_of(const workload_entry& entry, const t
       std::size_t bytes = item.prompt.size();
       for (const chat_message& m : item.messages) bytes += m.content.size();
       summary.prompt_bytes += static_cast<double>(bytes) / static_cast<double>(items.size());
-      summary.gen_length += static_cast<double>(item.gen_length) / static_cast<double>(items.size());
+      summary.gen_length +=
+          static_cast<double>(item.gen_length) / static_cast<double>(items.size());
       summary.continuations += static_cast<std::int64_t>(item.continuations.size());
     }
     return summary;
@@ -232,7 +228,7 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
       judged ? found.scorer : "NOT RUN: this program has no scorer " + found.scorer,
       found.metric,
       set.shots(),
-      items_there(set, r),
+      declared_items(found, r.task),
       r.trials};
 }
 

@@ -11,6 +11,7 @@
 //                           as `world` processes ask them; with `rank` only those of that one
 //   shots                   as declared without it
 //   prompt                  "raw", "bos", "one-turn" or "chat"; the harness's own without it
+//   system = "off"          without the harness's system message (OC-F)
 //   thinking = "off"        the template's empty block of thought (SDAR, Qwen3)
 //   max_prompt_tokens       longer prompts lose examples, then tokens (OC-U: in the middle, else on the
 //                           left); the harness's own without it; 0: no limit
@@ -36,10 +37,10 @@ struct workload_entry;
 
 struct benchmark_request {
   std::string name;  // empty: another workload
-  std::string harness, task, prompt, thinking, path;
+  std::string harness, task, prompt, thinking, system, path;
   std::string kind = "generate";
   std::int64_t shots = -1, max_prompt_tokens = -1, trials = 1;
-  std::int64_t world = 1, rank = -1;  // rank below 0: the documents of every process
+  std::int64_t world = 1, rank = -1;      // rank below 0: the documents of every process
   std::int64_t mc_num = 0, mc_batch = 0;  // 0: the harness's own
   double guidance = 0;
   std::filesystem::path base;  // folder of the experiment file
@@ -57,8 +58,8 @@ std::string canonical_benchmark(const benchmark_request& request);
 
 // What a benchmark's official files say about a run before any model is loaded.
 struct benchmark_summary {
-  std::string hash;        // of the chosen items with their prompts
-  std::int64_t items = 0;  // every trial counted
+  std::string hash;                         // of the chosen items with their prompts
+  std::int64_t items = 0;                   // every trial counted
   double prompt_bytes = 0, gen_length = 0;  // means; gen_length as declared
   std::int64_t continuations = 0;           // of choices by likelihood, in one trial
 };

@@ -305,9 +305,10 @@ pass_record pass_of(const closed_loop_result& result, const std::vector<sequence
   return pass;
 }
 
-std::map<std::string, std::string> loadable_point::samples(
-    const std::vector<scored_answer>& scores, const std::string& run_id,
-    const std::string& point_id, const std::string& date) const {
+std::map<std::string, std::string> loadable_point::samples(const std::vector<scored_answer>& scores,
+                                                           const std::string& run_id,
+                                                           const std::string& point_id,
+                                                           const std::string& date) const {
   std::map<std::string, std::string> files;
   const auto text = [](const std::string& value) {
     json_value json;

@@ -69,8 +69,7 @@ std::vector<combination> combinations(const experiment_spec& spec) {
 
 // Whether a list of names or roles of models holds this one; an empty list holds all.
 bool runs_on(const std::vector<std::string>& models, const model_entry& model) {
-  return models.empty() ||
-         std::ranges::any_of(models, [&](const std::string& wanted) {
+  return models.empty() || std::ranges::any_of(models, [&](const std::string& wanted) {
            return wanted == model.name || (!model.role.empty() && wanted == model.role);
          });
 }

@@ -77,8 +77,8 @@ struct run_options {
   // Skip points that already have a row there; otherwise they are measured again, and the new row,
   // the last of its point, counts.
   bool resume = true;
-  bool dry_run = false;         // print the plan to `out` and stop
-  bool progress = true;         // on standard error
+  bool dry_run = false;  // print the plan to `out` and stop
+  bool progress = true;  // on standard error
   bool samples = false;  // every answer in lm-eval's form: samples/POINT/samples_TASK_DATE.jsonl
   std::ostream* out = nullptr;  // of the dry run; null: standard output
   std::string manifest;         // written beside the rows (manifest.h); empty: none

@@ -91,14 +91,14 @@ struct model_entry {
 };
 
 struct workload_entry {
-  std::string name;             // task family, or stem of the file
-  std::filesystem::path file;   // JSON Lines of tasks, or a trace
-  std::string trace_format;     // of a trace; empty: tasks
-  std::string lengths;          // name of published lengths; empty: a file
-  item_selection items;         // which; 0: all
-  std::string hash;             // of the file; "": nobody looked yet
-  benchmark_request benchmark;  // as a harness runs it; no name: something else
-  std::int64_t gen_length = 0;  // tokens to generate, before [run] and the items; 0: theirs
+  std::string name;                 // task family, or stem of the file
+  std::filesystem::path file;       // JSON Lines of tasks, or a trace
+  std::string trace_format;         // of a trace; empty: tasks
+  std::string lengths;              // name of published lengths; empty: a file
+  item_selection items;             // which; 0: all
+  std::string hash;                 // of the file; "": nobody looked yet
+  benchmark_request benchmark;      // as a harness runs it; no name: something else
+  std::int64_t gen_length = 0;      // tokens to generate, before [run] and the items; 0: theirs
   std::vector<std::string> models;  // names or roles of the models that it is for; empty: all
 };
 

@@ -12,8 +12,8 @@ source_item item_of(std::size_t row, const std::string& article, const std::stri
   source_item item;
   item.id = std::to_string(row);
   item.fields = {{"article", article}};
-  item.doc = json_object(
-      {{"article", json_string(article)}, {"highlights", json_string(highlights)}});
+  item.doc =
+      json_object({{"article", json_string(article)}, {"highlights", json_string(highlights)}});
   item.answer = highlights;
   item.check = json_object({{"answers", "[" + json_string(highlights) + "]"}});
   return item;

@@ -116,23 +116,18 @@ benchmark source(const char* name, item_reader read) {
 std::vector<benchmark> conversations() {
   using files = official_files;
   using text = std::string;
-  return {
-      source("sharegpt", read_sharegpt),
-      source("wildchat",
-             [](const files& f, const text&, const text&) { return read_conversation(f, "wildchat"); }),
-      source("lmsys_chat",
-             [](const files& f, const text&, const text&) {
-               return read_conversation(f, "lmsys_chat");
-             }),
-      source("mt_bench",
-             [](const files& f, const text&, const text&) { return read_questions(f, "mt_bench"); }),
-      source("vicuna_bench",
-             [](const files& f, const text&, const text&) {
-               return read_questions(f, "vicuna_bench");
-             }),
-      source("spec_bench", [](const files& f, const text&, const text&) {
-        return read_questions(f, "spec_bench");
-      })};
+  return {source("sharegpt", read_sharegpt),
+          source("wildchat", [](const files& f, const text&,
+                                const text&) { return read_conversation(f, "wildchat"); }),
+          source("lmsys_chat", [](const files& f, const text&,
+                                  const text&) { return read_conversation(f, "lmsys_chat"); }),
+          source("mt_bench", [](const files& f, const text&,
+                                const text&) { return read_questions(f, "mt_bench"); }),
+          source("vicuna_bench", [](const files& f, const text&,
+                                    const text&) { return read_questions(f, "vicuna_bench"); }),
+          source("spec_bench", [](const files& f, const text&, const text&) {
+            return read_questions(f, "spec_bench");
+          })};
 }
 
 }  // namespace unmask::declared

@@ -15,12 +15,11 @@ std::vector<source_item> read(const official_files& files, const std::string&, c
                 item.id = object.text("task_id");
                 item.fields = {{"prompt", object.text("prompt")}};
                 item.answer = object.text("canonical_solution");
-                item.doc = json_object(
-                    {{"task_id", json_string(item.id)},
-                     {"prompt", json_string(object.text("prompt"))},
-                     {"canonical_solution", json_string(item.answer)},
-                     {"test", json_string(object.text("test"))},
-                     {"entry_point", json_string(object.text("entry_point"))}});
+                item.doc = json_object({{"task_id", json_string(item.id)},
+                                        {"prompt", json_string(object.text("prompt"))},
+                                        {"canonical_solution", json_string(item.answer)},
+                                        {"test", json_string(object.text("test"))},
+                                        {"entry_point", json_string(object.text("entry_point"))}});
                 item.check = json_object({{"entry_point", json_string(object.text("entry_point"))},
                                           {"prompt", json_string(object.text("prompt"))},
                                           {"task_id", json_string(item.id)},

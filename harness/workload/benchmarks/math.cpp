@@ -156,8 +156,7 @@ std::vector<benchmark> math() {
   focus.config = "math500_gen";
   focus.gen_length = 1024;
   focus.scorer = "math500_opencompass_verify";
-  focus.style = opencompass_style{.question = {{"user", boxed_request}},
-                                  .system = system_message};
+  focus.style = opencompass_style{.question = {{"user", boxed_request}}, .system = system_message};
   return {minerva, llada, dream, zero, focus, in_500("LM", minerva), in_500("OC-S", llada)};
 }
 

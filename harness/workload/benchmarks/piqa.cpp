@@ -62,7 +62,7 @@ std::vector<benchmark> piqa() {
   benchmark lm = declared_as("piqa", "LM", "piqa");
   lm.metric = "acc_norm";
   lm.scorer = "likelihood_choice";
-  lm.examples = {example_rule::drawn, "train"};
+  lm.examples = {example_rule::drawn, "train", true};
   lm.style = lm_eval_style{
       .question = "Question: {goal}\nAnswer:", .target = "{right_choice}", .choices = true};
   benchmark sparse = declared_as("piqa", "OC-S", "piqa_gen_1194eb");

@@ -87,6 +87,21 @@ const benchmark& find_benchmark(const std::string& name, const std::string& harn
                     others);
 }
 
+std::int64_t declared_items(const benchmark& of, const std::string& task) {
+  const auto found = of.by_group.find(task);
+  if (found != of.by_group.end()) return found->second.first;
+  const auto groups = static_cast<std::int64_t>(std::max<std::size_t>(of.groups.size(), 1));
+  return task.empty() ? of.items : (of.items + groups - 1) / groups;
+}
+
+int declared_length(const benchmark& of, const std::string& task) {
+  const auto found = of.by_group.find(task);
+  if (found != of.by_group.end()) return found->second.second;
+  int longest = of.gen_length;
+  for (const auto& [group, numbers] : of.by_group) longest = std::max(longest, numbers.second);
+  return longest;
+}
+
 benchmark declared::declared_as(const char* name, const char* harness, const char* config) {
   benchmark b;
   b.name = name;
@@ -100,8 +115,7 @@ benchmark declared::declared_as(const char* name, const char* harness, const cha
   return b;
 }
 
-void declared::set_options(source_item& item, std::vector<std::string> options,
-                           std::size_t right) {
+void declared::set_options(source_item& item, std::vector<std::string> options, std::size_t right) {
   const std::string letters = std::string("ABCDEFGHIJ").substr(0, options.size());
   for (std::size_t i = 0; i < letters.size(); ++i) {
     item.fields[letters.substr(i, 1)] = options[i];

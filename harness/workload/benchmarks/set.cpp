@@ -101,7 +101,7 @@ void benchmark_set::read_examples(const official_files& files) {
     } else {
       pool = of_->read(files, from.from, group);
     }
-    if (pool.size() < static_cast<std::size_t>(shots_)) {
+    if (pool.size() < static_cast<std::size_t>(shots_) + (from.one_more ? 1 : 0)) {
       throw usage_error(of_->name + ": " + std::to_string(shots_) +
                         " examples were asked for, and " + "there are " +
                         std::to_string(pool.size()));
@@ -116,9 +116,12 @@ void benchmark_set::read_examples(const official_files& files) {
       if (options_.rank >= 0 && rank != static_cast<std::size_t>(options_.rank)) continue;
       python_random generator(lm_eval_seed);
       for (std::size_t i = rank; i < count; i += world) {
+        const std::size_t drawn = k + (from.one_more ? 1 : 0);
         // For one user turn lm-eval draws twice and takes the second.
-        if (form_ == prompt_form::one_turn) generator.sample(pool.size(), k);
-        draws[i] = generator.sample(pool.size(), k);
+        if (form_ == prompt_form::one_turn) generator.sample(pool.size(), drawn);
+        draws[i] = generator.sample(pool.size(), drawn);
+        if (from.one_more && from.from == of_->split) std::erase(draws[i], i);
+        draws[i].resize(k);
       }
     }
   }
@@ -146,6 +149,9 @@ task_item benchmark_set::item(std::size_t index, int shots) const {
   } else {
     prompt =
         std::visit([&](const auto& s) { return render(s, from, examples, form_); }, of_->style);
+  }
+  if (!options_.system && !prompt.messages.empty() && prompt.messages.front().role == "system") {
+    prompt.messages.erase(prompt.messages.begin());
   }
   task_item item;
   item.id = from.id;

@@ -42,8 +42,8 @@ std::string hostile(const json_reader& record) {
   limits.seconds = record.number("wall_limit_s", 0.1, 600);
   const program_result got = run_python_program(record.text("full_program"), limits);
   const std::string verdict = name_of(got.verdict);
-  if (wanted == "any" || ("_or_" + wanted + "_or_").find("_or_" + verdict + "_or_") !=
-                             std::string::npos) {
+  if (wanted == "any" ||
+      ("_or_" + wanted + "_or_").find("_or_" + verdict + "_or_") != std::string::npos) {
     return "";
   }
   return record.text("id") + ": " + verdict + " (" + got.reason + "), not " + wanted;
@@ -84,9 +84,8 @@ program_replay replay_programs(const fs::path& directory, std::vector<fs::path> 
   const auto judge = [&](const fs::path& file, const std::string& name,
                          const std::function<std::string(const json_reader&)>& reason) {
     golden_result result{name, 0, 0, 0, {}};
-    for_each_json_line(file.string(), [&](const json_reader& record, std::size_t) {
-      result.add(reason(record));
-    });
+    for_each_json_line(file.string(),
+                       [&](const json_reader& record, std::size_t) { result.add(reason(record)); });
     replay.files.push_back(std::move(result));
   };
   const auto missing = sandbox_missing();

@@ -155,13 +155,12 @@ score instructions(const task_item&, const json_reader& check, std::string_view 
   }
   const measure all = level("inst_strict", v.strict);
   const measure prompt = prompt_level("prompt_strict", v.strict);
-  const std::vector<filtered_answer> filters = {
-      {"none",
-       std::string(output),
-       {{"prompt_level_strict_acc", all_kept(v.strict)},
-        {"inst_level_strict_acc", verdicts(v.strict)},
-        {"prompt_level_loose_acc", all_kept(v.loose)},
-        {"inst_level_loose_acc", verdicts(v.loose)}}}};
+  const std::vector<filtered_answer> filters = {{"none",
+                                                 std::string(output),
+                                                 {{"prompt_level_strict_acc", all_kept(v.strict)},
+                                                  {"inst_level_strict_acc", verdicts(v.strict)},
+                                                  {"prompt_level_loose_acc", all_kept(v.loose)},
+                                                  {"inst_level_loose_acc", verdicts(v.loose)}}}};
   s = partial((prompt.sum + all.sum / std::max(all.of, 1.0)) / 2, "breaks an instruction");
   s.measures = {prompt, all, prompt_level("prompt_loose", v.loose), level("inst_loose", v.loose)};
   s.filters = filters;

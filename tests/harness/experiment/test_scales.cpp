@@ -51,9 +51,10 @@ TEST(scales, another_scale_and_its_needs) {
   EXPECT_EQ(needs, (std::vector<std::string>{"memory_gb:64", "gpus:2", "cuda",
                                              "weights:GSAI-ML/LLaDA-8B", "benchmark:gsm8k"}));
   const std::string why = cannot_run(spec, small_machine());
-  for (const char* part : {"NOT RUN: needs memory_gb:64 (16 here)", "gpus:2 (0 here)",
-                           "cuda (this program was built without CUDA)",
-                           "weights:GSAI-ML/LLaDA-8B (not in", "benchmark:gsm8k (no folder gsm8k in"}) {
+  for (const char* part :
+       {"NOT RUN: needs memory_gb:64 (16 here)", "gpus:2 (0 here)",
+        "cuda (this program was built without CUDA)", "weights:GSAI-ML/LLaDA-8B (not in",
+        "benchmark:gsm8k (no folder gsm8k in"}) {
     EXPECT_TRUE(has(why, part)) << why;
   }
   machine_view large = small_machine();
