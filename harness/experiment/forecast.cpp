@@ -55,9 +55,11 @@ work of_benchmark(const workload_entry& entry) {
             one > 0 ? static_cast<double>(s.continuations) / one : 0};
   }
   const double choices = r.kind != "likelihood" ? 0 : b.name == "piqa" ? 2 : 4;
-  return {cut(declared_items(b, r.task), entry.items) * r.trials,
-          most > 0 ? most : assumed_prompt, static_cast<double>(declared_length(b, r.task)), false,
-          choices};
+  // A source of prompts has as many as its file; the plan knows those it asks for.
+  const std::int64_t there = declared_items(b, r.task);
+  const std::int64_t items = there > 0 ? cut(there, entry.items) : entry.items.limit;
+  return {items * r.trials, most > 0 ? most : assumed_prompt,
+          static_cast<double>(declared_length(b, r.task)), false, choices};
 }
 
 work work_of(const experiment_point& p) {
@@ -91,8 +93,7 @@ work work_of(const experiment_point& p) {
 
 double integer_of(const parameter_map& params, const char* name) {
   const auto found = params.find(name);
-  const auto* whole =
-      found == params.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
+  const auto* whole = found == params.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
   return whole == nullptr ? 0 : static_cast<double>(*whole);
 }
 
@@ -103,7 +104,8 @@ double forwards_of(const experiment_point& p, const method_info& method, double 
   const double steps = integer_of(p.params, "steps");
   const double tokens = std::max(integer_of(p.params, "tokens_per_step"), 1.0);
   if (method.shape.extent == row_extent::token) return generated;
-  if (model_block == 0) return steps > 0 ? std::min(steps, generated) : std::ceil(generated / tokens);
+  if (model_block == 0)
+    return steps > 0 ? std::min(steps, generated) : std::ceil(generated / tokens);
   const double given = integer_of(p.params, "block_length");
   const double blocks = std::ceil(generated / (given > 0 ? given : model_block));
   return (steps > 0 ? blocks * steps : generated) + blocks;
@@ -147,8 +149,8 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
   }
   f.forwards = std::ceil(run.answers / run.batch) * run.forwards;
   if (config) {
-    f.gpu_hours = f.passes * expected_gpu_seconds(*config, method, parameters(p.params), run, device) /
-                  3600;
+    f.gpu_hours =
+        f.passes * expected_gpu_seconds(*config, method, parameters(p.params), run, device) / 3600;
   }
   return f;
 }
@@ -178,10 +180,11 @@ std::string forecast_table(const experiment_spec& spec, const std::vector<experi
       "|---|---|---|---:|---:|---:|---|---|---:|---|---:|---:|---:|\n";
   for (const experiment_point& p : points) {
     const point_forecast f = forecast(spec, p, device);
-    text += fmt::format("| {} | {} | {} | {} | {}{:.0f} | {:.0f} | {} | {} | {} | {} | {:.0f} | {:.0f} | {} |\n",
-                        p.id, p.model.name, p.workload.name, f.items, f.prompt_known ? "" : "~",
-                        f.prompt, f.generated, p.label, p.variation, p.run.batch_size, p.run.device,
-                        f.forwards, f.passes, hours(f.gpu_hours));
+    text += fmt::format(
+        "| {} | {} | {} | {} | {}{:.0f} | {:.0f} | {} | {} | {} | {} | {:.0f} | {:.0f} | {} |\n",
+        p.id, p.model.name, p.workload.name, f.items, f.prompt_known ? "" : "~", f.prompt,
+        f.generated, p.label, p.variation, p.run.batch_size, p.run.device, f.forwards, f.passes,
+        hours(f.gpu_hours));
   }
   const plan_forecast sum = forecast_of(spec, points, device);
   text += fmt::format(
@@ -192,8 +195,9 @@ std::string forecast_table(const experiment_spec& spec, const std::vector<experi
           ? fmt::format("; {} points without: no configuration of their model is here",
                         sum.without_hours)
           : "");
-  return text + "~: the files of the benchmark are not here; its prompts are taken to be as long as the "
-                "harness allows, or 1000 tokens\n";
+  return text +
+         "~: the files of the benchmark are not here; its prompts are taken to be as long as the "
+         "harness allows, or 1000 tokens\n";
 }
 
 }  // namespace unmask

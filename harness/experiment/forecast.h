@@ -16,13 +16,13 @@
 namespace unmask {
 
 struct point_forecast {
-  std::int64_t items = 0;      // answers of one pass, every trial counted
-  double prompt = 0;           // tokens, mean
-  bool prompt_known = false;   // from the files, at four bytes a token; false: assumed
-  double generated = 0;        // tokens of an answer's canvas, mean
-  double forwards = 0;         // of one pass, a batch counted once: the most there can be, one token each
-  double passes = 1;           // warm-up and repetitions, the fewest there can be
-  double gpu_hours = 0;        // of all passes; NaN: no configuration is here
+  std::int64_t items = 0;     // answers of one pass, every trial counted
+  double prompt = 0;          // tokens, mean
+  bool prompt_known = false;  // from the files, at four bytes a token; false: assumed
+  double generated = 0;       // tokens of an answer's canvas, mean
+  double forwards = 0;   // of one pass, a batch counted once: the most there can be, one token each
+  double passes = 1;     // warm-up and repetitions, the fewest there can be
+  double gpu_hours = 0;  // of all passes; NaN: no configuration is here
 };
 
 // Of a point of `spec`. A benchmark whose files are not here has its declared number of items, and
