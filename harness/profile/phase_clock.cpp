@@ -36,8 +36,8 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 phase_clock::phase_clock(std::size_t most_events)
-    : start_(steady_nanoseconds()), most_events_(most_events), totals_(work_phases) {
-  for (std::size_t i = 0; i < work_phases; ++i) {
+    : start_(steady_nanoseconds()), most_events_(most_events), totals_(profile_phases) {
+  for (std::size_t i = 0; i < profile_phases; ++i) {
     totals_[i].phase = static_cast<profile_phase>(i);
     totals_[i].bytes_known = true;
   }

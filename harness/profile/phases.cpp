@@ -17,7 +17,7 @@ struct phase_facts {
 };
 
 // In the order of the enumeration.
-constexpr std::array<phase_facts, work_phases> facts = {{
+constexpr std::array<phase_facts, profile_phases> facts = {{
     {"measure", range_category::scheduler},
     {"run", range_category::scheduler},
     {"step", range_category::scheduler},
@@ -51,9 +51,9 @@ const phase_facts& facts_of(profile_phase phase) {
 // Registered once; the tool then gets a handle instead of text.
 const range_name& registered(profile_phase phase) {
   static const auto names = []<std::size_t... i>(std::index_sequence<i...>) {
-    return std::array<range_name, work_phases>{range_name(facts[i].name, facts[i].category)...};
+    return std::array<range_name, profile_phases>{range_name(facts[i].name, facts[i].category)...};
   }
-  (std::make_index_sequence<work_phases>{});
+  (std::make_index_sequence<profile_phases>{});
   return names.at(static_cast<std::size_t>(phase));
 }
 
@@ -88,7 +88,7 @@ bool is_container(profile_phase phase) {
 
 profile_phase phase_named(const char* name) {
   std::string known;
-  for (std::size_t i = 0; i < work_phases; ++i) {
+  for (std::size_t i = 0; i < profile_phases; ++i) {
     if (std::strcmp(facts[i].name, name) == 0) return static_cast<profile_phase>(i);
     known += (i == 0 ? "" : ", ") + std::string(facts[i].name);
   }

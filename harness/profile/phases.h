@@ -58,7 +58,7 @@ enum class profile_phase : std::uint8_t {
   accounting,
   recorded  // layers that run as one recorded piece (a CUDA graph)
 };
-inline constexpr std::size_t work_phases = 24;
+inline constexpr std::size_t profile_phases = 24;
 
 const char* name_of(profile_phase phase);         // "attention", ...: the name of the NVTX range
 range_category category_of(profile_phase phase);  // of the NVTX range

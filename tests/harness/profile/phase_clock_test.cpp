@@ -28,13 +28,13 @@ void wait_ms(int n) {
 
 TEST(phases, names_are_unique_and_found_again) {
   std::set<std::string> names;
-  for (std::size_t i = 0; i < work_phases; ++i) {
+  for (std::size_t i = 0; i < profile_phases; ++i) {
     const auto phase = static_cast<profile_phase>(i);
     names.insert(name_of(phase));
     EXPECT_EQ(phase_named(name_of(phase)), phase);
     EXPECT_STRNE(name_of(category_of(phase)), "none");
   }
-  EXPECT_EQ(names.size(), work_phases);
+  EXPECT_EQ(names.size(), profile_phases);
   EXPECT_THROW(phase_named("atention"), error);
 }
 
