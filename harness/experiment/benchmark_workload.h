@@ -6,7 +6,7 @@
 //
 //   benchmark = "gsm8k"     harness = "OC-S" or "OC-S/CONFIG"; the first of the name without it
 //   task                    one subject or task of several (mmlu, longbench, needle_map); all without;
-//                           tasks = [...]: each a workload of its own
+//                           tasks = [...]: each a workload of its name
 //   world, rank             lm-eval on several processes draws its examples by process: the documents
 //                           as `world` processes ask them; with `rank` only those of that one
 //   shots                   as declared without it

@@ -189,7 +189,7 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
     if (tasks.empty()) add_benchmark(r, w, name, spec);
     for (const std::string& task : tasks) {
       w.benchmark.task = task;
-      add_benchmark(r, w, name, spec);
+      add_benchmark(r, w, name.empty() ? task : name, spec);
     }
   }
   if (!benchmarks.empty()) return;
