@@ -235,8 +235,8 @@ class operands {
     return v;
   }
   unsigned char* room(std::int64_t size) {
-    const tensor memory =
-        backend_.allocate(dtype::u8, {size + static_cast<std::int64_t>(guard_bytes)});
+    const tensor memory = backend_.allocate(
+        dtype::u8, {size + static_cast<std::int64_t>(guard_bytes)}, memory_use::host_visible);
     auto* first = memory.as<std::uint8_t>();
     std::memset(first, poison, memory.bytes());
     guards_.push_back({first + size, first + memory.bytes()});

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/cpu/ops.h"
 #include "kernels/reference/ops.h"
 #include "kernels/token_state.h"
 #include "methods/optimus/kernels/chunk.h"
 
-namespace unmask::reference {
+namespace unmask {
+namespace reference {
 namespace {
 
 // Is K/V of a decided position p final, given the states s of its block [begin, end)?
@@ -77,4 +79,71 @@ std::int32_t select_chunk(const op::select_chunk& args) {
 
 const register_operations<select_chunk> registered(target::reference);
 
-}  // namespace unmask::reference
+}  // namespace reference
+
+namespace cpu {
+namespace {
+
+std::int32_t select_chunk(const op::select_chunk& args) {
+  std::int32_t n = 0;
+  args.begin[0] = 0;
+  for (std::int32_t s = 0; s < args.sequences; ++s) {
+    const std::uint8_t* of = args.state.row<std::uint8_t>(s);
+    const std::int32_t size = std::max(args.params.size[s], 0);
+    std::int32_t take_decided = size, take_masked = size, take = size;
+    if (args.params.pending_first) {
+      std::int32_t pending = 0;
+      for (std::int32_t p = args.params.first[s]; p < args.params.last[s]; ++p)
+        pending += of[p] == state_decoded;
+      take_decided = std::min(pending, size);
+      take_masked = size - take_decided;
+    }
+    for (std::int32_t block = args.params.first[s] / args.params.block * args.params.block;
+         block < args.params.last[s]; block += args.params.block) {
+      const std::int32_t end = block + args.params.block;
+      std::int32_t in_cache = 0, last_mask = -1;
+      for (std::int32_t p = block; p < end; ++p) {
+        in_cache += of[p] == state_cached;
+        if (of[p] == state_masked) last_mask = p;
+      }
+      const std::int32_t start = n;
+      std::int32_t settling = 0;
+      bool prefix = true;  // nothing masked so far in this block
+      for (std::int32_t p = block; p < std::min(end, args.params.last[s]) && take > 0; ++p) {
+        const std::uint8_t here = of[p];
+        prefix = prefix && here != state_masked;
+        if (here == state_cached || p < args.params.first[s]) continue;
+        std::int32_t& quota = here == state_masked ? take_masked : take_decided;
+        if (quota == 0) continue;
+        --quota;
+        --take;
+        bool settle = here == state_decoded;
+        if (args.params.rule == settle_rule::contiguous_prefix) settle = settle && prefix;
+        if (args.params.rule == settle_rule::whole_block) settle = settle && last_mask < 0;
+        if (args.params.rule == settle_rule::right_neighbour) {
+          settle = settle && (p + 1 == end || of[p + 1] != state_masked);
+        }
+        args.sequence[n] = s;
+        args.position[n] = p;
+        args.settles[n] = settle ? 1 : 0;
+        settling += settle ? 1 : 0;
+        ++n;
+      }
+      std::int32_t first = block + in_cache, rest = first + settling;
+      for (std::int32_t r = start; r < n; ++r) {
+        args.slot[r] = !args.params.compact_slots ? args.position[r]
+                       : args.settles[r] != 0     ? first++
+                                                  : rest++;
+      }
+    }
+    args.begin[s + 1] = n;
+  }
+  return n;
+}
+
+}  // namespace
+
+const register_operations<select_chunk> registered(target::cpu);
+
+}  // namespace cpu
+}  // namespace unmask
