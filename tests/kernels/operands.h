@@ -292,7 +292,9 @@ inline paged_kv operands::cache(const batch& b, int pages, std::int64_t kv_heads
     *side = make_view(data, half ? dtype::bf16 : dtype::f32, {all, kv_page_size, kv_heads, dim});
     if (!is_result) continue;
     results_.push_back({[=](std::size_t i) {
-                          // Behind the last sequence stands page 0, which belongs to none.
+                          // Behind the last sequence stands page 0, which belongs to none; poison
+                          // of another type is another number.
+                          if (i == sequences && type == dtype::bf16) return raw{};
                           std::vector<float> own;
                           for (std::size_t p = 0; p < (i == sequences ? 1 : each_of); ++p) {
                             const std::int32_t page = i == sequences ? 0 : place[i * each_of + p];

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "kernels/decisions.h"
-#include "tests/kernels/operation_test.h"
+#include "tests/kernels/scenes.h"
 
 namespace unmask {
 namespace op {
