@@ -133,11 +133,14 @@ inline cuda::emulator::schedule schedule_of(int mode) {
 }
 
 // Runs the body for the CUDA backend's kernels under every schedule of the emulator. With a GPU
-// that reads ordinary host memory (the fixtures are std::vectors), also on that.
-inline void for_each_device(const std::function<void(const ops&)>& body) {
+// that reads ordinary host memory (the fixtures are std::vectors), also on that. Never under the
+// thread sanitizer, as host_backends().
+inline void for_each_device(const std::function<void(const ops&)>& body, cuda::emulation how = {}) {
+  if (thread_sanitized) return;
   const cuda::emulation before = cuda::current_emulation();
   for (int mode = 0; mode < 4; ++mode) {
-    cuda::set_emulation({schedule_of(mode)});
+    how.order = schedule_of(mode);
+    cuda::set_emulation(how);
     SCOPED_TRACE("emulated, schedule " + std::to_string(mode));
     body(cuda_emulated_ops());
     if (::testing::Test::HasFatalFailure()) break;
