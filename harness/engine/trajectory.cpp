@@ -190,13 +190,14 @@ recipe with_order(recipe method, trajectory_source source) {
 }
 
 recipe with_imposed(recipe method, trajectory_source source, const model_config& model,
-                    std::int32_t filler) {
+                    std::int32_t filler, bool ranks) {
   const auto held = std::make_shared<held_trajectories>(std::move(source));
   std::vector<std::int32_t> refused = model.stop_ids;
   refused.push_back(model.mask_id);
   method.unmask = std::make_unique<trajectory_unmask>(held, stand_in::decisions, filler,
                                                       std::move(refused), std::move(method.unmask));
-  if (auto* rows = dynamic_cast<ranked_by_activations*>(method.rows.get())) {
+  auto* rows = dynamic_cast<ranked_by_activations*>(method.rows.get());
+  if (ranks && rows != nullptr) {
     rows->rank_by([held](const batch& b, std::int32_t s, std::int32_t position) {
       return held->step_of(b, s, position);
     });

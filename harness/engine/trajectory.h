@@ -43,10 +43,12 @@ recipe with_order(recipe method, trajectory_source source);
 // asked, and then these decisions instead of the rule's: what a step commits no longer depends on
 // weights that may be random, what it costs does on everything else. Tokens are the recorded ones;
 // where there is none, the head's own, unless it would end the answer or is the mask, else
-// `filler`. Rows that are dropped by activations are ranked by the trajectory (decode/imposed.h).
-// Rows chosen in other ways, as by Focus-dLLM's windows, stay the method's own.
+// `filler`. `ranks`: rows that are dropped by activations are ranked by the trajectory
+// (decode/imposed.h); not where a recording meets the weights and method that it is of, whose
+// activations rank as they did. Rows chosen in other ways, as by Focus-dLLM's windows, stay the
+// method's own.
 recipe with_imposed(recipe method, trajectory_source source, const model_config& model,
-                    std::int32_t filler);
+                    std::int32_t filler, bool ranks);
 
 // Observes a loop and keeps the trajectory of every request that has an id.
 class trajectory_recorder final : public step_observer {

@@ -115,8 +115,10 @@ class real_point final : public loadable_point {
       lengths.push_back(static_cast<std::int32_t>(canvas_[i]) +
                         static_cast<std::int32_t>(numbered_[i].prompt.size()));
     }
-    imposed_ = imposed_method(method_, commits_of(run.impose, *workload_, lengths, model_->config,
-                                                  block, static_cast<std::uint64_t>(run.seed)));
+    imposed_ = imposed_method(method_,
+                              commits_of(run.impose, *workload_, lengths, model_->config, block,
+                                         static_cast<std::uint64_t>(run.seed)),
+                              imposes_ranks(run.impose, *model_));
   }
 
   // What the probes may ask about these requests.

@@ -79,6 +79,7 @@ class serve_point final : public loadable_point {
     impose_ = point.run.impose != "none";
     if (dry_ && impose_)
       throw usage_error("serve: `commits` leaves out the layers that `impose` needs");
+    ranks_ = imposes_ranks(point.run.impose, *model_);
     if (dry_ || impose_) {
       source_ = commits_of(dry_ ? serve_.text("commits") : point.run.impose, *workload_, lengths_,
                            model_->config, made.pace->shape().block, seed_);
@@ -251,7 +252,8 @@ class serve_point final : public loadable_point {
     recipe method = make();
     if (dry_) method = with_trajectory(std::move(method), source_, filler_of(model_->config));
     if (impose_) {
-      method = with_imposed(std::move(method), source_, model_->config, filler_of(model_->config));
+      method = with_imposed(std::move(method), source_, model_->config, filler_of(model_->config),
+                            ranks_);
     }
     const auto places = static_cast<std::int32_t>(std::min<std::size_t>(
         static_cast<std::size_t>(places_), std::max<std::size_t>(arrivals.size(), 1)));
@@ -332,7 +334,7 @@ class serve_point final : public loadable_point {
   std::int32_t places_;
   std::uint64_t seed_;
   bool dry_;
-  bool impose_ = false;
+  bool impose_ = false, ranks_ = false;
   point_calibration calibration_;
   std::vector<std::int32_t> lengths_;  // positions of each request of the workload
   std::int32_t longest_ = 1;

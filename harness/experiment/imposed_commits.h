@@ -25,7 +25,11 @@ trajectory_source commits_of(const std::string& from, const loaded_workload& wor
 // A token that ends nothing and is no mask.
 std::int32_t filler_of(const model_config& model);
 
+// Whether the rows that FOCUS keeps are ranked by the commits too: always, but where a recording is
+// replayed on weights that mean something.
+bool imposes_ranks(const std::string& from, const loaded_model& model);
+
 // The method with commits imposed (with_imposed) on every recipe it makes.
-method_info imposed_method(const method_info& method, trajectory_source source);
+method_info imposed_method(const method_info& method, trajectory_source source, bool ranks);
 
 }  // namespace unmask

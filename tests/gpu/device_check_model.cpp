@@ -188,7 +188,7 @@ void moe(checker& c, weight_format format) {
     down.push_back(pack(c, c.reals({width, hidden}, 0.2F), format));
   }
   const mirrored expert = c.poisoned(dtype::i32, {rows, each}), weight = c.poisoned({rows, each});
-  const mirrored y = c.poisoned({rows, width});
+  const mirrored y = c.reals({rows, width});  // experts are added to it
   c.both([&](const side& s) {
     moe_router route;
     route.experts = experts;

@@ -19,12 +19,15 @@ NCU_CASES = [("attention-decode", "attention/sequences:64/rows:32/.*keys:4096", 
              ("attention-refresh", "attention/sequences:1/rows:8192/", "attention_tensor"),
              ("head", "confidence/rows:512/.*bits:16", "head_chunk"),
              ("experts", "experts/rows:1740/.*bits:16", "grouped_tensor")]
-# What profile per method runs: shape, methods; four layers are in the steady state.
+# What profile per method runs: shape, methods and their parameters. Four layers are in the steady
+# state; Focus-dLLM keeps its first ones dense, by default more than four.
 PROFILES = [("sdar-8b", ["block_diffusion", "focus", "optimus"]),
-            ("llada-8b", ["fast_dllm", "sparse_dllm", "focus_dllm", "ada_dlm", "vanilla"]),
+            ("llada-8b", ["fast_dllm", "sparse_dllm", "focus_dllm dense_layers=1", "ada_dlm",
+                          "vanilla"]),
             ("llada2-mini", ["block_diffusion", "focus"]),
             ("dream-7b", ["fast_dllm"])]
-PROFILE_LAYERS = 4
+# layers, prompt, answer, requests: of a profile, and of its rehearsal on an embedded model.
+PROFILE_SIZE, REHEARSAL_SIZE = (4, 512, 64, 32), (3, 40, 32, 2)
 # A near-tie may fall the other way where the GPU contracts or rounds otherwise.
 ANSWERS_THAT_MAY_DIFFER = 0.02
 
@@ -65,16 +68,19 @@ def environment(check):
 
 
 def first_decode(check):
-    """A tiny decode in float32 and bfloat16, so that later stages report NOT RUN and not FAILED where
-    the backend is not in this build."""
+    """A tiny decode in float32 and one in bfloat16, so that later stages report NOT RUN and not
+    FAILED where the backend is not in this build."""
     def work(log, limit):
         end = time.monotonic() + limit
-        length = ["-n", "8", "--set", "params.block_length=8"] if check.settings.rehearse else []
-        answers = []
-        for form in ("f32", "bf16"):
-            command = [check.program("unmask"), "generate", "--model",
-                       "experiments/models/tiny-llada", "-m", "fast_dllm", "--device",
-                       check.backend, "--set", f"run.format={form}", *length, "Compute 3 + 4."]
+        model = "experiments/models/tiny-llada"
+        small = ["-n", "8", "--set", "params.block_length=8"] if check.settings.rehearse else []
+        answer = ""
+        for command in (
+                [check.program("unmask"), "generate", "--model", model, "-m", "fast_dllm",
+                 "--device", check.backend, *small, "Compute 3 + 4."],
+                [check.program("unmask"), "profile", model, "-m", "fast_dllm", "--device",
+                 check.device, "--set", "run.format=bf16", "--tool", "nvtx", "--limit", "1",
+                 "--repetitions", "1", "-o", check.path("first-decode")]):
             code, text, problem = check.text_of(command, end - time.monotonic())
             log.write("$ " + " ".join(command) + "\n" + text + problem)
             absent = re.search(r"[^\n]*(has no kernels in this build|built without CUDA|"
@@ -83,9 +89,9 @@ def first_decode(check):
                 check.reason_without_backend = f"needs the CUDA backend: {absent.group(0).strip()}"
                 raise NotRun(check.reason_without_backend)
             if code != 0:
-                raise Failed(f"a tiny decode in {form} ended with {code}")
-            answers.append(text.strip().split("\n")[0])
-        return "; ".join(answers)
+                raise Failed(f"a tiny decode ended with {code}: {' '.join(command[1:])}")
+            answer = answer or text.strip().split("\n")[0]
+        return answer
     return work
 
 
@@ -270,36 +276,50 @@ def throughput(check):
         folder = check.path("throughput")
         check.run([check.program("unmask"), "run", os.path.join("tests", "gpu", "throughput.toml"),
                    "--scale", scale, "--no-progress", "-o", folder], log, limit)
-        return f"{len(json_lines(os.path.join(folder, 'rows.jsonl')))} rows"
+        rows = json_lines(os.path.join(folder, "rows.jsonl"))
+        missing = [f"{r['label']} at {r['batch_size']} ({r['verdict']} {r['reason']})" for r in rows
+                   if "tokens_per_second" not in r.get("metrics", {})]
+        if missing:
+            raise Partial("missing: " + ", ".join(missing))
+        return f"{len(rows)} rows"
     return work
+
+
+def profile_command(check, shape, method, folder):
+    """`unmask profile` of a method on a shape; in a rehearsal the same on an embedded model."""
+    name, *settings = method.split()
+    layers, prompt, answer, requests = REHEARSAL_SIZE if check.settings.rehearse else PROFILE_SIZE
+    blocks = shape in ("sdar-8b", "llada2-mini")
+    model = (os.path.join("experiments", "models", "tiny-sdar" if blocks else "tiny-llada")
+             if check.settings.rehearse else os.path.join("experiments", "shapes", shape))
+    return [check.program("unmask"), "profile", model, "--weights", "random:1", "--layers",
+            str(layers), "--prompt-tokens", str(prompt), "--gen-length", str(answer), "--limit",
+            str(requests), "--batch-size", str(requests), "--set", "run.format=bf16", "-m", name,
+            *[word for s in settings for word in ("--set", "params." + s)], "--device",
+            check.device, "--tool", "phases" if check.settings.rehearse else "cupti",
+            "--repetitions", "2", "--trace", folder + ".trace.json", "-o", folder]
 
 
 def profiles(check):
     def work(log, limit):
         end = time.monotonic() + limit
-        tool = "phases" if check.settings.rehearse else "cupti"
         missing = []
         for shape, methods in PROFILES:
             for method in methods:
+                name = f"{shape}-{method.split()[0]}"
                 if end - time.monotonic() < 5:
-                    missing.append(f"{shape} {method}")
+                    missing.append(name + " (no time)")
                     continue
-                target = (["experiments/models/tiny-sdar" if "block" in method or method in
-                           ("focus", "optimus") else "experiments/models/tiny-llada",
-                           "--limit", "1"]
-                          if check.settings.rehearse else
-                          [os.path.join("experiments", "shapes", shape), "--weights", "random:1",
-                           "--layers", str(PROFILE_LAYERS), "--prompt-tokens", "512",
-                           "--gen-length", "64", "--limit", "32", "--batch-size", "32",
-                           "--format", "bf16"])
-                folder = check.path(os.path.join("profile", f"{shape}-{method}"))
+                folder = check.path(os.path.join("profile", name))
                 try:
-                    check.run([check.program("unmask"), "profile", *target, "-m", method,
-                               "--device", check.device, "--tool", tool, "--repetitions", "2",
-                               "--trace", folder + ".trace.json", "-o", folder], log,
-                              end - time.monotonic(), allowed=(0,))
+                    check.run(profile_command(check, shape, method, folder), log,
+                              end - time.monotonic())
                 except Failed as why:
-                    missing.append(f"{shape} {method} ({why})")
+                    missing.append(f"{name} ({why})")
+                    continue
+                missing += [f"{name} ({r['verdict']} {r['reason']})"
+                            for r in json_lines(os.path.join(folder, "rows.jsonl"))
+                            if "phases" not in r.get("probes", {})]
         if missing:
             raise Partial("missing: " + ", ".join(missing))
         return f"{sum(len(m) for _, m in PROFILES)} profiles"
