@@ -362,6 +362,9 @@ void measure_row(result_row& row, const measured_point& point) {
   if (!row.reason.empty()) return;
   if (!point.passes.front().clients_left) hash_answers(row, point.passes.front());
   pass_metrics(row, point.passes);
+  if (const auto energy = row.value_of("energy_joules"); energy && t.output > 0) {
+    row.metrics["joules_per_token"] = {*energy / static_cast<double>(t.output), origin::measured};
+  }
   if (!point.passes.front().served) {
     latency_metrics(row, point.passes);
     if (point.keep_items) keep_items(row, point);

@@ -241,7 +241,8 @@ void route(benchmark::State& state, const target& on) {
           });
 }
 
-// Arguments: sequences, rows of each, heads, KV heads, head dimension: FOCUS' scores of rows.
+// Arguments: sequences, rows of each, heads, KV heads, head dimension: how much attention rows give
+// each other.
 void importance(benchmark::State& state, const target& on) {
   const std::int64_t sequences = state.range(0), each = state.range(1), heads = state.range(2),
                      kv_heads = state.range(3), dim = state.range(4);
@@ -263,7 +264,7 @@ void importance(benchmark::State& state, const target& on) {
           });
 }
 
-// Arguments: segments, scores of each, how many of them: Sparse-dLLM's keys.
+// Arguments: segments, scores of each, how many of them are wanted.
 void top_indices(benchmark::State& state, const target& on) {
   const std::int64_t segments = state.range(0), each = state.range(1), wanted = state.range(2);
   const tensor score = random_tensor(on.backend, {segments * each});
@@ -388,8 +389,8 @@ void register_device_cases() {
     return;
   }
   const target on{emulated ? cuda_emulated_ops() : cuda_ops(), emulated};
-  // In order of value: a run out of time keeps what it measured. 32 rows of a sequence are SDAR's
-  // whole block, 7 what FOCUS leaves of it; 8192 rows are a piece of a prefill or refresh.
+  // In order of value: a run out of time keeps what it measured. 32 rows of a sequence are a whole
+  // block of SDAR, 7 what an eviction leaves of it; 8192 rows are a piece of a prefill or refresh.
   add(on, "attention", attention, {"sequences", "rows", "heads", "kv", "dim", "keys", "bits"},
       {{64, 32, 32, 8, 128, 4096, 16},
        {64, 7, 32, 8, 128, 4096, 16},

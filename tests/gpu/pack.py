@@ -53,7 +53,7 @@ def refuse_without_cuda(build):
 
 
 def pack(build, file, root=os.path.dirname(os.path.dirname(os.path.dirname(
-        os.path.abspath(__file__))))):
+        os.path.abspath(__file__)))), preset=9 | lzma.PRESET_EXTREME):
     """Writes the archive; a sentence with its size. SystemExit with a sentence when something is
     missing or the archive is too large to travel."""
     program = os.path.join(build, "bin", PROGRAM)
@@ -68,7 +68,7 @@ def pack(build, file, root=os.path.dirname(os.path.dirname(os.path.dirname(
         if name.startswith("libicudata.so"):
             libraries[name] = os.path.join(build, "lib", name)
     with tempfile.TemporaryDirectory() as folder, \
-            lzma.open(file, "wb", preset=9 | lzma.PRESET_EXTREME) as compressed, \
+            lzma.open(file, "wb", preset=preset) as compressed, \
             tarfile.open(fileobj=compressed, mode="w") as archive:
         members = {f"bin/{PROGRAM}": program, **{f"lib/{n}": p for n, p in libraries.items()}}
         for name, path in sorted(members.items()):

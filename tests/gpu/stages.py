@@ -13,6 +13,7 @@ import tarfile
 import time
 
 from runner import HERE, ROOT, Failed, NotRun, Partial, json_lines
+from summary import limits_of
 
 # Kernels that ncu looks at in full: case of the benchmark and the kernel to take.
 NCU_CASES = [("attention-decode", "attention/sequences:64/rows:32/.*keys:4096", "attention_tensor"),
@@ -270,6 +271,32 @@ def kernels(check):
     return work
 
 
+def prediction(check):
+    """What the cost model expects of the same cases, by the ceilings that were measured just now."""
+    def work(log, limit):
+        names = [r["name"] for r in json_lines(check.path("kernels.jsonl"))]
+        if not names:
+            raise NotRun("needs the stage kernels")
+        machine = check.path("environment.json")
+        gpu = "h100"
+        if os.path.exists(machine):
+            with open(machine, encoding="utf-8") as text:
+                found = [g["name"].lower() for g in json.load(text)["gpus"]]
+            gpu = next((n for n in ("h200", "h100", "a100") if found and n in found[0]), "h100")
+        bandwidth, peak = limits_of(json_lines(check.path("ceilings.jsonl")))
+        with open(check.path("cases.txt"), "w", encoding="utf-8") as out:
+            out.writelines(n + "\n" for n in names)
+        check.run(["sh", "-c", f'exec "$0" "$@" < "{check.path("cases.txt")}"',
+                   check.program("unmask_predict"), gpu, f"{peak:.6g}", f"{bandwidth:.6g}"], log,
+                  limit, output=check.path("prediction.jsonl"))
+        rows = json_lines(check.path("prediction.jsonl"))
+        if not rows:
+            raise Failed("the model expects nothing of these cases")
+        return f"{len(rows)} of {len(names)} cases, ceilings of {gpu}" + (
+            " as measured" if bandwidth and peak else " as declared")
+    return work
+
+
 def throughput(check):
     def work(log, limit):
         scale = "tiny" if check.settings.rehearse else "shapes"
@@ -383,7 +410,8 @@ def measure(check):
     check.stage("first decode", 30, first_decode(check))
     check.stage("ceilings", 45, ceilings(check))
     check.stage("kernels", 130, kernels(check))
-    check.stage("throughput", 170, throughput(check))
+    check.stage("prediction", 5, prediction(check))
+    check.stage("throughput", 165, throughput(check))
     check.stage("profile", 80, profiles(check))
     check.stage("ncu", 60, ncu(check))
     check.stage("comparators", 40, comparators(check))

@@ -160,8 +160,9 @@ def measured_sections(folder, predictions=()):
     comparators = [f"* {r['what']} ({r['by']}): {r['seconds'] * 1e6:.1f} µs"
                    for r in json_lines(os.path.join(folder, "comparators.jsonl")) if "seconds" in r]
     return [("Ceilings", ceilings_table(ceilings)),
-            ("Kernels", kernels_table(json_lines(os.path.join(folder, "kernels.jsonl")), ceilings,
-                                      predictions)),
+            ("Kernels", kernels_table(
+                json_lines(os.path.join(folder, "kernels.jsonl")), ceilings,
+                predictions or json_lines(os.path.join(folder, "prediction.jsonl")))),
             ("Throughput", throughput_table(rows_below(folder, "throughput"), ceilings)),
             ("Steps", step_table(rows_below(folder, "profile", "*"), ceilings)),
             ("Other software on this machine", comparators)]

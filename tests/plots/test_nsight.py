@@ -129,6 +129,17 @@ class Nsys(Workspace):
         self.assertIn("attention", done.stdout)
 
 
+    def test_the_recipe_writes_the_rows_of_many_reports(self):
+        sys.path.insert(0, os.path.join(ROOT, "plots", "nsys_recipe", "unmask_phases"))
+        import unmask_phases  # pylint: disable=import-outside-toplevel
+        rows = unmask_phases.rows_of_report(self.report([("flash", 1000, 3000, 1)]))
+        unmask_phases.write_rows(rows, self.path("phases.csv"))
+        with open(self.path("phases.csv"), encoding="utf-8") as text:
+            lines = text.read().splitlines()
+        self.assertEqual(lines[0], ",".join(unmask_phases.FIELDS))
+        self.assertTrue(any(line.startswith("nsys.sqlite,attention,flash,1,") for line in lines))
+
+
 class Ncu(Workspace):
     def test_the_module_of_nsight_compute_names_kernels_and_phases(self):
         metric = types.SimpleNamespace(as_double=lambda: 2500.0)
