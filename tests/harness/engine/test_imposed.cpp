@@ -144,7 +144,8 @@ TEST(imposed, a_recording_on_other_weights_commits_as_recorded) {
 
 TEST(imposed, steady_commits_are_what_every_step_commits_and_focus_still_drops_rows) {
   for (const imposed_case& c : cases()) {
-    if (c.family != model_family::sdar) continue;
+    // A small chunk may hold one token of a step and not the other, which then comes later.
+    if (c.family != model_family::sdar || c.given.contains("chunk")) continue;
     SCOPED_TRACE(c.method);
     const auto model = tiny_model(c.family, cpu_ops());
     const std::vector<sequence_request> requests = tiny_requests(3, 24);
