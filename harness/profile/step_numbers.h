@@ -13,13 +13,13 @@
 namespace unmask {
 
 struct step_numbers {
-  std::int64_t batch = 0;      // sequences that took part
-  std::int64_t rows = 0;       // that entered layer 0
-  std::int64_t late_rows = 0;  // that reached the last layer
-  std::int64_t keys = 0;       // visible slots, summed over the sequences
-  std::int64_t kv_bytes = 0;   // of pages in use, all layers
-  std::int64_t masked = 0;     // positions still masked, after the step
-  std::int64_t committed = 0;  // tokens decided by it
+  std::int64_t batch = 0;              // sequences that took part
+  std::int64_t rows = 0;               // that entered layer 0
+  std::int64_t late_rows = 0;          // that reached the last layer
+  std::int64_t keys = 0;               // visible slots, summed over the sequences
+  std::int64_t kv_bytes = 0;           // of pages in use, all layers
+  std::int64_t masked = 0;             // positions still masked, after the step
+  std::int64_t committed = 0;          // tokens decided by it
   std::vector<std::int64_t> requests;  // that took part, by number or place
 };
 
