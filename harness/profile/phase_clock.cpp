@@ -44,7 +44,7 @@ void write_counter(std::ostream& out, const std::string& name, std::int64_t at, 
 
 // Events end in the order in which they were kept.
 std::vector<phase_event> some_of(const std::vector<phase_event>& events,
-                                 bool (*wanted)(work_phase phase)) {
+                                 bool (*wanted)(profile_phase phase)) {
   std::vector<phase_event> some;
   std::ranges::copy_if(events, std::back_inserter(some),
                        [&](const phase_event& e) { return wanted(e.phase); });
@@ -55,7 +55,8 @@ std::vector<phase_event> some_of(const std::vector<phase_event>& events,
 // What a step held is drawn from its beginning on, so that it stands above the step's phases.
 void write_counters(std::ostream& out, const std::vector<phase_event>& events,
                     const std::vector<step_event>& steps) {
-  const auto ranges = some_of(events, [](work_phase phase) { return phase == work_phase::step; });
+  const auto ranges =
+      some_of(events, [](profile_phase phase) { return phase == profile_phase::step; });
   for (const step_event& s : steps) {
     const auto range = std::ranges::lower_bound(ranges, s.at, {}, &phase_event::end);
     const std::int64_t at = range != ranges.end() && range->begin <= s.at ? range->begin : s.at;
@@ -72,9 +73,9 @@ void write_counters(std::ostream& out, const std::vector<phase_event>& events,
   }
 }
 
-bool is_forward(work_phase phase) {
-  return phase == work_phase::prefill || phase == work_phase::denoise ||
-         phase == work_phase::commit_forward || phase == work_phase::mixed_forward;
+bool is_forward(profile_phase phase) {
+  return phase == profile_phase::prefill || phase == profile_phase::denoise ||
+         phase == profile_phase::commit_forward || phase == profile_phase::mixed_forward;
 }
 
 // One flow a request: from forward to forward in which it took part. An arrow binds to the slice
@@ -106,9 +107,9 @@ void write_flows(std::ostream& out, const std::vector<phase_event>& events,
 }  // namespace
 
 phase_clock::phase_clock(std::size_t most_events)
-    : start_(steady_nanoseconds()), most_events_(most_events), totals_(work_phases) {
-  for (std::size_t i = 0; i < work_phases; ++i) {
-    totals_[i].phase = static_cast<work_phase>(i);
+    : start_(steady_nanoseconds()), most_events_(most_events), totals_(profile_phases) {
+  for (std::size_t i = 0; i < profile_phases; ++i) {
+    totals_[i].phase = static_cast<profile_phase>(i);
     totals_[i].bytes_known = true;
   }
   open_.reserve(16);
@@ -118,11 +119,11 @@ std::int64_t phase_clock::now() const {
   return steady_nanoseconds() - start_;
 }
 
-void phase_clock::enter(work_phase phase, std::int64_t payload) {
+void phase_clock::enter(profile_phase phase, std::int64_t payload) {
   open_.push_back({phase, payload, now(), 0});
 }
 
-void phase_clock::leave(work_phase phase) {
+void phase_clock::leave(profile_phase phase) {
   const std::int64_t end = now();
   if (open_.empty() || open_.back().phase != phase) {
     throw std::logic_error("phase_clock: " + std::string(name_of(phase)) +
@@ -147,7 +148,7 @@ void phase_clock::leave(work_phase phase) {
   }
 }
 
-void phase_clock::work(work_phase phase, const phase_work& done) {
+void phase_clock::work(profile_phase phase, const phase_work& done) {
   phase_total& total = totals_[static_cast<std::size_t>(phase)];
   total.rows += done.rows;
   total.flops += done.flops;

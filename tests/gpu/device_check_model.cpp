@@ -61,7 +61,7 @@ void linear(checker& c, weight_format format) {
 void recording(checker& c, weight_format format) {
   const ops &device = c.device(), &reference = c.reference();
   const std::int64_t width = c.size(64, 512), hidden = c.size(48, 1024);
-  const auto rows = device.recorded_rows(static_cast<std::int32_t>(c.size(11, 120)));
+  const auto rows = device.graph_bucket(static_cast<std::int32_t>(c.size(11, 120)));
   if (rows == 0) return c.report("recording", "this backend records nothing", 0);
   const dtype type = device.activation_type(format);
   mirrored x = c.reals({rows, width});
@@ -93,7 +93,7 @@ void recording(checker& c, weight_format format) {
   };
   chain();
   expect("as it is");
-  const auto work = device.record(chain);
+  const auto work = device.capture(chain);
   for (const char* how : {"repeated", "repeated again"}) {
     device.synchronize();
     std::normal_distribution<float> normal(0.0F, 1.0F);
@@ -101,7 +101,7 @@ void recording(checker& c, weight_format format) {
       x.here.as<float>()[i] = normal(c.random());
     }
     c.send(x);
-    device.repeat(*work);
+    device.replay(*work);
     expect(how);
   }
 }

@@ -242,17 +242,17 @@ void freeze(checker& c) {
   const mirrored history = c.empty(dtype::f32, {sequences, length, 4});
   const mirrored accept = c.poisoned(dtype::u8, {count});
   c.both([&](const side& s) {
-    s.with().run(op::freeze{static_cast<std::int32_t>(sequences), s(state), s.at(first), s.at(last),
-                            true, s(flags)});
+    s.with().run(op::mark_kv_final{static_cast<std::int32_t>(sequences), s(state), s.at(first),
+                                   s.at(last), true, s(flags)});
     const candidate_set candidates{static_cast<std::int32_t>(sequences), count, s.at(begin),
                                    s.at(position), s.at(position)};
     s.with().run(op::push_history{candidates, s.at<float>(score), true, s(history)});
-    s.with().run(op::freeze_two_centroids{
+    s.with().run(op::accept_two_centroids{
         candidates, s(history), s.at(rank), {}, s.at<std::uint8_t>(accept)});
   });
-  c.same("freeze", "right neighbour", flags);
+  c.same("mark_kv_final", "right neighbour", flags);
   c.compare("push_history", "four steps", history, 0, exact);
-  c.same("freeze_two_centroids", "squared euclidean", accept);
+  c.same("accept_two_centroids", "squared euclidean", accept);
 }
 
 }  // namespace
@@ -263,7 +263,7 @@ void check_selection(checker& c) {
   c.guarded("top_indices", [&] { top_of_many(c); });
   c.guarded("block_mean_keys, block_mass", [&] { block_scores(c); });
   c.guarded("select_chunk", [&] { chunks(c); });
-  c.guarded("freeze", [&] { freeze(c); });
+  c.guarded("mark_kv_final, accept_two_centroids", [&] { freeze(c); });
   c.guarded("find_candidates", [&] { find_candidates(c); });
   c.guarded("accept, commit", [&] { decide(c); });
 }
