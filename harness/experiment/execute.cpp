@@ -48,8 +48,7 @@ class real_point final : public loadable_point {
   real_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
              std::shared_ptr<const loaded_workload> workload,
              std::shared_ptr<step_time_store> times)
-      : loadable_point(std::move(model)),
-        workload_(std::move(workload)),
+      : loadable_point(std::move(model), std::move(workload)),
         method_(method_registry::instance().find(point.method)),
         batch_size_(static_cast<std::int32_t>(point.run.batch_size)),
         calibration_(method_, model_->config, point.params, batch_size_,
@@ -67,7 +66,6 @@ class real_point final : public loadable_point {
         rows_needed(model_->config, method_, settings(), workload_->requests, batch_size_),
         calibration_.rows());
   }
-  workload_record workload() const override { return workload_->record; }
 
   std::vector<active_knob> knobs() const override { return knobs_of(method_, settings()); }
   parameter_map measured_settings() const override { return calibration_.filled(); }
@@ -149,7 +147,6 @@ class real_point final : public loadable_point {
     return source;
   }
 
-  std::shared_ptr<const loaded_workload> workload_;
   const method_info& method_;
   std::int32_t batch_size_;
   point_calibration calibration_;
@@ -193,6 +190,18 @@ class real_executor final : public executor {
       if (p.model.weights == "checkpoint") return hash_of_checkpoint(p.model.path);
       return sha256_hex(read_file(p.model.path / "config.json", largest_config));
     });
+    if (!p.workload.benchmark.name.empty()) {
+      const std::string which = canonical_benchmark(p.workload.benchmark) +
+                                p.workload.benchmark.path + std::to_string(p.workload.items.limit) +
+                                " " + std::to_string(p.workload.items.offset) + " " +
+                                std::to_string(p.workload.items.seed) + " " +
+                                std::to_string(p.workload.items.spread);
+      p.workload.hash = remembered(which, [&] {
+        const auto summary = summary_of(p.workload, tokens_of(p.model.path));
+        return summary ? summary->hash : "";
+      });
+      return;
+    }
     if (p.workload.file.empty()) return;  // published lengths
     p.workload.hash = remembered(p.workload.file.string(), [&] {
       return sha256_hex(read_file(p.workload.file, largest_workload));
@@ -263,6 +272,15 @@ class real_executor final : public executor {
     }
     return at->second;
   }
+  // The tokenizer beside a model; null where there is none.
+  const tokenizer* tokens_of(const std::filesystem::path& model) {
+    const auto [at, fresh] = tokenizers_.try_emplace(model);
+    std::error_code none;
+    if (fresh && std::filesystem::exists(model / "tokenizer.json", none)) {
+      at->second = tokenizer::load(model);
+    }
+    return at->second ? &*at->second : nullptr;
+  }
   // Points for a GPU run on the CPU, and are recorded so, where there is none.
   std::string device_present(const std::string& wanted) {
     if (wanted != "cuda" || !cuda::query().devices.empty()) return wanted;
@@ -273,6 +291,7 @@ class real_executor final : public executor {
 
   std::optional<shape_settings> shape_;  // instead of the workloads of the points
   std::map<std::string, std::string> hashes_;
+  std::map<std::filesystem::path, std::optional<tokenizer>> tokenizers_;
   bool told_ = false;
   std::string model_key_;
   std::shared_ptr<loaded_model> model_;

@@ -45,8 +45,7 @@ class serve_point final : public loadable_point {
   serve_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
               std::shared_ptr<const loaded_workload> workload,
               std::shared_ptr<step_time_store> times)
-      : loadable_point(std::move(model)),
-        workload_(std::move(workload)),
+      : loadable_point(std::move(model), std::move(workload)),
         method_(method_registry::instance().find(point.method)),
         serve_(point.run.serve),
         places_(static_cast<std::int32_t>(point.run.batch_size)),
@@ -97,7 +96,6 @@ class serve_point final : public loadable_point {
     }
     return rows;
   }
-  workload_record workload() const override { return workload_->record; }
 
   std::vector<active_knob> knobs() const override {
     return knobs_of(method_, calibration_.settings());
@@ -328,7 +326,6 @@ class serve_point final : public loadable_point {
     }
   }
 
-  std::shared_ptr<const loaded_workload> workload_;
   const method_info& method_;
   parameters serve_;
   std::int32_t places_;

@@ -210,10 +210,10 @@ class Stages(Workspace):
     def test_decisions_that_differ_between_devices_or_graphs_fail(self):
         row = {"point_id": "p", "model": {"name": "m"}, "label": "l", "workload": {"family": "w"}}
         sample = {"point_id": "p", "item": "i"}
-        text = ("for last; do :; done; mkdir -p $last; echo '" + json.dumps(row) +
+        text = ("for last; do :; done; mkdir -p $last/samples/p; echo '" + json.dumps(row) +
                 "' > $last/rows.jsonl; case $last in *graphs-off) o=$PLAIN;; *graphs-on) o=$GRAPHS;;"
                 " *) o=same;; esac; echo '" + json.dumps(sample)[:-1] +
-                ", \"output\": \"'$o'\"}' > $last/samples_1.jsonl")
+                ", \"output\": \"'$o'\"}' > $last/samples/p/samples_1.jsonl")
         self.program("unmask", text)
         for plain, graphs, wrong in (("same", "same", None), ("other", "other", "1 of 1 differ"),
                                      ("same", "other", "differ with recorded layers")):

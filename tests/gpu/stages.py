@@ -175,7 +175,7 @@ def answers_of(folder):
     points = {r["point_id"]: (r["model"]["name"], r["label"], r["workload"]["family"])
               for r in json_lines(os.path.join(folder, "rows.jsonl"))}
     found = {}
-    for name in glob.glob(os.path.join(folder, "samples_*.jsonl")):
+    for name in glob.glob(os.path.join(folder, "samples", "*", "samples_*.jsonl")):
         for s in json_lines(name):
             if s["point_id"] in points:
                 found[points[s["point_id"]] + (s["item"],)] = s["output"]
