@@ -27,16 +27,12 @@ carried_outputs::carried_outputs(const ops& backend, std::int32_t sequences,
                                  std::int32_t max_length, std::int64_t rows, std::int64_t hidden)
     : backend_(&backend), max_length_(max_length) {
   const std::int64_t places = std::int64_t{sequences} * max_length;
-  const std::int64_t most = rows + room(sequences, max_length);
-  const auto ints = [&](std::int64_t count) {
-    return backend.allocate(dtype::i32, {count}, memory_use::exchanged);
-  };
   outputs_ = backend.allocate(dtype::f32, {places, hidden});
-  index_ = ints(rows);
-  source_ = ints(room(sequences, max_length));
-  begin_ = ints(sequences + 1);
-  position_ = ints(most);
-  sequence_ = ints(most);
+  index_.resize(static_cast<std::size_t>(rows));
+  source_.resize(static_cast<std::size_t>(room(sequences, max_length)));
+  begin_.resize(static_cast<std::size_t>(sequences) + 1);
+  position_.resize(index_.size() + source_.size());
+  sequence_.resize(position_.size());
   exact_.assign(static_cast<std::size_t>(places), 0);
 }
 
@@ -48,14 +44,13 @@ void carried_outputs::forget(std::int32_t place) {
 void carried_outputs::keep(const batch& b, const row_lists& rows, const tensor& final, bool dry) {
   const auto* sequence = rows.sequence.as<std::int32_t>();
   const auto* position = rows.position.as<std::int32_t>();
-  auto* index = index_.as<std::int32_t>();
   for (std::int32_t r = 0; r < rows.rows; ++r) {
     const std::size_t to = at(sequence[r], max_length_, position[r]);
-    index[r] = static_cast<std::int32_t>(to);
+    index_[static_cast<std::size_t>(r)] = static_cast<std::int32_t>(to);
     exact_[to] = b.state().row<std::uint8_t>(sequence[r])[position[r]] != state_masked ? 1 : 0;
   }
   if (dry || rows.rows == 0) return;
-  backend_->run(op::scatter_rows{final.view().first(rows.rows), index, outputs_.view()});
+  backend_->run(op::scatter_rows{final.view().first(rows.rows), index_.data(), outputs_.view()});
 }
 
 // The rows of positions [candidate_first - 1, candidate_last - 1) of place s, ascending.
@@ -72,15 +67,15 @@ void carried_outputs::list(const batch& b, const sequence_step& step, const row_
     auto place = static_cast<std::int32_t>(found - computed);
     if (place == begin[s + 1] || *found != p - 1) {
       if (state[p - 1] == state_masked || exact_[at(s, max_length_, p - 1)] == 0) continue;
-      if (appended_ == source_.view().rows()) {
+      if (static_cast<std::size_t>(appended_) == source_.size()) {
         throw std::logic_error("carried_outputs: more candidates than a block has");
       }
-      source_.as<std::int32_t>()[appended_] =
+      source_[static_cast<std::size_t>(appended_)] =
           static_cast<std::int32_t>(at(s, max_length_, p - 1));
       place = rows.rows + appended_++;
     }
-    position_.as<std::int32_t>()[rows_] = p - 1;
-    sequence_.as<std::int32_t>()[rows_++] = s;
+    position_[place_.size()] = p - 1;
+    sequence_[place_.size()] = s;
     place_.push_back(place);
   }
 }
@@ -89,24 +84,18 @@ row_set carried_outputs::read(const batch& b, const step_plan& plan, const row_l
                               const tensor& final, bool dry) {
   backend_->synchronize();
   keep(b, rows, final, dry);
-  appended_ = rows_ = 0;
+  appended_ = 0;
   place_.clear();
-  auto* begin = begin_.as<std::int32_t>();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
-    begin[s] = rows_;
+    begin_[static_cast<std::size_t>(s)] = static_cast<std::int32_t>(place_.size());
     list(b, plan.of[static_cast<std::size_t>(s)], rows, s);
   }
-  begin[b.capacity()] = rows_;
+  begin_.back() = static_cast<std::int32_t>(place_.size());
   if (appended_ > 0 && !dry) {
-    backend_->run(op::gather_rows{outputs_.view(), source_.as<std::int32_t>(),
-                                  final.view().slice(rows.rows, appended_)});
+    backend_->run(
+        op::gather_rows{outputs_.view(), source_.data(), final.view().slice(rows.rows, appended_)});
   }
-  return {b.capacity(),
-          rows_,
-          begin,
-          sequence_.as<std::int32_t>(),
-          position_.as<std::int32_t>(),
-          nullptr};
+  return {b.capacity(), begin_.back(), begin_.data(), sequence_.data(), position_.data(), nullptr};
 }
 
 }  // namespace unmask

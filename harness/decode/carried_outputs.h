@@ -42,10 +42,10 @@ class carried_outputs {
   const ops* backend_;
   std::int32_t max_length_;
   tensor outputs_;  // [sequences * max_length, hidden]
-  tensor index_, source_, begin_, position_, sequence_;
+  shared_vector<std::int32_t> index_, source_, begin_, position_, sequence_;
   std::vector<std::uint8_t> exact_;  // [sequences * max_length] computed with a decided token
   std::vector<std::int32_t> place_;
-  std::int32_t appended_ = 0, rows_ = 0;
+  std::int32_t appended_ = 0;
 };
 
 }  // namespace unmask

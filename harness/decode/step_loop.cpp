@@ -29,8 +29,7 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
   const auto ints = [&](std::int64_t count, memory_use use = memory_use::exchanged) {
     return backend.allocate(dtype::i32, {count}, use);
   };
-  const bool carries =
-      m.config().shifted_logits && m.config().attention == mask_kind::block_causal;
+  const bool carries = m.config().shifted_logits && m.config().attention == mask_kind::block_causal;
   const std::int64_t behind = carries ? carried_outputs::room(l.sequences, l.max_length) : 0;
   if (carries) carried.emplace(backend, l.sequences, l.max_length, n, m.config().hidden);
   final = backend.allocate(dtype::f32, {n + behind, m.config().hidden});
@@ -244,12 +243,12 @@ std::pair<work_phase, std::int32_t> step_loop::impl::kind_of_forward() const {
 
 std::int32_t step_loop::impl::find_candidates() {
   const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
-  const row_set readable = carried ? carried->read(state, plan, rows, final, limits.dry)
-                                   : rows.set(limits.sequences);
-  found.count = backend.run(op::find_candidates{
-      readable, state.state(), state_masked, plan.arrays.candidate_first,
-      plan.arrays.candidate_last, shift, found.begin.as<std::int32_t>(),
-      found.position.as<std::int32_t>(), found.row.as<std::int32_t>()});
+  const row_set readable =
+      carried ? carried->read(state, plan, rows, final, limits.dry) : rows.set(limits.sequences);
+  found.count = backend.run(
+      op::find_candidates{readable, state.state(), state_masked, plan.arrays.candidate_first,
+                          plan.arrays.candidate_last, shift, found.begin.as<std::int32_t>(),
+                          found.position.as<std::int32_t>(), found.row.as<std::int32_t>()});
   if (!carried) return rows.rows;
   auto* row = found.row.as<std::int32_t>();
   for (std::int32_t i = 0; i < found.count; ++i) row[i] = carried->place_of(row[i]);

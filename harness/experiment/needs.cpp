@@ -29,8 +29,7 @@ need_parts split(const std::string& need) {
 }
 
 const std::vector<std::string> with_number = {"gpus", "gpu_memory_gb", "memory_gb", "cores"};
-const std::vector<std::string> with_name = {"weights", "dataset", "trace", "benchmark",
-                                            "model"};
+const std::vector<std::string> with_name = {"weights", "dataset", "trace", "benchmark", "model"};
 
 bool one_of(const std::vector<std::string>& list, const std::string& item) {
   return std::ranges::find(list, item) != list.end();

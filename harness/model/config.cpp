@@ -32,7 +32,7 @@ struct architecture {
   const char* model_type;  // in "model_type"
   model_family family;
   bool autoregressive;  // as published; `attention` in the config may say otherwise
-  bool softmax_moe;  // a plain softmax router in every layer (Qwen3-MoE)
+  bool softmax_moe;     // a plain softmax router in every layer (Qwen3-MoE)
   std::int32_t default_mask;
   std::int32_t default_eos;
 };
@@ -409,8 +409,7 @@ std::int64_t count_weights(const model_config& m, std::int64_t experts) {
 }  // namespace
 
 const char* name_of(model_family family) {
-  constexpr const char* names[] = {"llada", "dream", "sdar",
-                                   "qwen3", "llada2_moe", "llama"};
+  constexpr const char* names[] = {"llada", "dream", "sdar", "qwen3", "llada2_moe", "llama"};
   return names[static_cast<std::size_t>(family)];
 }
 

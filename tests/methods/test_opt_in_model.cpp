@@ -26,16 +26,17 @@ TEST(opt_in_model, finds_a_needle_with_every_method_of_block_causal_models) {
   const tokenizer tokens = tokenizer::load(folder);
   const transformer model(config, load_weights(config, folder), cpu_ops(), weight_format::f32, 256);
   sequence_request request;
-  request.prompt = tokens.encode(
-      apply_chat_template(config, tokens,
-                          {{"user",
-                            "The lamp by the river was small. The owl sang near the market. The code "
-                            "of the cave is 4817. What is the code of the cave?"}},
-                          true));
+  request.prompt = tokens.encode(apply_chat_template(
+      config, tokens,
+      {{"user",
+        "The lamp by the river was small. The owl sang near the market. The code "
+        "of the cave is 4817. What is the code of the cave?"}},
+      true));
   request.gen_length = 32;
   const parameter_map one_by_one = {{"remasking", std::string("low_confidence_static")}};
   for (const char* method : {"block_diffusion", "delayed_cache", "delayed_cache_plus"}) {
-    const auto answer = testing::outputs(testing::decode(model, method, one_by_one, {request}, 1))[0];
+    const auto answer =
+        testing::outputs(testing::decode(model, method, one_by_one, {request}, 1))[0];
     EXPECT_NE(tokens.decode(answer, true).find("4817"), std::string::npos)
         << method << ": " << tokens.decode(answer, true);
   }
