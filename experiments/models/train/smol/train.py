@@ -16,7 +16,7 @@ import time
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 import base
@@ -58,7 +58,8 @@ def main():
     ap.add_argument("--lr", type=float, default=1e-3)
     ap.add_argument("--accumulate", type=int, default=1, help="rows per step")
     ap.add_argument("--seed", type=int, default=1)
-    ap.add_argument("--resume", action="store_true")
+    ap.add_argument("--init", help="a delta to start from, with a new schedule")
+    ap.add_argument("--resume", action="store_true", help="go on from OUT/last.pt")
     a = ap.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(a.seed)
@@ -70,6 +71,8 @@ def main():
     adam = torch.optim.AdamW(params, lr=a.lr, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)
     last = os.path.join(a.out, "last.pt")
     step, tokens, asked, spent, legs = 0, 0, 0, 0.0, 0
+    if a.init:
+        model.load_trained(load_file(a.init))
     if a.resume:
         saved = torch.load(last)
         model.load_trained(saved["trained"])
