@@ -8,7 +8,7 @@
     inner_loops.py --write FILE OBJECT...        writes them there
 
 OBJECT is what nvcc made: an object file, a cubin or a program. The inner loop is the smallest one with the most tensor
-instructions; where there are none, the innermost one with the most loads from global memory. Local loads and stores are counted
+instructions; where there are none, the innermost one that loads the most bytes from global memory. Local loads and stores are counted
 in the whole kernel and must be none. Needs cuobjdump: on PATH, in the CUDA toolkit, or from the Python wheel
 nvidia-cuda-cuobjdump. Without it one line says NOT RUN and the exit code is 77.
 """
@@ -76,13 +76,19 @@ def counted(code):
     return counts
 
 
+def loaded_bytes(code):
+    """Of a lane, from global memory."""
+    width = lambda rest: next((n for mark, n in ((".128", 16), (".64", 8), (".U16", 2), (".U8", 1)) if mark in rest), 4)
+    return sum(width(rest) for _, op, rest in code if KIND_OF.get(op) in ("global loads", "asynchronous copies"))
+
+
 def hot_loop(code):
-    loops = [(innermost, counted(body)) for innermost, body in all_loops(code)]
-    tensor = [c for _, c in loops if c["tensor"]]
+    loops = list(all_loops(code))
+    tensor = [c for _, body in loops if (c := counted(body))["tensor"]]
     if tensor:
         return max(tensor, key=lambda c: (c["tensor"], -c["instructions"]))
-    inner = [c for innermost, c in loops if innermost] or [counted(code)]
-    return max(inner, key=lambda c: (c["global loads"] + c["asynchronous copies"], c["global stores"], c["instructions"]))
+    inner = [body for innermost, body in loops if innermost] or [code]
+    return counted(max(inner, key=lambda body: (loaded_bytes(body), len(body))))
 
 
 def survey(objects, tool):
