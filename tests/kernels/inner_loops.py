@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Counts the instructions of every kernel's inner loop, by kind, from the machine code of the GPU.
+"""Counts the instructions of every kernel's inner loop, by kind, from the machine code for Hopper.
 
     inner_loops.py OBJECT...                     prints one JSON object per kernel, the worst of its instances
     inner_loops.py --budget FILE OBJECT...       holds them against "inner_loop" of FILE; exit code 1 where one is over
@@ -30,6 +30,7 @@ KINDS = {
     "conversions": ("F2F", "I2F", "F2I", "I2FP", "F2FP", "F2IP", "FRND"), "barriers": ("BAR",),
     "shuffles": ("SHFL", "VOTE", "VOTEU", "REDUX"),
 }
+ARCHITECTURE = "sm_90a"
 KIND_OF = {opcode: kind for kind, opcodes in KINDS.items() for opcode in opcodes}
 NAME = re.compile(r"_ZN6unmask4cuda6native\d+([a-z][a-z0-9_]*_kernel)")
 LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)([^;]*);")
@@ -92,13 +93,13 @@ def hot_loop(code):
 
 
 def survey(objects, tool):
-    """Per kernel the largest of every count over its instances and architectures."""
+    """Per kernel the largest of every count over its instances, for the GPUs that the targets are about."""
     found = {}
     for path in objects:
         text = subprocess.run([tool, "--dump-sass", path], capture_output=True, text=True, check=True).stdout
-        for name, _, code in functions(text):
+        for name, architecture, code in functions(text):
             kernel = NAME.search(name)
-            if not kernel or not code:
+            if not kernel or not code or architecture != ARCHITECTURE:
                 continue
             loop = hot_loop(code)
             loop["local loads and stores"] = sum(op in ("LDL", "STL") for _, op, _ in code)
