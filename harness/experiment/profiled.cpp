@@ -60,7 +60,7 @@ class profiled_point final : public prepared_point {
   pass_record pass() override {
     const std::int64_t repetition = passes_++ - run_->settings.warmup;
     if (repetition < 0) return inner_->pass();
-    const phase_range range(work_phase::measure, repetition);
+    const phase_range range(profile_phase::measure, repetition);
     pass_record done = inner_->pass();
     seconds_.push_back(done.seconds);
     if (answers_.empty()) answers_ = done.answers;
@@ -128,7 +128,7 @@ class profiled_point final : public prepared_point {
   // Counters are a luxury: when they are refused, FLOPs and bytes stay analytic, and the row says
   // why.
   void observe_counters(phase_report& report) const {
-    std::map<work_phase, phase_report::counted> found;
+    std::map<profile_phase, phase_report::counted> found;
     try {
       for (const std::vector<std::string>* metrics : {&roofline_metrics(), &scalar_metrics()}) {
         range_counters counters(*metrics, run_->settings.most_ranges);
