@@ -313,6 +313,26 @@ void step_loop::impl::decide() {
     state.advance_step(s);
     method.pace->observe(state, s, step, committed);
   }
+  if (step_listener* who = current_step_listener()) who->step(numbers());
+}
+
+// What the step held, for whoever listens.
+step_numbers step_loop::impl::numbers() const {
+  step_numbers n;
+  for (std::int32_t s = 0; s < limits.sequences; ++s) {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    if (!step.active) continue;
+    const sequence& q = state.at(s);
+    ++n.batch;
+    n.keys += step.kv_length;
+    n.masked += state.count(s, q.prompt_length, q.length, state_masked);
+    n.committed += found.committed.as<std::int32_t>()[s];
+    n.requests.push_back(q.request.id >= 0 ? q.request.id : s);
+  }
+  n.rows = entered.rows;
+  n.late_rows = rows.rows;
+  n.kv_bytes = static_cast<std::int64_t>(cache.bytes_in_use());
+  return n;
 }
 
 }  // namespace unmask

@@ -17,6 +17,7 @@
 #include "harness/decode/step_loop.h"
 #include "harness/decode/step_program.h"
 #include "harness/profile/phases.h"
+#include "harness/profile/step_numbers.h"
 
 namespace unmask {
 
@@ -91,6 +92,7 @@ struct step_loop::impl {
   impl(const transformer& m, recipe r, const loop_limits& l);
 
   void refuse_dry() const;
+  step_numbers numbers() const;
   bool make_plan();
   sequence_step recompute_step(std::int32_t s) const;
   std::pair<profile_phase, std::int32_t> kind_of_forward() const;

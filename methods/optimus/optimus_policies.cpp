@@ -333,6 +333,7 @@ void optimus_unmask::note(const batch& b, const step_plan& plan, const candidate
     step_observation& seen = state.observations[static_cast<std::size_t>(s)];
     if (!step.active || step.recompute) continue;
     seen.passed.assign(passed + begin[s], passed + begin[s + 1]);
+    seen.slot.clear();  // decide() may have noted its own choice before somebody else's
     for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
       // The place of its own row; with shifted logits c.row is the row before.
       const std::int32_t position = c.position.as<std::int32_t>()[i];
