@@ -13,6 +13,7 @@
 #include "harness/base/files.h"
 #include "harness/engine/closed_loop.h"
 #include "harness/experiment/execute_parts.h"
+#include "harness/experiment/imposed_commits.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/probe_decodes.h"
 #include "harness/model/checkpoint.h"
@@ -30,7 +31,7 @@ constexpr std::size_t largest_workload = std::size_t{1} << 30;
 
 // Tells the backends what [run] says about kernels, before a model is packed for them.
 void choose_kernels(const run_settings& run) {
-  if (run.device == "cuda") {
+  if (run.device.starts_with("cuda")) {
     if (run.gemm == "fastest") throw usage_error("`gemm` \"fastest\" needs device \"cpu\"");
     cuda::choose("UNMASK_CUDA_GEMM", run.gemm == "own" ? "own" : "library");
     cuda::choose("UNMASK_CUDA_GRAPHS", run.graphs == "off" ? "off" : "on");
@@ -57,6 +58,7 @@ class real_point final : public loadable_point {
       canvas_.push_back(made.pace->canvas_length(model_->config, r) -
                         static_cast<std::int32_t>(r.prompt.size()));
     }
+    if (point.run.impose != "none") impose(point.run, made.pace->shape().block);
   }
 
   std::int32_t rows() const override {
@@ -71,8 +73,8 @@ class real_point final : public loadable_point {
 
   pass_record pass() override {
     calibration_.run(*model_->packed, nullptr);
-    const closed_loop_result result =
-        run_closed_loop(*model_->packed, method_, settings(), workload_->requests, batch_size_);
+    const closed_loop_result result = run_closed_loop(
+        *model_->packed, imposed_ ? *imposed_ : method_, settings(), requests(), batch_size_);
     calibration_.keep(result.learnt);
     return pass_of(result, workload_->requests, canvas_);
   }
@@ -91,7 +93,7 @@ class real_point final : public loadable_point {
   }
 
   std::vector<scored_answer> score(const pass_record& pass) override {
-    if (workload_->items.empty()) return {};
+    if (workload_->items.empty() || imposed_) return {};
     std::vector<std::size_t> item_of(pass.answers.size());
     std::iota(item_of.begin(), item_of.end(), std::size_t{0});
     return score_answers(*model_, *workload_, pass.answers, item_of, rules());
@@ -99,6 +101,23 @@ class real_point final : public loadable_point {
 
  private:
   const parameters& settings() const { return calibration_.settings(); }
+  const std::vector<sequence_request>& requests() const {
+    return imposed_ ? numbered_ : workload_->requests;
+  }
+  // Trajectories are looked up by the number of the request.
+  void impose(const run_settings& run, std::int32_t block) {
+    numbered_ = workload_->requests;
+    std::vector<std::int32_t> lengths;
+    for (std::size_t i = 0; i < numbered_.size(); ++i) {
+      numbered_[i].id = static_cast<std::int64_t>(i);
+      lengths.push_back(static_cast<std::int32_t>(canvas_[i]) +
+                        static_cast<std::int32_t>(numbered_[i].prompt.size()));
+    }
+    imposed_ = imposed_method(method_,
+                              commits_of(run.impose, *workload_, lengths, model_->config, block,
+                                         static_cast<std::uint64_t>(run.seed)),
+                              imposes_ranks(run.impose, *model_));
+  }
 
   // What the probes may ask about these requests.
   probe_source source_of(const std::vector<sequence_request>& requests) {
@@ -131,7 +150,9 @@ class real_point final : public loadable_point {
   const method_info& method_;
   std::int32_t batch_size_;
   point_calibration calibration_;
-  std::vector<std::int64_t> canvas_;  // generated positions laid out for each request
+  std::vector<std::int64_t> canvas_;    // generated positions laid out for each request
+  std::optional<method_info> imposed_;  // with commits from elsewhere
+  std::vector<sequence_request> numbered_;
 };
 
 class real_executor final : public executor {
@@ -214,6 +235,7 @@ class real_executor final : public executor {
         prepared.verdict = verdict_kind::failed;  // from here on it is no matter of support
         std::unique_ptr<loadable_point> point;
         if (p.workload.benchmark.kind == "likelihood") {
+          if (p.run.impose != "none") throw usage_error("likelihoods commit nothing to `impose`");
           point = make_likelihood_point(p, model_, workload);
         } else if (p.run.kind == "serve") {
           point = make_serve_point(p, model_, workload, times_);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 #include "harness/base/error.h"
 #include "harness/profile/cupti_counters.h"
 #include "harness/profile/cupti_trace.h"
+#include "harness/profile/nvml.h"
 
 namespace unmask {
 namespace {
@@ -82,16 +84,23 @@ class profiled_point final : public prepared_point {
     const bool wants_trace = !run_->settings.trace.empty();
     phase_clock clock(wants_trace ? run_->settings.most_events : 0);
     std::vector<device_slice> slices;
+    std::optional<power_sampler> sampler;
+    if (wants_trace) sampler.emplace(meter_of(device_));
     if (run_->settings.tool == profile_tool::cupti) {
       slices = observe_kernels(clock, report);
     } else {
+      const bool emulated = device_ == "cuda-emulated";
+      if (emulated) cuda::emulator::begin_counting();
       checked_pass(&clock);
+      if (emulated) report.traffic = cuda::emulator::end_counting();
     }
     report.phases = clock.totals();
     report.seconds = clock.seconds();
     if (wants_trace) {
       report.events_left_out = clock.events_left_out();
-      write_trace(clock, slices);
+      trace_samples power{"power, W", sampler->finish()};
+      for (auto& [at, watts] : power.values) at -= clock.origin();
+      write_trace(clock, slices, {power});
     }
     if (run_->settings.tool == profile_tool::cupti) observe_counters(report);
     return report;
@@ -155,11 +164,12 @@ class profiled_point final : public prepared_point {
     }
   }
 
-  void write_trace(const phase_clock& clock, const std::vector<device_slice>& slices) const {
+  void write_trace(const phase_clock& clock, const std::vector<device_slice>& slices,
+                   const std::vector<trace_samples>& samples) const {
     const std::filesystem::path file = numbered(run_->settings.trace, run_->traces++);
     if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
     std::ofstream out(file);
-    write_chrome_trace(out, title_, clock.events(), slices);
+    write_chrome_trace(out, title_, clock.events(), slices, clock.steps(), samples);
     out.close();
     if (!out) throw environment_error("cannot write the trace " + file.string());
   }

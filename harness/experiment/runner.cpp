@@ -18,6 +18,7 @@
 #include "harness/base/error.h"
 #include "harness/experiment/manifest.h"
 #include "harness/experiment/progress.h"
+#include "harness/profile/nvml.h"
 
 namespace unmask {
 namespace {
@@ -129,7 +130,12 @@ class experiment_run {
 
   void repeat(in_flight& f, const stopping_rule& rule, std::int64_t round) {
     progress_.now(title(f) + fmt::format(" repetition {}", round + 1));
+    const energy_meter meter = meter_of(f.point->run.device);
+    const std::optional<double> before = meter.joules();
     f.measured.passes.push_back(f.ready->pass());
+    if (const std::optional<double> after = meter.joules(); before && after) {
+      f.measured.passes.back().metrics["energy_joules"] = {*after - *before, origin::measured};
+    }
     f.seconds.push_back(f.measured.passes.back().seconds);
     f.measured.stop = rule.reason(f.seconds);
     // Paired points need as many repetitions as their partners: they end together.

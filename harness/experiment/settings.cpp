@@ -89,14 +89,14 @@ void check_run_settings(const run_settings& run) {
           fmt::format("`{}` is {} but must be from {} to {}", key.name, value, key.low, key.high));
     }
     const std::vector<std::string> known = key.choices();
-    if (std::ranges::find(known, key.text(run)) == known.end()) {
+    if (!known.empty() && std::ranges::find(known, key.text(run)) == known.end()) {
       throw usage_error(unknown_name(key.name, key.text(run), known));
     }
   }
 }
 
 void check_kv_type(const run_settings& run) {
-  if (run.kv_type == "bf16" && run.device != "cuda") {
+  if (run.kv_type == "bf16" && !run.device.starts_with("cuda")) {
     throw usage_error("`kv_type` \"bf16\" needs device \"cuda\": device \"" + run.device +
                       "\" keeps keys and values in f32; use \"auto\" or \"f32\"");
   }
