@@ -19,8 +19,8 @@ int command_claims(const std::vector<std::string>& arguments) {
   add_output_option(options, "file; default: standard output");
   add_format_option(options, "md, csv, latex or json");
   options.add_options()("scale", po::value<std::string>()->default_value("tiny"),
-                        "tiny, shapes or full")("only", po::value<texts>()->composing(),
-                                                "PAPER or PAPER/CLAIM (repeatable)");
+                        "tiny, real, shapes or full")("only", po::value<texts>()->composing(),
+                                                      "PAPER or PAPER/CLAIM (repeatable)");
   add_experiments_option(options);
   po::variables_map values;
   const char* epilogue =
