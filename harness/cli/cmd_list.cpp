@@ -9,6 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 #include "harness/cli/command.h"
+#include "harness/cli/options.h"
 #include "harness/decode/registry.h"
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/catalogue.h"
@@ -16,7 +17,6 @@
 #include "harness/workload/benchmarks/benchmark.h"
 
 namespace unmask {
-namespace po = boost::program_options;
 namespace {
 
 void list_methods() {
@@ -101,18 +101,12 @@ const char* type_of(const parameter_value& v) {
 
 }  // namespace
 
-int command_list(const std::vector<std::string>& arguments) {
-  po::options_description options("options");
-  options.add_options()("experiments-dir", po::value<std::string>()->default_value("experiments"),
-                        "where experiment files, tasks and models lie");
-  po::variables_map values;
-  if (!parse_command("list [methods|models|tasks|benchmarks|experiments|claims]", "", options,
-                     {"what"}, arguments, values)) {
-    return 0;
-  }
-  const std::filesystem::path root = values["experiments-dir"].as<std::string>();
-  const std::string what =
-      values.count("what") ? values["what"].as<std::vector<std::string>>().front() : "";
+int command_list(const texts& arguments) {
+  const command_line line("list [methods|models|tasks|benchmarks|experiments|claims]",
+                          {experiments_option()}, {"what"}, arguments);
+  if (line.helped()) return 0;
+  const std::filesystem::path root = line.text("experiments-dir");
+  const std::string what = line.given("what") ? line.list("what").front() : "";
   const std::vector<std::string> known = {"methods",    "models",      "tasks",
                                           "benchmarks", "experiments", "claims"};
   if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
@@ -130,16 +124,12 @@ int command_list(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-int command_show(const std::vector<std::string>& arguments) {
-  po::options_description options("options");
-  po::variables_map values;
-  if (!parse_command("show METHOD", "", options, {"method"}, arguments, values)) return 0;
-  if (!values.count("method")) {
-    throw usage_error(fmt::format("show needs a method: {}",
-                                  fmt::join(method_registry::instance().names(), ", ")));
-  }
-  const method_info& m =
-      method_registry::instance().find(values["method"].as<std::vector<std::string>>().front());
+int command_show(const texts& arguments) {
+  const command_line line("show METHOD", {}, {"method"}, arguments);
+  if (line.helped()) return 0;
+  const method_registry& methods = method_registry::instance();
+  const method_info& m = methods.find(line.place(
+      "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", "))));
   fmt::print("{}: {}\n  paper   {}\n  source  {}\n\n", m.name, m.summary, m.paper, m.source);
   fmt::print("  pace    {}\n  rows    {}\n  keys    {}\n  cache   {}\n  unmask  {}\n\n", m.pace,
              m.rows, m.keys, m.cache, m.unmask);

@@ -2,8 +2,10 @@
 // Copyright The Unmask Authors
 #include "harness/experiment/campaign.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <map>
 #include <ostream>
 
 #include <fmt/format.h>
@@ -35,17 +37,8 @@ fs::path place_of(const campaign_item& item, const fs::path& directory) {
   return directory / item.artifact.header.paper / item.artifact.header.id / item.scale;
 }
 
-// Seconds of earlier runs, by paper, id and scale.
-std::map<std::string, double> earlier_seconds(const fs::path& log) {
-  std::map<std::string, double> sums;
-  std::ifstream in(log);
-  for (std::string line; std::getline(in, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("seconds")) continue;  // a torn last line
-    sums[json.value("paper", "") + "/" + json.value("id", "") + "/" + json.value("scale", "")] +=
-        json.value("seconds", 0.0);
-  }
-  return sums;
+std::string key_of(const campaign_outcome& o) {
+  return o.paper + "/" + o.id + "/" + o.scale;
 }
 
 void append_line(const fs::path& log, const campaign_outcome& o) {
@@ -113,7 +106,8 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
                                            std::ostream& progress) {
   fs::create_directories(directory);
   const fs::path log = directory / campaign_log;
-  const std::map<std::string, double> before = earlier_seconds(log);
+  std::map<std::string, double> before;
+  for (const campaign_outcome& o : read_campaign(log)) before[key_of(o)] = o.total_seconds;
   std::vector<campaign_outcome> all;
   for (const campaign_item& item : items) {
     campaign_outcome o;
@@ -130,8 +124,7 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
       o.detail = obstacle.starts_with("NOT RUN: ") ? obstacle.substr(9) : obstacle;
     }
     o.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const auto spent = before.find(o.paper + "/" + o.id + "/" + o.scale);
-    o.total_seconds = o.seconds + (spent == before.end() ? 0 : spent->second);
+    o.total_seconds = o.seconds + before[key_of(o)];
     append_line(log, o);
     all.push_back(o);
     progress << fmt::format("[{}/{}] {} {} {}: {}, {} rows, {}{}\n", all.size(), items.size(),
@@ -156,8 +149,6 @@ int run_artifact(const campaign_item& item, const fs::path& output,
 }
 
 std::vector<campaign_outcome> read_campaign(const fs::path& log) {
-  const std::map<std::string, double> total = earlier_seconds(log);
-  std::map<std::string, std::size_t> place;
   std::vector<campaign_outcome> all;
   std::ifstream in(log);
   for (std::string line; std::getline(in, line);) {
@@ -169,18 +160,17 @@ std::vector<campaign_outcome> read_campaign(const fs::path& log) {
     o.scale = json.value("scale", "");
     o.detail = json.value("detail", "");
     o.rows = json.value("rows", std::size_t{0});
-    o.seconds = json.value("seconds", 0.0);
+    o.seconds = o.total_seconds = json.value("seconds", 0.0);
     const std::string status = json.value("status", "");
     for (const auto known : {campaign_status::measured, campaign_status::not_run}) {
       if (status == name_of(known)) o.status = known;
     }
-    const std::string key = o.paper + "/" + o.id + "/" + o.scale;
-    o.total_seconds = total.contains(key) ? total.at(key) : o.seconds;
-    const auto [at, fresh] = place.emplace(key, all.size());
-    if (fresh) {
+    const auto earlier = std::ranges::find(all, key_of(o), key_of);
+    if (earlier == all.end()) {
       all.push_back(o);
     } else {
-      all[at->second] = o;
+      o.total_seconds += earlier->total_seconds;
+      *earlier = o;
     }
   }
   return all;

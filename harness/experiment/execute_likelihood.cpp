@@ -33,7 +33,7 @@ class likelihood_point final : public loadable_point {
  public:
   likelihood_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
                    std::shared_ptr<const loaded_workload> workload)
-      : loadable_point(std::move(model)), workload_(std::move(workload)) {
+      : loadable_point(std::move(model), std::move(workload)) {
     const benchmark_request& b = point.workload.benchmark;
     const bool dream = model_->config.shifted_logits;
     if (model_->config.mask_id < 0) {
@@ -56,7 +56,6 @@ class likelihood_point final : public loadable_point {
   }
 
   std::int32_t rows() const override { return rows_; }
-  workload_record workload() const override { return workload_->record; }
 
   pass_record pass() override {
     using clock = std::chrono::steady_clock;
@@ -157,7 +156,6 @@ class likelihood_point final : public loadable_point {
     return j;
   }
 
-  const std::shared_ptr<const loaded_workload> workload_;
   likelihood_settings settings_;
   bool by_characters_ = false;
   std::int32_t rows_ = 1;

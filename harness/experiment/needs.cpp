@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/base/error.h"
+#include "harness/base/located.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/settings.h"
 #include "harness/profile/environment.h"
@@ -93,11 +93,7 @@ void check_need(const std::string& need, const std::string& where) {
     }
     if (parts.kind == "benchmark") find_benchmark(parts.value, "");
     if (parts.kind == "dataset") {
-      try {
-        published_file(dataset_parts(parts.value).first);
-      } catch (const error& problem) {
-        throw usage_error(where + ": " + problem.what());
-      }
+      located(where, [&] { published_file(dataset_parts(parts.value).first); });
     }
     return;
   }

@@ -15,8 +15,10 @@
 #include "harness/analysis/statistics.h"
 #include "harness/analysis/store.h"
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/experiment/manifest.h"
 #include "harness/experiment/progress.h"
+#include "harness/profile/phases.h"
 
 namespace unmask {
 namespace {
@@ -131,6 +133,7 @@ class experiment_run {
 
   void repeat(in_flight& f, const stopping_rule& rule, std::int64_t round) {
     progress_.now(title(f) + fmt::format(" repetition {}", round + 1));
+    const phase_range range(work_phase::measure, round);  // what a profiler around us looks for
     f.measured.passes.push_back(f.ready->pass());
     f.seconds.push_back(f.measured.passes.back().seconds);
     f.measured.stop = rule.reason(f.seconds);
@@ -165,6 +168,11 @@ class experiment_run {
     for (const auto& [name, value] : f.ready->measured_settings()) row.params[name] = value;
     row.calibration = f.ready->calibration_report();
     for (const auto& [name, report] : f.ready->measured_reports()) row.probes[name] = report;
+    if (options_.watch) {
+      for (const auto& [name, report] : options_.watch(*f.ready, *f.point, f.measured)) {
+        row.probes[name] = report;
+      }
+    }
     log_samples(row, f.measured.scores);
     write(f, std::move(row));
   }
@@ -240,11 +248,7 @@ class experiment_run {
     if (!lines.empty()) samples_->append(lines);
   }
 
-  static std::string title(const in_flight& f) {
-    const experiment_point& p = *f.point;
-    return p.model.name + " " + p.workload.name + " " + p.label +
-           (p.variation.empty() ? "" : " (" + p.variation + ")");
-  }
+  static std::string title(const in_flight& f) { return title_of(*f.point); }
 
   const experiment_spec& spec_;
   const run_options& options_;
@@ -263,10 +267,8 @@ std::vector<std::vector<experiment_point>> interleaved_groups(
   std::vector<std::vector<experiment_point>> groups;
   for (const experiment_point& p : points) {
     const experiment_point* last = groups.empty() ? nullptr : &groups.back().back();
-    const bool same = last && last->model.name == p.model.name &&
-                      last->workload.name == p.workload.name &&
-                      last->workload.items == p.workload.items && last->run == p.run &&
-                      (paired || groups.back().size() < group_width);
+    const bool same =
+        last && measured_in_turn(*last, p) && (paired || groups.back().size() < group_width);
     if (!same) groups.emplace_back();
     groups.back().push_back(p);
   }
@@ -315,8 +317,7 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
         std::erase_if(points, [&](const experiment_point& p) { return done.contains(p.id); });
   }
   if (!options.manifest.empty()) {
-    std::filesystem::create_directories(options.output);
-    write_manifest(options.output / manifest_name, options.manifest);
+    replace_file(options.output / manifest_name, options.manifest);  // shards write the same one
   }
   experiment_run run(spec, options, with, points.size());
   if (summary.skipped > 0) {

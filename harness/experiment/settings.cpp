@@ -4,9 +4,7 @@
 
 #include <algorithm>
 
-#include <fmt/format.h>
-
-#include "harness/base/error.h"
+#include "harness/base/located.h"
 #include "harness/experiment/serve_settings.h"
 
 namespace unmask {
@@ -80,28 +78,6 @@ void check_setting_key(const std::string& key, const std::string& where) {
   throw usage_error(where + ": " + unknown_name("setting", key, known));
 }
 
-void check_run_settings(const run_settings& run) {
-  for (const run_key& key : run_key_list()) {
-    if (const auto* whole = std::get_if<std::int64_t run_keys::*>(&key.field)) {
-      const std::int64_t value = run.**whole;
-      if (value >= key.low && value <= key.high) continue;
-      throw usage_error(
-          fmt::format("`{}` is {} but must be from {} to {}", key.name, value, key.low, key.high));
-    }
-    const std::vector<std::string> known = key.choices();
-    if (std::ranges::find(known, key.text(run)) == known.end()) {
-      throw usage_error(unknown_name(key.name, key.text(run), known));
-    }
-  }
-}
-
-void check_kv_type(const run_settings& run) {
-  if (run.kv_type == "bf16" && run.device != "cuda") {
-    throw usage_error("`kv_type` \"bf16\" needs device \"cuda\": device \"" + run.device +
-                      "\" keeps keys and values in f32; use \"auto\" or \"f32\"");
-  }
-}
-
 bool set_evidence(evidence_settings& e, const dotted_setting& s) {
   const std::string key = without_prefix(s.key);
   if (key == "repetitions") {
@@ -164,11 +140,7 @@ bool apply_setting(experiment_point& point, const dotted_setting& s,
       run.*std::get<std::string run_keys::*>(declared->field) = text(s);
     }
   }
-  try {
-    check_run_settings(run);
-  } catch (const error& problem) {
-    throw usage_error(s.where + ": " + problem.what());
-  }
+  located(s.where, [&] { check_run_keys(run); });
   return true;
 }
 

@@ -15,11 +15,6 @@ namespace unmask {
 // method.LABEL.params.NAME), serve.NAME.
 void check_setting_key(const std::string& key, const std::string& where);
 
-// Bounds and choices of every run setting.
-void check_run_settings(const run_settings& run);
-// Usage error for a kv_type that the device's backend cannot hold.
-void check_kv_type(const run_settings& run);
-
 // Keys of [run] that say how much to measure: repetitions, repetitions.min, repetitions.max,
 // warmup, ci_half_width, paired. False when the key is none of them.
 bool set_evidence(evidence_settings& evidence, const dotted_setting& setting);

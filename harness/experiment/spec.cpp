@@ -3,10 +3,8 @@
 #include "harness/experiment/spec.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
-#include "harness/base/error.h"
+#include "harness/base/located.h"
 #include "harness/base/toml_reader.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/needs.h"
@@ -48,11 +46,7 @@ void read_run(toml_reader& r, experiment_spec& spec) {
     r.integer("repetitions", e.min_repetitions, 1, 100000);
     e.max_repetitions = e.min_repetitions;
   }
-  try {
-    check_run_settings(run);
-  } catch (const error& problem) {
-    throw usage_error(r.where() + ": " + problem.what());
-  }
+  located(r.where(), [&] { check_run_keys(run); });
 }
 
 model_entry read_model(toml_reader& r, const fs::path& file) {
@@ -92,17 +86,14 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
 }
 
 // A published dataset; `file` here is one of its files.
-void read_dataset_entry(toml_reader& r, workload_entry& w, const std::string& file,
-                        const std::string& name) {
-  try {
-    w.dataset_file = file;
+void read_dataset_entry(toml_reader& r, workload_entry& w, const std::string& file) {
+  w.dataset_file = file;
+  located(r.where(), [&] {
     const std::optional<fs::path> found = find_dataset(w.dataset, file);
     w.file = found.value_or(fs::path("dataset:" + w.dataset) /
                             (file.empty() ? published_file(w.dataset) : file));
-  } catch (const error& problem) {
-    throw usage_error(r.where() + ": " + problem.what());
-  }
-  w.name = !name.empty() ? name : file.empty() ? w.dataset : fs::path(file).stem().string();
+  });
+  w.name = file.empty() ? w.dataset : fs::path(file).stem().string();
 }
 
 // context = [LOW, HIGH], in tokens.
@@ -162,36 +153,24 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   if (!name.empty() && tasks.size() > 1) {
     throw usage_error(r.where() + ": `name` is of one task; give each its own [[workload]]");
   }
+  if (path.empty()) path = trace;
   if (!w.benchmark.name.empty()) {
     const std::string task = w.benchmark.task.empty() ? "" : "/" + w.benchmark.task;
-    w.name = name.empty() ? w.benchmark.name + task : name;
-    spec.workloads.push_back(w);
-    return;
-  }
-  if (!w.dataset.empty()) {
-    read_dataset_entry(r, w, path, name);
-    spec.workloads.push_back(w);
-    return;
-  }
-  if (!w.lengths.empty()) {
-    w.name = name.empty() ? w.lengths : name;
-    spec.workloads.push_back(w);
-    return;
-  }
-  if (path.empty()) path = trace;
-  if (!path.empty()) {
+    w.name = w.benchmark.name + task;
+  } else if (!w.dataset.empty()) {
+    read_dataset_entry(r, w, path);
+  } else if (!w.lengths.empty()) {
+    w.name = w.lengths;
+  } else if (!path.empty()) {
     // A trace that lies with the datasets, "trace:FILE", is left as it stands when absent.
     w.file =
         path.starts_with("trace:") ? find_trace(path.substr(6)).value_or(path) : beside(file, path);
-    w.name = name.empty() ? w.file.stem().string() : name;
-    spec.workloads.push_back(w);
+    w.name = w.file.stem().string();
   }
+  if (!name.empty()) w.name = name;
+  if (tasks.empty()) spec.workloads.push_back(w);
   for (const std::string& task : tasks) {
-    try {
-      w.file = find_task(task, file.parent_path());
-    } catch (const error& problem) {
-      throw usage_error(r.where() + ": " + problem.what());
-    }
+    w.file = located(r.where(), [&] { return find_task(task, file.parent_path()); });
     w.name = name.empty() ? task : name;
     spec.workloads.push_back(w);
   }
@@ -215,12 +194,8 @@ void read_sweep(toml_reader& r, experiment_spec& spec) {
   std::string mode = "cross";
   r.text("mode", mode);
   if (mode == "factorial") mode = "cross";  // its name in the design of experiments
-  const std::vector<std::string> modes = {"cross", "zip", "one-at-a-time", "leave-one-out"};
-  const auto found = std::ranges::find(modes, mode);
-  if (found == modes.end()) {
-    throw usage_error(r.where() + ": " + unknown_name("sweep mode", mode, modes));
-  }
-  spec.mode = static_cast<sweep_mode>(found - modes.begin());
+  spec.mode = static_cast<sweep_mode>(
+      r.choice("sweep mode", mode, {"cross", "zip", "one-at-a-time", "leave-one-out"}));
   r.leaves([&](const std::string& key, const toml::node& node) {
     sweep_axis axis{key, {}, r.where(node)};
     check_setting_key(key, axis.where);
@@ -252,12 +227,9 @@ void read_probe(toml_reader& r, experiment_spec& spec) {
   r.integer("limit", p.limit, 0);
   r.integer("reference_block", p.reference_block, 0, 1 << 20);
   if (p.names.empty()) throw usage_error(r.where() + ": [probe] needs `names`");
-  const std::vector<std::string> known = probe_names();
   std::set<std::string> seen;
   for (const std::string& name : p.names) {
-    if (std::ranges::find(known, name) == known.end()) {
-      throw usage_error(r.where() + ": " + unknown_name("probe", name, known));
-    }
+    r.choice("probe", name, probe_names());
     if (!seen.insert(name).second) {
       throw usage_error(r.where() + ": `probe.names` names '" + name + "' twice");
     }
@@ -267,11 +239,7 @@ void read_probe(toml_reader& r, experiment_spec& spec) {
 // Serving has keys and workloads of its own.
 void check_kind(const experiment_spec& spec) {
   if (spec.run.kind == "serve") {
-    try {
-      resolve_parameters("[serve]", serve_parameters(), spec.run.serve);
-    } catch (const error& problem) {
-      throw usage_error(spec.file + ": " + problem.what());
-    }
+    located(spec.file, [&] { resolve_parameters("[serve]", serve_parameters(), spec.run.serve); });
     return;
   }
   if (!spec.run.serve.empty()) {
@@ -314,10 +282,7 @@ void read_artifact(toml_reader& r, const fs::path& file, artifact_header& a) {
     throw usage_error(r.where() + ": [artifact] needs `" + key +
                       "`, of small letters, digits and _, not '" + value + "'");
   }
-  if (a.kind != "table" && a.kind != "figure") {
-    throw usage_error(r.where() + ": " +
-                      unknown_name("kind of artifact", a.kind, {"table", "figure"}));
-  }
+  r.choice("kind of artifact", a.kind, {"table", "figure"});
   if (a.title.empty()) throw usage_error(r.where() + ": [artifact] needs `title`");
 }
 
@@ -345,10 +310,7 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   r.text("title", spec.title);
   r.text("description", spec.description);
   r.text("kind", spec.run.kind);
-  if (spec.run.kind != "decode" && spec.run.kind != "serve") {
-    throw usage_error(r.where() + ": " +
-                      unknown_name("kind of experiment", spec.run.kind, {"decode", "serve"}));
-  }
+  r.choice("kind of experiment", spec.run.kind, {"decode", "serve"});
   r.table("run", [&](toml_reader& t) { read_run(t, spec); });
   r.tables("model", [&](toml_reader& t) { spec.models.push_back(read_model(t, file)); });
   r.tables("workload", [&](toml_reader& t) { read_workload(t, file, spec); });
@@ -376,26 +338,12 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   return spec;
 }
 
-namespace {
-
-std::string text_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) {
-    throw usage_error("cannot read the experiment " + file.string() +
-                      "; give the path of a TOML file");
-  }
-  return text.str();
-}
-
-}  // namespace
-
 experiment_spec read_spec(const fs::path& file, const std::string& scale) {
-  return parse_spec(text_of(file), file, scale);
+  return parse_spec(toml_text(file, "experiment"), file, scale);
 }
 
 experiment_spec read_any_scale(const fs::path& file) {
-  const std::string text = text_of(file);
+  const std::string text = toml_text(file, "experiment");
   return parse_spec(text, file, some_scale(text, file));
 }
 

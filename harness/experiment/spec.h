@@ -71,6 +71,7 @@ struct model_entry {
   std::string published;               // NAME of a path "weights:NAME"; empty: a plain path
   double soften = 1;                   // divides the final norm, and with it all logits
   std::int64_t positions = 0;          // more than the checkpoint's own, for times only; 0: its own
+  std::int64_t layers = 0;             // of random weights: only the first so many; 0: all
   std::string hash;                    // of what decides its output; "": nobody looked yet
 };
 
@@ -85,6 +86,8 @@ struct workload_entry {
   std::string hash;             // of the file; "": nobody looked yet
   benchmark_request benchmark;  // as a harness runs it; no name: something else
   std::int64_t gen_length = 0;  // tokens to generate, before [run] and the items; 0: theirs
+  std::int64_t prompt_tokens =
+      0;  // items.limit prompts of so many random tokens; 0: something else
 };
 
 struct method_entry {

@@ -30,7 +30,7 @@ class fake_executor final : public executor {
   class point final : public prepared_point {
    public:
     point(fake_executor& owner, std::string label) : owner_(owner), label_(std::move(label)) {}
-    model_record model() const override { return {"m", "hash", 10, "checkpoint", "f32"}; }
+    model_record model() const override { return {"m", "hash", 10, "checkpoint"}; }
     workload_record workload() const override { return {"t", "hash", 2}; }
     token_rules rules() const override { return testing_experiment::rules; }
     pass_record pass() override {
