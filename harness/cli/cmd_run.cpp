@@ -21,6 +21,7 @@
 #include "harness/cli/paired.h"
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/campaign.h"
+#include "harness/experiment/decide.h"
 #include "harness/experiment/request.h"
 #include "harness/experiment/runner.h"
 #include "harness/experiment/serve_settings.h"
@@ -47,6 +48,9 @@ option_table run_command_options() {
              {"dry-run", flag(), "print the plan and stop"},
              {"fresh", flag(),
               "measure again what already has a row, and let the new row count (default: resume)"},
+             {"decide", 0.0,
+              "minutes; of a folder: go on with more items and repetitions until every claim is "
+              "decided that can be, or these are spent"},
              {"log-samples,s", flag(), "also store every answer with its score"},
              {"no-progress", flag(), "no progress on standard error"}} +
          paired_options() + option_table{experiments_option()};
@@ -129,7 +133,7 @@ std::vector<campaign_item> items_of(const texts& paths, const command_line& line
 }
 
 int run_several(const texts& paths, const command_line& line) {
-  const std::vector<campaign_item> items = items_of(paths, line);
+  std::vector<campaign_item> items = items_of(paths, line);
   if (line.given("dry-run")) {
     std::vector<artifact_entry> entries;
     for (const campaign_item& i : items) entries.push_back(i.artifact);
@@ -144,15 +148,9 @@ int run_several(const texts& paths, const command_line& line) {
     if (line.given(name)) more.push_back(std::string("--") + name);
   }
   const fs::path directory = line.given("output") ? line.text("output") : "runs";
-  const std::vector<campaign_outcome> outcomes = run_campaign(
-      items, directory,
-      [&](const campaign_item& item, const fs::path& output) {
-        return run_artifact(item, output, more);
-      },
-      std::cerr);
-  const std::string summary = render(campaign_table(outcomes), table_format::md);
-  write_file(directory / "campaign.md", summary);
-  fmt::print("{}\n", summary);
+  const artifact_runner runner = [&](const campaign_item& item, const fs::path& output) {
+    return run_artifact(item, output, more);
+  };
   const fs::path claims_folder = fs::path(line.text("experiments-dir")) / "claims";
   std::vector<paper_claim> claims;
   if (fs::is_directory(claims_folder)) claims = read_claims(claims_folder);
@@ -160,8 +158,30 @@ int run_several(const texts& paths, const command_line& line) {
     return std::ranges::none_of(
         items, [&](const campaign_item& i) { return i.artifact.header.paper == c.paper; });
   });
+  // What an earlier --decide got more evidence for goes on from there.
+  const evidence_log earlier = read_evidence(directory / campaign_log);
+  for (campaign_item& item : items) {
+    if (const auto at = earlier.find(item.key()); at != earlier.end()) {
+      item.more_items = at->second.items;
+      item.more_repetitions = at->second.repetitions;
+    }
+  }
+  std::vector<campaign_outcome> outcomes = run_campaign(items, directory, runner, std::cerr);
+  const claim_judge judge = [&] {
+    return check_claims(claims, directory, items.front().scale, this_machine());
+  };
+  const double budget = 60 * line.real("decide");
   const std::vector<checked_claim> checked =
-      check_claims(claims, directory, items.front().scale, this_machine());
+      decide(items, directory, budget, runner, judge, std::cerr);
+  const std::vector<campaign_outcome> last = read_campaign(directory / campaign_log);
+  for (campaign_outcome& o : outcomes) {
+    const std::string title = o.title;
+    o = *std::ranges::find(last, o.key(), &campaign_outcome::key);
+    o.title = title;
+  }
+  const std::string summary = render(campaign_table(outcomes), table_format::md);
+  write_file(directory / "campaign.md", summary);
+  fmt::print("{}\n", summary);
   const std::string table = render(claims_table(checked), table_format::md);
   write_file(directory / "claims.md", table);
   write_file(directory / "claims.json", claims_json(checked));

@@ -2,12 +2,15 @@
 // Copyright The Unmask Authors
 #include "harness/experiment/manifest.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "harness/analysis/parameters_json.h"
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/experiment/settings.h"
 
 namespace unmask {
 namespace {
@@ -53,11 +56,11 @@ std::string manifest_json(const run_manifest& m, const experiment_spec& spec,
   out["scale"] = m.scale;
   out["set"] = m.overrides;
   out["source_hash"] = m.source_hash;
-  out["evidence"] = {{"repetitions_min", spec.evidence.min_repetitions},
-                     {"repetitions_max", spec.evidence.max_repetitions},
-                     {"warmup", spec.evidence.warmup},
-                     {"ci_half_width", spec.evidence.ci_half_width},
-                     {"paired", spec.evidence.paired}};
+  for (const evidence_key& key : evidence_key_list()) {
+    std::string name = key.name;
+    std::ranges::replace(name, '.', '_');
+    std::visit([&](const auto field) { out["evidence"][name] = spec.evidence.*field; }, key.field);
+  }
   out["plan"] = ordered_json::array();
   for (const experiment_point& p : points) out["plan"].push_back(of_point(p));
   return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";

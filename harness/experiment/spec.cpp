@@ -22,19 +22,32 @@ fs::path beside(const fs::path& file, const std::string& path) {
   return given.is_absolute() ? given : (file.parent_path() / given).lexically_normal();
 }
 
+void read_into(toml_reader& r, const evidence_key& key, std::int64_t& into) {
+  r.integer(key.name, into, static_cast<std::int64_t>(key.low),
+            static_cast<std::int64_t>(key.high));
+}
+void read_into(toml_reader& r, const evidence_key& key, double& into) {
+  r.real(key.name, into, key.low, key.high);
+}
+void read_into(toml_reader& r, const evidence_key& key, bool& into) {
+  r.flag(key.name, into);
+}
+void read_into(toml_reader& r, const run_key& key, std::int64_t& into) {
+  r.integer(key.name, into, key.low, key.high);
+}
+void read_into(toml_reader& r, const run_key& key, std::string& into) {
+  r.text(key.name, into);
+}
+
 void read_run(toml_reader& r, experiment_spec& spec) {
   run_settings& run = spec.run;
   evidence_settings& e = spec.evidence;
   for (const run_key& key : run_key_list()) {
-    if (const auto* whole = std::get_if<std::int64_t run_keys::*>(&key.field)) {
-      r.integer(key.name, run.**whole, key.low, key.high);
-    } else {
-      r.text(key.name, run.*std::get<std::string run_keys::*>(key.field));
-    }
+    std::visit([&](const auto field) { read_into(r, key, run.*field); }, key.field);
   }
-  r.integer("warmup", e.warmup, 0, 1000);
-  r.real("ci_half_width", e.ci_half_width, 0, 1);
-  r.flag("paired", e.paired);
+  for (const evidence_key& key : evidence_key_list()) {
+    std::visit([&](const auto field) { read_into(r, key, e.*field); }, key.field);
+  }
   const toml::node* repetitions = r.find("repetitions");
   if (repetitions && repetitions->is_table()) {
     r.table("repetitions", [&](toml_reader& inner) {

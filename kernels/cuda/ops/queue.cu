@@ -19,6 +19,7 @@
 #include <map>
 #include <vector>
 
+#include "kernels/cuda/device/traffic.h"
 #include "kernels/host_memory.h"
 #include "kernels/sanitized.h"
 #endif
@@ -275,8 +276,13 @@ void run_now(const waiting_launch& l) {
     return;
   }
   try {
+    const auto* closure = static_cast<const unsigned char*>(l.keep.get());
+    const auto before = static_cast<const unsigned char*>(l.arguments) - closure;
+    emulator::begin_launch(l.name, std::size_t{l.shape.x} * l.shape.y, closure,
+                           static_cast<std::size_t>(before) + l.bytes);
     emulator::run({l.shape.x, l.shape.y, l.shape.threads, l.shape.shared_bytes}, l.body,
                   l.keep.get());
+    emulator::end_launch();
   } catch (const emulator::emulation_error& failure) {
     throw emulator::emulation_error(std::string(l.name) + ": " + failure.what());
   }
@@ -296,30 +302,37 @@ queue::queue() {
   set_shared_memory_source({[](std::size_t bytes) {
                               void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
                               owned()[reinterpret_cast<std::uintptr_t>(memory)] = bytes;
+                              emulator::note_memory(memory, bytes, emulator::memory_home::host);
                               return memory;
                             },
                             [](void* memory) {
                               drain();
                               owned().erase(reinterpret_cast<std::uintptr_t>(memory));
+                              emulator::forget_memory(memory);
                               std::free(memory);
                             }});
 }
 queue::~queue() = default;
 
-std::shared_ptr<void> queue::allocate(std::size_t bytes, memory_kind) {
+std::shared_ptr<void> queue::allocate(std::size_t bytes, memory_kind kind) {
   refuse_while_recording("allocates memory");
   const auto memory = std::make_shared<tensor>(
       allocate_host(dtype::u8, {static_cast<std::int64_t>(bytes > 0 ? bytes : 1)}));
   void* start = memory->view().data;
   owned()[reinterpret_cast<std::uintptr_t>(start)] = bytes > 0 ? bytes : 1;
+  emulator::note_memory(
+      start, bytes,
+      kind == memory_kind::device ? emulator::memory_home::device : emulator::memory_home::host);
   return {start, [memory](void* p) {
             drain();
             owned().erase(reinterpret_cast<std::uintptr_t>(p));
+            emulator::forget_memory(p);
           }};
 }
 
 void queue::copy_to_device(void* to, const void* from, std::size_t bytes) {
   refuse_while_recording("copies from the host");
+  emulator::note_copy(bytes);
   struct copy {
     void* to;
     std::vector<unsigned char> bytes;
@@ -341,6 +354,7 @@ void queue::fill_zero(void* to, std::size_t bytes) {
   host_work(
       [](const void* p) {
         const auto* f = static_cast<const fill*>(p);
+        emulator::note_fill(f->bytes);
         std::memset(f->to, 0, f->bytes);
       },
       std::make_shared<fill>(fill{to, bytes}));
@@ -348,6 +362,7 @@ void queue::fill_zero(void* to, std::size_t bytes) {
 
 void queue::synchronize() {
   refuse_while_recording("waits");
+  emulator::note_wait();
   drain();
 }
 
