@@ -362,7 +362,7 @@ class engine_point final : public loadable_point {
     if (!record.empty()) loop.observe(&recorder);
     served_run run;
     keeping_sink sink(run);
-    const phase_range range(work_phase::run, static_cast<std::int64_t>(arrivals.size()));
+    const phase_range range(profile_phase::run, static_cast<std::int64_t>(arrivals.size()));
     // Recording is what an engine does when it starts: the real clock stands still meanwhile.
     engine_clock clock = model ? engine_clock(model, overhead)
                                : engine_clock(overhead, [&] { return loop.recording_seconds(); });

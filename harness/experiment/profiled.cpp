@@ -99,7 +99,7 @@ class profiler {
   // Counters are a luxury: when they are refused, FLOPs and bytes stay analytic, and the row says
   // why.
   void observe_counters(const look& here, phase_report& report) const {
-    std::map<work_phase, phase_report::counted> found;
+    std::map<profile_phase, phase_report::counted> found;
     try {
       for (const std::vector<std::string>* metrics : {&roofline_metrics(), &scalar_metrics()}) {
         range_counters counters(*metrics, settings_.most_ranges);

@@ -134,7 +134,7 @@ class experiment_run {
 
   void repeat(in_flight& f, const stopping_rule& rule, std::int64_t round) {
     progress_.now(title(f) + fmt::format(" repetition {}", round + 1));
-    const phase_range range(work_phase::measure, round);  // what a profiler around us looks for
+    const phase_range range(profile_phase::measure, round);  // what a profiler around us looks for
     f.measured.passes.push_back(f.ready->pass());
     f.seconds.push_back(f.measured.passes.back().seconds);
     f.measured.stop = rule.reason(f.seconds);

@@ -26,9 +26,9 @@ class kernel_trace final : public phase_listener {
   explicit kernel_trace(phase_listener* next);
   ~kernel_trace() override;
 
-  void enter(work_phase phase, std::int64_t payload) override;
-  void leave(work_phase phase) override;
-  void work(work_phase phase, const phase_work& done) override;
+  void enter(profile_phase phase, std::int64_t payload) override;
+  void leave(profile_phase phase) override;
+  void work(profile_phase phase, const phase_work& done) override;
 
   // Waits for nothing: call it when the device is idle. Flushes every buffer and stops.
   activity_records finish();

@@ -36,9 +36,9 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 phase_clock::phase_clock(std::size_t most_events)
-    : start_(steady_nanoseconds()), most_events_(most_events), totals_(work_phases) {
-  for (std::size_t i = 0; i < work_phases; ++i) {
-    totals_[i].phase = static_cast<work_phase>(i);
+    : start_(steady_nanoseconds()), most_events_(most_events), totals_(profile_phases) {
+  for (std::size_t i = 0; i < profile_phases; ++i) {
+    totals_[i].phase = static_cast<profile_phase>(i);
     totals_[i].bytes_known = true;
   }
   open_.reserve(16);
@@ -48,11 +48,11 @@ std::int64_t phase_clock::now() const {
   return steady_nanoseconds() - start_;
 }
 
-void phase_clock::enter(work_phase phase, std::int64_t payload) {
+void phase_clock::enter(profile_phase phase, std::int64_t payload) {
   open_.push_back({phase, payload, now(), 0});
 }
 
-void phase_clock::leave(work_phase phase) {
+void phase_clock::leave(profile_phase phase) {
   const std::int64_t end = now();
   if (open_.empty() || open_.back().phase != phase) {
     throw std::logic_error("phase_clock: " + std::string(name_of(phase)) +
@@ -77,7 +77,7 @@ void phase_clock::leave(work_phase phase) {
   }
 }
 
-void phase_clock::work(work_phase phase, const phase_work& done) {
+void phase_clock::work(profile_phase phase, const phase_work& done) {
   phase_total& total = totals_[static_cast<std::size_t>(phase)];
   total.rows += done.rows;
   total.flops += done.flops;

@@ -22,7 +22,7 @@
 namespace unmask {
 
 struct phase_total {
-  work_phase phase = work_phase::step;
+  profile_phase phase = profile_phase::step;
   std::int64_t calls = 0;
   double seconds = 0;      // phases inside it included
   double own_seconds = 0;  // without them
@@ -33,7 +33,7 @@ struct phase_total {
 
 // One finished range, nanoseconds since the clock was made.
 struct phase_event {
-  work_phase phase = work_phase::step;
+  profile_phase phase = profile_phase::step;
   std::int64_t payload = 0;
   std::int64_t begin = 0, end = 0;
 };
@@ -43,9 +43,9 @@ class phase_clock final : public phase_listener {
   // Keeps at most `most_events` single events, for the trace; totals have no limit.
   explicit phase_clock(std::size_t most_events = 0);
 
-  void enter(work_phase phase, std::int64_t payload) override;
-  void leave(work_phase phase) override;  // std::logic_error when ranges do not nest
-  void work(work_phase phase, const phase_work& done) override;
+  void enter(profile_phase phase, std::int64_t payload) override;
+  void leave(profile_phase phase) override;  // std::logic_error when ranges do not nest
+  void work(profile_phase phase, const phase_work& done) override;
 
   // Of every phase that ran or had work, in the order of the enumeration.
   std::vector<phase_total> totals() const;
@@ -59,7 +59,7 @@ class phase_clock final : public phase_listener {
 
  private:
   struct open_range {
-    work_phase phase;
+    profile_phase phase;
     std::int64_t payload, begin, inside;  // nanoseconds of finished phases in it
   };
   std::int64_t now() const;
@@ -78,7 +78,7 @@ struct device_slice {
   std::string name;
   std::int64_t begin = 0, end = 0;  // nanoseconds
   std::uint32_t device = 0, stream = 0;
-  work_phase phase = work_phase::step;
+  profile_phase phase = profile_phase::step;
   bool attributed = false;  // `phase` means something
 };
 

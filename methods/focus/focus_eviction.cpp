@@ -38,10 +38,10 @@ void focus_eviction::prepare(const batch& b, std::int64_t rows) {
   for (tensor* t : {&layer0_, &layer1_, &delta_, &score_, &all_}) {
     *t = backend.allocate(dtype::f32, {rows, 1});
   }
-  const auto exchanged = [&](std::int64_t n) {
-    return backend.allocate(dtype::i32, {n}, memory_use::exchanged);
+  const auto host_visible = [&](std::int64_t n) {
+    return backend.allocate(dtype::i32, {n}, memory_use::host_visible);
   };
-  for (tensor* t : {&begin_, &list_begin_}) *t = exchanged(places + 1);
+  for (tensor* t : {&begin_, &list_begin_}) *t = host_visible(places + 1);
   accept_ = backend.allocate(dtype::u8, {rows});
   for (auto* list : {&target_, &first_, &last_, &row_first_, &row_last_, &processed_end_}) {
     list->assign(static_cast<std::size_t>(places), 0);
@@ -56,7 +56,7 @@ void focus_eviction::find(const batch& b, const step_plan& plan, const row_lists
   for (std::size_t s = 0; s < plan.of.size(); ++s) {
     const auto place = static_cast<std::int32_t>(s);
     const sequence_step& step = plan.of[s];
-    const bool asked = step.active && step.what != phase::prefill && !step.recompute;
+    const bool asked = step.active && step.what != forward_kind::prefill && !step.recompute;
     const std::uint8_t* states = b.state().row<std::uint8_t>(place);
     const auto masks = static_cast<std::int32_t>(
         std::count_if(position + begin[s], position + begin[s + 1],

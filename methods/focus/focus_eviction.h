@@ -45,7 +45,7 @@ class focus_budgets {
   void start(std::int32_t s) { records.at(s) = {}; }
   // After the decisions of a forward. The prefill's own denoising step is not counted.
   void observe(std::int32_t s, const sequence_step& step, std::int32_t committed) {
-    if (step.what == phase::prefill) return;
+    if (step.what == forward_kind::prefill) return;
     count_decided(settings.rules, records.at(s), committed);
   }
 

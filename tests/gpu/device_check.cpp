@@ -172,7 +172,7 @@ class checker {
   void recording(weight_format format) {
     const bool exact = format == weight_format::f32;
     const std::int64_t width = size(64, 1024), hidden = size(48, 3072);
-    const auto rows = device_.recorded_rows(static_cast<std::int32_t>(size(11, 300)));
+    const auto rows = device_.graph_bucket(static_cast<std::int32_t>(size(11, 300)));
     if (rows == 0) return report("recording", "this backend records nothing", 0);
     const dtype type = device_.activation_type(format);
     const tensor x = reals({rows, width}), norm = reals({width});
@@ -209,13 +209,13 @@ class checker {
     };
     chain();
     expect("as it is");
-    const auto work = device_.record(chain);
+    const auto work = device_.capture(chain);
     for (const char* how : {"repeated", "repeated again"}) {
       device_.synchronize();
       std::normal_distribution<float> normal(0.0F, 1.0F);
       for (std::int64_t i = 0; i < x.view().elements(); ++i) x.as<float>()[i] = normal(random_);
       std::memset(got.view().data, 0xFF, got.bytes());
-      device_.repeat(*work);
+      device_.replay(*work);
       expect(how);
     }
   }

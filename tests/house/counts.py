@@ -22,9 +22,10 @@ CODE = CPP + (".py", ".sh", ".cmake", ".js", ".css", ".html")
 # A method's name as papers and code spell it. "vanilla" and "block diffusion" are everyday words of the field.
 METHOD = re.compile(r"focus|optimus|ada[_-]dlm|sparse[_-]dllm|dkv[_-]?cache|dllm[_-]cache|fast[_-]dllm"
                     r"|sparse_d\b|sparsed\b|lmdeploy|sglang|delayed_cache", re.IGNORECASE)
-# Words of our own where the field has one: padding row, host_visible, capture, device loop, human-readable.
+# Words of our own where the field has one: padding row, host_visible, captured graph, held batch, human-readable.
 OWN_WORDS = re.compile(r"nobody's|somebody's|\bexchanged\b|names_arrays_only|takes_all_in_play|runs_ahead"
-                       r"|mark_unsettled|for the eye\b|believable")
+                       r"|mark_unsettled|for the eye\b|believable|step_part|work_phase|recorded_work"
+                       r"|recorded_rows|\brecordings\b|freeze_two_centroids|frozen batch")
 POLICIES = "pace|row|key|cache|unmask"
 
 

@@ -59,11 +59,11 @@ TEST(blocks, freeze_by_hand) {
   const indices first{2}, last{8};
   for (const ops* backend : backends) {
     flags frozen(8, 0);
-    backend->run(
-        op::freeze{1, view_of(state, 1), first.data(), last.data(), true, view_of(frozen, 1)});
+    backend->run(op::mark_kv_final{1, view_of(state, 1), first.data(), last.data(), true,
+                                   view_of(frozen, 1)});
     EXPECT_EQ(frozen, (flags{0, 0, 0, 0, 1, 1, 1, 1}));  // 2 waits for 3; 7 has no neighbour
-    backend->run(
-        op::freeze{1, view_of(state, 1), first.data(), last.data(), false, view_of(frozen, 1)});
+    backend->run(op::mark_kv_final{1, view_of(state, 1), first.data(), last.data(), false,
+                                   view_of(frozen, 1)});
     EXPECT_EQ(frozen, (flags{0, 0, 1, 0, 1, 1, 1, 1}));
   }
 }
@@ -283,10 +283,10 @@ TEST(blocks, property_select_chunk_and_freeze_match_the_reference) {
     for (const bool neighbour : {false, true}) {
       flags f1(n, 0), f2(n, 0);
       const tensor_view s = view_of(state, sequences);
-      reference_ops().run(
-          op::freeze{sequences, s, first.data(), last.data(), neighbour, view_of(f1, sequences)});
-      cpu_ops().run(
-          op::freeze{sequences, s, first.data(), last.data(), neighbour, view_of(f2, sequences)});
+      reference_ops().run(op::mark_kv_final{sequences, s, first.data(), last.data(), neighbour,
+                                            view_of(f1, sequences)});
+      cpu_ops().run(op::mark_kv_final{sequences, s, first.data(), last.data(), neighbour,
+                                      view_of(f2, sequences)});
       RC_ASSERT(f1 == f2);
       reference_ops().run(
           op::fill_flags{sequences, first.data(), last.data(), 2, view_of(f1, sequences)});

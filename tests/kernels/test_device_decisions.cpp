@@ -257,7 +257,7 @@ TEST(device_decisions, two_centroids_are_the_references) {
       same_decision(
           s, device,
           [&](const ops& b, std::uint8_t* a) {
-            b.run(op::freeze_two_centroids{s.candidates.set(), view, rank.data(), params, a});
+            b.run(op::accept_two_centroids{s.candidates.set(), view, rank.data(), params, a});
           },
           "run " + std::to_string(run));
     }
@@ -424,7 +424,7 @@ TEST(device_decisions, flags_are_the_references) {
         last.push_back(draw(rng, first.back(), length));
         whole.push_back(static_cast<std::uint8_t>(draw(rng, 0, 4) == 0));
       }
-      settle_params settle;
+      delayed_cache_params settle;
       settle.delay = draw(rng, 0, 1) == 0;
       settle.shifted = draw(rng, 0, 1) == 0;
       std::vector<int> sizes;
@@ -440,14 +440,14 @@ TEST(device_decisions, flags_are_the_references) {
         const tensor_view f = view_of(flags[i], sequences), t = view_of(states[i], sequences);
         b.run(op::scatter_flags{rows.set, where.data(), 4, f});
         b.run(op::fill_flags{sequences, first.data(), last.data(), 7, f});
-        b.run(op::freeze{sequences, t, first.data(), last.data(), run % 2 == 0, f});
+        b.run(op::mark_kv_final{sequences, t, first.data(), last.data(), run % 2 == 0, f});
         b.synchronize();
       }
       ASSERT_EQ(flags[1], flags[0]) << "run " << run;
       for (int i = 0; i < 2; ++i) {
         const ops& b = i == 0 ? reference_ops() : device;
         const tensor_view f = view_of(flags[i], sequences), t = view_of(states[i], sequences);
-        b.run(op::mark_unsettled{t, settle, first.data(), last.data(), whole.data(), f});
+        b.run(op::advance_delayed_cache{t, settle, first.data(), last.data(), whole.data(), f});
         b.run(op::scatter_flags{rows.set, nullptr, 3, f});
         b.synchronize();
       }

@@ -122,7 +122,7 @@ outcome one_of_each(const ops& b) {
   freeze.limit = four;
   freeze.tier_mean = true;
   auto* frozen = a.room<std::uint8_t>(all);
-  b.run(op::freeze_two_centroids{candidates, history_view, four, freeze, frozen});
+  b.run(op::accept_two_centroids{candidates, history_view, four, freeze, frozen});
 
   auto* canvas = a.room<std::int32_t>(all);
   auto* token = a.put(indices(all, 17));
@@ -131,8 +131,8 @@ outcome one_of_each(const ops& b) {
                    state_view, committed});
   auto* tokens = a.room<std::int32_t>(all);
   b.run(op::gather_tokens{rows, make_view(canvas, dtype::i32, {2, length}), tokens});
-  b.run(op::freeze{2, state_view, first, last, true, flags_view});
-  b.run(op::mark_unsettled{state_view, {}, first, last, a.put(bytes{0, 1}), flags_view});
+  b.run(op::mark_kv_final{2, state_view, first, last, true, flags_view});
+  b.run(op::advance_delayed_cache{state_view, {}, first, last, a.put(bytes{0, 1}), flags_view});
   b.run(op::fill_flags{2, zero, first, 7, flags_view});
   b.run(op::mark_top{rows, a.put(test::random_vector(rng, all)), four, flags_view});
   b.run(op::scatter_flags{rows, settles, 9, flags_view});

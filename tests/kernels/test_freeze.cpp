@@ -48,7 +48,7 @@ struct scene {
   }
   accepts decide(const ops& backend, const freeze_params& params) {
     accepts a(candidates.row.size(), 9);  // poisoned
-    backend.run(op::freeze_two_centroids{candidates.set(), view(), rank.data(), params, a.data()});
+    backend.run(op::accept_two_centroids{candidates.set(), view(), rank.data(), params, a.data()});
     return a;
   }
   std::vector<float> row(std::int32_t s, std::int32_t p) {
@@ -379,7 +379,7 @@ TEST(freeze, does_not_depend_on_the_batch) {
         one.add({x.candidates.position.begin() + x.candidates.begin[s],
                  x.candidates.position.begin() + x.candidates.begin[s + 1]});
         accepts alone(one.row.size(), 9);
-        backend->run(op::freeze_two_centroids{
+        backend->run(op::accept_two_centroids{
             one.set(), x.view().slice(s, 1), &x.rank[s], {}, alone.data()});
         EXPECT_EQ(alone, accepts(all.begin() + x.candidates.begin[s],
                                  all.begin() + x.candidates.begin[s + 1]));
@@ -393,16 +393,16 @@ TEST(unsettled, by_hand) {
     SCOPED_TRACE(backend->name());
     const accepts start{2, 2, 1, 0, 2, 0, 1, 2};
     const std::vector<std::int32_t> first{1}, last{8};
-    const auto run = [&](const settle_params& params, bool whole) {
+    const auto run = [&](const delayed_cache_params& params, bool whole) {
       accepts state = start, flags(8, 9);
       const std::uint8_t all = whole ? 1 : 0;
-      backend->run(op::mark_unsettled{make_view(state.data(), dtype::u8, {1, 8}), params,
-                                      first.data(), last.data(), &all,
-                                      make_view(flags.data(), dtype::u8, {1, 8})});
+      backend->run(op::advance_delayed_cache{make_view(state.data(), dtype::u8, {1, 8}), params,
+                                             first.data(), last.data(), &all,
+                                             make_view(flags.data(), dtype::u8, {1, 8})});
       EXPECT_EQ(state, (accepts{2, 2, 2, 0, 2, 0, 2, 2}));
       return flags;
     };
-    settle_params params;
+    delayed_cache_params params;
     EXPECT_EQ(run(params, false), (accepts{9, 0, 1, 1, 0, 1, 1, 0}));
     EXPECT_EQ(run(params, true), (accepts{9, 1, 1, 1, 1, 1, 1, 1}));
     params.shifted = true;  // 4 predicts 5, 2 predicts 3
@@ -427,15 +427,15 @@ TEST(unsettled, backends_agree) {
       first[s] = place(rng);
       last[s] = std::max(first[s], place(rng));
     }
-    settle_params params;
+    delayed_cache_params params;
     params.delay = coin(rng) != 0;
     params.shifted = coin(rng) != 0;
     for (std::size_t i = 0; i < backends.size(); ++i) {
       after[i] = state;
       flags[i].assign(60, 9);
-      backends[i]->run(op::mark_unsettled{make_view(after[i].data(), dtype::u8, {3, 20}), params,
-                                          first.data(), last.data(), whole.data(),
-                                          make_view(flags[i].data(), dtype::u8, {3, 20})});
+      backends[i]->run(op::advance_delayed_cache{make_view(after[i].data(), dtype::u8, {3, 20}),
+                                                 params, first.data(), last.data(), whole.data(),
+                                                 make_view(flags[i].data(), dtype::u8, {3, 20})});
     }
     for (std::size_t i = 1; i < backends.size(); ++i) {
       EXPECT_EQ(flags[0], flags[i]);

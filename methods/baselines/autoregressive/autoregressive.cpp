@@ -35,7 +35,7 @@ class one_token final : public pace_policy {
     sequence_step step;
     step.active = true;
     const bool prefill = next == b.at(s).prompt_length;
-    step.what = prefill ? phase::prefill : phase::denoise;
+    step.what = prefill ? forward_kind::prefill : forward_kind::denoise;
     step.first = prefill ? entered_.at(s) : next - 1;
     step.last = prefill ? entered_.at(s) + prefill_rows(b, s) : next;
     const bool decides = step.last == next;  // not an early piece of the prompt

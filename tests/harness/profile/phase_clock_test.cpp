@@ -15,7 +15,7 @@
 namespace unmask {
 namespace {
 
-phase_total total_of(const phase_clock& clock, work_phase phase) {
+phase_total total_of(const phase_clock& clock, profile_phase phase) {
   for (const phase_total& t : clock.totals()) {
     if (t.phase == phase) return t;
   }
@@ -28,13 +28,13 @@ void wait_ms(int n) {
 
 TEST(phases, names_are_unique_and_found_again) {
   std::set<std::string> names;
-  for (std::size_t i = 0; i < work_phases; ++i) {
-    const auto phase = static_cast<work_phase>(i);
+  for (std::size_t i = 0; i < profile_phases; ++i) {
+    const auto phase = static_cast<profile_phase>(i);
     names.insert(name_of(phase));
     EXPECT_EQ(phase_named(name_of(phase)), phase);
     EXPECT_STRNE(name_of(category_of(phase)), "none");
   }
-  EXPECT_EQ(names.size(), work_phases);
+  EXPECT_EQ(names.size(), profile_phases);
   EXPECT_THROW(phase_named("atention"), error);
 }
 
@@ -42,16 +42,16 @@ TEST(phase_clock, own_time_leaves_out_what_lies_inside) {
   phase_clock clock(100);
   {
     const listening here(&clock);
-    const phase_range step(work_phase::step, 3);
+    const phase_range step(profile_phase::step, 3);
     wait_ms(4);
     {
-      const phase_range inner(work_phase::attention, 0);
+      const phase_range inner(profile_phase::attention, 0);
       wait_ms(8);
     }
-    { const phase_range inner(work_phase::attention, 1); }
+    { const phase_range inner(profile_phase::attention, 1); }
   }
-  const phase_total step = total_of(clock, work_phase::step);
-  const phase_total inner = total_of(clock, work_phase::attention);
+  const phase_total step = total_of(clock, profile_phase::step);
+  const phase_total inner = total_of(clock, profile_phase::attention);
   EXPECT_EQ(step.calls, 1);
   EXPECT_EQ(inner.calls, 2);
   EXPECT_GE(inner.seconds, 0.008);
@@ -61,42 +61,42 @@ TEST(phase_clock, own_time_leaves_out_what_lies_inside) {
   EXPECT_NEAR(clock.seconds(), step.seconds, 1e-12);
   ASSERT_EQ(clock.events().size(), 3U);  // in the order they end
   EXPECT_EQ(clock.events()[0].payload, 0);
-  EXPECT_EQ(clock.events()[2].phase, work_phase::step);
+  EXPECT_EQ(clock.events()[2].phase, profile_phase::step);
   EXPECT_EQ(clock.events()[2].payload, 3);
   EXPECT_LE(clock.events()[2].begin, clock.events()[0].begin);
 }
 
 TEST(phase_clock, bytes_are_unknown_as_soon_as_one_report_lacks_them) {
   phase_clock clock;
-  clock.work(work_phase::project, {2, 10, 100.0});
-  clock.work(work_phase::project, {3, 20, 200.0});
-  clock.work(work_phase::selection, {0, 5, std::nullopt});
-  const phase_total project = total_of(clock, work_phase::project);
+  clock.work(profile_phase::project, {2, 10, 100.0});
+  clock.work(profile_phase::project, {3, 20, 200.0});
+  clock.work(profile_phase::selection, {0, 5, std::nullopt});
+  const phase_total project = total_of(clock, profile_phase::project);
   EXPECT_EQ(project.rows, 5);
   EXPECT_EQ(project.flops, 30);
   EXPECT_EQ(project.bytes, 300);
   EXPECT_TRUE(project.bytes_known);
-  EXPECT_FALSE(total_of(clock, work_phase::selection).bytes_known);
+  EXPECT_FALSE(total_of(clock, profile_phase::selection).bytes_known);
 }
 
 TEST(phase_clock, events_beyond_the_limit_are_counted_and_totals_are_whole) {
   phase_clock clock(2);
   for (int i = 0; i < 5; ++i) {
-    clock.enter(work_phase::embed, i);
-    clock.leave(work_phase::embed);
+    clock.enter(profile_phase::embed, i);
+    clock.leave(profile_phase::embed);
   }
   EXPECT_EQ(clock.events().size(), 2U);
   EXPECT_EQ(clock.events_left_out(), 3);
-  EXPECT_EQ(total_of(clock, work_phase::embed).calls, 5);
+  EXPECT_EQ(total_of(clock, profile_phase::embed).calls, 5);
 }
 
 TEST(phase_clock, ranges_that_do_not_nest_are_refused) {
   phase_clock clock;
-  EXPECT_THROW(clock.leave(work_phase::step), std::logic_error);
-  clock.enter(work_phase::step, 0);
-  clock.enter(work_phase::layer, 0);
+  EXPECT_THROW(clock.leave(profile_phase::step), std::logic_error);
+  clock.enter(profile_phase::step, 0);
+  clock.enter(profile_phase::layer, 0);
   EXPECT_FALSE(clock.balanced());
-  EXPECT_THROW(clock.leave(work_phase::step), std::logic_error);
+  EXPECT_THROW(clock.leave(profile_phase::step), std::logic_error);
 }
 
 TEST(listening, belongs_to_one_thread_and_one_scope) {
@@ -117,21 +117,21 @@ TEST(listening, belongs_to_one_thread_and_one_scope) {
 TEST(listening, a_range_reports_to_the_listener_it_began_with) {
   phase_clock clock;
   {
-    const phase_range before(work_phase::step, 0);
+    const phase_range before(profile_phase::step, 0);
     const listening here(&clock);
-    const phase_range inside(work_phase::layer, 0);
+    const phase_range inside(profile_phase::layer, 0);
   }
-  EXPECT_EQ(total_of(clock, work_phase::step).calls, 0);
-  EXPECT_EQ(total_of(clock, work_phase::layer).calls, 1);
+  EXPECT_EQ(total_of(clock, profile_phase::step).calls, 0);
+  EXPECT_EQ(total_of(clock, profile_phase::layer).calls, 1);
 }
 
 TEST(chrome_trace, is_json_with_processes_threads_and_nested_events) {
-  const std::vector<phase_event> events = {{work_phase::attention, 1, 1500, 2500},
-                                           {work_phase::layer, 1, 1500, 9000},
-                                           {work_phase::step, 0, 1000, 10001}};
+  const std::vector<phase_event> events = {{profile_phase::attention, 1, 1500, 2500},
+                                           {profile_phase::layer, 1, 1500, 9000},
+                                           {profile_phase::step, 0, 1000, 10001}};
   const std::vector<device_slice> slices = {
-      {"kernel<\"a\">\xff", 2000, 4321, 0, 7, work_phase::attention, true},
-      {"stray", 5000, 5001, 1, 9, work_phase::step, false}};
+      {"kernel<\"a\">\xff", 2000, 4321, 0, 7, profile_phase::attention, true},
+      {"stray", 5000, 5001, 1, 9, profile_phase::step, false}};
   std::ostringstream out;
   write_chrome_trace(out, "title \"quoted\"", events, slices);
   const auto trace = nlohmann::json::parse(out.str());
