@@ -132,7 +132,8 @@ TEST(runner, paired_points_end_together_and_keep_their_items) {
   scratch_directory dir;
   fake_executor with;
   experiment_spec spec = spec_of(two_methods + "[sweep]\nparams.steps=[0,1,2,3,4,5]\n");
-  spec.evidence = {2, 4, 0, 1, true};  // 1: two repetitions are enough for each
+  spec.evidence = {2, 4, 0, 1};  // 1: two repetitions are enough for each
+  spec.evidence.paired = true;
   const run_summary s = run_experiment(spec, quiet(dir / "out"), with);
   ASSERT_EQ(s.rows.size(), 12u);
   ASSERT_EQ(with.order.size(), 24u);  // twelve points in one group, there and back
