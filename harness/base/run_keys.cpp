@@ -74,7 +74,7 @@ void check_run_keys(const run_keys& run) {
                         std::to_string(key.low) + " to " + std::to_string(key.high));
     }
     const std::vector<std::string> known = key.choices();
-    if (std::ranges::find(known, value) == known.end()) {
+    if (!known.empty() && std::ranges::find(known, value) == known.end()) {
       throw usage_error(unknown_name(name, value, known));
     }
   }
@@ -87,11 +87,11 @@ void check_run_device(const run_keys& run) {
     const std::vector<choice> all = choices_of(key);
     for (const choice& c : all) {
       if (c.word == key.text(run)) chosen = &c;
-      if (c.device.empty() || c.device == run.device) {
+      if (run.device.starts_with(c.device)) {
         others += (others.empty() ? "\"" : " or \"") + c.word + "\"";
       }
     }
-    if (!chosen || chosen->device.empty() || chosen->device == run.device) continue;
+    if (!chosen || run.device.starts_with(chosen->device)) continue;
     throw usage_error(std::string("`") + key.name + "` \"" + chosen->word + "\" needs device \"" +
                       chosen->device + "\"; on device \"" + run.device + "\" use " + others);
   }

@@ -24,8 +24,9 @@ namespace unmask {
   X(std::int64_t, gen_length, "tokens", 0, 0, 1 << 24, "", false,                               \
     "to generate; 0: what each item asks for")                                                  \
   X(std::int64_t, seed, "", 0, 0, INT64_MAX, "", false, "of sampling and remasking noise")      \
-  X(std::string, device, "", "cpu", 0, 0, "cpu cuda reference", false,                          \
-    "whose kernels run; cuda falls back to cpu where there is no GPU, and the row says cpu")    \
+  X(std::string, device, "", "cpu", 0, 0, "cpu cuda reference cuda-emulated", false,            \
+    "whose kernels run; cuda falls back to cpu where there is no GPU, and the row says cpu; "   \
+    "cuda-emulated counts what kernels do, and its times mean nothing")                         \
   X(std::string, format, "", "auto", 0, 0, "auto f32 bf16 int8", true,                          \
     "of packed weights; auto: f32")                                                             \
   X(std::string, kv_type, "", "auto", 0, 0, "auto f32 bf16@cuda", true,                         \
@@ -35,6 +36,9 @@ namespace unmask {
     "own on cpu, library on cuda")                                                              \
   X(std::string, graphs, "", "auto", 0, 0, "auto on off", false,                                \
     "whether a GPU repeats recorded layers as CUDA graphs; auto: on")                           \
+  X(std::string, impose, "", "none", 0, 0, "", false,                                           \
+    "commits that are imposed while every layer is computed: replay:FILE, steady:N, published " \
+    "statistics such as sdar-8b/sharegpt, or lengths, those of the workload's lengths")         \
   X(std::string, isa, "", "auto", 0, 0, "auto avx512 avx2 portable", false,                     \
     "instructions of the kernels of cpu; auto: the widest this processor has")
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "harness/base/error.h"
+#include "harness/base/shared_library.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/model/checkpoint.h"
@@ -34,6 +35,18 @@ bool check_model(const std::filesystem::path& directory) {
   }
 }
 
+// What is opened at run time, each by its own rules (harness/base/shared_library.h).
+void print_libraries() {
+  const std::pair<const char*, library_search> wanted[] = {{"cublaslt", cublaslt_library()},
+                                                           {"cudnn   ", cudnn_library()},
+                                                           {"cupti   ", cupti_library()}};
+  for (const auto& [name, search] : wanted) {
+    const shared_library found = open_shared_library(search);
+    fmt::print("{} {}\n", name,
+               found.handle ? found.path : "NOT RUN: not found (tried " + found.tried + ")");
+  }
+}
+
 }  // namespace
 
 int command_doctor(const texts& arguments) {
@@ -41,6 +54,7 @@ int command_doctor(const texts& arguments) {
       "doctor [options]",
       {{"json", flag(), "the environment record of result rows, as JSON"},
        {"measure", flag(), "also measure the copy bandwidth of every GPU"},
+       {"libraries", flag(), "also open CUDA's libraries and say which files they are"},
        {"model", repeated(), "also read this checkpoint to the last byte (repeatable)"},
        experiments_option()},
       {}, arguments);
@@ -80,6 +94,7 @@ int command_doctor(const texts& arguments) {
       }
     }
   }
+  if (line.given("libraries")) print_libraries();
   if (line.given("measure") && machine.cuda.devices.empty()) {
     fmt::print("gpu      NOT RUN: --measure needs a GPU\n");
   }

@@ -55,7 +55,7 @@ int command_generate(const texts& arguments) {
   if (line.helped()) return 0;
   line.place("prompt", "generate needs a prompt");
   const std::string prompt = fmt::format("{}", fmt::join(line.list("prompt"), " "));
-  const std::filesystem::path directory = line.text("model");
+  const std::filesystem::path directory = model_folder(line.text("model"));
   const model_config config = read_model_config(directory);
   if (!config.caution.empty()) fmt::print(stderr, "note: {}\n", config.caution);
   const tokenizer tokens = tokenizer::load(directory);

@@ -7,6 +7,7 @@
 #include "harness/cli/options.h"
 #include "harness/decode/likelihood_replay.h"
 #include "harness/workload/benchmarks/replay.h"
+#include "harness/workload/programs/replay.h"
 #include "harness/workload/scorers/replay.h"
 
 namespace unmask {
@@ -21,7 +22,7 @@ void print_result(const golden_result& file, bool quiet) {
   for (const std::string& reason : file.first_failures) fmt::print("  {}\n", reason);
 }
 
-// Prompts, scorers and likelihoods; cases without their data are named and count as skipped.
+// Prompts, scorers, likelihoods and programs; cases without their data are named and count as skipped.
 std::vector<golden_result> replay_evaluation(const golden_options& o,
                                              const std::vector<std::string>& data,
                                              const std::string& experiments, golden_summary& sum) {
@@ -34,7 +35,10 @@ std::vector<golden_result> replay_evaluation(const golden_options& o,
     files.push_back(std::move(file));
   }
   files.insert(files.end(), likelihoods.files.begin(), likelihoods.files.end());
-  for (const auto* missing : {&prompts.without_data, &likelihoods.without_data}) {
+  program_replay programs = replay_programs(o.directory, roots);
+  files.insert(files.end(), programs.files.begin(), programs.files.end());
+  for (const auto* missing :
+       {&prompts.without_data, &likelihoods.without_data, &programs.not_run}) {
     for (const std::string& reason : *missing) fmt::print("NOT RUN: {}\n", reason);
     sum.skipped += static_cast<int>(missing->size());
   }
@@ -56,6 +60,9 @@ int command_golden(const texts& arguments) {
         "folder of official data sets, models/ and tokenizers/ for prompts and likelihoods, before "
         "DIR/data, DIR/../data and DIR/../goldens (repeatable)"},
        {"experiments-dir", std::string("experiments"), "where data/fewshot lies"},
+       {"samples", no_default,
+        "write the scorer cases as we judge them into lm-eval's sample files in this folder, and "
+        "stop"},
        {"quiet,q", flag(), "print failures and the summary only"}},
       {"dir"}, arguments);
   if (line.helped()) return 0;
@@ -67,6 +74,10 @@ int command_golden(const texts& arguments) {
   o.max_rows = line.at_least("max-rows", 0);
   o.backend = &device_named(line.text("device"));
 
+  if (line.given("samples")) {
+    scorers::write_scorer_samples(o.directory, line.text("samples"));
+    return 0;
+  }
   golden_summary sum;
   const auto add = [&](const golden_summary& part) {
     sum.passed += part.passed;

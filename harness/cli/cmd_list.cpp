@@ -13,7 +13,9 @@
 #include "harness/decode/registry.h"
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/catalogue.h"
+#include "harness/experiment/cost_sheet.h"
 #include "harness/model/config.h"
+#include "harness/model/delta.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
 namespace unmask {
@@ -39,16 +41,25 @@ void list_folder(const char* title, const std::filesystem::path& folder, const c
 
 void list_models(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder)) return;
-  std::vector<std::filesystem::path> found;
+  std::vector<std::filesystem::path> found, opt_in;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (std::filesystem::exists(entry.path() / "config.json")) found.push_back(entry.path());
+    if (std::filesystem::exists(entry.path() / "config.json")) {
+      found.push_back(entry.path());
+    } else if (std::filesystem::exists(entry.path() / delta_file)) {
+      opt_in.push_back(entry.path());
+    }
   }
   std::sort(found.begin(), found.end());
+  std::sort(opt_in.begin(), opt_in.end());
   fmt::print("models\n");
   for (const auto& path : found) {
     const model_config c = read_model_config(path);
     fmt::print("  {:<36}{}, {} layers, d {}, {:.2f} M parameters\n", path.string(),
                name_of(c.family), c.layers, c.hidden, static_cast<double>(c.parameters()) * 1e-6);
+  }
+  for (const auto& path : opt_in) {
+    fmt::print("  {:<36}opt-in, not made yet: ./dev model {}\n", path.string(),
+               path.filename().string());
   }
 }
 
@@ -124,12 +135,37 @@ int command_list(const texts& arguments) {
   return 0;
 }
 
+namespace {
+
+// What the cost model expects of the published models on a GPU that is not here.
+int show_cost(const command_line& line) {
+  const device_ceilings device = measured_ceilings(
+      ceilings_of(line.text("device")), 1e12 * line.real("tflops"), 1e12 * line.real("terabytes"));
+  const std::filesystem::path shapes =
+      std::filesystem::path(line.text("experiments-dir")) / "shapes";
+  fmt::print("{}", render(cost_sheet(shapes, device), line.format()));
+  return 0;
+}
+
+}  // namespace
+
 int command_show(const texts& arguments) {
-  const command_line line("show METHOD", {}, {"method"}, arguments);
+  const command_line line(
+      "show METHOD|cost [options]",
+      {{"device", std::string("h200"), "cost: the GPU, h100, h200 or a100"},
+       {"tflops", 0.0, "cost: its largest bfloat16 products as measured, TFLOP/s (0: as declared)"},
+       {"terabytes", 0.0, "cost: its copy rate as measured, TB/s (0: as declared)"},
+       format_option("cost: md, csv, latex or json"),
+       {"experiments-dir", std::string("experiments"), "cost: where shapes/ lies"}},
+      {"method"}, arguments,
+      "\ncost: expected time, tokens/s and share of the limit of five published models on a GPU "
+      "that is not here\n");
   if (line.helped()) return 0;
   const method_registry& methods = method_registry::instance();
-  const method_info& m = methods.find(line.place(
-      "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", "))));
+  const std::string name = line.place(
+      "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));
+  if (name == "cost") return show_cost(line);
+  const method_info& m = methods.find(name);
   fmt::print("{}: {}\n  paper   {}\n  source  {}\n\n", m.name, m.summary, m.paper, m.source);
   fmt::print("  pace    {}\n  rows    {}\n  keys    {}\n  cache   {}\n  unmask  {}\n\n", m.pace,
              m.rows, m.keys, m.cache, m.unmask);

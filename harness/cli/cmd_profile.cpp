@@ -229,7 +229,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   const std::string device = device_of(spec);
   // Kernels of a CUDA graph run outside the ranges of their phases, and a profile is about phases:
   // every pass, timed and traced, launches its kernels, unless the user says otherwise.
-  if (device == "cuda" && spec.run.graphs == "auto") spec.run.graphs = "off";
+  if (device.starts_with("cuda") && spec.run.graphs == "auto") spec.run.graphs = "off";
   spec.evidence.min_repetitions = spec.evidence.max_repetitions = line.at_least("repetitions", 1);
   spec.evidence.warmup = line.at_least("warmup", 0);
   const fs::path output = line.given("output") ? fs::path(line.text("output"))

@@ -22,6 +22,7 @@
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/campaign.h"
 #include "harness/experiment/decide.h"
+#include "harness/experiment/forecast.h"
 #include "harness/experiment/request.h"
 #include "harness/experiment/runner.h"
 #include "harness/experiment/serve_settings.h"
@@ -45,13 +46,16 @@ option_table run_command_options() {
               "same prompts; then each beside its base"},
              {"shard", no_default, "i/n: only every n-th point, from the i-th (from 0)"},
              {"only", repeated(), "PAPER or PAPER/ARTIFACT of a folder (repeatable)"},
-             {"dry-run", flag(), "print the plan and stop"},
+             {"dry-run", flag(),
+              "print the plan with its answers, forwards and expected GPU hours, and stop"},
+             {"gpu", std::string("h100"), "whose hours: h100, h200, a100"},
              {"fresh", flag(),
               "measure again what already has a row, and let the new row count (default: resume)"},
              {"decide", 0.0,
               "minutes; of a folder: go on with more items and repetitions until every claim is "
               "decided that can be, or these are spent"},
-             {"log-samples,s", flag(), "also store every answer with its score"},
+             {"samples,s", flag(),
+              "also store every answer with its score as lm-eval does: samples/POINT/"},
              {"no-progress", flag(), "no progress on standard error"}} +
          paired_options() + option_table{experiments_option()};
 }
@@ -79,19 +83,21 @@ int run_one(const fs::path& file, const command_line& line) {
   if (line.given("shard")) run.part = parse_shard(line.text("shard"));
   run.dry_run = line.given("dry-run");
   run.resume = !line.given("fresh");
-  run.log_samples = line.given("log-samples");
+  run.samples = line.given("samples");
   run.progress = !line.given("no-progress");
   const std::string obstacle = cannot_run(spec, this_machine());
   if (!obstacle.empty() && (!run.dry_run || spec.models.empty())) {
     fmt::print("{}\n", obstacle);
     return static_cast<int>(run.dry_run ? exit_code::ok : exit_code::environment);
   }
-  run.manifest = requested_manifest(request, spec);
-  const run_summary summary = run_experiment(spec, run);
   if (run.dry_run) {
+    const auto points = take_shard(plan_points(spec, *make_executor()), run.part);
+    fmt::print("{}", forecast_table(spec, points, ceilings_of(line.text("gpu"))));
     if (!obstacle.empty()) fmt::print("{}\n", obstacle);
     return 0;
   }
+  run.manifest = requested_manifest(request, spec);
+  const run_summary summary = run_experiment(spec, run);
   // Rows measured earlier belong to the same table.
   const frame rows = summary.skipped > 0 ? read_frame({summary.file}) : frame(summary.rows);
   fmt::print("{}", line.given("paired") ? paired_report(rows, line) : render_rows(rows, format));
@@ -132,19 +138,53 @@ std::vector<campaign_item> items_of(const texts& paths, const command_line& line
   return items_at(entries, scale.empty() ? "tiny" : scale);
 }
 
+// One line per artifact: what it would take, and what is missing here.
+int print_forecasts(const std::vector<campaign_item>& items, const command_line& line) {
+  const std::unique_ptr<executor> with = make_executor();
+  const device_ceilings& device = ceilings_of(line.text("gpu"));
+  text_table t{"artifact",           ">points",    ">answers",
+               ">forwards, at most", ">GPU hours", "on this machine"};
+  plan_forecast all;
+  for (const campaign_item& item : items) {
+    const std::string name = item.artifact.header.paper + " " + item.artifact.header.id;
+    const std::string obstacle = obstacle_of(item);
+    plan_forecast sum;
+    if (item.artifact.problem.empty() && item.artifact.header.not_reproducible.empty() &&
+        std::ranges::any_of(item.artifact.scales,
+                            [&](const auto& s) { return s.entry.name == item.scale; })) {
+      run_request request{item.artifact.file, item.scale, line.settings()};
+      const experiment_spec spec = requested_spec(request);
+      if (!spec.models.empty()) {
+        sum = forecast_of(spec, make_plan(spec, with->methods()), device);
+      }
+    }
+    t.add({name, fmt::format("{}", sum.points), fmt::format("{}", sum.answers),
+           fmt::format("{:.0f}", sum.forwards),
+           fmt::format("{:.1f}{}", sum.gpu_hours, sum.without_hours > 0 ? " and more" : ""),
+           obstacle.empty() ? "runs here" : obstacle});
+    all.points += sum.points;
+    all.answers += sum.answers;
+    all.gpu_hours += sum.gpu_hours;
+  }
+  t.notes.push_back(
+      fmt::format("{} points, {} answers, {:.0f} hours of one {} by the cost model, which "
+                  "is a prediction; forwards count a token each, so methods that decide "
+                  "several at once take less",
+                  all.points, all.answers, all.gpu_hours, device.name));
+  fmt::print("{}", render(t, table_format::md));
+  return 0;
+}
+
 int run_several(const texts& paths, const command_line& line) {
   std::vector<campaign_item> items = items_of(paths, line);
   if (line.given("dry-run")) {
-    std::vector<artifact_entry> entries;
-    for (const campaign_item& i : items) entries.push_back(i.artifact);
-    fmt::print("{}", artifact_listing(entries));
-    return 0;
+    return print_forecasts(items, line);
   }
   texts more;
   for (const std::string& setting : line.settings()) {
     more.insert(more.end(), {"--set", setting});
   }
-  for (const char* name : {"fresh", "paired", "log-samples"}) {
+  for (const char* name : {"fresh", "paired", "samples"}) {
     if (line.given(name)) more.push_back(std::string("--") + name);
   }
   const fs::path directory = line.given("output") ? line.text("output") : "runs";

@@ -6,6 +6,7 @@
 
 #include "harness/base/error.h"
 #include "harness/decode/registry.h"
+#include "harness/experiment/locate.h"
 
 namespace unmask {
 
@@ -29,7 +30,14 @@ option_table model_options(int repetitions) {
          settings_options();
 }
 
-experiment_spec spec_of_model(const std::filesystem::path& directory, const command_line& line) {
+std::filesystem::path model_folder(const std::filesystem::path& given) {
+  std::error_code none;
+  if (given.has_parent_path() || std::filesystem::is_directory(given, none)) return given;
+  return find_embedded("models" / given, std::filesystem::current_path(none)).value_or(given);
+}
+
+experiment_spec spec_of_model(const std::filesystem::path& given, const command_line& line) {
+  const std::filesystem::path directory = model_folder(given);
   experiment_spec spec;
   const std::string weights = line.text("weights");
   const bool random = weights.starts_with("random:") && weights.size() > 7 &&

@@ -19,7 +19,10 @@ std::string usual_method(const model_config& config);
 // --method, --preset, --weights, --layers, --seed, --repetitions, --warmup; --set and --device.
 option_table model_options(int repetitions);
 
+// What --model names: a folder, or by its name alone one of those that come with the program.
+std::filesystem::path model_folder(const std::filesystem::path& given);
+
 // Model, methods, seed, evidence and settings; no workload yet.
-experiment_spec spec_of_model(const std::filesystem::path& directory, const command_line& line);
+experiment_spec spec_of_model(const std::filesystem::path& given, const command_line& line);
 
 }  // namespace unmask

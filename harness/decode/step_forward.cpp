@@ -77,6 +77,8 @@ void step_loop::impl::make_program(bool evicts) {
 
 // ---- one action after the other -----------------------------------------------------------------
 
+// The rows that the operations read are looked up anew after a gather, because narrow() leaves fewer
+// of them; a layer is counted when it closes, because only then its keys are known.
 void step_loop::impl::issue_at_once() {
   layer_input in;
   std::optional<phase_range> layer_range;
@@ -171,6 +173,7 @@ layer_rows step_loop::impl::rows_of_layer(std::int32_t layer) const {
           model.value(a, n)};
 }
 
+// Time spent here is selection, what a method adds to a plain forward; an observer's is not.
 void step_loop::impl::decide_on_host(const layer_action& action) {
   const std::int32_t l = action.layer;
   switch (action.what) {

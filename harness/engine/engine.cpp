@@ -212,6 +212,8 @@ class engine_run {
     return any;
   }
 
+  // Pages come first, because a request that is preempted for them takes no part in the turn; results
+  // are handed over last, when every forward of the turn is over.
   bool decode_turn() {
     std::int32_t forwards = 1;
     if (settings_.policy == batching::lmd || settings_.policy == batching::fdfo) {
@@ -230,13 +232,13 @@ class engine_run {
     if (settings_.policy == batching::block_sync) {
       whole_block();
     } else {
-      const bool frozen = settings_.policy == batching::lmd;
+      const bool held = settings_.policy == batching::lmd;
       for (std::int32_t i = 0; i < forwards && stepping(); ++i) {
         forward(false);
         for (std::size_t s = 0; s < places_.size(); ++s) {
           if (parts_[s] != schedule_action::step) continue;
           if (places_[s].finished) {
-            parts_[s] = frozen ? schedule_action::recompute : schedule_action::out;
+            parts_[s] = held ? schedule_action::recompute : schedule_action::out;
           } else if (settings_.policy == batching::fdfo && places_[s].resolved) {
             parts_[s] = schedule_action::out;
           }
@@ -295,6 +297,8 @@ class engine_run {
     ++totals_.preemptions;
   }
 
+  // The clock runs from the forward to the last count of its rows, because a virtual clock takes its
+  // time from those counts; only then results may say when they came.
   void forward(bool prefill) {
     iteration_record it;
     it.time = clock_.now();

@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* log_name = "log.txt";
 
+}  // namespace
+
 std::string obstacle_of(const campaign_item& item) {
   const artifact_entry& a = item.artifact;
   if (!a.problem.empty()) return a.problem;
@@ -30,6 +32,8 @@ std::string obstacle_of(const campaign_item& item) {
   }
   return "NOT RUN: has no scale " + item.scale + ", only " + names;
 }
+
+namespace {
 
 // Seconds of earlier runs, by paper, id and scale.
 std::map<std::string, double> earlier_seconds(const fs::path& log) {

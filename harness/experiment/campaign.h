@@ -28,6 +28,9 @@ struct campaign_item {
   std::string key() const { return artifact.header.paper + "/" + artifact.header.id + "/" + scale; }
 };
 
+// Why an item cannot be measured here: "NOT RUN: ...", or what is broken; empty: it can.
+std::string obstacle_of(const campaign_item& item);
+
 struct campaign_outcome {
   std::string paper, id, scale, title;
   campaign_status status = campaign_status::failed;

@@ -10,6 +10,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/experiment/execute_parts.h"
+#include "harness/experiment/imposed_commits.h"
 #include "harness/experiment/locate.h"
 #include "harness/model/checkpoint.h"
 #include "harness/profile/environment.h"
@@ -26,7 +27,7 @@ constexpr std::size_t largest_workload = std::size_t{1} << 30;
 
 // Tells the backends what [run] says about kernels, before a model is packed for them.
 void choose_kernels(const run_settings& run) {
-  if (run.device == "cuda") {
+  if (run.device.starts_with("cuda")) {
     cuda::choose("UNMASK_CUDA_GEMM", run.gemm == "own" ? "own" : "library");
     cuda::choose("UNMASK_CUDA_GRAPHS", run.graphs == "off" ? "off" : "on");
     return;
@@ -71,6 +72,18 @@ class real_executor final : public executor {
       if (p.model.weights == "checkpoint") return hash_of_checkpoint(p.model.path);
       return sha256_hex(read_file(p.model.path / "config.json", largest_config));
     });
+    if (!p.workload.benchmark.name.empty()) {
+      const std::string which = canonical_benchmark(p.workload.benchmark) +
+                                p.workload.benchmark.path + std::to_string(p.workload.items.limit) +
+                                " " + std::to_string(p.workload.items.offset) + " " +
+                                std::to_string(p.workload.items.seed) + " " +
+                                std::to_string(p.workload.items.spread);
+      p.workload.hash = remembered(which, [&] {
+        const auto summary = summary_of(p.workload, tokens_of(p.model.path));
+        return summary ? summary->hash : "";
+      });
+      return;
+    }
     if (p.workload.file.empty()) return;  // published lengths
     p.workload.hash = remembered(p.workload.file.string(), [&] {
       return sha256_hex(read_file(p.workload.file, largest_workload));
@@ -102,6 +115,7 @@ class real_executor final : public executor {
         prepared.verdict = verdict_kind::failed;  // from here on it is no matter of support
         std::unique_ptr<loadable_point> point;
         if (p.workload.benchmark.kind == "likelihood") {
+          if (p.run.impose != "none") throw usage_error("likelihoods commit nothing to `impose`");
           point = make_likelihood_point(p, model_, workload);
         } else {
           point = make_engine_point(p, model_, workload, times_);
@@ -136,6 +150,15 @@ class real_executor final : public executor {
     }
     return at->second;
   }
+  // The tokenizer beside a model; null where there is none.
+  const tokenizer* tokens_of(const std::filesystem::path& model) {
+    const auto [at, fresh] = tokenizers_.try_emplace(model);
+    std::error_code none;
+    if (fresh && std::filesystem::exists(model / "tokenizer.json", none)) {
+      at->second = tokenizer::load(model);
+    }
+    return at->second ? &*at->second : nullptr;
+  }
   // Points for a GPU run on the CPU, and are recorded so, where there is none.
   std::string device_present(const std::string& wanted) {
     if (wanted != "cuda" || !cuda::query().devices.empty()) return wanted;
@@ -145,6 +168,7 @@ class real_executor final : public executor {
   }
 
   std::map<std::string, std::string> hashes_;
+  std::map<std::filesystem::path, std::optional<tokenizer>> tokenizers_;
   bool told_ = false;
   std::string model_key_;
   std::shared_ptr<loaded_model> model_;

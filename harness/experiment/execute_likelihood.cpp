@@ -27,6 +27,7 @@ struct judged_item {
   bool acc = false, acc_norm = false;
   bool within_error = false;  // best and second differ by less than two standard errors
   double standard_error = 0;  // largest among its choices
+  std::vector<double> loglikelihoods;
 };
 
 class likelihood_point final : public loadable_point {
@@ -83,6 +84,12 @@ class likelihood_point final : public loadable_point {
       all.push_back({workload_->items[i].id, texts_[i], right ? "" : "another choice is likelier",
                      true, right ? 1.0 : 0.0, right});
       all.back().group = workload_->items[i].family;
+      all.back().item = i;
+      all.back().loglikelihoods = judged_[i].loglikelihoods;
+      all.back().filters = {{"none",
+                             "",
+                             {{"acc", judged_[i].acc ? "1.0" : "0.0"},
+                              {"acc_norm", judged_[i].acc_norm ? "1.0" : "0.0"}}}};
     }
     return all;
   }
@@ -153,6 +160,7 @@ class likelihood_point final : public loadable_point {
     std::ranges::sort(sorted, std::greater<>());
     j.within_error = sorted.size() > 1 && sorted[0] - sorted[1] < 2 * j.standard_error;
     texts_[i] = nlohmann::json{{"loglikelihoods", value}}.dump();
+    j.loglikelihoods = std::move(value);
     return j;
   }
 

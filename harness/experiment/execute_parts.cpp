@@ -7,13 +7,14 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/json_lines.h"
 #include "harness/base/located.h"
 #include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/settings.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
-#include "harness/workload/datasets.h"
+#include "harness/workload/samples.h"
 #include "harness/workload/scorer.h"
 #include "kernels/random.h"
 
@@ -105,17 +106,15 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
     fill_benchmark(w, entry, run, model);
     return;
   }
-  std::vector<task_item> all = entry.dataset.empty()
-                                   ? read_tasks(entry.file.string())
-                                   : read_dataset(entry.dataset, entry.file.string());
+  std::vector<task_item> all = read_tasks(entry.file.string());
   w.items = located(entry.file.string(), [&] { return select(std::move(all), entry.items); });
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
   const chat_format format = chat_format_of(model.config, *model.tokens);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
-    const task_item& item = w.items[i];
+    task_item& item = w.items[i];
     sequence_request request;
-    request.prompt =
-        model.tokens->encode(apply_chat_template(format, {{"user", item.prompt}}, true));
+    item.prompt = apply_chat_template(format, {{"user", item.prompt}}, true);
+    request.prompt = model.tokens->encode(item.prompt);
     request.gen_length = generated_length(entry, run, item);
     request.seed = request_seed(run, i);
     w.requests.push_back(std::move(request));
@@ -149,6 +148,7 @@ const ops& backend_of(const std::string& device) {
   if (device == "cpu") return cpu_ops();
   if (device == "reference") return reference_ops();
   if (device == "cuda") return cuda_ops();
+  if (device == "cuda-emulated") return cuda_emulated_ops();
   throw environment_error("device '" + device + "' has no kernels in this build; use cpu");
 }
 
@@ -158,7 +158,7 @@ weight_format packed_format(const std::string& format) {
 
 dtype stored_kv_dtype(const run_settings& run) {
   check_run_device(run);
-  const bool chosen = run.kv_type == "auto" && run.device == "cuda" &&
+  const bool chosen = run.kv_type == "auto" && run.device.starts_with("cuda") &&
                       packed_format(run.format) == weight_format::bf16;
   return chosen || run.kv_type == "bf16" ? dtype::bf16 : dtype::f32;
 }
@@ -273,6 +273,35 @@ std::vector<active_knob> knobs_of(const method_info& method, const parameters& s
   return knobs;
 }
 
+std::map<std::string, std::string> loadable_point::samples(const std::vector<scored_answer>& scores,
+                                                           const std::string& run_id,
+                                                           const std::string& point_id,
+                                                           const std::string& date) const {
+  std::map<std::string, std::string> files;
+  const auto text = [](const std::string& value) {
+    json_value json;
+    json.data = value;
+    return json_text(json);
+  };
+  for (const scored_answer& s : scores) {
+    const task_item& item = workload_->items[s.item];
+    std::string& lines = files[sample_file_name(item, date)];
+    lines += sample_lines(item, {s.text,
+                                 s.loglikelihoods,
+                                 s.filters,
+                                 {{"run_id", text(run_id)},
+                                  {"point_id", text(point_id)},
+                                  {"item", text(s.id)},
+                                  {"output", text(s.text)},
+                                  {"scored", s.scored ? "true" : "false"},
+                                  {"value", fmt::format("{}", s.value)},
+                                  {"undecided", s.undecided ? "true" : "false"},
+                                  {"note", text(s.note)}}}) +
+             "\n";
+  }
+  return files;
+}
+
 std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,
                                          const std::vector<answer_record>& answers,
                                          const std::vector<std::size_t>& item_of,
@@ -292,6 +321,8 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
     s.exact = judged.exact;
     s.undecided = judged.undecided;
     s.group = item.family;
+    s.item = item_of[i];
+    s.filters = judged.filters;
     for (const measure& m : judged.measures) s.measures.push_back({m.name, m.sum, m.of});
     all.push_back(std::move(s));
   }

@@ -113,6 +113,9 @@ class loadable_point : public prepared_point {
   virtual std::int32_t rows() const = 0;
   model_record model() const override { return model_->record; }
   workload_record workload() const override { return workload_->record; }
+  std::map<std::string, std::string> samples(const std::vector<scored_answer>& scores,
+                                             const std::string& run_id, const std::string& point_id,
+                                             const std::string& date) const override;
   token_rules rules() const override {
     return {model_->config.vocabulary, model_->config.mask_id, model_->config.stop_ids};
   }

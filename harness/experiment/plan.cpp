@@ -69,12 +69,15 @@ std::vector<combination> combinations(const experiment_spec& spec) {
 }
 
 bool runs_on(const method_entry& method, const model_entry& model, const workload_entry& workload) {
+  // Names or roles; an empty list holds all.
   const auto among = [](const std::vector<std::string>& wanted, const std::string& name) {
-    return !name.empty() && std::ranges::find(wanted, name) != wanted.end();
+    return wanted.empty() || (!name.empty() && std::ranges::find(wanted, name) != wanted.end());
   };
-  return (method.models.empty() || among(method.models, model.name) ||
-          among(method.models, model.role)) &&
-         (method.workloads.empty() || among(method.workloads, workload.name));
+  const auto model_among = [&](const std::vector<std::string>& wanted) {
+    return among(wanted, model.name) || among(wanted, model.role);
+  };
+  return model_among(method.models) && model_among(workload.models) &&
+         among(method.workloads, workload.name);
 }
 
 // Where all settings of a point are known, whatever their order.
@@ -117,12 +120,18 @@ void check_names(const experiment_spec& spec, const std::string& where) {
   }
   std::vector<std::string> workloads;
   for (const workload_entry& w : spec.workloads) workloads.push_back(w.name);
-  for (const method_entry& method : spec.methods) {
-    for (const std::string& name : method.models) {
+  const auto check_models = [&](const std::vector<std::string>& names, const std::string& place) {
+    for (const std::string& name : names) {
       if (std::ranges::find(known, name) == known.end()) {
-        throw usage_error(method.where + ": " + unknown_name("model", name, known));
+        throw usage_error(place + ": " + unknown_name("model", name, known));
       }
     }
+  };
+  for (const workload_entry& w : spec.workloads) {
+    check_models(w.models, where + ": the workload '" + w.name + "'");
+  }
+  for (const method_entry& method : spec.methods) {
+    check_models(method.models, method.where);
     for (const std::string& name : method.workloads) {
       if (std::ranges::find(workloads, name) == workloads.end()) {
         throw usage_error(method.where + ": " + unknown_name("workload", name, workloads));
@@ -189,6 +198,9 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           p.preset = method.preset;
           p.params = method.params;
           p.run = spec.run;
+          for (const dotted_setting& s : model.settings) {
+            if (apply_setting(p, s, parameter_names[method.name])) used.insert(s.key);
+          }
           for (const dotted_setting& s : settings) {
             if (!apply_setting(p, s, parameter_names[method.name])) continue;
             used.insert(s.key);
@@ -211,6 +223,9 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
   }
   std::vector<dotted_setting> all = spec.overrides;
   for (const combination& settings : sweep) all.insert(all.end(), settings.begin(), settings.end());
+  for (const model_entry& model : spec.models) {
+    all.insert(all.end(), model.settings.begin(), model.settings.end());
+  }
   for (const dotted_setting& s : all) {
     if (!used.contains(s.key)) check_used(s, spec, methods);
   }

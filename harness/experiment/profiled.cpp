@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 #include "harness/base/error.h"
 #include "harness/profile/cupti_counters.h"
 #include "harness/profile/cupti_trace.h"
+#include "harness/profile/nvml.h"
 
 namespace unmask {
 namespace {
@@ -39,16 +41,23 @@ class profiler {
     const bool wants_trace = !settings_.trace.empty();
     phase_clock clock(wants_trace ? settings_.most_events : 0);
     std::vector<device_slice> slices;
+    std::optional<power_sampler> sampler;
+    if (wants_trace) sampler.emplace(meter_of(point.run.device));
     if (settings_.tool == profile_tool::cupti) {
       slices = observe_kernels(here, clock, report);
     } else {
+      const bool emulated = point.run.device == "cuda-emulated";
+      if (emulated) cuda::emulator::begin_counting();
       here.checked_pass(&clock);
+      if (emulated) report.traffic = cuda::emulator::end_counting();
     }
     report.phases = clock.totals();
     report.seconds = clock.seconds();
     if (wants_trace) {
       report.events_left_out = clock.events_left_out();
-      write_trace(point, clock, slices);
+      trace_samples power{"power, W", sampler->finish()};
+      for (auto& [at, watts] : power.values) at -= clock.origin();
+      write_trace(point, clock, slices, {power});
     }
     if (settings_.tool == profile_tool::cupti) observe_counters(here, report);
     return report;
@@ -127,11 +136,12 @@ class profiler {
   }
 
   void write_trace(const experiment_point& point, const phase_clock& clock,
-                   const std::vector<device_slice>& slices) {
+                   const std::vector<device_slice>& slices,
+                   const std::vector<trace_samples>& samples) {
     const std::filesystem::path file = numbered(settings_.trace, traces_++);
     if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
     std::ofstream out(file);
-    write_chrome_trace(out, title_of(point), clock.events(), slices);
+    write_chrome_trace(out, title_of(point), clock.events(), slices, clock.steps(), samples);
     out.close();
     if (!out) throw environment_error("cannot write the trace " + file.string());
   }

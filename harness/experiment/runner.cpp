@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <fstream>
 #include <iostream>
 #include <random>
 
@@ -18,6 +19,7 @@
 #include "harness/base/files.h"
 #include "harness/experiment/manifest.h"
 #include "harness/experiment/progress.h"
+#include "harness/profile/nvml.h"
 #include "harness/profile/phases.h"
 
 namespace unmask {
@@ -61,10 +63,6 @@ class experiment_run {
         source_hash_(with.source_hash()) {
     summary_.run_id = new_run_id();
     summary_.file = rows_.path();
-    if (options.log_samples) {
-      samples_ =
-          std::make_unique<line_file>(options.output / ("samples_" + summary_.run_id + ".jsonl"));
-    }
   }
 
   void measure(std::span<const experiment_point> group) {
@@ -134,8 +132,13 @@ class experiment_run {
 
   void repeat(in_flight& f, const stopping_rule& rule, std::int64_t round) {
     progress_.now(title(f) + fmt::format(" repetition {}", round + 1));
+    const energy_meter meter = meter_of(f.point->run.device);
+    const std::optional<double> before = meter.joules();
     const phase_range range(profile_phase::measure, round);  // what a profiler around us looks for
     f.measured.passes.push_back(f.ready->pass());
+    if (const std::optional<double> after = meter.joules(); before && after) {
+      f.measured.passes.back().metrics["energy_joules"] = {*after - *before, origin::measured};
+    }
     f.seconds.push_back(f.measured.passes.back().seconds);
     f.measured.stop = rule.reason(f.seconds);
     // Paired points need as many repetitions as their partners: they end together.
@@ -174,7 +177,7 @@ class experiment_run {
         row.probes[name] = report;
       }
     }
-    log_samples(row, f.measured.scores);
+    write_samples(f);
     write(f, std::move(row));
   }
 
@@ -235,18 +238,17 @@ class experiment_run {
     summary_.rows.push_back(std::move(row));
   }
 
-  void log_samples(const result_row& row, const std::vector<scored_answer>& scores) {
-    if (!samples_) return;
-    std::string lines;
-    for (const scored_answer& s : scores) {
-      const nlohmann::ordered_json sample = {{"run_id", row.run_id}, {"point_id", row.point_id},
-                                             {"item", s.id},         {"output", s.text},
-                                             {"scored", s.scored},   {"value", s.value},
-                                             {"exact", s.exact},     {"note", s.note}};
-      lines += (lines.empty() ? "" : "\n") +
-               sample.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  void write_samples(const in_flight& f) {
+    if (!options_.samples) return;
+    const std::filesystem::path folder = options_.output / "samples" / f.point->id;
+    std::filesystem::create_directories(folder);
+    for (const auto& [name, lines] :
+         f.ready->samples(f.measured.scores, summary_.run_id, f.point->id, sample_date_)) {
+      std::ofstream out(folder / name, std::ios::app | std::ios::binary);
+      if (!(out << lines << std::flush)) {
+        throw environment_error("cannot write " + (folder / name).string());
+      }
     }
-    if (!lines.empty()) samples_->append(lines);
   }
 
   static std::string title(const in_flight& f) { return title_of(*f.point); }
@@ -255,7 +257,7 @@ class experiment_run {
   const run_options& options_;
   executor& with_;
   line_file rows_;
-  std::unique_ptr<line_file> samples_;
+  const std::string sample_date_ = utc_now("%Y-%m-%dT%H-%M-%S.000000");
   progress progress_;
   std::string environment_, source_hash_;
   run_summary summary_;

@@ -233,6 +233,9 @@ void kernel_trace::leave(profile_phase phase) {
 void kernel_trace::work(profile_phase phase, const phase_work& done) {
   if (impl_->next) impl_->next->work(phase, done);
 }
+void kernel_trace::step(const step_numbers& held) {
+  if (auto* next = dynamic_cast<step_listener*>(impl_->next)) next->step(held);
+}
 
 std::int64_t kernel_trace::offset() const {
   return impl_->offset;
@@ -271,6 +274,7 @@ kernel_trace::~kernel_trace() = default;
 void kernel_trace::enter(profile_phase, std::int64_t) {}
 void kernel_trace::leave(profile_phase) {}
 void kernel_trace::work(profile_phase, const phase_work&) {}
+void kernel_trace::step(const step_numbers&) {}
 activity_records kernel_trace::finish() {
   return {};
 }

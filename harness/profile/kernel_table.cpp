@@ -68,6 +68,8 @@ std::pair<double, double> busy_and_span(const std::vector<kernel_activity>& kern
 
 }  // namespace
 
+// Launches are counted before their times are read, so that a kernel without a time still shows; what
+// is wrong with the records is said last, when all of them were seen.
 kernel_table correlate(const activity_records& records) {
   const attribution known(records);
   kernel_table table;

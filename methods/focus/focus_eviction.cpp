@@ -125,6 +125,7 @@ void focus_eviction::score(const batch& b) {
   backend.run(op::combine_scores{count_, layer1_.as<float>(), 1,
                                  f.layer1_score ? nullptr : layer0_.as<float>(), -1,
                                  delta_.as<float>()});
+  if (order_) impose(b);
   if (f.selection == focus_selection::random) {
     backend.run(
         op::uniform_scores{masked(b.capacity()), {b.seeds(), b.steps()}, score_.as<float>()});
@@ -132,6 +133,28 @@ void focus_eviction::score(const batch& b) {
     const float sign = f.selection == focus_selection::bottom ? -1.0F : 1.0F;
     backend.run(
         op::combine_scores{count_, delta_.as<float>(), sign, nullptr, 0, score_.as<float>()});
+  }
+}
+
+// The order's ranks in place of the differences that were just computed.
+void focus_eviction::impose(const batch& b) {
+  b.backend().synchronize();
+  const std::int32_t* begin = begin_.as<std::int32_t>();
+  const std::int32_t* position = position_.as<std::int32_t>();
+  std::vector<std::int32_t> when;
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    when.clear();
+    for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i)
+      when.push_back(order_(b, s, position[i]));
+    std::vector<std::int32_t> steps = when;
+    std::ranges::sort(steps);
+    steps.erase(std::ranges::unique(steps).begin(), steps.end());
+    for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
+      const auto ahead =
+          std::ranges::lower_bound(steps, when[static_cast<std::size_t>(i - begin[s])]) -
+          steps.begin();
+      delta_.as<float>()[i] = std::exp2(-static_cast<float>(ahead));
+    }
   }
 }
 

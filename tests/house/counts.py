@@ -95,6 +95,14 @@ def counts():
             virtual_functions(under("harness/decode/", ".h"), f"(?:{POLICIES})_policy"),
         "virtual functions of the backend interface":
             virtual_functions([f for f in kernels if f.count("/") == 1], "ops|device|backend"),
+        "files of a new operation, the worked example":
+            len([f for f in under("tests/toy_method/", "") if "leftmost" in f]),
+        "files of a new method, the worked example":
+            len([f for f in under("tests/toy_method/", (".cpp", ".md", ".h"))
+                 if "leftmost" not in f]),
+        "files elsewhere that name the worked example":
+            sum(bool(re.search(r"accept_leftmost|leftmost_unmask", text_of(f)))
+                for f in everything if f.endswith(CPP) and not f.startswith("tests/toy_method/")),
         "files a [run] key is in (kv_type)":
             sum(bool(re.search(r"\bkv_type\b", text_of(f))) for f in under("harness/", CPP)),
         "lines of README.md": lines(["README.md"]),

@@ -7,6 +7,7 @@
 #include "kernels/decisions.h"
 #include "kernels/head.h"
 #include "methods/baselines/common.h"
+#include "methods/baselines/specs.h"
 
 namespace unmask {
 namespace {
@@ -106,11 +107,10 @@ method_info autoregressive_info() {
   m.keys = "causal";
   m.cache = "append";
   m.unmask = "last token";
-  m.parameters = {
-      {"temperature", 0.0, "sampling temperature; 0: greedy", 0, 100, {}, ""},
-      {"top_p", 1.0, "nucleus of the sampling", 1e-6, 1, {}, ""},
-      {"top_k", std::int64_t{0}, "sample among the k best; 0: all", 0, 1e6, {}, ""},
-      {"stop", true, "end at the first stop token of the model", -1e300, 1e300, {}, ""}};
+  m.parameters = {real_spec("temperature", 0.0, 0, 100, "sampling temperature; 0: greedy", ""),
+                  real_spec("top_p", 1.0, 1e-6, 1, "nucleus of the sampling", ""),
+                  integer_spec("top_k", 0, 0, 1e6, "sample among the k best; 0: all", ""),
+                  flag_spec("stop", true, "end at the first stop token of the model", "")};
   m.check = [](const model_config& model, const parameters&) {
     if (model.attention != mask_kind::causal || !model.shifted_logits) {
       throw usage_error("autoregressive cannot decode " + model.name +

@@ -39,13 +39,14 @@ class focus_chunk_pace final : public optimus_pace {
   std::shared_ptr<focus_chunk_state> state_;
 };
 
-class focus_chunk_rows final : public row_policy {
+class focus_chunk_rows final : public row_policy, public ranked_by_activations {
  public:
   explicit focus_chunk_rows(std::shared_ptr<focus_chunk_state> state)
       : row_policy({focus_eviction::layers(), false}),
         state_(state),
         chunk_(state->chunks),
         eviction_(state->budgets) {}
+  void rank_by(decision_order order) override { eviction_.rank_by(std::move(order)); }
   eviction_view eviction(std::int32_t s) const { return eviction_.view(s); }
 
   void select(const batch& b, const step_plan& plan, row_lists& rows) override {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -156,6 +157,40 @@ TEST(chrome_trace, is_json_with_processes_threads_and_nested_events) {
   EXPECT_EQ(complete[3]["args"]["phase"], "attention");
   EXPECT_DOUBLE_EQ(complete[3]["dur"].get<double>(), 2.321);
   EXPECT_EQ(complete[4]["args"]["phase"], "unattributed");
+}
+
+// Two steps with one forward each; request 7 is in both, request 9 in the first.
+TEST(chrome_trace, draws_counters_from_the_step_on_and_a_flow_for_each_request) {
+  const std::vector<phase_event> events = {{profile_phase::denoise, 2, 2000, 4000},
+                                           {profile_phase::step, 0, 1000, 6000},
+                                           {profile_phase::commit_forward, 1, 11000, 13000},
+                                           {profile_phase::step, 1, 10000, 15000}};
+  step_numbers first{2, 64, 20, 300, 4096, 30, 2, {7, 9}}, second{1, 32, 32, 150, 4096, 30, 0, {7}};
+  std::ostringstream out;
+  write_chrome_trace(out, "t", events, {}, {{5000, first}, {14000, second}},
+                     {{"power, W", {{1500, 400.5}}}});
+  const auto trace = nlohmann::json::parse(out.str());
+  std::map<std::string, std::vector<std::pair<double, double>>> counters;
+  std::map<std::int64_t, std::string> flow;
+  std::vector<double> bound;
+  for (const auto& e : trace["traceEvents"]) {
+    const std::string kind = e["ph"];
+    if (kind == "C") {
+      counters[e["name"]].emplace_back(e["ts"].get<double>(), e["args"]["value"].get<double>());
+    } else if (kind == "s" || kind == "t" || kind == "f") {
+      flow[e["id"].get<std::int64_t>()] += kind;
+      bound.push_back(e["ts"].get<double>());
+    }
+  }
+  using points = std::vector<std::pair<double, double>>;
+  EXPECT_EQ(counters["masked left"], (points{{1, 30}, {10, 30}}));
+  EXPECT_EQ(counters["committed"], (points{{1, 2}, {10, 0}}));
+  EXPECT_EQ(counters["rows, last layer"], (points{{1, 20}, {10, 32}}));
+  EXPECT_EQ(counters["K/V bytes"], (points{{1, 4096}, {10, 4096}}));
+  EXPECT_EQ(counters["power, W"], (points{{1.5, 400.5}}));
+  EXPECT_EQ(counters.size(), 8U);
+  EXPECT_EQ(flow, (std::map<std::int64_t, std::string>{{7, "sf"}})) << "one forward is no flow";
+  EXPECT_EQ(bound, (std::vector<double>{3, 12})) << "inside the forwards";
 }
 
 }  // namespace
