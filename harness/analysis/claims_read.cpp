@@ -17,12 +17,7 @@ Enum choice(toml_reader& r, const std::string& key, const std::vector<std::strin
             Enum otherwise) {
   std::string text;
   r.text(key, text);
-  if (text.empty()) return otherwise;
-  const auto found = std::ranges::find(names, text);
-  if (found == names.end()) {
-    throw usage_error(r.where() + ": " + unknown_name(key + " of a claim", text, names));
-  }
-  return static_cast<Enum>(found - names.begin());
+  return text.empty() ? otherwise : static_cast<Enum>(r.choice(key + " of a claim", text, names));
 }
 
 const std::vector<std::string>& relations_of(claim_kind kind) {
@@ -118,9 +113,8 @@ void read_size(toml_reader& r, paper_claim& c) {
   required_text(r, "source", p.source);
   std::string as;
   r.text("as", as);
-  const std::vector<std::string> known = {"ratio", "change", "points", "value"};
-  if (!as.empty() && std::ranges::find(known, as) == known.end()) {
-    throw usage_error(r.where() + ": " + unknown_name("`as` of a published size", as, known));
+  if (!as.empty()) {
+    r.choice("`as` of a published size", as, {"ratio", "change", "points", "value"});
   }
   p.comparable = comparable(c, p.value, p.unit, as);
   c.published = p;
@@ -132,11 +126,7 @@ claim_precondition read_condition(toml_reader& r) {
   read_selector(r, "where", p.where);
   r.text("metric", p.where.metric);
   required_text(r, "relation", p.relation);
-  const std::vector<std::string>& known = relations_of(claim_kind::threshold);
-  if (std::ranges::find(known, p.relation) == known.end()) {
-    throw usage_error(r.where() + ": " +
-                      unknown_name("relation of a precondition", p.relation, known));
-  }
+  r.choice("relation of a precondition", p.relation, relations_of(claim_kind::threshold));
   if (p.where.metric.empty() || !r.find("value")) {
     throw usage_error(r.where() + ": a precondition needs `metric` and `value`");
   }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <set>
 
 #include <fmt/format.h>
@@ -48,10 +47,10 @@ constexpr double far = 4;
 
 class comparer {
  public:
-  explicit comparer(run_comparison& result) : result_(result) {}
+  comparer(run_comparison& result, const std::string& in) : result_(result), in_(in) {}
 
   void compare(const result_row& before, const result_row& after) {
-    title_ = title_of(before);
+    title_ = in_ + title_of(before);
     ++result_.points;
     // NOISY is PASS on a machine with other work.
     const auto settled = [](const result_row& row) {
@@ -102,7 +101,7 @@ class comparer {
     ++result_.ratios;
     if (overlap(*a->range, *b->range, 1)) return;
     result_.far_apart += !overlap(*a->range, *b->range, far);
-    result_.speeds_apart.push_back({title_of(before), "speed over " + before_base.label,
+    result_.speeds_apart.push_back({in_ + title_of(before), "speed over " + before_base.label,
                                     estimate_text(*a), estimate_text(*b)});
   }
 
@@ -114,7 +113,7 @@ class comparer {
     result_.differences.push_back({title_, what, before, after});
   }
   void missing(const result_row& row, bool in_new) {
-    title_ = title_of(row);
+    title_ = in_ + title_of(row);
     add("row", in_new ? "absent" : "there", in_new ? "there" : "absent");
   }
 
@@ -129,6 +128,7 @@ class comparer {
     if (before != after) add(what, fmt::format("{}", before), fmt::format("{}", after));
   }
   run_comparison& result_;
+  const std::string in_;
   std::string title_;
 };
 
@@ -159,23 +159,10 @@ std::map<std::string, const result_row*> by_point(const frame& rows) {
   return points;
 }
 
-}  // namespace
-
-double chance_of_apart(std::size_t ratios, std::size_t apart) {
-  if (apart == 0) return 1;
-  const boost::math::binomial chance(static_cast<double>(ratios), 0.0056);
-  return boost::math::cdf(boost::math::complement(chance, static_cast<double>(apart - 1)));
-}
-
-bool run_comparison::speeds_differ() const {
-  return far_apart > 0 || chance_of_apart(ratios, speeds_apart.size()) < 0.05;
-}
-
-run_comparison compare_runs(const std::vector<result_row>& before,
-                            const std::vector<result_row>& after, compared_speeds speeds) {
-  run_comparison result;
-  result.speeds_compared = speeds == compared_speeds::ratios;
-  comparer with(result);
+// Rows of one place in two runs; `in` stands before the name of a point.
+void compare_place(run_comparison& result, const std::string& in,
+                   const std::vector<result_row>& before, const std::vector<result_row>& after) {
+  comparer with(result, in);
   const frame old_frame(before), new_frame(after);
   const auto old_rows = by_point(old_frame), new_rows = by_point(new_frame);
   // The first row of the plan in each circumstance is what the others are divided by.
@@ -200,17 +187,35 @@ run_comparison compare_runs(const std::vector<result_row>& before,
   for (const auto& [id, row] : new_rows) {
     if (!old_rows.contains(id)) with.missing(*row, true);
   }
-  if (!before.empty() && !after.empty()) {
-    for (const char* key : {"cpu_model", "cpu_backend", "omp_threads", "gpus"}) {
-      const std::string a = environment_value(before.back(), key);
-      const std::string b = environment_value(after.back(), key);
-      if (a != b) with.note(fmt::format("{}: {} before, {} now", key, a, b));
-    }
-    if (before.back().source_hash != after.back().source_hash) {
-      with.note(fmt::format("program: {} before, {} now", before.back().source_hash,
-                            after.back().source_hash));
-    }
+  if (before.empty() || after.empty()) return;
+  for (const char* key : {"cpu_model", "cpu_backend", "omp_threads", "gpus"}) {
+    const std::string a = environment_value(before.back(), key);
+    const std::string b = environment_value(after.back(), key);
+    if (a != b) with.note(fmt::format("{}: {} before, {} now", key, a, b));
   }
+  if (before.back().source_hash != after.back().source_hash) {
+    with.note(fmt::format("program: {} before, {} now", before.back().source_hash,
+                          after.back().source_hash));
+  }
+}
+
+}  // namespace
+
+double chance_of_apart(std::size_t ratios, std::size_t apart) {
+  if (apart == 0) return 1;
+  const boost::math::binomial chance(static_cast<double>(ratios), 0.0056);
+  return boost::math::cdf(boost::math::complement(chance, static_cast<double>(apart - 1)));
+}
+
+bool run_comparison::speeds_differ() const {
+  return far_apart > 0 || chance_of_apart(ratios, speeds_apart.size()) < 0.05;
+}
+
+run_comparison compare_runs(const std::vector<result_row>& before,
+                            const std::vector<result_row>& after, compared_speeds speeds) {
+  run_comparison result;
+  result.speeds_compared = speeds == compared_speeds::ratios;
+  compare_place(result, "", before, after);
   return result;
 }
 
@@ -219,36 +224,23 @@ run_comparison compare_paths(const std::filesystem::path& before,
   const auto old_files = rows_below(before), new_files = rows_below(after);
   run_comparison all;
   all.speeds_compared = speeds == compared_speeds::ratios;
-  std::size_t common = 0;
+  bool common = false;
   for (const auto& [place, rows] : old_files) {
     const auto found = new_files.find(place);
     if (found == new_files.end()) {
       all.differences.push_back({place, "rows", "there", "absent"});
       continue;
     }
-    ++common;
-    run_comparison one = compare_runs(rows, found->second, speeds);
-    const std::string in = std::filesystem::path(place).parent_path().string();
-    for (auto* list : {&one.differences, &one.speeds_apart}) {
-      for (run_difference& d : *list) d.point = in.empty() ? d.point : in + ": " + d.point;
-    }
-    all.points += one.points;
-    all.same_tokens += one.same_tokens;
-    all.calibrated += one.calibrated;
-    all.ratios += one.ratios;
-    all.far_apart += one.far_apart;
-    std::ranges::move(one.differences, std::back_inserter(all.differences));
-    std::ranges::move(one.speeds_apart, std::back_inserter(all.speeds_apart));
-    for (std::string& note : one.notes) {
-      if (std::ranges::find(all.notes, note) == all.notes.end()) all.notes.push_back(note);
-    }
+    common = true;
+    const std::string folder = std::filesystem::path(place).parent_path().string();
+    compare_place(all, folder.empty() ? "" : folder + ": ", rows, found->second);
   }
   for (const auto& [place, rows] : new_files) {
     if (!old_files.contains(place)) {
       all.differences.push_back({place, "rows", "absent", "there"});
     }
   }
-  if (common == 0) {
+  if (!common) {
     throw usage_error(
         fmt::format("{} and {} have no rows at the same place", before.string(), after.string()));
   }

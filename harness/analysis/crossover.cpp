@@ -16,7 +16,9 @@ namespace {
 
 // The swept settings without those that make the cell.
 std::string method_name(const result_row& row) {
-  return name_of_row(row, {"batch_size", "gen_length", "seed", "device", "format", "limit"});
+  std::set<std::string> of_cell = {"limit"};
+  for (const run_key& key : run_key_list()) of_cell.insert(key.name);
+  return name_of_row(row, of_cell);
 }
 
 crossover_entry entry_of(const result_row& row) {

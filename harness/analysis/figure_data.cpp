@@ -154,13 +154,6 @@ json pooled(const row_list& all) {
   return out;
 }
 
-std::optional<double> as_number(const std::string& text) {
-  double value = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool whole = failed == std::errc{} && end == text.data() + text.size();
-  return whole && std::isfinite(value) ? std::optional(value) : std::nullopt;
-}
-
 // A row's place in a sweep: numbers that may be an axis, and the text of everything else.
 struct sweep_place {
   std::map<std::string, double> numbers;
@@ -175,10 +168,10 @@ bool names_length(const std::string& family) {
 sweep_place place_of(const result_row& row) {
   sweep_place place;
   for (const auto& [key, value] : variation_of(row)) {
-    const auto v = as_number(value);
+    const double v = as_number(value).value_or(std::nan(""));
     const std::string last = key.substr(key.rfind('.') + 1);
-    if (v && last != "batch_size" && last != "rate") {
-      place.numbers[key] = *v;
+    if (std::isfinite(v) && last != "batch_size" && last != "rate") {
+      place.numbers[key] = v;
     } else {
       place.rest += (place.rest.empty() ? "" : " ") + key + (value.empty() ? "" : "=" + value);
     }

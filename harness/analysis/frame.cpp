@@ -20,13 +20,6 @@ namespace {
 const std::vector<std::string> plain_keys = {"label",    "method",    "preset", "model",
                                              "workload", "variation", "kind"};
 
-std::optional<double> as_number(const std::string& text) {
-  double value = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failed != std::errc{} || end != text.data() + text.size()) return {};
-  return value;
-}
-
 std::optional<std::string> of_map(const parameter_map& map, const std::string& name) {
   const auto found = map.find(name);
   if (found == map.end()) return {};
@@ -34,6 +27,13 @@ std::optional<std::string> of_map(const parameter_map& map, const std::string& n
 }
 
 }  // namespace
+
+std::optional<double> as_number(const std::string& text) {
+  double value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc{} || end != text.data() + text.size()) return {};
+  return value;
+}
 
 frame::frame(const std::vector<result_row>& rows) {
   std::map<std::string, std::size_t> place;

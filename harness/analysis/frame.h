@@ -44,6 +44,8 @@ frame read_frame(const std::vector<std::filesystem::path>& paths);
 void check_row_key(const std::string& key, const std::string& where);
 // The setting of a row as text ("0.9", "word_problem"); nothing when the row does not have it.
 std::optional<std::string> setting_of(const result_row& row, const std::string& key);
+// A text that is a number to its end.
+std::optional<double> as_number(const std::string& text);
 // As a number; nothing when it is none.
 std::optional<double> number_of(const result_row& row, const std::string& key);
 

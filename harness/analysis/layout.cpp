@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
-#include "harness/base/nearest.h"
 #include "harness/base/toml_reader.h"
 
 namespace unmask {
@@ -28,12 +27,10 @@ std::vector<std::string> one_or_more(toml_reader& r, const std::string& key) {
   return all;
 }
 
-void finish_column(layout_column& c, const std::string& where) {
-  if (c.metric.empty()) throw usage_error(where + ": a column of [layout] needs `metric`");
+void finish_column(const toml_reader& r, layout_column& c) {
+  if (c.metric.empty()) throw usage_error(r.where() + ": a column of [layout] needs `metric`");
   if (c.header.empty()) c.header = c.metric;
-  if (!c.best.empty() && c.best != "max" && c.best != "min") {
-    throw usage_error(where + ": " + unknown_name("`best` of a column", c.best, {"max", "min"}));
-  }
+  if (!c.best.empty()) r.choice("`best` of a column", c.best, {"max", "min"});
 }
 
 layout_column read_column(toml_reader& r) {
@@ -46,7 +43,7 @@ layout_column read_column(toml_reader& r) {
   r.real("factor", c.factor, -1e12, 1e12);
   r.integer("digits", c.digits, 0, 12);
   r.text("best", c.best);
-  finish_column(c, r.where());
+  finish_column(r, c);
   return c;
 }
 
@@ -62,7 +59,7 @@ void read_columns(toml_reader& r, paper_layout& layout) {
     for (const std::string& metric : metrics) {
       layout.columns.push_back({});
       layout.columns.back().metric = metric;
-      finish_column(layout.columns.back(), r.where());
+      finish_column(r, layout.columns.back());
     }
   }
   if (layout.columns.empty()) throw usage_error(r.where() + ": [layout] needs `columns`");

@@ -4,7 +4,7 @@
 
 #include <variant>
 
-#include "harness/base/value.h"
+#include "harness/analysis/row.h"
 
 namespace unmask {
 
@@ -16,6 +16,15 @@ Json json_of(const parameter_map& params) {
     std::visit([&, &key = name](const auto& v) { out[key] = v; }, value);
   }
   return out;
+}
+
+// What a point runs with, a member per key of [run]; of kind serve also "serve".
+template <class Json>
+void put_run(Json& out, const run_settings& run) {
+  for (const run_key& key : run_key_list()) {
+    std::visit([&](const auto member) { out[key.name] = run.*member; }, key.field);
+  }
+  if (run.kind == "serve") out["serve"] = json_of<Json>(run.serve);
 }
 
 }  // namespace unmask

@@ -167,10 +167,11 @@ std::string to_json_line(const result_row& row) {
   out["model"] = {{"name", row.model.name},
                   {"hash", row.model.hash},
                   {"parameters", row.model.parameters},
-                  {"weights", row.model.weights},
-                  {"format", row.model.format},
-                  {"kv_type", row.model.kv_type},
-                  {"layers", row.model.layers}};
+                  {"weights", row.model.weights}};
+  for (const run_key& key : run_key_list()) {
+    if (key.used) out["model"][key.name] = key.text(row.model.used);
+  }
+  out["model"]["layers"] = row.model.layers;
   if (!row.model.caution.empty()) out["model"]["caution"] = row.model.caution;
   out["workload"] = {
       {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
@@ -185,10 +186,7 @@ std::string to_json_line(const result_row& row) {
   out["label"] = row.label;
   out["variation"] = row.variation;
   out["params"] = json_of<json>(row.params);
-  for (const run_key& key : run_key_list()) {
-    std::visit([&](const auto member) { out[key.name] = row.run.*member; }, key.field);
-  }
-  if (row.run.kind == "serve") out["serve"] = json_of<json>(row.run.serve);
+  put_run(out, row.run);
   out["verdict"] = name_of(row.verdict);
   out["reason"] = row.reason;
   json metrics = json::object(), from = json::object();
@@ -259,10 +257,14 @@ result_row parse_row(const std::string& line, const std::string& where) {
                  model.at("hash"),
                  model.at("parameters"),
                  model.at("weights"),
-                 model.at("format"),
-                 model.value("kv_type", "f32"),  // before 1.3: always
+                 {},
                  model.value("layers", std::int64_t{0}),
                  model.value("caution", "")};
+    for (const run_key& key : run_key_list()) {
+      const auto* text = std::get_if<std::string run_keys::*>(&key.field);
+      // Rows that are older than such a key kept everything in f32.
+      if (key.used && text) row.model.used.** text = model.value(key.name, "f32");
+    }
     const json& workload = in.at("workload");
     row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};
     if (workload.contains("benchmark")) {

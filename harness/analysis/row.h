@@ -62,8 +62,7 @@ struct model_record {
   std::string name, hash;
   std::int64_t parameters = 0;
   std::string weights = "checkpoint";  // checkpoint or synthetic
-  std::string format;                  // of the packed weights, as used
-  std::string kv_type = "f32";         // of keys and values, as stored
+  run_keys used = {};                  // what those keys came to that are declared `used`
   std::int64_t layers = 0;             // 0: written before this was recorded
   std::string caution;                 // model_config::caution
 };

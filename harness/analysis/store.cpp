@@ -6,8 +6,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -15,22 +13,17 @@
 #include <unistd.h>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 
 namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t largest_file = std::size_t{4} << 30;
+
 [[noreturn]] void fail(const fs::path& path, const std::string& what) {
   throw environment_error("cannot " + what + " " + path.string() + ": " + std::strerror(errno));
-}
-
-std::string content_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) throw environment_error("cannot read " + path.string());
-  return text.str();
 }
 
 bool is_row(const std::string& line) {
@@ -61,7 +54,7 @@ void flush_directory(const fs::path& directory) {
 }
 
 void read_file_rows(const fs::path& path, stored_rows& into) {
-  const std::string text = content_of(path);
+  const std::string text = read_file(path, largest_file);
   std::size_t begin = 0;
   for (std::size_t number = 1; begin < text.size(); ++number) {
     const std::size_t end = text.find('\n', begin);
@@ -90,7 +83,7 @@ line_file::line_file(const fs::path& path) : path_(path) {
     throw environment_error("another run is writing to " + path.string() +
                             "; wait for it or choose another output directory");
   }
-  const std::string text = content_of(path);
+  const std::string text = read_file(path, largest_file);
   if (!text.empty() && text.back() != '\n') {
     const std::size_t newline = text.rfind('\n');
     const std::size_t start = newline == std::string::npos ? 0 : newline + 1;

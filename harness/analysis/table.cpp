@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "harness/analysis/estimates.h"
+
 namespace unmask {
 namespace {
 
@@ -51,38 +53,50 @@ table_cell score_cell(const result_row& row) {
   return cell;
 }
 
-// Several batch sizes, lengths, seeds, devices or formats in one table must be told apart.
-struct shown_settings {
-  bool batch = false, device = false, length = false, seed = false, format = false;
-  bool kv_type = false;
-};
-shown_settings varying(const row_list& rows) {
-  shown_settings shown;
-  for (const result_row* row : rows) {
-    shown.batch |= row->run.batch_size != rows.front()->run.batch_size;
-    shown.device |= row->run.device != rows.front()->run.device;
-    shown.length |= row->run.gen_length != rows.front()->run.gen_length;
-    shown.seed |= row->run.seed != rows.front()->run.seed;
-    shown.format |= row->run.format != rows.front()->run.format;
-    shown.kv_type |= row->run.kv_type != rows.front()->run.kv_type;
+// Keys of [run] that differ within one table: their rows must be told apart.
+using run_key_names = std::vector<const run_key*>;
+run_key_names varying(const row_list& rows) {
+  run_key_names keys;
+  for (const run_key& key : run_key_list()) {
+    const auto differs = [&](const result_row* r) {
+      return key.text(r->run) != key.text(rows.front()->run);
+    };
+    if (std::ranges::any_of(rows, differs)) keys.push_back(&key);
   }
-  return shown;
+  return keys;
 }
 
-std::string method_cell(const result_row& row, const shown_settings& shown) {
+std::string method_cell(const result_row& row, const run_key_names& shown) {
   std::string text = name_of_row(row);
-  const auto add = [&](bool show, const char* name, const auto& value) {
-    const bool there = row.variation.find(std::string(name) + "=") != std::string::npos;
-    if (show && !there) text += fmt::format(" {}={}", name, value);
-  };
-  add(shown.batch, "batch_size", row.run.batch_size);
-  add(shown.length, "gen_length", row.run.gen_length);
-  add(shown.seed, "seed", row.run.seed);
-  add(shown.device, "device", row.run.device);
-  add(shown.format, "format", row.run.format);
-  add(shown.kv_type, "kv_type", row.run.kv_type);
+  for (const run_key* key : shown) {
+    const bool there = row.variation.find(std::string(key->name) + "=") != std::string::npos;
+    if (!there) text += fmt::format(" {}={}", key->name, key->text(row.run));
+  }
   return text;
 }
+
+// What each row's speed is compared with: the first method that ran on the same weights and prompts
+// in the same circumstances.
+class speed_bases {
+ public:
+  explicit speed_bases(const row_list& rows) {
+    for (const result_row* row : rows) {
+      if (is_reportable(*row)) first_.try_emplace(place_of(*row), row);
+    }
+  }
+  table_cell speedup(const result_row& row) const {
+    const result_row* base = first_.at(place_of(row));
+    if (base == &row) return "base";
+    const auto ratio = ratio_of(row, *base, "tokens_per_second", "tokens_per_second");
+    return ratio ? number_cell(*ratio, 2) : "–";
+  }
+
+ private:
+  static std::string place_of(const result_row& row) {
+    return circumstance_of(row, {}) + row.model.hash + "\n" + row.workload.hash;
+  }
+  std::map<std::string, const result_row*> first_;
+};
 
 std::string verdict_cell(const result_row& row) {
   const bool quiet = row.verdict == verdict_kind::pass || row.reason.empty();
@@ -110,8 +124,8 @@ std::vector<table_cell> mean_line(const std::string& method, const row_list& row
   table_cell score = number_cell(mean_of(scores), 1, 100);
   if (!scores.empty()) score.text += " %";
   for (table_cell& cell : std::vector<table_cell>{
-           count_cell(items), score, mean("tokens_per_second", 1), mean("committed_per_step", 2),
-           mean("redundancy", 2), mean("nfe", 0), ""}) {
+           count_cell(items), score, mean("tokens_per_second", 1), "",
+           mean("committed_per_step", 2), mean("redundancy", 2), mean("nfe", 0), ""}) {
     line.push_back(std::move(cell));
   }
   return line;
@@ -136,20 +150,22 @@ void add_unreported(std::vector<table_cell>& line, std::size_t cells) {
 }  // namespace
 
 text_table decode_table(const row_list& rows) {
-  text_table t{"model",    "method",          "task",        ">items", ">score",
-               ">tok/s ±", ">committed/step", ">redundancy", ">nfe",   "verdict"};
-  const shown_settings shown = varying(rows);
+  text_table t{"model",     "method",          "task",        ">items", ">score", ">tok/s ±",
+               ">speed-up", ">committed/step", ">redundancy", ">nfe",   "verdict"};
+  const run_key_names shown = varying(rows);
+  const speed_bases bases(rows);
   for (const result_row* row : rows) {
     std::vector<table_cell> line = {model_name(*row), method_cell(*row, shown),
                                     row->workload.family, count_cell(row->workload.items)};
     if (is_reportable(*row)) {
       for (const table_cell& cell :
-           {score_cell(*row), throughput(*row), metric_cell(*row, "committed_per_step", 2),
-            metric_cell(*row, "redundancy", 2), metric_cell(*row, "nfe", 0)}) {
+           {score_cell(*row), throughput(*row), bases.speedup(*row),
+            metric_cell(*row, "committed_per_step", 2), metric_cell(*row, "redundancy", 2),
+            metric_cell(*row, "nfe", 0)}) {
         line.push_back(cell);
       }
     } else {
-      add_unreported(line, 5);
+      add_unreported(line, 6);
     }
     line.emplace_back(verdict_cell(*row));
     t.add(std::move(line));
@@ -214,10 +230,13 @@ text_table flat_table(const frame& rows) {
   for (const result_row* row : rows.all()) {
     for (const auto& [name, value] : row->metrics) metrics.insert(name);
   }
-  text_table t{"point_id",    "run_id",  "model",     "weights",    "method",      "label",
-               "variation",   "params",  "task",      "items",      "batch_size",  "gen_length",
-               "seed",        "device",  "format",    "verdict",    "reason",      "score",
-               "score_exact", "score_n", "score_low", "score_high", "repetitions", "half_width"};
+  text_table t{"point_id", "run_id",    "model",  "weights", "method",
+               "label",    "variation", "params", "task",    "items"};
+  for (const run_key& key : run_key_list()) t.column(key.name, false);
+  for (const char* name : {"verdict", "reason", "score", "score_exact", "score_n", "score_low",
+                           "score_high", "repetitions", "half_width"}) {
+    t.column(name, false);
+  }
   for (const std::string& name : metrics) t.column(name, true);
   const auto number = [](std::optional<double> value) {
     return value && std::isfinite(*value) ? to_string(parameter_value(*value)) : "";
@@ -232,30 +251,18 @@ text_table flat_table(const frame& rows) {
     const auto of_score = [&](const auto& value) {
       return scored(*row) ? number(static_cast<double>(value)) : "";
     };
-    std::vector<table_cell> line = {row->point_id,
-                                    row->run_id,
-                                    row->model.name,
-                                    row->model.weights,
-                                    row->method,
-                                    row->label,
-                                    row->variation,
-                                    params,
-                                    row->workload.family,
-                                    std::to_string(row->workload.items),
-                                    std::to_string(row->run.batch_size),
-                                    std::to_string(row->run.gen_length),
-                                    std::to_string(row->run.seed),
-                                    row->run.device,
-                                    row->run.format,
-                                    name_of(row->verdict),
-                                    row->reason,
-                                    of_score(score.mean),
-                                    of_score(score.exact),
-                                    of_score(score.n),
-                                    of_score(score.low),
-                                    of_score(score.high),
-                                    std::to_string(row->samples.seconds.size()),
-                                    number(row->samples.half_width)};
+    std::vector<table_cell> line = {row->point_id,        row->run_id,
+                                    row->model.name,      row->model.weights,
+                                    row->method,          row->label,
+                                    row->variation,       params,
+                                    row->workload.family, std::to_string(row->workload.items)};
+    for (const run_key& key : run_key_list()) line.emplace_back(key.text(row->run));
+    for (const std::string& text :
+         {std::string(name_of(row->verdict)), row->reason, of_score(score.mean),
+          of_score(score.exact), of_score(score.n), of_score(score.low), of_score(score.high),
+          std::to_string(row->samples.seconds.size()), number(row->samples.half_width)}) {
+      line.emplace_back(text);
+    }
     for (const std::string& name : metrics) line.emplace_back(number(row->value_of(name)));
     t.add(std::move(line));
   }

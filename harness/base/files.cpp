@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "harness/base/error.h"
 
@@ -59,6 +61,34 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit) {
     done += static_cast<std::size_t>(n);
   }
   return text;
+}
+
+void write_file(const std::filesystem::path& path, const std::string& text) {
+  std::error_code failed;
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), failed);
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) throw environment_error("cannot write " + path.string());
+}
+
+void replace_file(const std::filesystem::path& path, const std::string& text) {
+  const std::filesystem::path beside = path.string() + ".part" + std::to_string(::getpid());
+  write_file(beside, text);
+  std::error_code failed;
+  std::filesystem::rename(beside, path, failed);
+  if (failed) throw environment_error("cannot write " + path.string());
+}
+
+scratch_folder::scratch_folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "unmask-XXXXXX").string();
+  if (!::mkdtemp(name.data())) throw environment_error("cannot make a directory in " + name);
+  path_ = name;
+}
+
+scratch_folder::~scratch_folder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
 }
 
 std::shared_ptr<const mapped_file> mapped_file::open(const std::filesystem::path& path) {

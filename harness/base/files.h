@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Files of a checkpoint: small ones read whole, large ones mapped.
+// Files: small ones read or written whole, large ones mapped.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,25 @@ namespace unmask {
 // Whole content of a regular file. Missing, unreadable or larger than limit bytes: environment
 // error that names the file.
 std::string read_file(const std::filesystem::path& path, std::size_t limit);
+
+// Writes a file and makes the folders it lies in. Environment error that names the file.
+void write_file(const std::filesystem::path& path, const std::string& text);
+// The same, whole or not at all: written beside and renamed. Processes that do so at the same time
+// do not disturb each other.
+void replace_file(const std::filesystem::path& path, const std::string& text);
+
+// A folder of our own below the temporary one, which goes away again.
+class scratch_folder {
+ public:
+  scratch_folder();
+  ~scratch_folder();
+  scratch_folder(const scratch_folder&) = delete;
+  scratch_folder& operator=(const scratch_folder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 // A file mapped read-only; stays mapped while the pointer lives. Empty files map to an empty span.
 class mapped_file {

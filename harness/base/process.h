@@ -15,6 +15,9 @@ int run_process(const std::vector<std::string>& command,
                 const std::filesystem::path& standard_output = {},
                 const std::filesystem::path& standard_error = {});
 
+// Words for a POSIX shell with blanks between, each in single quotes where it needs them.
+std::string shell_line(const std::vector<std::string>& command);
+
 // The file of the running program.
 std::filesystem::path this_program();
 

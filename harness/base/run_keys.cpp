@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "harness/base/error.h"
+#include "harness/base/nearest.h"
+
 namespace unmask {
 namespace {
 
@@ -20,6 +23,19 @@ std::string padded(std::string text, std::size_t width) {
   return text + " ";
 }
 
+struct choice {
+  std::string word, device;  // device empty: any
+};
+std::vector<choice> choices_of(const run_key& key) {
+  std::istringstream in(key.words);
+  std::vector<choice> all;
+  for (std::string word; in >> word;) {
+    const std::size_t at = std::min(word.find('@'), word.size());
+    all.push_back({word.substr(0, at), word.substr(std::min(at + 1, word.size()))});
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string run_key::text(const run_keys& run) const {
@@ -31,15 +47,14 @@ bool run_key::at_default(const run_keys& run) const {
 }
 
 std::vector<std::string> run_key::choices() const {
-  std::istringstream in(words);
   std::vector<std::string> all;
-  for (std::string word; in >> word;) all.push_back(word);
+  for (const choice& c : choices_of(*this)) all.push_back(c.word);
   return all;
 }
 
 const std::vector<run_key>& run_key_list() {
-#define UNMASK_KEY(type, key, value, low, high, words, meaning) \
-  {#key, low, high, words, meaning, &run_keys::key},
+#define UNMASK_KEY(type, key, unit, value, low, high, words, used, meaning) \
+  {#key, unit, low, high, words, used, meaning, &run_keys::key},
   static const std::vector<run_key> list = {UNMASK_RUN_KEYS(UNMASK_KEY)};
 #undef UNMASK_KEY
   return list;
@@ -50,11 +65,48 @@ const run_key* find_run_key(std::string_view name) {
   return found == run_key_list().end() ? nullptr : &*found;
 }
 
+void check_run_keys(const run_keys& run) {
+  for (const run_key& key : run_key_list()) {
+    const std::string value = key.text(run), name = key.name;
+    if (const auto* whole = std::get_if<std::int64_t run_keys::*>(&key.field)) {
+      if (run.**whole >= key.low && run.**whole <= key.high) continue;
+      throw usage_error("`" + name + "` is " + value + " but must be from " +
+                        std::to_string(key.low) + " to " + std::to_string(key.high));
+    }
+    const std::vector<std::string> known = key.choices();
+    if (!known.empty() && std::ranges::find(known, value) == known.end()) {
+      throw usage_error(unknown_name(name, value, known));
+    }
+  }
+}
+
+void check_run_device(const run_keys& run) {
+  for (const run_key& key : run_key_list()) {
+    std::string others;
+    const choice* chosen = nullptr;
+    const std::vector<choice> all = choices_of(key);
+    for (const choice& c : all) {
+      if (c.word == key.text(run)) chosen = &c;
+      if (run.device.starts_with(c.device)) {
+        others += (others.empty() ? "\"" : " or \"") + c.word + "\"";
+      }
+    }
+    if (!chosen || run.device.starts_with(chosen->device)) continue;
+    throw usage_error(std::string("`") + key.name + "` \"" + chosen->word + "\" needs device \"" +
+                      chosen->device + "\"; on device \"" + run.device + "\" use " + others);
+  }
+}
+
 std::string run_help() {
   std::string text = "keys of [run] that say what a point runs with:\n";
   for (const run_key& key : run_key_list()) {
-    text += "  " + padded(key.name, 20) + padded(key.text({}), 10) + key.meaning + "\n";
-    if (*key.words != '\0') text += "  " + padded("", 20) + padded("", 10) + key.words + "\n";
+    const std::string unit = *key.unit == '\0' ? "" : std::string(key.unit) + " ";
+    text += "  " + padded(key.name, 20) + padded(key.text({}), 10) + unit + key.meaning + "\n";
+    std::string words;
+    for (const choice& c : choices_of(key)) {
+      words += " " + c.word + (c.device.empty() ? "" : " (" + c.device + ")");
+    }
+    if (!words.empty()) text += "  " + padded("", 20) + padded("", 9) + words + "\n";
   }
   return text;
 }

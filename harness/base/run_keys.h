@@ -2,8 +2,8 @@
 // Copyright The Unmask Authors
 //
 // The keys of [run] that say what a point runs with, besides its model, workload and method. The
-// list below is the only one: reading, sweeps and --set, checks, point ids, rows, manifests and
-// help are made from it, so that a new key is one line here and the code that heeds it.
+// list below is the only one: reading, sweeps and --set, checks, point ids, rows, tables, selectors,
+// manifests and help are made from it, so that a new key is one line here and the code that heeds it.
 #pragma once
 
 #include <cstdint>
@@ -14,50 +14,63 @@
 
 namespace unmask {
 
-// X(type, key, default, lowest, highest, words, meaning); `words`: what a text may be, parted by
-// blanks. A key at its default is no part of a point's id, so that new keys leave old ids alone.
-#define UNMASK_RUN_KEYS(X)                                                                         \
-  X(std::int64_t, batch_size, 1, 1, 1 << 20, "", "requests decoded together; of serve: places")    \
-  X(std::int64_t, gen_length, 0, 0, 1 << 24, "", "tokens to generate; 0: what each item asks for") \
-  X(std::int64_t, seed, 0, 0, INT64_MAX, "", "of sampling and remasking noise")                    \
-  X(std::string, device, "cpu", 0, 0, "cpu cuda reference cuda-emulated",                          \
-    "whose kernels run; cuda falls back to cpu where there is no GPU, and the row says cpu; "      \
-    "cuda-emulated counts what kernels do, and its times mean nothing")                            \
-  X(std::string, format, "auto", 0, 0, "auto f32 bf16 int8", "of packed weights; auto: f32")       \
-  X(std::string, kv_type, "auto", 0, 0, "auto f32 bf16",                                           \
-    "of keys and values; auto: bf16 on cuda with bf16 weights, f32 otherwise")                     \
-  X(std::string, gemm, "auto", 0, 0, "auto own library fastest",                                   \
-    "who multiplies: own kernels, a library (oneDNN, cuBLASLt), or whichever is faster; auto: "    \
-    "own on cpu, library on cuda")                                                                 \
-  X(std::string, graphs, "auto", 0, 0, "auto on off",                                              \
-    "whether a GPU repeats recorded layers as CUDA graphs; auto: on")                              \
-  X(std::string, impose, "none", 0, 0, "",                                                         \
-    "commits that are imposed while every layer is computed: replay:FILE, steady:N, published "    \
-    "statistics such as sdar-8b/sharegpt, or lengths, those of the workload's lengths")            \
-  X(std::string, isa, "auto", 0, 0, "auto avx512 avx2 portable",                                   \
+// X(type, key, unit, default, lowest, highest, words, used, meaning)
+//   words: what a text may be, parted by blanks; WORD@DEVICE is for that device alone
+//   used:  a row's model holds what the key came to, "auto" resolved, beside what was asked for
+// A key at its default is no part of a point's id, so that new keys leave old ids alone.
+#define UNMASK_RUN_KEYS(X)                                                                      \
+  X(std::int64_t, batch_size, "requests", 1, 1, 1 << 20, "", false,                             \
+    "decoded together; of serve: places")                                                       \
+  X(std::int64_t, gen_length, "tokens", 0, 0, 1 << 24, "", false,                               \
+    "to generate; 0: what each item asks for")                                                  \
+  X(std::int64_t, seed, "", 0, 0, INT64_MAX, "", false, "of sampling and remasking noise")      \
+  X(std::string, device, "", "cpu", 0, 0, "cpu cuda reference cuda-emulated", false,            \
+    "whose kernels run; cuda falls back to cpu where there is no GPU, and the row says cpu; "   \
+    "cuda-emulated counts what kernels do, and its times mean nothing")                         \
+  X(std::string, format, "", "auto", 0, 0, "auto f32 bf16 int8", true,                          \
+    "of packed weights; auto: f32")                                                             \
+  X(std::string, kv_type, "", "auto", 0, 0, "auto f32 bf16@cuda", true,                         \
+    "of keys and values; auto: bf16 on cuda with bf16 weights, f32 otherwise")                  \
+  X(std::string, gemm, "", "auto", 0, 0, "auto own library fastest@cpu", false,                 \
+    "who multiplies: own kernels, a library (oneDNN, cuBLASLt), or whichever is faster; auto: " \
+    "own on cpu, library on cuda")                                                              \
+  X(std::string, graphs, "", "auto", 0, 0, "auto on off", false,                                \
+    "whether a GPU repeats recorded layers as CUDA graphs; auto: on")                           \
+  X(std::string, impose, "", "none", 0, 0, "", false,                                           \
+    "commits that are imposed while every layer is computed: replay:FILE, steady:N, published " \
+    "statistics such as sdar-8b/sharegpt, or lengths, those of the workload's lengths")         \
+  X(std::string, isa, "", "auto", 0, 0, "auto avx512 avx2 portable", false,                     \
     "instructions of the kernels of cpu; auto: the widest this processor has")
 
 struct run_keys {
-#define UNMASK_FIELD(type, key, value, low, high, words, meaning) type key = value;
+#define UNMASK_FIELD(type, key, unit, value, low, high, words, used, meaning) type key = value;
   UNMASK_RUN_KEYS(UNMASK_FIELD)
 #undef UNMASK_FIELD
   bool operator==(const run_keys&) const = default;
 };
 
 struct run_key {
-  const char* name;
+  const char *name, *unit;
   std::int64_t low, high;  // of numbers
-  const char *words, *meaning;
+  const char* words;
+  bool used;
+  const char* meaning;
   std::variant<std::int64_t run_keys::*, std::string run_keys::*> field;
 
   std::string text(const run_keys& run) const;
   bool at_default(const run_keys& run) const;
-  std::vector<std::string> choices() const;
+  std::vector<std::string> choices() const;  // without their devices
 };
 
 const std::vector<run_key>& run_key_list();
 const run_key* find_run_key(std::string_view name);  // null: no such key
-// A line per key with its default and meaning.
+
+// Usage error for a number out of its range or a word that is none of its key's.
+void check_run_keys(const run_keys& run);
+// Usage error for a word that the device cannot heed; when all keys are known, whatever their order.
+void check_run_device(const run_keys& run);
+
+// A line per key with its default, unit and meaning.
 std::string run_help();
 
 }  // namespace unmask

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/base/toml_reader.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
@@ -153,6 +154,13 @@ void toml_reader::finish() const {
     throw usage_error(file_ + ":" + std::to_string(line) + ": " +
                       unknown_name(path_.empty() ? "key" : "key of [" + path_ + "]", name, known));
   }
+}
+
+std::size_t toml_reader::choice(const std::string& what, const std::string& word,
+                                const std::vector<std::string>& known) const {
+  const auto found = std::ranges::find(known, word);
+  if (found == known.end()) throw usage_error(where() + ": " + unknown_name(what, word, known));
+  return static_cast<std::size_t>(found - known.begin());
 }
 
 parameter_value toml_scalar(const toml::node& node, const std::string& where) {

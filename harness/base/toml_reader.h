@@ -41,6 +41,9 @@ class toml_reader {
   // Every key of this table and of tables below it, as dotted keys.
   void leaves(const std::function<void(const std::string&, const toml::node&)>& visit);
   void finish() const;
+  // The place of `word` in `known`; usage error with the nearest where it is none: "unknown WHAT".
+  std::size_t choice(const std::string& what, const std::string& word,
+                     const std::vector<std::string>& known) const;
 
   std::string where() const { return where(table_); }
   std::string where(const toml::node& node) const;

@@ -11,7 +11,6 @@
 
 namespace unmask {
 
-// harness/decode/parameters.h declares these three as well, for the rooms that declare parameters.
 using parameter_value = std::variant<bool, std::int64_t, double, std::string>;
 using parameter_map = std::map<std::string, parameter_value>;
 

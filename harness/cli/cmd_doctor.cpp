@@ -7,6 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/shared_library.h"
 #include "harness/cli/command.h"
+#include "harness/cli/options.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
 #include "harness/model/tokenizer.h"
@@ -16,7 +17,6 @@
 #include "kernels/ops.h"
 
 namespace unmask {
-namespace po = boost::program_options;
 namespace {
 
 // Reads a checkpoint to the last byte; the first thing wrong with it becomes the answer.
@@ -49,19 +49,18 @@ void print_libraries() {
 
 }  // namespace
 
-int command_doctor(const std::vector<std::string>& arguments) {
-  po::options_description options("options");
-  options.add_options()("json", "the environment record of result rows, as JSON")(
-      "measure", "also measure the copy bandwidth of every GPU")(
-      "libraries", "also open CUDA's libraries and say which files they are")(
-      "model", po::value<std::vector<std::string>>()->composing(),
-      "also read this checkpoint to the last byte (repeatable)")(
-      "experiments-dir", po::value<std::string>()->default_value("experiments"),
-      "where the embedded models lie");
-  po::variables_map values;
-  if (!parse_command("doctor [options]", "", options, {}, arguments, values)) return 0;
+int command_doctor(const texts& arguments) {
+  const command_line line(
+      "doctor [options]",
+      {{"json", flag(), "the environment record of result rows, as JSON"},
+       {"measure", flag(), "also measure the copy bandwidth of every GPU"},
+       {"libraries", flag(), "also open CUDA's libraries and say which files they are"},
+       {"model", repeated(), "also read this checkpoint to the last byte (repeatable)"},
+       experiments_option()},
+      {}, arguments);
+  if (line.helped()) return 0;
   const environment machine = capture_environment(cpu_ops().name());
-  if (values.count("json")) {
+  if (line.given("json")) {
     fmt::print("{}\n", environment_json(machine));
     return 0;
   }
@@ -79,7 +78,7 @@ int command_doctor(const std::vector<std::string>& arguments) {
   for (const cuda::device_properties& d : machine.cuda.devices) {
     fmt::print("gpu {}    {}, compute {}.{}, {:.1f} GiB\n", d.index, d.name, d.compute_major,
                d.compute_minor, static_cast<double>(d.memory_bytes) / (1 << 30));
-    if (!values.count("measure")) continue;
+    if (!line.given("measure")) continue;
     const cuda::copy_roof roof = cuda::measure_copy_roof(d.index);
     fmt::print("         copies {:.0f} GB/s, read plus written, best of {}\n",
                roof.bytes_per_second * 1e-9, roof.repetitions);
@@ -95,8 +94,8 @@ int command_doctor(const std::vector<std::string>& arguments) {
       }
     }
   }
-  if (values.count("libraries")) print_libraries();
-  if (values.count("measure") && machine.cuda.devices.empty()) {
+  if (line.given("libraries")) print_libraries();
+  if (line.given("measure") && machine.cuda.devices.empty()) {
     fmt::print("gpu      NOT RUN: --measure needs a GPU\n");
   }
   for (const std::string& note : machine.notes) fmt::print("note     {}\n", note);
@@ -104,16 +103,13 @@ int command_doctor(const std::vector<std::string>& arguments) {
   bool good = true;
   std::vector<std::string> models;
   const std::filesystem::path embedded =
-      std::filesystem::path(values["experiments-dir"].as<std::string>()) / "models";
+      std::filesystem::path(line.text("experiments-dir")) / "models";
   if (std::filesystem::is_directory(embedded)) {
     for (const auto& entry : std::filesystem::directory_iterator(embedded)) {
       if (std::filesystem::exists(entry.path() / "config.json")) models.push_back(entry.path());
     }
   }
-  if (values.count("model")) {
-    const auto more = values["model"].as<std::vector<std::string>>();
-    models.insert(models.end(), more.begin(), more.end());
-  }
+  for (const std::string& more : line.list("model")) models.push_back(more);
   if (!models.empty()) fmt::print("models\n");
   for (const std::string& model : models) good = check_model(model) && good;
   return static_cast<int>(good ? exit_code::ok : exit_code::environment);

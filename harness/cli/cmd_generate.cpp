@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +20,6 @@
 #include "harness/model/weights.h"
 
 namespace unmask {
-namespace po = boost::program_options;
 namespace {
 
 // "params.NAME=VALUE" texts, read as experiment files read them; names are checked by the method.
@@ -38,59 +38,49 @@ parameter_map parameters_of(const texts& assignments) {
 
 }  // namespace
 
-int command_generate(const std::vector<std::string>& arguments) {
-  po::options_description options("options");
-  auto add = options.add_options();
-  add("model", po::value<std::string>()->default_value("experiments/models/tiny-llada"),
-      "checkpoint folder (Hugging Face layout)");
-  add("method,m", po::value<std::string>(),
-      "decoding method; default: the one the model was made for");
-  add("preset", po::value<std::string>()->default_value(""), "named settings of the method");
-  add("gen-length,n", po::value<int>()->default_value(64), "tokens of the canvas");
-  add("seed", po::value<std::uint64_t>()->default_value(0), "of the sampling noise");
-  add("raw", "the prompt as it is, without the model's chat template");
-  add("watch", "show the canvas step by step");
-  add("pause", po::value<int>()->default_value(60), "milliseconds between drawn steps");
-  add_settings_option(options);
-  add_device_option(options);
-  po::variables_map values;
-  if (!parse_command("generate [options] PROMPT",
-                     "\nexample: unmask generate --watch \"Compute 5 * "
-                     "7 - 15.\"\n",
-                     options, {"prompt..."}, arguments, values)) {
-    return 0;
-  }
-  if (!values.count("prompt")) throw usage_error("generate needs a prompt");
-  std::string prompt;
-  for (const std::string& word : values["prompt"].as<std::vector<std::string>>()) {
-    prompt += (prompt.empty() ? "" : " ") + word;
-  }
-  const std::filesystem::path directory = model_folder(values["model"].as<std::string>());
+int command_generate(const texts& arguments) {
+  const option_table options = {
+      {"model", std::string("experiments/models/tiny-llada"),
+       "checkpoint folder (Hugging Face layout)"},
+      {"method,m", no_default, "decoding method; default: the one the model was made for"},
+      {"preset", no_default, "named settings of the method"},
+      {"gen-length,n", 64, "tokens of the canvas"},
+      {"seed", 0, "of the sampling noise"},
+      {"raw", flag(), "the prompt as it is, without the model's chat template"},
+      {"watch", flag(), "show the canvas step by step"},
+      {"pause", 60, "milliseconds between drawn steps"}};
+  const command_line line("generate [options] PROMPT", options + settings_options(), {"prompt..."},
+                          arguments,
+                          "\nexample: unmask generate --watch \"Compute 5 * 7 - 15.\"\n");
+  if (line.helped()) return 0;
+  line.place("prompt", "generate needs a prompt");
+  const std::string prompt = fmt::format("{}", fmt::join(line.list("prompt"), " "));
+  const std::filesystem::path directory = model_folder(line.text("model"));
   const model_config config = read_model_config(directory);
   if (!config.caution.empty()) fmt::print(stderr, "note: {}\n", config.caution);
   const tokenizer tokens = tokenizer::load(directory);
-  const std::string name =
-      values.count("method") ? values["method"].as<std::string>() : usual_method(config);
-  const parameter_map given = parameters_of(texts_of(values, "set"));
+  const std::string name = line.given("method") ? line.text("method") : usual_method(config);
+  const parameter_map given = parameters_of(line.list("set"));
   parameter_map resolved;
-  recipe made = method_registry::instance().make(name, config, values["preset"].as<std::string>(),
-                                                 given, &resolved);
+  recipe made =
+      method_registry::instance().make(name, config, line.text("preset"), given, &resolved);
   const std::string text =
-      values.count("raw") ? prompt : apply_chat_template(config, tokens, {{"user", prompt}}, true);
-  const sequence_request request{tokens.encode(text), values["gen-length"].as<int>(),
-                                 values["seed"].as<std::uint64_t>()};
+      line.given("raw") ? prompt : apply_chat_template(config, tokens, {{"user", prompt}}, true);
+  const sequence_request request{tokens.encode(text),
+                                 static_cast<std::int32_t>(line.at_least("gen-length", 0)),
+                                 static_cast<std::uint64_t>(line.at_least("seed", 0))};
   const std::int32_t length = made.pace->canvas_length(config, request);
   if (length > config.max_positions) {
     throw usage_error(fmt::format("prompt and canvas take {} positions, but {} was made for {}",
                                   length, config.name, config.max_positions));
   }
-  const std::string device = values.count("device") ? text_of(values, "device") : "cpu";
+  const std::string device = line.given("device") ? line.text("device") : "cpu";
   const transformer model(config, load_weights(config, directory), device_named(device),
                           weight_format::f32, length);
   step_loop loop(model, std::move(made), {1, length, 0});
   watch_canvas watcher(tokens, std::cout, isatty(STDOUT_FILENO) == 1,
-                       std::chrono::milliseconds(values["pause"].as<int>()));
-  if (values.count("watch")) loop.observe(&watcher);
+                       std::chrono::milliseconds(line.whole("pause")));
+  if (line.given("watch")) loop.observe(&watcher);
   const auto start = std::chrono::steady_clock::now();
   loop.admit(request);
   while (loop.step()) {
@@ -110,7 +100,7 @@ int command_generate(const std::vector<std::string>& arguments) {
   std::fflush(stdout);  // the two streams may share a file
   fmt::print(stderr, "[{}: {} output tokens, {} forwards, {} rows, {:.1f} ms{}]\n", name,
              output.size(), c.forwards, c.rows, seconds * 1e3,
-             values.count("watch") ? " with drawing" : "");
+             line.given("watch") ? " with drawing" : "");
   return 0;
 }
 

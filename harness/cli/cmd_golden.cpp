@@ -4,13 +4,13 @@
 
 #include "harness/cli/command.h"
 #include "harness/cli/golden.h"
+#include "harness/cli/options.h"
 #include "harness/decode/likelihood_replay.h"
 #include "harness/workload/benchmarks/replay.h"
 #include "harness/workload/programs/replay.h"
 #include "harness/workload/scorers/replay.h"
 
 namespace unmask {
-namespace po = boost::program_options;
 namespace {
 
 // Cases of the evaluation harnesses are counted by file.
@@ -47,38 +47,35 @@ std::vector<golden_result> replay_evaluation(const golden_options& o,
 
 }  // namespace
 
-int command_golden(const std::vector<std::string>& arguments) {
-  po::options_description options("options");
-  options.add_options()("method", po::value<std::vector<std::string>>()->composing(),
-                        "only this method or golden file (repeatable); leaves out the logits")(
-      "device", po::value<std::string>()->default_value("cpu"),
-      "cpu, reference, cuda or cuda-emulated")("limit", po::value<int>()->default_value(0),
-                                               "only the first so many runs of each file (0: all)")(
-      "max-rows", po::value<std::int64_t>()->default_value(0),
-      "only runs that compute at most so many rows in all (0: all): for slow backends")(
-      "data", po::value<std::vector<std::string>>()->composing(),
-      "folder of official data sets, models/ and tokenizers/ for prompts and likelihoods, before "
-      "DIR/data, DIR/../data and DIR/../goldens (repeatable)")(
-      "experiments-dir", po::value<std::string>()->default_value("experiments"),
-      "where data/fewshot lies")("samples", po::value<std::string>(),
-                                 "write the scorer cases as we judge them into lm-eval's sample "
-                                 "files in this folder, and stop")(
-      "quiet,q", "print failures and the summary only");
-  po::variables_map values;
-  if (!parse_command("golden DIR [options]", "", options, {"dir"}, arguments, values)) return 0;
-  if (!values.count("dir")) throw usage_error("golden needs the folder of the golden data");
+int command_golden(const texts& arguments) {
+  const command_line line(
+      "golden DIR [options]",
+      {{"method", repeated(),
+        "only this method or golden file (repeatable); leaves out the logits"},
+       {"device", std::string("cpu"), "cpu, reference, cuda or cuda-emulated"},
+       {"limit", 0, "only the first so many runs of each file (0: all)"},
+       {"max-rows", 0,
+        "only runs that compute at most so many rows in all (0: all): for slow backends"},
+       {"data", repeated(),
+        "folder of official data sets, models/ and tokenizers/ for prompts and likelihoods, before "
+        "DIR/data, DIR/../data and DIR/../goldens (repeatable)"},
+       {"experiments-dir", std::string("experiments"), "where data/fewshot lies"},
+       {"samples", no_default,
+        "write the scorer cases as we judge them into lm-eval's sample files in this folder, and "
+        "stop"},
+       {"quiet,q", flag(), "print failures and the summary only"}},
+      {"dir"}, arguments);
+  if (line.helped()) return 0;
   golden_options o;
-  o.directory = values["dir"].as<std::vector<std::string>>().front();
-  if (values.count("method")) o.methods = values["method"].as<std::vector<std::string>>();
-  o.quiet = values.count("quiet") > 0;
-  o.limit = values["limit"].as<int>();
-  o.max_rows = values["max-rows"].as<std::int64_t>();
-  if (o.limit < 0) throw usage_error("--limit is at least 0");
-  if (o.max_rows < 0) throw usage_error("--max-rows is at least 0");
-  o.backend = &device_named(values["device"].as<std::string>());
+  o.directory = line.place("dir", "golden needs the folder of the golden data");
+  o.methods = line.list("method");
+  o.quiet = line.given("quiet");
+  o.limit = static_cast<int>(line.at_least("limit", 0));
+  o.max_rows = line.at_least("max-rows", 0);
+  o.backend = &device_named(line.text("device"));
 
-  if (values.count("samples")) {
-    scorers::write_scorer_samples(o.directory, values["samples"].as<std::string>());
+  if (line.given("samples")) {
+    scorers::write_scorer_samples(o.directory, line.text("samples"));
     return 0;
   }
   golden_summary sum;
@@ -90,11 +87,7 @@ int command_golden(const std::vector<std::string>& arguments) {
   };
   std::vector<golden_result> harnesses;
   if (o.methods.empty()) {
-    harnesses =
-        replay_evaluation(o,
-                          values.count("data") ? values["data"].as<std::vector<std::string>>()
-                                               : std::vector<std::string>{},
-                          values["experiments-dir"].as<std::string>(), sum);
+    harnesses = replay_evaluation(o, line.list("data"), line.text("experiments-dir"), sum);
   }
   for (const golden_result& file : harnesses) {
     print_result(file, o.quiet);

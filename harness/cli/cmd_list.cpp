@@ -9,6 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 #include "harness/cli/command.h"
+#include "harness/cli/options.h"
 #include "harness/decode/registry.h"
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/catalogue.h"
@@ -18,7 +19,6 @@
 #include "harness/workload/benchmarks/benchmark.h"
 
 namespace unmask {
-namespace po = boost::program_options;
 namespace {
 
 void list_methods() {
@@ -112,18 +112,12 @@ const char* type_of(const parameter_value& v) {
 
 }  // namespace
 
-int command_list(const std::vector<std::string>& arguments) {
-  po::options_description options("options");
-  options.add_options()("experiments-dir", po::value<std::string>()->default_value("experiments"),
-                        "where experiment files, tasks and models lie");
-  po::variables_map values;
-  if (!parse_command("list [methods|models|tasks|benchmarks|experiments|claims]", "", options,
-                     {"what"}, arguments, values)) {
-    return 0;
-  }
-  const std::filesystem::path root = values["experiments-dir"].as<std::string>();
-  const std::string what =
-      values.count("what") ? values["what"].as<std::vector<std::string>>().front() : "";
+int command_list(const texts& arguments) {
+  const command_line line("list [methods|models|tasks|benchmarks|experiments|claims]",
+                          {experiments_option()}, {"what"}, arguments);
+  if (line.helped()) return 0;
+  const std::filesystem::path root = line.text("experiments-dir");
+  const std::string what = line.given("what") ? line.list("what").front() : "";
   const std::vector<std::string> known = {"methods",    "models",      "tasks",
                                           "benchmarks", "experiments", "claims"};
   if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
@@ -144,47 +138,34 @@ int command_list(const std::vector<std::string>& arguments) {
 namespace {
 
 // What the cost model expects of the published models on a GPU that is not here.
-int show_cost(const po::variables_map& values) {
-  device_ceilings device = ceilings_of(values["device"].as<std::string>());
-  device = measured_ceilings(device, 1e12 * values["tflops"].as<double>(),
-                             1e12 * values["terabytes"].as<double>());
+int show_cost(const command_line& line) {
+  const device_ceilings device = measured_ceilings(
+      ceilings_of(line.text("device")), 1e12 * line.real("tflops"), 1e12 * line.real("terabytes"));
   const std::filesystem::path shapes =
-      std::filesystem::path(values["experiments-dir"].as<std::string>()) / "shapes";
-  fmt::print("{}", render(cost_sheet(shapes, device),
-                          parse_table_format(values["format"].as<std::string>())));
+      std::filesystem::path(line.text("experiments-dir")) / "shapes";
+  fmt::print("{}", render(cost_sheet(shapes, device), line.format()));
   return 0;
 }
 
 }  // namespace
 
-int command_show(const std::vector<std::string>& arguments) {
-  po::options_description options("options");
-  auto add = options.add_options();
-  add("device", po::value<std::string>()->default_value("h200"),
-      "cost: the GPU, h100, h200 or a100");
-  add("tflops", po::value<double>()->default_value(0),
-      "cost: its largest bfloat16 products as measured, TFLOP/s (0: as declared)");
-  add("terabytes", po::value<double>()->default_value(0),
-      "cost: its copy rate as measured, TB/s (0: as declared)");
-  add("format", po::value<std::string>()->default_value("md"), "cost: md, csv, latex or json");
-  add("experiments-dir", po::value<std::string>()->default_value("experiments"),
-      "cost: where shapes/ lies");
-  po::variables_map values;
-  if (!parse_command("show METHOD|cost [options]",
-                     "\ncost: expected time, tokens/s and share of the limit of five published "
-                     "models on a GPU that is not here\n",
-                     options, {"method"}, arguments, values)) {
-    return 0;
-  }
-  if (values.count("method") && values["method"].as<std::vector<std::string>>().front() == "cost") {
-    return show_cost(values);
-  }
-  if (!values.count("method")) {
-    throw usage_error(fmt::format("show needs a method: {}",
-                                  fmt::join(method_registry::instance().names(), ", ")));
-  }
-  const method_info& m =
-      method_registry::instance().find(values["method"].as<std::vector<std::string>>().front());
+int command_show(const texts& arguments) {
+  const command_line line(
+      "show METHOD|cost [options]",
+      {{"device", std::string("h200"), "cost: the GPU, h100, h200 or a100"},
+       {"tflops", 0.0, "cost: its largest bfloat16 products as measured, TFLOP/s (0: as declared)"},
+       {"terabytes", 0.0, "cost: its copy rate as measured, TB/s (0: as declared)"},
+       format_option("cost: md, csv, latex or json"),
+       {"experiments-dir", std::string("experiments"), "cost: where shapes/ lies"}},
+      {"method"}, arguments,
+      "\ncost: expected time, tokens/s and share of the limit of five published models on a GPU "
+      "that is not here\n");
+  if (line.helped()) return 0;
+  const method_registry& methods = method_registry::instance();
+  const std::string name = line.place(
+      "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));
+  if (name == "cost") return show_cost(line);
+  const method_info& m = methods.find(name);
   fmt::print("{}: {}\n  paper   {}\n  source  {}\n\n", m.name, m.summary, m.paper, m.source);
   fmt::print("  pace    {}\n  rows    {}\n  keys    {}\n  cache   {}\n  unmask  {}\n\n", m.pace,
              m.rows, m.keys, m.cache, m.unmask);

@@ -4,11 +4,11 @@
 // Runs that outgrow one machine: a plan as a scheduler's job array, and its rows merged again.
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include <fmt/core.h>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/process.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
@@ -22,7 +22,6 @@
 namespace unmask {
 namespace {
 
-namespace po = boost::program_options;
 namespace fs = std::filesystem;
 using words = std::vector<std::string>;
 
@@ -56,46 +55,40 @@ void add_parts(array_request& array, const planned_experiment& plan, const run_r
     for (const std::string& setting : request.overrides) {
       command.insert(command.end(), {"--set", setting});
     }
-    array.parts.push_back({std::move(command)});
+    array.parts.push_back(std::move(command));
   }
 }
 
 }  // namespace
 
 int command_plan(const words& arguments) {
-  po::options_description options("options");
-  add_output_option(
-      options, "folder of the job array: rows, logs and the script array.sh; default runs/array");
-  add_settings_option(options);
-  add_device_option(options);
-  options.add_options()("scale", po::value<std::string>()->default_value(""),
-                        "of an artifact: tiny (default), shapes, full")(
-      "gpu", po::value<std::string>()->default_value("h100"), "whose hours: h100, h200, a100")(
-      "scheduler", po::value<std::string>(), "slurm: also write a job array for it")(
-      "shards", po::value<int>()->default_value(1), "tasks per experiment")(
-      "sbatch", po::value<words>()->composing(),
-      "one more directive, e.g. --sbatch=--gres=gpu:1 (repeatable)");
-  po::variables_map values;
-  if (!parse_command("plan EXPERIMENT.toml... [options]", "", options, {"experiment..."}, arguments,
-                     values)) {
-    return 0;
-  }
-  if (!values.count("experiment")) throw usage_error("plan needs experiment files");
-  const int shards = values["shards"].as<int>();
-  if (shards < 1) throw usage_error("--shards is at least 1");
-  const bool slurm = values.count("scheduler") > 0;
-  if (slurm && values["scheduler"].as<std::string>() != "slurm") {
-    throw usage_error(unknown_name("scheduler", values["scheduler"].as<std::string>(), {"slurm"}));
+  const option_table options = {
+      output_option(
+          "folder of the job array: rows, logs and the script array.sh; default runs/array"),
+      {"scale", no_default, "of an artifact: tiny (default), shapes, full"},
+      {"gpu", std::string("h100"), "whose hours: h100, h200, a100"},
+      {"scheduler", no_default, "slurm: also write a job array for it"},
+      {"shards", 1, "tasks per experiment"},
+      {"sbatch", repeated(), "one more directive, e.g. --sbatch=--gres=gpu:1 (repeatable)"}};
+  const command_line line("plan EXPERIMENT.toml... [options]", options + settings_options(),
+                          {"experiment..."}, arguments);
+  if (line.helped()) return 0;
+  line.place("experiment", "plan needs experiment files");
+  const std::int64_t shards = line.at_least("shards", 1);
+  const std::string scheduler = line.text("scheduler");
+  const bool slurm = !scheduler.empty();
+  if (slurm && scheduler != "slurm") {
+    throw usage_error(unknown_name("scheduler", scheduler, {"slurm"}));
   }
   array_request array;
-  array.directory = fs::absolute(values.count("output") ? text_of(values, "output") : "runs/array");
-  array.directives = texts_of(values, "sbatch");
+  array.directory = fs::absolute(line.given("output") ? line.text("output") : "runs/array");
+  array.directives = line.list("sbatch");
   fmt::print(
       "| experiment | points | answers | forwards, at most | GPU hours | on this machine |\n"
       "|---|---:|---:|---:|---:|---|\n");
-  const device_ceilings& device = ceilings_of(text_of(values, "gpu"));
-  for (const std::string& file : values["experiment"].as<words>()) {
-    const run_request request{file, values["scale"].as<std::string>(), settings_of(values)};
+  const device_ceilings& device = ceilings_of(line.text("gpu"));
+  for (const std::string& file : line.list("experiment")) {
+    const run_request request{file, line.text("scale"), line.settings()};
     const planned_experiment plan = planned(request, device);
     fmt::print("| {} | {} | {} | {:.0f} | {:.1f} | {} |\n", plan.rows.string(), plan.points,
                plan.expected.answers, plan.expected.forwards, plan.expected.gpu_hours,
@@ -103,32 +96,26 @@ int command_plan(const words& arguments) {
     add_parts(array, plan, request, static_cast<std::size_t>(shards));
   }
   if (!slurm) return 0;
-  fs::create_directories(array.directory);
   const fs::path script = array.directory / "array.sh";
-  std::ofstream out(script, std::ios::binary);
-  out << slurm_script(array);
-  out.close();
-  if (!out) throw environment_error("cannot write " + script.string());
+  write_file(script, slurm_script(array));
   fmt::print("\n{} tasks. Submit them with: sbatch {}\nThen: unmask merge {} -o rows.jsonl\n",
              array.parts.size(), script.string(), array.directory.string());
   return 0;
 }
 
 int command_merge(const words& arguments) {
-  po::options_description options("options");
-  options.add_options()("output,o", po::value<std::string>(), "the file to write")(
-      "mixed-environments", "also where machines, builds or drivers differ");
-  po::variables_map values;
-  if (!parse_command("merge ROWS... -o FILE [options]", "", options, {"rows..."}, arguments,
-                     values)) {
-    return 0;
-  }
-  if (!values.count("rows")) throw usage_error("merge needs files or directories of rows");
-  if (!values.count("output")) throw usage_error("merge needs -o FILE");
-  std::vector<fs::path> sources;
-  for (const std::string& source : values["rows"].as<words>()) sources.emplace_back(source);
-  const fs::path output = values["output"].as<std::string>();
-  const merge_summary sum = merge_rows(sources, output, values.count("mixed-environments") > 0);
+  const command_line line(
+      "merge ROWS... -o FILE [options]",
+      {output_option("the file to write"),
+       {"mixed-environments", flag(), "also where machines, builds or drivers differ"}},
+      {"rows..."}, arguments);
+  if (line.helped()) return 0;
+  line.place("rows", "merge needs files or directories of rows");
+  if (!line.given("output")) throw usage_error("merge needs -o FILE");
+  const words rows = line.list("rows");
+  const std::vector<fs::path> sources(rows.begin(), rows.end());
+  const fs::path output = line.text("output");
+  const merge_summary sum = merge_rows(sources, output, line.given("mixed-environments"));
   fmt::print("{} points in {}", sum.points, output.string());
   if (sum.superseded > 0) fmt::print(", {} earlier attempts left out", sum.superseded);
   if (!sum.unsettled.empty()) fmt::print(", {} FAILED", sum.unsettled.size());

@@ -4,11 +4,9 @@
 // unmask profile: an experiment (of a file, or made up here for one model and one method) whose
 // points are watched by a tool, or the command line of an external profiler around that.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 
 #include "harness/analysis/table.h"
@@ -21,54 +19,53 @@
 #include "harness/experiment/profiled.h"
 #include "harness/model/config.h"
 #include "harness/profile/cupti_trace.h"
+#include "harness/profile/environment.h"
 #include "harness/profile/tool_commands.h"
 #include "kernels/bench/roofs.h"
 #include "kernels/cuda/device.h"
 
 namespace unmask {
-namespace po = boost::program_options;
 namespace fs = std::filesystem;
 namespace {
 
 const std::vector<std::string> tools = {"phases", "nvtx", "cupti", "nsys", "ncu"};
 
-po::options_description make_options() {
-  po::options_description options("options");
-  add_output_option(options, "folder for rows and reports; default runs/profile/TARGET");
-  auto add = options.add_options();
-  add("tool,t", po::value<std::string>()->default_value("phases"),
-      "phases: time, rows, FLOPs and bytes of every phase; nvtx: ranges only, for a profiler of "
-      "yours; cupti: kernels and counters by phase; nsys, ncu: Nsight Systems, Nsight Compute");
-  add("print-command", "print the command line of nsys or ncu and stop");
-  add("phase", po::value<texts>()->composing(),
-      "ncu: kernels of this phase only (repeatable; names in harness/profile/README.md)");
-  add("launch-count", po::value<int>()->default_value(20), "ncu: at most so many kernels");
-  add("trace", po::value<std::string>(),
-      "write the profiled pass as a Chrome trace (Perfetto reads it)");
-  add("task", po::value<std::string>(), "task of a model (default word_problem)");
-  add("limit", po::value<int>()->default_value(4), "items of the task, or random prompts");
-  add("prompt-tokens,p", po::value<int>(), "random prompts of so many tokens instead of a task");
-  add("gen-length,n", po::value<int>()->default_value(0), "tokens of the canvas (0: the task's)");
-  add("batch-size,b", po::value<int>()->default_value(1), "places in the batch");
-  add_model_options(options, 3);
-  return options;
+option_table profile_options() {
+  return option_table{
+             output_option("folder for rows and reports; default runs/profile/TARGET"),
+             {"tool,t", std::string("phases"),
+              "phases: time, rows, FLOPs and bytes of every phase; nvtx: ranges only, for a "
+              "profiler of yours; cupti: kernels and counters by phase; nsys, ncu: Nsight Systems, "
+              "Nsight Compute"},
+             {"print-command", flag(), "print the command line of nsys or ncu and stop"},
+             {"phase", repeated(),
+              "ncu: kernels of this phase only (repeatable; names in harness/profile/README.md)"},
+             {"launch-count", 20, "ncu: at most so many kernels"},
+             {"trace", no_default, "write the profiled pass as a Chrome trace (Perfetto reads it)"},
+             {"task", no_default, "task of a model (default word_problem)"},
+             {"limit", 4, "items of the task, or random prompts"},
+             {"prompt-tokens,p", 0, "random prompts of so many tokens instead of a task"},
+             {"gen-length,n", 0, "tokens of the canvas (0: the task's)"},
+             {"batch-size,b", 1, "places in the batch"}} +
+         model_options(3);
 }
 
-experiment_spec spec_of_target(const fs::path& directory, const po::variables_map& values) {
-  experiment_spec spec = spec_of_model(directory, values);
+experiment_spec spec_of_target(const fs::path& directory, const command_line& line) {
+  experiment_spec spec = spec_of_model(directory, line);
   spec.title = "Profile of " + spec.models.front().name;
   workload_entry workload;
-  workload.items.limit = at_least(values, "limit", 1);
-  if (values.count("prompt-tokens")) {
-    workload.name = fmt::format("{} + {} random tokens", at_least(values, "prompt-tokens", 1),
-                                at_least(values, "gen-length", 1));
+  workload.items.limit = line.at_least("limit", 1);
+  if (line.at_least("prompt-tokens", 0) > 0) {
+    workload.prompt_tokens = line.whole("prompt-tokens");
+    workload.name = fmt::format("{} + {} random tokens", workload.prompt_tokens,
+                                line.at_least("gen-length", 1));
   } else {
-    workload.name = values.count("task") ? text_of(values, "task") : "word_problem";
+    workload.name = line.given("task") ? line.text("task") : "word_problem";
     workload.file = find_task(workload.name, fs::current_path() / "experiments");
   }
   spec.workloads.push_back(workload);
-  spec.run.batch_size = at_least(values, "batch-size", 1);
-  spec.run.gen_length = at_least(values, "gen-length", 0);
+  spec.run.batch_size = line.at_least("batch-size", 1);
+  spec.run.gen_length = line.at_least("gen-length", 0);
   return spec;
 }
 
@@ -81,10 +78,10 @@ std::string device_of(const experiment_spec& spec) {
   return device;
 }
 
-experiment_spec spec_of_file(const fs::path& file, const po::variables_map& values) {
+experiment_spec spec_of_file(const fs::path& file, const command_line& line) {
   experiment_spec spec = read_spec(file);
-  for (const std::string& assignment : settings_of(values)) apply_override(spec, assignment);
-  const texts wanted = list_of(values, "method");
+  for (const std::string& assignment : line.settings()) apply_override(spec, assignment);
+  const texts wanted = line.parts("method");
   if (!wanted.empty()) {
     std::vector<std::string> known;
     for (const method_entry& m : spec.methods) known.push_back(m.label);
@@ -164,32 +161,19 @@ std::vector<std::string> child_command(const std::vector<std::string>& arguments
   return child;
 }
 
-bool on_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::string folders = path ? path : "";
-  for (std::size_t begin = 0; begin <= folders.size();) {
-    const std::size_t end = std::min(folders.find(':', begin), folders.size());
-    const fs::path file = fs::path(folders.substr(begin, end - begin)) / program;
-    if (access(file.c_str(), X_OK) == 0) return true;
-    begin = end + 1;
-  }
-  return false;
-}
-
 int not_run(const std::string& why) {
   fmt::print("NOT RUN: {}\n", why);
   return static_cast<int>(exit_code::environment);
 }
 
 int profile_outside(const std::string& tool, const std::vector<std::string>& arguments,
-                    const fs::path& output, const po::variables_map& values,
-                    const std::string& device) {
+                    const fs::path& output, const command_line& line, const std::string& device) {
   tool_request request;
   request.program = child_command(arguments);
   request.program.push_back("--output=" + (output / (tool + "-rows")).string());
   request.report = (output / tool).string();
-  request.phases = texts_of(values, "phase");
-  request.launches = at_least(values, "launch-count", 1);
+  request.phases = line.list("phase");
+  request.launches = static_cast<int>(line.at_least("launch-count", 1));
   const bool nsys = tool == "nsys";
   if (nsys && !request.phases.empty()) {
     throw usage_error("--phase is for ncu; nsys records every phase");
@@ -197,17 +181,18 @@ int profile_outside(const std::string& tool, const std::vector<std::string>& arg
   std::vector<std::vector<std::string>> commands = {nsys ? nsys_command(request)
                                                          : ncu_command(request)};
   if (nsys) commands.push_back(nsys_stats_command(request));
-  if (values.count("print-command")) {
+  if (line.given("print-command")) {
     for (const auto& command : commands) fmt::print("{}\n", shell_line(command));
     return 0;
   }
   if (!nsys && device != "cuda") {
     return not_run("ncu profiles kernels of a GPU; this is device " + device);
   }
-  if (const cuda::report machine = cuda::query(); !nsys && machine.devices.empty()) {
-    return not_run(machine.note);
+  if (const cuda::report gpus = cuda::query(); !nsys && gpus.devices.empty()) {
+    return not_run(gpus.note);
   }
-  if (!on_path(tool)) {
+  const environment machine = capture_environment("");
+  if ((nsys ? machine.nsys : machine.ncu).empty()) {
     return not_run(nsys ? "needs nsys (Nsight Systems) on PATH"
                         : "needs ncu (Nsight Compute) on PATH");
   }
@@ -224,37 +209,32 @@ int profile_outside(const std::string& tool, const std::vector<std::string>& arg
 }  // namespace
 
 int command_profile(const std::vector<std::string>& arguments) {
-  po::variables_map values;
-  if (!parse_command("profile MODEL|EXPERIMENT.toml [options]",
-                     "\nexample: unmask profile experiments/models/tiny-llada -m fast_dllm "
-                     "--trace trace.json\n",
-                     make_options(), {"target"}, arguments, values)) {
-    return 0;
-  }
-  if (!values.count("target")) {
-    throw usage_error("profile needs a model folder or an experiment file");
-  }
-  const fs::path target = values["target"].as<std::vector<std::string>>().front();
-  const std::string tool = values["tool"].as<std::string>();
+  const command_line line("profile MODEL|EXPERIMENT.toml [options]", profile_options(), {"target"},
+                          arguments,
+                          "\nexample: unmask profile experiments/models/tiny-llada -m fast_dllm "
+                          "--trace trace.json\n");
+  if (line.helped()) return 0;
+  const fs::path target =
+      line.place("target", "profile needs a model folder or an experiment file");
+  const std::string tool = line.text("tool");
   if (std::ranges::find(tools, tool) == tools.end()) {
     throw usage_error(unknown_name("tool", tool, tools));
   }
   const bool outside = tool == "nsys" || tool == "ncu";
-  if (values.count("print-command") && !outside) {
+  if (line.given("print-command") && !outside) {
     throw usage_error("--print-command is for --tool nsys and ncu");
   }
   const bool file = target.extension() == ".toml";
-  experiment_spec spec = file ? spec_of_file(target, values) : spec_of_target(target, values);
+  experiment_spec spec = file ? spec_of_file(target, line) : spec_of_target(target, line);
   const std::string device = device_of(spec);
   // Kernels of a CUDA graph run outside the ranges of their phases, and a profile is about phases:
   // every pass, timed and traced, launches its kernels, unless the user says otherwise.
   if (device.starts_with("cuda") && spec.run.graphs == "auto") spec.run.graphs = "off";
-  spec.evidence.min_repetitions = spec.evidence.max_repetitions =
-      at_least(values, "repetitions", 1);
-  spec.evidence.warmup = at_least(values, "warmup", 0);
-  const fs::path output = values.count("output") ? fs::path(text_of(values, "output"))
-                                                 : fs::path("runs") / "profile" / target.stem();
-  if (outside) return profile_outside(tool, arguments, output, values, device);
+  spec.evidence.min_repetitions = spec.evidence.max_repetitions = line.at_least("repetitions", 1);
+  spec.evidence.warmup = line.at_least("warmup", 0);
+  const fs::path output = line.given("output") ? fs::path(line.text("output"))
+                                               : fs::path("runs") / "profile" / target.stem();
+  if (outside) return profile_outside(tool, arguments, output, line, device);
   if (tool == "cupti") {
     if (const std::string why = why_no_cupti(); !why.empty()) return not_run("needs CUPTI: " + why);
     if (device != "cuda") {
@@ -269,20 +249,10 @@ int command_profile(const std::vector<std::string>& arguments) {
   settings.tool = tool == "cupti"  ? profile_tool::cupti
                   : tool == "nvtx" ? profile_tool::nvtx
                                    : profile_tool::phases;
-  settings.warmup = spec.evidence.warmup;
   settings.roofs = roofs_of;
-  if (values.count("trace")) settings.trace = values["trace"].as<std::string>();
-  std::unique_ptr<executor> inner;
-  if (!file && values.count("prompt-tokens")) {
-    inner = make_shape_executor(
-        {values["prompt-tokens"].as<int>(), values["limit"].as<int>(), values["layers"].as<int>()});
-  } else {
-    if (values["layers"].as<int>() > 0) throw usage_error("--layers needs --prompt-tokens");
-    inner = make_executor();
-  }
-  const std::unique_ptr<executor> with =
-      make_profiling_executor(std::move(inner), std::move(settings));
+  settings.trace = line.text("trace");
   run_options run;
+  run.watch = make_profiler(std::move(settings));
   run.output = output;
   // A profile is looked at once: rows are appended, and nothing is skipped because it has one.
   run.resume = true;
@@ -290,7 +260,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   for (int i = 2; fs::exists(run.output, none); ++i) {
     run.output = output.parent_path() / (output.filename().string() + fmt::format("-{}", i));
   }
-  const run_summary summary = run_experiment(spec, run, *with);
+  const run_summary summary = run_experiment(spec, run);
   const frame rows(summary.rows);
   fmt::print("{}", render(phase_tables(rows.all()), table_format::md));
   std::fflush(stdout);
@@ -300,9 +270,9 @@ int command_profile(const std::vector<std::string>& arguments) {
                row.reason);
   }
   fmt::print(stderr, "rows: {}\n", summary.file.string());
-  if (values.count("trace")) {
+  if (line.given("trace")) {
     fmt::print(stderr, "trace: {} (open it in ui.perfetto.dev or chrome://tracing)\n",
-               values["trace"].as<std::string>());
+               line.text("trace"));
   }
   return summary.exit_status();
 }

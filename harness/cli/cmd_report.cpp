@@ -3,10 +3,8 @@
 //
 // unmask report: computes all that the page shows, as JSON; plots/report.py draws it.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -26,7 +24,6 @@
 #include "harness/experiment/manifest.h"
 
 namespace unmask {
-namespace po = boost::program_options;
 namespace fs = std::filesystem;
 namespace {
 
@@ -68,17 +65,6 @@ bool holds_rows(const fs::path& file) {
   return first.is_object() && first.contains("point_id") && first.contains("metrics");
 }
 
-std::string quoted(const std::string& word) {
-  const std::string plain = "_./=:,+-";
-  const bool safe = std::ranges::all_of(word, [&](unsigned char c) {
-    return std::isalnum(c) || plain.find(static_cast<char>(c)) != std::string::npos;
-  });
-  if (safe && !word.empty()) return word;
-  std::string out = "'";
-  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
 // What a run was asked for: its run.json, else what its place PAPER/ARTIFACT/SCALE says.
 struct origin_of_rows {
   std::string paper, artifact, scale, file;
@@ -109,12 +95,12 @@ origin_of_rows origin_of(const fs::path& rows, const fs::path& experiments) {
 // "unmask run FILE ..."; of a plain run that of the experiment with the same title, where there is one.
 std::string command_of(const origin_of_rows& o, const std::vector<std::string>& titles,
                        const fs::path& experiments) {
-  std::string command = "unmask run ";
+  texts command = {"unmask", "run"};
   if (!o.file.empty()) {
-    command += quoted(o.file);
-    if (!o.scale.empty()) command += " --scale " + quoted(o.scale);
-    for (const std::string& s : o.set) command += " --set " + quoted(s);
-    return command;
+    command.push_back(o.file);
+    if (!o.scale.empty()) command.insert(command.end(), {"--scale", o.scale});
+    for (const std::string& s : o.set) command.insert(command.end(), {"--set", s});
+    return shell_line(command);
   }
   if (!fs::is_directory(experiments)) return "";
   for (const fs::path& file :
@@ -122,7 +108,8 @@ std::string command_of(const origin_of_rows& o, const std::vector<std::string>& 
     try {
       const std::string title = read_any_scale(file).title;
       if (std::ranges::find(titles, title) != titles.end()) {
-        return command + quoted(fs::relative(file).string());
+        command.push_back(fs::relative(file).string());
+        return shell_line(command);
       }
     } catch (const error&) {  // models' cards and the like are no experiments
     }
@@ -223,71 +210,46 @@ json page_data(const fs::path& path, const fs::path& experiments) {
   return data;
 }
 
-// The page's data in a file that goes away again.
-class scratch_file {
- public:
-  explicit scratch_file(const std::string& text) {
-    std::string name = (fs::temp_directory_path() / "unmask-report-XXXXXX").string();
-    const int descriptor = ::mkstemp(name.data());
-    if (descriptor < 0) throw environment_error("cannot write " + name);
-    ::close(descriptor);
-    path_ = name;
-    write_text(path_, text);
-  }
-  ~scratch_file() {
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-  }
-  scratch_file(const scratch_file&) = delete;
-  scratch_file& operator=(const scratch_file&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 }  // namespace
 
-int command_report(const std::vector<std::string>& arguments) {
-  po::options_description options("options");
-  add_output_option(options, "the page, default DIR/report.html; of --data a file");
-  options.add_options()("data", "print what the page shows as JSON, and draw nothing")(
-      "title", po::value<std::string>(), "of the page")(
-      "figures", "also save each result's figures as SVG, PNG and PDF beside its rows")(
-      "plots-dir", po::value<std::string>()->default_value("plots"), "where report.py lies");
-  add_experiments_option(options);
-  po::variables_map values;
-  if (!parse_command("report DIR|ROWS.jsonl [options]",
-                     "\nOne self-contained HTML page of the rows below DIR. Drawn by Python 3.11; "
-                     "figures need\nplots/requirements.txt (./dev setup --plots prepares both).\n",
-                     options, {"dir"}, arguments, values)) {
-    return 0;
-  }
-  if (!values.count("dir")) throw usage_error("report needs the folder of a run");
-  const fs::path place = texts_of(values, "dir").front();
-  const fs::path script = fs::path(text_of(values, "plots-dir")) / "report.py";
-  const bool data_only = values.count("data") > 0;
+int command_report(const texts& arguments) {
+  const command_line line(
+      "report DIR|ROWS.jsonl [options]",
+      {output_option("the page, default DIR/report.html; of --data a file"),
+       {"data", flag(), "print what the page shows as JSON, and draw nothing"},
+       {"title", no_default, "of the page"},
+       {"figures", flag(), "also save each result's figures as SVG, PNG and PDF beside its rows"},
+       {"plots-dir", std::string("plots"), "where report.py lies"},
+       experiments_option()},
+      {"dir"}, arguments,
+      "\nOne self-contained HTML page of the rows below DIR. Drawn by Python 3.11; figures "
+      "need\nplots/requirements.txt (./dev setup --plots prepares both).\n");
+  if (line.helped()) return 0;
+  const fs::path place = line.place("dir", "report needs the folder of a run");
+  const fs::path script = fs::path(line.text("plots-dir")) / "report.py";
+  const bool data_only = line.given("data");
   if (!data_only && !fs::exists(script)) {
     throw environment_error(script.string() +
                             " is not there: run from the source tree or give --plots-dir");
   }
-  const std::string data = json_text(page_data(place, text_of(values, "experiments-dir")));
+  const std::string data = json_text(page_data(place, line.text("experiments-dir")));
   if (data_only) {
-    write_output(values, data);
+    line.write(data);
     return 0;
   }
-  const scratch_file file(data);
-  const fs::path page = values.count("output")    ? fs::path(text_of(values, "output"))
+  const scratch_folder scratch;
+  const fs::path file = scratch.path() / "page.json";
+  write_file(file, data);
+  const fs::path page = line.given("output")      ? fs::path(line.text("output"))
                         : fs::is_directory(place) ? place / "report.html"
                                                   : place.parent_path() / "report.html";
-  std::vector<std::string> line = {python(), script.string(), file.path().string(), "-o",
-                                   page.string()};
-  if (values.count("title")) line.insert(line.end(), {"--title", text_of(values, "title")});
-  if (values.count("figures")) line.emplace_back("--figures");
+  texts command = {python(), script.string(), file.string(), "-o", page.string()};
+  if (line.given("title")) command.insert(command.end(), {"--title", line.text("title")});
+  if (line.given("figures")) command.emplace_back("--figures");
   try {
-    return run_process(line);
+    return run_process(command);
   } catch (const error&) {
-    throw environment_error("NOT RUN: needs Python (" + line.front() +
+    throw environment_error("NOT RUN: needs Python (" + command.front() +
                             " cannot be started); install python3 or set UNMASK_PYTHON");
   }
 }

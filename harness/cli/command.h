@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The sub-command layer over Boost.Program_options.
+// The sub-commands.
 #pragma once
 
-#include <boost/program_options.hpp>
 #include <string>
 #include <vector>
 
@@ -20,15 +19,6 @@ struct command {
 
 // In the order of `unmask --help`.
 const std::vector<command>& commands();
-
-// Parse `arguments` (without the sub-command) by `visible`, plus positional names. `_` and `-` are
-// the same in option names; unknown options are usage errors with the nearest match. Returns false
-// after printing the help that --help asked for.
-bool parse_command(const std::string& usage, const std::string& epilogue,
-                   boost::program_options::options_description visible,
-                   const std::vector<std::string>& positional,
-                   const std::vector<std::string>& arguments,
-                   boost::program_options::variables_map& values);
 
 int command_list(const std::vector<std::string>& arguments);
 int command_show(const std::vector<std::string>& arguments);

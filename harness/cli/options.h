@@ -1,44 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Options that mean the same in every command: -o is a path, --format a format, --set a dotted key,
-// --device a device.
+// Options of the sub-commands, declared in one table each, and what was given of them. Options that
+// mean the same in every command are declared here: -o is a path, --format a format, --set a dotted
+// key, --device a device.
 #pragma once
 
-#include <boost/program_options.hpp>
-#include <filesystem>
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
-#include "harness/decode/parameters.h"
-#include "harness/experiment/spec.h"
+#include "harness/analysis/text_table.h"
 
 namespace unmask {
 
 using texts = std::vector<std::string>;
 
-void add_output_option(boost::program_options::options_description& options,
-                       const std::string& meaning);
-void add_format_option(boost::program_options::options_description& options,
-                       const std::string& meaning);
-void add_settings_option(boost::program_options::options_description& options);
-void add_device_option(boost::program_options::options_description& options);
-void add_experiments_option(boost::program_options::options_description& options);
+struct flag {};      // given or not
+struct repeated {};  // a text, as often as one likes
 
-// Empty where the option was not given.
-texts texts_of(const boost::program_options::variables_map& values, const char* name);
-std::string text_of(const boost::program_options::variables_map& values, const char* name);
-// "a,b" given once or several times.
-texts list_of(const boost::program_options::variables_map& values, const char* name);
-// Whole numbers of list_of, each at least `least`; usage error that names the option.
-std::vector<std::int64_t> numbers_of(const boost::program_options::variables_map& values,
-                                     const char* name, std::int64_t least);
+// "name" or "name,n"; `otherwise` is the value where it is not given, and its type the option's.
+// std::string(): a text without default.
+struct option {
+  const char* name;
+  std::variant<flag, repeated, std::string, std::int64_t, double> otherwise;
+  std::string meaning;
+};
+using option_table = std::vector<option>;
+option_table operator+(option_table all, const option_table& more);
 
-// What --set and --device say, as assignments in their order; the device last.
-texts settings_of(const boost::program_options::variables_map& values);
+const std::string no_default;
+option output_option(const std::string& meaning);
+option format_option(const std::string& meaning);
+option_table settings_options();  // --set, --device
+option experiments_option();
 
-// To standard output, or to the file that -o names.
-void write_output(const boost::program_options::variables_map& values, const std::string& text);
-void write_text(const std::filesystem::path& file, const std::string& text);
+class command_line {
+ public:
+  // `usage`: what stands behind "unmask". `places`: names of the words without an option; "NAME..."
+  // takes all that are left. `_` and `-` are the same in option names; unknown options are usage
+  // errors with the nearest match. --help prints the options and the epilogue.
+  command_line(const std::string& usage, const option_table& options, const texts& places,
+               const texts& arguments, const std::string& epilogue = "");
+  ~command_line();
+  bool helped() const;  // --help was asked for: nothing else is to be done
+
+  bool given(const std::string& name) const;
+  std::string text(const std::string& name) const;  // "" where it was not given
+  texts list(const std::string& name) const;        // of a repeated option, of places
+  texts parts(const std::string& name) const;       // "a,b" given once or several times
+  // Whole numbers of parts(), each at least `least`; usage error that names the option.
+  std::vector<std::int64_t> numbers(const std::string& name, std::int64_t least) const;
+  std::int64_t whole(const std::string& name) const;
+  // Usage error when it is below `least`.
+  std::int64_t at_least(const std::string& name, std::int64_t least) const;
+  double real(const std::string& name) const;
+
+  // A word that must be there; usage error with this sentence where it is not.
+  std::string place(const std::string& name, const std::string& missing) const;
+  table_format format() const;  // of --format
+  // What --set and --device say, as assignments in their order; the device last.
+  texts settings() const;
+  // To standard output, or to the file that -o names.
+  void write(const std::string& text) const;
+
+ private:
+  struct parsed;
+  std::unique_ptr<parsed> parsed_;
+};
 
 }  // namespace unmask

@@ -6,17 +6,13 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "harness/base/nearest.h"
+#include "harness/base/value.h"
 
 namespace unmask {
-
-using parameter_value = std::variant<bool, std::int64_t, double, std::string>;
-std::string to_string(const parameter_value& value);
 
 struct parameter_spec {
   std::string name;
@@ -26,8 +22,6 @@ struct parameter_spec {
   std::vector<std::string> choices;          // of strings; empty: any
   std::string source;                        // paper equation or official file
 };
-
-using parameter_map = std::map<std::string, parameter_value>;
 
 // Values with every default filled in. Unknown names, wrong types and values out of range are
 // usage errors that name `owner` and the nearest known name. Integers are accepted for reals.

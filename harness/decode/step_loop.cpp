@@ -18,7 +18,7 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
       limits(l),
       state(backend, m.config(), l.sequences, l.max_length),
       cache(backend, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
-            l.kv_pages, m.kv_type()),
+            l.kv_pages, m.kv_dtype()),
       partial(method.rows->traits().partial_rows),
       graphs(backend) {
   if (l.dry) refuse_dry();

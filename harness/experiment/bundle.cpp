@@ -3,11 +3,9 @@
 #include "harness/experiment/bundle.h"
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "harness/analysis/store.h"
@@ -23,33 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t largest_file = std::size_t{2} << 30;
 constexpr const char* sums_name = "SHA256SUMS";
-
-// A directory of our own that goes away again.
-class staging {
- public:
-  staging() {
-    std::string name = (fs::temp_directory_path() / "unmask-bundle-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw environment_error("cannot make a directory in " + name);
-    path_ = name;
-  }
-  ~staging() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  staging(const staging&) = delete;
-  staging& operator=(const staging&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-void write_file(const fs::path& file, const std::string& text) {
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) throw environment_error("cannot write " + file.string());
-}
 
 bool belongs(const fs::path& file) {
   const std::string name = file.filename().string();
@@ -130,7 +101,7 @@ std::vector<std::string> write_bundle(const fs::path& run, const fs::path& file)
   const std::vector<result_row> rows = read_rows(run).rows;
   if (rows.empty()) throw environment_error("there are no rows in " + run.string());
   const std::string name = bundle_name(run / manifest_name);
-  const staging stage;
+  const scratch_folder stage;
   const fs::path inside = stage.path() / name;
   fs::create_directories(inside);
   for (const std::string& path : files_below(run)) {

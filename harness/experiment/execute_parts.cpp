@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "harness/base/error.h"
 #include "harness/base/json_lines.h"
+#include "harness/base/located.h"
 #include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/settings.h"
@@ -89,6 +89,17 @@ void fill_requests(loaded_workload& w, const std::vector<trace_request>& lengths
   }
 }
 
+// Prompts of random tokens instead of tasks: nothing to score.
+void fill_random(loaded_workload& w, const workload_entry& entry, const run_settings& run,
+                 const model_config& model) {
+  for (std::int64_t i = 0; i < entry.items.limit; ++i) {
+    const std::uint64_t own =
+        stream_key(static_cast<std::uint64_t>(run.seed), 1, static_cast<std::uint64_t>(i));
+    w.requests.push_back(random_request(entry.prompt_tokens, run.gen_length, own, model));
+  }
+  w.record = {entry.name, fmt::format("random tokens, seed {}", run.seed), entry.items.limit};
+}
+
 void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                 const loaded_model& model) {
   if (!entry.benchmark.name.empty()) {
@@ -96,11 +107,7 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
     return;
   }
   std::vector<task_item> all = read_tasks(entry.file.string());
-  try {
-    w.items = select(std::move(all), entry.items);
-  } catch (const error& problem) {
-    throw usage_error(entry.file.string() + ": " + problem.what());
-  }
+  w.items = located(entry.file.string(), [&] { return select(std::move(all), entry.items); });
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
   const chat_format format = chat_format_of(model.config, *model.tokens);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
@@ -149,8 +156,8 @@ weight_format packed_format(const std::string& format) {
   return format_of(effective_format(format));
 }
 
-dtype stored_kv_type(const run_settings& run) {
-  check_kv_type(run);
+dtype stored_kv_dtype(const run_settings& run) {
+  check_run_device(run);
   const bool chosen = run.kv_type == "auto" && run.device.starts_with("cuda") &&
                       packed_format(run.format) == weight_format::bf16;
   return chosen || run.kv_type == "bf16" ? dtype::bf16 : dtype::f32;
@@ -160,7 +167,7 @@ void loaded_model::make_room(std::int32_t rows) {
   if (packed && packed->max_rows() >= rows) return;
   packed.reset();  // never two copies of the weights at once
   packed = std::make_shared<const transformer>(config, weights, backend_of(device),
-                                               format_of(record.format), rows, kv_type);
+                                               format_of(record.used.format), rows, kv_dtype);
 }
 
 bool runs_dry(const run_settings& run) {
@@ -170,50 +177,44 @@ bool runs_dry(const run_settings& run) {
 std::string model_key(const model_entry& entry, const run_settings& run) {
   backend_of(run.device);  // before anything is read
   return entry.path.string() + "\n" + entry.weights + "\n" + std::to_string(entry.soften) + " " +
-         std::to_string(entry.positions) + "\n" + run.device + "\n" + effective_format(run.format) +
-         "\n" + name_of(stored_kv_type(run)) + "\n" + run.isa + "\n" + run.gemm + "\n" +
-         run.graphs + (runs_dry(run) ? "\ndry" : "");
+         std::to_string(entry.positions) + " " + std::to_string(entry.layers) + "\n" + run.device +
+         "\n" + effective_format(run.format) + "\n" + name_of(stored_kv_dtype(run)) + "\n" +
+         run.isa + "\n" + run.gemm + "\n" + run.graphs + (runs_dry(run) ? "\ndry" : "");
 }
 
-std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run,
-                                         std::int64_t layers, bool textless) {
+std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {
   auto m = std::make_shared<loaded_model>();
   m->config = read_model_config(entry.path);
   if (!m->config.caution.empty()) fmt::print(stderr, "note: {}\n", m->config.caution);
   m->device = run.device;
-  m->kv_type = stored_kv_type(run);
+  m->kv_dtype = stored_kv_dtype(run);
   const bool random = entry.weights != "checkpoint";
-  if (layers > 0) {
+  if (entry.layers > 0) {
     if (!random) throw usage_error("--layers needs --weights random:SEED");
-    if (layers > m->config.layers) {
+    if (entry.layers > m->config.layers) {
       throw usage_error(
-          fmt::format("--layers {}: {} has {}", layers, m->config.name, m->config.layers));
+          fmt::format("--layers {}: {} has {}", entry.layers, m->config.name, m->config.layers));
     }
-    m->config.layers = static_cast<std::int32_t>(layers);
+    m->config.layers = static_cast<std::int32_t>(entry.layers);
   }
-  m->kv_bytes_per_slot = size_of(m->kv_type) * 2 * static_cast<std::size_t>(m->config.layers) *
+  m->kv_bytes_per_slot = size_of(m->kv_dtype) * 2 * static_cast<std::size_t>(m->config.layers) *
                          static_cast<std::size_t>(m->config.kv_heads * m->config.head_dim);
-  m->record = {entry.name,
-               "",
-               m->config.parameters(),
-               "synthetic",
-               effective_format(run.format),
-               name_of(m->kv_type),
-               m->config.layers};
+  m->record = {entry.name, "", m->config.parameters(), "synthetic", run, m->config.layers};
+  m->record.used.format = effective_format(run.format);
+  m->record.used.kv_type = name_of(m->kv_dtype);
   m->record.caution = m->config.caution;
   m->config.max_positions =
       std::max(m->config.max_positions, static_cast<std::int32_t>(entry.positions));
   std::error_code none;
-  // Decisions from elsewhere and weights without meaning need no text: lengths or a trace will do.
-  const bool wanted = !runs_dry(run) && !random;
-  if (!textless && (wanted || std::filesystem::exists(entry.path / "tokenizer.json", none))) {
+  // Lengths, a trace and random prompts need no text; load_workload() says when a workload does.
+  if (std::filesystem::exists(entry.path / "tokenizer.json", none)) {
     m->tokens = tokenizer::load(entry.path);
   }
   if (runs_dry(run)) {
     m->config = shape_only(m->config);
     m->weights = random_weights(m->config, 0, dtype::f32);
     m->record.hash = "shape only";
-    m->record.format = "f32";
+    m->record.used.format = "f32";
     return m;
   }
   m->weights = random ? random_weights(m->config, std::stoull(entry.weights.substr(7)), dtype::bf16)
@@ -232,6 +233,10 @@ std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry
                                                      const run_settings& run,
                                                      const loaded_model& model) {
   auto w = std::make_shared<loaded_workload>();
+  if (entry.prompt_tokens > 0) {
+    fill_random(*w, entry, run, model.config);
+    return w;
+  }
   if (entry.lengths.empty() && entry.trace_format.empty()) {
     if (!model.tokens) {
       throw environment_error(entry.name +
@@ -259,20 +264,6 @@ std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry
   return w;
 }
 
-std::shared_ptr<const loaded_workload> random_workload(const std::string& name,
-                                                       const shape_settings& shape,
-                                                       const run_settings& run,
-                                                       const model_config& model) {
-  auto w = std::make_shared<loaded_workload>();
-  const auto seed = static_cast<std::uint64_t>(run.seed);
-  for (std::int64_t i = 0; i < shape.requests; ++i) {
-    const std::uint64_t own = stream_key(seed, 1, static_cast<std::uint64_t>(i));
-    w->requests.push_back(random_request(shape.prompt_tokens, run.gen_length, own, model));
-  }
-  w->record = {name, fmt::format("random tokens, seed {}", run.seed), shape.requests};
-  return w;
-}
-
 std::vector<active_knob> knobs_of(const method_info& method, const parameters& settings) {
   std::vector<active_knob> knobs;
   for (const method_knob& knob : method.knobs) {
@@ -280,30 +271,6 @@ std::vector<active_knob> knobs_of(const method_info& method, const parameters& s
     if (value != knob.neutral) knobs.push_back({knob.parameter + " = " + value, knob.counter});
   }
   return knobs;
-}
-
-pass_record pass_of(const closed_loop_result& result, const std::vector<sequence_request>& requests,
-                    const std::vector<std::int64_t>& canvas) {
-  pass_record pass;
-  pass.seconds = result.seconds;
-  pass.steps = result.steps;
-  pass.peak_kv_bytes = result.peak_kv_bytes;
-  if (result.decode_seconds > 0) {
-    pass.metrics["decode_tokens_per_second"] = {
-        static_cast<double>(result.decode_committed) / result.decode_seconds, origin::measured};
-  }
-  pass.recording_seconds = result.recording_seconds;
-  pass.step_seconds = result.spent.forward + result.spent.decisions;
-  pass.selection_seconds = result.spent.selection;
-  pass.rule_seconds = result.spent.rule;
-  pass.planning_seconds = result.spent.planning;
-  for (std::size_t i = 0; i < result.answers.size(); ++i) {
-    const decoded_answer& answer = result.answers[i];
-    pass.answers.push_back({static_cast<std::int64_t>(requests[i].prompt.size()), canvas[i],
-                            answer.output, answer.counters, answer.seconds,
-                            answer.first_block_seconds});
-  }
-  return pass;
 }
 
 std::map<std::string, std::string> loadable_point::samples(const std::vector<scored_answer>& scores,

@@ -12,7 +12,6 @@
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
 #include "harness/engine/clock.h"
-#include "harness/engine/closed_loop.h"
 #include "harness/experiment/runner.h"
 #include "harness/model/tokenizer.h"
 #include "harness/model/weights.h"
@@ -28,7 +27,7 @@ struct loaded_model {
   model_weights weights;
   model_record record;
   std::string device;
-  dtype kv_type = dtype::f32;         // of keys and values
+  dtype kv_dtype = dtype::f32;        // of keys and values
   std::size_t kv_bytes_per_slot = 0;  // of the checkpoint's own shape, in that type
   std::shared_ptr<const transformer> packed;
 
@@ -51,21 +50,14 @@ const ops& backend_of(const std::string& device);
 // f32, bf16 or int8 for the names of run_settings::format.
 weight_format packed_format(const std::string& format);
 // What a run keeps keys and values in; usage error for a type that its device cannot hold.
-dtype stored_kv_type(const run_settings& run);
+dtype stored_kv_dtype(const run_settings& run);
 
 // Several models in one process are kept apart by this key.
 std::string model_key(const model_entry& entry, const run_settings& run);
-// `layers`: of random weights, only the first so many; 0: all. `textless`: without a tokenizer.
-std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run,
-                                         std::int64_t layers = 0, bool textless = false);
+std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run);
 std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry,
                                                      const run_settings& run,
                                                      const loaded_model& model);
-// Prompts of random tokens instead of tasks: nothing to score.
-std::shared_ptr<const loaded_workload> random_workload(const std::string& name,
-                                                       const shape_settings& shape,
-                                                       const run_settings& run,
-                                                       const model_config& model);
 
 // Tokens to generate: the workload's own, else the run's, else the item's.
 std::int32_t generated_length(const workload_entry& entry, const run_settings& run,
@@ -136,16 +128,13 @@ class loadable_point : public prepared_point {
 // The knobs of a method that these settings turn.
 std::vector<active_knob> knobs_of(const method_info& method, const parameters& settings);
 
-// A pass of the closed loop as a record; `canvas`: positions beyond the prompt, per request.
-pass_record pass_of(const closed_loop_result& result, const std::vector<sequence_request>& requests,
-                    const std::vector<std::int64_t>& canvas);
 // A point of kind likelihood: the choice among each item's continuations.
 std::unique_ptr<loadable_point> make_likelihood_point(
     const experiment_point& point, std::shared_ptr<const loaded_model> model,
     std::shared_ptr<const loaded_workload> workload);
-std::unique_ptr<loadable_point> make_serve_point(const experiment_point& point,
-                                                 std::shared_ptr<const loaded_model> model,
-                                                 std::shared_ptr<const loaded_workload> workload,
-                                                 std::shared_ptr<step_time_store> times);
+std::unique_ptr<loadable_point> make_engine_point(const experiment_point& point,
+                                                  std::shared_ptr<const loaded_model> model,
+                                                  std::shared_ptr<const loaded_workload> workload,
+                                                  std::shared_ptr<step_time_store> times);
 
 }  // namespace unmask

@@ -5,19 +5,9 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/base/process.h"
 
 namespace unmask {
-namespace {
-
-// One word for a POSIX shell: in single quotes, which nothing inside can end but a single quote.
-std::string quoted(const std::string& word) {
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
-}  // namespace
-
 std::string slurm_script(const array_request& request) {
   if (request.parts.empty()) throw usage_error("a job array needs at least one point to measure");
   std::string text = fmt::format(
@@ -31,9 +21,7 @@ std::string slurm_script(const array_request& request) {
       "# A task continues where it was stopped: points that have a row are not measured again.\n"
       "set -eu\ncase $SLURM_ARRAY_TASK_ID in\n";
   for (std::size_t i = 0; i < request.parts.size(); ++i) {
-    text += fmt::format("{}) exec", i);
-    for (const std::string& word : request.parts[i].command) text += " " + quoted(word);
-    text += " ;;\n";
+    text += fmt::format("{}) exec {} ;;\n", i, shell_line(request.parts[i]));
   }
   return text + "esac\n";
 }

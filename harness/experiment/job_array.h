@@ -11,13 +11,9 @@
 
 namespace unmask {
 
-struct array_part {
-  std::vector<std::string> command;  // program and arguments, as `unmask run` takes them
-};
-
 struct array_request {
-  std::vector<array_part> parts;
-  std::filesystem::path directory;      // of rows, logs and the script
+  std::vector<std::vector<std::string>> parts;  // program and arguments, as `unmask run` takes them
+  std::filesystem::path directory;              // of rows, logs and the script
   std::vector<std::string> directives;  // more "#SBATCH" lines: "--gres=gpu:1", "--time=4:00:00"
 };
 

@@ -2,15 +2,15 @@
 // Copyright The Unmask Authors
 #include "harness/experiment/manifest.h"
 
-#include <fstream>
+#include <algorithm>
 
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "harness/analysis/parameters_json.h"
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/experiment/settings.h"
 
 namespace unmask {
 namespace {
@@ -32,10 +32,7 @@ ordered_json of_point(const experiment_point& p) {
                       {"params", json_of<ordered_json>(p.params)},
                       {"variation", p.variation},
                       {"kind", p.run.kind}};
-  for (const run_key& key : run_key_list()) {
-    std::visit([&](const auto member) { out[key.name] = p.run.*member; }, key.field);
-  }
-  if (p.run.kind == "serve") out["serve"] = json_of<ordered_json>(p.run.serve);
+  put_run(out, p.run);
   return out;
 }
 
@@ -59,27 +56,14 @@ std::string manifest_json(const run_manifest& m, const experiment_spec& spec,
   out["scale"] = m.scale;
   out["set"] = m.overrides;
   out["source_hash"] = m.source_hash;
-  out["evidence"] = {{"repetitions_min", spec.evidence.min_repetitions},
-                     {"repetitions_max", spec.evidence.max_repetitions},
-                     {"more_items", spec.evidence.more_items},
-                     {"more_repetitions", spec.evidence.more_repetitions},
-                     {"warmup", spec.evidence.warmup},
-                     {"ci_half_width", spec.evidence.ci_half_width},
-                     {"paired", spec.evidence.paired}};
+  for (const evidence_key& key : evidence_key_list()) {
+    std::string name = key.name;
+    std::ranges::replace(name, '.', '_');
+    std::visit([&](const auto field) { out["evidence"][name] = spec.evidence.*field; }, key.field);
+  }
   out["plan"] = ordered_json::array();
   for (const experiment_point& p : points) out["plan"].push_back(of_point(p));
   return out.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
-}
-
-void write_manifest(const fs::path& file, const std::string& json) {
-  // Shards write the same manifest at the same time, so each has a file of its own beside it.
-  const fs::path beside = file.string() + ".part" + std::to_string(::getpid());
-  std::ofstream out(beside, std::ios::binary);
-  out << json;
-  out.close();
-  std::error_code failed;
-  if (out) fs::rename(beside, file, failed);
-  if (!out || failed) throw environment_error("cannot write " + file.string());
 }
 
 run_manifest read_manifest(const fs::path& file) {

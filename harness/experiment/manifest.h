@@ -28,8 +28,6 @@ struct run_manifest {
 // One JSON object: the manifest, the evidence asked for and every planned point, resolved.
 std::string manifest_json(const run_manifest& manifest, const experiment_spec& spec,
                           const std::vector<experiment_point>& points);
-// Whole or not at all: written beside and renamed.
-void write_manifest(const std::filesystem::path& file, const std::string& json);
 // Environment error that names the file when it is missing, broken or of another version.
 run_manifest read_manifest(const std::filesystem::path& file);
 

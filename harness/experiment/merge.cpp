@@ -3,7 +3,6 @@
 #include "harness/experiment/merge.h"
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <set>
 #include <utility>
@@ -129,16 +128,6 @@ std::vector<std::string> missing_points(const std::vector<fs::path>& files,
   return missing;
 }
 
-void write_whole(const fs::path& output, const std::vector<const found_row*>& rows) {
-  if (output.has_parent_path()) fs::create_directories(output.parent_path());
-  const fs::path beside = output.string() + ".new";
-  std::ofstream out(beside, std::ios::binary);
-  for (const found_row* row : rows) out << row->line << '\n';
-  out.close();
-  if (!out) throw environment_error("cannot write " + beside.string());
-  fs::rename(beside, output);
-}
-
 }  // namespace
 
 merge_summary merge_rows(const std::vector<fs::path>& sources, const fs::path& output, bool mixed) {
@@ -167,7 +156,9 @@ merge_summary merge_rows(const std::vector<fs::path>& sources, const fs::path& o
   std::ranges::stable_sort(ordered, [](const found_row* a, const found_row* b) {
     return std::tie(a->title, a->position) < std::tie(b->title, b->position);
   });
-  write_whole(output, ordered);
+  std::string text;
+  for (const found_row* row : ordered) text += row->line + "\n";
+  replace_file(output, text);
   summary.points = ordered.size();
   return summary;
 }

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/base/error.h"
+#include "harness/base/located.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/settings.h"
 #include "harness/model/delta.h"

@@ -9,8 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/parameters_json.h"
 #include "harness/base/digest.h"
-#include "harness/base/error.h"
+#include "harness/base/located.h"
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
 
@@ -67,11 +68,41 @@ std::vector<combination> combinations(const experiment_spec& spec) {
   return all;
 }
 
-// Whether a list of names or roles of models holds this one; an empty list holds all.
-bool runs_on(const std::vector<std::string>& models, const model_entry& model) {
-  return models.empty() || std::ranges::any_of(models, [&](const std::string& wanted) {
-           return wanted == model.name || (!model.role.empty() && wanted == model.role);
-         });
+bool runs_on(const method_entry& method, const model_entry& model, const workload_entry& workload) {
+  // Names or roles; an empty list holds all.
+  const auto among = [](const std::vector<std::string>& wanted, const std::string& name) {
+    return wanted.empty() || (!name.empty() && std::ranges::find(wanted, name) != wanted.end());
+  };
+  const auto model_among = [&](const std::vector<std::string>& wanted) {
+    return among(wanted, model.name) || among(wanted, model.role);
+  };
+  return model_among(method.models) && model_among(workload.models) &&
+         among(method.workloads, workload.name);
+}
+
+// Where all settings of a point are known, whatever their order.
+void check_run(run_settings& run) {
+  if (run.kind == "serve") {
+    run.serve = resolve_parameters("[serve]", serve_parameters(), run.serve);
+    check_serve(run.serve);
+  }
+  check_run_device(run);
+}
+
+// Equal run settings together, so that the methods under them can be measured in turn.
+std::vector<experiment_point> in_groups(const std::vector<experiment_point>& points) {
+  std::vector<experiment_point> sorted;
+  std::vector<bool> taken(points.size());
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (taken[i]) continue;
+    for (std::size_t j = i; j < points.size(); ++j) {
+      if (taken[j] || !measured_in_turn(points[i], points[j])) continue;
+      taken[j] = true;
+      sorted.push_back(points[j]);
+      sorted.back().position = sorted.size() - 1;
+    }
+  }
+  return sorted;
 }
 
 void require(bool present, const std::string& where, const std::string& what) {
@@ -145,16 +176,12 @@ void with_more_evidence(experiment_point& p, const evidence_settings& evidence) 
 std::vector<experiment_point> make_plan(const experiment_spec& spec,
                                         const method_catalogue& methods) {
   const std::string where = spec.file.empty() ? "experiment" : spec.file;
+  const auto place_of = [&](const method_entry& m) { return m.where.empty() ? where : m.where; };
   check_names(spec, where);
   std::map<std::string, std::vector<std::string>> parameter_names;
   for (const method_entry& m : spec.methods) {
-    try {
-      parameter_names[m.name] = methods.parameter_names(m.name);
-    } catch (const error& problem) {
-      throw usage_error((m.where.empty() ? where : m.where) + ": " + problem.what());
-    }
+    parameter_names[m.name] = located(place_of(m), [&] { return methods.parameter_names(m.name); });
   }
-
   std::vector<experiment_point> points;
   std::set<std::string> seen, used;
   const std::vector<combination> sweep = combinations(spec);
@@ -162,11 +189,7 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
     for (const workload_entry& workload : spec.workloads) {
       for (const combination& settings : sweep) {
         for (const method_entry& method : spec.methods) {
-          const std::vector<std::string>& at = method.workloads;
-          if (!runs_on(method.models, model) || !runs_on(workload.models, model) ||
-              (!at.empty() && std::ranges::find(at, workload.name) == at.end())) {
-            continue;
-          }
+          if (!runs_on(method, model, workload)) continue;
           experiment_point p;
           p.model = model;
           p.workload = workload;
@@ -188,25 +211,9 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           for (const dotted_setting& s : spec.overrides) {
             if (apply_setting(p, s, parameter_names[method.name])) used.insert(s.key);
           }
-          try {
-            p.params = methods.resolve(method.name, method.preset, p.params);
-          } catch (const error& problem) {
-            throw usage_error((method.where.empty() ? where : method.where) + ": " +
-                              problem.what());
-          }
-          try {
-            if (p.run.kind == "serve") {
-              p.run.serve = resolve_parameters("[serve]", serve_parameters(), p.run.serve);
-              check_serve(p.run.serve);
-            }
-          } catch (const error& problem) {
-            throw usage_error(where + ": " + problem.what());
-          }
-          try {
-            check_kv_type(p.run);  // here, where all settings of the point are known
-          } catch (const error& problem) {
-            throw usage_error(where + ": " + problem.what());
-          }
+          p.params = located(place_of(method),
+                             [&] { return methods.resolve(method.name, method.preset, p.params); });
+          located(where, [&] { check_run(p.run); });
           with_more_evidence(p, spec.evidence);
           p.id = point_id(p);
           if (seen.insert(p.id).second) points.push_back(std::move(p));
@@ -214,56 +221,24 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
       }
     }
   }
-  for (const combination& settings : sweep) {
-    for (const dotted_setting& s : settings) {
-      if (!used.contains(s.key)) check_used(s, spec, methods);
-    }
+  std::vector<dotted_setting> all = spec.overrides;
+  for (const combination& settings : sweep) all.insert(all.end(), settings.begin(), settings.end());
+  for (const model_entry& model : spec.models) {
+    all.insert(all.end(), model.settings.begin(), model.settings.end());
   }
-  for (const dotted_setting& s : spec.overrides) {
+  for (const dotted_setting& s : all) {
     if (!used.contains(s.key)) check_used(s, spec, methods);
   }
-  for (const model_entry& model : spec.models) {
-    for (const dotted_setting& s : model.settings) {
-      if (!used.contains(s.key)) check_used(s, spec, methods);
-    }
-  }
-  // Equal run settings together, so that the methods under them can be measured in turn.
-  const auto group_of = [&](const experiment_point& p) {
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      const experiment_point& q = points[i];
-      if (q.model.name == p.model.name && q.workload.name == p.workload.name &&
-          q.workload.items == p.workload.items && q.run == p.run) {
-        return i;
-      }
-    }
-    return points.size();
-  };
-  std::vector<std::pair<std::size_t, std::size_t>> order;
-  for (std::size_t i = 0; i < points.size(); ++i) order.emplace_back(group_of(points[i]), i);
-  std::ranges::stable_sort(order);
-  std::vector<experiment_point> sorted;
-  for (const auto& [group, i] : order) {
-    sorted.push_back(points[i]);
-    sorted.back().position = sorted.size() - 1;
-  }
-  return sorted;
+  return in_groups(points);
 }
 
 std::string canonical_settings(const experiment_point& p) {
-  const auto object = [](const parameter_map& map) {
-    nlohmann::json out = nlohmann::json::object();
-    for (const auto& [name, value] : map) {
-      std::visit([&, &key = name](const auto& v) { out[key] = v; }, value);
-    }
-    return out;
-  };
-  const nlohmann::json params = object(p.params);
   nlohmann::json all = {
       {"model", {{"name", p.model.name}, {"weights", p.model.weights}, {"hash", p.model.hash}}},
       {"workload",
        {{"name", p.workload.name}, {"limit", p.workload.items.limit}, {"hash", p.workload.hash}}},
       {"method", p.method},
-      {"params", params}};
+      {"params", json_of<nlohmann::json>(p.params)}};
   for (const run_key& key : run_key_list()) {
     if (!key.at_default(p.run)) all[key.name] = key.text(p.run);
   }
@@ -280,9 +255,16 @@ std::string canonical_settings(const experiment_point& p) {
   if (!p.workload.benchmark.name.empty()) {
     all["workload"]["benchmark"] = nlohmann::json::parse(canonical_benchmark(p.workload.benchmark));
   }
+  if (p.model.layers > 0) all["model"]["layers"] = p.model.layers;
+  if (p.workload.prompt_tokens > 0) all["workload"]["prompt_tokens"] = p.workload.prompt_tokens;
   if (p.workload.gen_length > 0) all["workload"]["gen_length"] = p.workload.gen_length;
-  if (p.run.kind == "serve") all["serve"] = object(serve_identity(p.run.serve));
+  if (p.run.kind == "serve") all["serve"] = json_of<nlohmann::json>(serve_identity(p.run.serve));
   return all.dump();
+}
+
+std::string title_of(const experiment_point& p) {
+  return p.model.name + " " + p.workload.name + " " + p.label +
+         (p.variation.empty() ? "" : " (" + p.variation + ")");
 }
 
 void renumber(std::vector<experiment_point>& points) {
@@ -298,6 +280,11 @@ void renumber(std::vector<experiment_point>& points) {
 
 std::string point_id(const experiment_point& p) {
   return sha256_hex(canonical_settings(p)).substr(0, 16);
+}
+
+bool measured_in_turn(const experiment_point& a, const experiment_point& b) {
+  return a.model.name == b.model.name && a.workload.name == b.workload.name &&
+         a.workload.items == b.workload.items && a.run == b.run;
 }
 
 shard parse_shard(const std::string& text) {

@@ -35,6 +35,8 @@ struct experiment_point {
   run_settings run;
 };
 
+std::string title_of(const experiment_point& point);  // of progress and traces
+
 // In the order of the file: models, then workloads, then swept run settings, then methods, so that
 // what is compared lies together. Points with equal settings are kept once. Usage errors: unknown
 // method, parameter, label or model; a sweep of parameters that no method has.
@@ -50,6 +52,9 @@ void renumber(std::vector<experiment_point>& points);
 // preset and paths do not count, nor does evidence. Hashes are empty until something looked at the
 // files (executor::identify).
 std::string canonical_settings(const experiment_point& point);
+
+// Same model, workload and run settings: points that are measured in turn.
+bool measured_in_turn(const experiment_point& a, const experiment_point& b);
 
 // Part `index` of `count` (index from 0): neighbouring points, so that compared methods mostly
 // run on one machine.

@@ -2,6 +2,8 @@
 // Copyright The Unmask Authors
 #include "harness/experiment/probe.h"
 
+#include <nlohmann/json.hpp>
+
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 #include "harness/experiment/probes.h"
@@ -9,23 +11,26 @@
 namespace unmask {
 namespace {
 
-using maker = std::function<std::unique_ptr<probe>(const probe_settings&, const probe_source&)>;
-
-maker alone(std::unique_ptr<probe> (*make)(const probe_settings&)) {
-  return [make](const probe_settings& settings, const probe_source&) { return make(settings); };
-}
-
-const std::map<std::string, maker>& makers() {
-  static const std::map<std::string, maker> table = {
-      {"attention", alone(probes::attention)},  {"confidence", alone(probes::confidence)},
-      {"contradiction", probes::contradiction}, {"decode_trace", probes::decode_trace},
-      {"decoding", alone(probes::decoding)},    {"importance", alone(probes::importance)},
-      {"kv_change", alone(probes::kv_change)},  {"peak_oracle", probes::peak_oracle},
-      {"stagnation", probes::stagnation}};
+const std::map<std::string, probes::maker>& makers() {
+  static const std::map<std::string, probes::maker> table = [] {
+    std::map<std::string, probes::maker> all;
+    for (const auto& of : {probes::of_attention(), probes::of_decisions(), probes::of_layers(),
+                           probes::of_second_decodes(), probes::of_traces()}) {
+      all.insert(of.begin(), of.end());
+    }
+    return all;
+  }();
   return table;
 }
 
 }  // namespace
+
+std::string probe::result() const {
+  nlohmann::json out = {{"requests", requests_}};
+  report(out);
+  // The text of a token may hold a part of a character only.
+  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 std::vector<std::string> probe_names() {
   std::vector<std::string> names;

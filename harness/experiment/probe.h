@@ -26,6 +26,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "harness/decode/step_loop.h"
 #include "harness/engine/trajectory.h"
 
@@ -70,17 +72,29 @@ struct probe_source {
 
 class probe {
  public:
+  probe(const probe_settings& settings, const probe_source& source)
+      : settings_(settings), source_(source) {}
   virtual ~probe() = default;
   virtual bool wants_layers() const { return false; }
   // A request took the only place; called before its first layer.
-  virtual void begin(const batch& b) { (void)b; }
+  void begin(const batch& b) {
+    ++requests_;
+    begin_request(b);
+  }
   virtual void on_layer(const layer_view& layer) { (void)layer; }
-  virtual void on_step(const step_view& step) = 0;
+  virtual void on_step(const step_view& step) { (void)step; }
   // After the last step of a request.
   virtual void end() {}
   // After the last request; the place for decodes of its own.
   virtual void finish() {}
-  virtual std::string result() const = 0;  // one JSON object
+  std::string result() const;  // one JSON object: "requests", and what report() says
+
+ protected:
+  virtual void begin_request(const batch& b) { (void)b; }
+  virtual void report(nlohmann::json& out) const = 0;
+  const probe_settings settings_;
+  const probe_source source_;
+  std::int64_t requests_ = 0;  // begun
 };
 
 std::vector<std::string> probe_names();  // sorted

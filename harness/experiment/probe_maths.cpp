@@ -68,8 +68,8 @@ double correlation(std::span<const double> a, std::span<const double> b) {
   return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : nothing;
 }
 
-recall_count recall_of_top(const decision_trace& trace, std::int32_t k) {
-  recall_count count;
+share recall_of_top(const decision_trace& trace, std::int32_t k) {
+  share recalled;
   for (std::size_t t = 1; t < trace.size(); ++t) {
     for (const judged& now : trace[t]) {
       const judged* mine = now.accepted ? find(trace[t - 1], now.position) : nullptr;
@@ -80,15 +80,24 @@ recall_count recall_of_top(const decision_trace& trace, std::int32_t k) {
         rank += other.confidence > mine->confidence ||
                 (other.confidence == mine->confidence && other.position < mine->position);
       }
-      ++count.tokens;
-      count.hits += rank < k;
+      recalled.count(rank < k);
     }
   }
-  return count;
+  return recalled;
 }
 
 double share::value() const {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : nothing;
+}
+
+share sum_of(std::span<const share> items) {
+  share all;
+  for (const share& s : items) all += s;
+  return all;
+}
+
+std::size_t tenth_of(float confidence) {
+  return static_cast<std::size_t>(std::clamp(confidence * 10, 0.0F, 9.0F));
 }
 
 share stagnation_of(const decision_trace& trace, double tau) {
@@ -97,8 +106,7 @@ share stagnation_of(const decision_trace& trace, double tau) {
     for (const judged& now : trace[t]) {
       const judged* before = find(trace[t - 1], now.position);
       if (!before) continue;
-      ++s.whole;
-      s.part += now.token == before->token && double{now.confidence} < tau;
+      s.count(now.token == before->token && double{now.confidence} < tau);
     }
   }
   return s;
@@ -115,9 +123,7 @@ std::vector<share> missed_stable(const decision_trace& trace, double tau) {
       if (end == ends.end() || end->second.step < t) continue;
       bool& still = stable.try_emplace(now.position, true).first->second;
       still = still && now.token == end->second.token;
-      if (!still) continue;
-      ++steps[t].whole;
-      steps[t].part += double{now.confidence} < tau;
+      if (still) steps[t].count(double{now.confidence} < tau);
     }
   }
   return steps;
@@ -136,7 +142,6 @@ decline post_peak_decline(const decision_trace& trace, double margin) {
           ++d.declined;
           d.drop += drop;
           if (at->second.token != now.token) {
-            ++d.other_token;
             d.other.push_back({now.position, at->second.token, now.token});
           }
         }
@@ -186,8 +191,6 @@ contradiction contradictions(const decision_trace& trace, std::int32_t first,
                              std::span<const std::int32_t> other,
                              std::span<const std::int32_t> stop_ids) {
   contradiction c;
-  c.compared_by_confidence.assign(10, 0);
-  c.by_confidence.assign(10, 0);
   const std::vector<std::int32_t> mine =
       canvas_of(trace, first, static_cast<std::int32_t>(other.size()));
   const std::size_t end = std::max(answer_length(mine, stop_ids), answer_length(other, stop_ids));
@@ -195,15 +198,9 @@ contradiction contradictions(const decision_trace& trace, std::int32_t first,
     const auto i = static_cast<std::size_t>(position - first);
     if (position < first || i >= other.size() || other[i] < 0) continue;
     const bool differs = other[i] != ending.token;
-    const float confidence = find(trace[ending.step], position)->confidence;
-    const auto bin = static_cast<std::size_t>(std::clamp(confidence * 10, 0.0F, 9.0F));
-    ++c.canvas.whole;
-    c.canvas.part += differs;
-    ++c.compared_by_confidence[bin];
-    c.by_confidence[bin] += differs;
-    if (i >= end) continue;
-    ++c.answer.whole;
-    c.answer.part += differs;
+    c.by_confidence[tenth_of(find(trace[ending.step], position)->confidence)].count(differs);
+    c.canvas.count(differs);
+    if (i < end) c.answer.count(differs);
   }
   return c;
 }
@@ -254,10 +251,7 @@ std::vector<double> interval_over_items(
 std::vector<double> interval_of_share(std::span<const share> items) {
   return interval_over_items(items.size(), [&](std::span<const std::size_t> drawn) {
     share all;
-    for (const std::size_t i : drawn) {
-      all.part += items[i].part;
-      all.whole += items[i].whole;
-    }
+    for (const std::size_t i : drawn) all += items[i];
     return all.value();
   });
 }

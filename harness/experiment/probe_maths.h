@@ -4,6 +4,7 @@
 // What the probes compute, as functions of plain numbers: no model, no file, no state.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -32,20 +33,23 @@ confidence_pairs pairs_of(const decision_trace& trace);
 // Pearson's r; NaN under two samples or without spread.
 double correlation(std::span<const double> a, std::span<const double> b);
 
-// Of the tokens decided in a step, those whose position was among the k most confident of the step
-// before (of the positions still masked; lowest position first on ties). Tokens of positions that
-// the step before did not judge do not count (Focus-dLLM Fig. 1).
-struct recall_count {
-  std::int64_t hits = 0, tokens = 0;
-};
-recall_count recall_of_top(const decision_trace& trace, std::int32_t k);
-
-// Positions whose arg-max is that of the step before and whose confidence is below tau, over all
-// positions judged in both steps (Ada-DLM's S(t) over A(t)).
+// A part of a whole, counted.
 struct share {
   std::int64_t part = 0, whole = 0;
+  void count(bool yes) {
+    ++whole;
+    part += yes;
+  }
+  share& operator+=(const share& other) {
+    part += other.part;
+    whole += other.whole;
+    return *this;
+  }
   double value() const;  // NaN of nothing
 };
+share sum_of(std::span<const share> items);
+// Tenth 0 .. 9 of a confidence from 0 to 1.
+std::size_t tenth_of(float confidence);
 // 95 % percentile interval of a value over 1000 (or `resamples`) draws of `items` items with
 // replacement, by a fixed generator; `value` gets the indices drawn. Empty under two items or where
 // nothing finite came out.
@@ -54,6 +58,14 @@ std::vector<double> interval_over_items(
     int resamples = 1000);
 // Of the pooled share of these items: sum of parts over sum of wholes.
 std::vector<double> interval_of_share(std::span<const share> items);
+
+// Of the tokens decided in a step, those whose position was among the k most confident of the step
+// before (of the positions still masked; lowest position first on ties). Tokens of positions that
+// the step before did not judge do not count (Focus-dLLM Fig. 1).
+share recall_of_top(const decision_trace& trace, std::int32_t k);
+
+// Positions whose arg-max is that of the step before and whose confidence is below tau, over all
+// positions judged in both steps (Ada-DLM's S(t) over A(t)).
 share stagnation_of(const decision_trace& trace, double tau);
 
 // Per step: of the positions whose arg-max is from here on the token they end with, those below
@@ -69,9 +81,8 @@ struct decline_event {
 };
 struct decline {
   std::int64_t decided = 0, declined = 0;
-  std::int64_t other_token = 0;      // of the declined, whose arg-max at the peak was another token
   double drop = 0;                   // summed over the declined
-  std::vector<decline_event> other;  // those whose token changed
+  std::vector<decline_event> other;  // the declined whose arg-max at the peak was another token
 };
 decline post_peak_decline(const decision_trace& trace, double margin);
 
@@ -97,7 +108,7 @@ std::size_t answer_length(std::span<const std::int32_t> canvas,
 struct contradiction {
   share canvas;  // of all positions
   share answer;  // of those inside the longer of the two answers, its stop token included
-  std::vector<std::int64_t> compared_by_confidence, by_confidence;  // in tenths
+  std::array<share, 10> by_confidence;  // those that differ, by tenth
 };
 contradiction contradictions(const decision_trace& trace, std::int32_t first,
                              std::span<const std::int32_t> other,

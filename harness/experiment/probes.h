@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Makers of the probes, and what their files share. Private to the experiment room.
+// What the files of the probes share. Private to the experiment room.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "harness/experiment/probe.h"
@@ -14,15 +16,21 @@
 
 namespace unmask::probes {
 
-std::unique_ptr<probe> attention(const probe_settings& settings);
-std::unique_ptr<probe> confidence(const probe_settings& settings);
-std::unique_ptr<probe> contradiction(const probe_settings& settings, const probe_source& source);
-std::unique_ptr<probe> decode_trace(const probe_settings& settings, const probe_source& source);
-std::unique_ptr<probe> decoding(const probe_settings& settings);
-std::unique_ptr<probe> importance(const probe_settings& settings);
-std::unique_ptr<probe> kv_change(const probe_settings& settings);
-std::unique_ptr<probe> peak_oracle(const probe_settings& settings, const probe_source& source);
-std::unique_ptr<probe> stagnation(const probe_settings& settings, const probe_source& source);
+using probe_maths::decision_trace, probe_maths::share;
+using maker = std::unique_ptr<probe> (*)(const probe_settings&, const probe_source&);
+using maker_list = std::map<std::string, maker>;  // by the probe's name
+
+// The probes of each file.
+maker_list of_attention();
+maker_list of_decisions();
+maker_list of_layers();
+maker_list of_second_decodes();
+maker_list of_traces();
+
+template <class Probe>
+std::unique_ptr<probe> make(const probe_settings& settings, const probe_source& source) {
+  return std::make_unique<Probe>(settings, source);
+}
 
 // Five significant digits: rows stay small, figures do not change.
 inline double rounded(double value) {
@@ -89,10 +97,11 @@ class slot_map {
 
 // Running mean.
 struct mean {
-  double sum = 0;
+  double sum = 0, most = 0;  // most: the largest value above 0
   std::int64_t n = 0;
   void add(double value) {
     sum += value;
+    most = std::max(most, value);
     ++n;
   }
   double value() const { return n > 0 ? sum / static_cast<double>(n) : std::nan(""); }
@@ -111,12 +120,7 @@ struct comparison {
 // A probe of decisions: the trace of one request at a time.
 class decision_probe : public probe {
  public:
-  void begin(const batch& b) override {
-    trace_.clear();
-    prompt_length_ = b.at(0).prompt_length;
-    canvas_length_ = b.at(0).length - prompt_length_;
-    stop_ids_ = b.model().stop_ids;
-  }
+  using probe::probe;
   void on_step(const step_view& step) override {
     const candidate_lists& c = step.candidates;
     if (c.count == 0) return;
@@ -127,20 +131,30 @@ class decision_probe : public probe {
     }
   }
   void end() override {
-    ++requests_;
     steps_ += static_cast<std::int64_t>(trace_.size());
     add(trace_);
   }
 
  protected:
-  virtual void add(const probe_maths::decision_trace& trace) = 0;
-  std::int64_t requests_ = 0, steps_ = 0;
+  void begin_request(const batch& b) override {
+    trace_.clear();
+    prompt_length_ = b.at(0).prompt_length;
+    canvas_length_ = b.at(0).length - prompt_length_;
+    stop_ids_ = b.model().stop_ids;
+  }
+  virtual void add(const decision_trace& trace) = 0;
+  std::int64_t steps_ = 0;
   std::int32_t prompt_length_ = 0, canvas_length_ = 0;  // of the request that ends
   std::vector<std::int32_t> stop_ids_;
 
  private:
-  probe_maths::decision_trace trace_;
+  decision_trace trace_;
 };
+
+inline void add_at(std::vector<mean>& means, std::size_t i, double value) {
+  means.resize(std::max(means.size(), i + 1));
+  means[i].add(value);
+}
 
 inline std::vector<double> values_of(const std::vector<mean>& means) {
   std::vector<double> out;

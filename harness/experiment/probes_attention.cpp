@@ -5,7 +5,6 @@
 // attention, averaged over the rows and heads of a step.
 #include <nlohmann/json.hpp>
 
-#include "harness/experiment/probe_maths.h"
 #include "harness/experiment/probes.h"
 
 namespace unmask::probes {
@@ -99,18 +98,12 @@ attention_map attention_of(const layer_view& layer, const slot_map& slots) {
 
 class attention_probe final : public probe {
  public:
-  explicit attention_probe(const probe_settings& s) : every_(s.every), share_(s.sink_share) {}
+  using probe::probe;
   bool wants_layers() const override { return true; }
-  void begin(const batch&) override {
-    ++requests_;
-    step_ = 0;
-    before_.clear();
-    slots_.begin();
-  }
 
   void on_layer(const layer_view& layer) override {
     slots_.see(layer);
-    if (step_ % every_ != 0) return;
+    if (step_ % settings_.every != 0) return;
     const attention_map map = attention_of(layer, slots_);
     if (map.rows == 0 || map.slot.empty()) return;
     std::vector<double> mass(map.slot.size(), 0.0);
@@ -118,7 +111,7 @@ class attention_probe final : public probe {
       mass[i % mass.size()] += map.weight[i] / static_cast<double>(map.rows);
     }
     const auto n = static_cast<std::int32_t>(
-        std::max<long>(1, std::lround(share_ * static_cast<double>(mass.size()))));
+        std::max<long>(1, std::lround(settings_.sink_share * static_cast<double>(mass.size()))));
     const std::vector<std::int32_t> top = probe_maths::largest(mass, n);
     double held = 0;
     std::vector<std::int32_t> sinks;
@@ -126,9 +119,7 @@ class attention_probe final : public probe {
       held += mass[static_cast<std::size_t>(j)];
       sinks.push_back(map.position[static_cast<std::size_t>(j)]);
     }
-    const auto l = static_cast<std::size_t>(layer.layer);
-    sink_mass_.resize(std::max(sink_mass_.size(), l + 1));
-    sink_mass_[l].add(held);
+    add_at(sink_mass_, static_cast<std::size_t>(layer.layer), held);
     sinks_.push_back(sinks);
     if (requests_ == 1) draw(layer, map, sinks);
   }
@@ -152,7 +143,14 @@ class attention_probe final : public probe {
     sinks_.clear();
   }
 
-  std::string result() const override {
+ private:
+  void begin_request(const batch&) override {
+    step_ = 0;
+    before_.clear();
+    slots_.begin();
+  }
+
+  void report(json& out) const override {
     json overlaps = json::array(), maps = json::array();
     for (const std::vector<mean>& row : overlap_) overlaps.push_back(values_of(row));
     for (const auto* list : {&first_, &last_}) {
@@ -168,18 +166,15 @@ class attention_probe final : public probe {
                         {"values", rounded(d.map.values)}});
       }
     }
-    return json{{"requests", requests_},
-                {"looks", looks_},
-                {"every", every_},
-                {"sink_share", share_},
-                {"sink_mass", values_of(sink_mass_)},
-                {"layer_overlap", overlaps},
-                {"step_overlap", values_of(over_time_)},
-                {"maps", maps}}
-        .dump();
+    out["looks"] = looks_;
+    out["every"] = settings_.every;
+    out["sink_share"] = settings_.sink_share;
+    out["sink_mass"] = values_of(sink_mass_);
+    out["layer_overlap"] = overlaps;
+    out["step_overlap"] = values_of(over_time_);
+    out["maps"] = maps;
   }
 
- private:
   struct drawing {
     std::int64_t step = 0;
     std::int32_t first_row = 0, last_row = 0, keys = 0;
@@ -207,9 +202,7 @@ class attention_probe final : public probe {
   }
 
   static constexpr std::int32_t grid = 24;
-  std::int64_t every_;
-  double share_;
-  std::int64_t requests_ = 0, step_ = 0, looks_ = 0;
+  std::int64_t step_ = 0, looks_ = 0;
   slot_map slots_;
   // Positions by layer, of this look and the last.
   std::vector<std::vector<std::int32_t>> sinks_, before_;
@@ -220,8 +213,8 @@ class attention_probe final : public probe {
 
 }  // namespace
 
-std::unique_ptr<probe> attention(const probe_settings& settings) {
-  return std::make_unique<attention_probe>(settings);
+maker_list of_attention() {
+  return {{"attention", make<attention_probe>}};
 }
 
 }  // namespace unmask::probes

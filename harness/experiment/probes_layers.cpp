@@ -6,7 +6,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/experiment/probe_maths.h"
 #include "harness/experiment/probes.h"
 #include "kernels/selection.h"
 
@@ -21,19 +20,13 @@ using nlohmann::json;
 // a block.
 class kv_change_probe final : public probe {
  public:
+  using probe::probe;
   bool wants_layers() const override { return true; }
-  void begin(const batch&) override {
-    ++requests_;
-    block_.begin();
-    for (stored_layer& l : layers_) l.seen.assign(l.seen.size(), never);
-  }
 
   void on_layer(const layer_view& layer) override {
     if (layer.layer == 0) {
       deciding_ = block_.see(layer.plan.of.front());
-      if (deciding_ && block_.entered) {
-        for (stored_layer& l : layers_) l.seen.assign(l.seen.size(), never);
-      }
+      if (deciding_ && block_.entered) forget();
     }
     if (!deciding_) return;
     const auto index = static_cast<std::size_t>(layer.layer);
@@ -63,24 +56,27 @@ class kv_change_probe final : public probe {
     }
   }
 
-  void on_step(const step_view&) override {}
+ private:
+  void begin_request(const batch&) override {
+    block_.begin();
+    forget();
+  }
+  void forget() {
+    for (stored_layer& l : layers_) l.seen.assign(l.seen.size(), never);
+  }
 
-  std::string result() const override {
-    json out = {{"requests", requests_},
-                {"layers", {{"k", values_of(layer_k_)}, {"v", values_of(layer_v_)}}},
-                {"steps", {{"k", values_of(step_k_)}, {"v", values_of(step_v_)}}}};
+  void report(json& out) const override {
     json counts = json::array();
     for (const mean& m : step_k_) counts.push_back(m.n);
-    out["steps"]["positions"] = counts;
+    out["layers"] = {{"k", values_of(layer_k_)}, {"v", values_of(layer_v_)}};
+    out["steps"] = {{"k", values_of(step_k_)}, {"v", values_of(step_v_)}, {"positions", counts}};
     for (std::size_t i = 0; i < 4; ++i) {
       out["regions"][region_names[i]] = {{"k", rounded(region_k_[i].value())},
                                          {"v", rounded(region_v_[i].value())},
                                          {"positions", region_k_[i].n}};
     }
-    return out.dump();
   }
 
- private:
   static constexpr std::int32_t never = -2;
   static constexpr const char* region_names[] = {"prompt", "before", "block", "after"};
   enum region : std::uint8_t { prompt_region, before, inside, after };
@@ -100,17 +96,14 @@ class kv_change_probe final : public probe {
     region_v_[where].add(v);
     if (where == inside) return;
     const auto l = static_cast<std::size_t>(layer), t = static_cast<std::size_t>(block_.steps - 1);
-    for (auto* list : {&layer_k_, &layer_v_}) list->resize(std::max(list->size(), l + 1));
-    for (auto* list : {&step_k_, &step_v_}) list->resize(std::max(list->size(), t + 1));
-    layer_k_[l].add(k);
-    layer_v_[l].add(v);
-    step_k_[t].add(k);
-    step_v_[t].add(v);
+    add_at(layer_k_, l, k);
+    add_at(layer_v_, l, v);
+    add_at(step_k_, t, k);
+    add_at(step_v_, t, v);
   }
 
   block_window block_;
   bool deciding_ = false;
-  std::int64_t requests_ = 0;
   std::vector<stored_layer> layers_;
   std::vector<mean> layer_k_, layer_v_;  // outside the block
   std::vector<mean> step_k_, step_v_;    // outside the block, by step of the block, 0 -> 1 first
@@ -122,17 +115,8 @@ class kv_change_probe final : public probe {
 // FOCUS: importance of the block's masked rows in every layer, and what became of them.
 class importance_probe final : public probe {
  public:
+  using probe::probe;
   bool wants_layers() const override { return true; }
-  void begin(const batch&) override {
-    ++requests_;
-    block_.begin();
-    for (layer_record& l : layer_) {
-      l.raw.begin_item(requests_);
-      l.delta.begin_item(requests_);
-    }
-    delta_top_.emplace_back();
-    raw_top_.emplace_back();
-  }
 
   void on_layer(const layer_view& layer) override {
     if (layer.layer == 0) {
@@ -157,11 +141,8 @@ class importance_probe final : public probe {
     };
     const std::uint8_t* state = step.state.state().row<std::uint8_t>(0);
     const std::size_t layers = masked_.size();
-    while (layer_.size() < layers) {
-      layer_.emplace_back();
-      layer_.back().raw.begin_item(requests_);
-      layer_.back().delta.begin_item(requests_);
-    }
+    layer_.resize(std::max(layer_.size(), layers));
+    for (layer_record& l : layer_) l.begin_item(requests_);
     for (std::size_t l = 0; l < layers; ++l) {
       for (std::size_t i = 0; i < masked_[l].position.size(); ++i) {
         const bool yes = is_accepted(masked_[l].position[i]);
@@ -186,13 +167,21 @@ class importance_probe final : public probe {
       }
       keep(is_accepted, masked_[l].position, probe_maths::standard_scores(delta), layer_[l].delta);
       if (l == 1) {
-        count_bins(is_accepted, masked_[l].position, delta, delta_bins_, delta_top_.back());
-        count_bins(is_accepted, masked_[l].position, masked_[l].value, raw_bins_, raw_top_.back());
+        delta_bins_.count(is_accepted, masked_[l].position, delta);
+        raw_bins_.count(is_accepted, masked_[l].position, masked_[l].value);
       }
     }
   }
 
-  std::string result() const override {
+ private:
+  void begin_request(const batch&) override {
+    block_.begin();
+    for (layer_record& l : layer_) l.begin_item(requests_);
+    delta_bins_.top.emplace_back();
+    raw_bins_.top.emplace_back();
+  }
+
+  void report(json& out) const override {
     json layers = json::array();
     for (const layer_record& l : layer_) {
       json row = {{"auc", probe_maths::area_under_curve(l.raw.positive, l.raw.negative)},
@@ -210,25 +199,14 @@ class importance_probe final : public probe {
       }
       layers.push_back(row);
     }
-    json out = {{"requests", requests_}, {"layers", layers}};
-    const auto bins = [](const std::vector<std::int64_t>(&counts)[2]) {
-      return json{{"decodable", counts[1]}, {"not_decodable", counts[0]}};
-    };
-    // Of the decodable tokens of steps with at least five masks, those in the top fifth.
-    const auto top = [](const std::vector<probe_maths::share>& of) {
-      probe_maths::share all;
-      for (const probe_maths::share& s : of) {
-        all.part += s.part;
-        all.whole += s.whole;
-      }
-      return all.value();
-    };
-    out["delta_top_fifth"] = top(delta_top_);
-    out["delta_top_fifth_ci95"] = probe_maths::interval_of_share(delta_top_);
-    out["layer1_top_fifth"] = top(raw_top_);
-    out["layer1_top_fifth_ci95"] = probe_maths::interval_of_share(raw_top_);
-    out["delta_percentiles"] = bins(delta_bins_);
-    out["layer1_percentiles"] = bins(raw_bins_);
+    out["layers"] = layers;
+    for (const auto& [name, bins] : {std::pair<std::string, const fifths&>("delta", delta_bins_),
+                                     std::pair<std::string, const fifths&>("layer1", raw_bins_)}) {
+      out[name + "_top_fifth"] = probe_maths::sum_of(bins.top).value();
+      out[name + "_top_fifth_ci95"] = probe_maths::interval_of_share(bins.top);
+      out[name + "_percentiles"] = {{"decodable", bins.counts[1]},
+                                    {"not_decodable", bins.counts[0]}};
+    }
     // Density of the standardised difference of layers 1 and 0: sixteen bins from -4 to 4.
     std::vector<std::int64_t> yes(16), no(16);
     if (layer_.size() > 1) {
@@ -241,10 +219,8 @@ class importance_probe final : public probe {
       count(layer_[1].delta.negative, no);
     }
     out["delta_density"] = {{"from", -4}, {"to", 4}, {"decodable", yes}, {"not_decodable", no}};
-    return out.dump();
   }
 
- private:
   enum token_kind : int { not_decodable, decodable, decoded };
   static constexpr const char* kind_names[] = {"not_decodable", "decodable", "decoded"};
   struct scored {
@@ -283,6 +259,27 @@ class importance_probe final : public probe {
     mean of[2];            // masked rows among themselves
     mean with_decoded[3];  // all rows of the block among themselves
     classes raw, delta;    // standardised within their step
+    void begin_item(std::int64_t requests) {
+      raw.begin_item(requests);
+      delta.begin_item(requests);
+    }
+  };
+  // Quintiles of the values of a step; steps with fewer than five masks have none.
+  struct fifths {
+    std::array<std::int64_t, 5> counts[2]{};  // [0] not decodable, [1] decodable
+    std::vector<share> top;                   // by item: of the decodable, those in the top fifth
+
+    template <class Accepted>
+    void count(const Accepted& accepted, const std::vector<std::int32_t>& position,
+               const std::vector<float>& value) {
+      if (position.size() < 5) return;
+      const std::vector<std::int32_t> bin = probe_maths::percentile_bins(value, 5);
+      for (std::size_t i = 0; i < position.size(); ++i) {
+        const bool yes = accepted(position[i]);
+        ++counts[yes ? 1 : 0][static_cast<std::size_t>(bin[i])];
+        if (yes) top.back().count(bin[i] == 4);
+      }
+    }
   };
 
   scored scores(const layer_view& layer, bool masked_only) const {
@@ -311,40 +308,17 @@ class importance_probe final : public probe {
     }
   }
 
-  template <class Accepted>
-  static void count_bins(const Accepted& accepted, const std::vector<std::int32_t>& position,
-                         const std::vector<float>& value, std::vector<std::int64_t> (&bins)[2],
-                         probe_maths::share& top) {
-    if (position.size() < 5) return;  // no five percentile bins of fewer
-    const std::vector<std::int32_t> bin = probe_maths::percentile_bins(value, 5);
-    for (std::size_t i = 0; i < position.size(); ++i) {
-      const bool yes = accepted(position[i]);
-      ++bins[yes ? 1 : 0][static_cast<std::size_t>(bin[i])];
-      top.whole += yes;
-      top.part += yes && bin[i] == 4;
-    }
-  }
-
   block_window block_;
   bool deciding_ = false;
-  std::int64_t requests_ = 0;
   std::vector<scored> masked_, all_;  // of this step, by layer
   std::vector<layer_record> layer_;
-  // [0] not decodable, [1] decodable; quintiles of layer 1 minus layer 0, and of layer 1.
-  std::vector<std::int64_t> delta_bins_[2] = {std::vector<std::int64_t>(5),
-                                              std::vector<std::int64_t>(5)};
-  std::vector<probe_maths::share> delta_top_, raw_top_;  // by item
-  std::vector<std::int64_t> raw_bins_[2] = {std::vector<std::int64_t>(5),
-                                            std::vector<std::int64_t>(5)};
+  fifths delta_bins_, raw_bins_;  // of layer 1 minus layer 0, and of layer 1
 };
 
 }  // namespace
 
-std::unique_ptr<probe> kv_change(const probe_settings&) {
-  return std::make_unique<kv_change_probe>();
-}
-std::unique_ptr<probe> importance(const probe_settings&) {
-  return std::make_unique<importance_probe>();
+maker_list of_layers() {
+  return {{"kv_change", make<kv_change_probe>}, {"importance", make<importance_probe>}};
 }
 
 }  // namespace unmask::probes

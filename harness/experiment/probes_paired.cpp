@@ -3,6 +3,8 @@
 //
 // Probes that decode their requests once more and compare: against one token per forward, and with
 // every position decided where it was most confident (both for Ada-DLM, which has neither number).
+#include <array>
+
 #include <nlohmann/json.hpp>
 
 #include "harness/experiment/probes.h"
@@ -11,22 +13,9 @@ namespace unmask::probes {
 namespace {
 
 using nlohmann::json;
-using probe_maths::decision_trace;
-
-// Sum and count in JSON as a mean; null of nothing.
-json mean_of(const mean& m) {
-  return m.n > 0 ? json(rounded(m.value())) : json();
-}
-
-json share_of(const probe_maths::share& s) {
-  return {{"compared", s.whole},
-          {"differ", s.part},
-          {"share", s.whole > 0 ? json(rounded(s.value())) : json()}};
-}
-
-// A decode that was made for requests [0, n) and never failed.
-bool usable(const probe_decode& d, std::int64_t requests) {
-  return d.problem.empty() && static_cast<std::int64_t>(d.of.size()) == requests;
+// The share of nothing is NaN, which JSON writes as null.
+json share_of(const share& s) {
+  return {{"compared", s.whole}, {"differ", s.part}, {"share", rounded(s.value())}};
 }
 
 // Tokens as a canvas of this length; -1 where nothing was decided.
@@ -38,8 +27,22 @@ std::vector<std::int32_t> canvas_of(const trajectory& t, std::size_t length) {
   return canvas;
 }
 
-// The traces of all requests, kept until the second decode is there.
-class kept_traces : public decision_probe {
+// A probe that keeps the traces of all requests and compares them with a second decode of these.
+class second_decode_probe : public decision_probe {
+ public:
+  using decision_probe::decision_probe;
+  void finish() override {
+    const probe_decode other = second_decode();
+    problem_ = other.problem;
+    done_ = problem_.empty() && !other.of.empty() &&
+            other.of.size() == static_cast<std::size_t>(requests_);
+    if (!done_) return;
+    second_steps_ = other.steps;
+    for (std::size_t i = 0; i < seen_.size(); ++i) {
+      compare(i, canvas_of(other.of[i], static_cast<std::size_t>(seen_[i].canvas)));
+    }
+  }
+
  protected:
   struct request {
     decision_trace trace;
@@ -48,130 +51,118 @@ class kept_traces : public decision_probe {
       return probe_maths::canvas_of(trace, prompt, canvas);
     }
   };
+  virtual probe_decode second_decode() = 0;  // no requests in it: none was offered
+  virtual void compare(std::size_t i, const std::vector<std::int32_t>& theirs) = 0;
+  virtual void report_comparison(json& out) const = 0;
+  void report(json& out) const override {
+    out["steps"] = steps_;
+    if (done_) {
+      report_comparison(out);
+    } else {
+      out["not_run"] = problem_.empty() ? "no second decode was offered" : problem_;
+    }
+  }
+
+  std::vector<request> seen_;
+  std::int64_t second_steps_ = 0;
+
+ private:
   void add(const decision_trace& trace) override {
     seen_.push_back({trace, prompt_length_, canvas_length_});
   }
-  std::vector<request> seen_;
+  std::string problem_;
+  bool done_ = false;
 };
 
-class contradiction_probe final : public kept_traces {
+class contradiction_probe final : public second_decode_probe {
  public:
-  contradiction_probe(const probe_settings& s, const probe_source& source)
-      : block_(s.reference_block), source_(source) {}
+  using second_decode_probe::second_decode_probe;
 
-  void finish() override {
-    if (!source_.reference) return;
-    const probe_decode other = source_.reference(block_);
-    problem_ = other.problem;
-    if (!usable(other, requests_)) return;
-    done_ = true;
-    steps_of_reference_ = other.steps;
-    for (std::size_t i = 0; i < seen_.size(); ++i) {
-      const request& mine = seen_[i];
-      const std::vector<std::int32_t> theirs =
-          canvas_of(other.of[i], static_cast<std::size_t>(mine.canvas));
-      const probe_maths::contradiction c =
-          probe_maths::contradictions(mine.trace, mine.prompt, theirs, stop_ids_);
-      canvas_.part += c.canvas.part;
-      canvas_.whole += c.canvas.whole;
-      answer_.part += c.answer.part;
-      answer_.whole += c.answer.whole;
-      requests_that_differ_ += c.answer.part > 0;
-      for (std::size_t bin = 0; bin < compared_.size(); ++bin) {
-        compared_[bin] += c.compared_by_confidence[bin];
-        differ_[bin] += c.by_confidence[bin];
-      }
-      if (source_.score) better_.add(source_.score(i, mine.tokens()), source_.score(i, theirs));
-    }
+ private:
+  probe_decode second_decode() override {
+    return source_.reference ? source_.reference(settings_.reference_block) : probe_decode{};
   }
 
-  std::string result() const override {
-    json out = {{"requests", requests_}, {"steps", steps_}, {"reference_block", block_}};
-    if (!done_) {
-      out["not_run"] = problem_.empty() ? "no second decode was offered" : problem_;
-      return out.dump();
+  void compare(std::size_t i, const std::vector<std::int32_t>& theirs) override {
+    const request& mine = seen_[i];
+    const probe_maths::contradiction c =
+        probe_maths::contradictions(mine.trace, mine.prompt, theirs, stop_ids_);
+    canvas_ += c.canvas;
+    answer_ += c.answer;
+    requests_that_differ_ += c.answer.part > 0;
+    for (std::size_t bin = 0; bin < by_confidence_.size(); ++bin) {
+      by_confidence_[bin] += c.by_confidence[bin];
     }
-    out["reference_steps"] = steps_of_reference_;
+    if (source_.score) better_.add(source_.score(i, mine.tokens()), source_.score(i, theirs));
+  }
+
+  void report(json& out) const override {
+    out["reference_block"] = settings_.reference_block;
+    second_decode_probe::report(out);
+  }
+  void report_comparison(json& out) const override {
+    json compared = json::array(), differ = json::array();
+    for (const share& bin : by_confidence_) {
+      compared.push_back(bin.whole);
+      differ.push_back(bin.part);
+    }
+    out["reference_steps"] = second_steps_;
     out["canvas"] = share_of(canvas_);
     out["answer"] = share_of(answer_);
     out["requests_that_differ"] = requests_that_differ_;
-    out["by_confidence"] = {{"compared", compared_}, {"differ", differ_}};
+    out["by_confidence"] = {{"compared", compared}, {"differ", differ}};
     out["score"] = {{"scored", better_.scored()},
                     {"better", better_.first_better},
                     {"reference_better", better_.second_better},
                     {"equal", better_.equal}};
-    return out.dump();
   }
 
- private:
-  std::int64_t block_;
-  probe_source source_;
-  std::string problem_;
-  bool done_ = false;
-  std::int64_t steps_of_reference_ = 0, requests_that_differ_ = 0;
-  probe_maths::share canvas_, answer_;
-  std::vector<std::int64_t> compared_ = std::vector<std::int64_t>(10);  // by confidence in tenths
-  std::vector<std::int64_t> differ_ = std::vector<std::int64_t>(10);
+  std::int64_t requests_that_differ_ = 0;
+  share canvas_, answer_;
+  std::array<share, 10> by_confidence_;
   comparison better_;  // this method against the reference
 };
 
-class peak_oracle_probe final : public kept_traces {
+class peak_oracle_probe final : public second_decode_probe {
  public:
-  explicit peak_oracle_probe(const probe_source& source) : source_(source) {}
-
-  void finish() override {
-    if (!source_.again) return;
-    std::vector<trajectory> order;
-    for (const request& r : seen_) order.push_back(peaks(r));
-    const probe_decode other =
-        source_.again([&order](std::int64_t id) { return order.at(static_cast<std::size_t>(id)); });
-    problem_ = other.problem;
-    if (!usable(other, requests_)) return;
-    done_ = true;
-    steps_of_oracle_ = other.steps;
-    for (std::size_t i = 0; i < seen_.size(); ++i) {
-      const auto length = static_cast<std::size_t>(seen_[i].canvas);
-      const std::vector<std::int32_t> mine = seen_[i].tokens();
-      const std::vector<std::int32_t> again = canvas_of(other.of[i], length);
-      const std::vector<std::int32_t> at_peak = canvas_of(order[i], length);
-      for (std::size_t p = 0; p < length; ++p) {
-        if (mine[p] < 0 || again[p] < 0) continue;
-        ++decided_;
-        ++changed_.whole;
-        changed_.part += mine[p] != again[p];
-        earlier_ += order[i].step[p] < step_of(seen_[i], p);
-      }
-      if (!source_.score) continue;
-      const std::optional<double> of_mine = source_.score(i, mine);
-      if (!of_mine) continue;
-      score_.add(*of_mine);
-      score_again_.add(source_.score(i, again).value_or(0));
-      score_at_peak_.add(source_.score(i, at_peak).value_or(0));
-    }
-  }
-
-  std::string result() const override {
-    json out = {{"requests", requests_}, {"steps", steps_}};
-    if (!done_) {
-      out["not_run"] = problem_.empty() ? "no second decode was offered" : problem_;
-      return out.dump();
-    }
-    out["decided"] = decided_;
-    out["peaked_before"] = earlier_;
-    out["oracle_steps"] = steps_of_oracle_;
-    out["steps_ratio"] =
-        steps_of_oracle_ > 0
-            ? json(rounded(static_cast<double>(steps_) / static_cast<double>(steps_of_oracle_)))
-            : json();
-    out["tokens"] = share_of(changed_);
-    out["score"] = {{"scored", score_.n},
-                    {"method", mean_of(score_)},
-                    {"oracle", mean_of(score_again_)},
-                    {"peak_tokens", mean_of(score_at_peak_)}};
-    return out.dump();
-  }
+  using second_decode_probe::second_decode_probe;
 
  private:
+  probe_decode second_decode() override {
+    if (!source_.again) return {};
+    for (const request& r : seen_) order_.push_back(peaks(r));
+    return source_.again(
+        [this](std::int64_t id) { return order_.at(static_cast<std::size_t>(id)); });
+  }
+
+  void compare(std::size_t i, const std::vector<std::int32_t>& again) override {
+    const std::vector<std::int32_t> mine = seen_[i].tokens();
+    for (std::size_t p = 0; p < mine.size(); ++p) {
+      if (mine[p] < 0 || again[p] < 0) continue;
+      changed_.count(mine[p] != again[p]);
+      earlier_ += order_[i].step[p] < step_of(seen_[i], p);
+    }
+    if (!source_.score) return;
+    const std::optional<double> of_mine = source_.score(i, mine);
+    if (!of_mine) return;
+    score_.add(*of_mine);
+    score_again_.add(source_.score(i, again).value_or(0));
+    score_at_peak_.add(source_.score(i, canvas_of(order_[i], mine.size())).value_or(0));
+  }
+
+  void report_comparison(json& out) const override {
+    const share steps{steps_, second_steps_};
+    out["decided"] = changed_.whole;
+    out["peaked_before"] = earlier_;
+    out["oracle_steps"] = second_steps_;
+    out["steps_ratio"] = rounded(steps.value());
+    out["tokens"] = share_of(changed_);
+    out["score"] = {{"scored", score_.n},
+                    {"method", rounded(score_.value())},
+                    {"oracle", rounded(score_again_.value())},
+                    {"peak_tokens", rounded(score_at_peak_.value())}};
+  }
+
   static trajectory peaks(const request& r) {
     trajectory t;
     t.step.assign(static_cast<std::size_t>(r.canvas), -1);
@@ -197,21 +188,16 @@ class peak_oracle_probe final : public kept_traces {
     return step;
   }
 
-  probe_source source_;
-  std::string problem_;
-  bool done_ = false;
-  std::int64_t steps_of_oracle_ = 0, decided_ = 0, earlier_ = 0;
-  probe_maths::share changed_;
+  std::vector<trajectory> order_;  // each position at the step where it was most confident
+  std::int64_t earlier_ = 0;
+  share changed_;
   mean score_, score_again_, score_at_peak_;
 };
 
 }  // namespace
 
-std::unique_ptr<probe> contradiction(const probe_settings& settings, const probe_source& source) {
-  return std::make_unique<contradiction_probe>(settings, source);
-}
-std::unique_ptr<probe> peak_oracle(const probe_settings&, const probe_source& source) {
-  return std::make_unique<peak_oracle_probe>(source);
+maker_list of_second_decodes() {
+  return {{"contradiction", make<contradiction_probe>}, {"peak_oracle", make<peak_oracle_probe>}};
 }
 
 }  // namespace unmask::probes

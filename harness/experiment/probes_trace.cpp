@@ -34,23 +34,10 @@ std::vector<std::int32_t> positions_of(const row_set& rows) {
 
 class trace_probe final : public probe {
  public:
-  explicit trace_probe(const token_text& text) : text_(text) {}
+  using probe::probe;
 
   // The keys a forward sees are shown layer by layer.
   bool wants_layers() const override { return requests_ <= kept; }
-
-  void begin(const batch& b) override {
-    visible_ = json();
-    keys_ = -1;
-    slots_.begin();
-    if (++requests_ > kept) return;
-    const sequence& s = b.at(0);
-    prompt_length_ = s.prompt_length;
-    stops_.insert(b.model().stop_ids.begin(), b.model().stop_ids.end());
-    current_ = {{"prompt", s.request.prompt}, {"length", s.length}};
-    steps_ = json::array();
-    for (const std::int32_t token : s.request.prompt) seen_.insert(token);
-  }
 
   // The last layer that is shown stays: what methods that choose keys by layer have settled on.
   void on_layer(const layer_view& layer) override {
@@ -119,20 +106,31 @@ class trace_probe final : public probe {
     decodes_.push_back(current_);
   }
 
-  std::string result() const override {
-    json text = json::object();
-    if (text_) {
-      for (const std::int32_t token : seen_) text[std::to_string(token)] = text_(token);
-    }
-    return json{{"requests", requests_}, {"decodes", decodes_}, {"text", text}, {"stops", stops_}}
-        // A token may hold a part of a character only.
-        .dump(-1, ' ', false, json::error_handler_t::replace);
+ private:
+  void begin_request(const batch& b) override {
+    visible_ = json();
+    keys_ = -1;
+    slots_.begin();
+    if (requests_ > kept) return;
+    const sequence& s = b.at(0);
+    prompt_length_ = s.prompt_length;
+    stops_.insert(b.model().stop_ids.begin(), b.model().stop_ids.end());
+    current_ = {{"prompt", s.request.prompt}, {"length", s.length}};
+    steps_ = json::array();
+    for (const std::int32_t token : s.request.prompt) seen_.insert(token);
   }
 
- private:
+  void report(json& out) const override {
+    json text = json::object();
+    if (source_.text) {
+      for (const std::int32_t token : seen_) text[std::to_string(token)] = source_.text(token);
+    }
+    out["decodes"] = decodes_;
+    out["text"] = text;
+    out["stops"] = stops_;
+  }
+
   static constexpr std::int64_t kept = 4;  // requests written down; rows stay readable
-  token_text text_;
-  std::int64_t requests_ = 0;
   std::int32_t prompt_length_ = 0;
   std::int64_t keys_ = -1;
   slot_map slots_;
@@ -143,8 +141,8 @@ class trace_probe final : public probe {
 
 }  // namespace
 
-std::unique_ptr<probe> decode_trace(const probe_settings&, const probe_source& source) {
-  return std::make_unique<trace_probe>(source.text);
+maker_list of_traces() {
+  return {{"decode_trace", make<trace_probe>}};
 }
 
 }  // namespace unmask::probes

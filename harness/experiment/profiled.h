@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // Profiling as an experiment: the same points, the same runner, and after the timed passes of each
-// point one more pass under the eyes of a tool. What it saw becomes the row's probe "phases"
+// point one more pass that a tool watches. What it saw becomes the row's probe "phases"
 // (results/README.md), so that tables and figures come from rows like everything else. Timed passes
 // stay free of any instrumentation of ours.
 #pragma once
@@ -23,7 +23,7 @@ namespace unmask {
 
 enum class profile_tool : std::uint8_t {
   phases,  // the phase clock
-  nvtx,    // nothing of our own: every pass after the warm-up is a `measure` range for a profiler
+  nvtx,    // nothing of our own: every timed pass is a `measure` range, for a profiler around us
   cupti    // kernels by phase, then counters by phase, each in a pass of its own
 };
 
@@ -36,7 +36,6 @@ struct machine_roofs {
 
 struct profile_settings {
   profile_tool tool = profile_tool::phases;
-  std::int64_t warmup = 1;      // passes that get no range; those of the runner
   std::filesystem::path trace;  // Chrome trace of the traced pass; empty: none
   std::size_t most_events = 1'000'000;
   std::size_t most_ranges = 20'000;  // that counters are read for
@@ -44,9 +43,8 @@ struct profile_settings {
   std::function<machine_roofs(const std::string& device, const std::string& format)> roofs;
 };
 
-// `with`, whose points are profiled.
-std::unique_ptr<executor> make_profiling_executor(std::unique_ptr<executor> with,
-                                                  profile_settings settings);
+// For run_options::watch.
+point_watcher make_profiler(profile_settings settings);
 
 // What one point's traced pass left behind; the probe is made from it.
 struct phase_report {

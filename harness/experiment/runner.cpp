@@ -16,9 +16,11 @@
 #include "harness/analysis/statistics.h"
 #include "harness/analysis/store.h"
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/experiment/manifest.h"
 #include "harness/experiment/progress.h"
 #include "harness/profile/nvml.h"
+#include "harness/profile/phases.h"
 
 namespace unmask {
 namespace {
@@ -132,6 +134,7 @@ class experiment_run {
     progress_.now(title(f) + fmt::format(" repetition {}", round + 1));
     const energy_meter meter = meter_of(f.point->run.device);
     const std::optional<double> before = meter.joules();
+    const phase_range range(profile_phase::measure, round);  // what a profiler around us looks for
     f.measured.passes.push_back(f.ready->pass());
     if (const std::optional<double> after = meter.joules(); before && after) {
       f.measured.passes.back().metrics["energy_joules"] = {*after - *before, origin::measured};
@@ -169,6 +172,11 @@ class experiment_run {
     for (const auto& [name, value] : f.ready->measured_settings()) row.params[name] = value;
     row.calibration = f.ready->calibration_report();
     for (const auto& [name, report] : f.ready->measured_reports()) row.probes[name] = report;
+    if (options_.watch) {
+      for (const auto& [name, report] : options_.watch(*f.ready, *f.point, f.measured)) {
+        row.probes[name] = report;
+      }
+    }
     write_samples(f);
     write(f, std::move(row));
   }
@@ -243,11 +251,7 @@ class experiment_run {
     }
   }
 
-  static std::string title(const in_flight& f) {
-    const experiment_point& p = *f.point;
-    return p.model.name + " " + p.workload.name + " " + p.label +
-           (p.variation.empty() ? "" : " (" + p.variation + ")");
-  }
+  static std::string title(const in_flight& f) { return title_of(*f.point); }
 
   const experiment_spec& spec_;
   const run_options& options_;
@@ -266,10 +270,8 @@ std::vector<std::vector<experiment_point>> interleaved_groups(
   std::vector<std::vector<experiment_point>> groups;
   for (const experiment_point& p : points) {
     const experiment_point* last = groups.empty() ? nullptr : &groups.back().back();
-    const bool same = last && last->model.name == p.model.name &&
-                      last->workload.name == p.workload.name &&
-                      last->workload.items == p.workload.items && last->run == p.run &&
-                      (paired || groups.back().size() < group_width);
+    const bool same =
+        last && measured_in_turn(*last, p) && (paired || groups.back().size() < group_width);
     if (!same) groups.emplace_back();
     groups.back().push_back(p);
   }
@@ -318,8 +320,7 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
         std::erase_if(points, [&](const experiment_point& p) { return done.contains(p.id); });
   }
   if (!options.manifest.empty()) {
-    std::filesystem::create_directories(options.output);
-    write_manifest(options.output / manifest_name, options.manifest);
+    replace_file(options.output / manifest_name, options.manifest);  // shards write the same one
   }
   experiment_run run(spec, options, with, points.size());
   if (summary.skipped > 0) {

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <iosfwd>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -71,6 +73,11 @@ class executor {
   virtual std::string source_hash() const = 0;
 };
 
+// Looks at a point once more after its timed passes, outside every timer: JSON objects by name, kept
+// beside the probes.
+using point_watcher = std::function<std::map<std::string, std::string>(
+    prepared_point& ready, const experiment_point& point, const measured_point& timed)>;
+
 struct run_options {
   std::filesystem::path output = "runs/latest";  // directory of row files
   shard part;
@@ -82,6 +89,7 @@ struct run_options {
   bool samples = false;  // every answer in lm-eval's form: samples/POINT/samples_TASK_DATE.jsonl
   std::ostream* out = nullptr;  // of the dry run; null: standard output
   std::string manifest;         // written beside the rows (manifest.h); empty: none
+  point_watcher watch;          // a profiler's; empty: nobody
 };
 
 struct run_summary {
@@ -100,15 +108,6 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
 // With the real executor.
 run_summary run_experiment(const experiment_spec& spec, const run_options& options);
 std::unique_ptr<executor> make_executor();
-
-// A point without tasks: prompts of random tokens, weights from a checkpoint or random, so that
-// config.json alone is enough.
-struct shape_settings {
-  std::int64_t prompt_tokens = 128;
-  std::int64_t requests = 1;
-  std::int64_t layers = 0;  // of random weights: only the first so many; 0: all
-};
-std::unique_ptr<executor> make_shape_executor(const shape_settings& shape);
 
 // Groups of neighbouring points that share model, workload and run settings, none longer than the
 // number of points one group keeps in flight; paired points are never parted.

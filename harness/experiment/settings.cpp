@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/base/error.h"
+#include "harness/base/located.h"
 #include "harness/experiment/serve_settings.h"
 
 namespace unmask {
@@ -80,57 +80,51 @@ void check_setting_key(const std::string& key, const std::string& where) {
   throw usage_error(where + ": " + unknown_name("setting", key, known));
 }
 
-void check_run_settings(const run_settings& run) {
-  for (const run_key& key : run_key_list()) {
-    if (const auto* whole = std::get_if<std::int64_t run_keys::*>(&key.field)) {
-      const std::int64_t value = run.**whole;
-      if (value >= key.low && value <= key.high) continue;
-      throw usage_error(
-          fmt::format("`{}` is {} but must be from {} to {}", key.name, value, key.low, key.high));
-    }
-    const std::vector<std::string> known = key.choices();
-    if (!known.empty() && std::ranges::find(known, key.text(run)) == known.end()) {
-      throw usage_error(unknown_name(key.name, key.text(run), known));
-    }
-  }
-}
-
-void check_kv_type(const run_settings& run) {
-  if (run.kv_type == "bf16" && !run.device.starts_with("cuda")) {
-    throw usage_error("`kv_type` \"bf16\" needs device \"cuda\": device \"" + run.device +
-                      "\" keeps keys and values in f32; use \"auto\" or \"f32\"");
-  }
+const std::vector<evidence_key>& evidence_key_list() {
+  using e = evidence_settings;
+  static const std::vector<evidence_key> list = {
+      {"repetitions.min", 1, 100000, &e::min_repetitions},
+      {"repetitions.max", 1, 100000, &e::max_repetitions},
+      {"more_items", 1, 1000, &e::more_items},
+      {"more_repetitions", 1, 1000, &e::more_repetitions},
+      {"warmup", 0, 1000, &e::warmup},
+      {"ci_half_width", 0, 1, &e::ci_half_width},
+      {"paired", 0, 0, &e::paired}};
+  return list;
 }
 
 bool set_evidence(evidence_settings& e, const dotted_setting& s) {
+  struct setter {
+    evidence_settings& e;
+    const evidence_key& key;
+    const dotted_setting& s;
+    void operator()(std::int64_t evidence_settings::*field) const {
+      e.*field = integer(s, static_cast<std::int64_t>(key.low));
+    }
+    void operator()(double evidence_settings::*field) const {
+      const auto* real = std::get_if<double>(&s.value);
+      e.*field = real ? *real : static_cast<double>(integer(s, 0));
+      if (!(e.*field >= key.low && e.*field <= key.high)) {
+        wrong_type(s, fmt::format("a number from {} to {}", key.low, key.high));
+      }
+    }
+    void operator()(bool evidence_settings::*field) const {
+      const auto* flag = std::get_if<bool>(&s.value);
+      if (!flag) wrong_type(s, "true or false");
+      e.*field = *flag;
+    }
+  };
   const std::string key = without_prefix(s.key);
-  if (key == "repetitions") {
-    e.min_repetitions = e.max_repetitions = integer(s, 1);
-  } else if (key == "repetitions.min") {
-    e.min_repetitions = integer(s, 1);
-    e.max_repetitions = std::max(e.max_repetitions, e.min_repetitions);
-  } else if (key == "repetitions.max") {
-    e.max_repetitions = integer(s, 1);
-    e.min_repetitions = std::min(e.max_repetitions, e.min_repetitions);
-  } else if (key == "more_items") {
-    e.more_items = integer(s, 1);
-  } else if (key == "more_repetitions") {
-    e.more_repetitions = integer(s, 1);
-  } else if (key == "warmup") {
-    e.warmup = integer(s, 0);
-  } else if (key == "ci_half_width") {
-    const auto* real = std::get_if<double>(&s.value);
-    const double width = real ? *real : static_cast<double>(integer(s, 0));
-    if (!(width >= 0 && width <= 1)) wrong_type(s, "a number from 0 to 1");
-    e.ci_half_width = width;
-  } else if (key == "paired") {
-    const auto* flag = std::get_if<bool>(&s.value);
-    if (!flag) wrong_type(s, "true or false");
-    e.paired = *flag;
-  } else {
-    return false;
+  bool known = false;
+  for (const evidence_key& k : evidence_key_list()) {
+    const std::string name = k.name;
+    if (key != name && (key != "repetitions" || !name.starts_with("repetitions."))) continue;
+    std::visit(setter{e, k, s}, k.field);
+    known = true;
   }
-  return true;
+  if (key == "repetitions.min") e.max_repetitions = std::max(e.max_repetitions, e.min_repetitions);
+  if (key == "repetitions.max") e.min_repetitions = std::min(e.max_repetitions, e.min_repetitions);
+  return known;
 }
 
 bool apply_setting(experiment_point& point, const dotted_setting& s,
@@ -168,11 +162,7 @@ bool apply_setting(experiment_point& point, const dotted_setting& s,
       run.*std::get<std::string run_keys::*>(declared->field) = text(s);
     }
   }
-  try {
-    check_run_settings(run);
-  } catch (const error& problem) {
-    throw usage_error(s.where + ": " + problem.what());
-  }
+  located(s.where, [&] { check_run_keys(run); });
   return true;
 }
 

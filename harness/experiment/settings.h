@@ -5,6 +5,8 @@
 #pragma once
 
 #include <string>
+#include <variant>
+#include <vector>
 
 #include "harness/experiment/plan.h"
 
@@ -15,13 +17,18 @@ namespace unmask {
 // method.LABEL.params.NAME), serve.NAME.
 void check_setting_key(const std::string& key, const std::string& where);
 
-// Bounds and choices of every run setting.
-void check_run_settings(const run_settings& run);
-// Usage error for a kv_type that the device's backend cannot hold.
-void check_kv_type(const run_settings& run);
+// The keys of [run] that say how much to measure, declared once: files, --set and manifests read
+// and write them by this list. "repetitions" stands for repetitions.min and repetitions.max.
+struct evidence_key {
+  const char* name;
+  double low, high;  // of numbers
+  std::variant<std::int64_t evidence_settings::*, double evidence_settings::*,
+               bool evidence_settings::*>
+      field;
+};
+const std::vector<evidence_key>& evidence_key_list();
 
-// Keys of [run] that say how much to measure: repetitions, repetitions.min, repetitions.max,
-// warmup, ci_half_width, paired. False when the key is none of them.
+// False when the key is none of them.
 bool set_evidence(evidence_settings& evidence, const dotted_setting& setting);
 
 // Put a setting into a point whose params are those given, not yet resolved. False when it does

@@ -3,10 +3,8 @@
 #include "harness/experiment/spec.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
-#include "harness/base/error.h"
+#include "harness/base/located.h"
 #include "harness/base/toml_reader.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/needs.h"
@@ -24,21 +22,32 @@ fs::path beside(const fs::path& file, const std::string& path) {
   return given.is_absolute() ? given : (file.parent_path() / given).lexically_normal();
 }
 
+void read_into(toml_reader& r, const evidence_key& key, std::int64_t& into) {
+  r.integer(key.name, into, static_cast<std::int64_t>(key.low),
+            static_cast<std::int64_t>(key.high));
+}
+void read_into(toml_reader& r, const evidence_key& key, double& into) {
+  r.real(key.name, into, key.low, key.high);
+}
+void read_into(toml_reader& r, const evidence_key& key, bool& into) {
+  r.flag(key.name, into);
+}
+void read_into(toml_reader& r, const run_key& key, std::int64_t& into) {
+  r.integer(key.name, into, key.low, key.high);
+}
+void read_into(toml_reader& r, const run_key& key, std::string& into) {
+  r.text(key.name, into);
+}
+
 void read_run(toml_reader& r, experiment_spec& spec) {
   run_settings& run = spec.run;
   evidence_settings& e = spec.evidence;
   for (const run_key& key : run_key_list()) {
-    if (const auto* whole = std::get_if<std::int64_t run_keys::*>(&key.field)) {
-      r.integer(key.name, run.**whole, key.low, key.high);
-    } else {
-      r.text(key.name, run.*std::get<std::string run_keys::*>(key.field));
-    }
+    std::visit([&](const auto field) { read_into(r, key, run.*field); }, key.field);
   }
-  r.integer("warmup", e.warmup, 0, 1000);
-  r.integer("more_items", e.more_items, 1, 1000);
-  r.integer("more_repetitions", e.more_repetitions, 1, 1000);
-  r.real("ci_half_width", e.ci_half_width, 0, 1);
-  r.flag("paired", e.paired);
+  for (const evidence_key& key : evidence_key_list()) {
+    std::visit([&](const auto field) { read_into(r, key, e.*field); }, key.field);
+  }
   const toml::node* repetitions = r.find("repetitions");
   if (repetitions && repetitions->is_table()) {
     r.table("repetitions", [&](toml_reader& inner) {
@@ -50,11 +59,7 @@ void read_run(toml_reader& r, experiment_spec& spec) {
     r.integer("repetitions", e.min_repetitions, 1, 100000);
     e.max_repetitions = e.min_repetitions;
   }
-  try {
-    check_run_settings(run);
-  } catch (const error& problem) {
-    throw usage_error(r.where() + ": " + problem.what());
-  }
+  located(r.where(), [&] { check_run_keys(run); });
 }
 
 model_entry read_model(toml_reader& r, const fs::path& file) {
@@ -203,15 +208,12 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
     // A trace that lies with the datasets, "trace:FILE", is left as it stands when absent.
     w.file =
         path.starts_with("trace:") ? find_trace(path.substr(6)).value_or(path) : beside(file, path);
-    w.name = name.empty() ? w.file.stem().string() : name;
-    spec.workloads.push_back(w);
+    w.name = w.file.stem().string();
   }
+  if (!name.empty()) w.name = name;
+  if (tasks.empty()) spec.workloads.push_back(w);
   for (const std::string& task : tasks) {
-    try {
-      w.file = find_task(task, file.parent_path());
-    } catch (const error& problem) {
-      throw usage_error(r.where() + ": " + problem.what());
-    }
+    w.file = located(r.where(), [&] { return find_task(task, file.parent_path()); });
     w.name = name.empty() ? task : name;
     spec.workloads.push_back(w);
   }
@@ -235,12 +237,8 @@ void read_sweep(toml_reader& r, experiment_spec& spec) {
   std::string mode = "cross";
   r.text("mode", mode);
   if (mode == "factorial") mode = "cross";  // its name in the design of experiments
-  const std::vector<std::string> modes = {"cross", "zip", "one-at-a-time", "leave-one-out"};
-  const auto found = std::ranges::find(modes, mode);
-  if (found == modes.end()) {
-    throw usage_error(r.where() + ": " + unknown_name("sweep mode", mode, modes));
-  }
-  spec.mode = static_cast<sweep_mode>(found - modes.begin());
+  spec.mode = static_cast<sweep_mode>(
+      r.choice("sweep mode", mode, {"cross", "zip", "one-at-a-time", "leave-one-out"}));
   r.leaves([&](const std::string& key, const toml::node& node) {
     sweep_axis axis{key, {}, r.where(node)};
     check_setting_key(key, axis.where);
@@ -272,12 +270,9 @@ void read_probe(toml_reader& r, experiment_spec& spec) {
   r.integer("limit", p.limit, 0);
   r.integer("reference_block", p.reference_block, 0, 1 << 20);
   if (p.names.empty()) throw usage_error(r.where() + ": [probe] needs `names`");
-  const std::vector<std::string> known = probe_names();
   std::set<std::string> seen;
   for (const std::string& name : p.names) {
-    if (std::ranges::find(known, name) == known.end()) {
-      throw usage_error(r.where() + ": " + unknown_name("probe", name, known));
-    }
+    r.choice("probe", name, probe_names());
     if (!seen.insert(name).second) {
       throw usage_error(r.where() + ": `probe.names` names '" + name + "' twice");
     }
@@ -287,11 +282,7 @@ void read_probe(toml_reader& r, experiment_spec& spec) {
 // Serving has keys and workloads of its own.
 void check_kind(const experiment_spec& spec) {
   if (spec.run.kind == "serve") {
-    try {
-      resolve_parameters("[serve]", serve_parameters(), spec.run.serve);
-    } catch (const error& problem) {
-      throw usage_error(spec.file + ": " + problem.what());
-    }
+    located(spec.file, [&] { resolve_parameters("[serve]", serve_parameters(), spec.run.serve); });
     return;
   }
   if (!spec.run.serve.empty()) {
@@ -349,10 +340,7 @@ void read_artifact(toml_reader& r, const fs::path& file, artifact_header& a) {
     throw usage_error(r.where() + ": [artifact] needs `" + key +
                       "`, of small letters, digits and _, not '" + value + "'");
   }
-  if (a.kind != "table" && a.kind != "figure") {
-    throw usage_error(r.where() + ": " +
-                      unknown_name("kind of artifact", a.kind, {"table", "figure"}));
-  }
+  r.choice("kind of artifact", a.kind, {"table", "figure"});
   if (a.title.empty()) throw usage_error(r.where() + ": [artifact] needs `title`");
 }
 
@@ -380,10 +368,7 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   r.text("title", spec.title);
   r.text("description", spec.description);
   r.text("kind", spec.run.kind);
-  if (spec.run.kind != "decode" && spec.run.kind != "serve") {
-    throw usage_error(r.where() + ": " +
-                      unknown_name("kind of experiment", spec.run.kind, {"decode", "serve"}));
-  }
+  r.choice("kind of experiment", spec.run.kind, {"decode", "serve"});
   r.table("run", [&](toml_reader& t) { read_run(t, spec); });
   r.tables("model", [&](toml_reader& t) { spec.models.push_back(read_model(t, file)); });
   r.tables("workload", [&](toml_reader& t) { read_workload(t, file, spec); });
@@ -409,26 +394,12 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   return spec;
 }
 
-namespace {
-
-std::string text_of(const fs::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) {
-    throw usage_error("cannot read the experiment " + file.string() +
-                      "; give the path of a TOML file");
-  }
-  return text.str();
-}
-
-}  // namespace
-
 experiment_spec read_spec(const fs::path& file, const std::string& scale) {
-  return parse_spec(text_of(file), file, scale);
+  return parse_spec(toml_text(file, "experiment"), file, scale);
 }
 
 experiment_spec read_any_scale(const fs::path& file) {
-  const std::string text = text_of(file);
+  const std::string text = toml_text(file, "experiment");
   return parse_spec(text, file, some_scale(text, file));
 }
 

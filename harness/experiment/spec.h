@@ -85,20 +85,23 @@ struct model_entry {
   std::string published;               // NAME of a path "weights:NAME"; empty: a plain path
   double soften = 1;                   // divides the final norm, and with it all logits
   std::int64_t positions = 0;          // more than the checkpoint's own, for times only; 0: its own
+  std::int64_t layers = 0;             // of random weights: only the first so many; 0: all
   std::string hash;                    // of what decides its output; "": nobody looked yet
   std::filesystem::path shape;  // a folder with its config.json, to plan with where it is not here
   std::vector<dotted_setting> settings;  // of every point of this model, before the sweep
 };
 
 struct workload_entry {
-  std::string name;                 // task family, or stem of the file
-  std::filesystem::path file;       // JSON Lines of tasks, or a trace
-  std::string trace_format;         // of a trace; empty: tasks
-  std::string lengths;              // name of published lengths; empty: a file
-  item_selection items;             // which; 0: all
-  std::string hash;                 // of the file; "": nobody looked yet
-  benchmark_request benchmark;      // as a harness runs it; no name: something else
-  std::int64_t gen_length = 0;      // tokens to generate, before [run] and the items; 0: theirs
+  std::string name;             // task family, or stem of the file
+  std::filesystem::path file;   // JSON Lines of tasks, or a trace
+  std::string trace_format;     // of a trace; empty: tasks
+  std::string lengths;          // name of published lengths; empty: a file
+  item_selection items;         // which; 0: all
+  std::string hash;             // of the file; "": nobody looked yet
+  benchmark_request benchmark;  // as a harness runs it; no name: something else
+  std::int64_t gen_length = 0;  // tokens to generate, before [run] and the items; 0: theirs
+  // items.limit prompts of so many random tokens; 0: something else.
+  std::int64_t prompt_tokens = 0;
   std::vector<std::string> models;  // names or roles of the models that it is for; empty: all
 };
 

@@ -37,7 +37,7 @@ struct transformer::impl {
   const ops& backend;
   weight_format format;
   std::int32_t max_rows;
-  dtype kv_type;
+  dtype kv_dtype;
   dtype input_type;  // of what only products read: normed rows, attention, gated activations
   std::vector<std::shared_ptr<const void>> keep_alive;  // the mapped file behind the embedding
   tensor_view embedding;
@@ -68,12 +68,12 @@ struct transformer::impl {
 };
 
 transformer::transformer(model_config config, const model_weights& weights, const ops& backend,
-                         weight_format format, std::int32_t max_rows, dtype kv_type)
+                         weight_format format, std::int32_t max_rows, dtype kv_dtype)
     : impl_(new impl{std::move(config),
                      backend,
                      format,
                      max_rows,
-                     kv_type,
+                     kv_dtype,
                      backend.activation_type(format),
                      weights.memory,
                      weights.embedding,
@@ -89,9 +89,9 @@ transformer::transformer(model_config config, const model_weights& weights, cons
                      {}}) {
   impl& m = *impl_;
   const model_config& c = m.config;
-  if (!backend.holds_kv(kv_type)) {
-    throw usage_error(c.name + ": kv_type " + name_of(kv_type) + ": the " + backend.name() +
-                      " backend keeps keys and values in f32; use auto or f32");
+  if (!backend.holds_kv(kv_dtype)) {
+    throw usage_error(c.name + ": keys and values in " + name_of(kv_dtype) + ": the " +
+                      backend.name() + " backend keeps them in f32; use auto or f32");
   }
   m.weight_bytes += static_cast<std::size_t>(m.embedding.elements()) * size_of(m.embedding.type);
   std::shared_ptr<void> embedding_copy;
@@ -168,8 +168,8 @@ std::size_t transformer::weight_bytes() const {
 std::size_t transformer::input_bytes() const {
   return size_of(impl_->input_type);
 }
-dtype transformer::kv_type() const {
-  return impl_->kv_type;
+dtype transformer::kv_dtype() const {
+  return impl_->kv_dtype;
 }
 const packed_matrix& transformer::head() const {
   return *impl_->head;

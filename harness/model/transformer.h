@@ -36,17 +36,17 @@ struct layer_traffic {
 
 class transformer {
  public:
-  // Packs every weight for the backend. `max_rows` sizes the scratch of one forward. `kv_type`:
+  // Packs every weight for the backend. `max_rows` sizes the scratch of one forward. `kv_dtype`:
   // what loops over this model keep keys and values in; usage error where the backend cannot.
   transformer(model_config config, const model_weights& weights, const ops& backend,
-              weight_format format, std::int32_t max_rows, dtype kv_type = dtype::f32);
+              weight_format format, std::int32_t max_rows, dtype kv_dtype = dtype::f32);
   ~transformer();
   transformer(transformer&&) noexcept;
 
   const model_config& config() const;
   const ops& backend() const;
   std::int32_t max_rows() const;
-  dtype kv_type() const;
+  dtype kv_dtype() const;
   // Bytes of one element of what only products read: normed rows, attention, gated activations.
   std::size_t input_bytes() const;
   std::size_t weight_bytes() const;  // packed weights, embedding table included once

@@ -3,7 +3,6 @@
 #include "harness/profile/tool_commands.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "harness/base/error.h"
 #include "harness/profile/phases.h"
@@ -15,21 +14,6 @@ std::vector<std::string> followed_by(std::vector<std::string> tool,
                                      const std::vector<std::string>& program) {
   tool.insert(tool.end(), program.begin(), program.end());
   return tool;
-}
-
-std::string quoted(const std::string& word) {
-  constexpr std::string_view plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) {
-    if (c == '\'') {
-      text += "'\\''";
-    } else {
-      text += c;
-    }
-  }
-  return text + "'";
 }
 
 }  // namespace
@@ -74,12 +58,6 @@ std::vector<std::string> ncu_command(const tool_request& request) {
                "--set", "roofline", "--section", "MemoryWorkloadAnalysis", "--launch-count",
                std::to_string(request.launches), "--force-overwrite", "--export", request.report});
   return followed_by(std::move(tool), request.program);
-}
-
-std::string shell_line(const std::vector<std::string>& command) {
-  std::string line;
-  for (const std::string& word : command) line += (line.empty() ? "" : " ") + quoted(word);
-  return line;
 }
 
 }  // namespace unmask

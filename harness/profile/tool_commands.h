@@ -28,7 +28,4 @@ std::vector<std::string> nsys_stats_command(const tool_request& request);
 // Usage error for a phase that does not exist or holds others.
 std::vector<std::string> ncu_command(const tool_request& request);
 
-// As one would type it into a POSIX shell.
-std::string shell_line(const std::vector<std::string>& command);
-
 }  // namespace unmask

@@ -228,9 +228,9 @@ TEST(device_kv, a_backend_that_cannot_hold_the_type_refuses_the_model) {
       tiny_model(model_family::llada, *backend, 16, 7, dtype::bf16);
       ADD_FAILURE() << backend->name() << " took bf16";
     } catch (const error& refused) {
-      EXPECT_EQ(std::string(refused.what()),
-                "random-tiny: kv_type bf16: the " + backend->name() +
-                    " backend keeps keys and values in f32; use auto or f32");
+      EXPECT_EQ(std::string(refused.what()), "random-tiny: keys and values in bf16: the " +
+                                                 backend->name() +
+                                                 " backend keeps them in f32; use auto or f32");
     }
   }
   EXPECT_THROW(tiny_model(model_family::llada, cuda_emulated_ops(), 16, 7, dtype::f16), error);

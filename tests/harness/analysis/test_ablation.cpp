@@ -62,6 +62,16 @@ TEST(ablation, every_setting_against_its_own_base) {
   EXPECT_EQ(nlohmann::json::parse(ablation_json(lines, {}, margins))["comparisons"].size(), 2u);
 }
 
+TEST(ablation, json_of_what_nothing_scores_says_null) {
+  std::vector<result_row> rows = {varied("a", "", {1, 1.01, 0.99, 1}, 0),
+                                  varied("a", "x=1", {2, 2.01, 1.99, 2}, 1)};
+  for (result_row& row : rows) row.score.reset();
+  const auto json =
+      nlohmann::json::parse(ablation_json(paired_comparison(rows, margins), {}, margins));
+  EXPECT_TRUE(json["comparisons"][0]["score_verdict"].is_null());
+  EXPECT_TRUE(json["comparisons"][0]["score"].is_null());
+}
+
 TEST(ablation, rows_of_different_runs_are_marked_unpaired) {
   std::vector<result_row> rows = {varied("a", "", {1, 1.01, 0.99, 1}, 0),
                                   varied("a", "x=1", {2, 2.01, 1.99, 2}, 1)};

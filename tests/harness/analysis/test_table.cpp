@@ -24,10 +24,24 @@ TEST(table, markdown_of_a_row) {
   // Passes of 1.0, 1.2 and 0.8 s: deviation 0.2, 4.3027 * 0.2 / sqrt(3) = 49.7 %.
   EXPECT_TRUE(
       has(text,
-          "| tiny | vanilla | word_problem | 2 | 50.0 % [9, 91] | 6.0 ± 49.7 % | "
+          "| tiny | vanilla | word_problem | 2 | 50.0 % [9, 91] | 6.0 ± 49.7 % | base | "
           "2.00 | 4.00 | 6 | NOISY: the speed is known to ±50 % only, from 3 repetitions |\n"))
       << text;
   EXPECT_FALSE(has(text, "mean of"));
+}
+
+// Twice as fast as the first method in the same circumstances, pass by pass; another batch size has a
+// base of its own.
+TEST(table, speed_ups_are_over_the_first_method_of_the_same_circumstances) {
+  result_row fast = sample_row("fast"), wide = sample_row("wide");
+  fast.label = "fast";
+  for (double& seconds : fast.samples.seconds) seconds /= 2;
+  wide.run.batch_size = 4;
+  const std::string text = render_rows(std::vector{sample_row(), fast, wide}, table_format::md);
+  EXPECT_TRUE(has(text, "| 2.00 [2.00, 2.00] |")) << text;
+  EXPECT_TRUE(has(text, "± 49.7 % | base |")) << text;
+  fast.workload.hash = "other items";
+  EXPECT_FALSE(has(render_rows(std::vector{sample_row(), fast}, table_format::md), "| 2.00 ["));
 }
 
 TEST(table, families_get_a_mean_line) {
@@ -54,7 +68,7 @@ TEST(table, numbers_of_invalid_rows_are_not_shown) {
   row.verdict = verdict_kind::invalid;
   row.reason = "a | b";
   const std::string text = render_rows(std::vector{row}, table_format::md);
-  EXPECT_TRUE(has(text, "| – | – | – | – | – | INVALID: a \\| b |")) << text;
+  EXPECT_TRUE(has(text, "| – | – | – | – | – | – | INVALID: a \\| b |")) << text;
 }
 
 TEST(table, rows_of_one_experiment_stand_in_the_order_of_its_plan) {
@@ -80,6 +94,13 @@ TEST(table, settings_that_differ_are_told_apart) {
   const std::string text = render_rows(std::vector{sample_row(), second}, table_format::md);
   EXPECT_TRUE(has(text, "vanilla batch_size=1"));
   EXPECT_TRUE(has(text, "vanilla batch_size=4"));
+}
+
+TEST(table, csv_holds_every_key_of_run) {
+  const std::string text = render_rows(std::vector{sample_row()}, table_format::csv);
+  for (const run_key& key : run_key_list()) {
+    EXPECT_TRUE(has(text, std::string(",") + key.name + ",")) << key.name;
+  }
 }
 
 TEST(table, csv_quotes_and_stays_rectangular) {

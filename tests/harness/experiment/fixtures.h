@@ -117,7 +117,8 @@ inline result_row sample_row(const std::string& id = "0123456789abcdef") {
   result_row row;
   row.run_id = "run";
   row.point_id = id;
-  row.model = {"tiny", "abc", 1000, "checkpoint", "f32", "f32", 5};
+  row.model = {"tiny", "abc", 1000, "checkpoint", {}, 5};
+  row.model.used.format = row.model.used.kv_type = "f32";
   row.workload = {"word_problem", "def", 2};
   row.method = row.label = "vanilla";
   row.params = {

@@ -102,11 +102,13 @@ TEST(plan, kv_type_goes_with_the_device) {
   const auto problem = [](const std::string& more, const std::vector<std::string>& sets) {
     return message_of([&] { plan_of(more, sets); });
   };
-  EXPECT_EQ(
-      problem("[run]\nkv_type = \"bf16\"\n", {}),
-      "x.toml: `kv_type` \"bf16\" needs device \"cuda\": device \"cpu\" keeps keys and values in "
-      "f32; use \"auto\" or \"f32\"");
+  EXPECT_EQ(problem("[run]\nkv_type = \"bf16\"\n", {}),
+            "x.toml: `kv_type` \"bf16\" needs device \"cuda\"; on device \"cpu\" use \"auto\" or "
+            "\"f32\"");
   EXPECT_NE(problem("", {"kv_type=f16"}).find("unknown kv_type 'f16'"), std::string::npos);
+  EXPECT_EQ(problem("", {"device=cuda", "gemm=fastest"}),
+            "x.toml: `gemm` \"fastest\" needs device \"cpu\"; on device \"cuda\" use \"auto\" or "
+            "\"own\" or \"library\"");
 }
 
 TEST(plan, cross_takes_every_combination) {

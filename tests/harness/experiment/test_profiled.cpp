@@ -27,7 +27,11 @@ class phased_executor final : public executor {
   class point final : public prepared_point {
    public:
     explicit point(phased_executor& owner) : owner_(owner) {}
-    model_record model() const override { return {"m", "hash", 10, "checkpoint", "f32"}; }
+    model_record model() const override {
+      model_record m{"m", "hash", 10, "checkpoint"};
+      m.used.format = "f32";
+      return m;
+    }
     workload_record workload() const override { return {"t", "hash", 2}; }
     token_rules rules() const override { return testing_experiment::rules; }
     pass_record pass() override {
@@ -61,16 +65,13 @@ class phased_executor final : public executor {
   std::string source_hash() const override { return "abc"; }
 };
 
-// Keeps a view of the executor that the decorator owns.
 struct profiled_run {
-  phased_executor* inner = nullptr;
-  std::unique_ptr<executor> outer;
+  phased_executor with;
+  point_watcher watch;
 
-  explicit profiled_run(profile_settings settings, bool waver = false) {
-    auto made = std::make_unique<phased_executor>();
-    inner = made.get();
-    inner->waver = waver;
-    outer = make_profiling_executor(std::move(made), std::move(settings));
+  explicit profiled_run(profile_settings settings, bool waver = false)
+      : watch(make_profiler(std::move(settings))) {
+    with.waver = waver;
   }
   run_summary run(const scratch_directory& where, std::vector<method_entry> methods) {
     experiment_spec spec;
@@ -84,7 +85,8 @@ struct profiled_run {
     run_options options;
     options.output = where / "rows";
     options.progress = false;
-    return run_experiment(spec, options, *outer);
+    options.watch = watch;
+    return run_experiment(spec, options, with);
   }
 };
 
@@ -109,7 +111,7 @@ TEST(profiled, only_the_last_pass_is_watched_and_its_phases_become_the_probe) {
   const scratch_directory where;
   profiled_run run(with(profile_tool::phases));
   const run_summary summary = run.run(where, method("vanilla"));
-  EXPECT_EQ(run.inner->listened, (std::vector<bool>{false, false, false, true}));
+  EXPECT_EQ(run.with.listened, (std::vector<bool>{false, false, false, true}));
   ASSERT_EQ(summary.rows.size(), 1U);
   EXPECT_EQ(summary.rows[0].samples.seconds.size(), 2U);
   const json report = json::parse(read_rows(summary.file).rows.at(0).probes.at("phases"));
@@ -139,7 +141,7 @@ TEST(profiled, the_tool_nvtx_watches_nothing) {
   const scratch_directory where;
   profiled_run run(with(profile_tool::nvtx));
   const run_summary summary = run.run(where, method("vanilla"));
-  EXPECT_EQ(run.inner->listened, (std::vector<bool>{false, false, false}));
+  EXPECT_EQ(run.with.listened, (std::vector<bool>{false, false, false}));
   EXPECT_FALSE(summary.rows.at(0).probes.contains("phases"));
   EXPECT_TRUE(phase_tables(frame(summary.rows).all()).empty());
 }

@@ -30,7 +30,7 @@ class fake_executor final : public executor {
   class point final : public prepared_point {
    public:
     point(fake_executor& owner, std::string label) : owner_(owner), label_(std::move(label)) {}
-    model_record model() const override { return {"m", "hash", 10, "checkpoint", "f32"}; }
+    model_record model() const override { return {"m", "hash", 10, "checkpoint"}; }
     workload_record workload() const override { return {"t", "hash", 2}; }
     token_rules rules() const override { return testing_experiment::rules; }
     pass_record pass() override {
@@ -139,7 +139,8 @@ TEST(runner, paired_points_end_together_and_keep_their_items) {
   scratch_directory dir;
   fake_executor with;
   experiment_spec spec = spec_of(two_methods + "[sweep]\nparams.steps=[0,1,2,3,4,5]\n");
-  spec.evidence = {2, 4, 0, 1, true};  // 1: two repetitions are enough for each
+  spec.evidence = {2, 4, 0, 1};  // 1: two repetitions are enough for each
+  spec.evidence.paired = true;
   const run_summary s = run_experiment(spec, quiet(dir / "out"), with);
   ASSERT_EQ(s.rows.size(), 12u);
   ASSERT_EQ(with.order.size(), 24u);  // twelve points in one group, there and back

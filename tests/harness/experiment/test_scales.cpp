@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
+#include "harness/base/files.h"
 #include "harness/experiment/catalogue.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/manifest.h"
@@ -171,7 +172,7 @@ TEST(request, names_the_output_and_keeps_what_was_asked_for) {
   EXPECT_EQ(output_name(parse_spec("", "/x/quick.toml")), std::filesystem::path("quick"));
   run_manifest m{"table_5.toml", artifact_text, "tiny", request.overrides, "abc"};
   const auto points = make_plan(spec, testing_experiment::catalogue());
-  write_manifest(scratch / "run.json", manifest_json(m, spec, points));
+  replace_file(scratch / "run.json", manifest_json(m, spec, points));
   const run_manifest back = read_manifest(scratch / "run.json");
   EXPECT_EQ(back.text, artifact_text);
   EXPECT_EQ(back.scale, "tiny");

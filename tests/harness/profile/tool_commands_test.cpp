@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "harness/profile/tool_commands.h"
+#include "harness/base/process.h"
 
 #include <gtest/gtest.h>
 

@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A point of kind "serve": arrivals through the batching engine, once per pass.
+// A point of kind "decode" or "serve": requests through the batching engine, once per pass. They differ
+// in their arrivals, and in what of a pass is told: a closed batch is every item of the workload, there
+// at the start, whose prompts enter in the forwards of the others.
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <numeric>
+#include <set>
 
 #include "harness/analysis/statistics.h"
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/decode/registry.h"
 #include "harness/engine/arrivals.h"
+#include "harness/engine/closed_loop.h"
 #include "harness/engine/latency.h"
 #include "harness/engine/loop_runner.h"
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/execute_parts.h"
 #include "harness/experiment/imposed_commits.h"
+#include "harness/experiment/probe_decodes.h"
 #include "harness/experiment/serve_metrics.h"
+#include "harness/experiment/serve_settings.h"
+#include "harness/profile/phases.h"
 #include "kernels/random.h"
 
 namespace unmask {
@@ -35,35 +41,53 @@ class keeping_sink final : public engine_sink {
   served_run& into_;
 };
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path);
-  if (!(out << text) || !out.flush()) throw environment_error("cannot write " + path);
+// Keys of [serve] of a closed batch.
+parameter_map closed_batch() {
+  return resolve_parameters("[serve]", serve_parameters(),
+                            {{"policy", std::string("mixed")},
+                             {"arrivals", std::string("closed")},
+                             {"requests", std::int64_t{0}}});
 }
 
-class serve_point final : public loadable_point {
+// Decode forwards of a closed batch: tokens over the time of those forwards in which no prompt
+// entered.
+void decode_rate(const std::vector<iteration_record>& iterations, pass_record& pass) {
+  double seconds = 0, committed = 0;
+  for (const iteration_record& it : iterations) {
+    if (it.prefill) continue;
+    seconds += it.seconds;
+    committed += static_cast<double>(it.committed);
+  }
+  if (seconds > 0) {
+    pass.metrics["decode_tokens_per_second"] = {committed / seconds, origin::measured};
+  }
+}
+
+class engine_point final : public loadable_point {
  public:
-  serve_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
-              std::shared_ptr<const loaded_workload> workload,
-              std::shared_ptr<step_time_store> times)
+  engine_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
+               std::shared_ptr<const loaded_workload> workload,
+               std::shared_ptr<step_time_store> times)
       : loadable_point(std::move(model), std::move(workload)),
         method_(method_registry::instance().find(point.method)),
-        serve_(point.run.serve),
+        served_(point.run.kind == "serve"),
+        serve_(served_ ? point.run.serve : closed_batch()),
         places_(static_cast<std::int32_t>(point.run.batch_size)),
         seed_(static_cast<std::uint64_t>(point.run.seed)),
         dry_(runs_dry(point.run)),
         calibration_(method_, model_->config, point.params, places_,
                      model_key(point.model, point.run), std::move(times)) {
-    if (workload_->requests.empty()) throw usage_error("serve: the workload holds no requests");
+    if (workload_->requests.empty()) throw usage_error("the workload holds no requests");
     const recipe made = make();
     for (const sequence_request& r : workload_->requests) {
       lengths_.push_back(made.pace->canvas_length(model_->config, r));
       longest_ = std::max(longest_, lengths_.back());
     }
     if (longest_ > model_->config.max_positions) {
-      throw usage_error("serve: a request needs " + std::to_string(longest_) + " positions, but " +
-                        model_->config.name + " was made for " +
-                        std::to_string(model_->config.max_positions) +
-                        "; set serve.max_prompt_tokens and serve.max_output_tokens");
+      throw usage_error(
+          "a request needs " + std::to_string(longest_) + " positions, but " + model_->config.name +
+          " was made for " + std::to_string(model_->config.max_positions) +
+          (served_ ? "; set serve.max_prompt_tokens and serve.max_output_tokens" : ""));
     }
     objective_.tpot = parse_tpot(serve_.text("tpot"));
     objective_.tpot_seconds = serve_.real("slo_tpot_ms") / 1e3;
@@ -118,13 +142,22 @@ class serve_point final : public loadable_point {
     } else {
       last_ = serve(rate, seed_);
     }
-    pass.served = true;
+    pass.served = served_;
     pass.time = clock_origin();
     pass.seconds = last_.totals.seconds;
     pass.steps = last_.totals.forwards;
     pass.peak_kv_bytes = peak_kv_bytes_;
-    pass.metrics.merge(
-        serving_values(last_, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
+    if (served_) {
+      pass.metrics.merge(
+          serving_values(last_, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
+    } else {
+      decode_rate(last_.iterations, pass);
+      pass.recording_seconds = recording_seconds_;
+      pass.step_seconds = spent_.forward + spent_.decisions;
+      pass.selection_seconds = spent_.selection;
+      pass.rule_seconds = spent_.rule;
+      pass.planning_seconds = spent_.planning;
+    }
     if (measured_) {
       for (const table_cost::sample& s : measured_->samples()) {
         const auto rows = static_cast<std::int64_t>(s.rows);
@@ -136,8 +169,14 @@ class serve_point final : public loadable_point {
       if (r.end != outcome::finished) continue;
       const std::size_t item = r.request % workload_->requests.size();
       const auto prompt = static_cast<std::int64_t>(workload_->requests[item].prompt.size());
-      pass.answers.push_back({prompt, lengths_[item] - prompt, r.answer.output, r.answer.counters,
-                              e2e_of(r), ttfb_of(r), r.request});
+      answer_record answer{prompt, lengths_[item] - prompt, r.answer.output, r.answer.counters};
+      answer.request = r.request;
+      // Of a closed batch from its place on: how long it waited for one is the batch size's doing.
+      answer.seconds = served_ ? e2e_of(r) : r.finish - r.admitted;
+      answer.first_block_seconds = served_                     ? ttfb_of(r)
+                                   : answer.work.committed > 0 ? r.first_decided - r.admitted
+                                                               : 0;
+      pass.answers.push_back(std::move(answer));
     }
     pass.clients_left = !is_virtual() && serve_.real("cancel_share") > 0;
     if (const std::string& log = serve_.text("log"); !log.empty()) {
@@ -147,20 +186,63 @@ class serve_point final : public loadable_point {
   }
 
   std::vector<scored_answer> score(const pass_record& pass) override {
-    if (workload_->items.empty() || dry_) return {};
+    if (workload_->items.empty() || dry_ || impose_) return {};
     // An item that was asked several times counts once: the answers are the same.
     std::vector<answer_record> answers;
     std::vector<std::size_t> items;
-    for (std::size_t i = 0; i < pass.answers.size(); ++i) {
-      const std::size_t item = pass.answers[i].request % workload_->requests.size();
-      if (std::ranges::find(items, item) != items.end()) continue;
-      answers.push_back(pass.answers[i]);
+    std::set<std::size_t> seen;
+    for (const answer_record& answer : pass.answers) {
+      const std::size_t item = answer.request % workload_->requests.size();
+      if (!seen.insert(item).second) continue;
+      answers.push_back(answer);
       items.push_back(item);
     }
     return score_answers(*model_, *workload_, answers, items, rules());
   }
 
+  std::map<std::string, std::string> probe(const probe_settings& settings) override {
+    if (served_) return {};
+    std::vector<sequence_request> requests = workload_->requests;
+    if (settings.limit > 0 && requests.size() > static_cast<std::size_t>(settings.limit)) {
+      requests.resize(static_cast<std::size_t>(settings.limit));
+    }
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      requests[i].id = static_cast<std::int64_t>(i);
+    }
+    probe_observer observer(settings, source_of(requests));
+    run_closed_loop(*model_->packed, method_, calibration_.settings(), requests, 1, &observer);
+    return observer.results();
+  }
+
  private:
+  // What the probes may ask about these requests.
+  probe_source source_of(const std::vector<sequence_request>& requests) {
+    probe_source source;
+    if (model_->tokens) {
+      source.text = [this](std::int32_t token) {
+        const std::array<std::int32_t, 1> one = {token};
+        return model_->tokens->decode(one, false);
+      };
+    }
+    if (model_->tokens && workload_->items.size() >= requests.size()) {
+      source.score = [this](std::size_t request, std::span<const std::int32_t> canvas) {
+        answer_record answer;
+        answer.tokens.assign(canvas.begin(), canvas.end());
+        std::ranges::replace(answer.tokens, -1, model_->config.mask_id);
+        const scored_answer s =
+            score_answers(*model_, *workload_, {answer}, {request}, rules()).front();
+        return s.scored ? std::optional<double>(s.value) : std::nullopt;
+      };
+    }
+    source.again = [this, &requests](const trajectory_source& order) {
+      return decode_again(*model_->packed, method_, calibration_.settings(), requests, &order);
+    };
+    source.reference = [this, &requests](std::int64_t block) {
+      return decode_reference(*model_->packed, requests, block);
+    };
+    return source;
+  }
+
   // Modelled times of decisions that no model took rest on nothing measured at all.
   origin clock_origin() const {
     if (!is_virtual()) return origin::measured;
@@ -198,9 +280,12 @@ class serve_point final : public loadable_point {
       if (n > 0 && n < times.size()) times.resize(n);
       for (double& t : times) t /= rate;
     } else {
-      if (n == 0) {
-        if (duration <= 0) throw usage_error("serve: set requests or duration");
+      if (n == 0 && duration > 0) {
         n = std::min(most_requests, static_cast<std::size_t>(1 + 2 * duration * rate));
+      } else if (n == 0 && how == "closed") {
+        n = workload_->requests.size();
+      } else if (n == 0) {
+        throw usage_error("serve: set requests or duration");
       }
       if (how == "closed") {
         times.assign(n, 0.0);
@@ -264,18 +349,24 @@ class serve_point final : public loadable_point {
           return r;
         },
         static_cast<std::int32_t>(serve_.integer("prefill_chunk")));
+    step_loop& loop = runner.loop();
     trajectory_recorder recorder;
     const std::string& record = serve_.text("record");
-    if (!record.empty()) runner.loop().observe(&recorder);
+    if (!record.empty()) loop.observe(&recorder);
     served_run run;
     keeping_sink sink(run);
-    engine_clock clock = model ? engine_clock(model, overhead) : engine_clock(overhead);
+    const phase_range range(profile_phase::run, static_cast<std::int64_t>(arrivals.size()));
+    // Recording is what an engine does when it starts: the real clock stands still meanwhile.
+    engine_clock clock = model ? engine_clock(model, overhead)
+                               : engine_clock(overhead, [&] { return loop.recording_seconds(); });
     run.totals = run_engine(runner, arrivals, settings, clock, sink);
     std::ranges::sort(run.requests, {}, &request_record::request);
-    calibration_.keep(runner.loop().pace().learnt());
-    peak_kv_bytes_ = runner.loop().peak_cache_bytes();
+    calibration_.keep(loop.pace().learnt());
+    peak_kv_bytes_ = loop.peak_cache_bytes();
+    recording_seconds_ = loop.recording_seconds();
+    spent_ = loop.seconds();
     // Without layers the loop keeps pages of one small layer: slots, not bytes, are the model's.
-    if (const kv_cache& cache = runner.loop().cache(); dry_ && cache.page_bytes() > 0) {
+    if (const kv_cache& cache = loop.cache(); dry_ && cache.page_bytes() > 0) {
       const std::size_t pages = cache.peak_bytes() / cache.page_bytes();
       peak_kv_bytes_ = pages * kv_page_size * model_->kv_bytes_per_slot;
     }
@@ -327,6 +418,7 @@ class serve_point final : public loadable_point {
   }
 
   const method_info& method_;
+  bool served_;  // kind "serve"
   parameters serve_;
   std::int32_t places_;
   std::uint64_t seed_;
@@ -339,17 +431,20 @@ class serve_point final : public loadable_point {
   trajectory_source source_;
   std::shared_ptr<const table_cost> measured_;
   served_run last_;
+  // Of the last run's loop.
   std::size_t peak_kv_bytes_ = 0;
+  double recording_seconds_ = 0;
+  loop_seconds spent_;
 };
 
 }  // namespace
 
-std::unique_ptr<loadable_point> make_serve_point(const experiment_point& point,
-                                                 std::shared_ptr<const loaded_model> model,
-                                                 std::shared_ptr<const loaded_workload> workload,
-                                                 std::shared_ptr<step_time_store> times) {
-  return std::make_unique<serve_point>(point, std::move(model), std::move(workload),
-                                       std::move(times));
+std::unique_ptr<loadable_point> make_engine_point(const experiment_point& point,
+                                                  std::shared_ptr<const loaded_model> model,
+                                                  std::shared_ptr<const loaded_workload> workload,
+                                                  std::shared_ptr<step_time_store> times) {
+  return std::make_unique<engine_point>(point, std::move(model), std::move(workload),
+                                        std::move(times));
 }
 
 }  // namespace unmask
