@@ -85,6 +85,7 @@ struct step_loop::impl {
   std::vector<layer_keys> keys_of;        // of each layer of the forward
   std::vector<double> choice_flops;       // [S] of keys.choose() in the current layer
   std::vector<std::int32_t> layer_begin;  // [S+1] rows entering the current layer
+  std::vector<std::pair<std::int32_t, std::vector<double>>> uncounted;  // layers, choice_flops
 
   impl(const transformer& m, recipe r, const loop_limits& l);
 
@@ -137,6 +138,8 @@ struct step_loop::impl {
   bool is_late(std::int32_t s, std::int32_t layer) const;  // sequence_counters::late_layer_rows
   void count_forward();
   void count_layer(std::int32_t layer);
+  void count_layer_in_time(std::int32_t layer);  // or note it for count_noted_layers()
+  void count_noted_layers();                     // behind a wait
   void count_layer(std::int32_t layer, const layer_work& work, bool stored_at_once);
 
   void decide();

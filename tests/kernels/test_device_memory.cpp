@@ -37,7 +37,7 @@ class arena {
   }
   template <class T>
   T* room(std::int64_t n) {
-    kept_.push_back(backend_.allocate(dtype_of<T>::value, {n}));
+    kept_.push_back(backend_.allocate(dtype_of<T>::value, {n}, memory_use::exchanged));
     return kept_.back().template as<T>();
   }
 

@@ -54,6 +54,7 @@ struct grouped_case {
               x.data(),
               divide,
               y.data(),
+              dtype::f32,
               columns,
               depth});
     emulator::set_schedule({});

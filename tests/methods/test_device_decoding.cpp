@@ -2,8 +2,9 @@
 // Copyright The Unmask Authors
 //
 // Whole decodings on the CUDA backend's kernels, emulated, against the CPU backend's tokens. The
-// emulator stands in for a GPU in two more ways: launches wait until the host synchronises, so a
-// missing wait shows as wrong tokens; and only memory of the backend may be handed to a kernel.
+// emulator stands in for a GPU in three more ways: launches wait until the host synchronises, so a
+// missing wait shows as wrong tokens; only device memory may be handed to a kernel; and host code
+// that touches device memory ends the program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -71,7 +72,7 @@ void expect_same_work(const both_results& both) {
 }
 
 TEST_P(device_decoding, gives_the_tokens_of_the_cpu_backend) {
-  const both_results both = decode_on_both(GetParam(), {{.backwards = true}, true, true});
+  const both_results both = decode_on_both(GetParam(), {{.backwards = true}, true, true, false, false, true});
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.recorded.repeated, 0);
   expect_same_work(both);
@@ -81,7 +82,7 @@ TEST_P(device_decoding, gives_the_tokens_of_the_cpu_backend) {
 // repeated stretch is made anew, so an argument that had to change shows as a wrong token.
 TEST_P(device_decoding, gives_them_with_recorded_layers_too) {
   const setting& s = GetParam();
-  const both_results both = decode_on_both(s, {{}, true, true, true});
+  const both_results both = decode_on_both(s, {{}, true, true, true, false, true});
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.recorded.direct > 0, s.recording != layer_recording::never);
   const bool repeats = s.recording == layer_recording::repeated;
