@@ -57,16 +57,17 @@ inline tensor random_tensor(const ops& backend, std::initializer_list<std::int64
   static std::uint64_t tensors = 0;
   const std::uint64_t key = stream_key(1, ++tensors);
   tensor t = backend.allocate(dtype::f32, shape);
-  auto* out = t.as<float>();
   const std::int64_t count = t.view().elements();
+  std::vector<float> out(static_cast<std::size_t>(count));
   constexpr std::int64_t draws = 8;  // of 16 bits, in a Philox block
 #pragma omp parallel for
   for (std::int64_t i = 0; i < count; i += draws) {
     const philox4 r = philox4x32(key, 0, static_cast<std::uint64_t>(i / draws));
     for (std::int64_t j = 0; j < std::min(draws, count - i); ++j) {
-      out[i + j] = scale * normal[r.x[j / 2] >> (16 * (j % 2)) & (levels - 1)];
+      out[static_cast<std::size_t>(i + j)] = scale * normal[r.x[j / 2] >> (16 * (j % 2)) & (levels - 1)];
     }
   }
+  backend.write(t.view().data, out.data(), t.bytes());
   return t;
 }
 

@@ -35,7 +35,8 @@ struct target {
 };
 
 tensor indices(const ops& backend, const std::vector<std::int32_t>& values) {
-  tensor t = backend.allocate(dtype::i32, {static_cast<std::int64_t>(values.size())});
+  tensor t = backend.allocate(dtype::i32, {static_cast<std::int64_t>(values.size())},
+                              memory_use::exchanged);
   std::copy(values.begin(), values.end(), t.as<std::int32_t>());
   return t;
 }

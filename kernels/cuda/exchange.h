@@ -35,7 +35,7 @@ class exchange {
 
   bool holds(const void* address) const {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
-    return at - first_ < reserved;
+    return first_ != 0 && at - first_ < reserved;
   }
   // Copies go through `work`, in its order.
   void* on_device(queue& work, const void* host, bool written);

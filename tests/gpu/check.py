@@ -36,10 +36,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SHAPES = ["llada-8b", "dream-7b", "sdar-8b", "llada2-mini"]
 # Layers of a timed step: enough to be in the steady state, few enough to fit the time.
 STEP_LAYERS = 4
-# What the host and the device exchange, and who launches a layer's kernels: the ways to compare.
+# Who launches a layer's kernels: the ways to compare.
 # `unmask profile` uses no graphs unless told to, so each way says.
-WAYS = [("as shipped", ["UNMASK_CUDA_GRAPHS=on"]), ("no graphs", ["UNMASK_CUDA_GRAPHS=off"]),
-        ("managed lists", ["UNMASK_CUDA_GRAPHS=on", "UNMASK_CUDA_LISTS=managed"])]
+WAYS = [("as shipped", ["UNMASK_CUDA_GRAPHS=on"]), ("no graphs", ["UNMASK_CUDA_GRAPHS=off"])]
 SANITIZERS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 
 

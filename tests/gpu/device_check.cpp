@@ -84,19 +84,19 @@ class checker {
   }
 
   tensor reals(std::initializer_list<std::int64_t> shape, float scale = 1.0F) {
-    tensor t = device_.allocate(dtype::f32, shape);
+    tensor t = device_.allocate(dtype::f32, shape, memory_use::exchanged);
     std::normal_distribution<float> normal(0.0F, scale);
     for (std::int64_t i = 0; i < t.view().elements(); ++i) t.as<float>()[i] = normal(random_);
     return t;
   }
   // NaN, so that what is not written shows.
   tensor poisoned(std::initializer_list<std::int64_t> shape) {
-    tensor t = device_.allocate(dtype::f32, shape);
+    tensor t = device_.allocate(dtype::f32, shape, memory_use::exchanged);
     std::memset(t.view().data, 0xFF, t.bytes());
     return t;
   }
   tensor ints(const std::vector<std::int32_t>& values) {
-    tensor t = device_.allocate(dtype::i32, {static_cast<std::int64_t>(values.size())});
+    tensor t = device_.allocate(dtype::i32, {static_cast<std::int64_t>(values.size())}, memory_use::exchanged);
     std::copy(values.begin(), values.end(), t.as<std::int32_t>());
     return t;
   }
@@ -180,9 +180,9 @@ class checker {
     const packed_handle ours[] = {device_.pack(gate_up, format), device_.pack(down, format)};
     const packed_handle theirs[] = {reference_.pack(gate_up, format),
                                     reference_.pack(down, format)};
-    const tensor normed = device_.allocate(type, {rows, width});
-    const tensor pair = device_.allocate(type, {rows, 2 * hidden});
-    const tensor gated = device_.allocate(type, {rows, hidden});
+    const tensor normed = device_.allocate(type, {rows, width}, memory_use::exchanged);
+    const tensor pair = device_.allocate(type, {rows, 2 * hidden}, memory_use::exchanged);
+    const tensor gated = device_.allocate(type, {rows, hidden}, memory_use::exchanged);
     const tensor got = poisoned({rows, width});
     const auto chain = [&] {
       device_.run(op::rms_norm{x, norm, 1e-6F, normed});
@@ -223,7 +223,7 @@ class checker {
   void rope() {
     const std::int64_t rows = size(11, 300), heads = size(3, 32), dim = size(64, 128);
     tensor got = reals({rows, heads, dim});
-    tensor want = device_.allocate(dtype::f32, {rows, heads, dim});
+    tensor want = device_.allocate(dtype::f32, {rows, heads, dim}, memory_use::exchanged);
     std::memcpy(want.view().data, got.view().data, got.bytes());
     const tensor norm = reals({dim});
     std::vector<std::int32_t> at(static_cast<std::size_t>(rows));
@@ -382,9 +382,9 @@ class checker {
       theirs.down.push_back(reference_.pack(down, format));
     }
     const auto run = [&](const ops& with, const moe_experts& experts) {
-      const tensor expert = device_.allocate(dtype::i32, {rows, 2});
+      const tensor expert = device_.allocate(dtype::i32, {rows, 2}, memory_use::exchanged);
       const tensor weight = poisoned({rows, 2});
-      tensor y = device_.allocate(dtype::f32, {rows, width});
+      tensor y = device_.allocate(dtype::f32, {rows, width}, memory_use::exchanged);
       with.run(op::moe_route{x, route, expert, weight});
       with.synchronize();
       with.run(op::moe_feed_forward{x, expert, weight, experts, y});
@@ -413,8 +413,8 @@ class checker {
     const candidate_set candidates{3, count, begin.as<std::int32_t>(), position.as<std::int32_t>(),
                                    position.as<std::int32_t>()};
     const auto differ = [&](const std::function<void(const ops&, std::uint8_t*)>& decide) {
-      const tensor got = device_.allocate(dtype::u8, {count});
-      const tensor want = device_.allocate(dtype::u8, {count});
+      const tensor got = device_.allocate(dtype::u8, {count}, memory_use::exchanged);
+      const tensor want = device_.allocate(dtype::u8, {count}, memory_use::exchanged);
       std::memset(got.view().data, 0xFF, got.bytes());
       decide(device_, got.as<std::uint8_t>());
       device_.synchronize();
