@@ -3,6 +3,14 @@
 # links the library takes all of it. DEVICE sources (.cu) are compiled twice: as C++, for the
 # emulator, and, where there is a CUDA compiler, by nvcc.
 #   unmask_operations(name SOURCES ... DEVICE ... LIBS public libraries)
+#
+# Emulated kernels say where they load and store (kernels/cuda/device/traffic.h): GCC calls a
+# function for each access. The sanitizer itself is not linked, and nothing may think it is.
+set(UNMASK_SEE_ACCESSES "")
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT UNMASK_SANITIZE AND NOT UNMASK_BUILD_FUZZ)
+  set(UNMASK_SEE_ACCESSES -fsanitize=thread -U__SANITIZE_THREAD__ -DUNMASK_SEES_ACCESSES
+      --param=tsan-instrument-func-entry-exit=0)
+endif()
 function(unmask_operations name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEVICE;LIBS" ${ARGN})
   set(device_sources "")
@@ -10,7 +18,8 @@ function(unmask_operations name)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
     list(APPEND device_sources ${source})
   endforeach()
-  set_source_files_properties(${device_sources} PROPERTIES LANGUAGE CXX)
+  set_source_files_properties(${device_sources} PROPERTIES
+    LANGUAGE CXX COMPILE_OPTIONS "${UNMASK_SEE_ACCESSES}")
   add_library(${name}_archive STATIC ${arg_SOURCES} ${device_sources})
   target_link_libraries(${name}_archive PUBLIC unmask_flags ${arg_LIBS}
                         PRIVATE OpenMP::OpenMP_CXX)

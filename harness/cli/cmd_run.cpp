@@ -20,6 +20,7 @@
 #include "harness/cli/paired.h"
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/campaign.h"
+#include "harness/experiment/decide.h"
 #include "harness/experiment/request.h"
 #include "harness/experiment/runner.h"
 #include "harness/experiment/serve_settings.h"
@@ -49,8 +50,11 @@ po::options_description run_options_described() {
       "only", po::value<texts>()->composing(), "PAPER or PAPER/ARTIFACT of a folder (repeatable)")(
       "dry-run", "print the plan and stop")(
       "fresh", "measure again what already has a row, and let the new row count (default: resume)")(
-      "log-samples,s", "also store every answer with its score")("no-progress",
-                                                                 "no progress on standard error");
+      "decide", po::value<double>()->value_name("MINUTES"),
+      "of a folder: go on with more items and repetitions until every claim is decided that can "
+      "be, "
+      "or these minutes are spent")("log-samples,s", "also store every answer with its score")(
+      "no-progress", "no progress on standard error");
   add_paired_options(options);
   add_experiments_option(options);
   return options;
@@ -134,7 +138,7 @@ std::vector<campaign_item> items_of(const texts& paths, const po::variables_map&
 }
 
 int run_several(const texts& paths, const po::variables_map& values) {
-  const std::vector<campaign_item> items = items_of(paths, values);
+  std::vector<campaign_item> items = items_of(paths, values);
   if (values.count("dry-run")) {
     std::vector<artifact_entry> entries;
     for (const campaign_item& i : items) entries.push_back(i.artifact);
@@ -149,15 +153,9 @@ int run_several(const texts& paths, const po::variables_map& values) {
     if (values.count(flag)) more.push_back(std::string("--") + flag);
   }
   const fs::path directory = values.count("output") ? text_of(values, "output") : "runs";
-  const std::vector<campaign_outcome> outcomes = run_campaign(
-      items, directory,
-      [&](const campaign_item& item, const fs::path& output) {
-        return run_artifact(item, output, more);
-      },
-      std::cerr);
-  const std::string summary = render(campaign_table(outcomes), table_format::md);
-  write_text(directory / "campaign.md", summary);
-  fmt::print("{}\n", summary);
+  const artifact_runner runner = [&](const campaign_item& item, const fs::path& output) {
+    return run_artifact(item, output, more);
+  };
   const fs::path claims_folder = fs::path(text_of(values, "experiments-dir")) / "claims";
   std::vector<paper_claim> claims;
   if (fs::is_directory(claims_folder)) claims = read_claims(claims_folder);
@@ -165,8 +163,30 @@ int run_several(const texts& paths, const po::variables_map& values) {
     return std::ranges::none_of(
         items, [&](const campaign_item& i) { return i.artifact.header.paper == c.paper; });
   });
+  // What an earlier --decide got more evidence for goes on from there.
+  const evidence_log earlier = read_evidence(directory / campaign_log);
+  for (campaign_item& item : items) {
+    if (const auto at = earlier.find(item.key()); at != earlier.end()) {
+      item.more_items = at->second.items;
+      item.more_repetitions = at->second.repetitions;
+    }
+  }
+  std::vector<campaign_outcome> outcomes = run_campaign(items, directory, runner, std::cerr);
+  const claim_judge judge = [&] {
+    return check_claims(claims, directory, items.front().scale, this_machine());
+  };
+  const double budget = values.count("decide") ? 60 * values["decide"].as<double>() : 0;
   const std::vector<checked_claim> checked =
-      check_claims(claims, directory, items.front().scale, this_machine());
+      decide(items, directory, budget, runner, judge, std::cerr);
+  const std::vector<campaign_outcome> last = read_campaign(directory / campaign_log);
+  for (campaign_outcome& o : outcomes) {
+    const std::string title = o.title;
+    o = *std::ranges::find(last, o.key(), &campaign_outcome::key);
+    o.title = title;
+  }
+  const std::string summary = render(campaign_table(outcomes), table_format::md);
+  write_text(directory / "campaign.md", summary);
+  fmt::print("{}\n", summary);
   const std::string table = render(claims_table(checked), table_format::md);
   write_text(directory / "claims.md", table);
   write_text(directory / "claims.json", claims_json(checked));

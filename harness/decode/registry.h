@@ -40,6 +40,15 @@ struct method_knob {
   std::string neutral = "";  // the value, as text, that asks for nothing; "": every value asks
 };
 
+// Which rows most decode forwards compute, for predictions of cost; counted rows need no such word.
+enum class row_extent : std::uint8_t { canvas, answer, block, chunk, token };
+struct row_shape {
+  row_extent extent = row_extent::canvas;  // canvas: the prompt with the answer
+  double share = 1;                        // of those rows, on average
+  double late_share = 0;                   // of those rows after layer 1; 0: all that entered
+  bool refreshes = false;                  // every block begins with a forward of the canvas
+};
+
 struct method_info {
   std::string name;
   std::string summary;  // one line
@@ -47,6 +56,7 @@ struct method_info {
   std::string source;   // folder of the implementation
   // Slot contents in words, for `unmask show`.
   std::string pace, rows, keys, cache, unmask;
+  row_shape shape;
   std::vector<parameter_spec> parameters;
   // Named settings of published codes; values override the defaults.
   std::map<std::string, parameter_map> presets;

@@ -126,6 +126,14 @@ void check_used(const dotted_setting& setting, const experiment_spec& spec,
                                  {names.begin(), names.end()}));
 }
 
+// Times are of the same prompts however often they are taken, so only these two change a point.
+void with_more_evidence(experiment_point& p, const evidence_settings& evidence) {
+  p.workload.items.limit *= evidence.more_items;
+  if (p.run.kind != "serve") return;
+  auto& seeds = std::get<std::int64_t>(p.run.serve.at("search_seeds"));
+  seeds *= evidence.more_repetitions;
+}
+
 }  // namespace
 
 std::vector<experiment_point> make_plan(const experiment_spec& spec,
@@ -190,6 +198,7 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           } catch (const error& problem) {
             throw usage_error(where + ": " + problem.what());
           }
+          with_more_evidence(p, spec.evidence);
           p.id = point_id(p);
           if (seen.insert(p.id).second) points.push_back(std::move(p));
         }

@@ -70,10 +70,11 @@ class experiment_run {
     for (in_flight& f : flights) {
       guarded(f, [&] { warm_up(f); });
     }
-    const stopping_rule rule(spec_.evidence.min_repetitions, spec_.evidence.max_repetitions,
+    const std::int64_t most = spec_.evidence.max_repetitions * spec_.evidence.more_repetitions;
+    const stopping_rule rule(spec_.evidence.min_repetitions * spec_.evidence.more_repetitions, most,
                              spec_.evidence.ci_half_width);
     // Every second round goes backwards: what drifts with time hits no method more than another.
-    for (std::int64_t round = 0; round < spec_.evidence.max_repetitions; ++round) {
+    for (std::int64_t round = 0; round < most; ++round) {
       for (std::size_t i = 0; i < flights.size(); ++i) {
         in_flight& f = flights[round % 2 == 0 ? i : flights.size() - 1 - i];
         guarded(f, [&] { repeat(f, rule, round); });

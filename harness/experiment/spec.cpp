@@ -35,6 +35,8 @@ void read_run(toml_reader& r, experiment_spec& spec) {
     }
   }
   r.integer("warmup", e.warmup, 0, 1000);
+  r.integer("more_items", e.more_items, 1, 1000);
+  r.integer("more_repetitions", e.more_repetitions, 1, 1000);
   r.real("ci_half_width", e.ci_half_width, 0, 1);
   r.flag("paired", e.paired);
   const toml::node* repetitions = r.find("repetitions");

@@ -9,7 +9,8 @@
 //   kind = "decode" | "serve"           decode: a closed loop, all requests at once (default);
 //                                       serve: requests arrive, the batching engine schedules them
 //   [run]       the keys of run_keys.h, and
-//               repetitions = 5 or repetitions.min / repetitions.max, warmup, ci_half_width
+//               repetitions = 5 or repetitions.min / repetitions.max, warmup, ci_half_width,
+//               more_items, more_repetitions = factor of both
 //   [[model]]   path, name, weights = "checkpoint" | "random:SEED"; soften = T divides the final
 //               norm, and with it the logits, by T: the same arg-max, less confidence;
 //               positions = N: longer prompts than the checkpoint was made for, to time them
@@ -57,6 +58,9 @@ struct evidence_settings {
   std::int64_t max_repetitions = 10;
   std::int64_t warmup = 1;      // passes before the first sample
   double ci_half_width = 0.03;  // of the 95 % interval of the mean, relative: stop when reached
+  // How many times the items that the workloads ask for (as far as there are so many), and how many
+  // times the repetitions and the seeds of a search: what --decide raises.
+  std::int64_t more_items = 1, more_repetitions = 1;
   // All points of one model, workload and run setting in turn, with as many repetitions each, and
   // every item's result kept in the row: what a paired comparison needs. (Scored rows of an
   // artifact keep their items without it.)

@@ -71,6 +71,7 @@ method_info info() {
   m.source = "methods/ada_dlm";
   m.pace = "whole canvas or block, until nothing is masked, at most T steps";
   m.rows = "masked, and frozen one step before";
+  m.shape = {row_extent::answer, 0.5};
   m.keys = "cached and rows";
   m.cache = "one step late; optional refresh";
   m.unmask = "two-centroid freeze";

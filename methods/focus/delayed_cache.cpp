@@ -118,6 +118,7 @@ method_info delayed_info(bool right_neighbour) {
   m.source = "methods/focus";
   m.pace = "block: prefill, denoise, commit";
   m.rows = "positions of the block not frozen yet";
+  m.shape = {row_extent::block, 0.7};
   m.keys = "slots up to the last computed position";
   m.cache = right_neighbour ? "frozen when it and its right neighbour were decided inputs"
                             : "frozen when it was a decided input";

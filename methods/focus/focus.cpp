@@ -57,6 +57,7 @@ method_info focus_info() {
   m.source = "methods/focus";
   m.pace = "block: prefill, denoise, commit";
   m.rows = "positions not frozen; after layer 1 the retained ones";
+  m.shape = {row_extent::block, 0.6, 0.2};
   m.keys = "slots up to the last computed, from layer 1 on up to the last retained position";
   m.cache = "frozen when it and its right neighbour were decided inputs";
   m.unmask = "threshold among the retained masks";

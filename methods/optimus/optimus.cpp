@@ -307,6 +307,7 @@ method_info optimus_info() {
   m.source = "methods/optimus";
   m.pace = "elastic chunk: argmax of N(c) b / T(b c)";
   m.rows = "decided tokens not cached yet, then the first masks";
+  m.shape = {row_extent::chunk};
   m.keys = "cached slots and the chunk";
   m.cache = "a token settles by one forward with its own id as input";
   m.unmask = "threshold, at least one per chunk";

@@ -11,9 +11,8 @@ from words import KEYS
 
 BUCKETS = [32, 64, 96, 128, 160, 192, 256, 320, 448, 576, 832, 1088, 2176]
 WEIGHTS = {"word_problem": 0.24, "equation": 0.13, "list_program": 0.10, "instruction": 0.17,
-           "retrieval_kv": 0.16, "needle": 0.08, "summary": 0.07, "story": 0.05}
+           "retrieval_kv": 0.16, "needle": 0.08, "summary": 0.07, "story": 0.05, "ledger": 0.10}
 SIZED = ("retrieval_kv", "needle", "summary")
-BLOCK = 32
 EOS_WEIGHT = 0.1
 NEAR_EOS_WEIGHT = 0.5  # the end of an answer: its place decides whether the answer is cut
 IGNORED, DECIDED, SCORED = 0, 1, 2  # a token's part in the block being decoded; SCORED: an answer's
@@ -42,9 +41,11 @@ class Batcher:
     places hold a token; for sdar (position, block, segment) of every place. score: IGNORED, DECIDED
     or SCORED."""
 
-    def __init__(self, kind, codec, seed, excluded, budget=4096, copy=0.5, drills=0.0, long=0.0):
+    def __init__(self, kind, codec, seed, excluded, budget=4096, copy=0.5, drills=0.0, long=0.0,
+                 blocks=(32,)):
         self.kind, self.codec, self.budget = kind, codec, budget
         self.copy, self.drills, self.long = copy, drills, long
+        self.blocks, self.block = blocks, blocks[0]  # every item draws its block length
         self.stream = Stream(seed, excluded)
         self.rng = random.Random(seed + 1)
         self.np = np.random.default_rng(seed + 2)
@@ -84,11 +85,11 @@ class Batcher:
         return m
 
     def canvas(self, answer):
-        need = -(-len(answer) // BLOCK) * BLOCK
+        need = -(-len(answer) // self.block) * self.block
         u = self.rng.random()
         if u < 0.55 or need >= 128:
             return need
-        return need + BLOCK if u < 0.9 else self.rng.choice(range(need, 129, BLOCK))
+        return need + self.block if u < 0.9 else self.rng.choice(range(need, 129, self.block))
 
     def llada(self, prompt, answer, p):
         rng = self.rng
@@ -108,16 +109,17 @@ class Batcher:
             w[:n0] = 0.5
         elif u < dense + 0.2:
             mask[n0:] = self.block_pattern(size, len(answer))
-            score[n0:] = SCORED if size == BLOCK else IGNORED
+            score[n0:] = SCORED if size == self.block else IGNORED
         else:
-            blocks = size // BLOCK
-            share = [max(2, min(BLOCK, len(answer) - b * BLOCK)) for b in range(blocks)]
+            blocks = size // self.block
+            share = [max(2, min(self.block, len(answer) - b * self.block)) for b in range(blocks)]
             b = rng.choices(range(blocks), share)[0]
-            s = n0 + b * BLOCK
-            mask[s:s + BLOCK] = self.block_pattern(BLOCK, max(0, len(answer) - b * BLOCK))
-            mask[s + BLOCK:] = True
-            w[s + BLOCK:] *= 0.15
-            score[s:s + BLOCK] = SCORED
+            s = n0 + b * self.block
+            left = max(0, len(answer) - b * self.block)
+            mask[s:s + self.block] = self.block_pattern(self.block, left)
+            mask[s + self.block:] = True
+            w[s + self.block:] *= 0.15
+            score[s:s + self.block] = SCORED
         score[n0 + len(answer):] = np.minimum(score[n0 + len(answer):], DECIDED)
         if not mask.any():
             mask[n0] = True
@@ -129,38 +131,38 @@ class Batcher:
         context serves as many noise draws as there are copies."""
         rng = self.rng
         n0 = len(prompt)
-        end = -(-(n0 + len(answer)) // BLOCK) * BLOCK
+        end = -(-(n0 + len(answer)) // self.block) * self.block
         if rng.random() < 0.05:
-            end += BLOCK
+            end += self.block
         clean = np.array(prompt + answer + [EOS] * (end - n0 - len(answer)))
-        first, last = n0 // BLOCK, end // BLOCK
+        first, last = n0 // self.block, end // self.block
         if rng.random() < 0.2 - 0.18 * min(1.0, p / 0.3):
             b = rng.randrange(last)
             if b < first:
-                ids = clean[:(b + 1) * BLOCK]
+                ids = clean[:(b + 1) * self.block]
                 mask = np.zeros(len(ids), bool)
-                mask[-BLOCK:] = self.np.random(BLOCK) < max(0.05, rng.random())
+                mask[-self.block:] = self.np.random(self.block) < max(0.05, rng.random())
                 mask[-1] |= not mask.any()
                 w = np.full(len(ids), 0.5, np.float32)
-                return ids, mask, w, np.zeros(len(ids), np.int8), self.layout(b * BLOCK, [b])
+                return ids, mask, w, np.zeros(len(ids), np.int8), self.layout(b * self.block, [b])
         share = []
         for b in range(first, last):
-            lo, hi = max(n0, b * BLOCK), min(n0 + len(answer), (b + 1) * BLOCK)
+            lo, hi = max(n0, b * self.block), min(n0 + len(answer), (b + 1) * self.block)
             share.append(max(1, hi - lo))
         copies = sorted(first + c for c in rng.choices(range(last - first), share, k=COPIES))
-        context = copies[-1] * BLOCK
+        context = copies[-1] * self.block
         ids, mask, w, score = [clean[:context]], [np.zeros(context, bool)], [], []
         for b in copies:
-            s = b * BLOCK
+            s = b * self.block
             lo = max(n0, s)
-            m = np.zeros(BLOCK, bool)
-            m[lo - s:] = self.block_pattern(s + BLOCK - lo, max(0, n0 + len(answer) - lo))
-            weight = np.ones(BLOCK, np.float32)
+            m = np.zeros(self.block, bool)
+            m[lo - s:] = self.block_pattern(s + self.block - lo, max(0, n0 + len(answer) - lo))
+            weight = np.ones(self.block, np.float32)
             stop = max(0, n0 + len(answer) - s)
             weight[stop:] = EOS_WEIGHT
             weight[stop:stop + 2] = NEAR_EOS_WEIGHT
-            asked = np.arange(s, s + BLOCK)
-            ids.append(clean[s:s + BLOCK])
+            asked = np.arange(s, s + self.block)
+            ids.append(clean[s:s + self.block])
             mask.append(m)
             w.append(weight)
             score.append(np.where(asked < n0 + len(answer), SCORED, DECIDED) * m)
@@ -169,16 +171,15 @@ class Batcher:
         return (np.concatenate(ids), np.concatenate(mask), w, score,
                 self.layout(context, copies))
 
-    @staticmethod
-    def layout(context, copies):
+    def layout(self, context, copies):
         """Position, block and segment (0: context, k: copy k) of every token."""
         position = [np.arange(context)]
         segment = [np.zeros(context, np.int64)]
         for k, b in enumerate(copies):
-            position.append(np.arange(b * BLOCK, (b + 1) * BLOCK))
-            segment.append(np.full(BLOCK, k + 1))
+            position.append(np.arange(b * self.block, (b + 1) * self.block))
+            segment.append(np.full(self.block, k + 1))
         position = np.concatenate(position)
-        return position, position // BLOCK, np.concatenate(segment)
+        return position, position // self.block, np.concatenate(segment)
 
     def calculation(self):
         """One step of working as the tasks write it: operands, operation, result."""
@@ -204,7 +205,7 @@ class Batcher:
         rng = self.rng
         ids, mask = [], []
         rate, spill = rng.uniform(0.6, 1.0), 0.15 * (rng.random() < 0.3)
-        while len(ids) < BLOCK:
+        while len(ids) < self.block:
             left, right = self.calculation()
             for text, share in ((left, spill), ("=", 0), (right, rate), (", ", 0)):
                 part = self.codec.encode(text)
@@ -213,15 +214,15 @@ class Batcher:
                     mask += [rng.random() < rate] * len(part)
                 else:
                     mask += [rng.random() < share for _ in part]
-        ids, mask = np.array(ids[:BLOCK]), np.array(mask[:BLOCK])
+        ids, mask = np.array(ids[:self.block]), np.array(mask[:self.block])
         if not mask.any():
-            mask[rng.randrange(2, BLOCK)] = True
-        w = np.ones(BLOCK, np.float32)
+            mask[rng.randrange(2, self.block)] = True
+        w = np.ones(self.block, np.float32)
         if self.kind == "ar":
             # A causal model is asked for results only: operands are drawn at random.
             return ids, None, np.where(mask, 1.0, 0.0).astype(np.float32), mask * SCORED
         if self.kind == "sdar":
-            return ids, mask, w, mask * SCORED, self.plain(BLOCK)
+            return ids, mask, w, mask * SCORED, self.plain(self.block)
         return ids, mask, w, mask * SCORED
 
     def records(self, p):
@@ -277,7 +278,7 @@ class Batcher:
         else:
             end = n if self.rng.random() < 0.3 else self.rng.randint(int(known.argmax()) + 1, n)
             ids, w, mask, known = ids[:end], w[:end], mask[:end], known[:end]
-            lo = max(n0, (end - 1) // BLOCK * BLOCK)
+            lo = max(n0, (end - 1) // self.block * self.block)
             mask[lo:] = known[lo:] & (self.np.random(end - lo) < self.rng.uniform(0.1, 1.0))
         if not mask[n0:].any():
             at = np.nonzero(known)[0]
@@ -286,12 +287,12 @@ class Batcher:
             return ids, mask, w, (known & mask) * SCORED, self.plain(len(ids))
         return ids, mask, w, (known & mask) * SCORED
 
-    @staticmethod
-    def plain(n):
+    def plain(self, n):
         position = np.arange(n)
-        return position, position // BLOCK, np.zeros(n, np.int64)
+        return position, position // self.block, np.zeros(n, np.int64)
 
     def add(self, p):
+        self.block = self.rng.choice(self.blocks) if len(self.blocks) > 1 else self.block
         u = self.rng.random()
         if u < self.copy_share(p):
             return self.push(*self.copying(p), self.names.index("copying"))

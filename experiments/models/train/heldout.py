@@ -14,9 +14,10 @@ from tokenizer import Codec
 SEED = 990017
 SIZES = {"retrieval_kv": [(64, 24), (128, 24), (256, 16), (512, 8), (1024, 4), (2000, 4)],
          "needle": [(128, 24), (256, 20), (512, 16), (1024, 12), (2000, 8)],
-         "summary": [(60, 24), (120, 24), (200, 20), (320, 12)]}
+         "summary": [(60, 24), (120, 24), (200, 20), (320, 12)],
+         "ledger": [(20, 40), (28, 40)]}
 GEN = {"word_problem": 64, "equation": 64, "list_program": 64, "instruction": 64,
-       "retrieval_kv": 32, "needle": 32, "summary": 64, "story": 64}
+       "retrieval_kv": 32, "needle": 32, "summary": 64, "story": 64, "ledger": 64}
 COUNT = 80
 MAP_SIZES, MAP_DEPTHS, MAP_ITEMS = (256, 512, 1024, 2000), (0, 25, 50, 75, 100), 3
 

@@ -485,9 +485,32 @@ def story(rng, size=None):
     return item("story", prompt, " ".join(lines), "none", {}, 128)
 
 
+# ---------------------------------------------------------------- ledgers
+
+def ledger(rng, size=None):
+    """A chain of `size` additions and subtractions whose results are all written: an answer of
+    several blocks in which each result needs the one before it. Values stay from 0 to 99, and no
+    change comes twice, so that the change before says which one is next."""
+    first = value = rng.randint(5, 95)
+    asked, work = [], []
+    for _ in range(size or rng.randint(2, 30)):
+        signs = "+-" if rng.random() < (0.8 if value < 35 else 0.5 if value < 65 else 0.2) else "-+"
+        changes = [[f"{sign}{n}" for n in range(2, 41) if f"{sign}{n}" not in asked
+                    and 0 <= value + int(f"{sign}{n}") <= 99] for sign in signs]
+        change = rng.choice(changes[0] or changes[1])
+        asked.append(change)
+        work.append(f"{value}{change}={value + int(change)}")
+        value += int(change)
+    prompt = rng.choice(["Start with {}, then apply {} and write each result.",
+                         "The balance is {}. Book {} one by one.",
+                         "Begin at {} and do {} in order."]).format(first, " ".join(asked))
+    return item("ledger", prompt, f"{', '.join(work)} #### {value}", "final_number",
+                {"value": value})
+
+
 GENERATORS = {"word_problem": word_problem, "equation": equation, "list_program": list_program,
               "instruction": instruction, "retrieval_kv": retrieval_kv, "needle": needle,
-              "summary": summary, "story": story}
+              "summary": summary, "story": story, "ledger": ledger}
 FAMILIES = list(GENERATORS)
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains one model on one CPU core within a wall clock budget.
+"""Trains one model on one CPU core within a budget of that core's time, so that a busy machine
+prolongs a run and does not shorten its schedule.
 
 python train.py --kind ar    --out RUN/ar    --tokenizer TOK --minutes 18 --exclude DATA_DIR
 python train.py --kind sdar  --out RUN/sdar  --tokenizer TOK --minutes 80 --init RUN/ar/last.pt
@@ -14,7 +15,6 @@ import time
 import torch
 import torch.nn.functional as F
 
-import data
 from data import DECIDED, SCORED, Batcher
 from model import Model, config_of, copies_mask, make_config
 from tasks import prompt_hash
@@ -104,7 +104,7 @@ def main():
     ap.add_argument("--out", required=True)
     ap.add_argument("--tokenizer", required=True, help="folder with llada.json and qwen.json")
     ap.add_argument("--exclude", required=True, help="folder with the held-out *.jsonl")
-    ap.add_argument("--minutes", type=float, default=60, help="budget of the schedule")
+    ap.add_argument("--minutes", type=float, default=60, help="budget of the schedule in minutes of processor time")
     ap.add_argument("--init", help="checkpoint whose weights are the start")
     ap.add_argument("--resume", action="store_true")
     ap.add_argument("--seed", type=int, default=1)
@@ -120,8 +120,8 @@ def main():
                     help="share of retrieval and summary contexts of 200 to 2000 tokens")
     ap.add_argument("--ranked-from", type=float, default=0.3,
                     help="progress from which masks follow the model's own confidence")
-    ap.add_argument("--block", type=int, default=32, help="block length (sdar)")
-    ap.add_argument("--deadline", type=float, help="unix time that ends the run and its decay")
+    ap.add_argument("--block", default="32", help="block length (sdar); of several, separated by "
+                    "commas, every item draws one and the first is the exported model's")
     a = ap.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(a.seed)
@@ -130,8 +130,8 @@ def main():
     last = os.path.join(a.out, "last.pt")
     start = last if a.resume and os.path.exists(last) else a.init
     saved = torch.load(start) if start else {}
-    cfg = make_config(a.kind, saved.get("layers", 5), a.block)
-    data.BLOCK = cfg.block
+    blocks = [int(b) for b in a.block.split(",")]
+    cfg = make_config(a.kind, saved.get("layers", 5), blocks[0])
     model = Model(cfg)
     matrices = [p for n, p in model.named_parameters() if p.dim() == 2 and "layers" in n]
     others = [p for n, p in model.named_parameters() if not (p.dim() == 2 and "layers" in n)]
@@ -147,23 +147,23 @@ def main():
         elapsed, run = saved["elapsed"], saved["run"] + 1
     path = os.path.join(a.tokenizer, "llada.json" if a.kind == "llada" else "qwen.json")
     batcher = Batcher(a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
-                      excluded_hashes(a.exclude), a.budget, a.copy, a.drills, a.long)
+                      excluded_hashes(a.exclude), a.budget, a.copy, a.drills, a.long, blocks)
     chance = torch.Generator().manual_seed(a.seed + 77 * (run + 1))
     hidden = torch.compile(model.hidden, dynamic=False)
     log = open(os.path.join(a.out, "log.txt"), "a", encoding="utf-8")
-    begin = time.time() - elapsed
-    total = a.deadline - begin if a.deadline else a.minutes * 60
+    begin = time.process_time() - elapsed
+    total = a.minutes * 60
     names = batcher.names
     hit, seen = torch.zeros(len(names)), torch.zeros(len(names))
     loss_sum, loss_n, log_at, save_at, log_tokens = 0.0, 0, time.time(), time.time(), tokens
 
     def checkpoint():
         save(last, {"model": model.state_dict(), "muon": muon.buf, "adam": adam.state_dict(),
-                    "step": step, "tokens": tokens, "elapsed": time.time() - begin, "run": run,
+                    "step": step, "tokens": tokens, "elapsed": time.process_time() - begin, "run": run,
                     "kind": a.kind, "layers": cfg.layers, "block": cfg.block})
 
     while True:
-        p = (time.time() - begin) / total
+        p = (time.process_time() - begin) / total
         if p >= 1:
             break
         ids, keys, (flat, tgt, wgt, sco, fam) = batcher.batch(max(p, a.progress0))

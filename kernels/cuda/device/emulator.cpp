@@ -10,6 +10,8 @@
 #include <exception>
 #include <vector>
 
+#include "kernels/cuda/device/traffic.h"
+
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
@@ -192,6 +194,7 @@ void wait_on(const unsigned* generation) {
 }
 
 void complete_barrier() {
+  if (counting()) meet_all();
   block->at_barrier = 0;
   ++block->barrier_generation;
   ++completed;
@@ -301,7 +304,10 @@ void run(const extent& shape, void (*body)(const void*), const void* argument) {
   auto start = reinterpret_cast<std::uintptr_t>(b.memory.data()) + guard_bytes;
   b.shared = reinterpret_cast<unsigned char*>((start + 127) / 128 * 128);
   struct restore {
-    ~restore() { block = nullptr; }
+    ~restore() {
+      block = nullptr;
+      if (counting()) note_block_end();  // an exception left the block
+    }
   } at_end;
   for (unsigned y = 0; y < shape.grid_y; ++y) {
     for (unsigned x = 0; x < shape.grid_x; ++x) {
@@ -319,7 +325,11 @@ void run(const extent& shape, void (*body)(const void*), const void* argument) {
         prepare(b.fibers[t], stack + stack_bytes * t);
       }
       block = &b;
+      if (counting()) {
+        note_block(b.shared, shape.shared_bytes, stack, stack_bytes * shape.threads);
+      }
       run_block(b, stack);
+      if (counting()) note_block_end();
       const auto intact = [](const unsigned char* p) {
         return std::all_of(p, p + guard_bytes, [](unsigned char c) { return c == guard_value; });
       };
@@ -374,6 +384,7 @@ void rendezvous(int kind, void* argument, void (*complete)(void** arguments), co
     return;
   }
   complete(w.argument.data());
+  if (counting()) meet(running->thread / 32);
   w.arrived = 0;
   ++w.generation;
   ++completed;
@@ -405,6 +416,7 @@ void check_shared(const void* p, std::size_t bytes) {
 void copy_async(void* shared, const void* global, bool valid) {
   check_shared(shared, 16);
   if (reinterpret_cast<std::uintptr_t>(global) % 16 != 0) fail("cp.async from unaligned memory");
+  if (valid && counting()) note_access(global, 16, false, __builtin_return_address(0));
   const async_copy copy{shared, global, valid};
   if (chosen.eager_copies) {
     land(copy);
@@ -438,6 +450,11 @@ struct matrix_load {
 // (l / 4, 2 (l % 4)) and the next one of the row; transposed, of the column.
 template <bool transposed>
 void complete_load(void** all) {
+  if (emu::counting()) {
+    const void* rows[32];
+    for (int l = 0; l < 32; ++l) rows[l] = static_cast<matrix_load*>(all[l])->row;
+    emu::note_matrix_load(rows);
+  }
   for (int m = 0; m < 4; ++m) {
     for (int l = 0; l < 32; ++l) {
       std::uint32_t packed = 0;
@@ -480,6 +497,7 @@ template <class number>
 void complete_mma(void** all) {
   using word = operand<number>;
   constexpr int half = 4 * word::count, depth = 2 * half;
+  if (emu::counting()) emu::note_product(2.0 * 16 * 8 * depth);
   number a[16][depth], b[depth][8];
   for (int l = 0; l < 32; ++l) {
     const auto* p = static_cast<const product<number>*>(all[l]);

@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "kernels/cuda/choice.h"
+#include "kernels/cuda/device/traffic.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/gemm_kernels.h"
 #include "kernels/cuda/library_gemm.h"
@@ -45,6 +46,8 @@ number stand_in_sum(const library_product& p, std::int64_t m, std::int64_t n) {
 
 void stand_in(const void* argument) {
   const auto& p = *static_cast<const library_product*>(argument);
+  emulator::note_library_product(p.rows, p.columns, p.depth, p.int8 ? 1 : 2,
+                                 p.int8 || !p.y_bf16 ? 4 : 2, p.accumulate);
   for (std::int64_t m = 0; m < p.rows; ++m) {
     for (std::int64_t n = 0; n < p.columns; ++n) {
       const std::int64_t at = m * p.y_stride + n;

@@ -20,6 +20,7 @@
 #include <map>
 #include <vector>
 
+#include "kernels/cuda/device/traffic.h"
 #include "kernels/host_memory.h"
 #include "kernels/sanitized.h"
 #endif
@@ -300,8 +301,13 @@ void run_now(const waiting_launch& l) {
     return;
   }
   try {
+    const auto* closure = static_cast<const unsigned char*>(l.keep.get());
+    const auto before = static_cast<const unsigned char*>(l.arguments) - closure;
+    emulator::begin_launch(l.name, std::size_t{l.shape.x} * l.shape.y, closure,
+                           static_cast<std::size_t>(before) + l.bytes);
     emulator::run({l.shape.x, l.shape.y, l.shape.threads, l.shape.shared_bytes}, l.body,
                   l.keep.get());
+    emulator::end_launch();
   } catch (const emulator::emulation_error& failure) {
     throw emulator::emulation_error(std::string(l.name) + ": " + failure.what());
   }
@@ -397,14 +403,17 @@ std::shared_ptr<void> allocate_memory(std::size_t bytes, memory_kind kind) {
   }
   if (kind == memory_kind::pinned) return memory;
   owned()[reinterpret_cast<std::uintptr_t>(memory.get())] = bytes;
+  emulator::note_memory(memory.get(), bytes, emulator::memory_home::device);
   return {memory.get(), [memory](void* p) {
             drain();
             owned().erase(reinterpret_cast<std::uintptr_t>(p));
+            emulator::forget_memory(p);
           }};
 }
 
 void queue::copy_to_device(void* to, const void* from, std::size_t bytes) {
   refuse_while_recording("copies from the host");
+  emulator::note_copy(bytes);
   struct copy {
     void* to;
     std::vector<unsigned char> bytes;
@@ -426,6 +435,7 @@ void queue::fill_zero(void* to, std::size_t bytes) {
   host_work(
       [](const void* p) {
         const auto* f = static_cast<const fill*>(p);
+        emulator::note_fill(f->bytes);
         std::memset(f->to, 0, f->bytes);
       },
       std::make_shared<fill>(fill{to, bytes}));
@@ -447,6 +457,7 @@ void queue::copy_to_host(void* to, const void* from, std::size_t bytes) {
 }
 
 void queue::wait() {
+  emulator::note_wait();
   drain();
 }
 

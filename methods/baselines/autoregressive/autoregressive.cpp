@@ -102,6 +102,7 @@ method_info autoregressive_info() {
   m.source = "methods/baselines/autoregressive";
   m.pace = "one token";
   m.rows = "prompt once, then the last token";
+  m.shape = {row_extent::token};
   m.keys = "causal";
   m.cache = "append";
   m.unmask = "last token";

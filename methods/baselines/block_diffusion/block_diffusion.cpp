@@ -27,6 +27,7 @@ method_info block_diffusion_info() {
   m.source = "methods/baselines/block_diffusion";
   m.pace = "block: prefill, denoise, commit";
   m.rows = "whole block";
+  m.shape = {row_extent::block};
   m.keys = "history and block";
   m.cache = "commit forward";
   m.unmask = "threshold, static count or sequential";

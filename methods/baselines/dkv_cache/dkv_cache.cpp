@@ -265,6 +265,7 @@ method_info dkv_cache_info() {
   m.source = "methods/baselines/dkv_cache";
   m.pace = "block schedule (LLaDA) or time schedule (Dream)";
   m.rows = "everything not decoded before the previous step; all at a refresh";
+  m.shape = {row_extent::answer, 0.5};
   m.keys = "all";
   m.cache = "one step after decoding";
   m.unmask = "top-n of the schedule; random order (greedy)";

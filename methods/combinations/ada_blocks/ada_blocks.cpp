@@ -88,6 +88,7 @@ method_info ada_blocks_info() {
   m.source = "methods/combinations/ada_blocks";
   m.pace = "block: prefill, denoise, commit";
   m.rows = "whole block";
+  m.shape = {row_extent::block};
   m.keys = "history and block";
   m.cache = "commit forward";
   m.unmask = "two-centroid freeze among the masks of the block";

@@ -151,6 +151,7 @@ method_info focus_chunks_info() {
   m.source = "methods/combinations/focus_chunks";
   m.pace = "elastic chunk: argmax of N(c) b / T(b c)";
   m.rows = "the chunk; after layer 1 its retained rows";
+  m.shape = {row_extent::chunk, 1, 0.6};
   m.keys = "cached slots and the chunk, from layer 2 on its retained rows";
   m.cache = "a token settles by one forward with its own id as input";
   m.unmask = "threshold among the retained masks, at least one per chunk";

@@ -190,6 +190,7 @@ method_info sparse_blocks_info() {
   m.source = "methods/combinations/sparse_blocks";
   m.pace = "block: prefill, denoise, commit";
   m.rows = "whole block";
+  m.shape = {row_extent::block};
   m.keys = "top share of the prompt per layer and block, answer so far, block";
   m.cache = "commit forward";
   m.unmask = "threshold, static count or sequential";

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What a GPU can do at most, for predictions made without one. Declared, with their source; a
+// measurement on the device itself replaces them (measured_ceilings). Never used for a share of the
+// roof in a measured row: those come from roofs measured in the same process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace unmask {
+
+struct device_ceilings {
+  std::string name;
+  double products = 0;  // FLOP/s, the library's largest bfloat16 products
+  double copy = 0;      // bytes/s, read and written
+  double l2 = 0;        // bytes/s read from the L2 cache
+  double l2_bytes = 0;
+  double memory_bytes = 0;
+  int multiprocessors = 0;
+  double clock = 0;  // Hz, under load
+  // Tensor cores by mma.sync, over what the library reaches with wgmma; 1 where there is no wgmma.
+  double mma_share = 1;
+  // Seconds in which a kernel that depends on the one before does nothing: its start and drain.
+  double gap = 0;
+  double shortest = 0;     // of a kernel: its start, one trip to memory, its end
+  double launch = 0;       // seconds between two launches by the host
+  double wait = 0;         // the host sees that the device is done, and launches again
+  double latency = 0;      // one trip to memory
+  double bus_latency = 0;  // one trip of a kernel to memory of the host
+  double bus = 0;          // bytes/s to and from the host
+  std::string source;
+};
+
+// h100, h200 or a100; usage error for another name.
+const device_ceilings& ceilings_of(const std::string& name);
+std::vector<std::string> known_ceilings();
+
+// Where a measurement gave another number: {"products": FLOP/s, "copy": bytes/s}, as measured on the
+// device. Zero keeps the declared one.
+device_ceilings measured_ceilings(device_ceilings declared, double products, double copy);
+
+}  // namespace unmask

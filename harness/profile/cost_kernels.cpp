@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/profile/cost_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace unmask::cost {
+namespace {
+
+constexpr double bf16 = 2, f32 = 4;
+// Clocks per instruction of a warp. Shared memory gives 128 bytes a clock to all four schedulers:
+// an ldmatrix.x4 of 512 bytes takes 4. Special functions: 4 lanes a clock and scheduler.
+constexpr double matrix_load_clocks = 4, special_clocks = 8, schedulers = 4;
+// m16n8k16: 4096 operations.
+constexpr double mma_operations = 4096;
+// What is left of the busiest resources' time by warps that wait for each other and for loads:
+// FlashAttention-2 has the same structure with 32 rows a warp, and the terms below give it 432
+// TFLOP/s on an H100, of which 350 were published (arXiv 2407.08608).
+constexpr double scheduling = 350.0 / 432.0;
+// cuBLASLt streaming weights for few rows: 70-85 % of the copy rate is expected of it.
+constexpr double library_streaming = 0.85;
+
+double wave_count(double blocks, double at_once) {
+  return std::ceil(blocks / at_once - 1e-9);
+}
+
+// Clocks of one m16n8k16 on one scheduler.
+double mma_clocks(const device_ceilings& d) {
+  const double per_clock = d.products * d.mma_share / (d.multiprocessors * schedulers * d.clock);
+  return mma_operations / per_clock;
+}
+
+// The library's tiles (rows x columns of y). Warpgroups of 64 rows read A and B of every k-step of
+// 16 from shared memory and the copy engine writes both; products hide it or do not.
+struct library_tile {
+  double rows, columns;
+};
+constexpr library_tile tiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256},
+                                  {64, 128},  {64, 64},   {64, 32},   {64, 16}};
+double tile_share(const library_tile& t) {
+  const double groups = t.rows / 64, products = groups * t.columns / 2;
+  const double shared =
+      groups * (64 * 16 * bf16 + t.columns * 16 * bf16) + (t.rows + t.columns) * 16 * bf16;
+  return std::min(1.0, products / (shared / 128));
+}
+
+}  // namespace
+
+double recorded_bucket(double rows) {
+  if (rows > most_recorded_rows) return rows;
+  if (rows > 128) return std::ceil(rows / 128) * 128;
+  return std::exp2(std::ceil(std::log2(std::max(1.0, rows))));
+}
+
+double experts_hit(double rows, double per_token, double experts) {
+  return experts * (1 - std::pow(1 - per_token / experts, rows));
+}
+
+launch library_product(double rows, double columns, double depth, double out_bytes, bool accumulate,
+                       const device_ceilings& d) {
+  launch l;
+  l.operations = 2 * rows * columns * depth;
+  const double weights = columns * depth * bf16;
+  l.bytes = weights + rows * depth * bf16 + rows * columns * out_bytes * (accumulate ? 2 : 1);
+  l.limit = std::max(l.operations / d.products, weights / d.copy);
+  // The fastest of the tiles, with k cut into up to 8 parts whose sums pass through L2. A part is a
+  // block; its start and end (loads in flight, sums written) cost two trips to memory.
+  double products = 1e30;
+  for (const library_tile& t : tiles) {
+    for (const double parts : {1.0, 2.0, 4.0, 8.0}) {
+      const double blocks = std::ceil(rows / t.rows) * std::ceil(columns / t.columns) * parts;
+      const double speed = d.products / d.multiprocessors * tile_share(t);
+      const double block = 2 * t.rows * t.columns * (depth / parts) / speed + 2 * d.latency;
+      const double sums = parts > 1 ? 2 * parts * rows * columns * f32 / d.l2 : 0;
+      products = std::min(products, wave_count(blocks, d.multiprocessors) * block + sums);
+    }
+  }
+  const double memory = l.bytes / (d.copy * library_streaming);
+  l.busy = std::max(products, memory);
+  l.held_by = memory > products ? "memory" : "products";
+  return l;
+}
+
+launch streaming(double bytes, double instructions, const device_ceilings& d) {
+  launch l;
+  l.bytes = bytes;
+  const double memory = bytes / d.copy;
+  const double issue = instructions / (d.multiprocessors * schedulers * d.clock);
+  l.busy = std::max(memory, issue);
+  l.held_by = issue > memory ? "issue" : "memory";
+  return l;
+}
+
+// attention_tensor_kernels.h: tiles of 16, 32, 64 or 128 packed rows, 16 rows a warp, 64 keys.
+launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
+                        int head_dim, double* splits, const device_ceilings& d) {
+  constexpr double tile_keys = 64, chunk = 512, warp_rows = 16;
+  const double group = double(heads) / kv_heads, packed = rows * group;
+  const double tile_rows = packed <= 16 ? 16 : packed <= 32 ? 32 : packed <= 64 ? 64 : 128;
+  const double warps = tile_rows / warp_rows;
+  const double row_tiles = std::ceil(packed / tile_rows);
+  const double items = sequences * kv_heads * row_tiles;
+  // Too few items for four blocks a multiprocessor: every 512 keys are an item (ops/attention.cu).
+  const double bound = (row_tiles * sequences + sequences) * kv_heads;
+  *splits = bound < 4.0 * d.multiprocessors ? std::ceil(keys / chunk) : 1;
+  const double blocks = items * *splits, key_tiles = std::ceil(keys / *splits / tile_keys);
+
+  launch l;
+  l.operations = 4 * sequences * rows * keys * heads * head_dim;
+  const double kv = sequences * keys * 2 * kv_heads * head_dim * bf16;
+  const double queries = sequences * rows * heads * head_dim;
+  const double partial = *splits > 1 ? queries * *splits * f32 * (head_dim + 2.0) / head_dim : 0;
+  l.bytes = kv + queries * f32 + (partial > 0 ? partial : queries * bf16);
+  l.limit = std::max(l.operations / d.products, kv / d.copy);
+
+  // Blocks of a multiprocessor: 228 KB of shared memory, 65536 registers of which a thread has 255.
+  const double shared = (tile_rows + 2 * 2 * tile_keys) * head_dim * bf16;
+  const double resident =
+      std::max(1.0, std::min({std::floor(227e3 / shared), std::floor(65536 / (255 * 32 * warps)),
+                              std::ceil(blocks / d.multiprocessors)}));
+  // Clocks of a tile of keys for all resident warps: fragments are read again by every warp; sums of
+  // scores, exponentials and addresses do not overlap with products inside a warp. Per lane and
+  // tile: 32 scores and head_dim / 2 sums to rescale, 36 exponentials, a share of the copies at
+  // about 12 instructions each.
+  const double mmas = 2 * tile_keys / 8 * head_dim / 16;
+  const double loads = head_dim / 16.0 * (1 + tile_keys / 16) + tile_keys / 16 * head_dim / 16;
+  const double copies = 2 * tile_keys * head_dim / 8 / (warps * 32);
+  const double softmax = std::max(36 * special_clocks, 3 * 32 + head_dim / 2.0 + 48) + 12 * copies;
+  const double all_warps = resident * warps;
+  const double per_scheduler = std::ceil(all_warps / schedulers);
+  const double clocks =
+      (std::max(loads * matrix_load_clocks * all_warps, mmas * mma_clocks(d) * per_scheduler) +
+       softmax * per_scheduler) /
+      scheduling;
+  const double compute = clocks / d.clock / resident;  // of one block's tile
+  // One tile is under way while another is computed.
+  const double tile_bytes = 2 * tile_keys * head_dim * bf16;
+  const double in_flight = resident * tile_bytes;
+  const double fetch =
+      std::max(tile_bytes / (d.copy / d.multiprocessors), d.latency * tile_bytes / in_flight);
+  const double waves = wave_count(blocks, resident * d.multiprocessors);
+  const double of_a_block = key_tiles * std::max(compute, fetch) * resident + 3 * d.latency;
+  const double from_memory = l.bytes / d.copy;
+  l.busy = std::max(waves * of_a_block, from_memory);
+  l.held_by = l.busy == from_memory ? "memory"
+              : compute > fetch
+                  ? (loads * matrix_load_clocks * all_warps > mmas * mma_clocks(d) * per_scheduler
+                         ? "shared memory"
+                         : "products")
+                  : "latency";
+  return l;
+}
+
+// moe_tensor_kernels.h: 64 rows x 128 columns a block of eight warps, k in steps of 32; two blocks a
+// multiprocessor. Of its inner loop: 135 instructions, 8 ldmatrix, 16 mma (budget.json).
+launch grouped_tensor(double rows, double per_token, double experts, double columns, double depth,
+                      const device_ceilings& d) {
+  constexpr double tile_rows = 64, tile_columns = 128, step = 32, resident = 2, warps = 8;
+  constexpr double instructions = 135, loads = 8, mmas = 16;
+  launch l;
+  const double assignments = rows * per_token, hit = experts_hit(rows, per_token, experts);
+  l.operations = 2 * assignments * columns * depth;
+  const double weights = hit * columns * depth * bf16;
+  l.bytes = weights + assignments * depth * bf16 + assignments * columns * f32;
+  l.limit = std::max(l.operations / d.products, weights / d.copy);
+  // Rows of an expert spread; a tile that is filled by half spares half of its warps.
+  const double of_expert = assignments / hit;
+  const double row_tiles = hit * std::ceil(of_expert / tile_rows);
+  const double blocks = row_tiles * std::ceil(columns / tile_columns);
+  const double filled = std::min(
+      1.0, std::ceil(of_expert / 32) * 32 / (std::ceil(of_expert / tile_rows) * tile_rows));
+  const double all_warps = resident * warps, per_scheduler = all_warps / schedulers;
+  const double clocks =
+      std::max({instructions * per_scheduler, loads * matrix_load_clocks * all_warps,
+                mmas * mma_clocks(d) * per_scheduler * filled}) /
+      scheduling;
+  const double of_a_block = std::ceil(depth / step) * clocks / d.clock + 3 * d.latency;
+  const double compute = wave_count(blocks, resident * d.multiprocessors) * of_a_block;
+  const double memory = l.bytes / d.copy;
+  l.busy = std::max(compute, memory);
+  l.held_by = memory > compute ? "memory" : "issue";
+  return l;
+}
+
+}  // namespace unmask::cost

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The cost of one launch of every kernel that a forward is made of. What a number stands for is
+// said where it is used; the types of activations are those that transformer::make_activations and
+// the operations store.
+#pragma once
+
+#include "harness/profile/cost_model.h"
+
+namespace unmask::cost {
+
+// A launch before it is known how it is issued: `busy` is the time of its longest resource.
+struct launch {
+  double operations = 0, bytes = 0, busy = 0, limit = 0;
+  const char* held_by = "memory";
+};
+
+// y [rows, columns] (+)= x [rows, depth] W^T by cuBLASLt, bfloat16; out_bytes of an element of y.
+launch library_product(double rows, double columns, double depth, double out_bytes, bool accumulate,
+                       const device_ceilings& d);
+// A kernel that streams: `bytes` of memory and `instructions` of warps.
+launch streaming(double bytes, double instructions, const device_ceilings& d);
+launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
+                        int head_dim, double* splits, const device_ceilings& d);
+// y [assignments, columns] = x W_e^T for the experts that `rows` rows of `per_token` assignments
+// reach, spread evenly.
+launch grouped_tensor(double rows, double per_token, double experts, double columns, double depth,
+                      const device_ceilings& d);
+
+// Experts that somebody wants, of uniformly chosen ones.
+double experts_hit(double rows, double per_token, double experts);
+// Rows of a captured graph for `rows` rows; the same above what is captured.
+double recorded_bucket(double rows);
+inline constexpr double most_recorded_rows = 2048;
+
+}  // namespace unmask::cost

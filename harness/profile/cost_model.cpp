@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/profile/cost_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "harness/profile/cost_kernels.h"
+
+namespace unmask {
+namespace {
+
+using cost::launch;
+
+constexpr double bf16 = 2, f32 = 4, i32 = 4;
+
+// Instructions of a warp per element, from the loops of budget.json (two to four elements a turn).
+constexpr double norm_instructions = 128.0 / 32, silu_instructions = 98.0 / 2,
+                 rotate_instructions = 83.0 / 8, embed_instructions = 105.0 / 4,
+                 combine_instructions = 88.0 / 12, round_instructions = 36, logit_instructions = 20;
+
+// Adds launches to a step. What a launch costs beyond its busy time is known here: a kernel of a
+// graph starts when the one before has drained; without a graph the host must have launched it.
+class step_builder {
+ public:
+  step_builder(const device_ceilings& d, bool recorded) : d_(d), recorded_(recorded) {}
+
+  void add(const std::string& kernel, double times, const launch& l) {
+    if (times <= 0) return;
+    double seconds = std::max(l.busy, d_.shortest) + d_.gap;
+    const char* held_by = l.busy < d_.shortest ? "start" : l.held_by;
+    if (!recorded_ && seconds < d_.launch) {
+      seconds = d_.launch;
+      held_by = "host";
+    }
+    auto at = std::find_if(step.kernels.begin(), step.kernels.end(),
+                           [&](const kernel_cost& k) { return k.kernel == kernel; });
+    if (at == step.kernels.end()) {
+      step.kernels.push_back({kernel, 0, 0, 0, 0, 0, held_by});
+      at = step.kernels.end() - 1;
+    }
+    at->launches += times;
+    at->operations += times * l.operations;
+    at->bytes += times * l.bytes;
+    at->seconds += times * seconds;
+    at->limit += times * l.limit;
+    step.seconds += times * seconds;
+    step.limit += times * l.limit;
+  }
+  void idle(const std::string& what, double times, double seconds) {
+    if (times <= 0 || seconds <= 0) return;
+    step.kernels.push_back({what, times, 0, 0, seconds, 0, "host"});
+    step.seconds += seconds;
+  }
+  void product(const std::string& name, double times, double rows, double columns, double depth,
+               double out, bool accumulate, double real_rows) {
+    launch l = cost::library_product(rows, columns, depth, out, accumulate, d_);
+    l.limit = cost::library_product(real_rows, columns, depth, out, accumulate, d_).limit;
+    add(name, times, l);
+  }
+  void stream(const std::string& name, double times, double bytes, double elements,
+              double instructions) {
+    add(name, times, cost::streaming(bytes, elements / 32 * instructions, d_));
+  }
+
+  step_cost step;
+
+ private:
+  const device_ceilings& d_;
+  bool recorded_;
+};
+
+struct layer_shape {
+  double sequences, rows;  // rows: of all sequences, as launched
+  double real_rows;        // without those that fill a graph's bucket
+  double keys;
+  double times;
+};
+
+void add_projection(step_builder& b, const cost_shape& c, const layer_shape& s) {
+  const double h = c.hidden, q = double(c.heads) * c.head_dim, k = double(c.kv_heads) * c.head_dim;
+  b.stream("rms_norm", s.times, s.rows * h * (f32 + bf16) + h * f32, s.rows * h, norm_instructions);
+  b.product("qkv product", s.times, s.rows, q + 2 * k, h, f32, false, s.real_rows);
+  // q and k are read and written back as float32; k and v are stored as bfloat16.
+  b.stream("rotate_and_store", s.times, s.rows * ((q + k) * 2 * f32 + k * f32 + 2 * k * bf16),
+           s.rows * (q + 2 * k), rotate_instructions);
+}
+
+void add_attention(step_builder& b, const cost_shape& c, const layer_shape& s,
+                   const device_ceilings& d) {
+  double splits = 1;
+  const launch attention = cost::attention_tensor(s.sequences, s.real_rows / s.sequences, s.keys,
+                                                  c.heads, c.kv_heads, c.head_dim, &splits, d);
+  b.stream("attention_plan", s.times, s.sequences * 4 * i32, 0, 0);
+  b.add("attention_tensor", s.times, attention);
+  if (splits > 1) {
+    const double row_heads = s.real_rows * c.heads;
+    b.stream("attention_merge", s.times,
+             row_heads * (splits * (c.head_dim + 2) * f32 + c.head_dim * bf16), 0, 0);
+  }
+  b.product("output product", s.times, s.rows, c.hidden, double(c.heads) * c.head_dim, f32, true,
+            s.real_rows);
+}
+
+void add_dense(step_builder& b, const cost_shape& c, const layer_shape& s, double width) {
+  b.product("gate and up product", s.times, s.rows, 2 * width, c.hidden, bf16, false, s.real_rows);
+  b.stream("silu_mul", s.times, s.rows * width * 3 * bf16, s.rows * width, silu_instructions);
+  b.product("down product", s.times, s.rows, c.hidden, width, f32, true, s.real_rows);
+}
+
+void add_routed(step_builder& b, const cost_shape& c, const layer_shape& s,
+                const device_ceilings& d) {
+  const auto& m = c.moe;
+  const double h = c.hidden, e = m.experts, per = m.experts_per_token, f = m.hidden;
+  // The router as two bfloat16 parts, split anew in every layer of every step.
+  b.stream("split_weights", s.times, e * h * (f32 + 2 * bf16), e * h, 12);
+  b.product("router product", 2 * s.times, s.rows, e, h, f32, true, s.real_rows);
+  b.stream("moe_choose", s.times, s.rows * (e * f32 + 2 * per * f32), s.rows * e, 6);
+  // One block of 256 threads walks all assignments twice.
+  launch plan = cost::streaming(s.rows * per * 3 * i32, 0, d);
+  plan.busy = 2 * s.rows * per / 256 * 163.0 / 4 / d.clock * 8;  // eight warps of one scheduler set
+  plan.held_by = "one block";
+  b.add("moe_plan", s.times, plan);
+  b.add("grouped_tensor", s.times, cost::grouped_tensor(s.real_rows, per, e, 2 * f, h, d));
+  b.stream("silu_mul", s.times, s.rows * per * f * (2 * f32 + bf16), s.rows * per * f,
+           silu_instructions);
+  b.add("grouped_tensor", s.times, cost::grouped_tensor(s.real_rows, per, e, h, f, d));
+  b.stream("moe_combine", s.times, s.rows * h * (per * f32 + 2 * f32), s.rows * h * per,
+           combine_instructions);
+}
+
+void add_feed_forward(step_builder& b, const cost_shape& c, const layer_shape& s, bool routed,
+                      const device_ceilings& d) {
+  b.stream("rms_norm", s.times, s.rows * c.hidden * (f32 + bf16) + c.hidden * f32,
+           s.rows * c.hidden, norm_instructions);
+  const double dense = routed ? double(c.moe.hidden) * c.moe.shared_experts : c.feed_forward;
+  if (dense > 0) add_dense(b, c, s, dense);
+  if (routed) add_routed(b, c, s, d);
+}
+
+// ops/head.cu: slices of 2048 tokens, as many at once as make 24 MiB of logits.
+void add_head(step_builder& b, const cost_shape& c, double candidates, const device_ceilings& d) {
+  constexpr double slice = 2048, chunk_bytes = 24 << 20;
+  const double slices = std::ceil(c.vocabulary / slice);
+  const double at_once =
+      std::clamp(std::floor(chunk_bytes / (candidates * slice * f32)), 1.0, slices);
+  const double columns = std::min<double>(c.vocabulary, at_once * slice);
+  const double chunks = std::ceil(c.vocabulary / columns);
+  b.stream("to_bf16", 1, candidates * c.hidden * (f32 + bf16), candidates * c.hidden,
+           round_instructions);
+  b.product("head product", chunks, candidates, c.vocabulary / chunks, c.hidden, f32, false,
+            candidates);
+  launch fold = cost::streaming(0, candidates * c.vocabulary / chunks / 32 * logit_instructions, d);
+  const double from_l2 = candidates * c.vocabulary / chunks * f32 / d.l2;
+  fold.bytes = candidates * c.vocabulary / chunks * f32;
+  if (from_l2 > fold.busy) fold.held_by = "L2";
+  fold.busy = std::max(fold.busy, from_l2);
+  b.add("head_chunk", chunks, fold);
+  b.stream("head_merge", 1, candidates * slices * 56, candidates * slices, 139);
+  b.stream("head_result", 1, candidates * 64, 0, 0);
+}
+
+int dense_layers(const cost_shape& c) {
+  return c.moe.experts > 0 ? std::min(c.layers, c.moe.first_dense_layers) : c.layers;
+}
+
+}  // namespace
+
+double step_cost::launches() const {
+  double all = 0;
+  for (const kernel_cost& k : kernels) all += k.kernel == "host waits" ? 0 : k.launches;
+  return all;
+}
+const kernel_cost& step_cost::of(const std::string& kernel) const {
+  for (const kernel_cost& k : kernels) {
+    if (k.kernel == kernel) return k;
+  }
+  throw std::logic_error("no kernel " + kernel + " in this step");
+}
+
+step_cost cost_of_step(const cost_shape& c, const cost_step& given, const device_ceilings& d) {
+  const double rows = given.sequences * given.rows;
+  const double late = given.late_rows > 0 ? given.sequences * given.late_rows : rows;
+  const bool recorded = given.recorded && rows <= cost::most_recorded_rows;
+  step_builder b(d, recorded);
+  const auto launched = [&](double r) { return recorded ? cost::recorded_bucket(r) : r; };
+  const auto shape = [&](double r, double times) {
+    return layer_shape{given.sequences, launched(r), r, given.keys, times};
+  };
+  b.stream("embed", 1, rows * c.hidden * (bf16 + f32), rows * c.hidden, embed_instructions);
+  for (int l = 0; l < c.layers; ++l) {
+    // The layer in which rows are dropped projects all of them.
+    const double enter = l <= given.late_from ? rows : late,
+                 stay = l < given.late_from ? rows : late;
+    add_projection(b, c, shape(enter, 1));
+    add_attention(b, c, shape(stay, 1), d);
+    add_feed_forward(b, c, shape(stay, 1), l >= dense_layers(c) && c.moe.experts > 0, d);
+  }
+  b.stream("rms_norm", 1, late * c.hidden * (f32 + bf16), late * c.hidden, norm_instructions);
+  if (given.candidates > 0) add_head(b, c, given.sequences * given.candidates, d);
+  if (given.launches > 0) {
+    launch small;
+    small.bytes = given.bus_bytes;
+    // A kernel that reaches over the bus waits for it at least once.
+    small.busy = given.bus_bytes > 0 ? d.bus_latency + given.bus_bytes / d.bus / given.launches : 0;
+    small.held_by = given.bus_bytes > 0 ? "bus" : "start";
+    b.add("selection and decisions", given.launches, small);
+  }
+  b.idle("host waits", given.waits, given.waits * d.wait);
+  return std::move(b.step);
+}
+
+kernel_cost cost_of_attention(const cost_shape& c, double sequences, double rows, double keys,
+                              const device_ceilings& d) {
+  double splits = 1;
+  const launch l =
+      cost::attention_tensor(sequences, rows, keys, c.heads, c.kv_heads, c.head_dim, &splits, d);
+  return {"attention_tensor", 1, l.operations, l.bytes, l.busy, l.limit, l.held_by};
+}
+
+double expected_seconds(const cost_shape& c, const cost_run& run, const device_ceilings& d) {
+  const double batch = std::clamp(run.batch, 1.0, std::max(1.0, run.answers));
+  cost_step step;
+  step.sequences = batch;
+  step.rows = run.rows;
+  step.late_rows = run.late_rows;
+  step.late_from = run.late_rows > 0 ? 1 : 0;
+  step.keys = run.prompt + run.generated / (run.prefills ? 2 : 1);
+  step.candidates = run.candidates > 0 ? run.candidates : run.rows / 2;
+  step.launches = 12;
+  cost_step whole = step;
+  whole.rows = run.prompt + run.generated;
+  whole.late_rows = 0;
+  whole.keys = run.prompt + run.generated;
+  double answer = (run.forwards - run.full_forwards) * cost_of_step(c, step, d).seconds +
+                  run.full_forwards * cost_of_step(c, whole, d).seconds;
+  if (run.prefills && run.prompt > 0) {
+    whole.rows = whole.keys = run.prompt;
+    whole.candidates = 0;
+    answer += cost_of_step(c, whole, d).seconds;
+  }
+  return std::ceil(run.answers / batch) * answer;
+}
+
+}  // namespace unmask

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// How long a step of the CUDA backend should take on a GPU that is not here, kernel by kernel, from
+// what the kernels do: bytes and launches as the emulator counts them (tests hold both together),
+// operations, tile sizes and the instructions of inner loops. Two times stand side by side:
+//   limit    of the weights, keys and values, and products that this step cannot avoid:
+//            sum over products and attention of max(FLOP / products, bytes / copy)
+//   seconds  of the launches that the code makes: the same, and every other byte that a kernel
+//            moves, tiles that are filled in part, waves of blocks, starts, and host waits
+// It is a prediction for bfloat16 weights, keys and values; nothing of it has been measured.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "harness/profile/ceilings.h"
+
+namespace unmask {
+
+// Sizes of a model, named as in model_config (experiment/expected_time.h makes it from one).
+struct cost_shape {
+  int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  int feed_forward = 0;  // of a dense layer
+  int vocabulary = 0;
+  struct {
+    int experts = 0;  // 0: every layer is dense
+    int experts_per_token = 0, hidden = 0, shared_experts = 0, first_dense_layers = 0;
+  } moe;
+};
+
+// One forward of a batch and its decisions. Means; a batch need not be even.
+struct cost_step {
+  double sequences = 1;
+  double rows = 32;        // of a sequence, in the layers before late_from
+  double late_rows = 0;    // and from there on; 0: as many
+  int late_from = 0;       // first layer with late_rows (its attention sees them)
+  double keys = 512;       // that a row attends to
+  double candidates = 16;  // of a sequence: rows whose logits are looked at; 0: no head
+  // What a method adds, of the whole step: small kernels, and times that the host waits.
+  double launches = 0, waits = 2;
+  double bus_bytes = 0;  // that kernels read or write in memory of the host
+  bool recorded = true;  // as CUDA graphs, where the backend records
+};
+
+// All launches of one kernel in a step.
+struct kernel_cost {
+  std::string kernel;
+  double launches = 0;
+  double operations = 0, bytes = 0;
+  double seconds = 0;
+  double limit = 0;
+  const char* held_by = "";  // products, memory, issue, shared memory, start, host
+};
+
+struct step_cost {
+  std::vector<kernel_cost> kernels;  // in the order of the step
+  double seconds = 0, limit = 0;
+  double share() const { return seconds > 0 ? limit / seconds : 0; }
+  double launches() const;
+  const kernel_cost& of(const std::string& kernel) const;  // std::logic_error: there is none
+};
+step_cost cost_of_step(const cost_shape& model, const cost_step& step,
+                       const device_ceilings& device);
+
+// Attention alone, for the goals of refreshes: FLOP/s of `rows` rows a sequence on `keys` keys.
+kernel_cost cost_of_attention(const cost_shape& model, double sequences, double rows, double keys,
+                              const device_ceilings& device);
+
+// A whole run: `answers` answers, `batch` at a time, each with a prompt of `prompt` tokens and
+// `forwards` decode forwards of `step` (its sequences, keys and rows are set here).
+struct cost_run {
+  double answers = 1, batch = 1, prompt = 0, generated = 0;
+  double forwards = 1;
+  double rows = 32;          // of a sequence in a decode forward
+  double late_rows = 0;      // as cost_step
+  double candidates = 0;     // 0: half of the rows
+  double full_forwards = 0;  // of the forwards, those of the whole prompt and canvas
+  bool prefills = true;      // the prompt is computed once, before
+};
+double expected_seconds(const cost_shape& model, const cost_run& run,
+                        const device_ceilings& device);
+
+}  // namespace unmask

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The cost model against sums done by hand, and against what must hold whatever its constants are.
+// tests/methods/test_device_traffic.cpp holds its bytes and launches against the emulator's.
+#include "harness/profile/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "harness/base/error.h"
+
+namespace unmask {
+namespace {
+
+// Published sizes: layers, hidden, heads, KV heads, head, feed-forward, vocabulary, experts.
+cost_shape shape(const std::string& name) {
+  static const std::map<std::string, cost_shape> all = {
+      {"sdar-8b", {36, 4096, 32, 8, 128, 12288, 151936, {}}},
+      {"llada-8b", {32, 4096, 32, 32, 128, 12288, 126464, {}}},
+      {"dream-7b", {28, 3584, 28, 4, 128, 18944, 152064, {}}},
+      {"llada2-mini", {20, 2048, 16, 4, 128, 5120, 157184, {256, 8, 512, 1, 1}}},
+      {"sdar-30b-a3b", {48, 2048, 32, 4, 128, 6144, 151936, {128, 8, 768, 0, 0}}}};
+  return all.at(name);
+}
+
+const device_ceilings& h200() {
+  return ceilings_of("h200");
+}
+
+// A step of SDAR-8B at batch 256 on 400 keys, whole blocks of 32 and the head for all rows: 6.95 G
+// weights a row in the body and 0.62 G in the head, 58.98 MB of K/V a sequence.
+TEST(cost_model, limit_of_a_large_batch_is_its_products) {
+  cost_step step;
+  step.sequences = 256;
+  step.rows = step.candidates = 32;
+  step.keys = 400;
+  const step_cost cost = cost_of_step(shape("sdar-8b"), step, h200());
+  const double products = 8192 * 2 * (6.946e9 + 0.6223e9) / 788e12;
+  const double attention = 256 * 400 * 147456.0 / 4.3e12;
+  EXPECT_NEAR(cost.limit, products + attention, 0.01 * cost.limit);
+  EXPECT_GT(cost.seconds, cost.limit);
+}
+
+// One sequence: weights are read once, 15.14 GB of body and head.
+TEST(cost_model, limit_of_one_sequence_is_its_weights) {
+  cost_step step;
+  step.keys = 400;
+  const step_cost cost = cost_of_step(shape("sdar-8b"), step, h200());
+  EXPECT_NEAR(cost.limit, (15.14e9 + 400 * 147456.0) / 4.3e12, 0.01 * cost.limit);
+}
+
+// Rows dropped in layer 1: it projects all of them, the layers behind it do what remains.
+TEST(cost_model, dropped_rows_save_what_comes_after) {
+  cost_step all;
+  all.sequences = 256;
+  all.rows = 20;
+  all.candidates = 7;
+  cost_step fewer = all;
+  fewer.late_rows = 7;
+  fewer.late_from = 1;
+  const cost_shape c = shape("sdar-8b");
+  const step_cost with = cost_of_step(c, fewer, h200()), without = cost_of_step(c, all, h200());
+  const double body = 2 * 256 * 13.0 * (6.946e9 - (25.2e6 + 193e6)) / 788e12;  // 34.9 of 36 layers
+  EXPECT_NEAR(without.limit - with.limit, body, 0.02 * body);
+}
+
+// Experts that 1 and 8192 rows reach, of 256 with 8 each: 8, and all.
+TEST(cost_model, experts_are_read_when_somebody_wants_them) {
+  const cost_shape c = shape("llada2-mini");
+  cost_step one;
+  one.rows = 1;
+  one.candidates = 0;
+  cost_step many = one;
+  many.sequences = 8192;
+  const double expert = 3.0 * 2048 * 512 * 2;
+  EXPECT_NEAR(cost_of_step(c, one, h200()).of("grouped_tensor").limit, 19 * 8 * expert / 4.3e12,
+              1e-7);
+  const kernel_cost large = cost_of_step(c, many, h200()).of("grouped_tensor");
+  EXPECT_NEAR(large.limit, 19 * 8192 * 8 * expert / 788e12, 1e-5);
+  EXPECT_GT(large.bytes, 19 * 256 * expert);
+}
+
+TEST(cost_model, kernels_add_up_and_none_beats_its_limit) {
+  for (const char* name : {"sdar-8b", "llada-8b", "dream-7b", "llada2-mini", "sdar-30b-a3b"}) {
+    for (const double batch : {1, 8, 64, 256}) {
+      for (const double keys : {512, 8192}) {
+        cost_step step;
+        step.sequences = batch;
+        step.keys = keys;
+        step.launches = 10;
+        const step_cost cost = cost_of_step(shape(name), step, h200());
+        double seconds = 0, limit = 0;
+        for (const kernel_cost& k : cost.kernels) {
+          EXPECT_GE(k.seconds * (1 + 1e-12), k.limit) << name << " " << k.kernel;
+          seconds += k.seconds;
+          limit += k.limit;
+        }
+        EXPECT_NEAR(seconds, cost.seconds, 1e-12);
+        EXPECT_NEAR(limit, cost.limit, 1e-12);
+        EXPECT_GT(cost.share(), 0);
+      }
+    }
+  }
+}
+
+TEST(cost_model, more_work_takes_longer) {
+  const cost_shape c = shape("llada2-mini");
+  cost_step step;
+  double before = 0;
+  for (const double batch : {1, 2, 8, 32, 128, 512}) {
+    step.sequences = batch;
+    const double now = cost_of_step(c, step, h200()).seconds;
+    EXPECT_GT(now, before);
+    before = now;
+  }
+  cost_step longer = step;
+  longer.keys = 8192;
+  EXPECT_GT(cost_of_step(c, longer, h200()).seconds, before);
+  cost_step bus = step, waiting = step;
+  step.launches = bus.launches = 10;
+  bus.bus_bytes = 1e6;
+  waiting.waits = 20;
+  EXPECT_GT(cost_of_step(c, bus, h200()).seconds, cost_of_step(c, step, h200()).seconds);
+  EXPECT_GT(cost_of_step(c, waiting, h200()).seconds, before);
+}
+
+TEST(cost_model, measured_ceilings_replace_declared_ones) {
+  const device_ceilings slow = measured_ceilings(h200(), 394e12, 2.15e12);
+  cost_step step;
+  step.sequences = 64;
+  const cost_shape c = shape("sdar-8b");
+  EXPECT_NEAR(cost_of_step(c, step, slow).limit, 2 * cost_of_step(c, step, h200()).limit, 1e-9);
+  EXPECT_NEAR(slow.products * slow.mma_share, h200().products * h200().mma_share, 1);
+  EXPECT_NE(slow.source, h200().source);
+  EXPECT_EQ(measured_ceilings(h200(), 0, 0).source, h200().source);
+  EXPECT_THROW(ceilings_of("h300"), error);
+}
+
+TEST(cost_model, a_run_is_its_forwards) {
+  const cost_shape c = shape("sdar-8b");
+  cost_run run;
+  run.answers = 64;
+  run.batch = 32;
+  run.generated = 256;
+  run.forwards = 100;
+  const double decode = expected_seconds(c, run, h200());
+  run.forwards = 200;
+  EXPECT_NEAR(expected_seconds(c, run, h200()), 2 * decode, 1e-9);
+  run.answers = 65;  // a third batch
+  EXPECT_NEAR(expected_seconds(c, run, h200()), 3 * decode, 1e-9);
+  run.prompt = 4096;
+  const double prefilled = expected_seconds(c, run, h200());
+  EXPECT_GT(prefilled, 3 * decode);
+  run.full_forwards = 8;
+  EXPECT_GT(expected_seconds(c, run, h200()), prefilled);
+}
+
+}  // namespace
+}  // namespace unmask
