@@ -23,10 +23,9 @@ namespace unmask {
 // the host what an operation wrote:
 //   admit    after pace->start(): policies fill their arrays anew for the next request
 //   forward  after rows->select(): the rows are counted and copied
-//   forward  before a layer observer
 //   decide   before a step observer; after commit() and settle(): tokens committed, states
-// and in the policies that look at results themselves. Counts that operations return (compact,
-// find_candidates, drop_rows, select_chunk) wait on their own.
+// and in the policies that look at results themselves. It returns at once when nothing was queued
+// since the last time. Operations that make lists wait on their own for what they read.
 
 // Adds the life of this object to a sum. Two clock readings, some 50 ns: nothing beside a layer.
 class stopwatch {

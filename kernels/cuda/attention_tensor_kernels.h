@@ -222,7 +222,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
   for (std::int32_t item = static_cast<std::int32_t>(block_index()); item < items;
        item += static_cast<std::int32_t>(grid_size())) {
     const tensor_item w = tensor_item_of(p, item, item_rows);
-    const int s = w.sequence, keys = w.keys, splits = w.splits, kv_head = w.kv_head;
+    const int s = w.sequence, keys = w.keys, kv_head = w.kv_head;
     const int first_packed = w.first_packed, first_row = w.first_row, packed = w.packed;
     const int share = p.split_keys[s], first_key = w.split * share;
     int last_key = first_key + share < keys ? first_key + share : keys;

@@ -105,7 +105,8 @@ constexpr std::size_t column_shared_bytes = score_warps * tensor_keys * sizeof(f
 // softmax weight j, from the largest scores and sums that attention left. Blocks: sequences x
 // pieces; a block takes every grid_size_y-th tile of 64 keys, for all rows and heads.
 template <int dim>
-UNMASK_KERNEL void UNMASK_THREADS(score_threads) key_mass_tensor_kernel(attention_params p) {
+UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(score_threads, 2)
+    key_mass_tensor_kernel(attention_params p) {
   shared_allocator shared;
   std::uint16_t* tile = shared.take<std::uint16_t>(tensor_keys * dim).data();
   const shared_array<float> of_warps = shared.take<float>(score_warps * tensor_keys);

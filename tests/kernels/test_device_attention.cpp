@@ -4,6 +4,7 @@
 // The CUDA attention kernels, emulated, against the reference.
 #include "kernels/attention.h"
 #include "kernels/float16.h"
+#include "methods/baselines/sparse_d/kernels/block_pattern.h"
 #include "tests/kernels/support.h"
 
 namespace unmask::test {
@@ -210,6 +211,14 @@ double relative_error(const grid& got, const grid& want) {
   return std::sqrt(difference / size);
 }
 
+void round_queries(device_case& c) {
+  for (std::int64_t r = 0; r < c.q.rows(); ++r) {
+    for (std::int64_t d = 0; d < c.q.columns(); ++d) {
+      c.q.at(r, d) = from_bf16(to_bf16(0.5F * c.q.at(r, d)));
+    }
+  }
+}
+
 TEST(device_attention, tensor_cores_match_the_reference) {
   struct tensor_case {
     device_shape shape;
@@ -237,11 +246,7 @@ TEST(device_attention, tensor_cores_match_the_reference) {
     for (const tensor_case& t : cases) {
       device_case c(t.shape, t.lengths, t.pages, t.mask, t.listed, seed++);
       half_cache half(c);
-      for (std::int64_t r = 0; r < c.q.rows(); ++r) {
-        for (std::int64_t d = 0; d < c.q.columns(); ++d) {
-          c.q.at(r, d) = from_bf16(to_bf16(0.5F * c.q.at(r, d)));
-        }
-      }
+      round_queries(c);
       const float scale = 1.0F / std::sqrt(static_cast<float>(t.shape.dim));
       grid want({c.rows.set.rows, t.shape.heads, t.shape.dim});
       grid got({c.rows.set.rows, t.shape.heads, t.shape.dim}, 4);
@@ -257,6 +262,58 @@ TEST(device_attention, tensor_cores_match_the_reference) {
       reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want,
                                         view_of(want_mass)});
       expect_close(mass, want_mass, 6e-3, "key mass");
+    }
+  });
+}
+
+// One long context among short ones is split, and the others are not.
+TEST(device_attention, tensor_cores_split_the_longest) {
+  for_each_device([&](const ops& device) {
+    device_case c({4, 1, 64}, {9, 40, 3, 5}, 24, mask_kind::full, false, 7);
+    half_cache half(c);
+    round_queries(c);
+    c.length = {1500, 70, 1, 640};
+    grid want({c.rows.set.rows, 4, 64}), got({c.rows.set.rows, 4, 64});
+    reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.125F, want, {}});
+    device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.125F, got, {}});
+    device.synchronize();
+    EXPECT_LT(relative_error(got, want), 6e-3);
+  });
+}
+
+// Tiles that no row sees are skipped, those that some see are masked; sizes that tiles of keys do not
+// divide; sequences without a mask. And the mass of tiles, from the first slot on and from a later.
+TEST(device_attention, tensor_cores_under_block_masks) {
+  for_each_device([&](const ops& device) {
+    unsigned seed = 300;
+    for (const std::int32_t size : {8, 24, 64, 128}) {
+      for (const device_shape& shape : {device_shape{2, 2, 64}, device_shape{4, 1, 128}}) {
+        device_case c(shape, {70, 20, 30}, 4, mask_kind::full, false, seed++);
+        half_cache half(c);
+        round_queries(c);
+        const std::int32_t blocks = (4 * kv_page_size + size - 1) / size;
+        c.add_tiles(size, blocks);
+        grid want({c.rows.set.rows, shape.heads, shape.dim});
+        grid got({c.rows.set.rows, shape.heads, shape.dim}, 4);
+        reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.1F, want, {}});
+        device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
+        device.synchronize();
+        EXPECT_LT(relative_error(got, want), 6e-3) << "block " << size;
+        for (const std::int32_t from : {0, size}) {
+          const std::vector<std::int32_t> first(3, from);
+          grid want_mass({3, shape.heads, blocks, blocks}), mass({3, shape.heads, blocks, blocks});
+          for (std::int64_t s = 0; s < 3; ++s) {
+            std::fill_n(want_mass.row(s), want_mass.columns(), 0.0F);
+            std::fill_n(mass.row(s), mass.columns(), 0.0F);
+          }
+          reference_ops().run(op::block_mass{c.rows.set, c.q, c.cache.kv, c.length.data(),
+                                             first.data(), size, 0.1F, want_mass});
+          device.run(op::block_mass{c.rows.set, c.q, half.kv, c.length.data(), first.data(), size,
+                                    0.1F, mass});
+          device.synchronize();
+          EXPECT_LT(relative_error(mass, want_mass), 6e-3) << "block " << size << " from " << from;
+        }
+      }
     }
   });
 }

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "harness/decode/plain_forward.h"
+#include "kernels/cuda/device/traffic.h"
 #include "kernels/cuda/emulation.h"
 #include "methods/settings.h"
 #include "tests/methods/tiny_models.h"
@@ -31,6 +32,7 @@ INSTANTIATE_TEST_SUITE_P(methods, device_decoding, ::testing::ValuesIn(all_setti
 // The same requests on the CPU backend and on the emulated device.
 struct both_results {
   closed_loop_result want, got;
+  std::uint64_t waits = 0;  // of the host for the device
 };
 both_results decode_on_both(const setting& s, const cuda::emulation& choice) {
   both_results both;
@@ -42,7 +44,9 @@ both_results decode_on_both(const setting& s, const cuda::emulation& choice) {
   cuda::set_emulation(choice);
   try {
     const auto model = tiny_model(s.family, device, 256);
+    cuda::emulator::begin_counting();
     both.got = decode(*model, s.method, s.given, requests, 2, s.preset);
+    both.waits = cuda::emulator::end_counting().waits;
   } catch (const std::exception& e) {
     ADD_FAILURE() << e.what();
   }
@@ -76,6 +80,8 @@ TEST_P(device_decoding, gives_the_tokens_of_the_cpu_backend) {
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.recorded.repeated, 0);
   expect_same_work(both);
+  // Two a forward, and one for each request that comes.
+  EXPECT_LE(both.waits, 2 * static_cast<std::uint64_t>(both.got.steps) + both.got.answers.size());
 }
 
 // The layers recorded once for a number of rows and repeated with other rows: no launch of a

@@ -401,9 +401,10 @@ std::shared_ptr<void> allocate_memory(std::size_t bytes, memory_kind kind) {
         allocate_host(dtype::u8, {static_cast<std::int64_t>(bytes)}));
     memory = {whole, whole->view().data};
   }
-  if (kind == memory_kind::pinned) return memory;
   owned()[reinterpret_cast<std::uintptr_t>(memory.get())] = bytes;
-  emulator::note_memory(memory.get(), bytes, emulator::memory_home::device);
+  emulator::note_memory(
+      memory.get(), bytes,
+      kind == memory_kind::device ? emulator::memory_home::device : emulator::memory_home::host);
   return {memory.get(), [memory](void* p) {
             drain();
             owned().erase(reinterpret_cast<std::uintptr_t>(p));

@@ -111,7 +111,8 @@ UNMASK_KERNEL void block_mass_kernel(block_mass_params p) {
 // of the query block each. A first walk over the keys finds every row's largest score and sum, a
 // second adds up the weights of the columns and of the key blocks.
 template <int dim>
-UNMASK_KERNEL void UNMASK_THREADS(score_threads) block_mass_tensor_kernel(block_mass_params p) {
+UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(score_threads, 2)
+    block_mass_tensor_kernel(block_mass_params p) {
   shared_allocator shared;
   std::uint16_t* keys = shared.take<std::uint16_t>(tensor_keys * dim).data();
   const shared_array<float> of_warps = shared.take<float>(score_warps * tensor_keys);
