@@ -80,8 +80,8 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   }
   const bool whole = r.pace->shape().ahead == 0;
   const std::int32_t piece = whole ? 0 : piece_of(*r.pace);
-  loop_runner runner(model, std::move(r), {places, length, 0},
-                     [&](std::size_t i) { return requests[i]; }, piece);
+  loop_runner runner(
+      model, std::move(r), {places, length, 0}, [&](std::size_t i) { return requests[i]; }, piece);
   step_loop& loop = runner.loop();
   loop.observe(observer);
   engine_settings engine;

@@ -64,7 +64,8 @@ inline tensor random_tensor(const ops& backend, std::initializer_list<std::int64
   for (std::int64_t i = 0; i < count; i += draws) {
     const philox4 r = philox4x32(key, 0, static_cast<std::uint64_t>(i / draws));
     for (std::int64_t j = 0; j < std::min(draws, count - i); ++j) {
-      out[static_cast<std::size_t>(i + j)] = scale * normal[r.x[j / 2] >> (16 * (j % 2)) & (levels - 1)];
+      out[static_cast<std::size_t>(i + j)] =
+          scale * normal[r.x[j / 2] >> (16 * (j % 2)) & (levels - 1)];
     }
   }
   backend.write(t.view().data, out.data(), t.bytes());

@@ -52,8 +52,8 @@ UNMASK_KERNEL void tensor_plan_kernel(attention_params p) {
   for (int s = t; s < p.sequences; s += plan_threads) {
     p.keys_of[s] = given_key_count(p, s);
     p.keys_from[s] = p.key_begin != nullptr ? p.key_begin[s] : 0;
-    work += static_cast<std::int64_t>(row_tiles(s)) *
-            ((p.keys_of[s] + tensor_keys - 1) / tensor_keys);
+    work +=
+        static_cast<std::int64_t>(row_tiles(s)) * ((p.keys_of[s] + tensor_keys - 1) / tensor_keys);
   }
   work = block_sum(work, sums);
   constexpr int least = attention_chunk / tensor_keys;
@@ -239,13 +239,18 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
     const int tiles = (last_key - first_key + tensor_keys - 1) / tensor_keys;
     const int behind_row = first_packed + item_rows < packed ? first_packed + item_rows : packed;
     const tile_view view{
-        p.tiles, s, p.heads, kv_head * group, group,
+        p.tiles,
+        s,
+        p.heads,
+        kv_head * group,
+        group,
         sparse ? p.position[first_row + first_packed / group] / p.tiles.size : 0,
         sparse ? p.position[first_row + (behind_row - 1) / group] / p.tiles.size : 0};
     const bool masked = sparse && p.tiles.applies[s] != 0;
     // The next tile from j on that some row sees.
     const auto next_tile = [&](int j) {
-      while (masked && j < tiles && tile_seen(view, first_key + j * tensor_keys, last_key) == 0) ++j;
+      while (masked && j < tiles && tile_seen(view, first_key + j * tensor_keys, last_key) == 0)
+        ++j;
       return j;
     };
 
@@ -382,10 +387,10 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
           for (int h = 0; h < 2; ++h) {
             const int at = packed_row(first_packed, i, h) < packed ? packed_row(first_packed, i, h)
                                                                    : first_packed;
-            const std::int64_t line = (static_cast<std::int64_t>(s) * p.heads + kv_head * group +
-                                       at % group) *
-                                          p.tiles.blocks +
-                                      p.position[first_row + at / group] / p.tiles.size;
+            const std::int64_t line =
+                (static_cast<std::int64_t>(s) * p.heads + kv_head * group + at % group) *
+                    p.tiles.blocks +
+                p.position[first_row + at / group] / p.tiles.size;
             const std::uint8_t* keep = p.tiles.keep + line * p.tiles.blocks;
 #pragma unroll
             for (int n = 0; n < 8; ++n) {
@@ -471,8 +476,8 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
         const float factor = l[i][h] == 0 ? 0.0F : 1.0F / l[i][h];
         float* part = nullptr;
         if (to_item.splits > 1) {
-          const std::int64_t of = p.part_begin[to_item.sequence] +
-                                  (item - p.item_begin[to_item.sequence]);
+          const std::int64_t of =
+              p.part_begin[to_item.sequence] + (item - p.item_begin[to_item.sequence]);
           part = p.partial + (of * item_rows + at - to_item.first_packed) * (dim + 2);
         }
         const std::int64_t to = row * p.out_stride + static_cast<std::int64_t>(head) * dim;

@@ -61,8 +61,8 @@ UNMASK_DEVICE float_quad load_quad(const void* data, dtype type, std::int64_t i)
 }
 UNMASK_DEVICE void store_quad(void* data, dtype type, std::int64_t i, const float_quad& q) {
   if (type == dtype::bf16) {
-    *reinterpret_cast<half_quad*>(static_cast<std::uint16_t*>(data) + i) = {
-        {pack_bf16(q.x[0], q.x[1]), pack_bf16(q.x[2], q.x[3])}};
+    *reinterpret_cast<half_quad*>(static_cast<std::uint16_t*>(data) +
+                                  i) = {{pack_bf16(q.x[0], q.x[1]), pack_bf16(q.x[2], q.x[3])}};
   } else {
     *reinterpret_cast<float_quad*>(static_cast<float*>(data) + i) = q;
   }

@@ -103,7 +103,7 @@ class device_ops : public ops {
     return v;
   }
   row_set in(const row_set& r) const {
-    return {r.sequences,      r.rows, in(r.row_begin), in(r.sequence), in(r.position), in(r.slot)};
+    return {r.sequences, r.rows, in(r.row_begin), in(r.sequence), in(r.position), in(r.slot)};
   }
   candidate_set in(const candidate_set& c) const {
     return {c.sequences, c.count, in(c.begin), in(c.position), in(c.row)};

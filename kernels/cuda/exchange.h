@@ -58,7 +58,7 @@ class exchange {
     std::shared_ptr<void> device, known;
   };
   struct block {
-    std::size_t bytes = 0;  // that were asked for
+    std::size_t bytes = 0;   // that were asked for
     int size = 0, slab = 0;  // room: 2^size bytes
     unsigned char* device = nullptr;
     unsigned char* known = nullptr;  // what the device has, in pinned memory

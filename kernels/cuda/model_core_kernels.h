@@ -296,9 +296,8 @@ UNMASK_KERNEL void rotate_and_store_kernel(rotate_and_store_params p) {
     float* x = p.part[part] + r * p.row_stride[part] + static_cast<std::int64_t>(head) * p.dim;
     float_quad quad{};
     if (p.apart > 0) {
-      quad = part < 2
-                 ? norm_and_rotate_quad(x, p.norm_weight[part], p.apart, p.eps, cosine, sine)
-                 : load_quad(x, dtype::f32, 4 * lane);
+      quad = part < 2 ? norm_and_rotate_quad(x, p.norm_weight[part], p.apart, p.eps, cosine, sine)
+                      : load_quad(x, dtype::f32, 4 * lane);
     } else if (part < 2) {
       norm_and_rotate(x, p.norm_weight[part], p.dim, p.half, p.eps, cosine, sine);
     }

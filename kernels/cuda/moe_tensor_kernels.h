@@ -33,7 +33,7 @@ struct grouped_tensor_params {
   const void* const* weight;  // [experts] matrices [columns, depth], 16-byte aligned
   const std::uint16_t* x;     // [., depth]: row a / divide for assignment a; 16-byte aligned
   int divide;
-  void* y;                         // [R k, columns]: float32, or bfloat16 with even columns
+  void* y;  // [R k, columns]: float32, or bfloat16 with even columns
   dtype y_type;
   int columns, depth;              // depth a multiple of 8
   const float* x_scale = nullptr;  // int8: one for each row of x

@@ -159,9 +159,8 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(score_threads, 2)
           for (int e = 0; e < 4; ++e) {
             const int j = base + n * 8 + lane % 4 * 2 + e % 2;
             const float w = exp2_fast(score[n][e] * scale_log2 - top[e / 2]) * factor[e / 2];
-            const bool hidden =
-                j >= keys || factor[e / 2] == 0 ||
-                (p.mask != mask_kind::full && slot_of_key(p, s, j) >= seen[e / 2]);
+            const bool hidden = j >= keys || factor[e / 2] == 0 ||
+                                (p.mask != mask_kind::full && slot_of_key(p, s, j) >= seen[e / 2]);
             sum[n][e % 2] += hidden ? 0.0F : w;
           }
         }

@@ -53,8 +53,7 @@ void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_
   for (tensor* t : {&mass_, &score_}) *t = backend.allocate(dtype::f32, {most});
   flags_ = backend.allocate(dtype::u8, {sequences, b.max_length()});
   for (std::int32_t l = 0; l < b.model().layers; ++l) {
-    key_begin_.push_back(
-        backend.allocate(dtype::i32, {sequences + 1}, memory_use::exchanged));
+    key_begin_.push_back(backend.allocate(dtype::i32, {sequences + 1}, memory_use::exchanged));
   }
   mean_query_ = backend.allocate(dtype::f32, {sequences, b.model().heads * dim});
   focus_query_ = backend.allocate(dtype::f32, {b.max_length(), b.model().heads * dim});
@@ -162,8 +161,8 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
   means.table_stride = means_stride_;
   backend.run(op::key_scores{
       mean, means, {blocks_.data(), nullptr, nullptr, mask_kind::full, 1}, score_.as<float>()});
-  backend.run(op::top_indices{sequences, block_begin_.data(), score_.as<float>(),
-                              top_begin_.data(), top_.as<std::int32_t>()});
+  backend.run(op::top_indices{sequences, block_begin_.data(), score_.as<float>(), top_begin_.data(),
+                              top_.as<std::int32_t>()});
 }
 
 // Ascending: sinks and tokens of the top blocks, then the response.
@@ -179,10 +178,9 @@ void sparse_context::list_slots(const batch& b, const step_plan& plan, std::int3
     length_[i] = b.at(s).length;
     if (focused(plan, s)) seen_from_[i] = b.at(s).prompt_length;
   }
-  backend.run(op::mark_context{b.capacity(), length_.data(), seen_from_.data(),
-                               f.prompt_block_size, top_begin_.data(), top_.as<std::int32_t>(),
-                               sink_begin_.data(), f.sinks ? sink_.as<std::int32_t>() : nullptr,
-                               flags_});
+  backend.run(op::mark_context{b.capacity(), length_.data(), seen_from_.data(), f.prompt_block_size,
+                               top_begin_.data(), top_.as<std::int32_t>(), sink_begin_.data(),
+                               f.sinks ? sink_.as<std::int32_t>() : nullptr, flags_});
   backend.run(op::list_flags{b.capacity(), flags_, 1, zero_.data(), length_.data(),
                              key_begin_[static_cast<std::size_t>(layer)].as<std::int32_t>(),
                              key_slot_.as<std::int32_t>(), nullptr});

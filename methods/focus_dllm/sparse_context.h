@@ -63,9 +63,9 @@ class sparse_context final : public key_policy {
   void list_slots(const batch& b, const step_plan& plan, std::int32_t layer);
 
   std::shared_ptr<focus_dllm_state> state_;
-  std::int32_t means_stride_ = 0;            // pages of block means per sequence
-  std::vector<tensor> means_;                // per layer [S * stride, kv_page_size, kv_heads, dim]
-  tensor mean_query_;                        // [S, heads * dim]
+  std::int32_t means_stride_ = 0;  // pages of block means per sequence
+  std::vector<tensor> means_;      // per layer [S * stride, kv_page_size, kv_heads, dim]
+  tensor mean_query_;              // [S, heads * dim]
   // What only operations see, [S * max_length]: attention mass and scores, the best of them, lists.
   tensor mass_, score_, top_, sink_, key_slot_, flags_;
   std::vector<tensor> key_begin_;            // per layer [S+1], for the accounting

@@ -310,8 +310,7 @@ void optimus_unmask::decide(const batch& b, const step_plan& plan, candidate_lis
   block_unmask::decide(b, plan, c);
   if (!state_->elastic) return;
   if (!passed_) {
-    passed_ =
-        b.backend().allocate(dtype::u8, {c.accept.view().rows()}, memory_use::exchanged);
+    passed_ = b.backend().allocate(dtype::u8, {c.accept.view().rows()}, memory_use::exchanged);
   }
   std::uint8_t* passed = passed_.as<std::uint8_t>();
   b.backend().run(op::accept_threshold{c.set(b.capacity()), c.probability.as<float>(),

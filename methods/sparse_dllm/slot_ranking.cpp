@@ -47,7 +47,8 @@ void slot_ranking::rank(std::int32_t layer, const ops& backend, const tensor_vie
   }
   top_begin_.assign(1, 0);
   for (const std::int32_t n : keep) top_begin_.push_back(top_begin_.back() + n);
-  if (top_.size() <= static_cast<std::size_t>(layer)) top_.resize(static_cast<std::size_t>(layer) + 1);
+  if (top_.size() <= static_cast<std::size_t>(layer))
+    top_.resize(static_cast<std::size_t>(layer) + 1);
   shared_vector<std::int32_t>& top = top_[static_cast<std::size_t>(layer)];
   top.resize(static_cast<std::size_t>(top_begin_.back()));
   backend.run(op::top_indices{sequences, begin_.data(), ranked, top_begin_.data(), top.data()});

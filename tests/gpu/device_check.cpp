@@ -96,7 +96,8 @@ class checker {
     return t;
   }
   tensor ints(const std::vector<std::int32_t>& values) {
-    tensor t = device_.allocate(dtype::i32, {static_cast<std::int64_t>(values.size())}, memory_use::exchanged);
+    tensor t = device_.allocate(dtype::i32, {static_cast<std::int64_t>(values.size())},
+                                memory_use::exchanged);
     std::copy(values.begin(), values.end(), t.as<std::int32_t>());
     return t;
   }

@@ -63,7 +63,8 @@ class operands {
   };
   template <class T>
   T* room(std::int64_t n) {
-    kept_.push_back(backend_.allocate(dtype_of<T>::value, {std::max<std::int64_t>(n, 1)}, memory_use::exchanged));
+    kept_.push_back(backend_.allocate(dtype_of<T>::value, {std::max<std::int64_t>(n, 1)},
+                                      memory_use::exchanged));
     return kept_.back().template as<T>();
   }
   const ops& backend_;

@@ -253,7 +253,10 @@ TEST(device_memory, exchanged_arrays_are_copied_when_an_operation_is_run) {
   EXPECT_EQ(tripled.as<float>()[39], 30);
   EXPECT_EQ(x.as<float>()[0], 7);
   times(3, doubled);  // what is freed while a kernel writes it is not handed out before
-  { const tensor gone = array(); times(5, gone); }
+  {
+    const tensor gone = array();
+    times(5, gone);
+  }
   const tensor next = array();
   std::fill_n(next.as<float>(), 40, 4.0F);
   device.run(op::combine_scores{40, next.as<float>(), 1, nullptr, 0, tripled.as<float>()});

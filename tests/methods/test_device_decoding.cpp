@@ -76,7 +76,8 @@ void expect_same_work(const both_results& both) {
 }
 
 TEST_P(device_decoding, gives_the_tokens_of_the_cpu_backend) {
-  const both_results both = decode_on_both(GetParam(), {{.backwards = true}, true, true, false, false, true});
+  const both_results both =
+      decode_on_both(GetParam(), {{.backwards = true}, true, true, false, false, true});
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.recorded.repeated, 0);
   expect_same_work(both);

@@ -21,9 +21,10 @@ UNMASK_KERNEL void accept_leftmost_kernel(op::accept_leftmost p) {
 namespace {
 
 void accept_leftmost(const device_ops& device, const op::accept_leftmost& args) {
-  device.work().launch("accept_leftmost", {blocks_for(args.candidates.sequences, 1), warp_size},
-                       accept_leftmost_kernel,
-                       {device.in(args.candidates), device.in(args.quota), device.out(args.accept)});
+  device.work().launch(
+      "accept_leftmost", {blocks_for(args.candidates.sequences, 1), warp_size},
+      accept_leftmost_kernel,
+      {device.in(args.candidates), device.in(args.quota), device.out(args.accept)});
 }
 
 }  // namespace

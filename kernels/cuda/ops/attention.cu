@@ -29,15 +29,15 @@ void launch_exact_attention(const device_ops& device, attention_params p, std::i
   queue& work = device.work();
   const std::int64_t rows = packed / (p.heads / p.kv_heads);
   p.tile_rows = attention_rows;
-  const std::int64_t tiles = (blocks_for(packed, p.tile_rows) + p.sequences) *
-                             std::int64_t{p.kv_heads};
+  const std::int64_t tiles =
+      (blocks_for(packed, p.tile_rows) + p.sequences) * std::int64_t{p.kv_heads};
   const std::int64_t wave = std::int64_t{work.multiprocessors()} * 4;
   const std::int32_t pages = cache.most_pages > 0 ? cache.most_pages : cache.table_stride;
   const auto chunks =
       static_cast<int>(blocks_for(std::int64_t{pages} * kv_page_size, attention_chunk));
   p.max_splits = tiles < wave ? std::max(1, chunks) : 1;
-  p.item_begin = work.scratch<std::int32_t>(scratch_slot::attention_plan,
-                                            std::int64_t{p.sequences} * 3 + 1);
+  p.item_begin =
+      work.scratch<std::int32_t>(scratch_slot::attention_plan, std::int64_t{p.sequences} * 3 + 1);
   p.keys_of = p.item_begin + p.sequences + 1;
   p.keys_from = p.keys_of + p.sequences;
   if (p.max_splits > 1) {
@@ -62,10 +62,10 @@ void launch_exact_attention(const device_ops& device, attention_params p, std::i
   }
   if (p.key_mass != nullptr) {
     constexpr unsigned pieces = 32;
-    work.launch("key_mass",
-                {blocks_for(p.sequences, 1), attention_threads, key_mass_shared_bytes(p.dim),
-                 pieces},
-                key_mass_kernel, p);
+    work.launch(
+        "key_mass",
+        {blocks_for(p.sequences, 1), attention_threads, key_mass_shared_bytes(p.dim), pieces},
+        key_mass_kernel, p);
   }
 }
 

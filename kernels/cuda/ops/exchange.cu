@@ -27,8 +27,8 @@ int exchange::slab_with(std::size_t bytes) {
   constexpr std::size_t usual = std::size_t{4} << 20;
   const std::size_t size = std::max(usual, bytes);
   if (first_ == 0) {
-    void* range = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                       -1, 0);
+    void* range =
+        mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) throw environment_error("out of memory: no addresses are left");
     first_ = next_ = reinterpret_cast<std::uintptr_t>(range);
   }
@@ -110,9 +110,8 @@ bool exchange::is_behind(const void* host) const {
 // between them is known already, and comes once more.
 void exchange::start_fetching(queue& work) {
   constexpr std::ptrdiff_t gap = 16 << 10;
-  std::sort(behind_.begin(), behind_.end(), [](const auto* a, const auto* b) {
-    return a->second.known < b->second.known;
-  });
+  std::sort(behind_.begin(), behind_.end(),
+            [](const auto* a, const auto* b) { return a->second.known < b->second.known; });
   for (std::size_t i = 0; i < behind_.size();) {
     const block& first = behind_[i]->second;
     const block* last = &first;
@@ -123,7 +122,7 @@ void exchange::start_fetching(queue& work) {
       last = &next;
     }
     work.copy_to_host(first.known, first.device,
-                         static_cast<std::size_t>(last->known - first.known) + last->bytes);
+                      static_cast<std::size_t>(last->known - first.known) + last->bytes);
   }
 }
 

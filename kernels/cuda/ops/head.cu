@@ -12,8 +12,9 @@ namespace unmask::cuda::UNMASK_TARGET {
 namespace {
 
 confidence_out results(const device_ops& device, const confidence_out& out) {
-  return {device.out(out.token),  device.out(out.probability),    device.out(out.margin),
-          device.out(out.negative_entropy), device.out(out.top2_logit_gap), device.out(out.residual)};
+  return {device.out(out.token),          device.out(out.probability),
+          device.out(out.margin),         device.out(out.negative_entropy),
+          device.out(out.top2_logit_gap), device.out(out.residual)};
 }
 
 void confidence(const device_ops& device, const op::confidence& args) {
@@ -45,7 +46,7 @@ void confidence(const device_ops& device, const op::confidence& args) {
   p.out = results(device, args.out);
   // The rows of the candidates are gathered and rounded once, not for every chunk.
   device_ops::product chunk{device.in(args.x).data, args.x.type, args.x.row_stride,
-                            p.candidates.row, count,       &w};
+                            p.candidates.row,       count,       &w};
   if (w.format == weight_format::bf16 && !own_products_only()) {
     chunk.x = device.as_bf16(chunk.x, args.x.type, args.x.row_stride, p.candidates.row, count,
                              args.x.columns());
@@ -53,8 +54,8 @@ void confidence(const device_ops& device, const op::confidence& args) {
     chunk.x_stride = args.x.columns();
     chunk.index = nullptr;
   } else if (w.format == weight_format::int8) {
-    chunk.quantized = device.as_int8(chunk.x, args.x.type, args.x.row_stride,
-                                     p.candidates.row, count, args.x.columns(), columns);
+    chunk.quantized = device.as_int8(chunk.x, args.x.type, args.x.row_stride, p.candidates.row,
+                                     count, args.x.columns(), columns);
   }
   chunk.y = logits;
   chunk.y_stride = columns;
@@ -95,10 +96,15 @@ void logits(const device_ops& device, const op::logits& args) {
 }
 
 void sample(const device_ops& device, const op::sample& args) {
-  const sample_kernel_params p{
-      device.in(args.logits).as<float>(), args.logits.row_stride, static_cast<int>(args.logits.columns()),
-      device.in(args.candidates), device.in(args.params.noise), double{args.params.temperature},
-      double{args.params.top_p}, args.params.top_k,      results(device, args.out)};
+  const sample_kernel_params p{device.in(args.logits).as<float>(),
+                               args.logits.row_stride,
+                               static_cast<int>(args.logits.columns()),
+                               device.in(args.candidates),
+                               device.in(args.params.noise),
+                               double{args.params.temperature},
+                               double{args.params.top_p},
+                               args.params.top_k,
+                               results(device, args.out)};
   constexpr std::size_t shared = 8 * sizeof(best_entry) + 8 * sizeof(double) + 260 * 8;
   device.work().launch("sample", {blocks_for(args.candidates.count, 1), sample_threads, shared},
                        sample_kernel, p);

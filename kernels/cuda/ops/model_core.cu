@@ -49,9 +49,8 @@ tensor device_ops::allocate(dtype type, std::initializer_list<std::int64_t> shap
     bytes *= static_cast<std::size_t>(n);
   }
   if (use == memory_use::exchanged) {
-    const std::shared_ptr<void> memory(exchange::of_backend().allocate(bytes), [](void* p) {
-      exchange::of_backend().release(p);
-    });
+    const std::shared_ptr<void> memory(exchange::of_backend().allocate(bytes),
+                                       [](void* p) { exchange::of_backend().release(p); });
     std::memset(memory.get(), 0, bytes);
     return {memory, type, shape};
   }
@@ -153,10 +152,10 @@ tensor_view device_ops::resident(const tensor_view& weight, std::shared_ptr<void
 namespace {
 
 void embed(const device_ops& device, const op::embed& args) {
-  const embed_params p{device.in(args.token),          device.in(args.table).data,
-                       args.table.type,     args.table.row_stride,
-                       args.table.rows(),   device.out(args.out).as<float>(),
-                       args.out.row_stride, static_cast<int>(args.out.columns())};
+  const embed_params p{device.in(args.token), device.in(args.table).data,
+                       args.table.type,       args.table.row_stride,
+                       args.table.rows(),     device.out(args.out).as<float>(),
+                       args.out.row_stride,   static_cast<int>(args.out.columns())};
   device.work().launch("embed", {blocks_for(args.out.rows(), 1), row_threads}, embed_kernel, p);
 }
 
@@ -227,17 +226,16 @@ void head_norm_rope(const device_ops& device, const op::head_norm_rope& args) {
 }
 
 void silu_mul(const device_ops& device, const op::silu_mul& args) {
-  const silu_mul_params p{
-      device.in(args.gate_up).data,
-      device.out(args.out).data,
-      args.gate_up.type,
-      args.out.type,
-      args.gate_up.row_stride,
-      args.out.row_stride,
-      static_cast<int>(args.out.columns()),
-      args.gate_up.type == dtype::bf16 && args.out.type == dtype::bf16 &&
-          in_groups(8, args.gate_up, args.out.columns()) &&
-          in_groups(8, args.out, args.out.columns())};
+  const silu_mul_params p{device.in(args.gate_up).data,
+                          device.out(args.out).data,
+                          args.gate_up.type,
+                          args.out.type,
+                          args.gate_up.row_stride,
+                          args.out.row_stride,
+                          static_cast<int>(args.out.columns()),
+                          args.gate_up.type == dtype::bf16 && args.out.type == dtype::bf16 &&
+                              in_groups(8, args.gate_up, args.out.columns()) &&
+                              in_groups(8, args.out, args.out.columns())};
   // A few elements per thread; the pieces of a row are independent.
   const grid_shape shape{blocks_for(args.out.rows(), 1), row_threads, 0,
                          std::max(1U, blocks_for(args.out.columns(), row_threads * 8))};
@@ -246,7 +244,8 @@ void silu_mul(const device_ops& device, const op::silu_mul& args) {
 
 void kv_write(const device_ops& device, const op::kv_write& args) {
   device.work().launch("kv_write", {blocks_for(args.rows.rows, 1), row_threads, 0, 2},
-                       kv_write_kernel, rows_of(device.in(args.rows), device.out(args.cache), device.in(args.k),
+                       kv_write_kernel,
+                       rows_of(device.in(args.rows), device.out(args.cache), device.in(args.k),
                                device.in(args.v), false));
 }
 
@@ -257,22 +256,23 @@ void rotate_and_store(const device_ops& device, const op::rotate_and_store& args
   const bool together = in_groups(4, args.k, dim) && in_groups(4, args.v, dim) &&
                         in_groups(4, args.cache.keys, dim) && in_groups(4, args.cache.values, dim);
   const paged_kv cache = device.out(args.cache);
-  const rotate_and_store_params p{{device.out(args.q).as<float>(), device.out(args.k).as<float>(),
-                                   device.in(args.v).as<float>()},
-                                  {args.q.row_stride, args.k.row_stride, args.v.row_stride},
-                                  static_cast<int>(args.q.shape[1]),
-                                  static_cast<int>(args.k.shape[1]),
-                                  dim,
-                                  half,
-                                  together ? lanes_apart(args.q, dim, half) : 0,
-                                  {or_null(device.in(args.q_norm)), or_null(device.in(args.k_norm))},
-                                  device.rope_frequencies(args.rope),
-                                  args.eps,
-                                  rows.sequence,
-                                  rows.position,
-                                  rows.slot != nullptr ? rows.slot : rows.position,
-                                  {cache.page_table, cache.table_stride},
-                                  {side_of(cache.keys), side_of(cache.values)}};
+  const rotate_and_store_params p{
+      {device.out(args.q).as<float>(), device.out(args.k).as<float>(),
+       device.in(args.v).as<float>()},
+      {args.q.row_stride, args.k.row_stride, args.v.row_stride},
+      static_cast<int>(args.q.shape[1]),
+      static_cast<int>(args.k.shape[1]),
+      dim,
+      half,
+      together ? lanes_apart(args.q, dim, half) : 0,
+      {or_null(device.in(args.q_norm)), or_null(device.in(args.k_norm))},
+      device.rope_frequencies(args.rope),
+      args.eps,
+      rows.sequence,
+      rows.position,
+      rows.slot != nullptr ? rows.slot : rows.position,
+      {cache.page_table, cache.table_stride},
+      {side_of(cache.keys), side_of(cache.values)}};
   // Few rows: their heads are spread over more blocks, two for every multiprocessor.
   const auto warps = static_cast<unsigned>(p.heads + 2 * p.kv_heads);
   const unsigned wanted = blocks_for(2 * std::int64_t{device.work().multiprocessors()},

@@ -13,28 +13,28 @@ namespace unmask::cuda::UNMASK_TARGET {
 namespace {
 
 void moe_route(const device_ops& device, const op::moe_route& args) {
-  route_params p{device.in(args.x).data,
-                 args.x.type,
-                 args.x.row_stride,
-                 static_cast<int>(args.x.columns()),
-                 device.in(args.router.weight).as<float>(),
-                 args.router.weight.row_stride,
-                 args.router.bias.data != nullptr ? device.in(args.router.bias).as<float>()
-                                                  : nullptr,
-                 args.router.experts,
-                 args.router.experts_per_token,
-                 args.router.groups,
-                 args.router.groups_kept,
-                 args.router.scaling,
-                 args.router.sigmoid,
-                 args.router.normalize,
-                 device.in(args.router.sequence),
-                 device.out(args.expert).as<std::int32_t>(),
-                 args.expert.row_stride,
-                 device.out(args.weight).as<float>(),
-                 args.weight.row_stride,
-                 static_cast<int>(args.x.rows()),
-                 nullptr};
+  route_params p{
+      device.in(args.x).data,
+      args.x.type,
+      args.x.row_stride,
+      static_cast<int>(args.x.columns()),
+      device.in(args.router.weight).as<float>(),
+      args.router.weight.row_stride,
+      args.router.bias.data != nullptr ? device.in(args.router.bias).as<float>() : nullptr,
+      args.router.experts,
+      args.router.experts_per_token,
+      args.router.groups,
+      args.router.groups_kept,
+      args.router.scaling,
+      args.router.sigmoid,
+      args.router.normalize,
+      device.in(args.router.sequence),
+      device.out(args.expert).as<std::int32_t>(),
+      args.expert.row_stride,
+      device.out(args.weight).as<float>(),
+      args.weight.row_stride,
+      static_cast<int>(args.x.rows()),
+      nullptr};
   const auto padded = [](int n) { return static_cast<std::size_t>((n + 3) / 4 * 16); };
   const std::size_t room = 2 * padded(args.router.experts) + padded(args.router.groups);
   // Rows that were rounded to bfloat16 for tensor cores are multiplied there, with the router in two
@@ -58,9 +58,9 @@ const float* device_ops::router_logits(const tensor_view& x, const moe_router& r
   auto* logit = queue_.scratch<float>(scratch_slot::routed_output, rows * experts);
   auto* high = queue_.scratch<std::uint16_t>(scratch_slot::routed_hidden, 2 * experts * width);
   std::uint16_t* low = high + experts * width;
-  queue_.launch(
-      "split_weights", {blocks_for(experts, 1), route_threads}, split_weights_kernel,
-      {in(router.weight).as<float>(), router.weight.row_stride, high, low, static_cast<int>(width)});
+  queue_.launch("split_weights", {blocks_for(experts, 1), route_threads}, split_weights_kernel,
+                {in(router.weight).as<float>(), router.weight.row_stride, high, low,
+                 static_cast<int>(width)});
   const std::uint16_t* input = as_bf16(x.data, x.type, x.row_stride, nullptr, rows, width);
   for (const std::uint16_t* part : {high, low}) {
     library_product call{rows, experts, width, input, part, nullptr, logit, false, experts};
@@ -110,7 +110,7 @@ void moe_feed_forward(const device_ops& device, const op::moe_feed_forward& args
   auto* words =
       device.work().scratch<std::int32_t>(scratch_slot::routed_plan, all + 3 * (count + 1));
   const routed_plan plan{words, words + all, words + all + count + 1};
-  const plan_params planning{expert, args.expert.row_stride,    rows, per_token, count,
+  const plan_params planning{expert, args.expert.row_stride,       rows, per_token, count,
                              plan,   words + all + 2 * (count + 1)};
   const grid_shape shares{blocks_for(all, plan_share), route_threads, plan_shared_bytes(count)};
   device.work().fill_zero(planning.next, static_cast<std::size_t>(count) * sizeof(std::int32_t));
@@ -155,10 +155,14 @@ void moe_feed_forward(const device_ops& device, const op::moe_feed_forward& args
       in = wide;
       stride = depth;
     }
-    const grouped_params p{plan,    count,
-                           matrices, static_cast<const float*>(in),
-                           stride,  divide,
-                           static_cast<float*>(out), columns,
+    const grouped_params p{plan,
+                           count,
+                           matrices,
+                           static_cast<const float*>(in),
+                           stride,
+                           divide,
+                           static_cast<float*>(out),
+                           columns,
                            depth};
     const grid_shape shape{blocks_for(columns, gemm_columns), gemm_threads, gemm_shared_bytes(4),
                            tiles};
@@ -169,13 +173,13 @@ void moe_feed_forward(const device_ops& device, const op::moe_feed_forward& args
     }
   };
   const auto element = static_cast<std::int64_t>(size_of(between));
-  auto* pair = device.work().scratch<unsigned char>(scratch_slot::routed_hidden,
-                                                    all * 3 * hidden * element);
+  auto* pair =
+      device.work().scratch<unsigned char>(scratch_slot::routed_hidden, all * 3 * hidden * element);
   void* gated = pair + all * 2 * hidden * element;
   auto* down =
       device.work().scratch<unsigned char>(scratch_slot::routed_output, all * width * element);
-  multiply_experts(pointers, device.in(args.x).data, args.x.type, args.x.row_stride, per_token, pair,
-                   2 * hidden, width);
+  multiply_experts(pointers, device.in(args.x).data, args.x.type, args.x.row_stride, per_token,
+                   pair, 2 * hidden, width);
   device.run(op::silu_mul{make_view(pair, between, {all, 2 * hidden}),
                           make_view(gated, between, {all, hidden})});
   multiply_experts(pointers + count, gated, between, hidden, 1, down, width, hidden);

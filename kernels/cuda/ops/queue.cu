@@ -51,7 +51,8 @@ void* queue::scratch(scratch_slot slot, std::size_t bytes) {
   buffer& b = scratch_[static_cast<std::size_t>(slot)];
   if (b.bytes < bytes) {
     refuse_while_recording("needs more scratch memory");
-    synchronize();  // kernels in flight may still use the old one
+    wait();  // kernels in flight may still use the old one; nothing is fetched, because an operation
+             // that has named its results already may be asking
     if (recorded_ && b.memory != nullptr) outgrown_.push_back(b.memory);
     b.memory.reset();
     b.memory = allocate(bytes + bytes / 4, memory_kind::device);
@@ -148,10 +149,10 @@ queue::~queue() {
 std::shared_ptr<void> allocate_memory(std::size_t bytes, memory_kind kind) {
   void* memory = nullptr;
   bytes = bytes > 0 ? bytes : 1;
-  const cudaError_t status =
-      kind == memory_kind::pinned    ? cudaHostAlloc(&memory, bytes, cudaHostAllocPortable)
-      : kind == memory_kind::managed ? cudaMallocManaged(&memory, bytes)
-                                     : cudaMalloc(&memory, bytes);
+  const cudaError_t status = kind == memory_kind::pinned
+                                 ? cudaHostAlloc(&memory, bytes, cudaHostAllocPortable)
+                             : kind == memory_kind::managed ? cudaMallocManaged(&memory, bytes)
+                                                            : cudaMalloc(&memory, bytes);
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
     throw environment_error("out of GPU memory: cannot allocate " + std::to_string(bytes >> 20) +
@@ -330,9 +331,8 @@ class hidden_pages {
       protect(PROT_READ | PROT_WRITE);
     }
     std::memset(reinterpret_cast<void*>(at), 0, bytes);
-    return {reinterpret_cast<void*>(at), [this, room](void* p) {
-              free_[room].push_back(reinterpret_cast<std::uintptr_t>(p));
-            }};
+    return {reinterpret_cast<void*>(at),
+            [this, room](void* p) { free_[room].push_back(reinterpret_cast<std::uintptr_t>(p)); }};
   }
   class open_pages {
    public:
@@ -366,7 +366,7 @@ class hidden_pages {
   }
   std::uintptr_t first_ = reserve(), used_ = first_;
   int open_ = 0;
-  std::map<std::size_t, std::vector<std::uintptr_t>> free_;
+  std::map<std::size_t, std::vector<std::uintptr_t> > free_;
 };
 hidden_pages& hidden_memory() {
   static auto* pages = new hidden_pages;
@@ -397,8 +397,8 @@ std::shared_ptr<void> allocate_memory(std::size_t bytes, memory_kind kind) {
   if (hidden) {
     memory = hidden_memory().take(bytes);
   } else {
-    const auto whole = std::make_shared<tensor>(
-        allocate_host(dtype::u8, {static_cast<std::int64_t>(bytes)}));
+    const auto whole =
+        std::make_shared<tensor>(allocate_host(dtype::u8, {static_cast<std::int64_t>(bytes)}));
     memory = {whole, whole->view().data};
   }
   owned()[reinterpret_cast<std::uintptr_t>(memory.get())] = bytes;

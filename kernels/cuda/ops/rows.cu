@@ -97,36 +97,34 @@ void list_flags(const device_ops& device, const op::list_flags& args) {
   queue& work = device.work();
   work.lists_change();
   if (args.sequences == 0) return work.fill_zero(device.out(args.begin), sizeof(std::int32_t));
-  const list_flags_params p{
-      device.in(args.flags).as<std::uint8_t>(),
-      args.flags.row_stride,
-      args.want,
-      device.in(args.first),
-      device.in(args.last),
-      work.scratch<std::int32_t>(scratch_slot::selection_a, args.sequences),
-      device.out(args.begin),
-      device.out(args.position),
-      device.out(args.sequence)};
+  const list_flags_params p{device.in(args.flags).as<std::uint8_t>(),
+                            args.flags.row_stride,
+                            args.want,
+                            device.in(args.first),
+                            device.in(args.last),
+                            work.scratch<std::int32_t>(scratch_slot::selection_a, args.sequences),
+                            device.out(args.begin),
+                            device.out(args.position),
+                            device.out(args.sequence)};
   const grid_shape shape{blocks_for(args.sequences, 1), group_threads, group_bytes};
   work.launch("list_flags: count", shape, count_flags_kernel, p);
   work.launch("list_flags: write", shape, write_flags_kernel, p);
 }
 
 void gather_tokens(const device_ops& device, const op::gather_tokens& args) {
-  device.work().launch(
-      "gather_tokens", {blocks_for(args.rows.rows, group_threads), group_threads},
-      gather_tokens_kernel,
-      {device.in(args.rows), device.in(args.canvas).as<std::int32_t>(), args.canvas.row_stride,
-       device.out(args.token)});
+  device.work().launch("gather_tokens", {blocks_for(args.rows.rows, group_threads), group_threads},
+                       gather_tokens_kernel,
+                       {device.in(args.rows), device.in(args.canvas).as<std::int32_t>(),
+                        args.canvas.row_stride, device.out(args.token)});
 }
 
 void mean_rows(const device_ops& device, const op::mean_rows& args) {
   const grid_shape shape{blocks_for(args.rows.sequences, 1), group_threads, 0,
                          blocks_for(args.x.columns(), group_threads)};
-  device.work().launch("mean_rows", shape, mean_rows_kernel,
-                       {device.in(args.rows.row_begin), device.in(args.x).as<float>(),
-                        args.x.row_stride, args.x.columns(), device.out(args.out).as<float>(),
-                        args.out.row_stride});
+  device.work().launch(
+      "mean_rows", shape, mean_rows_kernel,
+      {device.in(args.rows.row_begin), device.in(args.x).as<float>(), args.x.row_stride,
+       args.x.columns(), device.out(args.out).as<float>(), args.out.row_stride});
 }
 
 constexpr unsigned flag_pieces = 8;  // blocks that share the range of one sequence
@@ -136,8 +134,7 @@ void fill_flags(const device_ops& device, const op::fill_flags& args) {
   if (device.shares(args.flags.data)) {
     return device.on_host(args, args.first, args.last, args.flags.data);
   }
-  device.work().launch("fill_flags",
-                       {blocks_for(args.sequences, 1), group_threads, 0, flag_pieces},
+  device.work().launch("fill_flags", {blocks_for(args.sequences, 1), group_threads, 0, flag_pieces},
                        fill_flags_kernel,
                        {device.in(args.first), device.in(args.last), args.value,
                         args.flags.as<std::uint8_t>(), args.flags.row_stride});

@@ -50,9 +50,8 @@ void importance(const device_ops& device, const op::importance& args) {
   const importance_params p{
       heads, static_cast<std::int32_t>(args.q.shape[2]),
       heads / static_cast<std::int32_t>(args.k.shape[1]), device.in(args.begin),
-      device.in(args.index),
-      device.in(args.q).as<float>(), args.q.row_stride, device.in(args.k).as<float>(),
-      args.k.row_stride, args.scale,
+      device.in(args.index), device.in(args.q).as<float>(), args.q.row_stride,
+      device.in(args.k).as<float>(), args.k.row_stride, args.scale,
       // A row is listed once at most.
       device.work().scratch<double>(scratch_slot::selection_a, args.q.rows() * heads),
       device.out(args.out)};

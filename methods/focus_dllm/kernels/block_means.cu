@@ -73,11 +73,11 @@ void block_mean_keys(const device_ops& device, const op::block_mean_keys& args) 
 }
 
 void mark_context(const device_ops& device, const op::mark_context& args) {
-  device.work().launch(
-      "mark_context", {blocks_for(args.sequences, 1), group_threads}, mark_context_kernel,
-      {args.sequences, device.in(args.length), device.in(args.seen_from), args.block,
-       device.in(args.top_begin), device.in(args.top), device.in(args.sink_begin),
-       device.in(args.sink), device.out(args.flags)});
+  device.work().launch("mark_context", {blocks_for(args.sequences, 1), group_threads},
+                       mark_context_kernel,
+                       {args.sequences, device.in(args.length), device.in(args.seen_from),
+                        args.block, device.in(args.top_begin), device.in(args.top),
+                        device.in(args.sink_begin), device.in(args.sink), device.out(args.flags)});
 }
 
 }  // namespace

@@ -68,7 +68,8 @@ UNMASK_KERNEL void list_kept_kernel(op::list_kept p) {
   const int top = p.top_begin[s + 1] - p.top_begin[s];
   const int n = p.kept_begin[s + 1] - p.kept_begin[s];
   const int step = static_cast<int>(grid_size_y() * block_size());
-  for (int i = static_cast<int>(block_index_y() * block_size() + thread_index()); i < n; i += step) {
+  for (int i = static_cast<int>(block_index_y() * block_size() + thread_index()); i < n;
+       i += step) {
     p.kept[p.kept_begin[s] + i] =
         i < top ? p.slots[p.begin[s] + p.top[p.top_begin[s] + i]] : p.suffix[s] + i - top;
   }
@@ -84,17 +85,18 @@ void pool(const device_ops& device, const op::pool& args) {
   if (args.kernel < 1 || args.kernel % 2 == 0)
     throw std::logic_error("pool: the window must be odd");
   device.work().launch("pool", {blocks_for(args.segments, 1), group_threads, 0, segment_pieces},
-                       pool_kernel, {device.in(args.begin), device.in(args.in), args.kernel / 2, args.maximum,
+                       pool_kernel,
+                       {device.in(args.begin), device.in(args.in), args.kernel / 2, args.maximum,
                         device.out(args.out)});
 }
 
 void list_kept(const device_ops& device, const op::list_kept& args) {
-  device.work().launch(
-      "list_kept", {blocks_for(args.sequences, 1), group_threads, 0, segment_pieces},
-      list_kept_kernel,
-      {args.sequences, device.in(args.begin), device.in(args.slots), device.in(args.top_begin),
-       device.in(args.top), device.in(args.suffix), device.in(args.kept_begin),
-       device.out(args.kept)});
+  device.work().launch("list_kept",
+                       {blocks_for(args.sequences, 1), group_threads, 0, segment_pieces},
+                       list_kept_kernel,
+                       {args.sequences, device.in(args.begin), device.in(args.slots),
+                        device.in(args.top_begin), device.in(args.top), device.in(args.suffix),
+                        device.in(args.kept_begin), device.out(args.kept)});
 }
 
 void kv_copy(const device_ops& device, const op::kv_copy& args) {

@@ -183,8 +183,7 @@ TEST(loop, prompts_of_a_closed_batch_enter_in_pieces) {
   const method_info& method = method_registry::instance().find("block_diffusion");
   parameter_map given;
   method_registry::instance().make("block_diffusion", model->config(), "", {}, &given);
-  const std::int32_t rows =
-      rows_needed(model->config(), method, parameters(given), requests, 33);
+  const std::int32_t rows = rows_needed(model->config(), method, parameters(given), requests, 33);
   EXPECT_GT(rows, 8192);
   EXPECT_LE(rows, model->max_rows());
   std::int64_t all = 0;

@@ -295,11 +295,11 @@ void block_mass(const device_ops& device, const op::block_mass& args) {
                             {cache.page_table, cache.table_stride}};
   if (has_score_tiles(cache.keys, dim)) {
     const auto launch = [&](auto kernel) {
-      device.work().launch("block_mass_tensor",
-                           {blocks_for(std::int64_t{args.rows.sequences} * heads, 1), score_threads,
-                            score_shared_bytes(dim) + column_shared_bytes,
-                            static_cast<unsigned>(blocks)},
-                           kernel, p);
+      device.work().launch(
+          "block_mass_tensor",
+          {blocks_for(std::int64_t{args.rows.sequences} * heads, 1), score_threads,
+           score_shared_bytes(dim) + column_shared_bytes, static_cast<unsigned>(blocks)},
+          kernel, p);
     };
     return dim == 64 ? launch(block_mass_tensor_kernel<64>) : launch(block_mass_tensor_kernel<128>);
   }
@@ -318,21 +318,20 @@ void keep_top_blocks(const device_ops& device, const op::keep_top_blocks& args) 
   device.work().launch(
       "keep_top_blocks", shape, keep_top_blocks_kernel,
       {device.in(args.mass).as<float>(), args.mass.row_stride, heads, blocks, device.in(args.used),
-       device.in(args.first), device.in(args.limit), device.in(args.count), device.out(args.keep).as<std::uint8_t>(),
-       args.keep.row_stride});
+       device.in(args.first), device.in(args.limit), device.in(args.count),
+       device.out(args.keep).as<std::uint8_t>(), args.keep.row_stride});
 }
 
 void block_mask_keys(const device_ops& device, const op::block_mask_keys& args) {
   const auto heads = static_cast<std::int32_t>(args.keep.shape[1]);
   const auto blocks = static_cast<std::int32_t>(args.keep.shape[3]);
-  device.work().launch(
-      "block_mask_keys",
-      {blocks_for(args.keep.rows(), 1), group_threads, 0,
-       blocks_for(blocks, group_threads / warp_size)},
-      block_mask_keys_kernel,
-      {device.in(args.keep).as<std::uint8_t>(), args.keep.row_stride, heads, blocks,
-       device.in(args.applies), args.size, device.in(args.kv_length),
-       device.out(args.out).as<float>(), args.out.row_stride});
+  device.work().launch("block_mask_keys",
+                       {blocks_for(args.keep.rows(), 1), group_threads, 0,
+                        blocks_for(blocks, group_threads / warp_size)},
+                       block_mask_keys_kernel,
+                       {device.in(args.keep).as<std::uint8_t>(), args.keep.row_stride, heads,
+                        blocks, device.in(args.applies), args.size, device.in(args.kv_length),
+                        device.out(args.out).as<float>(), args.out.row_stride});
 }
 
 }  // namespace
