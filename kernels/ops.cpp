@@ -18,11 +18,11 @@ void ops::clear(void* to, std::size_t bytes) const {
   std::memset(to, 0, bytes);
 }
 
-std::unique_ptr<recorded_work> ops::record(const std::function<void()>&) const {
-  throw std::logic_error(name() + " records nothing");
+std::unique_ptr<captured_graph> ops::capture(const std::function<void()>&) const {
+  throw std::logic_error(name() + " captures nothing");
 }
-void ops::repeat(const recorded_work&) const {
-  throw std::logic_error(name() + " records nothing");
+void ops::replay(const captured_graph&) const {
+  throw std::logic_error(name() + " captures nothing");
 }
 
 }  // namespace unmask

@@ -21,7 +21,7 @@ struct staged_rows {
 
 namespace op {
 
-// to = the lists of `rows`, tokens and index (each [R]); entries R .. padded - 1 are nobody's:
+// to = the lists of `rows`, tokens and index (each [R]); entries R .. padded - 1 are padding rows:
 // sequence -1, position, slot, token and index 0. No array may be one of `rows`.
 struct stage_rows {
   row_set rows;
@@ -108,7 +108,7 @@ struct fill_flags {
 };
 
 // flags[sequence[r], position[r]] = value for the rows with where[r] != 0 (where null: all) that
-// are somebody's.
+// are no padding rows.
 struct scatter_flags {
   row_set rows;
   const std::uint8_t* where = nullptr;

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t tiny_parameters = 100'000'000;
 
 struct checked_point {
-  std::string name;   // what the rows have in common, for the eye
+  std::string name;   // what the rows have in common, for people to read
   std::string shown;  // "FOCUS / DC+", the quantity
   estimate measured;
   std::string items;  // which items it is of: points of the same items err together

@@ -21,7 +21,7 @@ class one_forward final : public pace_policy {
   sequence_step plan(const batch& b, std::int32_t s) override {
     sequence_step step;
     step.active = true;
-    step.what = phase::prefill;
+    step.what = forward_kind::prefill;
     step.last = step.kv_length = step.candidate_first = step.candidate_last = b.at(s).length;
     return step;
   }
@@ -64,7 +64,7 @@ class logits_of_rows final : public step_observer {
         rows_(rows.begin(), rows.end()),
         logits_(model.backend().allocate(
             dtype::f32, {static_cast<std::int64_t>(rows.size()), model.config().vocabulary},
-            memory_use::exchanged)) {}
+            memory_use::host_visible)) {}
   void on_step(const step_view& step) override {
     model_.backend().run(op::logits{step.head_input, model_.head(), rows_.data(), logits_});
   }

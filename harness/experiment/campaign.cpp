@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* log_name = "log.txt";
 
+}  // namespace
+
 std::string obstacle_of(const campaign_item& item) {
   const artifact_entry& a = item.artifact;
   if (!a.problem.empty()) return a.problem;
@@ -30,6 +32,8 @@ std::string obstacle_of(const campaign_item& item) {
   }
   return "NOT RUN: has no scale " + item.scale + ", only " + names;
 }
+
+namespace {
 
 // Seconds of earlier runs, by paper, id and scale.
 std::map<std::string, double> earlier_seconds(const fs::path& log) {
@@ -58,7 +62,7 @@ void append_line(const fs::path& log, const campaign_outcome& o) {
   if (!out) throw environment_error("cannot write " + log.string());
 }
 
-std::size_t believable_in(const fs::path& output) {
+std::size_t reportable_in(const fs::path& output) {
   std::error_code failed;
   if (!fs::is_directory(output, failed)) return 0;
   return read_frame({output}).reportable().size();
@@ -90,7 +94,7 @@ void measure(const campaign_item& item, const fs::path& place, bool fresh,
       fs::rename(output, place);
       output = place;
     }
-    o.rows = believable_in(output);
+    o.rows = reportable_in(output);
     o.status = status == 0 ? campaign_status::measured : campaign_status::failed;
     if (status != 0) {
       o.detail = fmt::format("exit status {}; see {}", status, (output / log_name).string());

@@ -28,11 +28,14 @@ struct campaign_item {
   std::string key() const { return artifact.header.paper + "/" + artifact.header.id + "/" + scale; }
 };
 
+// Why an item cannot be measured here: "NOT RUN: ...", or what is broken; empty: it can.
+std::string obstacle_of(const campaign_item& item);
+
 struct campaign_outcome {
   std::string paper, id, scale, title;
   campaign_status status = campaign_status::failed;
   std::string detail;        // why not, or the exit status and where the log is
-  std::size_t rows = 0;      // believable ones, all runs together
+  std::size_t rows = 0;      // reportable ones, all runs together
   double seconds = 0;        // of this run
   double total_seconds = 0;  // of all runs into this directory
   std::int64_t more_items = 1, more_repetitions = 1;
@@ -47,7 +50,7 @@ using artifact_runner =
 // Rows of an artifact go to DIRECTORY/PAPER/ID/SCALE; what is there already is not measured again
 // (the runner resumes). Of an item with more evidence the rows so far are replaced, once all new ones
 // are there. A failure is recorded and the next artifact begins. campaign.jsonl gets one
-// line per artifact as soon as it is over; `progress` one line for the eye.
+// line per artifact as soon as it is over; `progress` one line for people to read.
 std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& items,
                                            const std::filesystem::path& directory,
                                            const artifact_runner& runner, std::ostream& progress);

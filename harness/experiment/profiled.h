@@ -59,7 +59,7 @@ struct phase_report {
   std::string chip;
   // By phase: what counters said; empty: not counted, and FLOPs and bytes are analytic.
   struct counted {
-    work_phase phase;
+    profile_phase phase;
     double flops = 0, bytes = 0;
   };
   std::vector<counted> counters;

@@ -89,7 +89,7 @@ void check_run_settings(const run_settings& run) {
           fmt::format("`{}` is {} but must be from {} to {}", key.name, value, key.low, key.high));
     }
     const std::vector<std::string> known = key.choices();
-    if (std::ranges::find(known, key.text(run)) == known.end()) {
+    if (!known.empty() && std::ranges::find(known, key.text(run)) == known.end()) {
       throw usage_error(unknown_name(key.name, key.text(run), known));
     }
   }

@@ -79,9 +79,9 @@ class device_ops : public ops {
   void clear(void* to, std::size_t bytes) const override { queue_.fill_zero(to, bytes); }
 
   // ops/recording.cu
-  std::int32_t recorded_rows(std::int32_t rows) const override;
-  std::unique_ptr<recorded_work> record(const std::function<void()>& body) const override;
-  void repeat(const recorded_work& work) const override;
+  std::int32_t graph_bucket(std::int32_t rows) const override;
+  std::unique_ptr<captured_graph> capture(const std::function<void()>& body) const override;
+  void replay(const captured_graph& work) const override;
 
   queue& work() const { return queue_; }
 

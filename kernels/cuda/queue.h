@@ -191,7 +191,7 @@ class queue {
   int multiprocessors_ = 4;
   bool recording_ = false;
   bool recorded_ = false;                        // at least once: scratch may be in use for good
-  std::vector<std::shared_ptr<void>> outgrown_;  // scratch that recordings use
+  std::vector<std::shared_ptr<void>> outgrown_;  // scratch that captured_graphs use
   struct buffer {
     std::shared_ptr<void> memory;
     std::size_t bytes = 0;

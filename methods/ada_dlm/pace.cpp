@@ -23,9 +23,9 @@ void shared_state::make_room(const batch& b, const settings& s) {
   const ops& backend = b.backend();
   const std::int64_t places = b.capacity(), length = b.max_length();
   history = backend.allocate(dtype::f32, {places, length, s.history});
-  flags = backend.allocate(dtype::u8, {places, length}, memory_use::exchanged);
+  flags = backend.allocate(dtype::u8, {places, length}, memory_use::host_visible);
   if (s.keep_mask_input) {
-    answer = backend.allocate(dtype::i32, {places, length}, memory_use::exchanged);
+    answer = backend.allocate(dtype::i32, {places, length}, memory_use::host_visible);
     answer_state = backend.allocate(dtype::u8, {places, length});
     answer_count = backend.allocate(dtype::i32, {places});
   }

@@ -53,7 +53,7 @@ void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_
   for (tensor* t : {&mass_, &score_}) *t = backend.allocate(dtype::f32, {most});
   flags_ = backend.allocate(dtype::u8, {sequences, b.max_length()});
   for (std::int32_t l = 0; l < b.model().layers; ++l) {
-    key_begin_.push_back(backend.allocate(dtype::i32, {sequences + 1}, memory_use::exchanged));
+    key_begin_.push_back(backend.allocate(dtype::i32, {sequences + 1}, memory_use::host_visible));
   }
   mean_query_ = backend.allocate(dtype::f32, {sequences, b.model().heads * dim});
   focus_query_ = backend.allocate(dtype::f32, {b.max_length(), b.model().heads * dim});

@@ -13,14 +13,14 @@ void optimus_state::prepare(const batch& b) {
   if (kv_end) return;
   const ops& backend = b.backend();
   const std::int64_t places = b.capacity();
-  kv_end = backend.allocate(dtype::i32, {places}, memory_use::exchanged);
+  kv_end = backend.allocate(dtype::i32, {places}, memory_use::host_visible);
   requests.resize(static_cast<std::size_t>(places));
   observations.resize(static_cast<std::size_t>(places));
   if (!lists()) return;
-  visible = backend.allocate(dtype::u8, {places, b.max_length()}, memory_use::exchanged);
-  key_begin = backend.allocate(dtype::i32, {places + 1}, memory_use::exchanged);
+  visible = backend.allocate(dtype::u8, {places, b.max_length()}, memory_use::host_visible);
+  key_begin = backend.allocate(dtype::i32, {places + 1}, memory_use::host_visible);
   for (tensor* t : {&key_slot, &key_sequence}) {
-    *t = backend.allocate(dtype::i32, {places * b.max_length()}, memory_use::exchanged);
+    *t = backend.allocate(dtype::i32, {places * b.max_length()}, memory_use::host_visible);
   }
 }
 
@@ -76,7 +76,7 @@ void optimus_pace::start(batch& b, std::int32_t s) {
   p.prefilled = p.history == 0;
 }
 
-void optimus_pace::begin(const batch& b, const step_part* parts) {
+void optimus_pace::begin(const batch& b, const schedule_action* parts) {
   optimus_state& state = *state_;
   const optimus_settings& set = state.settings;
   if (state.requests.empty()) return;  // nobody was ever admitted
@@ -84,8 +84,8 @@ void optimus_pace::begin(const batch& b, const step_part* parts) {
   running_.clear();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     state.requests[static_cast<std::size_t>(s)] = {};
-    if (!b.occupied(s) || (parts && parts[s] == step_part::out)) continue;
-    if (parts && parts[s] == step_part::recompute) continue;
+    if (!b.occupied(s) || (parts && parts[s] == schedule_action::out)) continue;
+    if (parts && parts[s] == schedule_action::recompute) continue;
     if (b.at(s).finished) continue;
     if (progress_.at(s).prefilled) {
       running_.push_back(s);
@@ -96,10 +96,10 @@ void optimus_pace::begin(const batch& b, const step_part* parts) {
   state.choice = {state.elastic ? set.chunk.block : set.size, !state.elastic && set.out_block};
   if (state.elastic && !running_.empty()) state.choice = state.elastic->choose(running_);
   choose_chunk(state.choice.size);
-  // A place that waits in a frozen batch computes the rows its next forward would take. They settle
+  // A place that waits in a held batch computes the rows its next forward would take. They settle
   // nothing, and that forward computes them again before it reads them.
   for (std::int32_t s = 0; parts && s < b.capacity(); ++s) {
-    if (parts[s] != step_part::recompute || !b.occupied(s)) continue;
+    if (parts[s] != schedule_action::recompute || !b.occupied(s)) continue;
     const std::int32_t first = progress_.at(s).history, last = first + set.chunk.block;
     state.requests[static_cast<std::size_t>(s)] = {first, last, last, state.choice.size, false};
   }
@@ -123,7 +123,7 @@ sequence_step optimus_pace::plan(const batch& b, std::int32_t s) {
   r.limit = q.length;
   r.size = state.choice.size;
   if (!p.prefilled) {
-    step.what = phase::prefill;
+    step.what = forward_kind::prefill;
     const std::int32_t end = prefill_end(b, s);
     step.first = p.entered;
     step.last = p.entered + prefill_rows(b, s);
@@ -147,7 +147,7 @@ sequence_step optimus_pace::plan(const batch& b, std::int32_t s) {
     }
     if (state.choice.out_block && !p.refresh) r.last = step.last;
     const bool decides = !clean || step.last > step.first + block;
-    step.what = decides ? phase::denoise : phase::commit;
+    step.what = decides ? forward_kind::denoise : forward_kind::commit;
     step.candidate_first = step.first;
     step.candidate_last = decides ? step.last : step.first;
   }
@@ -159,7 +159,7 @@ void optimus_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
                            std::int32_t committed) {
   optimus_state& state = *state_;
   progress& p = progress_.at(s);
-  const bool prefill = step.what == phase::prefill;
+  const bool prefill = step.what == forward_kind::prefill;
   step_observation& seen = state.observations[static_cast<std::size_t>(s)];
   if (state.elastic && (!prefill || !seen.passed.empty())) {
     const chunk_choice made =
@@ -246,7 +246,7 @@ void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows
   if (!builder_) {
     builder_.emplace(backend, state.settings.chunk);
     state.settles =
-        backend.allocate(dtype::u8, {rows.position.view().rows()}, memory_use::exchanged);
+        backend.allocate(dtype::u8, {rows.position.view().rows()}, memory_use::host_visible);
     zero_.assign(static_cast<std::size_t>(b.capacity()), 0);
   }
   rows.rows = builder_->build(b.state(), state.requests,
@@ -290,7 +290,7 @@ layer_keys optimus_keys::select(const batch& b, const step_plan& plan, std::int3
   keys.set.key_begin = state.key_begin.as<std::int32_t>();
   keys.set.key_slot = state.key_slot.as<std::int32_t>();
   const bool prefill = std::any_of(plan.of.begin(), plan.of.end(), [](const sequence_step& step) {
-    return step.active && step.what == phase::prefill;
+    return step.active && step.what == forward_kind::prefill;
   });
   if (state.settings.full_mask && !prefill) keys.set.mask = mask_kind::full;
   return keys;
@@ -310,7 +310,7 @@ void optimus_unmask::decide(const batch& b, const step_plan& plan, candidate_lis
   block_unmask::decide(b, plan, c);
   if (!state_->elastic) return;
   if (!passed_) {
-    passed_ = b.backend().allocate(dtype::u8, {c.accept.view().rows()}, memory_use::exchanged);
+    passed_ = b.backend().allocate(dtype::u8, {c.accept.view().rows()}, memory_use::host_visible);
   }
   std::uint8_t* passed = passed_.as<std::uint8_t>();
   b.backend().run(op::accept_threshold{c.set(b.capacity()), c.probability.as<float>(),
@@ -335,6 +335,7 @@ void optimus_unmask::note(const batch& b, const step_plan& plan, const candidate
     step_observation& seen = state.observations[static_cast<std::size_t>(s)];
     if (!step.active || step.recompute) continue;
     seen.passed.assign(passed + begin[s], passed + begin[s + 1]);
+    seen.slot.clear();  // decide() may have noted its own choice before somebody else's
     for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
       seen.slot.push_back(c.row.as<std::int32_t>()[i] - row_begin[s]);
     }

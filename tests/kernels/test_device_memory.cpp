@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The selection and decision operations as a GPU sees them: launches wait in a queue until the host
-// synchronises, and kernels reach the backend's own memory only. An operation whose host side read
-// an array, or passed a kernel a pointer to host memory, fails here.
+// What the emulated device refuses as a GPU would: bad input that a kernel sees, and memory of the
+// host.
 #include "harness/decode/kernels/features.h"
-#include "kernels/cuda/emulation.h"
 #include "kernels/decisions.h"
-#include "kernels/rows.h"
 #include "kernels/selection.h"
-#include "methods/ada_dlm/kernels/freeze.h"
-#include "methods/baselines/block_diffusion/kernels/acceptance.h"
-#include "methods/baselines/sparse_d/kernels/block_pattern.h"
-#include "methods/baselines/vanilla/kernels/acceptance.h"
-#include "methods/focus/kernels/eviction.h"
-#include "methods/focus_dllm/kernels/block_means.h"
-#include "methods/optimus/kernels/chunk.h"
-#include "methods/sparse_dllm/kernels/eviction.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
 namespace {
 
 using indices = std::vector<std::int32_t>;
-using bytes = std::vector<std::uint8_t>;
 
 // Arrays in a backend's own memory.
 class arena {
@@ -37,7 +25,7 @@ class arena {
   }
   template <class T>
   T* room(std::int64_t n) {
-    kept_.push_back(backend_.allocate(dtype_of<T>::value, {n}, memory_use::exchanged));
+    kept_.push_back(backend_.allocate(dtype_of<T>::value, {n}, memory_use::host_visible));
     return kept_.back().template as<T>();
   }
 
@@ -122,7 +110,7 @@ outcome one_of_each(const ops& b) {
   freeze.limit = four;
   freeze.tier_mean = true;
   auto* frozen = a.room<std::uint8_t>(all);
-  b.run(op::freeze_two_centroids{candidates, history_view, four, freeze, frozen});
+  b.run(op::accept_two_centroids{candidates, history_view, four, freeze, frozen});
 
   auto* canvas = a.room<std::int32_t>(all);
   auto* token = a.put(indices(all, 17));
@@ -131,8 +119,8 @@ outcome one_of_each(const ops& b) {
                    state_view, committed});
   auto* tokens = a.room<std::int32_t>(all);
   b.run(op::gather_tokens{rows, make_view(canvas, dtype::i32, {2, length}), tokens});
-  b.run(op::freeze{2, state_view, first, last, true, flags_view});
-  b.run(op::mark_unsettled{state_view, {}, first, last, a.put(bytes{0, 1}), flags_view});
+  b.run(op::mark_kv_final{2, state_view, first, last, true, flags_view});
+  b.run(op::advance_delayed_cache{state_view, {}, first, last, a.put(bytes{0, 1}), flags_view});
   b.run(op::fill_flags{2, zero, first, 7, flags_view});
   b.run(op::mark_top{rows, a.put(test::random_vector(rng, all)), four, flags_view});
   b.run(op::scatter_flags{rows, settles, 9, flags_view});
@@ -217,17 +205,24 @@ outcome one_of_each(const ops& b) {
 TEST(device_memory, operations_read_device_memory_only_and_never_on_the_host) {
   const outcome want = one_of_each(reference_ops());
   const cuda::emulation before = cuda::current_emulation();
-  for (int mode = 0; mode < 4; ++mode) {
-    cuda::set_emulation({test::schedule_of(mode), true, true});
-    const outcome got = one_of_each(cuda_emulated_ops());
-    ASSERT_EQ(got.numbers.size(), want.numbers.size());
-    for (std::size_t i = 0; i < want.numbers.size(); ++i) {
-      EXPECT_EQ(got.numbers[i], want.numbers[i]) << "list " << i;
-    }
-    for (std::size_t i = 0; i < want.scores.size(); ++i) {
-      test::expect_close(got.scores[i], want.scores[i], 1e-6, "scores " + std::to_string(i));
-    }
-  }
+  cuda::set_emulation({{}, true, false});
+  const ops& device = cuda_emulated_ops();
+  const indices begin{0, 1}, zero{0}, at{3}, other{4};
+  const row_set rows{1, 1, begin.data(), zero.data(), at.data(), nullptr};
+  const row_set absent{1, 1, begin.data(), zero.data(), other.data(), nullptr};
+  indices index{-7};
+  EXPECT_NO_THROW(device.run(op::find_rows{rows, absent, index.data()}));
+  EXPECT_THROW(device.synchronize(), std::logic_error);
+  EXPECT_NO_THROW(device.synchronize());  // once
+  device.run(op::find_rows{rows, rows, index.data()});
+  EXPECT_NO_THROW(device.synchronize());
+  EXPECT_EQ(index[0], 0);
+  const indices two{0, 2};
+  const float score = 1;
+  indices out{-7, -7};
+  EXPECT_NO_THROW(device.run(op::top_indices{1, begin.data(), &score, two.data(), out.data()}));
+  EXPECT_THROW(device.synchronize(), std::logic_error);
+  EXPECT_EQ(out, (indices{-7, -7}));
   cuda::set_emulation(before);
 }
 
@@ -237,7 +232,7 @@ TEST(device_memory, exchanged_arrays_are_copied_when_an_operation_is_run) {
   const cuda::emulation before = cuda::current_emulation();
   cuda::set_emulation({{}, true, true});
   const ops& device = cuda_emulated_ops();
-  const auto array = [&] { return device.allocate(dtype::f32, {40}, memory_use::exchanged); };
+  const auto array = [&] { return device.allocate(dtype::f32, {40}, memory_use::host_visible); };
   const tensor x = array(), doubled = array(), tripled = array();
   std::fill_n(x.as<float>(), 40, 1.0F);
   const auto times = [&](float factor, const tensor& to) {
@@ -272,15 +267,15 @@ TEST(device_memory, repeated_operations_read_the_arrays_anew) {
   const cuda::emulation before = cuda::current_emulation();
   cuda::set_emulation({{}, true, true, true});
   const ops& device = cuda_emulated_ops();
-  const tensor x = device.allocate(dtype::f32, {8}, memory_use::exchanged);
+  const tensor x = device.allocate(dtype::f32, {8}, memory_use::host_visible);
   const auto body = [&] {
     device.run(op::combine_scores{8, x.as<float>(), 2, nullptr, 0, x.as<float>()});
   };
-  const auto work = device.record(body);
+  const auto work = device.capture(body);
   for (const float start : {1.0F, 5.0F}) {
     std::fill_n(x.as<float>(), 8, start);
-    device.repeat(*work);
-    device.repeat(*work);
+    device.replay(*work);
+    device.replay(*work);
     device.synchronize();
     EXPECT_EQ(x.as<float>()[7], 4 * start);
   }

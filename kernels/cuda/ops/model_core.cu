@@ -48,7 +48,7 @@ tensor device_ops::allocate(dtype type, std::initializer_list<std::int64_t> shap
     if (n < 0) throw std::logic_error("allocate: negative dimension");
     bytes *= static_cast<std::size_t>(n);
   }
-  if (use == memory_use::exchanged) {
+  if (use == memory_use::host_visible) {
     const std::shared_ptr<void> memory(exchange::of_backend().allocate(bytes),
                                        [](void* p) { exchange::of_backend().release(p); });
     std::memset(memory.get(), 0, bytes);

@@ -58,7 +58,7 @@ void scatter_rows(const device_ops& device, const op::scatter_rows& args) {
 std::int32_t* device_ops::fault_word(device_fault kind) const {
   if (!faults_) {
     faults_ = allocate(dtype::i32, {static_cast<std::int64_t>(device_fault::count)},
-                       memory_use::exchanged);
+                       memory_use::host_visible);
   }
   return out(faults_.as<std::int32_t>() + static_cast<std::size_t>(kind));
 }

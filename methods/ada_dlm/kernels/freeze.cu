@@ -116,7 +116,7 @@ UNMASK_DEVICE bool closer_to_high(const float* v, const centroids& c, int m,
 
 // One block for each sequence: rank the scope, find the centroids, compare, then apply the limit
 // and always_best.
-UNMASK_KERNEL void freeze_two_centroids_kernel(freeze_kernel_params p) {
+UNMASK_KERNEL void accept_two_centroids_kernel(freeze_kernel_params p) {
   shared_allocator shared;
   const block_group group = take_group(shared);
   const centroids c{shared.take<double>(p.depth), shared.take<double>(p.depth)};
@@ -223,7 +223,7 @@ void push_history(const device_ops& device, const op::push_history& args) {
                         static_cast<std::int32_t>(args.history.shape[2])});
 }
 
-void freeze_two_centroids(const device_ops& device, const op::freeze_two_centroids& args) {
+void accept_two_centroids(const device_ops& device, const op::accept_two_centroids& args) {
   const auto depth = static_cast<std::int32_t>(args.history.shape[2]);
   const auto length = static_cast<std::int32_t>(args.history.shape[1]);
   std::int32_t* order =
@@ -237,20 +237,20 @@ void freeze_two_centroids(const device_ops& device, const op::freeze_two_centroi
   rule.limit = device.in(rule.limit);
   const std::size_t centroid = (static_cast<std::size_t>(depth) + 1) / 2 * 16;
   device.work().launch(
-      "freeze_two_centroids",
+      "accept_two_centroids",
       {blocks_for(args.candidates.sequences, 1), group_threads, group_bytes + 2 * centroid},
       freeze_two_centroids_kernel,
       {device.in(args.candidates), device.in(args.history).as<float>(), args.history.row_stride,
        depth, length, device.in(args.rank), rule, device.out(args.accept), order});
 }
 
-void mark_unsettled(const device_ops& device, const op::mark_unsettled& args) {
+void advance_delayed_cache(const device_ops& device, const op::advance_delayed_cache& args) {
   device.on_host(args, args.state.data, args.first, args.last, args.whole, args.flags.data);
 }
 
 }  // namespace
 
-const register_operations<push_history, freeze_two_centroids, mark_unsettled> registered(
+const register_operations<push_history, accept_two_centroids, advance_delayed_cache> registered(
     this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -164,7 +164,7 @@ void retain(const device_ops& device, const op::retain& args) {
       {device.in(args.candidates), device.in(args.score), rule, device.out(args.accept)});
 }
 
-void freeze(const device_ops& device, const op::freeze& args) {
+void freeze(const device_ops& device, const op::mark_kv_final& args) {
   device.on_host(args, args.state.data, args.first, args.last, args.flags.data);
 }
 

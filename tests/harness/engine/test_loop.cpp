@@ -68,7 +68,7 @@ served serve(const transformer& model, recipe method, const std::vector<sequence
   run_engine(runner, plans, settings, clock, result.seen);
   result.free_pages = runner.free_pages();
   result.pages = runner.pages();
-  result.repeated = runner.loop().recorded().repeated;
+  result.repeated = runner.loop().graphs().replayed;
   return result;
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/decode/recordings.h"
+#include "harness/decode/captured_graphs.h"
 
 #include <algorithm>
 #include <chrono>
 
 namespace unmask {
 
-void recordings::run(const std::vector<std::uint64_t>& key, const std::function<void()>& body) {
+void captured_graphs::run(const std::vector<std::uint64_t>& key,
+                          const std::function<void()>& body) {
   const auto [at, is_new] = known_.try_emplace(key);
   entry& e = at->second;
   e.last = ++clock_;
@@ -20,17 +21,17 @@ void recordings::run(const std::vector<std::uint64_t>& key, const std::function<
   if (!e.work) {
     run_.synchronize();  // so that no decoding hides in the seconds
     const auto start = std::chrono::steady_clock::now();
-    e.work = run_.record(body);
+    e.work = run_.capture(body);
     run_.synchronize();
     counts_.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    ++counts_.recorded;
+    ++counts_.captured;
   }
-  run_.repeat(*e.work);
-  ++counts_.repeated;
+  run_.replay(*e.work);
+  ++counts_.replayed;
 }
 
-void recordings::forget_oldest() {
+void captured_graphs::forget_oldest() {
   const auto oldest =
       std::ranges::min_element(known_, {}, [](const auto& named) { return named.second.last; });
   run_.synchronize();  // it may still run
