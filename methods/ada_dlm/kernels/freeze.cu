@@ -239,7 +239,7 @@ void accept_two_centroids(const device_ops& device, const op::accept_two_centroi
   device.work().launch(
       "accept_two_centroids",
       {blocks_for(args.candidates.sequences, 1), group_threads, group_bytes + 2 * centroid},
-      freeze_two_centroids_kernel,
+      accept_two_centroids_kernel,
       {device.in(args.candidates), device.in(args.history).as<float>(), args.history.row_stride,
        depth, length, device.in(args.rank), rule, device.out(args.accept), order});
 }
