@@ -79,13 +79,63 @@ text_table table_of(const result_row& row, const json& report) {
   return t;
 }
 
+table_cell percent(const json& part, const json& whole) {
+  const auto all = whole.get<double>();
+  return all > 0 ? table_cell(fmt::format("{:.1f}", 100 * part.get<double>() / all)) : "–";
+}
+
+// Kernels of the emulated device, what they touch in a step, the largest first.
+text_table traffic_table(const result_row& row, const json& traffic) {
+  text_table t{"kernel",
+               ">launches",
+               ">kB read",
+               ">kB written",
+               ">host bytes",
+               ">sectors a request",
+               ">excess %",
+               ">uncoalesced %",
+               ">bank conflicts %",
+               ">ldmatrix",
+               ">mma"};
+  t.title = fmt::format("{} · {} · {}: memory traffic a step", row.model.name, row.workload.family,
+                        name_of_row(row));
+  const double steps = std::max(1.0, traffic["steps"].get<double>());
+  std::vector<json> kernels(traffic["kernels"].begin(), traffic["kernels"].end());
+  const auto bytes = [](const json& k) {
+    return k["read_bytes"].get<double>() + k["written_bytes"].get<double>();
+  };
+  std::ranges::stable_sort(kernels, std::ranges::greater{}, bytes);
+  for (const json& k : kernels) {
+    const auto requests = k["requests"].get<double>();
+    t.add({k["kernel"].get<std::string>(), amount(k["launches"], steps, 1),
+           amount(k["read_bytes"], steps * 1e3, 1), amount(k["written_bytes"], steps * 1e3, 1),
+           amount(k["host_bytes"], steps, 0),
+           requests > 0 ? number_cell(k["sectors"].get<double>() / requests, 2) : table_cell("–"),
+           percent(k["excess_sectors"], k["sectors"]), percent(k["uncoalesced"], k["requests"]),
+           percent(k["shared_excess"], k["shared_waves"]), amount(k["matrix_loads"], steps, 0),
+           amount(k["products"], steps, 0)});
+  }
+  const auto a_step = [&](const char* what) { return traffic[what].get<double>() / steps; };
+  t.notes.push_back(fmt::format(
+      "{:.0f} steps; a step: {:.1f} launches, {:.1f} host waits, {:.1f} copies from the host of "
+      "{:.1f} kB. Distinct sectors of 32 bytes, launch by launch{}.",
+      steps, a_step("launches"), a_step("waits"), a_step("copies"), a_step("copied_bytes") / 1e3,
+      traffic["accesses_seen"].get<bool>() ? "" : "; this build does not see accesses"));
+  return t;
+}
+
 }  // namespace
 
 std::vector<text_table> phase_tables(const row_list& rows) {
   std::vector<text_table> tables;
   for (const result_row* row : rows) {
     const auto found = row->probes.find("phases");
-    if (found != row->probes.end()) tables.push_back(table_of(*row, json::parse(found->second)));
+    if (found == row->probes.end()) continue;
+    const json report = json::parse(found->second);
+    tables.push_back(table_of(*row, report));
+    if (report.contains("traffic") && report["traffic"].is_object()) {
+      tables.push_back(traffic_table(*row, report["traffic"]));
+    }
   }
   return tables;
 }

@@ -20,8 +20,9 @@ namespace unmask {
   X(std::int64_t, batch_size, 1, 1, 1 << 20, "", "requests decoded together; of serve: places")    \
   X(std::int64_t, gen_length, 0, 0, 1 << 24, "", "tokens to generate; 0: what each item asks for") \
   X(std::int64_t, seed, 0, 0, INT64_MAX, "", "of sampling and remasking noise")                    \
-  X(std::string, device, "cpu", 0, 0, "cpu cuda reference",                                        \
-    "whose kernels run; cuda falls back to cpu where there is no GPU, and the row says cpu")       \
+  X(std::string, device, "cpu", 0, 0, "cpu cuda reference cuda-emulated",                          \
+    "whose kernels run; cuda falls back to cpu where there is no GPU, and the row says cpu; "      \
+    "cuda-emulated counts what kernels do, and its times mean nothing")                            \
   X(std::string, format, "auto", 0, 0, "auto f32 bf16 int8", "of packed weights; auto: f32")       \
   X(std::string, kv_type, "auto", 0, 0, "auto f32 bf16",                                           \
     "of keys and values; auto: bf16 on cuda with bf16 weights, f32 otherwise")                     \

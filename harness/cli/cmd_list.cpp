@@ -12,7 +12,9 @@
 #include "harness/decode/registry.h"
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/catalogue.h"
+#include "harness/experiment/cost_sheet.h"
 #include "harness/model/config.h"
+#include "harness/model/delta.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
 namespace unmask {
@@ -39,16 +41,25 @@ void list_folder(const char* title, const std::filesystem::path& folder, const c
 
 void list_models(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder)) return;
-  std::vector<std::filesystem::path> found;
+  std::vector<std::filesystem::path> found, opt_in;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (std::filesystem::exists(entry.path() / "config.json")) found.push_back(entry.path());
+    if (std::filesystem::exists(entry.path() / "config.json")) {
+      found.push_back(entry.path());
+    } else if (std::filesystem::exists(entry.path() / delta_file)) {
+      opt_in.push_back(entry.path());
+    }
   }
   std::sort(found.begin(), found.end());
+  std::sort(opt_in.begin(), opt_in.end());
   fmt::print("models\n");
   for (const auto& path : found) {
     const model_config c = read_model_config(path);
     fmt::print("  {:<36}{}, {} layers, d {}, {:.2f} M parameters\n", path.string(),
                name_of(c.family), c.layers, c.hidden, static_cast<double>(c.parameters()) * 1e-6);
+  }
+  for (const auto& path : opt_in) {
+    fmt::print("  {:<36}opt-in, not made yet: ./dev model {}\n", path.string(),
+               path.filename().string());
   }
 }
 
@@ -130,10 +141,44 @@ int command_list(const std::vector<std::string>& arguments) {
   return 0;
 }
 
+namespace {
+
+// What the cost model expects of the published models on a GPU that is not here.
+int show_cost(const po::variables_map& values) {
+  device_ceilings device = ceilings_of(values["device"].as<std::string>());
+  device = measured_ceilings(device, 1e12 * values["tflops"].as<double>(),
+                             1e12 * values["terabytes"].as<double>());
+  const std::filesystem::path shapes =
+      std::filesystem::path(values["experiments-dir"].as<std::string>()) / "shapes";
+  fmt::print("{}", render(cost_sheet(shapes, device),
+                          parse_table_format(values["format"].as<std::string>())));
+  return 0;
+}
+
+}  // namespace
+
 int command_show(const std::vector<std::string>& arguments) {
   po::options_description options("options");
+  auto add = options.add_options();
+  add("device", po::value<std::string>()->default_value("h200"),
+      "cost: the GPU, h100, h200 or a100");
+  add("tflops", po::value<double>()->default_value(0),
+      "cost: its largest bfloat16 products as measured, TFLOP/s (0: as declared)");
+  add("terabytes", po::value<double>()->default_value(0),
+      "cost: its copy rate as measured, TB/s (0: as declared)");
+  add("format", po::value<std::string>()->default_value("md"), "cost: md, csv, latex or json");
+  add("experiments-dir", po::value<std::string>()->default_value("experiments"),
+      "cost: where shapes/ lies");
   po::variables_map values;
-  if (!parse_command("show METHOD", "", options, {"method"}, arguments, values)) return 0;
+  if (!parse_command("show METHOD|cost [options]",
+                     "\ncost: expected time, tokens/s and share of the limit of five published "
+                     "models on a GPU that is not here\n",
+                     options, {"method"}, arguments, values)) {
+    return 0;
+  }
+  if (values.count("method") && values["method"].as<std::vector<std::string>>().front() == "cost") {
+    return show_cost(values);
+  }
   if (!values.count("method")) {
     throw usage_error(fmt::format("show needs a method: {}",
                                   fmt::join(method_registry::instance().names(), ", ")));

@@ -248,7 +248,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   const std::string device = device_of(spec);
   // Kernels of a CUDA graph run outside the ranges of their phases, and a profile is about phases:
   // every pass, timed and traced, launches its kernels, unless the user says otherwise.
-  if (device == "cuda" && spec.run.graphs == "auto") spec.run.graphs = "off";
+  if (device.starts_with("cuda") && spec.run.graphs == "auto") spec.run.graphs = "off";
   spec.evidence.min_repetitions = spec.evidence.max_repetitions =
       at_least(values, "repetitions", 1);
   spec.evidence.warmup = at_least(values, "warmup", 0);

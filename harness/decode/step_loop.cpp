@@ -29,7 +29,10 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
   const auto ints = [&](std::int64_t count, memory_use use = memory_use::host_visible) {
     return backend.allocate(dtype::i32, {count}, use);
   };
-  final = backend.allocate(dtype::f32, {n, m.config().hidden});
+  const bool carries = m.config().shifted_logits && m.config().attention == mask_kind::block_causal;
+  const std::int64_t behind = carries ? carried_outputs::room(l.sequences, l.max_length) : 0;
+  if (carries) carried.emplace(backend, l.sequences, l.max_length, n, m.config().hidden);
+  final = backend.allocate(dtype::f32, {n + behind, m.config().hidden});
   kept = ints(n);
   const auto arrays = std::array{&step_arrays::first,           &step_arrays::last,
                                  &step_arrays::candidate_first, &step_arrays::candidate_last,
@@ -84,6 +87,7 @@ std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slot
       return -1;
     }
     m.state.admit(s, request, length);
+    if (m.carried) m.carried->forget(s);
     m.method.pace->start(m.state, s);
     m.backend.synchronize();
     return s;
@@ -237,23 +241,34 @@ std::pair<profile_phase, std::int32_t> step_loop::impl::kind_of_forward() const 
   return {prefill + commit > 0 ? profile_phase::mixed_forward : profile_phase::denoise, active};
 }
 
+std::int32_t step_loop::impl::find_candidates() {
+  const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
+  const row_set readable =
+      carried ? carried->read(state, plan, rows, final, limits.dry) : rows.set(limits.sequences);
+  found.count = backend.run(
+      op::find_candidates{readable, state.state(), state_masked, plan.arrays.candidate_first,
+                          plan.arrays.candidate_last, shift, found.begin.as<std::int32_t>(),
+                          found.position.as<std::int32_t>(), found.row.as<std::int32_t>()});
+  if (!carried) return rows.rows;
+  auto* row = found.row.as<std::int32_t>();
+  for (std::int32_t i = 0; i < found.count; ++i) row[i] = carried->place_of(row[i]);
+  return rows.rows + carried->appended();
+}
+
 void step_loop::impl::decide() {
   const stopwatch clock(seconds.decisions);
   const std::int32_t sequences = limits.sequences;
-  const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
+  std::int32_t outputs = 0;
   {
     const phase_range range(profile_phase::candidates, -1);
-    found.count = backend.run(op::find_candidates{
-        rows.set(sequences), state.state(), state_masked, plan.arrays.candidate_first,
-        plan.arrays.candidate_last, shift, found.begin.as<std::int32_t>(),
-        found.position.as<std::int32_t>(), found.row.as<std::int32_t>()});
+    outputs = find_candidates();
     std::fill_n(found.committed.as<std::int32_t>(), sequences, 0);
   }
   if (found.count > 0) {
     {
       const phase_range range(profile_phase::lm_head, found.count);
       report_head(model, found.count);
-      method.unmask->judge(state, plan, final.view().first(rows.rows), model.head(), found);
+      method.unmask->judge(state, plan, final.view().first(outputs), model.head(), found);
     }
     const phase_range range(profile_phase::decide, found.count);
     const stopwatch rule(seconds.rule);
@@ -263,7 +278,7 @@ void step_loop::impl::decide() {
     backend.synchronize();
     std::copy_n(rows.token.as<std::int32_t>(), entered.rows, entered.token.as<std::int32_t>());
     observer->on_step({state, plan, entered.set(sequences), entered.token.as<std::int32_t>(),
-                       rows.set(sequences), found, final.view().first(rows.rows)});
+                       rows.set(sequences), found, final.view().first(outputs)});
   }
   if (found.count > 0) {
     const phase_range range(profile_phase::commit, found.count);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "harness/decode/captured_graphs.h"
+#include "harness/decode/carried_outputs.h"
 #include "harness/decode/feature_layers.h"
 #include "harness/decode/step_loop.h"
 #include "harness/decode/step_program.h"
@@ -71,6 +72,7 @@ struct step_loop::impl {
   tensor updated_index;
   transformer::activations part;
   candidate_lists found;
+  std::optional<carried_outputs> carried;  // of a block-causal model with shifted logits
   step_plan plan;
   std::vector<sequence_step> last_step;    // of each place, for recomputation
   const schedule_action* parts = nullptr;  // of the current step; null: all places step
@@ -144,6 +146,8 @@ struct step_loop::impl {
   void count_layer(std::int32_t layer, const layer_work& work, bool stored_at_once);
 
   void decide();
+  // Finds the candidates and returns how many rows of `final` they are read from.
+  std::int32_t find_candidates();
 };
 
 }  // namespace unmask

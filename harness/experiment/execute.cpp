@@ -31,7 +31,7 @@ constexpr std::size_t largest_workload = std::size_t{1} << 30;
 
 // Tells the backends what [run] says about kernels, before a model is packed for them.
 void choose_kernels(const run_settings& run) {
-  if (run.device == "cuda") {
+  if (run.device.starts_with("cuda")) {
     if (run.gemm == "fastest") throw usage_error("`gemm` \"fastest\" needs device \"cpu\"");
     cuda::choose("UNMASK_CUDA_GEMM", run.gemm == "own" ? "own" : "library");
     cuda::choose("UNMASK_CUDA_GRAPHS", run.graphs == "off" ? "off" : "on");

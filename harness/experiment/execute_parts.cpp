@@ -141,6 +141,7 @@ const ops& backend_of(const std::string& device) {
   if (device == "cpu") return cpu_ops();
   if (device == "reference") return reference_ops();
   if (device == "cuda") return cuda_ops();
+  if (device == "cuda-emulated") return cuda_emulated_ops();
   throw environment_error("device '" + device + "' has no kernels in this build; use cpu");
 }
 
@@ -150,7 +151,7 @@ weight_format packed_format(const std::string& format) {
 
 dtype stored_kv_type(const run_settings& run) {
   check_kv_type(run);
-  const bool chosen = run.kv_type == "auto" && run.device == "cuda" &&
+  const bool chosen = run.kv_type == "auto" && run.device.starts_with("cuda") &&
                       packed_format(run.format) == weight_format::bf16;
   return chosen || run.kv_type == "bf16" ? dtype::bf16 : dtype::f32;
 }

@@ -10,6 +10,7 @@
 #include "harness/base/error.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/settings.h"
+#include "harness/model/delta.h"
 #include "harness/profile/environment.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
@@ -28,7 +29,7 @@ need_parts split(const std::string& need) {
 }
 
 const std::vector<std::string> with_number = {"gpus", "gpu_memory_gb", "memory_gb", "cores"};
-const std::vector<std::string> with_name = {"weights", "trace", "benchmark"};
+const std::vector<std::string> with_name = {"weights", "trace", "benchmark", "model"};
 
 bool one_of(const std::vector<std::string>& list, const std::string& item) {
   return std::ranges::find(list, item) != list.end();
@@ -57,6 +58,11 @@ std::string what_is_missing(const std::string& need, const machine_view& m) {
   if (parts.kind == "cores") return less(m.cores, "");
   if (parts.kind == "weights") {
     return m.has_weights(parts.value) ? "" : "not in $UNMASK_MODELS or the Hugging Face cache";
+  }
+  if (parts.kind == "model") {
+    const fs::path config = fs::path("models") / parts.value / "config.json";
+    if (find_embedded(config, fs::current_path())) return "";
+    return "not made yet; ./dev model " + parts.value + " makes it";
   }
   if (parts.kind == "benchmark") {
     return m.has_dataset(find_benchmark(parts.value, "").folder)
@@ -110,6 +116,10 @@ std::vector<std::string> needs_of(const experiment_spec& spec) {
   if (cuda && !spec.artifact.paper.empty()) add("cuda");
   for (const model_entry& model : spec.models) {
     if (!model.published.empty()) add("weights:" + model.published);
+    std::error_code none;
+    if (fs::exists(model.path / delta_file, none)) {
+      add("model:" + model.path.lexically_normal().filename().string());
+    }
   }
   for (const workload_entry& w : spec.workloads) {
     if (!w.benchmark.name.empty() && w.benchmark.path.empty()) {

@@ -89,7 +89,10 @@ class profiled_point final : public prepared_point {
     if (run_->settings.tool == profile_tool::cupti) {
       slices = observe_kernels(clock, report);
     } else {
+      const bool emulated = device_ == "cuda-emulated";
+      if (emulated) cuda::emulator::begin_counting();
       checked_pass(&clock);
+      if (emulated) report.traffic = cuda::emulator::end_counting();
     }
     report.phases = clock.totals();
     report.seconds = clock.seconds();

@@ -10,12 +10,14 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "harness/experiment/runner.h"
 #include "harness/profile/kernel_table.h"
 #include "harness/profile/phase_clock.h"
+#include "kernels/cuda/device/traffic.h"
 
 namespace unmask {
 
@@ -57,6 +59,8 @@ struct phase_report {
   std::vector<kernel_row> kernels;  // cupti
   double device_busy = 0, device_span = 0, device_unattributed = 0;
   std::string chip;
+  // What the emulator counted of the kernels' traffic; only its backend has any.
+  std::optional<cuda::emulator::device_traffic> traffic;
   // By phase: what counters said; empty: not counted, and FLOPs and bytes are analytic.
   struct counted {
     profile_phase phase;
@@ -67,7 +71,8 @@ struct phase_report {
 
 // JSON object: "seconds", "untraced_seconds", "roofs", "provenance", and "phases", a list with one
 // object per phase: phase, calls, seconds, own_seconds, rows, flops, bytes (null: not known),
-// roof_share (null: no roof or no work) and provenance ("analytic" or "cupti").
+// roof_share (null: no roof or no work) and provenance ("analytic" or "cupti"). With the emulator
+// "traffic": steps, launches, waits, copies and "kernels", counted (kernels/cuda/device/traffic.h).
 std::string phases_json(const phase_report& report);
 
 }  // namespace unmask

@@ -62,6 +62,37 @@ json phase_object(const phase_report& report, const phase_total& t) {
           {"provenance", provenance}};
 }
 
+json traffic_object(const phase_report& report) {
+  if (!report.traffic) return nullptr;
+  std::int64_t steps = 0;
+  for (const phase_total& t : report.phases) {
+    if (t.phase == work_phase::step) steps = t.calls;
+  }
+  json kernels = json::array();
+  for (const auto& [name, k] : report.traffic->kernels) {
+    kernels.push_back({{"kernel", name},
+                       {"launches", k.launches},
+                       {"read_bytes", k.read.touched},
+                       {"written_bytes", k.written.touched},
+                       {"host_bytes", k.host_bytes},
+                       {"requests", k.read.requests + k.written.requests},
+                       {"sectors", k.read.sectors + k.written.sectors},
+                       {"excess_sectors", k.read.excess + k.written.excess},
+                       {"uncoalesced", k.read.uncoalesced + k.written.uncoalesced},
+                       {"shared_waves", k.shared_waves},
+                       {"shared_excess", k.shared_excess},
+                       {"matrix_loads", k.matrix_loads},
+                       {"products", k.products}});
+  }
+  return {{"accesses_seen", cuda::emulator::sees_accesses()},
+          {"steps", steps},
+          {"launches", report.traffic->launches},
+          {"waits", report.traffic->waits},
+          {"copies", report.traffic->copies},
+          {"copied_bytes", report.traffic->copied_bytes},
+          {"kernels", kernels}};
+}
+
 }  // namespace
 
 std::string phases_json(const phase_report& report) {
@@ -94,7 +125,8 @@ std::string phases_json(const phase_report& report) {
       {"device_span", known(report.device_span)},
       {"device_unattributed", report.kernels.empty() ? json() : json(report.device_unattributed)},
       {"phases", phases},
-      {"kernels", kernels}};
+      {"kernels", kernels},
+      {"traffic", traffic_object(report)}};
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 

@@ -355,6 +355,10 @@ void measure_row(result_row& row, const measured_point& point) {
     rate("tokens_per_second", t.output);
     rate("canvas_tokens_per_second", t.work.committed);
   }
+  if (row.run.device == "cuda-emulated") {
+    row.reason = "emulated kernels: the times mean nothing";
+    return;
+  }
   row.reason = disagreement(point.passes);
   for (const pass_record& pass : point.passes) {
     if (row.reason.empty()) row.reason = broken_law(pass, point.rules);

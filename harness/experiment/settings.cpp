@@ -96,7 +96,7 @@ void check_run_settings(const run_settings& run) {
 }
 
 void check_kv_type(const run_settings& run) {
-  if (run.kv_type == "bf16" && run.device != "cuda") {
+  if (run.kv_type == "bf16" && !run.device.starts_with("cuda")) {
     throw usage_error("`kv_type` \"bf16\" needs device \"cuda\": device \"" + run.device +
                       "\" keeps keys and values in f32; use \"auto\" or \"f32\"");
   }

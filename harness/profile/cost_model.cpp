@@ -118,7 +118,7 @@ void add_routed(step_builder& b, const cost_shape& c, const layer_shape& s,
   b.product("router product", 2 * s.times, s.rows, e, h, f32, true, s.real_rows);
   b.stream("moe_choose", s.times, s.rows * (e * f32 + 2 * per * f32), s.rows * e, 6);
   // One block of 256 threads walks all assignments twice.
-  launch plan = cost::streaming(s.rows * per * 3 * i32, 0, d);
+  launch plan = cost::streaming(s.rows * per * 2 * i32, 0, d);
   plan.busy = 2 * s.rows * per / 256 * 163.0 / 4 / d.clock * 8;  // eight warps of one scheduler set
   plan.held_by = "one block";
   b.add("moe_plan", s.times, plan);
@@ -161,6 +161,21 @@ void add_head(step_builder& b, const cost_shape& c, double candidates, const dev
   b.stream("head_result", 1, candidates * 64, 0, 0);
 }
 
+// Rows ranked in layers 0 and 1: every masked row against every other, in float64, so that both
+// operands of each multiply-add are converted; 16 conversions a clock and multiprocessor.
+void add_ranking(step_builder& b, const cost_shape& c, const cost_step& s,
+                 const device_ceilings& d) {
+  const double sums = s.sequences * s.ranked * s.ranked * c.heads * c.head_dim;
+  launch ranking;
+  ranking.bytes = s.sequences * s.ranked * (c.heads + c.kv_heads) * c.head_dim * f32;
+  ranking.busy = std::max(ranking.bytes / d.copy, 2 * sums / (16 * d.multiprocessors * d.clock));
+  ranking.held_by = "conversions";
+  b.add("importance", 2, ranking);
+  // The residual stream and Q, K, V of the rows that stay.
+  const double width = c.hidden + (c.heads + 2.0 * c.kv_heads) * c.head_dim;
+  b.stream("gather_rows", 2, s.sequences * s.late_rows * width * 2 * f32 / 2, 0, 0);
+}
+
 int dense_layers(const cost_shape& c) {
   return c.moe.experts > 0 ? std::min(c.layers, c.moe.first_dense_layers) : c.layers;
 }
@@ -199,6 +214,7 @@ step_cost cost_of_step(const cost_shape& c, const cost_step& given, const device
   }
   b.stream("rms_norm", 1, late * c.hidden * (f32 + bf16), late * c.hidden, norm_instructions);
   if (given.candidates > 0) add_head(b, c, given.sequences * given.candidates, d);
+  if (given.ranked > 0) add_ranking(b, c, given, d);
   if (given.launches > 0) {
     launch small;
     small.bytes = given.bus_bytes;

@@ -37,6 +37,7 @@ struct cost_step {
   int late_from = 0;       // first layer with late_rows (its attention sees them)
   double keys = 512;       // that a row attends to
   double candidates = 16;  // of a sequence: rows whose logits are looked at; 0: no head
+  double ranked = 0;  // masked rows of a sequence that are ranked before late_from (op::importance)
   // What a method adds, of the whole step: small kernels, and times that the host waits.
   double launches = 0, waits = 2;
   double bus_bytes = 0;  // that kernels read or write in memory of the host

@@ -330,6 +330,7 @@ void optimus_unmask::note(const batch& b, const step_plan& plan, const candidate
   optimus_state& state = *state_;
   const std::int32_t* begin = c.begin.as<std::int32_t>();
   const std::int32_t* row_begin = state.rows.begin.as<std::int32_t>();
+  const std::int32_t* row_position = state.rows.position.as<std::int32_t>();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     step_observation& seen = state.observations[static_cast<std::size_t>(s)];
@@ -337,7 +338,11 @@ void optimus_unmask::note(const batch& b, const step_plan& plan, const candidate
     seen.passed.assign(passed + begin[s], passed + begin[s + 1]);
     seen.slot.clear();  // decide() may have noted its own choice before somebody else's
     for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
-      seen.slot.push_back(c.row.as<std::int32_t>()[i] - row_begin[s]);
+      // The place of its own row; with shifted logits c.row is the row before.
+      const std::int32_t position = c.position.as<std::int32_t>()[i];
+      seen.slot.push_back(static_cast<std::int32_t>(
+          std::count_if(row_position + row_begin[s], row_position + row_begin[s + 1],
+                        [position](std::int32_t p) { return p < position; })));
     }
     seen.complete = b.count(s, step.first, step.last, state_masked) == begin[s + 1] - begin[s];
   }

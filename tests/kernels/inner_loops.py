@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Counts the instructions of every kernel's inner loop, by kind, from the machine code of the GPU.
+"""Counts the instructions of every kernel's inner loop, by kind, from the machine code for Hopper.
 
     inner_loops.py OBJECT...                     prints one JSON object per kernel, the worst of its instances
     inner_loops.py --budget FILE OBJECT...       holds them against "inner_loop" of FILE; exit code 1 where one is over
     inner_loops.py --write FILE OBJECT...        writes them there
 
 OBJECT is what nvcc made: an object file, a cubin or a program. The inner loop is the smallest one with the most tensor
-instructions; where there are none, the innermost one with the most loads from global memory. Local loads and stores are counted
+instructions; where there are none, the innermost one that loads the most bytes from global memory. Local loads and stores are counted
 in the whole kernel and must be none. Needs cuobjdump: on PATH, in the CUDA toolkit, or from the Python wheel
 nvidia-cuda-cuobjdump. Without it one line says NOT RUN and the exit code is 77.
 """
@@ -30,6 +30,7 @@ KINDS = {
     "conversions": ("F2F", "I2F", "F2I", "I2FP", "F2FP", "F2IP", "FRND"), "barriers": ("BAR",),
     "shuffles": ("SHFL", "VOTE", "VOTEU", "REDUX"),
 }
+ARCHITECTURE = "sm_90a"
 KIND_OF = {opcode: kind for kind, opcodes in KINDS.items() for opcode in opcodes}
 NAME = re.compile(r"_ZN6unmask4cuda6native\d+([a-z][a-z0-9_]*_kernel)")
 LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)([^;]*);")
@@ -76,23 +77,29 @@ def counted(code):
     return counts
 
 
+def loaded_bytes(code):
+    """Of a lane, from global memory."""
+    width = lambda rest: next((n for mark, n in ((".128", 16), (".64", 8), (".U16", 2), (".U8", 1)) if mark in rest), 4)
+    return sum(width(rest) for _, op, rest in code if KIND_OF.get(op) in ("global loads", "asynchronous copies"))
+
+
 def hot_loop(code):
-    loops = [(innermost, counted(body)) for innermost, body in all_loops(code)]
-    tensor = [c for _, c in loops if c["tensor"]]
+    loops = list(all_loops(code))
+    tensor = [c for _, body in loops if (c := counted(body))["tensor"]]
     if tensor:
         return max(tensor, key=lambda c: (c["tensor"], -c["instructions"]))
-    inner = [c for innermost, c in loops if innermost] or [counted(code)]
-    return max(inner, key=lambda c: (c["global loads"] + c["asynchronous copies"], c["global stores"], c["instructions"]))
+    inner = [body for innermost, body in loops if innermost] or [code]
+    return counted(max(inner, key=lambda body: (loaded_bytes(body), len(body))))
 
 
 def survey(objects, tool):
-    """Per kernel the largest of every count over its instances and architectures."""
+    """Per kernel the largest of every count over its instances, for the GPUs that the targets are about."""
     found = {}
     for path in objects:
         text = subprocess.run([tool, "--dump-sass", path], capture_output=True, text=True, check=True).stdout
-        for name, _, code in functions(text):
+        for name, architecture, code in functions(text):
             kernel = NAME.search(name)
-            if not kernel or not code:
+            if not kernel or not code or architecture != ARCHITECTURE:
                 continue
             loop = hot_loop(code)
             loop["local loads and stores"] = sum(op in ("LDL", "STL") for _, op, _ in code)

@@ -94,6 +94,7 @@ const std::vector<tried_setting>& settings() {
        model_family::sdar,
        {{"threshold", 0.3}, {"commit", std::string("frozen_then_full")}}},
       {"focus", "focus", model_family::sdar, {{"threshold", 0.5}}},
+      {"focus_shifted", "focus", model_family::llama, {{"threshold", 0.5}}},
       {"focus_moe", "focus", model_family::llada2_moe, {{"threshold", 0.5}}},
       {"focus_holes",
        "focus",

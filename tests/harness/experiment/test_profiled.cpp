@@ -207,5 +207,45 @@ TEST(profiled, refused_counters_leave_analytic_work_and_the_reason) {
   EXPECT_EQ(o["counters_problem"], report.counters_problem);
 }
 
+// What the emulator counted stands beside the phases, and in a table a step.
+TEST(profiled, traffic_of_the_emulated_device_is_told_by_the_step) {
+  phase_report report;
+  phase_total step;
+  step.phase = work_phase::step;
+  step.calls = 4;
+  step.seconds = step.own_seconds = 1;
+  report.phases = {step};
+  report.seconds = report.untraced_seconds = 1;
+  EXPECT_TRUE(json::parse(phases_json(report))["traffic"].is_null()) << "no emulator, no traffic";
+  cuda::emulator::device_traffic& traffic = report.traffic.emplace();
+  traffic.launches = 40;
+  traffic.waits = 8;
+  cuda::emulator::kernel_traffic& k = traffic.kernels["planted"];
+  k.launches = 8;
+  k.read.touched = 64000;
+  k.read.requests = 100;
+  k.read.sectors = 400;
+  k.read.uncoalesced = 25;
+  k.host_bytes = 128;
+  const std::string text = phases_json(report);
+  const json o = json::parse(text)["traffic"];
+  EXPECT_EQ(o["steps"], 4);
+  EXPECT_EQ(o["kernels"][0]["kernel"], "planted");
+  EXPECT_EQ(o["kernels"][0]["host_bytes"], 128);
+
+  result_row row;
+  row.probes["phases"] = text;
+  const std::vector<text_table> tables = phase_tables({&row});
+  ASSERT_EQ(tables.size(), 2U);
+  const std::vector<table_cell>& line = tables[1].rows.at(0);
+  EXPECT_EQ(line[0].text, "planted");
+  EXPECT_EQ(line[1].text, "2.0");   // launches a step
+  EXPECT_EQ(line[2].text, "16.0");  // kB read
+  EXPECT_EQ(line[4].text, "32");    // bytes of host memory
+  EXPECT_EQ(line[5].text, "4.00");  // sectors a request
+  EXPECT_EQ(line[7].text, "25.0");  // uncoalesced
+  EXPECT_NE(tables[1].notes[0].find("10.0 launches, 2.0 host waits"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace unmask
