@@ -249,8 +249,8 @@ TEST(attention, tensor_cores_match_the_reference) {
       device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, view_of(mass)});
       device.synchronize();
       EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1;
-      reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want,
-                                        view_of(want_mass)});
+      reference_ops().run(
+          op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want, view_of(want_mass)});
       expect_close(mass, want_mass, 6e-3, "key mass");
     }
   });
