@@ -37,6 +37,78 @@ TEST(device_memory, faults_are_reported_when_the_host_waits) {
   cuda::set_emulation(before);
 }
 
+// What the host and kernels share: kernels see it as it was when they were launched, the host sees
+// what they wrote behind the next wait.
+TEST(device_memory, exchanged_arrays_are_copied_when_an_operation_is_run) {
+  const cuda::emulation before = cuda::current_emulation();
+  cuda::set_emulation({{}, true, true});
+  const ops& device = cuda_emulated_ops();
+  const auto array = [&] { return device.allocate(dtype::f32, {40}, memory_use::host_visible); };
+  const tensor x = array(), doubled = array(), tripled = array();
+  std::fill_n(x.as<float>(), 40, 1.0F);
+  const auto times = [&](float factor, const tensor& to) {
+    device.run(op::combine_scores{40, x.as<float>(), factor, nullptr, 0, to.as<float>()});
+  };
+  times(2, doubled);
+  std::fill_n(x.as<float>(), 40, 10.0F);  // the first operation has not run
+  times(3, tripled);
+  x.as<float>()[0] = 7;
+  EXPECT_EQ(doubled.as<float>()[0], 0);
+  device.synchronize();
+  EXPECT_EQ(doubled.as<float>()[0], 2);
+  EXPECT_EQ(tripled.as<float>()[39], 30);
+  EXPECT_EQ(x.as<float>()[0], 7);
+  times(3, doubled);  // what is freed while a kernel writes it is not handed out before
+  {
+    const tensor gone = array();
+    times(5, gone);
+  }
+  const tensor next = array();
+  std::fill_n(next.as<float>(), 40, 4.0F);
+  device.run(op::combine_scores{40, next.as<float>(), 1, nullptr, 0, tripled.as<float>()});
+  device.synchronize();
+  EXPECT_EQ(doubled.as<float>()[0], 21);
+  EXPECT_EQ(tripled.as<float>()[0], 4);
+  EXPECT_EQ(next.as<float>()[0], 4);
+  cuda::set_emulation(before);
+}
+
+// Recorded operations take what the arrays hold when they are repeated.
+TEST(device_memory, repeated_operations_read_the_arrays_anew) {
+  const cuda::emulation before = cuda::current_emulation();
+  cuda::set_emulation({{}, true, true, true});
+  const ops& device = cuda_emulated_ops();
+  const tensor x = device.allocate(dtype::f32, {8}, memory_use::host_visible);
+  const auto body = [&] {
+    device.run(op::combine_scores{8, x.as<float>(), 2, nullptr, 0, x.as<float>()});
+  };
+  const auto work = device.capture(body);
+  for (const float start : {1.0F, 5.0F}) {
+    std::fill_n(x.as<float>(), 8, start);
+    device.replay(*work);
+    device.replay(*work);
+    device.synchronize();
+    EXPECT_EQ(x.as<float>()[7], 4 * start);
+  }
+  cuda::set_emulation(before);
+}
+
+// Memory that only operations use ends the program that touches it, where the tests ask for that.
+TEST(device_memory, resident_memory_can_be_closed_to_the_host) {
+  const cuda::emulation before = cuda::current_emulation();
+  cuda::set_emulation({{}, true, true, false, false, true});
+  const ops& device = cuda_emulated_ops();
+  const tensor x = device.allocate(dtype::f32, {4});
+  const std::vector<float> ones(4, 1.0F);
+  device.write(x.view().data, ones.data(), x.bytes());
+  device.run(op::combine_scores{4, x.as<float>(), 2, nullptr, 0, x.as<float>()});
+  std::vector<float> twos(4);
+  device.read(twos.data(), x.view().data, x.bytes());
+  EXPECT_EQ(twos, std::vector<float>(4, 2.0F));
+  EXPECT_DEATH(x.as<float>()[0] = 1, ".*");
+  cuda::set_emulation(before);
+}
+
 // The check has teeth: an array on the host is refused.
 TEST(device_memory, host_memory_is_refused) {
   if (!cuda::checks_arguments) GTEST_SKIP() << "this compiler cannot clear padding";
