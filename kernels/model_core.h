@@ -49,7 +49,7 @@ struct head_norm_rope {
   const std::int32_t* position = nullptr;
 };
 
-// Store k, v [R, kv_heads, dim] into the cache at each row's slot; rows that are nobody's store
+// Store k, v [R, kv_heads, dim] into the cache at each row's slot; padding rows store
 // nothing. Either may have no data: that side of the cache stays as it is.
 struct kv_write {
   row_set rows;

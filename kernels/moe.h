@@ -15,7 +15,7 @@ struct moe_router {
   bool normalize = true;  // weights / (sum + 1e-20)
   tensor_view weight;     // [experts, D] float32
   tensor_view bias;       // [experts] float32 added for selection only; data null: none
-  // [R] of the rows: those that are nobody's take no expert (-1, weight 0), so that padding reads
+  // [R] of the rows: padding rows take no expert (-1, weight 0), so that they read
   // no expert's weights; null: every row takes some.
   const std::int32_t* sequence = nullptr;
 };

@@ -6,10 +6,10 @@
 
 namespace unmask {
 
-std::unique_ptr<recorded_work> ops::record(const std::function<void()>&) const {
+std::unique_ptr<captured_graph> ops::capture(const std::function<void()>&) const {
   throw std::logic_error(name() + " records nothing");
 }
-void ops::repeat(const recorded_work&) const {
+void ops::replay(const captured_graph&) const {
   throw std::logic_error(name() + " records nothing");
 }
 

@@ -46,8 +46,8 @@ enum class weight_format : std::uint8_t { f32, bf16, int8 };
 
 // Who touches an array. On one memory for both it makes no difference.
 enum class memory_use : std::uint8_t {
-  resident,  // operations; the host seldom: activations, caches, tables that change rarely
-  exchanged  // both in every step: lists, progress, decisions, a few bytes per row
+  resident,     // operations; the host seldom: activations, caches, tables that change rarely
+  host_visible  // both in every step: lists, progress, decisions, a few bytes per row
 };
 
 // Rows of one forward. All arrays live in the backend's memory.
@@ -55,9 +55,9 @@ struct row_set {
   std::int32_t sequences = 0;               // S
   std::int32_t rows = 0;                    // R
   const std::int32_t* row_begin = nullptr;  // [S+1]
-  const std::int32_t* sequence = nullptr;  // [R] sequence of each row; negative: nobody's (padding)
-  const std::int32_t* position = nullptr;  // [R] absolute position, ascending inside a sequence
-  const std::int32_t* slot = nullptr;      // [R] KV slot each row writes; null: slot = position
+  const std::int32_t* sequence = nullptr;   // [R] sequence of each row; negative: a padding row
+  const std::int32_t* position = nullptr;   // [R] absolute position, ascending inside a sequence
+  const std::int32_t* slot = nullptr;       // [R] KV slot each row writes; null: slot = position
 };
 
 inline constexpr int kv_page_size = 64;  // slots per page
@@ -116,10 +116,10 @@ struct noise_source {
   const std::int32_t* step = nullptr;   // [S] steps this sequence has made
 };
 
-// Operations that were recorded (ops::record).
-class recorded_work {
+// Operations that were captured (ops::capture).
+class captured_graph {
  public:
-  virtual ~recorded_work() = default;
+  virtual ~captured_graph() = default;
 };
 
 // ---- backends -----------------------------------------------------------------------------------
@@ -163,25 +163,24 @@ class ops {
   // and overwrites what one reads, only after this. Backends that compute at once need nothing.
   virtual void synchronize() const {}
 
-  // Whether operations read resident memory faster than exchanged memory, so that lists which every
+  // Whether operations read resident memory faster than host-visible memory, so that lists which every
   // layer reads are worth a copy (stage_rows).
-  virtual bool exchanged_is_slow() const { return false; }
+  virtual bool prefers_device_copies() const { return false; }
 
-  // -- recording --
-  // A backend that can repeat a sequence of operations for less than issuing them takes again
-  // records them once (a CUDA graph). What is repeated are the same operations on the same arrays
-  // with the same numbers of rows, on whatever the arrays hold then: rows beyond those there are
-  // must be nobody's (stage_rows). While recording, an operation may neither return a count nor
-  // need memory that it did not need before; the body must have run as it is.
-  // Rows that operations on `rows` rows should be recorded for; 0: recording them gains nothing, or
-  // this backend records nothing.
-  virtual std::int32_t recorded_rows(std::int32_t rows) const {
+  // -- captured graphs --
+  // capture() records operations into a CUDA graph; replay() runs them again on the same arrays and
+  // numbers of rows, on whatever the arrays hold then: rows beyond those there are must be padding
+  // rows (stage_rows). During a capture an operation may neither return a count nor need memory
+  // that it did not need before, so the body must have run uncaptured once.
+  // Rows that operations on `rows` rows should be captured for; 0: capturing them gains nothing, or
+  // this backend captures nothing.
+  virtual std::int32_t graph_bucket(std::int32_t rows) const {
     (void)rows;
     return 0;
   }
   // Runs nothing. std::logic_error where the body waits.
-  virtual std::unique_ptr<recorded_work> record(const std::function<void()>& body) const;
-  virtual void repeat(const recorded_work& work) const;
+  virtual std::unique_ptr<captured_graph> capture(const std::function<void()>& body) const;
+  virtual void replay(const captured_graph& work) const;
 
  private:
   target where_;

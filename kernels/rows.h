@@ -21,7 +21,7 @@ struct staged_rows {
 
 namespace op {
 
-// to = the lists of `rows`, tokens and index (each [R]); entries R .. padded - 1 are nobody's:
+// to = the lists of `rows`, tokens and index (each [R]); entries R .. padded - 1 are padding rows:
 // sequence -1, position, slot, token and index 0. No array may be one of `rows`.
 struct stage_rows {
   row_set rows;
@@ -61,7 +61,7 @@ struct compact {
   std::int32_t* sequence = nullptr;
 };
 
-// token[r] = canvas[sequence[r], position[r]], 0 where the row is nobody's; canvas [S, length]
+// token[r] = canvas[sequence[r], position[r]], 0 in a padding row; canvas [S, length]
 // int32.
 struct gather_tokens {
   row_set rows;
@@ -95,7 +95,7 @@ struct fill_flags {
 };
 
 // flags[sequence[r], position[r]] = value for the rows with where[r] != 0 (where null: all) that
-// are somebody's.
+// are no padding rows.
 struct scatter_flags {
   row_set rows;
   const std::uint8_t* where = nullptr;

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Drives the `unmask` program: timed runs, and token-exact replay of recorded decoding runs."""
+import glob
 import json
 import os
+import shutil
 import subprocess
 
 # `unmask golden` names its files after the loop that was recorded.
@@ -34,8 +36,7 @@ class Unmask:
         """One timed pass over the items after `warmup` others: (row, samples), as Unmask wrote
         them. `folder` is emptied of earlier results of the same label."""
         out = os.path.join(folder, "unmask_run")
-        for name in os.listdir(out) if os.path.isdir(out) else []:
-            os.remove(os.path.join(out, name))
+        shutil.rmtree(out, ignore_errors=True)
         params = {k: v for k, v in settings.items() if k != "gen_length"}
         spec = os.path.join(folder, "run.toml")
         with open(spec, "w", encoding="utf-8") as f:
@@ -46,12 +47,12 @@ class Unmask:
                     f"[[method]]\nname = {toml_value(method)}\nlabel = {toml_value(label)}\n")
             for key, value in params.items():
                 f.write(f"params.{key} = {toml_value(value)}\n")
-        self.call("run", spec, "-o", out, "--fresh", "--log-samples", "--no-progress")
+        self.call("run", spec, "-o", out, "--fresh", "--samples", "--no-progress")
         rows, samples = [], []
-        for name in sorted(n for n in os.listdir(out) if n.endswith(".jsonl")):
-            with open(os.path.join(out, name), encoding="utf-8") as f:
-                lines = [json.loads(line) for line in f if line.strip()]
-            (samples if name.startswith("samples_") else rows).extend(lines)
+        for lines, pattern in ((rows, "*.jsonl"), (samples, "samples/*/samples_*.jsonl")):
+            for path in sorted(glob.glob(os.path.join(glob.escape(out), pattern))):
+                with open(path, encoding="utf-8") as f:
+                    lines.extend(json.loads(line) for line in f if line.strip())
         return rows[-1], {s["item"]: s["output"] for s in samples}
 
     def replay(self, folder, model, method, settings, runs):

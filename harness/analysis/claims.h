@@ -88,6 +88,10 @@ struct claim_result {
   std::string scale;
   std::optional<estimate> measured;                 // of the point named in the reason
   std::size_t held = 0, undecided = 0, failed = 0;  // points
+  // Of an AMBIGUOUS claim: how many times the evidence of its points would decide all of them as
+  // they stand, and evidence of which kind. Infinity: no amount; 0: unknown, nothing has an interval.
+  double evidence_factor = 1;
+  bool by_repetition = false;  // more repetitions (seeds) rather than more items
   std::size_t out_of_regime = 0;                    // points whose precondition does not hold
   bool tiny_models = false;
   bool synthetic = false;  // weights without meaning, or a virtual clock

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t tiny_parameters = 100'000'000;
 
 struct checked_point {
-  std::string name;   // what the rows have in common, for the eye
+  std::string name;   // what the rows have in common, for people to read
   std::string shown;  // "FOCUS / DC+", the quantity
   estimate measured;
   std::string items;  // which items it is of: points of the same items err together
@@ -432,6 +432,20 @@ published_size size_of(const paper_claim& c, const point_list& points) {
   return here.holds(*c.published->comparable) ? published_size::inside : published_size::outside;
 }
 
+// What a decision needs: the most that any undecided point does.
+void price(claim_result& r, const paper_claim& c, const point_list& points,
+           const point_test& test) {
+  r.by_repetition = is_speed(c.left.metric);
+  for (const checked_point& p : points) {
+    if (p.result != finding::undecided) continue;
+    r.by_repetition |= p.measured.unit_of_n == "seeds";
+    const double factor =
+        p.measured.range ? evidence_to_decide(p.measured.value, *p.measured.range, test.where) : 0;
+    r.evidence_factor =
+        factor == 0 || r.evidence_factor == 0 ? 0 : std::max(r.evidence_factor, factor);
+  }
+}
+
 // The point that decides: the worst outcome, and among those the one farthest on the wrong side.
 const checked_point& decisive(const point_list& points, const paper_claim& c) {
   const bool above = c.relation != "<" && c.relation != "<=" && c.relation != "decreasing" &&
@@ -498,6 +512,7 @@ claim_result check_claim(const paper_claim& c, const frame& all, const std::stri
                   : result.failed > 0 ? verdict::not_reproduced
                                       : verdict::ambiguous;
   result.size = size_of(c, points);
+  price(result, c, points, test);
   const checked_point& shown = decisive(points, c);
   result.measured = shown.measured;
   result.reason = reason_of(c, result, points, shown, test);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
+#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
@@ -62,6 +63,11 @@ std::string claims_json(const std::vector<checked_claim>& claims) {
       out["n"] = r.measured->n;
       out["n_unit"] = r.measured->unit_of_n;
       out["interval"] = json_of(r.measured->range);
+    }
+    if (r.judged == verdict::ambiguous) {
+      out["evidence_to_decide"] = std::isfinite(r.evidence_factor)
+                                      ? nlohmann::ordered_json(r.evidence_factor)
+                                      : nlohmann::ordered_json();
     }
     out["points"] = {{"held", r.held},
                      {"undecided", r.undecided},

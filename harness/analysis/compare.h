@@ -15,7 +15,7 @@
 namespace unmask {
 
 struct run_difference {
-  std::string point;  // what was run, for the eye
+  std::string point;  // what was run, for people to read
   std::string what;   // metric or property
   std::string before, after;
 };

@@ -104,7 +104,10 @@ std::vector<double> finite_only(const std::vector<double>& scores,
 std::optional<row_value> value_in(const result_row& row, const std::string& metric) {
   if (metric == "score") {
     if (!row.score || row.model.weights == "synthetic") return {};
-    return row_value{row.score->mean, origin::counted};
+    // OpenCompass averages subjects and tasks, whatever their number of items.
+    const bool of_groups = row.workload.benchmark.harness.starts_with("OC-") &&
+                           std::isfinite(row.score->mean_of_groups);
+    return row_value{of_groups ? row.score->mean_of_groups : row.score->mean, origin::counted};
   }
   if (metric.starts_with("probes.")) return probe_value(row, metric.substr(7));
   if (metric.starts_with("calibration.")) return number_at(row, row.calibration, metric);

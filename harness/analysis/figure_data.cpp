@@ -30,7 +30,8 @@ bool is_served(const result_row& row) {
 }
 
 std::string shown_name(const result_row& row) {
-  return name_of_row(row) + (row.model.weights == "synthetic" ? " (synthetic)" : "");
+  return name_of_row(row) + (row.model.weights == "synthetic" ? " (synthetic)" : "") +
+         (row.run.impose != "none" ? " (commits imposed)" : "");
 }
 
 bool vary(const row_list& rows, const std::function<std::string(const result_row&)>& key) {

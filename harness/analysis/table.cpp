@@ -14,7 +14,11 @@ namespace unmask {
 namespace {
 
 std::string model_name(const result_row& row) {
-  return row.model.name + (row.model.weights == "synthetic" ? " (synthetic)" : "");
+  const bool imposed = row.run.impose != "none";
+  if (row.model.weights == "synthetic") {
+    return row.model.name + (imposed ? " (synthetic, commits imposed)" : " (synthetic)");
+  }
+  return row.model.name + (imposed ? " (commits imposed)" : "");
 }
 
 bool scored(const result_row& row) {

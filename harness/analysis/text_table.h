@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A table, and its four writers. Whoever computes something fills one of these; nobody else writes
+// A table, and its four writers. Whatever computes something fills one of these; nothing else writes
 // Markdown, CSV or LaTeX, and every sign that a format takes for its own is escaped in one place.
 #pragma once
 

@@ -37,6 +37,17 @@ finding judge(const interval& i, const region& wanted) {
   return apart ? finding::failed : finding::undecided;
 }
 
+double evidence_to_decide(double value, const interval& i, const region& wanted) {
+  if (judge(i, wanted) != finding::undecided) return 1;
+  double factor = 1;
+  for (const double bound : {wanted.low, wanted.high}) {
+    if (!(bound >= i.low && bound <= i.high)) continue;
+    const double arm = bound < value ? value - i.low : i.high - value;
+    factor = std::max(factor, std::pow(arm / (value - bound), 2));
+  }
+  return factor;
+}
+
 verdict against_margin(const std::optional<interval>& range, const region& margin, verdict below,
                        verdict above) {
   if (!range || !std::isfinite(range->low) || !std::isfinite(range->high)) {

@@ -51,6 +51,10 @@ struct region {
 // Held when the whole interval lies in the region, failed when no part of it does.
 finding judge(const interval& i, const region& wanted);
 
+// How many times the evidence behind an interval would decide it, were its value to stay: widths
+// shrink with the square root of n. 1 where it is decided, infinity where the value lies on a bound.
+double evidence_to_decide(double value, const interval& i, const region& wanted);
+
 // The verdict of a value against a margin around `neutral`: `inside`, `above`, `below`, or AMBIGUOUS
 // where its interval is missing, not finite or crosses an end of the margin.
 verdict against_margin(const std::optional<interval>& range, const region& margin, verdict below,

@@ -31,6 +31,9 @@ namespace unmask {
     "own on cpu, library on cuda")                                                                 \
   X(std::string, graphs, "auto", 0, 0, "auto on off",                                              \
     "whether a GPU repeats recorded layers as CUDA graphs; auto: on")                              \
+  X(std::string, impose, "none", 0, 0, "",                                                         \
+    "commits that are imposed while every layer is computed: replay:FILE, steady:N, published "    \
+    "statistics such as sdar-8b/sharegpt, or lengths, those of the workload's lengths")            \
   X(std::string, isa, "auto", 0, 0, "auto avx512 avx2 portable",                                   \
     "instructions of the kernels of cpu; auto: the widest this processor has")
 

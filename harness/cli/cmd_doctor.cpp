@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "harness/base/error.h"
+#include "harness/base/shared_library.h"
 #include "harness/cli/command.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
@@ -34,12 +35,25 @@ bool check_model(const std::filesystem::path& directory) {
   }
 }
 
+// What is opened at run time, each by its own rules (harness/base/shared_library.h).
+void print_libraries() {
+  const std::pair<const char*, library_search> wanted[] = {{"cublaslt", cublaslt_library()},
+                                                           {"cudnn   ", cudnn_library()},
+                                                           {"cupti   ", cupti_library()}};
+  for (const auto& [name, search] : wanted) {
+    const shared_library found = open_shared_library(search);
+    fmt::print("{} {}\n", name,
+               found.handle ? found.path : "NOT RUN: not found (tried " + found.tried + ")");
+  }
+}
+
 }  // namespace
 
 int command_doctor(const std::vector<std::string>& arguments) {
   po::options_description options("options");
   options.add_options()("json", "the environment record of result rows, as JSON")(
       "measure", "also measure the copy bandwidth of every GPU")(
+      "libraries", "also open CUDA's libraries and say which files they are")(
       "model", po::value<std::vector<std::string>>()->composing(),
       "also read this checkpoint to the last byte (repeatable)")(
       "experiments-dir", po::value<std::string>()->default_value("experiments"),
@@ -81,6 +95,7 @@ int command_doctor(const std::vector<std::string>& arguments) {
       }
     }
   }
+  if (values.count("libraries")) print_libraries();
   if (values.count("measure") && machine.cuda.devices.empty()) {
     fmt::print("gpu      NOT RUN: --measure needs a GPU\n");
   }

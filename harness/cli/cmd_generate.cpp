@@ -65,7 +65,7 @@ int command_generate(const std::vector<std::string>& arguments) {
   for (const std::string& word : values["prompt"].as<std::vector<std::string>>()) {
     prompt += (prompt.empty() ? "" : " ") + word;
   }
-  const std::filesystem::path directory = values["model"].as<std::string>();
+  const std::filesystem::path directory = model_folder(values["model"].as<std::string>());
   const model_config config = read_model_config(directory);
   if (!config.caution.empty()) fmt::print(stderr, "note: {}\n", config.caution);
   const tokenizer tokens = tokenizer::load(directory);

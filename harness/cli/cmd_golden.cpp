@@ -6,6 +6,7 @@
 #include "harness/cli/golden.h"
 #include "harness/decode/likelihood_replay.h"
 #include "harness/workload/benchmarks/replay.h"
+#include "harness/workload/programs/replay.h"
 #include "harness/workload/scorers/replay.h"
 
 namespace unmask {
@@ -21,7 +22,7 @@ void print_result(const golden_result& file, bool quiet) {
   for (const std::string& reason : file.first_failures) fmt::print("  {}\n", reason);
 }
 
-// Prompts, scorers and likelihoods; cases without their data are named and count as skipped.
+// Prompts, scorers, likelihoods and programs; cases without their data are named and count as skipped.
 std::vector<golden_result> replay_evaluation(const golden_options& o,
                                              const std::vector<std::string>& data,
                                              const std::string& experiments, golden_summary& sum) {
@@ -34,7 +35,10 @@ std::vector<golden_result> replay_evaluation(const golden_options& o,
     files.push_back(std::move(file));
   }
   files.insert(files.end(), likelihoods.files.begin(), likelihoods.files.end());
-  for (const auto* missing : {&prompts.without_data, &likelihoods.without_data}) {
+  program_replay programs = replay_programs(o.directory, roots);
+  files.insert(files.end(), programs.files.begin(), programs.files.end());
+  for (const auto* missing :
+       {&prompts.without_data, &likelihoods.without_data, &programs.not_run}) {
     for (const std::string& reason : *missing) fmt::print("NOT RUN: {}\n", reason);
     sum.skipped += static_cast<int>(missing->size());
   }
@@ -56,7 +60,10 @@ int command_golden(const std::vector<std::string>& arguments) {
       "folder of official data sets, models/ and tokenizers/ for prompts and likelihoods, before "
       "DIR/data, DIR/../data and DIR/../goldens (repeatable)")(
       "experiments-dir", po::value<std::string>()->default_value("experiments"),
-      "where data/fewshot lies")("quiet,q", "print failures and the summary only");
+      "where data/fewshot lies")("samples", po::value<std::string>(),
+                                 "write the scorer cases as we judge them into lm-eval's sample "
+                                 "files in this folder, and stop")(
+      "quiet,q", "print failures and the summary only");
   po::variables_map values;
   if (!parse_command("golden DIR [options]", "", options, {"dir"}, arguments, values)) return 0;
   if (!values.count("dir")) throw usage_error("golden needs the folder of the golden data");
@@ -70,6 +77,10 @@ int command_golden(const std::vector<std::string>& arguments) {
   if (o.max_rows < 0) throw usage_error("--max-rows is at least 0");
   o.backend = &device_named(values["device"].as<std::string>());
 
+  if (values.count("samples")) {
+    scorers::write_scorer_samples(o.directory, values["samples"].as<std::string>());
+    return 0;
+  }
   golden_summary sum;
   const auto add = [&](const golden_summary& part) {
     sum.passed += part.passed;

@@ -14,6 +14,7 @@
 #include "harness/experiment/catalogue.h"
 #include "harness/experiment/cost_sheet.h"
 #include "harness/model/config.h"
+#include "harness/model/delta.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
 namespace unmask {
@@ -40,16 +41,25 @@ void list_folder(const char* title, const std::filesystem::path& folder, const c
 
 void list_models(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder)) return;
-  std::vector<std::filesystem::path> found;
+  std::vector<std::filesystem::path> found, opt_in;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (std::filesystem::exists(entry.path() / "config.json")) found.push_back(entry.path());
+    if (std::filesystem::exists(entry.path() / "config.json")) {
+      found.push_back(entry.path());
+    } else if (std::filesystem::exists(entry.path() / delta_file)) {
+      opt_in.push_back(entry.path());
+    }
   }
   std::sort(found.begin(), found.end());
+  std::sort(opt_in.begin(), opt_in.end());
   fmt::print("models\n");
   for (const auto& path : found) {
     const model_config c = read_model_config(path);
     fmt::print("  {:<36}{}, {} layers, d {}, {:.2f} M parameters\n", path.string(),
                name_of(c.family), c.layers, c.hidden, static_cast<double>(c.parameters()) * 1e-6);
+  }
+  for (const auto& path : opt_in) {
+    fmt::print("  {:<36}opt-in, not made yet: ./dev model {}\n", path.string(),
+               path.filename().string());
   }
 }
 

@@ -12,6 +12,7 @@
 #include "harness/base/process.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
+#include "harness/experiment/forecast.h"
 #include "harness/experiment/job_array.h"
 #include "harness/experiment/merge.h"
 #include "harness/experiment/needs.h"
@@ -29,14 +30,17 @@ struct planned_experiment {
   fs::path file;
   fs::path rows;  // below the output directory
   std::size_t points = 0;
+  plan_forecast expected;
   std::string obstacle;  // why it cannot run on this machine
 };
 
-planned_experiment planned(const run_request& request) {
+planned_experiment planned(const run_request& request, const device_ceilings& device) {
   const experiment_spec spec = requested_spec(request);
-  planned_experiment plan{fs::absolute(request.file), output_name(spec), 0, ""};
+  planned_experiment plan{fs::absolute(request.file), output_name(spec), 0, {}, ""};
   plan.obstacle = cannot_run(spec, this_machine());
-  if (!spec.models.empty()) plan.points = make_plan(spec, make_executor()->methods()).size();
+  if (spec.models.empty()) return plan;
+  plan.expected = forecast_of(spec, make_plan(spec, make_executor()->methods()), device);
+  plan.points = plan.expected.points;
   return plan;
 }
 
@@ -66,6 +70,7 @@ int command_plan(const words& arguments) {
   add_device_option(options);
   options.add_options()("scale", po::value<std::string>()->default_value(""),
                         "of an artifact: tiny (default), shapes, full")(
+      "gpu", po::value<std::string>()->default_value("h100"), "whose hours: h100, h200, a100")(
       "scheduler", po::value<std::string>(), "slurm: also write a job array for it")(
       "shards", po::value<int>()->default_value(1), "tasks per experiment")(
       "sbatch", po::value<words>()->composing(),
@@ -85,11 +90,15 @@ int command_plan(const words& arguments) {
   array_request array;
   array.directory = fs::absolute(values.count("output") ? text_of(values, "output") : "runs/array");
   array.directives = texts_of(values, "sbatch");
-  fmt::print("| experiment | points | on this machine |\n|---|---:|---|\n");
+  fmt::print(
+      "| experiment | points | answers | forwards, at most | GPU hours | on this machine |\n"
+      "|---|---:|---:|---:|---:|---|\n");
+  const device_ceilings& device = ceilings_of(text_of(values, "gpu"));
   for (const std::string& file : values["experiment"].as<words>()) {
     const run_request request{file, values["scale"].as<std::string>(), settings_of(values)};
-    const planned_experiment plan = planned(request);
-    fmt::print("| {} | {} | {} |\n", plan.rows.string(), plan.points,
+    const planned_experiment plan = planned(request, device);
+    fmt::print("| {} | {} | {} | {:.0f} | {:.1f} | {} |\n", plan.rows.string(), plan.points,
+               plan.expected.answers, plan.expected.forwards, plan.expected.gpu_hours,
                plan.obstacle.empty() ? "can run" : plan.obstacle);
     add_parts(array, plan, request, static_cast<std::size_t>(shards));
   }

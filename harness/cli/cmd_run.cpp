@@ -20,6 +20,8 @@
 #include "harness/cli/paired.h"
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/campaign.h"
+#include "harness/experiment/decide.h"
+#include "harness/experiment/forecast.h"
 #include "harness/experiment/request.h"
 #include "harness/experiment/runner.h"
 #include "harness/experiment/serve_settings.h"
@@ -47,10 +49,15 @@ po::options_description run_options_described() {
       "prompts; then each beside its base")("shard", po::value<std::string>(),
                                             "i/n: only every n-th point, from the i-th (from 0)")(
       "only", po::value<texts>()->composing(), "PAPER or PAPER/ARTIFACT of a folder (repeatable)")(
-      "dry-run", "print the plan and stop")(
+      "dry-run", "print the plan with its answers, forwards and expected GPU hours, and stop")(
+      "gpu", po::value<std::string>()->default_value("h100"), "whose hours: h100, h200, a100")(
       "fresh", "measure again what already has a row, and let the new row count (default: resume)")(
-      "log-samples,s", "also store every answer with its score")("no-progress",
-                                                                 "no progress on standard error");
+      "decide", po::value<double>()->value_name("MINUTES"),
+      "of a folder: go on with more items and repetitions until every claim is decided that can "
+      "be, "
+      "or these minutes are spent")(
+      "samples,s", "also store every answer with its score as lm-eval does: samples/POINT/")(
+      "no-progress", "no progress on standard error");
   add_paired_options(options);
   add_experiments_option(options);
   return options;
@@ -79,19 +86,21 @@ int run_one(const fs::path& file, const po::variables_map& values) {
   if (values.count("shard")) run.part = parse_shard(text_of(values, "shard"));
   run.dry_run = values.count("dry-run") > 0;
   run.resume = values.count("fresh") == 0;
-  run.log_samples = values.count("log-samples") > 0;
+  run.samples = values.count("samples") > 0;
   run.progress = values.count("no-progress") == 0;
   const std::string obstacle = cannot_run(spec, this_machine());
   if (!obstacle.empty() && (!run.dry_run || spec.models.empty())) {
     fmt::print("{}\n", obstacle);
     return static_cast<int>(run.dry_run ? exit_code::ok : exit_code::environment);
   }
-  run.manifest = requested_manifest(request, spec);
-  const run_summary summary = run_experiment(spec, run);
   if (run.dry_run) {
+    const auto points = take_shard(plan_points(spec, *make_executor()), run.part);
+    fmt::print("{}", forecast_table(spec, points, ceilings_of(text_of(values, "gpu"))));
     if (!obstacle.empty()) fmt::print("{}\n", obstacle);
     return 0;
   }
+  run.manifest = requested_manifest(request, spec);
+  const run_summary summary = run_experiment(spec, run);
   // Rows measured earlier belong to the same table.
   const frame rows = summary.skipped > 0 ? read_frame({summary.file}) : frame(summary.rows);
   fmt::print("{}", values.count("paired") ? paired_report(rows, values, format)
@@ -133,31 +142,59 @@ std::vector<campaign_item> items_of(const texts& paths, const po::variables_map&
   return items_at(entries, scale.empty() ? "tiny" : scale);
 }
 
+// One line per artifact: what it would take, and what is missing here.
+int print_forecasts(const std::vector<campaign_item>& items, const po::variables_map& values) {
+  const std::unique_ptr<executor> with = make_executor();
+  const device_ceilings& device = ceilings_of(text_of(values, "gpu"));
+  text_table t{"artifact",           ">points",    ">answers",
+               ">forwards, at most", ">GPU hours", "on this machine"};
+  plan_forecast all;
+  for (const campaign_item& item : items) {
+    const std::string name = item.artifact.header.paper + " " + item.artifact.header.id;
+    const std::string obstacle = obstacle_of(item);
+    plan_forecast sum;
+    if (item.artifact.problem.empty() && item.artifact.header.not_reproducible.empty() &&
+        std::ranges::any_of(item.artifact.scales,
+                            [&](const auto& s) { return s.entry.name == item.scale; })) {
+      run_request request{item.artifact.file, item.scale, settings_of(values)};
+      const experiment_spec spec = requested_spec(request);
+      if (!spec.models.empty()) {
+        sum = forecast_of(spec, make_plan(spec, with->methods()), device);
+      }
+    }
+    t.add({name, fmt::format("{}", sum.points), fmt::format("{}", sum.answers),
+           fmt::format("{:.0f}", sum.forwards),
+           fmt::format("{:.1f}{}", sum.gpu_hours, sum.without_hours > 0 ? " and more" : ""),
+           obstacle.empty() ? "runs here" : obstacle});
+    all.points += sum.points;
+    all.answers += sum.answers;
+    all.gpu_hours += sum.gpu_hours;
+  }
+  t.notes.push_back(
+      fmt::format("{} points, {} answers, {:.0f} hours of one {} by the cost model, which "
+                  "is a prediction; forwards count a token each, so methods that decide "
+                  "several at once take less",
+                  all.points, all.answers, all.gpu_hours, device.name));
+  fmt::print("{}", render(t, table_format::md));
+  return 0;
+}
+
 int run_several(const texts& paths, const po::variables_map& values) {
-  const std::vector<campaign_item> items = items_of(paths, values);
+  std::vector<campaign_item> items = items_of(paths, values);
   if (values.count("dry-run")) {
-    std::vector<artifact_entry> entries;
-    for (const campaign_item& i : items) entries.push_back(i.artifact);
-    fmt::print("{}", artifact_listing(entries));
-    return 0;
+    return print_forecasts(items, values);
   }
   texts more;
   for (const std::string& setting : settings_of(values)) {
     more.insert(more.end(), {"--set", setting});
   }
-  for (const char* flag : {"fresh", "paired", "log-samples"}) {
+  for (const char* flag : {"fresh", "paired", "samples"}) {
     if (values.count(flag)) more.push_back(std::string("--") + flag);
   }
   const fs::path directory = values.count("output") ? text_of(values, "output") : "runs";
-  const std::vector<campaign_outcome> outcomes = run_campaign(
-      items, directory,
-      [&](const campaign_item& item, const fs::path& output) {
-        return run_artifact(item, output, more);
-      },
-      std::cerr);
-  const std::string summary = render(campaign_table(outcomes), table_format::md);
-  write_text(directory / "campaign.md", summary);
-  fmt::print("{}\n", summary);
+  const artifact_runner runner = [&](const campaign_item& item, const fs::path& output) {
+    return run_artifact(item, output, more);
+  };
   const fs::path claims_folder = fs::path(text_of(values, "experiments-dir")) / "claims";
   std::vector<paper_claim> claims;
   if (fs::is_directory(claims_folder)) claims = read_claims(claims_folder);
@@ -165,8 +202,30 @@ int run_several(const texts& paths, const po::variables_map& values) {
     return std::ranges::none_of(
         items, [&](const campaign_item& i) { return i.artifact.header.paper == c.paper; });
   });
+  // What an earlier --decide got more evidence for goes on from there.
+  const evidence_log earlier = read_evidence(directory / campaign_log);
+  for (campaign_item& item : items) {
+    if (const auto at = earlier.find(item.key()); at != earlier.end()) {
+      item.more_items = at->second.items;
+      item.more_repetitions = at->second.repetitions;
+    }
+  }
+  std::vector<campaign_outcome> outcomes = run_campaign(items, directory, runner, std::cerr);
+  const claim_judge judge = [&] {
+    return check_claims(claims, directory, items.front().scale, this_machine());
+  };
+  const double budget = values.count("decide") ? 60 * values["decide"].as<double>() : 0;
   const std::vector<checked_claim> checked =
-      check_claims(claims, directory, items.front().scale, this_machine());
+      decide(items, directory, budget, runner, judge, std::cerr);
+  const std::vector<campaign_outcome> last = read_campaign(directory / campaign_log);
+  for (campaign_outcome& o : outcomes) {
+    const std::string title = o.title;
+    o = *std::ranges::find(last, o.key(), &campaign_outcome::key);
+    o.title = title;
+  }
+  const std::string summary = render(campaign_table(outcomes), table_format::md);
+  write_text(directory / "campaign.md", summary);
+  fmt::print("{}\n", summary);
   const std::string table = render(claims_table(checked), table_format::md);
   write_text(directory / "claims.md", table);
   write_text(directory / "claims.json", claims_json(checked));

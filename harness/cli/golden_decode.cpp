@@ -65,12 +65,12 @@ class replay final : public step_observer {
     compare_rows(i, forwards[i], step);
     if (difference_.empty()) compare_logits(i, forwards[i], step);
     if (difference_.empty()) compare_trace(i, forwards[i], step);
-    if (step.plan.of[0].what == phase::prefill) return;
+    if (step.plan.of[0].what == forward_kind::prefill) return;
     ++steps_;
     // As the row of a result has it: the metric `processed_rows`.
     processed_ =
         step.state.at(0).counters.late_layer_rows / (model_.config().layers - first_late_layer);
-    commits_ += step.plan.of[0].what == phase::commit ? 1 : 0;
+    commits_ += step.plan.of[0].what == forward_kind::commit ? 1 : 0;
   }
 
   // What the official loops count themselves: rows of the last layer and forwards after the
@@ -157,8 +157,8 @@ class replay final : public step_observer {
     const sequence_step& plan = step.plan.of[0];
     const json& trace = golden_.at("trace");
     const bool traces_commits = !trace.empty() && trace[0].contains("kind");
-    if (plan.what == phase::commit && !traces_commits) return;
-    if (plan.what == phase::prefill && plan.candidate_first == plan.candidate_last) return;
+    if (plan.what == forward_kind::commit && !traces_commits) return;
+    if (plan.what == forward_kind::prefill && plan.candidate_first == plan.candidate_last) return;
     if (trace_ == trace.size()) {
       difference_ = fmt::format("forward {}: the golden trace has ended", i);
       return;
@@ -179,9 +179,9 @@ class replay final : public step_observer {
     list(step.entered, "P");
     list(step.left, "S");
     ours["masked"] = step.state.count(0, begin, plan.last, state_masked);
-    if (plan.what != phase::prefill) ours["rows_out"] = step.left.rows;
+    if (plan.what != forward_kind::prefill) ours["rows_out"] = step.left.rows;
     json expected = {{"rows_out", forward.value("rows_out", step.left.rows)}};
-    if (want.contains("evict") && plan.what == phase::denoise) add_eviction(want, ours);
+    if (want.contains("evict") && plan.what == forward_kind::denoise) add_eviction(want, ours);
     for (const auto& [name, value] : ours.items()) {
       if (want.contains(name)) expected[name] = want.at(name);
       if (expected.contains(name) && value != expected.at(name)) {

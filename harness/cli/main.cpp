@@ -71,7 +71,7 @@ int dispatch(const std::vector<std::string>& arguments) {
 }  // namespace
 }  // namespace unmask
 
-int main(int argc, char** argv) {
+int unmask_main(int argc, char** argv) {
   try {
     return unmask::dispatch({argv + 1, argv + argc});
   } catch (const unmask::error& failure) {
@@ -84,4 +84,9 @@ int main(int argc, char** argv) {
     std::cerr << "unmask: internal error: " << failure.what() << '\n';
     return static_cast<int>(unmask::exit_code::run_failed);
   }
+}
+
+// Weak: the GPU check's one program (tests/gpu/multicall.cpp) has a main() of its own.
+[[gnu::weak]] int main(int argc, char** argv) {
+  return unmask_main(argc, argv);
 }

@@ -7,6 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/cli/options.h"
 #include "harness/decode/registry.h"
+#include "harness/experiment/locate.h"
 
 namespace unmask {
 namespace po = boost::program_options;
@@ -39,8 +40,14 @@ int at_least(const po::variables_map& values, const char* name, int least) {
   return value;
 }
 
-experiment_spec spec_of_model(const std::filesystem::path& directory,
-                              const po::variables_map& values) {
+std::filesystem::path model_folder(const std::filesystem::path& given) {
+  std::error_code none;
+  if (given.has_parent_path() || std::filesystem::is_directory(given, none)) return given;
+  return find_embedded("models" / given, std::filesystem::current_path(none)).value_or(given);
+}
+
+experiment_spec spec_of_model(const std::filesystem::path& given, const po::variables_map& values) {
+  const std::filesystem::path directory = model_folder(given);
   experiment_spec spec;
   const std::string weights = text_of(values, "weights");
   const bool random = weights.starts_with("random:") && weights.size() > 7 &&

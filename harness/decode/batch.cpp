@@ -6,13 +6,13 @@
 
 namespace unmask {
 
-const char* name_of(phase p) {
+const char* name_of(forward_kind p) {
   switch (p) {
-    case phase::prefill:
+    case forward_kind::prefill:
       return "prefill";
-    case phase::denoise:
+    case forward_kind::denoise:
       return "denoise";
-    case phase::commit:
+    case forward_kind::commit:
       return "commit";
   }
   return "?";
@@ -24,10 +24,10 @@ batch::batch(const ops& backend, const model_config& model, std::int32_t capacit
       model_(&model),
       capacity_(capacity),
       max_length_(max_length),
-      canvas_(backend.allocate(dtype::i32, {capacity, max_length}, memory_use::exchanged)),
-      state_(backend.allocate(dtype::u8, {capacity, max_length}, memory_use::exchanged)),
-      seed_(backend.allocate(dtype::u64, {capacity}, memory_use::exchanged)),
-      step_(backend.allocate(dtype::i32, {capacity}, memory_use::exchanged)),
+      canvas_(backend.allocate(dtype::i32, {capacity, max_length}, memory_use::host_visible)),
+      state_(backend.allocate(dtype::u8, {capacity, max_length}, memory_use::host_visible)),
+      seed_(backend.allocate(dtype::u64, {capacity}, memory_use::host_visible)),
+      step_(backend.allocate(dtype::i32, {capacity}, memory_use::host_visible)),
       sequences_(static_cast<std::size_t>(capacity)),
       occupied_(static_cast<std::size_t>(capacity), false) {}
 

@@ -15,12 +15,12 @@
 
 namespace unmask {
 
-enum class phase : std::uint8_t {
+enum class forward_kind : std::uint8_t {
   prefill,  // the prompt enters the cache
   denoise,  // tokens are decided
   commit    // decided tokens go through the model once more so that their K/V is exact
 };
-const char* name_of(phase p);
+const char* name_of(forward_kind p);
 
 // What one sequence asks for. Lengths in tokens.
 struct sequence_request {

@@ -43,7 +43,7 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
   const model_config& c = model.config();
   const std::int64_t n = model.max_rows(), s = sequences;
   const auto ints = [&](std::int64_t count) {
-    return backend.allocate(dtype::i32, {count}, memory_use::exchanged);
+    return backend.allocate(dtype::i32, {count}, memory_use::host_visible);
   };
   for (row_lists* list : {&values_, &probes_, &chosen_}) {
     list->begin = ints(s + 1);
@@ -108,12 +108,12 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
   const row_set probes = list(probes_, {}, probe_first_, length_);
   if (values.rows > 0) {
     {
-      const phase_range range(work_phase::project, layer);
+      const phase_range range(profile_phase::project, layer);
       model_.project_value(layer, pick(values), acts);
     }
     const tensor_view value = model_.value(acts, values.rows);
     if (probes.rows > 0) {
-      const phase_range range(work_phase::selection, layer);
+      const phase_range range(profile_phase::selection, layer);
       const tensor_view fresh = new_value_.view().first(probes.rows);
       const tensor_view stored = old_value_.view().first(probes.rows);
       backend.run(op::find_rows{values, probes, index_.as<std::int32_t>()});
@@ -122,16 +122,16 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
       backend.run(op::row_distance{fresh, stored, distance_.as<float>()});
       backend.run(op::mark_top{probes, distance_.as<float>(), moved_.as<std::int32_t>(), flags_});
     }
-    const phase_range range(work_phase::cache_update, layer);
+    const phase_range range(profile_phase::cache_update, layer);
     backend.run(op::kv_write{values, {}, value, pages});
   }
   const row_set chosen = list(chosen_, flags_, first_, length_);
   if (chosen.rows == 0) return;
   {
-    const phase_range range(work_phase::project, layer);
+    const phase_range range(profile_phase::project, layer);
     model_.project_query_key(layer, pick(chosen), chosen.position, acts);
   }
-  const phase_range range(work_phase::cache_update, layer);
+  const phase_range range(profile_phase::cache_update, layer);
   backend.run(op::kv_write{chosen, model_.key(acts, chosen.rows), {}, pages});
 }
 
@@ -144,16 +144,16 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
   const row_set all = rows.set(b.capacity());
   bool everything = false;
   {
-    const phase_range range(work_phase::selection, layer);
+    const phase_range range(profile_phase::selection, layer);
     everything = choose(layer, b, plan);
   }
   feature_work work;
   if (everything) {
     {
-      const phase_range range(work_phase::project, layer);
+      const phase_range range(profile_phase::project, layer);
       model_.project(layer, x, all.position, acts);
     }
-    const phase_range range(work_phase::cache_update, layer);
+    const phase_range range(profile_phase::cache_update, layer);
     backend.run(op::kv_write{all, model_.key(acts, all.rows), model_.value(acts, all.rows), pages});
     probes_.rows = 0;
     std::fill_n(probes_.begin.as<std::int32_t>(), b.capacity() + 1, 0);
@@ -171,14 +171,14 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
   const tensor_view branch = branch_.view().first(n), picked = picked_.view().first(n);
   const tensor_view q = model_.query(acts, n);
   {
-    const phase_range range(work_phase::selection, layer);
+    const phase_range range(profile_phase::selection, layer);
     work.keys = keys.select(b, plan, layer, kv_length).set;
   }
   if (n > 0) {
     const tensor_view attended = acts.attention.view().first(n);
     const float scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
     {
-      const phase_range range(work_phase::attention, layer);
+      const phase_range range(profile_phase::attention, layer);
       backend.run(op::attention{work.rows,
                                 q,
                                 pages,
@@ -187,23 +187,23 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
                                 make_view(attended.data, attended.type, {n, c.heads, c.head_dim}),
                                 {}});
     }
-    const phase_range range(work_phase::attention_output, layer);
+    const phase_range range(profile_phase::attention_output, layer);
     model_.attention_branch(layer, attended, branch);
   }
   {
-    const phase_range range(work_phase::cache_update, layer);
+    const phase_range range(profile_phase::cache_update, layer);
     if (n > 0) backend.run(op::kv_write{work.rows, as_head(branch), {}, outputs});
     backend.run(op::kv_read{all, outputs, as_head(x), {}, true});
   }
   if (n > 0) {
-    const phase_range range(work_phase::feed_forward, layer);
+    const phase_range range(profile_phase::feed_forward, layer);
     if (!everything) {
       backend.run(op::find_rows{all, work.rows, index_.as<std::int32_t>()});
       backend.run(op::gather_rows{x, index_.as<std::int32_t>(), picked});
     }
     model_.feed_forward_branch(layer, everything ? x : picked, branch);
   }
-  const phase_range range(work_phase::cache_update, layer);
+  const phase_range range(profile_phase::cache_update, layer);
   if (n > 0) backend.run(op::kv_write{work.rows, {}, as_head(branch), outputs});
   backend.run(op::kv_read{all, outputs, {}, as_head(x), true});
   return work;

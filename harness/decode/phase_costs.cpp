@@ -40,45 +40,45 @@ void report_layer(const transformer& model, std::int32_t layer, const layer_coun
       share_v + share_qk +
       activation * (entering * hidden + n.valued * kv + n.projected * (q + kv));
   if (stored_at_once) {  // K and V are in registers when they are stored
-    listener->work(work_phase::project,
+    listener->work(profile_phase::project,
                    {entering, projection_flops(cost, n), projected + n.written * cached});
   } else {
-    listener->work(work_phase::project, {entering, projection_flops(cost, n), projected});
-    listener->work(work_phase::cache_update,
+    listener->work(profile_phase::project, {entering, projection_flops(cost, n), projected});
+    listener->work(profile_phase::cache_update,
                    {n.written, 0, n.written * (2 * kv * activation + cached)});
   }
-  listener->work(work_phase::attention,
+  listener->work(profile_phase::attention,
                  {n.attending, attention_flops(c, n),
                   n.attending * q * (activation + input) + n.busiest_keys * cached});
   const bool any = n.attending > 0;
   listener->work(
-      work_phase::attention_output,
+      profile_phase::attention_output,
       {n.attending, n.attending * cost.output_flops,
        (any ? weights.output : 0) + n.attending * (input * q + activation * 2 * hidden)});
   // Routed experts: those that this many rows can reach at most.
   const double experts =
       std::min<double>(c.moe.experts, n.fed * c.moe.experts_per_token) * weights.expert;
-  listener->work(work_phase::feed_forward, {n.fed, n.fed * cost.feed_forward_flops,
-                                            (n.fed > 0 ? weights.feed_forward : 0) + experts +
-                                                activation * n.fed * 2 * hidden});
+  listener->work(profile_phase::feed_forward, {n.fed, n.fed * cost.feed_forward_flops,
+                                               (n.fed > 0 ? weights.feed_forward : 0) + experts +
+                                                   activation * n.fed * 2 * hidden});
   if (n.selection_flops > 0) {
-    listener->work(work_phase::selection, {0, n.selection_flops, std::nullopt});
+    listener->work(profile_phase::selection, {0, n.selection_flops, std::nullopt});
   }
 }
 
 void report_embed(const transformer& model, std::int64_t rows) {
   if (phase_listener* listener = current_listener()) {
     const double n = static_cast<double>(rows);
-    listener->work(work_phase::embed, {n, 0,
-                                       n * (static_cast<double>(model.embedding_row_bytes()) +
-                                            activation * model.config().hidden)});
+    listener->work(profile_phase::embed, {n, 0,
+                                          n * (static_cast<double>(model.embedding_row_bytes()) +
+                                               activation * model.config().hidden)});
   }
 }
 
 void report_final_norm(const transformer& model, std::int64_t rows) {
   if (phase_listener* listener = current_listener()) {
     const double n = static_cast<double>(rows);
-    listener->work(work_phase::final_norm, {n, 0, n * 2 * activation * model.config().hidden});
+    listener->work(profile_phase::final_norm, {n, 0, n * 2 * activation * model.config().hidden});
   }
 }
 
@@ -86,9 +86,9 @@ void report_head(const transformer& model, std::int64_t candidates) {
   phase_listener* listener = current_listener();
   if (!listener || candidates == 0) return;
   const double n = static_cast<double>(candidates);
-  listener->work(work_phase::lm_head, {n, n * model.head_flops(),
-                                       static_cast<double>(model.head().bytes) +
-                                           n * activation * model.config().hidden});
+  listener->work(profile_phase::lm_head, {n, n * model.head_flops(),
+                                          static_cast<double>(model.head().bytes) +
+                                              n * activation * model.config().hidden});
 }
 
 }  // namespace unmask

@@ -21,7 +21,7 @@ class one_forward final : public pace_policy {
   sequence_step plan(const batch& b, std::int32_t s) override {
     sequence_step step;
     step.active = true;
-    step.what = phase::prefill;
+    step.what = forward_kind::prefill;
     step.last = step.kv_length = step.candidate_first = step.candidate_last = b.at(s).length;
     return step;
   }

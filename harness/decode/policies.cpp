@@ -11,7 +11,7 @@ namespace unmask {
 candidate_lists make_candidate_lists(const ops& backend, std::int32_t sequences,
                                      std::int64_t rows) {
   const auto list = [&](dtype type, std::int64_t count) {
-    return backend.allocate(type, {count}, memory_use::exchanged);
+    return backend.allocate(type, {count}, memory_use::host_visible);
   };
   candidate_lists c;
   c.begin = list(dtype::i32, sequences + 1);

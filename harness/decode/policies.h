@@ -24,24 +24,25 @@
 namespace unmask {
 
 // What a place does in a step composed by a scheduler.
-enum class step_part : std::uint8_t {
+enum class schedule_action : std::uint8_t {
   out,       // waits
   step,      // its next forward
-  recompute  // the batch is frozen: its last rows are computed again and decide nothing
+  recompute  // the batch is held: its last rows are computed again and decide nothing
 };
 
 // What one sequence does in this step. Positions are absolute, ranges half open.
 struct sequence_step {
   bool active = false;
-  phase what = phase::denoise;
+  forward_kind what = forward_kind::denoise;
   std::int32_t first = 0, last = 0;  // positions in play: rows are chosen from these
   std::int32_t candidate_first = 0, candidate_last = 0;  // where tokens may be decided
   std::int32_t quota = 0;      // tokens the schedule wants decided (policies may exceed or ignore)
   std::int32_t kv_length = 0;  // keys visible to this forward: slots [0, kv_length)
   std::int32_t block_first = 0, block_last = 0;  // the block being decoded
   std::int32_t step = 0;                         // steps made in this block before this one
-  std::int32_t commit = 0;  // phase::commit: commit forwards the block has had before this one
-  // A frozen batch computes the last rows of this sequence once more (step_part::recompute). It
+  std::int32_t commit =
+      0;  // forward_kind::commit: commit forwards the block has had before this one
+  // A held batch computes the last rows of this sequence again (schedule_action::recompute). It
   // decides nothing, and policies leave all state unchanged; K/V may be written only where it stays
   // the same or where the next forward writes it before it is read.
   bool recompute = false;
@@ -147,8 +148,8 @@ class pace_policy {
   virtual std::int32_t prefill_rows(const batch& b, std::int32_t s) const {
     return b.at(s).counters.forwards == 0 ? b.at(s).prompt_length : 0;
   }
-  // Before the plans of a forward: who takes part [capacity]; null: everybody.
-  virtual void begin(const batch& b, const step_part* parts) { (void)b, (void)parts; }
+  // Before the plans of a forward: who takes part [capacity]; null: all of them.
+  virtual void begin(const batch& b, const schedule_action* parts) { (void)b, (void)parts; }
   virtual sequence_step plan(const batch& b, std::int32_t s) = 0;
   // After the decisions of a step; sets sequence::finished and output_end when the answer is done.
   virtual void observe(batch& b, std::int32_t s, const sequence_step& step,

@@ -47,10 +47,11 @@ step_loop::impl::row_keys step_loop::impl::keys_seen(const row_set& set, const l
 
 // FOCUS counts from where its eviction acts on, outside prefill (Table 5).
 bool step_loop::impl::is_late(std::int32_t s, std::int32_t layer) const {
-  return layer >= first_late_layer && plan.of[static_cast<std::size_t>(s)].what != phase::prefill;
+  return layer >= first_late_layer &&
+         plan.of[static_cast<std::size_t>(s)].what != forward_kind::prefill;
 }
 
-// Once per forward, for everybody who took part with the rows in `entered`.
+// Once per forward, for every sequence that took part with the rows in `entered`.
 void step_loop::impl::count_forward() {
   const std::int32_t* begin = entered.begin.as<std::int32_t>();
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
@@ -59,13 +60,13 @@ void step_loop::impl::count_forward() {
     const std::int64_t n = begin[s + 1] - begin[s];
     sequence_counters& c = state.at(s).counters;
     ++c.forwards;
-    c.prefill_forwards += step.what == phase::prefill;
-    c.commit_forwards += step.what == phase::commit;
+    c.prefill_forwards += step.what == forward_kind::prefill;
+    c.commit_forwards += step.what == forward_kind::commit;
     c.denoise_steps += step.candidate_last > step.candidate_first;
     c.rows += n;
     c.rows_skipped += std::max<std::int64_t>(step.last - step.first - n, 0);
     if (limits.dry) c.layer_rows += n * model.config().layers;
-    if (step.what == phase::prefill) continue;
+    if (step.what == forward_kind::prefill) continue;
     c.decode_rows += n;
     c.kv_reused += std::max<std::int64_t>(step.kv_length - n, 0);
   }

@@ -19,11 +19,11 @@ void step_loop::impl::forward() {
   const auto [kind, active] = kind_of_forward();
   const phase_range forward_range(kind, active);
   const stopwatch whole(seconds.forward);
-  const double recording = recorded.counts().seconds;
+  const double before = graphs.counts().seconds;
   const bool evicts = choose_rows();
   note_entered();
   active_buffer = 0;
-  if (limits.dry || rows.rows == 0) {  // places of a frozen batch may have nothing to repeat
+  if (limits.dry || rows.rows == 0) {  // places of a held batch may have nothing to repeat
     gather_tokens();
   } else {
     make_program(evicts);
@@ -34,12 +34,12 @@ void step_loop::impl::forward() {
     }
   }
   count_forward();
-  seconds.forward -= recorded.counts().seconds - recording;
+  seconds.forward -= graphs.counts().seconds - before;
 }
 
 // True: the cache evicts in this forward.
 bool step_loop::impl::choose_rows() {
-  const phase_range range(work_phase::selection, -1);
+  const phase_range range(profile_phase::selection, -1);
   const stopwatch clock(seconds.selection);
   rows.slots_differ = false;
   method.rows->select(state, plan, rows);
@@ -77,6 +77,8 @@ void step_loop::impl::make_program(bool evicts) {
 
 // ---- one action after the other -----------------------------------------------------------------
 
+// The rows that the operations read are looked up anew after a gather, because narrow() leaves fewer
+// of them; a layer is counted when it closes, because only then its keys are known.
 void step_loop::impl::issue_at_once() {
   layer_input in;
   std::optional<phase_range> layer_range;
@@ -85,7 +87,7 @@ void step_loop::impl::issue_at_once() {
     const std::int32_t l = action.layer;
     switch (action.what) {
       case step_action::embed: {
-        const phase_range range(work_phase::embed, rows.rows);
+        const phase_range range(profile_phase::embed, rows.rows);
         gather_tokens();
         in = input();
         model.embed(in.token, in.acts->x.view().first(in.set.rows));
@@ -93,14 +95,14 @@ void step_loop::impl::issue_at_once() {
         break;
       }
       case step_action::project:
-        layer_range.emplace(work_phase::layer, l);
+        layer_range.emplace(profile_phase::layer, l);
         issue(action, in);
         break;
       case step_action::narrow:
         shrank = narrow(l);
         break;
       case step_action::gather: {
-        const phase_range range(work_phase::selection, l);
+        const phase_range range(profile_phase::selection, l);
         if (!shrank) break;
         gather_kept(kept.as<std::int32_t>(), rows.rows);
         in = input();
@@ -112,7 +114,7 @@ void step_loop::impl::issue_at_once() {
         break;
       case step_action::close: {
         issue(action, in);
-        const phase_range range(work_phase::accounting, l);
+        const phase_range range(profile_phase::accounting, l);
         count_layer(l);
         break;
       }
@@ -121,7 +123,7 @@ void step_loop::impl::issue_at_once() {
         issue(action, in);
         break;
       default:
-        if (action.what == step_action::feature_layer) layer_range.emplace(work_phase::layer, l);
+        if (action.what == step_action::feature_layer) layer_range.emplace(profile_phase::layer, l);
         decide_on_host(action);
     }
     if (action.what == step_action::close || action.what == step_action::feature_layer) {
@@ -136,7 +138,7 @@ void step_loop::impl::issue(const layer_action& action, const layer_input& in) {
   const tensor_view x = in.acts->x.view().first(in.set.rows);
   switch (action.what) {
     case step_action::embed: {
-      const phase_range range(work_phase::embed, in.set.rows);
+      const phase_range range(profile_phase::embed, in.set.rows);
       model.embed(in.token, x);
       break;
     }
@@ -150,7 +152,7 @@ void step_loop::impl::issue(const layer_action& action, const layer_input& in) {
       close_layer(l, in);
       break;
     case step_action::final_norm: {
-      const phase_range range(work_phase::final_norm, in.set.rows);
+      const phase_range range(profile_phase::final_norm, in.set.rows);
       model.final_norm(x, final.view().first(in.set.rows));
       break;
     }
@@ -171,11 +173,12 @@ layer_rows step_loop::impl::rows_of_layer(std::int32_t layer) const {
           model.value(a, n)};
 }
 
+// Time spent here is selection, what a method adds to a plain forward; an observer's is not.
 void step_loop::impl::decide_on_host(const layer_action& action) {
   const std::int32_t l = action.layer;
   switch (action.what) {
     case step_action::choose: {
-      const phase_range range(work_phase::selection, l);
+      const phase_range range(profile_phase::selection, l);
       const stopwatch clock(seconds.selection);
       std::ranges::fill(choice_flops, 0.0);
       method.keys->choose(rows_of_layer(l), cache.layer(l), choice_flops.data());
@@ -193,7 +196,7 @@ void step_loop::impl::decide_on_host(const layer_action& action) {
       break;
     }
     case step_action::keep: {
-      const phase_range range(work_phase::selection, l);
+      const phase_range range(profile_phase::selection, l);
       const stopwatch clock(seconds.selection);
       method.cache->after_attention(rows_of_layer(l), cache);
       break;
@@ -204,7 +207,7 @@ void step_loop::impl::decide_on_host(const layer_action& action) {
           features->forward(l, state, plan, rows, a.x.view().first(rows.rows), a, cache.layer(l),
                             *method.keys, plan.arrays.kv_length);
       keys_of[static_cast<std::size_t>(l)] = {done.keys, {}, {}};
-      const phase_range range(work_phase::accounting, l);
+      const phase_range range(profile_phase::accounting, l);
       const std::int32_t* begin = done.rows.row_begin;
       count_layer(l,
                   {done.rows, done.value_begin, begin, begin, done.value_begin, done.probe_begin},
@@ -219,7 +222,7 @@ void step_loop::impl::decide_on_host(const layer_action& action) {
 // ---- parts of a layer ---------------------------------------------------------------------------
 
 layer_input step_loop::impl::input() {
-  if (backend.exchanged_is_slow()) return staged_input(rows.rows, false);
+  if (backend.prefers_device_copies()) return staged_input(rows.rows, false);
   return {rows.set(limits.sequences), rows.token.as<std::int32_t>(),
           &acts[static_cast<std::size_t>(active_buffer)]};
 }
@@ -239,7 +242,7 @@ layer_input step_loop::impl::staged_input(std::int32_t padded, bool gather) {
 }
 
 void step_loop::impl::select_keys(std::int32_t layer) {
-  const phase_range range(work_phase::selection, layer);
+  const phase_range range(profile_phase::selection, layer);
   const stopwatch clock(seconds.selection);
   layer_keys& keys = keys_of[static_cast<std::size_t>(layer)];
   keys = method.keys->select(state, plan, layer, plan.arrays.kv_length);
@@ -253,16 +256,16 @@ void step_loop::impl::select_keys(std::int32_t layer) {
 // Q, K and V, and the K/V into the cache.
 void step_loop::impl::project(std::int32_t layer, const layer_input& in) {
   if (stores_at_once()) {
-    const phase_range range(work_phase::project, layer);
+    const phase_range range(profile_phase::project, layer);
     model.project_and_store(layer, in.acts->x.view().first(in.set.rows), in.set, *in.acts,
                             cache.layer(layer));
     return;
   }
   {
-    const phase_range range(work_phase::project, layer);
+    const phase_range range(profile_phase::project, layer);
     model.project(layer, in.acts->x.view().first(in.set.rows), in.set.position, *in.acts);
   }
-  const phase_range range(work_phase::cache_update, layer);
+  const phase_range range(profile_phase::cache_update, layer);
   if (!partial) {
     backend.run(op::kv_write{in.set, model.key(*in.acts, in.set.rows),
                              model.value(*in.acts, in.set.rows), cache.layer(layer)});
@@ -276,7 +279,7 @@ void step_loop::impl::project(std::int32_t layer, const layer_input& in) {
 }
 
 void step_loop::impl::attend(std::int32_t layer, const layer_input& in) {
-  const phase_range range(work_phase::attention, layer);
+  const phase_range range(profile_phase::attention, layer);
   const model_config& c = model.config();
   const float scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
   const tensor_view attended = in.acts->attention.view().first(in.set.rows);
@@ -290,10 +293,10 @@ void step_loop::impl::attend(std::int32_t layer, const layer_input& in) {
 void step_loop::impl::close_layer(std::int32_t layer, const layer_input& in) {
   const tensor_view x = in.acts->x.view().first(in.set.rows);
   {
-    const phase_range range(work_phase::attention_output, layer);
+    const phase_range range(profile_phase::attention_output, layer);
     model.attention_output(layer, in.acts->attention.view().first(in.set.rows), x);
   }
-  const phase_range range(work_phase::feed_forward, layer);
+  const phase_range range(profile_phase::feed_forward, layer);
   if (!partial) {
     model.feed_forward(layer, x, in.set.sequence);
     return;
@@ -307,7 +310,7 @@ void step_loop::impl::close_layer(std::int32_t layer, const layer_input& in) {
 // Drops rows behind the K/V of a layer, and turns to the other activations; true when there are
 // fewer. `kept` then lists those left, and the activations are still to be gathered.
 bool step_loop::impl::narrow(std::int32_t layer) {
-  const phase_range range(work_phase::selection, layer);
+  const phase_range range(profile_phase::selection, layer);
   const stopwatch clock(seconds.selection);
   const layer_rows of = rows_of_layer(layer);
   if (!method.rows->narrow(state, plan, layer, of.q, of.k, rows, kept)) return false;
@@ -328,14 +331,14 @@ void step_loop::impl::gather_kept(const std::int32_t* index, std::int32_t count)
 
 // A listener of phases sees every kernel launched by itself, so that it can tell phases apart. A
 // prefill comes once, with a number of rows that will hardly come again.
-bool step_loop::impl::can_capture(work_phase kind) const {
-  return kind != work_phase::prefill && backend.recorded_rows(rows.rows) > 0 &&
+bool step_loop::impl::can_capture(profile_phase kind) const {
+  return kind != profile_phase::prefill && backend.graph_bucket(rows.rows) > 0 &&
          program->is_capturable() && current_listener() == nullptr;
 }
 
 void step_loop::impl::issue_captured() {
   {
-    const phase_range range(work_phase::embed, rows.rows);
+    const phase_range range(profile_phase::embed, rows.rows);
     gather_tokens();
   }
   bool shrank = false;
@@ -345,7 +348,7 @@ void step_loop::impl::issue_captured() {
       continue;
     }
     run_captured(actions, shrank);
-    const phase_range range(work_phase::accounting, actions.front().layer);
+    const phase_range range(profile_phase::accounting, actions.front().layer);
     for (const layer_action& action : actions) {
       if (action.what == step_action::close) count_layer(action.layer);
     }
@@ -355,7 +358,7 @@ void step_loop::impl::issue_captured() {
 // The rows are filled up with padding rows to the next number for which graphs are made, and the
 // graph is known by everything that its launches are given: actions, rows, addresses, masks.
 void step_loop::impl::run_captured(const segment& actions, bool shrank) {
-  const std::int32_t padded = std::min(backend.recorded_rows(rows.rows), model.max_rows());
+  const std::int32_t padded = std::min(backend.graph_bucket(rows.rows), model.max_rows());
   const layer_input in = staged_input(padded, shrank);
   std::vector<std::uint64_t> key{
       static_cast<std::uint64_t>(actions.data() - program->actions().data()), shrank ? 1U : 0U,
@@ -372,13 +375,13 @@ void step_loop::impl::run_captured(const segment& actions, bool shrank) {
     key.push_back(static_cast<std::uint64_t>(keys.mask));
     key.push_back(static_cast<std::uint64_t>(keys.block));
   }
-  const phase_range range(work_phase::recorded, rows.rows);
-  recorded.run(key, [&] {
+  const phase_range range(profile_phase::recorded, rows.rows);
+  graphs.run(key, [&] {
     for (const layer_action& action : actions) {
       if (action.what != step_action::gather) {
         issue(action, in);
       } else if (shrank) {
-        const phase_range gathering(work_phase::selection, action.layer);
+        const phase_range gathering(profile_phase::selection, action.layer);
         gather_kept(staged_kept.as<std::int32_t>(), padded);
       }
     }

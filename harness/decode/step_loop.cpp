@@ -20,16 +20,19 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
       cache(backend, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
             l.kv_pages, m.kv_type()),
       partial(method.rows->traits().partial_rows),
-      recorded(backend) {
+      graphs(backend) {
   if (l.dry) refuse_dry();
   const std::int64_t n = m.max_rows();
   const std::int64_t s = l.sequences;
   acts[0] = m.make_activations();
   if (!method.rows->traits().narrows_at.empty()) acts[1] = m.make_activations();
-  const auto ints = [&](std::int64_t count, memory_use use = memory_use::exchanged) {
+  const auto ints = [&](std::int64_t count, memory_use use = memory_use::host_visible) {
     return backend.allocate(dtype::i32, {count}, use);
   };
-  final = backend.allocate(dtype::f32, {n, m.config().hidden});
+  const bool carries = m.config().shifted_logits && m.config().attention == mask_kind::block_causal;
+  const std::int64_t behind = carries ? carried_outputs::room(l.sequences, l.max_length) : 0;
+  if (carries) carried.emplace(backend, l.sequences, l.max_length, n, m.config().hidden);
+  final = backend.allocate(dtype::f32, {n + behind, m.config().hidden});
   kept = ints(n);
   const auto arrays = std::array{&step_arrays::first,           &step_arrays::last,
                                  &step_arrays::candidate_first, &step_arrays::candidate_last,
@@ -45,12 +48,12 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
     return row_lists{ints(s + 1, use), ints(n, use), ints(n, use), ints(n, use), 0,
                      ints(n, use),     false};
   };
-  rows = lists(memory_use::exchanged);
-  entered = lists(memory_use::exchanged);
+  rows = lists(memory_use::host_visible);
+  entered = lists(memory_use::host_visible);
   staged = lists(memory_use::resident);
   staged_kept = ints(n, memory_use::resident);
   if (partial) {
-    updated = lists(memory_use::exchanged);
+    updated = lists(memory_use::host_visible);
     updated_index = ints(n);
     part = m.make_activations();
   }
@@ -84,6 +87,7 @@ std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slot
       return -1;
     }
     m.state.admit(s, request, length);
+    if (m.carried) m.carried->forget(s);
     m.method.pace->start(m.state, s);
     m.backend.synchronize();
     return s;
@@ -110,8 +114,8 @@ void step_loop::release(std::int32_t place) {
 const loop_seconds& step_loop::seconds() const {
   return impl_->seconds;
 }
-const recording_counts& step_loop::recorded() const {
-  return impl_->recorded.counts();
+const graph_counts& step_loop::graphs() const {
+  return impl_->graphs.counts();
 }
 const batch& step_loop::state() const {
   return impl_->state;
@@ -120,7 +124,7 @@ const kv_cache& step_loop::cache() const {
   return impl_->cache;
 }
 double step_loop::recording_seconds() const {
-  return impl_->recorded.counts().seconds;
+  return impl_->graphs.counts().seconds;
 }
 pace_policy& step_loop::pace() const {
   return *impl_->method.pace;
@@ -159,8 +163,8 @@ bool step_loop::step() {
   return step(nullptr);
 }
 
-bool step_loop::step(const step_part* parts) {
-  const phase_range range(work_phase::step, impl_->step_index++);
+bool step_loop::step(const schedule_action* parts) {
+  const phase_range range(profile_phase::step, impl_->step_index++);
   impl_->parts = parts;
   if (!impl_->make_plan()) return false;
   impl_->forward();
@@ -176,15 +180,15 @@ void step_loop::impl::refuse_dry() const {
 }
 
 bool step_loop::impl::make_plan() {
-  const phase_range range(work_phase::plan, step_index - 1);
+  const phase_range range(profile_phase::plan, step_index - 1);
   const stopwatch clock(seconds.planning);
   bool any = false;
   method.pace->begin(state, parts);
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     step = {};
-    if (!state.occupied(s) || (parts && parts[s] == step_part::out)) continue;
-    if (parts && parts[s] == step_part::recompute) {
+    if (!state.occupied(s) || (parts && parts[s] == schedule_action::out)) continue;
+    if (parts && parts[s] == schedule_action::recompute) {
       step = recompute_step(s);
     } else if (!state.at(s).finished) {
       step = method.pace->plan(state, s);
@@ -217,7 +221,7 @@ sequence_step step_loop::impl::recompute_step(std::int32_t s) const {
   sequence_step step = last_step[static_cast<std::size_t>(s)];
   const std::int32_t block = method.pace->shape().block;
   if (block > 0) step.first = std::max(step.first, step.last - block);
-  step.what = phase::denoise;
+  step.what = forward_kind::denoise;
   step.recompute = true;
   step.candidate_first = step.candidate_last;
   step.quota = 0;
@@ -225,37 +229,48 @@ sequence_step step_loop::impl::recompute_step(std::int32_t s) const {
 }
 
 // What the forward is for, and how many sequences take part.
-std::pair<work_phase, std::int32_t> step_loop::impl::kind_of_forward() const {
+std::pair<profile_phase, std::int32_t> step_loop::impl::kind_of_forward() const {
   std::int32_t prefill = 0, commit = 0, active = 0;
   for (const sequence_step& step : plan.of) {
     active += step.active;
-    prefill += step.active && step.what == phase::prefill;
-    commit += step.active && step.what == phase::commit;
+    prefill += step.active && step.what == forward_kind::prefill;
+    commit += step.active && step.what == forward_kind::commit;
   }
-  if (prefill == active) return {work_phase::prefill, active};
-  if (commit == active) return {work_phase::commit_forward, active};
-  return {prefill + commit > 0 ? work_phase::mixed_forward : work_phase::denoise, active};
+  if (prefill == active) return {profile_phase::prefill, active};
+  if (commit == active) return {profile_phase::commit_forward, active};
+  return {prefill + commit > 0 ? profile_phase::mixed_forward : profile_phase::denoise, active};
+}
+
+std::int32_t step_loop::impl::find_candidates() {
+  const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
+  const row_set readable =
+      carried ? carried->read(state, plan, rows, final, limits.dry) : rows.set(limits.sequences);
+  found.count = backend.run(
+      op::find_candidates{readable, state.state(), state_masked, plan.arrays.candidate_first,
+                          plan.arrays.candidate_last, shift, found.begin.as<std::int32_t>(),
+                          found.position.as<std::int32_t>(), found.row.as<std::int32_t>()});
+  if (!carried) return rows.rows;
+  auto* row = found.row.as<std::int32_t>();
+  for (std::int32_t i = 0; i < found.count; ++i) row[i] = carried->place_of(row[i]);
+  return rows.rows + carried->appended();
 }
 
 void step_loop::impl::decide() {
   const stopwatch clock(seconds.decisions);
   const std::int32_t sequences = limits.sequences;
-  const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
+  std::int32_t outputs = 0;
   {
-    const phase_range range(work_phase::candidates, -1);
-    found.count = backend.run(op::find_candidates{
-        rows.set(sequences), state.state(), state_masked, plan.arrays.candidate_first,
-        plan.arrays.candidate_last, shift, found.begin.as<std::int32_t>(),
-        found.position.as<std::int32_t>(), found.row.as<std::int32_t>()});
+    const phase_range range(profile_phase::candidates, -1);
+    outputs = find_candidates();
     std::fill_n(found.committed.as<std::int32_t>(), sequences, 0);
   }
   if (found.count > 0) {
     {
-      const phase_range range(work_phase::lm_head, found.count);
+      const phase_range range(profile_phase::lm_head, found.count);
       report_head(model, found.count);
-      method.unmask->judge(state, plan, final.view().first(rows.rows), model.head(), found);
+      method.unmask->judge(state, plan, final.view().first(outputs), model.head(), found);
     }
-    const phase_range range(work_phase::decide, found.count);
+    const phase_range range(profile_phase::decide, found.count);
     const stopwatch rule(seconds.rule);
     method.unmask->decide(state, plan, found);
   }
@@ -263,21 +278,21 @@ void step_loop::impl::decide() {
     backend.synchronize();
     std::copy_n(rows.token.as<std::int32_t>(), entered.rows, entered.token.as<std::int32_t>());
     observer->on_step({state, plan, entered.set(sequences), entered.token.as<std::int32_t>(),
-                       rows.set(sequences), found, final.view().first(rows.rows)});
+                       rows.set(sequences), found, final.view().first(outputs)});
   }
   if (found.count > 0) {
-    const phase_range range(work_phase::commit, found.count);
+    const phase_range range(profile_phase::commit, found.count);
     backend.run(op::commit{found.set(sequences), found.token.as<std::int32_t>(),
                            found.accept.as<std::uint8_t>(), state_decoded,
                            method.unmask->traits().masks_by_id ? model.config().mask_id : -1,
                            state.canvas(), state.state(), found.committed.as<std::int32_t>()});
   }
   {
-    const phase_range range(work_phase::settle, -1);
+    const phase_range range(profile_phase::settle, -1);
     method.cache->settle(state, plan);
     backend.synchronize();
   }
-  const phase_range range(work_phase::accounting, -1);
+  const phase_range range(profile_phase::accounting, -1);
   const std::int32_t* begin = found.begin.as<std::int32_t>();
   const std::int32_t* token = found.token.as<std::int32_t>();
   const std::uint8_t* accept = found.accept.as<std::uint8_t>();
@@ -294,10 +309,30 @@ void step_loop::impl::decide() {
       c.mask_decided += accept[i] != 0 && token[i] == model.config().mask_id ? 1 : 0;
     }
     c.flops += static_cast<double>(judged) * model.head_flops();
-    if (parts && parts[s] == step_part::recompute) continue;
+    if (parts && parts[s] == schedule_action::recompute) continue;
     state.advance_step(s);
     method.pace->observe(state, s, step, committed);
   }
+  if (step_listener* who = current_step_listener()) who->step(numbers());
+}
+
+// What the step held, for whoever listens.
+step_numbers step_loop::impl::numbers() const {
+  step_numbers n;
+  for (std::int32_t s = 0; s < limits.sequences; ++s) {
+    const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+    if (!step.active) continue;
+    const sequence& q = state.at(s);
+    ++n.batch;
+    n.keys += step.kv_length;
+    n.masked += state.count(s, q.prompt_length, q.length, state_masked);
+    n.committed += found.committed.as<std::int32_t>()[s];
+    n.requests.push_back(q.request.id >= 0 ? q.request.id : s);
+  }
+  n.rows = entered.rows;
+  n.late_rows = rows.rows;
+  n.kv_bytes = static_cast<std::int64_t>(cache.bytes_in_use());
+  return n;
 }
 
 }  // namespace unmask

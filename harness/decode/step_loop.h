@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "harness/decode/batch.h"
+#include "harness/decode/captured_graphs.h"
 #include "harness/decode/kv_cache.h"
 #include "harness/decode/policies.h"
-#include "harness/decode/recordings.h"
 #include "harness/model/transformer.h"
 
 namespace unmask {
@@ -96,16 +96,16 @@ class step_loop {
   // One forward for all active sequences and its decisions. False when nothing is active.
   bool step();
   // The same for the places named in `parts` [sequences]. A finished place takes no step.
-  bool step(const step_part* parts);
+  bool step(const schedule_action* parts);
   // Free a finished (or cancelled) sequence's place and pages.
   void release(std::int32_t place);
 
   const batch& state() const;
   const kv_cache& cache() const;
   const loop_seconds& seconds() const;  // since the loop was made
-  // Stretches of layers that the backend recorded and repeated; all 0 where it records nothing.
-  const recording_counts& recorded() const;
-  // What recording took: an engine does that when it starts, so no time of decoding counts it.
+  // Segments of layers that the backend captured and replayed; all 0 where it captures nothing.
+  const graph_counts& graphs() const;
+  // What capturing took: an engine does that when it starts, so no time of decoding counts it.
   double recording_seconds() const;
   pace_policy& pace() const;
   const step_plan& plan() const;                    // of the last step
@@ -118,7 +118,7 @@ class step_loop {
   std::vector<std::int32_t> output(std::int32_t place) const;
   // Everything after the prompt, masks included.
   std::vector<std::int32_t> canvas(std::int32_t place) const;
-  void observe(step_observer* observer);  // null: nobody watches
+  void observe(step_observer* observer);  // null: there is none
 
  private:
   struct impl;

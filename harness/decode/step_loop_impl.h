@@ -11,11 +11,13 @@
 #include <span>
 #include <utility>
 
+#include "harness/decode/captured_graphs.h"
+#include "harness/decode/carried_outputs.h"
 #include "harness/decode/feature_layers.h"
-#include "harness/decode/recordings.h"
 #include "harness/decode/step_loop.h"
 #include "harness/decode/step_program.h"
 #include "harness/profile/phases.h"
+#include "harness/profile/step_numbers.h"
 
 namespace unmask {
 
@@ -71,16 +73,17 @@ struct step_loop::impl {
   tensor updated_index;
   transformer::activations part;
   candidate_lists found;
+  std::optional<carried_outputs> carried;  // of a block-causal model with shifted logits
   step_plan plan;
-  std::vector<sequence_step> last_step;  // of each place, for recomputation
-  const step_part* parts = nullptr;      // of the current step; null: all places step
+  std::vector<sequence_step> last_step;    // of each place, for recomputation
+  const schedule_action* parts = nullptr;  // of the current step; null: all places step
   step_observer* observer = nullptr;
   std::int64_t step_index = 0;
   loop_seconds seconds;
   std::optional<step_program> program;  // of the last forward
   bool program_evicts = false, program_shows = false;
-  recordings recorded;  // segments of the program
-  row_lists staged;     // the rows as the layers of a segment read them, or those on a GPU
+  captured_graphs graphs;  // segments of the program
+  row_lists staged;        // the rows as the layers of a segment read them, or those on a GPU
   tensor staged_kept;
   std::vector<layer_keys> keys_of;        // of each layer of the forward
   std::vector<double> choice_flops;       // [S] of keys.choose() in the current layer
@@ -89,9 +92,10 @@ struct step_loop::impl {
   impl(const transformer& m, recipe r, const loop_limits& l);
 
   void refuse_dry() const;
+  step_numbers numbers() const;
   bool make_plan();
   sequence_step recompute_step(std::int32_t s) const;
-  std::pair<work_phase, std::int32_t> kind_of_forward() const;
+  std::pair<profile_phase, std::int32_t> kind_of_forward() const;
 
   // step_forward.cpp
   void forward();
@@ -99,7 +103,7 @@ struct step_loop::impl {
   void note_entered();
   void gather_tokens();
   void make_program(bool evicts);
-  bool can_capture(work_phase kind) const;
+  bool can_capture(profile_phase kind) const;
   void issue_at_once();
   void issue_captured();
   using segment = std::span<const layer_action>;
@@ -140,6 +144,8 @@ struct step_loop::impl {
   void count_layer(std::int32_t layer, const layer_work& work, bool stored_at_once);
 
   void decide();
+  // Finds the candidates and returns how many rows of `final` they are read from.
+  std::int32_t find_candidates();
 };
 
 }  // namespace unmask

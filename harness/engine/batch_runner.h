@@ -16,7 +16,7 @@ namespace unmask {
 
 // What one forward did for one place.
 struct place_progress {
-  phase what = phase::denoise;
+  forward_kind what = forward_kind::denoise;
   std::int32_t rows = 0;        // computed, at layer 0
   std::int32_t candidates = 0;  // masks that could be decided
   std::int32_t committed = 0;   // decided
@@ -54,7 +54,7 @@ class batch_runner {
   // Pages for the next `forwards` forwards of a place. False when too few are free.
   virtual bool reserve(std::int32_t place, std::int32_t forwards) = 0;
   // One forward. `parts` and `out` [places]; entries of places that stay out are not written.
-  virtual void forward(std::span<const step_part> parts, std::span<place_progress> out) = 0;
+  virtual void forward(std::span<const schedule_action> parts, std::span<place_progress> out) = 0;
   // Tokens per request that the method chose for the last forward; 0: it chooses none.
   virtual std::int32_t chosen_chunk() const { return 0; }
   // What the request in a place has come to: decided tokens up to its first open block, and work.

@@ -88,7 +88,7 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   const std::vector<request_plan> all_at_once(requests.size());
   batch_sink sink(result);
 
-  const phase_range range(work_phase::run, static_cast<std::int64_t>(requests.size()));
+  const phase_range range(profile_phase::run, static_cast<std::int64_t>(requests.size()));
   // Recording is what an engine does when it starts: this clock stands still meanwhile.
   engine_clock clock(0, [&] { return loop.recording_seconds(); });
   const engine_totals totals = run_engine(runner, all_at_once, engine, clock, sink);
@@ -97,7 +97,7 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   result.recording_seconds = loop.recording_seconds();
   result.peak_kv_bytes = loop.peak_cache_bytes();
   result.spent = loop.seconds();
-  result.recorded = loop.recorded();
+  result.graphs = loop.graphs();
   result.learnt = loop.pace().learnt();
   return result;
 }

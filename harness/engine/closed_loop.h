@@ -32,7 +32,7 @@ struct closed_loop_result {
   std::int64_t decode_committed = 0;    // tokens decided by these
   std::size_t peak_kv_bytes = 0;        // pages in use, all stored layers, and layer outputs
   loop_seconds spent;                   // where the steps' time went
-  recording_counts recorded;            // stretches of layers repeated as recorded
+  graph_counts graphs;                  // segments of layers, captured and replayed
   std::string learnt;                   // pace_policy::learnt()
 };
 

@@ -37,7 +37,7 @@ class engine_run {
         sink_(sink),
         shape_(runner.shape()),
         places_(static_cast<std::size_t>(runner.places())),
-        parts_(places_.size(), step_part::out),
+        parts_(places_.size(), schedule_action::out),
         progress_(places_.size()) {}
 
   engine_totals run() {
@@ -159,7 +159,7 @@ class engine_run {
     return s;
   }
 
-  // One forward of everybody, whether its prompt is in or not.
+  // One forward of every request, whether its prompt is in or not.
   void mixed_turn() {
     bool prompts = false, any = false;
     if (settings_.grow_pages) make_room(1);
@@ -169,7 +169,7 @@ class engine_run {
       any = true;
     }
     for (std::size_t s = 0; s < places_.size(); ++s) {
-      parts_[s] = places_[s].used ? step_part::step : step_part::out;
+      parts_[s] = places_[s].used ? schedule_action::step : schedule_action::out;
       prompts = prompts || prefilling(static_cast<std::int32_t>(s));
     }
     if (stepping()) {
@@ -183,7 +183,7 @@ class engine_run {
   // One forward of prompts only, first come first served up to the token budget. False when no
   // prompt can enter.
   bool prefill_turn() {
-    std::ranges::fill(parts_, step_part::out);
+    std::ranges::fill(parts_, schedule_action::out);
     std::int64_t rows = 0;
     bool any = false;
     const auto fits = [&](std::int32_t more) {
@@ -194,7 +194,7 @@ class engine_run {
       const std::int32_t more = runner_.prefill_rows(s);
       if (!fits(more)) break;
       rows += more;
-      parts_[index(s)] = step_part::step;
+      parts_[index(s)] = schedule_action::step;
       any = true;
     }
     while (!waiting_.empty() && fits(runner_.first_rows(*waiting_.begin()))) {
@@ -203,7 +203,7 @@ class engine_run {
       any = true;
       if (s == never_fits || !runner_.prefilling(s)) continue;
       rows += runner_.prefill_rows(s);
-      parts_[index(s)] = step_part::step;
+      parts_[index(s)] = schedule_action::step;
     }
     if (rows > 0) {
       forward(true);
@@ -212,6 +212,8 @@ class engine_run {
     return any;
   }
 
+  // Pages come first, because a request that is preempted for them takes no part in the turn; results
+  // are handed over last, when every forward of the turn is over.
   bool decode_turn() {
     std::int32_t forwards = 1;
     if (settings_.policy == batching::lmd || settings_.policy == batching::fdfo) {
@@ -223,22 +225,22 @@ class engine_run {
     bool any = false;
     for (std::size_t s = 0; s < places_.size(); ++s) {
       const bool decodes = places_[s].used && !prefilling(static_cast<std::int32_t>(s));
-      parts_[s] = decodes ? step_part::step : step_part::out;
+      parts_[s] = decodes ? schedule_action::step : schedule_action::out;
       any = any || decodes;
     }
     if (!any) return false;
     if (settings_.policy == batching::block_sync) {
       whole_block();
     } else {
-      const bool frozen = settings_.policy == batching::lmd;
+      const bool held = settings_.policy == batching::lmd;
       for (std::int32_t i = 0; i < forwards && stepping(); ++i) {
         forward(false);
         for (std::size_t s = 0; s < places_.size(); ++s) {
-          if (parts_[s] != step_part::step) continue;
+          if (parts_[s] != schedule_action::step) continue;
           if (places_[s].finished) {
-            parts_[s] = frozen ? step_part::recompute : step_part::out;
+            parts_[s] = held ? schedule_action::recompute : schedule_action::out;
           } else if (settings_.policy == batching::fdfo && places_[s].resolved) {
-            parts_[s] = step_part::out;
+            parts_[s] = schedule_action::out;
           }
         }
       }
@@ -247,10 +249,10 @@ class engine_run {
     return true;
   }
 
-  bool stepping() const { return std::ranges::find(parts_, step_part::step) != parts_.end(); }
+  bool stepping() const { return std::ranges::find(parts_, schedule_action::step) != parts_.end(); }
 
-  // SGLang's synchronous block: everybody's rows are computed until nobody has a mask; then one
-  // forward writes everybody's K/V.
+  // SGLang's synchronous block: every request's rows are computed until none has a mask; then one
+  // forward writes the K/V of all.
   void whole_block() {
     const auto frozen = parts_;
     if (!shape_.commits) {
@@ -259,7 +261,7 @@ class engine_run {
     const auto resolve = [&] {
       for (std::size_t s = 0; s < places_.size(); ++s) {
         const bool done = places_[s].resolved || places_[s].finished;
-        if (parts_[s] == step_part::step && done) parts_[s] = step_part::recompute;
+        if (parts_[s] == schedule_action::step && done) parts_[s] = schedule_action::recompute;
       }
     };
     resolve();  // a prompt's last block may have been resolved by its prefill
@@ -270,12 +272,13 @@ class engine_run {
     if (!shape_.commits) return;
     parts_ = frozen;
     for (std::size_t s = 0; s < places_.size(); ++s) {
-      if (parts_[s] == step_part::step && places_[s].finished) parts_[s] = step_part::recompute;
+      if (parts_[s] == schedule_action::step && places_[s].finished)
+        parts_[s] = schedule_action::recompute;
     }
     forward(false);
   }
 
-  // Pages for the next turn of everybody, oldest first; the latest arrival gives way.
+  // Pages for the next turn of all requests, oldest first; the newest request is preempted.
   void make_room(std::int32_t forwards) {
     const std::vector<std::int32_t> order = by_arrival();
     for (const std::int32_t s : order) {
@@ -294,6 +297,8 @@ class engine_run {
     ++totals_.preemptions;
   }
 
+  // The clock runs from the forward to the last count of its rows, because a virtual clock takes its
+  // time from those counts; only then results may say when they came.
   void forward(bool prefill) {
     iteration_record it;
     it.time = clock_.now();
@@ -302,12 +307,12 @@ class engine_run {
     runner_.forward(parts_, progress_);
     forward_shape cost;
     for (std::size_t s = 0; s < places_.size(); ++s) {
-      if (parts_[s] == step_part::out) continue;
+      if (parts_[s] == schedule_action::out) continue;
       const place_progress& p = progress_[s];
       ++it.requests;
       it.rows += p.rows;
       cost.context += p.context;
-      if (parts_[s] == step_part::recompute) {
+      if (parts_[s] == schedule_action::recompute) {
         ++it.recomputed;
         it.recomputed_rows += p.rows;
         continue;
@@ -315,9 +320,9 @@ class engine_run {
       it.candidates += p.candidates;
       it.committed += p.committed;
       if (shape_.block > 1 && p.committed == shape_.block) it.at_once += p.committed;
-      it.commits += p.what == phase::commit;
+      it.commits += p.what == forward_kind::commit;
       places_[s].finished = p.finished;
-      places_[s].resolved = p.what != phase::commit && p.resolved && !p.finished;
+      places_[s].resolved = p.what != forward_kind::commit && p.resolved && !p.finished;
     }
     if (!prefill) it.chosen = runner_.chosen_chunk();
     cost.rows = it.rows;
@@ -333,7 +338,7 @@ class engine_run {
     const bool at_once = settings_.policy == batching::lmd || settings_.policy == batching::iter ||
                          settings_.policy == batching::mixed;
     for (std::size_t s = 0; s < places_.size(); ++s) {
-      if (parts_[s] == step_part::step) note(s, prefill, at_once || prefill);
+      if (parts_[s] == schedule_action::step) note(s, prefill, at_once || prefill);
     }
   }
 
@@ -376,7 +381,7 @@ class engine_run {
 
   // True when progress_[s] is of the request that holds the place now.
   bool touched(std::size_t s) const {
-    return parts_[s] != step_part::out || places_[s].finished || places_[s].resolved;
+    return parts_[s] != schedule_action::out || places_[s].finished || places_[s].resolved;
   }
 
   batch_runner& runner_;
@@ -386,7 +391,7 @@ class engine_run {
   engine_sink& sink_;
   pace_shape shape_;
   std::vector<place_state> places_;
-  std::vector<step_part> parts_;
+  std::vector<schedule_action> parts_;
   std::vector<place_progress> progress_;
   std::vector<std::int32_t> order_;
   std::set<std::size_t> waiting_;  // index = order of arrival

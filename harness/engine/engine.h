@@ -18,7 +18,7 @@ namespace unmask {
 
 enum class batching : std::uint8_t {
   iter,        // the batch may change after every forward, which is of prompts or of blocks
-  lmd,         // LMDeploy: turns of several forwards on a frozen batch
+  lmd,         // LMDeploy: turns of several forwards on a held batch
   block_sync,  // SGLang: the batch changes when every request has resolved its block
   fdfo,        // SGLang, first done first out: a resolved request leaves at once
   mixed        // as iter, but prompts enter in the forwards of those who decode already
@@ -82,7 +82,7 @@ struct iteration_record {
   double predicted = 0;  // by the predictor
   bool prefill = false;
   std::int32_t requests = 0;    // taking part
-  std::int32_t recomputed = 0;  // of those, kept in a frozen batch for nothing
+  std::int32_t recomputed = 0;  // of those, kept in a held batch for nothing
   std::int64_t rows = 0, recomputed_rows = 0;
   std::int64_t candidates = 0, committed = 0;
   std::int32_t chosen = 0;   // tokens per request that the method chose; 0: it chooses none

@@ -38,7 +38,7 @@ latency_sample measure(const transformer& model, recipe method, const latency_gr
       method.pace->canvas_length(model.config(), arbitrary_request(model.config(), grid, 0));
   loop_runner runner(model, std::move(method), {batch, length, 0},
                      [&](std::size_t i) { return arbitrary_request(model.config(), grid, i); });
-  std::vector<step_part> parts(static_cast<std::size_t>(batch));
+  std::vector<schedule_action> parts(static_cast<std::size_t>(batch));
   std::vector<place_progress> progress(static_cast<std::size_t>(batch));
   std::map<std::int64_t, std::vector<double>> by_rows;
   engine_clock clock;
@@ -50,12 +50,12 @@ latency_sample measure(const transformer& model, recipe method, const latency_gr
          free = runner.admit(next, false)) {
       ++next;
       while (runner.prefilling(free)) {
-        std::ranges::fill(parts, step_part::out);
-        parts[static_cast<std::size_t>(free)] = step_part::step;
+        std::ranges::fill(parts, schedule_action::out);
+        parts[static_cast<std::size_t>(free)] = schedule_action::step;
         runner.forward(parts, progress);
       }
     }
-    std::ranges::fill(parts, step_part::step);
+    std::ranges::fill(parts, schedule_action::step);
     clock.begin_forward();
     runner.forward(parts, progress);
     const double seconds = clock.end_forward({});

@@ -115,10 +115,10 @@ bool loop_runner::complete_blocks(std::int32_t place) {
   return p.complete > before;
 }
 
-void loop_runner::forward(std::span<const step_part> parts, std::span<place_progress> out) {
+void loop_runner::forward(std::span<const schedule_action> parts, std::span<place_progress> out) {
   if (!loop_.step(parts.data())) throw std::logic_error("engine: an empty forward");
   for (std::int32_t s = 0; s < places(); ++s) {
-    if (parts[static_cast<std::size_t>(s)] == step_part::out) continue;
+    if (parts[static_cast<std::size_t>(s)] == schedule_action::out) continue;
     const sequence_step& step = loop_.plan().of[static_cast<std::size_t>(s)];
     const sequence& q = loop_.state().at(s);
     place_state& p = places_[static_cast<std::size_t>(s)];

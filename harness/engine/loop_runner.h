@@ -32,7 +32,7 @@ class loop_runner final : public batch_runner {
   bool prefilling(std::int32_t place) const override;
   std::int32_t prefill_rows(std::int32_t place) const override;
   bool reserve(std::int32_t place, std::int32_t forwards) override;
-  void forward(std::span<const step_part> parts, std::span<place_progress> out) override;
+  void forward(std::span<const schedule_action> parts, std::span<place_progress> out) override;
   std::int32_t chosen_chunk() const override { return loop_.pace().chosen_chunk(); }
   finished_answer take(std::int32_t place) override;
   void release(std::int32_t place) override;

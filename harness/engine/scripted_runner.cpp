@@ -74,21 +74,24 @@ bool scripted_runner::reserve(std::int32_t place, std::int32_t forwards) {
   return take_pages(p, pages_for(p.script.prompt + static_cast<std::int64_t>(end) * shape_.block));
 }
 
-void scripted_runner::forward(std::span<const step_part> parts, std::span<place_progress> out) {
+void scripted_runner::forward(std::span<const schedule_action> parts,
+                              std::span<place_progress> out) {
   for (std::size_t s = 0; s < places_.size(); ++s) {
-    if (parts[s] == step_part::out) continue;
+    if (parts[s] == schedule_action::out) continue;
     place_state& p = places_[s];
     place_progress& o = out[s];
     const bool prefill = p.prefill > 0;
     o = {};
-    o.what = prefill ? phase::prefill : p.commit ? phase::commit : phase::denoise;
+    o.what = prefill    ? forward_kind::prefill
+             : p.commit ? forward_kind::commit
+                        : forward_kind::denoise;
     o.rows = prefill ? p.prefill : shape_.block;
     o.context = p.script.prompt + static_cast<std::int64_t>(p.block + 1) * shape_.block;
     ++p.counters.forwards;
     p.counters.rows += o.rows;
     if (!prefill) p.counters.decode_rows += o.rows;
     p.counters.prefill_forwards += prefill;
-    if (parts[s] == step_part::step) {
+    if (parts[s] == schedule_action::step) {
       if (prefill) {
         p.prefill = 0;
       } else if (p.commit) {

@@ -35,7 +35,7 @@ class scripted_runner final : public batch_runner {
   bool prefilling(std::int32_t place) const override { return at(place).prefill > 0; }
   std::int32_t prefill_rows(std::int32_t place) const override { return at(place).prefill; }
   bool reserve(std::int32_t place, std::int32_t forwards) override;
-  void forward(std::span<const step_part> parts, std::span<place_progress> out) override;
+  void forward(std::span<const schedule_action> parts, std::span<place_progress> out) override;
   finished_answer take(std::int32_t place) override;
   void release(std::int32_t place) override;
   void preempt(std::int32_t place, bool keep) override;

@@ -11,6 +11,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
+#include "harness/decode/imposed.h"
 #include "kernels/random.h"
 
 namespace unmask {
@@ -18,82 +19,119 @@ namespace {
 
 constexpr std::int32_t unknown_step = std::numeric_limits<std::int32_t>::max() / 2;
 
+// The trajectory of the request in each place, looked up when it takes the place.
+class held_trajectories {
+ public:
+  explicit held_trajectories(trajectory_source source) : source_(std::move(source)) {}
+
+  const trajectory& of(const batch& b, std::int32_t s) {
+    held_.resize(static_cast<std::size_t>(b.capacity()));
+    entry& h = held_[static_cast<std::size_t>(s)];
+    const std::int64_t id = b.at(s).request.id;
+    if (h.id != id) h = {id, source_(id)};
+    return h.what;
+  }
+  // Generated position of a position of the sequence.
+  static std::int32_t generated(const batch& b, std::int32_t s, std::int32_t position) {
+    const sequence& q = b.at(s);
+    return position - (q.prompt_length - q.request.resumed);
+  }
+  // The step that decides it; unknown ones come last, from the left.
+  std::int32_t step_of(const batch& b, std::int32_t s, std::int32_t position) {
+    const trajectory& t = of(b, s);
+    const std::int32_t at = generated(b, s, position);
+    const bool known = at >= 0 && static_cast<std::size_t>(at) < t.step.size() &&
+                       t.step[static_cast<std::size_t>(at)] >= 0;
+    return known ? t.step[static_cast<std::size_t>(at)] : unknown_step + at;
+  }
+
+ private:
+  struct entry {
+    std::int64_t id = -1;
+    trajectory what;
+  };
+  trajectory_source source_;
+  std::vector<entry> held_;
+};
+
+// Whose tokens are decided, and whether the recipe's own policy computes.
+enum class stand_in : std::uint8_t {
+  all,       // recorded tokens; nothing is computed
+  order,     // the head's tokens
+  decisions  // recorded tokens after everything was computed
+};
+
 class trajectory_unmask final : public unmask_policy {
  public:
-  trajectory_unmask(trajectory_source source, std::int32_t filler, bool own_tokens,
-                    std::unique_ptr<unmask_policy> own)
-      : source_(std::move(source)),
+  trajectory_unmask(std::shared_ptr<held_trajectories> held, stand_in what, std::int32_t filler,
+                    std::vector<std::int32_t> refused, std::unique_ptr<unmask_policy> own)
+      : held_(std::move(held)),
+        what_(what),
         filler_(filler),
-        own_tokens_(own_tokens),
+        refused_(std::move(refused)),
         own_(std::move(own)) {}
 
   void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
-    if (own_tokens_) {
+    if (what_ != stand_in::all) {
       own_->judge(b, plan, head_input, head, c);
       b.backend().synchronize();
-      return;
     }
-    for_each(b, c, [&](const held& h, std::int32_t i, std::int32_t at) {
-      const bool known = at >= 0 && static_cast<std::size_t>(at) < h.of.token.size();
-      c.token.as<std::int32_t>()[i] = known ? h.of.token[static_cast<std::size_t>(at)] : filler_;
+    // The recipe's own rule chooses from the tokens that the head said.
+    if (what_ != stand_in::all) return;
+    for_each(b, c, [&](std::int32_t s, std::int32_t i, std::int32_t position) {
+      c.token.as<std::int32_t>()[i] = token_of(b, s, position, filler_);
       c.probability.as<float>()[i] = 1;
     });
   }
 
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+    if (what_ == stand_in::decisions) {
+      own_->decide(b, plan, c);
+      b.backend().synchronize();
+      for_each(b, c, [&](std::int32_t s, std::int32_t i, std::int32_t position) {
+        std::int32_t& token = c.token.as<std::int32_t>()[i];
+        const bool ends = std::ranges::find(refused_, token) != refused_.end();
+        token = token_of(b, s, position, ends ? filler_ : token);
+      });
+    }
     smallest_.assign(static_cast<std::size_t>(b.capacity()),
                      std::numeric_limits<std::int32_t>::max());
-    std::size_t s = 0;
-    const auto step_of = [](const held& h, std::int32_t at) {
-      const bool known = at >= 0 && static_cast<std::size_t>(at) < h.of.step.size() &&
-                         h.of.step[static_cast<std::size_t>(at)] >= 0;
-      return known ? h.of.step[static_cast<std::size_t>(at)] : unknown_step + at;
-    };
-    const std::int32_t* begin = c.begin.as<std::int32_t>();
-    const auto place_of = [&](std::int32_t i) {
-      while (i >= begin[s + 1]) ++s;
-      return s;
-    };
-    for_each(b, c, [&](const held& h, std::int32_t i, std::int32_t at) {
-      std::int32_t& least = smallest_[place_of(i)];
-      least = std::min(least, step_of(h, at));
+    for_each(b, c, [&](std::int32_t s, std::int32_t, std::int32_t position) {
+      std::int32_t& least = smallest_[static_cast<std::size_t>(s)];
+      least = std::min(least, held_->step_of(b, s, position));
     });
-    s = 0;
-    for_each(b, c, [&](const held& h, std::int32_t i, std::int32_t at) {
-      c.accept.as<std::uint8_t>()[i] = step_of(h, at) == smallest_[place_of(i)];
+    for_each(b, c, [&](std::int32_t s, std::int32_t i, std::int32_t position) {
+      c.accept.as<std::uint8_t>()[i] =
+          held_->step_of(b, s, position) == smallest_[static_cast<std::size_t>(s)];
     });
     own_->learn(b, plan, c);
   }
 
  private:
-  struct held {
-    std::int64_t id = -1;
-    trajectory of;
-  };
-
-  // visit(trajectory held for the place, index of the candidate, its generated position).
+  // visit(place, index of the candidate, its position).
   template <class Visit>
-  void for_each(const batch& b, const candidate_lists& c, const Visit& visit) {
-    held_.resize(static_cast<std::size_t>(b.capacity()));
+  static void for_each(const batch& b, const candidate_lists& c, const Visit& visit) {
     const std::int32_t* begin = c.begin.as<std::int32_t>();
     for (std::int32_t s = 0; s < b.capacity(); ++s) {
-      if (begin[s + 1] == begin[s]) continue;
-      const sequence& q = b.at(s);
-      held& h = held_[static_cast<std::size_t>(s)];
-      if (h.id != q.request.id) h = {q.request.id, source_(q.request.id)};
-      const std::int32_t first = q.prompt_length - q.request.resumed;
       for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
-        visit(h, i, c.position.as<std::int32_t>()[i] - first);
+        visit(s, i, c.position.as<std::int32_t>()[i]);
       }
     }
   }
+  std::int32_t token_of(const batch& b, std::int32_t s, std::int32_t position,
+                        std::int32_t otherwise) {
+    const trajectory& t = held_->of(b, s);
+    const std::int32_t at = held_trajectories::generated(b, s, position);
+    const bool known = at >= 0 && static_cast<std::size_t>(at) < t.token.size();
+    return known ? t.token[static_cast<std::size_t>(at)] : otherwise;
+  }
 
-  trajectory_source source_;
+  std::shared_ptr<held_trajectories> held_;
+  stand_in what_;
   std::int32_t filler_;
-  bool own_tokens_;
+  std::vector<std::int32_t> refused_;   // tokens that would end the answer, and the mask
   std::unique_ptr<unmask_policy> own_;  // of the recipe; it may learn from what is decided
-  std::vector<held> held_;
   std::vector<std::int32_t> smallest_;
 };
 
@@ -138,14 +176,32 @@ double share_for_mean(double mean, double ratio, std::int32_t block) {
 }  // namespace
 
 recipe with_trajectory(recipe method, trajectory_source source, std::int32_t filler) {
-  method.unmask = std::make_unique<trajectory_unmask>(std::move(source), filler, false,
-                                                      std::move(method.unmask));
+  method.unmask = std::make_unique<trajectory_unmask>(
+      std::make_shared<held_trajectories>(std::move(source)), stand_in::all, filler,
+      std::vector<std::int32_t>{}, std::move(method.unmask));
   return method;
 }
 
 recipe with_order(recipe method, trajectory_source source) {
-  method.unmask =
-      std::make_unique<trajectory_unmask>(std::move(source), 0, true, std::move(method.unmask));
+  method.unmask = std::make_unique<trajectory_unmask>(
+      std::make_shared<held_trajectories>(std::move(source)), stand_in::order, 0,
+      std::vector<std::int32_t>{}, std::move(method.unmask));
+  return method;
+}
+
+recipe with_imposed(recipe method, trajectory_source source, const model_config& model,
+                    std::int32_t filler, bool ranks) {
+  const auto held = std::make_shared<held_trajectories>(std::move(source));
+  std::vector<std::int32_t> refused = model.stop_ids;
+  refused.push_back(model.mask_id);
+  method.unmask = std::make_unique<trajectory_unmask>(held, stand_in::decisions, filler,
+                                                      std::move(refused), std::move(method.unmask));
+  auto* rows = dynamic_cast<ranked_by_activations*>(method.rows.get());
+  if (ranks && rows != nullptr) {
+    rows->rank_by([held](const batch& b, std::int32_t s, std::int32_t position) {
+      return held->step_of(b, s, position);
+    });
+  }
   return method;
 }
 
@@ -302,36 +358,62 @@ commit_process fit_commits(double mean, double deviation, std::int32_t block) {
   return {block, share_for_mean(mean, left, block), left};
 }
 
-trajectory draw_trajectory(const commit_process& process, std::int32_t prompt, std::int32_t tokens,
-                           std::uint64_t key) {
+namespace {
+
+// Positions [first, end) left to right, each displaced by up to 4 places.
+std::vector<std::pair<double, std::int32_t>> order_of(std::int32_t first, std::int32_t end,
+                                                      std::uint64_t key) {
+  std::vector<std::pair<double, std::int32_t>> order;
+  for (std::int32_t p = first; p < end; ++p) {
+    order.emplace_back(
+        p + 4 * uniform_open(key, (std::uint64_t{1} << 32) + static_cast<std::uint64_t>(p)), p);
+  }
+  std::ranges::sort(order);
+  return order;
+}
+
+// Steps of an answer of blocks on absolute positions: commits(left, begins) says how many of the
+// `left` masks of a block its next step decides.
+template <class Commits>
+trajectory walk(std::int32_t block, std::int32_t prompt, std::int32_t tokens, std::uint64_t key,
+                const Commits& commits) {
   trajectory t;
   t.step.assign(static_cast<std::size_t>(tokens), 0);
-  std::uint64_t draws = 0;
   std::int32_t step = 0;
-  std::vector<std::pair<double, std::int32_t>> order;
   for (std::int32_t first = 0; first < tokens;) {
-    const std::int32_t end =
-        std::min(((prompt + first) / process.block + 1) * process.block - prompt, tokens);
-    order.clear();
-    for (std::int32_t p = first; p < end; ++p) {
-      order.emplace_back(
-          p + 4 * uniform_open(key, (std::uint64_t{1} << 32) + static_cast<std::uint64_t>(p)), p);
-    }
-    std::ranges::sort(order);
-    const bool at_once = uniform_open(key, draws++) < process.at_once;
+    const std::int32_t end = std::min(((prompt + first) / block + 1) * block - prompt, tokens);
+    const auto order = order_of(first, end, key);
     for (std::size_t i = 0; i < order.size(); ++step) {
-      std::size_t commits = order.size() - i;
-      if (!at_once) {
-        const double u = uniform_open(key, draws++);
-        const double more =
-            process.ratio > 0 ? std::floor(std::log(u) / std::log(process.ratio)) : 0;
-        commits = std::min(commits, 1 + static_cast<std::size_t>(std::min(more, 1e6)));
+      const std::size_t now = commits(order.size() - i, i == 0);
+      for (std::size_t n = 0; n < now; ++n, ++i) {
+        t.step[static_cast<std::size_t>(order[i].second)] = step;
       }
-      for (; commits > 0; --commits, ++i) t.step[static_cast<std::size_t>(order[i].second)] = step;
     }
     first = end;
   }
   return t;
+}
+
+}  // namespace
+
+trajectory draw_trajectory(const commit_process& process, std::int32_t prompt, std::int32_t tokens,
+                           std::uint64_t key) {
+  std::uint64_t draws = 0;
+  bool at_once = false;
+  return walk(process.block, prompt, tokens, key, [&](std::size_t left, bool begins) {
+    if (begins) at_once = uniform_open(key, draws++) < process.at_once;
+    if (at_once) return left;
+    const double u = uniform_open(key, draws++);
+    const double more = process.ratio > 0 ? std::floor(std::log(u) / std::log(process.ratio)) : 0;
+    return std::min(left, 1 + static_cast<std::size_t>(std::min(more, 1e6)));
+  });
+}
+
+trajectory steady_trajectory(std::int32_t block, std::int32_t commits, std::int32_t prompt,
+                             std::int32_t tokens, std::uint64_t key) {
+  return walk(block, prompt, tokens, key, [&](std::size_t left, bool) {
+    return std::min(left, static_cast<std::size_t>(commits));
+  });
 }
 
 }  // namespace unmask

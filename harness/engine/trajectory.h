@@ -39,6 +39,17 @@ recipe with_trajectory(recipe method, trajectory_source source, std::int32_t fil
 // (a token equal to the mask id is decided too).
 recipe with_order(recipe method, trajectory_source source);
 
+// The recipe as it is, with every layer, selection, cache and the head computed and its own rule
+// asked, and then these decisions instead of the rule's: what a step commits no longer depends on
+// weights that may be random, what it costs does on everything else. Tokens are the recorded ones;
+// where there is none, the head's own, unless it would end the answer or is the mask, else
+// `filler`. `ranks`: rows that are dropped by activations are ranked by the trajectory
+// (decode/imposed.h); not where a recording meets the weights and method that it is of, whose
+// activations rank as they did. Rows chosen in other ways, as by Focus-dLLM's windows, stay the
+// method's own.
+recipe with_imposed(recipe method, trajectory_source source, const model_config& model,
+                    std::int32_t filler, bool ranks);
+
 // Observes a loop and keeps the trajectory of every request that has an id.
 class trajectory_recorder final : public step_observer {
  public:
@@ -83,5 +94,8 @@ commit_process fit_commits(double mean, double deviation, std::int32_t block);
 // left to right with a random displacement of up to 4 positions.
 trajectory draw_trajectory(const commit_process& process, std::int32_t prompt, std::int32_t tokens,
                            std::uint64_t key);
+// The same order with exactly `commits` tokens in every step, but the last of a block.
+trajectory steady_trajectory(std::int32_t block, std::int32_t commits, std::int32_t prompt,
+                             std::int32_t tokens, std::uint64_t key);
 
 }  // namespace unmask

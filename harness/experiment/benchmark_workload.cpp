@@ -38,6 +38,9 @@ benchmark_options options_of(const benchmark_request& r) {
   o.shots = static_cast<int>(r.shots);
   o.group = r.task;
   o.form = r.prompt;
+  o.system = r.system.empty();
+  o.world = r.world;
+  o.rank = r.rank;
   o.examples = examples_folder(r.base);
   return o;
 }
@@ -75,48 +78,47 @@ std::string scorer_of(const benchmark& b) {
   return std::ranges::find(known, b.scorer) == known.end() ? "none" : b.scorer;
 }
 
-// Items that exist for a choice of tasks: the declared number of the whole benchmark.
-std::int64_t items_there(const benchmark_set& set, const benchmark_request& r) {
-  if (r.task.empty()) return set.of().items;
-  if (set.of().name != "longbench") return static_cast<std::int64_t>(set.size());
-  if (r.task == "lcc" || r.task == "repobench-p") return 500;
-  return r.task == "multifieldqa_en" ? 150 : 200;
-}
-
 }  // namespace
 
 void read_benchmark_keys(toml_reader& r, const fs::path& file, benchmark_request& b) {
-  r.text("benchmark", b.name);
   r.text("harness", b.harness);
   r.text("task", b.task);
   r.text("prompt", b.prompt);
   r.text("thinking", b.thinking);
+  r.text("system", b.system);
   r.text("path", b.path);
   r.text("kind", b.kind);
   r.integer("shots", b.shots, 0, 1000);
   r.integer("max_prompt_tokens", b.max_prompt_tokens, 0, 1 << 24);
   r.integer("trials", b.trials, 1, 1000);
+  r.integer("world", b.world, 1, 1 << 20);
+  r.integer("rank", b.rank, 0, 1 << 20);
   r.integer("mc_num", b.mc_num, 1, 1 << 20);
   r.integer("mc_batch", b.mc_batch, 1, 1 << 12);
   r.real("guidance", b.guidance, 0, 100);
   b.base = file.parent_path();
   benchmark_request nothing;
   nothing.base = b.base;
-  if (b.name.empty()) {
-    if (b != nothing) {
-      throw usage_error(r.where() +
-                        ": harness, task, prompt, path, kind, shots, trials and mc_num belong to a "
-                        "`benchmark`; name one");
-    }
-    return;
+  if (r.find("benchmark") == nullptr && b != nothing) {
+    throw usage_error(r.where() +
+                      ": harness, task, prompt, path, kind, shots, trials and mc_num belong to a "
+                      "`benchmark`; name one");
   }
+}
+
+void check_benchmark(const std::string& where, benchmark_request& b) {
   try {
     const benchmark& found = find_benchmark(b.name, b.harness);
     if (!b.prompt.empty()) parse_prompt_form(b.prompt, "`prompt`");
     const auto* lm = std::get_if<lm_eval_style>(&found.style);
     const bool choices = lm != nullptr && lm->choices;
-    if (!b.thinking.empty() && b.thinking != "off") {
-      throw usage_error("`thinking` is '" + b.thinking + "' but can only be \"off\"");
+    for (const auto& [key, value] : {std::pair("thinking", b.thinking), {"system", b.system}}) {
+      if (value.empty() || value == "off") continue;
+      throw usage_error("`" + std::string(key) + "` is '" + value + "' but can only be \"off\"");
+    }
+    if (b.rank >= b.world) throw usage_error("`rank` must be below `world`");
+    if (!b.task.empty() && std::ranges::find(found.groups, b.task) == found.groups.end()) {
+      throw usage_error("the benchmark " + found.name + " has no task '" + b.task + "'");
     }
     if (b.kind != "generate" && b.kind != "likelihood") {
       throw usage_error("`kind` is '" + b.kind + "' but must be generate or likelihood");
@@ -124,11 +126,11 @@ void read_benchmark_keys(toml_reader& r, const fs::path& file, benchmark_request
     if (b.kind == "likelihood" && !choices) {
       throw usage_error(
           "the benchmark " + found.name + " (" + found.harness + "/" + found.config +
-          ") has no choices; kind likelihood needs mmlu, arc_c or piqa of harness LM");
+          ") has no choices; kind likelihood needs mmlu, arc_c, piqa or gpqa of harness LM");
     }
     if (choices) b.kind = "likelihood";
   } catch (const error& problem) {
-    throw usage_error(r.where() + ": " + problem.what());
+    throw usage_error(where + ": " + problem.what());
   }
 }
 
@@ -139,26 +141,66 @@ std::string canonical_benchmark(const benchmark_request& b) {
   if (!b.task.empty()) out["task"] = b.task;
   if (!b.prompt.empty()) out["prompt"] = b.prompt;
   if (!b.thinking.empty()) out["thinking"] = b.thinking;
+  if (!b.system.empty()) out["system"] = b.system;
   if (b.shots >= 0) out["shots"] = b.shots;
   if (b.max_prompt_tokens >= 0) out["max_prompt_tokens"] = b.max_prompt_tokens;
   if (b.mc_num > 0) out["mc_num"] = b.mc_num;
   if (b.mc_batch > 0) out["mc_batch"] = b.mc_batch;
   if (b.guidance > 0) out["guidance"] = b.guidance;
+  if (b.world > 1) out["world"] = {b.rank, b.world};
   return out.dump();
+}
+
+namespace {
+
+// The items that an entry chooses.
+std::vector<task_item> chosen_items(const benchmark_set& set, const workload_entry& entry) {
+  std::vector<task_item> items;
+  const benchmark_request& r = entry.benchmark;
+  for (std::size_t i = 0; i < set.size(); ++i) {
+    task_item item = set.item(i);
+    const auto document = static_cast<std::int64_t>(item.doc_id);
+    if (r.rank < 0 || document % r.world == r.rank) items.push_back(std::move(item));
+  }
+  return select(std::move(items), entry.items);
+}
+
+benchmark_set set_of(const benchmark_request& r, const tokenizer* tokens) {
+  return benchmark_set(find_benchmark(r.name, r.harness), official_files(folders_of(r), tokens),
+                       options_of(r));
+}
+
+}  // namespace
+
+std::optional<benchmark_summary> summary_of(const workload_entry& entry, const tokenizer* tokens) {
+  try {
+    const benchmark_set set = set_of(entry.benchmark, tokens);
+    const std::vector<task_item> items = chosen_items(set, entry);
+    benchmark_summary summary;
+    summary.hash = hash_of_tasks(items);
+    summary.items = static_cast<std::int64_t>(items.size()) * entry.benchmark.trials;
+    for (const task_item& item : items) {
+      std::size_t bytes = item.prompt.size();
+      for (const chat_message& m : item.messages) bytes += m.content.size();
+      summary.prompt_bytes += static_cast<double>(bytes) / static_cast<double>(items.size());
+      summary.gen_length +=
+          static_cast<double>(item.gen_length) / static_cast<double>(items.size());
+      summary.continuations += static_cast<std::int64_t>(item.continuations.size());
+    }
+    return summary;
+  } catch (const error&) {
+    return std::nullopt;  // not here, or not readable: loading it says so
+  }
 }
 
 void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                     const loaded_model& model) {
   const benchmark_request& r = entry.benchmark;
   const benchmark& found = find_benchmark(r.name, r.harness);
-  const benchmark_set set(found, official_files(folders_of(r), &*model.tokens), options_of(r));
+  const benchmark_set set = set_of(r, &*model.tokens);
+  const std::vector<task_item> items = chosen_items(set, entry);
   std::map<std::string, std::size_t> index_of;
-  std::vector<task_item> items;
-  for (std::size_t i = 0; i < set.size(); ++i) {
-    items.push_back(set.item(i));
-    index_of[items.back().id] = i;
-  }
-  items = select(std::move(items), entry.items);
+  for (std::size_t i = 0; i < set.size(); ++i) index_of[set.source(i).id] = i;
   const std::string scorer = scorer_of(found);
   const auto most =
       static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : found.max_prompt);
@@ -171,6 +213,7 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
       request.seed = request_seed(run, w.requests.size());
       if (r.trials > 1) item.id += "#" + std::to_string(trial);
       item.scorer = scorer;
+      item.prompt = text_of(item, model, r.thinking == "off");
       w.requests.push_back(std::move(request));
       w.items.push_back(std::move(item));
     }
@@ -185,7 +228,7 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
       judged ? found.scorer : "NOT RUN: this program has no scorer " + found.scorer,
       found.metric,
       set.shots(),
-      items_there(set, r),
+      declared_items(found, r.task),
       r.trials};
 }
 

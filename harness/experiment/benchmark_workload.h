@@ -5,9 +5,13 @@
 // benchmarks; `unmask list benchmarks`):
 //
 //   benchmark = "gsm8k"     harness = "OC-S" or "OC-S/CONFIG"; the first of the name without it
-//   task                    one subject or task of several (mmlu, longbench, needle_map); all without
+//   task                    one subject or task of several (mmlu, longbench, needle_map); all without;
+//                           tasks = [...]: each a workload of its own
+//   world, rank             lm-eval on several processes draws its examples by process: the documents
+//                           as `world` processes ask them; with `rank` only those of that one
 //   shots                   as declared without it
 //   prompt                  "raw", "bos", "one-turn" or "chat"; the harness's own without it
+//   system = "off"          without the harness's system message (OC-F)
 //   thinking = "off"        the template's empty block of thought (SDAR, Qwen3)
 //   max_prompt_tokens       longer prompts lose examples, then tokens (OC-U: in the middle, else on the
 //                           left); the harness's own without it; 0: no limit
@@ -19,11 +23,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace unmask {
 
 class toml_reader;
+class tokenizer;
 struct loaded_model;
 struct loaded_workload;
 struct run_settings;
@@ -31,20 +37,34 @@ struct workload_entry;
 
 struct benchmark_request {
   std::string name;  // empty: another workload
-  std::string harness, task, prompt, thinking, path;
+  std::string harness, task, prompt, thinking, system, path;
   std::string kind = "generate";
   std::int64_t shots = -1, max_prompt_tokens = -1, trials = 1;
+  std::int64_t world = 1, rank = -1;      // rank below 0: the documents of every process
   std::int64_t mc_num = 0, mc_batch = 0;  // 0: the harness's own
   double guidance = 0;
   std::filesystem::path base;  // folder of the experiment file
   bool operator==(const benchmark_request&) const = default;
 };
 
-// The keys above; usage error where they contradict each other or the registry.
+// The keys above but for `benchmark` itself, which may name several; usage error for keys of a
+// benchmark where none is named.
 void read_benchmark_keys(toml_reader& r, const std::filesystem::path& file,
                          benchmark_request& into);
+// Usage error beginning with `where` where they contradict each other or the registry; fills in `kind`.
+void check_benchmark(const std::string& where, benchmark_request& request);
 // One line of JSON, keys sorted, of what decides the prompts; for the id of a point.
 std::string canonical_benchmark(const benchmark_request& request);
+
+// What a benchmark's official files say about a run before any model is loaded.
+struct benchmark_summary {
+  std::string hash;                         // of the chosen items with their prompts
+  std::int64_t items = 0;                   // every trial counted
+  double prompt_bytes = 0, gen_length = 0;  // means; gen_length as declared
+  std::int64_t continuations = 0;           // of choices by likelihood, in one trial
+};
+// Nothing where the files are not here. `tokens`: for items that are made to a number of tokens.
+std::optional<benchmark_summary> summary_of(const workload_entry& entry, const tokenizer* tokens);
 
 // Items, requests and record of a benchmark; environment error that names what is missing.
 void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,

@@ -19,6 +19,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* log_name = "log.txt";
 
+}  // namespace
+
 std::string obstacle_of(const campaign_item& item) {
   const artifact_entry& a = item.artifact;
   if (!a.problem.empty()) return a.problem;
@@ -31,28 +33,22 @@ std::string obstacle_of(const campaign_item& item) {
   return "NOT RUN: has no scale " + item.scale + ", only " + names;
 }
 
-fs::path place_of(const campaign_item& item, const fs::path& directory) {
-  return directory / item.artifact.header.paper / item.artifact.header.id / item.scale;
-}
+namespace {
 
 // Seconds of earlier runs, by paper, id and scale.
 std::map<std::string, double> earlier_seconds(const fs::path& log) {
   std::map<std::string, double> sums;
-  std::ifstream in(log);
-  for (std::string line; std::getline(in, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
-    if (!json.is_object() || !json.contains("seconds")) continue;  // a torn last line
-    sums[json.value("paper", "") + "/" + json.value("id", "") + "/" + json.value("scale", "")] +=
-        json.value("seconds", 0.0);
-  }
+  for (const campaign_outcome& o : read_campaign_lines(log)) sums[o.key()] += o.seconds;
   return sums;
 }
 
 void append_line(const fs::path& log, const campaign_outcome& o) {
-  const nlohmann::ordered_json line = {{"paper", o.paper},    {"id", o.id},
-                                       {"scale", o.scale},    {"status", name_of(o.status)},
-                                       {"rows", o.rows},      {"detail", o.detail},
-                                       {"seconds", o.seconds}};
+  nlohmann::ordered_json line = {{"paper", o.paper},    {"id", o.id},
+                                 {"scale", o.scale},    {"status", name_of(o.status)},
+                                 {"rows", o.rows},      {"detail", o.detail},
+                                 {"seconds", o.seconds}};
+  if (o.more_items > 1) line["more_items"] = o.more_items;
+  if (o.more_repetitions > 1) line["more_repetitions"] = o.more_repetitions;
   // A line that a crash tore off must not swallow this one.
   bool torn = false;
   if (std::ifstream in(log, std::ios::binary | std::ios::ate); in && in.tellg() > 0) {
@@ -66,18 +62,39 @@ void append_line(const fs::path& log, const campaign_outcome& o) {
   if (!out) throw environment_error("cannot write " + log.string());
 }
 
-std::size_t believable_in(const fs::path& output) {
+std::size_t reportable_in(const fs::path& output) {
   std::error_code failed;
   if (!fs::is_directory(output, failed)) return 0;
   return read_frame({output}).reportable().size();
 }
 
-void measure(const campaign_item& item, const fs::path& output, const artifact_runner& runner,
-             campaign_outcome& o) {
+// Whether the rows that an item has so far rest on the evidence it now asks for.
+bool rests_on(const campaign_item& item, const std::vector<campaign_outcome>& lines) {
+  std::pair<std::int64_t, std::int64_t> now{1, 1};
+  for (const campaign_outcome& o : lines) {
+    if (o.key() == item.key() && o.status == campaign_status::measured) {
+      now = {o.more_items, o.more_repetitions};
+    }
+  }
+  return now == std::pair(item.more_items, item.more_repetitions);
+}
+
+// `fresh`: the rows in `place` rest on other evidence, so that these are measured beside them.
+void measure(const campaign_item& item, const fs::path& place, bool fresh,
+             const artifact_runner& runner, campaign_outcome& o) {
+  fs::path output = place;
+  if (fresh) {
+    output += fmt::format(".items{}_repetitions{}", item.more_items, item.more_repetitions);
+  }
   try {
     fs::create_directories(output);
     const int status = runner(item, output);
-    o.rows = believable_in(output);
+    if (fresh && status == 0) {
+      fs::remove_all(place);
+      fs::rename(output, place);
+      output = place;
+    }
+    o.rows = reportable_in(output);
     o.status = status == 0 ? campaign_status::measured : campaign_status::failed;
     if (status != 0) {
       o.detail = fmt::format("exit status {}; see {}", status, (output / log_name).string());
@@ -113,7 +130,7 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
                                            std::ostream& progress) {
   fs::create_directories(directory);
   const fs::path log = directory / campaign_log;
-  const std::map<std::string, double> before = earlier_seconds(log);
+  const std::vector<campaign_outcome> lines = read_campaign_lines(log), before = read_campaign(log);
   std::vector<campaign_outcome> all;
   for (const campaign_item& item : items) {
     campaign_outcome o;
@@ -121,17 +138,20 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
     o.id = item.artifact.header.id;
     o.title = item.artifact.header.title;
     o.scale = item.scale;
+    o.more_items = item.more_items;
+    o.more_repetitions = item.more_repetitions;
     const auto start = std::chrono::steady_clock::now();
     const std::string obstacle = obstacle_of(item);
+    const auto last = std::ranges::find(before, item.key(), &campaign_outcome::key);
+    const bool known = last != before.end();
     if (obstacle.empty()) {
-      measure(item, place_of(item, directory), runner, o);
+      measure(item, directory / item.key(), !rests_on(item, lines), runner, o);
     } else {
       o.status = item.artifact.problem.empty() ? campaign_status::not_run : campaign_status::failed;
       o.detail = obstacle.starts_with("NOT RUN: ") ? obstacle.substr(9) : obstacle;
     }
     o.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const auto spent = before.find(o.paper + "/" + o.id + "/" + o.scale);
-    o.total_seconds = o.seconds + (spent == before.end() ? 0 : spent->second);
+    o.total_seconds = o.seconds + (known ? last->total_seconds : 0);
     append_line(log, o);
     all.push_back(o);
     progress << fmt::format("[{}/{}] {} {} {}: {}, {} rows, {}{}\n", all.size(), items.size(),
@@ -151,13 +171,16 @@ int run_artifact(const campaign_item& item, const fs::path& output,
                                     item.scale,
                                     "--output",
                                     output.string()};
+  for (const auto& [key, factor] :
+       {std::pair("items", item.more_items), std::pair("repetitions", item.more_repetitions)}) {
+    if (factor > 1)
+      words.insert(words.end(), {"--set", fmt::format("run.more_{}={}", key, factor)});
+  }
   words.insert(words.end(), more.begin(), more.end());
   return run_process(words, output / "table.md", output / log_name);
 }
 
-std::vector<campaign_outcome> read_campaign(const fs::path& log) {
-  const std::map<std::string, double> total = earlier_seconds(log);
-  std::map<std::string, std::size_t> place;
+std::vector<campaign_outcome> read_campaign_lines(const fs::path& log) {
   std::vector<campaign_outcome> all;
   std::ifstream in(log);
   for (std::string line; std::getline(in, line);) {
@@ -170,17 +193,28 @@ std::vector<campaign_outcome> read_campaign(const fs::path& log) {
     o.detail = json.value("detail", "");
     o.rows = json.value("rows", std::size_t{0});
     o.seconds = json.value("seconds", 0.0);
+    o.more_items = json.value("more_items", std::int64_t{1});
+    o.more_repetitions = json.value("more_repetitions", std::int64_t{1});
     const std::string status = json.value("status", "");
     for (const auto known : {campaign_status::measured, campaign_status::not_run}) {
       if (status == name_of(known)) o.status = known;
     }
-    const std::string key = o.paper + "/" + o.id + "/" + o.scale;
-    o.total_seconds = total.contains(key) ? total.at(key) : o.seconds;
-    const auto [at, fresh] = place.emplace(key, all.size());
+    all.push_back(std::move(o));
+  }
+  return all;
+}
+
+std::vector<campaign_outcome> read_campaign(const fs::path& log) {
+  const std::map<std::string, double> total = earlier_seconds(log);
+  std::map<std::string, std::size_t> place;
+  std::vector<campaign_outcome> all;
+  for (campaign_outcome& o : read_campaign_lines(log)) {
+    o.total_seconds = total.at(o.key());
+    const auto [at, fresh] = place.emplace(o.key(), all.size());
     if (fresh) {
-      all.push_back(o);
+      all.push_back(std::move(o));
     } else {
-      all[at->second] = o;
+      all[at->second] = std::move(o);
     }
   }
   return all;
@@ -188,19 +222,17 @@ std::vector<campaign_outcome> read_campaign(const fs::path& log) {
 
 text_table campaign_table(const std::vector<campaign_outcome>& outcomes) {
   text_table t{"paper", "artifact", "title", "scale", "status", ">rows", ">time", "detail"};
-  double seconds = 0, total = 0;
+  double total = 0;
   std::size_t measured = 0;
   for (const campaign_outcome& o : outcomes) {
     t.add({o.paper, o.id, o.title, o.scale, name_of(o.status),
            count_cell(static_cast<std::int64_t>(o.rows)), duration_text(o.total_seconds),
            o.detail});
-    seconds += o.seconds;
     total += o.total_seconds;
     measured += o.status == campaign_status::measured;
   }
-  t.notes.push_back(fmt::format("{} of {} artifacts measured; {} in this run, {} in all runs",
-                                measured, outcomes.size(), duration_text(seconds),
-                                duration_text(total)));
+  t.notes.push_back(fmt::format("{} of {} artifacts measured; {} in all runs", measured,
+                                outcomes.size(), duration_text(total)));
   return t;
 }
 

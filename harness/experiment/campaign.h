@@ -22,15 +22,25 @@ const char* name_of(campaign_status status);  // "measured", "NOT RUN", "FAILED"
 struct campaign_item {
   artifact_entry artifact;
   std::string scale;
+  // Factors of the items and of the repetitions that its file asks for (evidence_settings).
+  std::int64_t more_items = 1, more_repetitions = 1;
+
+  std::string key() const { return artifact.header.paper + "/" + artifact.header.id + "/" + scale; }
 };
+
+// Why an item cannot be measured here: "NOT RUN: ...", or what is broken; empty: it can.
+std::string obstacle_of(const campaign_item& item);
 
 struct campaign_outcome {
   std::string paper, id, scale, title;
   campaign_status status = campaign_status::failed;
   std::string detail;        // why not, or the exit status and where the log is
-  std::size_t rows = 0;      // believable ones, all runs together
+  std::size_t rows = 0;      // reportable ones, all runs together
   double seconds = 0;        // of this run
   double total_seconds = 0;  // of all runs into this directory
+  std::int64_t more_items = 1, more_repetitions = 1;
+
+  std::string key() const { return paper + "/" + id + "/" + scale; }
 };
 
 // Measures one artifact into a directory; the exit status of `unmask run`. May throw.
@@ -38,8 +48,9 @@ using artifact_runner =
     std::function<int(const campaign_item& item, const std::filesystem::path& output)>;
 
 // Rows of an artifact go to DIRECTORY/PAPER/ID/SCALE; what is there already is not measured again
-// (the runner resumes). A failure is recorded and the next artifact begins. campaign.jsonl gets one
-// line per artifact as soon as it is over; `progress` one line for the eye.
+// (the runner resumes). Of an item with more evidence the rows so far are replaced, once all new ones
+// are there. A failure is recorded and the next artifact begins. campaign.jsonl gets one
+// line per artifact as soon as it is over; `progress` one line for people to read.
 std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& items,
                                            const std::filesystem::path& directory,
                                            const artifact_runner& runner, std::ostream& progress);
@@ -56,6 +67,8 @@ std::vector<campaign_item> items_at(const std::vector<artifact_entry>& artifacts
 // What DIRECTORY/campaign.jsonl says: the last line of each artifact and scale, the time of all.
 inline constexpr const char* campaign_log = "campaign.jsonl";
 std::vector<campaign_outcome> read_campaign(const std::filesystem::path& log);
+// Every line of it, in order.
+std::vector<campaign_outcome> read_campaign_lines(const std::filesystem::path& log);
 
 text_table campaign_table(const std::vector<campaign_outcome>& outcomes);
 

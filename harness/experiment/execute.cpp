@@ -13,6 +13,7 @@
 #include "harness/base/files.h"
 #include "harness/engine/closed_loop.h"
 #include "harness/experiment/execute_parts.h"
+#include "harness/experiment/imposed_commits.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/probe_decodes.h"
 #include "harness/model/checkpoint.h"
@@ -47,8 +48,7 @@ class real_point final : public loadable_point {
   real_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
              std::shared_ptr<const loaded_workload> workload,
              std::shared_ptr<step_time_store> times)
-      : loadable_point(std::move(model)),
-        workload_(std::move(workload)),
+      : loadable_point(std::move(model), std::move(workload)),
         method_(method_registry::instance().find(point.method)),
         batch_size_(static_cast<std::int32_t>(point.run.batch_size)),
         calibration_(method_, model_->config, point.params, batch_size_,
@@ -58,6 +58,7 @@ class real_point final : public loadable_point {
       canvas_.push_back(made.pace->canvas_length(model_->config, r) -
                         static_cast<std::int32_t>(r.prompt.size()));
     }
+    if (point.run.impose != "none") impose(point.run, made.pace->shape().block);
   }
 
   std::int32_t rows() const override {
@@ -65,7 +66,6 @@ class real_point final : public loadable_point {
         rows_needed(model_->config, method_, settings(), workload_->requests, batch_size_),
         calibration_.rows());
   }
-  workload_record workload() const override { return workload_->record; }
 
   std::vector<active_knob> knobs() const override { return knobs_of(method_, settings()); }
   parameter_map measured_settings() const override { return calibration_.filled(); }
@@ -73,8 +73,8 @@ class real_point final : public loadable_point {
 
   pass_record pass() override {
     calibration_.run(*model_->packed, nullptr);
-    const closed_loop_result result =
-        run_closed_loop(*model_->packed, method_, settings(), workload_->requests, batch_size_);
+    const closed_loop_result result = run_closed_loop(
+        *model_->packed, imposed_ ? *imposed_ : method_, settings(), requests(), batch_size_);
     calibration_.keep(result.learnt);
     return pass_of(result, workload_->requests, canvas_);
   }
@@ -93,7 +93,7 @@ class real_point final : public loadable_point {
   }
 
   std::vector<scored_answer> score(const pass_record& pass) override {
-    if (workload_->items.empty()) return {};
+    if (workload_->items.empty() || imposed_) return {};
     std::vector<std::size_t> item_of(pass.answers.size());
     std::iota(item_of.begin(), item_of.end(), std::size_t{0});
     return score_answers(*model_, *workload_, pass.answers, item_of, rules());
@@ -101,6 +101,23 @@ class real_point final : public loadable_point {
 
  private:
   const parameters& settings() const { return calibration_.settings(); }
+  const std::vector<sequence_request>& requests() const {
+    return imposed_ ? numbered_ : workload_->requests;
+  }
+  // Trajectories are looked up by the number of the request.
+  void impose(const run_settings& run, std::int32_t block) {
+    numbered_ = workload_->requests;
+    std::vector<std::int32_t> lengths;
+    for (std::size_t i = 0; i < numbered_.size(); ++i) {
+      numbered_[i].id = static_cast<std::int64_t>(i);
+      lengths.push_back(static_cast<std::int32_t>(canvas_[i]) +
+                        static_cast<std::int32_t>(numbered_[i].prompt.size()));
+    }
+    imposed_ = imposed_method(method_,
+                              commits_of(run.impose, *workload_, lengths, model_->config, block,
+                                         static_cast<std::uint64_t>(run.seed)),
+                              imposes_ranks(run.impose, *model_));
+  }
 
   // What the probes may ask about these requests.
   probe_source source_of(const std::vector<sequence_request>& requests) {
@@ -130,11 +147,12 @@ class real_point final : public loadable_point {
     return source;
   }
 
-  std::shared_ptr<const loaded_workload> workload_;
   const method_info& method_;
   std::int32_t batch_size_;
   point_calibration calibration_;
-  std::vector<std::int64_t> canvas_;  // generated positions laid out for each request
+  std::vector<std::int64_t> canvas_;    // generated positions laid out for each request
+  std::optional<method_info> imposed_;  // with commits from elsewhere
+  std::vector<sequence_request> numbered_;
 };
 
 class real_executor final : public executor {
@@ -172,6 +190,18 @@ class real_executor final : public executor {
       if (p.model.weights == "checkpoint") return hash_of_checkpoint(p.model.path);
       return sha256_hex(read_file(p.model.path / "config.json", largest_config));
     });
+    if (!p.workload.benchmark.name.empty()) {
+      const std::string which = canonical_benchmark(p.workload.benchmark) +
+                                p.workload.benchmark.path + std::to_string(p.workload.items.limit) +
+                                " " + std::to_string(p.workload.items.offset) + " " +
+                                std::to_string(p.workload.items.seed) + " " +
+                                std::to_string(p.workload.items.spread);
+      p.workload.hash = remembered(which, [&] {
+        const auto summary = summary_of(p.workload, tokens_of(p.model.path));
+        return summary ? summary->hash : "";
+      });
+      return;
+    }
     if (p.workload.file.empty()) return;  // published lengths
     p.workload.hash = remembered(p.workload.file.string(), [&] {
       return sha256_hex(read_file(p.workload.file, largest_workload));
@@ -205,6 +235,7 @@ class real_executor final : public executor {
         prepared.verdict = verdict_kind::failed;  // from here on it is no matter of support
         std::unique_ptr<loadable_point> point;
         if (p.workload.benchmark.kind == "likelihood") {
+          if (p.run.impose != "none") throw usage_error("likelihoods commit nothing to `impose`");
           point = make_likelihood_point(p, model_, workload);
         } else if (p.run.kind == "serve") {
           point = make_serve_point(p, model_, workload, times_);
@@ -241,6 +272,15 @@ class real_executor final : public executor {
     }
     return at->second;
   }
+  // The tokenizer beside a model; null where there is none.
+  const tokenizer* tokens_of(const std::filesystem::path& model) {
+    const auto [at, fresh] = tokenizers_.try_emplace(model);
+    std::error_code none;
+    if (fresh && std::filesystem::exists(model / "tokenizer.json", none)) {
+      at->second = tokenizer::load(model);
+    }
+    return at->second ? &*at->second : nullptr;
+  }
   // Points for a GPU run on the CPU, and are recorded so, where there is none.
   std::string device_present(const std::string& wanted) {
     if (wanted != "cuda" || !cuda::query().devices.empty()) return wanted;
@@ -251,6 +291,7 @@ class real_executor final : public executor {
 
   std::optional<shape_settings> shape_;  // instead of the workloads of the points
   std::map<std::string, std::string> hashes_;
+  std::map<std::filesystem::path, std::optional<tokenizer>> tokenizers_;
   bool told_ = false;
   std::string model_key_;
   std::shared_ptr<loaded_model> model_;

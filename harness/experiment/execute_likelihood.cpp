@@ -27,13 +27,14 @@ struct judged_item {
   bool acc = false, acc_norm = false;
   bool within_error = false;  // best and second differ by less than two standard errors
   double standard_error = 0;  // largest among its choices
+  std::vector<double> loglikelihoods;
 };
 
 class likelihood_point final : public loadable_point {
  public:
   likelihood_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
                    std::shared_ptr<const loaded_workload> workload)
-      : loadable_point(std::move(model)), workload_(std::move(workload)) {
+      : loadable_point(std::move(model), std::move(workload)) {
     const benchmark_request& b = point.workload.benchmark;
     const bool dream = model_->config.shifted_logits;
     if (model_->config.mask_id < 0) {
@@ -56,7 +57,6 @@ class likelihood_point final : public loadable_point {
   }
 
   std::int32_t rows() const override { return rows_; }
-  workload_record workload() const override { return workload_->record; }
 
   pass_record pass() override {
     using clock = std::chrono::steady_clock;
@@ -84,6 +84,12 @@ class likelihood_point final : public loadable_point {
       all.push_back({workload_->items[i].id, texts_[i], right ? "" : "another choice is likelier",
                      true, right ? 1.0 : 0.0, right});
       all.back().group = workload_->items[i].family;
+      all.back().item = i;
+      all.back().loglikelihoods = judged_[i].loglikelihoods;
+      all.back().filters = {{"none",
+                             "",
+                             {{"acc", judged_[i].acc ? "1.0" : "0.0"},
+                              {"acc_norm", judged_[i].acc_norm ? "1.0" : "0.0"}}}};
     }
     return all;
   }
@@ -154,10 +160,10 @@ class likelihood_point final : public loadable_point {
     std::ranges::sort(sorted, std::greater<>());
     j.within_error = sorted.size() > 1 && sorted[0] - sorted[1] < 2 * j.standard_error;
     texts_[i] = nlohmann::json{{"loglikelihoods", value}}.dump();
+    j.loglikelihoods = std::move(value);
     return j;
   }
 
-  const std::shared_ptr<const loaded_workload> workload_;
   likelihood_settings settings_;
   bool by_characters_ = false;
   std::int32_t rows_ = 1;

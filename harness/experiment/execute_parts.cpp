@@ -8,12 +8,13 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/base/json_lines.h"
 #include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/settings.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
-#include "harness/workload/datasets.h"
+#include "harness/workload/samples.h"
 #include "harness/workload/scorer.h"
 #include "kernels/random.h"
 
@@ -94,9 +95,7 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
     fill_benchmark(w, entry, run, model);
     return;
   }
-  std::vector<task_item> all = entry.dataset.empty()
-                                   ? read_tasks(entry.file.string())
-                                   : read_dataset(entry.dataset, entry.file.string());
+  std::vector<task_item> all = read_tasks(entry.file.string());
   try {
     w.items = select(std::move(all), entry.items);
   } catch (const error& problem) {
@@ -105,10 +104,10 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
   const chat_format format = chat_format_of(model.config, *model.tokens);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
-    const task_item& item = w.items[i];
+    task_item& item = w.items[i];
     sequence_request request;
-    request.prompt =
-        model.tokens->encode(apply_chat_template(format, {{"user", item.prompt}}, true));
+    item.prompt = apply_chat_template(format, {{"user", item.prompt}}, true);
+    request.prompt = model.tokens->encode(item.prompt);
     request.gen_length = generated_length(entry, run, item);
     request.seed = request_seed(run, i);
     w.requests.push_back(std::move(request));
@@ -307,6 +306,35 @@ pass_record pass_of(const closed_loop_result& result, const std::vector<sequence
   return pass;
 }
 
+std::map<std::string, std::string> loadable_point::samples(const std::vector<scored_answer>& scores,
+                                                           const std::string& run_id,
+                                                           const std::string& point_id,
+                                                           const std::string& date) const {
+  std::map<std::string, std::string> files;
+  const auto text = [](const std::string& value) {
+    json_value json;
+    json.data = value;
+    return json_text(json);
+  };
+  for (const scored_answer& s : scores) {
+    const task_item& item = workload_->items[s.item];
+    std::string& lines = files[sample_file_name(item, date)];
+    lines += sample_lines(item, {s.text,
+                                 s.loglikelihoods,
+                                 s.filters,
+                                 {{"run_id", text(run_id)},
+                                  {"point_id", text(point_id)},
+                                  {"item", text(s.id)},
+                                  {"output", text(s.text)},
+                                  {"scored", s.scored ? "true" : "false"},
+                                  {"value", fmt::format("{}", s.value)},
+                                  {"undecided", s.undecided ? "true" : "false"},
+                                  {"note", text(s.note)}}}) +
+             "\n";
+  }
+  return files;
+}
+
 std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,
                                          const std::vector<answer_record>& answers,
                                          const std::vector<std::size_t>& item_of,
@@ -326,6 +354,8 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
     s.exact = judged.exact;
     s.undecided = judged.undecided;
     s.group = item.family;
+    s.item = item_of[i];
+    s.filters = judged.filters;
     for (const measure& m : judged.measures) s.measures.push_back({m.name, m.sum, m.of});
     all.push_back(std::move(s));
   }

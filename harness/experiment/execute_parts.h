@@ -115,15 +115,22 @@ class point_calibration {
 // A point that knows how many rows the model must hold for it before it is measured.
 class loadable_point : public prepared_point {
  public:
-  explicit loadable_point(std::shared_ptr<const loaded_model> model) : model_(std::move(model)) {}
+  loadable_point(std::shared_ptr<const loaded_model> model,
+                 std::shared_ptr<const loaded_workload> workload)
+      : model_(std::move(model)), workload_(std::move(workload)) {}
   virtual std::int32_t rows() const = 0;
   model_record model() const override { return model_->record; }
+  workload_record workload() const override { return workload_->record; }
+  std::map<std::string, std::string> samples(const std::vector<scored_answer>& scores,
+                                             const std::string& run_id, const std::string& point_id,
+                                             const std::string& date) const override;
   token_rules rules() const override {
     return {model_->config.vocabulary, model_->config.mask_id, model_->config.stop_ids};
   }
 
  protected:
   const std::shared_ptr<const loaded_model> model_;
+  const std::shared_ptr<const loaded_workload> workload_;
 };
 
 // The knobs of a method that these settings turn.

@@ -16,6 +16,7 @@
 #include "harness/engine/loop_runner.h"
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/execute_parts.h"
+#include "harness/experiment/imposed_commits.h"
 #include "harness/experiment/serve_metrics.h"
 #include "kernels/random.h"
 
@@ -44,8 +45,7 @@ class serve_point final : public loadable_point {
   serve_point(const experiment_point& point, std::shared_ptr<const loaded_model> model,
               std::shared_ptr<const loaded_workload> workload,
               std::shared_ptr<step_time_store> times)
-      : loadable_point(std::move(model)),
-        workload_(std::move(workload)),
+      : loadable_point(std::move(model), std::move(workload)),
         method_(method_registry::instance().find(point.method)),
         serve_(point.run.serve),
         places_(static_cast<std::int32_t>(point.run.batch_size)),
@@ -75,7 +75,14 @@ class serve_point final : public loadable_point {
     if (dry_ && serve_.text("clock") == "virtual" && serve_.text("cost").empty()) {
       throw usage_error("serve: without the model a virtual clock needs serve.cost");
     }
-    if (dry_) source_ = make_source();
+    impose_ = point.run.impose != "none";
+    if (dry_ && impose_)
+      throw usage_error("serve: `commits` leaves out the layers that `impose` needs");
+    ranks_ = imposes_ranks(point.run.impose, *model_);
+    if (dry_ || impose_) {
+      source_ = commits_of(dry_ ? serve_.text("commits") : point.run.impose, *workload_, lengths_,
+                           model_->config, made.pace->shape().block, seed_);
+    }
   }
 
   std::int32_t rows() const override {
@@ -89,7 +96,6 @@ class serve_point final : public loadable_point {
     }
     return rows;
   }
-  workload_record workload() const override { return workload_->record; }
 
   std::vector<active_knob> knobs() const override {
     return knobs_of(method_, calibration_.settings());
@@ -179,25 +185,6 @@ class serve_point final : public loadable_point {
     return r;
   }
 
-  trajectory_source make_source() const {
-    const std::string& from = serve_.text("commits");
-    if (from.starts_with("replay:")) return load_trajectories(from.substr(7));
-    const commit_statistics& c = find_commits(from == "lengths" ? workload_->record.family : from);
-    const std::int32_t block = make().pace->shape().block;
-    // Token by token there is one candidate and nothing to draw.
-    const std::int32_t trained = std::max(model_->config.block, 2);
-    const commit_process process =
-        block == 1 ? commit_process{trained, 0, 0} : fit_commits(c.mean, c.deviation, trained);
-    return [this, process](std::int64_t id) {
-      const sequence_request& r =
-          workload_->requests[static_cast<std::size_t>(id) % workload_->requests.size()];
-      const auto prompt = static_cast<std::int32_t>(r.prompt.size());
-      const std::size_t item = static_cast<std::size_t>(id) % lengths_.size();
-      return draw_trajectory(process, prompt, lengths_[item] - prompt,
-                             stream_key(seed_, 31, static_cast<std::uint64_t>(id)));
-    };
-  }
-
   std::vector<request_plan> plans(double rate, std::uint64_t seed) const {
     const std::string& how = serve_.text("arrivals");
     auto n = static_cast<std::size_t>(serve_.integer("requests"));
@@ -261,7 +248,11 @@ class serve_point final : public loadable_point {
     settings.predictor = model.get();
 
     recipe method = make();
-    if (dry_) method = with_trajectory(std::move(method), source_, filler());
+    if (dry_) method = with_trajectory(std::move(method), source_, filler_of(model_->config));
+    if (impose_) {
+      method = with_imposed(std::move(method), source_, model_->config, filler_of(model_->config),
+                            ranks_);
+    }
     const auto places = static_cast<std::int32_t>(std::min<std::size_t>(
         static_cast<std::size_t>(places_), std::max<std::size_t>(arrivals.size(), 1)));
     loop_runner runner(
@@ -290,14 +281,6 @@ class serve_point final : public loadable_point {
     }
     if (!record.empty()) recorder.save(record);
     return run;
-  }
-
-  // A token that ends nothing and is no mask.
-  std::int32_t filler() const {
-    const model_config& c = model_->config;
-    std::int32_t id = 0;
-    while (id == c.mask_id || std::ranges::find(c.stop_ids, id) != c.stop_ids.end()) ++id;
-    return id;
   }
 
   void capacity_values(std::map<std::string, metric>& into) {
@@ -343,12 +326,12 @@ class serve_point final : public loadable_point {
     }
   }
 
-  std::shared_ptr<const loaded_workload> workload_;
   const method_info& method_;
   parameters serve_;
   std::int32_t places_;
   std::uint64_t seed_;
   bool dry_;
+  bool impose_ = false, ranks_ = false;
   point_calibration calibration_;
   std::vector<std::int32_t> lengths_;  // positions of each request of the workload
   std::int32_t longest_ = 1;

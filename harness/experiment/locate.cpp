@@ -9,7 +9,6 @@
 
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
-#include "harness/workload/datasets.h"
 
 namespace unmask {
 namespace {
@@ -125,32 +124,6 @@ std::optional<fs::path> find_weights(const std::string& name) {
       if (!stem.starts_with("models--") || !stem.ends_with(wanted)) continue;
       if (auto found = newest_snapshot(repository)) return found;
     }
-  }
-  return std::nullopt;
-}
-
-std::string published_file(const std::string& dataset) {
-  static const std::map<std::string, std::string> files = {
-      {"gsm8k", "test.jsonl"},          {"math500", "test.jsonl"},
-      {"humaneval", "HumanEval.jsonl"}, {"mbpp", "mbpp.jsonl"},
-      {"mt_bench", "question.jsonl"},   {"vicuna_bench", "question.jsonl"},
-      {"spec_bench", "question.jsonl"}, {"ifeval", "input_data.jsonl"}};
-  const auto& known = dataset_names();
-  if (std::ranges::find(known, dataset) == known.end()) {
-    throw usage_error(unknown_name("dataset", dataset, known));
-  }
-  const auto found = files.find(dataset);
-  return found == files.end() ? "" : found->second;
-}
-
-std::optional<fs::path> find_dataset(const std::string& name, const std::string& file) {
-  const std::string published = published_file(name);
-  if (file.empty() && published.empty()) {
-    throw usage_error("the dataset '" + name + "' has several files; name one with `file`");
-  }
-  for (const fs::path& directory : directories_of("UNMASK_DATASETS")) {
-    const fs::path candidate = directory / name / (file.empty() ? published : file);
-    if (is_file(candidate)) return candidate;
   }
   return std::nullopt;
 }

@@ -24,12 +24,6 @@ std::optional<std::filesystem::path> find_embedded(const std::filesystem::path& 
 // $HF_HOME/hub and ~/.cache/huggingface/hub. NAME may be "ORG/NAME".
 std::optional<std::filesystem::path> find_weights(const std::string& name);
 
-// The file of a published dataset in NAME/ of a directory of $UNMASK_DATASETS. `file` empty: the
-// file that the dataset's authors publish (gsm8k: test.jsonl); usage error for an unknown dataset
-// and for one of several files, of which none is named.
-std::optional<std::filesystem::path> find_dataset(const std::string& name, const std::string& file);
-std::string published_file(const std::string& dataset);  // "" where there are several
-
 // The directories of $UNMASK_DATASETS.
 std::vector<std::filesystem::path> dataset_folders();
 

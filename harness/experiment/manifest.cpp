@@ -61,6 +61,8 @@ std::string manifest_json(const run_manifest& m, const experiment_spec& spec,
   out["source_hash"] = m.source_hash;
   out["evidence"] = {{"repetitions_min", spec.evidence.min_repetitions},
                      {"repetitions_max", spec.evidence.max_repetitions},
+                     {"more_items", spec.evidence.more_items},
+                     {"more_repetitions", spec.evidence.more_repetitions},
                      {"warmup", spec.evidence.warmup},
                      {"ci_half_width", spec.evidence.ci_half_width},
                      {"paired", spec.evidence.paired}};

@@ -10,6 +10,7 @@
 #include "harness/base/error.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/settings.h"
+#include "harness/model/delta.h"
 #include "harness/profile/environment.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
@@ -28,7 +29,7 @@ need_parts split(const std::string& need) {
 }
 
 const std::vector<std::string> with_number = {"gpus", "gpu_memory_gb", "memory_gb", "cores"};
-const std::vector<std::string> with_name = {"weights", "dataset", "trace", "benchmark"};
+const std::vector<std::string> with_name = {"weights", "trace", "benchmark", "model"};
 
 bool one_of(const std::vector<std::string>& list, const std::string& item) {
   return std::ranges::find(list, item) != list.end();
@@ -39,13 +40,6 @@ std::optional<double> number(const std::string& text) {
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (failed != std::errc{} || end != text.data() + text.size() || !(value > 0)) return {};
   return value;
-}
-
-// "longbench/qasper.jsonl" -> {longbench, qasper.jsonl}
-std::pair<std::string, std::string> dataset_parts(const std::string& text) {
-  const std::size_t slash = text.find('/');
-  if (slash == std::string::npos) return {text, ""};
-  return {text.substr(0, slash), text.substr(slash + 1)};
 }
 
 std::string what_is_missing(const std::string& need, const machine_view& m) {
@@ -65,14 +59,16 @@ std::string what_is_missing(const std::string& need, const machine_view& m) {
   if (parts.kind == "weights") {
     return m.has_weights(parts.value) ? "" : "not in $UNMASK_MODELS or the Hugging Face cache";
   }
-  if (parts.kind == "benchmark") {
-    const fs::path folder = find_benchmark(parts.value, "").folder;
-    const auto folders = dataset_folders();
-    const bool there = std::ranges::any_of(
-        folders, [&](const fs::path& f) { return fs::is_directory(f / folder); });
-    return there ? "" : "no folder " + folder.string() + " in $UNMASK_DATASETS";
+  if (parts.kind == "model") {
+    const fs::path config = fs::path("models") / parts.value / "config.json";
+    if (find_embedded(config, fs::current_path())) return "";
+    return "not made yet; ./dev model " + parts.value + " makes it";
   }
-  if (parts.kind == "dataset") return m.has_dataset(parts.value) ? "" : "not in $UNMASK_DATASETS";
+  if (parts.kind == "benchmark") {
+    return m.has_dataset(find_benchmark(parts.value, "").folder)
+               ? ""
+               : "no folder " + find_benchmark(parts.value, "").folder + " in $UNMASK_DATASETS";
+  }
   return m.has_trace(parts.value) ? "" : "not in $UNMASK_DATASETS/traces";
 }
 
@@ -92,13 +88,6 @@ void check_need(const std::string& need, const std::string& where) {
                         "' must name what it needs after the colon");
     }
     if (parts.kind == "benchmark") find_benchmark(parts.value, "");
-    if (parts.kind == "dataset") {
-      try {
-        published_file(dataset_parts(parts.value).first);
-      } catch (const error& problem) {
-        throw usage_error(where + ": " + problem.what());
-      }
-    }
     return;
   }
   std::vector<std::string> known = {"cuda"};
@@ -127,11 +116,12 @@ std::vector<std::string> needs_of(const experiment_spec& spec) {
   if (cuda && !spec.artifact.paper.empty()) add("cuda");
   for (const model_entry& model : spec.models) {
     if (!model.published.empty()) add("weights:" + model.published);
+    std::error_code none;
+    if (fs::exists(model.path / delta_file, none)) {
+      add("model:" + model.path.lexically_normal().filename().string());
+    }
   }
   for (const workload_entry& w : spec.workloads) {
-    if (!w.dataset.empty()) {
-      add("dataset:" + w.dataset + (w.dataset_file.empty() ? "" : "/" + w.dataset_file));
-    }
     if (!w.benchmark.name.empty() && w.benchmark.path.empty()) {
       add("benchmark:" + w.benchmark.name);
     }
@@ -152,12 +142,10 @@ machine_view this_machine() {
   m.memory_gb = static_cast<double>(here.memory_bytes) / gib;
   m.cores = std::max(here.cpus_usable, 1);
   m.has_weights = [](const std::string& name) { return find_weights(name).has_value(); };
-  m.has_dataset = [](const std::string& text) {
-    const auto [name, file] = dataset_parts(text);
-    if (file.empty() && published_file(name).empty()) {
-      return find_dataset(name, "dataset2prompt.json").has_value();
-    }
-    return find_dataset(name, file).has_value();
+  m.has_dataset = [](const std::string& folder) {
+    const auto folders = dataset_folders();
+    return std::ranges::any_of(folders,
+                               [&](const fs::path& f) { return fs::is_directory(f / folder); });
   };
   m.has_trace = [](const std::string& file) { return find_trace(file).has_value(); };
   return m;

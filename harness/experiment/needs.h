@@ -6,7 +6,7 @@
 //
 //   cuda              kernels in this program and a GPU     gpus:N          that many
 //   weights:NAME      a model directory (locate.h)          gpu_memory_gb:N of one GPU
-//   dataset:NAME      a published dataset, or NAME/FILE     memory_gb:N     of the machine
+//   benchmark:NAME    its folder of official files          memory_gb:N     of the machine
 //   trace:FILE        a request trace                       cores:N         usable by this process
 #pragma once
 

@@ -67,9 +67,9 @@ std::vector<combination> combinations(const experiment_spec& spec) {
   return all;
 }
 
-bool runs_on(const method_entry& method, const model_entry& model) {
-  return method.models.empty() ||
-         std::ranges::any_of(method.models, [&](const std::string& wanted) {
+// Whether a list of names or roles of models holds this one; an empty list holds all.
+bool runs_on(const std::vector<std::string>& models, const model_entry& model) {
+  return models.empty() || std::ranges::any_of(models, [&](const std::string& wanted) {
            return wanted == model.name || (!model.role.empty() && wanted == model.role);
          });
 }
@@ -89,12 +89,18 @@ void check_names(const experiment_spec& spec, const std::string& where) {
   }
   std::vector<std::string> workloads;
   for (const workload_entry& w : spec.workloads) workloads.push_back(w.name);
-  for (const method_entry& method : spec.methods) {
-    for (const std::string& name : method.models) {
+  const auto check_models = [&](const std::vector<std::string>& names, const std::string& place) {
+    for (const std::string& name : names) {
       if (std::ranges::find(known, name) == known.end()) {
-        throw usage_error(method.where + ": " + unknown_name("model", name, known));
+        throw usage_error(place + ": " + unknown_name("model", name, known));
       }
     }
+  };
+  for (const workload_entry& w : spec.workloads) {
+    check_models(w.models, where + ": the workload '" + w.name + "'");
+  }
+  for (const method_entry& method : spec.methods) {
+    check_models(method.models, method.where);
     for (const std::string& name : method.workloads) {
       if (std::ranges::find(workloads, name) == workloads.end()) {
         throw usage_error(method.where + ": " + unknown_name("workload", name, workloads));
@@ -126,6 +132,14 @@ void check_used(const dotted_setting& setting, const experiment_spec& spec,
                                  {names.begin(), names.end()}));
 }
 
+// Times are of the same prompts however often they are taken, so only these two change a point.
+void with_more_evidence(experiment_point& p, const evidence_settings& evidence) {
+  p.workload.items.limit *= evidence.more_items;
+  if (p.run.kind != "serve") return;
+  auto& seeds = std::get<std::int64_t>(p.run.serve.at("search_seeds"));
+  seeds *= evidence.more_repetitions;
+}
+
 }  // namespace
 
 std::vector<experiment_point> make_plan(const experiment_spec& spec,
@@ -149,7 +163,7 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
       for (const combination& settings : sweep) {
         for (const method_entry& method : spec.methods) {
           const std::vector<std::string>& at = method.workloads;
-          if (!runs_on(method, model) ||
+          if (!runs_on(method.models, model) || !runs_on(workload.models, model) ||
               (!at.empty() && std::ranges::find(at, workload.name) == at.end())) {
             continue;
           }
@@ -161,6 +175,9 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           p.preset = method.preset;
           p.params = method.params;
           p.run = spec.run;
+          for (const dotted_setting& s : model.settings) {
+            if (apply_setting(p, s, parameter_names[method.name])) used.insert(s.key);
+          }
           for (const dotted_setting& s : settings) {
             if (!apply_setting(p, s, parameter_names[method.name])) continue;
             used.insert(s.key);
@@ -190,6 +207,7 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           } catch (const error& problem) {
             throw usage_error(where + ": " + problem.what());
           }
+          with_more_evidence(p, spec.evidence);
           p.id = point_id(p);
           if (seen.insert(p.id).second) points.push_back(std::move(p));
         }
@@ -203,6 +221,11 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
   }
   for (const dotted_setting& s : spec.overrides) {
     if (!used.contains(s.key)) check_used(s, spec, methods);
+  }
+  for (const model_entry& model : spec.models) {
+    for (const dotted_setting& s : model.settings) {
+      if (!used.contains(s.key)) check_used(s, spec, methods);
+    }
   }
   // Equal run settings together, so that the methods under them can be measured in turn.
   const auto group_of = [&](const experiment_point& p) {

@@ -31,7 +31,7 @@ struct experiment_point {
   workload_entry workload;
   std::string method, label, preset;
   parameter_map params;   // resolved
-  std::string variation;  // the swept settings, "threshold=0.9 batch_size=4"; for the eye
+  std::string variation;  // the swept settings, "threshold=0.9 batch_size=4"; for people to read
   run_settings run;
 };
 

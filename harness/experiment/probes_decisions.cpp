@@ -189,7 +189,7 @@ class decoding_probe final : public decision_probe {
  public:
   void on_step(const step_view& step) override {
     decision_probe::on_step(step);
-    if (step.plan.of.front().what != phase::prefill) rows_ += step.entered.rows;
+    if (step.plan.of.front().what != forward_kind::prefill) rows_ += step.entered.rows;
   }
   std::string result() const override {
     const auto per_token = [&](std::int64_t n) {

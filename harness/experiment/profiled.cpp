@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@
 #include "harness/base/error.h"
 #include "harness/profile/cupti_counters.h"
 #include "harness/profile/cupti_trace.h"
+#include "harness/profile/nvml.h"
 
 namespace unmask {
 namespace {
@@ -60,7 +62,7 @@ class profiled_point final : public prepared_point {
   pass_record pass() override {
     const std::int64_t repetition = passes_++ - run_->settings.warmup;
     if (repetition < 0) return inner_->pass();
-    const phase_range range(work_phase::measure, repetition);
+    const phase_range range(profile_phase::measure, repetition);
     pass_record done = inner_->pass();
     seconds_.push_back(done.seconds);
     if (answers_.empty()) answers_ = done.answers;
@@ -82,6 +84,8 @@ class profiled_point final : public prepared_point {
     const bool wants_trace = !run_->settings.trace.empty();
     phase_clock clock(wants_trace ? run_->settings.most_events : 0);
     std::vector<device_slice> slices;
+    std::optional<power_sampler> sampler;
+    if (wants_trace) sampler.emplace(meter_of(device_));
     if (run_->settings.tool == profile_tool::cupti) {
       slices = observe_kernels(clock, report);
     } else {
@@ -94,7 +98,9 @@ class profiled_point final : public prepared_point {
     report.seconds = clock.seconds();
     if (wants_trace) {
       report.events_left_out = clock.events_left_out();
-      write_trace(clock, slices);
+      trace_samples power{"power, W", sampler->finish()};
+      for (auto& [at, watts] : power.values) at -= clock.origin();
+      write_trace(clock, slices, {power});
     }
     if (run_->settings.tool == profile_tool::cupti) observe_counters(report);
     return report;
@@ -131,7 +137,7 @@ class profiled_point final : public prepared_point {
   // Counters are a luxury: when they are refused, FLOPs and bytes stay analytic, and the row says
   // why.
   void observe_counters(phase_report& report) const {
-    std::map<work_phase, phase_report::counted> found;
+    std::map<profile_phase, phase_report::counted> found;
     try {
       for (const std::vector<std::string>* metrics : {&roofline_metrics(), &scalar_metrics()}) {
         range_counters counters(*metrics, run_->settings.most_ranges);
@@ -158,11 +164,12 @@ class profiled_point final : public prepared_point {
     }
   }
 
-  void write_trace(const phase_clock& clock, const std::vector<device_slice>& slices) const {
+  void write_trace(const phase_clock& clock, const std::vector<device_slice>& slices,
+                   const std::vector<trace_samples>& samples) const {
     const std::filesystem::path file = numbered(run_->settings.trace, run_->traces++);
     if (file.has_parent_path()) std::filesystem::create_directories(file.parent_path());
     std::ofstream out(file);
-    write_chrome_trace(out, title_, clock.events(), slices);
+    write_chrome_trace(out, title_, clock.events(), slices, clock.steps(), samples);
     out.close();
     if (!out) throw environment_error("cannot write the trace " + file.string());
   }

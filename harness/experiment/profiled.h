@@ -63,7 +63,7 @@ struct phase_report {
   std::optional<cuda::emulator::device_traffic> traffic;
   // By phase: what counters said; empty: not counted, and FLOPs and bytes are analytic.
   struct counted {
-    work_phase phase;
+    profile_phase phase;
     double flops = 0, bytes = 0;
   };
   std::vector<counted> counters;

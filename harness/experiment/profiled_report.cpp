@@ -27,7 +27,7 @@ json roof_share(double flops, double bytes, double seconds, const machine_roofs&
 }
 
 // Seconds that kernels of a phase ran; null when kernels were not traced.
-json device_seconds(const phase_report& report, work_phase phase) {
+json device_seconds(const phase_report& report, profile_phase phase) {
   if (report.kernels.empty()) return nullptr;
   double seconds = 0;
   for (const kernel_row& k : report.kernels) {

@@ -286,7 +286,10 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
 // The speed of a setting that never acted is the speed of something else.
 void judge_activity(result_row& row, const std::vector<active_knob>& knobs) {
   // Decisions without meaning, or without a layer, say nothing about a setting.
-  if (row.model.weights == "synthetic" || row.value_of("keys_seen").value_or(0) == 0) return;
+  if (row.model.weights == "synthetic" || row.run.impose != "none" ||
+      row.value_of("keys_seen").value_or(0) == 0) {
+    return;
+  }
   std::string idle;
   for (const active_knob& knob : knobs) {
     if (row.value_of(knob.counter) != 0) continue;
@@ -363,12 +366,16 @@ void measure_row(result_row& row, const measured_point& point) {
   if (!row.reason.empty()) return;
   if (!point.passes.front().clients_left) hash_answers(row, point.passes.front());
   pass_metrics(row, point.passes);
+  if (const auto energy = row.value_of("energy_joules"); energy && t.output > 0) {
+    row.metrics["joules_per_token"] = {*energy / static_cast<double>(t.output), origin::measured};
+  }
   if (!point.passes.front().served) {
     latency_metrics(row, point.passes);
     if (point.keep_items) keep_items(row, point);
   }
-  score_row(row, point.scores);
-  if (row.model.weights == "synthetic") {
+  const bool imposed = row.run.impose != "none";
+  if (!imposed) score_row(row, point.scores);
+  if (row.model.weights == "synthetic" || imposed) {
     for (auto& [name, m] : row.metrics) {
       const bool clock = name.ends_with("_seconds");
       if (!clock && m.from != origin::analytic) m.from = origin::synthetic;
@@ -376,8 +383,9 @@ void measure_row(result_row& row, const measured_point& point) {
     row.verdict = verdict_kind::not_verified;
     const auto commits = row.run.serve.find("commits");
     const bool model = commits == row.run.serve.end() || to_string(commits->second) == "model";
-    row.reason = model ? "synthetic weights: the output means nothing"
-                       : "decisions from " + to_string(commits->second) + ", not from a model";
+    row.reason = imposed ? "commits imposed (" + row.run.impose + "): the output means nothing"
+                 : model ? "synthetic weights: the output means nothing"
+                         : "decisions from " + to_string(commits->second) + ", not from a model";
   } else if (!row.score) {
     row.verdict = verdict_kind::not_verified;
     row.reason = "no item of this workload can be scored";

@@ -11,6 +11,7 @@
 
 #include "harness/analysis/row.h"
 #include "harness/decode/counters.h"
+#include "harness/workload/scorer.h"
 
 namespace unmask {
 
@@ -54,6 +55,10 @@ struct scored_answer {
   std::vector<measure> measures = {};
   std::string group = {};  // subject or task of a benchmark of several
   bool undecided = false;  // the official scorer gives a verdict that ours cannot establish
+  // For sample files: the item's place in the workload, and what lm-eval reports of the answer.
+  std::size_t item = 0;
+  std::vector<double> loglikelihoods = {};  // of a choice
+  std::vector<filtered_answer> filters = {};
 };
 
 // What the token ids of a model mean.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <fstream>
 #include <iostream>
 #include <random>
 
@@ -17,6 +18,7 @@
 #include "harness/base/error.h"
 #include "harness/experiment/manifest.h"
 #include "harness/experiment/progress.h"
+#include "harness/profile/nvml.h"
 
 namespace unmask {
 namespace {
@@ -59,10 +61,6 @@ class experiment_run {
         source_hash_(with.source_hash()) {
     summary_.run_id = new_run_id();
     summary_.file = rows_.path();
-    if (options.log_samples) {
-      samples_ =
-          std::make_unique<line_file>(options.output / ("samples_" + summary_.run_id + ".jsonl"));
-    }
   }
 
   void measure(std::span<const experiment_point> group) {
@@ -70,10 +68,11 @@ class experiment_run {
     for (in_flight& f : flights) {
       guarded(f, [&] { warm_up(f); });
     }
-    const stopping_rule rule(spec_.evidence.min_repetitions, spec_.evidence.max_repetitions,
+    const std::int64_t most = spec_.evidence.max_repetitions * spec_.evidence.more_repetitions;
+    const stopping_rule rule(spec_.evidence.min_repetitions * spec_.evidence.more_repetitions, most,
                              spec_.evidence.ci_half_width);
     // Every second round goes backwards: what drifts with time hits no method more than another.
-    for (std::int64_t round = 0; round < spec_.evidence.max_repetitions; ++round) {
+    for (std::int64_t round = 0; round < most; ++round) {
       for (std::size_t i = 0; i < flights.size(); ++i) {
         in_flight& f = flights[round % 2 == 0 ? i : flights.size() - 1 - i];
         guarded(f, [&] { repeat(f, rule, round); });
@@ -131,7 +130,12 @@ class experiment_run {
 
   void repeat(in_flight& f, const stopping_rule& rule, std::int64_t round) {
     progress_.now(title(f) + fmt::format(" repetition {}", round + 1));
+    const energy_meter meter = meter_of(f.point->run.device);
+    const std::optional<double> before = meter.joules();
     f.measured.passes.push_back(f.ready->pass());
+    if (const std::optional<double> after = meter.joules(); before && after) {
+      f.measured.passes.back().metrics["energy_joules"] = {*after - *before, origin::measured};
+    }
     f.seconds.push_back(f.measured.passes.back().seconds);
     f.measured.stop = rule.reason(f.seconds);
     // Paired points need as many repetitions as their partners: they end together.
@@ -165,7 +169,7 @@ class experiment_run {
     for (const auto& [name, value] : f.ready->measured_settings()) row.params[name] = value;
     row.calibration = f.ready->calibration_report();
     for (const auto& [name, report] : f.ready->measured_reports()) row.probes[name] = report;
-    log_samples(row, f.measured.scores);
+    write_samples(f);
     write(f, std::move(row));
   }
 
@@ -226,18 +230,17 @@ class experiment_run {
     summary_.rows.push_back(std::move(row));
   }
 
-  void log_samples(const result_row& row, const std::vector<scored_answer>& scores) {
-    if (!samples_) return;
-    std::string lines;
-    for (const scored_answer& s : scores) {
-      const nlohmann::ordered_json sample = {{"run_id", row.run_id}, {"point_id", row.point_id},
-                                             {"item", s.id},         {"output", s.text},
-                                             {"scored", s.scored},   {"value", s.value},
-                                             {"exact", s.exact},     {"note", s.note}};
-      lines += (lines.empty() ? "" : "\n") +
-               sample.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  void write_samples(const in_flight& f) {
+    if (!options_.samples) return;
+    const std::filesystem::path folder = options_.output / "samples" / f.point->id;
+    std::filesystem::create_directories(folder);
+    for (const auto& [name, lines] :
+         f.ready->samples(f.measured.scores, summary_.run_id, f.point->id, sample_date_)) {
+      std::ofstream out(folder / name, std::ios::app | std::ios::binary);
+      if (!(out << lines << std::flush)) {
+        throw environment_error("cannot write " + (folder / name).string());
+      }
     }
-    if (!lines.empty()) samples_->append(lines);
   }
 
   static std::string title(const in_flight& f) {
@@ -250,7 +253,7 @@ class experiment_run {
   const run_options& options_;
   executor& with_;
   line_file rows_;
-  std::unique_ptr<line_file> samples_;
+  const std::string sample_date_ = utc_now("%Y-%m-%dT%H-%M-%S.000000");
   progress progress_;
   std::string environment_, source_hash_;
   run_summary summary_;

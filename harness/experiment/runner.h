@@ -40,6 +40,14 @@ class prepared_point {
   }
   // Detokenise and score; outside every timer.
   virtual std::vector<scored_answer> score(const pass_record& pass) = 0;
+  // Scored answers as lines of lm-eval's sample files (workload/samples.h), by the files' names.
+  virtual std::map<std::string, std::string> samples(const std::vector<scored_answer>& scores,
+                                                     const std::string& run_id,
+                                                     const std::string& point_id,
+                                                     const std::string& date) const {
+    (void)scores, (void)run_id, (void)point_id, (void)date;
+    return {};
+  }
 };
 
 struct preparation {
@@ -69,9 +77,9 @@ struct run_options {
   // Skip points that already have a row there; otherwise they are measured again, and the new row,
   // the last of its point, counts.
   bool resume = true;
-  bool dry_run = false;         // print the plan to `out` and stop
-  bool progress = true;         // on standard error
-  bool log_samples = false;     // samples_RUN.jsonl: every answer with its score
+  bool dry_run = false;  // print the plan to `out` and stop
+  bool progress = true;  // on standard error
+  bool samples = false;  // every answer in lm-eval's form: samples/POINT/samples_TASK_DATE.jsonl
   std::ostream* out = nullptr;  // of the dry run; null: standard output
   std::string manifest;         // written beside the rows (manifest.h); empty: none
 };

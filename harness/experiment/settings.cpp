@@ -89,7 +89,7 @@ void check_run_settings(const run_settings& run) {
           fmt::format("`{}` is {} but must be from {} to {}", key.name, value, key.low, key.high));
     }
     const std::vector<std::string> known = key.choices();
-    if (std::ranges::find(known, key.text(run)) == known.end()) {
+    if (!known.empty() && std::ranges::find(known, key.text(run)) == known.end()) {
       throw usage_error(unknown_name(key.name, key.text(run), known));
     }
   }
@@ -112,6 +112,10 @@ bool set_evidence(evidence_settings& e, const dotted_setting& s) {
   } else if (key == "repetitions.max") {
     e.max_repetitions = integer(s, 1);
     e.min_repetitions = std::min(e.max_repetitions, e.min_repetitions);
+  } else if (key == "more_items") {
+    e.more_items = integer(s, 1);
+  } else if (key == "more_repetitions") {
+    e.more_repetitions = integer(s, 1);
   } else if (key == "warmup") {
     e.warmup = integer(s, 0);
   } else if (key == "ci_half_width") {

@@ -35,6 +35,8 @@ void read_run(toml_reader& r, experiment_spec& spec) {
     }
   }
   r.integer("warmup", e.warmup, 0, 1000);
+  r.integer("more_items", e.more_items, 1, 1000);
+  r.integer("more_repetitions", e.more_repetitions, 1, 1000);
   r.real("ci_half_width", e.ci_half_width, 0, 1);
   r.flag("paired", e.paired);
   const toml::node* repetitions = r.find("repetitions");
@@ -64,6 +66,16 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
   r.text("role", model.role);
   r.real("soften", model.soften, 1e-3, 1e3);
   r.integer("positions", model.positions, 0, 1 << 24);
+  std::string shape;
+  r.text("shape", shape);
+  if (!shape.empty()) model.shape = beside(file, shape);
+  parameter_map settings;
+  r.scalars("set", settings);
+  for (const auto& [key, value] : settings) {
+    const std::string where = r.where() + ": `model.set`";
+    check_setting_key(key, where);
+    model.settings.push_back({key, value, where});
+  }
   if (path.empty()) throw usage_error(r.where() + ": [[model]] needs `path`, a model directory");
   if (path.starts_with("weights:") && path.size() > 8) {
     model.published = path.substr(8);
@@ -91,20 +103,6 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
   return model;
 }
 
-// A published dataset; `file` here is one of its files.
-void read_dataset_entry(toml_reader& r, workload_entry& w, const std::string& file,
-                        const std::string& name) {
-  try {
-    w.dataset_file = file;
-    const std::optional<fs::path> found = find_dataset(w.dataset, file);
-    w.file = found.value_or(fs::path("dataset:" + w.dataset) /
-                            (file.empty() ? published_file(w.dataset) : file));
-  } catch (const error& problem) {
-    throw usage_error(r.where() + ": " + problem.what());
-  }
-  w.name = !name.empty() ? name : file.empty() ? w.dataset : fs::path(file).stem().string();
-}
-
 // context = [LOW, HIGH], in tokens.
 void read_context(toml_reader& r, item_selection& items) {
   const toml::node* node = r.find("context");
@@ -120,6 +118,27 @@ void read_context(toml_reader& r, item_selection& items) {
   }
   items.context_low = *low;
   items.context_high = *high;
+}
+
+// benchmark = "NAME" or ["NAME", ...].
+std::vector<std::string> benchmarks_of(toml_reader& r) {
+  std::vector<std::string> names;
+  const toml::node* node = r.find("benchmark");
+  if (node == nullptr) return names;
+  if (node->is_array()) {
+    r.texts("benchmark", names);
+  } else {
+    r.text("benchmark", names.emplace_back());
+  }
+  return names;
+}
+
+void add_benchmark(const toml_reader& r, workload_entry w, const std::string& name,
+                   experiment_spec& spec) {
+  check_benchmark(r.where(), w.benchmark);
+  const std::string task = w.benchmark.task.empty() ? "" : "/" + w.benchmark.task;
+  w.name = name.empty() ? w.benchmark.name + task : name;
+  spec.workloads.push_back(std::move(w));
 }
 
 void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) {
@@ -138,16 +157,15 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   r.text("trace", trace);
   r.text("format", w.trace_format);
   r.text("lengths", w.lengths);
-  r.text("dataset", w.dataset);
   r.integer("gen_length", w.gen_length, 0, 1 << 24);
-  read_benchmark_keys(r, file, w.benchmark);
-  const bool file_of_tasks = !path.empty() && w.dataset.empty();
-  if ((!tasks.empty()) + file_of_tasks + (!trace.empty()) + (!w.lengths.empty()) +
-          (!w.dataset.empty()) + (!w.benchmark.name.empty()) !=
+  r.texts("models", w.models);
+  const std::vector<std::string> benchmarks = benchmarks_of(r);
+  if ((!tasks.empty() && benchmarks.empty()) + (!path.empty()) + (!trace.empty()) +
+          (!w.lengths.empty()) + (!benchmarks.empty()) !=
       1) {
     throw usage_error(r.where() +
-                      ": [[workload]] needs one of `tasks`, `file`, `trace`, `lengths`, "
-                      "`dataset` and `benchmark`");
+                      ": [[workload]] needs one of `tasks`, `file`, `trace`, `lengths` and "
+                      "`benchmark`");
   }
   if (trace.empty() != w.trace_format.empty()) {
     throw usage_error(r.where() + ": [[workload]] needs `format` with `trace`, and only then");
@@ -159,20 +177,22 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
                       ": `offset`, `draw`, `spread` and `context` choose among tasks; a trace and "
                       "`lengths` take `limit` alone");
   }
-  if (!name.empty() && tasks.size() > 1) {
+  if (!name.empty() && std::max(tasks.size(), benchmarks.size()) > 1) {
     throw usage_error(r.where() + ": `name` is of one task; give each its own [[workload]]");
   }
-  if (!w.benchmark.name.empty()) {
-    const std::string task = w.benchmark.task.empty() ? "" : "/" + w.benchmark.task;
-    w.name = name.empty() ? w.benchmark.name + task : name;
-    spec.workloads.push_back(w);
-    return;
+  if (benchmarks.size() > 1 && !tasks.empty()) {
+    throw usage_error(r.where() + ": `tasks` belong to one benchmark; name one");
   }
-  if (!w.dataset.empty()) {
-    read_dataset_entry(r, w, path, name);
-    spec.workloads.push_back(w);
-    return;
+  read_benchmark_keys(r, file, w.benchmark);
+  for (const std::string& benchmark : benchmarks) {
+    w.benchmark.name = benchmark;
+    if (tasks.empty()) add_benchmark(r, w, name, spec);
+    for (const std::string& task : tasks) {
+      w.benchmark.task = task;
+      add_benchmark(r, w, name, spec);
+    }
   }
+  if (!benchmarks.empty()) return;
   if (!w.lengths.empty()) {
     w.name = name.empty() ? w.lengths : name;
     spec.workloads.push_back(w);
@@ -294,6 +314,21 @@ void unique(const List& list, Name name_of, const std::string& file, const std::
   }
 }
 
+// Two workloads may share a name where no model runs both.
+void unique_workloads(const experiment_spec& spec) {
+  for (auto a = spec.workloads.begin(); a != spec.workloads.end(); ++a) {
+    for (auto b = spec.workloads.begin(); b != a; ++b) {
+      const bool apart = !a->models.empty() && !b->models.empty() &&
+                         std::ranges::none_of(a->models, [&](const std::string& name) {
+                           return std::ranges::find(b->models, name) != b->models.end();
+                         });
+      if (a->name != b->name || apart) continue;
+      throw usage_error(spec.file + ": two workloads are called '" + a->name +
+                        "'; give one another `name`");
+    }
+  }
+}
+
 bool is_plain_name(const std::string& name) {
   return !name.empty() &&
          name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string::npos;
@@ -367,9 +402,7 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   unique(
       spec.models, [](const model_entry& m) { return m.name; }, spec.file, "models",
       "give one another `name`");
-  unique(
-      spec.workloads, [](const workload_entry& w) { return w.name; }, spec.file, "workloads",
-      "give one another `name`");
+  unique_workloads(spec);
   unique(
       spec.methods, [](const method_entry& m) { return m.label; }, spec.file, "methods",
       "give one a `label`");

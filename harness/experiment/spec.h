@@ -9,13 +9,17 @@
 //   kind = "decode" | "serve"           decode: a closed loop, all requests at once (default);
 //                                       serve: requests arrive, the batching engine schedules them
 //   [run]       the keys of run_keys.h, and
-//               repetitions = 5 or repetitions.min / repetitions.max, warmup, ci_half_width
+//               repetitions = 5 or repetitions.min / repetitions.max, warmup, ci_half_width,
+//               more_items, more_repetitions = factor of both
 //   [[model]]   path, name, weights = "checkpoint" | "random:SEED"; soften = T divides the final
 //               norm, and with it the logits, by T: the same arg-max, less confidence;
+//               set = {KEY = VALUE} as in --set, for its points alone; shape = a folder with the
+//               config.json to plan with where the weights are not here;
 //               positions = N: longer prompts than the checkpoint was made for, to time them
 //   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; which items (item_selection):
 //               context = [LOW, HIGH], draw = SEED, offset, limit, spread = true; gen_length
-//               benchmark = "gsm8k", harness, shots, trials, ... (benchmark_workload.h)
+//               benchmark = "gsm8k" or several, harness, shots, trials, ... (benchmark_workload.h);
+//               models = [...]: for these alone
 //               serve only: trace = "x.csv" and format = "lengths" | "azure" | "mooncake", or
 //               lengths = "sdar-8b/sharegpt" (published means and deviations)
 //   [serve]     see serve_settings.cpp, or unmask run --help
@@ -35,7 +39,7 @@
 //                wins, arrays ([[scale.NAME.model]], a sweep axis) replace; besides, needs
 //                (needs.h), takes, note, not_run = why, and [scale.NAME.set] with keys as in --set
 //   [layout]     how the paper arranges the numbers; read by artifact_files.h
-// A model's path "weights:NAME" and a workload's dataset = "gsm8k" are looked up (locate.h).
+// A model's path "weights:NAME" is looked up (locate.h).
 #pragma once
 
 #include <cstdint>
@@ -57,10 +61,20 @@ struct evidence_settings {
   std::int64_t max_repetitions = 10;
   std::int64_t warmup = 1;      // passes before the first sample
   double ci_half_width = 0.03;  // of the 95 % interval of the mean, relative: stop when reached
+  // How many times the items that the workloads ask for (as far as there are so many), and how many
+  // times the repetitions and the seeds of a search: what --decide raises.
+  std::int64_t more_items = 1, more_repetitions = 1;
   // All points of one model, workload and run setting in turn, with as many repetitions each, and
   // every item's result kept in the row: what a paired comparison needs. (Scored rows of an
   // artifact keep their items without it.)
   bool paired = false;
+};
+
+// One setting by its dotted key; `where` is FILE:LINE or "--set".
+struct dotted_setting {
+  std::string key;
+  parameter_value value;
+  std::string where;
 };
 
 struct model_entry {
@@ -72,19 +86,20 @@ struct model_entry {
   double soften = 1;                   // divides the final norm, and with it all logits
   std::int64_t positions = 0;          // more than the checkpoint's own, for times only; 0: its own
   std::string hash;                    // of what decides its output; "": nobody looked yet
+  std::filesystem::path shape;  // a folder with its config.json, to plan with where it is not here
+  std::vector<dotted_setting> settings;  // of every point of this model, before the sweep
 };
 
 struct workload_entry {
-  std::string name;             // task family, or stem of the file
-  std::filesystem::path file;   // JSON Lines of tasks, or a trace
-  std::string trace_format;     // of a trace; empty: tasks
-  std::string lengths;          // name of published lengths; empty: a file
-  item_selection items;         // which; 0: all
-  std::string dataset;          // published dataset; empty: tasks of our own form
-  std::string dataset_file;     // of a dataset of several files
-  std::string hash;             // of the file; "": nobody looked yet
-  benchmark_request benchmark;  // as a harness runs it; no name: something else
-  std::int64_t gen_length = 0;  // tokens to generate, before [run] and the items; 0: theirs
+  std::string name;                 // task family, or stem of the file
+  std::filesystem::path file;       // JSON Lines of tasks, or a trace
+  std::string trace_format;         // of a trace; empty: tasks
+  std::string lengths;              // name of published lengths; empty: a file
+  item_selection items;             // which; 0: all
+  std::string hash;                 // of the file; "": nobody looked yet
+  benchmark_request benchmark;      // as a harness runs it; no name: something else
+  std::int64_t gen_length = 0;      // tokens to generate, before [run] and the items; 0: theirs
+  std::vector<std::string> models;  // names or roles of the models that it is for; empty: all
 };
 
 struct method_entry {
@@ -95,13 +110,6 @@ struct method_entry {
   std::vector<std::string> models;     // names or roles of the models it runs on; empty: all
   std::vector<std::string> workloads;  // names of the workloads it runs on; empty: all
   std::string where;                   // FILE:LINE, for messages
-};
-
-// One setting by its dotted key; `where` is FILE:LINE or "--set".
-struct dotted_setting {
-  std::string key;
-  parameter_value value;
-  std::string where;
 };
 
 struct sweep_axis {

@@ -75,6 +75,16 @@ std::string render_qwen25(const std::vector<chat_message>& messages, bool add_ge
   return out;
 }
 
+std::string render_sink(const std::vector<chat_message>& messages, bool add_generation_prompt) {
+  std::string out;
+  for (std::int32_t i = 0; i < sink_length; ++i) out += "<|im_start|>";
+  for (const chat_message& m : messages) {
+    out += "<|im_start|>" + m.role + "\n" + m.content + "<|im_end|>\n";
+  }
+  if (add_generation_prompt) out += "<|im_start|>assistant\n";
+  return out;
+}
+
 std::string render_qwen3(const std::vector<chat_message>& messages, bool add_generation_prompt) {
   std::string out;
   const std::size_t query = last_query(messages);
@@ -140,6 +150,7 @@ chat_format chat_format_of(const model_config& config, const tokenizer& tokens) 
     return chat_format::ling;
   }
   if (has("<|im_start|>") && has("<|im_end|>")) {
+    if (config.sink_tokens > 0) return chat_format::sink;
     return config.family == model_family::dream ? chat_format::qwen25 : chat_format::qwen3;
   }
   throw environment_error(
@@ -165,6 +176,8 @@ std::string apply_chat_template(chat_format format, const std::vector<chat_messa
     case chat_format::qwen3:
       return render_qwen3(messages, add_generation_prompt) +
              (thinking_off && add_generation_prompt ? "<think>\n\n</think>\n\n" : "");
+    case chat_format::sink:
+      return render_sink(messages, add_generation_prompt);
     case chat_format::qwen25:
       return render_qwen25(messages, add_generation_prompt);
     case chat_format::ling:

@@ -21,6 +21,7 @@ struct chat_message {
 enum class chat_format : std::uint8_t {
   llada,   // <|startoftext|><|start_header_id|>user<|end_header_id|>\n\n...<|eot_id|>
   qwen3,   // <|im_start|>user\n...<|im_end|>\n, no system turn unless given (SDAR, Qwen3)
+  sink,    // sink_length x <|im_start|>, then as qwen3 without its thoughts (smol)
   qwen25,  // the same with a default system turn (Dream)
   ling     // <role>HUMAN</role>...<|role_end|> (LLaDA2.0)
 };

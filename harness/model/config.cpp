@@ -11,6 +11,7 @@
 #include "harness/base/nearest.h"
 #include "harness/model/caution.h"
 #include "harness/model/config_parse.h"
+#include "harness/model/delta.h"
 
 namespace unmask {
 namespace {
@@ -30,8 +31,8 @@ struct architecture {
   const char* name;        // in "architectures"
   const char* model_type;  // in "model_type"
   model_family family;
-  bool autoregressive;
-  bool softmax_moe;  // a plain softmax router in every layer (Qwen3-MoE)
+  bool autoregressive;  // as published; `attention` in the config may say otherwise
+  bool softmax_moe;     // a plain softmax router in every layer (Qwen3-MoE)
   std::int32_t default_mask;
   std::int32_t default_eos;
 };
@@ -45,6 +46,7 @@ constexpr architecture architectures[] = {
     {"SDARMoeForCausalLM", "sdar_moe", model_family::sdar, false, true, 151669, 151643},
     {"Qwen3ForCausalLM", "qwen3", model_family::qwen3, true, false, -1, -1},
     {"Qwen3MoeForCausalLM", "qwen3_moe", model_family::qwen3, true, true, -1, -1},
+    {"LlamaForCausalLM", "llama", model_family::llama, true, false, -1, -1},
     {"LLaDA2MoeModelLM", "llada2_moe", model_family::llada2_moe, false, false, 156895, 156892},
     {"LLaDA2MoeModelLM", "llada2_moe_veomni", model_family::llada2_moe, false, false, 156895,
      156892},
@@ -323,13 +325,15 @@ void read_ids(const json_reader& config, const json_reader& generation, const ar
     config.fail("eos_token_id", "is missing, and generation_config.json does not give it either");
   }
   m.eos_id = m.stop_ids.front();
-  if (kind.autoregressive) return;
+  if (m.attention == mask_kind::causal) return;
 
   const char* key = "mask_token_id";
   if (config.given(key)) {
     m.mask_id = static_cast<std::int32_t>(config.integer(key, 0, m.vocabulary - 1));
   } else if (generation.given(key)) {
     m.mask_id = static_cast<std::int32_t>(generation.integer(key, 0, m.vocabulary - 1));
+  } else if (kind.default_mask < 0) {
+    config.fail(key, "is missing, and a model that decodes masks needs it");
   } else if (kind.default_mask < m.vocabulary) {
     m.mask_id = kind.default_mask;
   } else {
@@ -342,10 +346,34 @@ void read_ids(const json_reader& config, const json_reader& generation, const ar
   }
 }
 
+// Autoregressive families name a causal model. One of them that was trained on into a block
+// diffusion model says so in two keys of its own, `attention` and `shifted_logits`: the second is
+// true unless given, because training on from a causal model keeps its shift.
+void read_adapted_attention(const json_reader& config, model_config& m) {
+  const std::string attention = config.text_or("attention", "causal");
+  if (attention != "causal" && attention != "block_causal") {
+    config.fail("attention",
+                "is \"" + attention + "\"; only \"causal\" and \"block_causal\" are supported");
+  }
+  m.shifted_logits = config.flag_or("shifted_logits", true);
+  m.attention = attention == "causal" ? mask_kind::causal : mask_kind::block_causal;
+  if (m.attention == mask_kind::causal && !m.shifted_logits) {
+    config.fail("shifted_logits", "is false, but row p of a causal model predicts token p + 1");
+  }
+  if (m.attention == mask_kind::causal) return;
+  m.block = static_cast<std::int32_t>(config.integer("block_size", 1, m.max_positions));
+  const auto sink = config.integer_or("sink_tokens", 0, sink_length, 0);
+  if (sink != 0 && sink != sink_length) {
+    config.fail("sink_tokens", "is " + std::to_string(sink) + "; only 0 and " +
+                                   std::to_string(sink_length) + " are supported");
+  }
+  m.sink_tokens = static_cast<std::int32_t>(sink);
+}
+
 void read_attention(const json_reader& config, const architecture& kind, model_config& m) {
-  m.shifted_logits = kind.autoregressive || m.family == model_family::dream;
+  m.shifted_logits = m.family == model_family::dream;
   if (kind.autoregressive) {
-    m.attention = mask_kind::causal;
+    read_adapted_attention(config, m);
   } else if (m.family == model_family::sdar || m.family == model_family::llada2_moe) {
     m.attention = mask_kind::block_causal;
     const std::int64_t usual = m.family == model_family::sdar ? 4 : 32;
@@ -381,7 +409,7 @@ std::int64_t count_weights(const model_config& m, std::int64_t experts) {
 }  // namespace
 
 const char* name_of(model_family family) {
-  constexpr const char* names[] = {"llada", "dream", "sdar", "qwen3", "llada2_moe"};
+  constexpr const char* names[] = {"llada", "dream", "sdar", "qwen3", "llada2_moe", "llama"};
   return names[static_cast<std::size_t>(family)];
 }
 
@@ -436,6 +464,12 @@ model_config read_model_config(const std::filesystem::path& directory) {
   if (!std::filesystem::is_directory(directory)) {
     throw environment_error(directory.string() + ": no such directory; give the directory that " +
                             "holds config.json");
+  }
+  if (!std::filesystem::exists(directory / "config.json") &&
+      std::filesystem::exists(directory / delta_file)) {
+    throw environment_error(
+        directory.string() + ": holds only the delta to a model that lies elsewhere; " +
+        "./dev model " + directory.lexically_normal().filename().string() + " makes the model");
   }
   const std::filesystem::path generation = directory / "generation_config.json";
   model_config m = parse_model_config(

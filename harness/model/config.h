@@ -15,8 +15,13 @@
 
 namespace unmask {
 
-enum class model_family : std::uint8_t { llada, dream, sdar, qwen3, llada2_moe };
+enum class model_family : std::uint8_t { llada, dream, sdar, qwen3, llada2_moe, llama };
 const char* name_of(model_family family);
+
+// Tokens <|im_start|> that a chat opens with where the model was trained to keep its attention sink
+// there: a whole block, so that block-causal attention leaves the first token what a causal one
+// makes of it.
+constexpr std::int32_t sink_length = 16;
 
 struct moe_config {
   std::int32_t experts = 0;  // 0: every layer is dense
@@ -56,6 +61,7 @@ struct model_config {
   mask_kind attention = mask_kind::full;  // full: bidirectional
   std::int32_t block = 0;                 // trained block length of block_causal models
   bool shifted_logits = false;            // row i predicts position i + 1 (Dream, autoregressive)
+  std::int32_t sink_tokens = 0;           // that its chat template puts before a prompt
 
   std::int32_t mask_id = -1;           // -1: the model has no mask token (autoregressive)
   std::int32_t eos_id = -1;            // first EOS; also pads

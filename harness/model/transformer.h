@@ -81,7 +81,7 @@ class transformer {
   // x += W_o attention; attention [n, heads * head_dim].
   void attention_output(std::int32_t layer, const tensor_view& attention,
                         const tensor_view& x) const;
-  // x += FFN(RMSNorm(x)). sequence [n]: rows that are nobody's take no routed expert; null: none
+  // x += FFN(RMSNorm(x)). sequence [n]: padding rows take no routed expert; null: none
   // is.
   void feed_forward(std::int32_t layer, const tensor_view& x,
                     const std::int32_t* sequence = nullptr) const;

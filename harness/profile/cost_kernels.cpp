@@ -48,7 +48,7 @@ double tile_share(const library_tile& t) {
 }  // namespace
 
 double recorded_bucket(double rows) {
-  if (rows > most_recorded_rows) return rows;
+  if (rows > largest_graph_rows) return rows;
   if (rows > 128) return std::ceil(rows / 128) * 128;
   return std::exp2(std::ceil(std::log2(std::max(1.0, rows))));
 }

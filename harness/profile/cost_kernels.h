@@ -32,6 +32,6 @@ launch grouped_tensor(double rows, double per_token, double experts, double colu
 double experts_hit(double rows, double per_token, double experts);
 // Rows of a captured graph for `rows` rows; the same above what is captured.
 double recorded_bucket(double rows);
-inline constexpr double most_recorded_rows = 2048;
+inline constexpr double largest_graph_rows = 2048;
 
 }  // namespace unmask::cost

@@ -41,11 +41,11 @@ counter_table sum_ranges(const std::string& chip, const std::vector<counted_rang
   table.chip = chip;
   table.dropped = dropped;
   table.left_out = left_out;
-  std::vector<counted_phase> sums(work_phases);
+  std::vector<counted_phase> sums(profile_phases);
   double bytes_peaks = 0, tensor_peaks = 0;
   std::int64_t with_peak = 0;
   for (const counted_range& r : ranges) {
-    work_phase phase{};
+    profile_phase phase{};
     try {
       phase = phase_named(r.range.substr(0, r.range.find('#')).c_str());
     } catch (const error&) {

@@ -6,36 +6,21 @@
 
 #include <dlfcn.h>
 
-#include <cstdlib>
-#include <vector>
-
 #include "harness/base/error.h"
+#include "harness/base/shared_library.h"
 
 namespace unmask::cupti {
 namespace {
-
-void* open_any(std::string& tried) {
-  std::vector<std::string> names;
-  // A place of the user's choice, the loader's path, then where the build found it.
-  if (const char* chosen = std::getenv("UNMASK_CUPTI")) names.emplace_back(chosen);
-  names.insert(names.end(), {"libcupti.so.13", "libcupti.so", UNMASK_CUPTI_LIBRARY});
-  for (const std::string& name : names) {
-    // Global: CUPTI opens libraries of its own that look for its symbols.
-    if (void* found = dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL)) return found;
-    tried += (tried.empty() ? "" : ", ") + name;
-  }
-  return nullptr;
-}
 
 struct opening {
   library functions;
   std::string problem;
 
   opening() {
-    std::string tried;
-    void* handle = open_any(tried);
+    const shared_library found = open_shared_library(cupti_library(UNMASK_CUPTI_LIBRARY));
+    void* handle = found.handle;
     if (!handle) {
-      problem = "CUPTI is not here (tried " + tried + "); set UNMASK_CUPTI to libcupti.so";
+      problem = "CUPTI is not here (tried " + found.tried + "); set UNMASK_CUPTI to libcupti.so";
       return;
     }
 #define UNMASK_CUPTI_LOAD(name)                                                      \

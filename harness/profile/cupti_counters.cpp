@@ -230,7 +230,7 @@ struct range_counters::impl {
   }
 
   // Every range has a name of its own: equal names could share one sum.
-  void push(work_phase phase) {
+  void push(profile_phase phase) {
     const std::string name = std::string(name_of(phase)) + "#" + std::to_string(pushed);
     UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_PushRange_Params, p);
     p.pRangeProfilerObject = profiler;
@@ -280,7 +280,7 @@ range_counters::range_counters(const std::vector<std::string>& metrics, std::siz
 }
 range_counters::~range_counters() = default;
 
-void range_counters::enter(work_phase phase, std::int64_t) {
+void range_counters::enter(profile_phase phase, std::int64_t) {
   if (is_container(phase) || !impl_->running) return;
   if (impl_->pushed >= impl_->most) {
     ++impl_->left_out;
@@ -289,7 +289,7 @@ void range_counters::enter(work_phase phase, std::int64_t) {
   impl_->push(phase);
 }
 
-void range_counters::leave(work_phase phase) {
+void range_counters::leave(profile_phase phase) {
   if (!is_container(phase) && impl_->in_range) impl_->pop();
 }
 
@@ -338,8 +338,8 @@ range_counters::range_counters(const std::vector<std::string>&, std::size_t) {
   throw environment_error(absent);
 }
 range_counters::~range_counters() = default;
-void range_counters::enter(work_phase, std::int64_t) {}
-void range_counters::leave(work_phase) {}
+void range_counters::enter(profile_phase, std::int64_t) {}
+void range_counters::leave(profile_phase) {}
 counter_table range_counters::finish() {
   return {};
 }

@@ -45,7 +45,7 @@ struct counted_range {
 };
 
 struct counted_phase {
-  work_phase phase = work_phase::attention;
+  profile_phase phase = profile_phase::attention;
   std::int64_t ranges = 0;
   double seconds = 0;  // gpu__time_duration: of the counted run
   double bytes = 0;    // dram__bytes_read + dram__bytes_write
@@ -78,8 +78,8 @@ class range_counters final : public phase_listener {
   range_counters(const std::vector<std::string>& metrics, std::size_t most_ranges);
   ~range_counters() override;
 
-  void enter(work_phase phase, std::int64_t payload) override;
-  void leave(work_phase phase) override;
+  void enter(profile_phase phase, std::int64_t payload) override;
+  void leave(profile_phase phase) override;
 
   counter_table finish();  // stops, decodes, sums
 

@@ -213,7 +213,7 @@ kernel_trace::~kernel_trace() {
   if (!impl_->finished) impl_->stop();
 }
 
-void kernel_trace::enter(work_phase phase, std::int64_t payload) {
+void kernel_trace::enter(profile_phase phase, std::int64_t payload) {
   const auto id = static_cast<std::uint64_t>(impl_->instances.size()) + 1;
   impl_->instances.push_back({id, phase, payload});
   impl_->open.push_back(id);
@@ -222,7 +222,7 @@ void kernel_trace::enter(work_phase phase, std::int64_t payload) {
   if (impl_->next) impl_->next->enter(phase, payload);
 }
 
-void kernel_trace::leave(work_phase phase) {
+void kernel_trace::leave(profile_phase phase) {
   if (impl_->next) impl_->next->leave(phase);
   std::uint64_t last = 0;
   cupti::open_library().cuptiActivityPopExternalCorrelationId(our_kind, &last);
@@ -230,8 +230,11 @@ void kernel_trace::leave(work_phase phase) {
   current_instance = impl_->open.empty() ? 0 : impl_->open.back();
 }
 
-void kernel_trace::work(work_phase phase, const phase_work& done) {
+void kernel_trace::work(profile_phase phase, const phase_work& done) {
   if (impl_->next) impl_->next->work(phase, done);
+}
+void kernel_trace::step(const step_numbers& held) {
+  if (auto* next = dynamic_cast<step_listener*>(impl_->next)) next->step(held);
 }
 
 std::int64_t kernel_trace::offset() const {
@@ -268,9 +271,10 @@ kernel_trace::kernel_trace(phase_listener*) {
   throw environment_error(absent);
 }
 kernel_trace::~kernel_trace() = default;
-void kernel_trace::enter(work_phase, std::int64_t) {}
-void kernel_trace::leave(work_phase) {}
-void kernel_trace::work(work_phase, const phase_work&) {}
+void kernel_trace::enter(profile_phase, std::int64_t) {}
+void kernel_trace::leave(profile_phase) {}
+void kernel_trace::work(profile_phase, const phase_work&) {}
+void kernel_trace::step(const step_numbers&) {}
 activity_records kernel_trace::finish() {
   return {};
 }

@@ -13,22 +13,24 @@
 
 #include "harness/profile/kernel_table.h"
 #include "harness/profile/phases.h"
+#include "harness/profile/step_numbers.h"
 
 namespace unmask {
 
 // Empty when CUPTI can be opened here; else one sentence. Says nothing about a GPU.
 std::string why_no_cupti();
 
-class kernel_trace final : public phase_listener {
+class kernel_trace final : public phase_listener, public step_listener {
  public:
   // Starts tracing; hands every event on to `next` (may be null). Environment error without CUPTI,
   // driver or GPU, or when another tool holds it.
   explicit kernel_trace(phase_listener* next);
   ~kernel_trace() override;
 
-  void enter(work_phase phase, std::int64_t payload) override;
-  void leave(work_phase phase) override;
-  void work(work_phase phase, const phase_work& done) override;
+  void enter(profile_phase phase, std::int64_t payload) override;
+  void leave(profile_phase phase) override;
+  void work(profile_phase phase, const phase_work& done) override;
+  void step(const step_numbers& held) override;
 
   // Waits for nothing: call it when the device is idle. Flushes every buffer and stops.
   activity_records finish();

@@ -23,7 +23,7 @@ class attribution {
     for (const phase_instance& i : records.instances) phase_[i.external] = i.phase;
   }
 
-  std::optional<work_phase> phase_of(const kernel_activity& k) const {
+  std::optional<profile_phase> phase_of(const kernel_activity& k) const {
     if (k.graph_node != 0) {
       // The launch's own id would name the phase that launched the graph, which is no answer.
       const auto node = of_node_.find(k.graph_node);
@@ -34,14 +34,14 @@ class attribution {
   }
 
  private:
-  std::optional<work_phase> phase_of(std::uint64_t external) const {
+  std::optional<profile_phase> phase_of(std::uint64_t external) const {
     const auto found = phase_.find(external);
     return found == phase_.end() ? std::nullopt : std::optional(found->second);
   }
 
   std::unordered_map<std::uint32_t, std::uint64_t> of_correlation_;
   std::unordered_map<std::uint64_t, std::uint64_t> of_node_;
-  std::unordered_map<std::uint64_t, work_phase> phase_;
+  std::unordered_map<std::uint64_t, profile_phase> phase_;
 };
 
 bool timed(const kernel_activity& k) {
@@ -68,17 +68,19 @@ std::pair<double, double> busy_and_span(const std::vector<kernel_activity>& kern
 
 }  // namespace
 
+// Launches are counted before their times are read, so that a kernel without a time still shows; what
+// is wrong with the records is said last, when all of them were seen.
 kernel_table correlate(const activity_records& records) {
   const attribution known(records);
   kernel_table table;
   table.dropped = records.dropped;
   std::map<std::pair<int, std::string>, kernel_row> rows;  // unattributed: phase -1
   for (const kernel_activity& k : records.kernels) {
-    const std::optional<work_phase> phase = known.phase_of(k);
+    const std::optional<profile_phase> phase = known.phase_of(k);
     kernel_row& row = rows[{phase ? static_cast<int>(*phase) : -1, k.name}];
     row.kernel = k.name;
     row.attributed = phase.has_value();
-    row.phase = phase.value_or(work_phase::step);
+    row.phase = phase.value_or(profile_phase::step);
     ++row.launches;
     ++table.launches;
     if (!timed(k)) {
@@ -116,9 +118,9 @@ std::vector<device_slice> slices_of(const activity_records& records, std::int64_
   std::vector<device_slice> slices;
   for (const kernel_activity& k : records.kernels) {
     if (!timed(k)) continue;
-    const std::optional<work_phase> phase = known.phase_of(k);
+    const std::optional<profile_phase> phase = known.phase_of(k);
     slices.push_back({k.name, k.begin + offset, k.end + offset, k.device, k.stream,
-                      phase.value_or(work_phase::step), phase.has_value()});
+                      phase.value_or(profile_phase::step), phase.has_value()});
   }
   std::stable_sort(slices.begin(), slices.end(),
                    [](const device_slice& a, const device_slice& b) { return a.begin < b.begin; });

@@ -35,7 +35,7 @@ struct external_activity {
 // One instance of a phase, as it was entered.
 struct phase_instance {
   std::uint64_t external = 0;  // its id, from 1
-  work_phase phase = work_phase::step;
+  profile_phase phase = profile_phase::step;
   std::int64_t payload = 0;
 };
 
@@ -55,7 +55,7 @@ struct activity_records {
 
 struct kernel_row {
   bool attributed = false;
-  work_phase phase = work_phase::step;  // when attributed
+  profile_phase phase = profile_phase::step;  // when attributed
   std::string kernel;
   std::int64_t launches = 0;
   double seconds = 0, shortest = 0, longest = 0;

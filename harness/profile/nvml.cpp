@@ -5,6 +5,10 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <chrono>
+#include <thread>
+
+#include "kernels/cuda/device.h"
 
 namespace unmask {
 namespace {
@@ -83,6 +87,67 @@ nvml_report query_nvml(const std::vector<std::string>& pci_bus_ids, const char* 
   }
   (void)call(library, "nvmlShutdown");
   return result;
+}
+
+energy_meter::energy_meter(const std::string& pci_bus_id, const char* library) {
+  if (pci_bus_id.empty()) return;
+  library_ = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (library_ == nullptr || !call(library_, "nvmlInit_v2")) return;
+  if (!call(library_, "nvmlDeviceGetHandleByPciBusId_v2", pci_bus_id.c_str(), &device_)) {
+    device_ = nullptr;
+  }
+}
+
+energy_meter meter_of(const std::string& device) {
+  if (device != "cuda") return energy_meter("");
+  const cuda::report machine = cuda::query();
+  return energy_meter(machine.devices.empty() ? "" : machine.devices.front().pci_bus_id);
+}
+
+std::optional<double> energy_meter::joules() const {
+  if (device_ == nullptr) return std::nullopt;
+  const auto counted =
+      ask<unsigned long long>(library_, "nvmlDeviceGetTotalEnergyConsumption", device_);
+  if (!counted) return std::nullopt;
+  return static_cast<double>(*counted) * 1e-3;  // NVML counts millijoules
+}
+
+std::optional<double> energy_meter::watts() const {
+  if (device_ == nullptr) return std::nullopt;
+  const auto now = ask<unsigned>(library_, "nvmlDeviceGetPowerUsage", device_);
+  if (!now) return std::nullopt;
+  return *now * 1e-3;  // NVML counts milliwatts
+}
+
+struct power_sampler::impl {
+  std::vector<std::pair<std::int64_t, double>> values;
+  std::jthread thread;
+};
+
+power_sampler::power_sampler(const energy_meter& meter, double period, std::size_t most)
+    : impl_(std::make_unique<impl>()) {
+  if (!meter.watts()) return;
+  impl_->thread =
+      std::jthread([&values = impl_->values, meter, period, most](const std::stop_token& stop) {
+        while (!stop.stop_requested() && values.size() < most) {
+          const auto now = std::chrono::steady_clock::now().time_since_epoch();
+          if (const auto watts = meter.watts()) {
+            values.emplace_back(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(),
+                                *watts);
+          }
+          std::this_thread::sleep_for(std::chrono::duration<double>(period));
+        }
+      });
+}
+
+power_sampler::~power_sampler() = default;
+
+std::vector<std::pair<std::int64_t, double>> power_sampler::finish() {
+  if (impl_->thread.joinable()) {
+    impl_->thread.request_stop();
+    impl_->thread.join();
+  }
+  return std::move(impl_->values);
 }
 
 }  // namespace unmask

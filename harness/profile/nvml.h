@@ -4,9 +4,12 @@
 // The driver's telemetry library, opened at run time: no toolkit ships it, every driver does.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace unmask {
@@ -30,5 +33,39 @@ struct nvml_report {
 // Asks `library` about the devices with these PCI bus ids. Never throws.
 nvml_report query_nvml(const std::vector<std::string>& pci_bus_ids,
                        const char* library = "libnvidia-ml.so.1");
+
+// Energy and power of one device, as its driver counts them. Absent where it does not: an old GPU, a
+// slice of one, no driver.
+class energy_meter {
+ public:
+  // The device with this PCI bus id; empty: none, and nothing can be read.
+  explicit energy_meter(const std::string& pci_bus_id, const char* library = "libnvidia-ml.so.1");
+  // Since the driver was loaded; it moves every few ten milliseconds.
+  std::optional<double> joules() const;
+  std::optional<double> watts() const;
+
+ private:
+  void *library_ = nullptr, *device_ = nullptr;  // never closed
+};
+
+// That of the device a run uses: the first GPU for "cuda"; else one that reads nothing.
+energy_meter meter_of(const std::string& device);
+
+// Reads the power of a device every few milliseconds on a thread of its own, until it is destroyed.
+class power_sampler {
+ public:
+  // Keeps at most `most` samples. `period`: seconds between two.
+  explicit power_sampler(const energy_meter& meter, double period = 0.005,
+                         std::size_t most = 200'000);
+  ~power_sampler();
+  power_sampler(const power_sampler&) = delete;
+  power_sampler& operator=(const power_sampler&) = delete;
+  // Stops; nanoseconds of the steady clock and watts. Empty where power cannot be read.
+  std::vector<std::pair<std::int64_t, double>> finish();
+
+ private:
+  struct impl;
+  std::unique_ptr<impl> impl_;
+};
 
 }  // namespace unmask

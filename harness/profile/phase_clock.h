@@ -15,14 +15,16 @@
 #include <cstdint>
 #include <iosfwd>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/profile/phases.h"
+#include "harness/profile/step_numbers.h"
 
 namespace unmask {
 
 struct phase_total {
-  work_phase phase = work_phase::step;
+  profile_phase phase = profile_phase::step;
   std::int64_t calls = 0;
   double seconds = 0;      // phases inside it included
   double own_seconds = 0;  // without them
@@ -33,25 +35,33 @@ struct phase_total {
 
 // One finished range, nanoseconds since the clock was made.
 struct phase_event {
-  work_phase phase = work_phase::step;
+  profile_phase phase = profile_phase::step;
   std::int64_t payload = 0;
   std::int64_t begin = 0, end = 0;
 };
 
-class phase_clock final : public phase_listener {
+// What a step held, at the time it was told: the end of the step.
+struct step_event {
+  std::int64_t at = 0;  // nanoseconds since the clock was made
+  step_numbers held;
+};
+
+class phase_clock final : public phase_listener, public step_listener {
  public:
   // Keeps at most `most_events` single events, for the trace; totals have no limit.
   explicit phase_clock(std::size_t most_events = 0);
 
-  void enter(work_phase phase, std::int64_t payload) override;
-  void leave(work_phase phase) override;  // std::logic_error when ranges do not nest
-  void work(work_phase phase, const phase_work& done) override;
+  void enter(profile_phase phase, std::int64_t payload) override;
+  void leave(profile_phase phase) override;  // std::logic_error when ranges do not nest
+  void work(profile_phase phase, const phase_work& done) override;
+  void step(const step_numbers& held) override;
 
   // Of every phase that ran or had work, in the order of the enumeration.
   std::vector<phase_total> totals() const;
   // Time of the outermost ranges.
   double seconds() const { return outermost_; }
   const std::vector<phase_event>& events() const { return events_; }
+  const std::vector<step_event>& steps() const { return steps_; }
   std::int64_t events_left_out() const { return left_out_; }
   bool balanced() const { return open_.empty(); }
   // The steady clock's nanoseconds at which the events' time starts.
@@ -59,7 +69,7 @@ class phase_clock final : public phase_listener {
 
  private:
   struct open_range {
-    work_phase phase;
+    profile_phase phase;
     std::int64_t payload, begin, inside;  // nanoseconds of finished phases in it
   };
   std::int64_t now() const;
@@ -69,6 +79,7 @@ class phase_clock final : public phase_listener {
   std::vector<open_range> open_;
   std::vector<phase_total> totals_;
   std::vector<phase_event> events_;
+  std::vector<step_event> steps_;
   std::int64_t left_out_ = 0;
   double outermost_ = 0;
 };
@@ -78,15 +89,24 @@ struct device_slice {
   std::string name;
   std::int64_t begin = 0, end = 0;  // nanoseconds
   std::uint32_t device = 0, stream = 0;
-  work_phase phase = work_phase::step;
+  profile_phase phase = profile_phase::step;
   bool attributed = false;  // `phase` means something
+};
+
+// A number over time that is neither a phase nor a step's, such as a device's power.
+struct trace_samples {
+  std::string name;
+  std::vector<std::pair<std::int64_t, double>> values;  // nanoseconds on the clock of the events
 };
 
 // Chrome's trace event format (JSON object form, complete events, microseconds), which Perfetto and
 // chrome://tracing load. The CPU phases are process 1; device d is process 2 + d, a thread a
-// stream.
+// stream. Steps become counter tracks beside the phases, and a flow for each request through the
+// forwards that it took part in.
 void write_chrome_trace(std::ostream& out, const std::string& title,
                         const std::vector<phase_event>& events,
-                        const std::vector<device_slice>& slices = {});
+                        const std::vector<device_slice>& slices = {},
+                        const std::vector<step_event>& steps = {},
+                        const std::vector<trace_samples>& samples = {});
 
 }  // namespace unmask

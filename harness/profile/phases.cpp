@@ -17,7 +17,7 @@ struct phase_facts {
 };
 
 // In the order of the enumeration.
-constexpr std::array<phase_facts, work_phases> facts = {{
+constexpr std::array<phase_facts, profile_phases> facts = {{
     {"measure", range_category::scheduler},
     {"run", range_category::scheduler},
     {"step", range_category::scheduler},
@@ -44,16 +44,16 @@ constexpr std::array<phase_facts, work_phases> facts = {{
     {"recorded", range_category::denoise},
 }};
 
-const phase_facts& facts_of(work_phase phase) {
+const phase_facts& facts_of(profile_phase phase) {
   return facts.at(static_cast<std::size_t>(phase));
 }
 
 // Registered once; the tool then gets a handle instead of text.
-const range_name& registered(work_phase phase) {
+const range_name& registered(profile_phase phase) {
   static const auto names = []<std::size_t... i>(std::index_sequence<i...>) {
-    return std::array<range_name, work_phases>{range_name(facts[i].name, facts[i].category)...};
+    return std::array<range_name, profile_phases>{range_name(facts[i].name, facts[i].category)...};
   }
-  (std::make_index_sequence<work_phases>{});
+  (std::make_index_sequence<profile_phases>{});
   return names.at(static_cast<std::size_t>(phase));
 }
 
@@ -61,35 +61,35 @@ thread_local phase_listener* listener_of_thread = nullptr;
 
 }  // namespace
 
-const char* name_of(work_phase phase) {
+const char* name_of(profile_phase phase) {
   return facts_of(phase).name;
 }
 
-range_category category_of(work_phase phase) {
+range_category category_of(profile_phase phase) {
   return facts_of(phase).category;
 }
 
-bool is_container(work_phase phase) {
+bool is_container(profile_phase phase) {
   switch (phase) {
-    case work_phase::measure:
-    case work_phase::run:
-    case work_phase::step:
-    case work_phase::prefill:
-    case work_phase::denoise:
-    case work_phase::commit_forward:
-    case work_phase::mixed_forward:
-    case work_phase::layer:
-    case work_phase::recorded:
+    case profile_phase::measure:
+    case profile_phase::run:
+    case profile_phase::step:
+    case profile_phase::prefill:
+    case profile_phase::denoise:
+    case profile_phase::commit_forward:
+    case profile_phase::mixed_forward:
+    case profile_phase::layer:
+    case profile_phase::recorded:
       return true;
     default:
       return false;
   }
 }
 
-work_phase phase_named(const char* name) {
+profile_phase phase_named(const char* name) {
   std::string known;
-  for (std::size_t i = 0; i < work_phases; ++i) {
-    if (std::strcmp(facts[i].name, name) == 0) return static_cast<work_phase>(i);
+  for (std::size_t i = 0; i < profile_phases; ++i) {
+    if (std::strcmp(facts[i].name, name) == 0) return static_cast<profile_phase>(i);
     known += (i == 0 ? "" : ", ") + std::string(facts[i].name);
   }
   throw usage_error("unknown phase '" + std::string(name) + "'; known: " + known);
@@ -106,7 +106,7 @@ listening::~listening() {
   listener_of_thread = before_;
 }
 
-phase_range::phase_range(work_phase phase, std::int64_t payload)
+phase_range::phase_range(profile_phase phase, std::int64_t payload)
     : range_(registered(phase), payload), listener_(listener_of_thread), phase_(phase) {
   if (listener_) listener_->enter(phase, payload);
 }

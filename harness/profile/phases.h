@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // The phases of a decoding step, the same for every method and every backend. A phase_range is an
-// NVTX range in the domain "unmask" (nvtx.h) and, when somebody listens in this process, an event:
+// NVTX range in the domain "unmask" (nvtx.h) and, when there is a listener in this process, an event:
 // the phase clock (phase_clock.h) adds up times, CUPTI tags what is launched (cupti_trace.h).
 //
 //   measure                                  one pass of `unmask profile`; payload: repetition
@@ -32,7 +32,7 @@
 
 namespace unmask {
 
-enum class work_phase : std::uint8_t {
+enum class profile_phase : std::uint8_t {
   measure,
   run,
   step,
@@ -58,12 +58,12 @@ enum class work_phase : std::uint8_t {
   accounting,
   recorded  // layers that run as one recorded piece (a CUDA graph)
 };
-inline constexpr std::size_t work_phases = 24;
+inline constexpr std::size_t profile_phases = 24;
 
-const char* name_of(work_phase phase);         // "attention", ...: the name of the NVTX range
-range_category category_of(work_phase phase);  // of the NVTX range
-bool is_container(work_phase phase);  // holds other phases: measure, run, step, a forward, layer
-work_phase phase_named(const char* name);  // usage error for a name that is none
+const char* name_of(profile_phase phase);         // "attention", ...: the name of the NVTX range
+range_category category_of(profile_phase phase);  // of the NVTX range
+bool is_container(profile_phase phase);  // holds other phases: measure, run, step, a forward, layer
+profile_phase phase_named(const char* name);  // usage error for a name that is none
 
 // Work of one phase instance, counted by the loop, never by a method.
 struct phase_work {
@@ -78,13 +78,13 @@ struct phase_work {
 class phase_listener {
  public:
   virtual ~phase_listener() = default;
-  virtual void enter(work_phase phase, std::int64_t payload) = 0;
-  virtual void leave(work_phase phase) = 0;
+  virtual void enter(profile_phase phase, std::int64_t payload) = 0;
+  virtual void leave(profile_phase phase) = 0;
   // Work that belongs to `phase` of the forward in progress; may come after the phase has ended.
-  virtual void work(work_phase phase, const phase_work& done) { (void)phase, (void)done; }
+  virtual void work(profile_phase phase, const phase_work& done) { (void)phase, (void)done; }
 };
 
-// The listener of this thread; null: nobody.
+// The listener of this thread; null: none.
 phase_listener* current_listener();
 
 // Sets the listener of this thread and puts the one before back at its end.
@@ -101,7 +101,7 @@ class listening {
 
 class phase_range {
  public:
-  phase_range(work_phase phase, std::int64_t payload);
+  phase_range(profile_phase phase, std::int64_t payload);
   ~phase_range();
   phase_range(const phase_range&) = delete;
   phase_range& operator=(const phase_range&) = delete;
@@ -109,7 +109,7 @@ class phase_range {
  private:
   profile_range range_;
   phase_listener* listener_;
-  work_phase phase_;
+  profile_phase phase_;
 };
 
 }  // namespace unmask

@@ -38,7 +38,7 @@ std::vector<std::string> nsys_command(const tool_request& request) {
   return followed_by(
       {"nsys", "profile", "--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none",
        "--cuda-graph-trace=node", "--capture-range=nvtx",
-       std::string("--nvtx-capture=") + name_of(work_phase::measure) + "@unmask",
+       std::string("--nvtx-capture=") + name_of(profile_phase::measure) + "@unmask",
        "--capture-range-end=stop", "--force-overwrite=true", "--output=" + request.report},
       request.program);
 }
@@ -58,7 +58,7 @@ std::vector<std::string> nsys_stats_command(const tool_request& request) {
 
 std::vector<std::string> ncu_command(const tool_request& request) {
   std::vector<std::string> tool = {"ncu", "--nvtx"};
-  const std::string measure = std::string("unmask@") + name_of(work_phase::measure);
+  const std::string measure = std::string("unmask@") + name_of(profile_phase::measure);
   if (request.phases.empty()) {
     // A single push/pop range ends with the delimiter; without it ncu looks for a start/end range.
     tool.insert(tool.end(), {"--nvtx-include", measure + "/"});

@@ -29,6 +29,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "harness/workload/task.h"
@@ -42,6 +43,12 @@ struct measure {
   double of = 1;
 };
 
+// What one of lm-eval's filters makes of an answer, and the metrics on it as JSON values.
+struct filtered_answer {
+  std::string filter, text;
+  std::vector<std::pair<std::string, std::string>> metrics;
+};
+
 struct score {
   bool scored = false;  // false: the scorer is `none` or undecided; value says nothing
   double value = 0;     // 0 to 1
@@ -51,6 +58,7 @@ struct score {
   bool undecided = false;
   std::string extracted = {};  // what the scorer took for the answer, where it extracts one
   std::vector<measure> measures = {};
+  std::vector<filtered_answer> filters = {};  // as lm-eval reports it; empty: extracted and value
 };
 
 const std::vector<std::string>& scorer_names();

@@ -21,6 +21,11 @@ struct task_item {
   std::string scorer;        // one of scorer_names()
   std::string check = "{}";  // what the scorer needs besides the answer: JSON object, keys sorted
   int gen_length = 0;        // tokens to generate
+  // For sample files (samples.h): the record as lm-eval's data set has it, its number within its task
+  // and the task's name; empty: made of the fields here.
+  std::string doc;
+  std::size_t doc_id = 0;
+  std::string task;
   // Of a benchmark: turns of a chat (empty: `prompt` is the whole text), the BOS token's text before
   // it, one continuation per choice and the right one, and where generated text is cut.
   std::vector<chat_message> messages;

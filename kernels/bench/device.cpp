@@ -19,6 +19,7 @@
 #include "kernels/head.h"
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
+#include "kernels/selection.h"
 
 namespace unmask::bench {
 namespace {
@@ -36,7 +37,7 @@ struct target {
 
 tensor indices(const ops& backend, const std::vector<std::int32_t>& values) {
   tensor t = backend.allocate(dtype::i32, {static_cast<std::int64_t>(values.size())});
-  std::copy(values.begin(), values.end(), t.as<std::int32_t>());
+  send(backend, t.view().data, values.data(), values.size() * sizeof(std::int32_t));
   return t;
 }
 
@@ -59,6 +60,8 @@ void measure(benchmark::State& state, const target& on, double flops, double byt
   state.counters["best_us"] = taken.best * 1e6;
   state.counters["GFLOP/s"] = flops / taken.median / 1e9;
   state.counters["GB/s"] = bytes / taken.median / 1e9;
+  state.counters["flops"] = flops;
+  state.counters["bytes"] = bytes;
   if (on.copy_bytes() > 0) {
     state.counters["%copy"] = 100 * bytes / taken.median / on.copy_bytes();
   }
@@ -82,7 +85,9 @@ void linear(benchmark::State& state, const target& on) {
   const std::int64_t weight_bytes = (kind.bytes * k + kind.bytes_per_output) * n;
   const std::int64_t copies =
       on.emulated ? 1 : std::max<std::int64_t>(1, (std::int64_t{256} << 20) / weight_bytes);
-  const tensor w = random_tensor(on.backend, {n, k}, 0.05F), x = random_tensor(on.backend, {m, k});
+  // Weights are packed from host memory, as those of a checkpoint.
+  const tensor w = random_tensor(reference_ops(), {n, k}, 0.05F);
+  const tensor x = random_tensor(on.backend, {m, k});
   const tensor y = on.backend.allocate(dtype::f32, {m, n});
   std::vector<packed_handle> packed;
   for (std::int64_t i = 0; i < copies; ++i) packed.push_back(on.backend.pack(w, kind.format));
@@ -103,7 +108,13 @@ void attention(benchmark::State& state, const target& on) {
     return on.backend.allocate(half ? dtype::bf16 : dtype::f32,
                                {stride * sequences, kv_page_size, kv_heads, dim});
   };
-  const tensor keys = pages(), values = pages();
+  // As many caches as overflow L2 together: a cache that stays there is not read from memory.
+  const std::int64_t cache_bytes =
+      2 * stride * sequences * kv_page_size * kv_heads * dim * (half ? 2 : 4);
+  const std::int64_t copies =
+      on.emulated ? 1 : std::max<std::int64_t>(1, (std::int64_t{256} << 20) / cache_bytes);
+  std::vector<std::pair<tensor, tensor>> stores;
+  for (std::int64_t i = 0; i < copies; ++i) stores.emplace_back(pages(), pages());
   std::vector<std::int32_t> table(static_cast<std::size_t>(stride * sequences)), begin{0}, owner,
       place;
   std::iota(table.begin(), table.end(), 0);
@@ -120,8 +131,10 @@ void attention(benchmark::State& state, const target& on) {
     }
   };
   const tensor pages_of = indices(on.backend, table);
-  const paged_kv cache{keys, values, pages_of.as<std::int32_t>(),
-                       static_cast<std::int32_t>(stride)};
+  const auto cache = [&](std::size_t i) {
+    const auto& [keys, values] = stores[i % stores.size()];
+    return paged_kv{keys, values, pages_of.as<std::int32_t>(), static_cast<std::int32_t>(stride)};
+  };
   struct row_arrays {
     tensor begin, owner, place;
     row_set set;
@@ -139,7 +152,9 @@ void attention(benchmark::State& state, const target& on) {
   {
     const row_arrays all = arrays();
     const tensor fill = random_tensor(on.backend, {sequences * length, kv_heads, dim});
-    on.backend.run(op::kv_write{all.set, fill, fill, cache});
+    for (std::size_t i = 0; i < stores.size(); ++i) {
+      on.backend.run(op::kv_write{all.set, fill, fill, cache(i)});
+    }
     on.backend.synchronize();
   }
   list(length - each, each);
@@ -155,9 +170,116 @@ void attention(benchmark::State& state, const target& on) {
   measure(state, on, 4.0 * static_cast<double>(rows * length * heads * dim),
           static_cast<double>(sequences * length * kv_heads * dim * 2 * (half ? 2 : 4) +
                               8 * rows * heads * dim),
-          [&](int) {
-            on.backend.run(op::attention{these.set, q, cache, seen, scale, out, {}});
+          [&](int i) {
+            on.backend.run(op::attention{
+                these.set, q, cache(static_cast<std::size_t>(i)), seen, scale, out, {}});
           });
+}
+
+// Arguments: rows, heads, KV heads, head dimension. What every layer does between its projection
+// and its attention, into bfloat16 K/V.
+void rotate(benchmark::State& state, const target& on) {
+  const std::int64_t rows = state.range(0), heads = state.range(1), kv_heads = state.range(2),
+                     dim = state.range(3);
+  const std::int64_t stride = (rows + kv_page_size - 1) / kv_page_size;
+  const auto pages = [&] {
+    return on.backend.allocate(dtype::bf16, {stride, kv_page_size, kv_heads, dim});
+  };
+  const tensor keys = pages(), values = pages();
+  std::vector<std::int32_t> order(static_cast<std::size_t>(std::max(rows, stride)));
+  std::iota(order.begin(), order.end(), 0);
+  const tensor place = indices(on.backend, order);
+  const tensor owner = indices(on.backend, std::vector<std::int32_t>(order.size(), 0));
+  const tensor begin = indices(on.backend, {0, static_cast<std::int32_t>(rows)});
+  const row_set set{1,
+                    static_cast<std::int32_t>(rows),
+                    begin.as<std::int32_t>(),
+                    owner.as<std::int32_t>(),
+                    place.as<std::int32_t>(),
+                    nullptr};
+  const paged_kv cache{keys, values, place.as<std::int32_t>(), static_cast<std::int32_t>(stride)};
+  const tensor q = random_tensor(on.backend, {rows, heads, dim}),
+               k = random_tensor(on.backend, {rows, kv_heads, dim}),
+               v = random_tensor(on.backend, {rows, kv_heads, dim});
+  const tensor norm = random_tensor(on.backend, {dim});
+  const rope_params rope{static_cast<std::int32_t>(dim), 1e6F};
+  // Read and written q and read k and v in float32, written k and v in bfloat16.
+  measure(state, on, 0, static_cast<double>(rows * dim * (8 * heads + 12 * kv_heads)), [&](int) {
+    on.backend.run(op::rotate_and_store{set, q, k, v, norm, norm, 1e-6F, rope, cache});
+  });
+}
+
+// Arguments: rows, hidden features.
+void silu_mul(benchmark::State& state, const target& on) {
+  const std::int64_t rows = state.range(0), width = state.range(1);
+  const dtype type = on.backend.activation_type(weight_format::bf16);
+  const tensor pair = on.backend.allocate(type, {rows, 2 * width});
+  const tensor y = on.backend.allocate(type, {rows, width});
+  const auto size = static_cast<std::int64_t>(size_of(type));
+  measure(state, on, 0, static_cast<double>(3 * rows * width * size), [&](int) {
+    on.backend.run(op::silu_mul{pair, y});
+  });
+}
+
+// Arguments: rows, width, experts, experts of a row. Grouped as LLaDA2.0 groups them.
+void route(benchmark::State& state, const target& on) {
+  const std::int64_t rows = state.range(0), width = state.range(1), count = state.range(2),
+                     per_row = state.range(3);
+  const tensor x = random_tensor(on.backend, {rows, width}),
+               weight = random_tensor(on.backend, {count, width}, 0.05F);
+  const tensor expert = on.backend.allocate(dtype::i32, {rows, per_row});
+  const tensor share = on.backend.allocate(dtype::f32, {rows, per_row});
+  moe_router router;
+  router.experts = static_cast<std::int32_t>(count);
+  router.experts_per_token = static_cast<std::int32_t>(per_row);
+  router.groups = count % 8 == 0 ? 8 : 1;
+  router.groups_kept = router.groups / 2 + router.groups % 2;
+  router.weight = weight;
+  measure(state, on, 2.0 * static_cast<double>(rows * width * count),
+          static_cast<double>(4 * (rows * width + count * width)), [&](int) {
+            on.backend.run(op::moe_route{x, router, expert, share});
+          });
+}
+
+// Arguments: sequences, rows of each, heads, KV heads, head dimension: how much attention rows give
+// each other.
+void importance(benchmark::State& state, const target& on) {
+  const std::int64_t sequences = state.range(0), each = state.range(1), heads = state.range(2),
+                     kv_heads = state.range(3), dim = state.range(4);
+  const std::int64_t rows = sequences * each;
+  const tensor q = random_tensor(on.backend, {rows, heads, dim}),
+               k = random_tensor(on.backend, {rows, kv_heads, dim});
+  std::vector<std::int32_t> begins, order(static_cast<std::size_t>(rows));
+  for (std::int64_t s = 0; s <= sequences; ++s)
+    begins.push_back(static_cast<std::int32_t>(s * each));
+  std::iota(order.begin(), order.end(), 0);
+  const tensor begin = indices(on.backend, begins), index = indices(on.backend, order);
+  const tensor score = on.backend.allocate(dtype::f32, {rows});
+  const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+  measure(state, on, 2.0 * static_cast<double>(rows * each * heads * dim),
+          static_cast<double>(4 * rows * dim * (heads + kv_heads)), [&](int) {
+            on.backend.run(op::importance{static_cast<std::int32_t>(sequences),
+                                          begin.as<std::int32_t>(), index.as<std::int32_t>(), q, k,
+                                          scale, score.as<float>()});
+          });
+}
+
+// Arguments: segments, scores of each, how many of them are wanted.
+void top_indices(benchmark::State& state, const target& on) {
+  const std::int64_t segments = state.range(0), each = state.range(1), wanted = state.range(2);
+  const tensor score = random_tensor(on.backend, {segments * each});
+  std::vector<std::int32_t> begins, ends;
+  for (std::int64_t s = 0; s <= segments; ++s) {
+    begins.push_back(static_cast<std::int32_t>(s * each));
+    ends.push_back(static_cast<std::int32_t>(s * wanted));
+  }
+  const tensor begin = indices(on.backend, begins), end = indices(on.backend, ends);
+  const tensor out = on.backend.allocate(dtype::i32, {segments * wanted});
+  measure(state, on, 0, static_cast<double>(4 * segments * (each + wanted)), [&](int) {
+    on.backend.run(op::top_indices{static_cast<std::int32_t>(segments), begin.as<std::int32_t>(),
+                                   score.as<float>(), end.as<std::int32_t>(),
+                                   out.as<std::int32_t>()});
+  });
 }
 
 // Arguments: rows, width, hidden features of an expert, experts, experts of a row, bits of a
@@ -166,8 +288,8 @@ void experts(benchmark::State& state, const target& on) {
   const std::int64_t rows = state.range(0), width = state.range(1), hidden = state.range(2);
   const std::int64_t count = state.range(3), per_row = state.range(4);
   const weight_kind kind = weights_of(state.range(5));
-  const tensor gate_up = random_tensor(on.backend, {2 * hidden, width}, 0.05F);
-  const tensor down = random_tensor(on.backend, {width, hidden}, 0.05F);
+  const tensor gate_up = random_tensor(reference_ops(), {2 * hidden, width}, 0.05F);
+  const tensor down = random_tensor(reference_ops(), {width, hidden}, 0.05F);
   moe_experts all;
   all.hidden = static_cast<std::int32_t>(hidden);
   for (std::int64_t e = 0; e < count; ++e) {
@@ -221,7 +343,7 @@ void confidence(benchmark::State& state, const target& on) {
   const weight_kind kind = weights_of(state.range(3));
   const tensor x = random_tensor(on.backend, {rows, width});
   const packed_handle head =
-      on.backend.pack(random_tensor(on.backend, {tokens, width}, 0.05F), kind.format);
+      on.backend.pack(random_tensor(reference_ops(), {tokens, width}, 0.05F), kind.format);
   std::vector<std::int32_t> place(static_cast<std::size_t>(rows));
   std::iota(place.begin(), place.end(), 0);
   const tensor row = indices(on.backend, place);
@@ -251,8 +373,10 @@ void add(const target& on, const char* name, void (*body)(benchmark::State&, con
       benchmark::RegisterBenchmark(full.c_str(), [body, on](benchmark::State& s) { body(s, on); });
   b->ArgNames(names)->UseManualTime();
   for (const shape& s : on.emulated ? small : shapes) b->Args(s);
-  // A fixed number of samples: looking for one would fill the operands anew for every try.
-  b->Iterations(on.emulated ? 1 : 25);
+  // A fixed number of samples: looking for one would fill the operands anew for every try. A
+  // profiler that replays kernels asks for one.
+  const char* asked = std::getenv("UNMASK_BENCH_ITERATIONS");
+  b->Iterations(on.emulated ? 1 : asked != nullptr ? std::max(1, std::atoi(asked)) : 25);
 }
 
 }  // namespace
@@ -265,36 +389,59 @@ void register_device_cases() {
     return;
   }
   const target on{emulated ? cuda_emulated_ops() : cuda_ops(), emulated};
+  // In order of value: a run out of time keeps what it measured. 32 rows of a sequence are a whole
+  // block of SDAR, 7 what an eviction leaves of it; 8192 rows are a piece of a prefill or refresh.
+  add(on, "attention", attention, {"sequences", "rows", "heads", "kv", "dim", "keys", "bits"},
+      {{64, 32, 32, 8, 128, 4096, 16},
+       {64, 7, 32, 8, 128, 4096, 16},
+       {256, 32, 32, 8, 128, 512, 16},
+       {256, 7, 32, 8, 128, 512, 16},
+       {1, 8192, 32, 32, 128, 8192, 16},
+       {1, 8192, 32, 32, 128, 16384, 16},
+       {1, 8192, 32, 32, 128, 32768, 16},
+       {1, 32, 32, 8, 128, 512, 16},
+       {1, 32, 32, 8, 128, 4096, 16},
+       {1, 32, 32, 8, 128, 32768, 16},
+       {64, 7, 32, 8, 128, 512, 32}},
+      {{2, 3, 4, 2, 64, 70, 16}});
+  add(on, "experts", experts, {"rows", "width", "hidden", "experts", "per_row", "bits"},
+      {{8192, 2048, 512, 256, 8, 16},
+       {1740, 2048, 512, 256, 8, 16},
+       {32, 2048, 512, 256, 8, 16},
+       {7, 2048, 512, 256, 8, 16},
+       {8192, 2048, 768, 128, 8, 16},
+       {32, 2048, 512, 256, 8, 8}},
+      {{7, 64, 40, 4, 2, 16}, {7, 64, 40, 4, 2, 8}});
+  add(on, "route", route, {"rows", "width", "experts", "per_row"},
+      {{8192, 2048, 256, 8}, {1740, 2048, 256, 8}, {7, 2048, 256, 8}, {8192, 2048, 128, 8}},
+      {{5, 64, 8, 2}});
+  add(on, "confidence", confidence, {"rows", "width", "vocabulary", "bits"},
+      {{512, 4096, 151936, 16},
+       {1703, 4096, 151936, 16},
+       {4096, 4096, 151936, 16},
+       {16, 4096, 151936, 16},
+       {512, 4096, 151936, 8}},
+      {{3, 64, 300, 16}, {3, 64, 300, 8}});
+  add(on, "importance", importance, {"sequences", "rows", "heads", "kv", "dim"},
+      {{256, 16, 32, 8, 128}, {32, 16, 32, 8, 128}}, {{2, 5, 4, 2, 64}});
+  add(on, "top_indices", top_indices, {"segments", "scores", "wanted"},
+      {{1, 16384, 8192}, {32, 4096, 2048}}, {{2, 100, 40}});
+  add(on, "rotate_and_store", rotate, {"rows", "heads", "kv", "dim"},
+      {{8192, 32, 8, 128}, {1703, 32, 8, 128}, {32, 32, 8, 128}}, {{5, 4, 2, 64}});
+  add(on, "silu_mul", silu_mul, {"rows", "hidden"}, {{8192, 12288}, {1703, 12288}, {32, 12288}},
+      {{5, 36}});
+  add(on, "rms_norm", rms_norm, {"rows", "width"}, {{32, 4096}, {1703, 4096}, {8192, 4096}},
+      {{5, 72}});
   std::vector<shape> products;
   for (const std::int64_t bits : {16, 8}) {
-    for (const std::int64_t rows : {1, 32, 256, 2048}) {
-      products.push_back({rows, 4096, 6144, bits});   // SDAR-8B: query, key, value
-      products.push_back({rows, 4096, 24576, bits});  // gate, up
+    for (const std::int64_t rows : {32, 256, 1703, 8192, 1}) {
+      products.push_back({rows, 4096, 24576, bits});  // SDAR-8B: gate, up
       products.push_back({rows, 12288, 4096, bits});  // down
+      products.push_back({rows, 4096, 6144, bits});   // query, key, value
     }
   }
   add(on, "linear", linear, {"rows", "in", "out", "bits"}, products,
       {{9, 64, 40, 16}, {9, 64, 40, 8}});
-  add(on, "attention", attention, {"sequences", "rows", "heads", "kv", "dim", "keys", "bits"},
-      {{1, 32, 32, 8, 128, 512, 16},
-       {1, 32, 32, 8, 128, 4096, 16},
-       {1, 32, 32, 8, 128, 32768, 16},
-       {64, 7, 32, 8, 128, 512, 16},
-       {64, 7, 32, 8, 128, 4096, 16},
-       {64, 7, 32, 8, 128, 512, 32},
-       {1, 2048, 32, 8, 128, 2048, 16}},
-      {{2, 3, 4, 2, 64, 70, 16}});
-  add(on, "experts", experts, {"rows", "width", "hidden", "experts", "per_row", "bits"},
-      {{7, 2048, 512, 256, 8, 16},
-       {32, 2048, 512, 256, 8, 16},
-       {1740, 2048, 512, 256, 8, 16},
-       {32, 2048, 512, 256, 8, 8}},
-      {{7, 64, 40, 4, 2, 16}, {7, 64, 40, 4, 2, 8}});
-  add(on, "rms_norm", rms_norm, {"rows", "width"}, {{32, 4096}, {1703, 4096}, {8192, 4096}},
-      {{5, 72}});
-  add(on, "confidence", confidence, {"rows", "width", "vocabulary", "bits"},
-      {{16, 4096, 151936, 16}, {512, 4096, 151936, 16}, {512, 4096, 151936, 8}},
-      {{3, 64, 300, 16}, {3, 64, 300, 8}});
 }
 
 }  // namespace unmask::bench

@@ -3,18 +3,76 @@
 //
 // unmask_bench: Google Benchmark's own flags, for example
 //   unmask_bench --benchmark_filter=gemm --benchmark_out=gemm.json --benchmark_out_format=json
+// UNMASK_BENCH_ROWS=FILE appends one JSON object a case as soon as it is measured (Google
+// Benchmark's own files are whole only at the end), and leaves out the CPU's roofs.
 #include <benchmark/benchmark.h>
 
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "kernels/bench/device.h"
 #include "kernels/bench/roofs.h"
 #include "kernels/cpu/isa.h"
 
-int main(int argc, char** argv) {
+namespace {
+
+class row_reporter final : public benchmark::ConsoleReporter {
+ public:
+  explicit row_reporter(const std::string& file) : out_(std::fopen(file.c_str(), "a")) {}
+  ~row_reporter() override {
+    if (out_ != nullptr) std::fclose(out_);
+  }
+  row_reporter(const row_reporter&) = delete;
+  row_reporter& operator=(const row_reporter&) = delete;
+  bool good() const { return out_ != nullptr; }
+
+  void ReportRuns(const std::vector<Run>& runs) override {
+    ConsoleReporter::ReportRuns(runs);
+    for (const Run& run : runs) {
+      std::fprintf(out_, "{\"name\":\"%s\",\"iterations\":%lld", run.benchmark_name().c_str(),
+                   static_cast<long long>(run.iterations));
+      if (run.error_occurred)
+        std::fprintf(out_, ",\"error\":\"%s\"", plain(run.error_message).c_str());
+      for (const auto& [name, counter] : run.counters) {
+        if (std::isfinite(counter.value)) {
+          std::fprintf(out_, ",\"%s\":%.9g", name.c_str(), counter.value);
+        }
+      }
+      std::fprintf(out_, "}\n");
+    }
+    std::fflush(out_);
+  }
+
+ private:
+  static std::string plain(std::string text) {
+    for (char& c : text) c = c == '"' || c == '\\' || c == '\n' ? ' ' : c;
+    return text;
+  }
+  std::FILE* out_;
+};
+
+}  // namespace
+
+int unmask_bench_main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   unmask::bench::register_device_cases();
+  const char* rows = std::getenv("UNMASK_BENCH_ROWS");
+  if (rows != nullptr) {
+    if (*rows == '\0') {
+      benchmark::RunSpecifiedBenchmarks();
+      return 0;
+    }
+    row_reporter reporter(rows);
+    if (!reporter.good()) {
+      std::fprintf(stderr, "unmask_bench: cannot write %s\n", rows);
+      return 3;
+    }
+    benchmark::RunSpecifiedBenchmarks(&reporter);
+    return 0;
+  }
   const auto& r = unmask::bench::measured_roofs();
   // Six digits of the value are enough; the JSON context takes text only.
   benchmark::AddCustomContext("isa", unmask::cpu::name_of(unmask::cpu::active_isa()));
@@ -25,4 +83,9 @@ int main(int argc, char** argv) {
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;
+}
+
+// Weak: the GPU check's one program (tests/gpu/multicall.cpp) has a main() of its own.
+[[gnu::weak]] int main(int argc, char** argv) {
+  return unmask_bench_main(argc, argv);
 }

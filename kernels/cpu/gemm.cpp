@@ -319,15 +319,14 @@ isa packed_for(const packed_matrix& w) {
 }
 
 gemm_path active_gemm_path() {
-  int now = path.load(std::memory_order_relaxed);
-  if (now < 0) {
-    now = static_cast<int>(path_from_environment());
-    path.store(now, std::memory_order_relaxed);
-  }
-  return static_cast<gemm_path>(now);
+  if (path.load(std::memory_order_relaxed) < 0) set_gemm_path(path_from_environment());
+  return static_cast<gemm_path>(path.load(std::memory_order_relaxed));
 }
 
 void set_gemm_path(gemm_path value) {
+  if (value != gemm_path::own && library_linear == nullptr) {
+    throw environment_error("this program was linked without oneDNN: only own kernels multiply");
+  }
   path.store(static_cast<int>(value), std::memory_order_relaxed);
 }
 

@@ -18,23 +18,6 @@ class backend : public ops {
   tensor allocate(dtype type, std::initializer_list<std::int64_t> shape,
                   memory_use use = memory_use::resident) const override;
   packed_handle pack(const tensor_view& weight, weight_format format) const override;
-
-  // ops.cpp
-
-  // moe.cpp
-
-  // head.cpp, sample.cpp
-
-  // rows.cpp
-
-  // decisions.cpp
-
-  // freeze.cpp
-  // blocks.cpp
-
-  // selection.cpp
-
-  // block_pattern.cpp
 };
 
 // Elements of row work below which waking the other threads costs more than it saves.

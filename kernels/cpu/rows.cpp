@@ -2,7 +2,6 @@
 // Copyright The Unmask Authors
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"
@@ -13,39 +12,6 @@ namespace unmask::cpu {
 
 namespace {
 
-struct byte_rows {
-  std::byte* data;
-  std::size_t stride, width;
-  explicit byte_rows(const tensor_view& t)
-      : data(static_cast<std::byte*>(t.data)),
-        stride(static_cast<std::size_t>(t.row_stride) * size_of(t.type)),
-        width(static_cast<std::size_t>(t.columns()) * size_of(t.type)) {}
-  std::byte* at(std::int64_t i) const { return data + static_cast<std::size_t>(i) * stride; }
-};
-
-void check_rows(const tensor_view& from, const tensor_view& to) {
-  if (from.type != to.type || from.columns() != to.columns()) {
-    throw std::logic_error("rows: type or width differs");
-  }
-}
-
-void gather_rows(const op::gather_rows& args) {
-  check_rows(args.from, args.to);
-  const byte_rows source(args.from), target(args.to);
-  for (std::int64_t i = 0; i < args.to.rows(); ++i) {
-    std::memcpy(target.at(i), source.at(args.index[i]), source.width);
-  }
-}
-
-void scatter_rows(const op::scatter_rows& args) {
-  check_rows(args.from, args.to);
-  const byte_rows source(args.from), target(args.to);
-  for (std::int64_t i = 0; i < args.from.rows(); ++i) {
-    std::memcpy(target.at(args.index[i]), source.at(i), source.width);
-  }
-}
-
-// Rows and positions both ascend, so one walk along each sequence is enough.
 std::int32_t find_candidates(const op::find_candidates& args) {
   std::int32_t total = 0;
   args.begin[0] = 0;
@@ -80,7 +46,6 @@ void mean_rows(const op::mean_rows& args) {
 
 }  // namespace
 
-const register_operations<gather_rows, scatter_rows, find_candidates, mean_rows> registered(
-    target::cpu);
+const register_operations<find_candidates, mean_rows> registered(target::cpu);
 
 }  // namespace unmask::cpu

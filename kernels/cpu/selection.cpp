@@ -64,6 +64,7 @@ void key_scores(const op::key_scores& args) {
   }
 }
 
+// Heads are the outer loop, because those of a group share the keys that are copied side by side once.
 void importance(const op::importance& args) {
   const row_kernels& kernels = active_row_kernels();
   const std::int64_t heads = args.q.shape[1], dim = args.q.shape[2], kv_heads = args.k.shape[1];

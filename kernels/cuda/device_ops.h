@@ -71,12 +71,12 @@ class device_ops : public ops {
     check_faults();
   }
 
-  bool exchanged_is_slow() const override { return true; }
+  bool prefers_device_copies() const override { return true; }
 
   // ops/recording.cu
-  std::int32_t recorded_rows(std::int32_t rows) const override;
-  std::unique_ptr<recorded_work> record(const std::function<void()>& body) const override;
-  void repeat(const recorded_work& work) const override;
+  std::int32_t graph_bucket(std::int32_t rows) const override;
+  std::unique_ptr<captured_graph> capture(const std::function<void()>& body) const override;
+  void replay(const captured_graph& work) const override;
 
   queue& work() const { return queue_; }
 

@@ -18,7 +18,7 @@ struct emulation {
   // A launch whose arguments point to memory that the backend did not allocate is refused: the GPU
   // could not read it.
   bool own_memory_only = false;
-  bool records = false;       // ops::recorded_rows() says yes, as the GPU's does
+  bool records = false;       // ops::graph_bucket() says yes, as the GPU's does
   bool own_products = false;  // as UNMASK_CUDA_GEMM=own
 };
 void set_emulation(const emulation& choice);

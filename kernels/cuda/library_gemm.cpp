@@ -2,9 +2,7 @@
 // Copyright The Unmask Authors
 #include "kernels/cuda/library_gemm.h"
 
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
@@ -18,57 +16,13 @@
 #include <vector>
 
 #include "kernels/cuda/check.h"
+#include "kernels/cuda/cublaslt.h"
 
 namespace unmask::cuda {
 namespace {
 
-// The library is opened when the first product needs it: it is half a gigabyte, and the program
-// must start on machines without CUDA.
-struct library_functions {
-#define UNMASK_LIBRARY_FUNCTION(name) decltype(&::name) name = nullptr;
-#define UNMASK_LIBRARY_FUNCTIONS                                \
-  UNMASK_LIBRARY_FUNCTION(cublasLtCreate)                       \
-  UNMASK_LIBRARY_FUNCTION(cublasLtDestroy)                      \
-  UNMASK_LIBRARY_FUNCTION(cublasLtGetStatusString)              \
-  UNMASK_LIBRARY_FUNCTION(cublasLtGetVersion)                   \
-  UNMASK_LIBRARY_FUNCTION(cublasLtMatmul)                       \
-  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulAlgoCheck)              \
-  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulAlgoGetHeuristic)       \
-  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulDescCreate)             \
-  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulDescDestroy)            \
-  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulDescSetAttribute)       \
-  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulPreferenceCreate)       \
-  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulPreferenceDestroy)      \
-  UNMASK_LIBRARY_FUNCTION(cublasLtMatmulPreferenceSetAttribute) \
-  UNMASK_LIBRARY_FUNCTION(cublasLtMatrixLayoutCreate)           \
-  UNMASK_LIBRARY_FUNCTION(cublasLtMatrixLayoutDestroy)
-  UNMASK_LIBRARY_FUNCTIONS
-#undef UNMASK_LIBRARY_FUNCTION
-};
-
-#define UNMASK_TEXT_OF(x) #x
-#define UNMASK_TEXT(x) UNMASK_TEXT_OF(x)
-
-library_functions open_library() {
-  void* handle = dlopen("libcublasLt.so." UNMASK_TEXT(CUBLAS_VER_MAJOR), RTLD_NOW | RTLD_LOCAL);
-  // Where the toolkit of the build was.
-  if (handle == nullptr) handle = dlopen(UNMASK_CUBLASLT_FILE, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    throw environment_error(std::string("cannot open cuBLASLt: ") + dlerror() +
-                            "; install it, or set UNMASK_CUDA_GEMM=own");
-  }
-  library_functions f;
-#define UNMASK_LIBRARY_FUNCTION(name)                                 \
-  f.name = reinterpret_cast<decltype(&::name)>(dlsym(handle, #name)); \
-  if (f.name == nullptr) throw environment_error("this cuBLASLt has no " #name);
-  UNMASK_LIBRARY_FUNCTIONS
-#undef UNMASK_LIBRARY_FUNCTION
-  return f;
-}
-
-const library_functions& library() {
-  static const library_functions functions = open_library();
-  return functions;
+const cublaslt_functions& library() {
+  return cublaslt();
 }
 
 void check_library(cublasStatus_t status, const char* call) {

@@ -182,7 +182,7 @@ UNMASK_KERNEL void kv_write_kernel(kv_rows_params p) {
   const int which = static_cast<int>(block_index_y());
   const std::int64_t r = block_index();
   const float* from = p.row[which];
-  if (from == nullptr || p.sequence[r] < 0) return;  // nobody's rows store nothing
+  if (from == nullptr || p.sequence[r] < 0) return;  // a padding row stores nothing
   const cache_side side = p.side[which];
   const std::int64_t to = slot_offset(side, p.place, p.sequence[r], p.slot[r]);
   for (int d = static_cast<int>(thread_index()); d < side.width; d += row_threads) {

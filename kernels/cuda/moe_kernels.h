@@ -26,7 +26,7 @@ struct route_params {
   int experts, per_token, groups, groups_kept;
   float scaling;
   bool sigmoid, normalize;
-  const std::int32_t* sequence;  // [R] or null; negative: nobody's row
+  const std::int32_t* sequence;  // [R] or null; negative: a padding row
   std::int32_t* expert;          // [R, per_token]
   std::int64_t expert_stride;
   float* out;  // [R, per_token]

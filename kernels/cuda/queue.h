@@ -54,7 +54,7 @@ enum class memory_kind : std::uint8_t {
 };
 // UNMASK_CUDA_LISTS=managed: what the host exchanges with kernels lies in managed memory too, to
 // see what the difference is worth. Default pinned.
-memory_kind exchanged_memory();
+memory_kind host_visible_memory();
 
 // Launches that were recorded: a CUDA graph, or the emulator's list.
 struct recorded_launches;
@@ -159,7 +159,7 @@ class queue {
   int multiprocessors_ = 4;
   bool recording_ = false;
   bool recorded_ = false;                        // at least once: scratch may be in use for good
-  std::vector<std::shared_ptr<void>> outgrown_;  // scratch that recordings use
+  std::vector<std::shared_ptr<void>> outgrown_;  // scratch that captured_graphs use
   struct buffer {
     std::shared_ptr<void> memory;
     std::size_t bytes = 0;

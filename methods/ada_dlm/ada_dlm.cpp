@@ -4,6 +4,7 @@
 // Ada-DLM (ACL 2026) as a recipe: its parameters, what it refuses, and how they become settings.
 // Every question that the paper leaves open is a parameter; README.md lists them.
 #include "methods/ada_dlm/policies.h"
+#include "methods/baselines/specs.h"
 
 namespace unmask::ada_dlm {
 namespace {
@@ -53,16 +54,6 @@ recipe make(const model_config& model, const parameters& p) {
   return r;
 }
 
-parameter_spec choice(std::string name, std::string value, std::string meaning,
-                      std::vector<std::string> choices, std::string source) {
-  return {std::move(name), std::move(value),   std::move(meaning), -1e300,
-          1e300,           std::move(choices), std::move(source)};
-}
-
-parameter_spec flag(std::string name, bool value, std::string meaning, std::string source) {
-  return {std::move(name), value, std::move(meaning), -1e300, 1e300, {}, std::move(source)};
-}
-
 method_info info() {
   method_info m;
   m.name = "ada_dlm";
@@ -76,42 +67,37 @@ method_info info() {
   m.cache = "one step late; optional refresh";
   m.unmask = "two-centroid freeze";
   const std::string text = "not stated by the paper";
-  const std::int64_t none = 0;
   m.parameters = decision_parameters();
   m.knobs = {{"rule", "decided_early"}};
-  const std::vector<parameter_spec> own = {
-      choice("scope", "sequence", "where tokens are ranked and frozen", {"sequence", "block"},
-             "Algorithm 1; Fast-dLLM"),
-      {"block_length", std::int64_t{32}, "scope block: tokens per block", 1, 1e6, {}, "Fast-dLLM"},
-      choice("block_history", "zeros",
-             "scope block: history at a block's start; running: scored from the first step, at "
-             "the cost of LM-head rows",
-             {"zeros", "running"}, text),
-      {"steps", none, "T: cap on steps; 0: the paper's 64 (Dream) or 100", 0, 1e6, {}, "section 5"},
-      choice("at_cap", "commit", "what is still active after T steps: committed, or left masked",
-             {"commit", "leave"}, "Algorithm 1, line 29"),
-      choice("frozen_input", "token", "what a frozen position enters as: its token, or the mask",
-             {"token", "mask"}, text),
-      flag("remask_by_id", false, "a token decided as the mask id stays masked", "LLaDA loops"),
-      {"delay",
-       std::int64_t{1},
-       "forwards a frozen token takes part in before only its K/V is read; 0: K/V of the mask",
-       0,
-       1,
-       {},
-       "dKV-Cache"},
-      {"cache_steps",
-       none,
-       "refresh all canvas rows every so many steps; 0: never",
-       0,
-       1e6,
-       {},
-       "dKV-Cache"},
-      flag("refresh_prompt", false, "a refresh computes the prompt too", "dKV-Cache"),
-      choice("execution", "row_compact",
-             "frozen rows leave the forward, or (ffn_only) skip K/V and feed-forward only",
-             {"row_compact", "ffn_only"}, "section 4.2.3, eq. 5")};
-  m.parameters.insert(m.parameters.end(), own.begin(), own.end());
+  append(
+      m.parameters,
+      {choice_spec("scope", {"sequence", "block"}, "where tokens are ranked and frozen",
+                   "Algorithm 1; Fast-dLLM"),
+       integer_spec("block_length", 32, 1, 1e6, "scope block: tokens per block", "Fast-dLLM"),
+       choice_spec(
+           "block_history", {"zeros", "running"},
+           "scope block: history at a block's start; running: scored from the first step, at "
+           "the cost of LM-head rows",
+           text),
+       integer_spec("steps", 0, 0, 1e6, "T: cap on steps; 0: the paper's 64 (Dream) or 100",
+                    "section 5"),
+       choice_spec("at_cap", {"commit", "leave"},
+                   "what is still active after T steps: committed, or left masked",
+                   "Algorithm 1, line 29"),
+       choice_spec("frozen_input", {"token", "mask"},
+                   "what a frozen position enters as: its token, or the mask", text),
+       flag_spec("remask_by_id", false, "a token decided as the mask id stays masked",
+                 "LLaDA loops"),
+       integer_spec(
+           "delay", 1, 0, 1,
+           "forwards a frozen token takes part in before only its K/V is read; 0: K/V of the mask",
+           "dKV-Cache"),
+       integer_spec("cache_steps", 0, 0, 1e6,
+                    "refresh all canvas rows every so many steps; 0: never", "dKV-Cache"),
+       flag_spec("refresh_prompt", false, "a refresh computes the prompt too", "dKV-Cache"),
+       choice_spec("execution", {"row_compact", "ffn_only"},
+                   "frozen rows leave the forward, or (ffn_only) skip K/V and feed-forward only",
+                   "section 4.2.3, eq. 5")});
   m.presets["block32"] = {{"scope", std::string("block")}};
   m.presets["fast-dllm-control"] = {{"rule", std::string("threshold")}};
   m.presets["moving-average-control"] = {{"rule", std::string("moving_average")}};

@@ -4,6 +4,7 @@
 // The freeze rule's own parameters, for every recipe that decides by it.
 #include "methods/ada_dlm/kernels/freeze.h"
 #include "methods/ada_dlm/policies.h"
+#include "methods/baselines/specs.h"
 
 namespace unmask::ada_dlm {
 namespace {
@@ -15,16 +16,6 @@ freeze_rule rule_of(const parameters& p) {
   const std::string& metric = p.text("metric");
   if (metric == "manhattan") return freeze_rule::manhattan;
   return metric == "cosine" ? freeze_rule::cosine : freeze_rule::squared_euclidean;
-}
-
-parameter_spec choice(std::string name, std::string value, std::string meaning,
-                      std::vector<std::string> choices, std::string source) {
-  return {std::move(name), std::move(value),   std::move(meaning), -1e300,
-          1e300,           std::move(choices), std::move(source)};
-}
-
-parameter_spec flag(std::string name, bool value, std::string meaning, std::string source) {
-  return {std::move(name), value, std::move(meaning), -1e300, 1e300, {}, std::move(source)};
 }
 
 }  // namespace
@@ -70,48 +61,44 @@ void check_decision(const std::string& method, const parameters& p) {
 
 std::vector<parameter_spec> decision_parameters() {
   const std::string text = "not stated by the paper";
-  const std::int64_t none = 0;
-  return {choice("rule", "two_centroid",
-                 "decision; moving_average: same centroids, unweighted mean of the history; "
-                 "threshold: Fast-dLLM on this cache",
-                 {"two_centroid", "moving_average", "threshold"}, "eqs. 7-10; controls"),
-          choice("metric", "squared_euclidean", "distance to the centroids (two_centroid)",
-                 {"squared_euclidean", "manhattan", "cosine"}, "eq. 8, Table 5"),
-          {"history", std::int64_t{3}, "m: confidences per token", 1, 16, {}, "eq. 6, Table 4"},
-          {"k", 0.15, "K as a share of k_basis", 1e-6, 1, {}, "Table 3"},
-          {"k_tokens", none, "K itself, tokens; 0: from k", 0, 1e6, {}, "Table 3"},
-          choice("k_basis", "scope",
-                 "what k is a share of: positions of the scope at its start, those still active "
-                 "(K shrinks), or prompt and canvas",
-                 {"scope", "active", "sequence"}, text),
-          choice("boundary", "rank", "boundary prototype: rank K + 1, or the last ranked",
-                 {"rank", "last"}, "eq. 7, Algorithm 1; Fig. 3"),
-          choice("centroid", "token",
-                 "prototypes: one token each, or the means of ranks 1..K and K + 1..2K",
-                 {"token", "tier_mean"}, "eq. 7; variant"),
-          flag("w_clamp", false, "negative weights high - boundary count 0 (squared_euclidean)",
-               "variant"),
-          choice("ranked", "active", "who is ranked: masked positions, or decided ones too",
-                 {"active", "region"}, "Algorithm 1"),
-          choice("short_set", "last_ranked",
-                 "at most K active: boundary is the last of them, or all freeze",
-                 {"last_ranked", "freeze_all"}, text),
-          flag("guard", true, "nothing frozen: the most confident token is", text),
-          {"floor", 0.0, "confidence below which a token never freezes", 0, 1, {}, text},
-          choice("first_history", "zeros", "a position's history before its first score",
-                 {"zeros", "replicate"}, "Algorithm 1"),
-          {"threshold", 0.9, "rule threshold: freeze above it", 0, 2, {}, "Fast-dLLM"},
-          {"average_threshold",
-           0.0,
-           "rule moving_average: freeze above it; 0: midpoint of the two centroids' means",
-           0,
-           2,
-           {},
-           "control"},
-          flag("limit_to_quota", false, "at most ceil(canvas / T) tokens freeze per step", text),
-          {"temperature", 0.0, "Gumbel sampling temperature; 0: greedy", 0, 100, {}, text},
-          choice("confidence_dtype", "float32", "accumulation of the confidence softmax",
-                 {"float32", "float64"}, text)};
+  return {
+      choice_spec("rule", {"two_centroid", "moving_average", "threshold"},
+                  "decision; moving_average: same centroids, unweighted mean of the history; "
+                  "threshold: Fast-dLLM on this cache",
+                  "eqs. 7-10; controls"),
+      choice_spec("metric", {"squared_euclidean", "manhattan", "cosine"},
+                  "distance to the centroids (two_centroid)", "eq. 8, Table 5"),
+      integer_spec("history", 3, 1, 16, "m: confidences per token", "eq. 6, Table 4"),
+      real_spec("k", 0.15, 1e-6, 1, "K as a share of k_basis", "Table 3"),
+      integer_spec("k_tokens", 0, 0, 1e6, "K itself, tokens; 0: from k", "Table 3"),
+      choice_spec("k_basis", {"scope", "active", "sequence"},
+                  "what k is a share of: positions of the scope at its start, those still active "
+                  "(K shrinks), or prompt and canvas",
+                  text),
+      choice_spec("boundary", {"rank", "last"},
+                  "boundary prototype: rank K + 1, or the last ranked",
+                  "eq. 7, Algorithm 1; Fig. 3"),
+      choice_spec("centroid", {"token", "tier_mean"},
+                  "prototypes: one token each, or the means of ranks 1..K and K + 1..2K",
+                  "eq. 7; variant"),
+      flag_spec("w_clamp", false, "negative weights high - boundary count 0 (squared_euclidean)",
+                "variant"),
+      choice_spec("ranked", {"active", "region"},
+                  "who is ranked: masked positions, or decided ones too", "Algorithm 1"),
+      choice_spec("short_set", {"last_ranked", "freeze_all"},
+                  "at most K active: boundary is the last of them, or all freeze", text),
+      flag_spec("guard", true, "nothing frozen: the most confident token is", text),
+      real_spec("floor", 0.0, 0, 1, "confidence below which a token never freezes", text),
+      choice_spec("first_history", {"zeros", "replicate"},
+                  "a position's history before its first score", "Algorithm 1"),
+      real_spec("threshold", 0.9, 0, 2, "rule threshold: freeze above it", "Fast-dLLM"),
+      real_spec("average_threshold", 0.0, 0, 2,
+                "rule moving_average: freeze above it; 0: midpoint of the two centroids' means",
+                "control"),
+      flag_spec("limit_to_quota", false, "at most ceil(canvas / T) tokens freeze per step", text),
+      real_spec("temperature", 0.0, 0, 100, "Gumbel sampling temperature; 0: greedy", text),
+      choice_spec("confidence_dtype", {"float32", "float64"},
+                  "accumulation of the confidence softmax", text)};
 }
 
 }  // namespace unmask::ada_dlm

@@ -14,14 +14,14 @@ void rows::select(const batch& b, const step_plan& plan, row_lists& list) {
     first_.push_back(step.active ? step.first : 0);
     last_.push_back(step.active ? step.last : 0);
   }
-  settle_params settle;
+  delayed_cache_params settle;
   settle.masked = state_masked;
   settle.decoded = state_decoded;
   settle.cached = state_cached;
   settle.delay = settings_.delay && !settings_.keep_mask_input;
   settle.shifted = b.model().shifted_logits;
-  backend.run(op::mark_unsettled{b.state(), settle, first_.data(), last_.data(),
-                                 shared_->whole.data(), shared_->flags});
+  backend.run(op::advance_delayed_cache{b.state(), settle, first_.data(), last_.data(),
+                                        shared_->whole.data(), shared_->flags});
   // ffn_only: every row of the canvas attends.
   const tensor_view flags = settings_.ffn_only ? tensor_view{} : shared_->flags.view();
   list.rows = backend.run(op::compact{

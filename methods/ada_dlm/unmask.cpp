@@ -27,7 +27,7 @@ void unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
   params.last = shared_->scope_last.data();
   if (settings_.limit_to_quota) params.limit = plan.arrays.quota;
   backend.run(
-      op::freeze_two_centroids{set, shared_->history, shared_->rank.data(), params, accept});
+      op::accept_two_centroids{set, shared_->history, shared_->rank.data(), params, accept});
   if (settings_.keep_mask_input) {
     // The token waits beside the canvas; what the loop writes is the mask id once more.
     backend.run(op::commit{set, c.token.as<std::int32_t>(), accept, state_decoded, -1,

@@ -36,7 +36,7 @@ class flagged_rows : public row_policy {
   void select(const batch& b, const step_plan& plan, row_lists& rows) override {
     if (!flags_) {
       flags_ =
-          b.backend().allocate(dtype::u8, {b.capacity(), b.max_length()}, memory_use::exchanged);
+          b.backend().allocate(dtype::u8, {b.capacity(), b.max_length()}, memory_use::host_visible);
       first_.resize(plan.of.size());
       last_.resize(plan.of.size());
     }

@@ -36,4 +36,9 @@ inline parameter_spec text_spec(std::string name, std::string value, std::string
           std::move(source)};
 }
 
+// Appends `more` to `to`.
+inline void append(std::vector<parameter_spec>& to, std::vector<parameter_spec> more) {
+  for (parameter_spec& p : more) to.push_back(std::move(p));
+}
+
 }  // namespace unmask

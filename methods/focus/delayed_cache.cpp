@@ -17,8 +17,8 @@ void delayed_state::prepare(const batch& b) {
   if (frozen) return;
   const std::int64_t places = b.capacity();
   frozen = b.backend().allocate(dtype::u8, {places, b.max_length()});
-  extent_in = b.backend().allocate(dtype::i32, {places}, memory_use::exchanged);
-  extent_out = b.backend().allocate(dtype::i32, {places}, memory_use::exchanged);
+  extent_in = b.backend().allocate(dtype::i32, {places}, memory_use::host_visible);
+  extent_out = b.backend().allocate(dtype::i32, {places}, memory_use::host_visible);
   first.assign(static_cast<std::size_t>(places), 0);
   last.assign(static_cast<std::size_t>(places), 0);
   started_first_.assign(static_cast<std::size_t>(places), 0);
@@ -69,7 +69,7 @@ void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows
   const commit_mode mode = state.settings.commit;
   if (mode != commit_mode::frozen) {
     write_windows(state, plan, [mode](const sequence_step& step) {
-      return step.what == phase::commit && !step.recompute &&
+      return step.what == forward_kind::commit && !step.recompute &&
              (mode == commit_mode::full || step.commit > 0);
     });
     backend.run(
@@ -84,8 +84,8 @@ void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows
   // What this forward's input freezes: decided there, hence computed with the final ids. It leaves
   // the rows from the next forward on. The prefill freezes nothing.
   write_windows(state, plan, [](const sequence_step& step) { return decodes_block(step); });
-  backend.run(op::freeze{b.capacity(), b.state(), state.first.data(), state.last.data(),
-                         state.settings.right_neighbour, state.frozen});
+  backend.run(op::mark_kv_final{b.capacity(), b.state(), state.first.data(), state.last.data(),
+                                state.settings.right_neighbour, state.frozen});
 }
 
 layer_keys delayed_keys::select(const batch& b, const step_plan& plan, std::int32_t layer,

@@ -52,7 +52,7 @@ class delayed_state {
 
 // Whether this forward decodes a block whose prompt is cached, and is not merely a repetition.
 inline bool decodes_block(const sequence_step& step) {
-  return step.active && step.what != phase::prefill && !step.recompute;
+  return step.active && step.what != forward_kind::prefill && !step.recompute;
 }
 // end[s] = one past the last position among the rows of s (0: none), which the host has waited for.
 void write_extents(const row_lists& rows, std::int32_t sequences, std::int32_t* end);

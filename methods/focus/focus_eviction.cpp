@@ -38,10 +38,10 @@ void focus_eviction::prepare(const batch& b, std::int64_t rows) {
   for (tensor* t : {&layer0_, &layer1_, &delta_, &score_, &all_}) {
     *t = backend.allocate(dtype::f32, {rows, 1});
   }
-  const auto exchanged = [&](std::int64_t n) {
-    return backend.allocate(dtype::i32, {n}, memory_use::exchanged);
+  const auto host_visible = [&](std::int64_t n) {
+    return backend.allocate(dtype::i32, {n}, memory_use::host_visible);
   };
-  for (tensor* t : {&begin_, &list_begin_}) *t = exchanged(places + 1);
+  for (tensor* t : {&begin_, &list_begin_}) *t = host_visible(places + 1);
   accept_ = backend.allocate(dtype::u8, {rows});
   for (auto* list : {&target_, &first_, &last_, &row_first_, &row_last_, &processed_end_}) {
     list->assign(static_cast<std::size_t>(places), 0);
@@ -56,7 +56,7 @@ void focus_eviction::find(const batch& b, const step_plan& plan, const row_lists
   for (std::size_t s = 0; s < plan.of.size(); ++s) {
     const auto place = static_cast<std::int32_t>(s);
     const sequence_step& step = plan.of[s];
-    const bool asked = step.active && step.what != phase::prefill && !step.recompute;
+    const bool asked = step.active && step.what != forward_kind::prefill && !step.recompute;
     const std::uint8_t* states = b.state().row<std::uint8_t>(place);
     const auto masks = static_cast<std::int32_t>(
         std::count_if(position + begin[s], position + begin[s + 1],
@@ -125,6 +125,7 @@ void focus_eviction::score(const batch& b) {
   backend.run(op::combine_scores{count_, layer1_.as<float>(), 1,
                                  f.layer1_score ? nullptr : layer0_.as<float>(), -1,
                                  delta_.as<float>()});
+  if (order_) impose(b);
   if (f.selection == focus_selection::random) {
     backend.run(
         op::uniform_scores{masked(b.capacity()), {b.seeds(), b.steps()}, score_.as<float>()});
@@ -132,6 +133,28 @@ void focus_eviction::score(const batch& b) {
     const float sign = f.selection == focus_selection::bottom ? -1.0F : 1.0F;
     backend.run(
         op::combine_scores{count_, delta_.as<float>(), sign, nullptr, 0, score_.as<float>()});
+  }
+}
+
+// The order's ranks in place of the differences that were just computed.
+void focus_eviction::impose(const batch& b) {
+  b.backend().synchronize();
+  const std::int32_t* begin = begin_.as<std::int32_t>();
+  const std::int32_t* position = position_.as<std::int32_t>();
+  std::vector<std::int32_t> when;
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    when.clear();
+    for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i)
+      when.push_back(order_(b, s, position[i]));
+    std::vector<std::int32_t> steps = when;
+    std::ranges::sort(steps);
+    steps.erase(std::ranges::unique(steps).begin(), steps.end());
+    for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
+      const auto ahead =
+          std::ranges::lower_bound(steps, when[static_cast<std::size_t>(i - begin[s])]) -
+          steps.begin();
+      delta_.as<float>()[i] = std::exp2(-static_cast<float>(ahead));
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "harness/decode/imposed.h"
 #include "harness/decode/parameters.h"
 #include "harness/decode/policies.h"
 #include "kernels/shared_vector.h"
@@ -45,7 +46,7 @@ class focus_budgets {
   void start(std::int32_t s) { records.at(s) = {}; }
   // After the decisions of a forward. The prefill's own denoising step is not counted.
   void observe(std::int32_t s, const sequence_step& step, std::int32_t committed) {
-    if (step.what == phase::prefill) return;
+    if (step.what == forward_kind::prefill) return;
     count_decided(settings.rules, records.at(s), committed);
   }
 
@@ -63,6 +64,9 @@ class focus_eviction {
   // True when rows were dropped.
   bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
               const tensor_view& k, row_lists& rows, tensor& kept);
+  // Imposed decisions: a masked row that is decided k steps from now (0: in this one) scores 2^-k, so
+  // that what is to be decided stays and the deviation rule keeps about the rows of the next step too.
+  void rank_by(decision_order order) { order_ = std::move(order); }
   // Of the last forward, once the host has waited for it and before its decisions are observed.
   eviction_view view(std::int32_t s) const;
 
@@ -71,11 +75,13 @@ class focus_eviction {
   void find(const batch& b, const step_plan& plan, const row_lists& rows);
   void importance(const batch& b, const tensor_view& q, const tensor_view& k, const tensor& out);
   void score(const batch& b);
+  void impose(const batch& b);
   candidate_set masked(std::int32_t sequences) const {
     return {sequences, count_, begin_.as<std::int32_t>(), position_.as<std::int32_t>(),
             row_.as<std::int32_t>()};
   }
   std::shared_ptr<focus_budgets> budgets_;
+  decision_order order_;    // null: activations rank
   std::int32_t count_ = 0;  // masked rows of the evicting sequences
   // [S], all 0 for a sequence that evicts nothing.
   shared_vector<std::int32_t> target_;                // masked rows to keep

@@ -12,7 +12,7 @@ void focus_state::start(const batch& b, std::int32_t s) {
   if (!processed) {
     const std::int64_t places = b.capacity(), all = places * b.max_length();
     processed = b.backend().allocate(dtype::u8, {places, b.max_length()});
-    key_begin = b.backend().allocate(dtype::i32, {places + 1}, memory_use::exchanged);
+    key_begin = b.backend().allocate(dtype::i32, {places + 1}, memory_use::host_visible);
     key_slot = b.backend().allocate(dtype::i32, {all});
     key_sequence = b.backend().allocate(dtype::i32, {all});
   }

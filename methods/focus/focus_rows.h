@@ -28,7 +28,7 @@ class focus_state final : public delayed_state {
   shared_vector<std::int32_t> zero;  // [S]
 };
 
-class focus_rows final : public delayed_rows {
+class focus_rows final : public delayed_rows, public ranked_by_activations {
  public:
   explicit focus_rows(std::shared_ptr<focus_state> state)
       : delayed_rows(state, {focus_eviction::layers(), false}),
@@ -36,6 +36,7 @@ class focus_rows final : public delayed_rows {
         eviction_(state->budgets) {}
   bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
               const tensor_view& k, row_lists& rows, tensor& kept) override;
+  void rank_by(decision_order order) override { eviction_.rank_by(std::move(order)); }
   eviction_view eviction(std::int32_t s) const { return eviction_.view(s); }
 
  private:

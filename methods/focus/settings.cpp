@@ -10,6 +10,7 @@ const register_settings delayed_cache(
      .refused = {model_family::dream},
      .settings = {{"dc", model_family::sdar, {{"threshold", 0.5}}},
                   {"dc_moe", model_family::llada2_moe, {{"threshold", 0.5}}},
+                  {"dc_shifted", model_family::llama, {{"threshold", 0.5}}},
                   {"dc_hf", model_family::sdar, {{"threshold", 0.3}}, "hf"}}});
 
 const register_settings delayed_cache_plus(
@@ -17,6 +18,7 @@ const register_settings delayed_cache_plus(
      .refused = {model_family::qwen3},
      .settings = {{"dcp", model_family::sdar, {{"threshold", 0.5}}},
                   {"dcp_moe", model_family::llada2_moe, {{"threshold", 0.5}}},
+                  {"dcp_shifted", model_family::llama, {{"threshold", 0.5}}},
                   {"dcp_hf", model_family::sdar, {{"threshold", 0.3}}, "hf"},
                   {"dcp_bf16",
                    model_family::sdar,
@@ -27,6 +29,7 @@ const register_settings focus(
      .refused = {model_family::llada},
      .settings = {
          {"focus", model_family::sdar, {{"threshold", 0.5}}},
+         {"focus_shifted", model_family::llama, {{"threshold", 0.5}}},
          {"focus_moe", model_family::llada2_moe, {{"threshold", 0.5}}},
          {"focus_block16",
           model_family::sdar,

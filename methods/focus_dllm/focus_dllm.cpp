@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "methods/baselines/common.h"
+#include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
 #include "methods/baselines/vanilla/schedules.h"
 #include "methods/focus_dllm/sparse_context.h"
@@ -184,69 +185,36 @@ method_info focus_dllm_info() {
   m.cache = "refreshed at block entry; active rows overwrite theirs";
   m.unmask = "top-n of the schedule among active rows";
   const std::string eq = "Focus-dLLM eq. ";
-  constexpr double low = -1e300, high = 1e300;
   m.knobs = {{"sparse_attention", "keys_hidden", "false"},
              {"past_confidence", "rows_skipped", "false"}};
   m.parameters = {
-      {"rho", 4.0, "focus positions per token the schedule decides", 0, 1e6, {}, eq + "4"},
-      {"window",
-       std::int64_t{8},
-       "window w: positions i - w/2 .. i + w/2 around each focus position",
-       0,
-       4096,
-       {},
-       eq + "5"},
-      {"past_confidence",
-       true,
-       "guide rows by past confidence (PCGI); false: the whole block is active",
-       low,
-       high,
-       {},
-       "Focus-dLLM Table 2"},
-      {"inactive_confidence",
-       std::string("stale"),
-       "confidence of positions not computed last step: their last value (stale) or none",
-       low,
-       high,
-       {"stale", "none"},
-       eq + "4, unstated"},
-      {"sparse_attention",
-       true,
-       "sparse keys beyond the dense layers; false: all keys",
-       low,
-       high,
-       {},
-       "Focus-dLLM Table 2"},
-      {"dense_layers",
-       std::int64_t{6},
-       "first layers that attend to everything; the last of them finds the sinks",
-       0,
-       1000,
-       {},
-       "Focus-dLLM section 5"},
-      {"dense_tail_layers",
-       std::int64_t{-1},
-       "last layers that attend to everything; -1: 4 for Dream, 0 else",
-       -1,
-       1000,
-       {},
-       "Focus-dLLM section 5"},
-      {"alpha", 0.5, "share of the prompt's blocks that sparse layers see", 0, 1, {}, eq + "8"},
-      {"prompt_block_size",
-       std::int64_t{64},
-       "tokens of a prompt block (mean of its post-RoPE keys; the last may be ragged)",
-       1,
-       65536,
-       {},
-       eq + "7"},
-      {"sinks", true, "sparse layers also see the sinks", low, high, {}, "Focus-dLLM Table 3"},
-      {"sink_fraction",
-       0.01,
-       "sinks per prompt token, at least one: largest mean attention of the active rows",
-       0,
-       1,
-       {},
-       eq + "6"}};
+      real_spec("rho", 4.0, 0, 1e6, "focus positions per token the schedule decides", eq + "4"),
+      integer_spec("window", 8, 0, 4096,
+                   "window w: positions i - w/2 .. i + w/2 around each focus position", eq + "5"),
+      flag_spec("past_confidence", true,
+                "guide rows by past confidence (PCGI); false: the whole block is active",
+                "Focus-dLLM Table 2"),
+      choice_spec(
+          "inactive_confidence", {"stale", "none"},
+          "confidence of positions not computed last step: their last value (stale) or none",
+          eq + "4, unstated"),
+      flag_spec("sparse_attention", true, "sparse keys beyond the dense layers; false: all keys",
+                "Focus-dLLM Table 2"),
+      integer_spec("dense_layers", 6, 0, 1000,
+                   "first layers that attend to everything; the last of them finds the sinks",
+                   "Focus-dLLM section 5"),
+      integer_spec("dense_tail_layers", -1, -1, 1000,
+                   "last layers that attend to everything; -1: 4 for Dream, 0 else",
+                   "Focus-dLLM section 5"),
+      real_spec("alpha", 0.5, 0, 1, "share of the prompt's blocks that sparse layers see",
+                eq + "8"),
+      integer_spec("prompt_block_size", 64, 1, 65536,
+                   "tokens of a prompt block (mean of its post-RoPE keys; the last may be ragged)",
+                   eq + "7"),
+      flag_spec("sinks", true, "sparse layers also see the sinks", "Focus-dLLM Table 3"),
+      real_spec("sink_fraction", 0.01, 0, 1,
+                "sinks per prompt token, at least one: largest mean attention of the active rows",
+                eq + "6")};
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
   m.presets["paper"] = {};

@@ -30,6 +30,8 @@ commit_estimator::commit_estimator(std::int32_t block, double prior) : block_(bl
   rate_steps_.assign(n, 0);
 }
 
+// Steps without masks count for the share of such steps and for the rows of a chunk, so those are
+// learnt before the function leaves; what was decided by rank needs masks.
 void commit_estimator::observe(const step_observation& step) {
   const auto masks = static_cast<std::int32_t>(step.passed.size());
   const auto block = static_cast<std::size_t>(block_);

@@ -13,12 +13,12 @@ void optimus_state::prepare(const batch& b) {
   if (kv_end) return;
   const ops& backend = b.backend();
   const std::int64_t places = b.capacity();
-  kv_end = backend.allocate(dtype::i32, {places}, memory_use::exchanged);
+  kv_end = backend.allocate(dtype::i32, {places}, memory_use::host_visible);
   requests.resize(static_cast<std::size_t>(places));
   observations.resize(static_cast<std::size_t>(places));
   if (!lists()) return;
   visible = backend.allocate(dtype::u8, {places, b.max_length()});
-  key_begin = backend.allocate(dtype::i32, {places + 1}, memory_use::exchanged);
+  key_begin = backend.allocate(dtype::i32, {places + 1}, memory_use::host_visible);
   key_slot = backend.allocate(dtype::i32, {places * b.max_length()});
   key_sequence = backend.allocate(dtype::i32, {places * b.max_length()});
 }
@@ -75,7 +75,7 @@ void optimus_pace::start(batch& b, std::int32_t s) {
   p.prefilled = p.history == 0;
 }
 
-void optimus_pace::begin(const batch& b, const step_part* parts) {
+void optimus_pace::begin(const batch& b, const schedule_action* parts) {
   optimus_state& state = *state_;
   const optimus_settings& set = state.settings;
   if (state.requests.empty()) return;  // nobody was ever admitted
@@ -83,8 +83,8 @@ void optimus_pace::begin(const batch& b, const step_part* parts) {
   running_.clear();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     state.requests[static_cast<std::size_t>(s)] = {};
-    if (!b.occupied(s) || (parts && parts[s] == step_part::out)) continue;
-    if (parts && parts[s] == step_part::recompute) continue;
+    if (!b.occupied(s) || (parts && parts[s] == schedule_action::out)) continue;
+    if (parts && parts[s] == schedule_action::recompute) continue;
     if (b.at(s).finished) continue;
     if (progress_.at(s).prefilled) {
       running_.push_back(s);
@@ -95,10 +95,10 @@ void optimus_pace::begin(const batch& b, const step_part* parts) {
   state.choice = {state.elastic ? set.chunk.block : set.size, !state.elastic && set.out_block};
   if (state.elastic && !running_.empty()) state.choice = state.elastic->choose(running_);
   choose_chunk(state.choice.size);
-  // A place that waits in a frozen batch computes the rows its next forward would take. They settle
+  // A place that waits in a held batch computes the rows its next forward would take. They settle
   // nothing, and that forward computes them again before it reads them.
   for (std::int32_t s = 0; parts && s < b.capacity(); ++s) {
-    if (parts[s] != step_part::recompute || !b.occupied(s)) continue;
+    if (parts[s] != schedule_action::recompute || !b.occupied(s)) continue;
     const std::int32_t first = progress_.at(s).history, last = first + set.chunk.block;
     state.requests[static_cast<std::size_t>(s)] = {first, last, last, state.choice.size, false};
   }
@@ -122,7 +122,7 @@ sequence_step optimus_pace::plan(const batch& b, std::int32_t s) {
   r.limit = q.length;
   r.size = state.choice.size;
   if (!p.prefilled) {
-    step.what = phase::prefill;
+    step.what = forward_kind::prefill;
     const std::int32_t end = prefill_end(b, s);
     step.first = p.entered;
     step.last = p.entered + prefill_rows(b, s);
@@ -146,7 +146,7 @@ sequence_step optimus_pace::plan(const batch& b, std::int32_t s) {
     }
     if (state.choice.out_block && !p.refresh) r.last = step.last;
     const bool decides = !clean || step.last > step.first + block;
-    step.what = decides ? phase::denoise : phase::commit;
+    step.what = decides ? forward_kind::denoise : forward_kind::commit;
     step.candidate_first = step.first;
     step.candidate_last = decides ? step.last : step.first;
   }
@@ -158,7 +158,7 @@ void optimus_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
                            std::int32_t committed) {
   optimus_state& state = *state_;
   progress& p = progress_.at(s);
-  const bool prefill = step.what == phase::prefill;
+  const bool prefill = step.what == forward_kind::prefill;
   step_observation& seen = state.observations[static_cast<std::size_t>(s)];
   if (state.elastic && (!prefill || !seen.passed.empty())) {
     const chunk_choice made =
@@ -245,7 +245,7 @@ void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows
   if (!builder_) {
     builder_.emplace(backend, state.settings.chunk);
     state.settles =
-        backend.allocate(dtype::u8, {rows.position.view().rows()}, memory_use::exchanged);
+        backend.allocate(dtype::u8, {rows.position.view().rows()}, memory_use::host_visible);
     zero_.assign(static_cast<std::size_t>(b.capacity()), 0);
   }
   rows.rows = builder_->build(b.state(), state.requests,
@@ -289,7 +289,7 @@ layer_keys optimus_keys::select(const batch& b, const step_plan& plan, std::int3
   keys.set.key_begin = state.key_begin.as<std::int32_t>();
   keys.set.key_slot = state.key_slot.as<std::int32_t>();
   const bool prefill = std::any_of(plan.of.begin(), plan.of.end(), [](const sequence_step& step) {
-    return step.active && step.what == phase::prefill;
+    return step.active && step.what == forward_kind::prefill;
   });
   if (state.settings.full_mask && !prefill) keys.set.mask = mask_kind::full;
   return keys;
@@ -327,13 +327,19 @@ void optimus_unmask::note(const batch& b, const step_plan& plan, const candidate
   optimus_state& state = *state_;
   const std::int32_t* begin = c.begin.as<std::int32_t>();
   const std::int32_t* row_begin = state.rows.begin.as<std::int32_t>();
+  const std::int32_t* row_position = state.rows.position.as<std::int32_t>();
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     step_observation& seen = state.observations[static_cast<std::size_t>(s)];
     if (!step.active || step.recompute) continue;
     seen.passed.assign(passed + begin[s], passed + begin[s + 1]);
+    seen.slot.clear();  // decide() may have noted its own choice before somebody else's
     for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
-      seen.slot.push_back(c.row.as<std::int32_t>()[i] - row_begin[s]);
+      // The place of its own row; with shifted logits c.row is the row before.
+      const std::int32_t position = c.position.as<std::int32_t>()[i];
+      seen.slot.push_back(static_cast<std::int32_t>(
+          std::count_if(row_position + row_begin[s], row_position + row_begin[s + 1],
+                        [position](std::int32_t p) { return p < position; })));
     }
     seen.complete = b.count(s, step.first, step.last, state_masked) == begin[s + 1] - begin[s];
   }

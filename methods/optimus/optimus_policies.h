@@ -62,7 +62,7 @@ class optimus_pace : public pace_policy {
   std::int32_t prefill_rows(const batch& b, std::int32_t s) const override;
   void start(batch& b, std::int32_t s) override;
   // Who runs, and how large the chunks are.
-  void begin(const batch& b, const step_part* parts) override;
+  void begin(const batch& b, const schedule_action* parts) override;
   sequence_step plan(const batch& b, std::int32_t s) override;
   void observe(batch& b, std::int32_t s, const sequence_step& step,
                std::int32_t committed) override;

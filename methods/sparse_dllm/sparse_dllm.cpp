@@ -11,6 +11,7 @@
 
 #include "kernels/shared_vector.h"
 #include "methods/baselines/common.h"
+#include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
 #include "methods/baselines/vanilla/schedules.h"
 #include "methods/sparse_dllm/kernels/eviction.h"
@@ -229,29 +230,16 @@ method_info sparse_dllm_info() {
   const std::string paper = "Sparse-dLLM Alg. 1", code = "Sparse-dLLM modeling_llada.py";
   m.knobs = {{"retention_ratio", "keys_hidden", "1"}};
   m.parameters = {
-      {"retention_ratio", 0.5, "share r of the scored K/V that is kept", 0, 1, {}, paper},
-      {"kernel_size", std::int64_t{3}, "window of the pooling over scores; odd", 1, 255, {}, paper},
-      {"pooling",
-       std::string("max"),
-       "max, avg (ablation; borders left out of the mean) or none",
-       -1e300,
-       1e300,
-       {"max", "avg", "none"},
-       "Sparse-dLLM Table 8"},
-      {"delay",
-       std::int64_t{1},
-       "full forwards of a block before the one that builds the cache",
-       0,
-       4096,
-       {},
-       "Sparse-dLLM Table 3"},
-      {"eviction",
-       std::string("bidirectional"),
-       "evict from prefix and suffix, or from the prefix only",
-       -1e300,
-       1e300,
-       {"bidirectional", "prefix"},
-       "Sparse-dLLM Table 4"}};
+      real_spec("retention_ratio", 0.5, 0, 1, "share r of the scored K/V that is kept", paper),
+      integer_spec("kernel_size", 3, 1, 255, "window of the pooling over scores; odd", paper),
+      choice_spec("pooling", {"max", "avg", "none"},
+                  "max, avg (ablation; borders left out of the mean) or none",
+                  "Sparse-dLLM Table 8"),
+      integer_spec("delay", 1, 0, 4096,
+                   "full forwards of a block before the one that builds the cache",
+                   "Sparse-dLLM Table 3"),
+      choice_spec("eviction", {"bidirectional", "prefix"},
+                  "evict from prefix and suffix, or from the prefix only", "Sparse-dLLM Table 4")};
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
   m.presets["official"] = {};

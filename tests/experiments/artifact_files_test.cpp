@@ -6,9 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <map>
 #include <memory>
 
 #include "harness/experiment/artifact_files.h"
+#include "harness/experiment/forecast.h"
+#include "harness/experiment/needs.h"
 #include "harness/experiment/plan.h"
 #include "harness/experiment/runner.h"
 #include "harness/model/config.h"
@@ -57,7 +61,9 @@ TEST(artifact_files, every_scale_can_be_planned) {
       }
       std::vector<std::string> names;
       for (const scale_entry& scale : any.scales) names.push_back(scale.name);
-      EXPECT_EQ(names, (std::vector<std::string>{"tiny", "shapes", "full"}));
+      std::vector<std::string> usual = names;
+      std::erase(usual, "real");  // of the opt-in model: not of every file
+      EXPECT_EQ(usual, (std::vector<std::string>{"tiny", "shapes", "full"}));
       for (const std::string& name : names) {
         SCOPED_TRACE(name);
         const experiment_spec spec = read_spec(file, name);
@@ -69,11 +75,90 @@ TEST(artifact_files, every_scale_can_be_planned) {
           EXPECT_TRUE(name == "full" || fs::is_directory(model.path)) << model.path;
         }
         // What cannot be had here is asked for, not met in the middle of a run.
-        EXPECT_TRUE(name != "tiny" || (spec.needs.empty() && spec.run.device == "cpu"));
+        EXPECT_TRUE((name != "tiny" && name != "real") ||
+                    (spec.needs.empty() && spec.run.device == "cpu"));
         EXPECT_TRUE(name != "full" || spec.run.device == "cuda");
+        if (name == "real") {
+          EXPECT_EQ(needs_of(spec), (std::vector<std::string>{"model:smol"}));
+        }
       }
     }
   }
+}
+
+// Without the data sets and weights of the papers, from declarations and configurations alone.
+TEST(artifact_files, every_full_scale_is_forecast) {
+  for (const test::paper_files& paper : papers()) {
+    for (const std::string& id : artifacts_of(paper)) {
+      const fs::path file = experiments() / paper.name / (id + ".toml");
+      SCOPED_TRACE(file.string());
+      if (!read_any_scale(file).artifact.not_reproducible.empty()) continue;
+      const experiment_spec spec = read_spec(file, "full");
+      if (!spec.not_run.empty()) {
+        EXPECT_TRUE(spec.models.empty());
+        continue;
+      }
+      const auto points = make_plan(spec, methods());
+      const plan_forecast sum = forecast_of(spec, points, ceilings_of("h100"));
+      EXPECT_EQ(sum.points, points.size());
+      EXPECT_EQ(sum.without_hours, 0u);
+      EXPECT_GT(sum.answers, 0);
+      EXPECT_GT(sum.gpu_hours, 0);
+      EXPECT_NE(cannot_run(spec, machine_view{}), "");
+      // Benchmarks of the papers wherever a data set is named at all.
+      for (const workload_entry& w : spec.workloads) {
+        EXPECT_TRUE(!w.benchmark.name.empty() || !w.trace_format.empty()) << w.name;
+      }
+    }
+  }
+}
+
+// By hand. FOCUS, Table 6: 1319 + 500 + 164 + 257 + 541 items, each asked twice; blocks of 32, a commit
+// for each, 1024 tokens, of MBPP 512. Sparse-dLLM, Table 3: the 299 items of ARC-C's validation split
+// with four options, 256 tokens, one each step.
+TEST(artifact_files, forecasts_count_as_by_hand) {
+  const auto forecasts = [](const char* name) {
+    const experiment_spec spec = read_spec(experiments() / name, "full");
+    std::map<std::string, point_forecast> by_task;
+    for (const experiment_point& p : make_plan(spec, methods())) {
+      by_task.emplace(p.workload.name, forecast(spec, p, ceilings_of("h100")));
+    }
+    return by_task;
+  };
+  const auto focus = forecasts("focus/table_6.toml");
+  std::int64_t items = 0;
+  for (const auto& [task, f] : focus) items += f.items;
+  EXPECT_EQ(items, 2 * (1319 + 500 + 164 + 257 + 541));
+  EXPECT_DOUBLE_EQ(focus.at("gsm8k").forwards, 2638.0 * (1024 + 32));
+  EXPECT_DOUBLE_EQ(focus.at("mbpp_sanitized").forwards, 514.0 * (512 + 16));
+  const auto sparse = forecasts("sparse_dllm/table_3.toml");
+  EXPECT_EQ(sparse.at("arc_c").items, 299);
+  EXPECT_DOUBLE_EQ(sparse.at("arc_c").forwards, 299.0 * 256);
+  EXPECT_DOUBLE_EQ(sparse.at("arc_c").passes, 1);
+  const auto longbench = forecasts("focus_dllm/table_1.toml");
+  EXPECT_EQ(longbench.at("lcc").items, 500);
+  EXPECT_DOUBLE_EQ(longbench.at("gov_report").forwards, 200.0 * 512);
+}
+
+// A changed data set is another point: its rows are not taken for today's.
+TEST(artifact_files, ids_know_the_items_of_a_benchmark) {
+  const fs::path folder = fs::temp_directory_path() / "unmask_ids_test";
+  fs::create_directories(folder / "gsm8k");
+  const auto id_with = [&](const std::string& answer) {
+    std::ofstream(folder / "gsm8k/test.jsonl")
+        << R"({"question": "1 + 1?", "answer": ")" << answer << R"("})"
+        << "\n";
+    const experiment_spec spec = parse_spec(
+        "[[model]]\npath = \"models/tiny-llada\"\n[[workload]]\nbenchmark = \"gsm8k\"\n"
+        "harness = \"OC-F\"\npath = \"" +
+            folder.string() + "\"\n[[method]]\nname = \"vanilla\"\n",
+        experiments() / "x.toml");
+    return plan_points(spec, *make_executor()).at(0).id;
+  };
+  const std::string two = id_with("#### 2");
+  EXPECT_NE(id_with("#### 3"), two);
+  EXPECT_EQ(id_with("#### 2"), two);
+  fs::remove_all(folder);
 }
 
 // At its cap of steps Ada-DLM decides whatever is left at once: rows that stand for one token per step

@@ -38,7 +38,7 @@ TEST(ada_dlm_freeze, every_case_exactly) {
         const candidate_set set{1, n, begin.data(), active.data(), active.data()};
         backend->run(op::push_history{set, confidence.data(), false, history});
         std::vector<std::uint8_t> accept(active.size(), 9);
-        backend->run(op::freeze_two_centroids{set, history, rank.data(), {}, accept.data()});
+        backend->run(op::accept_two_centroids{set, history, rank.data(), {}, accept.data()});
         ints frozen;
         for (std::size_t i = 0; i < active.size(); ++i) {
           if (accept[i] != 0) frozen.push_back(active[i]);

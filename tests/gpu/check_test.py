@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
 """The driver of the GPU check without a GPU: stages that fail, hang or cannot run stop nothing, what
-ran is on disk, and the summary's fractions are right. Programs are stand-ins that this test writes."""
+ran is in the archive, and the tables' fractions are right. Programs are stand-ins that this test
+writes; rehearsal_test.py runs the real ones."""
 
 import contextlib
 import io
@@ -18,6 +19,10 @@ from unittest import mock
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import check as driver  # noqa: E402
 import pack as packing  # noqa: E402
+import report as reporting  # noqa: E402
+import runner  # noqa: E402
+import stages  # noqa: E402
+import summary  # noqa: E402
 
 
 def gone(pid, seconds=60):
@@ -40,6 +45,7 @@ class Workspace(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.build = os.path.join(self.folder.name, "build")
         self.results = os.path.join(self.folder.name, "results")
+        self.work = os.path.join(self.folder.name, "work")
         os.makedirs(os.path.join(self.build, "bin"))
 
     def program(self, name, text):
@@ -50,7 +56,13 @@ class Workspace(unittest.TestCase):
         return path
 
     def check(self, **changes):
-        return driver.Check(driver.Settings(self.build, self.results, **changes))
+        return runner.Check(runner.Settings(self.build, self.results, self.work, **changes))
+
+    def archived(self, name="gpu-first"):
+        """What came back: contents by path below the archive's folder."""
+        with tarfile.open(os.path.join(self.results, name + ".tar.gz")) as packed:
+            return {m.name.split("/", 1)[1]: packed.extractfile(m).read()
+                    for m in packed.getmembers()}
 
     @staticmethod
     def quietly(work, *arguments):
@@ -60,35 +72,35 @@ class Workspace(unittest.TestCase):
 
 
 class Stages(Workspace):
-    def test_failures_hangs_and_faults_stop_nothing(self):
+    def test_a_failing_or_hanging_stage_stops_nothing(self):
         check = self.check()
         child = os.path.join(self.folder.name, "child")
-        hang = self.program("hang", f"sleep 300 & echo $! > {child}.new; mv {child}.new {child}; wait")
+        self.program("wrong", "echo wrong; exit 7")
+        self.program("hang", f"echo row; sleep 300 & echo $! > {child}; wait")
 
-        def fault(log, limit):
-            raise ZeroDivisionError("a fault of the script")
+        def divide(log, limit):
+            return 1 / 0
 
-        def absent(log, limit):
-            check.program("not_there")
+        def run(check, name):
+            return lambda log, limit: check.run([check.program(name)], log, limit) and None
 
-        def wrong(log, limit):
-            check.run([self.program("wrong", "echo wrong; exit 7")], log, limit)
+        def together():
+            check.stage("wrong", 60, run(check, "wrong"))
+            check.stage("fault", 60, divide)
+            check.stage("hang", 3, run(check, "hang"))
+            check.stage("absent", 60, run(check, "not_there"))
+            check.stage("good", 60, lambda log, limit: "fine")
 
-        begin = time.monotonic()
-        for name, limit, work in (("wrong", 60, wrong), ("fault", 5, fault),
-                                  ("hang", 2, lambda log, limit: check.run([hang], log, limit)),
-                                  ("absent", 5, absent), ("good", 5, lambda log, limit: "fine")):
-            self.quietly(check.stage, name, limit, work)
-        self.assertLess(time.monotonic() - begin, 120)  # none waited for the 300 s of the hang
-        records = driver.json_lines(os.path.join(self.results, "stages.jsonl"))
+        self.quietly(together)
+        records = [json.loads(line) for line in self.archived()["stages.jsonl"].splitlines()]
         self.assertEqual([(r["stage"], r["status"]) for r in records],
                          [("wrong", "FAILED"), ("fault", "FAILED"), ("hang", "TIMEOUT"),
                           ("absent", "NOT RUN"), ("good", "OK")])
         self.assertIn("wrong ended with 7", records[0]["reason"])
         self.assertIn("ZeroDivisionError", records[1]["reason"])
         self.assertIn("not_there", records[3]["reason"])
-        with open(os.path.join(self.results, "wrong.log"), encoding="utf-8") as log:
-            self.assertIn("wrong\n", log.read())
+        self.assertIn(b"wrong\n", self.archived()["wrong.log"])
+        self.assertIn(b"row\n", self.archived()["hang.log"])
         # The whole process group was killed, not only its leader.
         with open(child, encoding="utf-8") as pid:
             self.assertTrue(gone(int(pid.read())))
@@ -97,73 +109,133 @@ class Stages(Workspace):
         self.quietly(self.check(gpu=False).stage, "a", 5, lambda log, limit: "")
         self.quietly(self.check(budget=0.5).stage, "b", 5, lambda log, limit: "")
         self.quietly(self.check(gpu=False).stage, "c", 5, lambda log, limit: "", False)
-        records = driver.json_lines(os.path.join(self.results, "stages.jsonl"))
-        self.assertEqual([r["status"] for r in records], ["NOT RUN", "NOT RUN", "OK"])
+        self.quietly(self.check(gpu=False, rehearse=True).stage, "d", 5, lambda log, limit: "")
+        records = runner.json_lines(os.path.join(self.work, "stages.jsonl"))
+        self.assertEqual([r["status"] for r in records], ["NOT RUN", "NOT RUN", "OK", "OK"])
         self.assertIn("GPU", records[0]["reason"])
         self.assertIn("used up", records[1]["reason"])
 
-    def test_a_build_without_the_backend_is_not_run_and_a_broken_one_failed(self):
+    def test_a_long_stage_is_in_the_archive_before_it_ends(self):
         check = self.check()
-        with open(os.devnull, "w", encoding="utf-8") as log:
-            self.program("unmask", "echo \"FAILED: device 'cuda' has no kernels in this build\"; exit 1")
-            self.assertRaises(driver.NotRun, driver.cuda_runs, check, log, 5)
-            self.program("unmask", "echo segfault; exit 139")
-            self.assertRaises(driver.Failed, driver.cuda_runs, check, log, 5)
-            self.program("unmask", "exit 0")
-            driver.cuda_runs(check, log, 5)
+        self.program("slow", f"echo '{{\"row\": 1}}' > {self.work}/rows.jsonl; sleep 300")
+        with mock.patch.object(runner, "FLUSH_SECONDS", 0.2):
+            with mock.patch.object(check, "stage"):  # no flush of its own
+                with open(os.devnull, "w", encoding="utf-8") as log:
+                    self.assertRaises(subprocess.TimeoutExpired, check.run,
+                                      [check.program("slow")], log, 1.5)
+        self.assertEqual(self.archived()["rows.jsonl"], b"{\"row\": 1}\n")
+
+    def test_what_is_too_large_to_come_back_is_left_out_and_named(self):
+        check = self.check()
+        for name, size in (("large", 300_000), ("small", 1000)):
+            with open(check.path(name), "wb") as out:
+                out.write(os.urandom(size))
+        with mock.patch.object(runner, "ARCHIVE_LIMIT", 100_000):
+            check.flush()
+        found = self.archived()
+        self.assertNotIn("large", found)
+        self.assertEqual(len(found["small"]), 1000)
+        self.assertEqual(found["left-out.txt"], b"large\n")
+
+    def test_a_build_without_the_backend_is_not_run_and_later_stages_say_why(self):
+        check = self.check()
+        self.program("unmask", "echo \"FAILED: device 'cuda' has no kernels in this build\"; exit 1")
+        self.quietly(check.stage, "first decode", 5, stages.first_decode(check))
+        self.quietly(check.stage, "kernels", 5, lambda log, limit: "")
+        self.assertEqual([r["status"] for r in check.records], ["NOT RUN", "NOT RUN"])
+        self.assertIn("no kernels", check.records[1]["reason"])
+        check = self.check()
+        self.program("unmask", "echo segfault; exit 139")
+        self.quietly(check.stage, "first decode", 5, stages.first_decode(check))
+        self.assertEqual(check.records[0]["status"], "FAILED")
 
     def test_a_gpu_that_the_program_does_not_see_is_none(self):
         check = self.check()
         note = "no GPU: the driver is too old"
-        self.program("unmask", "echo '" + json.dumps({"gpus": [], "notes": ["x", note]}) + "'")
-        self.quietly(check.stage, "environment", 30, driver.stage_environment(check), False)
-        self.quietly(check.stage, "ceilings", 30, driver.stage_ceilings(check))
+        say = "case $* in *json*) echo '%s';; *) echo 'cublaslt /opt/libcublasLt.so.13';; esac"
+        self.program("unmask", say % json.dumps({"gpus": [], "notes": ["x", note]}))
+        self.quietly(check.stage, "environment", 30, stages.environment(check), False)
+        self.quietly(check.stage, "ceilings", 30, stages.ceilings(check))
         self.assertEqual(check.settings.problem, note)
-        self.assertEqual([r["reason"] for r in check.records], [note, "needs a GPU"])
-        self.program("unmask", "echo '" + json.dumps({"gpus": [{}], "notes": []}) + "'")
+        self.assertEqual([r["reason"] for r in check.records],
+                         [note + "; cublaslt: /opt/libcublasLt.so.13", "needs a GPU"])
+        self.program("unmask", say % json.dumps({"gpus": [{"name": "H100"}], "notes": []}))
         seen = self.check()
-        self.quietly(seen.stage, "environment", 30, driver.stage_environment(seen), False)
+        self.quietly(seen.stage, "environment", 30, stages.environment(seen), False)
         self.assertTrue(seen.settings.gpu)
+        self.assertIn("H100", seen.records[0]["reason"])
 
-    def test_missing_tests_benchmarks_and_goldens_are_not_run(self):
+    def test_missing_tools_benchmarks_and_goldens_are_not_run(self):
         check = self.check()
         self.program("unmask_device_check", "echo no GPU >&2; exit 3")
         self.program("unmask_bench", "echo gemm/cpu")
-        tool = self.program("tool", "exit 3")
+        self.program("unmask", "exit 0")
         with open(os.devnull, "w", encoding="utf-8") as log, \
-                mock.patch.object(driver.Check, "tool", staticmethod(lambda name: tool)):
-            for work in (driver.stage_sanitizer(check, "memcheck"),
-                         driver.stage_operations(check, "small"), driver.stage_kernels(check),
-                         driver.stage_goldens(check), driver.stage_step(check, "no-such-shape"),
-                         driver.stage_ceilings(check)):
-                self.assertRaises(driver.NotRun, work, log, 5)
+                mock.patch.dict(os.environ, {"PATH": "/nowhere"}), \
+                mock.patch.object(runner.glob, "glob", lambda pattern: []):
+            for work in (stages.sanitizer(check, "memcheck"), stages.operations(check, "small"),
+                         stages.kernels(check), stages.goldens(check, "/nowhere/at/all"),
+                         stages.ceilings(check), stages.device_tests(check), stages.ncu(check)):
+                self.assertRaises(runner.NotRun, work, log, 5)
 
-    def test_wrong_operations_fail_and_are_named(self):
+    def test_wrong_operations_fail_even_when_the_time_ends(self):
         check = self.check()
         line = '{"operation":"attention","right":%s,"seed":7}'
-        with open(os.devnull, "w", encoding="utf-8") as log, \
-                mock.patch.object(driver.Check, "tool", staticmethod(lambda name: "/bin/true")):
-            self.program("unmask_device_check", f"echo '{line % 'false'}'; exit 1")
-            self.assertRaisesRegex(driver.Failed, "wrong: attention",
-                                   driver.stage_operations(check, "large"), log, 5)
-            self.program("unmask_device_check", f"echo '{line % 'true'}'")
-            self.assertEqual(driver.stage_operations(check, "large")(log, 5), "1 cases, seed 7")
-
-    def test_decisions_that_differ_between_devices_fail(self):
-        row = {"point_id": "p", "model": {"name": "m"}, "label": "l",
-               "workload": {"family": "w"}}
-        sample = {"point_id": "p", "item": "i"}
-        text = ("for last; do :; done; mkdir -p $last; echo '" + json.dumps(row) +
-                "' > $last/rows.jsonl; case $last in *cuda) o=$OTHER;; *) o=same;; esac; echo '" +
-                json.dumps(sample)[:-1] + ", \"output\": \"'$o'\"}' > $last/samples_1.jsonl")
-        self.program("unmask", text)
-        check = self.check()
         with open(os.devnull, "w", encoding="utf-8") as log:
-            with mock.patch.dict(os.environ, {"OTHER": "same"}):
-                self.assertEqual(driver.stage_decisions(check)(log, 10), "1 answers equal")
-            with mock.patch.dict(os.environ, {"OTHER": "different"}):
-                self.assertRaisesRegex(driver.Failed, "1 of 1",
-                                       driver.stage_decisions(check), log, 10)
+            self.program("unmask_device_check", f"echo '{line % 'false'}'; exit 1")
+            self.assertRaisesRegex(runner.Failed, "wrong: attention",
+                                   stages.operations(check, "large"), log, 5)
+            self.program("unmask_device_check", f"echo '{line % 'false'}'; sleep 60")
+            self.assertRaisesRegex(runner.Failed, "wrong: attention",
+                                   stages.operations(check, "large"), log, 1)
+            self.program("unmask_device_check", f"echo '{line % 'true'}'; sleep 60")
+            self.assertRaises(subprocess.TimeoutExpired, stages.operations(check, "large"), log, 1)
+            self.program("unmask_device_check", f"echo '{line % 'true'}'")
+            self.assertEqual(stages.operations(check, "large")(log, 5), "1 cases, seed 7")
+
+    def test_device_tests_that_were_all_skipped_are_not_run(self):
+        check = self.check()
+        report = {"testsuites": [{"testsuite": [
+            {"name": "a", "classname": "device_moe", "result": "SKIPPED"}]}]}
+        tell = "for last; do :; done; echo '%s' > ${last#--gtest_output=json:}"
+        with open(os.devnull, "w", encoding="utf-8") as log:
+            self.program("kernels_test", tell % json.dumps(report))
+            self.assertRaises(runner.NotRun, stages.device_tests(check), log, 5)
+            report["testsuites"][0]["testsuite"].append(
+                {"name": "b", "classname": "device_moe", "result": "COMPLETED",
+                 "failures": [{"failure": "x"}]})
+            self.program("kernels_test", tell % json.dumps(report) + "; exit 1")
+            self.assertRaisesRegex(runner.Failed, "device_moe.b", stages.device_tests(check), log, 5)
+
+    def test_decisions_that_differ_between_devices_or_graphs_fail(self):
+        row = {"point_id": "p", "model": {"name": "m"}, "label": "l", "workload": {"family": "w"}}
+        sample = {"point_id": "p", "item": "i"}
+        text = ("for last; do :; done; mkdir -p $last/samples/p; echo '" + json.dumps(row) +
+                "' > $last/rows.jsonl; case $last in *graphs-off) o=$PLAIN;; *graphs-on) o=$GRAPHS;;"
+                " *) o=same;; esac; echo '" + json.dumps(sample)[:-1] +
+                ", \"output\": \"'$o'\"}' > $last/samples/p/samples_1.jsonl")
+        self.program("unmask", text)
+        for plain, graphs, wrong in (("same", "same", None), ("other", "other", "1 of 1 differ"),
+                                     ("same", "other", "differ with recorded layers")):
+            check = self.check()
+            with open(os.devnull, "w", encoding="utf-8") as log, \
+                    mock.patch.dict(os.environ, {"PLAIN": plain, "GRAPHS": graphs}):
+                if wrong:
+                    self.assertRaisesRegex(runner.Failed, wrong, stages.decisions(check), log, 10)
+                else:
+                    self.assertIn("0 of 1 differ", stages.decisions(check)(log, 10))
+
+    def test_limits_fit_the_budgets_in_order_of_value(self):
+        for name, run, least in (("first", stages.first, 8), ("measure", stages.measure, 9)):
+            check = self.check()
+            limits = []
+            with mock.patch.object(check, "stage",
+                                   lambda n, limit, work, needs_gpu=True: limits.append(limit)):
+                run(check)
+            self.assertGreaterEqual(len(limits), least)
+            # Every stage but the last three has its whole limit even when those before use theirs up.
+            self.assertLessEqual(sum(limits[:-3]), driver.BUDGETS[name], name)
+            self.assertLess(driver.BUDGETS[name], 570)
 
 
 class Packing(Workspace):
@@ -173,53 +245,90 @@ class Packing(Workspace):
         self.library = os.path.join(self.folder.name, "libfoo-1.2.so")
         with open(self.library, "w", encoding="utf-8") as out:
             out.write("foo")
+        os.makedirs(os.path.join(self.build, "lib"))
+        with open(os.path.join(self.build, "lib", "libicudata.so.72"), "w", encoding="utf-8") as out:
+            out.write("no data")
 
-    def listed(self, *more):
-        """What ldd would print of any program."""
+    def run_instead(self, *more):
+        """What ldd, strip, git and the program would do."""
         text = "\n".join(["\tlinux-vdso.so.1 (0x1)", f"\tlibfoo.so.1 => {self.library} (0x2)",
                           "\tlibc.so.6 => /lib/libc.so.6 (0x3)", "\t/lib64/ld-linux.so.2 (0x4)",
+                          "\tlibicudata.so.72 => /lib/libicudata.so.72 (0x6)",
                           "\tlibcublasLt.so.13 => /opt/cuda/libcublasLt.so.13 (0x5)", *more])
-        return mock.patch.object(packing.subprocess, "run",
-                                 return_value=subprocess.CompletedProcess([], 0, text, ""))
 
-    def test_programs_travel_with_their_libraries_but_not_with_those_of_the_system(self):
-        for name in packing.PROGRAMS:
-            self.program(name, "exit 0")
-        with self.listed():
-            self.assertEqual(packing.pack(self.build, self.file), (len(packing.PROGRAMS), 1))
+        def run(command, **_):
+            out = ""
+            if command[0] == "ldd":
+                out = text
+            elif command[0] == "strip":
+                with open(command[3], "rb") as source, open(command[2], "wb") as target:
+                    target.write(source.read())
+            elif command[-1] == "--programs":
+                out = "unmask\nunmask_bench\n"
+            elif command[0] == "git":
+                return subprocess.CompletedProcess(command, 0, b"", b"")
+            return subprocess.CompletedProcess(command, 0, out, "")
+        return mock.patch.object(packing.subprocess, "run", run)
+
+    def test_one_program_travels_under_all_names_with_its_libraries_but_without_icu_data(self):
+        self.program(packing.PROGRAM, "exit 0")
+        with self.run_instead():
+            self.assertIn("2 programs in one, 2 libraries", packing.pack(self.build, self.file))
         with tarfile.open(self.file) as archive:
-            self.assertEqual(archive.extractfile("unmask-gpu/lib/libfoo.so.1").read(), b"foo")
-            self.assertTrue(archive.getmember("unmask-gpu/bin/unmask").mode & 0o100)
-            self.assertEqual(len(archive.getmembers()), len(packing.PROGRAMS) + 1)
+            read = lambda name: archive.extractfile("unmask-gpu/" + name).read()  # noqa: E731
+            self.assertEqual(read("lib/libfoo.so.1"), b"foo")
+            self.assertEqual(read("lib/libicudata.so.72"), b"no data")
+            self.assertEqual(archive.getmember("unmask-gpu/bin/unmask").linkname, packing.PROGRAM)
+            self.assertEqual(len(archive.getmembers()), 5)
 
-    def test_what_is_not_there_is_named(self):
-        self.program("unmask", "exit 0")
-        with self.listed("\tlibgone.so.3 => not found"):
+    def test_what_is_not_there_or_too_large_is_named(self):
+        with self.run_instead(), self.assertRaisesRegex(SystemExit, "no bin/unmask_gpu"):
+            packing.pack(self.build, self.file)
+        self.program(packing.PROGRAM, "exit 0")
+        with self.run_instead("\tlibgone.so.3 => not found"):
             with self.assertRaisesRegex(SystemExit, "libgone.so.3"):
                 packing.pack(self.build, self.file)
-        with self.listed(), self.assertRaisesRegex(SystemExit, "no bin/unmask_device_check"):
-            packing.pack(self.build, self.file)
-        self.assertFalse(os.path.exists(self.file))
+        with self.run_instead(), mock.patch.object(packing, "LIMIT", 10):
+            with self.assertRaisesRegex(SystemExit, "more than 0 MiB"):
+                packing.pack(self.build, self.file)
 
-    def test_packed_libraries_are_looked_at_first(self):
-        with mock.patch.dict(os.environ, {"LD_LIBRARY_PATH": "/old"}):
-            packing.use_packed_libraries(self.build)
-            self.assertEqual(os.environ["LD_LIBRARY_PATH"], "/old")
-            os.makedirs(os.path.join(self.build, "lib"))
-            packing.use_packed_libraries(self.build)
-            self.assertEqual(os.environ["LD_LIBRARY_PATH"], os.path.join(self.build, "lib") + ":/old")
+    def test_the_packed_programs_are_looked_for_first_and_unpacked(self):
+        self.program(packing.PROGRAM, "exit 0")
+        root = os.path.join(self.folder.name, "root")
+        os.makedirs(root)
+        with mock.patch.object(driver, "ROOT", root):
+            self.assertEqual(driver.find_build("")[0], os.path.join(root, "build", "release"))
+            with self.run_instead():
+                packing.pack(self.build, os.path.join(root, "unmask-gpu.tar.xz"))
+            found, said = driver.find_build("")
+            self.assertEqual(found, os.path.join(root, "unmask-gpu"))
+            self.assertIn("unpacked in", said)
+            self.assertTrue(os.access(os.path.join(found, "bin", "unmask"), os.X_OK))
+            self.assertEqual(driver.find_build("elsewhere")[0], os.path.abspath("elsewhere"))
+
+    def test_tuning_of_an_earlier_call_is_taken(self):
+        check = self.check()
+        os.makedirs(check.path("cache"))
+        with open(check.path("cache/tune-h100.json"), "w", encoding="utf-8") as out:
+            out.write("{}")
+        check.flush()
+        target = os.path.join(self.folder.name, "cache")
+        os.makedirs(target)
+        self.assertEqual(driver.take_tuning(os.path.join(self.results, "gpu-first.tar.gz"), target), 1)
+        self.assertEqual(os.listdir(target), ["tune-h100.json"])
 
 
-class Summary(Workspace):
-    def test_fractions_are_least_time_over_time_taken(self):
-        rows = [{"kind": "copy", "bytes_per_second": 4e12},
+class Tables(Workspace):
+    CEILINGS = [{"kind": "copy", "bytes_per_second": 4e12},
                 {"kind": "gemm", "model": "square", "part": "8192", "m": 8192, "flops": 8e11,
                  "bytes": 1e6, "seconds": 1e-3, "right": True},  # 800 TFLOP/s: the peak
                 {"kind": "gemm", "model": "llada-8b", "part": "qkv", "m": 1, "flops": 1e8,
                  "bytes": 1e8, "seconds": 5e-5, "right": True},  # 25 us by the copy's rate
                 {"kind": "gemm", "model": "llada-8b", "part": "down", "m": 1, "flops": 1e8,
                  "bytes": 1e8, "seconds": 1e-9, "right": False}]
-        text = "\n".join(driver.ceilings_table(rows))
+
+    def test_fractions_are_least_time_over_time_taken(self):
+        text = "\n".join(summary.ceilings_table(self.CEILINGS))
         self.assertIn("4000 GB/s", text)
         self.assertIn("| square | 8192 | 8192 | 1000.0 | 800.0 | 1.00 |", text)
         self.assertIn("| llada-8b | qkv | 1 | 50.0 | 2.0 | 0.50 |", text)
@@ -229,57 +338,82 @@ class Summary(Workspace):
                  "flops": 8e11, "bytes": None}
         report = {"phases": [phase], "provenance": {"work": "analytic"}, "kernels_problem": None,
                   "counters_problem": "refused"}
-        step = "\n".join(driver.step_table(
+        step = "\n".join(summary.step_table(
             [{"model": {"name": "m"}, "label": "l", "batch_size": 8,
-              "probes": {"phases": report}}], rows))
+              "probes": {"phases": report}}], self.CEILINGS))
         self.assertIn("| feed_forward | 2.000 | 0.50 |", step)
         self.assertIn("refused", step)
+
+    def test_kernels_stand_beside_their_prediction(self):
+        rows = [{"name": "cuda_attention/rows:32/iterations:25/manual_time", "median_us": 50.0,
+                 "bytes": 1e8, "flops": 1e9},
+                {"name": "cuda_rms_norm/rows:1/iterations:25/manual_time", "median_us": 2.0}]
+        text = "\n".join(summary.kernels_table(
+            rows, self.CEILINGS, [{"name": "attention/rows:32", "seconds": 4e-5}]))
+        self.assertIn("| attention/rows:32 | 50.0 | 0.50 | 40.0 | 1.25 |", text)
+        self.assertIn("| rms_norm/rows:1 | 2.0 | – | – | – |", text)
 
     def test_throughput_is_held_against_the_larger_of_two_limits(self):
         ceilings = [{"kind": "copy", "bytes_per_second": 1e9},
                     {"kind": "gemm", "right": True, "flops": 4e9, "seconds": 1.0}]
         metrics = {"tokens_per_second": 123.4, "redundancy": 2.5, "batched_forwards": 10,
                    "flops": 2e9, "wall_seconds": 1.0}
-        row = {"label": "FOCUS", "batch_size": 32, "metrics": metrics,
-               "model": {"parameters": 11_000_000}}  # 0.2 s of reads, 0.5 s of products
-        text = "\n".join(driver.throughput_table([row], ceilings, 1_000_000))
-        self.assertIn("| FOCUS | 32 | 123 | 2.50 | 0.50 |", text)
+        row = {"label": "FOCUS", "batch_size": 32, "graphs": "on", "metrics": metrics,
+               "model": {"name": "x", "parameters": 10_000_000}}  # 0.2 s of reads, 0.5 s of products
+        text = "\n".join(summary.throughput_table([row], ceilings))
+        self.assertIn("| FOCUS | 32 | on | 123 | 2.50 | 0.50 |", text)
         metrics["batched_forwards"] = 40  # 0.8 s of reads
-        text = "\n".join(driver.throughput_table([row], ceilings, 1_000_000))
-        self.assertIn("| 0.80 |", text)
-        self.assertIn("| – |", "\n".join(driver.throughput_table([row], [], 0)))
-        self.assertIn("FAILED no", "\n".join(driver.throughput_table(
-            [{"label": "x", "batch_size": 1, "verdict": "FAILED", "reason": "no"}], ceilings, 0)))
-        self.assertEqual(driver.throughput_table([], ceilings, 0), [])
-        self.assertEqual(driver.embedding_size("sdar-8b"), 4096 * 151936)
+        self.assertIn("| 0.80 |", "\n".join(summary.throughput_table([row], ceilings)))
+        self.assertIn("| – |", "\n".join(summary.throughput_table([row], [])))
+        self.assertIn("FAILED no", "\n".join(summary.throughput_table(
+            [{"label": "x", "batch_size": 1, "verdict": "FAILED", "reason": "no"}], ceilings)))
+        self.assertEqual(summary.throughput_table([], ceilings), [])
+        self.assertEqual(summary.embedding_size("sdar-8b"), 4096 * 151936)
 
-    def test_every_way_says_whether_graphs_are_used(self):
-        for name, variables in driver.WAYS:
-            self.assertTrue(any(v.startswith("UNMASK_CUDA_GRAPHS=") for v in variables), name)
+    def report(self, rehearsed):
+        check = self.check(name="gpu-measure", rehearse=rehearsed)
+        with open(check.path("ceilings.jsonl"), "w", encoding="utf-8") as out:
+            out.writelines(json.dumps(r) + "\n" for r in self.CEILINGS)
+        with open(check.path("kernels.jsonl"), "w", encoding="utf-8") as out:
+            out.write('{"name": "cuda_head/rows:1", "median_us": 10.0, "bytes": 2e7, "flops": 0}\n')
+        with open(check.path("environment.json"), "w", encoding="utf-8") as out:
+            json.dump({"gpus": [{"name": "H100", "memory_bytes": 2**36, "multiprocessors": 132,
+                                 "l2_bytes": 2**25}], "build": {"git_commit": "abc"}}, out)
+        self.quietly(check.stage, "ncu", 5, mock.Mock(side_effect=runner.NotRun("needs ncu")))
+        prediction = os.path.join(self.folder.name, "prediction.jsonl")
+        with open(prediction, "w", encoding="utf-8") as out:
+            out.write('{"name": "head/rows:1", "seconds": 8e-6}\n')
+        page = os.path.join(self.folder.name, "page.md")
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            code = reporting.write([os.path.join(self.results, "gpu-measure.tar.gz")], prediction,
+                                   page)
+            refused = reporting.write([os.path.join(self.results, "gpu-measure.tar.gz")], "",
+                                      reporting.COMMITTED) if rehearsed else 2
+        with open(page, encoding="utf-8") as text:
+            return code, refused, text.read()
 
-    def test_ways_show_the_median_of_each(self):
-        for name, seconds in (("as-shipped", [0.004, 0.002, 0.003]), ("no-graphs", [0.009])):
-            folder = os.path.join(self.results, "ways", name)
-            os.makedirs(folder)
-            with open(os.path.join(folder, "rows.jsonl"), "w", encoding="utf-8") as out:
-                out.write(json.dumps({"label": "focus", "samples": {"seconds": seconds}}) + "\n")
-        text = "\n".join(driver.ways_table(self.results))
-        self.assertIn("| focus | as shipped | 3.00 |", text)
-        self.assertIn("| focus | no graphs | 9.00 |", text)
-        self.assertNotIn("managed", text)
+    def test_the_page_is_written_from_the_archive_and_a_rehearsal_is_called_one(self):
+        code, _, page = self.report(rehearsed=False)
+        self.assertEqual(code, 0)
+        self.assertIn("# Measured on a GPU", page)
+        self.assertIn("H100, 64 GiB", page)
+        self.assertIn("| head/rows:1 | 10.0 | 0.50 | 8.0 | 1.25 |", page)
+        self.assertIn("* ncu: NOT RUN, needs ncu", page)
+        code, refused, page = self.report(rehearsed=True)
+        self.assertEqual((code, refused), (0, 2))
+        self.assertIn("No number below was measured on a GPU", page)
 
     def test_without_a_gpu_one_line_says_so_and_the_exit_code_is_0(self):
         done = subprocess.run(
-            [sys.executable, "-B", driver.__file__, "--results", self.results, "--build",
+            [sys.executable, "-B", driver.__file__, "--first", "--results", self.results, "--build",
              self.build], capture_output=True, text=True, timeout=60, check=False,
             env=dict(os.environ, PATH="/nowhere"))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertEqual(done.stdout.split("\n")[0], "no GPU: nvidia-smi is not on PATH")
-        statuses = {r["stage"]: r["status"]
-                    for r in driver.json_lines(os.path.join(self.results, "stages.jsonl"))}
-        self.assertNotIn("FAILED", statuses.values())
-        self.assertEqual(statuses["ceilings"], "NOT RUN")
-        self.assertTrue(os.path.exists(os.path.join(self.results, "summary.md")))
+        self.assertIn("no GPU: nvidia-smi is not on PATH", done.stdout)
+        statuses = [json.loads(line)["status"]
+                    for line in self.archived()["stages.jsonl"].splitlines()]
+        self.assertEqual(set(statuses), {"NOT RUN"})
+        self.assertTrue(os.path.exists(os.path.join(self.results, "gpu-first.md")))
 
 
 if __name__ == "__main__":

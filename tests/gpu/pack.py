@@ -1,22 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""A build for a machine with a GPU on which nothing can be installed or built: the programs of the
-check with the shared libraries that they load, in one archive.
+"""The programs of the GPU check for a machine on which nothing can be installed or built: one
+executable under all their names, stripped, with the shared libraries that it loads (ICU's without
+its data), in one archive.
 
-    ./dev gpu --pack unmask-gpu.tar.xz                    # where it can be built
-    tar -xf unmask-gpu.tar.xz && ./dev gpu --build unmask-gpu     # there, in the same source tree
+    ./dev gpu --pack unmask-gpu.tar.xz        # where it can be built
+    ./dev gpu --first                         # there, in the same source tree
 
 The C library, the driver and CUDA's own libraries are the other machine's: it needs a C library no
-older than this one's and the same major version of CUDA."""
+older than this one's; cuBLASLt, cuDNN and CUPTI are looked for at run time."""
 
+import json
+import lzma
 import os
 import re
 import subprocess
 import sys
 import tarfile
+import tempfile
 
-PROGRAMS = ["unmask", "unmask_device_check", "unmask_ceilings", "unmask_bench", "profile_test"]
 NAME = "unmask-gpu"
+PROGRAM = "unmask_gpu"
+LIMIT = 25 << 20  # of the archive
+TRAVELS = 64 << 20  # of the source tree and the archive together
 # Tied to the kernel, to the loader or to the driver.
 THEIR_OWN = re.compile(r"/(ld-linux|lib(c|m|dl|rt|pthread|resolv|cuda|cudart|cublas|cublasLt|cupti|"
                        r"nvperf_host|nvperf_target|nvidia-ml)\.so)")
@@ -30,28 +36,55 @@ def libraries_of(program):
     return {n: p for n, p in found.items() if not THEIR_OWN.search(p)}, lost
 
 
-def pack(build, file):
-    """Writes the archive; the number of programs and of libraries in it. SystemExit with a sentence
-    when the build lacks a program."""
-    libraries = {}
-    programs = {name: os.path.join(build, "bin", name) for name in PROGRAMS}
-    for name, path in programs.items():
-        if not os.access(path, os.X_OK):
-            sys.exit(f"gpu: cannot pack {build}: it has no bin/{name}; build it with a CUDA compiler")
-        found, lost = libraries_of(path)
-        if lost:
-            sys.exit(f"gpu: cannot pack {path}: it needs {', '.join(lost)}, not found here")
-        libraries.update(found)
-    with tarfile.open(file, "w:xz", preset=3) as archive:
-        for folder, members in (("bin", programs), ("lib", libraries)):
-            for name, path in sorted(members.items()):
-                archive.add(os.path.realpath(path), f"{NAME}/{folder}/{name}")
-    return len(programs), len(libraries)
+def tracked_bytes(root):
+    """Bytes of the files that git would send along; 0 where there is no git."""
+    done = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True, check=False)
+    files = [os.path.join(root, f) for f in done.stdout.decode().split("\0") if f]
+    return sum(os.path.getsize(f) for f in files if os.path.isfile(f) and not os.path.islink(f))
 
 
-def use_packed_libraries(build):
-    """The programs of a build with a folder lib, and what they start, look there first."""
-    folder = os.path.join(build, "lib")
-    if os.path.isdir(folder):
-        before = os.environ.get("LD_LIBRARY_PATH")
-        os.environ["LD_LIBRARY_PATH"] = folder + (":" + before if before else "")
+def refuse_without_cuda(build):
+    """SystemExit when the programs hold no kernels for a GPU."""
+    done = subprocess.run([os.path.join(build, "bin", PROGRAM), "unmask", "doctor", "--json"],
+                          capture_output=True, text=True, check=False)
+    if done.returncode == 0 and json.loads(done.stdout)["build"]["cuda_toolkit"] is None:
+        sys.exit(f"gpu: cannot pack {build}: it was built without a CUDA compiler "
+                 "(--rehearse packs it all the same)")
+
+
+def pack(build, file, root=os.path.dirname(os.path.dirname(os.path.dirname(
+        os.path.abspath(__file__)))), preset=9 | lzma.PRESET_EXTREME):
+    """Writes the archive; a sentence with its size. SystemExit with a sentence when something is
+    missing or the archive is too large to travel."""
+    program = os.path.join(build, "bin", PROGRAM)
+    if not os.access(program, os.X_OK):
+        sys.exit(f"gpu: cannot pack {build}: it has no bin/{PROGRAM}; build it with a CUDA compiler")
+    libraries, lost = libraries_of(program)
+    if lost:
+        sys.exit(f"gpu: cannot pack {program}: it needs {', '.join(lost)}, not found here")
+    names = subprocess.run([program, "--programs"], capture_output=True, text=True,
+                           check=True).stdout.split()
+    for name in libraries:
+        if name.startswith("libicudata.so"):
+            libraries[name] = os.path.join(build, "lib", name)
+    with tempfile.TemporaryDirectory() as folder, \
+            lzma.open(file, "wb", preset=preset) as compressed, \
+            tarfile.open(fileobj=compressed, mode="w") as archive:
+        members = {f"bin/{PROGRAM}": program, **{f"lib/{n}": p for n, p in libraries.items()}}
+        for name, path in sorted(members.items()):
+            plain = os.path.join(folder, os.path.basename(name))
+            subprocess.run(["strip", "-o", plain, os.path.realpath(path)], check=True)
+            os.chmod(plain, 0o755)
+            archive.add(plain, f"{NAME}/{name}")
+        for name in names:
+            link = tarfile.TarInfo(f"{NAME}/bin/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, PROGRAM
+            archive.addfile(link)
+    size, tree = os.path.getsize(file), tracked_bytes(root)
+    said = (f"{file}: {len(names)} programs in one, {len(libraries)} libraries, "
+            f"{size / 2**20:.1f} MiB; with the source tree {(size + tree) / 2**20:.1f} MiB")
+    if size > LIMIT:
+        sys.exit(f"gpu: {said}: more than {LIMIT >> 20} MiB")
+    if size + tree > TRAVELS:
+        sys.exit(f"gpu: {said}: more than the {TRAVELS >> 20} MiB that travel")
+    return said

@@ -22,9 +22,10 @@ CODE = CPP + (".py", ".sh", ".cmake", ".js", ".css", ".html")
 # A method's name as papers and code spell it. "vanilla" and "block diffusion" are everyday words of the field.
 METHOD = re.compile(r"focus|optimus|ada[_-]dlm|sparse[_-]dllm|dkv[_-]?cache|dllm[_-]cache|fast[_-]dllm"
                     r"|sparse_d\b|sparsed\b|lmdeploy|sglang|delayed_cache", re.IGNORECASE)
-# Words of our own where the field has one: padding row, host_visible, capture, device loop, human-readable.
+# Words of our own where the field has one: padding row, host_visible, captured graph, held batch, human-readable.
 OWN_WORDS = re.compile(r"nobody's|somebody's|\bexchanged\b|names_arrays_only|takes_all_in_play|runs_ahead"
-                       r"|mark_unsettled|for the eye\b|believable")
+                       r"|mark_unsettled|for the eye\b|believable|step_part|work_phase|recorded_work"
+                       r"|recorded_rows|\brecordings\b|freeze_two_centroids|frozen batch")
 POLICIES = "pace|row|key|cache|unmask"
 
 
@@ -94,6 +95,14 @@ def counts():
             virtual_functions(under("harness/decode/", ".h"), f"(?:{POLICIES})_policy"),
         "virtual functions of the backend interface":
             virtual_functions([f for f in kernels if f.count("/") == 1], "ops|device|backend"),
+        "files of a new operation, the worked example":
+            len([f for f in under("tests/toy_method/", "") if "leftmost" in f]),
+        "files of a new method, the worked example":
+            len([f for f in under("tests/toy_method/", (".cpp", ".md", ".h"))
+                 if "leftmost" not in f]),
+        "files elsewhere that name the worked example":
+            sum(bool(re.search(r"accept_leftmost|leftmost_unmask", text_of(f)))
+                for f in everything if f.endswith(CPP) and not f.startswith("tests/toy_method/")),
         "files a [run] key is in (kv_type)":
             sum(bool(re.search(r"\bkv_type\b", text_of(f))) for f in under("harness/", CPP)),
         "lines of README.md": lines(["README.md"]),

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -133,11 +134,20 @@ inline cuda::emulator::schedule schedule_of(int mode) {
 }
 
 // Runs the body for the CUDA backend's kernels under every schedule of the emulator. With a GPU
-// that reads ordinary host memory (the fixtures are std::vectors), also on that.
-inline void for_each_device(const std::function<void(const ops&)>& body) {
+// that reads ordinary host memory (the fixtures are std::vectors), also on that. Never under the
+// thread sanitizer, as host_backends(). UNMASK_TEST_DEVICE=gpu: on the GPU alone; =emulated: under
+// one schedule, to rehearse that.
+inline void for_each_device(const std::function<void(const ops&)>& body, cuda::emulation how = {}) {
+  if (thread_sanitized) return;
+  const char* asked = std::getenv("UNMASK_TEST_DEVICE");
+  const std::string only = asked == nullptr ? "" : asked;
+  if (only == "gpu" && cuda::gpu_reading_host_memory() == nullptr) {
+    GTEST_SKIP() << "NOT RUN: needs a GPU that reads ordinary host memory";
+  }
   const cuda::emulation before = cuda::current_emulation();
-  for (int mode = 0; mode < 4; ++mode) {
-    cuda::set_emulation({schedule_of(mode)});
+  for (int mode = 0; mode < (only == "gpu" ? 0 : only == "emulated" ? 1 : 4); ++mode) {
+    how.order = schedule_of(mode);
+    cuda::set_emulation(how);
     SCOPED_TRACE("emulated, schedule " + std::to_string(mode));
     body(cuda_emulated_ops());
     if (::testing::Test::HasFatalFailure()) break;

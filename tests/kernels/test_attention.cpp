@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "kernels/cpu/attention.h"
+//
+// The definition of attention, in double, and what no definition says.
+#include "kernels/attention.h"
+#include "kernels/float16.h"
 
 #include "tests/kernels/support.h"
 
@@ -107,103 +110,142 @@ void definition(const attention_case& c, float scale, const grid& out, std::vect
   }
 }
 
-TEST(attention, matches_double_on_every_isa_mask_and_list) {
-  for_each_isa([&](const std::string&) {
-    unsigned seed = 1;
-    for (const shape& s : shapes) {
-      for (const mask_kind mask : {mask_kind::full, mask_kind::causal, mask_kind::block_causal}) {
-        for (const bool listed : {false, true}) {
-          attention_case c(s, {5, 0, 33, 1}, 3, mask, listed, seed++);
-          const float scale = 1.0F / std::sqrt(static_cast<float>(s.dim));
-          grid want({c.rows.set.rows, s.heads, s.dim}), got({c.rows.set.rows, s.heads, s.dim}, 1);
-          std::vector<double> mass(static_cast<std::size_t>(c.total_keys()), 0.0);
-          std::vector<float> got_mass(mass.size(), 1.0F);
-          definition(c, scale, want, mass);
-          cpu::attention(c.rows.set, c.q, c.cache.kv, c.keys, scale, got, view_of(got_mass));
-          expect_close(got, want, 5e-6, "out");
-          for (std::size_t i = 0; i < mass.size(); ++i) {
-            ASSERT_TRUE(close(got_mass[i], mass[i] + 1, 1e-5)) << "mass of key " << i;
-          }
-        }
-      }
-    }
-  });
-}
-
-TEST(attention, key_mass_sums_to_rows_times_heads) {
-  for_each_isa([&](const std::string&) {
-    attention_case c({6, 3, 32}, {40, 7}, 4, mask_kind::full, false, 77);
-    grid out({47, 6, 32});
-    std::vector<float> mass(static_cast<std::size_t>(c.total_keys()), 0.0F);
-    cpu::attention(c.rows.set, c.q, c.cache.kv, c.keys, 0.2F, out, view_of(mass));
-    double sum = 0;
-    for (const float m : mass) sum += m;
-    EXPECT_TRUE(close(sum, 47.0 * 6, 1e-5));
-  });
-}
-
-// A sequence alone, one row alone, and the whole batch give the same bits.
-TEST(attention, rows_have_the_same_bits_in_any_batch) {
-  for_each_isa([&](const std::string&) {
+TEST(attention, reference_matches_double_for_every_mask_and_list) {
+  unsigned seed = 1;
+  for (const shape& s : shapes) {
     for (const mask_kind mask : {mask_kind::full, mask_kind::causal, mask_kind::block_causal}) {
       for (const bool listed : {false, true}) {
-        const shape s{4, 2, 32};
-        attention_case c(s, {50, 3, 64}, 5, mask, listed, 5);
-        grid all({117, 4, 32}), one({1, 4, 32});
-        cpu::attention(c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, all, {});
-        for (std::int32_t r = 0; r < 117; ++r) {
-          const std::int32_t q_sequence = c.rows.sequence[static_cast<std::size_t>(r)];
-          const std::int32_t begin[2] = {0, 1}, sequence = 0;
-          const std::int32_t position = c.rows.position[static_cast<std::size_t>(r)];
-          const row_set set{1, 1, begin, &sequence, &position, nullptr};
-          paged_kv kv = c.cache.kv;
-          kv.page_table += q_sequence * kv.table_stride;
-          key_set keys = c.keys;
-          keys.kv_length += q_sequence;
-          const auto i = static_cast<std::size_t>(q_sequence);
-          const std::int32_t list[2] = {0, c.list_begin[i + 1] - c.list_begin[i]};
-          if (listed) {
-            keys.key_slot += c.list_begin[i];
-            keys.key_begin = list;
-          }
-          cpu::attention(set, c.q.view().slice(r, 1), kv, keys, 0.3F, one, {});
-          ASSERT_TRUE(same_bits(one.row(0), all.row(r), 4 * 32)) << "row " << r;
+        attention_case c(s, {5, 0, 33, 1}, 3, mask, listed, seed++);
+        const float scale = 1.0F / std::sqrt(static_cast<float>(s.dim));
+        grid want({c.rows.set.rows, s.heads, s.dim}), got({c.rows.set.rows, s.heads, s.dim}, 1);
+        std::vector<double> mass(static_cast<std::size_t>(c.total_keys()), 0.0);
+        std::vector<float> got_mass(mass.size(), 1.0F);
+        definition(c, scale, want, mass);
+        reference_ops().run(
+            op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, got, view_of(got_mass)});
+        expect_close(got, want, 5e-6, "out");
+        for (std::size_t i = 0; i < mass.size(); ++i) {
+          ASSERT_TRUE(close(got_mass[i], mass[i] + 1, 1e-5)) << "mass of key " << i;
         }
       }
     }
-  });
+  }
 }
 
-TEST(attention, rows_without_a_key_are_zero) {
-  for_each_isa([&](const std::string&) {
+TEST(attention, rows_without_a_key_are_zero_and_nan_stays_visible) {
+  const auto check = [](const ops& backend) {
     attention_case c({2, 1, 16}, {4}, 1, mask_kind::causal, true, 3);
-    // Every listed key lies behind every row.
+    // Every listed key but one lies behind every row, and that one behind all rows but the last.
     c.list = {63, 62};
     c.list_begin = {0, 2};
     c.keys.key_slot = c.list.data();
     c.keys.key_begin = c.list_begin.data();
-    c.rows.position = {0, 1, 2, 61};
+    c.rows.position = {0, 1, 2, 62};
     c.rows.set.position = c.rows.position.data();
     grid out({4, 2, 16});
     std::vector<float> mass(2, 0.0F);
-    cpu::attention(c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out, view_of(mass));
-    for (std::int64_t r = 0; r < 4; ++r) {
+    backend.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out, view_of(mass)});
+    backend.synchronize();
+    EXPECT_EQ(mass[0], 0.0F);
+    c.q.at(3, 5) = nan;
+    backend.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out, {}});
+    backend.synchronize();
+    for (std::int64_t r = 0; r < 3; ++r) {
       for (std::int64_t d = 0; d < 32; ++d) ASSERT_EQ(out.at(r, d), 0.0F);
     }
-    EXPECT_EQ(mass[0], 0.0F);
-    EXPECT_EQ(mass[1], 0.0F);
-  });
+    EXPECT_TRUE(std::isnan(out.at(3, 0)) && std::isfinite(out.at(3, 16)));
+  };
+  check(reference_ops());
+  for_each_isa([&](const std::string&) { check(cpu_ops()); });
+  for_each_device(check);
 }
 
-// Scores far apart: the running maximum must carry, and the smallest weights vanish quietly.
-TEST(attention, survives_large_scores) {
-  for_each_isa([&](const std::string&) {
-    attention_case c({1, 1, 16}, {9}, 4, mask_kind::full, false, 21);
-    grid want({9, 1, 16}), got({9, 1, 16});
-    std::vector<double> mass(static_cast<std::size_t>(c.total_keys()), 0.0);
-    definition(c, 6.0F, want, mass);
-    cpu::attention(c.rows.set, c.q, c.cache.kv, c.keys, 6.0F, got, {});
-    expect_close(got, want, 1e-4);
+// Keys and values as bfloat16. The rounded ones, as float32, are what the reference sees.
+struct half_cache {
+  std::vector<std::uint16_t> key, value;
+  paged_kv kv;
+  explicit half_cache(attention_case& c) {
+    kv = c.cache.kv;
+    for (const auto& [from, to, side] : {std::tuple{&c.cache.keys, &key, &kv.keys},
+                                         std::tuple{&c.cache.values, &value, &kv.values}}) {
+      // 16-byte aligned, as allocate() gives: room in front is left out.
+      to->resize(static_cast<std::size_t>(from->view().elements()) + 8);
+      auto start = reinterpret_cast<std::uintptr_t>(to->data());
+      auto* first = to->data() + (16 - start % 16) % 16 / 2;
+      std::size_t n = 0;
+      for (std::int64_t r = 0; r < from->rows(); ++r) {
+        for (std::int64_t d = 0; d < from->columns(); ++d) {
+          first[n++] = to_bf16(from->at(r, d));
+          from->at(r, d) = from_bf16(to_bf16(from->at(r, d)));
+        }
+      }
+      side->data = first;
+      side->type = dtype::bf16;
+      side->row_stride = from->columns();
+    }
+  }
+};
+
+// Root mean square of the difference over that of the result. Rounding the weights to bfloat16
+// costs 2^-9 each, of both signs: some 2e-3.
+double relative_error(const grid& got, const grid& want) {
+  double difference = 0, size = 0;
+  for (std::int64_t r = 0; r < want.rows(); ++r) {
+    for (std::int64_t d = 0; d < want.columns(); ++d) {
+      const double x = got.at(r, d) - want.at(r, d);
+      difference += x * x;
+      size += double{want.at(r, d)} * want.at(r, d);
+    }
+  }
+  return std::sqrt(difference / size);
+}
+
+TEST(attention, tensor_cores_match_the_reference) {
+  struct tensor_case {
+    shape of;
+    std::vector<std::int32_t> lengths;
+    std::int32_t pages;
+    mask_kind mask;
+    bool listed;
+  };
+  // 16, 32, 64 and 128 packed rows per block; GQA 1, 2, 4, 7; two cases are split over several
+  // blocks; masked tiles are skipped, masked in part and left alone.
+  const std::vector<tensor_case> cases = {{{2, 2, 64}, {5, 0, 9, 1}, 2, mask_kind::full, false},
+                                          {{4, 1, 64}, {9, 7}, 3, mask_kind::full, true},
+                                          {{4, 1, 64}, {6, 3}, 9, mask_kind::full, false},
+                                          {{4, 2, 64}, {30, 20}, 2, mask_kind::causal, false},
+                                          {{4, 1, 64}, {20, 9}, 2, mask_kind::block_causal, true},
+                                          {{7, 1, 128}, {11, 3}, 2, mask_kind::full, false},
+                                          {{2, 1, 128}, {4, 6}, 2, mask_kind::causal, true},
+                                          {{4, 2, 128}, {12}, 2, mask_kind::full, false},
+                                          {{4, 1, 64}, {70, 33}, 5, mask_kind::block_causal, false},
+                                          {{4, 1, 64}, {50, 40}, 3, mask_kind::full, true},
+                                          {{4, 1, 128}, {40, 70}, 4, mask_kind::causal, false},
+                                          {{2, 1, 64}, {3, 1}, 10, mask_kind::block_causal, false}};
+  for_each_device([&](const ops& device) {
+    unsigned seed = 100;
+    for (const tensor_case& t : cases) {
+      attention_case c(t.of, t.lengths, t.pages, t.mask, t.listed, seed++);
+      half_cache half(c);
+      for (std::int64_t r = 0; r < c.q.rows(); ++r) {
+        for (std::int64_t d = 0; d < c.q.columns(); ++d) {
+          c.q.at(r, d) = from_bf16(to_bf16(0.5F * c.q.at(r, d)));
+        }
+      }
+      const float scale = 1.0F / std::sqrt(static_cast<float>(t.of.dim));
+      grid want({c.rows.set.rows, t.of.heads, t.of.dim});
+      grid got({c.rows.set.rows, t.of.heads, t.of.dim}, 4);
+      reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want, {}});
+      device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, {}});
+      device.synchronize();
+      EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1;
+      // The exact kernel reads the same cache when key mass is wanted.
+      grid exact({c.rows.set.rows, t.of.heads, t.of.dim});
+      std::vector<float> mass(static_cast<std::size_t>(c.total_keys()), 0.0F);
+      device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, exact, view_of(mass)});
+      device.synchronize();
+      expect_close(exact, want, 5e-6, "exact kernel over bfloat16");
+    }
   });
 }
 

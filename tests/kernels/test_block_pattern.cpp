@@ -88,21 +88,6 @@ TEST(block_mask, reference_equals_attention_over_the_kept_keys) {
   }
 }
 
-TEST(block_mask, cpu_matches_the_reference) {
-  test::for_each_isa([&](const std::string&) {
-    unsigned seed = 2;
-    for (const std::int32_t size : {5, 8, 32, 64, 100, 128}) {
-      for (const auto& [heads, kv_heads] : {std::pair{3, 3}, std::pair{6, 2}}) {
-        masked_case c(heads, kv_heads, 20, size, {128, 0, 17, 40}, {1, 1, 0, 1}, seed++);
-        grid want({185, heads, 20}), got({185, heads, 20}, 2);
-        reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.2F, want, {}});
-        cpu_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.2F, got, {}});
-        test::expect_close(got, want, 5e-6, "block " + std::to_string(size));
-      }
-    }
-  });
-}
-
 // Keys outside the kept blocks are not read: not-a-number there changes nothing.
 TEST(block_mask, other_keys_are_never_read) {
   test::for_each_isa([&](const std::string&) {
@@ -141,28 +126,6 @@ TEST(block_mask, keeping_every_block_gives_the_bits_of_dense_attention) {
       for (std::int32_t r = 0; r < 75; ++r) {
         ASSERT_TRUE(test::same_bits(dense.row(r), all.row(r), 6 * 24)) << size << " row " << r;
       }
-    }
-  });
-}
-
-TEST(block_mask, rows_have_the_same_bits_in_any_batch) {
-  test::for_each_isa([&](const std::string&) {
-    masked_case c(4, 2, 16, 12, {50, 3, 64}, {1, 0, 1}, 5);
-    grid all({117, 4, 16}), one({1, 4, 16});
-    cpu_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, all, {}});
-    for (std::int32_t r = 0; r < 117; ++r) {
-      const std::int32_t s = c.rows.sequence[static_cast<std::size_t>(r)];
-      const std::int32_t begin[2] = {0, 1}, zero = 0;
-      const std::int32_t position = c.rows.position[static_cast<std::size_t>(r)];
-      const row_set set{1, 1, begin, &zero, &position, nullptr};
-      paged_kv kv = c.cache.kv;
-      kv.page_table += s * kv.table_stride;
-      key_set keys = c.keys;
-      keys.kv_length += s;
-      keys.tiles.keep = &c.flag(s, 0, 0, 0);
-      keys.tiles.applies += s;
-      cpu_ops().run(op::attention{set, c.q.view().slice(r, 1), kv, keys, 0.3F, one, {}});
-      ASSERT_TRUE(test::same_bits(one.row(0), all.row(r), 4 * 16)) << "row " << r;
     }
   });
 }
@@ -224,44 +187,6 @@ TEST(block_mass, by_hand) {
   }
 }
 
-TEST(block_mass, matches_the_reference_and_does_not_depend_on_the_batch) {
-  test::for_each_isa([&](const std::string&) {
-    unsigned seed = 21;
-    for (const std::int32_t size : {8, 24, 64, 128}) {
-      masked_case c(6, 2, 24, size, {128, 40, 17}, {1, 1, 1}, seed++);
-      c.length[1] = 0;  // left alone
-      const std::int32_t last = 128 / size * size;
-      const indices first{0, 0, last};
-      grid want({3, 6, c.blocks, c.blocks}), got({3, 6, c.blocks, c.blocks});
-      reference_ops().run(op::block_mass{c.rows.set, c.q, c.cache.kv, c.length.data(), first.data(),
-                                         size, 0.4F, want});
-      cpu_ops().run(op::block_mass{c.rows.set, c.q, c.cache.kv, c.length.data(), first.data(), size,
-                                   0.4F, got});
-      int written = 0;
-      for (std::int64_t s = 0; s < 3; ++s) {
-        for (std::int64_t k = 0; k < want.columns(); ++k) {
-          ASSERT_EQ(std::isnan(want.at(s, k)), std::isnan(got.at(s, k))) << s << " " << k;
-          if (std::isnan(want.at(s, k))) continue;
-          ++written;
-          ASSERT_TRUE(test::close(got.at(s, k), want.at(s, k), 1e-6));
-        }
-      }
-      EXPECT_GT(written, 0);
-      EXPECT_TRUE(std::isnan(got.at(1, 0)));
-      // Sequence 2 alone.
-      const indices begin{0, 17}, alone_first{last};
-      const indices zeros(17, 0);
-      paged_kv kv = c.cache.kv;
-      kv.page_table += 2 * kv.table_stride;
-      const row_set rows{1, 17, begin.data(), zeros.data(), c.rows.position.data() + 168, nullptr};
-      grid alone({1, 6, c.blocks, c.blocks});
-      cpu_ops().run(op::block_mass{rows, c.q.view().slice(168, 17), kv, &c.length[2],
-                                   alone_first.data(), size, 0.4F, alone});
-      EXPECT_TRUE(test::same_bits(alone.row(0), got.row(2), alone.columns()));
-    }
-  });
-}
-
 // The masses of the fast backend lead to the same pattern, for tiles that end inside a page, span
 // several or are narrower than a vector, and for peaked and flat attention.
 TEST(block_mass, the_pattern_is_that_of_the_reference) {
@@ -313,24 +238,6 @@ TEST(keep_top_blocks, by_hand) {
     backend->run(op::keep_top_blocks{mass, &zero, &zero, &zero, &one, flags});
     EXPECT_EQ(keep[0], 1);
   }
-}
-
-TEST(keep_top_blocks, cpu_chooses_as_the_reference) {
-  std::mt19937 rng(31);
-  grid mass({3, 5, 9, 9});
-  for (std::int64_t s = 0; s < 3; ++s) {
-    for (std::int64_t k = 0; k < mass.columns(); ++k) {
-      mass.at(s, k) = static_cast<float>(rng() % 6) / 8;  // many ties
-    }
-  }
-  const indices used{9, 0, 6}, first{0, 0, 2}, limit{4, 0, 6}, count{3, 2, 2};
-  bytes want(3 * 5 * 81, 7), got = want;
-  reference_ops().run(op::keep_top_blocks{mass, used.data(), first.data(), limit.data(),
-                                          count.data(), flags_view(want, {3, 5, 9, 9})});
-  cpu_ops().run(op::keep_top_blocks{mass, used.data(), first.data(), limit.data(), count.data(),
-                                    flags_view(got, {3, 5, 9, 9})});
-  EXPECT_EQ(got, want);
-  EXPECT_EQ(std::count(want.begin() + 2 * 5 * 81, want.end(), 1), 5 * 6 * 2);
 }
 
 TEST(block_mask_keys, by_hand) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Operations of block diffusion: by hand, then cpu against reference on random inputs.
+// Operations of block diffusion by hand, and what retention promises.
 #include <rapidcheck.h>
 
 #include "kernels/decisions.h"
@@ -21,14 +21,6 @@ const std::vector<const ops*> backends = unmask::test::host_backends();
 tensor_view view_of(flags& f, std::int64_t sequences) {
   return make_view(f.data(), dtype::u8,
                    {sequences, static_cast<std::int64_t>(f.size()) / sequences});
-}
-
-// Numbers 0 .. limit - 1, many equal.
-template <class T>
-std::vector<T> draw(int count, int limit) {
-  const auto raw = *rc::gen::container<std::vector<int>>(static_cast<std::size_t>(count),
-                                                         rc::gen::inRange(0, limit));
-  return std::vector<T>(raw.begin(), raw.end());
 }
 
 TEST(blocks, fill_and_scatter_touch_only_what_they_name) {
@@ -59,11 +51,11 @@ TEST(blocks, freeze_by_hand) {
   const indices first{2}, last{8};
   for (const ops* backend : backends) {
     flags frozen(8, 0);
-    backend->run(
-        op::freeze{1, view_of(state, 1), first.data(), last.data(), true, view_of(frozen, 1)});
+    backend->run(op::mark_kv_final{1, view_of(state, 1), first.data(), last.data(), true,
+                                   view_of(frozen, 1)});
     EXPECT_EQ(frozen, (flags{0, 0, 0, 0, 1, 1, 1, 1}));  // 2 waits for 3; 7 has no neighbour
-    backend->run(
-        op::freeze{1, view_of(state, 1), first.data(), last.data(), false, view_of(frozen, 1)});
+    backend->run(op::mark_kv_final{1, view_of(state, 1), first.data(), last.data(), false,
+                                   view_of(frozen, 1)});
     EXPECT_EQ(frozen, (flags{0, 0, 1, 0, 1, 1, 1, 1}));
   }
 }
@@ -139,11 +131,12 @@ TEST(blocks, retain_knows_both_deviations) {
   }
 }
 
-TEST(blocks, property_retain_and_drop_rows_agree) {
+TEST(blocks, property_retain_keeps_the_target) {
   EXPECT_TRUE(rc::check("retain", [] {
     const int sequences = *rc::gen::inRange(1, 4);
     test::candidates_fixture c;
-    indices target, processed, begin{0}, sequence, position;
+    indices target, processed;
+    std::int32_t rows = 0;
     c.row.clear();
     std::vector<float> score;
     for (int s = 0; s < sequences; ++s) {
@@ -152,13 +145,11 @@ TEST(blocks, property_retain_and_drop_rows_agree) {
         if (kind == 0) continue;
         if (kind == 2) {
           c.position.push_back(p);
-          c.row.push_back(static_cast<std::int32_t>(position.size()));
+          c.row.push_back(rows);
           score.push_back(static_cast<float>(*rc::gen::inRange(-6, 6)) / 4);
         }
-        sequence.push_back(s);
-        position.push_back(p);
+        ++rows;
       }
-      begin.push_back(static_cast<std::int32_t>(position.size()));
       c.begin.push_back(static_cast<std::int32_t>(c.position.size()));
       const int n = c.begin[static_cast<std::size_t>(s) + 1] - c.begin[static_cast<std::size_t>(s)];
       target.push_back(*rc::gen::inRange(0, n + 1));
@@ -173,29 +164,13 @@ TEST(blocks, property_retain_and_drop_rows_agree) {
     p.keep_predecessors = *rc::gen::arbitrary<bool>();
     p.adjacent_rows = *rc::gen::arbitrary<bool>();
     p.keep_unprocessed = *rc::gen::arbitrary<bool>();
-    flags want(score.size(), 9), got(score.size(), 8);
+    flags want(score.size(), 9);
     reference_ops().run(op::retain{c.set(), score.data(), p, want.data()});
-    cpu_ops().run(op::retain{c.set(), score.data(), p, got.data()});
-    RC_ASSERT(got == want);
     for (int s = 0; s < sequences; ++s) {  // minimum retention
       const int n = c.begin[static_cast<std::size_t>(s) + 1] - c.begin[static_cast<std::size_t>(s)];
       const auto* from = want.data() + c.begin[static_cast<std::size_t>(s)];
       RC_ASSERT(std::count(from, from + n, 1) >= std::min(n, target[static_cast<std::size_t>(s)]));
     }
-    const row_set rows{sequences,       static_cast<std::int32_t>(position.size()),
-                       begin.data(),    sequence.data(),
-                       position.data(), nullptr};
-    indices b1(begin.size()), s1(position.size()), p1(position.size()), k1(position.size());
-    const std::int32_t n = reference_ops().run(
-        op::drop_rows{rows, c.set(), want.data(), b1.data(), s1.data(), p1.data(), k1.data()});
-    indices k2(position.size());  // in place
-    const std::int32_t m = cpu_ops().run(op::drop_rows{
-        rows, c.set(), want.data(), begin.data(), sequence.data(), position.data(), k2.data()});
-    RC_ASSERT(n == m && b1 == begin && b1.back() == n);
-    const auto same = [&](const indices& a, const indices& b) {
-      return std::equal(a.begin(), a.begin() + n, b.begin());
-    };
-    RC_ASSERT(same(s1, sequence) && same(p1, position) && same(k1, k2));
   }));
 }
 
@@ -245,56 +220,6 @@ TEST(blocks, select_chunk_by_hand) {
       EXPECT_EQ(settles, want.settles);
     }
   }
-}
-
-TEST(blocks, property_select_chunk_and_freeze_match_the_reference) {
-  EXPECT_TRUE(rc::check("select_chunk", [] {
-    const int block = *rc::gen::element(4, 8, 16), sequences = *rc::gen::inRange(1, 4);
-    const int length = 3 * block;
-    flags state = draw<std::uint8_t>(sequences * length, 3);
-    indices first, last, size;
-    for (int s = 0; s < sequences; ++s) {
-      first.push_back(*rc::gen::inRange(0, length));
-      last.push_back(*rc::gen::inRange(first.back(), length + 1));
-      size.push_back(*rc::gen::inRange(0, length + 1));
-    }
-    chunk_params p{first.data(),
-                   last.data(),
-                   size.data(),
-                   block,
-                   *rc::gen::arbitrary<bool>(),
-                   *rc::gen::element(settle_rule::any_decoded, settle_rule::contiguous_prefix,
-                                     settle_rule::right_neighbour, settle_rule::whole_block),
-                   *rc::gen::arbitrary<bool>()};
-    const auto n = static_cast<std::size_t>(sequences * length);
-    const auto select = [&](const ops& backend, indices& out, flags& settles) {
-      indices begin(static_cast<std::size_t>(sequences) + 1), a(n, -1), b(n, -1), c(n, -1);
-      settles.assign(n, 9);
-      backend.run(op::select_chunk{sequences, view_of(state, sequences), p, begin.data(), a.data(),
-                                   b.data(), c.data(), settles.data()});
-      out = begin;
-      for (const indices& part : {a, b, c}) out.insert(out.end(), part.begin(), part.end());
-    };
-    indices want, got;
-    flags want_settles, got_settles;
-    select(reference_ops(), want, want_settles);
-    select(cpu_ops(), got, got_settles);
-    RC_ASSERT(got == want && got_settles == want_settles);
-    for (const bool neighbour : {false, true}) {
-      flags f1(n, 0), f2(n, 0);
-      const tensor_view s = view_of(state, sequences);
-      reference_ops().run(
-          op::freeze{sequences, s, first.data(), last.data(), neighbour, view_of(f1, sequences)});
-      cpu_ops().run(
-          op::freeze{sequences, s, first.data(), last.data(), neighbour, view_of(f2, sequences)});
-      RC_ASSERT(f1 == f2);
-      reference_ops().run(
-          op::fill_flags{sequences, first.data(), last.data(), 2, view_of(f1, sequences)});
-      cpu_ops().run(
-          op::fill_flags{sequences, first.data(), last.data(), 2, view_of(f2, sequences)});
-      RC_ASSERT(f1 == f2);
-    }
-  }));
 }
 
 }  // namespace

@@ -261,27 +261,5 @@ TEST(decisions, property_factor_is_a_leading_run) {
   });
 }
 
-TEST(decisions, property_backends_agree_on_sequential) {
-  check("accept_sequential", [] {
-    const auto lengths = *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 12));
-    test::candidates_fixture c;
-    std::vector<std::int32_t> begin, quota;
-    for (const int n : lengths) {
-      std::vector<std::int32_t> positions;
-      std::int32_t p = *rc::gen::inRange(0, 20);
-      for (int i = 0; i < n; ++i) positions.push_back(p += *rc::gen::inRange(1, 4));
-      c.add(positions);
-      begin.push_back(*rc::gen::inRange(0, 30));
-      quota.push_back(*rc::gen::inRange(0, 9));
-    }
-    const std::int32_t block = *rc::gen::inRange(1, 16);
-    accepts a(c.position.size(), 9), b(c.position.size(), 9);
-    reference_ops().run(
-        op::accept_sequential{c.set(), begin.data(), block, quota.data(), a.data()});
-    cpu_ops().run(op::accept_sequential{c.set(), begin.data(), block, quota.data(), b.data()});
-    RC_ASSERT(a == b);
-  });
-}
-
 }  // namespace
 }  // namespace unmask

@@ -91,6 +91,36 @@ TEST(device_bf16, norms_and_gates_round_once) {
   });
 }
 
+// bfloat16: activations are rounded too, so the tolerance is that of both factors' rounding.
+TEST(device_bf16, products_are_those_of_rounded_operands) {
+  test::for_each_device([&](const ops& device) {
+    std::mt19937 rng(8);
+    grid x({5, 70}), rounded({5, 70}), w({33, 70}), y({5, 33}), want({5, 33});
+    x.randomize(rng);
+    w.randomize(rng);
+    for (std::int64_t r = 0; r < 5; ++r) {
+      for (std::int64_t k = 0; k < 70; ++k) rounded.at(r, k) = from_bf16(to_bf16(x.at(r, k)));
+    }
+    reference_ops().run(
+        op::linear{rounded, *reference_ops().pack(w, weight_format::bf16), {}, want, false});
+    const packed_handle packed = device.pack(w, weight_format::bf16);
+    EXPECT_EQ(packed->bytes, 33U * 70 * 2);
+    device.run(op::linear{x, *packed, {}, y, false});
+    device.synchronize();
+    test::expect_close(y, want, 2e-5, "bf16");
+  });
+}
+
+TEST(device_bf16, products_refuse_what_they_cannot_do) {
+  grid x({2, 8}), w({4, 8}), wrong({2, 5});
+  const ops& device = cuda_emulated_ops();
+  EXPECT_EQ(device.name(), "cuda-emulated");
+  const packed_handle packed = device.pack(w, weight_format::f32);
+  EXPECT_THROW(device.run(op::linear{x, *packed, {}, wrong, false}), std::logic_error);
+  const packed_handle foreign = reference_ops().pack(w, weight_format::f32);
+  EXPECT_THROW(device.run(op::linear{x, *foreign, {}, wrong, false}), std::logic_error);
+}
+
 TEST(device_bf16, products_take_and_give_it) {
   test::for_each_device([&](const ops& device) {
     if (device.activation_type(weight_format::bf16) != dtype::bf16) {

@@ -342,9 +342,9 @@ TEST(device_int8, recorded_products_read_what_is_there_when_they_are_repeated) {
     draw();
     body();
     expect();
-    const auto work = device.record(body);
+    const auto work = device.capture(body);
     draw();
-    device.repeat(*work);
+    device.replay(*work);
     expect();
   }
   device.synchronize();

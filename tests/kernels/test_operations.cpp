@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The registry of operations, and operations whose batch is a list of candidates under the rules
-// that all are held to (operation_test.h).
+// The registry of operations, and each operation under the rules that all are held to
+// (operation_test.h).
 #include <gtest/gtest-spi.h>
 
 #include <set>
 
 #include "kernels/decisions.h"
-#include "methods/baselines/block_diffusion/kernels/acceptance.h"
-#include "methods/baselines/vanilla/kernels/acceptance.h"
-#include "tests/kernels/operation_test.h"
+#include "tests/kernels/scenes.h"
 
 namespace unmask {
 namespace op {
@@ -65,77 +63,40 @@ TEST(operations, have_one_body_for_a_backend) {
   EXPECT_FALSE(has_own<op::commit>(cpu_ops()));
 }
 
-// Candidates with scores of many ties, of a sequence that only its number decides.
-struct scored {
-  candidate_set candidates;
-  const float* score;
-  const std::int32_t* quota;
-  std::vector<std::int64_t> counts;
-  noise_source noise;
-  scored(test::operands& at, const std::vector<int>& sequences) {
-    std::vector<std::int32_t> begin{0}, position, few, step;
-    std::vector<float> scores;
-    std::vector<std::uint64_t> seed;
-    for (const int s : sequences) {
-      std::mt19937 rng(static_cast<unsigned>(s));
-      counts.push_back(s * 29 % 150);  // none, within a warp, within a word, longer
-      for (std::int64_t c = 0; c < counts.back(); ++c) {
-        position.push_back(static_cast<std::int32_t>(3 * c + s));
-        const auto level = static_cast<float>(rng() % 12);
-        scores.push_back(level == 0 ? test::nan : level == 1 ? -test::infinity : (level - 2) / 8);
-      }
-      begin.push_back(static_cast<std::int32_t>(position.size()));
-      few.push_back(s % 4 * 5);
-      seed.push_back(static_cast<std::uint64_t>(s) * 77 + 1);
-      step.push_back(s);
-    }
-    candidates = {static_cast<std::int32_t>(sequences.size()), begin.back(), at.in(begin),
-                  at.in(position), at.in(position)};
-    score = at.in(scores);
-    quota = at.in(few);
-    noise = {at.in(seed), at.in(step)};
-  }
-};
+// What is declared in shapes_*.cpp, operation by operation.
+class operation : public ::testing::TestWithParam<std::string> {};
+std::vector<std::string> names_of_declared() {
+  std::set<std::string> names;
+  for (const test::declared_operation& o : test::declared_operations()) names.insert(o.name);
+  return {names.begin(), names.end()};
+}
+INSTANTIATE_TEST_SUITE_P(each, operation, ::testing::ValuesIn(names_of_declared()),
+                         [](const auto& i) { return i.param; });
 
-TEST(operations, of_candidates_keep_the_rules) {
-  using operands = test::operands;
-  using batch = std::vector<int>;
-  test::check_operation([](operands& at, const batch& sequences) {
-    const scored s(at, sequences);
-    return op::accept_top{s.candidates, s.score, s.quota, at.out<std::uint8_t>(s.counts)};
-  });
-  for (const bool strict : {false, true}) {
-    test::check_operation([&](operands& at, const batch& sequences) {
-      const scored s(at, sequences);
-      return op::accept_threshold{s.candidates, s.score, 0.5F,
-                                  strict,       !strict, at.out<std::uint8_t>(s.counts)};
-    });
+TEST_P(operation, keeps_the_rules_with_every_shape) {
+  for (const test::declared_operation& o : test::declared_operations()) {
+    if (o.name == GetParam()) o.check();
+    if (::testing::Test::HasFatalFailure()) return;
   }
-  test::check_operation([](operands& at, const batch& sequences) {
-    const scored s(at, sequences);
-    return op::accept_factor{s.candidates, s.score, 1.0F, at.out<std::uint8_t>(s.counts)};
-  });
-  test::check_operation([](operands& at, const batch& sequences) {
-    const scored s(at, sequences);
-    return op::accept_sequential{s.candidates,
-                                 at.in(std::vector<std::int32_t>(sequences.size(), 9)), 64, s.quota,
-                                 at.out<std::uint8_t>(s.counts)};
-  });
-  test::check_operation([](operands& at, const batch& sequences) {
-    const scored s(at, sequences);
-    return op::uniform_scores{s.candidates, s.noise, at.out<float>(s.counts)};
-  });
+}
+
+TEST(operations, have_shapes_to_be_tested_with) {
+  std::vector<std::string> known;
+  for (const operation_entry& o : registered_operations()) {
+    if (o.name != "twice") known.push_back(o.name);
+  }
+  EXPECT_EQ(names_of_declared(), known);
 }
 
 // The check itself fails where a result depends on the batch.
 TEST(operations, that_depend_on_the_batch_are_found) {
   const auto whole_batch = [](test::operands& at, const std::vector<int>& sequences) {
-    const scored s(at, sequences);
-    auto* accept = at.out<std::uint8_t>(s.counts);
+    const test::scene s(at, sequences);
+    auto* accept = at.out<std::uint8_t>(s.n);
     candidate_set as_one = s.candidates;  // the quota of the first, for everybody
     as_one.sequences = 1;
     as_one.begin = at.in(std::vector<std::int32_t>{0, s.candidates.count});
-    return op::accept_top{as_one, s.score, s.quota, accept};
+    return op::accept_top{as_one, s.score, at.in(test::indices(sequences.size(), 5)), accept};
   };
   ::testing::TestPartResultArray failures;
   {

@@ -83,16 +83,16 @@ class recording : public ::testing::Test {
 TEST_F(recording, runs_nothing_when_recorded_and_reads_what_is_there_when_repeated) {
   const tensor_view from = matrix(3, 4, 0), to = matrix(2, 4, -100);
   std::int32_t* index = put(indices{2, 0});
-  const auto work = device.record([&] { device.run(op::gather_rows{from, index, to}); });
+  const auto work = device.capture([&] { device.run(op::gather_rows{from, index, to}); });
   device.synchronize();
   EXPECT_EQ(to.row<float>(0)[0], -100);
-  device.repeat(*work);
+  device.replay(*work);
   device.synchronize();
   EXPECT_EQ(to.row<float>(0)[0], 8);
   EXPECT_EQ(to.row<float>(1)[3], 3);
   index[0] = 1;
   from.row<float>(1)[0] = 77;
-  device.repeat(*work);
+  device.replay(*work);
   device.synchronize();
   EXPECT_EQ(to.row<float>(0)[0], 77);
 }
@@ -104,15 +104,15 @@ TEST_F(recording, refuses_what_waits) {
   const auto count = [&] {
     return device.run(op::compact{1, {}, 0, first, last, begin, list, sequence});
   };
-  EXPECT_THROW(device.record([&] { count(); }), std::logic_error);
-  EXPECT_THROW(device.record([&] { device.synchronize(); }), std::logic_error);
-  EXPECT_THROW(device.record([&] { device.allocate(dtype::f32, {4}); }), std::logic_error);
+  EXPECT_THROW(device.capture([&] { count(); }), std::logic_error);
+  EXPECT_THROW(device.capture([&] { device.synchronize(); }), std::logic_error);
+  EXPECT_THROW(device.capture([&] { device.allocate(dtype::f32, {4}); }), std::logic_error);
   EXPECT_EQ(count(), 5);
 }
 
 TEST_F(recording, refuses_to_take_more_scratch_memory_than_the_operation_took_before) {
   const attention_case large = make_attention(4000);
-  EXPECT_THROW(device.record([&] { attend(large); }), std::logic_error);
+  EXPECT_THROW(device.capture([&] { attend(large); }), std::logic_error);
 }
 
 // The scratch memory of a recording stays its own when a later operation needs more.
@@ -122,28 +122,28 @@ TEST_F(recording, survives_operations_that_need_more_scratch_memory) {
   device.synchronize();
   const float want = small.out.as<float>()[0];
   ASSERT_NE(want, 0);
-  const auto work = device.record([&] { attend(small); });
+  const auto work = device.capture([&] { attend(small); });
   attend(large);
   device.synchronize();
   small.out.as<float>()[0] = 0;
-  device.repeat(*work);
+  device.replay(*work);
   device.synchronize();
   EXPECT_EQ(small.out.as<float>()[0], want);
 }
 
 TEST_F(recording, buckets_hold_the_rows_and_waste_less_than_a_tile) {
   for (std::int32_t rows = 1; rows <= 2048; ++rows) {
-    const std::int32_t padded = device.recorded_rows(rows);
+    const std::int32_t padded = device.graph_bucket(rows);
     ASSERT_GE(padded, rows);
     ASSERT_LT(padded, std::max(2 * rows, rows + 1));
     if (rows > 128) {
       ASSERT_LT(padded - rows, 128);
     }
-    ASSERT_EQ(device.recorded_rows(padded), padded);
+    ASSERT_EQ(device.graph_bucket(padded), padded);
   }
-  EXPECT_EQ(device.recorded_rows(2049), 0);
+  EXPECT_EQ(device.graph_bucket(2049), 0);
   cuda::set_emulation({});
-  EXPECT_EQ(device.recorded_rows(5), 0);
+  EXPECT_EQ(device.graph_bucket(5), 0);
 }
 
 TEST(staged_rows, are_the_lists_and_nobody_behind_them) {

@@ -74,48 +74,44 @@ TEST(selection, pool_by_hand) {
   }
 }
 
-TEST(selection, key_scores_match_the_reference) {
+// A slot has the score that it has among all, listed or not.
+TEST(selection, key_scores_of_listed_slots) {
   std::mt19937 rng(41);
-  test::for_each_isa([&](const std::string&) {
-    for (const std::int64_t dim : {5, 24, 64}) {
+  const auto check = [&](const ops& backend) {
+    for (const std::int64_t dim : {5, 24, 64, 128}) {
       test::cache_fixture cache(rng, 3, 3, 2, dim);
       grid q({3, 6, dim}, 4);
       q.randomize(rng);
       const indices length{130, 0, 65};
       key_set keys;
       keys.kv_length = length.data();
-      std::vector<float> want(195, test::nan), got(195, test::nan);
-      reference_ops().run(op::key_scores{q, cache.kv, keys, want.data()});
-      cpu_ops().run(op::key_scores{q, cache.kv, keys, got.data()});
-      test::expect_close(got, want, 2e-5, "all slots");
+      std::vector<float> all(195, test::nan), listed(8, test::nan);
+      backend.run(op::key_scores{q, cache.kv, keys, all.data()});
       const indices begin{0, 4, 5, 8}, slot{129, 3, 70, 3, 191, 0, 64, 1};
       keys.key_begin = begin.data();
       keys.key_slot = slot.data();
-      std::vector<float> listed(8, test::nan), expected(8, test::nan);
-      reference_ops().run(op::key_scores{q, cache.kv, keys, expected.data()});
-      cpu_ops().run(op::key_scores{q, cache.kv, keys, listed.data()});
-      test::expect_close(listed, expected, 2e-5, "listed slots");
-      EXPECT_EQ(expected[0], want[129]);
-      EXPECT_EQ(expected[6], want[130 + 64]);
-      EXPECT_TRUE(test::same_bits(&listed[2], &got[70], 1));
+      backend.run(op::key_scores{q, cache.kv, keys, listed.data()});
+      backend.synchronize();
+      EXPECT_TRUE(test::same_bits(&listed[0], &all[129], 1));
+      EXPECT_TRUE(test::same_bits(&listed[2], &all[70], 1));
+      EXPECT_TRUE(test::same_bits(&listed[6], &all[130 + 64], 1));
     }
-  });
+  };
+  check(reference_ops());
+  test::for_each_isa([&](const std::string&) { check(cpu_ops()); });
+  test::for_each_device(check);
 }
 
-TEST(selection, block_means_match_the_reference) {
+TEST(selection, the_mean_of_the_last_block_is_of_what_is_there) {
   std::mt19937 rng(42);
-  test::for_each_isa([&](const std::string&) {
-    test::cache_fixture cache(rng, 3, 2, 2, 9);
-    const indices length{100, 0, 64}, begin{0, 4, 4, 6};
-    grid want({6, 2, 9}), got({6, 2, 9}, 3);
-    reference_ops().run(op::block_mean_keys{3, cache.kv, length.data(), 32, begin.data(), want});
-    cpu_ops().run(op::block_mean_keys{3, cache.kv, length.data(), 32, begin.data(), got});
-    test::expect_close(got, want, 1e-7, "block means");
-    double sum = 0;  // the last block of sequence 0 has the slots 96 .. 99
-    const std::int32_t page = cache.table[1];
-    for (int slot = 96; slot < 100; ++slot) sum += cache.keys.at(page, (slot - 64) * 18 + 10);
-    EXPECT_NEAR(want.at(3, 10), sum / 4, 1e-6);
-  });
+  test::cache_fixture cache(rng, 3, 2, 2, 9);
+  const indices length{100, 0, 64}, begin{0, 4, 4, 6};
+  grid mean({6, 2, 9});
+  reference_ops().run(op::block_mean_keys{3, cache.kv, length.data(), 32, begin.data(), mean});
+  double sum = 0;  // the last block of sequence 0 has the slots 96 .. 99
+  const std::int32_t page = cache.table[1];
+  for (int slot = 96; slot < 100; ++slot) sum += cache.keys.at(page, (slot - 64) * 18 + 10);
+  EXPECT_NEAR(mean.at(3, 10), sum / 4, 1e-6);
 }
 
 // One head of width 1, rows with q = (1, 2), k = (0, ln 2): scores q k. Pooling over two keys gives
@@ -137,31 +133,6 @@ TEST(selection, importance_by_hand) {
     const float rest = static_cast<float>(6.0 / 7 + 9.0 / 19);
     test::expect_close(out, {1, 1, first, rest, rest}, 1e-6);
   }
-}
-
-TEST(selection, importance_matches_the_reference) {
-  std::mt19937 rng(43);
-  test::for_each_isa([&](const std::string&) {
-    for (const std::int64_t dim : {7, 48}) {
-      grid q({60, 6, dim}, 5), k({60, 2, dim}, 2);
-      q.randomize(rng);
-      k.randomize(rng);
-      const indices begin{0, 1, 1, 33, 50};
-      indices index;
-      for (std::int32_t i = 0; i < 50; ++i) index.push_back((i * 7) % 60);
-      std::vector<float> want(50, test::nan), got(50, test::nan);
-      const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
-      reference_ops().run(op::importance{4, begin.data(), index.data(), q, k, scale, want.data()});
-      cpu_ops().run(op::importance{4, begin.data(), index.data(), q, k, scale, got.data()});
-      test::expect_close(got, want, 5e-6, "importance");
-      // Each softmax sums to one: the importances of n rows and 6 heads sum to 6 n.
-      EXPECT_NEAR(std::accumulate(got.begin() + 1, got.begin() + 33, 0.0), 6 * 32, 1e-3);
-      std::vector<float> alone(17, test::nan);
-      const indices part{0, 17};
-      cpu_ops().run(op::importance{1, part.data(), index.data() + 33, q, k, scale, alone.data()});
-      EXPECT_TRUE(test::same_bits(alone.data(), got.data() + 33, 17));
-    }
-  });
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ void expect_same_work(const both_results& both) {
 TEST_P(device_decoding, gives_the_tokens_of_the_cpu_backend) {
   const both_results both = decode_on_both(GetParam(), {{.backwards = true}, true, true});
   EXPECT_EQ(outputs(both.got), outputs(both.want));
-  EXPECT_EQ(both.got.recorded.repeated, 0);
+  EXPECT_EQ(both.got.graphs.replayed, 0);
   expect_same_work(both);
 }
 
@@ -83,9 +83,9 @@ TEST_P(device_decoding, gives_them_with_recorded_layers_too) {
   const setting& s = GetParam();
   const both_results both = decode_on_both(s, {{}, true, true, true});
   EXPECT_EQ(outputs(both.got), outputs(both.want));
-  EXPECT_EQ(both.got.recorded.direct > 0, s.recording != layer_recording::never);
+  EXPECT_EQ(both.got.graphs.direct > 0, s.recording != layer_recording::never);
   const bool repeats = s.recording == layer_recording::repeated;
-  EXPECT_EQ(both.got.recorded.repeated > 0, repeats);
+  EXPECT_EQ(both.got.graphs.replayed > 0, repeats);
   EXPECT_EQ(both.got.recording_seconds > 0, repeats);
   EXPECT_EQ(both.want.recording_seconds, 0);
   expect_same_work(both);
@@ -158,7 +158,7 @@ TEST(device_bf16_weights, logits_follow_the_cpu_backend_and_recording_changes_no
     cuda::set_emulation({{}, true, true, true});
     const closed_loop_result recorded = decode(*model, method, given, requests, 2);
     EXPECT_EQ(outputs(recorded), launched);
-    EXPECT_GT(recorded.recorded.repeated, 0);
+    EXPECT_GT(recorded.graphs.replayed, 0);
   }
   cuda_emulated_ops().synchronize();
   cuda::set_emulation(before);
@@ -193,7 +193,7 @@ TEST(device_int8_weights, give_the_tokens_of_the_cpu_backend) {
       const closed_loop_result got = decode(*model, method, given, requests, 2);
       cuda_emulated_ops().synchronize();
       EXPECT_EQ(outputs(got), want) << "family " << static_cast<int>(family);
-      EXPECT_EQ(got.recorded.repeated > 0, w.records);
+      EXPECT_EQ(got.graphs.replayed > 0, w.records);
     }
   }
   cuda::set_emulation(before);

@@ -15,7 +15,7 @@ using testing::outputs;
 using testing::tiny_model;
 using testing::tiny_requests;
 
-const model_family families[] = {model_family::sdar, model_family::llada2_moe};
+const model_family families[] = {model_family::sdar, model_family::llada2_moe, model_family::llama};
 
 std::int64_t rows_of(const closed_loop_result& r) {
   std::int64_t n = 0;

@@ -30,20 +30,20 @@ using testing::tiny_requests;
 
 struct seen_event {
   bool push = false;
-  work_phase phase = work_phase::step;
+  profile_phase phase = profile_phase::step;
   std::int64_t payload = 0;
 };
 
 class recorder final : public phase_listener {
  public:
   std::vector<seen_event> events;
-  std::map<work_phase, phase_work> total;
+  std::map<profile_phase, phase_work> total;
 
-  void enter(work_phase phase, std::int64_t payload) override {
+  void enter(profile_phase phase, std::int64_t payload) override {
     events.push_back({true, phase, payload});
   }
-  void leave(work_phase phase) override { events.push_back({false, phase, 0}); }
-  void work(work_phase phase, const phase_work& done) override {
+  void leave(profile_phase phase) override { events.push_back({false, phase, 0}); }
+  void work(profile_phase phase, const phase_work& done) override {
     phase_work& t = total[phase];
     t.rows += done.rows;
     t.flops += done.flops;
@@ -53,11 +53,11 @@ class recorder final : public phase_listener {
 
 // One range with what lies in it.
 struct node {
-  work_phase phase = work_phase::run;
+  profile_phase phase = profile_phase::run;
   std::int64_t payload = 0;
   std::vector<node> inside;
 
-  std::size_t count(work_phase p) const {
+  std::size_t count(profile_phase p) const {
     return static_cast<std::size_t>(
         std::count_if(inside.begin(), inside.end(), [p](const node& n) { return n.phase == p; }));
   }
@@ -80,26 +80,26 @@ std::optional<std::vector<node>> tree_of(const std::vector<seen_event>& events) 
   return std::move(open.front().inside);
 }
 
-bool is_forward(work_phase p) {
-  return p == work_phase::prefill || p == work_phase::denoise || p == work_phase::commit_forward ||
-         p == work_phase::mixed_forward;
+bool is_forward(profile_phase p) {
+  return p == profile_phase::prefill || p == profile_phase::denoise ||
+         p == profile_phase::commit_forward || p == profile_phase::mixed_forward;
 }
 
 void check_layer(const node& layer, std::int64_t index, bool stored_outputs) {
-  EXPECT_EQ(layer.phase, work_phase::layer);
+  EXPECT_EQ(layer.phase, profile_phase::layer);
   EXPECT_EQ(layer.payload, index);
   for (const node& n : layer.inside) {
     EXPECT_TRUE(n.inside.empty()) << name_of(n.phase);
     EXPECT_EQ(n.payload, index) << name_of(n.phase);
     EXPECT_FALSE(is_container(n.phase)) << name_of(n.phase);
   }
-  EXPECT_EQ(layer.count(work_phase::accounting), 1U);
-  EXPECT_GE(layer.count(work_phase::selection), 1U);
-  EXPECT_GE(layer.count(work_phase::cache_update), 1U);
-  for (const work_phase p : {work_phase::attention, work_phase::attention_output,
-                             work_phase::feed_forward, work_phase::project}) {
+  EXPECT_EQ(layer.count(profile_phase::accounting), 1U);
+  EXPECT_GE(layer.count(profile_phase::selection), 1U);
+  EXPECT_GE(layer.count(profile_phase::cache_update), 1U);
+  for (const profile_phase p : {profile_phase::attention, profile_phase::attention_output,
+                                profile_phase::feed_forward, profile_phase::project}) {
     if (stored_outputs) {  // a layer may have nothing due
-      EXPECT_LE(layer.count(p), p == work_phase::project ? 2U : 1U) << name_of(p);
+      EXPECT_LE(layer.count(p), p == profile_phase::project ? 2U : 1U) << name_of(p);
     } else {
       EXPECT_EQ(layer.count(p), 1U) << name_of(p);
     }
@@ -109,45 +109,45 @@ void check_layer(const node& layer, std::int64_t index, bool stored_outputs) {
 void check_forward(const node& forward, std::int64_t places, std::int64_t layers, bool stored) {
   EXPECT_GE(forward.payload, 1);
   EXPECT_LE(forward.payload, places);
-  EXPECT_EQ(forward.count(work_phase::selection), 1U);
-  EXPECT_EQ(forward.count(work_phase::embed), 1U);
-  EXPECT_EQ(forward.count(work_phase::final_norm), 1U);
-  EXPECT_EQ(static_cast<std::int64_t>(forward.count(work_phase::layer)), layers);
+  EXPECT_EQ(forward.count(profile_phase::selection), 1U);
+  EXPECT_EQ(forward.count(profile_phase::embed), 1U);
+  EXPECT_EQ(forward.count(profile_phase::final_norm), 1U);
+  EXPECT_EQ(static_cast<std::int64_t>(forward.count(profile_phase::layer)), layers);
   std::int64_t index = 0;
   for (const node& n : forward.inside) {
-    if (n.phase == work_phase::layer) check_layer(n, index++, stored);
+    if (n.phase == profile_phase::layer) check_layer(n, index++, stored);
   }
 }
 
 // Returns true when the step decided something.
 bool check_step(const node& step, std::int64_t index, std::int64_t places, std::int64_t layers,
                 bool stored) {
-  EXPECT_EQ(step.phase, work_phase::step);
+  EXPECT_EQ(step.phase, profile_phase::step);
   EXPECT_EQ(step.payload, index);
   if (step.inside.size() < 2) {
     ADD_FAILURE() << "a step without a forward";
     return false;
   }
-  EXPECT_EQ(step.inside[0].phase, work_phase::plan);
+  EXPECT_EQ(step.inside[0].phase, profile_phase::plan);
   EXPECT_EQ(step.inside[0].payload, index);
   EXPECT_TRUE(is_forward(step.inside[1].phase)) << name_of(step.inside[1].phase);
   check_forward(step.inside[1], places, layers, stored);
-  std::vector<work_phase> rest;
+  std::vector<profile_phase> rest;
   std::set<std::int64_t> candidates;
   for (std::size_t i = 2; i < step.inside.size(); ++i) {
     const node& n = step.inside[i];
     EXPECT_TRUE(n.inside.empty()) << name_of(n.phase);
     rest.push_back(n.phase);
-    if (n.phase == work_phase::lm_head || n.phase == work_phase::decide ||
-        n.phase == work_phase::commit) {
+    if (n.phase == profile_phase::lm_head || n.phase == profile_phase::decide ||
+        n.phase == profile_phase::commit) {
       candidates.insert(n.payload);
     }
   }
-  const std::vector<work_phase> decides = {work_phase::candidates, work_phase::lm_head,
-                                           work_phase::decide,     work_phase::commit,
-                                           work_phase::settle,     work_phase::accounting};
-  const std::vector<work_phase> nothing = {work_phase::candidates, work_phase::settle,
-                                           work_phase::accounting};
+  const std::vector<profile_phase> decides = {profile_phase::candidates, profile_phase::lm_head,
+                                              profile_phase::decide,     profile_phase::commit,
+                                              profile_phase::settle,     profile_phase::accounting};
+  const std::vector<profile_phase> nothing = {profile_phase::candidates, profile_phase::settle,
+                                              profile_phase::accounting};
   EXPECT_TRUE(rest == decides || rest == nothing) << "step " << index;
   if (rest != decides) return false;
   EXPECT_EQ(candidates.size(), 1U);
@@ -215,7 +215,7 @@ TEST_P(phases_of, every_step_has_its_phases_and_their_work_is_the_work_counted) 
   ASSERT_TRUE(tree) << "pushes and pops do not balance";
   ASSERT_EQ(tree->size(), 1U);
   const node& run = tree->front();
-  EXPECT_EQ(run.phase, work_phase::run);
+  EXPECT_EQ(run.phase, profile_phase::run);
   EXPECT_EQ(run.payload, 3);
   ASSERT_EQ(static_cast<std::int64_t>(run.inside.size()), result.steps);
   const bool stored =
@@ -238,12 +238,13 @@ TEST_P(phases_of, every_step_has_its_phases_and_their_work_is_the_work_counted) 
     head_rows += static_cast<double>(a.counters.head_rows);
   }
   EXPECT_NEAR(flops, counted_flops, 1e-9 * counted_flops);
-  EXPECT_NEAR(seen.total[work_phase::selection].flops, selection, 1e-9 * counted_flops);
-  EXPECT_EQ(seen.total[work_phase::embed].rows, rows);
-  EXPECT_EQ(seen.total[work_phase::lm_head].rows, head_rows);
-  for (const work_phase p :
-       {work_phase::embed, work_phase::project, work_phase::cache_update, work_phase::attention,
-        work_phase::attention_output, work_phase::feed_forward, work_phase::lm_head}) {
+  EXPECT_NEAR(seen.total[profile_phase::selection].flops, selection, 1e-9 * counted_flops);
+  EXPECT_EQ(seen.total[profile_phase::embed].rows, rows);
+  EXPECT_EQ(seen.total[profile_phase::lm_head].rows, head_rows);
+  for (const profile_phase p :
+       {profile_phase::embed, profile_phase::project, profile_phase::cache_update,
+        profile_phase::attention, profile_phase::attention_output, profile_phase::feed_forward,
+        profile_phase::lm_head}) {
     EXPECT_GT(seen.total[p].bytes.value_or(0), 0) << name_of(p);
   }
 }
@@ -275,7 +276,7 @@ TEST(phases, own_times_of_a_run_add_up_to_its_wall_time_and_to_what_the_loop_mea
   double own = 0, selection = 0, forward = 0;
   for (const phase_total& t : clock.totals()) {
     own += t.own_seconds;
-    if (t.phase == work_phase::selection) selection = t.seconds;
+    if (t.phase == profile_phase::selection) selection = t.seconds;
     if (is_forward(t.phase)) forward += t.seconds;
   }
   EXPECT_NEAR(own, clock.seconds(), 1e-6 * clock.seconds());

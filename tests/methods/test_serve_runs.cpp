@@ -166,29 +166,41 @@ class virtual_serving : public serve_runs {
   }
 };
 
-// Capacities by P90 alone over two minutes of arrivals, seeds 0 and 1, against an independent
-// simulation of the same processes (same random numbers, written in another language from their
-// description): fixed chunks within 2 %, the elastic scheduler within 5 %, one seed alone within half
-// as much again. (Over ten minutes and four seeds the two agree within 0.3 %.)
+// Capacities by P90 alone over two minutes of arrivals, seeds 0 and 1. In virtual time they are the
+// same on every machine but for the last bits of its logarithms, so `ours` is what this program
+// finds and any other number is another scheduler. `theirs` is an independent simulation of the same
+// processes (same random numbers, written in another language from their description); over ten
+// minutes and four seeds the two agree within 0.3 %.
 TEST_F(virtual_serving, capacities_are_those_of_an_independent_simulation) {
   struct expected {
     const char *method, *params;
-    double first, second, within;
+    double ours[2], theirs[2], within;
   };
   const std::string search = "duration = 120\nrate = 2.0\nsearch = true\nsearch_seeds = 2\n";
   for (const expected& e :
-       {expected{"autoregressive", "params.stop = false\n", 2.0904, 1.7775, 0.02},
-        expected{"block_diffusion", "params.stop = \"none\"\n", 4.3242, 3.7529, 0.02},
-        expected{"optimus", "params.stop = \"none\"\nparams.chunk = 8\n", 7.3411, 7.0715, 0.02},
-        expected{"optimus", "params.stop = \"none\"\n", 6.9153, 6.6535, 0.05}}) {
+       {expected{
+            "autoregressive", "params.stop = false\n", {2.08588, 1.78026}, {2.0904, 1.7775}, 0.003},
+        expected{"block_diffusion",
+                 "params.stop = \"none\"\n",
+                 {4.30594, 3.67451},
+                 {4.3242, 3.7529},
+                 0.022},
+        expected{"optimus",
+                 "params.stop = \"none\"\nparams.chunk = 8\n",
+                 {7.35801, 7.07108},
+                 {7.3411, 7.0715},
+                 0.003},
+        expected{
+            "optimus", "params.stop = \"none\"\n", {6.98753, 6.55132}, {6.9153, 6.6535}, 0.016}}) {
     const result_row row = serve(e.method, e.params, search);
     ASSERT_EQ(row.verdict, verdict_kind::not_verified) << row.reason;
     const metric& found = row.metrics.at("slo_capacity_requests_per_second");
     ASSERT_EQ(found.samples.size(), 2u) << e.method;
-    EXPECT_NEAR(found.samples[0], e.first, 1.5 * e.within * e.first) << e.method << e.params;
-    EXPECT_NEAR(found.samples[1], e.second, 1.5 * e.within * e.second) << e.method << e.params;
-    const double mean = (e.first + e.second) / 2;
-    EXPECT_NEAR(found.value, mean, e.within * mean) << e.method << e.params;
+    for (std::size_t seed = 0; seed < 2; ++seed) {
+      const double capacity = found.samples[seed], theirs = e.theirs[seed];
+      EXPECT_NEAR(capacity, e.ours[seed], 1e-4 * capacity) << e.method << e.params;
+      EXPECT_NEAR(capacity, theirs, e.within * theirs) << e.method << e.params;
+    }
     EXPECT_NEAR(found.value, (found.samples[0] + found.samples[1]) / 2, 1e-9);
     EXPECT_TRUE(row.value_of("slo_capacity_backlog_share")) << e.method;
     EXPECT_FALSE(row.value_of("slo_capacity_unbounded_share")) << e.method;
@@ -202,7 +214,7 @@ TEST_F(virtual_serving, the_chunk_chosen_is_logged) {
       serve("optimus", "params.stop = \"none\"\n", "duration = 200\nrate = 0.5\n");
   EXPECT_EQ(value(light, "chosen_chunk_mean"), 32);
   EXPECT_EQ(value(light, "chosen_chunk_min"), 32);
-  EXPECT_LT(value(light, "chunk_mean"), 26);
+  EXPECT_NEAR(value(light, "chunk_mean"), 20.6975, 0.01);
   const result_row fixed = serve("optimus", "params.stop = \"none\"\nparams.chunk = 8\n",
                                  "duration = 100\nrate = 0.5\n");
   EXPECT_EQ(value(fixed, "chosen_chunk_max"), 8);
@@ -210,7 +222,7 @@ TEST_F(virtual_serving, the_chunk_chosen_is_logged) {
                    .value_of("chosen_chunk_mean"));
   // What the scheduler believed of its chunks, and what they decided.
   const auto learnt = nlohmann::json::parse(light.calibration).at("learnt");
-  EXPECT_LT(learnt.at("error").get<double>(), 0.15);
+  EXPECT_LT(learnt.at("error").get<double>(), 0.02);
   EXPECT_EQ(learnt.at("chunks").size(), 16u);
   double before = 0;
   for (const auto& one : learnt.at("chunks")) {
@@ -222,7 +234,7 @@ TEST_F(virtual_serving, the_chunk_chosen_is_logged) {
   EXPECT_GT(whole.at("steps").get<int>(), 1000);
   // N at the end is that of the last hundred steps or so; foretold is what was believed at each.
   EXPECT_NEAR(whole.at("foretold").get<double>(), whole.at("decided").get<double>(),
-              0.15 * whole.at("decided").get<double>());
+              0.02 * whole.at("decided").get<double>());
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // Copyright The Unmask Authors
 //
 // ARC-Challenge (Clark et al. 2018; allenai.org/data/arc): ARC-Challenge-{Train,Dev,Test}.jsonl.
+#include <algorithm>
+
 #include "harness/workload/benchmarks/declare.h"
 
 namespace unmask::declared {
@@ -13,18 +15,23 @@ source_item item_of(const json_reader& object, std::size_t row) {
   const json_reader question = object.child("question");
   item.fields["question"] = question.text("stem");
   const json_value::array* choices = question.at("choices").items();
-  const std::string key = object.text("answerKey");
   if (choices == nullptr) question.fail("choices", "must be an array of objects");
+  std::vector<std::string> labels, texts;
   for (const json_value& choice : *choices) {
     if (choice.members() == nullptr) question.fail("choices", "must be an array of objects");
     const json_reader c(choice, object.file(), "question.choices.");
-    if (c.text("label") == key) item.right = static_cast<int>(item.choices.size());
-    item.fields[std::string(1, static_cast<char>('A' + item.choices.size()))] = c.text("text");
-    item.choices.push_back(c.text("text"));
+    labels.push_back(c.text("label"));
+    texts.push_back(c.text("text"));
   }
-  if (item.right < 0) object.fail("answerKey", "is the label of no choice");
-  item.answer = std::string(1, static_cast<char>('A' + item.right));
-  item.check = json_object({{"answer", json_string(item.answer)}, {"options", "\"ABCD\""}});
+  const std::string key = object.text("answerKey");
+  const auto right = std::ranges::find(labels, key);
+  if (right == labels.end()) object.fail("answerKey", "is the label of no choice");
+  item.doc = json_object(
+      {{"id", json_string(object.text_or("id", item.id))},
+       {"question", json_string(item.fields["question"])},
+       {"choices", json_object({{"text", json_strings(texts)}, {"label", json_strings(labels)}})},
+       {"answerKey", json_string(key)}});
+  set_options(item, std::move(texts), static_cast<std::size_t>(right - labels.begin()));
   return item;
 }
 
@@ -47,16 +54,11 @@ std::vector<source_item> read_four(const official_files& files, const std::strin
   return items;
 }
 
-benchmark base(const char* harness, const char* config) {
-  benchmark b;
-  b.name = "arc_c";
-  b.harness = harness;
-  b.config = config;
+benchmark opencompass(const char* harness) {
+  benchmark b = declared_as("arc_c", harness, "ARC_c_gen_1e0de5");
   b.split = "dev";
   b.items = 299;
   b.folder = "arc";
-  if (b.harness == "OC-S") b.max_prompt = 2048;
-  b.metric = "accuracy";
   b.scorer = "first_option";
   b.read = read_four;
   b.style = opencompass_style{
@@ -67,21 +69,18 @@ benchmark base(const char* harness, const char* config) {
 }  // namespace
 
 std::vector<benchmark> arc_c() {
-  benchmark lm = base("LM", "arc_challenge");
-  lm.split = "test";
+  benchmark lm = declared_as("arc_c", "LM", "arc_challenge");
   lm.items = 1172;
+  lm.folder = "arc";
   lm.metric = "acc_norm";
   lm.scorer = "likelihood_choice";
   lm.examples = {example_rule::drawn, "train"};
   lm.read = read;
   lm.style = lm_eval_style{
       .question = "Question: {question}\nAnswer:", .target = "{right_choice}", .choices = true};
-  benchmark sparse = base("OC-S", "ARC_c_gen_1e0de5");
-  sparse.gen_length = 256;
-  benchmark llada = base("OC-L", "ARC_c_gen_1e0de5");
-  llada.form = prompt_form::chat;
+  benchmark llada = opencompass("OC-L");
   llada.gen_length = 512;
-  return {lm, sparse, llada};
+  return {lm, opencompass("OC-S"), llada};
 }
 
 }  // namespace unmask::declared

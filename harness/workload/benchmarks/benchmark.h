@@ -33,8 +33,10 @@ struct source_item {
   int right = -1;                             // which of them
   std::string answer;                         // reference text
   std::string check = "{}";                   // what the scorer needs (task.h)
-  std::vector<chat_message> turns;            // of a conversation: the request as it stands
-  int gen_length = 0;                         // of a group with a length of its own; 0: none
+  std::string doc =
+      "{}";  // the record as lm-eval's data set has it: one JSON object, keys in order
+  std::vector<chat_message> turns;  // of a conversation: the request as it stands
+  int gen_length = 0;               // of a group with a length of its own; 0: none
 };
 
 // Which examples stand before the question.
@@ -49,6 +51,9 @@ enum class example_rule : std::uint8_t {
 struct example_source {
   example_rule rule = example_rule::none;
   std::string from;  // split of first and drawn; file name of written
+  // drawn: one more than is shown, and the item itself left out where the splits are the same. lm-eval
+  // does so for tasks that name neither a test split nor a split of examples.
+  bool one_more = false;
 };
 
 // lm-evaluation-harness: description, then examples as question + delimiter + target + blank line,
@@ -103,6 +108,8 @@ struct benchmark {
   std::string split = "test";
   std::vector<std::string> groups = {};  // subjects or tasks; empty: one file
   std::string folder = {};               // of the dataset; empty: `name`
+  // Items and generated tokens by group, where they differ; else shares of `items` and gen_length.
+  std::map<std::string, std::pair<int, int>> by_group = {};
   // Longest prompt in tokens that the harness's model config allows; 0: none stated.
   int max_prompt = 0;
   bool cut_middle = false;  // what is still too long loses its middle, not its beginning
@@ -117,12 +124,19 @@ const std::vector<benchmark>& benchmarks();
 // Usage error with the nearest names.
 const benchmark& find_benchmark(const std::string& name, const std::string& harness);
 
+// Items there are in a task of a benchmark, or in all of it, and how many tokens an answer has as far
+// as the declaration tells; LongBench's own are in its files, so these are the longest.
+std::int64_t declared_items(const benchmark& of, const std::string& task);
+int declared_length(const benchmark& of, const std::string& task);
+
 struct benchmark_options {
-  int shots = -1;     // -1: as declared
-  std::string group;  // one subject or task; empty: all
-  std::string form;   // of prompt_form; empty: as declared
+  int shots = -1;      // -1: as declared
+  std::string group;   // one subject or task; empty: all
+  std::string form;    // of prompt_form; empty: as declared
+  bool system = true;  // false: without the harness's system message
   // lm-eval builds the prompts of documents rank, rank + world, ... with a generator of their own.
-  std::size_t world = 1, rank = 0;
+  // One generator per process; rank below 0: of all of them.
+  std::int64_t world = 1, rank = -1;
   std::filesystem::path examples;  // folder of the written examples
 };
 

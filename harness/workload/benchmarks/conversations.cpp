@@ -84,11 +84,24 @@ std::vector<source_item> read_conversation(const official_files& files, const ch
   return items;
 }
 
+// MT-Bench, Vicuna and Spec-Bench: question.jsonl. Later turns need the first answer, so a request is
+// the first turn alone.
+std::vector<source_item> read_questions(const official_files& files, const char* dataset) {
+  std::vector<source_item> items;
+  each_object(files.text(dataset, {"question.jsonl", std::string(dataset) + ".jsonl"}),
+              [&](const json_reader& object, std::size_t) {
+                source_item item;
+                item.id = std::to_string(object.integer("question_id", 0, std::int64_t{1} << 40));
+                const std::vector<std::string> turns = texts_of(object, "turns");
+                if (turns.empty()) object.fail("turns", "must start with a string");
+                item.turns = {{"user", turns.front()}};
+                items.push_back(std::move(item));
+              });
+  return items;
+}
+
 benchmark source(const char* name, item_reader read) {
-  benchmark b;
-  b.name = name;
-  b.harness = "own";
-  b.config = "up to the last user turn";
+  benchmark b = declared_as(name, "own", "up to the last user turn");
   b.form = prompt_form::chat;
   b.gen_length = 2048;
   b.metric = "none: a source of prompts for speed";
@@ -101,13 +114,20 @@ benchmark source(const char* name, item_reader read) {
 }  // namespace
 
 std::vector<benchmark> conversations() {
-  return {
-      source("sharegpt", read_sharegpt),
-      source("wildchat", [](const official_files& files, const std::string&,
-                            const std::string&) { return read_conversation(files, "wildchat"); }),
-      source("lmsys_chat", [](const official_files& files, const std::string&, const std::string&) {
-        return read_conversation(files, "lmsys_chat");
-      })};
+  using files = official_files;
+  using text = std::string;
+  return {source("sharegpt", read_sharegpt),
+          source("wildchat", [](const files& f, const text&,
+                                const text&) { return read_conversation(f, "wildchat"); }),
+          source("lmsys_chat", [](const files& f, const text&,
+                                  const text&) { return read_conversation(f, "lmsys_chat"); }),
+          source("mt_bench", [](const files& f, const text&,
+                                const text&) { return read_questions(f, "mt_bench"); }),
+          source("vicuna_bench", [](const files& f, const text&,
+                                    const text&) { return read_questions(f, "vicuna_bench"); }),
+          source("spec_bench", [](const files& f, const text&, const text&) {
+            return read_questions(f, "spec_bench");
+          })};
 }
 
 }  // namespace unmask::declared

@@ -16,6 +16,8 @@ std::vector<source_item> read(const official_files& files, const std::string& sp
                 item.id = std::to_string(row);
                 item.answer = object.text("answer");
                 item.fields = {{"question", object.text("question")}, {"answer", item.answer}};
+                item.doc = json_object({{"question", json_string(item.fields["question"])},
+                                        {"answer", json_string(item.answer)}});
                 item.check = json_object({{"target", json_string(item.answer)}});
                 items.push_back(std::move(item));
               });
@@ -23,15 +25,10 @@ std::vector<source_item> read(const official_files& files, const std::string& sp
 }
 
 benchmark base(const char* harness, const char* config) {
-  benchmark b;
-  b.name = "gsm8k";
-  b.harness = harness;
-  b.config = config;
+  benchmark b = declared_as("gsm8k", harness, config);
   b.folder = "gsm8k";
   b.items = 1319;
-  if (b.harness == "OC-S") b.max_prompt = 2048;
-  b.gen_length = 256;
-  b.metric = "accuracy";
+  if (b.gen_length == 0) b.gen_length = 256;
   b.read = read;
   return b;
 }
@@ -74,14 +71,12 @@ benchmark four_turns(const char* harness, const char* config) {
 
 std::vector<benchmark> gsm8k() {
   benchmark focus = base("OC-F", "gsm8k_0shot_v2_gen_17d799");
-  focus.form = prompt_form::chat;
-  focus.gen_length = 1024;
   focus.scorer = "gsm8k_opencompass_v2";
   focus.style = opencompass_style{
       .question = {{"user",
                     "{question}\nPlease reason step by step, and put your final answer within "
                     "\\boxed{}."}},
-      .system = "You are a helpful assistant."};
+      .system = system_message};
   benchmark dream = base("OC-S", "gsm8k_gen_1dce88_maxoutlen_256");
   dream.shots = 4;
   dream.scorer = "gsm8k_opencompass";
@@ -89,7 +84,6 @@ std::vector<benchmark> gsm8k() {
   dream.style = opencompass_style{.example = {{"user", "Question: {question}\nAnswer: {answer}\n"}},
                                   .question = {{"user", "Question: {question}\nAnswer:"}}};
   benchmark llada = four_turns("OC-L", "gsm8k_gen_1d7fe4");
-  llada.form = prompt_form::chat;
   llada.gen_length = 512;
   return {lm_eval(), chain_of_thought(),
           focus,     four_turns("OC-S", "gsm8k_gen_17d0dc_maxoutlen_256"),

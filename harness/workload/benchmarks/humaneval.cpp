@@ -15,6 +15,11 @@ std::vector<source_item> read(const official_files& files, const std::string&, c
                 item.id = object.text("task_id");
                 item.fields = {{"prompt", object.text("prompt")}};
                 item.answer = object.text("canonical_solution");
+                item.doc = json_object({{"task_id", json_string(item.id)},
+                                        {"prompt", json_string(object.text("prompt"))},
+                                        {"canonical_solution", json_string(item.answer)},
+                                        {"test", json_string(object.text("test"))},
+                                        {"entry_point", json_string(object.text("entry_point"))}});
                 item.check = json_object({{"entry_point", json_string(object.text("entry_point"))},
                                           {"prompt", json_string(object.text("prompt"))},
                                           {"task_id", json_string(item.id)},
@@ -25,13 +30,10 @@ std::vector<source_item> read(const official_files& files, const std::string&, c
 }
 
 benchmark base(const char* harness, const char* config, const std::string& before) {
-  benchmark b;
-  b.name = "humaneval";
-  b.harness = harness;
-  b.config = config;
+  benchmark b = declared_as("humaneval", harness, config);
   b.items = 164;
   if (b.harness == "OC-S") b.max_prompt = 4096;
-  b.gen_length = 512;
+  if (b.harness != "OC-F") b.gen_length = 512;
   b.metric = "pass@1";
   b.read = read;
   b.style = opencompass_style{.question = {{"user", before + "{prompt}"}}};
@@ -46,15 +48,13 @@ std::vector<benchmark> humaneval() {
   lm.style =
       lm_eval_style{.question = "{prompt}", .stop = {"\nclass", "\ndef", "\n#", "\nif", "\nprint"}};
   benchmark focus = base("OC-F", "humaneval_openai_sample_evals_gen_dcae0e", "");
-  focus.form = prompt_form::chat;
-  focus.gen_length = 1024;
   focus.scorer = "humaneval_opencompass_focus";
   focus.style = opencompass_style{
       .question = {{"user",
                     "Read the following function signature and docstring, and fully implement the "
                     "function described. Your response should only contain the code for this "
                     "function.\n{prompt}"}},
-      .system = "You are a helpful assistant."};
+      .system = system_message};
   benchmark sparse = base("OC-S", "humaneval_openai_sample_evals_gen_dcae0e", "");
   sparse.scorer = "humaneval_opencompass_sparse";
   // Dream instruct: another postprocessor over the same config.
@@ -63,7 +63,6 @@ std::vector<benchmark> humaneval() {
   chat.form = prompt_form::one_turn;
   chat.scorer = "humaneval_opencompass_sparse_chat";
   benchmark llada = base("OC-L", "humaneval_gen_8e312c", "Complete the following python code:\n");
-  llada.form = prompt_form::chat;
   llada.scorer = "humaneval_opencompass_llada";
   // Fast-dLLM, Dream and dLLM-Cache: nothing is cut, the sanitizer finds the program.
   benchmark sanitized = lm;

@@ -16,6 +16,10 @@ std::vector<source_item> read(const official_files& files, const std::string&, c
     source_item item;
     item.id = std::to_string(object.integer("key", 0, std::int64_t{1} << 40));
     item.fields = {{"prompt", object.text("prompt")}};
+    item.doc = json_object({{"key", item.id},
+                            {"prompt", json_string(item.fields["prompt"])},
+                            {"instruction_id_list", json_text(object.at("instruction_id_list"))},
+                            {"kwargs", json_text(object.at("kwargs"))}});
     item.check = json_object({{"instruction_id_list", json_text(object.at("instruction_id_list"))},
                               {"key", item.id},
                               {"kwargs", json_text(object.at("kwargs"))},
@@ -25,31 +29,26 @@ std::vector<source_item> read(const official_files& files, const std::string&, c
   return items;
 }
 
+benchmark base(const char* harness, const char* config) {
+  benchmark b = declared_as("ifeval", harness, config);
+  b.items = 541;
+  b.metric = "mean of prompt-level and instruction-level strict";
+  b.scorer = "ifeval";
+  b.read = read;
+  b.style = opencompass_style{.question = {{"user", "{prompt}"}},
+                              .system = b.harness == "OC-F" ? system_message : ""};
+  return b;
+}
+
 }  // namespace
 
 std::vector<benchmark> ifeval() {
-  benchmark lm;
-  lm.name = "ifeval";
-  lm.harness = "LM";
-  lm.config = "ifeval";
-  lm.items = 541;
+  benchmark lm = base("LM", "ifeval");
   lm.gen_length = 1280;
-  lm.metric = "mean of prompt-level and instruction-level strict";
-  lm.scorer = "ifeval";
-  lm.read = read;
   lm.style = lm_eval_style{.question = "{prompt}"};
-  benchmark focus = lm;
-  focus.harness = "OC-F";
-  focus.config = "IFEval_gen_353ae7";
-  focus.form = prompt_form::chat;
-  focus.gen_length = 1024;
-  focus.style = opencompass_style{.question = {{"user", "{prompt}"}},
-                                  .system = "You are a helpful assistant."};
-  benchmark llada = focus;
-  llada.harness = "OC-L";
+  benchmark llada = base("OC-L", "IFEval_gen_353ae7");
   llada.gen_length = 512;
-  llada.style = opencompass_style{.question = {{"user", "{prompt}"}}};
-  return {lm, focus, llada};
+  return {lm, base("OC-F", "IFEval_gen_353ae7"), llada};
 }
 
 }  // namespace unmask::declared

@@ -9,6 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
 #include "harness/workload/benchmarks/declare.h"
+#include "harness/workload/scorers/math_text.h"
 
 namespace unmask::declared {
 namespace {
@@ -29,15 +30,16 @@ std::string folder_of(const std::string& group) {
   return group;
 }
 
-// What the last \boxed of a solution holds; \boxed 5 without braces too.
+// What the last \\boxed of a solution holds, as lm-eval finds it: anything after the last "\\boxed " up
+// to the next $ before any \\boxed{...}; \\fbox only where there is no \\boxed.
 std::string last_boxed(const std::string& solution) {
-  const std::size_t at = std::max(solution.rfind("\\boxed") + 1, solution.rfind("\\fbox") + 1);
-  if (at == 0) return "";
-  std::size_t begin = solution.find('{', at);
-  if (solution.compare(at - 1, 7, "\\boxed ") == 0) {
-    return solution.substr(at + 6, solution.find('$', at) - at - 6);
+  if (const std::size_t bare = solution.rfind("\\boxed "); bare != std::string::npos) {
+    return solution.substr(bare + 7, solution.find('$', bare) - bare - 7);
   }
-  if (begin == std::string::npos) return "";
+  std::size_t at = solution.rfind("\\boxed");
+  if (at == std::string::npos) at = solution.rfind("\\fbox");
+  if (at == std::string::npos) return "";
+  const std::size_t begin = solution.find('{', at);
   int depth = 0;
   for (std::size_t i = begin; i < solution.size(); ++i) {
     if (solution[i] == '{') ++depth;
@@ -53,6 +55,9 @@ source_item item_of(const json_reader& object, std::string id, const std::string
   item.answer = object.text("solution");
   const std::string boxed = last_boxed(item.answer);
   item.fields = {{"problem", object.text("problem")}, {"solution", item.answer}, {"answer", boxed}};
+  item.doc = json_object({{"problem", json_string(item.fields["problem"])},
+                          {"solution", json_string(item.answer)},
+                          {"answer", json_string(scorers::minerva_normal(boxed))}});
   item.check = json_object({{"answer", json_string(object.text_or("answer", boxed))},
                             {"solution", json_string(item.answer)}});
   return item;
@@ -95,14 +100,9 @@ std::vector<source_item> read_500(const official_files& files, const std::string
 }
 
 benchmark base(const char* name, const char* harness, const char* config) {
-  benchmark b;
-  b.name = name;
-  b.harness = harness;
-  b.config = config;
-  b.metric = "accuracy";
+  benchmark b = declared_as(name, harness, config);
   b.items = 5000;
   b.folder = "math";
-  if (b.harness == "OC-S") b.max_prompt = 2048;
   b.read = read_folder;
   for (const auto& [task, folder] : subjects) b.groups.push_back(task);
   return b;
@@ -147,10 +147,8 @@ std::vector<benchmark> math() {
   llada.gen_length = 512;
   llada.scorer = "math_opencompass";
   benchmark dream = four_shot("math_gen_a58d9d_dream", "");
-  dream.gen_length = 256;
   dream.scorer = "math500_opencompass_verify";
   benchmark zero = base("math", "OC-L", "math_0shot_gen_11c4b5");
-  zero.form = prompt_form::chat;
   zero.gen_length = 512;
   zero.scorer = "math_opencompass_v2";
   zero.style = opencompass_style{.question = {{"user", boxed_request}}};
@@ -158,8 +156,7 @@ std::vector<benchmark> math() {
   focus.config = "math500_gen";
   focus.gen_length = 1024;
   focus.scorer = "math500_opencompass_verify";
-  focus.style = opencompass_style{.question = {{"user", boxed_request}},
-                                  .system = "You are a helpful assistant."};
+  focus.style = opencompass_style{.question = {{"user", boxed_request}}, .system = system_message};
   return {minerva, llada, dream, zero, focus, in_500("LM", minerva), in_500("OC-S", llada)};
 }
 

@@ -21,6 +21,10 @@ source_item item_of(const json_reader& object, const char* text_key) {
   for (std::size_t t = 0; t < 3; ++t) {
     item.fields["test_" + std::to_string(t)] = t < tests.size() ? tests[t] : "";
   }
+  item.doc = json_object({{"task_id", item.id},
+                          {"text", json_string(item.fields["text"])},
+                          {"code", json_string(item.answer)},
+                          {"test_list", json_text(object.at("test_list"))}});
   item.check = json_object({{"task_id", json_string(item.id)},
                             {"test_list", json_text(object.at("test_list"))},
                             {"text", json_string(item.fields["text"])}});
@@ -54,10 +58,7 @@ std::vector<source_item> read_sanitized(const official_files& files, const std::
 }
 
 benchmark base(const char* harness, const char* config) {
-  benchmark b;
-  b.name = "mbpp";
-  b.harness = harness;
-  b.config = config;
+  benchmark b = declared_as("mbpp", harness, config);
   b.items = 500;
   b.folder = "mbpp";
   b.shots = 3;
@@ -80,7 +81,6 @@ std::vector<benchmark> mbpp() {
                            .delimiter = "",
                            .stop = {"[DONE]"}};
   benchmark llada = base("OC-L", "mbpp_gen_830460");
-  llada.form = prompt_form::chat;
   llada.gen_length = 256;
   llada.scorer = "mbpp_opencompass";
   llada.examples = {example_rule::written, "mbpp_opencompass"};
@@ -91,7 +91,6 @@ std::vector<benchmark> mbpp() {
   focus.name = "mbpp_sanitized";
   focus.shots = 0;
   focus.items = 257;
-  focus.form = prompt_form::chat;
   focus.scorer = "mbpp_opencompass";
   focus.read = read_sanitized;
   focus.style = opencompass_style{
@@ -100,7 +99,7 @@ std::vector<benchmark> mbpp() {
             "You are an expert Python programmer, and here is your task:\n{text}\nYour code "
             "should pass these tests:\n\n{test_list}\n You should submit your final "
             "solution in the following format: ```python\n\n```"}},
-      .system = "You are a helpful assistant."};
+      .system = system_message};
   return {lm, llada, focus};
 }
 

@@ -83,29 +83,26 @@ std::vector<source_item> read(const official_files& files, const std::string& sp
     source_item item;
     item.id = subject + ":" + std::to_string(items.size());
     item.group = subject;
-    item.fields = {{"input", row[0]},  {"question", std::string(py::strip(row[0]))},
-                   {"A", row[1]},      {"B", row[2]},
-                   {"C", row[3]},      {"D", row[4]},
-                   {"target", letter}, {"subject", py::replace_all(subject, "_", " ")}};
-    item.choices = {"A", "B", "C", "D"};
-    item.right = letter[0] - 'A';
-    item.answer = letter;
-    item.check = json_object({{"answer", json_string(letter)}, {"options", "\"ABCD\""}});
+    item.fields = {{"input", row[0]},
+                   {"question", std::string(py::strip(row[0]))},
+                   {"subject", py::replace_all(subject, "_", " ")}};
+    const std::vector<std::string> options(row.begin() + 1, row.end() - 1);
+    item.doc = json_object({{"question", json_string(row[0])},
+                            {"subject", json_string(subject)},
+                            {"choices", json_strings(options)},
+                            {"answer", std::to_string(letter[0] - 'A')}});
+    set_options(item, options, static_cast<std::size_t>(letter[0] - 'A'));
+    item.choices = {"A", "B", "C", "D"};  // letters are what the model continues with
     items.push_back(std::move(item));
   }
   return items;
 }
 
 benchmark base(const char* name, const char* harness, const char* config) {
-  benchmark b;
-  b.name = name;
-  b.harness = harness;
-  b.config = config;
+  benchmark b = declared_as(name, harness, config);
   b.shots = 5;
   b.items = 14042;
   b.folder = "mmlu";
-  if (b.harness == "OC-S") b.max_prompt = 2048;
-  b.metric = "accuracy";
   b.examples = {example_rule::first, "dev"};
   b.read = read;
   b.groups.assign(std::begin(subjects), std::end(subjects));
@@ -114,7 +111,7 @@ benchmark base(const char* name, const char* harness, const char* config) {
 
 lm_eval_style lm_eval(bool choices) {
   return {.question = "{question}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer:",
-          .target = "{target}",
+          .target = "{answer}",
           .description =
               "The following are multiple choice questions (with answers) about {subject}.\n\n",
           .stop = choices ? std::vector<std::string>{} : std::vector<std::string>{"</s>", "\n"},
@@ -133,16 +130,14 @@ std::vector<benchmark> mmlu() {
   generative.scorer = "mmlu_generative_lm_eval";
   generative.style = lm_eval(false);
   benchmark sparse = base("mmlu", "OC-S", "mmlu_gen_79e572");
-  sparse.gen_length = 256;
   sparse.scorer = "first_capital";
   // Two blanks before the subject: one of the config, one of the name.
   sparse.style = opencompass_style{
-      .example = {{"user", "{input}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer: {target}\n"}},
+      .example = {{"user", "{input}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer: {answer}\n"}},
       .question = {{"user", "{input}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer:"}},
       .plain = true,
       .lead = "The following are multiple choice questions (with answers) about  {subject}.\n\n"};
   benchmark llada = base("mmlu", "OC-L", "mmlu_gen_a484b3");
-  llada.form = prompt_form::chat;
   llada.gen_length = 3;
   llada.scorer = "first_option";
   const std::string hint =
@@ -151,7 +146,7 @@ std::vector<benchmark> mmlu() {
   // The examples say Question and Answer, the question itself Q and A.
   llada.style = opencompass_style{
       .example = {{"user", hint + "Question: {input}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nAnswer: "},
-                  {"assistant", "{target}\n"}},
+                  {"assistant", "{answer}\n"}},
       .question = {{"user", hint + "Q: {input}\nA. {A}\nB. {B}\nC. {C}\nD. {D}\nA: "}}};
   return {likelihood, generative, sparse, llada};
 }

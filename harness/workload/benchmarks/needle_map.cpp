@@ -88,10 +88,7 @@ std::vector<source_item> read(const official_files& files, const std::string&,
 }  // namespace
 
 std::vector<benchmark> needle_map() {
-  benchmark b;
-  b.name = "needle_map";
-  b.harness = "OC-U";
-  b.config = "needlebench_single_32k";
+  benchmark b = declared_as("needle_map", "OC-U", "needlebench_single_32k");
   b.gen_length = 32;
   b.folder = "needlebench";
   b.items = steps * 11 * repetitions;

@@ -11,8 +11,8 @@
 namespace unmask::declared {
 namespace {
 
-std::vector<int> read_labels(const official_text& file) {
-  std::vector<int> labels;
+std::vector<std::size_t> read_labels(const official_text& file) {
+  std::vector<std::size_t> labels;
   for_each_line(file.text, [&](std::string_view line, std::size_t number) {
     const std::string_view label = py::strip(line);
     if (label != "0" && label != "1") {
@@ -25,24 +25,28 @@ std::vector<int> read_labels(const official_text& file) {
 
 std::vector<source_item> read(const official_files& files, const std::string& split,
                               const std::string&) {
-  const bool valid = split == "valid";
-  const std::vector<int> labels = read_labels(
-      files.text("piqa", valid ? std::vector<std::string>{"valid-labels.lst", "dev-labels.lst"}
-                               : std::vector<std::string>{split + "-labels.lst"}));
-  const official_text file =
-      files.text("piqa", valid ? std::vector<std::string>{"valid.jsonl", "dev.jsonl"}
-                               : std::vector<std::string>{split + ".jsonl"});
+  std::vector<std::string> stems = {split};
+  if (split == "valid") stems.push_back("dev");
+  const auto named = [&](const char* ending) {
+    std::vector<std::string> names;
+    for (const std::string& stem : stems) names.push_back(stem + ending);
+    return names;
+  };
+  const std::vector<std::size_t> labels = read_labels(files.text("piqa", named("-labels.lst")));
+  const official_text file = files.text("piqa", named(".jsonl"));
   std::vector<source_item> items;
   each_object(file, [&](const json_reader& object, std::size_t row) {
     source_item item;
     item.id = std::to_string(row);
-    item.choices = {object.text("sol1"), object.text("sol2")};
-    item.fields = {
-        {"goal", object.text("goal")}, {"sol1", item.choices[0]}, {"sol2", item.choices[1]}};
-    item.right = labels.at(std::min(row, labels.size() - 1));
-    item.fields["right_choice"] = item.choices[static_cast<std::size_t>(item.right)];
-    item.answer = item.right == 1 ? "B" : "A";
-    item.check = json_object({{"answer", json_string(item.answer)}, {"options", "\"AB\""}});
+    const std::size_t right = labels.at(std::min(row, labels.size() - 1));
+    const std::string goal = object.text("goal"), sol1 = object.text("sol1");
+    const std::string sol2 = object.text("sol2");
+    item.fields = {{"goal", goal}, {"sol1", sol1}, {"sol2", sol2}};
+    item.doc = json_object({{"goal", json_string(goal)},
+                            {"sol1", json_string(sol1)},
+                            {"sol2", json_string(sol2)},
+                            {"label", std::to_string(right)}});
+    set_options(item, {sol1, sol2}, right);
     items.push_back(std::move(item));
   });
   if (labels.size() != items.size()) {
@@ -55,27 +59,20 @@ std::vector<source_item> read(const official_files& files, const std::string& sp
 }  // namespace
 
 std::vector<benchmark> piqa() {
-  benchmark lm;
-  lm.name = "piqa";
-  lm.harness = "LM";
-  lm.config = "piqa";
-  lm.split = "valid";
-  lm.items = 1838;
+  benchmark lm = declared_as("piqa", "LM", "piqa");
   lm.metric = "acc_norm";
   lm.scorer = "likelihood_choice";
-  lm.examples = {example_rule::drawn, "train"};
-  lm.read = read;
+  lm.examples = {example_rule::drawn, "train", true};
   lm.style = lm_eval_style{
       .question = "Question: {goal}\nAnswer:", .target = "{right_choice}", .choices = true};
-  benchmark sparse = lm;
-  sparse.harness = "OC-S";
-  sparse.config = "piqa_gen_1194eb";
-  sparse.examples = {};
-  sparse.gen_length = 256;
-  sparse.max_prompt = 2048;
-  sparse.metric = "accuracy";
+  benchmark sparse = declared_as("piqa", "OC-S", "piqa_gen_1194eb");
   sparse.scorer = "first_option";
   sparse.style = opencompass_style{.question = {{"user", "{goal}\nA. {sol1}\nB. {sol2}\nAnswer:"}}};
+  for (benchmark* b : {&lm, &sparse}) {
+    b->split = "valid";
+    b->items = 1838;
+    b->read = read;
+  }
   return {lm, sparse};
 }
 

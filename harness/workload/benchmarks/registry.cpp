@@ -87,6 +87,73 @@ const benchmark& find_benchmark(const std::string& name, const std::string& harn
                     others);
 }
 
+std::int64_t declared_items(const benchmark& of, const std::string& task) {
+  const auto found = of.by_group.find(task);
+  if (found != of.by_group.end()) return found->second.first;
+  const auto groups = static_cast<std::int64_t>(std::max<std::size_t>(of.groups.size(), 1));
+  return task.empty() ? of.items : (of.items + groups - 1) / groups;
+}
+
+int declared_length(const benchmark& of, const std::string& task) {
+  const auto found = of.by_group.find(task);
+  if (found != of.by_group.end()) return found->second.second;
+  int longest = of.gen_length;
+  for (const auto& [group, numbers] : of.by_group) longest = std::max(longest, numbers.second);
+  return longest;
+}
+
+benchmark declared::declared_as(const char* name, const char* harness, const char* config) {
+  benchmark b;
+  b.name = name;
+  b.harness = harness;
+  b.config = config;
+  b.metric = "accuracy";
+  if (b.harness == "OC-F" || b.harness == "OC-L") b.form = prompt_form::chat;
+  if (b.harness == "OC-F") b.gen_length = 1024;
+  if (b.harness == "OC-S") b.gen_length = 256;
+  if (b.harness == "OC-S") b.max_prompt = 2048;
+  return b;
+}
+
+void declared::set_options(source_item& item, std::vector<std::string> options, std::size_t right) {
+  const std::string letters = std::string("ABCDEFGHIJ").substr(0, options.size());
+  for (std::size_t i = 0; i < letters.size(); ++i) {
+    item.fields[letters.substr(i, 1)] = options[i];
+  }
+  item.right = static_cast<int>(right);
+  item.answer = letters.at(right);
+  item.fields["right_choice"] = options.at(right);
+  item.fields["answer"] = item.answer;
+  item.check =
+      json_object({{"answer", json_string(item.answer)}, {"options", json_string(letters)}});
+  item.choices = std::move(options);
+}
+
+std::vector<std::vector<std::string>> declared::csv_columns(const official_text& file,
+                                                            const std::vector<std::string>& names) {
+  std::vector<std::vector<std::string>> rows = csv_rows(file);
+  if (rows.empty()) throw environment_error(file.name + ": is empty");
+  std::vector<std::size_t> columns;
+  for (const std::string& name : names) {
+    const auto found = std::ranges::find(rows.front(), name);
+    if (found == rows.front().end()) {
+      throw environment_error(file.name + ": has no column \"" + name + "\"");
+    }
+    columns.push_back(static_cast<std::size_t>(found - rows.front().begin()));
+  }
+  const std::size_t widest = std::ranges::max(columns);
+  rows.erase(rows.begin());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].size() <= widest) {
+      throw environment_error(file.name + ", row " + std::to_string(i + 1) + ": is cut off");
+    }
+    std::vector<std::string> chosen;
+    for (const std::size_t column : columns) chosen.push_back(rows[i][column]);
+    rows[i] = std::move(chosen);
+  }
+  return rows;
+}
+
 std::string declared::json_string(const std::string& text) {
   json_value value;
   value.data = text;
@@ -100,6 +167,12 @@ std::string declared::json_object(
     text += (text.empty() ? "" : ",") + json_string(key) + ":" + value;
   }
   return "{" + text + "}";
+}
+
+std::string declared::json_strings(const std::vector<std::string>& texts) {
+  std::string list;
+  for (const std::string& text : texts) list += (list.empty() ? "" : ",") + json_string(text);
+  return "[" + list + "]";
 }
 
 std::vector<std::string> declared::texts_of(const json_reader& object, const std::string& key) {

@@ -59,8 +59,8 @@ void set_lm_eval(golden_case& c, const json_reader& record) {
   c.options.form = !chat                                           ? "raw"
                    : record.flag_or("fewshot_as_multiturn", false) ? "chat"
                                                                    : "one-turn";
-  c.options.world = static_cast<std::size_t>(record.integer_or("world_size", 1, 1 << 20, 1));
-  c.options.rank = static_cast<std::size_t>(record.integer_or("rank", 0, 1 << 20, 0));
+  c.options.world = record.integer_or("world_size", 1, 1 << 20, 1);
+  c.options.rank = record.integer_or("rank", 0, 1 << 20, 0);
 }
 
 void set_opencompass(golden_case& c, const json_reader& record) {

@@ -52,6 +52,15 @@ std::vector<source_item> read_items(const benchmark& of, const official_files& f
   return all;
 }
 
+// lm-eval's name of the task, or one made alike.
+std::string task_name(const benchmark& of, const std::string& group) {
+  if (group.empty()) return of.config;
+  const std::string generative = "_generative";
+  return of.config.ends_with(generative)
+             ? of.config.substr(0, of.config.size() - generative.size()) + "_" + group + generative
+             : of.config + "_" + group;
+}
+
 }  // namespace
 
 benchmark_set::benchmark_set(const benchmark& of, const official_files& files,
@@ -69,7 +78,7 @@ benchmark_set::benchmark_set(const benchmark& of, std::vector<source_item> items
     throw usage_error("the benchmark " + of.name + " (" + of.harness +
                       ") has no examples to put before the question; `shots` must be 0");
   }
-  if (options_.world == 0 || options_.rank >= options_.world) {
+  if (options_.world < 1 || options_.rank >= options_.world) {
     throw usage_error("the rank of a benchmark's prompts must be below the number of processes");
   }
   std::map<std::string, std::size_t> seen;
@@ -92,21 +101,28 @@ void benchmark_set::read_examples(const official_files& files) {
     } else {
       pool = of_->read(files, from.from, group);
     }
-    if (pool.size() < static_cast<std::size_t>(shots_)) {
+    if (pool.size() < static_cast<std::size_t>(shots_) + (from.one_more ? 1 : 0)) {
       throw usage_error(of_->name + ": " + std::to_string(shots_) +
                         " examples were asked for, and " + "there are " +
                         std::to_string(pool.size()));
     }
     if (from.rule != example_rule::drawn) continue;
-    // One generator per task and process; a document's draw depends on all before it.
-    python_random generator(lm_eval_seed);
+    // One generator per task and process; a document's draw depends on all before it there.
     auto& draws = draws_[group];
     draws.resize(count);
     const auto k = static_cast<std::size_t>(shots_);
-    for (std::size_t i = options_.rank; i < count; i += options_.world) {
-      // For one user turn lm-eval draws twice and takes the second.
-      if (form_ == prompt_form::one_turn) generator.sample(pool.size(), k);
-      draws[i] = generator.sample(pool.size(), k);
+    const auto world = static_cast<std::size_t>(options_.world);
+    for (std::size_t rank = 0; rank < world; ++rank) {
+      if (options_.rank >= 0 && rank != static_cast<std::size_t>(options_.rank)) continue;
+      python_random generator(lm_eval_seed);
+      for (std::size_t i = rank; i < count; i += world) {
+        const std::size_t drawn = k + (from.one_more ? 1 : 0);
+        // For one user turn lm-eval draws twice and takes the second.
+        if (form_ == prompt_form::one_turn) generator.sample(pool.size(), drawn);
+        draws[i] = generator.sample(pool.size(), drawn);
+        if (from.one_more && from.from == of_->split) std::erase(draws[i], i);
+        draws[i].resize(k);
+      }
     }
   }
 }
@@ -134,6 +150,9 @@ task_item benchmark_set::item(std::size_t index, int shots) const {
     prompt =
         std::visit([&](const auto& s) { return render(s, from, examples, form_); }, of_->style);
   }
+  if (!options_.system && !prompt.messages.empty() && prompt.messages.front().role == "system") {
+    prompt.messages.erase(prompt.messages.begin());
+  }
   task_item item;
   item.id = from.id;
   item.family = from.group.empty() ? of_->name : from.group;
@@ -143,6 +162,9 @@ task_item benchmark_set::item(std::size_t index, int shots) const {
   item.answer = from.answer;
   item.scorer = of_->scorer;
   item.check = from.check;
+  item.doc = from.doc;
+  item.doc_id = position_.at(index);
+  item.task = task_name(*of_, from.group);
   item.gen_length = from.gen_length > 0 ? from.gen_length : of_->gen_length;
   item.right = from.right;
   if (const auto* lm = std::get_if<lm_eval_style>(&of_->style)) {

@@ -49,10 +49,15 @@ std::vector<std::string> texts_of(const json_reader& check, const char* key) {
   return texts;
 }
 
+filtered_answer exact_match(const char* filter, const extraction& e) {
+  return {filter, e.text, {{"exact_match", e.right ? "1.0" : "0.0"}}};
+}
+
 score with_filters(const extraction& strict, const extraction& flexible) {
   score s = right_or_wrong(strict);
   s.measures = {{"strict-match", strict.right ? 1.0 : 0.0},
                 {"flexible-extract", flexible.right ? 1.0 : 0.0}};
+  s.filters = {exact_match("strict-match", strict), exact_match("flexible-extract", flexible)};
   return s;
 }
 
@@ -78,7 +83,10 @@ score gsm8k_v2(const task_item&, const json_reader& check, std::string_view outp
 
 score minerva(const task_item&, const json_reader& check, std::string_view output) {
   const std::string answer = minerva_normal(minerva_answer(output));
-  return decided(minerva_equal(answer, minerva_normal(check.text("answer"))), answer);
+  score s = decided(minerva_equal(answer, minerva_normal(check.text("answer"))), answer);
+  s.filters = {{"none", std::string(output), {}}};  // lm-eval extracts while it compares
+  if (!s.undecided) s.filters[0].metrics = {{"exact_match", s.exact ? "1" : "0"}};
+  return s;
 }
 
 template <int version>
@@ -105,12 +113,28 @@ score option(const task_item&, const json_reader& check, std::string_view output
 }
 
 score mmlu(const task_item&, const json_reader& check, std::string_view output) {
-  return right_or_wrong(mmlu_generative(output, check.text("answer")));
+  const extraction e = mmlu_generative(output, check.text("answer"));
+  score s = right_or_wrong(e);
+  s.filters = {exact_match("get_response", e)};
+  return s;
 }
 
 measure level(const char* name, const std::vector<decision>& instructions) {
   const auto kept = std::ranges::count(instructions, decision::kept);
   return {name, static_cast<double>(kept), static_cast<double>(instructions.size())};
+}
+
+// [true, false, ...]
+std::string verdicts(const std::vector<decision>& instructions) {
+  std::string list;
+  for (const decision d : instructions) {
+    list += (list.empty() ? "" : ", ") + std::string(d == decision::kept ? "true" : "false");
+  }
+  return "[" + list + "]";
+}
+
+const char* all_kept(const std::vector<decision>& instructions) {
+  return ifeval_verdict::all_of(instructions) == decision::kept ? "true" : "false";
 }
 
 measure prompt_level(const char* name, const std::vector<decision>& instructions) {
@@ -124,14 +148,22 @@ score instructions(const task_item&, const json_reader& check, std::string_view 
   };
   score s;
   s.undecided = open(v.strict) || open(v.loose);
+  s.filters = {{"none", std::string(output), {}}};
   if (s.undecided) {
     s.note = "undecided: an instruction that needs a sentence model or a random draw";
     return s;
   }
   const measure all = level("inst_strict", v.strict);
   const measure prompt = prompt_level("prompt_strict", v.strict);
+  const std::vector<filtered_answer> filters = {{"none",
+                                                 std::string(output),
+                                                 {{"prompt_level_strict_acc", all_kept(v.strict)},
+                                                  {"inst_level_strict_acc", verdicts(v.strict)},
+                                                  {"prompt_level_loose_acc", all_kept(v.loose)},
+                                                  {"inst_level_loose_acc", verdicts(v.loose)}}}};
   s = partial((prompt.sum + all.sum / std::max(all.of, 1.0)) / 2, "breaks an instruction");
   s.measures = {prompt, all, prompt_level("prompt_loose", v.loose), level("inst_loose", v.loose)};
+  s.filters = filters;
   return s;
 }
 

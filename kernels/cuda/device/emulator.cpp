@@ -283,9 +283,6 @@ void run_block(block_state& b, unsigned char* stack) {
 void set_schedule(const schedule& choice) {
   chosen = choice;
 }
-const schedule& current_schedule() {
-  return chosen;
-}
 std::uint64_t collectives() {
   return completed;
 }

@@ -34,7 +34,6 @@ struct schedule {
                               // reads or writes, which a GPU promises in no order
 };
 void set_schedule(const schedule& choice);
-const schedule& current_schedule();
 
 struct extent {
   unsigned grid_x = 1, grid_y = 1;

@@ -47,7 +47,8 @@ tensor device_ops::allocate(dtype type, std::initializer_list<std::int64_t> shap
     if (n < 0) throw std::logic_error("allocate: negative dimension");
     bytes *= static_cast<std::size_t>(n);
   }
-  const memory_kind kind = use == memory_use::exchanged ? exchanged_memory() : memory_kind::managed;
+  const memory_kind kind =
+      use == memory_use::host_visible ? host_visible_memory() : memory_kind::managed;
   return {queue_.allocate(bytes, kind), type, shape};
 }
 

@@ -65,7 +65,7 @@ void queue::refuse_while_recording(const char* what) const {
   }
 }
 
-memory_kind exchanged_memory() {
+memory_kind host_visible_memory() {
   static const bool pinned = chosen_by_environment("UNMASK_CUDA_LISTS", "pinned", "managed", true);
   return pinned ? memory_kind::pinned : memory_kind::managed;
 }
@@ -127,8 +127,8 @@ void refuse_more_than_there_is(std::size_t bytes) {
 
 queue::queue() {
   set_shared_memory_source(
-      {[](std::size_t bytes) { return host_and_device_memory(bytes, exchanged_memory()); },
-       [](void* memory) { release(memory, exchanged_memory()); }});
+      {[](std::size_t bytes) { return host_and_device_memory(bytes, host_visible_memory()); },
+       [](void* memory) { release(memory, host_visible_memory()); }});
   UNMASK_CUDA_CALL(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   int device = 0;
   UNMASK_CUDA_CALL(cudaGetDevice(&device));

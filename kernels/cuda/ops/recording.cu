@@ -14,7 +14,7 @@
 namespace unmask::cuda::UNMASK_TARGET {
 namespace {
 
-class recorded_queue final : public recorded_work {
+class recorded_queue final : public captured_graph {
  public:
   explicit recorded_queue(std::shared_ptr<const recorded_launches> work) : work_(std::move(work)) {}
   const recorded_launches& work() const { return *work_; }
@@ -40,7 +40,7 @@ bool graphs_wanted() {
 // Up to 128 rows the weights are what a product reads, and rows cost next to nothing: powers of
 // two. Then multiples of 128, the rows of a tile of the library's products. Above 2048 a layer
 // should run for longer than the host takes to launch it (not measured).
-std::int32_t device_ops::recorded_rows(std::int32_t rows) const {
+std::int32_t device_ops::graph_bucket(std::int32_t rows) const {
   constexpr std::int32_t tile = 128, most = 2048;
   if (!graphs_wanted() || rows > most) return 0;
   if (rows > tile) return (rows + tile - 1) / tile * tile;
@@ -49,7 +49,7 @@ std::int32_t device_ops::recorded_rows(std::int32_t rows) const {
   return bucket;
 }
 
-std::unique_ptr<recorded_work> device_ops::record(const std::function<void()>& body) const {
+std::unique_ptr<captured_graph> device_ops::capture(const std::function<void()>& body) const {
   queue_.begin_recording();
   try {
     body();
@@ -60,7 +60,7 @@ std::unique_ptr<recorded_work> device_ops::record(const std::function<void()>& b
   return std::make_unique<recorded_queue>(queue_.end_recording());
 }
 
-void device_ops::repeat(const recorded_work& work) const {
+void device_ops::replay(const captured_graph& work) const {
   const auto* own = dynamic_cast<const recorded_queue*>(&work);
   if (own == nullptr) {
     throw std::logic_error(std::string(backend_name) + ": work recorded by another backend");

@@ -70,7 +70,7 @@ void scatter_rows(const device_ops& device, const op::scatter_rows& args) {
 std::int32_t* device_ops::fault_word(device_fault kind) const {
   constexpr auto count = static_cast<std::size_t>(device_fault::count);
   if (faults_ == nullptr) {
-    faults_ = queue_.allocate(count * sizeof(std::int32_t), exchanged_memory());
+    faults_ = queue_.allocate(count * sizeof(std::int32_t), host_visible_memory());
   }
   return static_cast<std::int32_t*>(faults_.get()) + static_cast<std::size_t>(kind);
 }

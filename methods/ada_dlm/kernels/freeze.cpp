@@ -110,7 +110,7 @@ void push_history(const op::push_history& args) {
 }
 
 // Eqs. 6-10 and Algorithm 1 of Ada-DLM, per sequence.
-void freeze_two_centroids(const op::freeze_two_centroids& args) {
+void accept_two_centroids(const op::accept_two_centroids& args) {
   std::fill(args.accept, args.accept + args.candidates.count, std::uint8_t{0});
   for (std::int32_t s = 0; s < args.candidates.sequences; ++s) {
     const std::int32_t low = args.params.first ? args.params.first[s] : 0;
@@ -175,7 +175,7 @@ void freeze_two_centroids(const op::freeze_two_centroids& args) {
   }
 }
 
-void mark_unsettled(const op::mark_unsettled& args) {
+void advance_delayed_cache(const op::advance_delayed_cache& args) {
   for (std::int64_t s = 0; s < args.state.rows(); ++s) {
     std::uint8_t* at = args.state.row<std::uint8_t>(s);
     std::uint8_t* flag = args.flags.row<std::uint8_t>(s);
@@ -193,7 +193,7 @@ void mark_unsettled(const op::mark_unsettled& args) {
 
 }  // namespace
 
-const register_operations<push_history, freeze_two_centroids, mark_unsettled> registered(
+const register_operations<push_history, accept_two_centroids, advance_delayed_cache> registered(
     target::reference);
 
 }  // namespace reference
@@ -256,7 +256,7 @@ bool eligible(float score) {
   return score > -std::numeric_limits<float>::infinity();
 }
 
-void freeze_two_centroids(const op::freeze_two_centroids& args) {
+void accept_two_centroids(const op::accept_two_centroids& args) {
   const std::int64_t m = args.history.shape[2];
   thread_local scratch key_memory, centroid_memory;
   double* const means = centroid_memory.get<double>(2 * m);
@@ -335,7 +335,7 @@ void freeze_two_centroids(const op::freeze_two_centroids& args) {
 
 }  // namespace
 
-const register_operations<freeze_two_centroids> registered(target::cpu);
+const register_operations<accept_two_centroids> registered(target::cpu);
 
 }  // namespace cpu
 }  // namespace unmask

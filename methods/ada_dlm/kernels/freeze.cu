@@ -116,7 +116,7 @@ UNMASK_DEVICE bool closer_to_high(const float* v, const centroids& c, int m,
 
 // One block for each sequence: rank the scope, find the centroids, compare, then apply the limit
 // and always_best.
-UNMASK_KERNEL void freeze_two_centroids_kernel(freeze_kernel_params p) {
+UNMASK_KERNEL void accept_two_centroids_kernel(freeze_kernel_params p) {
   shared_allocator shared;
   const block_group group = take_group(shared);
   const centroids c{shared.take<double>(p.depth), shared.take<double>(p.depth)};
@@ -213,10 +213,10 @@ UNMASK_KERNEL void freeze_two_centroids_kernel(freeze_kernel_params p) {
   }
 }
 
-struct mark_unsettled_params {
+struct advance_delayed_cache_params {
   std::uint8_t* state;
   std::int64_t state_stride;
-  settle_params rule;
+  delayed_cache_params rule;
   const std::int32_t* first;
   const std::int32_t* last;
   const std::uint8_t* whole;
@@ -225,7 +225,7 @@ struct mark_unsettled_params {
 };
 
 // One block for each sequence: a neighbour's state is read before anything changes.
-UNMASK_KERNEL void mark_unsettled_kernel(mark_unsettled_params p) {
+UNMASK_KERNEL void advance_delayed_cache_kernel(advance_delayed_cache_params p) {
   const int s = static_cast<int>(block_index());
   const int first = p.first[s] + static_cast<int>(thread_index()), last = p.last[s];
   const int step = static_cast<int>(block_size());
@@ -251,7 +251,7 @@ void push_history(const device_ops& device, const op::push_history& args) {
                         args.history.row_stride, static_cast<std::int32_t>(args.history.shape[2])});
 }
 
-void freeze_two_centroids(const device_ops& device, const op::freeze_two_centroids& args) {
+void accept_two_centroids(const device_ops& device, const op::accept_two_centroids& args) {
   const auto depth = static_cast<std::int32_t>(args.history.shape[2]);
   const auto length = static_cast<std::int32_t>(args.history.shape[1]);
   std::int32_t* order =
@@ -261,23 +261,24 @@ void freeze_two_centroids(const device_ops& device, const op::freeze_two_centroi
           : nullptr;
   const std::size_t centroid = (static_cast<std::size_t>(depth) + 1) / 2 * 16;
   device.work().launch(
-      "freeze_two_centroids",
+      "accept_two_centroids",
       {blocks_for(args.candidates.sequences, 1), group_threads, group_bytes + 2 * centroid},
-      freeze_two_centroids_kernel,
+      accept_two_centroids_kernel,
       {args.candidates, args.history.as<float>(), args.history.row_stride, depth, length, args.rank,
        args.params, args.accept, order});
 }
 
-void mark_unsettled(const device_ops& device, const op::mark_unsettled& args) {
+void advance_delayed_cache(const device_ops& device, const op::advance_delayed_cache& args) {
   device.work().launch(
-      "mark_unsettled", {blocks_for(args.state.rows(), 1), group_threads}, mark_unsettled_kernel,
+      "advance_delayed_cache", {blocks_for(args.state.rows(), 1), group_threads},
+      advance_delayed_cache_kernel,
       {args.state.as<std::uint8_t>(), args.state.row_stride, args.params, args.first, args.last,
        args.whole, args.flags.as<std::uint8_t>(), args.flags.row_stride});
 }
 
 }  // namespace
 
-const register_operations<push_history, freeze_two_centroids, mark_unsettled> registered(
+const register_operations<push_history, accept_two_centroids, advance_delayed_cache> registered(
     this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -8,7 +8,7 @@
 
 namespace unmask {
 
-// How ops::freeze_two_centroids tells a settled token from an unsettled one. v is the token's own
+// How ops::accept_two_centroids tells a settled token from an unsettled one. v is the token's own
 // history row, high and boundary are the two centroids.
 enum class freeze_rule : std::uint8_t {
   squared_euclidean,  // |v - high|^2 < |v - boundary|^2 (Ada-DLM eqs. 8-10)
@@ -37,7 +37,7 @@ struct freeze_params {
 };
 
 // Token states of a cache that stores a decided token's K/V one forward late.
-struct settle_params {
+struct delayed_cache_params {
   std::uint8_t masked = 0, decoded = 1, cached = 2;
   bool delay = true;     // a decided token is computed once more, with its own id
   bool shifted = false;  // row p - 1 predicts position p
@@ -60,7 +60,7 @@ struct push_history {
 // K + 1 with K = clamp(rank[s], 1, candidates - 1); accept what params.rule puts strictly nearer
 // to high. rank[s] < 0: every candidate of the scope is accepted. A newest confidence of
 // -infinity or NaN is not eligible.
-struct freeze_two_centroids {
+struct accept_two_centroids {
   candidate_set candidates;
   tensor_view history;
   const std::int32_t* rank = nullptr;
@@ -72,9 +72,9 @@ struct freeze_two_centroids {
 // the position is masked, or decided and not yet cached (delay), or predicts a masked position p
 // + 1 < last[s] (shifted), or whole[s] is set; 0 elsewhere. Then every decoded position of the
 // range becomes cached. state, flags [S, length] uint8.
-struct mark_unsettled {
+struct advance_delayed_cache {
   tensor_view state;
-  settle_params params;
+  delayed_cache_params params;
   const std::int32_t* first = nullptr;
   const std::int32_t* last = nullptr;
   const std::uint8_t* whole = nullptr;

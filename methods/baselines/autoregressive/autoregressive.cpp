@@ -7,6 +7,7 @@
 #include "kernels/decisions.h"
 #include "kernels/head.h"
 #include "methods/baselines/common.h"
+#include "methods/baselines/specs.h"
 
 namespace unmask {
 namespace {
@@ -35,7 +36,7 @@ class one_token final : public pace_policy {
     sequence_step step;
     step.active = true;
     const bool prefill = next == b.at(s).prompt_length;
-    step.what = prefill ? phase::prefill : phase::denoise;
+    step.what = prefill ? forward_kind::prefill : forward_kind::denoise;
     step.first = prefill ? entered_.at(s) : next - 1;
     step.last = prefill ? entered_.at(s) + prefill_rows(b, s) : next;
     const bool decides = step.last == next;  // not an early piece of the prompt
@@ -106,11 +107,10 @@ method_info autoregressive_info() {
   m.keys = "causal";
   m.cache = "append";
   m.unmask = "last token";
-  m.parameters = {
-      {"temperature", 0.0, "sampling temperature; 0: greedy", 0, 100, {}, ""},
-      {"top_p", 1.0, "nucleus of the sampling", 1e-6, 1, {}, ""},
-      {"top_k", std::int64_t{0}, "sample among the k best; 0: all", 0, 1e6, {}, ""},
-      {"stop", true, "end at the first stop token of the model", -1e300, 1e300, {}, ""}};
+  m.parameters = {real_spec("temperature", 0.0, 0, 100, "sampling temperature; 0: greedy", ""),
+                  real_spec("top_p", 1.0, 1e-6, 1, "nucleus of the sampling", ""),
+                  integer_spec("top_k", 0, 0, 1e6, "sample among the k best; 0: all", ""),
+                  flag_spec("stop", true, "end at the first stop token of the model", "")};
   m.check = [](const model_config& model, const parameters&) {
     if (model.attention != mask_kind::causal || !model.shifted_logits) {
       throw usage_error("autoregressive cannot decode " + model.name +

@@ -41,7 +41,7 @@ sequence_step block_pace::plan(const batch& b, std::int32_t s) {
   sequence_step step;
   step.active = true;
   if (!p.prefilled) {
-    step.what = phase::prefill;
+    step.what = forward_kind::prefill;
     const std::int32_t end = prefill_end(b, s);
     step.first = p.entered;
     step.last = p.entered + prefill_rows(b, s);
@@ -52,7 +52,7 @@ sequence_step block_pace::plan(const batch& b, std::int32_t s) {
     step.first = p.history;
     step.last = p.history + block;
     const bool clean = b.count(s, step.first, step.last, state_masked) == 0;
-    step.what = clean ? phase::commit : phase::denoise;
+    step.what = clean ? forward_kind::commit : forward_kind::denoise;
     step.commit = p.commits;
     step.candidate_first = step.first;
     step.candidate_last = clean ? step.first : step.last;
@@ -80,7 +80,7 @@ void block_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
     // A prefill that opened the block in work was its first denoising step.
     if (!p.prefilled || p.history == step.last) return;
   }
-  if (step.what == phase::commit) {
+  if (step.what == forward_kind::commit) {
     if (++p.commits >= settings_.commit_forwards) open_next_block(b, s);
     return;
   }

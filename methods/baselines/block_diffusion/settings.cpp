@@ -17,7 +17,11 @@ const register_settings block_diffusion(
           model_family::sdar,
           {{"remasking", std::string("sequential")}, {"steps", std::int64_t{4}}}},
          {"block_hf", model_family::sdar, {{"loop", std::string("hf")}, {"threshold", 0.5}}},
-         {"block_moe", model_family::llada2_moe, {{"threshold", 0.5}}}}});
+         {"block_moe", model_family::llada2_moe, {{"threshold", 0.5}}},
+         {"block_shifted", model_family::llama, {{"threshold", 0.5}}},
+         {"block_shifted_hf",
+          model_family::llama,
+          {{"loop", std::string("hf")}, {"threshold", 0.5}}}}});
 
 }  // namespace
 }  // namespace unmask

@@ -10,6 +10,7 @@
 #include "kernels/head.h"
 #include "kernels/random.h"
 #include "methods/baselines/common.h"
+#include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
 #include "methods/baselines/vanilla/schedules.h"
 
@@ -270,34 +271,19 @@ method_info dkv_cache_info() {
   m.cache = "one step after decoding";
   m.unmask = "top-n of the schedule; random order (greedy)";
   m.knobs = {{"variant", "kv_reused"}};
-  m.parameters = {{"variant",
-                   std::string("auto"),
-                   "LLaDA: decode, greedy; Dream: decoded, prefill, pd; auto: decode or decoded",
-                   -1e300,
-                   1e300,
-                   {"auto", "decode", "greedy", "decoded", "prefill", "pd"},
-                   "dKV-Cache generation_utils"},
-                  {"refresh_interval",
-                   std::int64_t{0},
+  m.parameters = {
+      choice_spec("variant", {"auto", "decode", "greedy", "decoded", "prefill", "pd"},
+                  "LLaDA: decode, greedy; Dream: decoded, prefill, pd; auto: decode or decoded",
+                  "dKV-Cache generation_utils"),
+      integer_spec("refresh_interval", 0, 0, 1e6,
                    "steps between full forwards; 0: the paper's 8 (LLaDA), 2 (greedy), 4 (Dream)",
-                   0,
-                   1e6,
-                   {},
-                   "dKV-Cache, cache_reloading_step"},
-                  {"window_size",
-                   std::int64_t{4},
+                   "dKV-Cache, cache_reloading_step"),
+      integer_spec("window_size", 4, 0, 4096,
                    "greedy: masked neighbours computed with each token to decode",
-                   0,
-                   4096,
-                   {},
-                   "dKV-Cache generation_utils"},
-                  {"shift_type",
-                   std::string("un"),
-                   "Dream: a row rests when its successor is decoded (un) or both are (un_right)",
-                   -1e300,
-                   1e300,
-                   {"un", "un_right"},
-                   "dKV-Cache cache_utils.py"}};
+                   "dKV-Cache generation_utils"),
+      choice_spec("shift_type", {"un", "un_right"},
+                  "Dream: a row rests when its successor is decoded (un) or both are (un_right)",
+                  "dKV-Cache cache_utils.py")};
   append(m.parameters, {confidence_parameter()});
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());

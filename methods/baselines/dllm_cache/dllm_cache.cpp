@@ -51,16 +51,16 @@ method_info dllm_cache_info() {
   const std::string source = "cache_hook_LLaDA.py, cache_hook_Dream.py";
   m.knobs = {{"transfer_ratio", "rows_skipped", "1"}};
   m.parameters = canvas_parameters();
-  const std::vector<parameter_spec> own = {
-      integer_spec("prompt_interval_kp", 50, 1, 1e6,
-                   "forwards from one refresh of the prompt rows to the next (K_p)", source),
-      integer_spec("response_interval_kr", 7, 1, 1e6,
-                   "forwards from one refresh of the response rows to the next (K_r)", source),
-      real_spec("transfer_ratio", 0.25, 0, 1,
-                "share of the response rows computed in between, those whose V is least similar "
-                "to the stored one; 0: none",
-                source)};
-  m.parameters.insert(m.parameters.end(), own.begin(), own.end());
+  append(
+      m.parameters,
+      {integer_spec("prompt_interval_kp", 50, 1, 1e6,
+                    "forwards from one refresh of the prompt rows to the next (K_p)", source),
+       integer_spec("response_interval_kr", 7, 1, 1e6,
+                    "forwards from one refresh of the response rows to the next (K_r)", source),
+       real_spec("transfer_ratio", 0.25, 0, 1,
+                 "share of the response rows computed in between, those whose V is least similar "
+                 "to the stored one; 0: none",
+                 source)});
   const auto preset = [&](const char* name, std::int64_t kp, std::int64_t kr) {
     m.presets[name] = {
         {"prompt_interval_kp", kp}, {"response_interval_kr", kr}, {"transfer_ratio", 0.25}};

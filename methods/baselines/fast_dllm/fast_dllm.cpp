@@ -5,6 +5,7 @@
 // (prefix) is computed once per block and reused; tokens are decided by the schedule, by a
 // confidence threshold or by the factor rule.
 #include "methods/baselines/common.h"
+#include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
 #include "methods/baselines/vanilla/schedules.h"
 
@@ -101,13 +102,9 @@ method_info fast_dllm_info() {
   m.unmask = "top-n of the schedule; threshold or factor when set";
   const std::string source = "Fast-dLLM generate.py";
   m.knobs = {{"cache", "kv_reused", "none"}, {"threshold", "decided_early", "0"}};
-  m.parameters = {{"cache",
-                   std::string("dual"),
-                   "what is reused inside a block: nothing, K/V before it, K/V around it",
-                   -1e300,
-                   1e300,
-                   {"none", "prefix", "dual"},
-                   source}};
+  m.parameters = {
+      choice_spec("cache", {"dual", "prefix", "none"},
+                  "what is reused inside a block: K/V around it, K/V before it, nothing", source)};
   append(m.parameters, {confidence_parameter()});
   append(m.parameters, parallel_parameters());
   append(m.parameters, schedule_parameters());

@@ -34,21 +34,22 @@ method_info sparse_d_info() {
   const std::string source = "SparseD_utils.py, modeling_llada.py, modeling_dream.py";
   m.knobs = {{"select", "keys_hidden", "1"}};
   m.parameters = canvas_parameters();
-  const std::vector<parameter_spec> own = {
-      real_spec("skip", 0.2, 0, 1,
-                "share of the steps with dense attention; steps up to int(steps x skip) + 1 are "
-                "dense, 1: all",
-                source),
-      real_spec("select", 0.3, 0, 1,
-                "share of key blocks kept: int(blocks x select) + 1, at most all", source),
-      integer_spec("block_size", 32, 1, 65536,
-                   "positions per query block and key block of the pattern", source),
-      choice_spec("pattern_scale", {"official", "heads", "head_dim"},
-                  "square root that divides the logits which choose the pattern: of the head "
-                  "dimension, of the number of heads, or official: heads for LLaDA, head dimension "
-                  "for other families",
-                  source)};
-  m.parameters.insert(m.parameters.end(), own.begin(), own.end());
+  append(
+      m.parameters,
+      {real_spec("skip", 0.2, 0, 1,
+                 "share of the steps with dense attention; steps up to int(steps x skip) + 1 are "
+                 "dense, 1: all",
+                 source),
+       real_spec("select", 0.3, 0, 1,
+                 "share of key blocks kept: int(blocks x select) + 1, at most all", source),
+       integer_spec("block_size", 32, 1, 65536,
+                    "positions per query block and key block of the pattern", source),
+       choice_spec(
+           "pattern_scale", {"official", "heads", "head_dim"},
+           "square root that divides the logits which choose the pattern: of the head "
+           "dimension, of the number of heads, or official: heads for LLaDA, head dimension "
+           "for other families",
+           source)});
   // The settings other papers compare with at long contexts, and the authors' for short ones.
   m.presets["paper"] = {{"skip", 0.2}, {"select", 0.3}, {"block_size", std::int64_t{128}}};
   m.presets["paper-short"] = {{"skip", 0.2}, {"select", 0.5}, {"block_size", std::int64_t{32}}};

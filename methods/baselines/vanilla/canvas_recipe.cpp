@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "methods/baselines/vanilla/canvas_recipe.h"
 
+#include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
 #include "methods/baselines/vanilla/schedules.h"
 
@@ -75,29 +76,14 @@ std::int32_t planned_steps(const parameters& p, std::int32_t gen_length) {
 }
 
 std::vector<parameter_spec> canvas_parameters() {
-  constexpr double low = -1e300, high = 1e300;
-  std::vector<parameter_spec> all = {{"schedule",
-                                      std::string("auto"),
-                                      "which loop: auto picks by model family",
-                                      low,
-                                      high,
-                                      {"auto", "llada", "dream"},
-                                      ""}};
+  std::vector<parameter_spec> all = {choice_spec("schedule", {"auto", "llada", "dream"},
+                                                 "which loop: auto picks by model family", "")};
   append(all, schedule_parameters());
-  append(all, {{"remasking",
-                std::string("low_confidence"),
-                "what keeps a token masked (LLaDA)",
-                low,
-                high,
-                {"low_confidence", "random"},
-                "LLaDA generate.py"},
-               {"until_clean",
-                false,
-                "a block ends when no mask is left instead of after its steps",
-                low,
-                high,
-                {},
-                "Fast-dLLM generate.py"}});
+  append(all, {choice_spec("remasking", {"low_confidence", "random"},
+                           "what keeps a token masked (LLaDA)", "LLaDA generate.py"),
+               flag_spec("until_clean", false,
+                         "a block ends when no mask is left instead of after its steps",
+                         "Fast-dLLM generate.py")});
   append(all, parallel_parameters());
   append(all, sampling_parameters({"origin", "confidence_threshold"}));
   return all;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "harness/decode/registry.h"
+#include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/ranked_unmask.h"
 
 namespace unmask {
@@ -40,10 +41,5 @@ inline unmask_settings sampling_settings(const model_config& model, const parame
 
 // Refuses models that are not bidirectional masked diffusion models.
 void need_bidirectional(const std::string& method, const model_config& model);
-
-// Appends `more` to `to`.
-inline void append(std::vector<parameter_spec>& to, std::vector<parameter_spec> more) {
-  for (parameter_spec& p : more) to.push_back(std::move(p));
-}
 
 }  // namespace unmask

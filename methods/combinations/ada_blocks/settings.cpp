@@ -9,6 +9,7 @@ const register_settings ada_blocks(
     {.method = "ada_blocks",
      .refused = {model_family::dream},
      .settings = {{"ada_blocks", model_family::sdar, {}},
+                  {"ada_blocks_shifted", model_family::llama, {}},
                   {"ada_blocks_moe", model_family::llada2_moe, {{"k", 0.3}}},
                   {"ada_blocks_tiers",
                    model_family::sdar,

@@ -39,20 +39,21 @@ class focus_chunk_pace final : public optimus_pace {
   std::shared_ptr<focus_chunk_state> state_;
 };
 
-class focus_chunk_rows final : public row_policy {
+class focus_chunk_rows final : public row_policy, public ranked_by_activations {
  public:
   explicit focus_chunk_rows(std::shared_ptr<focus_chunk_state> state)
       : row_policy({focus_eviction::layers(), false}),
         state_(state),
         chunk_(state->chunks),
         eviction_(state->budgets) {}
+  void rank_by(decision_order order) override { eviction_.rank_by(std::move(order)); }
   eviction_view eviction(std::int32_t s) const { return eviction_.view(s); }
 
   void select(const batch& b, const step_plan& plan, row_lists& rows) override {
     if (!state_->key_begin) {
       const ops& backend = b.backend();
       const std::int64_t places = b.capacity(), all = places * b.max_length();
-      state_->key_begin = backend.allocate(dtype::i32, {places + 1}, memory_use::exchanged);
+      state_->key_begin = backend.allocate(dtype::i32, {places + 1}, memory_use::host_visible);
       state_->key_slot = backend.allocate(dtype::i32, {all});
       state_->key_sequence = backend.allocate(dtype::i32, {all});
       state_->zero.assign(static_cast<std::size_t>(places), 0);

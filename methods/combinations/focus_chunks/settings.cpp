@@ -13,6 +13,7 @@ const register_settings focus_chunks(
           model_family::sdar,
           {{"threshold", 0.4}, {"alpha", 1.0}, {"score", std::string("layer1")}},
           "chunk8"},
+         {"focus_chunks_shifted", model_family::llama, {{"threshold", 0.4}}, "chunk8"},
          {"focus_chunks",
           model_family::sdar,
           {{"threshold", 0.5}, {"alpha", 1.0}, {"chunk", std::int64_t{8}}}},

@@ -10,6 +10,11 @@ const register_settings sparse_blocks(
      .refused = {model_family::llada},
      .settings = {
          {"sparse_blocks", model_family::sdar, {{"threshold", 0.5}}, "", layer_recording::never},
+         {"sparse_blocks_shifted",
+          model_family::llama,
+          {{"threshold", 0.5}},
+          "",
+          layer_recording::never},
          {"sparse_blocks_sequential",
           model_family::sdar,
           {{"remasking", std::string("sequential")}, {"retention_ratio", 0.3}},

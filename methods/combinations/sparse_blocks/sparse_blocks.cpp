@@ -103,12 +103,12 @@ class prompt_keys final : public key_policy {
     const auto i = static_cast<std::size_t>(s);
     progress& p = block_[i];
     // The prefill begins a request, whatever held the place before; and so does a first forward.
-    if (step.what == phase::prefill || b.at(s).step == 0) p = {};
-    if (step.what == phase::prefill) return;
+    if (step.what == forward_kind::prefill || b.at(s).step == 0) p = {};
+    if (step.what == forward_kind::prefill) return;
     if (p.first != step.first) p = {step.first, 0, false};
     const std::int32_t scored =
         settings_.whole_history ? step.first : std::min(step.first, b.at(s).prompt_length);
-    const bool commit = step.what == phase::commit;
+    const bool commit = step.what == forward_kind::commit;
     if (p.chosen && (!commit || settings_.sparse_commit)) {
       sparse_[i] = 1;
       scored_[i] = scored;

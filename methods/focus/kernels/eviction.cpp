@@ -14,7 +14,7 @@ namespace unmask {
 namespace reference {
 namespace {
 
-void freeze(const op::freeze& args) {
+void mark_kv_final(const op::mark_kv_final& args) {
   for (std::int32_t s = 0; s < args.sequences; ++s) {
     const std::uint8_t* state_of = args.state.row<std::uint8_t>(s);
     for (std::int32_t p = args.first[s]; p < args.last[s]; ++p) {
@@ -96,7 +96,7 @@ std::int32_t drop_rows(const op::drop_rows& args) {
 
 }  // namespace
 
-const register_operations<freeze, retain, drop_rows> registered(target::reference);
+const register_operations<mark_kv_final, retain, drop_rows> registered(target::reference);
 
 }  // namespace reference
 

@@ -7,7 +7,7 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-struct freeze_flags_params {
+struct mark_kv_final_params {
   const std::uint8_t* state;
   std::int64_t state_stride;
   const std::int32_t* first;
@@ -18,7 +18,7 @@ struct freeze_flags_params {
 };
 
 // Grid: sequences x pieces.
-UNMASK_KERNEL void freeze_flags_kernel(freeze_flags_params f) {
+UNMASK_KERNEL void mark_kv_final_kernel(mark_kv_final_params f) {
   const int s = static_cast<int>(block_index());
   const int last = f.last[s];
   const std::uint8_t* state = f.state + s * f.state_stride;
@@ -242,9 +242,10 @@ grid_shape block_each(std::int32_t sequences) {
   return {blocks_for(sequences, 1), group_threads, group_bytes};
 }
 
-void freeze(const device_ops& device, const op::freeze& args) {
+void mark_kv_final(const device_ops& device, const op::mark_kv_final& args) {
   device.work().launch(
-      "freeze", {blocks_for(args.sequences, 1), group_threads, 0, flag_pieces}, freeze_flags_kernel,
+      "mark_kv_final", {blocks_for(args.sequences, 1), group_threads, 0, flag_pieces},
+      mark_kv_final_kernel,
       {args.state.as<std::uint8_t>(), args.state.row_stride, args.first, args.last,
        args.right_neighbour, args.flags.as<std::uint8_t>(), args.flags.row_stride});
 }
@@ -278,6 +279,6 @@ std::int32_t drop_rows(const device_ops& device, const op::drop_rows& args) {
 
 }  // namespace
 
-const register_operations<freeze, retain, drop_rows> registered(this_target);
+const register_operations<mark_kv_final, retain, drop_rows> registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -25,7 +25,7 @@ namespace op {
 
 // flags[s, p] = 1 where the K/V of p, computed from these states, is final: p in [first, last),
 // one block, is not masked and, with right_neighbour, p is the last or p + 1 is not masked.
-struct freeze {
+struct mark_kv_final {
   std::int32_t sequences = 0;
   tensor_view state;
   const std::int32_t* first = nullptr;

@@ -221,7 +221,7 @@ TEST(program, benchmarks_run_end_to_end) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("unmask_smoke_" + std::to_string(getpid()));
   const outcome o =
-      run("run experiments/benchmarks_smoke.toml --log-samples -o '" + folder.string() + "'");
+      run("run experiments/benchmarks_smoke.toml --samples -o '" + folder.string() + "'");
   EXPECT_EQ(o.code, 0) << o.text;
   const outcome rows = run("table '" + (folder / "rows.jsonl").string() + "'");
   EXPECT_EQ(rows.code, 0) << rows.text;
@@ -231,6 +231,29 @@ TEST(program, benchmarks_run_end_to_end) {
   }
   EXPECT_FALSE(says(rows, "FAILED")) << rows.text;
   EXPECT_FALSE(says(rows, "INVALID")) << rows.text;
+  // As a paper arranges it: its score beside ours where the harness is the same, and nowhere else.
+  const std::filesystem::path layout = folder / "layout.toml";
+  std::ofstream(layout)
+      << "[artifact]\npaper = \"sparse_dllm\"\nid = \"table_1\"\n"
+         "kind = \"table\"\ntitle = \"t\"\npublished = \""
+      << UNMASK_SOURCE_DIR
+      << "/experiments/published/sparse_dllm.toml\"\n"
+         "[layout]\nrows = \"label\"\ncolumns = ["
+         "{metric = \"score\", header = \"OpenCompass\", factor = 100.0, where = "
+         "{workload = \"gsm8k, OpenCompass\"}, published = \"GSM8K\", "
+         "published_metric = \"score\"}, {metric = \"score\", header = \"lm-eval\", "
+         "factor = 100.0, where = {workload = \"gsm8k\"}, published = \"GSM8K\", "
+         "published_metric = \"score\"}]\n[layout.published_rows]\n"
+         "fast_dllm = \"LLaDA-8B-Instruct + Fast-dLLM\"\n[[model]]\npath = \"m\"\n"
+         "[[workload]]\nbenchmark = \"gsm8k\"\n[[method]]\nname = \"fast_dllm\"\n";
+  const outcome paper = run("table '" + (folder / "rows.jsonl").string() +
+                            "' --view paper --artifact '" + layout.string() + "'");
+  EXPECT_EQ(paper.code, 0) << paper.text;
+  EXPECT_TRUE(says(paper, "of another harness (LM; the paper: OC-S)")) << paper.text;
+  const std::string theirs = "78.47";
+  const std::size_t once = paper.text.find(theirs);
+  EXPECT_NE(once, std::string::npos) << paper.text;
+  EXPECT_EQ(paper.text.find(theirs, once + 1), std::string::npos) << paper.text;
   std::filesystem::remove_all(folder);
 }
 

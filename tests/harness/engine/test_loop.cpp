@@ -67,7 +67,7 @@ served serve(const transformer& model, recipe method, const std::vector<sequence
   run_engine(runner, plans, settings, clock, result.seen);
   result.free_pages = runner.free_pages();
   result.pages = runner.pages();
-  result.repeated = runner.loop().recorded().repeated;
+  result.repeated = runner.loop().graphs().replayed;
   return result;
 }
 
@@ -93,6 +93,7 @@ const std::vector<tried_setting>& settings() {
        model_family::sdar,
        {{"threshold", 0.3}, {"commit", std::string("frozen_then_full")}}},
       {"focus", "focus", model_family::sdar, {{"threshold", 0.5}}},
+      {"focus_shifted", "focus", model_family::llama, {{"threshold", 0.5}}},
       {"focus_moe", "focus", model_family::llada2_moe, {{"threshold", 0.5}}},
       {"focus_holes",
        "focus",

@@ -51,6 +51,45 @@ TEST(plan, methods_run_on_the_models_they_name) {
   EXPECT_EQ(points[2].params.size(), 2u);  // defaults filled in
 }
 
+TEST(plan, workloads_and_settings_may_be_one_models_own) {
+  experiment_spec spec = parse_spec(R"(
+[[model]]
+path = "a"
+[[model]]
+path = "b"
+set = {"params.steps" = 7, "method.two.threshold" = 0.5}
+[[workload]]
+benchmark = ["gsm8k", "humaneval"]
+harness = "OC-S"
+models = ["a"]
+[[workload]]
+benchmark = "gsm8k"
+harness = "LM"
+models = ["b"]
+[[method]]
+name = "vanilla"
+[[method]]
+name = "block_diffusion"
+label = "two"
+)",
+                                    "x.toml");
+  const auto points = make_plan(spec, catalogue());
+  ASSERT_EQ(points.size(), 6u);
+  for (const experiment_point& p : points) {
+    EXPECT_EQ(p.workload.benchmark.harness, p.model.name == "a" ? "OC-S" : "LM");
+    if (!p.params.contains("steps")) continue;
+    EXPECT_EQ(std::get<std::int64_t>(p.params.at("steps")) == 7, p.model.name == "b");
+  }
+  spec.models[1].settings[0].key = "params.stops";
+  EXPECT_THROW(make_plan(spec, catalogue()), error);
+  // The same name twice on one model is still refused.
+  EXPECT_THROW(parse_spec("[[model]]\npath = \"a\"\n[[workload]]\nbenchmark = \"gsm8k\"\n"
+                          "[[workload]]\nbenchmark = \"gsm8k\"\nmodels = [\"a\"]\n[[method]]\n"
+                          "name = \"vanilla\"\n",
+                          "x.toml"),
+               error);
+}
+
 // Keys and values in bfloat16: on cuda only, whatever order the settings come in; `auto` leaves the
 // ids of points as they were before the setting existed.
 TEST(plan, kv_type_goes_with_the_device) {

@@ -34,10 +34,10 @@ class phased_executor final : public executor {
       phase_listener* watcher = current_listener();
       owner_.listened.push_back(watcher != nullptr);
       {
-        const phase_range step(work_phase::step, 0);
-        const phase_range attention(work_phase::attention, 0);
-        if (watcher) watcher->work(work_phase::attention, {4, 2e6, 1e6});
-        if (watcher) watcher->work(work_phase::selection, {0, 5, std::nullopt});
+        const phase_range step(profile_phase::step, 0);
+        const phase_range attention(profile_phase::attention, 0);
+        if (watcher) watcher->work(profile_phase::attention, {4, 2e6, 1e6});
+        if (watcher) watcher->work(profile_phase::selection, {0, 5, std::nullopt});
       }
       pass_record pass = good_pass(2.0);
       if (owner_.waver && watcher) pass.answers.front().tokens.front() = 9;
@@ -173,19 +173,19 @@ TEST(profiled, every_point_writes_a_trace_of_its_own) {
 TEST(profiled, counters_replace_analytic_work_and_device_time_the_clock) {
   phase_report report;
   phase_total attention;
-  attention.phase = work_phase::attention;
+  attention.phase = profile_phase::attention;
   attention.calls = 2;
   attention.seconds = attention.own_seconds = 1.0;
   attention.flops = 100;
   attention.bytes = 10;
   attention.bytes_known = true;
   phase_total decide = attention;
-  decide.phase = work_phase::decide;
+  decide.phase = profile_phase::decide;
   decide.bytes_known = false;
   report.phases = {attention, decide};
   report.roofs = {1000, 0, "r"};
-  report.kernels = {{true, work_phase::attention, "k", 2, 0.25, 0.1, 0.15}};
-  report.counters = {{work_phase::attention, 200, 20}};
+  report.kernels = {{true, profile_phase::attention, "k", 2, 0.25, 0.1, 0.15}};
+  report.counters = {{profile_phase::attention, 200, 20}};
   report.counters_problem = "";
   const json o = json::parse(phases_json(report));
   EXPECT_EQ(o["provenance"]["time"], "cupti");

@@ -46,6 +46,13 @@ class fake_executor final : public executor {
     std::vector<scored_answer> score(const pass_record& pass) override {
       return std::vector<scored_answer>(pass.answers.size(), scored(1));
     }
+    std::map<std::string, std::string> samples(const std::vector<scored_answer>& scores,
+                                               const std::string&, const std::string&,
+                                               const std::string& date) const override {
+      std::string lines;
+      for (std::size_t i = 0; i < scores.size(); ++i) lines += "{}\n";
+      return {{"samples_task_" + date + ".jsonl", lines}};
+    }
 
    private:
     fake_executor& owner_;
@@ -230,13 +237,18 @@ TEST(runner, every_answer_is_logged_when_asked_for) {
   scratch_directory dir;
   fake_executor with;
   run_options options = quiet(dir / "out");
-  options.log_samples = true;
+  options.samples = true;
   const run_summary s = run_experiment(spec_of(two_methods), options, with);
-  std::ifstream samples(dir / ("out/samples_" + s.run_id + ".jsonl"));
-  std::string line;
-  int lines = 0;
-  while (std::getline(samples, line)) ++lines;
-  EXPECT_EQ(lines, 4);  // two methods, two answers each
+  for (const result_row& row : s.rows) {
+    int lines = 0;
+    for (const auto& file :
+         std::filesystem::directory_iterator(dir / ("out/samples/" + row.point_id))) {
+      EXPECT_TRUE(file.path().filename().string().starts_with("samples_task_2")) << file.path();
+      std::ifstream samples(file.path());
+      for (std::string line; std::getline(samples, line);) ++lines;
+    }
+    EXPECT_EQ(lines, 2);
+  }
 }
 
 TEST(runner, a_fresh_run_measures_again_and_its_rows_count) {

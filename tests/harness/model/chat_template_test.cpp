@@ -66,12 +66,23 @@ TEST(chat_template, is_chosen_by_special_tokens) {
   EXPECT_EQ(chosen(model_family::dream, {"<|im_start|>", "<|im_end|>"}), chat_format::qwen25);
   EXPECT_EQ(chosen(model_family::llada2_moe, {"<role>", "</role>", "<|role_end|>"}),
             chat_format::ling);
+  config.sink_tokens = sink_length;
+  EXPECT_EQ(chosen(model_family::llama, {"<|im_start|>", "<|im_end|>"}), chat_format::sink);
+  config.sink_tokens = 0;
+  EXPECT_EQ(chosen(model_family::llama, {"<|im_start|>", "<|im_end|>"}), chat_format::qwen3);
   config.family = model_family::llada;
   test::expect_environment_error([&] { chat_format_of(config, with_tokens({})); },
                                  {"some", "chat tokens"});
   EXPECT_EQ(apply_chat_template(config, with_tokens({"<|im_start|>", "<|im_end|>"}),
                                 {{"user", "x"}}, true),
             "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n");
+}
+
+TEST(chat_template, a_sink_is_a_block_of_opening_tokens_before_the_first_turn) {
+  std::string want;
+  for (int i = 0; i < 16; ++i) want += "<|im_start|>";
+  EXPECT_EQ(apply_chat_template(chat_format::sink, {{"user", "Hi"}}, true),
+            want + "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }
 
 TEST(chat_template, bad_chats_are_usage_errors) {

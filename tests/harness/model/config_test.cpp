@@ -155,6 +155,44 @@ TEST(config, sdar_and_qwen3) {
   EXPECT_EQ(parse(config).family, model_family::sdar);
 }
 
+json llama() {
+  json config = sdar();
+  config["architectures"] = {"LlamaForCausalLM"};
+  config["model_type"] = "llama";
+  config["attention"] = "block_causal";
+  config["shifted_logits"] = true;
+  config["sink_tokens"] = 16;
+  config["tie_word_embeddings"] = true;
+  return config;
+}
+
+TEST(config, llama_is_causal_unless_its_config_says_otherwise) {
+  const model_config m = parse(llama());
+  EXPECT_EQ(m.family, model_family::llama);
+  EXPECT_EQ(m.attention, mask_kind::block_causal);
+  EXPECT_EQ(m.block, 16);
+  EXPECT_EQ(m.sink_tokens, 16);
+  EXPECT_EQ(m.mask_id, 250);
+  EXPECT_TRUE(m.shifted_logits && m.tied_embeddings);
+  EXPECT_FALSE(m.qk_norm || m.qkv_bias);
+
+  json config = llama();
+  config["shifted_logits"] = false;
+  EXPECT_FALSE(parse(config).shifted_logits);
+  for (const char* key : {"attention", "shifted_logits", "sink_tokens"}) config.erase(key);
+  const model_config causal = parse(config);
+  EXPECT_EQ(causal.attention, mask_kind::causal);
+  EXPECT_EQ(causal.mask_id, -1);
+  EXPECT_TRUE(causal.shifted_logits);
+
+  expect_refused(llama(), "attention", "full");
+  expect_refused(llama(), "sink_tokens", 8);
+  expect_refused(llama(), "block_size", absent);
+  expect_refused(llama(), "mask_token_id", absent);
+  config["shifted_logits"] = false;
+  expect_environment_error([&] { parse(config); }, {"`shifted_logits`"});
+}
+
 // LLaDA2.1 has the config.json of LLaDA2.0 and is decoded by other rules.
 TEST(config, token_editing_is_told_by_what_lies_beside_the_config) {
   const test::temporary_directory directory;

@@ -30,7 +30,7 @@ TEST(sum_ranges, adds_up_by_phase) {
   EXPECT_EQ(t.problem, "");
   EXPECT_EQ(t.ranges, 4);
   ASSERT_EQ(t.phases.size(), 2U);
-  EXPECT_EQ(t.phases[0].phase, work_phase::attention);
+  EXPECT_EQ(t.phases[0].phase, profile_phase::attention);
   EXPECT_EQ(t.phases[0].ranges, 3);
   EXPECT_NEAR(t.phases[0].seconds, 10e-9, 1e-18);
   EXPECT_EQ(t.phases[0].bytes, 20);  // read and write

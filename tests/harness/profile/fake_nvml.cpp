@@ -61,4 +61,15 @@ int nvmlDeviceGetMigMode(void*, unsigned*, unsigned*) {
   return not_supported;
 }
 
+int nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* millijoules) {
+  static unsigned long long spent = 1000;
+  *millijoules = spent += 2500;
+  return device == &the_device ? success : not_found;
+}
+
+int nvmlDeviceGetPowerUsage(void* device, unsigned* milliwatts) {
+  *milliwatts = 412000;
+  return device == &the_device ? success : not_found;
+}
+
 }  // extern "C"

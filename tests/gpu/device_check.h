@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What the cases of unmask_device_check share: operands that exist twice, for the backend under
+// test in its own memory and for the reference on the host, and the comparison of what both made
+// of them. Nothing here expects that a GPU can read the host's memory, or the host the GPU's.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/ops.h"
+
+namespace unmask::gpu_check {
+
+// An operand in the reference's memory and in that of the backend.
+struct mirrored {
+  tensor here, there;
+};
+
+// Who runs an operation, and which of the two copies it takes.
+class side {
+ public:
+  side(const ops& with, bool device) : with_(with), device_(device) {}
+  const ops& with() const { return with_; }
+  bool is_device() const { return device_; }
+  const tensor& operator()(const mirrored& m) const { return device_ ? m.there : m.here; }
+  template <class T = std::int32_t>
+  T* at(const mirrored& m) const {
+    return (*this)(m).template as<T>();
+  }
+
+ private:
+  const ops& with_;
+  bool device_;
+};
+
+class checker {
+ public:
+  checker(const ops& device, bool large, std::uint64_t seed)
+      : device_(device), large_(large), seed_(seed), random_(seed) {}
+
+  const ops& device() const { return device_; }
+  const ops& reference() const { return reference_; }
+  std::mt19937_64& random() { return random_; }
+  int wrong() const { return wrong_; }
+  std::int64_t size(std::int64_t small, std::int64_t large) const { return large_ ? large : small; }
+  std::int32_t below(std::int64_t n) {
+    return static_cast<std::int32_t>(
+        std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_));
+  }
+
+  // ---- operands ----
+  using shape = std::initializer_list<std::int64_t>;
+  mirrored empty(dtype type, shape s) const {
+    return {reference_.allocate(type, s), device_.allocate(type, s)};
+  }
+  mirrored reals(shape s, float scale = 1.0F) {
+    mirrored m = empty(dtype::f32, s);
+    std::normal_distribution<float> normal(0.0F, scale);
+    for (std::int64_t i = 0; i < m.here.view().elements(); ++i)
+      m.here.as<float>()[i] = normal(random_);
+    send(m);
+    return m;
+  }
+  // All bits set, NaN or a wild number, so that what is not written shows.
+  mirrored poisoned(dtype type, shape s) const {
+    mirrored m = empty(type, s);
+    std::memset(m.here.view().data, 0xFF, m.here.bytes());
+    send(m);
+    return m;
+  }
+  mirrored poisoned(shape s) const { return poisoned(dtype::f32, s); }
+  template <class T>
+  mirrored values(dtype type, const std::vector<T>& v) const {
+    mirrored m = empty(type, {std::max<std::int64_t>(std::ssize(v), 1)});
+    std::copy(v.begin(), v.end(), m.here.as<T>());
+    send(m);
+    return m;
+  }
+  mirrored ints(const std::vector<std::int32_t>& v) const { return values(dtype::i32, v); }
+  void send(const mirrored& m) const {
+    put(device_, m.there.view().data, m.here.view().data, m.here.bytes());
+  }
+  // What the backend holds.
+  std::vector<std::byte> fetch(const mirrored& m) const {
+    std::vector<std::byte> bytes(m.there.bytes());
+    get(device_, bytes.data(), m.there.view().data, bytes.size());
+    return bytes;
+  }
+
+  // ---- running and comparing ----
+  // The same work on the backend and on the reference.
+  void both(const std::function<void(const side&)>& work) const {
+    work(side(device_, true));
+    device_.synchronize();
+    work(side(reference_, false));
+  }
+  // Largest |got - want| over absolute + relative |want|; infinite for a NaN or a missing value.
+  void compare(const char* operation, const std::string& what, const mirrored& m, double relative,
+               double absolute) {
+    const std::vector<std::byte> bytes = fetch(m);
+    const auto* got = reinterpret_cast<const float*>(bytes.data());
+    double worst = 0;
+    for (std::int64_t i = 0; i < m.here.view().elements(); ++i) {
+      const double w = m.here.as<float>()[i], g = got[i];
+      const double error = std::fabs(g - w) / (absolute + relative * std::fabs(w));
+      worst = error == error ? std::max(worst, error) : std::numeric_limits<double>::infinity();
+    }
+    report(operation, what, worst);
+  }
+  // By the size of a typical element: single ones may cancel.
+  void compare_typical(const char* operation, const std::string& what, const mirrored& m,
+                       double share) {
+    double squares = 0;
+    const std::int64_t n = m.here.view().elements();
+    for (std::int64_t i = 0; i < n; ++i) {
+      squares += double{m.here.as<float>()[i]} * m.here.as<float>()[i];
+    }
+    compare(operation, what, m, 0, share * std::sqrt(squares / static_cast<double>(n)));
+  }
+  void same(const char* operation, const std::string& what, const mirrored& m) {
+    const std::vector<std::byte> bytes = fetch(m);
+    const bool equal = std::memcmp(bytes.data(), m.here.view().data, bytes.size()) == 0;
+    report(operation, what, equal ? 0 : std::numeric_limits<double>::infinity());
+  }
+  void report(const char* operation, const std::string& what, double error) {
+    const bool right = error <= 1;
+    wrong_ += !right;
+    std::printf(
+        "{\"operation\":\"%s\",\"case\":\"%s\",\"error\":%.3g,\"right\":%s,\"seed\":%llu}\n",
+        operation, what.c_str(), std::isfinite(error) ? error : -1.0, right ? "true" : "false",
+        static_cast<unsigned long long>(seed_));
+    std::fflush(stdout);
+  }
+  void guarded(const char* operation, const std::function<void()>& check) {
+    try {
+      check();
+    } catch (const std::exception& failure) {
+      std::string text = failure.what();
+      for (char& c : text) c = c == '"' || c == '\\' || c == '\n' ? ' ' : c;
+      std::printf("{\"operation\":\"%s\",\"right\":false,\"problem\":\"%s\",\"seed\":%llu}\n",
+                  operation, text.c_str(), static_cast<unsigned long long>(seed_));
+      std::fflush(stdout);
+      ++wrong_;
+    }
+  }
+
+  static std::string text(shape s) {
+    std::string joined;
+    for (const std::int64_t n : s) joined += (joined.empty() ? "" : "x") + std::to_string(n);
+    return joined;
+  }
+
+ private:
+  template <class Backend>
+  static void put(const Backend& b, void* to, const void* from, std::size_t bytes) {
+    if constexpr (requires { b.write(to, from, bytes); }) {
+      b.write(to, from, bytes);
+    } else {
+      b.synchronize();
+      std::memcpy(to, from, bytes);
+    }
+  }
+  template <class Backend>
+  static void get(const Backend& b, void* to, const void* from, std::size_t bytes) {
+    b.synchronize();
+    if constexpr (requires { b.read(to, from, bytes); }) {
+      b.read(to, from, bytes);
+    } else {
+      std::memcpy(to, from, bytes);
+    }
+  }
+
+  const ops& device_;
+  const ops& reference_ = reference_ops();
+  bool large_;
+  std::uint64_t seed_;
+  std::mt19937_64 random_;
+  int wrong_ = 0;
+};
+
+// Rows of several sequences at ascending positions over a cache of shuffled pages.
+struct ragged {
+  std::vector<std::int32_t> length;  // keys of each sequence
+  std::int32_t sequences = 0, rows = 0, stride = 0;
+  std::vector<std::int32_t> begins, owners, places;
+  mirrored begin, owner, place, lengths, pages;
+
+  // Rows from the keys of each sequence, `gap` positions apart at most.
+  ragged(checker& c, std::vector<std::int32_t> keys, std::int64_t gap);
+  row_set set(const side& s) const {
+    return {sequences, rows, s.at(begin), s.at(owner), s.at(place), nullptr};
+  }
+  paged_kv cache(const side& s, const mirrored& k, const mirrored& v) const {
+    return {s(k), s(v), s.at(pages), stride};
+  }
+  std::int64_t all_pages() const { return std::int64_t{stride} * sequences; }
+};
+
+// The cases, by the file that holds them.
+void check_model_operations(checker& c);
+void check_attention(checker& c);
+void check_selection(checker& c);
+
+}  // namespace unmask::gpu_check

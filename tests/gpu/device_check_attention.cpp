@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The cache and attention: float32 by the exact kernel, bfloat16 K/V by tensor cores on a GPU.
+#include "kernels/attention.h"
+
+#include "harness/decode/kernels/features.h"
+#include "kernels/float16.h"
+#include "kernels/model_core.h"
+#include "tests/gpu/device_check.h"
+
+namespace unmask::gpu_check {
+namespace {
+
+const char* name_of(mask_kind mask) {
+  return mask == mask_kind::full ? "full " : mask == mask_kind::causal ? "causal " : "block ";
+}
+
+// K or V of all slots: the reference keeps in float32 what the backend keeps in `type`.
+struct cache_pair {
+  mirrored k, v;
+  paged_kv of(const side& s, const ragged& r) const { return r.cache(s, k, v); }
+};
+
+// Numbers that `type` holds exactly.
+mirrored representable(checker& c, dtype type, checker::shape s) {
+  mirrored m = c.reals(s);
+  if (type == dtype::bf16) {
+    for (std::int64_t i = 0; i < m.here.view().elements(); ++i) {
+      m.here.as<float>()[i] = from_bf16(to_bf16(m.here.as<float>()[i]));
+    }
+    c.send(m);
+  }
+  return m;
+}
+
+// A cache whose every slot was written by the backend's own operation, and read back.
+cache_pair filled_cache(checker& c, const ragged& r, dtype type, std::int64_t heads,
+                        std::int64_t dim) {
+  const auto pages = [&] {
+    return mirrored{c.reference().allocate(dtype::f32, {r.all_pages(), kv_page_size, heads, dim}),
+                    c.device().allocate(type, {r.all_pages(), kv_page_size, heads, dim})};
+  };
+  const cache_pair cache{pages(), pages()};
+  std::vector<std::int32_t> begins{0}, owners, places;
+  for (std::int32_t s = 0; s < r.sequences; ++s) {
+    for (std::int32_t p = 0; p < r.length[static_cast<std::size_t>(s)]; ++p) {
+      owners.push_back(s);
+      places.push_back(p);
+    }
+    begins.push_back(static_cast<std::int32_t>(places.size()));
+  }
+  const mirrored begin = c.ints(begins), owner = c.ints(owners), place = c.ints(places);
+  const std::int64_t rows = std::ssize(places);
+  const mirrored k = representable(c, type, {rows, heads, dim});
+  const mirrored v = representable(c, type, {rows, heads, dim});
+  const mirrored k_back = c.poisoned({rows, heads, dim}), v_back = c.poisoned({rows, heads, dim});
+  c.both([&](const side& s) {
+    const row_set all{r.sequences, static_cast<std::int32_t>(rows),
+                      s.at(begin), s.at(owner),
+                      s.at(place), nullptr};
+    s.with().run(op::kv_write{all, s(k), s(v), cache.of(s, r)});
+    s.with().run(op::kv_read{all, cache.of(s, r), s(k_back), s(v_back), false});
+  });
+  c.same("kv_write, kv_read", std::string(unmask::name_of(type)) + " keys", k_back);
+  c.same("kv_write, kv_read", std::string(unmask::name_of(type)) + " values", v_back);
+  return cache;
+}
+
+struct attention_case {
+  dtype type = dtype::f32;
+  mask_kind mask = mask_kind::full;
+  std::int64_t group = 1, dim = 64;
+  bool listed = false, mass = false;
+};
+
+void attend(checker& c, const attention_case& t) {
+  const std::int64_t kv_heads = 2, heads = kv_heads * t.group;
+  // More than one part of 512 keys, a sequence of one key, and a page that is not full.
+  const ragged r(c,
+                 {static_cast<std::int32_t>(c.size(70, 1500)), 1,
+                  static_cast<std::int32_t>(c.size(600, 3001))},
+                 c.size(60, 120));
+  const cache_pair cache = filled_cache(c, r, t.type, kv_heads, t.dim);
+  const mirrored q = representable(c, t.type, {r.rows, heads, t.dim});
+  const mirrored out = c.poisoned({r.rows, heads, t.dim});
+  // Two of three slots, shuffled.
+  std::vector<std::int32_t> starts{0}, slots;
+  for (const std::int32_t n : r.length) {
+    std::vector<std::int32_t> some;
+    for (std::int32_t p = 0; p < n; ++p) {
+      if (p == 0 || c.below(3) > 0) some.push_back(p);
+    }
+    std::ranges::shuffle(some, c.random());
+    slots.insert(slots.end(), some.begin(), some.end());
+    starts.push_back(static_cast<std::int32_t>(slots.size()));
+  }
+  const mirrored key_begin = c.ints(starts), key_slot = c.ints(slots);
+  const std::int32_t longest = *std::ranges::max_element(r.length);
+  const mirrored mass = c.empty(dtype::f32, {r.sequences, longest});
+  const float scale = 1.0F / std::sqrt(static_cast<float>(t.dim));
+  c.both([&](const side& s) {
+    key_set seen;
+    seen.kv_length = s.at(r.lengths);
+    seen.mask = t.mask;
+    seen.block = 32;
+    if (t.listed) {
+      seen.key_begin = s.at(key_begin);
+      seen.key_slot = s.at(key_slot);
+    }
+    s.with().run(op::attention{r.set(s), s(q), cache.of(s, r), seen, scale, s(out),
+                               t.mass ? s(mass).view() : tensor_view{}});
+  });
+  const std::string what = std::string(unmask::name_of(t.type)) + " " + name_of(t.mask) +
+                           (t.listed ? "listed " : "") + (t.mass ? "with mass " : "") +
+                           c.text({r.rows, heads, t.dim}) + " group " + std::to_string(t.group);
+  if (t.type == dtype::bf16) {
+    c.compare_typical("attention", what, out, 8e-2);
+  } else {
+    c.compare("attention", what, out, 1e-4, 1e-5);
+  }
+  if (t.mass)
+    c.compare_typical("attention", what + ": mass", mass, t.type == dtype::bf16 ? 8e-2 : 1e-3);
+}
+
+// What every layer does between its projection and its attention, in one pass.
+void rotate_and_store(checker& c, dtype type) {
+  const std::int64_t heads = c.size(4, 32), kv_heads = c.size(2, 8), dim = c.size(64, 128);
+  const ragged r(c, {static_cast<std::int32_t>(c.size(70, 900)), 5}, 9);
+  const auto pages = [&] {
+    return mirrored{
+        c.reference().allocate(dtype::f32, {r.all_pages(), kv_page_size, kv_heads, dim}),
+        c.device().allocate(type, {r.all_pages(), kv_page_size, kv_heads, dim})};
+  };
+  const cache_pair cache{pages(), pages()};
+  const mirrored q = c.reals({r.rows, heads, dim}), k = c.reals({r.rows, kv_heads, dim}),
+                 v = c.reals({r.rows, kv_heads, dim});
+  const mirrored q_norm = c.reals({dim}), k_norm = c.reals({dim});
+  const mirrored k_back = c.poisoned({r.rows, kv_heads, dim}),
+                 v_back = c.poisoned({r.rows, kv_heads, dim});
+  const rope_params rope{static_cast<std::int32_t>(dim), 1e6F};
+  c.both([&](const side& s) {
+    s.with().run(op::rotate_and_store{r.set(s), s(q), s(k), s(v), s(q_norm), s(k_norm), 1e-6F, rope,
+                                      cache.of(s, r)});
+    s.with().run(op::kv_read{r.set(s), cache.of(s, r), s(k_back), s(v_back), false});
+  });
+  const std::string what = std::string(unmask::name_of(type)) + " " + c.text({r.rows, heads, dim});
+  const double share = type == dtype::bf16 ? 2e-2 : 1e-3;
+  c.compare_typical("rotate_and_store", what + ": q", q, 1e-3);
+  c.compare_typical("rotate_and_store", what + ": keys", k_back, share);
+  c.compare_typical("rotate_and_store", what + ": values", v_back, share);
+}
+
+}  // namespace
+
+void check_attention(checker& c) {
+  std::vector<attention_case> cases;
+  const bool half = c.device().holds_kv(dtype::bf16);
+  if (half) {
+    for (const mask_kind mask : {mask_kind::full, mask_kind::block_causal, mask_kind::causal}) {
+      for (const std::int64_t group : {4, 1, 7}) cases.push_back({dtype::bf16, mask, group, 128});
+    }
+    cases.push_back({dtype::bf16, mask_kind::full, 4, 64});
+    cases.push_back({dtype::bf16, mask_kind::full, 4, 128, true});
+    cases.push_back({dtype::bf16, mask_kind::full, 4, 128, false, true});
+  } else {
+    c.report("attention", "this backend keeps no bf16 K/V", 0);
+  }
+  for (const mask_kind mask : {mask_kind::full, mask_kind::causal, mask_kind::block_causal}) {
+    for (const std::int64_t group : {1, 4, 7})
+      cases.push_back({dtype::f32, mask, group, c.size(64, 128)});
+  }
+  cases.push_back({dtype::f32, mask_kind::full, 4, 64, true});
+  cases.push_back({dtype::f32, mask_kind::full, 4, 64, false, true});
+  for (const attention_case& t : cases) c.guarded("attention", [&] { attend(c, t); });
+  if (half) c.guarded("rotate_and_store", [&] { rotate_and_store(c, dtype::bf16); });
+  c.guarded("rotate_and_store", [&] { rotate_and_store(c, dtype::f32); });
+}
+
+}  // namespace unmask::gpu_check

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The operations of a transformer's layer and of its head.
+#include "kernels/head.h"
+#include "kernels/model_core.h"
+#include "kernels/moe.h"
+#include "kernels/rows.h"
+#include "tests/gpu/device_check.h"
+
+namespace unmask::gpu_check {
+namespace {
+
+std::string name_of(weight_format format) {
+  return format == weight_format::f32 ? "f32 " : format == weight_format::bf16 ? "bf16 " : "int8 ";
+}
+
+// A weight packed for both.
+struct packed_pair {
+  packed_handle here, there;
+  const packed_matrix& of(const side& s) const { return s.is_device() ? *there : *here; }
+};
+packed_pair pack(checker& c, const mirrored& weight, weight_format format) {
+  return {c.reference().pack(weight.here, format), c.device().pack(weight.here, format)};
+}
+
+void rms_norm(checker& c) {
+  const std::int64_t rows = c.size(13, 517), width = c.size(72, 4096);
+  const mirrored x = c.reals({rows, width}), weight = c.reals({width});
+  const mirrored y = c.poisoned({rows, width});
+  c.both([&](const side& s) { s.with().run(op::rms_norm{s(x), s(weight), 1e-6F, s(y)}); });
+  c.compare("rms_norm", c.text({rows, width}), y, 1e-5, 1e-6);
+}
+
+void linear(checker& c, weight_format format) {
+  const bool exact = format == weight_format::f32;
+  // The CUDA backend's int8 levels, sums and scales are the reference's: no bit may differ. The
+  // CPU backend's levels may be neighbours of those: 1/127 of the largest input times a weight.
+  const bool bits = format == weight_format::int8 && c.device().name().starts_with("cuda");
+  for (const std::int64_t rows : {std::int64_t{1}, c.size(9, 33), c.size(17, 200)}) {
+    const std::int64_t in = c.size(72, 1024), out = c.size(40, 768);
+    const mirrored x = c.reals({rows, in}), weight = c.reals({out, in}, 0.1F),
+                   bias = c.reals({out});
+    const packed_pair w = pack(c, weight, format);
+    const mirrored y = c.poisoned({rows, out});
+    c.both([&](const side& s) { s.with().run(op::linear{s(x), w.of(s), s(bias), s(y), false}); });
+    // bf16 products round their inputs: each of `in` terms of size 0.1 errs by about 2^-10, so
+    // the sum by 1e-3 x 0.1 sqrt(in); eight of these deviations are allowed.
+    const double absolute = (exact ? 1e-5 : 8e-3) * 0.1 * std::sqrt(static_cast<double>(in)) +
+                            (format == weight_format::int8 ? 2e-2 : 1e-5);
+    c.compare("linear", name_of(format) + c.text({rows, out, in}), y,
+              bits    ? 0
+              : exact ? 1e-4
+                      : 1e-2,
+              bits ? 1e-30 : absolute);
+  }
+}
+
+// A feed-forward with its norm: what is stored between the operations is of activation_type. Run
+// as it is, recorded (a CUDA graph), and repeated on other rows; each time against the reference.
+void recording(checker& c, weight_format format) {
+  const ops &device = c.device(), &reference = c.reference();
+  const std::int64_t width = c.size(64, 512), hidden = c.size(48, 1024);
+  const auto rows = device.graph_bucket(static_cast<std::int32_t>(c.size(11, 120)));
+  if (rows == 0) return c.report("recording", "this backend records nothing", 0);
+  const dtype type = device.activation_type(format);
+  mirrored x = c.reals({rows, width});
+  const mirrored norm = c.reals({width});
+  const packed_pair gate_up = pack(c, c.reals({2 * hidden, width}, 0.1F), format);
+  const packed_pair down = pack(c, c.reals({width, hidden}, 0.1F), format);
+  const tensor normed = device.allocate(type, {rows, width});
+  const tensor pair = device.allocate(type, {rows, 2 * hidden});
+  const tensor gated = device.allocate(type, {rows, hidden});
+  const mirrored y = c.poisoned({rows, width});
+  const auto chain = [&] {
+    device.run(op::rms_norm{x.there, norm.there, 1e-6F, normed});
+    device.run(op::linear{normed, *gate_up.there, {}, pair, false});
+    device.run(op::silu_mul{pair, gated});
+    device.run(op::linear{gated, *down.there, {}, y.there, false});
+  };
+  const tensor wide_normed = reference.allocate(dtype::f32, {rows, width}),
+               wide_pair = reference.allocate(dtype::f32, {rows, 2 * hidden}),
+               wide_gated = reference.allocate(dtype::f32, {rows, hidden});
+  const auto expect = [&](const char* how) {
+    reference.run(op::rms_norm{x.here, norm.here, 1e-6F, wide_normed});
+    reference.run(op::linear{wide_normed, *gate_up.here, {}, wide_pair, false});
+    reference.run(op::silu_mul{wide_pair, wide_gated});
+    reference.run(op::linear{wide_gated, *down.here, {}, y.here, false});
+    // Four roundings to bfloat16; with int8, inputs that differ in their last bits may have
+    // neighbouring levels.
+    c.compare_typical("recording", name_of(format) + how, y,
+                      format == weight_format::f32 ? 1e-4 : 8e-2);
+  };
+  chain();
+  expect("as it is");
+  const auto work = device.capture(chain);
+  for (const char* how : {"repeated", "repeated again"}) {
+    device.synchronize();
+    std::normal_distribution<float> normal(0.0F, 1.0F);
+    for (std::int64_t i = 0; i < x.here.view().elements(); ++i) {
+      x.here.as<float>()[i] = normal(c.random());
+    }
+    c.send(x);
+    device.replay(*work);
+    expect(how);
+  }
+}
+
+void rope(checker& c) {
+  const std::int64_t rows = c.size(11, 300), heads = c.size(3, 32), dim = c.size(64, 128);
+  const mirrored x = c.reals({rows, heads, dim}), norm = c.reals({dim});
+  std::vector<std::int32_t> at(static_cast<std::size_t>(rows));
+  for (std::int32_t& p : at) p = c.below(c.size(500, 30000));
+  const mirrored position = c.ints(at);
+  const rope_params rope{static_cast<std::int32_t>(dim), 500000.0F};
+  c.both([&](const side& s) {
+    s.with().run(op::head_norm_rope{s(x), s(norm), 1e-6F, rope, s.at(position)});
+  });
+  // A float32 angle of p radians is known to about p 2^-24.
+  c.compare("head_norm_rope", c.text({rows, heads, dim}), x, 1e-4,
+            c.size(500, 30000) * 4e-7 + 1e-5);
+}
+
+void silu(checker& c) {
+  const std::int64_t rows = c.size(9, 200), width = c.size(36, 12288);
+  const mirrored pair = c.reals({rows, 2 * width}, 3.0F), y = c.poisoned({rows, width});
+  c.both([&](const side& s) { s.with().run(op::silu_mul{s(pair), s(y)}); });
+  c.compare("silu_mul", c.text({rows, width}), y, 1e-5, 1e-6);
+}
+
+void embed(checker& c) {
+  const std::int64_t tokens = c.size(61, 5000), width = c.size(40, 4096), rows = c.size(17, 400);
+  const mirrored table = c.reals({tokens, width}), y = c.poisoned({rows, width});
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(rows));
+  for (std::int32_t& id : ids) id = c.below(tokens);
+  const mirrored token = c.ints(ids);
+  c.both([&](const side& s) { s.with().run(op::embed{s.at(token), s(table), s(y)}); });
+  c.same("embed", c.text({rows, width}), y);
+}
+
+void confidence(checker& c, weight_format format) {
+  const std::int64_t rows = c.size(21, 128), width = c.size(40, 512), tokens = c.size(301, 16003);
+  const mirrored x = c.reals({rows, width});
+  const packed_pair head = pack(c, c.reals({tokens, width}, 0.2F), format);
+  std::vector<std::int32_t> chosen;
+  for (std::int32_t r = 0; r < rows; r += 2) chosen.push_back(r);
+  const auto count = static_cast<std::int32_t>(chosen.size());
+  const mirrored row = c.ints(chosen), begin = c.ints({0, count});
+  const mirrored p = c.poisoned({count}), token = c.poisoned(dtype::i32, {count});
+  c.both([&](const side& s) {
+    const candidate_set candidates{1, count, s.at(begin), s.at(row), s.at(row)};
+    confidence_out o;
+    o.token = s.at(token);
+    o.probability = s.at<float>(p);
+    s.with().run(op::confidence{s(x), head.of(s), candidates, {}, o});
+  });
+  const std::string what = name_of(format) + c.text({count, tokens, width});
+  const bool exact = format == weight_format::f32;
+  c.compare("confidence", what, p, exact ? 1e-3 : 0.2, exact ? 1e-6 : 2e-2);
+  if (exact) c.same("confidence", what + " arg-max", token);
+}
+
+void gather(checker& c) {
+  const std::int64_t rows = c.size(19, 700), width = c.size(33, 3000);
+  const mirrored from = c.reals({rows, width});
+  std::vector<std::int32_t> order(static_cast<std::size_t>(rows));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::shuffle(order, c.random());
+  const mirrored index = c.ints(order);
+  const mirrored there = c.poisoned({rows, width}), back = c.poisoned({rows, width});
+  c.both([&](const side& s) {
+    s.with().run(op::gather_rows{s(from), s.at(index), s(there)});
+    s.with().run(op::scatter_rows{s(there), s.at(index), s(back)});
+  });
+  c.same("gather_rows", c.text({rows, width}), there);
+  c.same("scatter_rows", c.text({rows, width}), back);
+}
+
+// bf16 experts take the tensor cores on a GPU. Routing is compared by itself: a near-tie that goes
+// to another expert would drown what the experts do, so both sides run on the reference's choice.
+void moe(checker& c, weight_format format) {
+  const std::int64_t rows = c.size(13, 200), width = c.size(64, 512), hidden = c.size(32, 256);
+  const std::int32_t experts = 8, each = 2;
+  const mirrored x = c.reals({rows, width}), router = c.reals({experts, width}, 0.3F);
+  std::vector<packed_pair> gate_up, down;
+  for (int e = 0; e < experts; ++e) {
+    gate_up.push_back(pack(c, c.reals({2 * hidden, width}, 0.2F), format));
+    down.push_back(pack(c, c.reals({width, hidden}, 0.2F), format));
+  }
+  const mirrored expert = c.poisoned(dtype::i32, {rows, each}), weight = c.poisoned({rows, each});
+  const mirrored y = c.reals({rows, width});  // experts are added to it
+  c.both([&](const side& s) {
+    moe_router route;
+    route.experts = experts;
+    route.experts_per_token = each;
+    route.groups = 4;
+    route.groups_kept = 2;
+    route.weight = s(router);
+    s.with().run(op::moe_route{s(x), route, s(expert), s(weight)});
+  });
+  if (format == weight_format::f32) c.same("moe_route", "experts", expert);
+  c.compare("moe_route", name_of(format) + "weights", weight, 1e-2, 1e-3);
+  c.send(expert);
+  c.send(weight);
+  c.both([&](const side& s) {
+    moe_experts all;
+    all.hidden = static_cast<std::int32_t>(hidden);
+    for (int e = 0; e < experts; ++e) {
+      const auto i = static_cast<std::size_t>(e);
+      all.gate_up.push_back(s.is_device() ? gate_up[i].there : gate_up[i].here);
+      all.down.push_back(s.is_device() ? down[i].there : down[i].here);
+    }
+    s.with().run(op::moe_feed_forward{s(x), s(expert), s(weight), all, s(y)});
+  });
+  c.compare_typical("moe_feed_forward", name_of(format) + c.text({rows, width, hidden}), y,
+                    format == weight_format::f32 ? 1e-3 : 8e-2);
+}
+
+}  // namespace
+
+void check_model_operations(checker& c) {
+  const weight_format all[] = {weight_format::bf16, weight_format::f32, weight_format::int8};
+  for (const weight_format f : all) c.guarded("moe", [&] { moe(c, f); });
+  for (const weight_format f : all) c.guarded("linear", [&] { linear(c, f); });
+  for (const weight_format f : all) c.guarded("confidence", [&] { confidence(c, f); });
+  for (const weight_format f : all) c.guarded("recording", [&] { recording(c, f); });
+  c.guarded("rms_norm", [&] { rms_norm(c); });
+  c.guarded("head_norm_rope", [&] { rope(c); });
+  c.guarded("silu_mul", [&] { silu(c); });
+  c.guarded("embed", [&] { embed(c); });
+  c.guarded("gather_rows", [&] { gather(c); });
+}
+
+}  // namespace unmask::gpu_check

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""results/gpu/README.md from the archives that the GPU check brought back: what was measured, kernel
+by kernel, beside what the cost model expected, and what was not measured and why."""
+
+import json
+import os
+import sys
+import tarfile
+import tempfile
+
+import summary
+from runner import ROOT, json_lines
+
+COMMITTED = os.path.join(ROOT, "results", "gpu", "README.md")
+
+
+def unpack(archives, folder):
+    """All archives below one folder; later ones win. Their stages by archive."""
+    stages = []
+    for archive in archives:
+        with tarfile.open(archive) as packed:
+            names = packed.getnames()
+            if not any(n.endswith("/stages.jsonl") for n in names):
+                sys.exit(f"gpu: {archive} holds no stages.jsonl: it is no archive of the GPU check")
+            for member in packed.getmembers():
+                if not member.isfile() or member.name.startswith("/") or ".." in member.name:
+                    continue
+                where = os.path.join(folder, *member.name.split("/")[1:])
+                os.makedirs(os.path.dirname(where), exist_ok=True)
+                with open(where, "wb") as out:
+                    out.write(packed.extractfile(member).read())
+        stages.append((os.path.basename(archive).split(".")[0],
+                       json_lines(os.path.join(folder, "stages.jsonl"))))
+    return stages
+
+
+def machine_lines(machine):
+    lines = []
+    for gpu in machine.get("gpus", []):
+        lines.append(f"{gpu['name']}, {gpu['memory_bytes'] / 2**30:.0f} GiB, "
+                     f"{gpu['multiprocessors']} multiprocessors, {gpu['l2_bytes'] / 2**20:.0f} MiB L2, "
+                     f"driver {machine.get('gpu_driver')}, CUDA runtime {machine.get('cuda_runtime')}, "
+                     f"SM clock at most {gpu.get('max_sm_clock_mhz')} MHz.")
+    build = machine.get("build", {})
+    lines.append(f"Program: commit {build.get('git_commit')}"
+                 f"{' (modified)' if build.get('git_dirty') else ''}, {build.get('build_type')}, "
+                 f"CUDA {build.get('cuda_toolkit')} for {build.get('cuda_architectures')}. "
+                 f"Host: {machine.get('cpu_model')}, {machine.get('cpus_usable')} processors.")
+    return lines
+
+
+def render(archives, prediction, folder):
+    """(text, whether it was a rehearsal)."""
+    stages = unpack(archives, folder)
+    rehearsed = any(r.get("rehearsed") for _, records in stages for r in records)
+    environment = os.path.join(folder, "environment.json")
+    machine = {}
+    if os.path.exists(environment):
+        with open(environment, encoding="utf-8") as text:
+            machine = json.load(text)
+    lines = ["# Measured on a GPU", ""]
+    if rehearsed:
+        lines = ["# Rehearsal without a GPU", "",
+                 "**No number below was measured on a GPU.** The emulator and the CPU stood in.", ""]
+    lines += ["Written by `./dev gpu --report` from " +
+              ", ".join(f"`{os.path.basename(a)}`" for a in archives) + ".", ""]
+    lines += machine_lines(machine)
+    predictions = json_lines(prediction) if prediction else []
+    for title, body in summary.measured_sections(folder, predictions):
+        if body:
+            lines += ["", f"## {title}", ""] + body
+        if title == "Kernels" and body:
+            lines += ["", "Predicted: the cost model of `harness/profile/cost_model.h` with the "
+                      "ceilings that were measured in the same call; – where it has no kernel for "
+                      "the case."]
+    lines += ["", "## Stages", ""]
+    for name, records in stages:
+        lines += [f"**{name}**", ""] + summary.stages_table(records) + [""]
+    missing = [f"* {r['stage']}: {r['status']}, {r['reason']}" for _, records in stages
+               for r in records if r["status"] != "OK"]
+    lines += ["## What is missing", ""] + (missing or ["Nothing: every stage is OK."])
+    return "\n".join(lines) + "\n", rehearsed
+
+
+def write(archives, prediction, output):
+    with tempfile.TemporaryDirectory() as folder:
+        text, rehearsed = render(archives, prediction, folder)
+    if rehearsed and os.path.abspath(output) == COMMITTED:
+        print("gpu: a rehearsal measured nothing on a GPU: its page does not go to results/gpu; "
+              "name another file with -o", file=sys.stderr)
+        return 2
+    os.makedirs(os.path.dirname(os.path.abspath(output)), exist_ok=True)
+    with open(output, "w", encoding="utf-8") as out:
+        out.write(text)
+    print(f"written: {output}")
+    return 0

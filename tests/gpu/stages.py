@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""What the two commands of the GPU check do, in order of value. Each function makes the work of one
+stage: work(log, limit) -> sentence. What needs no GPU (SASS, times of the host) is not done here."""
+
+import glob
+import json
+import os
+import re
+import shutil
+import sys
+import tarfile
+import time
+
+from runner import HERE, ROOT, Failed, NotRun, Partial, json_lines
+from summary import limits_of
+
+# Kernels that ncu looks at in full: case of the benchmark and the kernel to take.
+NCU_CASES = [("attention-decode", "attention/sequences:64/rows:32/.*keys:4096", "attention_tensor"),
+             ("attention-refresh", "attention/sequences:1/rows:8192/", "attention_tensor"),
+             ("head", "confidence/rows:512/.*bits:16", "head_chunk"),
+             ("experts", "experts/rows:1740/.*bits:16", "grouped_tensor")]
+# What profile per method runs: shape, methods and their parameters. Four layers are in the steady
+# state; Focus-dLLM keeps its first ones dense, by default more than four.
+PROFILES = [("sdar-8b", ["block_diffusion", "focus", "optimus"]),
+            ("llada-8b", ["fast_dllm", "sparse_dllm", "focus_dllm dense_layers=1", "ada_dlm",
+                          "vanilla"]),
+            ("llada2-mini", ["block_diffusion", "focus"]),
+            ("dream-7b", ["fast_dllm"])]
+# layers, prompt, answer, requests: of a profile, and of its rehearsal on an embedded model.
+PROFILE_SIZE, REHEARSAL_SIZE = (4, 512, 64, 32), (3, 40, 32, 2)
+# A near-tie may fall the other way where the GPU contracts or rounds otherwise.
+ANSWERS_THAT_MAY_DIFFER = 0.02
+
+
+# ---- both commands ------------------------------------------------------------------------------
+
+def environment(check):
+    def work(log, limit):
+        said = []
+        program = check.program("unmask")
+        code, text, problem = check.text_of([program, "doctor", "--json"], limit)
+        if code != 0:
+            raise Failed(f"unmask doctor ended with {code}: {problem.strip()}")
+        machine = json.loads(text)
+        with open(check.path("environment.json"), "w", encoding="utf-8") as out:
+            json.dump(machine, out, indent=1)
+        if check.settings.gpu and not machine["gpus"]:
+            # The driver may be there and yet too old, or not for this process.
+            notes = [n for n in machine["notes"] if n.startswith("no GPU")]
+            check.settings.gpu = False
+            check.settings.problem = (notes or ["no GPU: unmask sees none"])[0]
+            said.append(check.settings.problem)
+        said += [g["name"] for g in machine["gpus"]]
+        code, text, _ = check.text_of([program, "doctor", "--libraries", "--experiments-dir", HERE],
+                                      limit)
+        log.write(text)
+        for line in text.split("\n"):
+            found = re.match(r"(cublaslt|cudnn|cupti)\s+(.*)", line)
+            if found:
+                where = found.group(2)
+                said.append(f"{found.group(1)}: " +
+                            ("not found" if where.startswith("NOT RUN") else where))
+        smi = shutil.which("nvidia-smi")
+        if smi:
+            check.run([smi, "-q"], log, limit, allowed=range(256))
+        return "; ".join(said)
+    return work
+
+
+def first_decode(check):
+    """A tiny decode in float32 and one in bfloat16, so that later stages report NOT RUN and not
+    FAILED where the backend is not in this build."""
+    def work(log, limit):
+        end = time.monotonic() + limit
+        model = "experiments/models/tiny-llada"
+        small = ["-n", "8", "--set", "params.block_length=8"] if check.settings.rehearse else []
+        answer = ""
+        for command in (
+                [check.program("unmask"), "generate", "--model", model, "-m", "fast_dllm",
+                 "--device", check.backend, *small, "Compute 3 + 4."],
+                [check.program("unmask"), "profile", model, "-m", "fast_dllm", "--device",
+                 check.device, "--set", "run.format=bf16", "--tool", "nvtx", "--limit", "1",
+                 "--repetitions", "1", "-o", check.path("first-decode")]):
+            code, text, problem = check.text_of(command, end - time.monotonic())
+            log.write("$ " + " ".join(command) + "\n" + text + problem)
+            absent = re.search(r"[^\n]*(has no kernels in this build|built without CUDA|"
+                               r"on the CPU instead|no GPU)", text + problem)
+            if absent:
+                check.reason_without_backend = f"needs the CUDA backend: {absent.group(0).strip()}"
+                raise NotRun(check.reason_without_backend)
+            if code != 0:
+                raise Failed(f"a tiny decode ended with {code}: {' '.join(command[1:])}")
+            answer = answer or text.strip().split("\n")[0]
+        return answer
+    return work
+
+
+# ---- ./dev gpu --first --------------------------------------------------------------------------
+
+def operations(check, size):
+    """Operations on fresh random inputs, outputs poisoned, against the reference."""
+    def work(log, limit):
+        out = check.path(f"operations-{size}.jsonl")
+        timed_out = None
+        try:
+            code = check.run([check.program("unmask_device_check"), check.backend, size], log,
+                             limit, output=out, allowed=(0, 1, 3))
+        except Exception as why:  # pylint: disable=broad-except
+            timed_out = why  # the rows that were written count
+            code = 0
+        rows = json_lines(out)
+        wrong = sorted({r["operation"] for r in rows if not r["right"]})
+        if wrong:
+            raise Failed("wrong: " + ", ".join(wrong))
+        if timed_out:
+            raise timed_out
+        if code != 0 or not rows:
+            raise NotRun("needs the CUDA backend and a GPU; see the log")
+        return f"{len(rows)} cases, seed {rows[0]['seed']}"
+    return work
+
+
+def device_tests(check):
+    """The unit tests of the CUDA kernels, tensor-core attention, bfloat16 experts and every
+    selection kernel among them, on the GPU and not on its emulation."""
+    def work(log, limit):
+        out = check.path("device-tests.json")
+        # A rehearsal runs one test of each file: all of them are part of the test suite.
+        chosen = ("device_attention.tensor*:device_moe.*:device_selection.top*"
+                  if check.settings.rehearse else "device_*-device_memory*")
+        env = {"UNMASK_TEST_DEVICE": "emulated" if check.settings.rehearse else "gpu"}
+        code = check.run([check.program("kernels_test"), f"--gtest_filter={chosen}",
+                          f"--gtest_output=json:{out}"], log, limit, allowed=(0, 1), env=env)
+        with open(out, encoding="utf-8") as text:
+            report = json.load(text)
+        cases = [t for s in report["testsuites"] for t in s["testsuite"]]
+        failed = [f"{t['classname']}.{t['name']}" for t in cases if t.get("failures")]
+        skipped = [t for t in cases if t.get("result") == "SKIPPED"]
+        if failed:
+            raise Failed(f"{len(failed)} of {len(cases)} failed: " + ", ".join(failed[:6]))
+        if code != 0 or not cases:
+            raise Failed(f"kernels_test ended with {code} after {len(cases)} tests")
+        if len(skipped) == len(cases):
+            raise NotRun("needs a GPU that reads ordinary host memory; the stage `operations` "
+                         "covers these kernels in device memory")
+        return f"{len(cases) - len(skipped)} tests" + (f", {len(skipped)} skipped" if skipped else "")
+    return work
+
+
+def goldens(check, folder):
+    def work(log, limit):
+        source = folder
+        if not source:
+            source = check.path("goldens")
+            for packed in ("models", "runs"):
+                with tarfile.open(os.path.join(ROOT, "tests", "goldens", packed + ".tar.xz")) as file:
+                    file.extractall(source)
+        if not os.path.isdir(source):
+            raise NotRun(f"{source} is not a folder of golden data")
+        small = ["--limit", "1", "--max-rows", "120"] if check.settings.rehearse else []
+        report = check.path("golden.txt")
+        try:
+            check.run([check.program("unmask"), "golden", source, "--device", check.backend, *small],
+                      log, limit, output=report)
+        finally:
+            if not folder:
+                shutil.rmtree(source, ignore_errors=True)
+        with open(report, encoding="utf-8") as text:
+            return text.read().strip().split("\n")[-1]
+    return work
+
+
+def answers_of(folder):
+    points = {r["point_id"]: (r["model"]["name"], r["label"], r["workload"]["family"])
+              for r in json_lines(os.path.join(folder, "rows.jsonl"))}
+    found = {}
+    for name in glob.glob(os.path.join(folder, "samples", "*", "samples_*.jsonl")):
+        for s in json_lines(name):
+            if s["point_id"] in points:
+                found[points[s["point_id"]] + (s["item"],)] = s["output"]
+    return found
+
+
+def decisions(check):
+    """Every method on the embedded models in float32: answers of the GPU, with layers recorded as
+    graphs and without, token by token those of the CPU."""
+    def work(log, limit):
+        end = time.monotonic() + limit
+        ways = [("cpu", "cpu", "off"), ("graphs-off", check.device, "off"),
+                ("graphs-on", check.device, "on")]
+        answers = {}
+        for name, device, graphs in ways:
+            folder = check.path(os.path.join("decisions", name))
+            few = ["--set", "limit=1"] if check.settings.rehearse else []
+            check.run([check.program("unmask"), "run", os.path.join("tests", "gpu", "decisions.toml"),
+                       "--set", f"device={device}", "--set", f"graphs={graphs}", *few, "-s",
+                       "--no-progress", "-o", folder], log, end - time.monotonic())
+            answers[name] = answers_of(folder)
+        counts = []
+        for name in ("graphs-off", "graphs-on"):
+            both = sorted(set(answers["cpu"]) & set(answers[name]))
+            differ = [k for k in both if answers["cpu"][k] != answers[name][k]]
+            for key in differ:
+                log.write(f"{name} differs: {key}\n")
+            if not both or len(both) < len(answers["cpu"]):
+                raise Failed(f"{name}: {len(both)} of {len(answers['cpu'])} answers were decoded")
+            counts.append((name, len(differ), len(both)))
+        said = ", ".join(f"{n}: {d} of {b} differ from the CPU's" for n, d, b in counts)
+        between = sum(answers["graphs-off"][k] != v for k, v in answers["graphs-on"].items())
+        if between:
+            raise Failed(f"{between} answers differ with recorded layers; {said}")
+        if any(d > ANSWERS_THAT_MAY_DIFFER * b for _, d, b in counts):
+            raise Failed(said)
+        return said
+    return work
+
+
+def sanitizer(check, tool):
+    def work(log, limit):
+        # 9 tells the tool's finding from an operation that is wrong. No graphs and no trials of
+        # library products: the tool would follow each of their thousands of launches.
+        code = check.run([*check.tool("compute-sanitizer"), "--tool", tool, "--error-exitcode", "9",
+                          check.program("unmask_device_check"), check.backend, "small", "1"], log,
+                         limit, allowed=(0, 1, 3, 9),
+                         env={"UNMASK_CUDA_GRAPHS": "off", "UNMASK_CUDA_GEMM": "own"})
+        if code == 9:
+            raise Failed(f"{tool} found something: see the log")
+        if code == 3:
+            raise NotRun("needs the CUDA backend and a GPU; see the log")
+        if code == 1:
+            raise Failed("an operation is wrong under the tool; see the log")
+        return "stand-in: nothing was checked" if check.settings.rehearse else ""
+    return work
+
+
+# ---- ./dev gpu --measure ------------------------------------------------------------------------
+
+def ceilings(check):
+    def work(log, limit):
+        if check.settings.rehearse:
+            raise NotRun("needs a GPU: there is no emulation of a ceiling")
+        out = check.path("ceilings.jsonl")
+        check.run([check.program("unmask_ceilings"), str(int(limit * 0.8))], log, limit, output=out)
+        end = [r for r in json_lines(out) if r["kind"] == "end"]
+        if end and end[0]["left_out"]:
+            raise Partial(f"{end[0]['left_out']} products left out for time")
+        return f"{len(json_lines(out)) - 1} products and copies"
+    return work
+
+
+def bench_environment(check, rows):
+    return {"UNMASK_BENCH_ROWS": rows, "UNMASK_BENCH_EMULATED": "1" if check.settings.rehearse else ""}
+
+
+def kernels(check):
+    def work(log, limit):
+        out = check.path("kernels.jsonl")
+        prefix = "emulated_" if check.settings.rehearse else "cuda_"
+        bench, env = check.program("unmask_bench"), bench_environment(check, out)
+        listed = check.text_of([bench, "--benchmark_list_tests", f"--benchmark_filter={prefix}"], 60,
+                               env)[1]
+        cases = [line for line in listed.split("\n") if line.startswith(prefix)]
+        if not cases:
+            raise NotRun("needs benchmarks of the cuda backend; this build has none")
+        check.run([bench, f"--benchmark_filter={prefix}"], log, limit, env=env)
+        measured = {r["name"] for r in json_lines(out) if not r.get("error")}
+        if len(measured) < len(cases):
+            raise Partial(f"{len(measured)} of {len(cases)} cases")
+        return f"{len(measured)} cases"
+    return work
+
+
+def prediction(check):
+    """What the cost model expects of the same cases, by the ceilings that were measured just now."""
+    def work(log, limit):
+        names = [r["name"] for r in json_lines(check.path("kernels.jsonl"))]
+        if not names:
+            raise NotRun("needs the stage kernels")
+        machine = check.path("environment.json")
+        gpu = "h100"
+        if os.path.exists(machine):
+            with open(machine, encoding="utf-8") as text:
+                found = [g["name"].lower() for g in json.load(text)["gpus"]]
+            gpu = next((n for n in ("h200", "h100", "a100") if found and n in found[0]), "h100")
+        bandwidth, peak = limits_of(json_lines(check.path("ceilings.jsonl")))
+        with open(check.path("cases.txt"), "w", encoding="utf-8") as out:
+            out.writelines(n + "\n" for n in names)
+        check.run(["sh", "-c", f'exec "$0" "$@" < "{check.path("cases.txt")}"',
+                   check.program("unmask_predict"), gpu, f"{peak:.6g}", f"{bandwidth:.6g}"], log,
+                  limit, output=check.path("prediction.jsonl"))
+        rows = json_lines(check.path("prediction.jsonl"))
+        if not rows:
+            raise Failed("the model expects nothing of these cases")
+        return f"{len(rows)} of {len(names)} cases, ceilings of {gpu}" + (
+            " as measured" if bandwidth and peak else " as declared")
+    return work
+
+
+def throughput(check):
+    def work(log, limit):
+        scale = "tiny" if check.settings.rehearse else "shapes"
+        folder = check.path("throughput")
+        check.run([check.program("unmask"), "run", os.path.join("tests", "gpu", "throughput.toml"),
+                   "--scale", scale, "--no-progress", "-o", folder], log, limit)
+        rows = json_lines(os.path.join(folder, "rows.jsonl"))
+        missing = [f"{r['label']} at {r['batch_size']} ({r['verdict']} {r['reason']})" for r in rows
+                   if "tokens_per_second" not in r.get("metrics", {})]
+        if missing:
+            raise Partial("missing: " + ", ".join(missing))
+        return f"{len(rows)} rows"
+    return work
+
+
+def profile_command(check, shape, method, folder):
+    """`unmask profile` of a method on a shape; in a rehearsal the same on an embedded model."""
+    name, *settings = method.split()
+    layers, prompt, answer, requests = REHEARSAL_SIZE if check.settings.rehearse else PROFILE_SIZE
+    blocks = shape in ("sdar-8b", "llada2-mini")
+    model = (os.path.join("experiments", "models", "tiny-sdar" if blocks else "tiny-llada")
+             if check.settings.rehearse else os.path.join("experiments", "shapes", shape))
+    return [check.program("unmask"), "profile", model, "--weights", "random:1", "--layers",
+            str(layers), "--prompt-tokens", str(prompt), "--gen-length", str(answer), "--limit",
+            str(requests), "--batch-size", str(requests), "--set", "run.format=bf16", "-m", name,
+            *[word for s in settings for word in ("--set", "params." + s)], "--device",
+            check.device, "--tool", "phases" if check.settings.rehearse else "cupti",
+            "--repetitions", "2", "--trace", folder + ".trace.json", "-o", folder]
+
+
+def profiles(check):
+    def work(log, limit):
+        end = time.monotonic() + limit
+        missing = []
+        for shape, methods in PROFILES:
+            for method in methods:
+                name = f"{shape}-{method.split()[0]}"
+                if end - time.monotonic() < 5:
+                    missing.append(name + " (no time)")
+                    continue
+                folder = check.path(os.path.join("profile", name))
+                try:
+                    check.run(profile_command(check, shape, method, folder), log,
+                              end - time.monotonic())
+                except Failed as why:
+                    missing.append(f"{name} ({why})")
+                    continue
+                missing += [f"{name} ({r['verdict']} {r['reason']})"
+                            for r in json_lines(os.path.join(folder, "rows.jsonl"))
+                            if "phases" not in r.get("probes", {})]
+        if missing:
+            raise Partial("missing: " + ", ".join(missing))
+        return f"{sum(len(m) for _, m in PROFILES)} profiles"
+    return work
+
+
+def ncu(check):
+    """Full sections of four kernels at the shapes that decide. Clocks stay as they are."""
+    def work(log, limit):
+        end = time.monotonic() + limit
+        missing = []
+        for name, case, kernel in NCU_CASES:
+            report = check.path("ncu-" + name)
+            prefix = "emulated_" + case.split("/")[0] if check.settings.rehearse else "cuda_" + case
+            try:
+                check.run([*check.tool("ncu"), "--set", "full", "--clock-control", "none",
+                           "--kernel-name", "regex:" + kernel, "--launch-skip", "2",
+                           "--launch-count", "1", "--force-overwrite", "--export", report,
+                           check.program("unmask_bench"), f"--benchmark_filter={prefix}"], log,
+                          min(end - time.monotonic(), limit / 2),
+                          env={**bench_environment(check, ""), "UNMASK_BENCH_ITERATIONS": "1"})
+                check.run([*check.tool("ncu"), "--import", report + ".ncu-rep", "--page", "details",
+                           "--csv"], log, end - time.monotonic(), output=report + ".csv")
+            except Failed as why:
+                missing.append(f"{name} ({why})")
+        if missing:
+            raise Partial("missing: " + ", ".join(missing))
+        return "stand-in: nothing was counted" if check.settings.rehearse else f"{len(NCU_CASES)} kernels"
+    return work
+
+
+def comparators(check):
+    def work(log, limit):
+        out = check.path("comparators.jsonl")
+        python = shutil.which("python3") or sys.executable
+        if check.run([python, os.path.join(HERE, "comparators.py")], log, limit, output=out,
+                     allowed=(0, 4)) == 4:
+            raise NotRun("needs PyTorch with CUDA")
+        missing = sorted({r["reason"] for r in json_lines(out) if r.get("status") == "NOT RUN"})
+        return "; ".join(missing)
+    return work
+
+
+# ---- the two commands -----------------------------------------------------------------------------
+# Limits are what a stage may take at most; the budget of the whole cuts the last ones.
+
+def first(check, golden_folder=""):
+    check.stage("environment", 20, environment(check), needs_gpu=False)
+    check.stage("first decode", 30, first_decode(check))
+    check.stage("operations", 45, operations(check, "small"))
+    check.stage("device tests", 60, device_tests(check))
+    check.stage("decisions", 45, decisions(check))
+    check.stage("goldens", 60, goldens(check, golden_folder))
+    check.stage("memcheck", 60, sanitizer(check, "memcheck"))
+    check.stage("operations large", 40, operations(check, "large") if not check.settings.rehearse
+                else operations(check, "small"))
+
+
+def measure(check):
+    check.stage("environment", 20, environment(check), needs_gpu=False)
+    check.stage("first decode", 30, first_decode(check))
+    check.stage("ceilings", 45, ceilings(check))
+    check.stage("kernels", 130, kernels(check))
+    check.stage("prediction", 5, prediction(check))
+    check.stage("throughput", 165, throughput(check))
+    check.stage("profile", 80, profiles(check))
+    check.stage("ncu", 60, ncu(check))
+    check.stage("comparators", 40, comparators(check))
+    check.stage("racecheck", 40, sanitizer(check, "racecheck"))

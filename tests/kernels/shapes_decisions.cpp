@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Operands of the operations on which candidates are decided, and of what they are decided by; the same bit by bit (operation_test.h says what follows from them).
+#include "kernels/decisions.h"
+#include "methods/baselines/block_diffusion/kernels/acceptance.h"
+#include "methods/baselines/vanilla/kernels/acceptance.h"
+#include "tests/kernels/scenes.h"
+
+namespace unmask::test {
+namespace {
+
+const declared top([](operands& at, const batch& b) {
+  const scene s(at, b);
+  return op::accept_top{s.candidates, s.score, of_each(at, b, [](int q) { return q * 9 - 1; }),
+                        at.out<std::uint8_t>(s.n)};
+});
+const auto top_of_many = for_each_of<int>({1, 2048, 4999}, [](int quota) {
+  return declared([=](operands& at, const batch& b) {
+    const scene s(at, b, many);
+    return op::accept_top{s.candidates, s.score, of_each(at, b, [&](int) { return quota; }),
+                          at.out<std::uint8_t>(s.n)};
+  });
+});
+const auto thresholds = for_each_of(numbers(6), [](int i) {
+  return declared([=](operands& at, const batch& b) {
+    const scene s(at, b);
+    const float threshold = i < 4 ? 0.5F : i == 4 ? 2.0F : -infinity;
+    return op::accept_threshold{s.candidates, s.score,    threshold,
+                                i % 2 == 1,   i / 2 == 1, at.out<std::uint8_t>(s.n)};
+  });
+});
+const auto factors = for_each_of<float>({0, 0.25F, 1, 20, 9 * 64}, [](float factor) {
+  return declared([=](operands& at, const batch& b) {
+    const scene s(at, b);
+    return op::accept_factor{s.candidates, s.score, factor, at.out<std::uint8_t>(s.n)};
+  });
+});
+const auto sequential = for_each_of<int>({1, 4, 32, 64, 300}, [](int block) {
+  return declared([=](operands& at, const batch& b) {
+    const scene s(at, b);
+    return op::accept_sequential{s.candidates, of_each(at, b, [](int q) { return q * 7 % 60; }),
+                                 block, of_each(at, b, [](int q) { return q * 9 - 1; }),
+                                 at.out<std::uint8_t>(s.n)};
+  });
+});
+const auto merged = for_each_of<bool>({false, true}, [](bool both) {
+  return declared([=](operands& at, const batch& b) {
+    const counts n = lengths(b);
+    return op::merge_accept{static_cast<std::int32_t>(total(n)),
+                            at.in(random_numbers<std::uint8_t>(b, n, 1, 0, 1)), both,
+                            at.inout(n, random_numbers<std::uint8_t>(b, n, 2, 0, 1))};
+  });
+});
+const declared uniform([](operands& at, const batch& b) {
+  const scene s(at, b);
+  return op::uniform_scores{s.candidates, noise(at, b), at.out<float>(s.n)};
+});
+const declared gumbel(
+    [](operands& at, const batch& b) {
+      const scene s(at, b);
+      std::size_t i = 0;
+      const auto score = joined<float>(b, [&](int q) { return tied(q, s.n[i++], 1, false); });
+      return op::gumbel_scores{s.candidates, noise(at, b), 0.3F, at.inout(s.n, score)};
+    },
+    1.2e-7);  // the last bit at most
+const auto commits = for_each_of<int>({-1, 5}, [](int mask_id) {
+  return declared([=](operands& at, const batch& b) {
+    const scene s(at, b);
+    const std::int64_t length = 2200;
+    const counts one = same(b, 1);
+    return op::commit{s.candidates,
+                      at.in(random_numbers<std::int32_t>(b, s.n, 1, 0, 9)),
+                      at.in(random_numbers<std::uint8_t>(b, s.n, 2, 0, 1)),
+                      2,
+                      mask_id,
+                      at.out_rows(one, {length}, 0, indices(b.size() * 2200, 5)),
+                      at.out_rows(one, {length}, 0, bytes(b.size() * 2200, 0)),
+                      at.inout(one, indices(b.size(), 3))};
+  });
+});
+const auto combined = for_each_of<bool>({false, true}, [](bool two) {
+  return declared([=](operands& at, const batch& b) {
+    const counts n = lengths(b);
+    const auto normal = [&](int array) { return at.normal(b, n, {1}, array).as<float>(); };
+    return op::combine_scores{static_cast<std::int32_t>(total(n)), normal(1), 0.37F,
+                              two ? normal(2) : nullptr,           -1.3F,     at.out<float>(n)};
+  });
+});
+const declared combined_in_place([](operands& at, const batch& b) {
+  const counts n = lengths(b);
+  std::size_t i = 0;
+  float* x = at.inout(n, joined<float>(b, [&](int s) { return tied(s, n[i++], 1, false); }));
+  return op::combine_scores{static_cast<std::int32_t>(total(n)), x, 0.37F, nullptr, 0, x};
+});
+const declared rounded([](operands& at, const batch& b) {
+  const counts n = lengths(b);
+  std::size_t i = 0;
+  const auto x = joined<float>(b, [&](int s) { return tied(s, n[i++], 1, s != 12); });
+  return op::round_bf16{static_cast<std::int32_t>(total(n)), at.inout(n, x)};
+});
+
+}  // namespace
+}  // namespace unmask::test

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Operands of the operations on scores and cached keys (operation_test.h says what follows from them).
+#include "harness/decode/kernels/features.h"
+#include "kernels/selection.h"
+#include "methods/baselines/sparse_d/kernels/block_pattern.h"
+#include "methods/focus_dllm/kernels/block_means.h"
+#include "methods/sparse_dllm/kernels/eviction.h"
+#include "tests/kernels/scenes.h"
+
+namespace unmask::test {
+namespace {
+// ---- the best of scores ----
+
+const auto tops = for_each_of(numbers(5), [](int share) {
+  return declared([=](operands& at, const batch& b) {
+    const counts n = share == 4 ? each<std::int64_t>(b, many) : lengths(b);
+    counts out;
+    for (const std::int64_t x : n) {  // none, few, many, all
+      out.push_back(share == 0   ? 0
+                    : share == 1 ? std::min<std::int64_t>(x, 5)
+                    : share == 2 ? x * 3 / 4
+                                 : x);
+    }
+    std::size_t i = 0;
+    const auto score = joined<float>(b, [&](int s) { return tied(s, n[i++], 1); });
+    return op::top_indices{static_cast<std::int32_t>(b.size()), at.in(begins_of(n)), at.in(score),
+                           at.in(begins_of(out)), at.out<std::int32_t>(out)};
+  });
+});
+const auto marked = for_each_of(numbers(4), [](int i) {
+  return declared([=](operands& at, const batch& b) {
+    const std::int32_t room = i == 3 ? 5100 : 1000;
+    const ragged r(at, b, i == 3 ? many : length_of, room);
+    std::size_t k = 0;
+    const auto score = joined<float>(b, [&](int s) { return tied(s, r.rows[k++], 1); });
+    const auto count = of_each(at, b, [&](int s) { return i == 0 ? s - 2 : s * 11 * i; });
+    return op::mark_top{r.set, at.in(score), count, at.out_rows<std::uint8_t>(same(b, 1), {room})};
+  });
+});
+const auto pooled = for_each_of(numbers(8), [](int i) {
+  return declared(
+      [=](operands& at, const batch& b) {
+        const counts n = lengths(b);
+        const int window = std::vector<int>{1, 3, 7, 401}[static_cast<std::size_t>(i / 2)];
+        return op::pool{static_cast<std::int32_t>(b.size()),
+                        at.in(begins_of(n)),
+                        at.normal(b, n, {1}, 1).as<float>(),
+                        window,
+                        i % 2 == 0,
+                        at.out<float>(n)};
+      },
+      1e-7);
+});
+
+// ---- cached keys ----
+
+struct cached_keys {
+  std::int64_t dim, group;
+  dtype type;
+  bool listed;
+  int pages = 3;
+};
+const std::vector<cached_keys> caches{{5, 7, dtype::f32, false},   {24, 3, dtype::f32, true},
+                                      {64, 1, dtype::f32, true},   {64, 8, dtype::bf16, false},
+                                      {128, 8, dtype::bf16, true}, {8, 4, dtype::bf16, false, 79}};
+const auto scored_keys = for_each_of(caches, [](const cached_keys& c) {
+  return declared(
+      [=](operands& at, const batch& b) {
+        key_set keys;
+        counts n = each<std::int64_t>(b, [&](int s) {
+          return s == 12 ? c.pages * kv_page_size - 8 : s == 0 ? 0 : s * 29 % 130;
+        });
+        keys.kv_length = at.in(indices(n.begin(), n.end()));
+        if (c.listed) {
+          for (std::int64_t& x : n) x /= 2;
+          keys.key_begin = at.in(begins_of(n));
+          keys.key_slot =
+              at.in(random_numbers<std::int32_t>(b, n, 2, 0, c.pages * kv_page_size - 1));
+        }
+        return op::key_scores{at.normal(b, same(b, 1), {2 * c.group, c.dim}, 1, 4),
+                              at.cache(b, c.pages, 2, c.dim, 30, c.type), keys, at.out<float>(n)};
+      },
+      2e-5);
+});
+const auto block_means = for_each_of(numbers(8), [](int i) {
+  return declared(
+      [=](operands& at, const batch& b) {
+        const std::int32_t block =
+            std::vector<int>{1, 32, 64, 100}[static_cast<std::size_t>(i / 2)];
+        const auto length = [](int s) { return s == 12 ? 900 : s * 37 % 160; };
+        const bool some = i % 2 == 1;  // a refresh of two, which may lie beyond the end
+        const counts n = each<std::int64_t>(b, [&](int s) -> std::int64_t {
+          const std::int64_t all = (length(s) + block - 1) / block;
+          return some ? std::min<std::int64_t>(all, 2) : all;
+        });
+        return op::block_mean_keys{static_cast<std::int32_t>(b.size()),
+                                   at.cache(b, 15, 2, 9, 30, i < 4 ? dtype::f32 : dtype::bf16),
+                                   of_each(at, b, length),
+                                   block,
+                                   at.in(begins_of(n)),
+                                   at.out_rows<float>(n, {2, 9}, 3),
+                                   some ? of_each(at, b, [](int s) { return s % 2; }) : nullptr};
+      },
+      1e-7);
+});
+struct listed_rows {
+  std::int64_t kv_heads, group, dim;
+  bool longer;
+};
+const std::vector<listed_rows> lists{
+    {1, 1, 64, false}, {1, 8, 128, false}, {2, 3, 7, true}, {1, 2, 4, true}};
+const auto importances = for_each_of(lists, [](const listed_rows& l) {
+  return declared(
+      [=](operands& at, const batch& b) {
+        const counts n = each<std::int64_t>(
+            b, [&](int s) { return s == 12 ? (l.longer ? 257 : 33) : length_of(s) % 67; });
+        counts rows;
+        indices index;
+        for (std::size_t i = 0; i < b.size(); ++i) {
+          const auto first = static_cast<std::int32_t>(total(rows));
+          rows.push_back(2 * n[i]);
+          for (std::int32_t k = 0; k < n[i]; ++k) {
+            index.push_back(first + (k * 7 % static_cast<std::int32_t>(rows[i])));
+          }
+        }
+        return op::importance{static_cast<std::int32_t>(b.size()),
+                              at.in(begins_of(n)),
+                              at.in(index),
+                              at.normal(b, rows, {l.kv_heads * l.group, l.dim}, 1, 5),
+                              at.normal(b, rows, {l.kv_heads, l.dim}, 2, 2),
+                              1.0F / std::sqrt(static_cast<float>(l.dim)),
+                              at.out<float>(n)};
+      },
+      5e-6);
+});
+const declared copied_slots([](operands& at, const batch& b) {
+  const counts n = each<std::int64_t>(b, [](int s) { return s * 10; });
+  return op::kv_copy{static_cast<std::int32_t>(b.size()), at.in(begins_of(n)),
+                     at.in(random_numbers<std::int32_t>(b, n, 1, 0, 3 * kv_page_size - 1)),
+                     at.cache(b, 3, 2, 12, 30), at.cache(b, 2, 2, 12, 40, dtype::f32, true)};
+});
+
+// ---- SparseD ----
+
+// Tiles that end inside a page, span several or are narrower than a vector.
+const auto masses = for_each_of<int>({8, 24, 64, 100}, [](int size) {
+  return declared(
+      [=](operands& at, const batch& b) {
+        const std::int64_t blocks = (128 + size - 1) / size;
+        const ragged r(
+            at, b, [](int s) { return s == 12 ? 90 : s * 3; }, 100);
+        return op::block_mass{
+            r.set,
+            at.normal(b, r.rows, {6, 16}, 1, 3),
+            at.cache(b, 2, 2, 16, 30),
+            of_each(at, b, [](int s) { return s == 1 ? 0 : 128 - s; }),
+            of_each(at, b, [&](int s) { return s % 2 == 0 ? 0 : 64 / size * size; }),
+            size,
+            0.4F,
+            at.out_rows<float>(same(b, 1), {6, blocks, blocks}, 5)};
+      },
+      1e-6);
+});
+const auto kept_tiles = for_each_of(numbers(6), [](int i) {
+  return declared([=](operands& at, const batch& b) {
+    const int blocks = std::vector<int>{1, 9, 70}[static_cast<std::size_t>(i / 2)];
+    const shape tiles{blocks > 9 ? 2 : 5, blocks, blocks};
+    const auto used = [&](int s) { return s == 0 ? 0 : blocks - blocks / 3 * (s % 2); };
+    const auto mass =
+        random_numbers<float>(b, same(b, tiles[0] * blocks * blocks), 1, 0, 9);  // many ties
+    return op::keep_top_blocks{
+        at.in(mass, tiles, 3),
+        of_each(at, b, used),
+        of_each(at, b, [&](int s) { return s % 3 == 1 ? used(s) / 4 : 0; }),
+        of_each(at, b, [&](int s) { return i % 2 == 0 ? used(s) : used(s) / 2; }),
+        of_each(at, b, [&](int s) { return s == 12 ? 2 * blocks : 1 + s * blocks / 16; }),
+        at.out_rows<std::uint8_t>(same(b, 1), tiles)};
+  });
+});
+const declared tile_keys([](operands& at, const batch& b) {
+  const auto keep = random_numbers<std::uint8_t>(b, same(b, 3 * 81), 1, 0, 1);
+  return op::block_mask_keys{
+      at.in(keep, {3, 9, 9}), at.in(each<std::uint8_t>(b, [](int s) { return s % 4 != 1; })), 8,
+      of_each(at, b, [](int s) { return s * 6; }), at.out_rows<float>(same(b, 1), {9})};
+});
+
+}  // namespace
+}  // namespace unmask::test
