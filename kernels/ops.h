@@ -46,8 +46,8 @@ enum class weight_format : std::uint8_t { f32, bf16, int8 };
 
 // Who touches an array. On one memory for both it makes no difference.
 enum class memory_use : std::uint8_t {
-  resident,     // operations; the host seldom: activations, caches, tables that change rarely
-  host_visible  // both in every step: lists, progress, decisions, a few bytes per row
+  resident,     // operations only (ops::write and read copy): activations, caches, large tables
+  host_visible  // both: lists, progress, decisions, a few bytes per row
 };
 
 // Rows of one forward. All arrays live in the backend's memory.
@@ -68,6 +68,7 @@ struct paged_kv {
   tensor_view values;  // same shape
   const std::int32_t* page_table = nullptr;  // [S, table_stride] physical page of a logical page
   std::int32_t table_stride = 0;
+  std::int32_t most_pages = 0;  // of one sequence; 0: table_stride
 };
 
 enum class mask_kind : std::uint8_t {
@@ -159,13 +160,19 @@ class ops {
   }
   // Whether the cache operations (kv_*, attention, key scores) take pages of this element type.
   virtual bool holds_kv(dtype type) const { return type == dtype::f32; }
-  // Operations may return before their results are there. The host reads what an operation wrote,
-  // and overwrites what one reads, only after this. Backends that compute at once need nothing.
+  // Operations may return before their results are there. The host reads what an operation wrote
+  // only after this; what one reads it may overwrite at once. Backends that compute at once need
+  // nothing.
   virtual void synchronize() const {}
 
-  // Whether operations read resident memory faster than host-visible memory, so that lists which every
-  // layer reads are worth a copy (stage_rows).
-  virtual bool prefers_device_copies() const { return false; }
+  // Between the host's arrays and resident memory, in order with the operations. write() has read
+  // `from` when it returns, read() waits; clear() fills with zeros.
+  virtual void write(void* to, const void* from, std::size_t bytes) const;
+  virtual void read(void* to, const void* from, std::size_t bytes) const;
+  virtual void clear(void* to, std::size_t bytes) const;
+
+  // Whether the host can read resident memory in place.
+  virtual bool shows_resident() const { return true; }
 
   // -- captured graphs --
   // capture() records operations into a CUDA graph; replay() runs them again on the same arrays and

@@ -3,8 +3,7 @@
 //
 // std::vector in memory that the operations of every backend in use can read and write. Host code
 // that hands ops an array it keeps in a vector uses this; std::vector and arrays on the stack are
-// out of a GPU's reach. What an operation reads must not be overwritten, and what it writes not be
-// read, before ops::synchronize().
+// out of a GPU's reach. What an operation writes must not be read before ops::synchronize().
 #pragma once
 
 #include <cstddef>

@@ -135,7 +135,8 @@ class replay final : public step_observer {
   void compare_logits(std::size_t i, const json& want, const step_view& step) {
     if (!want.contains("logits_abs_sum")) return;
     const std::int64_t n = step.left.rows;
-    const tensor logits = model_.backend().allocate(dtype::f32, {n, model_.config().vocabulary});
+    const tensor logits = model_.backend().allocate(dtype::f32, {n, model_.config().vocabulary},
+                                                    memory_use::host_visible);
     shared_vector<std::int32_t> index(static_cast<std::size_t>(n));
     std::iota(index.begin(), index.end(), 0);
     model_.backend().run(op::logits{step.head_input, model_.head(), index.data(), logits});

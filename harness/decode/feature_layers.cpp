@@ -45,16 +45,21 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
   const auto ints = [&](std::int64_t count) {
     return backend.allocate(dtype::i32, {count}, memory_use::host_visible);
   };
-  for (row_lists* list : {&values_, &probes_, &chosen_}) {
+  for (row_lists* list : {&values_, &probes_}) {
     list->begin = ints(s + 1);
     list->sequence = ints(n);
     list->position = ints(n);
   }
-  for (tensor* t : {&first_, &value_first_, &value_last_, &probe_first_, &length_, &moved_}) {
+  chosen_.begin = ints(s + 1);
+  chosen_begin_ = backend.allocate(dtype::i32, {s + 1});
+  for (tensor* t : {&chosen_.sequence, &chosen_.position, &index_}) {
+    *t = backend.allocate(dtype::i32, {n});
+  }
+  for (tensor* t : {&first_, &value_first_, &value_last_, &probe_first_, &length_, &moved_,
+                    &due_first_, &due_last_}) {
     *t = ints(s);
   }
   flags_ = backend.allocate(dtype::u8, {s, max_length});
-  index_ = ints(n);
   picked_ = backend.allocate(dtype::f32, {n, c.hidden});
   branch_ = backend.allocate(dtype::f32, {n, c.hidden});
   new_value_ = backend.allocate(dtype::f32, {n, c.kv_heads, c.head_dim});
@@ -62,9 +67,12 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
   distance_ = backend.allocate(dtype::f32, {n});
 }
 
-// What each sequence asks for, as ranges of positions; true when that is every row of all.
+// What each sequence asks for, as ranges of positions, and how many rows that makes; true when that
+// is every row of all.
 bool feature_layers::choose(std::int32_t layer, const batch& b, const step_plan& plan) {
   bool everything = true;
+  std::int32_t* begin = chosen_.begin.as<std::int32_t>();
+  begin[0] = 0;
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     const bool active = plan.of[static_cast<std::size_t>(s)].active;
     const sequence& q = b.at(s);
@@ -76,11 +84,14 @@ bool feature_layers::choose(std::int32_t layer, const batch& b, const step_plan&
     probe_first_.as<std::int32_t>()[s] = probe ? prompt : length;
     length_.as<std::int32_t>()[s] = length;
     moved_.as<std::int32_t>()[s] = probe ? r.moved : 0;
-    std::uint8_t* flag = flags_.row<std::uint8_t>(s);
-    std::fill(flag, flag + prompt, static_cast<std::uint8_t>(r.prompt));
-    std::fill(flag + prompt, flag + length, static_cast<std::uint8_t>(r.response));
+    const std::int32_t due_first = r.prompt ? 0 : prompt, due_last = r.response ? length : prompt;
+    due_first_.as<std::int32_t>()[s] = due_first;
+    due_last_.as<std::int32_t>()[s] = due_last;
+    begin[s + 1] =
+        begin[s] + due_last - due_first + (probe ? std::min(r.moved, length - prompt) : 0);
     everything = everything && r.prompt && r.response;
   }
+  chosen_.rows = begin[b.capacity()];
   return everything;
 }
 
@@ -106,6 +117,12 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
   };
   const row_set values = list(values_, {}, value_first_, value_last_);
   const row_set probes = list(probes_, {}, probe_first_, length_);
+  const auto flag = [&](const tensor& first, const tensor& last, std::uint8_t value) {
+    backend.run(op::fill_flags{sequences, first.as<std::int32_t>(), last.as<std::int32_t>(), value,
+                               flags_});
+  };
+  flag(first_, length_, 0);
+  flag(due_first_, due_last_, 1);
   if (values.rows > 0) {
     {
       const phase_range range(profile_phase::project, layer);
@@ -125,8 +142,13 @@ void feature_layers::project(std::int32_t layer, const batch& b, const row_set& 
     const phase_range range(profile_phase::cache_update, layer);
     backend.run(op::kv_write{values, {}, value, pages});
   }
-  const row_set chosen = list(chosen_, flags_, first_, length_);
-  if (chosen.rows == 0) return;
+  if (chosen_.rows == 0) return;
+  // Their number is known: so many as are asked for move most.
+  backend.run(op::list_flags{sequences, flags_, 1, first_.as<std::int32_t>(),
+                             length_.as<std::int32_t>(), chosen_begin_.as<std::int32_t>(),
+                             chosen_.position.as<std::int32_t>(),
+                             chosen_.sequence.as<std::int32_t>()});
+  const row_set chosen = chosen_.set(sequences);
   {
     const phase_range range(profile_phase::project, layer);
     model_.project_query_key(layer, pick(chosen), chosen.position, acts);

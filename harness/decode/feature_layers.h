@@ -56,10 +56,12 @@ class feature_layers {
   const feature_policy& policy_;
   kv_cache outputs_;  // keys: a, values: f
   row_lists values_, probes_, chosen_;
-  tensor flags_;  // [S, max_length] u8: 1 on chosen rows
+  tensor flags_;         // [S, max_length] u8: 1 on chosen rows
+  tensor chosen_begin_;  // [S+1] of chosen_, which only operations see
   tensor first_, value_first_, value_last_, probe_first_, length_, moved_;  // [S] i32
-  tensor index_;                                                            // [max_rows] i32
-  tensor picked_, branch_;                                                  // [max_rows, D]
+  tensor due_first_, due_last_;   // [S] positions that are computed whatever moved
+  tensor index_;                  // [max_rows] i32
+  tensor picked_, branch_;        // [max_rows, D]
   tensor new_value_, old_value_;  // [max_rows, kv_heads * head_dim]
   tensor distance_;               // [max_rows]
 };

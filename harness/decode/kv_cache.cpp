@@ -20,7 +20,8 @@ kv_cache::kv_cache(const ops& backend, const model_config& model, const kv_stora
       sequences_(sequences),
       stride_(std::max(pages_for(largest.layer_slots), pages_for(largest.scratch_slots))),
       held_(static_cast<std::size_t>(sequences)),
-      in_scratch_(static_cast<std::size_t>(sequences), largest.layer_slots == 0) {
+      in_scratch_(static_cast<std::size_t>(sequences), largest.layer_slots == 0),
+      backend_(backend) {
   const std::int32_t scratch = sequences * pages_for(largest.scratch_slots);
   if (largest.layer_slots > 0) {
     const std::int32_t per_layer = pages > 0 ? pages : sequences * pages_for(largest.layer_slots);
@@ -31,18 +32,24 @@ kv_cache::kv_cache(const ops& backend, const model_config& model, const kv_stora
   }
   keys_ = backend.allocate(type, {pages_, kv_page_size, model.kv_heads, model.head_dim});
   values_ = backend.allocate(type, {pages_, kv_page_size, model.kv_heads, model.head_dim});
-  stored_ = backend.allocate(dtype::i32, {std::int64_t{layers_} * sequences, stride_});
-  active_ = backend.allocate(dtype::i32, {std::int64_t{layers_} * sequences, stride_});
-  scratch_ = backend.allocate(dtype::i32, {sequences, stride_});
+  for (page_table* table : {&stored_, &active_}) {
+    table->on_device = backend.allocate(dtype::i32, {sequences, std::int64_t{layers_} * stride_});
+    table->pages.assign(static_cast<std::size_t>(table->on_device.view().elements()), 0);
+  }
+  scratch_.assign(static_cast<std::size_t>(sequences) * static_cast<std::size_t>(stride_), 0);
   // Handed out from the back: page 0 first.
   for (std::int32_t p = pages_; p-- > 0;) free_.push_back(p);
 }
 
-std::int32_t* kv_cache::stored_row(std::int32_t layer, std::int32_t s) const {
-  return stored_.row<std::int32_t>(std::int64_t{layer} * sequences_ + s);
+std::int32_t* kv_cache::row(page_table& table, std::int32_t layer, std::int32_t s) const {
+  return table.pages.data() + (std::int64_t{s} * layers_ + layer) * stride_;
 }
-std::int32_t* kv_cache::active_row(std::int32_t layer, std::int32_t s) const {
-  return active_.row<std::int32_t>(std::int64_t{layer} * sequences_ + s);
+
+// A sequence's rows of all layers lie side by side.
+void kv_cache::publish(page_table& table, std::int32_t s) {
+  const std::int64_t all = std::int64_t{layers_} * stride_;
+  backend_.write(table.on_device.row<std::int32_t>(s), row(table, 0, s),
+                 static_cast<std::size_t>(all) * sizeof(std::int32_t));
 }
 
 bool kv_cache::reserve(std::int32_t s, const kv_storage& want) {
@@ -60,13 +67,13 @@ bool kv_cache::reserve(std::int32_t s, const kv_storage& want) {
     free_.pop_back();
     return page;
   };
+  if (more == 0) return true;
   for (std::int32_t l = 0; l < layers_; ++l) {
-    for (std::int32_t p = held.layer_slots; p < layer_pages; ++p) stored_row(l, s)[p] = take();
+    for (std::int32_t p = held.layer_slots; p < layer_pages; ++p) row(stored_, l, s)[p] = take();
   }
-  for (std::int32_t p = held.scratch_slots; p < scratch_pages; ++p) {
-    scratch_.row<std::int32_t>(s)[p] = take();
-  }
+  for (std::int32_t p = held.scratch_slots; p < scratch_pages; ++p) scratch_row(s)[p] = take();
   held = {layer_pages, scratch_pages};
+  publish(stored_, s);
   show(s);
   peak_bytes_ = std::max(peak_bytes_, bytes_in_use());
   return true;
@@ -85,10 +92,10 @@ void kv_cache::release(std::int32_t s) {
   kv_storage& held = held_[static_cast<std::size_t>(s)];
   // The reverse order of taking, so that a lone sequence finds the same pages again.
   for (std::int32_t p = held.scratch_slots; p-- > 0;) {
-    free_.push_back(scratch_.row<std::int32_t>(s)[p]);
+    free_.push_back(scratch_row(s)[p]);
   }
   for (std::int32_t l = layers_; l-- > 0;) {
-    for (std::int32_t p = held.layer_slots; p-- > 0;) free_.push_back(stored_row(l, s)[p]);
+    for (std::int32_t p = held.layer_slots; p-- > 0;) free_.push_back(row(stored_, l, s)[p]);
   }
   held = {};
 }
@@ -102,17 +109,22 @@ void kv_cache::use_scratch(std::int32_t s, bool scratch) {
 void kv_cache::show(std::int32_t s) {
   const bool scratch = in_scratch_[static_cast<std::size_t>(s)];
   for (std::int32_t l = 0; l < layers_; ++l) {
-    const std::int32_t* from = scratch ? scratch_.row<std::int32_t>(s) : stored_row(l, s);
-    std::copy_n(from, stride_, active_row(l, s));
+    const std::int32_t* from = scratch ? scratch_row(s) : row(stored_, l, s);
+    std::copy_n(from, stride_, row(active_, l, s));
   }
+  publish(active_, s);
 }
 
+paged_kv kv_cache::seen(const page_table& table, std::int32_t layer) const {
+  return {keys_.view(), values_.view(),
+          table.on_device.as<std::int32_t>() + std::int64_t{layer} * stride_, layers_ * stride_,
+          stride_};
+}
 paged_kv kv_cache::layer(std::int32_t index) const {
-  return {keys_.view(), values_.view(), active_row(index, 0), stride_};
+  return seen(active_, index);
 }
-
 paged_kv kv_cache::stored(std::int32_t index) const {
-  return {keys_.view(), values_.view(), stored_row(index, 0), stride_};
+  return seen(stored_, index);
 }
 
 std::size_t kv_cache::page_bytes() const {

@@ -60,8 +60,15 @@ class kv_cache {
   void reset_peak() { peak_bytes_ = bytes_in_use(); }
 
  private:
-  std::int32_t* stored_row(std::int32_t layer, std::int32_t s) const;
-  std::int32_t* active_row(std::int32_t layer, std::int32_t s) const;
+  // [sequences, layers, stride] physical pages, the host's and what operations read.
+  struct page_table {
+    std::vector<std::int32_t> pages;
+    tensor on_device;
+  };
+  std::int32_t* row(page_table& table, std::int32_t layer, std::int32_t s) const;
+  std::int32_t* scratch_row(std::int32_t s) { return scratch_.data() + std::int64_t{s} * stride_; }
+  paged_kv seen(const page_table& table, std::int32_t layer) const;
+  void publish(page_table& table, std::int32_t s);
   void show(std::int32_t s);
 
   std::int32_t layers_ = 0;     // of the model
@@ -70,11 +77,12 @@ class kv_cache {
   std::int32_t pages_ = 0;      // in the pool
   std::int32_t unit_ = 1;       // pool pages that make one page of every stored layer
   tensor keys_, values_;        // [pages, kv_page_size, kv_heads, head_dim]
-  tensor stored_, active_;      // [layers * sequences, stride] physical pages
-  tensor scratch_;              // [sequences, stride]
+  page_table stored_, active_;
+  std::vector<std::int32_t> scratch_;  // [sequences, stride]
   std::vector<std::int32_t> free_;
   std::vector<kv_storage> held_;  // pages (not slots) held by each sequence
   std::vector<bool> in_scratch_;
+  const ops& backend_;
   std::size_t peak_bytes_ = 0;
 };
 

@@ -63,7 +63,8 @@ class logits_of_rows final : public step_observer {
       : model_(model),
         rows_(rows.begin(), rows.end()),
         logits_(model.backend().allocate(
-            dtype::f32, {static_cast<std::int64_t>(rows.size()), model.config().vocabulary})) {}
+            dtype::f32, {static_cast<std::int64_t>(rows.size()), model.config().vocabulary},
+            memory_use::host_visible)) {}
   void on_step(const step_view& step) override {
     model_.backend().run(op::logits{step.head_input, model_.head(), rows_.data(), logits_});
   }

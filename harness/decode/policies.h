@@ -219,7 +219,7 @@ struct layer_rows {
 
 // What the attention of one layer sees.
 struct layer_keys {
-  // Under a mask other than full a list ascends, and the host can read it.
+  // The host can read key_begin and, under a mask other than full, the list, which then ascends.
   key_set set;
   // Where the attention adds the softmax mass of each key (ops::attention, key_mass; the policy has
   // zeroed it and reads it in a later layer); no data: nothing is spent.
@@ -227,6 +227,9 @@ struct layer_keys {
   // With set.tiles, [S, blocks] float32 that the host can read: keys that a row of each query block
   // sees, mean over the heads.
   tensor_view keys_of_blocks;
+  // Lists are made by operations: how long they are is known after the step, and is counted then.
+  // The rows of such a layer are those that entered.
+  bool counted_later = false;
 };
 
 // What a key policy does besides select().

@@ -36,6 +36,15 @@ step_loop::impl::row_keys step_loop::impl::keys_seen(const row_set& set, const l
   shown.set.kv_length = plan.arrays.kv_length;
   shown.set.mask = model.config().attention;
   shown.set.block = std::max(model.config().block, 1);
+  const std::int32_t n = set.row_begin[s + 1] - set.row_begin[s];
+  if (keys.set.mask == mask_kind::full && keys.set.tiles.keep == nullptr &&
+      shown.set.mask == mask_kind::full) {  // all rows alike: the list may be the operations' own
+    const double all = keys_of_row(keys, s, 0);
+    if (n > 0) seen.busiest = all;
+    seen.sum = n * all;
+    seen.hidden = n * std::max(keys_of_row(shown, s, 0) - all, 0.0);
+    return seen;
+  }
   for (std::int32_t r = set.row_begin[s]; r < set.row_begin[s + 1]; ++r) {
     const double of_row = keys_of_row(keys, s, set.position[r]);
     seen.sum += of_row;
@@ -81,6 +90,25 @@ void step_loop::impl::count_layer(std::int32_t layer) {
                nullptr},
               stores_at_once());
   layer_begin.assign(set.row_begin, set.row_begin + limits.sequences + 1);
+}
+
+// A listener is told inside the layer, so it has to be waited for.
+void step_loop::impl::count_layer_in_time(std::int32_t layer) {
+  const bool later = keys_of[static_cast<std::size_t>(layer)].counted_later;
+  if (later && current_listener() == nullptr) {
+    uncounted.emplace_back(layer, choice_flops);
+    return;
+  }
+  if (later) backend.synchronize();
+  count_layer(layer);
+}
+
+void step_loop::impl::count_noted_layers() {
+  for (auto& [layer, flops] : uncounted) {
+    choice_flops = std::move(flops);
+    count_layer(layer);
+  }
+  uncounted.clear();
 }
 
 void step_loop::impl::count_layer(std::int32_t layer, const layer_work& work, bool stored_at_once) {

@@ -115,7 +115,7 @@ void step_loop::impl::issue_at_once() {
       case step_action::close: {
         issue(action, in);
         const phase_range range(profile_phase::accounting, l);
-        count_layer(l);
+        count_layer_in_time(l);
         break;
       }
       case step_action::final_norm:
@@ -185,8 +185,11 @@ void step_loop::impl::decide_on_host(const layer_action& action) {
       break;
     }
     case step_action::show: {
+      if (!backend.shows_resident()) {
+        throw usage_error("what a layer computes can be looked at on the device cpu only, not on " +
+                          backend.name());
+      }
       select_keys(l);
-      backend.synchronize();
       const layer_rows of = rows_of_layer(l);
       const float scale = 1.0F / std::sqrt(static_cast<float>(model.config().head_dim));
       observer->on_layer({state, plan, l, of.rows, of.q, of.k, of.v, cache.layer(l),
@@ -222,7 +225,6 @@ void step_loop::impl::decide_on_host(const layer_action& action) {
 // ---- parts of a layer ---------------------------------------------------------------------------
 
 layer_input step_loop::impl::input() {
-  if (backend.prefers_device_copies()) return staged_input(rows.rows, false);
   return {rows.set(limits.sequences), rows.token.as<std::int32_t>(),
           &acts[static_cast<std::size_t>(active_buffer)]};
 }

@@ -293,6 +293,7 @@ void step_loop::impl::decide() {
     backend.synchronize();
   }
   const phase_range range(profile_phase::accounting, -1);
+  count_noted_layers();
   const std::int32_t* begin = found.begin.as<std::int32_t>();
   const std::int32_t* token = found.token.as<std::int32_t>();
   const std::uint8_t* accept = found.accept.as<std::uint8_t>();

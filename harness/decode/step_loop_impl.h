@@ -25,10 +25,9 @@ namespace unmask {
 // the host what an operation wrote:
 //   admit    after pace->start(): policies fill their arrays anew for the next request
 //   forward  after rows->select(): the rows are counted and copied
-//   forward  before a layer observer
 //   decide   before a step observer; after commit() and settle(): tokens committed, states
-// and in the policies that look at results themselves. Counts that operations return (compact,
-// find_candidates, drop_rows, select_chunk) wait on their own.
+// and in the policies that look at results themselves. It returns at once when nothing was queued
+// since the last time. Operations that make lists wait on their own for what they read.
 
 // Adds the life of this object to a sum. Two clock readings, some 50 ns: nothing beside a layer.
 class stopwatch {
@@ -88,6 +87,7 @@ struct step_loop::impl {
   std::vector<layer_keys> keys_of;        // of each layer of the forward
   std::vector<double> choice_flops;       // [S] of keys.choose() in the current layer
   std::vector<std::int32_t> layer_begin;  // [S+1] rows entering the current layer
+  std::vector<std::pair<std::int32_t, std::vector<double>>> uncounted;  // layers, choice_flops
 
   impl(const transformer& m, recipe r, const loop_limits& l);
 
@@ -141,6 +141,8 @@ struct step_loop::impl {
   bool is_late(std::int32_t s, std::int32_t layer) const;  // sequence_counters::late_layer_rows
   void count_forward();
   void count_layer(std::int32_t layer);
+  void count_layer_in_time(std::int32_t layer);  // or note it for count_noted_layers()
+  void count_noted_layers();                     // behind a wait
   void count_layer(std::int32_t layer, const layer_work& work, bool stored_at_once);
 
   void decide();

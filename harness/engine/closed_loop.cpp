@@ -20,6 +20,13 @@ std::int32_t longest(const model_config& model, const pace_policy& pace,
   return length;
 }
 
+// Rows of prompts in one forward: activations are bounded by them and not by the batch. A method
+// that may touch its whole canvas in any forward has room for all of them anyway.
+constexpr std::int32_t prefill_rows = 8192;
+std::int32_t piece_of(const pace_policy& pace) {
+  return pace.shape().prefill_piece > 0 ? prefill_rows : 0;
+}
+
 // What the engine tells about a closed batch.
 class batch_sink final : public engine_sink {
  public:
@@ -50,15 +57,7 @@ std::int32_t rows_needed(const model_config& model, const method_info& method,
                          const parameters& settings, const std::vector<sequence_request>& requests,
                          std::int32_t batch_size) {
   const recipe r = method.make(model, settings);
-  // No batch can hold more than its longest members at once.
-  std::vector<std::int32_t> lengths;
-  for (const sequence_request& q : requests) lengths.push_back(r.pace->canvas_length(model, q));
-  std::sort(lengths.rbegin(), lengths.rend());
-  std::int32_t rows = 0;
-  for (std::int32_t i = 0; i < batch_size && i < static_cast<std::int32_t>(lengths.size()); ++i) {
-    rows += lengths[static_cast<std::size_t>(i)];
-  }
-  return std::max(rows, 1);
+  return engine_rows(model, *r.pace, requests, batch_size, prefill_rows, piece_of(*r.pace), true);
 }
 
 closed_loop_result run_closed_loop(const transformer& model, const method_info& method,
@@ -79,12 +78,15 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
                       model.config().name + " was made for " +
                       std::to_string(model.config().max_positions));
   }
-  loop_runner runner(model, std::move(r), {places, length, 0},
-                     [&](std::size_t i) { return requests[i]; });
+  const bool whole = r.pace->shape().ahead == 0;
+  const std::int32_t piece = whole ? 0 : piece_of(*r.pace);
+  loop_runner runner(
+      model, std::move(r), {places, length, 0}, [&](std::size_t i) { return requests[i]; }, piece);
   step_loop& loop = runner.loop();
   loop.observe(observer);
   engine_settings engine;
   engine.policy = batching::mixed;
+  engine.prefill_tokens = whole ? 0 : prefill_rows;
   const std::vector<request_plan> all_at_once(requests.size());
   batch_sink sink(result);
 

@@ -163,14 +163,27 @@ class engine_run {
   void mixed_turn() {
     bool prompts = false, any = false;
     if (settings_.grow_pages) make_room(1);
-    while (!waiting_.empty()) {
+    std::int64_t rows = 0;
+    const auto fits = [&](std::int32_t more) {
+      return rows == 0 || settings_.prefill_tokens == 0 || rows + more <= settings_.prefill_tokens;
+    };
+    std::ranges::fill(parts_, schedule_action::out);
+    for (const std::int32_t s : by_arrival()) {  // of prompts half in, the latest wait
+      const std::int32_t more = prefilling(s) ? runner_.prefill_rows(s) : 0;
+      if (more > 0 && !fits(more)) continue;
+      rows += more;
+      parts_[index(s)] = schedule_action::step;
+      prompts = prompts || more > 0;
+    }
+    while (!waiting_.empty() && fits(runner_.first_rows(*waiting_.begin()))) {
       const std::int32_t s = admit_first();
       if (s == no_room) break;
       any = true;
-    }
-    for (std::size_t s = 0; s < places_.size(); ++s) {
-      parts_[s] = places_[s].used ? schedule_action::step : schedule_action::out;
-      prompts = prompts || prefilling(static_cast<std::int32_t>(s));
+      if (s == never_fits) continue;
+      const std::int32_t more = prefilling(s) ? runner_.prefill_rows(s) : 0;
+      rows += more;
+      parts_[index(s)] = schedule_action::step;
+      prompts = prompts || more > 0;
     }
     if (stepping()) {
       forward(prompts);

@@ -29,7 +29,7 @@ const char* name_of(batching policy);
 
 struct engine_settings {
   batching policy = batching::iter;
-  // Rows of one prefill forward. The first request enters whatever its length. 0: no limit.
+  // Rows of prompts in one forward. The first request enters whatever its length. 0: no limit.
   std::int32_t prefill_tokens = 0;
   // Forwards of one decode turn; 0: LMDeploy's rule for lmd, 1 for fdfo. Others ignore it.
   std::int32_t forwards_per_turn = 0;

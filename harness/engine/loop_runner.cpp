@@ -10,7 +10,7 @@ namespace unmask {
 
 std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
                          const std::vector<sequence_request>& requests, std::int32_t places,
-                         std::int32_t prefill_tokens, std::int32_t prefill_chunk) {
+                         std::int32_t prefill_tokens, std::int32_t prefill_chunk, bool mixed) {
   const pace_shape shape = pace.shape();
   const std::int32_t block = std::max(shape.block, 1);
   // A method that may touch its whole canvas; a preempted request, whose answer became prompt.
@@ -20,7 +20,7 @@ std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
   if (widest.size() > static_cast<std::size_t>(places)) {
     widest.resize(static_cast<std::size_t>(places));
   }
-  std::int64_t all = 1, decode = 1;
+  std::int64_t all = 0, decode = 0;
   for (const std::int64_t rows : widest) {
     all += rows;
     decode += shape.ahead > 0 ? std::min<std::int64_t>(rows, block + shape.ahead) : rows;
@@ -30,7 +30,8 @@ std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
     const std::int64_t one = prefill_chunk > 0 ? std::max(prefill_chunk, block) : widest.front();
     prefill = std::min(all, std::max<std::int64_t>(prefill_tokens, one));
   }
-  return static_cast<std::int32_t>(std::max(prefill, decode));
+  const std::int64_t rows = mixed ? std::min(all, prefill + decode) : std::max(prefill, decode);
+  return static_cast<std::int32_t>(std::max<std::int64_t>(rows, 1));
 }
 
 loop_runner::loop_runner(const transformer& model, recipe method, const loop_limits& limits,

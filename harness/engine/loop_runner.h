@@ -66,9 +66,11 @@ class loop_runner final : public batch_runner {
 };
 
 // Rows the model must be made for: the widest forward of `places` of these requests. Prompts enter
-// up to `prefill_tokens` rows at a time (0: any number), or in pieces of `prefill_chunk`.
+// up to `prefill_tokens` rows at a time (0: any number), or in pieces of `prefill_chunk`; `mixed`:
+// in the forwards of those who decode already.
 std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
                          const std::vector<sequence_request>& requests, std::int32_t places,
-                         std::int32_t prefill_tokens, std::int32_t prefill_chunk);
+                         std::int32_t prefill_tokens, std::int32_t prefill_chunk,
+                         bool mixed = false);
 
 }  // namespace unmask

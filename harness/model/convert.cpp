@@ -34,7 +34,9 @@ void widen(const tensor_view& from, float* to) {
 tensor to_f32(const tensor_view& from, const ops& backend) {
   tensor t = from.rank == 1 ? backend.allocate(dtype::f32, {from.shape[0]})
                             : backend.allocate(dtype::f32, {from.shape[0], from.columns()});
-  widen(from, t.as<float>());
+  const tensor wide = allocate_host(dtype::f32, {from.elements()});
+  widen(from, wide.as<float>());
+  backend.write(t.view().data, wide.view().data, t.bytes());
   return t;
 }
 

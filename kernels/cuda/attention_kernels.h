@@ -24,8 +24,6 @@ constexpr int rows_per_warp = 4;
 constexpr int attention_rows = attention_warps * rows_per_warp;  // packed rows per tile
 constexpr int key_tile = 32;
 
-constexpr int plan_threads = 256;
-
 // item_begin[s] = items of the sequences before s.
 UNMASK_KERNEL void attention_plan_kernel(attention_params p) {
   shared_allocator shared;

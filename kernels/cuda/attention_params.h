@@ -9,6 +9,7 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
+constexpr int plan_threads = 256;
 constexpr int attention_chunk = 512;  // keys; a multiple of every kernel's key tile
 
 struct attention_params {
@@ -37,6 +38,12 @@ struct attention_params {
   std::int32_t* keys_of;     // [S] keys of each sequence
   std::int32_t* keys_from;   // [S] where they begin in key_slot
   int tile_rows;             // packed rows per item
+  // Of the tensor kernels, by tensor_plan_kernel:
+  std::int32_t* splits_of;   // [S] items that share the keys of one tile of rows
+  std::int32_t* split_keys;  // [S] keys of each but the last, a multiple of 64
+  std::int32_t* part_begin;  // [S+1] items of split sequences
+  int most_parts;            // of those that partial has room for
+  std::int64_t even_share;   // items that the work is cut for: about as many as run at once
   int max_splits;            // 1: all chunks of a row in one block
   float* partial;            // [R heads, max_splits, dim + 2]: o, m, l of every chunk
   float* softmax;            // [R heads, 2]: largest score and sum, or null
@@ -88,12 +95,27 @@ UNMASK_DEVICE std::int64_t partial_place(const attention_params& p, std::int64_t
   return ((row * p.heads + h) * p.max_splits + split) * (p.dim + 2);
 }
 
-// ops/attention_tensor.cu: tensor-core attention over bfloat16 keys and values. False where it has
-// none: other head dimensions than 64 and 128, key mass, block masks. The plan kernel must run
-// first, with the tile_rows that tensor_tile_rows gives; splits are merged as those of the exact
-// kernel.
-int tensor_tile_rows(std::int64_t packed_rows, int sequences);
+// What a work list depends on besides the contents of the lists (queue::has_plan).
+inline queue::plan_key attention_plan_key(const attention_params& p) {
+  const auto word = [](const void* at) { return reinterpret_cast<std::uint64_t>(at); };
+  return {word(p.row_begin),
+          word(p.kv_length),
+          word(p.key_begin),
+          word(p.item_begin),
+          static_cast<std::uint64_t>(p.sequences),
+          static_cast<std::uint64_t>(p.heads),
+          static_cast<std::uint64_t>(p.kv_heads),
+          static_cast<std::uint64_t>(p.tile_rows),
+          static_cast<std::uint64_t>(p.max_splits),
+          static_cast<std::uint64_t>(p.most_parts)};
+}
+
+class device_ops;
+
+// ops/attention_tensor.cu: attention over bfloat16 keys and values on tensor cores. False where there
+// is none: other head dimensions than 64 and 128, block masks of other sizes than multiples of 8.
 bool can_use_tensor_cores(const attention_params& p);
-void launch_tensor_attention(queue& q, const attention_params& p, unsigned blocks);
+void launch_tensor_attention(const device_ops& device, attention_params p,
+                             std::int64_t packed_rows);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -34,6 +34,106 @@ constexpr std::size_t tensor_shared_bytes(int dim, int rows, int stages) {
          2;
 }
 
+// The work list: item_begin, and how the keys of each sequence are split. One block. The work of a
+// batch is its tiles of rows times tiles of keys; a sequence whose keys are more than an even share
+// of it is cut into pieces of about that share, so that a long context does not run alone at the
+// end, and few sequences fill the device. An item's keys are never fewer than 512 for that.
+UNMASK_KERNEL void tensor_plan_kernel(attention_params p) {
+  shared_allocator shared;
+  const auto sums = shared.take<std::int64_t>(plan_threads / warp_size);
+  const auto scratch = shared.take<std::int32_t>(plan_threads / warp_size);
+  const auto parts_scratch = shared.take<std::int32_t>(plan_threads / warp_size);
+  const int group = p.heads / p.kv_heads, t = static_cast<int>(thread_index());
+  const auto row_tiles = [&](int s) {
+    const int packed = (p.row_begin[s + 1] - p.row_begin[s]) * group;
+    return (packed + p.tile_rows - 1) / p.tile_rows * p.kv_heads;
+  };
+  std::int64_t work = 0;
+  for (int s = t; s < p.sequences; s += plan_threads) {
+    p.keys_of[s] = given_key_count(p, s);
+    p.keys_from[s] = p.key_begin != nullptr ? p.key_begin[s] : 0;
+    work +=
+        static_cast<std::int64_t>(row_tiles(s)) * ((p.keys_of[s] + tensor_keys - 1) / tensor_keys);
+  }
+  work = block_sum(work, sums);
+  constexpr int least = attention_chunk / tensor_keys;
+  const std::int64_t even = (work + p.even_share - 1) / p.even_share;
+  const std::int64_t share = even > least ? even : least;  // tiles of keys
+  std::int32_t before = 0, parts_before = 0;
+  for (int first = 0; first < p.sequences; first += plan_threads) {
+    const int s = first + t;
+    std::int32_t items = 0, splits = 1;
+    if (s < p.sequences) {
+      const int tiles = (p.keys_of[s] + tensor_keys - 1) / tensor_keys;
+      if (p.most_parts > 0 && tiles > share) {
+        splits = static_cast<std::int32_t>((tiles + share - 1) / share);
+      }
+      p.splits_of[s] = splits;
+      p.split_keys[s] = ((tiles > 0 ? tiles : 1) + splits - 1) / splits * tensor_keys;
+      items = row_tiles(s) * splits;
+    }
+    std::int32_t total = 0, parts = 0;
+    const std::int32_t end = block_scan(items, scratch, &total);
+    const std::int32_t parts_end = block_scan(splits > 1 ? items : 0, parts_scratch, &parts);
+    if (s < p.sequences) {
+      p.item_begin[s + 1] = before + end;
+      p.part_begin[s + 1] = parts_before + parts_end;
+    }
+    before += total;
+    parts_before += parts;
+    sync_block();
+  }
+  if (t == 0) p.item_begin[0] = p.part_begin[0] = 0;
+}
+
+// Merges the splits of sequences that had several. One warp per (row, head), four elements a lane.
+template <int dim>
+UNMASK_KERNEL void UNMASK_THREADS(plan_threads) tensor_merge_kernel(attention_params p) {
+  constexpr int per = dim / warp_size;
+  const int rows = p.row_begin[p.sequences], group = p.heads / p.kv_heads, lane = lane_index();
+  const int step = static_cast<int>(grid_size()) * (plan_threads / warp_size);
+  for (std::int64_t at = block_index() * (plan_threads / warp_size) + warp_index();
+       at < static_cast<std::int64_t>(rows) * p.heads; at += step) {
+    const std::int64_t row = at / p.heads;
+    const int h = static_cast<int>(at % p.heads);
+    const int s = sequence_of(p.row_begin, p.sequences, static_cast<std::int32_t>(row));
+    const int splits = p.splits_of[s];
+    if (splits == 1) continue;
+    const int packed = static_cast<int>(row - p.row_begin[s]) * group + h % group;
+    const std::int64_t first =
+        p.part_begin[s] +
+        (static_cast<std::int64_t>(packed / p.tile_rows) * p.kv_heads + h / group) * splits;
+    const auto part = [&](int split) {
+      return p.partial + ((first + split) * p.tile_rows + packed % p.tile_rows) * (dim + 2);
+    };
+    float top = -INFINITY, sum = 0, total[per] = {};
+    for (int split = 0; split < splits; ++split) top = fmaxf(top, part(split)[dim]);
+    const float base = top == -INFINITY ? 0.0F : top;
+    for (int split = 0; split < splits; ++split) {
+      const float* from = part(split);
+      const float scale = expf(from[dim] - base);
+      sum += from[dim + 1] * scale;
+#pragma unroll
+      for (int d = 0; d < per; d += 2) {
+        const float_pair x = load_pair(from, dtype::f32, lane * 2 + d * warp_size);
+        total[d] += x.a * scale;
+        total[d + 1] += x.b * scale;
+      }
+    }
+    const float factor = sum == 0 ? 0.0F : 1.0F / sum;
+    const std::int64_t to = row * p.out_stride + static_cast<std::int64_t>(h) * dim;
+#pragma unroll
+    for (int d = 0; d < per; d += 2) {
+      store_pair(p.out, p.out_type, to + lane * 2 + d * warp_size, total[d] * factor,
+                 total[d + 1] * factor);
+    }
+    if (p.softmax != nullptr && lane == 0) {
+      p.softmax[at * 2] = top;
+      p.softmax[at * 2 + 1] = sum;
+    }
+  }
+}
+
 // Which keys the rows of an item see under the mask: slots below `all` by every row, slots from
 // `none` on by no row.
 struct visible_slots {
@@ -68,7 +168,7 @@ UNMASK_DEVICE tensor_item tensor_item_of(const attention_params& p, std::int32_t
   tensor_item w;
   w.sequence = sequence_of(p.item_begin, p.sequences, item);
   w.keys = p.keys_of[w.sequence];
-  w.splits = split_count(p, w.keys);
+  w.splits = p.splits_of[w.sequence];
   const int rest = item - p.item_begin[w.sequence];
   w.split = rest % w.splits;
   w.kv_head = rest / w.splits % p.kv_heads;
@@ -78,8 +178,32 @@ UNMASK_DEVICE tensor_item tensor_item_of(const attention_params& p, std::int32_t
   return w;
 }
 
-// row_tiles: of 16 rows that a warp owns.
-template <int dim, int warps, int stages, int row_tiles>
+// Whether an item sees keys base .. base + 63 under a block mask: 0 no row of it, 2 every row, 1 some.
+// Slots are positions. The work of a warp, the same in each.
+struct tile_view {
+  const block_mask& mask;
+  int sequence, heads, first_head, group, first_block, last_block;  // of query positions
+};
+UNMASK_DEVICE int tile_seen(const tile_view& v, int base, int last_key) {
+  const int first = base / v.mask.size;
+  const int end = base + tensor_keys < last_key ? base + tensor_keys : last_key;
+  const int keys = (end - 1) / v.mask.size - first + 1, rows = v.last_block - v.first_block + 1;
+  bool some = false, all = true;
+  for (int i = lane_index(); i < v.group * rows * keys; i += warp_size) {
+    const std::int64_t line =
+        (static_cast<std::int64_t>(v.sequence) * v.heads + v.first_head + i / (rows * keys)) *
+            v.mask.blocks +
+        v.first_block + i / keys % rows;
+    const bool kept = v.mask.keep[line * v.mask.blocks + first + i % keys] != 0;
+    some = some || kept;
+    all = all && kept;
+  }
+  return warp_vote(some) == 0 ? 0 : (warp_vote(!all) == 0 ? 2 : 1);
+}
+
+// row_tiles: of 16 rows that a warp owns. sparse: there is a block mask, of blocks of a multiple of
+// 8; tiles that no row sees are not loaded.
+template <int dim, int warps, int stages, int row_tiles, bool sparse = false>
 UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && warps < 8 ? 2 : 1)
     attention_tensor_kernel(attention_params p) {
   constexpr int threads = warps * warp_size, pieces = dim / 8, steps = dim / 16;
@@ -98,11 +222,10 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
   for (std::int32_t item = static_cast<std::int32_t>(block_index()); item < items;
        item += static_cast<std::int32_t>(grid_size())) {
     const tensor_item w = tensor_item_of(p, item, item_rows);
-    const int s = w.sequence, keys = w.keys, splits = w.splits, kv_head = w.kv_head;
+    const int s = w.sequence, keys = w.keys, kv_head = w.kv_head;
     const int first_packed = w.first_packed, first_row = w.first_row, packed = w.packed;
-    const int first_key = splits > 1 ? w.split * attention_chunk : 0;
-    int last_key =
-        splits > 1 && first_key + attention_chunk < keys ? first_key + attention_chunk : keys;
+    const int share = p.split_keys[s], first_key = w.split * share;
+    int last_key = first_key + share < keys ? first_key + share : keys;
     const bool listed = p.key_begin != nullptr;
     int unmasked = p.mask == mask_kind::full ? last_key : first_key;  // every row sees those below
     if (p.mask != mask_kind::full && !listed) {
@@ -114,11 +237,27 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
       unmasked = seen.all < last_key ? seen.all : last_key;
     }
     const int tiles = (last_key - first_key + tensor_keys - 1) / tensor_keys;
+    const int behind_row = first_packed + item_rows < packed ? first_packed + item_rows : packed;
+    const tile_view view{
+        p.tiles,
+        s,
+        p.heads,
+        kv_head * group,
+        group,
+        sparse ? p.position[first_row + first_packed / group] / p.tiles.size : 0,
+        sparse ? p.position[first_row + (behind_row - 1) / group] / p.tiles.size : 0};
+    const bool masked = sparse && p.tiles.applies[s] != 0;
+    // The next tile from j on that some row sees.
+    const auto next_tile = [&](int j) {
+      while (masked && j < tiles && tile_seen(view, first_key + j * tensor_keys, last_key) == 0)
+        ++j;
+      return j;
+    };
 
     // Keys and values of one tile; places behind the last key are filled with zeros, because a NaN
     // there would survive its weight of 0.
-    const auto load = [&](int j) {
-      const int stage = j % stages * tile, base = first_key + j * tensor_keys;
+    const auto load = [&](int j, int turn) {
+      const int stage = turn % stages * tile, base = first_key + j * tensor_keys;
       const std::int32_t first_slot = listed ? 0 : base;
       const std::uint16_t* k_page =
           all_keys + slot_offset(p.keys, p.place, s, first_slot) + kv_head * dim;
@@ -158,11 +297,10 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
 #pragma unroll
       for (int i = 0; i < 4; ++i) to[i] = half[i];
     }
-#pragma unroll
-    for (int j = 0; j < stages - 1; ++j) {
-      if (j < tiles) load(j);
-      copy_async_commit();
-    }
+    static_assert(stages == 2);
+    int j = next_tile(0), turn = 0;
+    if (j < tiles) load(j, turn);
+    copy_async_commit();
 
     // A lane holds two rows of every row tile of its warp: lane / 4 and that + 8.
     float o[row_tiles][dim / 8][4], m[row_tiles][2], l[row_tiles][2];
@@ -179,12 +317,13 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
         l[i][h] = 0;
       }
     }
-    for (int j = 0; j < tiles; ++j) {
-      copy_async_wait<stages - 2>();
+    for (int next = 0; j < tiles; j = next, ++turn) {
+      copy_async_wait<0>();
       sync_block();
-      const std::uint16_t* k = key + j % stages * tile;
-      const std::uint16_t* v = value + j % stages * tile;
-      if (j + stages - 1 < tiles) load(j + stages - 1);
+      const std::uint16_t* k = key + turn % stages * tile;
+      const std::uint16_t* v = value + turn % stages * tile;
+      next = next_tile(j + 1);
+      if (next < tiles) load(next, turn + 1);
       copy_async_commit();
       float score[row_tiles][8][4];
 #pragma unroll
@@ -237,6 +376,27 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
 #pragma unroll
             for (int i = 0; i < row_tiles; ++i) {
               if (column >= last_key || slot >= seen[i][e >> 1]) score[i][n][e] = -INFINITY;
+            }
+          }
+        }
+      }
+      if (sparse && masked && tile_seen(view, base, last_key) != 2) {
+#pragma unroll
+        for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+          for (int h = 0; h < 2; ++h) {
+            const int at = packed_row(first_packed, i, h) < packed ? packed_row(first_packed, i, h)
+                                                                   : first_packed;
+            const std::int64_t line =
+                (static_cast<std::int64_t>(s) * p.heads + kv_head * group + at % group) *
+                    p.tiles.blocks +
+                p.position[first_row + at / group] / p.tiles.size;
+            const std::uint8_t* keep = p.tiles.keep + line * p.tiles.blocks;
+#pragma unroll
+            for (int n = 0; n < 8; ++n) {
+              const int slot = base + n * 8;
+              if (slot < last_key && keep[slot / p.tiles.size] != 0) continue;
+              score[i][n][2 * h] = score[i][n][2 * h + 1] = -INFINITY;
             }
           }
         }
@@ -314,8 +474,12 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
         const std::int64_t row = to_item.first_row + at / group;
         const int head = to_item.kv_head * group + at % group;
         const float factor = l[i][h] == 0 ? 0.0F : 1.0F / l[i][h];
-        float* part =
-            to_item.splits > 1 ? p.partial + partial_place(p, row, head, to_item.split) : nullptr;
+        float* part = nullptr;
+        if (to_item.splits > 1) {
+          const std::int64_t of =
+              p.part_begin[to_item.sequence] + (item - p.item_begin[to_item.sequence]);
+          part = p.partial + (of * item_rows + at - to_item.first_packed) * (dim + 2);
+        }
         const std::int64_t to = row * p.out_stride + static_cast<std::int64_t>(head) * dim;
 #pragma unroll
         for (int d = 0; d < dim / 8; ++d) {
@@ -327,10 +491,13 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
                        o[i][d][2 * h + 1] * factor);
           }
         }
-        if (part != nullptr && lane % 4 == 0) {
-          part[dim] = m[i][h] * p.scale;
-          part[dim + 1] = l[i][h];
-        }
+        if (lane % 4 != 0) continue;
+        float* kept = part != nullptr        ? part + dim
+                      : p.softmax != nullptr ? p.softmax + (row * p.heads + head) * 2
+                                             : nullptr;
+        if (kept == nullptr) continue;
+        kept[0] = m[i][h] * p.scale;
+        kept[1] = l[i][h];
       }
     }
   }

@@ -43,11 +43,37 @@ UNMASK_DEVICE void store_pair(void* data, dtype type, std::int64_t i, float a, f
     *reinterpret_cast<float_pair*>(static_cast<float*>(data) + i) = {a, b};
   }
 }
-// Whether rows can be taken in pairs: even widths and strides, addresses of whole pairs.
-inline bool in_pairs(const tensor_view& rows, std::int64_t width) {
-  const std::uintptr_t pair = rows.type == dtype::bf16 ? 4 : 8;
-  return reinterpret_cast<std::uintptr_t>(rows.data) % pair == 0 &&
-         (rows.rank == 1 || rows.row_stride % 2 == 0) && width % 2 == 0;
+// Elements i .. i + 3, i a multiple of 4, in one access of 16 or 8 bytes.
+struct alignas(16) float_quad {
+  float x[4];
+};
+struct alignas(8) half_quad {
+  std::uint32_t pair[2];
+};
+UNMASK_DEVICE float_quad load_quad(const void* data, dtype type, std::int64_t i) {
+  if (type == dtype::f32) {
+    return *reinterpret_cast<const float_quad*>(static_cast<const float*>(data) + i);
+  }
+  const half_quad h =
+      *reinterpret_cast<const half_quad*>(static_cast<const std::uint16_t*>(data) + i);
+  return {{float_bits(h.pair[0] << 16), float_bits(h.pair[0] & 0xFFFF0000U),
+           float_bits(h.pair[1] << 16), float_bits(h.pair[1] & 0xFFFF0000U)}};
+}
+UNMASK_DEVICE void store_quad(void* data, dtype type, std::int64_t i, const float_quad& q) {
+  if (type == dtype::bf16) {
+    *reinterpret_cast<half_quad*>(static_cast<std::uint16_t*>(data) +
+                                  i) = {{pack_bf16(q.x[0], q.x[1]), pack_bf16(q.x[2], q.x[3])}};
+  } else {
+    *reinterpret_cast<float_quad*>(static_cast<float*>(data) + i) = q;
+  }
+}
+// Whether rows can be taken `n` elements at a time: widths, strides and addresses of whole groups.
+// They are float32 or bfloat16.
+inline bool in_groups(std::int64_t n, const tensor_view& rows, std::int64_t width) {
+  const auto bytes = static_cast<std::uintptr_t>(n) * size_of(rows.type);
+  return (rows.type == dtype::f32 || rows.type == dtype::bf16) && width % n == 0 &&
+         (rows.rank == 1 || rows.row_stride % n == 0) &&
+         reinterpret_cast<std::uintptr_t>(rows.data) % bytes == 0;
 }
 
 // One side (keys or values) of a layer's cache.

@@ -69,9 +69,17 @@ report query() {
   return result;
 }
 
+namespace {
+bool resident_is_managed = false;
+}  // namespace
+
 const ops* gpu_reading_host_memory() {
   if (query().devices.empty() || attribute(cudaDevAttrPageableMemoryAccess, 0) == 0) return nullptr;
+  resident_is_managed = true;
   return &cuda_ops();
+}
+bool host_reads_resident_memory() {
+  return resident_is_managed;
 }
 
 }  // namespace unmask::cuda

@@ -44,8 +44,10 @@ struct report {
 report query();
 
 // cuda_ops() where the GPU can read memory that the backend did not allocate (HMM or ATS), else
-// null. For tests whose operands are ordinary vectors.
+// null. For tests whose operands are ordinary vectors; resident memory is managed from then on, so
+// that they can read results in place.
 const ops* gpu_reading_host_memory();
+bool host_reads_resident_memory();
 
 struct copy_roof {
   double bytes_per_second = 0;  // read plus written, best repetition

@@ -5,9 +5,9 @@
 // compiler ("cuda-emulated", namespace emulated); its bodies are in ops/, one file per group of
 // operations with the stem it has in reference/, and the kernels in <group>_kernels.h.
 //
-// Every operation returns when its kernels are queued. What it wrote may be read by the host after
-// synchronize(), except the counts that compact, find_candidates, drop_rows and select_chunk
-// return: they wait themselves.
+// Every operation returns when its kernels are queued. What it wrote to exchanged memory may be read
+// by the host after synchronize(). Operations that make lists for the host from what the host has,
+// or return a count, run on the host (on_host): they wait only where a kernel wrote what they read.
 #pragma once
 
 #include <memory>
@@ -71,7 +71,12 @@ class device_ops : public ops {
     check_faults();
   }
 
-  bool prefers_device_copies() const override { return true; }
+  bool shows_resident() const override { return false; }
+  void write(void* to, const void* from, std::size_t bytes) const override {
+    queue_.copy_to_device(to, from, bytes);
+  }
+  void read(void* to, const void* from, std::size_t bytes) const override;
+  void clear(void* to, std::size_t bytes) const override { queue_.fill_zero(to, bytes); }
 
   // ops/recording.cu
   std::int32_t graph_bucket(std::int32_t rows) const override;
@@ -79,6 +84,52 @@ class device_ops : public ops {
   void replay(const captured_graph& work) const override;
 
   queue& work() const { return queue_; }
+
+  // Operands where kernels find them (exchange.h); what they change goes through out().
+  template <class T>
+  const T* in(const T* p) const {
+    return static_cast<const T*>(queue_.on_device(p, false));
+  }
+  template <class T>
+  T* out(T* p) const {
+    return static_cast<T*>(queue_.on_device(p, true));
+  }
+  tensor_view in(tensor_view v) const {
+    v.data = queue_.on_device(v.data, false);
+    return v;
+  }
+  tensor_view out(tensor_view v) const {
+    v.data = queue_.on_device(v.data, true);
+    return v;
+  }
+  row_set in(const row_set& r) const {
+    return {r.sequences, r.rows, in(r.row_begin), in(r.sequence), in(r.position), in(r.slot)};
+  }
+  candidate_set in(const candidate_set& c) const {
+    return {c.sequences, c.count, in(c.begin), in(c.position), in(c.row)};
+  }
+  paged_kv in(paged_kv c) const {
+    c.keys = in(c.keys);
+    c.values = in(c.values);
+    c.page_table = in(c.page_table);
+    return c;
+  }
+  paged_kv out(paged_kv c) const {
+    c.keys = out(c.keys);
+    c.values = out(c.values);
+    c.page_table = in(c.page_table);
+    return c;
+  }
+  noise_source in(const noise_source& n) const { return {in(n.seed), in(n.step)}; }
+
+  // Whether the host reads and writes it too.
+  bool shares(const void* p) const { return exchange::of_backend().holds(p); }
+  // Runs an operation on the host, once `operands` are there.
+  template <class P, class... T>
+  auto on_host(const P& args, const T*... operands) const {
+    queue_.bring_home(operands...);
+    return cpu_ops().run(args);
+  }
 
   // What the bodies of the operations share.
   // y[i, n] = x[row(i)] . W[first + n] (+ bias[n]) (+ y[i, n]) for n < count.
@@ -135,7 +186,7 @@ class device_ops : public ops {
 
  private:
   mutable queue queue_;
-  mutable std::shared_ptr<void> faults_;  // [device_fault::count] int32, shared with the host
+  mutable tensor faults_;  // [device_fault::count] int32, exchanged
   mutable std::vector<rope_table> rope_tables_;
   mutable std::vector<expert_table> expert_tables_;
 #if defined(__CUDACC__)

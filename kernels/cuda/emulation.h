@@ -20,6 +20,8 @@ struct emulation {
   bool own_memory_only = false;
   bool records = false;       // ops::graph_bucket() says yes, as the GPU's does
   bool own_products = false;  // as UNMASK_CUDA_GEMM=own
+  // Device memory that is allocated now is closed to the host: touching it ends the program.
+  bool hides_memory = false;
 };
 void set_emulation(const emulation& choice);
 const emulation& current_emulation();

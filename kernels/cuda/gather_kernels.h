@@ -69,64 +69,49 @@ UNMASK_KERNEL void gather_tokens_kernel(gather_tokens_params p) {
   p.token[r] = s < 0 ? 0 : p.canvas[s * p.stride + p.rows.position[r]];
 }
 
-// ---- lists: compact and find_candidates ---------------------------------------------------------
+// ---- lists --------------------------------------------------------------------------------------
 
-struct list_params {
-  std::int32_t sequences;
-  const std::uint8_t* flags;  // null: every position
+struct list_flags_params {
+  const std::uint8_t* flags;
   std::int64_t stride;
   std::uint8_t want;
   const std::int32_t* first;
   const std::int32_t* last;
-  row_set rows;  // the predicting rows; row_begin null: none are asked for
-  std::int32_t shift;
   std::int32_t* count;     // [S] scratch between the two kernels
   std::int32_t* begin;     // [S+1]
   std::int32_t* position;  // [total]
   std::int32_t* sequence;  // [total], null: not wanted
-  std::int32_t* row;       // [total], null: not wanted
 };
 
-// Is position p of sequence s listed? Sets its predicting row.
-UNMASK_DEVICE bool listed(const list_params& l, int s, int p, int& row) {
-  row = -1;
-  if (l.flags != nullptr && l.flags[s * l.stride + p] != l.want) return false;
-  if (l.rows.row_begin == nullptr) return true;
-  row = row_at(l.rows, s, p - l.shift);
-  return row >= 0;
-}
-
-UNMASK_KERNEL void count_list_kernel(list_params l) {
+UNMASK_KERNEL void count_flags_kernel(list_flags_params l) {
   shared_allocator shared;
   const block_group group = take_group(shared);
   const int s = static_cast<int>(block_index());
   const int first = l.first[s];
-  const int found = group.count(l.last[s] - first, [&](int i) {
-    int row = 0;
-    return listed(l, s, first + i, row);
-  });
+  const std::uint8_t* flags = l.flags + s * l.stride + first;
+  const int found = group.count(l.last[s] - first, [&](int i) { return flags[i] == l.want; });
   if (group.rank() == 0) l.count[s] = found;
 }
 
-UNMASK_KERNEL void write_list_kernel(list_params l) {
+UNMASK_KERNEL void write_flags_kernel(list_flags_params l) {
   shared_allocator shared;
   const block_group group = take_group(shared);
   const int s = static_cast<int>(block_index());
   int at = entries_before(group, l.count, s);
   if (group.rank() == 0) {
     l.begin[s] = at;
-    if (s + 1 == l.sequences) l.begin[s + 1] = at + l.count[s];
+    if (s + 1 == static_cast<int>(grid_size())) l.begin[s + 1] = at + l.count[s];
   }
   const int first = l.first[s], n = l.last[s] - first;
+  const std::uint8_t* flags = l.flags + s * l.stride;
   for (int base = 0; base < n; base += group.size()) {
     const int p = first + base + group.rank();
-    int row = 0, total = 0;
-    const bool here = p < l.last[s] && listed(l, s, p, row);
+    int total = 0;
+    const bool here = p < l.last[s] && flags[p] == l.want;
     const int place = at + group.before(here, total);
     if (here) {
       l.position[place] = p;
       if (l.sequence != nullptr) l.sequence[place] = s;
-      if (l.row != nullptr) l.row[place] = row;
     }
     at += total;
   }
@@ -171,21 +156,6 @@ UNMASK_KERNEL void fill_flags_kernel(flags_params f) {
        p < f.last[s]; p += step) {
     f.flags[s * f.stride + p] = f.value;
   }
-}
-
-struct scatter_flags_params {
-  row_set rows;
-  const std::uint8_t* where;
-  std::uint8_t value;
-  std::uint8_t* flags;
-  std::int64_t stride;
-};
-
-UNMASK_KERNEL void scatter_flags_kernel(scatter_flags_params p) {
-  const int r = static_cast<int>(block_index() * block_size() + thread_index());
-  if (r >= p.rows.rows || p.rows.sequence[r] < 0) return;
-  if (p.where != nullptr && p.where[r] == 0) return;
-  p.flags[p.rows.sequence[r] * p.stride + p.rows.position[r]] = p.value;
 }
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -38,11 +38,13 @@ struct rms_norm_params {
   dtype out_type;
   std::int64_t x_stride, out_stride;
   int width;
-  bool pairs;  // in_pairs: x, weight and out
+  bool quads;  // in_groups(4): x, weight and out
   float eps;
 };
 
-// out = x / sqrt(mean(x^2) + eps) * weight.
+constexpr int norm_quads = 8;  // of a row that a thread holds between the sum and the result
+
+// out = x / sqrt(mean(x^2) + eps) * weight. A row of up to 4096 elements is read once.
 UNMASK_KERNEL void rms_norm_kernel(rms_norm_params p) {
   shared_allocator shared;
   const shared_array<float> scratch = shared.take<float>(row_threads / warp_size);
@@ -50,16 +52,32 @@ UNMASK_KERNEL void rms_norm_kernel(rms_norm_params p) {
   const std::int64_t out = static_cast<std::int64_t>(block_index()) * p.out_stride;
   const int first = static_cast<int>(thread_index());
   float squares = 0;
-  for (int d = first; d < p.width; d += row_threads) squares += x[d] * x[d];
-  const float mean = block_sum(squares, scratch) / static_cast<float>(p.width);
-  const float factor = reciprocal_sqrt(mean + p.eps);
-  if (p.pairs) {
-    for (int d = 2 * first; d < p.width; d += 2 * row_threads) {
-      const float_pair from = load_pair(x, dtype::f32, d), w = load_pair(p.weight, dtype::f32, d);
-      store_pair(p.out, p.out_type, out + d, from.a * factor * w.a, from.b * factor * w.b);
+  if (p.quads && p.width <= 4 * norm_quads * row_threads) {
+    float_quad held[norm_quads];
+#pragma unroll
+    for (int i = 0; i < norm_quads; ++i) {
+      const int d = 4 * (first + i * row_threads);
+      if (d >= p.width) continue;
+      held[i] = load_quad(x, dtype::f32, d);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) squares += held[i].x[e] * held[i].x[e];
+    }
+    const float factor =
+        reciprocal_sqrt(block_sum(squares, scratch) / static_cast<float>(p.width) + p.eps);
+#pragma unroll
+    for (int i = 0; i < norm_quads; ++i) {
+      const int d = 4 * (first + i * row_threads);
+      if (d >= p.width) continue;
+      const float_quad w = load_quad(p.weight, dtype::f32, d);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) held[i].x[e] = held[i].x[e] * factor * w.x[e];
+      store_quad(p.out, p.out_type, out + d, held[i]);
     }
     return;
   }
+  for (int d = first; d < p.width; d += row_threads) squares += x[d] * x[d];
+  const float mean = block_sum(squares, scratch) / static_cast<float>(p.width);
+  const float factor = reciprocal_sqrt(mean + p.eps);
   for (int d = first; d < p.width; d += row_threads) {
     store_float(p.out, p.out_type, out + d, x[d] * factor * p.weight[d]);
   }
@@ -71,7 +89,7 @@ struct head_norm_rope_params {
   const float* frequency;        // [half]
   const std::int32_t* position;  // [R]
   std::int64_t x_stride;
-  int heads, dim, half;
+  int heads, dim, half, apart;  // lanes_apart
   float eps;
 };
 
@@ -109,6 +127,41 @@ UNMASK_DEVICE void norm_and_rotate(float* x, const float* norm_weight, int dim, 
   for (int d = 2 * half + lane; d < dim; d += warp_size) x[d] = x[d] * factor * norm_weight[d];
 }
 
+// The same for a head of 128 elements of which 8, 16, .. 128 rotate, four on each lane; the partner of
+// a lane is `apart` lanes away. Returns the lane's elements.
+UNMASK_DEVICE float_quad norm_and_rotate_quad(float* x, const float* norm_weight, int apart,
+                                              float eps, const shared_array<float>& cosine,
+                                              const shared_array<float>& sine) {
+  const int lane = lane_index();
+  float_quad mine = load_quad(x, dtype::f32, 4 * lane);
+  if (norm_weight != nullptr) {
+    float squares = 0;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) squares += mine.x[e] * mine.x[e];
+    const float factor = reciprocal_sqrt(warp_sum(squares) / 128.0F + eps);
+    const float_quad w = load_quad(norm_weight, dtype::f32, 4 * lane);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) mine.x[e] = mine.x[e] * factor * w.x[e];
+  }
+  const bool second = (lane & apart) != 0, rotates = lane < 2 * apart;
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    const float other = shuffle_xor(mine.x[e], apart);
+    if (!rotates) continue;
+    const int i = 4 * (lane & (apart - 1)) + e;
+    mine.x[e] = mine.x[e] * cosine[i] + (second ? other : -other) * sine[i];
+  }
+  store_quad(x, dtype::f32, 4 * lane, mine);
+  return mine;
+}
+
+// Lanes between partners, 0: elements are taken one by one.
+inline int lanes_apart(const tensor_view& heads, int dim, int half) {
+  const int apart = half / 4;
+  const bool power = apart > 0 && (apart & (apart - 1)) == 0;
+  return dim == 128 && half % 4 == 0 && power && in_groups(4, heads, dim) ? apart : 0;
+}
+
 // A warp takes one head at a time; the row's sines are computed once for all of them.
 UNMASK_KERNEL void head_norm_rope_kernel(head_norm_rope_params p) {
   shared_allocator shared;
@@ -116,8 +169,12 @@ UNMASK_KERNEL void head_norm_rope_kernel(head_norm_rope_params p) {
   fill_angles(p.position[block_index()], p.frequency, p.half, cosine, sine);
   sync_block();
   for (int h = warp_index(); h < p.heads; h += row_threads / warp_size) {
-    norm_and_rotate(p.x + block_index() * p.x_stride + static_cast<std::int64_t>(h) * p.dim,
-                    p.norm_weight, p.dim, p.half, p.eps, cosine, sine);
+    float* x = p.x + block_index() * p.x_stride + static_cast<std::int64_t>(h) * p.dim;
+    if (p.apart > 0) {
+      norm_and_rotate_quad(x, p.norm_weight, p.apart, p.eps, cosine, sine);
+    } else {
+      norm_and_rotate(x, p.norm_weight, p.dim, p.half, p.eps, cosine, sine);
+    }
   }
 }
 
@@ -127,12 +184,20 @@ struct silu_mul_params {
   dtype gate_up_type, out_type;
   std::int64_t gate_up_stride, out_stride;
   int width;
-  bool pairs;  // in_pairs(gate_up) and in_pairs(out), and width is even
+  bool pieces;  // bfloat16 in and out, in_groups(8)
 };
 
 UNMASK_DEVICE float silu(float g) {
   return g / (1.0F + expf(-g));
 }
+// To a few units in the last place of float32, far below the rounding to bfloat16.
+UNMASK_DEVICE float silu_fast(float g) {
+  return divide_fast(g, 1.0F + exp2_fast(-1.4426950408889634F * g));
+}
+
+struct alignas(16) bf16_piece {
+  std::uint32_t pair[4];
+};
 
 // out = g / (1 + e^-g) * up. Blocks: rows x pieces of a row.
 UNMASK_KERNEL void silu_mul_kernel(silu_mul_params p) {
@@ -140,11 +205,21 @@ UNMASK_KERNEL void silu_mul_kernel(silu_mul_params p) {
   const std::int64_t out = static_cast<std::int64_t>(block_index()) * p.out_stride;
   const int step = row_threads * static_cast<int>(grid_size_y());
   const int first = static_cast<int>(block_index_y() * row_threads + thread_index());
-  if (p.pairs) {
-    for (int f = 2 * first; f < p.width; f += 2 * step) {
-      const float_pair g = load_pair(p.gate_up, p.gate_up_type, gate + f);
-      const float_pair u = load_pair(p.gate_up, p.gate_up_type, gate + p.width + f);
-      store_pair(p.out, p.out_type, out + f, silu(g.a) * u.a, silu(g.b) * u.b);
+  if (p.pieces) {
+    const auto* in = static_cast<const std::uint16_t*>(p.gate_up) + gate;
+    auto* to = static_cast<std::uint16_t*>(p.out) + out;
+    for (int f = 8 * first; f < p.width; f += 8 * step) {
+      const bf16_piece g = *reinterpret_cast<const bf16_piece*>(in + f);
+      const bf16_piece u = *reinterpret_cast<const bf16_piece*>(in + p.width + f);
+      bf16_piece y;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float low = silu_fast(float_bits(g.pair[i] << 16)) * float_bits(u.pair[i] << 16);
+        const float high =
+            silu_fast(float_bits(g.pair[i] & 0xFFFF0000U)) * float_bits(u.pair[i] & 0xFFFF0000U);
+        y.pair[i] = pack_bf16(low, high);
+      }
+      *reinterpret_cast<bf16_piece*>(to + f) = y;
     }
     return;
   }
@@ -193,7 +268,7 @@ UNMASK_KERNEL void kv_write_kernel(kv_rows_params p) {
 struct rotate_and_store_params {
   float* part[3];  // q [R, heads, dim], k and v [R, kv_heads, dim]
   std::int64_t row_stride[3];
-  int heads, kv_heads, dim, half;
+  int heads, kv_heads, dim, half, apart;
   const float* norm_weight[2];  // of q and k: [dim] or null
   const float* frequency;       // [half]
   float eps;
@@ -219,31 +294,24 @@ UNMASK_KERNEL void rotate_and_store_kernel(rotate_and_store_params p) {
     const int part = h < p.heads ? 0 : (h < p.heads + p.kv_heads ? 1 : 2);
     const int head = part == 0 ? h : h - p.heads - (part - 1) * p.kv_heads;
     float* x = p.part[part] + r * p.row_stride[part] + static_cast<std::int64_t>(head) * p.dim;
-    if (part < 2) {
+    float_quad quad{};
+    if (p.apart > 0) {
+      quad = part < 2 ? norm_and_rotate_quad(x, p.norm_weight[part], p.apart, p.eps, cosine, sine)
+                      : load_quad(x, dtype::f32, 4 * lane);
+    } else if (part < 2) {
       norm_and_rotate(x, p.norm_weight[part], p.dim, p.half, p.eps, cosine, sine);
     }
     if (part == 0 || sequence < 0) continue;
-    sync_warp();  // a lane stores what others rotated
     const cache_side& side = p.side[part - 1];
     const std::int64_t to =
         slot_offset(side, p.place, sequence, slot) + static_cast<std::int64_t>(head) * p.dim;
+    if (p.apart > 0) {
+      store_quad(side.data, side.type, to + 4 * lane, quad);
+      continue;
+    }
+    sync_warp();  // a lane stores what others rotated
     for (int d = lane; d < p.dim; d += warp_size) store_float(side.data, side.type, to + d, x[d]);
   }
-}
-
-struct gather_params {
-  const float* from;
-  const std::int32_t* index;  // [n]
-  float* to;                  // [n, width]
-  std::int64_t from_stride, to_stride;
-  int width;
-};
-
-// to[i] = from[index[i]].
-UNMASK_KERNEL void gather_kernel(gather_params p) {
-  const float* from = p.from + p.index[block_index()] * p.from_stride;
-  float* to = p.to + block_index() * p.to_stride;
-  for (int d = static_cast<int>(thread_index()); d < p.width; d += row_threads) to[d] = from[d];
 }
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -213,29 +213,61 @@ struct plan_params {
   std::int64_t expert_stride;
   int rows, per_token, experts;
   routed_plan plan;
+  std::int32_t* next;  // [experts] scratch
 };
 
 constexpr std::size_t plan_shared_bytes(int experts) {
   return (static_cast<std::size_t>(experts) + 3) / 4 * 16 + 64;
 }
+constexpr int plan_share = 1024;  // assignments of one block
 
-// One block: counts, prefix sums, then each assignment takes a place among its expert's.
-UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_plan_kernel(plan_params p) {
+// f(assignment, expert) for the assignments of this block that have one.
+template <class F>
+UNMASK_DEVICE void for_each_assignment(const plan_params& p, const F& f) {
+  const int first = static_cast<int>(block_index()) * plan_share, all = p.rows * p.per_token;
+  const int last = first + plan_share < all ? first + plan_share : all;
+  int row = (first + static_cast<int>(thread_index())) / p.per_token;
+  int place = (first + static_cast<int>(thread_index())) % p.per_token;
+  const int rows = route_threads / p.per_token, places = route_threads % p.per_token;
+  for (int a = first + static_cast<int>(thread_index()); a < last; a += route_threads) {
+    const std::int32_t e = p.expert[row * p.expert_stride + place];
+    if (e >= 0) f(a, e);
+    row += rows;
+    place += places;
+    if (place >= p.per_token) {
+      place -= p.per_token;
+      ++row;
+    }
+  }
+}
+
+// How many assignments of this block's share each expert has.
+UNMASK_DEVICE void count_share(const plan_params& p, const shared_array<std::int32_t>& count) {
+  for (int e = static_cast<int>(thread_index()); e < p.experts; e += route_threads) count[e] = 0;
+  sync_block();
+  for_each_assignment(p, [&](int, std::int32_t e) { atomic_add(&count[e], 1); });
+  sync_block();
+}
+
+// Adds to next[e], zero before.
+UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_count_kernel(plan_params p) {
   shared_allocator shared;
   const shared_array<std::int32_t> count = shared.take<std::int32_t>(p.experts);
-  const shared_array<std::int32_t> scratch = shared.take<std::int32_t>(route_threads / warp_size);
-  const int t = static_cast<int>(thread_index()), all = p.rows * p.per_token;
-  for (int e = t; e < p.experts; e += route_threads) count[e] = 0;
-  sync_block();
-  for (int a = t; a < all; a += route_threads) {
-    const std::int32_t e = p.expert[a / p.per_token * p.expert_stride + a % p.per_token];
-    if (e >= 0) atomic_add(&count[e], 1);
+  count_share(p, count);
+  for (int e = static_cast<int>(thread_index()); e < p.experts; e += route_threads) {
+    if (count[e] > 0) atomic_add(p.next + e, count[e]);
   }
-  sync_block();
+}
+
+// One block: prefix sums over the experts; next[e] is then where its assignments begin.
+UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_plan_kernel(plan_params p) {
+  shared_allocator shared;
+  const shared_array<std::int32_t> scratch = shared.take<std::int32_t>(route_threads / warp_size);
+  const int t = static_cast<int>(thread_index());
   std::int32_t rows_before = 0, tiles_before = 0;
   for (int first = 0; first < p.experts; first += route_threads) {
     const int e = first + t;
-    const std::int32_t n = e < p.experts ? count[e] : 0;
+    const std::int32_t n = e < p.experts ? p.next[e] : 0;
     std::int32_t total = 0;
     const std::int32_t rows_end = block_scan(n, scratch, &total);
     sync_block();
@@ -246,17 +278,25 @@ UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_plan_kernel(plan_params p) 
     if (e < p.experts) {
       p.plan.begin[e + 1] = rows_before + rows_end;
       p.plan.tile_begin[e + 1] = tiles_before + tiles_end;
-      count[e] = rows_before + rows_end - n;  // from here on: the next free place
+      p.next[e] = rows_before + rows_end - n;
     }
     rows_before += total;
     tiles_before += tiles_total;
   }
   if (t == 0) p.plan.begin[0] = p.plan.tile_begin[0] = 0;
-  sync_block();
-  for (int a = t; a < all; a += route_threads) {
-    const std::int32_t e = p.expert[a / p.per_token * p.expert_stride + a % p.per_token];
-    if (e >= 0) p.plan.assignment[atomic_add(&count[e], 1)] = a;
+}
+
+// A block takes places for its share of every expert's assignments, then hands them out.
+UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_place_kernel(plan_params p) {
+  shared_allocator shared;
+  const shared_array<std::int32_t> count = shared.take<std::int32_t>(p.experts);
+  count_share(p, count);
+  for (int e = static_cast<int>(thread_index()); e < p.experts; e += route_threads) {
+    if (count[e] > 0) count[e] = atomic_add(p.next + e, count[e]);
   }
+  sync_block();
+  for_each_assignment(
+      p, [&](int a, std::int32_t e) { p.plan.assignment[atomic_add(&count[e], 1)] = a; });
 }
 
 // The expert whose tile this is: the last one with tile_begin <= tile.
@@ -319,7 +359,8 @@ UNMASK_KERNEL void UNMASK_THREADS(gemm_threads) grouped_gemm_kernel(grouped_para
 }
 
 struct combine_params {
-  const float* down;           // [R k, width]
+  const void* down;            // [R k, width]
+  dtype down_type;             // in_groups(4) where it is bfloat16
   const std::int32_t* expert;  // [R, k]; negative: nothing was computed
   std::int64_t expert_stride;
   const float* weight;  // [R, k]
@@ -327,16 +368,32 @@ struct combine_params {
   int per_token, width;
   float* y;  // [R, width]
   std::int64_t y_stride;
+  bool quads;  // in_groups(4): down and y
 };
 
 // y[r] += sum_i weight[r, i] down[r k + i].
 UNMASK_KERNEL void moe_combine_kernel(combine_params p) {
   const std::int64_t r = block_index();
+  if (p.quads) {
+    for (int d = 4 * static_cast<int>(thread_index()); d < p.width; d += 4 * row_threads) {
+      float_quad sum = load_quad(p.y, dtype::f32, r * p.y_stride + d);
+      for (int i = 0; i < p.per_token; ++i) {
+        if (p.expert[r * p.expert_stride + i] < 0) continue;
+        const float w = p.weight[r * p.weight_stride + i];
+        const float_quad x = load_quad(p.down, p.down_type, (r * p.per_token + i) * p.width + d);
+#pragma unroll
+        for (int e = 0; e < 4; ++e) sum.x[e] += w * x.x[e];
+      }
+      store_quad(p.y, dtype::f32, r * p.y_stride + d, sum);
+    }
+    return;
+  }
   for (int d = static_cast<int>(thread_index()); d < p.width; d += row_threads) {
     float sum = p.y[r * p.y_stride + d];
     for (int i = 0; i < p.per_token; ++i) {
       if (p.expert[r * p.expert_stride + i] < 0) continue;
-      sum += p.weight[r * p.weight_stride + i] * p.down[(r * p.per_token + i) * p.width + d];
+      sum += p.weight[r * p.weight_stride + i] *
+             load_float(p.down, p.down_type, (r * p.per_token + i) * p.width + d);
     }
     p.y[r * p.y_stride + d] = sum;
   }

@@ -33,7 +33,8 @@ struct grouped_tensor_params {
   const void* const* weight;  // [experts] matrices [columns, depth], 16-byte aligned
   const std::uint16_t* x;     // [., depth]: row a / divide for assignment a; 16-byte aligned
   int divide;
-  float* y;                        // [R k, columns]
+  void* y;  // [R k, columns]: float32, or bfloat16 with even columns
+  dtype y_type;
   int columns, depth;              // depth a multiple of 8
   const float* x_scale = nullptr;  // int8: one for each row of x
 };
@@ -159,15 +160,22 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 2)
         const int m = warp_row + i * 16 + h * 8 + lane / 4;
         if (m >= rows) continue;
         const std::int32_t assignment = p.plan.assignment[first + m];
-        float* y = p.y + static_cast<std::int64_t>(assignment) * p.columns;
+        const std::int64_t to = static_cast<std::int64_t>(assignment) * p.columns;
         const float x_scale = integer ? p.x_scale[assignment / p.divide] : 0.0F;
 #pragma unroll
         for (int n = 0; n < 4; ++n) {
+          const int column = first_column + warp_column + n * 8 + lane % 4 * 2;
+          if (!integer && p.y_type == dtype::bf16) {
+            if (column < p.columns) {
+              store_pair(p.y, dtype::bf16, to + column, sum[i][n][2 * h], sum[i][n][2 * h + 1]);
+            }
+            continue;
+          }
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
-            const int column = first_column + warp_column + n * 8 + lane % 4 * 2 + e;
-            if (column < p.columns) {
-              y[column] = routed_result(sum[i][n][2 * h + e], x_scale, w_scale, column);
+            if (column + e < p.columns) {
+              static_cast<float*>(p.y)[to + column + e] =
+                  routed_result(sum[i][n][2 * h + e], x_scale, w_scale, column + e);
             }
           }
         }

@@ -14,6 +14,7 @@
 
 #include "kernels/cuda/device/portable.h"
 #include "kernels/cuda/emulation.h"
+#include "kernels/cuda/exchange.h"
 #include "kernels/tensor.h"
 
 #if defined(__CUDACC__)
@@ -47,14 +48,13 @@ struct waiting_launch {
 #endif
 
 enum class memory_kind : std::uint8_t {
-  managed,  // the host may read and write it while the queue is idle; it moves to who touches it
-  pinned,   // the same, but it stays in host memory and kernels reach it over the bus: for a few
-            // bytes that both sides touch in every step, each of which would move a page twice
-  device    // kernels only
+  device,  // kernels only
+  pinned,  // the host's, which copies can reach while it works
+  managed  // both, it moves to who touches it: for tests, whose operands the host makes
 };
-// UNMASK_CUDA_LISTS=managed: what the host exchanges with kernels lies in managed memory too, to
-// see what the difference is worth. Default pinned.
-memory_kind host_visible_memory();
+
+// Zero-filled memory, 256-byte aligned. Throws environment_error when there is none left.
+std::shared_ptr<void> allocate_memory(std::size_t bytes, memory_kind kind);
 
 // Launches that were recorded: a CUDA graph, or the emulator's list.
 struct recorded_launches;
@@ -87,8 +87,11 @@ class queue {
   queue(const queue&) = delete;
   queue& operator=(const queue&) = delete;
 
-  // Zero-filled memory, 256-byte aligned. Throws environment_error when there is none left.
-  std::shared_ptr<void> allocate(std::size_t bytes, memory_kind kind);
+  // allocate_memory(), not while recording.
+  std::shared_ptr<void> allocate(std::size_t bytes, memory_kind kind) {
+    refuse_while_recording("allocates memory");
+    return allocate_memory(bytes, kind);
+  }
   // At least `bytes`, contents undefined, valid until the next call for the same slot. Memory that
   // a recording uses stays.
   void* scratch(scratch_slot slot, std::size_t bytes);
@@ -98,14 +101,23 @@ class queue {
   }
   // In launch order with the kernels.
   void copy_to_device(void* to, const void* from, std::size_t bytes);  // host array may go at once
-  // One value that a kernel wrote to memory the host can read; waits.
-  template <class T>
-  T read(const T* from) {
-    synchronize();
-    return *static_cast<const volatile T*>(from);
-  }
+  void copy_to_host(void* to, const void* from, std::size_t bytes);    // there after the next wait
   void fill_zero(void* to, std::size_t bytes);
+  // Returns at once when nothing was queued since the last time.
   void synchronize();
+
+  // Where kernels find what lies at a host address, which stays as it is where they see it already;
+  // `written` when they change it (exchange.h).
+  void* on_device(const void* host, bool written) {
+    return exchange_.holds(host) ? exchange_.on_device(*this, host, written)
+                                 : const_cast<void*>(host);
+  }
+  // Before host code runs an operation: waits when kernels wrote one of these since the last wait.
+  template <class... T>
+  void bring_home(const T*... host) {
+    refuse_while_recording("works on the host");
+    if ((exchange_.is_behind(host) || ...)) synchronize();
+  }
 
   // From here to end_recording() launches are kept instead of run; what waits, allocates or copies
   // from the host throws std::logic_error, and the recording is over.
@@ -115,6 +127,17 @@ class queue {
   void repeat(const recorded_launches& work);
   bool recording() const { return recording_; }
 
+  // True when the plan that an operation derives from lists was made for this key already and no
+  // list has changed since: layers of a step share it. False: it has to be made now.
+  using plan_key = std::array<std::uint64_t, 10>;
+  bool has_plan(const plan_key& key) {
+    if (plan_of_ == lists_ && plan_ == key) return true;
+    plan_ = key;
+    plan_of_ = lists_;
+    return false;
+  }
+  void lists_change() { ++lists_; }
+
   int multiprocessors() const { return multiprocessors_; }
 
   template <class P>
@@ -123,6 +146,7 @@ class queue {
     static_assert(std::is_trivially_copyable_v<P>);
     if (shape.x == 0 || shape.y == 0) return;
 #if defined(__CUDACC__)
+    queued_ = true;
     if (shape.shared_bytes > 48 * 1024) allow_shared(reinterpret_cast<const void*>(kernel), shape);
     kernel<<<dim3(shape.x, shape.y), shape.threads, shape.shared_bytes, stream_>>>(arguments);
     check(cudaGetLastError(), name, __FILE__, __LINE__);
@@ -155,7 +179,15 @@ class queue {
 
  private:
   void refuse_while_recording(const char* what) const;
+  void note_uses();
+  exchange::uses noted_uses();
+  void wait();
 
+  exchange& exchange_ = exchange::of_backend();
+  bool queued_ = false;  // since the last wait
+  exchange::uses used_;  // by what is being recorded
+  plan_key plan_{};
+  std::uint64_t lists_ = 1, plan_of_ = 0;  // versions
   int multiprocessors_ = 4;
   bool recording_ = false;
   bool recorded_ = false;                        // at least once: scratch may be in use for good
@@ -168,6 +200,8 @@ class queue {
 #if defined(__CUDACC__)
   void allow_shared(const void* kernel, const grid_shape& shape);
   cudaStream_t stream_ = nullptr;
+  std::shared_ptr<void> staging_;  // pinned memory between the host's arrays and the device
+  std::size_t staged_ = 0;         // bytes of it that copies under way may read
 #else
   void enqueue(const char* name, const grid_shape& shape, std::shared_ptr<void> keep,
                void (*body)(const void*), const void* arguments, std::size_t bytes);

@@ -49,6 +49,20 @@ std::int32_t compact(const op::compact& args) {
   return total;
 }
 
+void list_flags(const op::list_flags& args) {
+  std::int32_t total = 0;
+  args.begin[0] = 0;
+  for (std::int32_t s = 0; s < args.sequences; ++s) {
+    const std::uint8_t* flags = args.flags.row<std::uint8_t>(s);
+    for (std::int32_t p = args.first[s]; p < args.last[s]; ++p) {
+      if (flags[p] != args.want) continue;
+      if (args.sequence != nullptr) args.sequence[total] = s;
+      args.position[total++] = p;
+    }
+    args.begin[s + 1] = total;
+  }
+}
+
 // token[r] = canvas[sequence[r], position[r]].
 void gather_tokens(const op::gather_tokens& args) {
   for (std::int32_t r = 0; r < args.rows.rows; ++r) {
@@ -125,8 +139,8 @@ void scatter_flags(const op::scatter_flags& args) {
 
 }  // namespace
 
-const register_operations<gather_rows, scatter_rows, compact, gather_tokens, find_candidates,
-                          mean_rows, stage_rows, fill_flags, scatter_flags>
+const register_operations<gather_rows, scatter_rows, compact, list_flags, gather_tokens,
+                          find_candidates, mean_rows, stage_rows, fill_flags, scatter_flags>
     registered(target::reference);
 
 }  // namespace unmask::reference

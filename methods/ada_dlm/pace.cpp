@@ -23,9 +23,9 @@ void shared_state::make_room(const batch& b, const settings& s) {
   const ops& backend = b.backend();
   const std::int64_t places = b.capacity(), length = b.max_length();
   history = backend.allocate(dtype::f32, {places, length, s.history});
-  flags = backend.allocate(dtype::u8, {places, length});
+  flags = backend.allocate(dtype::u8, {places, length}, memory_use::host_visible);
   if (s.keep_mask_input) {
-    answer = backend.allocate(dtype::i32, {places, length});
+    answer = backend.allocate(dtype::i32, {places, length}, memory_use::host_visible);
     answer_state = backend.allocate(dtype::u8, {places, length});
     answer_count = backend.allocate(dtype::i32, {places});
   }
@@ -37,7 +37,8 @@ void shared_state::make_room(const batch& b, const settings& s) {
 }
 
 void shared_state::forget(const batch& b, std::int32_t s) {
-  std::fill_n(history.row<float>(s), history.view().columns(), 0.0F);
+  b.backend().clear(history.row<float>(s),
+                    static_cast<std::size_t>(history.view().columns()) * sizeof(float));
   if (answer) std::fill_n(answer.row<std::int32_t>(s), b.max_length(), b.model().mask_id);
 }
 

@@ -16,7 +16,7 @@ delayed_settings delayed_settings_of(const parameters& p, bool right_neighbour) 
 void delayed_state::prepare(const batch& b) {
   if (frozen) return;
   const std::int64_t places = b.capacity();
-  frozen = b.backend().allocate(dtype::u8, {places, b.max_length()});
+  frozen = b.backend().allocate(dtype::u8, {places, b.max_length()}, memory_use::host_visible);
   extent_in = b.backend().allocate(dtype::i32, {places}, memory_use::host_visible);
   extent_out = b.backend().allocate(dtype::i32, {places}, memory_use::host_visible);
   first.assign(static_cast<std::size_t>(places), 0);
@@ -61,8 +61,7 @@ void write_extents(const row_lists& rows, std::int32_t sequences, std::int32_t* 
 
 // A block is never wholly frozen before its commit: the token decided last has not been an input
 // yet. So there is always a row, and the first forward of a block, where nothing is frozen, takes
-// all of them (the engine's warm-up). compact() waits for its count, so the windows and the extents
-// of the step before have been read when they are written here.
+// all of them (the engine's warm-up).
 void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
   delayed_state& state = *state_;
   const ops& backend = b.backend();

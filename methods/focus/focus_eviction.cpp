@@ -32,17 +32,16 @@ void focus_eviction::prepare(const batch& b, std::int64_t rows) {
   if (begin_) return;
   const ops& backend = b.backend();
   const std::int64_t places = b.capacity();
-  for (tensor* t : {&position_, &row_, &list_, &list_sequence_}) {
-    *t = backend.allocate(dtype::i32, {rows});
-  }
-  for (tensor* t : {&layer0_, &layer1_, &delta_, &score_, &all_}) {
+  for (tensor* t : {&layer0_, &layer1_, &score_, &all_}) {
     *t = backend.allocate(dtype::f32, {rows, 1});
   }
+  delta_ = backend.allocate(dtype::f32, {rows, 1}, memory_use::host_visible);  // view() shows it
   const auto host_visible = [&](std::int64_t n) {
     return backend.allocate(dtype::i32, {n}, memory_use::host_visible);
   };
+  for (tensor* t : {&position_, &row_, &list_, &list_sequence_}) *t = host_visible(rows);
   for (tensor* t : {&begin_, &list_begin_}) *t = host_visible(places + 1);
-  accept_ = backend.allocate(dtype::u8, {rows});
+  accept_ = backend.allocate(dtype::u8, {rows}, memory_use::host_visible);
   for (auto* list : {&target_, &first_, &last_, &row_first_, &row_last_, &processed_end_}) {
     list->assign(static_cast<std::size_t>(places), 0);
   }

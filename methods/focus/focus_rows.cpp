@@ -11,10 +11,10 @@ void focus_state::start(const batch& b, std::int32_t s) {
   if (budgets->settings.placeholder_integrity) return;
   if (!processed) {
     const std::int64_t places = b.capacity(), all = places * b.max_length();
-    processed = b.backend().allocate(dtype::u8, {places, b.max_length()});
+    processed = b.backend().allocate(dtype::u8, {places, b.max_length()}, memory_use::host_visible);
     key_begin = b.backend().allocate(dtype::i32, {places + 1}, memory_use::host_visible);
-    key_slot = b.backend().allocate(dtype::i32, {all});
-    key_sequence = b.backend().allocate(dtype::i32, {all});
+    key_slot = b.backend().allocate(dtype::i32, {all}, memory_use::host_visible);
+    key_sequence = b.backend().allocate(dtype::i32, {all}, memory_use::host_visible);
   }
   zero.assign(static_cast<std::size_t>(b.capacity()), 0);
   clear_started(b, processed);

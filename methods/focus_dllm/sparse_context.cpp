@@ -48,6 +48,13 @@ void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_
   means_table_.resize(static_cast<std::size_t>(sequences) *
                       static_cast<std::size_t>(means_stride_));
   std::iota(means_table_.begin(), means_table_.end(), 0);
+  const std::int64_t most = std::int64_t{sequences} * b.max_length();
+  for (tensor* t : {&top_, &sink_, &key_slot_}) *t = backend.allocate(dtype::i32, {most});
+  for (tensor* t : {&mass_, &score_}) *t = backend.allocate(dtype::f32, {most});
+  flags_ = backend.allocate(dtype::u8, {sequences, b.max_length()});
+  for (std::int32_t l = 0; l < b.model().layers; ++l) {
+    key_begin_.push_back(backend.allocate(dtype::i32, {sequences + 1}, memory_use::host_visible));
+  }
   mean_query_ = backend.allocate(dtype::f32, {sequences, b.model().heads * dim});
   focus_query_ = backend.allocate(dtype::f32, {b.max_length(), b.model().heads * dim});
 }
@@ -81,16 +88,8 @@ void sparse_context::find_sinks(const batch& b, const step_plan& plan) {
     at += step.active ? step.kv_length : 0;
   }
   mass_begin_.push_back(at);
-  sink_.resize(static_cast<std::size_t>(sink_begin_.back()));
   b.backend().run(op::top_indices{2 * sequences, mass_begin_.data(), mass_.as<float>(),
-                                  sink_begin_.data(), sink_.data()});
-  b.backend().synchronize();
-  for (std::int32_t s = 0; s < sequences; ++s) {
-    std::vector<std::int32_t>& slots = state_->of.at(s).sink_slots;
-    const auto i = static_cast<std::size_t>(2 * s);
-    slots.assign(sink_.begin() + sink_begin_[i], sink_.begin() + sink_begin_[i + 1]);
-    std::sort(slots.begin(), slots.end());
-  }
+                                  sink_begin_.data(), sink_.as<std::int32_t>()});
 }
 
 // Mean keys of the prompt's blocks: all of them at block entry, later those with computed rows.
@@ -98,7 +97,6 @@ void sparse_context::refresh_means(const batch& b, const step_plan& plan, std::i
                                    const paged_kv& cache) {
   const std::int32_t size = state_->settings.prompt_block_size;
   const tensor_view& means = means_[static_cast<std::size_t>(layer)].view();
-  b.backend().synchronize();  // the last layer's operations have read means_of_
   means_of_.resize(static_cast<std::size_t>(b.capacity()) * 4);
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     if (!plan.of[static_cast<std::size_t>(s)].active) continue;
@@ -128,18 +126,17 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
   const ops& backend = b.backend();
   const std::int32_t sequences = b.capacity();
   const std::int64_t width = q.shape[1] * q.shape[2];
-  backend.synchronize();  // the last layer has read its lists
   blocks_.clear();
   mean_rows_.resize(static_cast<std::size_t>(sequences) * 2);
   top_begin_.assign(1, 0);
-  key_begin_.assign(1, 0);
+  block_begin_.assign(1, 0);
   for (std::int32_t s = 0; s < sequences; ++s) {
     const bool on = focused(plan, s);
     const std::int32_t blocks = on ? blocks_of(b, s) : 0;
     blocks_.push_back(blocks);
     const auto share = static_cast<std::int32_t>(std::floor(state_->settings.alpha * blocks));
     top_begin_.push_back(top_begin_.back() + (on ? std::max(1, share) : 0));
-    key_begin_.push_back(key_begin_.back() + blocks);
+    block_begin_.push_back(block_begin_.back() + blocks);
     const std::int32_t begin = focus_begin_[static_cast<std::size_t>(s)];
     std::int32_t* count = mean_rows_.data() + std::int64_t{s} * 2;
     count[0] = 0;
@@ -156,8 +153,6 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
     set.row_begin = count;
     backend.run(op::mean_rows{set, gathered, mean_query_.view().slice(s, 1)});
   }
-  score_.resize(static_cast<std::size_t>(key_begin_.back()));
-  top_.resize(static_cast<std::size_t>(top_begin_.back()));
   const tensor_view mean =
       make_view(mean_query_.view().data, dtype::f32, {sequences, q.shape[1], q.shape[2]});
   paged_kv means;
@@ -165,40 +160,30 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
   means.page_table = means_table_.data();
   means.table_stride = means_stride_;
   backend.run(op::key_scores{
-      mean, means, {blocks_.data(), nullptr, nullptr, mask_kind::full, 1}, score_.data()});
-  backend.run(
-      op::top_indices{sequences, key_begin_.data(), score_.data(), top_begin_.data(), top_.data()});
-  backend.synchronize();
+      mean, means, {blocks_.data(), nullptr, nullptr, mask_kind::full, 1}, score_.as<float>()});
+  backend.run(op::top_indices{sequences, block_begin_.data(), score_.as<float>(), top_begin_.data(),
+                              top_.as<std::int32_t>()});
 }
 
-void sparse_context::list_slots(const batch& b, const step_plan& plan) {
+// Ascending: sinks and tokens of the top blocks, then the response.
+void sparse_context::list_slots(const batch& b, const step_plan& plan, std::int32_t layer) {
+  const ops& backend = b.backend();
   const focus_dllm_settings& f = state_->settings;
-  key_begin_.assign(1, 0);
-  key_slot_.clear();
+  zero_.assign(plan.of.size(), 0);
+  length_.assign(plan.of.size(), 0);
+  seen_from_.assign(plan.of.size(), 0);
   for (std::int32_t s = 0; s < b.capacity(); ++s) {
     const auto i = static_cast<std::size_t>(s);
-    if (plan.of[i].active) {
-      const std::int32_t prompt = b.at(s).prompt_length;
-      std::int32_t from = prompt;  // slots from here on are all seen
-      if (focused(plan, s)) {
-        std::sort(top_.begin() + top_begin_[i], top_.begin() + top_begin_[i + 1]);
-        auto sink = state_->of.at(s).sink_slots.cbegin();
-        const auto last_sink = f.sinks ? state_->of.at(s).sink_slots.cend() : sink;
-        for (std::int32_t t = top_begin_[i]; t < top_begin_[i + 1]; ++t) {
-          const std::int32_t first = top_[static_cast<std::size_t>(t)] * f.prompt_block_size;
-          const std::int32_t last = std::min(prompt, first + f.prompt_block_size);
-          for (; sink != last_sink && *sink < first; ++sink) key_slot_.push_back(*sink);
-          for (std::int32_t p = first; p < last; ++p) key_slot_.push_back(p);
-          while (sink != last_sink && *sink < last) ++sink;
-        }
-        for (; sink != last_sink; ++sink) key_slot_.push_back(*sink);
-      } else {
-        from = 0;
-      }
-      for (std::int32_t p = from; p < b.at(s).length; ++p) key_slot_.push_back(p);
-    }
-    key_begin_.push_back(static_cast<std::int32_t>(key_slot_.size()));
+    if (!plan.of[i].active) continue;
+    length_[i] = b.at(s).length;
+    if (focused(plan, s)) seen_from_[i] = b.at(s).prompt_length;
   }
+  backend.run(op::mark_context{b.capacity(), length_.data(), seen_from_.data(), f.prompt_block_size,
+                               top_begin_.data(), top_.as<std::int32_t>(), sink_begin_.data(),
+                               f.sinks ? sink_.as<std::int32_t>() : nullptr, flags_});
+  backend.run(op::list_flags{b.capacity(), flags_, 1, zero_.data(), length_.data(),
+                             key_begin_[static_cast<std::size_t>(layer)].as<std::int32_t>(),
+                             key_slot_.as<std::int32_t>(), nullptr});
 }
 
 void sparse_context::choose(const layer_rows& rows, const paged_kv& cache, double*) {
@@ -207,9 +192,7 @@ void sparse_context::choose(const layer_rows& rows, const paged_kv& cache, doubl
   const std::int32_t layer = rows.layer;
   if (layer == 0) prepare(b, plan, cache);
   if (sums_mass(layer)) {
-    const std::int64_t all = std::int64_t{b.capacity()} * b.max_length();
-    if (!mass_) mass_ = b.backend().allocate(dtype::f32, {all});
-    std::fill_n(mass_.as<float>(), all, 0.0F);
+    b.backend().clear(mass_.view().data, mass_.bytes());
   }
   if (dense(b, layer)) return;
   refresh_means(b, plan, layer, cache);
@@ -228,7 +211,7 @@ void sparse_context::choose(const layer_rows& rows, const paged_kv& cache, doubl
     }
   }
   score_blocks(b, plan, layer, rows.q);
-  list_slots(b, plan);
+  list_slots(b, plan, layer);
 }
 
 layer_keys sparse_context::select(const batch& b, const step_plan&, std::int32_t layer,
@@ -237,8 +220,9 @@ layer_keys sparse_context::select(const batch& b, const step_plan&, std::int32_t
   keys.set.kv_length = kv_length;
   if (sums_mass(layer)) keys.mass = mass_.view();
   if (dense(b, layer) || !any_focused_) return keys;
-  keys.set.key_begin = key_begin_.data();
-  keys.set.key_slot = key_slot_.data();
+  keys.set.key_begin = key_begin_[static_cast<std::size_t>(layer)].as<std::int32_t>();
+  keys.set.key_slot = key_slot_.as<std::int32_t>();
+  keys.counted_later = true;
   return keys;
 }
 

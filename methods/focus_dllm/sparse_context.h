@@ -31,7 +31,6 @@ struct focus_dllm_sequence {
   std::vector<std::int32_t> focus;       // positions that guide this step, ascending
   std::vector<std::int32_t> focus_rows;  // their rows in this forward
   std::int32_t touched_prompt = 0;       // first computed position; prompt keys from here on change
-  std::vector<std::int32_t> sink_slots;  // of the last dense layer, ascending
 };
 
 struct focus_dllm_state {
@@ -61,20 +60,22 @@ class sparse_context final : public key_policy {
                      const paged_kv& cache);
   void score_blocks(const batch& b, const step_plan& plan, std::int32_t layer,
                     const tensor_view& q);
-  void list_slots(const batch& b, const step_plan& plan);
+  void list_slots(const batch& b, const step_plan& plan, std::int32_t layer);
 
   std::shared_ptr<focus_dllm_state> state_;
-  std::int32_t means_stride_ = 0;            // pages of block means per sequence
-  std::vector<tensor> means_;                // per layer [S * stride, kv_page_size, kv_heads, dim]
-  tensor mean_query_, mass_;                 // [S, heads * dim], [S * max_length]
+  std::int32_t means_stride_ = 0;  // pages of block means per sequence
+  std::vector<tensor> means_;      // per layer [S * stride, kv_page_size, kv_heads, dim]
+  tensor mean_query_;              // [S, heads * dim]
+  // What only operations see, [S * max_length]: attention mass and scores, the best of them, lists.
+  tensor mass_, score_, top_, sink_, key_slot_, flags_;
+  std::vector<tensor> key_begin_;            // per layer [S+1], for the accounting
   shared_vector<std::int32_t> means_table_;  // identity pages of the means
   shared_vector<std::int32_t> focus_row_;    // their rows that guide, end to end
-  shared_vector<std::int32_t> focus_begin_, top_begin_, top_, key_begin_, key_slot_, blocks_;
-  shared_vector<std::int32_t> mass_begin_, sink_begin_, sink_;
+  shared_vector<std::int32_t> focus_begin_, top_begin_, block_begin_, blocks_;
+  shared_vector<std::int32_t> mass_begin_, sink_begin_, zero_, length_, seen_from_;
   shared_vector<std::int32_t> mean_rows_,
       means_of_;        // [S, 2], [S, 4] arguments of per-sequence operations
   tensor focus_query_;  // gathered q rows of one sequence
-  shared_vector<float> score_;
   bool any_focused_ = false;
 };
 

@@ -17,10 +17,11 @@ void optimus_state::prepare(const batch& b) {
   requests.resize(static_cast<std::size_t>(places));
   observations.resize(static_cast<std::size_t>(places));
   if (!lists()) return;
-  visible = backend.allocate(dtype::u8, {places, b.max_length()});
+  visible = backend.allocate(dtype::u8, {places, b.max_length()}, memory_use::host_visible);
   key_begin = backend.allocate(dtype::i32, {places + 1}, memory_use::host_visible);
-  key_slot = backend.allocate(dtype::i32, {places * b.max_length()});
-  key_sequence = backend.allocate(dtype::i32, {places * b.max_length()});
+  for (tensor* t : {&key_slot, &key_sequence}) {
+    *t = backend.allocate(dtype::i32, {places * b.max_length()}, memory_use::host_visible);
+  }
 }
 
 void optimus_state::start(const batch& b, std::int32_t s) {
@@ -308,7 +309,9 @@ void optimus_cache::settle(batch& b, const step_plan&) {
 void optimus_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
   block_unmask::decide(b, plan, c);
   if (!state_->elastic) return;
-  if (!passed_) passed_ = b.backend().allocate(dtype::u8, {c.accept.view().rows()});
+  if (!passed_) {
+    passed_ = b.backend().allocate(dtype::u8, {c.accept.view().rows()}, memory_use::host_visible);
+  }
   std::uint8_t* passed = passed_.as<std::uint8_t>();
   b.backend().run(op::accept_threshold{c.set(b.capacity()), c.probability.as<float>(),
                                        settings().threshold, settings().strict, false, passed});

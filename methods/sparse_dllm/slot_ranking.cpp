@@ -7,15 +7,17 @@
 
 namespace unmask {
 
-void slot_ranking::rank(const ops& backend, const tensor_view& q,
+void slot_ranking::rank(std::int32_t layer, const ops& backend, const tensor_view& q,
                         std::span<const std::int32_t> first, std::span<const std::int32_t> last,
                         const paged_kv& cache, std::span<const std::int32_t> keep) {
   const auto sequences = static_cast<std::int32_t>(first.size());
   const std::int64_t heads = q.shape[1], dim = q.shape[2];
   if (!mean_query_) mean_query_ = backend.allocate(dtype::f32, {sequences, heads * dim});
+  const auto all = static_cast<std::int64_t>(slots_.size());
+  if (!score_ || score_.view().rows() < all) {  // grows only
+    for (tensor* t : {&score_, &pooled_}) *t = backend.allocate(dtype::f32, {all + all / 4});
+  }
   mean_begin_.resize(first.size() * 2);
-  score_.resize(slots_.size());
-  pooled_.resize(slots_.size());
   for (std::int32_t s = 0; s < sequences; ++s) {
     if (candidates(s) == 0) continue;
     const auto i = static_cast<std::size_t>(s);
@@ -33,19 +35,23 @@ void slot_ranking::rank(const ops& backend, const tensor_view& q,
     backend.run(op::mean_rows{rows, of, mean_query_.view().slice(s, 1)});
   }
   const tensor_view mean = make_view(mean_query_.view().data, dtype::f32, {sequences, heads, dim});
-  backend.run(op::key_scores{
-      mean, cache, {nullptr, begin_.data(), slots_.data(), mask_kind::full, 1}, score_.data()});
-  const float* ranked = score_.data();
+  backend.run(op::key_scores{mean,
+                             cache,
+                             {nullptr, begin_.data(), slots_.data(), mask_kind::full, 1},
+                             score_.as<float>()});
+  const float* ranked = score_.as<float>();
   if (kernel_size_ > 0) {
-    backend.run(
-        op::pool{sequences, begin_.data(), score_.data(), kernel_size_, maximum_, pooled_.data()});
-    ranked = pooled_.data();
+    backend.run(op::pool{sequences, begin_.data(), score_.as<float>(), kernel_size_, maximum_,
+                         pooled_.as<float>()});
+    ranked = pooled_.as<float>();
   }
   top_begin_.assign(1, 0);
   for (const std::int32_t n : keep) top_begin_.push_back(top_begin_.back() + n);
-  top_.resize(static_cast<std::size_t>(top_begin_.back()));
-  backend.run(op::top_indices{sequences, begin_.data(), ranked, top_begin_.data(), top_.data()});
-  backend.synchronize();
+  if (top_.size() <= static_cast<std::size_t>(layer))
+    top_.resize(static_cast<std::size_t>(layer) + 1);
+  shared_vector<std::int32_t>& top = top_[static_cast<std::size_t>(layer)];
+  top.resize(static_cast<std::size_t>(top_begin_.back()));
+  backend.run(op::top_indices{sequences, begin_.data(), ranked, top_begin_.data(), top.data()});
 }
 
 }  // namespace unmask

@@ -10,6 +10,7 @@
 
 #include "harness/decode/policies.h"
 #include "kernels/shared_vector.h"
+#include "methods/sparse_dllm/kernels/eviction.h"
 
 namespace unmask {
 
@@ -38,26 +39,23 @@ class slot_ranking {
 
   // Ranks the candidates of one layer by the rows [first[s], last[s]) of q [R, heads, dim], after
   // RoPE. `keep` [S]: how many of sequence s are wanted.
-  void rank(const ops& backend, const tensor_view& q, std::span<const std::int32_t> first,
-            std::span<const std::int32_t> last, const paged_kv& cache,
-            std::span<const std::int32_t> keep);
-  // The slots kept of sequence s, best first, ties in the order of the candidates.
-  template <class list>
-  void kept(std::int32_t s, list& into) const {
-    const auto i = static_cast<std::size_t>(s);
-    for (auto t = static_cast<std::size_t>(top_begin_[i]);
-         t < static_cast<std::size_t>(top_begin_[i + 1]); ++t) {
-      into.push_back(slots_[static_cast<std::size_t>(begin_[i] + top_[t])]);
-    }
+  void rank(std::int32_t layer, const ops& backend, const tensor_view& q,
+            std::span<const std::int32_t> first, std::span<const std::int32_t> last,
+            const paged_kv& cache, std::span<const std::int32_t> keep);
+  // What is kept of it, as places among the candidates of each sequence, best first, ties in the
+  // order of the candidates: for operations at once, for the host after a wait.
+  op::list_kept kept(std::int32_t layer) const {
+    return {static_cast<std::int32_t>(begin_.size()) - 1, begin_.data(), slots_.data(),
+            top_begin_.data(), top_[static_cast<std::size_t>(layer)].data()};
   }
 
  private:
   std::int32_t kernel_size_;
   bool maximum_;
-  tensor mean_query_;
-  shared_vector<float> score_, pooled_;
-  shared_vector<std::int32_t> begin_{0}, slots_, top_begin_, top_;
-  shared_vector<std::int32_t> mean_begin_;  // [S, 2] rows of each mean query
+  tensor mean_query_, score_, pooled_;
+  shared_vector<std::int32_t> begin_{0}, slots_, top_begin_;
+  std::vector<shared_vector<std::int32_t>> top_;  // of each layer
+  shared_vector<std::int32_t> mean_begin_;        // [S, 2] rows of each mean query
 };
 
 }  // namespace unmask

@@ -8,6 +8,7 @@
 //   1  i == delay  full forward with dense attention, each layer keeps its selection
 //   2  i >  delay  forward of the block's rows over [kept; block]
 #include <algorithm>
+#include <utility>
 
 #include "kernels/shared_vector.h"
 #include "methods/baselines/common.h"
@@ -97,31 +98,36 @@ class evicting_cache final : public cache_policy {
     return kept_position_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(s)];
   }
 
+  // What the layers keep is the operations' own until the forward is over.
   void after_attention(const layer_rows& layer, kv_cache& cache) override {
     const batch& b = layer.state;
-    const std::int32_t sequences = b.capacity();
+    const auto at = static_cast<std::size_t>(layer.layer);
     if (layer.layer == 0) list_scored(layer);
-    ranking_.rank(b.backend(), layer.q, first_, last_, cache.layer(layer.layer), selected_);
-    kept_begin_.assign(1, 0);
-    kept_.clear();
-    kept_position_.resize(static_cast<std::size_t>(b.model().layers));
-    std::vector<std::vector<std::int32_t>>& positions =
-        kept_position_[static_cast<std::size_t>(layer.layer)];
-    positions.resize(static_cast<std::size_t>(sequences));
-    for (std::int32_t s = 0; s < sequences; ++s) {
-      const auto from = static_cast<std::ptrdiff_t>(kept_.size());
-      ranking_.kept(s, kept_);
-      const sequence_step& step = layer.plan.of[static_cast<std::size_t>(s)];
-      for (std::int32_t p = 0; p < suffix_[static_cast<std::size_t>(s)]; ++p) {
-        kept_.push_back(step.block_last + p);
-      }
-      kept_begin_.push_back(static_cast<std::int32_t>(kept_.size()));
-      if (step.active && step.step == settings_.delay) {
-        positions[static_cast<std::size_t>(s)].assign(kept_.begin() + from, kept_.end());
+    ranking_.rank(layer.layer, b.backend(), layer.q, first_, last_, cache.layer(layer.layer),
+                  selected_);
+    kept_[at].resize(static_cast<std::size_t>(kept_begin_.back()));
+    op::list_kept list = ranking_.kept(layer.layer);
+    list.suffix = suffix_.data();
+    list.kept_begin = kept_begin_.data();
+    list.kept = kept_[at].data();
+    b.backend().run(list);
+    b.backend().run(op::kv_copy{b.capacity(), kept_begin_.data(), kept_[at].data(),
+                                cache.layer(layer.layer), cache.stored(layer.layer)});
+    evicting_ = true;
+  }
+
+  void settle(batch& b, const step_plan& plan) override {
+    if (!std::exchange(evicting_, false)) return;
+    b.backend().synchronize();
+    for (std::size_t l = 0; l < kept_.size(); ++l) {
+      kept_position_[l].resize(plan.of.size());
+      for (std::size_t s = 0; s < plan.of.size(); ++s) {
+        const sequence_step& step = plan.of[s];
+        if (!step.active || step.step != settings_.delay) continue;
+        kept_position_[l][s].assign(kept_[l].begin() + kept_begin_[s],
+                                    kept_[l].begin() + kept_begin_[s + 1]);
       }
     }
-    b.backend().run(op::kv_copy{sequences, kept_begin_.data(), kept_.data(),
-                                cache.layer(layer.layer), cache.stored(layer.layer)});
   }
 
  private:
@@ -130,7 +136,11 @@ class evicting_cache final : public cache_policy {
   void list_scored(const layer_rows& layer) {
     const batch& b = layer.state;
     const auto places = static_cast<std::size_t>(b.capacity());
-    for (auto* list : {&first_, &last_, &selected_, &suffix_}) list->assign(places, 0);
+    for (auto* list : {&first_, &last_, &selected_}) list->assign(places, 0);
+    suffix_.assign(places, 0);
+    kept_begin_.assign(1, 0);
+    kept_.resize(static_cast<std::size_t>(b.model().layers));
+    kept_position_.resize(kept_.size());
     ranking_.clear();
     for (std::int32_t s = 0; s < b.capacity(); ++s) {
       const auto i = static_cast<std::size_t>(s);
@@ -143,7 +153,10 @@ class evicting_cache final : public cache_policy {
         last_[i] = layer.rows.row_begin[s] + step.block_last;
         const kept_counts n = kept_of(settings_, length, step);
         selected_[i] = n.selected;
-        suffix_[i] = n.suffix;
+        suffix_[i] = step.block_last;
+        kept_begin_.push_back(kept_begin_.back() + n.all());
+      } else {
+        kept_begin_.push_back(kept_begin_.back());
       }
       ranking_.end_sequence();
     }
@@ -152,7 +165,10 @@ class evicting_cache final : public cache_policy {
   std::shared_ptr<eviction_state> state_;
   const eviction_settings& settings_;
   slot_ranking ranking_;
-  shared_vector<std::int32_t> first_, last_, selected_, suffix_, kept_begin_, kept_;
+  std::vector<std::int32_t> first_, last_, selected_;
+  shared_vector<std::int32_t> suffix_, kept_begin_;
+  std::vector<shared_vector<std::int32_t>> kept_;  // of each layer, in the last eviction
+  bool evicting_ = false;
   // [layer][S] positions in the slots from 0 on; for observers.
   std::vector<std::vector<std::vector<std::int32_t>>> kept_position_;
 };

@@ -5,6 +5,7 @@
 #include "kernels/attention.h"
 #include "kernels/float16.h"
 
+#include "methods/baselines/sparse_d/kernels/block_pattern.h"
 #include "tests/kernels/support.h"
 
 namespace unmask::test {
@@ -200,6 +201,14 @@ double relative_error(const grid& got, const grid& want) {
   return std::sqrt(difference / size);
 }
 
+void round_queries(attention_case& c) {
+  for (std::int64_t r = 0; r < c.q.rows(); ++r) {
+    for (std::int64_t d = 0; d < c.q.columns(); ++d) {
+      c.q.at(r, d) = from_bf16(to_bf16(0.5F * c.q.at(r, d)));
+    }
+  }
+}
+
 TEST(attention, tensor_cores_match_the_reference) {
   struct tensor_case {
     shape of;
@@ -227,11 +236,7 @@ TEST(attention, tensor_cores_match_the_reference) {
     for (const tensor_case& t : cases) {
       attention_case c(t.of, t.lengths, t.pages, t.mask, t.listed, seed++);
       half_cache half(c);
-      for (std::int64_t r = 0; r < c.q.rows(); ++r) {
-        for (std::int64_t d = 0; d < c.q.columns(); ++d) {
-          c.q.at(r, d) = from_bf16(to_bf16(0.5F * c.q.at(r, d)));
-        }
-      }
+      round_queries(c);
       const float scale = 1.0F / std::sqrt(static_cast<float>(t.of.dim));
       grid want({c.rows.set.rows, t.of.heads, t.of.dim});
       grid got({c.rows.set.rows, t.of.heads, t.of.dim}, 4);
@@ -239,12 +244,67 @@ TEST(attention, tensor_cores_match_the_reference) {
       device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, {}});
       device.synchronize();
       EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1;
-      // The exact kernel reads the same cache when key mass is wanted.
-      grid exact({c.rows.set.rows, t.of.heads, t.of.dim});
-      std::vector<float> mass(static_cast<std::size_t>(c.total_keys()), 0.0F);
-      device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, exact, view_of(mass)});
+      // The mass of each key comes from the same scores, and adds to what is there.
+      std::vector<float> mass(static_cast<std::size_t>(c.total_keys()), 0.25F), want_mass = mass;
+      device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, view_of(mass)});
       device.synchronize();
-      expect_close(exact, want, 5e-6, "exact kernel over bfloat16");
+      EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1;
+      reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want,
+                                        view_of(want_mass)});
+      expect_close(mass, want_mass, 6e-3, "key mass");
+    }
+  });
+}
+
+// One long context among short ones is split, and the others are not.
+TEST(attention, tensor_cores_split_the_longest) {
+  for_each_device([&](const ops& device) {
+    attention_case c({4, 1, 64}, {9, 40, 3, 5}, 24, mask_kind::full, false, 7);
+    half_cache half(c);
+    round_queries(c);
+    c.length = {1500, 70, 1, 640};
+    grid want({c.rows.set.rows, 4, 64}), got({c.rows.set.rows, 4, 64});
+    reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.125F, want, {}});
+    device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.125F, got, {}});
+    device.synchronize();
+    EXPECT_LT(relative_error(got, want), 6e-3);
+  });
+}
+
+// Tiles that no row sees are skipped, those that some see are masked; sizes that tiles of keys do not
+// divide; sequences without a mask. And the mass of tiles, from the first slot on and from a later.
+TEST(attention, tensor_cores_under_block_masks) {
+  for_each_device([&](const ops& device) {
+    unsigned seed = 300;
+    for (const std::int32_t size : {8, 24, 64, 128}) {
+      for (const shape& of : {shape{2, 2, 64}, shape{4, 1, 128}}) {
+        attention_case c(of, {70, 20, 30}, 4, mask_kind::full, false, seed++);
+        half_cache half(c);
+        round_queries(c);
+        const std::int32_t blocks = (4 * kv_page_size + size - 1) / size;
+        c.add_tiles(size, blocks);
+        grid want({c.rows.set.rows, of.heads, of.dim});
+        grid got({c.rows.set.rows, of.heads, of.dim}, 4);
+        reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.1F, want, {}});
+        device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
+        device.synchronize();
+        EXPECT_LT(relative_error(got, want), 6e-3) << "block " << size;
+        std::ranges::fill(c.length, 4 * kv_page_size);  // rows stand anywhere
+        for (const std::int32_t from : {0, size}) {
+          const std::vector<std::int32_t> first(3, from);
+          grid want_mass({3, of.heads, blocks, blocks}), mass({3, of.heads, blocks, blocks});
+          for (std::int64_t s = 0; s < 3; ++s) {
+            std::fill_n(want_mass.row(s), want_mass.columns(), 0.0F);
+            std::fill_n(mass.row(s), mass.columns(), 0.0F);
+          }
+          reference_ops().run(op::block_mass{c.rows.set, c.q, c.cache.kv, c.length.data(),
+                                             first.data(), size, 0.1F, want_mass});
+          device.run(op::block_mass{c.rows.set, c.q, half.kv, c.length.data(), first.data(), size,
+                                    0.1F, mass});
+          device.synchronize();
+          EXPECT_LT(relative_error(mass, want_mass), 6e-3) << "block " << size << " from " << from;
+        }
+      }
     }
   });
 }

@@ -2,14 +2,16 @@
 // Copyright The Unmask Authors
 //
 // Whole decodings on the CUDA backend's kernels, emulated, against the CPU backend's tokens. The
-// emulator stands in for a GPU in two more ways: launches wait until the host synchronises, so a
-// missing wait shows as wrong tokens; and only memory of the backend may be handed to a kernel.
+// emulator stands in for a GPU in three more ways: launches wait until the host synchronises, so a
+// missing wait shows as wrong tokens; only device memory may be handed to a kernel; and host code
+// that touches device memory ends the program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "harness/decode/plain_forward.h"
+#include "kernels/cuda/device/traffic.h"
 #include "kernels/cuda/emulation.h"
 #include "methods/settings.h"
 #include "tests/methods/tiny_models.h"
@@ -30,6 +32,7 @@ INSTANTIATE_TEST_SUITE_P(methods, device_decoding, ::testing::ValuesIn(all_setti
 // The same requests on the CPU backend and on the emulated device.
 struct both_results {
   closed_loop_result want, got;
+  std::uint64_t waits = 0;  // of the host for the device
 };
 both_results decode_on_both(const setting& s, const cuda::emulation& choice) {
   both_results both;
@@ -41,7 +44,9 @@ both_results decode_on_both(const setting& s, const cuda::emulation& choice) {
   cuda::set_emulation(choice);
   try {
     const auto model = tiny_model(s.family, device, 256);
+    cuda::emulator::begin_counting();
     both.got = decode(*model, s.method, s.given, requests, 2, s.preset);
+    both.waits = cuda::emulator::end_counting().waits;
   } catch (const std::exception& e) {
     ADD_FAILURE() << e.what();
   }
@@ -71,17 +76,20 @@ void expect_same_work(const both_results& both) {
 }
 
 TEST_P(device_decoding, gives_the_tokens_of_the_cpu_backend) {
-  const both_results both = decode_on_both(GetParam(), {{.backwards = true}, true, true});
+  const both_results both =
+      decode_on_both(GetParam(), {{.backwards = true}, true, true, false, false, true});
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.graphs.replayed, 0);
   expect_same_work(both);
+  // Two a forward, and one for each request that comes.
+  EXPECT_LE(both.waits, 2 * static_cast<std::uint64_t>(both.got.steps) + both.got.answers.size());
 }
 
 // The layers recorded once for a number of rows and repeated with other rows: no launch of a
 // repeated stretch is made anew, so an argument that had to change shows as a wrong token.
 TEST_P(device_decoding, gives_them_with_recorded_layers_too) {
   const setting& s = GetParam();
-  const both_results both = decode_on_both(s, {{}, true, true, true});
+  const both_results both = decode_on_both(s, {{}, true, true, true, false, true});
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.graphs.direct > 0, s.recording != layer_recording::never);
   const bool repeats = s.recording == layer_recording::repeated;

@@ -95,30 +95,33 @@ UNMASK_KERNEL void row_distance_kernel(row_distance_params p) {
 namespace {
 
 void find_rows(const device_ops& device, const op::find_rows& args) {
-  device.work().launch(
-      "find_rows", {blocks_for(args.some.rows, group_threads), group_threads}, find_rows_kernel,
-      {args.rows, args.some, args.index, device.fault_word(device_fault::find_rows)});
+  device.work().launch("find_rows", {blocks_for(args.some.rows, group_threads), group_threads},
+                       find_rows_kernel,
+                       {device.in(args.rows), device.in(args.some), device.out(args.index),
+                        device.fault_word(device_fault::find_rows)});
   device.faults_may_be_known();
 }
 
 void kv_read(const device_ops& device, const op::kv_read& args) {
   device.work().launch("kv_read", {blocks_for(args.rows.rows, 1), row_threads, 0, 2},
                        kv_read_kernel,
-                       rows_of(args.rows, args.cache, args.k, args.v, args.accumulate));
+                       rows_of(device.in(args.rows), device.in(args.cache), device.out(args.k),
+                               device.out(args.v), args.accumulate));
 }
 
 void mark_top(const device_ops& device, const op::mark_top& args) {
-  device.work().launch("mark_top", {blocks_for(args.some.sequences, 1), group_threads, group_bytes},
-                       mark_top_kernel,
-                       {args.some.row_begin, args.some.position, args.score, args.count,
-                        args.flags.as<std::uint8_t>(), args.flags.row_stride});
+  device.work().launch(
+      "mark_top", {blocks_for(args.some.sequences, 1), group_threads, group_bytes}, mark_top_kernel,
+      {device.in(args.some.row_begin), device.in(args.some.position), device.in(args.score),
+       device.in(args.count), device.out(args.flags).as<std::uint8_t>(), args.flags.row_stride});
 }
 
 void row_distance(const device_ops& device, const op::row_distance& args) {
-  device.work().launch("row_distance", {blocks_for(args.a.rows(), 1), group_threads, group_bytes},
-                       row_distance_kernel,
-                       {args.a.as<float>(), args.a.row_stride, args.b.as<float>(),
-                        args.b.row_stride, args.a.columns(), args.out});
+  device.work().launch(
+      "row_distance", {blocks_for(args.a.rows(), 1), group_threads, group_bytes},
+      row_distance_kernel,
+      {device.in(args.a).as<float>(), args.a.row_stride, device.in(args.b).as<float>(),
+       args.b.row_stride, args.a.columns(), device.out(args.out)});
 }
 
 }  // namespace

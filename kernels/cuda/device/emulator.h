@@ -243,6 +243,9 @@ inline std::uint32_t pack_bf16(float low, float high) {
 inline float exp2_fast(float x) {
   return std::exp2(x);
 }
+inline float divide_fast(float a, float b) {
+  return a / b;
+}
 inline float reciprocal_sqrt(float x) {
   return 1.0F / std::sqrt(x);
 }

@@ -170,6 +170,9 @@ UNMASK_INLINE float exp2_fast(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+UNMASK_INLINE float divide_fast(float a, float b) {
+  return __fdividef(a, b);
+}
 UNMASK_INLINE float reciprocal_sqrt(float x) {
   return 1.0F / sqrtf(x);  // correctly rounded steps: the same on every target
 }

@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
+#include <algorithm>
+
 #include "kernels/cuda/attention_tensor_kernels.h"
+#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/score_tile.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
+constexpr int sparse_rows = 64;  // of an item under a block mask
+
 // 16, 32, 64 or 128 packed rows per block: the smallest that holds an average sequence's rows,
 // because rows beyond them are computed for nothing, and keys are read once for all of them.
-int tensor_tile_rows(std::int64_t packed_rows, int sequences) {
-  const std::int64_t average = (packed_rows + sequences - 1) / sequences;
+static int tensor_tile_rows(const attention_params& p, std::int64_t packed_rows) {
+  if (p.tiles.keep != nullptr) return sparse_rows;
+  const std::int64_t average = (packed_rows + p.sequences - 1) / p.sequences;
   return average <= 16 ? 16 : (average <= 32 ? 32 : (average <= 64 ? 64 : 128));
 }
 
@@ -19,7 +26,7 @@ bool can_use_tensor_cores(const attention_params& p) {
   const bool pairs = p.out_type == dtype::f32 ||
                      (p.out_stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(p.out) % 4 == 0);
   return pairs && (p.dim == 64 || p.dim == 128) && aligned(p.keys) && aligned(p.values) &&
-         p.key_mass == nullptr && p.tiles.keep == nullptr;
+         (p.tiles.keep == nullptr || p.tiles.size % 8 == 0);
 }
 
 namespace {
@@ -36,6 +43,13 @@ void launch_rows(queue& q, const attention_params& p, unsigned blocks) {
 
 template <int dim>
 void launch_dim(queue& q, const attention_params& p, unsigned blocks) {
+  if (p.tiles.keep != nullptr) {
+    q.launch("attention_tensor: sparse",
+             {blocks, sparse_rows / 16 * warp_size,
+              tensor_shared_bytes(dim, sparse_rows, tensor_stages)},
+             attention_tensor_kernel<dim, sparse_rows / 16, tensor_stages, 1, true>, p);
+    return;
+  }
   if (p.tile_rows == 16) launch_rows<dim, 1, 1>(q, p, blocks);
   if (p.tile_rows == 32) launch_rows<dim, 2, 1>(q, p, blocks);
   if (p.tile_rows == 64) launch_rows<dim, 4, 1>(q, p, blocks);
@@ -44,10 +58,54 @@ void launch_dim(queue& q, const attention_params& p, unsigned blocks) {
   if (p.tile_rows == 128) launch_rows<dim, dim == 64 ? 4 : 8, dim == 64 ? 2 : 1>(q, p, blocks);
 }
 
+void launch_key_mass(queue& q, const attention_params& p) {
+  constexpr unsigned pieces = 256;  // tiles of 64 keys
+  const auto launch = [&](auto kernel) {
+    q.launch("key_mass_tensor",
+             {static_cast<unsigned>(p.sequences), score_threads,
+              score_shared_bytes(p.dim) + column_shared_bytes, pieces},
+             kernel, p);
+  };
+  p.dim == 64 ? launch(key_mass_tensor_kernel<64>) : launch(key_mass_tensor_kernel<128>);
+}
+
 }  // namespace
 
-void launch_tensor_attention(queue& q, const attention_params& p, unsigned blocks) {
+void launch_tensor_attention(const device_ops& device, attention_params p,
+                             std::int64_t packed_rows) {
+  queue& q = device.work();
+  p.tile_rows = tensor_tile_rows(p, packed_rows);
+  const std::int64_t tiles =
+      (blocks_for(packed_rows, p.tile_rows) + p.sequences) * std::int64_t{p.kv_heads};
+  // Two items for every block that runs at once. A sequence that is split has more keys than an even
+  // share, so its items are fewer than two for each share that it has: the bound of most_parts.
+  p.even_share = std::int64_t{q.multiprocessors()} * 4;
+  p.most_parts = static_cast<int>(2 * p.even_share);
+  p.item_begin =
+      q.scratch<std::int32_t>(scratch_slot::attention_plan, std::int64_t{p.sequences} * 6 + 2);
+  p.keys_of = p.item_begin + p.sequences + 1;
+  p.keys_from = p.keys_of + p.sequences;
+  p.splits_of = p.keys_from + p.sequences;
+  p.split_keys = p.splits_of + p.sequences;
+  p.part_begin = p.split_keys + p.sequences;
+  p.partial = q.scratch<float>(scratch_slot::attention_partial,
+                               std::int64_t{p.most_parts} * p.tile_rows * (p.dim + 2));
+  if (!q.has_plan(attention_plan_key(p))) {
+    constexpr std::size_t warps = plan_threads / warp_size;
+    q.launch("attention_plan",
+             {1, plan_threads, warps * sizeof(std::int64_t) + 2 * warps * sizeof(std::int32_t)},
+             tensor_plan_kernel, p);
+  }
+  const auto blocks = static_cast<unsigned>(std::min(tiles + p.most_parts, 2 * p.even_share));
   p.dim == 64 ? launch_dim<64>(q, p, blocks) : launch_dim<128>(q, p, blocks);
+  const std::int64_t rows = packed_rows / (p.heads / p.kv_heads);
+  const grid_shape merge{
+      static_cast<unsigned>(std::min<std::int64_t>(
+          blocks_for(rows * p.heads, plan_threads / warp_size), 2 * q.multiprocessors())),
+      plan_threads};
+  q.launch("attention_merge", merge,
+           p.dim == 64 ? tensor_merge_kernel<64> : tensor_merge_kernel<128>, p);
+  if (p.key_mass != nullptr) launch_key_mass(q, p);
 }
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -17,41 +17,49 @@ grid_shape warp_each(std::int32_t sequences) {
 
 void accept_top(const device_ops& device, const op::accept_top& args) {
   device.work().launch("accept_top", block_each(args.candidates.sequences), accept_top_kernel,
-                       {args.candidates, args.score, args.quota, args.accept});
+                       {device.in(args.candidates), device.in(args.score), device.in(args.quota),
+                        device.out(args.accept)});
 }
 
 void accept_threshold(const device_ops& device, const op::accept_threshold& args) {
-  device.work().launch(
-      "accept_threshold", block_each(args.candidates.sequences), accept_threshold_kernel,
-      {args.candidates, args.score, args.threshold, args.strict, args.always_best, args.accept});
+  device.work().launch("accept_threshold", block_each(args.candidates.sequences),
+                       accept_threshold_kernel,
+                       {device.in(args.candidates), device.in(args.score), args.threshold,
+                        args.strict, args.always_best, device.out(args.accept)});
 }
 
 void merge_accept(const device_ops& device, const op::merge_accept& args) {
   device.work().launch("merge_accept", {blocks_for(args.count, group_threads), group_threads},
-                       merge_accept_kernel, {args.count, args.also, args.both, args.accept});
+                       merge_accept_kernel,
+                       {args.count, device.in(args.also), args.both, device.out(args.accept)});
 }
 
 void uniform_scores(const device_ops& device, const op::uniform_scores& args) {
-  device.work().launch("uniform_scores", {blocks_for(args.candidates.sequences, 1), group_threads},
-                       uniform_scores_kernel, {args.candidates, args.noise, 1.0F, args.score});
+  device.work().launch(
+      "uniform_scores", {blocks_for(args.candidates.sequences, 1), group_threads},
+      uniform_scores_kernel,
+      {device.in(args.candidates), device.in(args.noise), 1.0F, device.out(args.score)});
 }
 
 void commit(const device_ops& device, const op::commit& args) {
-  device.work().launch("commit", warp_each(args.candidates.sequences), commit_kernel,
-                       {args.candidates, args.token, args.accept, args.decoded_state, args.mask_id,
-                        args.canvas.as<std::int32_t>(), args.canvas.row_stride,
-                        args.state.as<std::uint8_t>(), args.state.row_stride, args.committed});
+  device.work().launch(
+      "commit", warp_each(args.candidates.sequences), commit_kernel,
+      {device.in(args.candidates), device.in(args.token), device.in(args.accept),
+       args.decoded_state, args.mask_id, device.out(args.canvas).as<std::int32_t>(),
+       args.canvas.row_stride, device.out(args.state).as<std::uint8_t>(), args.state.row_stride,
+       device.out(args.committed)});
 }
 
 void combine_scores(const device_ops& device, const op::combine_scores& args) {
-  device.work().launch("combine_scores", {blocks_for(args.count, group_threads), group_threads},
-                       combine_scores_kernel,
-                       {args.count, args.a, args.wa, args.b, args.wb, args.out});
+  device.work().launch(
+      "combine_scores", {blocks_for(args.count, group_threads), group_threads},
+      combine_scores_kernel,
+      {args.count, device.in(args.a), args.wa, device.in(args.b), args.wb, device.out(args.out)});
 }
 
 void round_bf16(const device_ops& device, const op::round_bf16& args) {
   device.work().launch("round_bf16", {blocks_for(args.count, group_threads), group_threads},
-                       round_bf16_kernel, {args.count, args.x});
+                       round_bf16_kernel, {args.count, device.out(args.x)});
 }
 
 }  // namespace

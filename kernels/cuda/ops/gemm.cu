@@ -217,9 +217,10 @@ void linear(const device_ops& device, const op::linear& args) {
   if (args.y.type == dtype::bf16 && args.bias.data != nullptr) {
     throw std::logic_error("linear: a bias needs float32 results");
   }
-  device.multiply({args.x.data, args.x.type, args.x.row_stride, nullptr, args.x.rows(), &w, 0,
-                   w.out_features, args.bias.data != nullptr ? args.bias.as<float>() : nullptr,
-                   args.y.data, args.y.type, args.y.row_stride, args.accumulate});
+  device.multiply({device.in(args.x).data, args.x.type, args.x.row_stride, nullptr, args.x.rows(),
+                   &w, 0, w.out_features,
+                   args.bias.data != nullptr ? device.in(args.bias).as<float>() : nullptr,
+                   device.out(args.y).data, args.y.type, args.y.row_stride, args.accumulate});
 }
 
 }  // namespace

@@ -11,6 +11,12 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 namespace {
 
+confidence_out results(const device_ops& device, const confidence_out& out) {
+  return {device.out(out.token),          device.out(out.probability),
+          device.out(out.margin),         device.out(out.negative_entropy),
+          device.out(out.top2_logit_gap), device.out(out.residual)};
+}
+
 void confidence(const device_ops& device, const op::confidence& args) {
   if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
   const device_matrix& w = as_device(args.head);
@@ -28,28 +34,28 @@ void confidence(const device_ops& device, const op::confidence& args) {
   p.slices = static_cast<int>(slices);
   p.partial = device.work().scratch<head_state>(scratch_slot::head_state, count * (slices + 1));
   p.state = p.partial + count * slices;
-  p.candidates = args.candidates;
-  p.noise = args.params.noise;
-  p.banned = args.params.banned;
+  p.candidates = device.in(args.candidates);
+  p.noise = device.in(args.params.noise);
+  p.banned = device.in(args.params.banned);
   p.banned_count = args.params.banned_count;
   p.inverse_temperature = 1.0 / double{args.params.temperature};
   p.gumbel_temperature = double{args.params.gumbel_temperature};
   // Only float32 weights give logits that are worth more than float32 sums.
   p.wide = w.format == weight_format::f32 &&
            (args.params.accumulate_double || args.out.residual != nullptr);
-  p.out = args.out;
+  p.out = results(device, args.out);
   // The rows of the candidates are gathered and rounded once, not for every chunk.
-  device_ops::product chunk{args.x.data,         args.x.type, args.x.row_stride,
-                            args.candidates.row, count,       &w};
+  device_ops::product chunk{device.in(args.x).data, args.x.type, args.x.row_stride,
+                            p.candidates.row,       count,       &w};
   if (w.format == weight_format::bf16 && !own_products_only()) {
-    chunk.x = device.as_bf16(args.x.data, args.x.type, args.x.row_stride, args.candidates.row,
-                             count, args.x.columns());
+    chunk.x = device.as_bf16(chunk.x, args.x.type, args.x.row_stride, p.candidates.row, count,
+                             args.x.columns());
     chunk.x_type = dtype::bf16;
     chunk.x_stride = args.x.columns();
     chunk.index = nullptr;
   } else if (w.format == weight_format::int8) {
-    chunk.quantized = device.as_int8(args.x.data, args.x.type, args.x.row_stride,
-                                     args.candidates.row, count, args.x.columns(), columns);
+    chunk.quantized = device.as_int8(chunk.x, args.x.type, args.x.row_stride, p.candidates.row,
+                                     count, args.x.columns(), columns);
   }
   chunk.y = logits;
   chunk.y_stride = columns;
@@ -84,16 +90,21 @@ void confidence(const device_ops& device, const op::confidence& args) {
 
 void logits(const device_ops& device, const op::logits& args) {
   const device_matrix& w = as_device(args.head);
-  device.multiply({args.x.data, args.x.type, args.x.row_stride, args.row, args.out.rows(), &w, 0,
-                   w.out_features, nullptr, args.out.data, args.out.type, args.out.row_stride,
-                   false});
+  device.multiply({device.in(args.x).data, args.x.type, args.x.row_stride, device.in(args.row),
+                   args.out.rows(), &w, 0, w.out_features, nullptr, device.out(args.out).data,
+                   args.out.type, args.out.row_stride, false});
 }
 
 void sample(const device_ops& device, const op::sample& args) {
-  const sample_kernel_params p{
-      args.logits.as<float>(),   args.logits.row_stride, static_cast<int>(args.logits.columns()),
-      args.candidates,           args.params.noise,      double{args.params.temperature},
-      double{args.params.top_p}, args.params.top_k,      args.out};
+  const sample_kernel_params p{device.in(args.logits).as<float>(),
+                               args.logits.row_stride,
+                               static_cast<int>(args.logits.columns()),
+                               device.in(args.candidates),
+                               device.in(args.params.noise),
+                               double{args.params.temperature},
+                               double{args.params.top_p},
+                               args.params.top_k,
+                               results(device, args.out)};
   constexpr std::size_t shared = 8 * sizeof(best_entry) + 8 * sizeof(double) + 260 * 8;
   device.work().launch("sample", {blocks_for(args.candidates.count, 1), sample_threads, shared},
                        sample_kernel, p);

@@ -4,6 +4,7 @@
 // Backend, memory and the operations of model_core_kernels.h.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -47,9 +48,23 @@ tensor device_ops::allocate(dtype type, std::initializer_list<std::int64_t> shap
     if (n < 0) throw std::logic_error("allocate: negative dimension");
     bytes *= static_cast<std::size_t>(n);
   }
-  const memory_kind kind =
-      use == memory_use::host_visible ? host_visible_memory() : memory_kind::managed;
-  return {queue_.allocate(bytes, kind), type, shape};
+  if (use == memory_use::host_visible) {
+    const std::shared_ptr<void> memory(exchange::of_backend().allocate(bytes),
+                                       [](void* p) { exchange::of_backend().release(p); });
+    std::memset(memory.get(), 0, bytes);
+    return {memory, type, shape};
+  }
+#if defined(__CUDACC__)
+  if (host_reads_resident_memory()) {
+    return {queue_.allocate(bytes, memory_kind::managed), type, shape};
+  }
+#endif
+  return {queue_.allocate(bytes, memory_kind::device), type, shape};
+}
+
+void device_ops::read(void* to, const void* from, std::size_t bytes) const {
+  queue_.copy_to_host(to, from, bytes);
+  synchronize();
 }
 
 namespace {
@@ -137,24 +152,24 @@ tensor_view device_ops::resident(const tensor_view& weight, std::shared_ptr<void
 namespace {
 
 void embed(const device_ops& device, const op::embed& args) {
-  const embed_params p{args.token,          args.table.data,
-                       args.table.type,     args.table.row_stride,
-                       args.table.rows(),   args.out.as<float>(),
-                       args.out.row_stride, static_cast<int>(args.out.columns())};
+  const embed_params p{device.in(args.token), device.in(args.table).data,
+                       args.table.type,       args.table.row_stride,
+                       args.table.rows(),     device.out(args.out).as<float>(),
+                       args.out.row_stride,   static_cast<int>(args.out.columns())};
   device.work().launch("embed", {blocks_for(args.out.rows(), 1), row_threads}, embed_kernel, p);
 }
 
 void rms_norm(const device_ops& device, const op::rms_norm& args) {
-  const rms_norm_params p{args.x.as<float>(),
-                          args.weight.as<float>(),
-                          args.out.data,
+  const rms_norm_params p{device.in(args.x).as<float>(),
+                          device.in(args.weight).as<float>(),
+                          device.out(args.out).data,
                           args.out.type,
                           args.x.row_stride,
                           args.out.row_stride,
                           static_cast<int>(args.x.columns()),
-                          in_pairs(args.out, args.x.columns()) &&
-                              in_pairs(args.x, args.x.columns()) &&
-                              in_pairs(args.weight, args.x.columns()),
+                          in_groups(4, args.out, args.x.columns()) &&
+                              in_groups(4, args.x, args.x.columns()) &&
+                              in_groups(4, args.weight, args.x.columns()),
                           args.eps};
   device.work().launch(
       "rms_norm",
@@ -195,14 +210,15 @@ const float* or_null(const tensor_view& v) {
 
 void head_norm_rope(const device_ops& device, const op::head_norm_rope& args) {
   const int half = args.rope.rotary_dim / 2;
-  const head_norm_rope_params p{args.x.as<float>(),
-                                or_null(args.norm_weight),
+  const head_norm_rope_params p{device.out(args.x).as<float>(),
+                                or_null(device.in(args.norm_weight)),
                                 device.rope_frequencies(args.rope),
-                                args.position,
+                                device.in(args.position),
                                 args.x.row_stride,
                                 static_cast<int>(args.x.shape[1]),
                                 static_cast<int>(args.x.shape[2]),
                                 half,
+                                lanes_apart(args.x, static_cast<int>(args.x.shape[2]), half),
                                 args.eps};
   device.work().launch("head_norm_rope",
                        {blocks_for(args.x.rows(), 1), row_threads, angle_bytes(half)},
@@ -210,15 +226,16 @@ void head_norm_rope(const device_ops& device, const op::head_norm_rope& args) {
 }
 
 void silu_mul(const device_ops& device, const op::silu_mul& args) {
-  const silu_mul_params p{
-      args.gate_up.data,
-      args.out.data,
-      args.gate_up.type,
-      args.out.type,
-      args.gate_up.row_stride,
-      args.out.row_stride,
-      static_cast<int>(args.out.columns()),
-      in_pairs(args.gate_up, args.out.columns()) && in_pairs(args.out, args.out.columns())};
+  const silu_mul_params p{device.in(args.gate_up).data,
+                          device.out(args.out).data,
+                          args.gate_up.type,
+                          args.out.type,
+                          args.gate_up.row_stride,
+                          args.out.row_stride,
+                          static_cast<int>(args.out.columns()),
+                          args.gate_up.type == dtype::bf16 && args.out.type == dtype::bf16 &&
+                              in_groups(8, args.gate_up, args.out.columns()) &&
+                              in_groups(8, args.out, args.out.columns())};
   // A few elements per thread; the pieces of a row are independent.
   const grid_shape shape{blocks_for(args.out.rows(), 1), row_threads, 0,
                          std::max(1U, blocks_for(args.out.columns(), row_threads * 8))};
@@ -227,24 +244,35 @@ void silu_mul(const device_ops& device, const op::silu_mul& args) {
 
 void kv_write(const device_ops& device, const op::kv_write& args) {
   device.work().launch("kv_write", {blocks_for(args.rows.rows, 1), row_threads, 0, 2},
-                       kv_write_kernel, rows_of(args.rows, args.cache, args.k, args.v, false));
+                       kv_write_kernel,
+                       rows_of(device.in(args.rows), device.out(args.cache), device.in(args.k),
+                               device.in(args.v), false));
 }
 
 void rotate_and_store(const device_ops& device, const op::rotate_and_store& args) {
-  const rotate_and_store_params p{{args.q.as<float>(), args.k.as<float>(), args.v.as<float>()},
-                                  {args.q.row_stride, args.k.row_stride, args.v.row_stride},
-                                  static_cast<int>(args.q.shape[1]),
-                                  static_cast<int>(args.k.shape[1]),
-                                  static_cast<int>(args.q.shape[2]),
-                                  args.rope.rotary_dim / 2,
-                                  {or_null(args.q_norm), or_null(args.k_norm)},
-                                  device.rope_frequencies(args.rope),
-                                  args.eps,
-                                  args.rows.sequence,
-                                  args.rows.position,
-                                  args.rows.slot != nullptr ? args.rows.slot : args.rows.position,
-                                  {args.cache.page_table, args.cache.table_stride},
-                                  {side_of(args.cache.keys), side_of(args.cache.values)}};
+  const row_set rows = device.in(args.rows);
+  const auto dim = static_cast<int>(args.q.shape[2]);
+  const int half = args.rope.rotary_dim / 2;
+  const bool together = in_groups(4, args.k, dim) && in_groups(4, args.v, dim) &&
+                        in_groups(4, args.cache.keys, dim) && in_groups(4, args.cache.values, dim);
+  const paged_kv cache = device.out(args.cache);
+  const rotate_and_store_params p{
+      {device.out(args.q).as<float>(), device.out(args.k).as<float>(),
+       device.in(args.v).as<float>()},
+      {args.q.row_stride, args.k.row_stride, args.v.row_stride},
+      static_cast<int>(args.q.shape[1]),
+      static_cast<int>(args.k.shape[1]),
+      dim,
+      half,
+      together ? lanes_apart(args.q, dim, half) : 0,
+      {or_null(device.in(args.q_norm)), or_null(device.in(args.k_norm))},
+      device.rope_frequencies(args.rope),
+      args.eps,
+      rows.sequence,
+      rows.position,
+      rows.slot != nullptr ? rows.slot : rows.position,
+      {cache.page_table, cache.table_stride},
+      {side_of(cache.keys), side_of(cache.values)}};
   // Few rows: their heads are spread over more blocks, two for every multiprocessor.
   const auto warps = static_cast<unsigned>(p.heads + 2 * p.kv_heads);
   const unsigned wanted = blocks_for(2 * std::int64_t{device.work().multiprocessors()},

@@ -13,33 +13,34 @@ namespace unmask::cuda::UNMASK_TARGET {
 namespace {
 
 void moe_route(const device_ops& device, const op::moe_route& args) {
-  route_params p{args.x.data,
-                 args.x.type,
-                 args.x.row_stride,
-                 static_cast<int>(args.x.columns()),
-                 args.router.weight.as<float>(),
-                 args.router.weight.row_stride,
-                 args.router.bias.data != nullptr ? args.router.bias.as<float>() : nullptr,
-                 args.router.experts,
-                 args.router.experts_per_token,
-                 args.router.groups,
-                 args.router.groups_kept,
-                 args.router.scaling,
-                 args.router.sigmoid,
-                 args.router.normalize,
-                 args.router.sequence,
-                 args.expert.as<std::int32_t>(),
-                 args.expert.row_stride,
-                 args.weight.as<float>(),
-                 args.weight.row_stride,
-                 static_cast<int>(args.x.rows()),
-                 nullptr};
+  route_params p{
+      device.in(args.x).data,
+      args.x.type,
+      args.x.row_stride,
+      static_cast<int>(args.x.columns()),
+      device.in(args.router.weight).as<float>(),
+      args.router.weight.row_stride,
+      args.router.bias.data != nullptr ? device.in(args.router.bias).as<float>() : nullptr,
+      args.router.experts,
+      args.router.experts_per_token,
+      args.router.groups,
+      args.router.groups_kept,
+      args.router.scaling,
+      args.router.sigmoid,
+      args.router.normalize,
+      device.in(args.router.sequence),
+      device.out(args.expert).as<std::int32_t>(),
+      args.expert.row_stride,
+      device.out(args.weight).as<float>(),
+      args.weight.row_stride,
+      static_cast<int>(args.x.rows()),
+      nullptr};
   const auto padded = [](int n) { return static_cast<std::size_t>((n + 3) / 4 * 16); };
   const std::size_t room = 2 * padded(args.router.experts) + padded(args.router.groups);
   // Rows that were rounded to bfloat16 for tensor cores are multiplied there, with the router in two
   // bfloat16 parts: one block per row would read the whole matrix for every row.
   if (args.x.type == dtype::bf16 && args.x.columns() % 8 == 0 && !own_products_only()) {
-    p.logit = device.router_logits(args.x, args.router);
+    p.logit = device.router_logits(device.in(args.x), args.router);
     constexpr int warps = choose_threads / warp_size;
     device.work().launch("moe_choose",
                          {blocks_for(args.x.rows(), warps), choose_threads, warps * room},
@@ -57,9 +58,9 @@ const float* device_ops::router_logits(const tensor_view& x, const moe_router& r
   auto* logit = queue_.scratch<float>(scratch_slot::routed_output, rows * experts);
   auto* high = queue_.scratch<std::uint16_t>(scratch_slot::routed_hidden, 2 * experts * width);
   std::uint16_t* low = high + experts * width;
-  queue_.launch(
-      "split_weights", {blocks_for(experts, 1), route_threads}, split_weights_kernel,
-      {router.weight.as<float>(), router.weight.row_stride, high, low, static_cast<int>(width)});
+  queue_.launch("split_weights", {blocks_for(experts, 1), route_threads}, split_weights_kernel,
+                {in(router.weight).as<float>(), router.weight.row_stride, high, low,
+                 static_cast<int>(width)});
   const std::uint16_t* input = as_bf16(x.data, x.type, x.row_stride, nullptr, rows, width);
   for (const std::uint16_t* part : {high, low}) {
     library_product call{rows, experts, width, input, part, nullptr, logit, false, experts};
@@ -105,12 +106,17 @@ void moe_feed_forward(const device_ops& device, const op::moe_feed_forward& args
   const int hidden = args.experts.hidden, width = static_cast<int>(args.x.columns());
   const weight_format format = as_device(*args.experts.gate_up[0]).format;
 
+  const std::int32_t* expert = device.in(args.expert).as<std::int32_t>();
   auto* words =
-      device.work().scratch<std::int32_t>(scratch_slot::routed_plan, all + 2 * (count + 1));
+      device.work().scratch<std::int32_t>(scratch_slot::routed_plan, all + 3 * (count + 1));
   const routed_plan plan{words, words + all, words + all + count + 1};
-  device.work().launch(
-      "moe_plan", {1, route_threads, plan_shared_bytes(count)}, moe_plan_kernel,
-      {args.expert.as<std::int32_t>(), args.expert.row_stride, rows, per_token, count, plan});
+  const plan_params planning{expert, args.expert.row_stride,       rows, per_token, count,
+                             plan,   words + all + 2 * (count + 1)};
+  const grid_shape shares{blocks_for(all, plan_share), route_threads, plan_shared_bytes(count)};
+  device.work().fill_zero(planning.next, static_cast<std::size_t>(count) * sizeof(std::int32_t));
+  device.work().launch("moe_plan: count", shares, moe_count_kernel, planning);
+  device.work().launch("moe_plan", {1, route_threads, 64}, moe_plan_kernel, planning);
+  device.work().launch("moe_plan: place", shares, moe_place_kernel, planning);
 
   const void* const* pointers = device.expert_pointers(args.experts);
   const auto tiles = static_cast<unsigned>(
@@ -121,8 +127,9 @@ void moe_feed_forward(const device_ops& device, const op::moe_feed_forward& args
   const bool int8 = format == weight_format::int8;
   const bool tensor =
       format == weight_format::bf16 && width % 8 == 0 && hidden % 8 == 0 && !own_products_only();
+  const dtype between = tensor ? dtype::bf16 : dtype::f32;  // of what products make and read
   const auto multiply_experts = [&](const void* const* matrices, const void* in, dtype type,
-                                    std::int64_t stride, int divide, float* out, int columns,
+                                    std::int64_t stride, int divide, void* out, int columns,
                                     int depth) {
     const std::int64_t in_rows = all / divide;
     const grid_shape tensor_shape{blocks_for(columns, routed_columns), routed_threads,
@@ -130,7 +137,7 @@ void moe_feed_forward(const device_ops& device, const op::moe_feed_forward& args
     if (tensor) {
       const std::uint16_t* half = device.as_bf16(in, type, stride, nullptr, in_rows, depth);
       device.work().launch("grouped_tensor", tensor_shape, grouped_tensor_kernel<routed_stages - 2>,
-                           {plan, count, matrices, half, divide, out, columns, depth});
+                           {plan, count, matrices, half, divide, out, between, columns, depth});
       return;
     }
     if (int8) {
@@ -138,7 +145,7 @@ void moe_feed_forward(const device_ops& device, const op::moe_feed_forward& args
       device.work().launch(
           "grouped_tensor", tensor_shape, grouped_tensor_kernel<routed_stages - 2, std::int32_t>,
           {plan, count, matrices, reinterpret_cast<const std::uint16_t*>(rows_of.level), divide,
-           out, columns, static_cast<int>(int8_padded(depth) / 2), rows_of.scale});
+           out, between, columns, static_cast<int>(int8_padded(depth) / 2), rows_of.scale});
       return;
     }
     if (type == dtype::bf16) {
@@ -148,8 +155,15 @@ void moe_feed_forward(const device_ops& device, const op::moe_feed_forward& args
       in = wide;
       stride = depth;
     }
-    const grouped_params p{plan, count,   matrices, static_cast<const float*>(in), stride, divide,
-                           out,  columns, depth};
+    const grouped_params p{plan,
+                           count,
+                           matrices,
+                           static_cast<const float*>(in),
+                           stride,
+                           divide,
+                           static_cast<float*>(out),
+                           columns,
+                           depth};
     const grid_shape shape{blocks_for(columns, gemm_columns), gemm_threads, gemm_shared_bytes(4),
                            tiles};
     if (format == weight_format::bf16) {
@@ -158,20 +172,22 @@ void moe_feed_forward(const device_ops& device, const op::moe_feed_forward& args
       device.work().launch("grouped_gemm", shape, grouped_gemm_kernel<float>, p);
     }
   };
-  // What the products read lies in bfloat16 where they take it: behind the pairs.
-  auto* pair = device.work().scratch<float>(scratch_slot::routed_hidden, all * 3 * hidden);
-  float* gated = pair + all * 2 * hidden;
-  const dtype gated_type = tensor ? dtype::bf16 : dtype::f32;
-  auto* down = device.work().scratch<float>(scratch_slot::routed_output, all * width);
-  multiply_experts(pointers, args.x.data, args.x.type, args.x.row_stride, per_token, pair,
-                   2 * hidden, width);
-  device.run(op::silu_mul{make_view(pair, dtype::f32, {all, 2 * hidden}),
-                          make_view(gated, gated_type, {all, hidden})});
-  multiply_experts(pointers + count, gated, gated_type, hidden, 1, down, width, hidden);
+  const auto element = static_cast<std::int64_t>(size_of(between));
+  auto* pair =
+      device.work().scratch<unsigned char>(scratch_slot::routed_hidden, all * 3 * hidden * element);
+  void* gated = pair + all * 2 * hidden * element;
+  auto* down =
+      device.work().scratch<unsigned char>(scratch_slot::routed_output, all * width * element);
+  multiply_experts(pointers, device.in(args.x).data, args.x.type, args.x.row_stride, per_token,
+                   pair, 2 * hidden, width);
+  device.run(op::silu_mul{make_view(pair, between, {all, 2 * hidden}),
+                          make_view(gated, between, {all, hidden})});
+  multiply_experts(pointers + count, gated, between, hidden, 1, down, width, hidden);
   device.work().launch(
       "moe_combine", {blocks_for(rows, 1), row_threads}, moe_combine_kernel,
-      {down, args.expert.as<std::int32_t>(), args.expert.row_stride, args.weight.as<float>(),
-       args.weight.row_stride, per_token, width, args.y.as<float>(), args.y.row_stride});
+      {down, between, expert, args.expert.row_stride, device.in(args.weight).as<float>(),
+       args.weight.row_stride, per_token, width, device.out(args.y).as<float>(), args.y.row_stride,
+       in_groups(4, args.y, width) && in_groups(4, make_view(down, between, {all, width}), width)});
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <bit>
 #include <deque>
 #include <map>
 #include <vector>
@@ -50,7 +51,8 @@ void* queue::scratch(scratch_slot slot, std::size_t bytes) {
   buffer& b = scratch_[static_cast<std::size_t>(slot)];
   if (b.bytes < bytes) {
     refuse_while_recording("needs more scratch memory");
-    synchronize();  // kernels in flight may still use the old one
+    wait();  // kernels in flight may still use the old one; nothing is fetched, because an operation
+             // that has named its results already may be asking
     if (recorded_ && b.memory != nullptr) outgrown_.push_back(b.memory);
     b.memory.reset();
     b.memory = allocate(bytes + bytes / 4, memory_kind::device);
@@ -65,14 +67,45 @@ void queue::refuse_while_recording(const char* what) const {
   }
 }
 
-memory_kind host_visible_memory() {
-  static const bool pinned = chosen_by_environment("UNMASK_CUDA_LISTS", "pinned", "managed", true);
-  return pinned ? memory_kind::pinned : memory_kind::managed;
+namespace {
+
+void share_memory() {
+  set_shared_memory_source(
+      {[](std::size_t bytes) { return exchange::of_backend().allocate(bytes); },
+       [](void* memory) { exchange::of_backend().release(memory); }});
+}
+
+}  // namespace
+
+void queue::note_uses() {
+  recording_ = recorded_ = true;
+  lists_change();  // what is recorded makes its own plans
+  used_.clear();
+  exchange_.note_into(&used_);
+}
+
+exchange::uses queue::noted_uses() {
+  recording_ = false;
+  lists_change();
+  exchange_.note_into(nullptr);
+  std::sort(used_.begin(), used_.end());
+  used_.erase(std::unique(used_.begin(), used_.end()), used_.end());
+  return std::exchange(used_, {});
+}
+
+void queue::synchronize() {
+  refuse_while_recording("waits");
+  if (!queued_) return;
+  exchange_.start_fetching(*this);
+  wait();
+  queued_ = false;
+  exchange_.finish_fetching();
 }
 
 #if defined(__CUDACC__)
 
 struct recorded_launches {
+  exchange::uses used;
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t runnable = nullptr;
   recorded_launches() = default;
@@ -86,21 +119,6 @@ struct recorded_launches {
 
 namespace {
 
-// Memory that the host can use too; null: there is none left.
-void* host_and_device_memory(std::size_t bytes, memory_kind kind) {
-  void* memory = nullptr;
-  const cudaError_t status =
-      kind == memory_kind::pinned
-          ? cudaHostAlloc(&memory, bytes, cudaHostAllocMapped | cudaHostAllocPortable)
-          : cudaMallocManaged(&memory, bytes);
-  if (status == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();
-    return nullptr;
-  }
-  UNMASK_CUDA_CALL(status);
-  return memory;
-}
-
 // Kernels in flight may still use it: cudaFree waits for them, cudaFreeHost does not promise to.
 void release(void* memory, memory_kind kind) {
   if (kind == memory_kind::pinned) {
@@ -111,24 +129,12 @@ void release(void* memory, memory_kind kind) {
   }
 }
 
-// Managed memory may be promised beyond what the device has, and then it pages for ever.
-void refuse_more_than_there_is(std::size_t bytes) {
-  constexpr std::size_t large = std::size_t{64} << 20;
-  if (bytes < large) return;
-  std::size_t free = 0, total = 0;
-  UNMASK_CUDA_CALL(cudaMemGetInfo(&free, &total));
-  if (bytes <= free) return;
-  throw environment_error("out of GPU memory: " + std::to_string(bytes >> 20) +
-                          " MiB are asked for and " + std::to_string(free >> 20) +
-                          " MiB are free; use a smaller model, batch or cache");
-}
+constexpr std::size_t staging_bytes = std::size_t{16} << 20;
 
 }  // namespace
 
 queue::queue() {
-  set_shared_memory_source(
-      {[](std::size_t bytes) { return host_and_device_memory(bytes, host_visible_memory()); },
-       [](void* memory) { release(memory, host_visible_memory()); }});
+  share_memory();
   UNMASK_CUDA_CALL(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   int device = 0;
   UNMASK_CUDA_CALL(cudaGetDevice(&device));
@@ -140,59 +146,75 @@ queue::~queue() {
   (void)cudaStreamDestroy(stream_);  // at exit the driver may be gone already
 }
 
-std::shared_ptr<void> queue::allocate(std::size_t bytes, memory_kind kind) {
-  refuse_while_recording("allocates memory");
+std::shared_ptr<void> allocate_memory(std::size_t bytes, memory_kind kind) {
   void* memory = nullptr;
   bytes = bytes > 0 ? bytes : 1;
-  if (kind == memory_kind::device) {
-    const cudaError_t status = cudaMalloc(&memory, bytes);
-    if (status == cudaErrorMemoryAllocation) {
-      (void)cudaGetLastError();
-    } else {
-      UNMASK_CUDA_CALL(status);
-    }
-  } else {
-    if (kind == memory_kind::managed) refuse_more_than_there_is(bytes);
-    memory = host_and_device_memory(bytes, kind);
-  }
-  if (memory == nullptr) {
+  const cudaError_t status = kind == memory_kind::pinned
+                                 ? cudaHostAlloc(&memory, bytes, cudaHostAllocPortable)
+                             : kind == memory_kind::managed ? cudaMallocManaged(&memory, bytes)
+                                                            : cudaMalloc(&memory, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
     throw environment_error("out of GPU memory: cannot allocate " + std::to_string(bytes >> 20) +
                             " MiB; use a smaller model, batch or cache");
   }
+  UNMASK_CUDA_CALL(status);
   std::shared_ptr<void> owner(memory, [kind](void* p) { release(p, kind); });
   if (kind == memory_kind::pinned) {
     std::memset(memory, 0, bytes);
   } else {
-    UNMASK_CUDA_CALL(cudaMemsetAsync(memory, 0, bytes, stream_));
-    synchronize();
+    UNMASK_CUDA_CALL(cudaMemset(memory, 0, bytes));
+    UNMASK_CUDA_CALL(cudaStreamSynchronize(nullptr));
   }
   return owner;
 }
 
+// Through pinned memory, from where the copy runs while the host goes on.
 void queue::copy_to_device(void* to, const void* from, std::size_t bytes) {
   refuse_while_recording("copies from the host");
-  // From pageable memory the call returns after the source has been read.
-  UNMASK_CUDA_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
+  if (staging_ == nullptr) staging_ = allocate(staging_bytes, memory_kind::pinned);
+  const auto* source = static_cast<const unsigned char*>(from);
+  for (std::size_t at = 0; at < bytes;) {
+    if (staged_ == staging_bytes) {
+      UNMASK_CUDA_CALL(cudaStreamSynchronize(stream_));
+      staged_ = 0;
+    }
+    const std::size_t piece = std::min(bytes - at, staging_bytes - staged_);
+    unsigned char* staged = static_cast<unsigned char*>(staging_.get()) + staged_;
+    std::memcpy(staged, source + at, piece);
+    UNMASK_CUDA_CALL(cudaMemcpyAsync(static_cast<unsigned char*>(to) + at, staged, piece,
+                                     cudaMemcpyHostToDevice, stream_));
+    at += piece;
+    staged_ = std::min(staging_bytes, staged_ + (piece + 63) / 64 * 64);
+  }
+  queued_ = true;
+}
+
+void queue::copy_to_host(void* to, const void* from, std::size_t bytes) {
+  refuse_while_recording("copies to the host");
+  UNMASK_CUDA_CALL(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, stream_));
+  queued_ = true;
 }
 
 void queue::fill_zero(void* to, std::size_t bytes) {
   UNMASK_CUDA_CALL(cudaMemsetAsync(to, 0, bytes, stream_));
+  queued_ = true;
 }
 
-void queue::synchronize() {
-  refuse_while_recording("waits");
+void queue::wait() {
   UNMASK_CUDA_CALL(cudaStreamSynchronize(stream_));
+  staged_ = 0;
 }
 
 void queue::begin_recording() {
   refuse_while_recording("records");
   UNMASK_CUDA_CALL(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
-  recording_ = recorded_ = true;
+  note_uses();
 }
 
 std::shared_ptr<const recorded_launches> queue::end_recording() {
-  recording_ = false;
   const auto work = std::make_shared<recorded_launches>();
+  work->used = noted_uses();
   UNMASK_CUDA_CALL(cudaStreamEndCapture(stream_, &work->graph));
   UNMASK_CUDA_CALL(cudaGraphInstantiate(&work->runnable, work->graph, 0));
   UNMASK_CUDA_CALL(cudaGraphUpload(work->runnable, stream_));
@@ -200,7 +222,7 @@ std::shared_ptr<const recorded_launches> queue::end_recording() {
 }
 
 void queue::drop_recording() {
-  recording_ = false;
+  (void)noted_uses();
   cudaGraph_t graph = nullptr;
   const bool ended = cudaStreamEndCapture(stream_, &graph) == cudaSuccess;
   (void)cudaGetLastError();  // an invalidated capture is what is being cleared away
@@ -208,6 +230,9 @@ void queue::drop_recording() {
 }
 
 void queue::repeat(const recorded_launches& work) {
+  lists_change();
+  for (const auto& [host, written] : work.used) (void)exchange_.on_device(*this, host, written);
+  queued_ = true;
   UNMASK_CUDA_CALL(cudaGraphLaunch(work.runnable, stream_));
 }
 
@@ -219,6 +244,7 @@ void queue::allow_shared(const void* kernel, const grid_shape& shape) {
 #else
 
 struct recorded_launches {
+  exchange::uses used;
   std::vector<waiting_launch> launches;
 };
 
@@ -288,7 +314,68 @@ void run_now(const waiting_launch& l) {
   }
 }
 
+// Device memory that host code cannot touch: its pages are closed while no launch runs, so that an
+// access ends the program at its own line.
+class hidden_pages {
+ public:
+  std::shared_ptr<void> take(std::size_t bytes) {
+    const std::size_t room = std::bit_ceil(std::max<std::size_t>(bytes, 256));
+    std::vector<std::uintptr_t>& kept = free_[room];
+    const open_pages open(*this);
+    std::uintptr_t at = used_;
+    if (!kept.empty()) {
+      at = kept.back();
+      kept.pop_back();
+    } else {
+      used_ += room;
+      protect(PROT_READ | PROT_WRITE);
+    }
+    std::memset(reinterpret_cast<void*>(at), 0, bytes);
+    return {reinterpret_cast<void*>(at),
+            [this, room](void* p) { free_[room].push_back(reinterpret_cast<std::uintptr_t>(p)); }};
+  }
+  class open_pages {
+   public:
+    explicit open_pages(hidden_pages& pages) : pages_(pages) {
+      if (pages_.open_++ == 0) pages_.protect(PROT_READ | PROT_WRITE);
+    }
+    ~open_pages() {
+      if (--pages_.open_ == 0) pages_.protect(PROT_NONE);
+    }
+    open_pages(const open_pages&) = delete;
+    open_pages& operator=(const open_pages&) = delete;
+
+   private:
+    hidden_pages& pages_;
+  };
+
+ private:
+  void protect(int how) {
+    if (used_ == first_) return;
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const std::size_t bytes = (used_ - first_ + page - 1) / page * page;
+    if (mprotect(reinterpret_cast<void*>(first_), bytes, how) != 0) {
+      throw environment_error("out of memory for hidden pages");
+    }
+  }
+  static std::uintptr_t reserve() {
+    void* range = mmap(nullptr, std::size_t{1} << 36, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) throw environment_error("out of memory: no addresses are left");
+    return reinterpret_cast<std::uintptr_t>(range);
+  }
+  std::uintptr_t first_ = reserve(), used_ = first_;
+  int open_ = 0;
+  std::map<std::size_t, std::vector<std::uintptr_t> > free_;
+};
+hidden_pages& hidden_memory() {
+  static auto* pages = new hidden_pages;
+  return *pages;
+}
+
 void drain() {
+  if (waiting().empty()) return;
+  const hidden_pages::open_pages open(hidden_memory());
   while (!waiting().empty()) {
     const waiting_launch next = std::move(waiting().front());
     waiting().pop_front();
@@ -299,31 +386,26 @@ void drain() {
 }  // namespace
 
 queue::queue() {
-  set_shared_memory_source({[](std::size_t bytes) {
-                              void* memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
-                              owned()[reinterpret_cast<std::uintptr_t>(memory)] = bytes;
-                              emulator::note_memory(memory, bytes, emulator::memory_home::host);
-                              return memory;
-                            },
-                            [](void* memory) {
-                              drain();
-                              owned().erase(reinterpret_cast<std::uintptr_t>(memory));
-                              emulator::forget_memory(memory);
-                              std::free(memory);
-                            }});
+  share_memory();
 }
 queue::~queue() = default;
 
-std::shared_ptr<void> queue::allocate(std::size_t bytes, memory_kind kind) {
-  refuse_while_recording("allocates memory");
-  const auto memory = std::make_shared<tensor>(
-      allocate_host(dtype::u8, {static_cast<std::int64_t>(bytes > 0 ? bytes : 1)}));
-  void* start = memory->view().data;
-  owned()[reinterpret_cast<std::uintptr_t>(start)] = bytes > 0 ? bytes : 1;
+std::shared_ptr<void> allocate_memory(std::size_t bytes, memory_kind kind) {
+  bytes = bytes > 0 ? bytes : 1;
+  const bool hidden = kind == memory_kind::device && current_emulation().hides_memory;
+  std::shared_ptr<void> memory;
+  if (hidden) {
+    memory = hidden_memory().take(bytes);
+  } else {
+    const auto whole =
+        std::make_shared<tensor>(allocate_host(dtype::u8, {static_cast<std::int64_t>(bytes)}));
+    memory = {whole, whole->view().data};
+  }
+  owned()[reinterpret_cast<std::uintptr_t>(memory.get())] = bytes;
   emulator::note_memory(
-      start, bytes,
+      memory.get(), bytes,
       kind == memory_kind::device ? emulator::memory_home::device : emulator::memory_home::host);
-  return {start, [memory](void* p) {
+  return {memory.get(), [memory](void* p) {
             drain();
             owned().erase(reinterpret_cast<std::uintptr_t>(p));
             emulator::forget_memory(p);
@@ -360,30 +442,46 @@ void queue::fill_zero(void* to, std::size_t bytes) {
       std::make_shared<fill>(fill{to, bytes}));
 }
 
-void queue::synchronize() {
-  refuse_while_recording("waits");
+void queue::copy_to_host(void* to, const void* from, std::size_t bytes) {
+  refuse_while_recording("copies to the host");
+  struct copy {
+    void* to;
+    const void* from;
+    std::size_t bytes;
+  };
+  host_work(
+      [](const void* p) {
+        const auto* c = static_cast<const copy*>(p);
+        std::memcpy(c->to, c->from, c->bytes);
+      },
+      std::make_shared<copy>(copy{to, from, bytes}));
+}
+
+void queue::wait() {
   emulator::note_wait();
   drain();
 }
 
 void queue::begin_recording() {
   refuse_while_recording("records");
-  recording_ = recorded_ = true;
+  note_uses();
 }
 
 std::shared_ptr<const recorded_launches> queue::end_recording() {
-  recording_ = false;
   auto work = std::make_shared<recorded_launches>();
+  work->used = noted_uses();
   work->launches = std::exchange(record_, {});
   return work;
 }
 
 void queue::drop_recording() {
-  recording_ = false;
+  (void)noted_uses();
   record_.clear();
 }
 
 void queue::repeat(const recorded_launches& work) {
+  lists_change();
+  for (const auto& [host, written] : work.used) (void)exchange_.on_device(*this, host, written);
   for (const waiting_launch& l : work.launches) submit(l);
 }
 
@@ -393,10 +491,12 @@ void queue::submit(waiting_launch l) {
     return;
   }
   count_launch(l);
+  queued_ = true;
   if (current_emulation().deferred) {
     waiting().push_back(std::move(l));
   } else {
     drain();
+    const hidden_pages::open_pages open(hidden_memory());
     run_now(l);
   }
 }

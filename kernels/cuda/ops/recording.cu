@@ -71,10 +71,16 @@ void device_ops::replay(const captured_graph& work) const {
 namespace {
 
 void stage_rows(const device_ops& device, const op::stage_rows& args) {
+  device.work().lists_change();
   const std::int64_t entries = std::max(args.padded, args.rows.sequences + 1);
-  device.work().launch("stage_rows", {blocks_for(entries, stage_threads), stage_threads},
-                       stage_rows_kernel,
-                       {args.rows, args.token, args.index, args.padded, args.to});
+  device.work().launch(
+      "stage_rows", {blocks_for(entries, stage_threads), stage_threads}, stage_rows_kernel,
+      {device.in(args.rows),
+       device.in(args.token),
+       device.in(args.index),
+       args.padded,
+       {device.out(args.to.row_begin), device.out(args.to.sequence), device.out(args.to.position),
+        device.out(args.to.slot), device.out(args.to.token), device.out(args.to.index)}});
 }
 
 }  // namespace

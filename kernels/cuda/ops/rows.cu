@@ -43,41 +43,31 @@ void copy_rows(queue& work, const char* name, const tensor_view& from,
   }
 }
 
-// Counts, writes, and waits for the total.
-std::int32_t write_list(queue& work, const char* name, list_params list) {
-  if (list.sequences == 0) {
-    work.fill_zero(list.begin, sizeof(std::int32_t));
-    return 0;
-  }
-  list.count = work.scratch<std::int32_t>(scratch_slot::selection_a, list.sequences);
-  const grid_shape shape{blocks_for(list.sequences, 1), group_threads, group_bytes};
-  work.launch(name, shape, count_list_kernel, list);
-  work.launch(name, shape, write_list_kernel, list);
-  return work.read(list.begin + list.sequences);
-}
-
 void gather_rows(const device_ops& device, const op::gather_rows& args) {
-  copy_rows(device.work(), "gather_rows", args.from, args.index, args.to, nullptr, args.to.rows());
+  copy_rows(device.work(), "gather_rows", device.in(args.from), device.in(args.index),
+            device.out(args.to), nullptr, args.to.rows());
 }
 
 void scatter_rows(const device_ops& device, const op::scatter_rows& args) {
-  copy_rows(device.work(), "scatter_rows", args.from, nullptr, args.to, args.index,
-            args.from.rows());
+  copy_rows(device.work(), "scatter_rows", device.in(args.from), nullptr, device.out(args.to),
+            device.in(args.index), args.from.rows());
 }
 
 }  // namespace
 
 std::int32_t* device_ops::fault_word(device_fault kind) const {
-  constexpr auto count = static_cast<std::size_t>(device_fault::count);
-  if (faults_ == nullptr) {
-    faults_ = queue_.allocate(count * sizeof(std::int32_t), host_visible_memory());
+  if (!faults_) {
+    faults_ = allocate(dtype::i32, {static_cast<std::int64_t>(device_fault::count)},
+                       memory_use::host_visible);
   }
-  return static_cast<std::int32_t*>(faults_.get()) + static_cast<std::size_t>(kind);
+  return out(faults_.as<std::int32_t>() + static_cast<std::size_t>(kind));
 }
 
 void device_ops::check_faults() const {
-  if (faults_ == nullptr) return;
-  const auto raised = [&](device_fault kind) { return std::exchange(*fault_word(kind), 0) != 0; };
+  if (!faults_) return;
+  const auto raised = [&](device_fault kind) {
+    return std::exchange(faults_.as<std::int32_t>()[static_cast<std::size_t>(kind)], 0) != 0;
+  };
   if (raised(device_fault::find_rows)) throw std::logic_error("find_rows: a row is not there");
   if (raised(device_fault::top_indices)) {
     throw std::logic_error("top_indices: segment too short");
@@ -86,77 +76,78 @@ void device_ops::check_faults() const {
 
 void device_ops::faults_may_be_known() const {
 #if !defined(__CUDACC__)
-  if (!current_emulation().deferred) check_faults();
+  if (!current_emulation().deferred && !queue_.recording()) synchronize();
 #endif
 }
 
 namespace {
 
 std::int32_t compact(const device_ops& device, const op::compact& args) {
-  list_params list{};
-  list.sequences = args.sequences;
-  list.flags = args.flags.data != nullptr ? args.flags.as<std::uint8_t>() : nullptr;
-  list.stride = args.flags.row_stride;
-  list.want = args.want;
-  list.first = args.first;
-  list.last = args.last;
-  list.begin = args.begin;
-  list.position = args.position;
-  list.sequence = args.sequence;
-  return write_list(device.work(), "compact", list);
+  return device.on_host(args, args.flags.data, args.first, args.last, args.begin, args.position,
+                        args.sequence);
 }
 
 std::int32_t find_candidates(const device_ops& device, const op::find_candidates& args) {
-  list_params list{};
-  list.sequences = args.rows.sequences;
-  list.flags = args.state.as<std::uint8_t>();
-  list.stride = args.state.row_stride;
-  list.want = args.want;
-  list.first = args.first;
-  list.last = args.last;
-  list.rows = args.rows;
-  list.shift = args.shift;
-  list.begin = args.begin;
-  list.position = args.position;
-  list.row = args.row;
-  return write_list(device.work(), "find_candidates", list);
+  return device.on_host(args, args.rows.row_begin, args.rows.position, args.state.data, args.first,
+                        args.last, args.begin, args.position, args.row);
+}
+
+// Counts, then writes, without atomics and without the host.
+void list_flags(const device_ops& device, const op::list_flags& args) {
+  queue& work = device.work();
+  work.lists_change();
+  if (args.sequences == 0) return work.fill_zero(device.out(args.begin), sizeof(std::int32_t));
+  const list_flags_params p{device.in(args.flags).as<std::uint8_t>(),
+                            args.flags.row_stride,
+                            args.want,
+                            device.in(args.first),
+                            device.in(args.last),
+                            work.scratch<std::int32_t>(scratch_slot::selection_a, args.sequences),
+                            device.out(args.begin),
+                            device.out(args.position),
+                            device.out(args.sequence)};
+  const grid_shape shape{blocks_for(args.sequences, 1), group_threads, group_bytes};
+  work.launch("list_flags: count", shape, count_flags_kernel, p);
+  work.launch("list_flags: write", shape, write_flags_kernel, p);
 }
 
 void gather_tokens(const device_ops& device, const op::gather_tokens& args) {
-  device.work().launch(
-      "gather_tokens", {blocks_for(args.rows.rows, group_threads), group_threads},
-      gather_tokens_kernel,
-      {args.rows, args.canvas.as<std::int32_t>(), args.canvas.row_stride, args.token});
+  device.work().launch("gather_tokens", {blocks_for(args.rows.rows, group_threads), group_threads},
+                       gather_tokens_kernel,
+                       {device.in(args.rows), device.in(args.canvas).as<std::int32_t>(),
+                        args.canvas.row_stride, device.out(args.token)});
 }
 
 void mean_rows(const device_ops& device, const op::mean_rows& args) {
   const grid_shape shape{blocks_for(args.rows.sequences, 1), group_threads, 0,
                          blocks_for(args.x.columns(), group_threads)};
-  device.work().launch("mean_rows", shape, mean_rows_kernel,
-                       {args.rows.row_begin, args.x.as<float>(), args.x.row_stride,
-                        args.x.columns(), args.out.as<float>(), args.out.row_stride});
+  device.work().launch(
+      "mean_rows", shape, mean_rows_kernel,
+      {device.in(args.rows.row_begin), device.in(args.x).as<float>(), args.x.row_stride,
+       args.x.columns(), device.out(args.out).as<float>(), args.out.row_stride});
 }
 
 constexpr unsigned flag_pieces = 8;  // blocks that share the range of one sequence
 
+// Flags that the host reads are written by the host; kernels write those that only kernels read.
 void fill_flags(const device_ops& device, const op::fill_flags& args) {
-  device.work().launch(
-      "fill_flags", {blocks_for(args.sequences, 1), group_threads, 0, flag_pieces},
-      fill_flags_kernel,
-      {args.first, args.last, args.value, args.flags.as<std::uint8_t>(), args.flags.row_stride});
+  if (device.shares(args.flags.data)) {
+    return device.on_host(args, args.first, args.last, args.flags.data);
+  }
+  device.work().launch("fill_flags", {blocks_for(args.sequences, 1), group_threads, 0, flag_pieces},
+                       fill_flags_kernel,
+                       {device.in(args.first), device.in(args.last), args.value,
+                        args.flags.as<std::uint8_t>(), args.flags.row_stride});
 }
 
 void scatter_flags(const device_ops& device, const op::scatter_flags& args) {
-  device.work().launch(
-      "scatter_flags", {blocks_for(args.rows.rows, group_threads), group_threads},
-      scatter_flags_kernel,
-      {args.rows, args.where, args.value, args.flags.as<std::uint8_t>(), args.flags.row_stride});
+  device.on_host(args, args.rows.sequence, args.rows.position, args.where, args.flags.data);
 }
 
 }  // namespace
 
-const register_operations<gather_rows, scatter_rows, compact, find_candidates, gather_tokens,
-                          mean_rows, fill_flags, scatter_flags>
+const register_operations<gather_rows, scatter_rows, compact, list_flags, find_candidates,
+                          gather_tokens, mean_rows, fill_flags, scatter_flags>
     registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -20,24 +20,24 @@ void top_indices(const device_ops& device, const op::top_indices& args) {
   device.work().launch("top_indices",
                        {blocks_for(args.segments, 1), sort_threads, group_bytes + chunk},
                        top_indices_kernel,
-                       {args.begin, args.score, args.out_begin, args.out,
-                        device.fault_word(device_fault::top_indices)});
+                       {device.in(args.begin), device.in(args.score), device.in(args.out_begin),
+                        device.out(args.out), device.fault_word(device_fault::top_indices)});
   device.faults_may_be_known();
 }
 
 void key_scores(const device_ops& device, const op::key_scores& args) {
   const auto heads = static_cast<std::int32_t>(args.q.shape[1]);
   const auto dim = static_cast<std::int32_t>(args.q.shape[2]);
-  const key_scores_params p{args.q.as<float>(),
+  const key_scores_params p{device.in(args.q).as<float>(),
                             args.q.row_stride,
                             heads,
                             dim,
                             heads / static_cast<std::int32_t>(args.cache.keys.shape[2]),
-                            keys_of(args.cache),
-                            args.keys.kv_length,
-                            args.keys.key_begin,
-                            args.keys.key_slot,
-                            args.score};
+                            keys_of(device.in(args.cache)),
+                            device.in(args.keys.kv_length),
+                            device.in(args.keys.key_begin),
+                            device.in(args.keys.key_slot),
+                            device.out(args.score)};
   const std::size_t query = (static_cast<std::size_t>(p.keys.width) + 1) / 2 * 16;
   device.work().launch(
       "key_scores",
@@ -49,10 +49,12 @@ void importance(const device_ops& device, const op::importance& args) {
   const auto heads = static_cast<std::int32_t>(args.q.shape[1]);
   const importance_params p{
       heads, static_cast<std::int32_t>(args.q.shape[2]),
-      heads / static_cast<std::int32_t>(args.k.shape[1]), args.begin, args.index,
-      args.q.as<float>(), args.q.row_stride, args.k.as<float>(), args.k.row_stride, args.scale,
+      heads / static_cast<std::int32_t>(args.k.shape[1]), device.in(args.begin),
+      device.in(args.index), device.in(args.q).as<float>(), args.q.row_stride,
+      device.in(args.k).as<float>(), args.k.row_stride, args.scale,
       // A row is listed once at most.
-      device.work().scratch<double>(scratch_slot::selection_a, args.q.rows() * heads), args.out};
+      device.work().scratch<double>(scratch_slot::selection_a, args.q.rows() * heads),
+      device.out(args.out)};
   const std::size_t shared =
       group_bytes + std::size_t{2} * importance_warps * importance_row * sizeof(double);
   device.work().launch("importance",

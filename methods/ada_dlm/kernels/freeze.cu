@@ -213,42 +213,14 @@ UNMASK_KERNEL void accept_two_centroids_kernel(freeze_kernel_params p) {
   }
 }
 
-struct advance_delayed_cache_params {
-  std::uint8_t* state;
-  std::int64_t state_stride;
-  delayed_cache_params rule;
-  const std::int32_t* first;
-  const std::int32_t* last;
-  const std::uint8_t* whole;
-  std::uint8_t* flags;
-  std::int64_t flags_stride;
-};
-
-// One block for each sequence: a neighbour's state is read before anything changes.
-UNMASK_KERNEL void advance_delayed_cache_kernel(advance_delayed_cache_params p) {
-  const int s = static_cast<int>(block_index());
-  const int first = p.first[s] + static_cast<int>(thread_index()), last = p.last[s];
-  const int step = static_cast<int>(block_size());
-  std::uint8_t* state = p.state + s * p.state_stride;
-  for (int at = first; at < last; at += step) {
-    const bool predicts = p.rule.shifted && at + 1 < last && state[at + 1] == p.rule.masked;
-    const bool delayed = p.rule.delay && state[at] == p.rule.decoded;
-    const bool computed = p.whole[s] != 0 || state[at] == p.rule.masked || delayed || predicts;
-    p.flags[s * p.flags_stride + at] = computed ? 1 : 0;
-  }
-  sync_block();
-  for (int at = first; at < last; at += step) {
-    if (state[at] == p.rule.decoded) state[at] = p.rule.cached;
-  }
-}
-
 namespace {
 
 void push_history(const device_ops& device, const op::push_history& args) {
   device.work().launch("push_history", {blocks_for(args.candidates.sequences, 1), group_threads},
                        push_history_kernel,
-                       {args.candidates, args.score, args.replicate, args.history.as<float>(),
-                        args.history.row_stride, static_cast<std::int32_t>(args.history.shape[2])});
+                       {device.in(args.candidates), device.in(args.score), args.replicate,
+                        device.out(args.history).as<float>(), args.history.row_stride,
+                        static_cast<std::int32_t>(args.history.shape[2])});
 }
 
 void accept_two_centroids(const device_ops& device, const op::accept_two_centroids& args) {
@@ -259,21 +231,21 @@ void accept_two_centroids(const device_ops& device, const op::accept_two_centroi
           ? device.work().scratch<std::int32_t>(scratch_slot::selection_a,
                                                 std::int64_t{args.candidates.sequences} * length)
           : nullptr;
+  freeze_params rule = args.params;
+  rule.first = device.in(rule.first);
+  rule.last = device.in(rule.last);
+  rule.limit = device.in(rule.limit);
   const std::size_t centroid = (static_cast<std::size_t>(depth) + 1) / 2 * 16;
   device.work().launch(
       "accept_two_centroids",
       {blocks_for(args.candidates.sequences, 1), group_threads, group_bytes + 2 * centroid},
       accept_two_centroids_kernel,
-      {args.candidates, args.history.as<float>(), args.history.row_stride, depth, length, args.rank,
-       args.params, args.accept, order});
+      {device.in(args.candidates), device.in(args.history).as<float>(), args.history.row_stride,
+       depth, length, device.in(args.rank), rule, device.out(args.accept), order});
 }
 
 void advance_delayed_cache(const device_ops& device, const op::advance_delayed_cache& args) {
-  device.work().launch(
-      "advance_delayed_cache", {blocks_for(args.state.rows(), 1), group_threads},
-      advance_delayed_cache_kernel,
-      {args.state.as<std::uint8_t>(), args.state.row_stride, args.params, args.first, args.last,
-       args.whole, args.flags.as<std::uint8_t>(), args.flags.row_stride});
+  device.on_host(args, args.state.data, args.first, args.last, args.whole, args.flags.data);
 }
 
 }  // namespace

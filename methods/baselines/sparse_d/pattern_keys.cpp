@@ -31,19 +31,19 @@ void pattern_keys::allocate(const batch& b) {
   };
   for (std::int32_t l = 0; l < model.layers; ++l) {
     keep_.push_back(tiles(dtype::u8));
-    keys_.push_back(backend.allocate(dtype::f32, {s, blocks_}));
+    keys_.push_back(backend.allocate(dtype::f32, {s, blocks_}, memory_use::host_visible));
   }
   mass_ = tiles(dtype::f32);
-  applies_ = backend.allocate(dtype::u8, {s});
-  made_ = backend.allocate(dtype::u8, {s});
+  applies_ = backend.allocate(dtype::u8, {s}, memory_use::host_visible);
+  made_ = backend.allocate(dtype::u8, {s}, memory_use::host_visible);
   for (tensor* t : {&make_.length, &make_.blocks, &make_.zero, &make_.last, &make_.last_slot,
                     &make_.count, &make_.last_count}) {
-    *t = backend.allocate(dtype::i32, {s});
+    *t = backend.allocate(dtype::i32, {s}, memory_use::host_visible);
   }
   const std::int64_t n = s * b.max_length();
-  rows_.begin = backend.allocate(dtype::i32, {s + 1});
-  rows_.position = backend.allocate(dtype::i32, {n});
-  rows_.sequence = backend.allocate(dtype::i32, {n});
+  rows_.begin = backend.allocate(dtype::i32, {s + 1}, memory_use::host_visible);
+  rows_.position = backend.allocate(dtype::i32, {n}, memory_use::host_visible);
+  rows_.sequence = backend.allocate(dtype::i32, {n}, memory_use::host_visible);
 }
 
 void pattern_keys::choose(const layer_rows& layer, const paged_kv& cache, double* flops) {
@@ -130,7 +130,6 @@ void pattern_keys::make_pattern(const layer_rows& layer, const paged_kv& cache, 
   backend.run(op::keep_top_blocks{mass_, of(make_.blocks), of(make_.last), of(make_.blocks),
                                   of(make_.last_count), keep});
   backend.run(op::block_mask_keys{keep, made_.as<std::uint8_t>(), size, length, keys_[at]});
-  backend.synchronize();  // the lists end here, and the accounting reads the result
 }
 
 }  // namespace unmask

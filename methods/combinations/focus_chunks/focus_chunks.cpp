@@ -54,8 +54,8 @@ class focus_chunk_rows final : public row_policy, public ranked_by_activations {
       const ops& backend = b.backend();
       const std::int64_t places = b.capacity(), all = places * b.max_length();
       state_->key_begin = backend.allocate(dtype::i32, {places + 1}, memory_use::host_visible);
-      state_->key_slot = backend.allocate(dtype::i32, {all});
-      state_->key_sequence = backend.allocate(dtype::i32, {all});
+      state_->key_slot = backend.allocate(dtype::i32, {all}, memory_use::host_visible);
+      state_->key_sequence = backend.allocate(dtype::i32, {all}, memory_use::host_visible);
       state_->zero.assign(static_cast<std::size_t>(places), 0);
     }
     chunk_.select(b, plan, rows);

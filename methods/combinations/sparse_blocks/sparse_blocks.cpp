@@ -35,10 +35,12 @@ class prompt_keys final : public key_policy {
     const batch& b = layer.state;
     const step_plan& plan = layer.plan;
     if (layer.layer == 0) open_step(b, plan);
-    if (!ranking_.empty()) ranking_.rank(b.backend(), layer.q, first_, last_, cache, keep_);
+    if (!ranking_.empty()) {
+      ranking_.rank(layer.layer, b.backend(), layer.q, first_, last_, cache, keep_);
+    }
     if (!lists_) return;
-    std::vector<std::vector<std::int32_t>>& kept = kept_[static_cast<std::size_t>(layer.layer)];
-    b.backend().synchronize();  // the last layer's attention has read its list
+    const std::vector<std::vector<std::int32_t>>& kept =
+        kept_[static_cast<std::size_t>(layer.layer)];
     begin_.assign(1, 0);
     slots_.clear();
     for (std::int32_t s = 0; s < b.capacity(); ++s) {
@@ -51,9 +53,6 @@ class prompt_keys final : public key_policy {
         }
         // Chosen with all keys in sight, used from the next forward on.
         if (chooses_[i]) {
-          kept[i].clear();
-          ranking_.kept(s, kept[i]);
-          std::sort(kept[i].begin(), kept[i].end());
           // Two FLOPs per candidate, head and dimension.
           flops[s] += 2.0 * ranking_.candidates(s) * b.model().heads * b.model().head_dim;
         }
@@ -82,6 +81,7 @@ class prompt_keys final : public key_policy {
                    std::vector<std::vector<std::int32_t>>(places));
       block_.resize(places);
     }
+    take_chosen();
     for (auto* list : {&first_, &last_, &keep_, &scored_}) list->assign(places, 0);
     sparse_.assign(places, 0);
     chooses_.assign(places, 0);
@@ -96,6 +96,21 @@ class prompt_keys final : public key_policy {
         row += step.last - step.first;
       }
       ranking_.end_sequence();
+    }
+  }
+
+  // What the forward before this one chose: it has been waited for.
+  void take_chosen() {
+    for (std::size_t l = 0; l < kept_.size(); ++l) {
+      for (std::size_t s = 0; s < chooses_.size(); ++s) {
+        if (chooses_[s] == 0) continue;
+        const op::list_kept of = ranking_.kept(static_cast<std::int32_t>(l));
+        kept_[l][s].clear();
+        for (std::int32_t t = of.top_begin[s]; t < of.top_begin[s + 1]; ++t) {
+          kept_[l][s].push_back(of.slots[of.begin[s] + of.top[t]]);
+        }
+        std::sort(kept_[l][s].begin(), kept_[l][s].end());
+      }
     }
   }
 

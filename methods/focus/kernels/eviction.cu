@@ -7,30 +7,6 @@
 
 namespace unmask::cuda::UNMASK_TARGET {
 
-struct mark_kv_final_params {
-  const std::uint8_t* state;
-  std::int64_t state_stride;
-  const std::int32_t* first;
-  const std::int32_t* last;
-  bool right_neighbour;
-  std::uint8_t* flags;
-  std::int64_t flags_stride;
-};
-
-// Grid: sequences x pieces.
-UNMASK_KERNEL void mark_kv_final_kernel(mark_kv_final_params f) {
-  const int s = static_cast<int>(block_index());
-  const int last = f.last[s];
-  const std::uint8_t* state = f.state + s * f.state_stride;
-  const int step = static_cast<int>(grid_size_y() * block_size());
-  for (int p = f.first[s] + static_cast<int>(block_index_y() * block_size() + thread_index());
-       p < last; p += step) {
-    if (state[p] == state_masked) continue;
-    if (f.right_neighbour && p + 1 < last && state[p + 1] == state_masked) continue;
-    f.flags[s * f.flags_stride + p] = 1;
-  }
-}
-
 // ---- eviction -----------------------------------------------------------------------------------
 
 struct retain_kernel_params {
@@ -173,112 +149,32 @@ UNMASK_KERNEL void retain_kernel(retain_kernel_params p) {
   }
 }
 
-struct drop_rows_params {
-  row_set rows;
-  candidate_set candidates;
-  const std::uint8_t* accept;
-  std::int32_t* begin;
-  std::int32_t* sequence;
-  std::int32_t* position;
-  std::int32_t* kept;
-  // Between the two kernels: begin, sequence and position may be the arrays of `rows`.
-  std::int32_t* count;         // [S]
-  std::int32_t* old_begin;     // [S+1]
-  std::int32_t* old_position;  // [R], -1 where the row is dropped
-};
-
-UNMASK_KERNEL void mark_dropped_kernel(drop_rows_params p) {
-  shared_allocator shared;
-  const block_group group = take_group(shared);
-  const int s = static_cast<int>(block_index());
-  const int first = p.rows.row_begin[s], last = p.rows.row_begin[s + 1];
-  for (int r = first + group.rank(); r < last; r += group.size()) {
-    p.old_position[r] = p.rows.position[r];
-  }
-  group.sync();
-  for (int c = p.candidates.begin[s] + group.rank(); c < p.candidates.begin[s + 1];
-       c += group.size()) {
-    if (p.accept[c] == 0) p.old_position[p.candidates.row[c]] = -1;
-  }
-  group.sync();
-  const int left = group.count(last - first, [&](int i) { return p.old_position[first + i] >= 0; });
-  if (group.rank() != 0) return;
-  p.count[s] = left;
-  p.old_begin[s] = first;
-  p.old_begin[s + 1] = last;  // the same value from the next sequence's block
-}
-
-UNMASK_KERNEL void write_kept_kernel(drop_rows_params p) {
-  shared_allocator shared;
-  const block_group group = take_group(shared);
-  const int s = static_cast<int>(block_index());
-  int at = entries_before(group, p.count, s);
-  if (group.rank() == 0) {
-    p.begin[s] = at;
-    if (s + 1 == p.rows.sequences) p.begin[s + 1] = at + p.count[s];
-  }
-  const int last = p.old_begin[s + 1];
-  for (int base = p.old_begin[s]; base < last; base += group.size()) {
-    const int r = base + group.rank();
-    const int position = r < last ? p.old_position[r] : -1;
-    int total = 0;
-    const int place = at + group.before(position >= 0, total);
-    if (position >= 0) {
-      p.kept[place] = r;
-      p.sequence[place] = s;
-      p.position[place] = position;
-    }
-    at += total;
-  }
-}
-
-// ---- chunks -------------------------------------------------------------------------------------
-
 namespace {
-
-constexpr unsigned flag_pieces = 8;  // blocks that share the range of one sequence
 
 grid_shape block_each(std::int32_t sequences) {
   return {blocks_for(sequences, 1), group_threads, group_bytes};
 }
 
-void mark_kv_final(const device_ops& device, const op::mark_kv_final& args) {
+void retain(const device_ops& device, const op::retain& args) {
+  retain_params rule = args.params;
+  rule.target = device.in(rule.target);
+  rule.processed = device.in(rule.processed);
   device.work().launch(
-      "mark_kv_final", {blocks_for(args.sequences, 1), group_threads, 0, flag_pieces},
-      mark_kv_final_kernel,
-      {args.state.as<std::uint8_t>(), args.state.row_stride, args.first, args.last,
-       args.right_neighbour, args.flags.as<std::uint8_t>(), args.flags.row_stride});
+      "retain", block_each(args.candidates.sequences), retain_kernel,
+      {device.in(args.candidates), device.in(args.score), rule, device.out(args.accept)});
 }
 
-void retain(const device_ops& device, const op::retain& args) {
-  device.work().launch("retain", block_each(args.candidates.sequences), retain_kernel,
-                       {args.candidates, args.score, args.params, args.accept});
+void freeze(const device_ops& device, const op::mark_kv_final& args) {
+  device.on_host(args, args.state.data, args.first, args.last, args.flags.data);
 }
 
 std::int32_t drop_rows(const device_ops& device, const op::drop_rows& args) {
-  if (args.rows.sequences == 0) {
-    device.work().fill_zero(args.begin, sizeof(std::int32_t));
-    return 0;
-  }
-  const drop_rows_params p{
-      args.rows,
-      args.candidates,
-      args.accept,
-      args.begin,
-      args.sequence,
-      args.position,
-      args.kept,
-      device.work().scratch<std::int32_t>(scratch_slot::selection_a, args.rows.sequences),
-      device.work().scratch<std::int32_t>(scratch_slot::selection_b,
-                                          std::int64_t{args.rows.sequences} + 1),
-      device.work().scratch<std::int32_t>(scratch_slot::selection_c, args.rows.rows)};
-  device.work().launch("drop_rows: mark", block_each(args.rows.sequences), mark_dropped_kernel, p);
-  device.work().launch("drop_rows: write", block_each(args.rows.sequences), write_kept_kernel, p);
-  return device.work().read(args.begin + args.rows.sequences);
+  return device.on_host(args, args.rows.row_begin, args.candidates.begin, args.candidates.row,
+                        args.accept, args.begin, args.sequence, args.position, args.kept);
 }
 
 }  // namespace
 
-const register_operations<mark_kv_final, retain, drop_rows> registered(this_target);
+const register_operations<retain, freeze, drop_rows> registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -31,9 +31,26 @@ void block_mean_keys(const op::block_mean_keys& args) {
   }
 }
 
+// The slots of the focused keys: response, top blocks, sinks.
+void mark_context(const op::mark_context& args) {
+  for (std::int32_t s = 0; s < args.sequences; ++s) {
+    const std::int32_t length = args.length[s], from = args.seen_from[s];
+    std::uint8_t* flags = args.flags.row<std::uint8_t>(s);
+    for (std::int32_t p = 0; p < length; ++p) flags[p] = p >= from ? 1 : 0;
+    for (std::int32_t t = args.top_begin[s]; t < args.top_begin[s + 1]; ++t) {
+      const std::int32_t first = args.top[t] * args.block;
+      for (std::int32_t p = first; p < std::min(from, first + args.block); ++p) flags[p] = 1;
+    }
+    if (args.sink == nullptr) continue;
+    for (std::int32_t i = args.sink_begin[2 * s]; i < args.sink_begin[2 * s + 1]; ++i) {
+      flags[args.sink[i]] = 1;
+    }
+  }
+}
+
 }  // namespace
 
-const register_operations<block_mean_keys> registered(target::reference);
+const register_operations<block_mean_keys, mark_context> registered(target::reference);
 
 }  // namespace reference
 

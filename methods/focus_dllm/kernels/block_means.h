@@ -23,5 +23,21 @@ struct block_mean_keys {
   const std::int32_t* first_block = nullptr;
 };
 
+// flags[s, p] for p in [0, length[s]): 1 from position seen_from[s] on, in the listed blocks of
+// `block` positions (those before seen_from[s]) and at the listed sinks, else 0. Blocks of sequence
+// s: top[top_begin[s] .. top_begin[s+1]); sinks: sink[sink_begin[2 s] .. sink_begin[2 s + 1]), as
+// top_indices lists them when every second segment is left out; null: none.
+struct mark_context {
+  std::int32_t sequences = 0;
+  const std::int32_t* length = nullptr;
+  const std::int32_t* seen_from = nullptr;
+  std::int32_t block = 0;
+  const std::int32_t* top_begin = nullptr;
+  const std::int32_t* top = nullptr;
+  const std::int32_t* sink_begin = nullptr;
+  const std::int32_t* sink = nullptr;
+  tensor_view flags;
+};
+
 }  // namespace op
 }  // namespace unmask

@@ -32,6 +32,17 @@ void pool(const op::pool& args) {
   }
 }
 
+void list_kept(const op::list_kept& args) {
+  for (std::int32_t s = 0; s < args.sequences; ++s) {
+    const std::int32_t top = args.top_begin[s + 1] - args.top_begin[s];
+    std::int32_t* kept = args.kept + args.kept_begin[s];
+    for (std::int32_t i = 0; i < args.kept_begin[s + 1] - args.kept_begin[s]; ++i) {
+      kept[i] = i < top ? args.slots[args.begin[s] + args.top[args.top_begin[s] + i]]
+                        : args.suffix[s] + i - top;
+    }
+  }
+}
+
 void kv_copy(const op::kv_copy& args) {
   const auto bytes =
       static_cast<std::size_t>(args.from.keys.shape[2] * args.from.keys.shape[3]) * sizeof(float);
@@ -48,7 +59,7 @@ void kv_copy(const op::kv_copy& args) {
 
 }  // namespace
 
-const register_operations<pool, kv_copy> registered(target::reference);
+const register_operations<pool, list_kept, kv_copy> registered(target::reference);
 
 }  // namespace reference
 }  // namespace unmask

@@ -62,6 +62,19 @@ UNMASK_KERNEL void kv_copy_kernel(kv_copy_params p) {
   }
 }
 
+// Grid: sequences x pieces.
+UNMASK_KERNEL void list_kept_kernel(op::list_kept p) {
+  const int s = static_cast<int>(block_index());
+  const int top = p.top_begin[s + 1] - p.top_begin[s];
+  const int n = p.kept_begin[s + 1] - p.kept_begin[s];
+  const int step = static_cast<int>(grid_size_y() * block_size());
+  for (int i = static_cast<int>(block_index_y() * block_size() + thread_index()); i < n;
+       i += step) {
+    p.kept[p.kept_begin[s] + i] =
+        i < top ? p.slots[p.begin[s] + p.top[p.top_begin[s] + i]] : p.suffix[s] + i - top;
+  }
+}
+
 namespace {
 
 // Blocks that share one segment. The lengths are known on the device only; a block whose piece is
@@ -72,16 +85,28 @@ void pool(const device_ops& device, const op::pool& args) {
   if (args.kernel < 1 || args.kernel % 2 == 0)
     throw std::logic_error("pool: the window must be odd");
   device.work().launch("pool", {blocks_for(args.segments, 1), group_threads, 0, segment_pieces},
-                       pool_kernel, {args.begin, args.in, args.kernel / 2, args.maximum, args.out});
+                       pool_kernel,
+                       {device.in(args.begin), device.in(args.in), args.kernel / 2, args.maximum,
+                        device.out(args.out)});
+}
+
+void list_kept(const device_ops& device, const op::list_kept& args) {
+  device.work().launch("list_kept",
+                       {blocks_for(args.sequences, 1), group_threads, 0, segment_pieces},
+                       list_kept_kernel,
+                       {args.sequences, device.in(args.begin), device.in(args.slots),
+                        device.in(args.top_begin), device.in(args.top), device.in(args.suffix),
+                        device.in(args.kept_begin), device.out(args.kept)});
 }
 
 void kv_copy(const device_ops& device, const op::kv_copy& args) {
-  const kv_copy_params p{args.begin,
-                         args.from_slot,
-                         {args.from.page_table, args.from.table_stride},
-                         {args.to.page_table, args.to.table_stride},
-                         {side_of(args.from.keys), side_of(args.from.values)},
-                         {side_of(args.to.keys), side_of(args.to.values)}};
+  const paged_kv source = device.in(args.from), target = device.out(args.to);
+  const kv_copy_params p{device.in(args.begin),
+                         device.in(args.from_slot),
+                         {source.page_table, source.table_stride},
+                         {target.page_table, target.table_stride},
+                         {side_of(source.keys), side_of(source.values)},
+                         {side_of(target.keys), side_of(target.values)}};
   constexpr unsigned pieces = 64;
   device.work().launch("kv_copy", {blocks_for(args.sequences, 1), row_threads, 0, pieces},
                        kv_copy_kernel, p);
@@ -89,6 +114,6 @@ void kv_copy(const device_ops& device, const op::kv_copy& args) {
 
 }  // namespace
 
-const register_operations<pool, kv_copy> registered(this_target);
+const register_operations<pool, list_kept, kv_copy> registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -31,5 +31,19 @@ struct kv_copy {
   paged_kv to;
 };
 
+// The slots that sequence s keeps, into kept[kept_begin[s] .. kept_begin[s+1]): the candidates
+// slots[begin[s] + top[i]] for i in [top_begin[s], top_begin[s+1]), then suffix[s], suffix[s] + 1 ..
+// for the rest.
+struct list_kept {
+  std::int32_t sequences = 0;
+  const std::int32_t* begin = nullptr;
+  const std::int32_t* slots = nullptr;
+  const std::int32_t* top_begin = nullptr;
+  const std::int32_t* top = nullptr;
+  const std::int32_t* suffix = nullptr;
+  const std::int32_t* kept_begin = nullptr;
+  std::int32_t* kept = nullptr;
+};
+
 }  // namespace op
 }  // namespace unmask

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "harness/engine/arrivals.h"
+#include "harness/engine/closed_loop.h"
 #include "harness/engine/latency.h"
 #include "harness/engine/loop_runner.h"
 #include "harness/engine/trajectory.h"
@@ -170,6 +171,28 @@ TEST(loop, a_device_serves_the_same_tokens) {
     cuda::set_emulation(before);
   }
   EXPECT_GT(repeated, 0);
+}
+
+// A closed batch takes at most 8192 rows of prompts into one forward, so a large batch of long prompts
+// needs no more room than that and its blocks; the answers are those of smaller batches.
+TEST(loop, prompts_of_a_closed_batch_enter_in_pieces) {
+  const auto model = tiny_model(model_family::sdar, cpu_ops(), 8192 + 33 * 64);
+  std::vector<sequence_request> requests = tiny_requests(33, 8);
+  for (sequence_request& r : requests) {
+    while (r.prompt.size() < 300) r.prompt.push_back(r.prompt[r.prompt.size() % 7]);
+  }
+  const method_info& method = method_registry::instance().find("block_diffusion");
+  parameter_map given;
+  method_registry::instance().make("block_diffusion", model->config(), "", {}, &given);
+  const std::int32_t rows = rows_needed(model->config(), method, parameters(given), requests, 33);
+  EXPECT_GT(rows, 8192);
+  EXPECT_LE(rows, model->max_rows());
+  std::int64_t all = 0;
+  for (const sequence_request& r : requests) all += static_cast<std::int64_t>(r.prompt.size());
+  EXPECT_GT(all, 9000);
+  const auto together = testing::decode(*model, "block_diffusion", {}, requests, 33);
+  const auto apart = testing::decode(*model, "block_diffusion", {}, requests, 8);
+  EXPECT_EQ(testing::outputs(together), testing::outputs(apart));
 }
 
 // Two prompts fit at first, their answers do not: somebody gives way again and again.

@@ -39,7 +39,8 @@ namespace {
 void accept_sequential(const device_ops& device, const op::accept_sequential& args) {
   device.work().launch("accept_sequential", {blocks_for(args.candidates.sequences, 1), warp_size},
                        accept_sequential_kernel,
-                       {args.candidates, args.block_begin, args.block, args.quota, args.accept});
+                       {device.in(args.candidates), device.in(args.block_begin), args.block,
+                        device.in(args.quota), device.out(args.accept)});
 }
 
 }  // namespace

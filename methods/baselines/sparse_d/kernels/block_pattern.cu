@@ -6,6 +6,7 @@
 #include "kernels/cuda/cached_keys.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/groups.h"
+#include "kernels/cuda/score_tile.h"
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
@@ -24,6 +25,8 @@ struct block_mass_params {
   float* out;  // [S, heads, blocks, blocks]
   std::int64_t out_stride;
   std::int32_t blocks;
+  cache_side side;  // keys, as score_tile.h takes them
+  cache_place place;
 };
 
 // First row of the sequence whose position is not below p; positions ascend.
@@ -104,6 +107,101 @@ UNMASK_KERNEL void block_mass_kernel(block_mass_params p) {
   }
 }
 
+// The same with bfloat16 keys, on tensor cores: the warps of a block share the keys, and have 16 rows
+// of the query block each. A first walk over the keys finds every row's largest score and sum, a
+// second adds up the weights of the columns and of the key blocks.
+template <int dim>
+UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(score_threads, 2)
+    block_mass_tensor_kernel(block_mass_params p) {
+  shared_allocator shared;
+  std::uint16_t* keys = shared.take<std::uint16_t>(tensor_keys * dim).data();
+  const shared_array<float> of_warps = shared.take<float>(score_warps * tensor_keys);
+  const int s = static_cast<int>(block_index()) / p.heads;
+  const int h = static_cast<int>(block_index()) % p.heads, i = static_cast<int>(block_index_y());
+  const int t = static_cast<int>(thread_index()), lane = lane_index();
+  const int length = p.kv_length[s], start = p.first_slot[s];
+  const int used = (length + p.size - 1) / p.size;
+  if (i >= used) return;
+  float* out = p.out + s * p.out_stride + (static_cast<std::int64_t>(h) * p.blocks + i) * p.blocks;
+  for (int j = start / p.size + t; j < used; j += score_threads) out[j] = 0;
+  const int end = p.row_begin[s + 1];
+  const int first = lower_row(p.position, p.row_begin[s], end, i * p.size);
+  const int rows = lower_row(p.position, first, end, (i + 1) * p.size) - first;
+  const float scale_log2 = p.scale * 1.4426950408889634F;
+  const float share = 1.0F / (static_cast<float>(p.size) * static_cast<float>(p.size));
+  for (int group = 0; group < rows; group += score_warps * 16) {
+    const int mine = group + warp_index() * 16 + lane / 4;
+    const float* from = p.q + (first + mine) * p.q_stride + static_cast<std::int64_t>(h) * dim;
+    std::uint32_t a[dim / 16][4];
+    load_score_rows<dim>(a, mine < rows ? from : nullptr,
+                         mine + 8 < rows ? from + 8 * p.q_stride : nullptr);
+    float score[8][4];
+    const auto walk = [&](const auto& use) {
+      for (int base = start; base < length; base += tensor_keys) {
+        sync_block();  // the last keys and sums have been read
+        load_score_keys<dim>(p.side, p.place, s, h / p.group, base, length, keys,
+                             [](int slot) { return slot; });
+        sync_block();
+        score_tile<dim>(score, a, keys);
+#pragma unroll
+        for (int n = 0; n < 8; ++n) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            if (base + n * 8 + lane % 4 * 2 + e % 2 >= length) score[n][e] = -INFINITY;
+          }
+        }
+        use(base);
+      }
+    };
+    float top[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
+    walk([&](int) {
+#pragma unroll
+      for (int r = 0; r < 2; ++r) {
+        float m = top[r];
+#pragma unroll
+        for (int n = 0; n < 8; ++n) m = fmaxf(m, fmaxf(score[n][2 * r], score[n][2 * r + 1]));
+        m = fmaxf(m, shuffle_xor(m, 1));
+        m = fmaxf(m, shuffle_xor(m, 2));
+        sum[r] *= exp2_fast((top[r] - m) * scale_log2);
+        top[r] = m;
+#pragma unroll
+        for (int n = 0; n < 8; ++n) {
+          sum[r] += exp2_fast((score[n][2 * r] - m) * scale_log2) +
+                    exp2_fast((score[n][2 * r + 1] - m) * scale_log2);
+        }
+      }
+    });
+    float factor[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      sum[r] += shuffle_xor(sum[r], 1);
+      sum[r] += shuffle_xor(sum[r], 2);
+      factor[r] = mine + 8 * r < rows ? 1.0F / sum[r] : 0.0F;
+    }
+    walk([&](int base) {
+      float columns[8][2];
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+#pragma unroll
+        for (int e = 0; e < 2; ++e) {
+          columns[n][e] = exp2_fast((score[n][e] - top[0]) * scale_log2) * factor[0] +
+                          exp2_fast((score[n][2 + e] - top[1]) * scale_log2) * factor[1];
+        }
+      }
+      sum_columns(columns, of_warps);
+      const int behind = base + tensor_keys < length ? base + tensor_keys : length;
+      const int j = base / p.size + t;
+      if (j * p.size >= behind) return;
+      float mass = 0;
+      for (int slot = j * p.size > base ? j * p.size : base;
+           slot < behind && slot < (j + 1) * p.size; ++slot) {
+        mass += column_total(of_warps, slot - base);
+      }
+      out[j] += mass * share;
+    });
+  }
+}
+
 struct keep_top_blocks_params {
   const float* mass;  // [S, heads, blocks, blocks]
   std::int64_t mass_stride;
@@ -177,21 +275,34 @@ void block_mass(const device_ops& device, const op::block_mass& args) {
   const auto kv_heads = static_cast<std::int32_t>(args.cache.keys.shape[2]);
   const auto dim = static_cast<std::int32_t>(args.q.shape[2]);
   const auto blocks = static_cast<std::int32_t>(args.out.shape[3]);
-  const block_mass_params p{args.rows.row_begin,
-                            args.rows.position,
-                            args.q.as<float>(),
+  const paged_kv cache = device.in(args.cache);
+  const block_mass_params p{device.in(args.rows.row_begin),
+                            device.in(args.rows.position),
+                            device.in(args.q).as<float>(),
                             args.q.row_stride,
                             heads,
                             dim,
                             heads / kv_heads,
-                            keys_of(args.cache),
-                            args.kv_length,
-                            args.first_slot,
+                            keys_of(cache),
+                            device.in(args.kv_length),
+                            device.in(args.first_slot),
                             args.size,
                             args.scale,
-                            args.out.as<float>(),
+                            device.out(args.out).as<float>(),
                             args.out.row_stride,
-                            blocks};
+                            blocks,
+                            side_of(cache.keys),
+                            {cache.page_table, cache.table_stride}};
+  if (has_score_tiles(cache.keys, dim)) {
+    const auto launch = [&](auto kernel) {
+      device.work().launch(
+          "block_mass_tensor",
+          {blocks_for(std::int64_t{args.rows.sequences} * heads, 1), score_threads,
+           score_shared_bytes(dim) + column_shared_bytes, static_cast<unsigned>(blocks)},
+          kernel, p);
+    };
+    return dim == 64 ? launch(block_mass_tensor_kernel<64>) : launch(block_mass_tensor_kernel<128>);
+  }
   const std::size_t row_room = (static_cast<std::size_t>(args.size) + 1) / 2 * 16;
   device.work().launch("block_mass",
                        {blocks_for(std::int64_t{args.rows.sequences} * heads, 1), group_threads,
@@ -206,20 +317,21 @@ void keep_top_blocks(const device_ops& device, const op::keep_top_blocks& args) 
                          blocks_for(std::int64_t{heads} * blocks, group_threads / warp_size)};
   device.work().launch(
       "keep_top_blocks", shape, keep_top_blocks_kernel,
-      {args.mass.as<float>(), args.mass.row_stride, heads, blocks, args.used, args.first,
-       args.limit, args.count, args.keep.as<std::uint8_t>(), args.keep.row_stride});
+      {device.in(args.mass).as<float>(), args.mass.row_stride, heads, blocks, device.in(args.used),
+       device.in(args.first), device.in(args.limit), device.in(args.count),
+       device.out(args.keep).as<std::uint8_t>(), args.keep.row_stride});
 }
 
 void block_mask_keys(const device_ops& device, const op::block_mask_keys& args) {
   const auto heads = static_cast<std::int32_t>(args.keep.shape[1]);
   const auto blocks = static_cast<std::int32_t>(args.keep.shape[3]);
-  device.work().launch(
-      "block_mask_keys",
-      {blocks_for(args.keep.rows(), 1), group_threads, 0,
-       blocks_for(blocks, group_threads / warp_size)},
-      block_mask_keys_kernel,
-      {args.keep.as<std::uint8_t>(), args.keep.row_stride, heads, blocks, args.applies, args.size,
-       args.kv_length, args.out.as<float>(), args.out.row_stride});
+  device.work().launch("block_mask_keys",
+                       {blocks_for(args.keep.rows(), 1), group_threads, 0,
+                        blocks_for(blocks, group_threads / warp_size)},
+                       block_mask_keys_kernel,
+                       {device.in(args.keep).as<std::uint8_t>(), args.keep.row_stride, heads,
+                        blocks, device.in(args.applies), args.size, device.in(args.kv_length),
+                        device.out(args.out).as<float>(), args.out.row_stride});
 }
 
 }  // namespace

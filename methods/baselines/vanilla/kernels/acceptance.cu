@@ -68,14 +68,16 @@ grid_shape block_each(std::int32_t sequences) {
 }
 
 void accept_factor(const device_ops& device, const op::accept_factor& args) {
-  device.work().launch("accept_factor", block_each(args.candidates.sequences), accept_factor_kernel,
-                       {args.candidates, args.score, args.factor, args.accept});
+  device.work().launch(
+      "accept_factor", block_each(args.candidates.sequences), accept_factor_kernel,
+      {device.in(args.candidates), device.in(args.score), args.factor, device.out(args.accept)});
 }
 
 void gumbel_scores(const device_ops& device, const op::gumbel_scores& args) {
   device.work().launch("gumbel_scores", {blocks_for(args.candidates.sequences, 1), group_threads},
                        gumbel_scores_kernel,
-                       {args.candidates, args.noise, args.temperature, args.score});
+                       {device.in(args.candidates), device.in(args.noise), args.temperature,
+                        device.out(args.score)});
 }
 
 }  // namespace

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Memory that host code and kernels share: lists, states, decisions, a few bytes per row. The host
+// reads and writes it in place, as ordinary memory; kernels work on a copy in device memory, because
+// each of their reads over the bus would take a microsecond or two. The launcher of an operation
+// names what its kernels read and write (device_ops::in and out):
+//   in    copies what the host has changed since, through pinned memory in launch order; the host
+//         may change it again at once
+//   out   the same, and the next wait brings it back: the host reads it and writes it only then
+// Changes are found by comparing with what the device has, so nothing has to announce them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kernels/cuda/device/portable.h"
+
+namespace unmask::cuda::UNMASK_TARGET {
+
+class queue;
+
+class exchange {
+ public:
+  // Of this backend. It is never destroyed: tensors may outlive every queue.
+  static exchange& of_backend();
+
+  void* allocate(std::size_t bytes);  // contents undefined
+  void release(void* host) noexcept;
+
+  bool holds(const void* address) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    return first_ != 0 && at - first_ < reserved;
+  }
+  // Copies go through `work`, in its order.
+  void* on_device(queue& work, const void* host, bool written);
+  // A kernel has written it since the last wait.
+  bool is_behind(const void* host) const;
+
+  // What recorded launches use: copied whenever they are repeated.
+  using uses = std::vector<std::pair<const void*, bool>>;
+  void note_into(uses* list) { noted_ = list; }
+
+  void start_fetching(queue& work);  // queues the copies back
+  void finish_fetching();            // they have arrived
+
+ private:
+  static constexpr std::size_t reserved = std::size_t{1} << 36;  // addresses, not memory
+  static constexpr int smallest = 8, sizes = 29;                 // blocks of 2^8 .. 2^36 bytes
+  struct slab {
+    std::uintptr_t host = 0;
+    std::size_t bytes = 0, used = 0;
+    std::shared_ptr<void> device, known;
+  };
+  struct block {
+    std::size_t bytes = 0;   // that were asked for
+    int size = 0, slab = 0;  // room: 2^size bytes
+    unsigned char* device = nullptr;
+    unsigned char* known = nullptr;  // what the device has, in pinned memory
+    bool behind = false, released = false;
+  };
+  using blocks = std::map<std::uintptr_t, block>;
+  exchange() = default;
+  int slab_with(std::size_t bytes);
+  blocks::value_type* block_of(const void* host);
+  void recycle(std::uintptr_t host, const block& b);
+
+  std::uintptr_t first_ = 0, next_ = 0;
+  std::vector<slab> slabs_;
+  blocks blocks_;
+  std::vector<blocks::value_type*> behind_;
+  std::array<std::vector<std::uintptr_t>, sizes> free_;
+  uses* noted_ = nullptr;
+};
+
+}  // namespace unmask::cuda::UNMASK_TARGET
