@@ -172,7 +172,7 @@ class ops {
   virtual void clear(void* to, std::size_t bytes) const;
 
   // Whether the host can read resident memory in place.
-  virtual bool shows_resident() const { return true; }
+  bool shows_resident() const { return where_ == target::reference || where_ == target::cpu; }
 
   // -- captured graphs --
   // capture() records operations into a CUDA graph; replay() runs them again on the same arrays and

@@ -74,7 +74,7 @@ struct list_flags {
   std::int32_t* sequence = nullptr;
 };
 
-// token[r] = canvas[sequence[r], position[r]], 0 where the row is nobody's; canvas [S, length]
+// token[r] = canvas[sequence[r], position[r]], 0 in a padding row; canvas [S, length]
 // int32.
 struct gather_tokens {
   row_set rows;

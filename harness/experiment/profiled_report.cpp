@@ -66,7 +66,7 @@ json traffic_object(const phase_report& report) {
   if (!report.traffic) return nullptr;
   std::int64_t steps = 0;
   for (const phase_total& t : report.phases) {
-    if (t.phase == work_phase::step) steps = t.calls;
+    if (t.phase == profile_phase::step) steps = t.calls;
   }
   json kernels = json::array();
   for (const auto& [name, k] : report.traffic->kernels) {

@@ -5,7 +5,7 @@
 // compiler ("cuda-emulated", namespace emulated); its bodies are in ops/, one file per group of
 // operations with the stem it has in reference/, and the kernels in <group>_kernels.h.
 //
-// Every operation returns when its kernels are queued. What it wrote to exchanged memory may be read
+// Every operation returns when its kernels are queued. What it wrote to host-visible memory may be read
 // by the host after synchronize(). Operations that make lists for the host from what the host has,
 // or return a count, run on the host (on_host): they wait only where a kernel wrote what they read.
 #pragma once
@@ -71,7 +71,6 @@ class device_ops : public ops {
     check_faults();
   }
 
-  bool shows_resident() const override { return false; }
   void write(void* to, const void* from, std::size_t bytes) const override {
     queue_.copy_to_device(to, from, bytes);
   }
@@ -186,7 +185,7 @@ class device_ops : public ops {
 
  private:
   mutable queue queue_;
-  mutable tensor faults_;  // [device_fault::count] int32, exchanged
+  mutable tensor faults_;  // [device_fault::count] int32, host_visible
   mutable std::vector<rope_table> rope_tables_;
   mutable std::vector<expert_table> expert_tables_;
 #if defined(__CUDACC__)

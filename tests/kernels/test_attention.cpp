@@ -249,8 +249,8 @@ TEST(attention, tensor_cores_match_the_reference) {
       device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, view_of(mass)});
       device.synchronize();
       EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1;
-      reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want,
-                                        view_of(want_mass)});
+      reference_ops().run(
+          op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want, view_of(want_mass)});
       expect_close(mass, want_mass, 6e-3, "key mass");
     }
   });
@@ -282,7 +282,10 @@ TEST(attention, tensor_cores_under_block_masks) {
         half_cache half(c);
         round_queries(c);
         const std::int32_t blocks = (4 * kv_page_size + size - 1) / size;
-        c.add_tiles(size, blocks);
+        std::vector<std::uint8_t> keep(static_cast<std::size_t>(3 * of.heads * blocks * blocks));
+        for (std::uint8_t& k : keep) k = c.rng() % 3 == 0;
+        const std::vector<std::uint8_t> applies{1, 1, 0};
+        c.keys.tiles = {keep.data(), applies.data(), blocks, size};
         grid want({c.rows.set.rows, of.heads, of.dim});
         grid got({c.rows.set.rows, of.heads, of.dim}, 4);
         reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.1F, want, {}});

@@ -211,7 +211,7 @@ TEST(profiled, refused_counters_leave_analytic_work_and_the_reason) {
 TEST(profiled, traffic_of_the_emulated_device_is_told_by_the_step) {
   phase_report report;
   phase_total step;
-  step.phase = work_phase::step;
+  step.phase = profile_phase::step;
   step.calls = 4;
   step.seconds = step.own_seconds = 1;
   report.phases = {step};
