@@ -124,7 +124,8 @@ text_table sheet_of(const std::string& name, const model_config& c, const recipe
   }
   t.notes.push_back(fmt::format(
       "{:.2f} tokens a step and sequence, {:.1f} rows enter{}, {:.1f} are judged{}; {:.1f} kernels "
-      "of selection and decision and {:.1f} host waits a step, as the emulator counts them.",
+      "and copies of selection and decision and {:.1f} host waits a step, as the emulator counts "
+      "them.",
       r.tokens, r.step.rows,
       r.step.late_rows > 0 ? fmt::format(" and {:.1f} stay", r.step.late_rows) : std::string(),
       r.step.candidates,
@@ -193,10 +194,10 @@ model_config small_model(bool blocks) {
 // Kernels that cost_of_step() adds itself, by the names of their launches.
 bool is_of_the_model(const std::string& kernel) {
   static const std::set<std::string> names = {
-      "library_product", "embed",         "rms_norm",       "rotate_and_store", "silu_mul",
-      "to_bf16",         "head_chunk",    "head_merge",     "head_result",      "split_weights",
-      "moe_choose",      "moe_plan",      "grouped_tensor", "moe_combine",      "importance",
-      "gather_rows",     "attention_plan"};
+      "library_product", "embed",      "rms_norm",        "rotate_and_store", "silu_mul",
+      "to_bf16",         "head_chunk", "head_merge",      "head_result",      "split_weights",
+      "moe_choose",      "moe_plan",   "moe_plan: count", "moe_plan: place",  "grouped_tensor",
+      "moe_combine",     "importance", "gather_rows",     "attention_plan"};
   return names.contains(kernel) || kernel.starts_with("attention");
 }
 
@@ -232,6 +233,7 @@ selection_counts count_selection(const std::string& method) {
     counts.launches += static_cast<double>(k.launches) / steps;
     counts.bus_bytes += static_cast<double>(k.host_bytes) / steps / batch;
   }
+  counts.launches += static_cast<double>(work.copies + work.fills) / steps;
   counts.waits = static_cast<double>(work.waits) / steps;
   known[method] = counts;
   return counts;

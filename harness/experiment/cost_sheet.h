@@ -15,7 +15,8 @@
 namespace unmask {
 
 // What a step of a method costs beside the model's own kernels, counted by the emulator in a small
-// decoding: kernels that the cost model does not know, host waits, bytes of host memory.
+// decoding: kernels that the cost model does not know, copies from the host and fills, host waits,
+// bytes of host memory.
 struct selection_counts {
   double launches = 0, waits = 0;
   double bus_bytes = 0;  // of one sequence

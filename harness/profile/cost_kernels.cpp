@@ -95,15 +95,16 @@ launch streaming(double bytes, double instructions, const device_ceilings& d) {
 // attention_tensor_kernels.h: tiles of 16, 32, 64 or 128 packed rows, 16 rows a warp, 64 keys.
 launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
                         int head_dim, double* splits, const device_ceilings& d) {
-  constexpr double tile_keys = 64, chunk = 512, warp_rows = 16;
+  constexpr double tile_keys = 64, least_tiles = 8, warp_rows = 16;
   const double group = double(heads) / kv_heads, packed = rows * group;
   const double tile_rows = packed <= 16 ? 16 : packed <= 32 ? 32 : packed <= 64 ? 64 : 128;
   const double warps = tile_rows / warp_rows;
   const double row_tiles = std::ceil(packed / tile_rows);
   const double items = sequences * kv_heads * row_tiles;
-  // Too few items for four blocks a multiprocessor: every 512 keys are an item (ops/attention.cu).
-  const double bound = (row_tiles * sequences + sequences) * kv_heads;
-  *splits = bound < 4.0 * d.multiprocessors ? std::ceil(keys / chunk) : 1;
+  // Keys are cut where a sequence has more than an even share of four blocks a multiprocessor, but
+  // not below 512 (tensor_plan_kernel).
+  const double even = std::ceil(items * std::ceil(keys / tile_keys) / (4.0 * d.multiprocessors));
+  *splits = std::ceil(std::ceil(keys / tile_keys) / std::max(even, least_tiles));
   const double blocks = items * *splits, key_tiles = std::ceil(keys / *splits / tile_keys);
 
   launch l;
@@ -154,15 +155,15 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
 
 // moe_tensor_kernels.h: 64 rows x 128 columns a block of eight warps, k in steps of 32; two blocks a
 // multiprocessor. Of its inner loop: 135 instructions, 8 ldmatrix, 16 mma (budget.json).
-launch grouped_tensor(double rows, double per_token, double experts, double columns, double depth,
-                      const device_ceilings& d) {
+launch grouped_tensor(double rows, double per_token, double experts, double inputs, double columns,
+                      double depth, const device_ceilings& d) {
   constexpr double tile_rows = 64, tile_columns = 128, step = 32, resident = 2, warps = 8;
   constexpr double instructions = 135, loads = 8, mmas = 16;
   launch l;
   const double assignments = rows * per_token, hit = experts_hit(rows, per_token, experts);
   l.operations = 2 * assignments * columns * depth;
   const double weights = hit * columns * depth * bf16;
-  l.bytes = weights + assignments * depth * bf16 + assignments * columns * f32;
+  l.bytes = weights + (inputs * depth + assignments * columns) * bf16;
   l.limit = std::max(l.operations / d.products, weights / d.copy);
   // Rows of an expert spread; a tile that is filled by half spares half of its warps.
   const double of_expert = assignments / hit;

@@ -24,9 +24,9 @@ launch streaming(double bytes, double instructions, const device_ceilings& d);
 launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
                         int head_dim, double* splits, const device_ceilings& d);
 // y [assignments, columns] = x W_e^T for the experts that `rows` rows of `per_token` assignments
-// reach, spread evenly.
-launch grouped_tensor(double rows, double per_token, double experts, double columns, double depth,
-                      const device_ceilings& d);
+// reach, spread evenly. inputs: rows of x, one a row or one an assignment.
+launch grouped_tensor(double rows, double per_token, double experts, double inputs, double columns,
+                      double depth, const device_ceilings& d);
 
 // Experts that somebody wants, of uniformly chosen ones.
 double experts_hit(double rows, double per_token, double experts);

@@ -15,10 +15,11 @@ using cost::launch;
 
 constexpr double bf16 = 2, f32 = 4, i32 = 4;
 
-// Instructions of a warp per element, from the loops of budget.json (two to four elements a turn).
-constexpr double norm_instructions = 128.0 / 32, silu_instructions = 98.0 / 2,
-                 rotate_instructions = 83.0 / 8, embed_instructions = 105.0 / 4,
-                 combine_instructions = 88.0 / 12, round_instructions = 36, logit_instructions = 20;
+// Instructions of a warp per element, from the loops of budget.json, which take 4 or 8 elements a
+// lane; where the path that real widths take has no loop, counted in its source.
+constexpr double norm_instructions = 6, silu_instructions = 85.0 / 8, rotate_instructions = 10,
+                 embed_instructions = 105.0 / 4, combine_instructions = 2.5,
+                 round_instructions = 36, logit_instructions = 20;
 
 // Adds launches to a step. What a launch costs beyond its busy time is known here: a kernel of a
 // graph starts when the one before has drained; without a graph the host must have launched it.
@@ -92,13 +93,11 @@ void add_attention(step_builder& b, const cost_shape& c, const layer_shape& s,
   double splits = 1;
   const launch attention = cost::attention_tensor(s.sequences, s.real_rows / s.sequences, s.keys,
                                                   c.heads, c.kv_heads, c.head_dim, &splits, d);
-  b.stream("attention_plan", s.times, s.sequences * 4 * i32, 0, 0);
   b.add("attention_tensor", s.times, attention);
-  if (splits > 1) {
-    const double row_heads = s.real_rows * c.heads;
-    b.stream("attention_merge", s.times,
-             row_heads * (splits * (c.head_dim + 2) * f32 + c.head_dim * bf16), 0, 0);
-  }
+  // Started whether keys are split or not: only the device knows.
+  const double row_heads = splits > 1 ? s.real_rows * c.heads : 0;
+  b.stream("attention_merge", s.times,
+           row_heads * (splits * (c.head_dim + 2) * f32 + c.head_dim * bf16), 0, 0);
   b.product("output product", s.times, s.rows, c.hidden, double(c.heads) * c.head_dim, f32, true,
             s.real_rows);
 }
@@ -117,16 +116,15 @@ void add_routed(step_builder& b, const cost_shape& c, const layer_shape& s,
   b.stream("split_weights", s.times, e * h * (f32 + 2 * bf16), e * h, 12);
   b.product("router product", 2 * s.times, s.rows, e, h, f32, true, s.real_rows);
   b.stream("moe_choose", s.times, s.rows * (e * f32 + 2 * per * f32), s.rows * e, 6);
-  // One block of 256 threads walks all assignments twice.
-  launch plan = cost::streaming(s.rows * per * 2 * i32, 0, d);
-  plan.busy = 2 * s.rows * per / 256 * 163.0 / 4 / d.clock * 8;  // eight warps of one scheduler set
-  plan.held_by = "one block";
-  b.add("moe_plan", s.times, plan);
-  b.add("grouped_tensor", s.times, cost::grouped_tensor(s.real_rows, per, e, 2 * f, h, d));
-  b.stream("silu_mul", s.times, s.rows * per * f * (2 * f32 + bf16), s.rows * per * f,
-           silu_instructions);
-  b.add("grouped_tensor", s.times, cost::grouped_tensor(s.real_rows, per, e, h, f, d));
-  b.stream("moe_combine", s.times, s.rows * h * (per * f32 + 2 * f32), s.rows * h * per,
+  b.stream("moe_plan: count", s.times, s.rows * per * i32 + e * 2 * i32, 0, 0);
+  b.stream("moe_plan", s.times, e * 4 * i32, 0, 0);
+  b.stream("moe_plan: place", s.times, s.rows * per * 2 * i32 + e * 2 * i32, 0, 0);
+  b.add("grouped_tensor", s.times,
+        cost::grouped_tensor(s.real_rows, per, e, s.real_rows, 2 * f, h, d));
+  b.stream("silu_mul", s.times, s.rows * per * f * 3 * bf16, s.rows * per * f, silu_instructions);
+  b.add("grouped_tensor", s.times,
+        cost::grouped_tensor(s.real_rows, per, e, s.real_rows * per, h, f, d));
+  b.stream("moe_combine", s.times, s.rows * h * (per * bf16 + 2 * f32), s.rows * h * per,
            combine_instructions);
 }
 
@@ -203,6 +201,8 @@ step_cost cost_of_step(const cost_shape& c, const cost_step& given, const device
   const auto shape = [&](double r, double times) {
     return layer_shape{given.sequences, launched(r), r, given.keys, times};
   };
+  // One work list for all layers with the same rows.
+  b.stream("attention_plan", given.late_from > 0 ? 2 : 1, given.sequences * 8 * i32, 0, 0);
   b.stream("embed", 1, rows * c.hidden * (bf16 + f32), rows * c.hidden, embed_instructions);
   for (int l = 0; l < c.layers; ++l) {
     // The layer in which rows are dropped projects all of them.
