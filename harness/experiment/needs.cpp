@@ -87,7 +87,9 @@ void check_need(const std::string& need, const std::string& where) {
       throw usage_error(where + ": the need '" + need +
                         "' must name what it needs after the colon");
     }
-    if (parts.kind == "benchmark") find_benchmark(parts.value, "");
+    if (parts.kind == "benchmark") {
+      located(where, [&] { find_benchmark(parts.value, ""); });
+    }
     return;
   }
   std::vector<std::string> known = {"cuda"};

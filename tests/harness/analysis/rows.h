@@ -97,7 +97,7 @@ needs = ["memory_gb:64", "gpus:2"]
 path = "weights:GSAI-ML/LLaDA-8B"
 role = "canvas"
 [[scale.full.workload]]
-dataset = "gsm8k"
+benchmark = "gsm8k"
 [scale.full.run]
 device = "cuda"
 )";
