@@ -55,9 +55,10 @@ bool expect(const bench_case& c, const device_ceilings& d, double& seconds, std:
   } else if (c.operation == "linear") {
     l = cost::library_product(c("rows"), c("out"), c("in"), 4, false, d);
   } else if (c.operation == "experts") {
-    const cost::launch up =
-        cost::grouped_tensor(c("rows"), c("per_row"), c("experts"), 2 * c("hidden"), c("width"), d);
-    l = cost::grouped_tensor(c("rows"), c("per_row"), c("experts"), c("width"), c("hidden"), d);
+    const cost::launch up = cost::grouped_tensor(c("rows"), c("per_row"), c("experts"), c("rows"),
+                                                 2 * c("hidden"), c("width"), d);
+    l = cost::grouped_tensor(c("rows"), c("per_row"), c("experts"), c("rows") * c("per_row"),
+                             c("width"), c("hidden"), d);
     l.busy += up.busy;
     starts = 2;
   } else if (c.operation == "rms_norm") {

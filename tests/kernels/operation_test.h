@@ -38,7 +38,7 @@ inline void expect_same(const operands& got, std::size_t i, const operands& want
       std::memcpy(&y, b[r].bytes.data() + at, sizeof y);
       const bool alike = tolerance > 0 ? x == y || close(x, y, tolerance) : same_bits(&x, &y, 1);
       ASSERT_TRUE(alike || (std::isnan(x) && std::isnan(y)))
-          << "result " << r << " at " << at / sizeof x;
+          << "result " << r << " at " << at / sizeof x << ": " << x << ", not " << y;
     }
   }
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Operands of the operations on the decisions of Ada-DLM, FOCUS and Optimus, the same bit by bit (operation_test.h says what follows from them).
+// Operands of the operations on the decisions of Ada-DLM, FOCUS and Optimus, the same bit by bit
+// (operation_test.h says what follows from them).
 #include "methods/ada_dlm/kernels/freeze.h"
 #include "methods/focus/kernels/eviction.h"
 #include "methods/optimus/kernels/chunk.h"

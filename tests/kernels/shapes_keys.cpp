@@ -2,6 +2,9 @@
 // Copyright The Unmask Authors
 //
 // Operands of the operations on scores and cached keys (operation_test.h says what follows from them).
+#include <algorithm>
+#include <numeric>
+
 #include "harness/decode/kernels/features.h"
 #include "kernels/selection.h"
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
@@ -52,6 +55,62 @@ const auto pooled = for_each_of(numbers(8), [](int i) {
                         at.out<float>(n)};
       },
       1e-7);
+});
+
+// Half of the candidates of each sequence, then slots from some place on.
+const declared kept_slots([](operands& at, const batch& b) {
+  const counts n = lengths(b);
+  counts top, all;
+  for (const std::int64_t x : n) {
+    top.push_back(x / 2);
+    all.push_back(x / 2 + x % 5);
+  }
+  std::size_t i = 0;
+  const auto best = joined<std::int32_t>(b, [&](int s) {
+    indices order(static_cast<std::size_t>(n[i]));
+    std::iota(order.begin(), order.end(), 0);
+    std::mt19937 rng = rng_of(s, 2);
+    std::shuffle(order.begin(), order.end(), rng);
+    order.resize(static_cast<std::size_t>(top[i++]));
+    return order;
+  });
+  return op::list_kept{static_cast<std::int32_t>(b.size()),
+                       at.in(begins_of(n)),
+                       at.in(random_numbers<std::int32_t>(b, n, 1, 0, 5000)),
+                       at.in(begins_of(top)),
+                       at.in(best),
+                       of_each(at, b, [](int s) { return s * 7; }),
+                       at.in(begins_of(all)),
+                       at.out<std::int32_t>(all)};
+});
+// Blocks and sinks before the position from which on everything is seen.
+const auto contexts = for_each_of<bool>({false, true}, [](bool sinks) {
+  return declared([=](operands& at, const batch& b) {
+    constexpr int block = 32;
+    const auto seen_from = [](int s) { return s * 17 + 5; };
+    const counts blocks = each<std::int64_t>(b, [&](int s) { return seen_from(s) / block / 2; });
+    const auto chosen = joined<std::int32_t>(b, [&](int s) {
+      indices all;
+      for (int k = 0; k < seen_from(s) / block / 2; ++k) all.push_back(2 * k + s % 2);
+      return all;
+    });
+    counts segments;  // every second one is left out
+    for (const int s : b) segments.insert(segments.end(), {s % 5, 0});
+    const auto sink = joined<std::int32_t>(b, [&](int s) {
+      indices all;
+      for (int k = 0; k < s % 5; ++k) all.push_back(k);
+      return all;
+    });
+    return op::mark_context{static_cast<std::int32_t>(b.size()),
+                            of_each(at, b, [](int s) { return 230 + s * 13; }),
+                            of_each(at, b, seen_from),
+                            block,
+                            at.in(begins_of(blocks)),
+                            at.in(chosen),
+                            sinks ? at.in(begins_of(segments)) : nullptr,
+                            sinks ? at.in(sink) : nullptr,
+                            at.out_rows<std::uint8_t>(same(b, 1), {400})};
+  });
 });
 
 // ---- cached keys ----

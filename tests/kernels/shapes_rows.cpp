@@ -68,6 +68,20 @@ const auto compacted = for_each_of(numbers(4), [](int i) {
                        at.list<std::int32_t>(most, places(b))};
   });
 });
+const auto flags_listed = for_each_of(numbers(4), [](int i) {
+  return declared([=](operands& at, const batch& b) {
+    const span_of_flags f(at, b, i < 2 ? 300 : 3000, 1);
+    const std::int64_t most = static_cast<std::int64_t>(b.size()) * f.room;
+    return op::list_flags{static_cast<std::int32_t>(b.size()),
+                          f.state,
+                          1,
+                          f.first,
+                          f.last,
+                          at.begins(b),
+                          at.list<std::int32_t>(most),
+                          i % 2 == 0 ? at.list<std::int32_t>(most, places(b)) : nullptr};
+  });
+});
 const auto found = for_each_of(numbers(4), [](int i) {
   return declared([=](operands& at, const batch& b) {
     const std::int64_t room = i < 2 ? 300 : 3000;
