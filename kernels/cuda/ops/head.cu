@@ -96,7 +96,8 @@ void logits(const device_ops& device, const op::logits& args) {
 }
 
 void sample(const device_ops& device, const op::sample& args) {
-  const sample_kernel_params p{device.in(args.logits).as<float>(),
+  // The kernel filters the logits in place.
+  const sample_kernel_params p{device.out(args.logits).as<float>(),
                                args.logits.row_stride,
                                static_cast<int>(args.logits.columns()),
                                device.in(args.candidates),
