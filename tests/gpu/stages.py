@@ -127,8 +127,9 @@ def device_tests(check):
     def work(log, limit):
         out = check.path("device-tests.json")
         # A rehearsal runs one test of each file: all of them are part of the test suite.
-        chosen = ("device_attention.tensor*:device_moe.*:device_selection.top*"
-                  if check.settings.rehearse else "device_*-device_memory*")
+        chosen = ("device_moe*:each/operation*/top_indices:each/operation*/mark_top"
+                  if check.settings.rehearse else
+                  "device_*:each/operation*:attention*:head*:selection*-device_memory*")
         env = {"UNMASK_TEST_DEVICE": "emulated" if check.settings.rehearse else "gpu"}
         code = check.run([check.program("kernels_test"), f"--gtest_filter={chosen}",
                           f"--gtest_output=json:{out}"], log, limit, allowed=(0, 1), env=env)
