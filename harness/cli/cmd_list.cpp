@@ -162,10 +162,10 @@ int command_show(const texts& arguments) {
       "that is not here\n");
   if (line.helped()) return 0;
   const method_registry& methods = method_registry::instance();
-  const std::string name = line.place(
+  const std::string asked = line.place(
       "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));
-  if (name == "cost") return show_cost(line);
-  const method_info& m = methods.find(name);
+  if (asked == "cost") return show_cost(line);
+  const method_info& m = methods.find(asked);
   fmt::print("{}: {}\n  paper   {}\n  source  {}\n\n", m.name, m.summary, m.paper, m.source);
   fmt::print("  pace    {}\n  rows    {}\n  keys    {}\n  cache   {}\n  unmask  {}\n\n", m.pace,
              m.rows, m.keys, m.cache, m.unmask);
