@@ -65,13 +65,4 @@ bool imposes_ranks(const std::string& from, const loaded_model& model) {
   return model.record.weights == "synthetic" || !from.starts_with("replay:");
 }
 
-method_info imposed_method(const method_info& method, trajectory_source source, bool ranks) {
-  method_info imposed = method;
-  imposed.make = [make = method.make, source = std::move(source), ranks](const model_config& model,
-                                                                         const parameters& p) {
-    return with_imposed(make(model, p), source, model, filler_of(model), ranks);
-  };
-  return imposed;
-}
-
 }  // namespace unmask

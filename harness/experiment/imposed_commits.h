@@ -29,7 +29,4 @@ std::int32_t filler_of(const model_config& model);
 // replayed on weights that mean something.
 bool imposes_ranks(const std::string& from, const loaded_model& model);
 
-// The method with commits imposed (with_imposed) on every recipe it makes.
-method_info imposed_method(const method_info& method, trajectory_source source, bool ranks);
-
 }  // namespace unmask
