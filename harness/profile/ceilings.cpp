@@ -11,8 +11,9 @@ namespace {
 // Data sheets: H100 SXM and H200 989 TFLOP/s, 3.35 and 4.8 TB/s; A100 SXM 312 TFLOP/s, 2.04 TB/s.
 // Products and copy of H100 and H200 are what such cards were measured to reach (8192^3 product,
 // copy read and written); those of the A100 are 85 % of its sheet. mma.sync on Hopper reaches 62.9 %
-// of the peak in Luo et al. 2024 (arXiv 2402.13499), wgmma all of it. Waits and gaps are assumptions
-// that a first run must replace: microseconds of event chains and graphs on such cards.
+// of the peak as we recall Luo et al. 2024 (arXiv 2402.13499), not checked against their table: an
+// assumption like the waits and gaps, which are microseconds of event chains and graphs on such
+// cards. A first run must replace them all.
 std::vector<device_ceilings> make_table() {
   device_ceilings h200;
   h200.name = "h200";

@@ -126,7 +126,7 @@ def device_tests(check):
     selection kernel among them, on the GPU and not on its emulation."""
     def work(log, limit):
         out = check.path("device-tests.json")
-        # A rehearsal runs one test of each file: all of them are part of the test suite.
+        # A rehearsal runs a few of them: all are part of the test suite.
         chosen = ("device_moe*:each/operation*/top_indices:each/operation*/mark_top"
                   if check.settings.rehearse else
                   "device_*:each/operation*:attention*:head*:selection*-device_memory*")

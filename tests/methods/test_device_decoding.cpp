@@ -81,7 +81,7 @@ TEST_P(device_decoding, gives_the_tokens_of_the_cpu_backend) {
   EXPECT_EQ(outputs(both.got), outputs(both.want));
   EXPECT_EQ(both.got.graphs.replayed, 0);
   expect_same_work(both);
-  // Two a forward, and two for each request that comes: its prompt, and the rule of its first step.
+  // Two a forward, and two for each request that comes: the most that any setting took.
   const auto forwards = static_cast<std::uint64_t>(both.got.steps);
   EXPECT_LE(both.waits, 2 * (forwards + both.got.answers.size()));
 }
