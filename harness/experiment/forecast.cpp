@@ -118,6 +118,16 @@ std::optional<model_config> config_of(const model_entry& model) {
   return std::nullopt;
 }
 
+// What arrivals in real time take at least. A search tries four rates a seed (two that bracket the
+// capacity, two between them) and ends with a run at the rate it found.
+double arrival_seconds(const run_settings& run) {
+  if (run.kind != "serve") return 0;
+  const parameters serve(run.serve);
+  if (serve.text("clock") == "virtual" || serve.integer("requests") > 0) return 0;
+  const auto seeds = static_cast<double>(serve.integer("search_seeds"));
+  return serve.real("duration") * (serve.flag("search") ? 4 * seeds + 1 : 1);
+}
+
 std::string hours(double value) {
   if (!std::isfinite(value)) return "?";
   return value < 0.095 ? fmt::format("{:.2g}", value) : fmt::format("{:.1f}", value);
@@ -149,8 +159,9 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
   }
   f.forwards = std::ceil(run.answers / run.batch) * run.forwards;
   if (config) {
-    f.gpu_hours =
-        f.passes * expected_gpu_seconds(*config, method, parameters(p.params), run, device) / 3600;
+    f.gpu_hours = f.passes / 3600 *
+                  std::max(expected_gpu_seconds(*config, method, parameters(p.params), run, device),
+                           arrival_seconds(p.run));
   }
   return f;
 }

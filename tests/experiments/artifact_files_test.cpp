@@ -138,6 +138,9 @@ TEST(artifact_files, forecasts_count_as_by_hand) {
   const auto longbench = forecasts("focus_dllm/table_1.toml");
   EXPECT_EQ(longbench.at("lcc").items, 500);
   EXPECT_DOUBLE_EQ(longbench.at("gov_report").forwards, 200.0 * 512);
+  // Half an hour of arrivals; ten minutes for each of at least 3 x 4 + 1 runs.
+  EXPECT_DOUBLE_EQ(forecasts("optimus/figure_11.toml").at("sharegpt").gpu_hours, 0.5);
+  EXPECT_DOUBLE_EQ(forecasts("optimus/figure_13.toml").at("sharegpt").gpu_hours, 13.0 / 6);
 }
 
 // A changed data set is another point: its rows are not taken for today's.
