@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include <fmt/format.h>
+
 #include "tests/harness/workload/support.h"
 
 namespace unmask::test {
@@ -16,7 +18,7 @@ const std::string good =
 TEST(tasks, reads_every_shipped_family) {
   for (const char* family : families) {
     const auto items = read_tasks(shipped(family));
-    EXPECT_EQ(items.size(), 80u) << family;
+    EXPECT_GE(items.size(), 80u) << family;  // as many as a default comparison of quality takes
     for (const task_item& item : items) {
       EXPECT_EQ(item.family, family);
       EXPECT_GT(item.gen_length, 0);
@@ -117,24 +119,26 @@ TEST(tasks, selection_reaches_every_context) {
   second.offset = 2;
   second.limit = 3;
   EXPECT_EQ(contexts(second), std::vector<int>(some.begin() + 2, some.begin() + 5));
+  const auto half = static_cast<std::int64_t>(items.size() / 2);
   const auto stretch = [&](std::int64_t from) {
     item_selection which;
     which.seed = 3;
     which.offset = from;
-    which.limit = 40;
+    which.limit = half;
     std::set<std::string> ids;
     for (const task_item& item : select(items, which)) ids.insert(item.id);
     return ids;
   };
   auto all = stretch(0);
-  all.merge(stretch(40));
-  EXPECT_EQ(all.size(), 80u);
+  all.merge(stretch(half));
+  EXPECT_EQ(all.size(), items.size());
   item_selection none;
   none.context_low = none.context_high = 7;
   expect_error(exit_code::usage, "context of 7 to 7", [&] { select(items, none); });
   none = {};
-  none.offset = 80;
-  expect_error(exit_code::usage, "offset of 80 leaves none of 80", [&] { select(items, none); });
+  none.offset = 2 * half;
+  expect_error(exit_code::usage, fmt::format("offset of {0} leaves none of {0}", 2 * half),
+               [&] { select(items, none); });
 }
 
 TEST(tasks, hash_covers_every_field_and_the_order) {
