@@ -44,7 +44,6 @@ struct extent {
 // Runs body(argument) once for every thread of the grid.
 void run(const extent& shape, void (*body)(const void*), const void* argument);
 
-
 // -- called by emulated threads --
 unsigned thread_index();
 unsigned block_index();
