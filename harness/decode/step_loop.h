@@ -91,8 +91,8 @@ class step_loop {
   std::int32_t admit(const sequence_request& request, std::int32_t slots = 0);
   // Pages for slots [0, slots) of a place, clipped to its length. False when no page is free.
   bool reserve(std::int32_t place, std::int32_t slots);
-  // True when a request of `length` positions would have pages enough in an empty loop.
-  bool fits(std::int32_t length) const;
+  // True when the request would have pages enough in an empty loop.
+  bool fits(const sequence_request& request) const;
   // One forward for all active sequences and its decisions. False when nothing is active.
   bool step();
   // The same for the places named in `parts` [sequences]. A finished place takes no step.
