@@ -354,6 +354,9 @@ struct recipe_views {
   std::function<std::vector<std::int32_t>(const step_plan& plan, std::int32_t layer,
                                           std::int32_t s)>
       slot_positions;
+  // Bytes allocated, for all places together, for what the decisions remember of a request from one
+  // step to the next, K/V and layer outputs left out.
+  std::function<std::size_t()> state_bytes;
 };
 
 struct recipe {

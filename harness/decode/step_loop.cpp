@@ -147,6 +147,10 @@ std::int32_t step_loop::candidates(std::int32_t s) const {
 std::size_t step_loop::peak_cache_bytes() const {
   return impl_->cache.peak_bytes() + (impl_->features ? impl_->features->peak_bytes() : 0);
 }
+std::optional<std::size_t> step_loop::state_bytes() const {
+  const auto& of_method = impl_->method.views.state_bytes;
+  return of_method ? std::optional(of_method()) : std::nullopt;
+}
 void step_loop::observe(step_observer* observer) {
   impl_->observer = observer;
 }

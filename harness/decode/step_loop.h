@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "harness/decode/batch.h"
@@ -114,6 +115,8 @@ class step_loop {
   std::int32_t candidates(std::int32_t s) const;    // of the last step
   // Most memory that K/V and stored layer outputs took together, in bytes.
   std::size_t peak_cache_bytes() const;
+  // recipe_views::state_bytes; nothing where the method does not say.
+  std::optional<std::size_t> state_bytes() const;
   // Generated tokens of place s up to output_end.
   std::vector<std::int32_t> output(std::int32_t place) const;
   // Everything after the prompt, masks included.
