@@ -41,6 +41,7 @@ struct claim_published {
   // The same in the units of what is measured: a ratio, a difference of scores (of 1), a value.
   // Nothing where they cannot be compared.
   std::optional<double> comparable;
+  double rounding = 0;  // half a unit of the last printed digit, in the same units
 };
 
 // What must hold of rows in the circumstances of a point for the point to count: in the regime of

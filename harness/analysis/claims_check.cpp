@@ -428,7 +428,8 @@ published_size size_of(const paper_claim& c, const point_list& points) {
   const estimate all = averaged(c, points).measured;
   const auto& range = all.range;
   if (!range || !noise_of(c, all).empty()) return published_size::not_compared;
-  const region here{range->low, range->high};
+  const double rounding = c.published->rounding;
+  const region here{range->low - rounding, range->high + rounding};
   return here.holds(*c.published->comparable) ? published_size::inside : published_size::outside;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include <algorithm>
+#include <cmath>
 
 #include "harness/analysis/claims.h"
 #include "harness/base/error.h"
@@ -117,6 +118,10 @@ void read_size(toml_reader& r, paper_claim& c) {
     r.choice("`as` of a published size", as, {"ratio", "change", "points", "value"});
   }
   p.comparable = comparable(c, p.value, p.unit, as);
+  r.real("rounding", p.rounding, 0, 1e300);
+  if (const auto above = comparable(c, p.value + p.rounding, p.unit, as)) {
+    p.rounding = std::abs(*above - *p.comparable);
+  }
   c.published = p;
 }
 

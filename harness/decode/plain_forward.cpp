@@ -45,9 +45,7 @@ class fixed_mask final : public key_policy {
 
 class scratch_cache final : public cache_policy {
  public:
-  kv_storage storage(const model_config&, std::int32_t length) const override {
-    return {0, length};
-  }
+  kv_storage storage(std::int32_t, std::int32_t length) const override { return {0, length}; }
 };
 
 class nothing_decided final : public unmask_policy {

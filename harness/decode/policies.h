@@ -297,8 +297,9 @@ class cache_policy {
   explicit cache_policy(cache_traits traits = {}) : traits_(traits) {}
   virtual ~cache_policy() = default;
   const cache_traits& traits() const { return traits_; }
-  // Slots that a sequence of `length` positions (prompt and canvas) takes.
-  virtual kv_storage storage(const model_config& model, std::int32_t length) const = 0;
+  // Slots that the first `length` positions of a sequence take, the first `prompt` of which are its
+  // prompt. No prompt of this length takes more than prompt = 0: a batch is made for that.
+  virtual kv_storage storage(std::int32_t prompt, std::int32_t length) const = 0;
   // Before a forward: which storage each sequence uses; may set row slots (and slots_differ). True:
   // after_attention() is asked in the layers of this forward (cache_traits::evicts).
   virtual bool prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache& cache) {
@@ -353,6 +354,9 @@ struct recipe_views {
   std::function<std::vector<std::int32_t>(const step_plan& plan, std::int32_t layer,
                                           std::int32_t s)>
       slot_positions;
+  // Bytes allocated, for all places together, for what the decisions remember of a request from one
+  // step to the next, K/V and layer outputs left out.
+  std::function<std::size_t()> state_bytes;
 };
 
 struct recipe {

@@ -17,8 +17,8 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
       method(std::move(r)),
       limits(l),
       state(backend, m.config(), l.sequences, l.max_length),
-      cache(backend, m.config(), method.cache->storage(m.config(), l.max_length), l.sequences,
-            l.kv_pages, m.kv_dtype()),
+      cache(backend, m.config(), method.cache->storage(0, l.max_length), l.sequences, l.kv_pages,
+            m.kv_dtype()),
       partial(method.rows->traits().partial_rows),
       graphs(backend) {
   if (l.dry) refuse_dry();
@@ -81,7 +81,8 @@ std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slot
     if (m.state.occupied(s)) continue;
     const std::int32_t length = length_of(request);
     const std::int32_t first = slots > 0 ? std::min(slots, length) : length;
-    if (!m.cache.reserve(s, m.method.cache->storage(m.model.config(), first))) return -1;
+    const auto prompt = static_cast<std::int32_t>(request.prompt.size());
+    if (!m.cache.reserve(s, m.storage(prompt, first))) return -1;
     if (m.features && !m.features->reserve(s, length)) {
       m.cache.release(s);
       return -1;
@@ -97,12 +98,13 @@ std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slot
 
 bool step_loop::reserve(std::int32_t place, std::int32_t slots) {
   impl& m = *impl_;
-  const std::int32_t wanted = std::min(slots, m.state.at(place).length);
-  return m.cache.reserve(place, m.method.cache->storage(m.model.config(), wanted));
+  const sequence& q = m.state.at(place);
+  return m.cache.reserve(place, m.storage(q.prompt_length, std::min(slots, q.length)));
 }
 
-bool step_loop::fits(std::int32_t length) const {
-  return impl_->cache.fits(impl_->method.cache->storage(impl_->model.config(), length));
+bool step_loop::fits(const sequence_request& request) const {
+  const auto prompt = static_cast<std::int32_t>(request.prompt.size());
+  return impl_->cache.fits(impl_->storage(prompt, length_of(request)));
 }
 
 void step_loop::release(std::int32_t place) {
@@ -144,6 +146,10 @@ std::int32_t step_loop::candidates(std::int32_t s) const {
 }
 std::size_t step_loop::peak_cache_bytes() const {
   return impl_->cache.peak_bytes() + (impl_->features ? impl_->features->peak_bytes() : 0);
+}
+std::optional<std::size_t> step_loop::state_bytes() const {
+  const auto& of_method = impl_->method.views.state_bytes;
+  return of_method ? std::optional(of_method()) : std::nullopt;
 }
 void step_loop::observe(step_observer* observer) {
   impl_->observer = observer;

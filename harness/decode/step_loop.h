@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "harness/decode/batch.h"
@@ -91,8 +92,8 @@ class step_loop {
   std::int32_t admit(const sequence_request& request, std::int32_t slots = 0);
   // Pages for slots [0, slots) of a place, clipped to its length. False when no page is free.
   bool reserve(std::int32_t place, std::int32_t slots);
-  // True when a request of `length` positions would have pages enough in an empty loop.
-  bool fits(std::int32_t length) const;
+  // True when the request would have pages enough in an empty loop.
+  bool fits(const sequence_request& request) const;
   // One forward for all active sequences and its decisions. False when nothing is active.
   bool step();
   // The same for the places named in `parts` [sequences]. A finished place takes no step.
@@ -114,6 +115,8 @@ class step_loop {
   std::int32_t candidates(std::int32_t s) const;    // of the last step
   // Most memory that K/V and stored layer outputs took together, in bytes.
   std::size_t peak_cache_bytes() const;
+  // recipe_views::state_bytes; nothing where the method does not say.
+  std::optional<std::size_t> state_bytes() const;
   // Generated tokens of place s up to output_end.
   std::vector<std::int32_t> output(std::int32_t place) const;
   // Everything after the prompt, masks included.

@@ -92,6 +92,10 @@ struct step_loop::impl {
   impl(const transformer& m, recipe r, const loop_limits& l);
 
   void refuse_dry() const;
+  // Of the first `length` positions of a sequence, a chunk of its prompt or more.
+  kv_storage storage(std::int32_t prompt, std::int32_t length) const {
+    return method.cache->storage(std::min(prompt, length), length);
+  }
   step_numbers numbers() const;
   bool make_plan();
   sequence_step recompute_step(std::int32_t s) const;

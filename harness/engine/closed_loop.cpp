@@ -98,6 +98,7 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   result.steps = totals.forwards;
   result.recording_seconds = loop.recording_seconds();
   result.peak_kv_bytes = loop.peak_cache_bytes();
+  result.state_bytes = loop.state_bytes();
   result.spent = loop.seconds();
   result.graphs = loop.graphs();
   result.learnt = loop.pace().learnt();

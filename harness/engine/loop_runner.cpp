@@ -75,8 +75,7 @@ std::int32_t loop_runner::first_rows(std::size_t request) {
 
 std::int32_t loop_runner::admit(std::size_t request, bool grow) {
   const sequence_request& r = request_of(request);
-  const std::int32_t length = loop_.length_of(r);
-  if (length > max_length_ || !loop_.fits(length)) {
+  if (loop_.length_of(r) > max_length_ || !loop_.fits(r)) {
     forget(request);
     return never_fits;
   }

@@ -153,6 +153,7 @@ class engine_point final : public loadable_point {
     pass.seconds = last_.totals.seconds;
     pass.steps = last_.totals.forwards;
     pass.peak_kv_bytes = peak_kv_bytes_;
+    pass.state_bytes = state_bytes_;
     if (served_) {
       pass.metrics.merge(
           serving_values(last_, objective_, pass.time, dry_ ? origin::synthetic : origin::counted));
@@ -374,12 +375,16 @@ class engine_point final : public loadable_point {
     std::ranges::sort(run.requests, {}, &request_record::request);
     calibration_.keep(loop.pace().learnt());
     peak_kv_bytes_ = loop.peak_cache_bytes();
+    state_bytes_ = loop.state_bytes();
     recording_seconds_ = loop.recording_seconds();
     spent_ = loop.seconds();
     // Without layers the loop keeps pages of one small layer: slots, not bytes, are the model's.
     if (const kv_cache& cache = loop.cache(); dry_ && cache.page_bytes() > 0) {
       const std::size_t pages = cache.peak_bytes() / cache.page_bytes();
-      peak_kv_bytes_ = pages * kv_page_size * model_->kv_bytes_per_slot;
+      // A scratch is one layer for all.
+      const auto layers =
+          cache.uses_scratch(0) ? static_cast<std::size_t>(model_->record.layers) : 1;
+      peak_kv_bytes_ = pages * kv_page_size * model_->kv_bytes_per_slot / layers;
     }
     if (!record.empty()) recorder.save(record);
     return run;
@@ -445,6 +450,7 @@ class engine_point final : public loadable_point {
   served_run last_;
   // Of the last run's loop.
   std::size_t peak_kv_bytes_ = 0;
+  std::optional<std::size_t> state_bytes_;
   double recording_seconds_ = 0;
   loop_seconds spent_;
 };

@@ -14,7 +14,8 @@
 //   peak_oracle  the requests again, each position decided at the step where it was most confident:
 //                what a rule that knew the future could reach
 //   decoding     FOCUS Figs. 2, 9-11: tokens decided per step, rows computed per token
-//   importance   FOCUS Figs. 3, 4, 12-14: importance by layer, its difference against decodability
+//   importance   FOCUS Figs. 3, 4, 12-14: importance by layer, its difference against decodability;
+//                appendix D: gamma of that difference, and the eviction error it is to bound
 //   decode_trace the first requests forward by forward: rows, dropped rows, keys, candidates
 #pragma once
 

@@ -296,6 +296,59 @@ std::vector<float> standard_scores(std::span<const float> values) {
   return scores;
 }
 
+void moments::add(double v) {
+  ++n;
+  sum += v;
+  squares += v * v;
+}
+
+moments& moments::operator+=(const moments& other) {
+  n += other.n;
+  sum += other.sum;
+  squares += other.squares;
+  return *this;
+}
+
+double moments::mean() const {
+  return n > 0 ? sum / static_cast<double>(n) : std::nan("");
+}
+
+double moments::deviation() const {
+  return n > 0 ? std::sqrt(std::max(squares / static_cast<double>(n) - mean() * mean(), 0.0))
+               : std::nan("");
+}
+
+importance_deltas& importance_deltas::operator+=(const importance_deltas& other) {
+  decodable += other.decodable;
+  not_decodable += other.not_decodable;
+  return *this;
+}
+
+double importance_deltas::gamma() const {
+  const double sigma = not_decodable.deviation();
+  return sigma > 0 ? decodable.mean() / sigma : std::nan("");
+}
+
+double importance_deltas::separation() const {
+  const double sigma = not_decodable.deviation();
+  return sigma > 0 ? (decodable.mean() - not_decodable.mean()) / sigma : std::nan("");
+}
+
+importance_deltas sum_of(std::span<const importance_deltas> items) {
+  importance_deltas all;
+  for (const importance_deltas& item : items) all += item;
+  return all;
+}
+
+std::vector<double> interval_of(std::span<const importance_deltas> items,
+                                double (importance_deltas::*value)() const) {
+  return interval_over_items(items.size(), [&](std::span<const std::size_t> drawn) {
+    importance_deltas all;
+    for (const std::size_t item : drawn) all += items[item];
+    return (all.*value)();
+  });
+}
+
 std::vector<float> attention_row(std::span<const float> q, std::span<const float> keys,
                                  float scale) {
   const std::size_t n = q.empty() ? 0 : keys.size() / q.size();

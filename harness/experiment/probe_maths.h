@@ -132,6 +132,30 @@ std::vector<std::int32_t> percentile_bins(std::span<const float> values, std::in
 // Standard scores (v - mean) / sigma with sigma over n; zeros without spread.
 std::vector<float> standard_scores(std::span<const float> values);
 
+// Count, sum and sum of squares of a sample, which add up over items.
+struct moments {
+  std::int64_t n = 0;
+  double sum = 0, squares = 0;
+  void add(double v);
+  moments& operator+=(const moments& other);
+  double mean() const;       // NaN of nothing
+  double deviation() const;  // over n; NaN of nothing
+};
+
+// FOCUS, appendix D: the importance deltas of one item, or of several together.
+struct importance_deltas {
+  moments decodable, not_decodable;
+  importance_deltas& operator+=(const importance_deltas& other);
+  // gamma = mu / sigma (D.1): mean of the decodable over the deviation of the others, whose mean
+  // the model takes for 0. Proposition D.1 needs gamma > 1. NaN without spread.
+  double gamma() const;
+  // The same without that assumption: the difference of the two means over sigma (the remark in D.3).
+  double separation() const;
+};
+importance_deltas sum_of(std::span<const importance_deltas> items);
+std::vector<double> interval_of(std::span<const importance_deltas> items,
+                                double (importance_deltas::*value)() const);
+
 // ---- attention --------------------------------------------------------------------------------
 
 // softmax_j(scale * q . key_j) for one query; keys end to end, each q.size() long.

@@ -3,6 +3,7 @@
 //
 // Probes that look into the layers of a forward.
 #include <array>
+#include <cmath>
 
 #include <nlohmann/json.hpp>
 
@@ -167,6 +168,11 @@ class importance_probe final : public probe {
       }
       keep(is_accepted, masked_[l].position, probe_maths::standard_scores(delta), layer_[l].delta);
       if (l == 1) {
+        for (std::size_t i = 0; i < delta.size(); ++i) {
+          const bool yes = is_accepted(masked_[l].position[i]);
+          (yes ? deltas_.back().decodable : deltas_.back().not_decodable).add(delta[i]);
+          if (yes) decodable_deltas_.push_back(delta[i]);
+        }
         delta_bins_.count(is_accepted, masked_[l].position, delta);
         raw_bins_.count(is_accepted, masked_[l].position, masked_[l].value);
       }
@@ -177,6 +183,7 @@ class importance_probe final : public probe {
   void begin_request(const batch&) override {
     block_.begin();
     for (layer_record& l : layer_) l.begin_item(requests_);
+    deltas_.emplace_back();
     delta_bins_.top.emplace_back();
     raw_bins_.top.emplace_back();
   }
@@ -207,6 +214,7 @@ class importance_probe final : public probe {
       out[name + "_percentiles"] = {{"decodable", bins.counts[1]},
                                     {"not_decodable", bins.counts[0]}};
     }
+    report_gamma(out);
     // Density of the standardised difference of layers 1 and 0: sixteen bins from -4 to 4.
     std::vector<std::int64_t> yes(16), no(16);
     if (layer_.size() > 1) {
@@ -219,6 +227,24 @@ class importance_probe final : public probe {
       count(layer_[1].delta.negative, no);
     }
     out["delta_density"] = {{"from", -4}, {"to", 4}, {"decodable", yes}, {"not_decodable", no}};
+  }
+
+  // FOCUS, appendix D: whether the differences of layers 1 and 0 are as far apart as Proposition D.1
+  // asks (gamma > 1), the eviction error that it bounds (eq. 9), and the bound (eq. 14).
+  void report_gamma(json& out) const {
+    using probe_maths::importance_deltas;
+    const importance_deltas all = probe_maths::sum_of(deltas_);
+    const double gamma = all.gamma(), sigma = all.not_decodable.deviation();
+    out["gamma"] = gamma;
+    out["gamma_ci95"] = probe_maths::interval_of(deltas_, &importance_deltas::gamma);
+    out["gamma_separation"] = all.separation();
+    out["gamma_separation_ci95"] =
+        probe_maths::interval_of(deltas_, &importance_deltas::separation);
+    share missed;
+    for (const float delta : decodable_deltas_) missed.count(delta < sigma);
+    out["eviction_error"] = missed.value();
+    out["eviction_error_bound"] =
+        gamma > 1 ? std::exp(-(gamma - 1) * (gamma - 1) / 2) : std::nan("");
   }
 
   enum token_kind : int { not_decodable, decodable, decoded };
@@ -312,7 +338,9 @@ class importance_probe final : public probe {
   bool deciding_ = false;
   std::vector<scored> masked_, all_;  // of this step, by layer
   std::vector<layer_record> layer_;
-  fifths delta_bins_, raw_bins_;  // of layer 1 minus layer 0, and of layer 1
+  fifths delta_bins_, raw_bins_;                        // of layer 1 minus layer 0, and of layer 1
+  std::vector<probe_maths::importance_deltas> deltas_;  // by item, of layer 1 minus layer 0
+  std::vector<float> decodable_deltas_;
 };
 
 }  // namespace

@@ -94,6 +94,7 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t,
   put_spread("output_tokens", [&](const answer_record& a) { return output_tokens_of(a, rules); });
   put("batched_forwards", pass.steps);
   put("peak_kv_bytes", pass.peak_kv_bytes);
+  if (pass.state_bytes) put("state_bytes", *pass.state_bytes);
   for (const counter_spec& c : counter_list()) {
     row.metrics[c.metric] = {c.of(t.work), c.counted() ? origin::counted : origin::analytic};
   }
@@ -355,7 +356,7 @@ void measure_row(result_row& row, const measured_point& point) {
     rate("tokens_per_second", t.output);
     rate("canvas_tokens_per_second", t.work.committed);
   }
-  if (row.run.device == "cuda-emulated") {
+  if (row.run.device == "cuda-emulated" && time != origin::synthetic) {
     row.reason = "emulated kernels: the times mean nothing";
     return;
   }

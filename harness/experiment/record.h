@@ -34,6 +34,7 @@ struct pass_record {
   std::map<std::string, metric> metrics;  // of this pass alone; the row has their means
   std::int64_t steps = 0;                 // batched forwards
   std::size_t peak_kv_bytes = 0;
+  std::optional<std::size_t> state_bytes;  // what the method keeps beside K/V, where it says so
   std::vector<answer_record> answers;
   double recording_seconds = 0;  // CUDA graphs recorded, in none of the other times
   double step_seconds = 0;       // forwards and decisions

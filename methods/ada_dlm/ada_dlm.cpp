@@ -51,6 +51,7 @@ recipe make(const model_config& model, const parameters& p) {
   r.keys = std::make_unique<key_policy>();
   r.cache = std::make_unique<append_cache>();
   r.unmask = std::make_unique<unmask>(s, shared);
+  r.views.state_bytes = [shared] { return shared->bytes(); };
   return r;
 }
 

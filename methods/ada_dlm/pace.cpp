@@ -22,7 +22,8 @@ void shared_state::make_room(const batch& b, const settings& s) {
   if (history) return;
   const ops& backend = b.backend();
   const std::int64_t places = b.capacity(), length = b.max_length();
-  history = backend.allocate(dtype::f32, {places, length, s.history});
+  remembers = s.decision.rule != freeze_rule::threshold;
+  history = backend.allocate(dtype::f32, {places, length, remembers ? s.history : 1});
   flags = backend.allocate(dtype::u8, {places, length}, memory_use::host_visible);
   if (s.keep_mask_input) {
     answer = backend.allocate(dtype::i32, {places, length}, memory_use::host_visible);
@@ -34,6 +35,11 @@ void shared_state::make_room(const batch& b, const settings& s) {
   scope_last.resize(n);
   rank.resize(n);
   whole.resize(n);
+}
+
+std::size_t shared_state::bytes() const {
+  return (remembers ? history.bytes() : 0) + answer.bytes() + answer_state.bytes() +
+         answer_count.bytes();
 }
 
 void shared_state::forget(const batch& b, std::int32_t s) {

@@ -58,8 +58,12 @@ struct shared_state {
   // The batch is first seen when the first request is admitted, before any step.
   void make_room(const batch& b, const settings& s);
   void forget(const batch& b, std::int32_t s);  // another request took place s
+  // recipe_views::state_bytes.
+  std::size_t bytes() const;
 
-  tensor history;                             // [S, L, m] confidences, newest first; 0: not scored
+  // [S, L, m] confidences, newest first; 0: not scored. The threshold reads those of the step alone.
+  tensor history;
+  bool remembers = true;                      // some of the history is of earlier steps
   tensor flags;                               // [S, L] 1: this position is computed in this step
   tensor answer, answer_state, answer_count;  // keep_mask_input: frozen tokens until the end
   shared_vector<std::int32_t> scope_first, scope_last, rank;

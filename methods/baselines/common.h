@@ -16,17 +16,13 @@ namespace unmask {
 // No K/V outlives a forward: one layer of scratch for all.
 class no_cache final : public cache_policy {
  public:
-  kv_storage storage(const model_config&, std::int32_t length) const override {
-    return {0, length};
-  }
+  kv_storage storage(std::int32_t, std::int32_t length) const override { return {0, length}; }
 };
 
 // Every forward writes its rows' K/V for good; later forwards see them as history.
 class append_cache : public cache_policy {
  public:
-  kv_storage storage(const model_config&, std::int32_t length) const override {
-    return {length, 0};
-  }
+  kv_storage storage(std::int32_t, std::int32_t length) const override { return {length, 0}; }
 };
 
 // Rows chosen position by position: `mark` sets compute[p] for the positions of [first, last) that

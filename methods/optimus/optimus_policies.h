@@ -114,9 +114,7 @@ class optimus_keys : public key_policy {
 class optimus_cache final : public cache_policy {
  public:
   explicit optimus_cache(std::shared_ptr<optimus_state> state) : state_(std::move(state)) {}
-  kv_storage storage(const model_config&, std::int32_t length) const override {
-    return {length, 0};
-  }
+  kv_storage storage(std::int32_t, std::int32_t length) const override { return {length, 0}; }
   void settle(batch& b, const step_plan& plan) override;
 
  private:

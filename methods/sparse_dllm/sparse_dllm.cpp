@@ -58,12 +58,16 @@ class evicting_cache final : public cache_policy {
         settings_(state_->settings),
         ranking_(settings_.kernel_size, settings_.max_pooling) {}
 
-  kv_storage storage(const model_config&, std::int32_t length) const override {
-    const std::int32_t block = settings_.block_length > 0 ? settings_.block_length : length;
-    const std::int32_t rest = std::max(length - block, 0);
-    const std::int32_t kept =
-        settings_.prefix_only ? rest : static_cast<std::int32_t>(rest * settings_.retention_ratio);
-    return {kept + block, length};
+  // The first block keeps the most: with every later one a position that was kept, or a share of
+  // one, is scored with the rest.
+  kv_storage storage(std::int32_t prompt, std::int32_t length) const override {
+    const std::int32_t canvas = length - prompt;
+    sequence_step first;
+    first.block_first = prompt;
+    first.block_last =
+        prompt + (settings_.block_length > 0 ? std::min(settings_.block_length, canvas) : canvas);
+    const std::int32_t kept = kept_of(settings_, length, first).all();
+    return {kept + first.block_last - first.block_first, length};
   }
 
   // Full forwards see every position; the others what was kept and the block.

@@ -157,6 +157,25 @@ TEST(limits_ada_dlm, settings_that_cannot_matter_do_not) {
   }
 }
 
+// A float32 per position and confidence of the history (the paper's Table 7 has 0.19 MiB for m = 3
+// and 16384 positions); a threshold keeps nothing, and other methods do not say.
+TEST(limits_ada_dlm, state_is_the_history) {
+  const auto model = tiny_model(model_family::llada, reference_ops());
+  std::vector<sequence_request> requests = tiny_requests(2, 24);
+  for (sequence_request& r : requests) r.prompt.resize(40, 3);
+  const auto bytes = [&](const std::string& method, const parameter_map& given, int places) {
+    return decode(*model, method, given, requests, places).state_bytes;
+  };
+  EXPECT_EQ(bytes("ada_dlm", {}, 1), (40U + 24U) * 3U * 4U);
+  EXPECT_EQ(bytes("ada_dlm", {}, 2), 2U * (40U + 24U) * 3U * 4U);
+  EXPECT_EQ(bytes("ada_dlm", {{"history", std::int64_t{5}}}, 1), (40U + 24U) * 5U * 4U);
+  EXPECT_EQ(bytes("ada_dlm", {{"rule", std::string("threshold")}}, 1), 0U);
+  // The tokens that wait: an id, a flag, a count.
+  EXPECT_EQ(bytes("ada_dlm", {{"frozen_input", std::string("mask")}}, 1),
+            (40U + 24U) * (3U * 4U + 4U + 1U) + 4U);
+  EXPECT_FALSE(bytes("vanilla", {{"block_length", std::int64_t{8}}}, 1));
+}
+
 TEST(limits_ada_dlm, an_open_threshold_decides_everything_at_once) {
   for (const model_family family : families) {
     const auto model = tiny_model(family, reference_ops());

@@ -471,6 +471,14 @@ TEST(probes, importance_sums_to_the_heads) {
     }
     EXPECT_TRUE(i.at("layers")[0].at("auc_delta").is_null());
     EXPECT_FALSE(i.at("layers")[1].at("auc_delta").is_null());
+    // The differences of a step add up to nothing, so the others' mean follows from the decodable.
+    const json& tokens = i.at("layers")[1].at("tokens");
+    const double others = tokens.at("not_decodable").get<double>();
+    EXPECT_NEAR(i.at("gamma_separation").get<double>(),
+                i.at("gamma").get<double>() * (1 + tokens.at("decodable").get<double>() / others),
+                1e-4);
+    EXPECT_GE(i.at("eviction_error"), 0);
+    EXPECT_LE(i.at("eviction_error"), 1);
     // Quintiles hold a fifth of the tokens each, as far as numbers divide.
     const auto yes = i.at("delta_percentiles").at("decodable").get<std::vector<std::int64_t>>();
     const auto no = i.at("delta_percentiles").at("not_decodable").get<std::vector<std::int64_t>>();

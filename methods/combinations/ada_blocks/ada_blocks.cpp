@@ -56,6 +56,7 @@ recipe make_ada_blocks(const model_config& model, const parameters& p) {
   r.rows = std::make_unique<row_policy>();
   r.cache = std::make_unique<append_cache>();
   r.unmask = std::make_unique<ada_dlm::unmask>(std::move(rule), shared);
+  r.views.state_bytes = [shared] { return shared->bytes(); };
   return r;
 }
 

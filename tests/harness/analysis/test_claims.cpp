@@ -308,6 +308,10 @@ TEST_F(claims, the_published_size_is_compared_beside_the_direction) {
   };
   EXPECT_EQ(of("value = 2.0, unit = \"x\"").size, published_size::inside);
   EXPECT_EQ(of("value = 3.5, unit = \"x\"").size, published_size::outside);
+  EXPECT_EQ(of("value = 3.5, unit = \"x\", rounding = 1.5").size, published_size::inside);
+  EXPECT_EQ(of("value = 3.5, unit = \"x\", rounding = 0.05").size, published_size::outside);
+  EXPECT_EQ(of("value = 250, unit = \"%\", as = \"change\", rounding = 150").size,
+            published_size::inside);
   EXPECT_TRUE(has(of("value = 3.5, unit = \"x\"").reason, "3.500, is outside the interval"));
   EXPECT_EQ(of("value = 100, unit = \"% faster\", as = \"change\"").size, published_size::inside);
   EXPECT_EQ(of("value = 100, unit = \"of something\"").size, published_size::not_compared);

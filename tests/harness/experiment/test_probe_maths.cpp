@@ -202,6 +202,32 @@ TEST(probe_maths, standard_scores) {
   EXPECT_EQ(standard_scores(flat), (std::vector<float>{0, 0}));
 }
 
+// Others 1, -3, 1, -3: mean -1, sigma 2. Decodable 2, 3, 4: mean 3. gamma = 3 / 2, and 4 / 2 from
+// the others' own mean.
+TEST(probe_maths, gamma_by_hand) {
+  const auto of = [](const std::vector<double>& yes, const std::vector<double>& no) {
+    importance_deltas d;
+    for (const double v : yes) d.decodable.add(v);
+    for (const double v : no) d.not_decodable.add(v);
+    return d;
+  };
+  const std::vector<importance_deltas> items = {of({2}, {1, -3}), of({3, 4}, {1}), of({}, {-3})};
+  const importance_deltas all = sum_of(items);
+  EXPECT_EQ(all.decodable.n, 3);
+  EXPECT_EQ(all.not_decodable.n, 4);
+  EXPECT_DOUBLE_EQ(all.not_decodable.deviation(), 2);
+  EXPECT_DOUBLE_EQ(all.gamma(), 1.5);
+  EXPECT_DOUBLE_EQ(all.separation(), 2);
+  EXPECT_TRUE(std::isnan(of({2}, {1, 1}).gamma()));
+  EXPECT_TRUE(std::isnan(of({}, {1, 2}).gamma()));
+  EXPECT_TRUE(std::isnan(of({1}, {}).separation()));
+  // Items alike: every draw has the same value.
+  const std::vector<importance_deltas> alike(5, of({2, 4}, {1, -3}));
+  EXPECT_EQ(interval_of(alike, &importance_deltas::gamma), (std::vector<double>{1.5, 1.5}));
+  EXPECT_EQ(interval_of(alike, &importance_deltas::separation), (std::vector<double>{2, 2}));
+  EXPECT_TRUE(interval_of(std::span(alike).first(1), &importance_deltas::gamma).empty());
+}
+
 TEST(probe_maths, attention_by_hand) {
   // Scores ln 1, ln 2, ln 5 after scaling by one half.
   const std::vector<float> q = {2, 0}, keys = {0, 7, std::log(2.0F), -1, std::log(5.0F), 3};
