@@ -84,14 +84,6 @@ estimate unpaired_ratio(const std::vector<double>& a, const std::vector<double>&
   return e;
 }
 
-std::optional<interval> interval_of_mean(const std::vector<double>& values) {
-  if (values.size() < 2) return {};
-  const auto n = static_cast<double>(values.size());
-  const double mean = mean_of(values);
-  const double half = t_quantile(n - 1) * deviation_of(values) / std::sqrt(n);
-  return interval{mean - half, mean + half};
-}
-
 double mcnemar_p(std::size_t b, std::size_t c) {
   if (b + c == 0) return 1;
   const boost::math::binomial coin(static_cast<double>(b + c), 0.5);

@@ -29,9 +29,6 @@ estimate paired_ratio(const std::vector<double>& a, const std::vector<double>& b
 // From separate samples: exp of the difference of mean logs, interval by Welch's t.
 estimate unpaired_ratio(const std::vector<double>& a, const std::vector<double>& b);
 
-// Student's interval of the mean of values of any sign; nothing under two.
-std::optional<interval> interval_of_mean(const std::vector<double>& values);
-
 // Two-sided exact McNemar test: `b` items only the first got right, `c` only the second. 1 when
 // there are none.
 double mcnemar_p(std::size_t b, std::size_t c);

@@ -25,14 +25,6 @@ double mean_of(const std::vector<double>& samples) {
   return samples.front() + sum;
 }
 
-double median_of(std::vector<double> samples) {
-  if (samples.empty()) return nan_value;
-  std::ranges::sort(samples);
-  const std::size_t half = samples.size() / 2;
-  if (samples.size() % 2 == 1) return samples[half];
-  return samples[half - 1] + (samples[half] - samples[half - 1]) / 2;
-}
-
 double deviation_of(const std::vector<double>& samples) {
   if (samples.size() < 2) return nan_value;
   const double mean = mean_of(samples);

@@ -13,7 +13,6 @@
 namespace unmask {
 
 double mean_of(const std::vector<double>& samples);       // NaN when empty
-double median_of(std::vector<double> samples);            // NaN when empty
 double deviation_of(const std::vector<double>& samples);  // n - 1 below; NaN under 2 samples
 
 // Half width of the 95 % interval of the mean, by Student's t, divided by the mean. Infinity under

@@ -99,10 +99,6 @@ std::string lower(std::string_view text) {
   return from_icu(to_icu(text).toLower(icu::Locale::getRoot()));
 }
 
-std::string upper(std::string_view text) {
-  return from_icu(to_icu(text).toUpper(icu::Locale::getRoot()));
-}
-
 bool is_upper(char32_t c) {
   return u_hasBinaryProperty(icu(c), UCHAR_UPPERCASE);
 }

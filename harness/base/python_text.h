@@ -20,9 +20,8 @@ std::string encode(char32_t c);
 std::size_t length(std::string_view utf8);  // len(str): code points
 
 std::string lower(std::string_view text);  // str.lower(), with the special cases of Unicode
-std::string upper(std::string_view text);
-bool is_upper(char32_t c);             // str.isupper of one character
-bool is_upper(std::string_view text);  // a cased character and none that is not upper case
+bool is_upper(char32_t c);                 // str.isupper of one character
+bool is_upper(std::string_view text);      // a cased character and none that is not upper case
 bool is_lower(std::string_view text);
 bool is_digit_text(std::string_view text);  // str.isdigit(): "" is false
 bool is_decimal(char32_t c);                // what \d matches: category Nd

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // What makes requests progress. The engine decides who runs; behind this interface stands either
-// the step loop with a real model (loop_runner.h) or a synthetic process (scripted_runner.h).
+// the step loop (loop_runner.h), or in tests a script in the place of a model.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +29,7 @@ struct place_progress {
 struct finished_answer {
   std::vector<std::int32_t> output;
   sequence_counters counters;
+  bool repeats = false;  // ended where it began to repeat itself (repetition.h)
 };
 
 enum : std::int32_t {

@@ -35,10 +35,12 @@ std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
 }
 
 loop_runner::loop_runner(const transformer& model, recipe method, const loop_limits& limits,
-                         request_source requests, std::int32_t prefill_chunk)
+                         request_source requests, std::int32_t prefill_chunk,
+                         std::int32_t repeat_window)
     : config_(model.config()),
       max_length_(limits.max_length),
       prefill_chunk_(prefill_chunk),
+      repeat_window_(repeat_window),
       loop_(model, std::move(method), limits),
       shape_(loop_.pace().shape()),
       requests_(std::move(requests)),
@@ -81,8 +83,13 @@ std::int32_t loop_runner::admit(std::size_t request, bool grow) {
   const bool piecemeal = grow && shape_.ahead > 0;
   const std::int32_t place = loop_.admit(r, piecemeal ? prompt + kv_page_size : 0);
   if (place < 0) return no_room;
-  places_[static_cast<std::size_t>(place)] = {request, r.resumed,
-                                              static_cast<std::int32_t>(r.prompt.size()), prompt};
+  const auto end = static_cast<std::int32_t>(r.prompt.size());
+  repetition_watch watch(repeat_window_);
+  for (std::int32_t i = end - r.resumed; i < end; ++i) {
+    watch.add(r.prompt[static_cast<std::size_t>(i)]);
+  }
+  places_[static_cast<std::size_t>(place)] = {request, r.resumed,        end,
+                                              prompt,  std::move(watch), end};
   head_.reset();
   return place;
 }
@@ -115,6 +122,26 @@ bool loop_runner::complete_blocks(std::int32_t place) {
   return p.complete > before;
 }
 
+std::int32_t loop_runner::answer_end(std::int32_t place) const {
+  const place_state& p = places_[static_cast<std::size_t>(place)];
+  const sequence& q = loop_.state().at(place);
+  if (p.repeats >= 0) return p.repeats;
+  if (q.finished) return q.output_end;
+  return std::min(p.complete, q.prompt_length + q.request.gen_length);
+}
+
+void loop_runner::watch_repetition(std::int32_t place) {
+  place_state& p = places_[static_cast<std::size_t>(place)];
+  const std::int32_t end = answer_end(place);
+  if (repeat_window_ == 0 || p.repeats >= 0 || end <= p.watched) return;
+  for (const std::int32_t token : loop_.state().tokens(place, p.watched, end)) {
+    ++p.watched;
+    if (!p.watch.add(token)) continue;
+    p.repeats = p.watched;
+    return;
+  }
+}
+
 void loop_runner::forward(std::span<const schedule_action> parts, std::span<place_progress> out) {
   if (!loop_.step(parts.data())) throw std::logic_error("engine: an empty forward");
   for (std::int32_t s = 0; s < places(); ++s) {
@@ -130,10 +157,9 @@ void loop_runner::forward(std::span<const schedule_action> parts, std::span<plac
     o.context = step.kv_length;
     p.used = std::max({p.used, step.last, step.kv_length});
     o.resolved = complete_blocks(s) || q.finished;
-    o.finished = q.finished;
-    const std::int32_t end =
-        q.finished ? q.output_end : std::min(p.complete, q.prompt_length + q.request.gen_length);
-    o.emitted = p.resumed + std::max(end - q.prompt_length, 0);
+    watch_repetition(s);
+    o.finished = q.finished || p.repeats >= 0;
+    o.emitted = p.resumed + std::max(answer_end(s) - q.prompt_length, 0);
   }
 }
 
@@ -143,9 +169,9 @@ finished_answer loop_runner::so_far(std::int32_t place) const {
   finished_answer answer;
   if (const auto kept = kept_.find(p.request); kept != kept_.end()) answer = kept->second;
   add_counters(answer.counters, q.counters);
-  const std::int32_t end =
-      q.finished ? q.output_end : std::min(p.complete, q.prompt_length + q.request.gen_length);
-  const auto more = loop_.state().tokens(place, q.prompt_length, std::max(end, q.prompt_length));
+  const std::int32_t end = std::max(answer_end(place), q.prompt_length);
+  const auto more = loop_.state().tokens(place, q.prompt_length, end);
+  answer.repeats = p.repeats >= 0;
   answer.output.insert(answer.output.end(), more.begin(), more.end());
   return answer;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "harness/engine/batch_runner.h"
+#include "harness/engine/repetition.h"
 
 namespace unmask {
 
@@ -19,9 +20,11 @@ using request_source = std::function<sequence_request(std::size_t)>;
 class loop_runner final : public batch_runner {
  public:
   // `prefill_chunk`: rows of one prompt in one prefill forward; 0: whole prompts. Usage error when
-  // this method's pace cannot take a prompt in pieces.
+  // this method's pace cannot take a prompt in pieces. `repeat_window`: of repetition_watch, which
+  // is shown each block of an answer when it is complete; a request that repeats itself is finished.
   loop_runner(const transformer& model, recipe method, const loop_limits& limits,
-              request_source requests, std::int32_t prefill_chunk = 0);
+              request_source requests, std::int32_t prefill_chunk = 0,
+              std::int32_t repeat_window = 0);
 
   std::int32_t places() const override { return static_cast<std::int32_t>(places_.size()); }
   pace_shape shape() const override { return shape_; }
@@ -47,15 +50,21 @@ class loop_runner final : public batch_runner {
     std::int32_t resumed = 0;   // tokens generated before a preemption
     std::int32_t complete = 0;  // absolute end of the blocks decided from the left
     std::int32_t used = 0;      // positions touched so far
+    repetition_watch watch;
+    std::int32_t watched = 0;   // absolute end of what it has seen
+    std::int32_t repeats = -1;  // absolute end of an answer that repeats itself
   };
   std::int32_t padded(std::int32_t positions) const;
   const sequence_request& request_of(std::size_t request);
   finished_answer so_far(std::int32_t place) const;
   // Move place_state::complete on; true when it moved.
   bool complete_blocks(std::int32_t place);
+  // Absolute end of the answer as far as it is complete.
+  std::int32_t answer_end(std::int32_t place) const;
+  void watch_repetition(std::int32_t place);
 
   const model_config& config_;
-  std::int32_t max_length_, prefill_chunk_;
+  std::int32_t max_length_, prefill_chunk_, repeat_window_;
   step_loop loop_;
   pace_shape shape_;
   request_source requests_;

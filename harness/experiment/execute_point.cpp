@@ -102,6 +102,12 @@ class engine_point final : public loadable_point {
     impose_ = point.run.impose != "none";
     if (dry_ && impose_)
       throw usage_error("serve: `commits` leaves out the layers that `impose` needs");
+    repeat_window_ = static_cast<std::int32_t>(point.run.repeat_window);
+    if (repeat_window_ > 0 && (dry_ || impose_)) {
+      throw usage_error(
+          "`repeat_window` needs answers of the model: tokens that are imposed or "
+          "drawn are all alike");
+    }
     ranks_ = imposes_ranks(point.run.impose, *model_);
     if (dry_ || impose_) {
       source_ = commits_of(dry_ ? serve_.text("commits") : point.run.impose, *workload_, lengths_,
@@ -158,6 +164,11 @@ class engine_point final : public loadable_point {
       pass.selection_seconds = spent_.selection;
       pass.rule_seconds = spent_.rule;
       pass.planning_seconds = spent_.planning;
+    }
+    if (repeat_window_ > 0) {
+      const auto stopped = std::ranges::count_if(
+          last_.requests, [](const request_record& r) { return r.answer.repeats; });
+      pass.metrics["repetition_stops"] = {static_cast<double>(stopped), origin::counted};
     }
     if (measured_) {
       for (const table_cost::sample& s : measured_->samples()) {
@@ -349,7 +360,7 @@ class engine_point final : public loadable_point {
           r.id = static_cast<std::int64_t>(i);
           return r;
         },
-        static_cast<std::int32_t>(serve_.integer("prefill_chunk")));
+        static_cast<std::int32_t>(serve_.integer("prefill_chunk")), repeat_window_);
     step_loop& loop = runner.loop();
     trajectory_recorder recorder;
     const std::string& record = serve_.text("record");
@@ -429,6 +440,7 @@ class engine_point final : public loadable_point {
   std::uint64_t seed_;
   bool dry_;
   bool impose_ = false, ranks_ = false;
+  std::int32_t repeat_window_ = 0;  // of loop_runner
   point_calibration calibration_;
   std::vector<std::int32_t> lengths_;  // positions of each request of the workload
   std::int32_t longest_ = 1;

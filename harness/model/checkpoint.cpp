@@ -105,15 +105,6 @@ checkpoint::located checkpoint::find(std::string_view name) const {
   return {&file, file.find(name)};
 }
 
-std::uint64_t checkpoint::bytes() const {
-  std::uint64_t total = 0;
-  for (const auto& [name, file] : names_) {
-    const safetensors_entry* entry = files_[file].find(name);
-    total += entry->end - entry->begin;
-  }
-  return total;
-}
-
 std::string hash_of_checkpoint(const std::filesystem::path& directory) {
   if (!std::filesystem::is_directory(directory)) {
     throw environment_error(directory.string() + ": no such directory");

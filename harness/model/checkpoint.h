@@ -27,7 +27,6 @@ class checkpoint {
   };
   located find(std::string_view name) const;  // false when absent
   std::size_t tensors() const { return names_.size(); }
-  std::uint64_t bytes() const;  // of all shards' tensors
   const std::string& directory() const { return directory_; }
 
  private:

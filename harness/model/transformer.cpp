@@ -44,7 +44,6 @@ struct transformer::impl {
   tensor final_norm;
   packed_handle head;
   std::vector<layer> layers;
-  std::size_t weight_bytes = 0;
 
   // Scratch [max_rows, ...] that no caller sees.
   tensor normed, gate_up, gated, expert, expert_weight;
@@ -55,16 +54,10 @@ struct transformer::impl {
                     const tensor_view& out, bool accumulate) const;
 
   packed_handle pack(const std::vector<tensor_view>& parts) {
-    packed_handle p = parts.size() == 1 ? backend.pack(parts[0], format)
-                                        : backend.pack(stack_rows(parts), format);
-    weight_bytes += p->bytes;
-    return p;
+    return parts.size() == 1 ? backend.pack(parts[0], format)
+                             : backend.pack(stack_rows(parts), format);
   }
-  tensor vector_f32(const tensor_view& v) {
-    tensor t = to_f32(v, backend);
-    weight_bytes += t.bytes();
-    return t;
-  }
+  tensor vector_f32(const tensor_view& v) { return to_f32(v, backend); }
 };
 
 transformer::transformer(model_config config, const model_weights& weights, const ops& backend,
@@ -93,7 +86,6 @@ transformer::transformer(model_config config, const model_weights& weights, cons
     throw usage_error(c.name + ": keys and values in " + name_of(kv_dtype) + ": the " +
                       backend.name() + " backend keeps them in f32; use auto or f32");
   }
-  m.weight_bytes += static_cast<std::size_t>(m.embedding.elements()) * size_of(m.embedding.type);
   std::shared_ptr<void> embedding_copy;
   m.embedding = m.backend.resident(m.embedding, &embedding_copy);
   if (embedding_copy) m.keep_alive.push_back(embedding_copy);
@@ -161,9 +153,6 @@ const ops& transformer::backend() const {
 }
 std::int32_t transformer::max_rows() const {
   return impl_->max_rows;
-}
-std::size_t transformer::weight_bytes() const {
-  return impl_->weight_bytes;
 }
 std::size_t transformer::input_bytes() const {
   return size_of(impl_->input_type);

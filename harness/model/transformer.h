@@ -49,7 +49,6 @@ class transformer {
   dtype kv_dtype() const;
   // Bytes of one element of what only products read: normed rows, attention, gated activations.
   std::size_t input_bytes() const;
-  std::size_t weight_bytes() const;  // packed weights, embedding table included once
 
   // Scratch of one forward, [max_rows, ...]; the loop takes the first R rows of each.
   struct activations {

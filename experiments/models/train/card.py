@@ -14,10 +14,10 @@ ORDER = ["word_problem", "equation", "list_program", "instruction", "retrieval_k
          "summary"]
 SETTINGS = ["1 token per step", "2 tokens per step", "threshold 0.9"]
 ABOUT = {
-    "llada": ("tiny-llada", "LLaDA: bidirectional attention, multi-head (6 x 32), no QK norm"),
-    "sdar": ("tiny-sdar", "SDAR / Qwen3: block-causal attention (block 32, aligned to position 0), "
-                          "6 query and 3 key/value heads of 32, QK norm"),
-    "qwen3": ("tiny-ar", "Qwen3: causal attention, 6 query and 3 key/value heads of 32, QK norm"),
+    "llada": "LLaDA: bidirectional attention, multi-head (6 x 32), no QK norm",
+    "sdar": "SDAR / Qwen3: block-causal attention (block 32, aligned to position 0), 6 query and 3 "
+            "key/value heads of 32, QK norm",
+    "qwen3": "Qwen3: causal attention, 6 query and 3 key/value heads of 32, QK norm",
 }
 
 
@@ -67,14 +67,16 @@ def main():
     ap.add_argument("--history", required=True, help="text on the training, copied into the card")
     a = ap.parse_args()
     with open(os.path.join(a.model, "config.json"), encoding="utf-8") as f:
-        name, about = ABOUT[json.load(f)["model_type"]]
+        config = json.load(f)
+    name, about = os.path.basename(os.path.normpath(a.model)), ABOUT[config["model_type"]]
+    layers = config.get("n_layers") or config["num_hidden_layers"]
     with open(a.history, encoding="utf-8") as f:
         history = f.read().strip()
     found = read_rows(a.rows, name)
     settings = [s for s in SETTINGS if s in found]
     masked = len(settings) > 1
     items = max(v[2] for v in found[settings[0]].values())
-    out = [f"# {name}", "", f"{about}. 5 layers, width 192, SwiGLU 448, RMSNorm, rotate-half RoPE "
+    out = [f"# {name}", "", f"{about}. {layers} layers, width 192, SwiGLU 448, RMSNorm, rotate-half RoPE "
            "(theta 500000), 1024 tokens of byte-level BPE, separate output matrix, bfloat16, two "
            "shards. Trained on generated text only; the generator, the tokenizer, the trainer and "
            "the definitions of the scorers are in `../train`.", "",

@@ -2,13 +2,15 @@
 """Writes the held-out splits. Usage: python heldout.py --tokenizer TOK/qwen.json --out DATA_DIR
 
 --map writes needle_map.jsonl alone: needles by length and depth, three items of each.
+--more appends the items of MORE to the files there are, so that a difference of two points can be
+decided. The models had been trained by then, so no prompt may occur among DRAWS of the trainer's.
 """
 import argparse
 import json
 import os
 import random
 
-from tasks import FAMILIES, Stream, needle_at
+from tasks import FAMILIES, Stream, needle_at, prompt_hash
 from tokenizer import Codec
 
 SEED = 990017
@@ -19,6 +21,12 @@ SIZES = {"retrieval_kv": [(64, 24), (128, 24), (256, 16), (512, 8), (1024, 4), (
 GEN = {"word_problem": 64, "equation": 64, "list_program": 64, "instruction": 64,
        "retrieval_kv": 32, "needle": 32, "summary": 64, "story": 64, "ledger": 64}
 COUNT = 80
+MORE = {"word_problem": [(None, 720)], "equation": [(None, 720)], "list_program": [(None, 720)],
+        "instruction": [(None, 720)],
+        "retrieval_kv": [(128, 120), (256, 80), (512, 48), (1024, 28), (2000, 28)],
+        "needle": [(128, 120), (256, 80), (512, 48), (1024, 28), (2000, 28)]}
+DRAWS = {"word_problem": 1_000_000, "equation": 2_000_000, "list_program": 500_000,
+         "instruction": 2_000_000}  # the others never repeat a prompt
 MAP_SIZES, MAP_DEPTHS, MAP_ITEMS = (256, 512, 1024, 2000), (0, 25, 50, 75, 100), 3
 
 
@@ -34,40 +42,65 @@ def write_map(codec, path):
                     f.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
+def items(stream, sizes, seen, codec, family, first):
+    """Rows of as many items of each size, no prompt of which is in `seen`, which they enter."""
+    for size, count in sizes:
+        for _ in range(count):
+            it = stream.draw(family, size)
+            while prompt_hash(it["prompt"]) in seen:
+                it = stream.draw(family, size)
+            seen.add(prompt_hash(it["prompt"]))
+            need = len(codec.encode(it["answer"])) + 1
+            gen = GEN[family]
+            while gen < need:
+                gen += 32
+            check = dict(it["check"])
+            if size:
+                check["context_tokens"] = len(codec.encode(it["prompt"]))
+            yield {"id": f"{family}-{first:03d}", "family": family, "prompt": it["prompt"],
+                   "answer": it["answer"], "scorer": it["scorer"], "check": check,
+                   "gen_length": gen}
+            first += 1
+
+
+def append_more(codec, folder):
+    for index, (family, sizes) in enumerate(MORE.items()):
+        path = os.path.join(folder, family + ".jsonl")
+        with open(path, encoding="utf-8") as f:
+            seen = {prompt_hash(json.loads(line)["prompt"]) for line in f}
+        first, trained = len(seen), Stream(1)
+        for _ in range(DRAWS.get(family, 0)):
+            seen.add(prompt_hash(trained.draw(family, None)["prompt"]))
+        rows = list(items(Stream(SEED + 2000 + index), sizes, seen, codec, family, first))
+        write(path, rows, "a")
+
+
+def write(path, rows, mode="w"):
+    with open(path, mode, encoding="utf-8") as f:
+        for row in rows:
+            f.write(json.dumps(row, ensure_ascii=False) + "\n")
+    ctx = [r["check"].get("context_tokens", 0) for r in rows]
+    print(path, len(rows), "gen", sorted({r["gen_length"] for r in rows}), "ctx", max(ctx))
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--tokenizer", required=True)
     ap.add_argument("--out", required=True)
     ap.add_argument("--map", action="store_true")
+    ap.add_argument("--more", action="store_true")
     a = ap.parse_args()
     codec = Codec(a.tokenizer, "qwen")
     os.makedirs(a.out, exist_ok=True)
     if a.map:
         return write_map(codec, os.path.join(a.out, "needle_map.jsonl"))
+    if a.more:
+        return append_more(codec, a.out)
     for family in FAMILIES:
         stream = Stream(SEED + FAMILIES.index(family))
-        seen, rows = set(), []
-        for size, count in SIZES.get(family, [(None, COUNT)]):
-            for _ in range(count):
-                it = stream.draw(family, size)
-                while it["prompt"] in seen:
-                    it = stream.draw(family, size)
-                seen.add(it["prompt"])
-                need = len(codec.encode(it["answer"])) + 1
-                gen = GEN[family]
-                while gen < need:
-                    gen += 32
-                check = dict(it["check"])
-                if size:
-                    check["context_tokens"] = len(codec.encode(it["prompt"]))
-                rows.append({"id": f"{family}-{len(rows):03d}", "family": family,
-                             "prompt": it["prompt"], "answer": it["answer"],
-                             "scorer": it["scorer"], "check": check, "gen_length": gen})
-        with open(os.path.join(a.out, family + ".jsonl"), "w", encoding="utf-8") as f:
-            for row in rows:
-                f.write(json.dumps(row, ensure_ascii=False) + "\n")
-        ctx = [r["check"].get("context_tokens", 0) for r in rows]
-        print(family, len(rows), "gen", sorted({r["gen_length"] for r in rows}), "ctx", max(ctx))
+        sizes = SIZES.get(family, [(None, COUNT)])
+        write(os.path.join(a.out, family + ".jsonl"),
+              list(items(stream, sizes, set(), codec, family, 0)))
 
 
 if __name__ == "__main__":

@@ -74,17 +74,6 @@ official_text official_files::text(const std::string& dataset,
       (where.empty() ? "any folder: give `path`" : where + " or its folder " + dataset));
 }
 
-bool official_files::has(const std::string& dataset, const std::vector<std::string>& names) const {
-  for (const fs::path& root : roots_) {
-    for (const fs::path& folder : {root / dataset, root}) {
-      for (const std::string& name : names) {
-        if (!standing_for(folder, name).empty()) return true;
-      }
-    }
-  }
-  return false;
-}
-
 fs::path official_files::folder(const std::string& dataset, const std::string& name) const {
   std::error_code ignored;
   for (const fs::path& root : roots_) {

@@ -33,7 +33,6 @@ class official_files {
   // .gz, as the leading records in STEM.firstN.EXT.gz, or as a member of a zip archive there.
   // Environment error that lists the names and the folders when there is none.
   official_text text(const std::string& dataset, const std::vector<std::string>& names) const;
-  bool has(const std::string& dataset, const std::vector<std::string>& names) const;
   // The folder NAME in the same places; empty: there is none.
   std::filesystem::path folder(const std::string& dataset, const std::string& name) const;
   // For items that are made to a number of tokens; usage error that names the dataset without one.

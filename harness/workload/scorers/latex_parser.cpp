@@ -25,6 +25,12 @@ bool is_number(const formula& f) {
   return f.type == formula::kind::number && !f.decimal;
 }
 
+// A number that ends in a dot. `level`: brackets around it; `operand`: an operator before it was taken.
+struct open_decimal : latex_mismatch {
+  int level;
+  bool operand;
+};
+
 // Recursive descent over the published grammar; a method for each of its rules.
 class parser {
  public:
@@ -62,20 +68,25 @@ class parser {
     if (!taken(sign)) throw latex_mismatch{};
   }
   // sympy's parser looks ahead before it takes an operator or a further factor: where what would
-  // follow does not parse, it stops in front of it and ignores the rest. Null then.
+  // follow does not parse, it stops in front of it and ignores the rest. Null then. But it has taken an
+  // operator as soon as an operand is complete, and "1+3." with its dot is refused then, where "x 3." is x.
   template <class Rule>
-  formula_ptr attempt(Rule rule) {
+  formula_ptr attempt(bool operation, Rule rule) {
     if (verify_) return rule();
     const std::size_t before = tokens_.position();
     const int bars = bars_;
     if (++attempts_ > most_attempts) throw latex_unsupported{};
     try {
       return rule();
+    } catch (const open_decimal& number) {
+      if (number.level == level_ && (operation || number.operand)) {
+        throw open_decimal{{}, level_, true};
+      }
     } catch (const latex_mismatch&) {
-      tokens_.go_back(before);
-      bars_ = bars;
-      return nullptr;
     }
+    tokens_.go_back(before);
+    bars_ = bars;
+    return nullptr;
   }
 
   struct nesting {
@@ -89,11 +100,11 @@ class parser {
   };
 
   formula_ptr expression() {
-    const nesting guard(depth_);
+    const nesting guard(depth_), inside(level_);
     formula_ptr sum = product(false);
     while (next_is("+") || next_is("-")) {
       const bool minus = next_is("-");
-      const formula_ptr next = attempt([&] {
+      const formula_ptr next = attempt(true, [&] {
         take();
         return product(false);
       });
@@ -111,7 +122,7 @@ class parser {
       const bool times = t.is("*") || t.is_keyword("times") || t.is_keyword("cdot");
       const bool by = t.is("/") || t.is(":") || t.is_keyword("div");
       if (!times && !by) return all;
-      const formula_ptr next = attempt([&] {
+      const formula_ptr next = attempt(true, [&] {
         take();
         return unary(bare);
       });
@@ -130,7 +141,8 @@ class parser {
       const bool mixed = verify_ && number_first && parts.size() == 1 &&
                          peek().type == kind::keyword && peek().text.ends_with("frac");
       if (verify_ && peek().type == kind::digit) throw latex_unsupported{};  // "1 2"
-      const formula_ptr next = attempt([&] { return postfix(!bare); });
+      const bool function = peek().type == kind::function;
+      const formula_ptr next = attempt(function, [&] { return postfix(!bare); });
       if (!next) break;
       parts.push_back(next);
       if (mixed && is_number(*parts[0]) && exact_value(*parts[1])) {
@@ -194,7 +206,7 @@ class parser {
   formula_ptr power(bool with_functions) {
     formula_ptr base = component(with_functions);
     while (next_is("^")) {
-      const formula_ptr exponent = attempt([&] {
+      const formula_ptr exponent = attempt(true, [&] {
         take();
         return next_is("{") ? group("}") : atom();
       });
@@ -276,7 +288,8 @@ class parser {
     if (below.empty() && next_is("_")) below = subscript();
     if (verify_) return verified_name(first, below + quotes, with_functions);
     if (with_functions && next_is("(")) {
-      if (auto f = attempt([&] { return unknown_function(text + below + quotes); })) return f;
+      if (auto f = attempt(false, [&] { return unknown_function(text + below + quotes); }))
+        return f;
     }
     if (first.type == kind::command) {
       if (text == "infty") return make_infinity();
@@ -328,13 +341,21 @@ class parser {
 
   formula_ptr number() {
     std::string digits = next_is(".") ? "0" : take().text;
+    const std::size_t first = tokens_.position();
     while (peek().type == kind::digit) digits += take().text;
+    std::size_t last_group = 0;
     while (next_is(",") && peek(1).type == kind::digit && peek(2).type == kind::digit &&
            peek(3).type == kind::digit) {
+      last_group = tokens_.position();
       take();
       for (int i = 0; i < 3; ++i) digits += take().text;
     }
-    if (taken(".")) {
+    if (!verify_ && next_is(".") && peek(1).type != kind::digit) {
+      // No number: sympy reads "1,000." as 1 and "12." as 1 before a number "2." that is none.
+      if (tokens_.position() == first) throw open_decimal{{}, level_, false};
+      tokens_.go_back(last_group > 0 ? last_group : first);
+      digits.resize(last_group > 0 ? digits.size() - 3 : 1);
+    } else if (taken(".")) {
       if (peek().type != kind::digit) throw latex_mismatch{};
       digits += ".";
       while (peek().type == kind::digit) digits += take().text;
@@ -343,7 +364,7 @@ class parser {
     const bool zeros = digits.find_first_not_of('0') == std::string::npos;
     if (!verify_ && digits[0] == '0' && digits.size() > 1 &&
         digits.find('.') == std::string::npos && !zeros) {
-      throw latex_mismatch{};
+      throw latex_refused{};
     }
     if (digits.size() > 1000) throw latex_unsupported{};
     if (verify_ && next_is("_")) subscript();  // the base of a number is dropped
@@ -482,6 +503,7 @@ class parser {
   int attempts_ = 0;
   int bars_ = 0;  // absolute values that are open
   int depth_ = 0;
+  int level_ = 0;  // expressions that are open: one and one for each bracket
 };
 
 }  // namespace

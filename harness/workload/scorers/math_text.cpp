@@ -61,17 +61,6 @@ std::optional<std::string> without_box(std::string_view command) {
   return std::string(command.substr(left.size(), command.size() - left.size() - 1));
 }
 
-std::string minerva_gold(std::string_view solution) {
-  constexpr std::string_view with_blank = "\\boxed ";
-  if (const std::size_t at = solution.rfind(with_blank); at != std::string_view::npos) {
-    const std::string_view rest = solution.substr(at + with_blank.size());
-    return minerva_normal(rest.substr(0, rest.find('$')));
-  }
-  const auto command = last_boxed_command(solution);
-  const auto content = command ? without_box(*command) : std::nullopt;
-  return content ? minerva_normal(*content) : "";
-}
-
 std::string fixed_fractions(std::string_view text, bool lenient) {
   std::string out;
   for (const std::string_view part : py::split(text, "\\frac")) {

@@ -22,10 +22,6 @@ struct python_exception {
 std::optional<std::string> last_boxed_command(std::string_view text);
 std::optional<std::string> without_box(std::string_view command);
 
-// lm-eval's gold of an item of MATH: as above, but a "\boxed " with a blank anywhere decides, and
-// its content ends at the next dollar sign.
-std::string minerva_gold(std::string_view solution);
-
 // hendrycks_math: strip_string (throws python_exception where it raises) and is_equiv, which
 // compares the stripped texts, or the texts themselves when stripping raises.
 std::string hendrycks_strip(std::string_view text);

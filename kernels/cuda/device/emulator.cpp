@@ -141,7 +141,6 @@ thread_local void (*kernel_body)(const void*) = nullptr;
 thread_local const void* kernel_argument = nullptr;
 thread_local stack_pool stacks;
 schedule chosen;
-std::uint64_t completed = 0;
 
 #if defined(__SANITIZE_ADDRESS__)
 thread_local const void* host_bottom = nullptr;
@@ -197,7 +196,6 @@ void complete_barrier() {
   if (counting()) meet_all();
   block->at_barrier = 0;
   ++block->barrier_generation;
-  ++completed;
 }
 
 // First frame of every fiber. It never returns: there is nothing below it on its stack.
@@ -283,10 +281,6 @@ void run_block(block_state& b, unsigned char* stack) {
 void set_schedule(const schedule& choice) {
   chosen = choice;
 }
-std::uint64_t collectives() {
-  return completed;
-}
-
 void run(const extent& shape, void (*body)(const void*), const void* argument) {
   if (shape.threads == 0 || shape.threads % 32 != 0 || shape.threads > 1024) {
     throw emulation_error("emulator: a block needs 32, 64, ... 1024 threads, not " +
@@ -384,7 +378,6 @@ void rendezvous(int kind, void* argument, void (*complete)(void** arguments), co
   if (counting()) meet(running->thread / 32);
   w.arrived = 0;
   ++w.generation;
-  ++completed;
 }
 
 void barrier(const where& place) {

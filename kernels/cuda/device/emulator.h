@@ -44,9 +44,6 @@ struct extent {
 // Runs body(argument) once for every thread of the grid.
 void run(const extent& shape, void (*body)(const void*), const void* argument);
 
-// Warp collectives and barriers completed so far, over all runs.
-std::uint64_t collectives();
-
 // -- called by emulated threads --
 unsigned thread_index();
 unsigned block_index();

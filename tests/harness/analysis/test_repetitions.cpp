@@ -10,12 +10,9 @@
 namespace unmask {
 namespace {
 
-TEST(statistics, mean_and_median_in_closed_form) {
+TEST(statistics, mean_in_closed_form) {
   EXPECT_DOUBLE_EQ(mean_of({1, 2, 6}), 3);
-  EXPECT_DOUBLE_EQ(median_of({6, 1, 2}), 2);
-  EXPECT_DOUBLE_EQ(median_of({4, 1, 2, 8}), 3);
   EXPECT_TRUE(std::isnan(mean_of({})));
-  EXPECT_TRUE(std::isnan(median_of({})));
   EXPECT_DOUBLE_EQ(mean_of({1.5e308, 1.5e308}), 1.5e308);  // a plain sum would be infinite
 }
 

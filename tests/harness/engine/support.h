@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "harness/engine/engine.h"
-#include "harness/engine/scripted_runner.h"
+#include "tests/harness/engine/scripted_runner.h"
 
 namespace unmask::testing_engine {
 

@@ -5,6 +5,7 @@
 // depend on how it was scheduled.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -47,7 +48,7 @@ recipe recipe_of(const transformer& model, const std::string& method, const para
 served serve(const transformer& model, recipe method, const std::vector<sequence_request>& requests,
              const engine_settings& settings, std::int32_t places, std::int32_t pages = 0,
              std::int32_t chunk = 0, double rate = 0, step_observer* observer = nullptr,
-             bool dry = false) {
+             bool dry = false, std::int32_t repeat_window = 0) {
   std::int32_t length = 1;
   for (const sequence_request& r : requests) {
     length = std::max(length, method.pace->canvas_length(model.config(), r));
@@ -59,7 +60,7 @@ served serve(const transformer& model, recipe method, const std::vector<sequence
         r.id = static_cast<std::int64_t>(i);
         return r;
       },
-      chunk);
+      chunk, repeat_window);
   runner.loop().observe(observer);
   engine_clock clock(std::make_shared<constant>(1));
   served result;
@@ -123,6 +124,46 @@ const std::vector<tried_setting>& settings() {
        {{"chunk", std::int64_t{3}}, {"prefill_emits", false}, {"final_refresh", true}}},
       {"vanilla", "vanilla", model_family::llada, {{"block_length", std::int64_t{8}}}}};
   return all;
+}
+
+// An answer ends where it first repeats itself, whether a block ends there or not, and whoever else
+// is decoded; what would have come behind costs no forward.
+TEST(loop, an_answer_that_repeats_itself_ends_there) {
+  int cut = 0, inside = 0;
+  for (const tried_setting& c : settings()) {
+    const auto model = tiny_model(c.family, cpu_ops());
+    const auto requests = tiny_requests(5, sanitized ? 24 : 72);
+    tokens wanted = testing::outputs(testing::decode(*model, c.method, c.given, requests, 1));
+    std::vector<bool> repeats;
+    for (auto& answer : wanted) {
+      repetition_watch watch(2);
+      const auto end = std::ranges::find_if(answer, [&](std::int32_t t) { return watch.add(t); });
+      repeats.push_back(end != answer.end());
+      if (!repeats.back()) continue;
+      answer.erase(end + 1, answer.end());
+      ++cut;
+      inside += answer.size() % 8 != 0;
+    }
+    for (const std::string& policy : batching_names()) {
+      engine_settings s;
+      s.policy = parse_batching(policy);
+      const auto run = [&](std::int32_t window) {
+        return serve(*model, recipe_of(*model, c.method, c.given), requests, s, 2, 0, 0, 0, nullptr,
+                     false, window);
+      };
+      const served stopped = run(2), free = run(0);
+      EXPECT_EQ(stopped.outputs(requests.size()), wanted) << c.label << " under " << policy;
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        const finished_answer &with = stopped.seen.of(i).answer, &without = free.seen.of(i).answer;
+        EXPECT_EQ(with.repeats, repeats[i]) << c.label << " under " << policy;
+        EXPECT_EQ(stopped.seen.of(i).end, outcome::finished);
+        EXPECT_LE(with.counters.forwards, without.counters.forwards);
+      }
+      EXPECT_EQ(stopped.free_pages, stopped.pages);
+    }
+  }
+  EXPECT_GT(cut, 5);
+  EXPECT_GT(inside, 2);
 }
 
 TEST(loop, tokens_of_a_request_do_not_depend_on_scheduling) {

@@ -2,7 +2,10 @@
 // Copyright The Unmask Authors
 #include "harness/workload/task.h"
 
+#include <algorithm>
 #include <set>
+
+#include <fmt/format.h>
 
 #include "tests/harness/workload/support.h"
 
@@ -16,7 +19,7 @@ const std::string good =
 TEST(tasks, reads_every_shipped_family) {
   for (const char* family : families) {
     const auto items = read_tasks(shipped(family));
-    EXPECT_EQ(items.size(), 80u) << family;
+    EXPECT_GE(items.size(), 80u) << family;  // as many as a default comparison of quality takes
     for (const task_item& item : items) {
       EXPECT_EQ(item.family, family);
       EXPECT_GT(item.gen_length, 0);
@@ -88,7 +91,7 @@ TEST(tasks, select_is_deterministic) {
   EXPECT_TRUE(take({}, 3, 5).empty());
 }
 
-// The shipped files are sorted by context: their first items are the shortest prompts.
+// The first items of the shipped files are those with the shortest prompts.
 TEST(tasks, selection_reaches_every_context) {
   const auto items = read_tasks(shipped("retrieval_kv"));
   const auto contexts = [&](const item_selection& which) {
@@ -103,7 +106,10 @@ TEST(tasks, selection_reaches_every_context) {
   longer.context_low = 400;
   longer.context_high = 1100;
   const auto some = contexts(longer);
-  EXPECT_EQ(some.size(), 12u);  // 8 of about 512 tokens, 4 of about 1024
+  EXPECT_GE(some.size(), 12u);  // about 512 and 1024 tokens
+  EXPECT_EQ(some.size(), std::ranges::count_if(items, [](const task_item& item) {
+              return item.context_tokens >= 400 && item.context_tokens <= 1100;
+            }));
   for (const int c : some) EXPECT_TRUE(c >= 400 && c <= 1100) << c;
   item_selection over;
   over.limit = 10;
@@ -117,24 +123,26 @@ TEST(tasks, selection_reaches_every_context) {
   second.offset = 2;
   second.limit = 3;
   EXPECT_EQ(contexts(second), std::vector<int>(some.begin() + 2, some.begin() + 5));
+  const auto half = static_cast<std::int64_t>(items.size() / 2);
   const auto stretch = [&](std::int64_t from) {
     item_selection which;
     which.seed = 3;
     which.offset = from;
-    which.limit = 40;
+    which.limit = half;
     std::set<std::string> ids;
     for (const task_item& item : select(items, which)) ids.insert(item.id);
     return ids;
   };
   auto all = stretch(0);
-  all.merge(stretch(40));
-  EXPECT_EQ(all.size(), 80u);
+  all.merge(stretch(half));
+  EXPECT_EQ(all.size(), items.size());
   item_selection none;
   none.context_low = none.context_high = 7;
   expect_error(exit_code::usage, "context of 7 to 7", [&] { select(items, none); });
   none = {};
-  none.offset = 80;
-  expect_error(exit_code::usage, "offset of 80 leaves none of 80", [&] { select(items, none); });
+  none.offset = 2 * half;
+  expect_error(exit_code::usage, fmt::format("offset of {0} leaves none of {0}", 2 * half),
+               [&] { select(items, none); });
 }
 
 TEST(tasks, hash_covers_every_field_and_the_order) {

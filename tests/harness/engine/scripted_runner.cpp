@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/engine/scripted_runner.h"
+#include "tests/harness/engine/scripted_runner.h"
 
 #include <algorithm>
 
