@@ -73,7 +73,6 @@ transformer::transformer(model_config config, const model_weights& weights, cons
                      {},
                      {},
                      {},
-                     0,
                      {},
                      {},
                      {},

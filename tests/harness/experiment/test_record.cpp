@@ -206,6 +206,34 @@ TEST(record, recording_and_shares_are_told_where_they_are_known) {
   EXPECT_FALSE(row_of(0, 0).value_of("selection_share"));
 }
 
+TEST(record, state_is_told_where_the_method_says) {
+  measured_point point = good_point();
+  result_row silent, row;
+  measure_row(silent, point);
+  EXPECT_FALSE(silent.value_of("state_bytes"));
+  for (pass_record& pass : point.passes) pass.state_bytes = 0;
+  measure_row(row, point);
+  EXPECT_EQ(row.value_of("state_bytes"), 0);
+  EXPECT_EQ(row.metrics.at("state_bytes").from, origin::counted);
+}
+
+// Modelled times are the clock's and not the kernels'; counts are right on both.
+TEST(record, emulated_kernels_are_refused_for_their_times_alone) {
+  const auto reason_with = [](origin time) {
+    measured_point point = good_point();
+    for (pass_record& pass : point.passes) pass.time = time;
+    result_row row;
+    row.run.device = "cuda-emulated";
+    measure_row(row, point);
+    EXPECT_TRUE(row.value_of("peak_kv_bytes"));
+    return row.reason;
+  };
+  const std::string refusal = "emulated kernels: the times mean nothing";
+  EXPECT_EQ(reason_with(origin::measured), refusal);
+  EXPECT_EQ(reason_with(origin::analytic), refusal);
+  EXPECT_NE(reason_with(origin::synthetic), refusal);
+}
+
 TEST(record, repetitions_that_disagree_are_invalid) {
   measured_point point = good_point();
   point.passes[2].answers[1].tokens[0] = 9;
