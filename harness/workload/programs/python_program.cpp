@@ -104,6 +104,18 @@ std::string fresh_token() {
 
 }  // namespace
 
+const char* name_of(program_verdict verdict) {
+  switch (verdict) {
+    case program_verdict::pass:
+      return "pass";
+    case program_verdict::timeout:
+      return "timeout";
+    case program_verdict::fail:
+      break;
+  }
+  return "fail";
+}
+
 program_result run_python_program(const std::string& text, const sandbox_limits& limits) {
   const std::string token = fresh_token();
   const sandbox_result ran = run_in_sandbox(run_driver, token + "\n" + text, limits);

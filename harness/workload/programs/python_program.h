@@ -11,6 +11,7 @@
 namespace unmask {
 
 enum class program_verdict { pass, fail, timeout };
+const char* name_of(program_verdict verdict);
 
 struct program_result {
   program_verdict verdict = program_verdict::fail;
