@@ -63,6 +63,13 @@ bool is_sampled(const std::string& metric) {
   return metric.starts_with("probes.") && !metric.ends_with("_max");
 }
 
+// Where what belongs to a value lies: "a.b[2]" with "_ci95" is "a.b_ci95[2]".
+std::string beside(const std::string& metric, const char* suffix) {
+  const std::size_t last = metric.rfind('.');
+  const std::size_t at = std::min(metric.find('[', last + 1), metric.size());
+  return metric.substr(0, at) + suffix + metric.substr(at);
+}
+
 // A number by the path behind its first name, "importance.auc[1]": of a probe, or of the calibration.
 std::optional<row_value> number_at(const result_row& row, const std::string& text,
                                    const std::string& path) {
@@ -147,6 +154,10 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
       if (std::isfinite(of.value)) return of;
     }
   }
+  if (left.workload.hash == right.workload.hash) {
+    const item_shares x = shares_of(left, left_metric), y = shares_of(right, right_metric);
+    if (!x.empty() && x.size() == y.size()) return ratio_over_items(x, y);
+  }
   const auto spread_a = spread_of(left, left_metric), spread_b = spread_of(right, right_metric);
   if (spread_a || spread_b) {
     // Relative half widths are distances on the log scale; those of separate searches add in
@@ -178,7 +189,7 @@ bool is_noisy(const result_row& row) {
 item_shares shares_of(const result_row& row, const std::string& metric) {
   item_shares items;
   for (std::size_t i = 0;; ++i) {
-    const std::string at = metric + "_items[" + std::to_string(i) + "]";
+    const std::string at = beside(metric, "_items") + "[" + std::to_string(i) + "]";
     const auto part = value_in(row, at + "[0]"), whole = value_in(row, at + "[1]");
     if (!part || !whole) return items;
     items.emplace_back(part->value, whole->value);
@@ -225,8 +236,8 @@ std::optional<estimate> estimate_of(const result_row& row, const std::string& me
     e.range = share.range;
     e.n = share.n;
     e.how = share.how;
-  } else if (const auto low = value_in(row, metric + "_ci95[0]"),
-             high = value_in(row, metric + "_ci95[1]");
+  } else if (const auto low = value_in(row, beside(metric, "_ci95") + "[0]"),
+             high = value_in(row, beside(metric, "_ci95") + "[1]");
              is_sampled(metric) && low && high) {
     e.range = interval{low->value, high->value};
     e.how = "bootstrap over items";

@@ -143,6 +143,21 @@ estimate paired_score_difference(const std::vector<double>& a, const std::vector
   return out;
 }
 
+estimate ratio_over_items(const item_shares& above, const item_shares& below) {
+  const auto ratio = [&](const auto& places) {
+    double part[2] = {}, whole[2] = {};
+    for (const std::size_t i : places) {
+      part[0] += above[i].first, whole[0] += above[i].second;
+      part[1] += below[i].first, whole[1] += below[i].second;
+    }
+    return (part[0] / whole[0]) / (part[1] / whole[1]);
+  };
+  std::vector<std::size_t> every(above.size());
+  std::iota(every.begin(), every.end(), std::size_t{0});
+  return {ratio(every), bootstrap(above.size(), ratio), above.size(), "items",
+          "paired bootstrap over items"};
+}
+
 estimate share_over_items(const item_shares& all) {
   item_shares items = all;
   std::erase_if(items, [](const auto& i) { return !(i.second > 0); });

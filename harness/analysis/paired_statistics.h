@@ -49,6 +49,8 @@ estimate paired_score_difference(const std::vector<double>& a, const std::vector
 // items agree, Wilson's interval of as many items.
 using item_shares = std::vector<std::pair<double, double>>;  // part, whole of each item
 estimate share_over_items(const item_shares& items);
+// One such share over another of the same items; percentile bootstrap that draws both together.
+estimate ratio_over_items(const item_shares& above, const item_shares& below);
 
 // The interval that the best (or worst) of `points` needs for the same 5 % of all of them: each at
 // 1 - 0.05 / points (Bonferroni), the distances to the ends of `e` widened by the ratio of the

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -107,6 +109,31 @@ struct mean {
   double value() const { return n > 0 ? sum / static_cast<double>(n) : std::nan(""); }
 };
 
+// A mean that keeps the part of every item, so that items can be drawn anew.
+struct mean_by_item {
+  std::vector<std::array<double, 2>> items;  // sum and count
+  void add(double value, std::int64_t requests) {
+    if (items.size() < static_cast<std::size_t>(requests)) {
+      items.resize(static_cast<std::size_t>(requests));
+    }
+    items.back()[0] += value;
+    ++items.back()[1];
+  }
+  double value() const {
+    double sum = 0, n = 0;
+    for (const auto& [s, count] : items) sum += s, n += count;
+    return n > 0 ? sum / n : std::nan("");
+  }
+  // 95 % over items; empty under two.
+  std::vector<double> interval() const {
+    return probe_maths::interval_over_items(items.size(), [&](std::span<const std::size_t> drawn) {
+      double sum = 0, n = 0;
+      for (const std::size_t i : drawn) sum += items[i][0], n += items[i][1];
+      return sum / n;
+    });
+  }
+};
+
 // Of two tokens or answers of a request, which one its scorer prefers.
 struct comparison {
   std::int64_t first_better = 0, second_better = 0, equal = 0;
@@ -156,9 +183,15 @@ inline void add_at(std::vector<mean>& means, std::size_t i, double value) {
   means[i].add(value);
 }
 
-inline std::vector<double> values_of(const std::vector<mean>& means) {
+template <class Mean>
+std::vector<double> values_of(const std::vector<Mean>& means) {
   std::vector<double> out;
-  for (const mean& m : means) out.push_back(rounded(m.value()));
+  for (const Mean& m : means) out.push_back(rounded(m.value()));
+  return out;
+}
+inline std::vector<std::vector<double>> intervals_of(const std::vector<mean_by_item>& means) {
+  std::vector<std::vector<double>> out;
+  for (const mean_by_item& m : means) out.push_back(m.interval());
   return out;
 }
 

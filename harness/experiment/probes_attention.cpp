@@ -130,14 +130,16 @@ class attention_probe final : public probe {
     ++looks_;
     const std::size_t layers = sinks_.size();
     if (overlap_.empty()) {
-      overlap_.assign(layers, std::vector<mean>(layers));
+      overlap_.assign(layers, std::vector<mean_by_item>(layers));
       over_time_.resize(layers);
     }
     for (std::size_t a = 0; a < layers; ++a) {
       for (std::size_t b = 0; b < layers; ++b) {
-        overlap_[a][b].add(probe_maths::overlap(sinks_[a], sinks_[b]));
+        overlap_[a][b].add(probe_maths::overlap(sinks_[a], sinks_[b]), requests_);
       }
-      if (a < before_.size()) over_time_[a].add(probe_maths::overlap(before_[a], sinks_[a]));
+      if (a < before_.size()) {
+        over_time_[a].add(probe_maths::overlap(before_[a], sinks_[a]), requests_);
+      }
     }
     before_.swap(sinks_);
     sinks_.clear();
@@ -151,8 +153,11 @@ class attention_probe final : public probe {
   }
 
   void report(json& out) const override {
-    json overlaps = json::array(), maps = json::array();
-    for (const std::vector<mean>& row : overlap_) overlaps.push_back(values_of(row));
+    json overlaps = json::array(), ranges = json::array(), maps = json::array();
+    for (const std::vector<mean_by_item>& row : overlap_) {
+      overlaps.push_back(values_of(row));
+      ranges.push_back(intervals_of(row));
+    }
     for (const auto* list : {&first_, &last_}) {
       for (const auto& [layer, d] : *list) {
         if (list == &last_ && first_.at(layer).step == d.step) continue;
@@ -171,7 +176,9 @@ class attention_probe final : public probe {
     out["sink_share"] = settings_.sink_share;
     out["sink_mass"] = values_of(sink_mass_);
     out["layer_overlap"] = overlaps;
+    out["layer_overlap_ci95"] = ranges;
     out["step_overlap"] = values_of(over_time_);
+    out["step_overlap_ci95"] = intervals_of(over_time_);
     out["maps"] = maps;
   }
 
@@ -206,8 +213,9 @@ class attention_probe final : public probe {
   slot_map slots_;
   // Positions by layer, of this look and the last.
   std::vector<std::vector<std::int32_t>> sinks_, before_;
-  std::vector<mean> sink_mass_, over_time_;
-  std::vector<std::vector<mean>> overlap_;
+  std::vector<mean> sink_mass_;
+  std::vector<mean_by_item> over_time_;
+  std::vector<std::vector<mean_by_item>> overlap_;
   std::map<std::int32_t, drawing> first_, last_;
 };
 

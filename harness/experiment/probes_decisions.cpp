@@ -44,14 +44,18 @@ class confidence_probe final : public decision_probe {
     const probe_maths::confidence_pairs more = probe_maths::pairs_of(trace);
     pairs_.before.insert(pairs_.before.end(), more.before.begin(), more.before.end());
     pairs_.now.insert(pairs_.now.end(), more.now.begin(), more.now.end());
+    ends_.push_back(pairs_.now.size());
     for (std::size_t i = 0; i < tops.size(); ++i) {
-      recall_[i] += probe_maths::recall_of_top(trace, tops[i]);
+      recall_[i].push_back(probe_maths::recall_of_top(trace, tops[i]));
     }
   }
 
   void report(json& out) const override {
-    json recall = json::array(), points = json::array();
-    for (const share& r : recall_) recall.push_back(rounded(r.value()));
+    json recall = json::array(), ranges = json::array(), points = json::array();
+    for (const std::vector<share>& r : recall_) {
+      recall.push_back(rounded(probe_maths::sum_of(r).value()));
+      ranges.push_back(probe_maths::interval_of_share(r));
+    }
     const std::size_t n = pairs_.now.size(), stride = std::max<std::size_t>(1, n / shown);
     for (std::size_t i = 0; i < n; i += stride) {
       points.push_back({rounded(pairs_.before[i]), rounded(pairs_.now[i])});
@@ -59,14 +63,37 @@ class confidence_probe final : public decision_probe {
     out["steps"] = steps_;
     out["pairs"] = n;
     out["correlation"] = rounded(probe_maths::correlation(pairs_.before, pairs_.now));
-    out["recall"] = {{"k", tops}, {"value", recall}, {"tokens", recall_.front().whole}};
+    out["correlation_ci95"] = correlation_interval();
+    out["recall"] = {{"k", tops},
+                     {"value", recall},
+                     {"value_ci95", ranges},
+                     {"tokens", probe_maths::sum_of(recall_.front()).whole}};
     out["points"] = points;
+  }
+
+  // Over items, every pair of an item drawn with it.
+  std::vector<double> correlation_interval() const {
+    return probe_maths::interval_over_items(
+        ends_.size(),
+        [&](std::span<const std::size_t> drawn) {
+          probe_maths::confidence_pairs some;
+          for (const std::size_t item : drawn) {
+            const auto first = static_cast<std::ptrdiff_t>(item > 0 ? ends_[item - 1] : 0);
+            const auto last = static_cast<std::ptrdiff_t>(ends_[item]);
+            some.before.insert(some.before.end(), pairs_.before.begin() + first,
+                               pairs_.before.begin() + last);
+            some.now.insert(some.now.end(), pairs_.now.begin() + first, pairs_.now.begin() + last);
+          }
+          return probe_maths::correlation(some.before, some.now);
+        },
+        200);
   }
 
   static constexpr std::size_t shown = 400;  // points of the scatter plot
   static constexpr std::array<std::int32_t, 5> tops = {1, 2, 4, 8, 16};
-  std::array<share, 5> recall_;
+  std::array<std::vector<share>, 5> recall_;  // by item
   probe_maths::confidence_pairs pairs_;
+  std::vector<std::size_t> ends_;  // of the pairs of each item
 };
 
 class stagnation_probe final : public decision_probe {
@@ -173,7 +200,9 @@ class decoding_probe final : public decision_probe {
   void add(const decision_trace& trace) override {
     const std::vector<std::int64_t> decided = probe_maths::decided_per_step(trace);
     probe_maths::add_to_histogram(decided, counts_);
-    for (const std::int64_t n : decided) decided_ += n;
+    by_item_.push_back({0, static_cast<std::int64_t>(decided.size())});
+    for (const std::int64_t n : decided) by_item_.back().part += n;
+    decided_ += by_item_.back().part;
     for (const std::int64_t n : probe_maths::judged_per_step(trace)) judged_ += n;
   }
 
@@ -183,6 +212,7 @@ class decoding_probe final : public decision_probe {
     out["rows"] = rows_;
     out["judged"] = judged_;
     out["mean"] = ratio(decided_, steps_);
+    out["mean_ci95"] = probe_maths::interval_of_share(by_item_);
     out["deviation"] = deviation();
     out["rows_per_token"] = ratio(rows_, decided_);
     out["judged_per_token"] = ratio(judged_, decided_);
@@ -201,6 +231,7 @@ class decoding_probe final : public decision_probe {
   }
 
   std::int64_t decided_ = 0, rows_ = 0, judged_ = 0;
+  std::vector<share> by_item_;        // decided, of steps
   std::vector<std::int64_t> counts_;  // steps that decided 0, 1, 2, ... tokens
 };
 

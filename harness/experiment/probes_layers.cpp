@@ -68,9 +68,20 @@ class kv_change_probe final : public probe {
 
   void report(json& out) const override {
     json counts = json::array();
-    for (const mean& m : step_k_) counts.push_back(m.n);
+    json k_items = json::array(), v_items = json::array();  // sum and count of every item
+    for (std::size_t t = 0; t < step_k_.size(); ++t) {
+      double n = 0;
+      for (const auto& item : step_k_[t].items) n += item[1];
+      counts.push_back(static_cast<std::int64_t>(n));
+      k_items.push_back(step_k_[t].items);
+      v_items.push_back(step_v_[t].items);
+    }
     out["layers"] = {{"k", values_of(layer_k_)}, {"v", values_of(layer_v_)}};
-    out["steps"] = {{"k", values_of(step_k_)}, {"v", values_of(step_v_)}, {"positions", counts}};
+    out["steps"] = {{"k", values_of(step_k_)},
+                    {"v", values_of(step_v_)},
+                    {"positions", counts},
+                    {"k_items", k_items},
+                    {"v_items", v_items}};
     for (std::size_t i = 0; i < 4; ++i) {
       out["regions"][region_names[i]] = {{"k", rounded(region_k_[i].value())},
                                          {"v", rounded(region_v_[i].value())},
@@ -99,15 +110,16 @@ class kv_change_probe final : public probe {
     const auto l = static_cast<std::size_t>(layer), t = static_cast<std::size_t>(block_.steps - 1);
     add_at(layer_k_, l, k);
     add_at(layer_v_, l, v);
-    add_at(step_k_, t, k);
-    add_at(step_v_, t, v);
+    if (step_k_.size() <= t) step_k_.resize(t + 1), step_v_.resize(t + 1);
+    step_k_[t].add(k, requests_);
+    step_v_[t].add(v, requests_);
   }
 
   block_window block_;
   bool deciding_ = false;
   std::vector<stored_layer> layers_;
-  std::vector<mean> layer_k_, layer_v_;  // outside the block
-  std::vector<mean> step_k_, step_v_;    // outside the block, by step of the block, 0 -> 1 first
+  std::vector<mean> layer_k_, layer_v_;        // outside the block
+  std::vector<mean_by_item> step_k_, step_v_;  // the same by step of the block, 0 -> 1 first
   mean region_k_[4], region_v_[4];
 };
 
@@ -194,8 +206,7 @@ class importance_probe final : public probe {
       json row = {{"auc", probe_maths::area_under_curve(l.raw.positive, l.raw.negative)},
                   {"auc_delta", probe_maths::area_under_curve(l.delta.positive, l.delta.negative)}};
       if (&l - layer_.data() < 2) {  // the two that the method reads
-        row["auc_ci95"] = l.raw.interval();
-        row["auc_delta_ci95"] = l.delta.interval();
+        report_areas(l, row);
       }
       for (const int kind : {decodable, not_decodable}) {
         row["masked"][kind_names[kind]] = rounded(l.of[kind].value());
@@ -259,8 +270,8 @@ class importance_probe final : public probe {
     void begin_item(std::int64_t requests) {
       first.resize(static_cast<std::size_t>(requests), {positive.size(), negative.size()});
     }
-    // Of the area under the curve, items drawn anew.
-    std::vector<double> interval() const {
+    // Area under the curve of these items.
+    double area(std::span<const std::size_t> drawn) const {
       const auto slice = [&](const std::vector<float>& from, std::size_t item, int side,
                              std::vector<float>& to) {
         const std::size_t end =
@@ -268,17 +279,12 @@ class importance_probe final : public probe {
         const auto at = static_cast<std::ptrdiff_t>(first[item][static_cast<std::size_t>(side)]);
         to.insert(to.end(), from.begin() + at, from.begin() + static_cast<std::ptrdiff_t>(end));
       };
-      return probe_maths::interval_over_items(
-          first.size(),
-          [&](std::span<const std::size_t> drawn) {
-            std::vector<float> yes, no;
-            for (const std::size_t item : drawn) {
-              slice(positive, item, 0, yes);
-              slice(negative, item, 1, no);
-            }
-            return probe_maths::area_under_curve(yes, no);
-          },
-          200);
+      std::vector<float> yes, no;
+      for (const std::size_t item : drawn) {
+        slice(positive, item, 0, yes);
+        slice(negative, item, 1, no);
+      }
+      return probe_maths::area_under_curve(yes, no);
     }
   };
   struct layer_record {
@@ -290,6 +296,27 @@ class importance_probe final : public probe {
       delta.begin_item(requests);
     }
   };
+  // Intervals of the two areas, and what the difference of layers gains over the layer alone. The
+  // draws are the same in all three.
+  static void report_areas(const layer_record& l, json& row) {
+    constexpr int draws = 200;
+    const std::size_t items = l.raw.first.size();
+    std::vector<double> raw, delta;
+    row["auc_ci95"] = probe_maths::interval_over_items(
+        items, [&](auto drawn) { return raw.emplace_back(l.raw.area(drawn)); }, draws);
+    row["auc_delta_ci95"] = probe_maths::interval_over_items(
+        items, [&](auto drawn) { return delta.emplace_back(l.delta.area(drawn)); }, draws);
+    row["auc_gain"] = row["auc_delta"].get<double>() - row["auc"].get<double>();
+    std::size_t at = 0;
+    row["auc_gain_ci95"] = probe_maths::interval_over_items(
+        items,
+        [&](auto) {
+          const std::size_t i = at++;
+          return delta[i] - raw[i];
+        },
+        draws);
+  }
+
   // Quintiles of the values of a step; steps with fewer than five masks have none.
   struct fifths {
     std::array<std::int64_t, 5> counts[2]{};  // [0] not decodable, [1] decodable
