@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the held-out splits. Usage: python heldout.py --tokenizer TOK/qwen.json --out DATA_DIR
 
---map writes needle_map.jsonl alone: needles by length and depth, three items of each.
+--map writes needle_map/DEPTH.jsonl alone: needles by length, at one depth a file.
 --more appends the items of MORE to the files there are, so that a difference of two points can be
 decided. The models had been trained by then, so no prompt may occur among DRAWS of the trainer's.
 """
@@ -24,22 +24,28 @@ COUNT = 80
 MORE = {"word_problem": [(None, 720)], "equation": [(None, 720)], "list_program": [(None, 720)],
         "instruction": [(None, 720)],
         "retrieval_kv": [(128, 120), (256, 80), (512, 48), (1024, 28), (2000, 28)],
-        "needle": [(128, 120), (256, 80), (512, 48), (1024, 28), (2000, 28)]}
+        "needle": [(128, 120), (256, 80), (512, 48), (1024, 28), (2000, 28)],
+        "story": [(None, 320)]}
 DRAWS = {"word_problem": 1_000_000, "equation": 2_000_000, "list_program": 500_000,
          "instruction": 2_000_000}  # the others never repeat a prompt
-MAP_SIZES, MAP_DEPTHS, MAP_ITEMS = (256, 512, 1024, 2000), (0, 25, 50, 75, 100), 3
+MAP_SIZES, MAP_DEPTHS = (256, 512, 1024, 2000), (0, 25, 50, 75, 100)
+MAP_ITEMS = (3, 9)  # the second lot was drawn later
 
 
-def write_map(codec, path):
-    rng = random.Random(SEED + 1000)
-    with open(path, "w", encoding="utf-8") as f:
+def write_map(codec, folder):
+    rng, rows = random.Random(SEED + 1000), {}
+    for lot, count in enumerate(MAP_ITEMS):
         for size in MAP_SIZES:
             for depth in MAP_DEPTHS:
-                for i in range(MAP_ITEMS):
+                for i in range(count):
                     it = needle_at(rng, size, depth / 100)
                     it["check"].update(context_tokens=len(codec.encode(it["prompt"])), depth=depth)
-                    row = {"id": f"needle_map-{size}-{depth}-{i}", **it}
-                    f.write(json.dumps(row, ensure_ascii=False) + "\n")
+                    number = i + sum(MAP_ITEMS[:lot])
+                    rows.setdefault(depth, []).append(
+                        {"id": f"needle_map-{size}-{depth}-{number}", **it})
+    os.makedirs(folder, exist_ok=True)
+    for depth, some in rows.items():
+        write(os.path.join(folder, f"{depth}.jsonl"), some)
 
 
 def items(stream, sizes, seen, codec, family, first):
@@ -64,14 +70,14 @@ def items(stream, sizes, seen, codec, family, first):
 
 
 def append_more(codec, folder):
-    for index, (family, sizes) in enumerate(MORE.items()):
+    for family, sizes in MORE.items():
         path = os.path.join(folder, family + ".jsonl")
         with open(path, encoding="utf-8") as f:
             seen = {prompt_hash(json.loads(line)["prompt"]) for line in f}
         first, trained = len(seen), Stream(1)
         for _ in range(DRAWS.get(family, 0)):
             seen.add(prompt_hash(trained.draw(family, None)["prompt"]))
-        rows = list(items(Stream(SEED + 2000 + index), sizes, seen, codec, family, first))
+        rows = list(items(Stream(SEED + 2000 + list(MORE).index(family)), sizes, seen, codec, family, first))
         write(path, rows, "a")
 
 
@@ -93,7 +99,7 @@ def main():
     codec = Codec(a.tokenizer, "qwen")
     os.makedirs(a.out, exist_ok=True)
     if a.map:
-        return write_map(codec, os.path.join(a.out, "needle_map.jsonl"))
+        return write_map(codec, os.path.join(a.out, "needle_map"))
     if a.more:
         return append_more(codec, a.out)
     for family in FAMILIES:
