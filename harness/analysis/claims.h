@@ -63,6 +63,10 @@ struct paper_claim {
   std::string relation, along;
   row_selector left, right;  // each with its metric filled in
   double tolerance = 0;
+  // Of an ordering that says better or worse: the least difference that counts as one, of scores, or
+  // of a ratio from 1. Where the interval excludes it, the statement is not reproduced even if the
+  // sign is open.
+  double least = 0;
   std::optional<double> expected, value;
   std::optional<claim_published> published;
   std::vector<claim_precondition> preconditions;

@@ -50,6 +50,19 @@ std::string noise_of(const paper_claim& c, const estimate& e) {
 struct point_test {
   std::string wanted;
   region where;
+  std::optional<region> effect;  // differences of at least the claim's least one
+
+  // Beside what `judge` says: an interval that excludes every difference worth the name fails.
+  finding of(const interval& range) const {
+    const finding found = judge(range, where);
+    const bool none = effect && judge(range, *effect) == finding::failed;
+    return found == finding::undecided && none ? finding::failed : found;
+  }
+  // The smaller of what either decision needs.
+  double evidence(double value, const interval& range) const {
+    const double factor = evidence_to_decide(value, range, where);
+    return effect ? std::min(factor, evidence_to_decide(value, range, *effect)) : factor;
+  }
 };
 
 point_test within(double low, double high) {
@@ -84,8 +97,11 @@ point_test test_of(const paper_claim& c) {
                     of_scores(c) ? c.tolerance : std::abs(*c.value) * c.tolerance);
     case claim_kind::equal:
       return within(neutral - c.tolerance, neutral + c.tolerance);
-    default:
-      return beyond(c.relation, neutral, c.tolerance);
+    default: {
+      point_test test = beyond(c.relation, neutral, c.tolerance);
+      if (c.least > 0) test.effect = beyond(c.relation, neutral, -c.least).where;
+      return test;
+    }
   }
 }
 
@@ -408,6 +424,11 @@ std::string reason_of(const paper_claim& c, const claim_result& r, const point_l
     text += "; counted, exact for these prompts";
   }
   if (shown.result == finding::undecided) text += undecided_reason(c, shown, test);
+  if (shown.result == finding::failed &&
+      judge(*shown.measured.range, test.where) != finding::failed) {
+    text += fmt::format("; no difference of {} or more: the interval excludes it",
+                        short_number(c.least));
+  }
   if (r.tiny_models) text += "; on tiny models, not the paper's";
   if (r.synthetic) text += "; by synthetic weights or a virtual clock";
   if (r.size != published_size::not_compared) {
@@ -440,8 +461,7 @@ void price(claim_result& r, const paper_claim& c, const point_list& points,
   for (const checked_point& p : points) {
     if (p.result != finding::undecided) continue;
     r.by_repetition |= p.measured.unit_of_n == "seeds";
-    const double factor =
-        p.measured.range ? evidence_to_decide(p.measured.value, *p.measured.range, test.where) : 0;
+    const double factor = p.measured.range ? test.evidence(p.measured.value, *p.measured.range) : 0;
     r.evidence_factor =
         factor == 0 || r.evidence_factor == 0 ? 0 : std::max(r.evidence_factor, factor);
   }
@@ -502,7 +522,7 @@ claim_result check_claim(const paper_claim& c, const frame& all, const std::stri
   }
   const point_test test = test_of(c);
   for (checked_point& p : points) {
-    p.result = p.measured.range ? judge(*p.measured.range, test.where) : finding::undecided;
+    p.result = p.measured.range ? test.of(*p.measured.range) : finding::undecided;
     result.held += p.result == finding::held;
     result.undecided += p.result == finding::undecided;
     result.failed += p.result == finding::failed;

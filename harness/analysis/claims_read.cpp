@@ -125,6 +125,15 @@ void read_size(toml_reader& r, paper_claim& c) {
   c.published = p;
 }
 
+// What counts as the same elsewhere, two points or two per cent; half of the published effect where
+// that is smaller still.
+double least_difference(const paper_claim& c) {
+  constexpr double same = 0.02;
+  if (!c.published || !c.published->comparable) return same;
+  const double neutral = c.left.metric == "score" ? 0 : 1;
+  return std::min(same, std::abs(*c.published->comparable - neutral) / 2);
+}
+
 claim_precondition read_condition(toml_reader& r) {
   claim_precondition p;
   required_text(r, "says", p.says);
@@ -178,6 +187,10 @@ paper_claim read_claim(toml_reader& r, const fs::path& file) {
   optional_real(r, "expected", c.expected);
   optional_real(r, "value", c.value);
   r.table("published", [&](toml_reader& t) { read_size(t, c); });
+  if (c.kind == claim_kind::ordering && (c.relation == ">" || c.relation == "<")) {
+    c.least = least_difference(c);
+    r.real("least", c.least, 0, 1e6);
+  }
   r.tables("precondition", [&](toml_reader& t) { c.preconditions.push_back(read_condition(t)); });
   check_kind(c, has_right);
   return c;

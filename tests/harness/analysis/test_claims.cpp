@@ -246,6 +246,23 @@ TEST_F(claims, a_mean_is_no_surer_than_its_items) {
   EXPECT_NEAR(clear.measured->value, 0.725, 1e-12);
 }
 
+// "Better" with an interval that holds nothing worth the name is refuted although its sign is open.
+TEST_F(claims, no_difference_worth_the_name_is_not_reproduced) {
+  const auto equal = [&](const std::string& more, std::size_t n) {
+    return checked(better + more, {scored("fast", n / 2, n), scored("slow", n / 2, n)});
+  };
+  const claim_result few = equal("", 40), many = equal("", 1000);
+  EXPECT_EQ(few.judged, verdict::ambiguous) << few.reason;
+  EXPECT_TRUE(std::isfinite(few.evidence_factor) && few.evidence_factor > 1);
+  EXPECT_EQ(many.judged, verdict::not_reproduced) << many.reason;
+  EXPECT_TRUE(has(many.reason, "no difference of 0.02 or more")) << many.reason;
+  // Half of a small published effect is what counts then; a claim may name its own.
+  EXPECT_EQ(equal("published = { value = 0.4, unit = \"points\", source = \"T\" }\n", 1000).judged,
+            verdict::ambiguous);
+  EXPECT_EQ(equal("least = 0.2\n", 40).judged, verdict::not_reproduced);
+  EXPECT_EQ(equal("least = 0\n", 1000).judged, verdict::ambiguous);
+}
+
 TEST_F(claims, one_timing_decides_nothing) {
   for (const double other : {1.05, 1.5, 4.0}) {
     const claim_result r = checked(faster, {row_of("fast", {1.0}), row_of("slow", {other})});
@@ -467,6 +484,33 @@ TEST_F(claims, failed_rows_are_no_evidence) {
   const claim_result r = checked(faster, {row_of("fast", {1.0, 1.0}), broken});
   EXPECT_EQ(r.judged, verdict::not_run);
   EXPECT_TRUE(has(r.reason, "out of memory")) << r.reason;
+}
+
+// What belongs to one value of a list lies in a list of the same shape beside it.
+TEST_F(claims, values_of_lists_have_their_own_intervals_and_items) {
+  std::vector<result_row> rows = {row_of("fast", {1.0})};
+  const auto level = [&](const std::string& probe) {
+    rows[0].probes["p"] = probe;
+    return checked(
+        "kind = \"threshold\"\nmetric = \"probes.p.a.k[1]\"\nrelation = \">=\"\nvalue = 0.15\n"
+        "left = { label = \"fast\" }\n",
+        rows);
+  };
+  EXPECT_EQ(level(R"({"a": {"k": [0, 0.3], "k_ci95": [[0, 0], [0.1, 0.4]]}})").judged,
+            verdict::ambiguous);
+  EXPECT_EQ(level(R"({"a": {"k": [0, 0.3], "k_ci95": [[0, 0], [0.2, 0.4]]}})").judged,
+            verdict::reproduced);
+  // Two values of the same items, drawn together: every draw lies between the items' own ratios.
+  rows[0].probes["p"] = R"({"k": [1.55, 1], "k_items": [[[3, 2], [3, 2], [3, 2], [6.6, 4]],
+                                                      [[1, 1], [1, 1], [1, 1], [2, 2]]]})";
+  const claim_result r = checked(
+      "kind = \"ordering\"\nrelation = \">\"\nleft = { label = \"fast\", metric = "
+      "\"probes.p.k[0]\" }\nright = { label = \"fast\", metric = \"probes.p.k[1]\" }\n",
+      rows);
+  EXPECT_EQ(r.judged, verdict::reproduced) << r.reason;
+  EXPECT_NEAR(r.measured->value, 1.56, 1e-9);  // 15.6 / 10 over 5 / 5
+  EXPECT_NEAR(r.measured->range->low, 1.5, 1e-9);
+  EXPECT_NEAR(r.measured->range->high, 1.65, 1e-9);
 }
 
 TEST_F(claims, probes_are_reached_by_path) {
