@@ -40,14 +40,18 @@ artifact_evidence evidence_of(const evidence_log& log, const campaign_item& item
   return at == log.end() ? artifact_evidence{} : at->second;
 }
 
+bool is_about(const paper_claim& c, const campaign_item& item) {
+  return std::ranges::any_of(c.artifacts, [&](const fs::path& file) {
+    std::error_code failed;
+    return fs::equivalent(item.artifact.file, file, failed);
+  });
+}
+
 std::vector<const campaign_item*> items_behind(const paper_claim& c,
                                                const std::vector<campaign_item>& items) {
   std::vector<const campaign_item*> behind;
-  for (const fs::path& file : c.artifacts) {
-    for (const campaign_item& i : items) {
-      std::error_code failed;
-      if (fs::equivalent(i.artifact.file, file, failed)) behind.push_back(&i);
-    }
+  for (const campaign_item& i : items) {
+    if (is_about(c, i)) behind.push_back(&i);
   }
   return behind;
 }
@@ -76,6 +80,12 @@ void give_up_the_exhausted(const std::vector<checked_claim>& before,
 }
 
 }  // namespace
+
+bool is_timed(const campaign_item& item, const std::vector<paper_claim>& claims) {
+  return std::ranges::any_of(claims, [&](const paper_claim& c) {
+    return (reads_the_clock(c.left.metric) || reads_the_clock(c.right.metric)) && is_about(c, item);
+  });
+}
 
 evidence_log read_evidence(const fs::path& log) {
   evidence_log all;
@@ -156,7 +166,7 @@ void add_costs(std::vector<checked_claim>& claims, const std::vector<campaign_it
 std::vector<checked_claim> decide(const std::vector<campaign_item>& items,
                                   const fs::path& directory, double seconds,
                                   const artifact_runner& runner, const claim_judge& judge_claims,
-                                  std::ostream& progress) {
+                                  std::ostream& progress, std::size_t lanes) {
   const auto start = std::chrono::steady_clock::now();
   const fs::path log = directory / campaign_log;
   std::map<std::string, std::string> given_up;
@@ -177,7 +187,7 @@ std::vector<checked_claim> decide(const std::vector<campaign_item>& items,
       again.back().more_items = step.next.items;
       again.back().more_repetitions = step.next.repetitions;
     }
-    run_campaign(again, directory, runner, progress);
+    run_campaign(again, directory, runner, progress, lanes);
     const std::vector<checked_claim> before = std::move(claims);
     claims = judge_claims();
     give_up_the_exhausted(before, claims, round, given_up);

@@ -85,6 +85,14 @@ class deciding : public testing::Test {
   std::ostringstream progress;
 };
 
+TEST_F(deciding, an_artifact_is_timed_where_a_claim_about_it_reads_the_clock) {
+  EXPECT_FALSE(is_timed(items[0], {claim}));
+  claim.right.metric = "decode_tokens_per_second";
+  EXPECT_TRUE(is_timed(items[0], {claim}));
+  claim.artifacts = {write(scratch / "other.toml", "title = \"t\"\n")};
+  EXPECT_FALSE(is_timed(items[0], {claim}));
+}
+
 TEST_F(deciding, goes_on_with_more_items_until_the_claim_is_decided) {
   const std::vector<checked_claim> claims = decided(3600);
   EXPECT_EQ(claims.front().result.judged, verdict::reproduced) << claims.front().result.reason;
