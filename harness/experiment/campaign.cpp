@@ -206,7 +206,9 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
   for (std::size_t i = 0; i < items.size(); ++i) {
     (lanes > 1 && !items[i].timed ? together : alone).push_back(i);
   }
+  setenv(shares_machine, "1", 1);
   in_lanes(together, lanes, lanes, run);
+  unsetenv(shares_machine);
   in_lanes(alone, 1, lanes, run);
   return all;
 }
