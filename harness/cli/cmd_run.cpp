@@ -200,6 +200,9 @@ int run_several(const texts& paths, const command_line& line) {
   std::vector<paper_claim> claims;
   if (fs::is_directory(claims_folder)) claims = read_claims(claims_folder);
   std::erase_if(claims, [&](const paper_claim& c) {
+    // Of the other scales most claims know nothing.
+    const std::string& scale = items.front().scale;
+    if (scale != "tiny" && std::ranges::find(c.scales, scale) == c.scales.end()) return true;
     return std::ranges::none_of(
         items, [&](const campaign_item& i) { return i.artifact.header.paper == c.paper; });
   });

@@ -111,14 +111,36 @@ std::vector<artifact_run> runs_below(const fs::path& path, const std::string& ar
   return runs;
 }
 
+namespace {
+
+bool has_rows(const fs::path& place) {
+  std::error_code failed;
+  return fs::is_directory(place, failed) && !read_rows(place).rows.empty();
+}
+
+// The scale at which a claim is judged: the one asked for, else the first of its own that has rows.
+std::string judged_scale(const paper_claim& claim, const fs::path& results, std::string asked) {
+  if (std::ranges::find(claim.scales, asked) != claim.scales.end()) return asked;
+  for (const std::string& scale : claim.scales) {
+    if (std::ranges::all_of(claim.artifacts, [&](const fs::path& artifact) {
+          return has_rows(results / output_name(read_spec(artifact, scale)));
+        })) {
+      return scale;
+    }
+  }
+  return asked;
+}
+
+}  // namespace
+
 std::vector<checked_claim> check_claims(const std::vector<paper_claim>& claims,
-                                        const fs::path& results, const std::string& scale,
+                                        const fs::path& results, const std::string& asked,
                                         const machine_view& machine) {
   std::vector<checked_claim> all;
   for (const paper_claim& claim : claims) {
     checked_claim checked{claim, {}};
     claim_result& r = checked.result;
-    r.scale = scale;
+    const std::string scale = r.scale = judged_scale(claim, results, asked);
     if (std::ranges::find(claim.scales, scale) == claim.scales.end()) {
       r.reason = fmt::format("NOT RUN: cannot be checked at scale {}, only at {}", scale,
                              fmt::join(claim.scales, ", "));
@@ -133,8 +155,7 @@ std::vector<checked_claim> check_claims(const std::vector<paper_claim>& claims,
     for (const fs::path& artifact : claim.artifacts) {
       const experiment_spec spec = read_spec(artifact, scale);
       const fs::path place = results / output_name(spec);
-      std::error_code failed;
-      if (fs::is_directory(place, failed) && !read_rows(place).rows.empty()) {
+      if (has_rows(place)) {
         places.push_back(place);
       } else if (missing.empty()) {
         missing = cannot_run(spec, machine);

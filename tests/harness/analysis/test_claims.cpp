@@ -601,6 +601,13 @@ TEST_F(claims, what_was_not_measured_says_what_it_needs) {
   EXPECT_EQ(exit_status_of(checked), 4);
   const std::string table = render(claims_table(checked), table_format::md);
   EXPECT_TRUE(has(table, "1 NOT REPRODUCED, 0 NOT APPLICABLE, 1 NOT RUN, of 2 claims")) << table;
+
+  // Rows of another scale judge the claims that are for that scale only.
+  std::filesystem::copy(results / "focus/table_5/tiny", results / "focus/table_5/full");
+  checked = check_claims(all, results, "tiny", machine);
+  EXPECT_EQ(checked[0].result.scale, "tiny");
+  EXPECT_EQ(checked[1].result.scale, "full");
+  EXPECT_EQ(checked[1].result.judged, verdict::not_reproduced);
 }
 
 }  // namespace
