@@ -47,11 +47,12 @@ bool is_about(const paper_claim& c, const campaign_item& item) {
   });
 }
 
-std::vector<const campaign_item*> items_behind(const paper_claim& c,
+// None where the claim was judged by rows of another scale, which lay there already.
+std::vector<const campaign_item*> items_behind(const checked_claim& c,
                                                const std::vector<campaign_item>& items) {
   std::vector<const campaign_item*> behind;
   for (const campaign_item& i : items) {
-    if (is_about(c, i)) behind.push_back(&i);
+    if (c.result.scale == i.scale && is_about(c.claim, i)) behind.push_back(&i);
   }
   return behind;
 }
@@ -109,7 +110,7 @@ std::vector<decide_step> next_round(const std::vector<checked_claim>& claims,
     const double factor = c.result.evidence_factor;
     if (!is_open(c) || given_up.contains(name_of(c.claim)) || factor > hopeless_factor) continue;
     if (factor == 0 && !c.result.by_repetition) continue;
-    for (const campaign_item* item : items_behind(c.claim, items)) {
+    for (const campaign_item* item : items_behind(c, items)) {
       const artifact_evidence now = evidence_of(evidence, *item);
       decide_step& step = steps.try_emplace(item, decide_step{*item, now, {}}).first->second;
       std::int64_t& wanted = c.result.by_repetition ? step.next.repetitions : step.next.items;
@@ -143,7 +144,7 @@ void add_costs(std::vector<checked_claim>& claims, const std::vector<campaign_it
     if (!is_open(c)) continue;
     double seconds = 0;
     std::size_t rounds = 0;
-    for (const campaign_item* item : items_behind(c.claim, items)) {
+    for (const campaign_item* item : items_behind(c, items)) {
       const artifact_evidence now = evidence_of(evidence, *item);
       seconds += now.seconds;
       rounds = std::max(rounds, now.rounds);
@@ -156,8 +157,9 @@ void add_costs(std::vector<checked_claim>& claims, const std::vector<campaign_it
     } else if (!std::isfinite(r.evidence_factor)) {
       r.reason += "; the value lies on the bound, no amount of evidence decides it";
     } else {
-      r.reason += fmt::format("; as it stands {:.1f} times as many {} would decide it, about {}",
-                              r.evidence_factor, what, minutes(seconds * r.evidence_factor));
+      r.reason += fmt::format("; as it stands {:.1f} times as many {} would decide it",
+                              r.evidence_factor, what);
+      if (seconds > 0) r.reason += ", about " + minutes(seconds * r.evidence_factor);
     }
     if (rounds > 0) r.reason += fmt::format(" (after {} rounds of more evidence)", rounds);
   }
