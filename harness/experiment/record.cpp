@@ -398,7 +398,10 @@ void measure_row(result_row& row, const measured_point& point) {
                          : "decisions from " + to_string(commits->second) + ", not from a model";
   } else if (!row.score) {
     row.verdict = verdict_kind::not_verified;
-    row.reason = "no item of this workload can be scored";
+    const auto& all = point.scores;
+    const auto why = std::ranges::find_if(
+        all, [](const scored_answer& a) { return a.note.starts_with("NOT RUN"); });
+    row.reason = why != all.end() ? why->note : "no item of this workload can be scored";
   } else {
     row.verdict = verdict_kind::pass;
     row.reason = row.model.caution;

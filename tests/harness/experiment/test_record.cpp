@@ -252,6 +252,10 @@ TEST(record, missing_evidence_is_never_a_pass) {
   measure_row(row, point);
   EXPECT_EQ(row.verdict, verdict_kind::not_verified);
   EXPECT_FALSE(row.score);
+  for (scored_answer& s : point.scores) s.note = "NOT RUN: /usr/bin/bwrap is not installed";
+  result_row unsafe;
+  measure_row(unsafe, point);
+  EXPECT_EQ(unsafe.reason, "NOT RUN: /usr/bin/bwrap is not installed");
   result_row nothing;
   measure_row(nothing, {});
   EXPECT_EQ(nothing.verdict, verdict_kind::invalid);
