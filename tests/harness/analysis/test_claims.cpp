@@ -96,7 +96,7 @@ TEST_F(claims, two_partners_are_a_mistake_of_the_claim) {
   result_row twin = row_of("slow", {2.0, 2.0});
   twin.point_id = "another";
   twin.variation = "steps=4";
-  const std::string said = sentence_of([&] {
+  const std::string said = message_of([&] {
     checked(faster, {row_of("fast", {1.0, 1.0}), row_of("slow", {2.0, 2.0}), twin});
   });
   EXPECT_TRUE(has(said, "2 partners")) << said;
@@ -332,7 +332,7 @@ TEST_F(claims, the_published_size_is_compared_beside_the_direction) {
   EXPECT_TRUE(has(of("value = 3.5, unit = \"x\"").reason, "3.500, is outside the interval"));
   EXPECT_EQ(of("value = 100, unit = \"% faster\", as = \"change\"").size, published_size::inside);
   EXPECT_EQ(of("value = 100, unit = \"of something\"").size, published_size::not_compared);
-  EXPECT_TRUE(has(sentence_of([&] { of("value = 1, as = \"rato\""); }), "did you mean 'ratio'"));
+  EXPECT_TRUE(has(message_of([&] { of("value = 1, as = \"rato\""); }), "did you mean 'ratio'"));
 }
 
 TEST_F(claims, a_virtual_clock_reproduces_a_model) {
@@ -557,7 +557,7 @@ TEST_F(claims, mistakes_are_refused_with_their_place) {
       {faster + "published = { value = 3 }\n", "published.source"},
   };
   for (const auto& c : cases) {
-    const std::string said = sentence_of([&] { parsed(c.lines); });
+    const std::string said = message_of([&] { parsed(c.lines); });
     EXPECT_TRUE(has(said, c.says)) << c.says << ": " << said;
     EXPECT_TRUE(has(said, "focus.toml:")) << said;
   }
@@ -567,14 +567,14 @@ TEST_F(claims, mistakes_are_refused_with_their_place) {
       "\"../focus/table_5.toml\"\n"
       "scales = [\"tiny\"]\n" +
       faster;
-  EXPECT_TRUE(has(sentence_of([&] { parse_claims("paper = \"focus\"\n" + claim + claim, file); }),
-                  "twice"));
+  EXPECT_TRUE(
+      has(message_of([&] { parse_claims("paper = \"focus\"\n" + claim + claim, file); }), "twice"));
   std::string text = "paper = \"focus\"\n" + claim;
   text.replace(text.find("\"tiny\"]"), 6, "\"tinny\"");
-  EXPECT_TRUE(has(sentence_of([&] { parse_claims(text, file); }), "did you mean 'tiny'"));
+  EXPECT_TRUE(has(message_of([&] { parse_claims(text, file); }), "did you mean 'tiny'"));
   text = "paper = \"focus\"\n" + claim;
   text.replace(text.find("table_5.toml"), 7, "table_6");
-  EXPECT_TRUE(has(sentence_of([&] { parse_claims(text, file); }), "does not exist"));
+  EXPECT_TRUE(has(message_of([&] { parse_claims(text, file); }), "does not exist"));
 }
 
 TEST_F(claims, what_was_not_measured_says_what_it_needs) {

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <sstream>
 
 #include "harness/base/process.h"
