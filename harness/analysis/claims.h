@@ -9,6 +9,7 @@
 //              metric, left, right, relation, tolerance, aggregate, along, value, expected, variant,
 //              published = {value, unit, source, as}, note
 //   [[claim.precondition]]  says, metric, where, relation, value
+//   [[control]]  as a claim; of no paper. Claims name theirs: controls = [IDS of controls or claims]
 //
 // The README of this room says what the keys mean and how each kind is judged. In short: a point is a
 // pair of rows that agree in everything the selectors do not fix (circumstance_of); where the sides
@@ -70,6 +71,10 @@ struct paper_claim {
   std::optional<double> expected, value;
   std::optional<claim_published> published;
   std::vector<claim_precondition> preconditions;
+  // What must hold here if the set-up can show the statement at all: the same rows with the method, or
+  // the part of it, left out; the knob's effect on what it turns; the same probe on a larger model.
+  std::vector<paper_claim> controls;
+  std::vector<std::string> control_ids;
   std::string where;  // FILE:LINE
 };
 

@@ -457,7 +457,7 @@ published_size size_of(const paper_claim& c, const point_list& points) {
 // What a decision needs: the most that any undecided point does.
 void price(claim_result& r, const paper_claim& c, const point_list& points,
            const point_test& test) {
-  r.by_repetition = is_speed(c.left.metric);
+  r.by_repetition = reads_the_clock(c.left.metric);
   for (const checked_point& p : points) {
     if (p.result != finding::undecided) continue;
     r.by_repetition |= p.measured.unit_of_n == "seeds";

@@ -192,6 +192,7 @@ paper_claim read_claim(toml_reader& r, const fs::path& file) {
     r.real("least", c.least, 0, 1e6);
   }
   r.tables("precondition", [&](toml_reader& t) { c.preconditions.push_back(read_condition(t)); });
+  r.texts("controls", c.control_ids);
   check_kind(c, has_right);
   return c;
 }
@@ -209,6 +210,30 @@ void check_scales(const paper_claim& c, const scales_of_artifact& scales_of) {
   }
 }
 
+// Copies to each claim the controls that it names; usage error for a name without one, and for a
+// control that no claim names.
+void attach_controls(std::vector<paper_claim>& claims, const std::vector<paper_claim>& controls) {
+  std::vector<paper_claim> all = claims;
+  all.insert(all.end(), controls.begin(), controls.end());
+  std::vector<std::string> known;
+  for (const paper_claim& c : all) known.push_back(c.id);
+  std::set<std::string> named;
+  for (paper_claim& c : claims) {
+    for (const std::string& id : c.control_ids) {
+      const auto at = std::ranges::find(known, id);
+      if (at == known.end()) {
+        throw usage_error(c.where + ": claim '" + c.id +
+                          "': " + unknown_name("control", id, known));
+      }
+      c.controls.push_back(all[static_cast<std::size_t>(at - known.begin())]);
+      named.insert(id);
+    }
+  }
+  for (const paper_claim& c : controls) {
+    if (!named.contains(c.id)) fail(c, "is a control that no claim names");
+  }
+}
+
 }  // namespace
 
 std::vector<paper_claim> parse_claims(const std::string& text, const fs::path& file,
@@ -217,16 +242,21 @@ std::vector<paper_claim> parse_claims(const std::string& text, const fs::path& f
   toml_reader r(root, file.string(), "");
   std::string paper;
   required_text(r, "paper", paper);
-  std::vector<paper_claim> claims;
+  std::vector<paper_claim> claims, controls;
   std::set<std::string> ids;
-  r.tables("claim", [&](toml_reader& t) {
-    claims.push_back(read_claim(t, file));
-    paper_claim& c = claims.back();
-    c.paper = paper;
-    if (!ids.insert(c.id).second) fail(c, "stands in the file twice");
-    check_scales(c, scales_of);
-  });
+  const auto read_into = [&](std::vector<paper_claim>& list) {
+    return [&](toml_reader& t) {
+      list.push_back(read_claim(t, file));
+      paper_claim& c = list.back();
+      c.paper = paper;
+      if (!ids.insert(c.id).second) fail(c, "stands in the file twice");
+      check_scales(c, scales_of);
+    };
+  };
+  r.tables("claim", read_into(claims));
+  r.tables("control", read_into(controls));
   r.finish();
+  attach_controls(claims, controls);
   return claims;
 }
 

@@ -179,7 +179,13 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
 }
 
 bool is_speed(const std::string& metric) {
-  return clock_of(metric) != clock_kind::none;
+  return clock_of(metric) != clock_kind::none || metric == "decode_tokens_per_second";
+}
+
+bool reads_the_clock(const std::string& metric) {
+  if (metric.starts_with("probes.") || metric.starts_with("slo_")) return false;
+  return metric.starts_with("calibration.") || metric.ends_with("_per_second") ||
+         metric.ends_with("_seconds") || metric.ends_with("_share");
 }
 
 bool is_noisy(const result_row& row) {

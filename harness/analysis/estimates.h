@@ -17,6 +17,8 @@ inline constexpr double noisy_half_width = 0.25;
 // The row was timed more than once and its speed is known to no better than that.
 bool is_noisy(const result_row& row);
 bool is_speed(const std::string& metric);  // times and rates of a clock
+// Speeds, shares of the time and fitted times of a forward: what other load on the machine changes.
+bool reads_the_clock(const std::string& metric);
 
 struct row_value {
   double value = 0;

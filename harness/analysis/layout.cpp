@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/base/process.h"
 #include "harness/base/toml_reader.h"
 
 namespace unmask {
@@ -234,6 +235,11 @@ void add_footnotes(laid_out_table& table, const paper_layout& layout, const row_
                                         tiny ? "; tiny models, not the paper's, so compare "
                                                "directions, not sizes"
                                              : ""));
+  if (std::ranges::any_of(rows, [](const result_row* r) {
+        return r->environment.find(shared_machine_note) != std::string::npos;
+      })) {
+    table.footnotes.push_back(std::string("Read no speed here: ") + shared_machine_note + ".");
+  }
   bool range = false, dagger = false, mean = false, published = false;
   std::string other_harness;
   std::size_t least = std::numeric_limits<std::size_t>::max(), most = 0;

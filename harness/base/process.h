@@ -21,4 +21,9 @@ std::string shell_line(const std::vector<std::string>& command);
 // The file of the running program.
 std::filesystem::path this_program();
 
+// Set in the environment of runs that share a machine with others; and what their rows then say.
+inline constexpr const char* shares_machine = "UNMASK_SHARES_MACHINE";
+inline constexpr const char* shared_machine_note =
+    "other measurements ran on the machine at the same time: times and speeds mean nothing";
+
 }  // namespace unmask

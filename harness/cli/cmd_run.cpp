@@ -48,6 +48,10 @@ option_table run_command_options() {
              {"only", repeated(), "PAPER or PAPER/ARTIFACT of a folder (repeatable)"},
              {"dry-run", flag(),
               "print the plan with its answers, forwards and expected GPU hours, and stop"},
+             {"lanes", std::int64_t{1},
+              "of a folder: so many artifacts at a time, each on its share of the cores; those "
+              "with "
+              "claims on speed run alone, on a share of the same size"},
              {"gpu", std::string("h100"), "whose hours: h100, h200, a100"},
              {"fresh", flag(),
               "measure again what already has a row, and let the new row count (default: resume)"},
@@ -188,6 +192,7 @@ int run_several(const texts& paths, const command_line& line) {
     if (line.given(name)) more.push_back(std::string("--") + name);
   }
   const fs::path directory = line.given("output") ? line.text("output") : "runs";
+  const auto lanes = static_cast<std::size_t>(line.at_least("lanes", 1));
   const artifact_runner runner = [&](const campaign_item& item, const fs::path& output) {
     return run_artifact(item, output, more);
   };
@@ -195,9 +200,13 @@ int run_several(const texts& paths, const command_line& line) {
   std::vector<paper_claim> claims;
   if (fs::is_directory(claims_folder)) claims = read_claims(claims_folder);
   std::erase_if(claims, [&](const paper_claim& c) {
+    // Of the other scales most claims know nothing.
+    const std::string& scale = items.front().scale;
+    if (scale != "tiny" && std::ranges::find(c.scales, scale) == c.scales.end()) return true;
     return std::ranges::none_of(
         items, [&](const campaign_item& i) { return i.artifact.header.paper == c.paper; });
   });
+  for (campaign_item& item : items) item.timed = is_timed(item, claims);
   // What an earlier --decide got more evidence for goes on from there.
   const evidence_log earlier = read_evidence(directory / campaign_log);
   for (campaign_item& item : items) {
@@ -206,13 +215,13 @@ int run_several(const texts& paths, const command_line& line) {
       item.more_repetitions = at->second.repetitions;
     }
   }
-  std::vector<campaign_outcome> outcomes = run_campaign(items, directory, runner, std::cerr);
+  std::vector<campaign_outcome> outcomes = run_campaign(items, directory, runner, std::cerr, lanes);
   const claim_judge judge = [&] {
     return check_claims(claims, directory, items.front().scale, this_machine());
   };
   const double budget = 60 * line.real("decide");
   const std::vector<checked_claim> checked =
-      decide(items, directory, budget, runner, judge, std::cerr);
+      decide(items, directory, budget, runner, judge, std::cerr, lanes);
   const std::vector<campaign_outcome> last = read_campaign(directory / campaign_log);
   for (campaign_outcome& o : outcomes) {
     const std::string title = o.title;

@@ -111,45 +111,81 @@ std::vector<artifact_run> runs_below(const fs::path& path, const std::string& ar
   return runs;
 }
 
+namespace {
+
+bool has_rows(const fs::path& place) {
+  std::error_code failed;
+  return fs::is_directory(place, failed) && !read_rows(place).rows.empty();
+}
+
+// The scale at which a claim is judged: the one asked for, else the first of its own that has rows.
+std::string judged_scale(const paper_claim& claim, const fs::path& results, std::string asked) {
+  if (std::ranges::find(claim.scales, asked) != claim.scales.end()) return asked;
+  for (const std::string& scale : claim.scales) {
+    if (std::ranges::all_of(claim.artifacts, [&](const fs::path& artifact) {
+          return has_rows(results / output_name(read_spec(artifact, scale)));
+        })) {
+      return scale;
+    }
+  }
+  return asked;
+}
+
+claim_result judged(const paper_claim& claim, const fs::path& results, const std::string& asked,
+                    const machine_view& machine) {
+  claim_result r;
+  const std::string scale = r.scale = judged_scale(claim, results, asked);
+  if (std::ranges::find(claim.scales, scale) == claim.scales.end()) {
+    r.reason = fmt::format("NOT RUN: cannot be checked at scale {}, only at {}", scale,
+                           fmt::join(claim.scales, ", "));
+    const std::string lack =
+        cannot_run(read_spec(claim.artifacts.front(), claim.scales.front()), machine);
+    if (!lack.empty()) r.reason += ", which " + lack.substr(std::string("NOT RUN: ").size());
+    return r;
+  }
+  std::vector<fs::path> places;
+  for (const fs::path& artifact : claim.artifacts) {
+    const experiment_spec spec = read_spec(artifact, scale);
+    const fs::path place = results / output_name(spec);
+    if (has_rows(place)) {
+      places.push_back(place);
+    } else if (r.reason.empty()) {
+      r.reason = cannot_run(spec, machine);
+      if (r.reason.empty()) {
+        r.reason = fmt::format("NOT RUN: no rows in {}; unmask run {} --scale {} -o {}",
+                               place.string(), artifact.string(), scale, place.string());
+      }
+    }
+  }
+  return r.reason.empty() ? check_claim(claim, read_frame(places), scale) : r;
+}
+
+// "; control: STATEMENT: VERDICT, NUMBER" for each control of a claim that did not hold.
+std::string controls_of(const paper_claim& claim, const fs::path& results, const std::string& asked,
+                        const machine_view& machine) {
+  std::string text;
+  for (const paper_claim& control : claim.controls) {
+    const claim_result r = judged(control, results, asked, machine);
+    const std::string says =
+        control.statement.substr(0, control.statement.find_last_not_of(".") + 1);
+    text += fmt::format("; control: {}: {}", says, name_of(r.judged));
+    if (r.measured) text += ", " + estimate_text(*r.measured);
+  }
+  return text.empty() ? "; no control" : text;
+}
+
+}  // namespace
+
 std::vector<checked_claim> check_claims(const std::vector<paper_claim>& claims,
-                                        const fs::path& results, const std::string& scale,
+                                        const fs::path& results, const std::string& asked,
                                         const machine_view& machine) {
   std::vector<checked_claim> all;
   for (const paper_claim& claim : claims) {
-    checked_claim checked{claim, {}};
-    claim_result& r = checked.result;
-    r.scale = scale;
-    if (std::ranges::find(claim.scales, scale) == claim.scales.end()) {
-      r.reason = fmt::format("NOT RUN: cannot be checked at scale {}, only at {}", scale,
-                             fmt::join(claim.scales, ", "));
-      const std::string lack =
-          cannot_run(read_spec(claim.artifacts.front(), claim.scales.front()), machine);
-      if (!lack.empty()) r.reason += ", which " + lack.substr(std::string("NOT RUN: ").size());
-      all.push_back(std::move(checked));
-      continue;
+    claim_result r = judged(claim, results, asked, machine);
+    if (r.judged == verdict::not_reproduced || (r.judged == verdict::partly && r.failed > 0)) {
+      r.reason += controls_of(claim, results, asked, machine);
     }
-    std::vector<fs::path> places;
-    std::string missing;
-    for (const fs::path& artifact : claim.artifacts) {
-      const experiment_spec spec = read_spec(artifact, scale);
-      const fs::path place = results / output_name(spec);
-      std::error_code failed;
-      if (fs::is_directory(place, failed) && !read_rows(place).rows.empty()) {
-        places.push_back(place);
-      } else if (missing.empty()) {
-        missing = cannot_run(spec, machine);
-        if (missing.empty()) {
-          missing = fmt::format("NOT RUN: no rows in {}; unmask run {} --scale {} -o {}",
-                                place.string(), artifact.string(), scale, place.string());
-        }
-      }
-    }
-    if (missing.empty()) {
-      r = check_claim(claim, read_frame(places), scale);
-    } else {
-      r.reason = missing;
-    }
-    all.push_back(std::move(checked));
+    all.push_back({claim, std::move(r)});
   }
   return all;
 }

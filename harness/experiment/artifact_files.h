@@ -38,8 +38,9 @@ std::vector<artifact_run> runs_below(const std::filesystem::path& path, const st
                                      const std::string& scale,
                                      const std::filesystem::path& experiments);
 
-// Each claim against the rows in RESULTS/PAPER/ID/SCALE. NOT RUN, with what is needed, where the
-// claim is not for this scale, the machine lacks something or there are no rows.
+// Each claim against the rows in RESULTS/PAPER/ID/SCALE, at this scale or, where the claim is not for
+// it, at the first of its own that has rows. NOT RUN, with what is needed, where there is none, the
+// machine lacks something or there are no rows.
 std::vector<checked_claim> check_claims(const std::vector<paper_claim>& claims,
                                         const std::filesystem::path& results,
                                         const std::string& scale, const machine_view& machine);

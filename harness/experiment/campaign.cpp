@@ -2,11 +2,16 @@
 // Copyright The Unmask Authors
 #include "harness/experiment/campaign.h"
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <fstream>
+#include <future>
+#include <mutex>
 #include <ostream>
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
@@ -105,6 +110,58 @@ void measure(const campaign_item& item, const fs::path& place, bool fresh,
   }
 }
 
+campaign_outcome outcome_of(const campaign_item& item, const fs::path& directory,
+                            const std::vector<campaign_outcome>& lines,
+                            const artifact_runner& runner) {
+  campaign_outcome o;
+  o.paper = item.artifact.header.paper;
+  o.id = item.artifact.header.id;
+  o.title = item.artifact.header.title;
+  o.scale = item.scale;
+  o.more_items = item.more_items;
+  o.more_repetitions = item.more_repetitions;
+  const auto start = std::chrono::steady_clock::now();
+  const std::string obstacle = obstacle_of(item);
+  if (obstacle.empty()) {
+    measure(item, directory / item.key(), !rests_on(item, lines), runner, o);
+  } else {
+    o.status = item.artifact.problem.empty() ? campaign_status::not_run : campaign_status::failed;
+    o.detail = obstacle.starts_with("NOT RUN: ") ? obstacle.substr(9) : obstacle;
+  }
+  o.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return o;
+}
+
+// The calling thread, and what it starts, may use the lane-th of `lanes` equal parts of its cores.
+void stay_in_lane(std::size_t lane, std::size_t lanes) {
+  cpu_set_t all, own;
+  if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+  CPU_ZERO(&own);
+  const auto cores = static_cast<std::size_t>(CPU_COUNT(&all));
+  const std::size_t each = std::max<std::size_t>(1, cores / lanes);
+  std::size_t rank = 0;
+  for (std::size_t core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &all)) continue;
+    if (rank++ / each == lane % std::max<std::size_t>(1, cores / each)) CPU_SET(core, &own);
+  }
+  sched_setaffinity(0, sizeof own, &own);
+}
+
+// Calls `run` with each item, in as many threads, each in one of `lanes` lanes.
+void in_lanes(const std::vector<std::size_t>& items, std::size_t threads, std::size_t lanes,
+              const std::function<void(std::size_t)>& run) {
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::future<void>> workers;
+  for (std::size_t lane = 0; lane < threads; ++lane) {
+    workers.push_back(std::async(std::launch::async, [&, lane] {
+      if (lanes > 1) stay_in_lane(lane, lanes);
+      for (std::size_t i = next++; i < items.size(); i = next++) run(items[i]);
+    }));
+  }
+  for (std::future<void>& w : workers) w.wait();
+  for (std::future<void>& w : workers) w.get();
+}
+
 std::string duration_text(double seconds) {
   if (seconds < 60) return fmt::format("{:.1f} s", seconds);
   if (seconds < 3600) return fmt::format("{:.1f} min", seconds / 60);
@@ -127,49 +184,40 @@ std::vector<campaign_item> items_at(const std::vector<artifact_entry>& artifacts
 
 std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& items,
                                            const fs::path& directory, const artifact_runner& runner,
-                                           std::ostream& progress) {
+                                           std::ostream& progress, std::size_t lanes) {
   fs::create_directories(directory);
   const fs::path log = directory / campaign_log;
   const std::vector<campaign_outcome> lines = read_campaign_lines(log), before = read_campaign(log);
-  std::vector<campaign_outcome> all;
-  for (const campaign_item& item : items) {
-    campaign_outcome o;
-    o.paper = item.artifact.header.paper;
-    o.id = item.artifact.header.id;
-    o.title = item.artifact.header.title;
-    o.scale = item.scale;
-    o.more_items = item.more_items;
-    o.more_repetitions = item.more_repetitions;
-    const auto start = std::chrono::steady_clock::now();
-    const std::string obstacle = obstacle_of(item);
-    const auto last = std::ranges::find(before, item.key(), &campaign_outcome::key);
-    const bool known = last != before.end();
-    if (obstacle.empty()) {
-      measure(item, directory / item.key(), !rests_on(item, lines), runner, o);
-    } else {
-      o.status = item.artifact.problem.empty() ? campaign_status::not_run : campaign_status::failed;
-      o.detail = obstacle.starts_with("NOT RUN: ") ? obstacle.substr(9) : obstacle;
-    }
-    o.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    o.total_seconds = o.seconds + (known ? last->total_seconds : 0);
+  std::vector<campaign_outcome> all(items.size());
+  std::mutex telling;
+  std::size_t over = 0;
+  const auto run = [&](std::size_t i) {
+    campaign_outcome& o = all[i] = outcome_of(items[i], directory, lines, runner);
+    const auto last = std::ranges::find(before, o.key(), &campaign_outcome::key);
+    o.total_seconds = o.seconds + (last != before.end() ? last->total_seconds : 0);
+    const std::lock_guard alone(telling);
     append_line(log, o);
-    all.push_back(o);
-    progress << fmt::format("[{}/{}] {} {} {}: {}, {} rows, {}{}\n", all.size(), items.size(),
-                            o.paper, o.id, o.scale, name_of(o.status), o.rows,
-                            duration_text(o.seconds), o.detail.empty() ? "" : ": " + o.detail)
+    progress << fmt::format("[{}/{}] {} {} {}: {}, {} rows, {}{}\n", ++over, items.size(), o.paper,
+                            o.id, o.scale, name_of(o.status), o.rows, duration_text(o.seconds),
+                            o.detail.empty() ? "" : ": " + o.detail)
              << std::flush;
+  };
+  std::vector<std::size_t> together, alone;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    (lanes > 1 && !items[i].timed ? together : alone).push_back(i);
   }
+  setenv(shares_machine, "1", 1);
+  in_lanes(together, lanes, lanes, run);
+  unsetenv(shares_machine);
+  in_lanes(alone, 1, lanes, run);
   return all;
 }
 
 int run_artifact(const campaign_item& item, const fs::path& output,
                  const std::vector<std::string>& more) {
-  std::vector<std::string> words = {this_program().string(),
-                                    "run",
-                                    item.artifact.file.string(),
-                                    "--scale",
-                                    item.scale,
-                                    "--output",
+  // Not the name of the file: it may be another program by now.
+  std::vector<std::string> words = {"/proc/self/exe", "run",      item.artifact.file.string(),
+                                    "--scale",        item.scale, "--output",
                                     output.string()};
   for (const auto& [key, factor] :
        {std::pair("items", item.more_items), std::pair("repetitions", item.more_repetitions)}) {

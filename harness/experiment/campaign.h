@@ -24,6 +24,8 @@ struct campaign_item {
   std::string scale;
   // Factors of the items and of the repetitions that its file asks for (evidence_settings).
   std::int64_t more_items = 1, more_repetitions = 1;
+  // A claim about it reads the clock, so that it needs the machine for itself.
+  bool timed = true;
 
   std::string key() const { return artifact.header.paper + "/" + artifact.header.id + "/" + scale; }
 };
@@ -51,12 +53,16 @@ using artifact_runner =
 // (the runner resumes). Of an item with more evidence the rows so far are replaced, once all new ones
 // are there. A failure is recorded and the next artifact begins. campaign.jsonl gets one
 // line per artifact as soon as it is over; `progress` one line for people to read.
+// With several lanes each has its share of the cores; first all artifacts that are not timed run,
+// one in every lane, then the timed ones, one after the other, in a lane of the same size. Outcomes
+// are in the order of the items. `runner` is called from several threads.
 std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& items,
                                            const std::filesystem::path& directory,
-                                           const artifact_runner& runner, std::ostream& progress);
+                                           const artifact_runner& runner, std::ostream& progress,
+                                           std::size_t lanes = 1);
 
 // The program itself as a child with `run FILE --scale S -o OUTPUT` and more arguments: a crash is
-// that artifact's. Its table goes to OUTPUT/table.md, what it says to OUTPUT/log.txt.
+// that artifact's, and it is this program even where its file has been replaced. Its table goes to OUTPUT/table.md, what it says to OUTPUT/log.txt.
 int run_artifact(const campaign_item& item, const std::filesystem::path& output,
                  const std::vector<std::string>& more = {});
 

@@ -40,14 +40,19 @@ artifact_evidence evidence_of(const evidence_log& log, const campaign_item& item
   return at == log.end() ? artifact_evidence{} : at->second;
 }
 
-std::vector<const campaign_item*> items_behind(const paper_claim& c,
+bool is_about(const paper_claim& c, const campaign_item& item) {
+  return std::ranges::any_of(c.artifacts, [&](const fs::path& file) {
+    std::error_code failed;
+    return fs::equivalent(item.artifact.file, file, failed);
+  });
+}
+
+// None where the claim was judged by rows of another scale, which lay there already.
+std::vector<const campaign_item*> items_behind(const checked_claim& c,
                                                const std::vector<campaign_item>& items) {
   std::vector<const campaign_item*> behind;
-  for (const fs::path& file : c.artifacts) {
-    for (const campaign_item& i : items) {
-      std::error_code failed;
-      if (fs::equivalent(i.artifact.file, file, failed)) behind.push_back(&i);
-    }
+  for (const campaign_item& i : items) {
+    if (c.result.scale == i.scale && is_about(c.claim, i)) behind.push_back(&i);
   }
   return behind;
 }
@@ -77,6 +82,12 @@ void give_up_the_exhausted(const std::vector<checked_claim>& before,
 
 }  // namespace
 
+bool is_timed(const campaign_item& item, const std::vector<paper_claim>& claims) {
+  return std::ranges::any_of(claims, [&](const paper_claim& c) {
+    return (reads_the_clock(c.left.metric) || reads_the_clock(c.right.metric)) && is_about(c, item);
+  });
+}
+
 evidence_log read_evidence(const fs::path& log) {
   evidence_log all;
   for (const campaign_outcome& o : read_campaign_lines(log)) {
@@ -99,7 +110,7 @@ std::vector<decide_step> next_round(const std::vector<checked_claim>& claims,
     const double factor = c.result.evidence_factor;
     if (!is_open(c) || given_up.contains(name_of(c.claim)) || factor > hopeless_factor) continue;
     if (factor == 0 && !c.result.by_repetition) continue;
-    for (const campaign_item* item : items_behind(c.claim, items)) {
+    for (const campaign_item* item : items_behind(c, items)) {
       const artifact_evidence now = evidence_of(evidence, *item);
       decide_step& step = steps.try_emplace(item, decide_step{*item, now, {}}).first->second;
       std::int64_t& wanted = c.result.by_repetition ? step.next.repetitions : step.next.items;
@@ -133,7 +144,7 @@ void add_costs(std::vector<checked_claim>& claims, const std::vector<campaign_it
     if (!is_open(c)) continue;
     double seconds = 0;
     std::size_t rounds = 0;
-    for (const campaign_item* item : items_behind(c.claim, items)) {
+    for (const campaign_item* item : items_behind(c, items)) {
       const artifact_evidence now = evidence_of(evidence, *item);
       seconds += now.seconds;
       rounds = std::max(rounds, now.rounds);
@@ -146,8 +157,9 @@ void add_costs(std::vector<checked_claim>& claims, const std::vector<campaign_it
     } else if (!std::isfinite(r.evidence_factor)) {
       r.reason += "; the value lies on the bound, no amount of evidence decides it";
     } else {
-      r.reason += fmt::format("; as it stands {:.1f} times as many {} would decide it, about {}",
-                              r.evidence_factor, what, minutes(seconds * r.evidence_factor));
+      r.reason += fmt::format("; as it stands {:.1f} times as many {} would decide it",
+                              r.evidence_factor, what);
+      if (seconds > 0) r.reason += ", about " + minutes(seconds * r.evidence_factor);
     }
     if (rounds > 0) r.reason += fmt::format(" (after {} rounds of more evidence)", rounds);
   }
@@ -156,7 +168,7 @@ void add_costs(std::vector<checked_claim>& claims, const std::vector<campaign_it
 std::vector<checked_claim> decide(const std::vector<campaign_item>& items,
                                   const fs::path& directory, double seconds,
                                   const artifact_runner& runner, const claim_judge& judge_claims,
-                                  std::ostream& progress) {
+                                  std::ostream& progress, std::size_t lanes) {
   const auto start = std::chrono::steady_clock::now();
   const fs::path log = directory / campaign_log;
   std::map<std::string, std::string> given_up;
@@ -177,7 +189,7 @@ std::vector<checked_claim> decide(const std::vector<campaign_item>& items,
       again.back().more_items = step.next.items;
       again.back().more_repetitions = step.next.repetitions;
     }
-    run_campaign(again, directory, runner, progress);
+    run_campaign(again, directory, runner, progress, lanes);
     const std::vector<checked_claim> before = std::move(claims);
     claims = judge_claims();
     give_up_the_exhausted(before, claims, round, given_up);

@@ -16,6 +16,9 @@
 
 namespace unmask {
 
+// Whether one of these claims is about the artifact and reads the clock: then it runs alone.
+bool is_timed(const campaign_item& item, const std::vector<paper_claim>& claims);
+
 // What the rows of an artifact rest on: factors of its file's items and repetitions, the rounds that
 // led there, and the seconds of the measurement with these factors.
 struct artifact_evidence {
@@ -58,6 +61,6 @@ using claim_judge = std::function<std::vector<checked_claim>()>;
 std::vector<checked_claim> decide(const std::vector<campaign_item>& items,
                                   const std::filesystem::path& directory, double seconds,
                                   const artifact_runner& runner, const claim_judge& judge_claims,
-                                  std::ostream& progress);
+                                  std::ostream& progress, std::size_t lanes = 1);
 
 }  // namespace unmask

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <iostream>
 
+#include <fmt/format.h>
+
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
@@ -36,6 +38,11 @@ void choose_kernels(const run_settings& run) {
   cpu::set_gemm_path(run.gemm == "library"   ? cpu::gemm_path::onednn
                      : run.gemm == "fastest" ? cpu::gemm_path::automatic
                                              : cpu::gemm_path::own);
+}
+
+std::string text_of(const item_selection& items) {
+  return fmt::format(" {}-{} {} {} {} {}", items.context_low, items.context_high, items.seed,
+                     items.offset, items.limit, items.spread);
 }
 
 class real_executor final : public executor {
@@ -74,10 +81,7 @@ class real_executor final : public executor {
     });
     if (!p.workload.benchmark.name.empty()) {
       const std::string which = canonical_benchmark(p.workload.benchmark) +
-                                p.workload.benchmark.path + std::to_string(p.workload.items.limit) +
-                                " " + std::to_string(p.workload.items.offset) + " " +
-                                std::to_string(p.workload.items.seed) + " " +
-                                std::to_string(p.workload.items.spread);
+                                p.workload.benchmark.path + text_of(p.workload.items);
       p.workload.hash = remembered(which, [&] {
         const auto summary = summary_of(p.workload, tokens_of(p.model.path));
         return summary ? summary->hash : "";
@@ -85,8 +89,15 @@ class real_executor final : public executor {
       return;
     }
     if (p.workload.file.empty()) return;  // published lengths
-    p.workload.hash = remembered(p.workload.file.string(), [&] {
-      return sha256_hex(read_file(p.workload.file, largest_workload));
+    const std::string file = p.workload.file.string();
+    if (!p.workload.trace_format.empty()) {
+      p.workload.hash =
+          remembered(file, [&] { return sha256_hex(read_file(file, largest_workload)); });
+      return;
+    }
+    // Of the items it takes: a file that grows leaves the points that others of its items make.
+    p.workload.hash = remembered(file + text_of(p.workload.items), [&] {
+      return hash_of_tasks(select(read_tasks(file), p.workload.items));
     });
   }
 

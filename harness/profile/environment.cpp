@@ -12,6 +12,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "harness/base/process.h"
+
 namespace unmask {
 namespace {
 
@@ -77,6 +79,7 @@ void look_at_host(environment& machine) {
   machine.cpu_quota = cgroup_quota();
   machine.governor = first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor");
   if (getloadavg(machine.load_average.data(), 3) != 3) machine.load_average = {};
+  if (std::getenv(shares_machine) != nullptr) machine.notes.emplace_back(shared_machine_note);
   machine.omp_threads = omp_get_max_threads();
   machine.memory_bytes = meminfo_bytes("MemTotal");
   machine.memory_available_bytes = meminfo_bytes("MemAvailable");

@@ -298,5 +298,28 @@ TEST(artifact_shapes, are_the_published_sizes) {
   }
 }
 
+// A row measured on the first items of a file is one of these items when the file has grown.
+TEST(point_ids, stay_when_a_file_of_tasks_grows_behind_the_items_that_are_taken) {
+  const fs::path file = fs::path(testing::TempDir()) / "growing.jsonl";
+  const auto hash = [&](const std::vector<std::string>& prompts, std::int64_t limit) {
+    std::ofstream out(file);
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      out << R"({"id": "a-)" << i << R"(", "family": "a", "prompt": ")" << prompts[i]
+          << R"(", "answer": "1", "scorer": "exact", "gen_length": 32})" << '\n';
+    }
+    out.close();
+    experiment_point p;
+    p.workload.file = file;
+    p.workload.items.limit = limit;
+    make_executor()->identify(p);
+    return p.workload.hash;
+  };
+  const std::string two = hash({"x", "y"}, 2);
+  EXPECT_EQ(two.size(), 64u);
+  EXPECT_EQ(hash({"x", "y", "z"}, 2), two);
+  EXPECT_NE(hash({"x", "y", "z"}, 3), two);
+  EXPECT_NE(hash({"x", "w"}, 2), two);
+}
+
 }  // namespace
 }  // namespace unmask

@@ -577,6 +577,30 @@ TEST_F(claims, mistakes_are_refused_with_their_place) {
   EXPECT_TRUE(has(message_of([&] { parse_claims(text, file); }), "does not exist"));
 }
 
+TEST_F(claims, one_that_does_not_hold_says_whether_its_controls_do) {
+  const std::string control =
+      "[[control]]\nid = \"k\"\nstatement = \"The cache alone is faster than nothing.\"\n"
+      "source = \"ours\"\nartifact = \"../focus/table_5.toml\"\nscales = [\"tiny\"]\n"
+      "kind = \"ordering\"\nmetric = \"tokens_per_second\"\nrelation = \">\"\n"
+      "left = { label = \"cache\" }\nright = { label = \"slow\" }\n";
+  const std::string names = faster + "controls = [\"k\"]\n";
+  const auto results = scratch / "results";
+  std::string rows;
+  for (const auto& [label, second] : {std::pair("fast", 3.0), {"slow", 2.0}, {"cache", 1.0}}) {
+    rows += to_json_line(row_of(label, {second, second * 1.01, second * 0.99})) + "\n";
+  }
+  write(results / "focus/table_5/tiny/rows.jsonl", rows);
+  const auto reason = [&](const std::string& lines) {
+    return check_claims(parsed(lines), results, "tiny", machine_view())[0].result.reason;
+  };
+  EXPECT_TRUE(has(reason(faster), "; no control"));
+  const std::string with = reason(names + control);
+  EXPECT_TRUE(has(with, "; control: The cache alone is faster than nothing: REPRODUCED, 2, n = 3"))
+      << with;
+  EXPECT_TRUE(has(sentence_of([&] { parsed(names); }), "'k'"));
+  EXPECT_TRUE(has(sentence_of([&] { parsed(faster + control); }), "a control that no claim names"));
+}
+
 TEST_F(claims, what_was_not_measured_says_what_it_needs) {
   machine_view machine;
   machine.has_weights = machine.has_dataset =
@@ -601,6 +625,13 @@ TEST_F(claims, what_was_not_measured_says_what_it_needs) {
   EXPECT_EQ(exit_status_of(checked), 4);
   const std::string table = render(claims_table(checked), table_format::md);
   EXPECT_TRUE(has(table, "1 NOT REPRODUCED, 0 NOT APPLICABLE, 1 NOT RUN, of 2 claims")) << table;
+
+  // Rows of another scale judge the claims that are for that scale only.
+  std::filesystem::copy(results / "focus/table_5/tiny", results / "focus/table_5/full");
+  checked = check_claims(all, results, "tiny", machine);
+  EXPECT_EQ(checked[0].result.scale, "tiny");
+  EXPECT_EQ(checked[1].result.scale, "full");
+  EXPECT_EQ(checked[1].result.judged, verdict::not_reproduced);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "harness/base/files.h"
+#include "harness/base/process.h"
 #include "harness/experiment/artifact_files.h"
 #include "tests/harness/analysis/rows.h"
 
@@ -134,6 +135,17 @@ TEST_F(layouts, a_published_score_stands_beside_one_of_its_harness_only) {
   EXPECT_TRUE(std::ranges::any_of(notes, [](const std::string& note) {
     return note.find("another harness (OC-S; the paper: OC-F)") != std::string::npos;
   }));
+}
+
+TEST_F(layouts, speeds_measured_beside_other_runs_are_not_to_be_read) {
+  const auto said = [&] {
+    return std::ranges::any_of(table().footnotes, [](const std::string& note) {
+      return note.find("Read no speed here: other measurements ran") != std::string::npos;
+    });
+  };
+  EXPECT_FALSE(said());
+  rows[1].environment = std::string("{\"notes\":[\"") + shared_machine_note + "\"]}";
+  EXPECT_TRUE(said());
 }
 
 TEST_F(layouts, failed_rows_show_nothing) {

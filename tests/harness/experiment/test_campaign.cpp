@@ -2,8 +2,13 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <fstream>
+#include <latch>
 #include <sstream>
+
+#include <sched.h>
 
 #include "harness/base/process.h"
 #include "harness/experiment/campaign.h"
@@ -83,6 +88,38 @@ TEST(campaign, adds_up_the_time_of_all_runs) {
   EXPECT_LT(all[0].seconds, 50);
   all = run_campaign({item("good")}, scratch / "out", runner, progress);
   EXPECT_GT(all[0].total_seconds, 100);  // the line after the torn one was kept
+}
+
+TEST(campaign, in_two_lanes_only_what_is_timed_runs_alone) {
+  const scratch_directory scratch;
+  std::vector<campaign_item> items = {item("timed"), item("left"), item("right"),
+                                      item("timed_too")};
+  items[1].timed = items[2].timed = false;
+  std::latch both(2);
+  std::atomic<int> running = 0;
+  std::array<cpu_set_t, 2> cores{};
+  const artifact_runner runner = [&](const campaign_item& i, const std::filesystem::path&) {
+    const int others = running++;
+    if (i.timed) {
+      EXPECT_EQ(others, 0) << i.artifact.header.id;
+      EXPECT_TRUE(both.try_wait()) << "a timed artifact began before the others were over";
+    } else {
+      both.arrive_and_wait();  // for ever, if they did not run at the same time
+      sched_getaffinity(0, sizeof(cpu_set_t), &cores[i.artifact.header.id == "left" ? 0 : 1]);
+    }
+    --running;
+    return 0;
+  };
+  std::ostringstream progress;
+  const auto all = run_campaign(items, scratch / "out", runner, progress, 2);
+  EXPECT_EQ(all[2].id, "right");
+  cpu_set_t mine, common;
+  sched_getaffinity(0, sizeof mine, &mine);
+  const int each = std::max(1, CPU_COUNT(&mine) / 2);
+  EXPECT_EQ(CPU_COUNT(&cores[0]), each);
+  EXPECT_EQ(CPU_COUNT(&cores[1]), each);
+  CPU_AND(&common, &cores[0], &cores[1]);
+  EXPECT_EQ(CPU_COUNT(&common), CPU_COUNT(&mine) > 1 ? 0 : 1);
 }
 
 TEST(process, runs_without_a_shell_and_tells_the_status) {

@@ -85,6 +85,14 @@ class deciding : public testing::Test {
   std::ostringstream progress;
 };
 
+TEST_F(deciding, an_artifact_is_timed_where_a_claim_about_it_reads_the_clock) {
+  EXPECT_FALSE(is_timed(items[0], {claim}));
+  claim.right.metric = "decode_tokens_per_second";
+  EXPECT_TRUE(is_timed(items[0], {claim}));
+  claim.artifacts = {write(scratch / "other.toml", "title = \"t\"\n")};
+  EXPECT_FALSE(is_timed(items[0], {claim}));
+}
+
 TEST_F(deciding, goes_on_with_more_items_until_the_claim_is_decided) {
   const std::vector<checked_claim> claims = decided(3600);
   EXPECT_EQ(claims.front().result.judged, verdict::reproduced) << claims.front().result.reason;
@@ -135,10 +143,14 @@ TEST_F(deciding, a_round_that_fails_loses_nothing) {
 TEST_F(deciding, a_value_on_its_bound_is_left_alone) {
   checked_claim open{claim, {}};
   open.result.judged = verdict::ambiguous;
+  open.result.scale = "tiny";
   open.result.evidence_factor = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(next_round({open}, items, {}, 3600, {}).empty());
   open.result.evidence_factor = 3;
   EXPECT_EQ(next_round({open}, items, {}, 3600, {}).size(), 1u);
+  checked_claim elsewhere = open;
+  elsewhere.result.scale = "full";  // judged by rows that this campaign does not make
+  EXPECT_TRUE(next_round({elsewhere}, items, {}, 3600, {}).empty());
   EXPECT_TRUE(next_round({open}, items, {}, 3600, {{"focus/better", "given up"}}).empty());
   const evidence_log dear = {{"focus/table/tiny", {1, 1, 0, 1000}}};
   EXPECT_TRUE(next_round({open}, items, dear, 3600, {}).empty());  // 4000 s
