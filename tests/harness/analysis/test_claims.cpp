@@ -597,8 +597,8 @@ TEST_F(claims, one_that_does_not_hold_says_whether_its_controls_do) {
   const std::string with = reason(names + control);
   EXPECT_TRUE(has(with, "; control: The cache alone is faster than nothing: REPRODUCED, 2, n = 3"))
       << with;
-  EXPECT_TRUE(has(sentence_of([&] { parsed(names); }), "'k'"));
-  EXPECT_TRUE(has(sentence_of([&] { parsed(faster + control); }), "a control that no claim names"));
+  EXPECT_TRUE(has(message_of([&] { parsed(names); }), "'k'"));
+  EXPECT_TRUE(has(message_of([&] { parsed(faster + control); }), "a control that no claim names"));
 }
 
 TEST_F(claims, what_was_not_measured_says_what_it_needs) {
