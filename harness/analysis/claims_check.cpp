@@ -112,11 +112,15 @@ std::optional<estimate> compare(const paper_claim& c, const result_row& left,
   return ratio_of(left, right, c.left.metric, other);
 }
 
-// Keys that either side fixes may differ between the sides.
+// Keys that one side fixes otherwise than the other may differ between the sides.
 std::set<std::string> fixed_keys(const paper_claim& c) {
   std::set<std::string> keys;
   for (const row_selector* s : {&c.left, &c.right}) {
-    for (const auto& [key, values] : s->keys) keys.insert(key);
+    const auto& others = (s == &c.left ? c.right : c.left).keys;
+    for (const auto& [key, values] : s->keys) {
+      const auto same = others.find(key);
+      if (same == others.end() || same->second != values) keys.insert(key);
+    }
   }
   if (!c.along.empty()) keys.insert(c.along);
   return keys;
@@ -460,7 +464,7 @@ void price(claim_result& r, const paper_claim& c, const point_list& points,
   r.by_repetition = reads_the_clock(c.left.metric);
   for (const checked_point& p : points) {
     if (p.result != finding::undecided) continue;
-    r.by_repetition |= p.measured.unit_of_n == "seeds";
+    r.by_repetition |= p.measured.unit_of_n != "items";
     const double factor = p.measured.range ? test.evidence(p.measured.value, *p.measured.range) : 0;
     r.evidence_factor =
         factor == 0 || r.evidence_factor == 0 ? 0 : std::max(r.evidence_factor, factor);

@@ -21,29 +21,19 @@ clock_kind clock_of(const std::string& metric) {
   return clock_kind::none;
 }
 
-// The metric's value in each repetition; empty without samples.
-std::vector<double> per_repetition(const result_row& row, const std::string& metric) {
+// What a value is the mean of, by repetition or by seed; empty: it was found once.
+std::vector<double> samples_of(const result_row& row, const std::string& metric) {
+  if (clock_of(metric) == clock_kind::none) {
+    const auto found = row.metrics.find(metric);
+    const bool several = found != row.metrics.end() && found->second.samples.size() > 1;
+    return several ? found->second.samples : std::vector<double>{};
+  }
   std::vector<double> values = row.samples.seconds;
   if (clock_of(metric) == clock_kind::seconds) return values;
   const auto tokens =
       row.value_of(metric == "tokens_per_second" ? "output_tokens" : "committed").value_or(0);
   for (double& v : values) v = tokens / v;
   return values;
-}
-
-// Relative half width of a value that was found several times within one row: the serving capacity,
-// searched with several seeds.
-std::optional<double> spread_of(const result_row& row, const std::string& metric) {
-  if (metric != "slo_capacity_requests_per_second") return {};
-  const auto found = row.value_of("slo_capacity_half_width");
-  return found && std::isfinite(*found) ? found : std::nullopt;
-}
-
-// What a value is the mean of, by seed or repetition; null: it was found once.
-const std::vector<double>* samples_of(const result_row& row, const std::string& metric) {
-  const auto found = row.metrics.find(metric);
-  if (found == row.metrics.end() || found->second.samples.size() < 2) return nullptr;
-  return &found->second.samples;
 }
 
 // Seed by seed the same requests arrived at the same times, whoever schedules them.
@@ -127,50 +117,26 @@ std::optional<estimate> ratio_of(const result_row& left, const result_row& right
                                  const std::string& left_metric, const std::string& right_metric) {
   const auto a = value_in(left, left_metric), b = value_in(right, right_metric);
   if (!a || !b || b->value == 0) return {};
-  const bool clocks =
-      clock_of(left_metric) != clock_kind::none && clock_of(right_metric) != clock_kind::none;
-  if (clocks) {
-    const std::vector<double> x = per_repetition(left, left_metric);
-    const std::vector<double> y = per_repetition(right, right_metric);
-    const bool pairs = left.run_id == right.run_id && x.size() == y.size();
-    const estimate e = pairs ? paired_ratio(x, y) : unpaired_ratio(x, y);
-    if (std::isfinite(e.value)) return e;
+  const std::vector<double> times = samples_of(left, left_metric),
+                            others = samples_of(right, right_metric);
+  const bool searched = left_metric.starts_with("slo_") && right_metric.starts_with("slo_");
+  const bool pairs = times.size() == others.size() &&
+                     (searched ? same_arrivals(left, right) : left.run_id == right.run_id);
+  if (!times.empty() && !others.empty()) {
+    estimate of = pairs ? paired_ratio(times, others) : unpaired_ratio(times, others);
+    if (searched) of.unit_of_n = "seeds";
+    if (std::isfinite(of.value)) return of;
   }
   estimate e{a->value / b->value, {}, 0, "items", ""};
   e.n = static_cast<std::size_t>(std::min(left.workload.items, right.workload.items));
-  const auto timed = [](origin from) { return from == origin::measured; };
-  if (const std::vector<double>* x = samples_of(left, left_metric),
-      *y = samples_of(right, right_metric);
-      x && y) {
-    const bool searched = left_metric.starts_with("slo_") && right_metric.starts_with("slo_");
-    const bool pairs = x->size() == y->size() &&
-                       (searched ? same_arrivals(left, right) : left.run_id == right.run_id);
-    if (pairs || !searched) {
-      estimate of = pairs ? paired_ratio(*x, *y) : unpaired_ratio(*x, *y);
-      if (searched) {
-        of.unit_of_n = "seeds";
-        of.how = "paired by the seeds of the search";
-      }
-      if (std::isfinite(of.value)) return of;
-    }
-  }
   if (left.workload.hash == right.workload.hash) {
     const item_shares x = shares_of(left, left_metric), y = shares_of(right, right_metric);
     if (!x.empty() && x.size() == y.size()) return ratio_over_items(x, y);
   }
-  const auto spread_a = spread_of(left, left_metric), spread_b = spread_of(right, right_metric);
-  if (spread_a || spread_b) {
-    // Relative half widths are distances on the log scale; those of separate searches add in
-    // squares.
-    const double half = std::hypot(spread_a.value_or(0), spread_b.value_or(0));
-    e.range = interval{e.value * std::exp(-half), e.value * std::exp(half)};
-    e.how = "over searches with several seeds";
-  } else if (left_metric.starts_with("probes.") || right_metric.starts_with("probes.")) {
+  if (left_metric.starts_with("probes.") || right_metric.starts_with("probes.")) {
     e.how = "of a sample of items, no interval";
-  } else if (timed(a->from) || timed(b->from)) {
-    e.how = "measured once, no interval";
-  } else if (is_sampled(left_metric) || is_sampled(right_metric)) {
-    e.how = "of a sample of items, no interval";
+  } else if (a->from == origin::measured || b->from == origin::measured) {
+    e = {e.value, {}, 1, "repetitions", "measured once, no interval"};
   } else {
     e.how = "counted";
     e.range = interval{e.value, e.value};
@@ -249,10 +215,18 @@ std::optional<estimate> estimate_of(const result_row& row, const std::string& me
     e.how = "bootstrap over items";
   } else if (is_sampled(metric)) {
     e.how = "of a sample of items, no interval";
+  } else if (const auto samples = samples_of(row, metric); !samples.empty()) {
+    const double half = relative_half_width(samples) * mean_of(samples);
+    e = {v->value,
+         {},
+         samples.size(),
+         metric.starts_with("slo_") ? "seeds" : "repetitions",
+         "Student's t"};
+    if (std::isfinite(half)) e.range = interval{v->value - half, v->value + half};
   } else if (v->from != origin::measured) {
     e.range = interval{v->value, v->value};
   } else {
-    e.how = "measured once, no interval";
+    e = {v->value, {}, 1, "repetitions", "measured once, no interval"};
   }
   return e;
 }

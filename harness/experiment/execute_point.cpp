@@ -101,11 +101,6 @@ class engine_point final : public loadable_point {
     if (dry_ && impose_)
       throw usage_error("serve: `commits` leaves out the layers that `impose` needs");
     repeat_window_ = static_cast<std::int32_t>(point.run.repeat_window);
-    if (repeat_window_ > 0 && (dry_ || impose_)) {
-      throw usage_error(
-          "`repeat_window` needs answers of the model: tokens that are imposed or "
-          "drawn are all alike");
-    }
     ranks_ = imposes_ranks(point.run.impose, *model_);
     if (dry_ || impose_) {
       source_ = commits_of(dry_ ? serve_.text("commits") : point.run.impose, *workload_, lengths_,

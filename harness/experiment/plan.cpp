@@ -86,6 +86,12 @@ void check_run(run_settings& run) {
     run.serve = resolve_parameters("[serve]", serve_parameters(), run.serve);
     check_serve(run.serve);
   }
+  const bool drawn = run.kind == "serve" && parameters(run.serve).text("commits") != "model";
+  if (run.repeat_window > 0 && (drawn || run.impose != "none")) {
+    throw usage_error(
+        "`repeat_window` needs answers of the model: tokens that are imposed or drawn are all "
+        "alike");
+  }
   check_run_device(run);
 }
 

@@ -111,14 +111,22 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t,
   if (pass.recording_seconds > 0) {
     row.metrics["recording_seconds"] = {pass.recording_seconds, origin::measured};
   }
-  if (pass.step_seconds > 0) {
-    const auto share = [&](const char* name, double seconds) {
-      row.metrics[name] = {seconds / (pass.step_seconds + pass.planning_seconds), origin::measured};
-    };
-    share("selection_share", pass.selection_seconds);
-    share("rule_share", pass.rule_seconds);
-    share("planning_share", pass.planning_seconds);
-  }
+}
+
+// Where the time of steps went: shares of it, in each repetition and in the mean.
+void share_metrics(result_row& row, const std::vector<pass_record>& passes) {
+  const auto put = [&](const char* name, double pass_record::*part) {
+    std::vector<double> shares;
+    for (const pass_record& p : passes) {
+      if (p.step_seconds > 0) shares.push_back(p.*part / (p.step_seconds + p.planning_seconds));
+    }
+    if (shares.size() != passes.size()) return;
+    row.metrics[name] = {mean_of(shares), origin::measured};
+    if (shares.size() > 1) row.metrics[name].samples = shares;
+  };
+  put("selection_share", &pass_record::selection_seconds);
+  put("rule_share", &pass_record::rule_seconds);
+  put("planning_share", &pass_record::planning_seconds);
 }
 
 // Each request's mean over the repetitions, so that n is the number of requests.
@@ -346,6 +354,7 @@ void measure_row(result_row& row, const measured_point& point) {
   }
   const totals t = sum_of(point.passes.front(), point.rules);
   count_metrics(row, point.passes.front(), t, point.rules);
+  share_metrics(row, point.passes);
   const double seconds = mean_of(row.samples.seconds);
   const origin time = point.passes.front().time;
   row.metrics["wall_seconds"] = {seconds, time};
@@ -389,7 +398,10 @@ void measure_row(result_row& row, const measured_point& point) {
                          : "decisions from " + to_string(commits->second) + ", not from a model";
   } else if (!row.score) {
     row.verdict = verdict_kind::not_verified;
-    row.reason = "no item of this workload can be scored";
+    const auto& all = point.scores;
+    const auto why = std::ranges::find_if(
+        all, [](const scored_answer& a) { return a.note.starts_with("NOT RUN"); });
+    row.reason = why != all.end() ? why->note : "no item of this workload can be scored";
   } else {
     row.verdict = verdict_kind::pass;
     row.reason = row.model.caution;

@@ -352,7 +352,11 @@ class parser {
     }
     if (!verify_ && next_is(".") && peek(1).type != kind::digit) {
       // No number: sympy reads "1,000." as 1 and "12." as 1 before a number "2." that is none.
-      if (tokens_.position() == first) throw open_decimal{{}, level_, false};
+      // Behind the name of a function it refuses "12." as well.
+      const bool argument = argument_level_ == level_;
+      if (tokens_.position() == first || (argument && last_group == 0)) {
+        throw open_decimal{{}, level_, argument};
+      }
       tokens_.go_back(last_group > 0 ? last_group : first);
       digits.resize(last_group > 0 ? digits.size() - 3 : 1);
     } else if (taken(".")) {
@@ -461,7 +465,12 @@ class parser {
 
   formula_ptr function_argument() {
     if (verify_ && !next_is("(")) return next_is("{") ? group("}") : unary(true);
-    if (!next_is("(")) return product(true);
+    if (!next_is("(")) {
+      const int before = std::exchange(argument_level_, level_);
+      formula_ptr argument = product(true);
+      argument_level_ = before;
+      return argument;
+    }
     take();
     const int outer = std::exchange(bars_, 0);
     formula_ptr inner = expression();
@@ -503,7 +512,8 @@ class parser {
   int attempts_ = 0;
   int bars_ = 0;  // absolute values that are open
   int depth_ = 0;
-  int level_ = 0;  // expressions that are open: one and one for each bracket
+  int argument_level_ = -1;  // level of the argument without brackets that is read
+  int level_ = 0;            // expressions that are open: one and one for each bracket
 };
 
 }  // namespace

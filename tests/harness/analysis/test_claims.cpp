@@ -57,6 +57,7 @@ TEST_F(claims, an_ordering_needs_an_interval_clear_of_one) {
   EXPECT_EQ(noisy.judged, verdict::ambiguous);
   EXPECT_EQ(noisy.undecided, 1u);
   EXPECT_TRUE(has(noisy.reason, "underpowered: 3 repetitions, interval [")) << noisy.reason;
+  EXPECT_TRUE(has(noisy.reason, "NOISY: ")) << noisy.reason;  // known to a quarter at best
 
   const claim_result wrong =
       checked(faster, {row_of("fast", {2.0, 2.1, 1.9}), row_of("slow", {1.0, 1.1, 0.9})});
@@ -90,6 +91,13 @@ TEST_F(claims, rows_that_differ_in_circumstances_are_no_pair) {
   EXPECT_EQ(
       checked(across, {row_of("fast", {1.0, 1.01}, 1), row_of("slow", {2.0, 2.01}, 8)}).judged,
       verdict::reproduced);
+  // One that both fix alike may not: where a side has no row, there is no point.
+  const std::string alike =
+      "kind = \"ordering\"\nmetric = \"tokens_per_second\"\nrelation = \">\"\n"
+      "left = { label = \"fast\", batch_size = [1, 8] }\n"
+      "right = { label = \"slow\", batch_size = [1, 8] }\n";
+  EXPECT_EQ(checked(alike, {row_of("fast", {1.0, 1.01}, 1), row_of("slow", {2.0, 2.01}, 8)}).judged,
+            verdict::not_run);
 }
 
 TEST_F(claims, two_partners_are_a_mistake_of_the_claim) {
@@ -272,11 +280,25 @@ TEST_F(claims, one_timing_decides_nothing) {
   }
 }
 
-TEST_F(claims, a_speed_known_to_a_quarter_only_is_called_noisy) {
-  const claim_result r =
-      checked(faster, {row_of("fast", {1.0, 3.0, 1.9}), row_of("slow", {2.0, 1.9, 2.1})});
-  EXPECT_EQ(r.judged, verdict::ambiguous);
-  EXPECT_TRUE(has(r.reason, "NOISY: ")) << r.reason;
+// A share of the time is as sure as its repetitions, and more of them are what it may lack.
+TEST_F(claims, a_share_of_the_time_needs_repetitions) {
+  const std::string small =
+      "kind = \"threshold\"\nmetric = \"rule_share\"\nrelation = \"<=\"\nvalue = 0.02\n"
+      "left = { label = \"fast\" }\n";
+  std::vector<result_row> rows = {row_of("fast", {1.0})};
+  const auto of = [&](std::vector<double> shares) {
+    rows[0].metrics["rule_share"] = {0.01, origin::measured, std::move(shares)};
+    return checked(small, rows);
+  };
+  EXPECT_EQ(of({0.009, 0.01, 0.011}).judged, verdict::reproduced);
+  const claim_result unsure = of({0.001, 0.01, 0.019});
+  EXPECT_EQ(unsure.judged, verdict::ambiguous) << unsure.reason;
+  // Student's t for 2 degrees of freedom, 4.3027, of a deviation of 0.009.
+  EXPECT_NEAR(unsure.measured->range->high, 0.01 + 4.3027 * 0.009 / std::sqrt(3), 1e-6);
+  EXPECT_TRUE(unsure.by_repetition && unsure.evidence_factor > 1);
+  const claim_result once = of({});
+  EXPECT_EQ(once.judged, verdict::ambiguous);
+  EXPECT_TRUE(once.by_repetition && has(once.reason, "measured once")) << once.reason;
 }
 
 TEST_F(claims, the_best_of_several_points_is_corrected_for_their_number) {
@@ -405,22 +427,6 @@ TEST_F(claims, rows_of_several_artifacts_are_pooled) {
   EXPECT_EQ(r.held, 1u) << r.reason;
 }
 
-TEST_F(claims, a_capacity_is_as_sure_as_its_searches) {
-  const std::string capacity =
-      "kind = \"ordering\"\nmetric = \"slo_capacity_requests_per_second\"\nrelation = \">\"\n"
-      "left = { label = \"fast\" }\nright = { label = \"slow\" }\n";
-  std::vector<result_row> rows = {row_of("fast", {1.0}), row_of("slow", {1.0})};
-  rows[0].metrics["slo_capacity_requests_per_second"] = {5.5, origin::synthetic};
-  rows[1].metrics["slo_capacity_requests_per_second"] = {5.0, origin::synthetic};
-  EXPECT_EQ(checked(capacity, rows).judged, verdict::reproduced);  // one search: exact
-  for (result_row& row : rows) row.metrics["slo_capacity_half_width"] = {0.03, origin::synthetic};
-  EXPECT_EQ(checked(capacity, rows).judged, verdict::reproduced);
-  rows[1].metrics["slo_capacity_half_width"] = {0.1, origin::synthetic};
-  const claim_result r = checked(capacity, rows);
-  EXPECT_EQ(r.judged, verdict::ambiguous) << r.reason;
-  EXPECT_NEAR(r.measured->range->low, 1.1 * std::exp(-std::hypot(0.03, 0.1)), 1e-12);
-}
-
 // Both sides met the same requests seed by seed: how seeds differ is no doubt about the ratio.
 TEST_F(claims, a_capacity_found_per_seed_is_compared_seed_by_seed) {
   const std::string capacity =
@@ -429,7 +435,6 @@ TEST_F(claims, a_capacity_found_per_seed_is_compared_seed_by_seed) {
   std::vector<result_row> rows = {row_of("fast", {1.0}), row_of("slow", {1.0})};
   rows[0].metrics["slo_capacity_requests_per_second"] = {5.0, origin::synthetic, {4.4, 5.5, 5.1}};
   rows[1].metrics["slo_capacity_requests_per_second"] = {4.6, origin::synthetic, {4.0, 5.1, 4.7}};
-  for (result_row& row : rows) row.metrics["slo_capacity_half_width"] = {0.3, origin::synthetic};
   const claim_result paired = checked(capacity, rows);
   EXPECT_EQ(paired.judged, verdict::reproduced) << paired.reason;
   EXPECT_NE(paired.reason.find("seed"), std::string::npos) << paired.reason;

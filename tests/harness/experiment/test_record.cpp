@@ -193,7 +193,7 @@ TEST(record, recording_and_shares_are_told_where_they_are_known) {
     for (pass_record& pass : point.passes) {
       pass.recording_seconds = recording;
       pass.step_seconds = steps;
-      pass.selection_seconds = steps / 4;
+      pass.selection_seconds = steps / 4 * pass.seconds;  // of 1.0, 1.2 and 0.8 s
     }
     result_row row;
     measure_row(row, point);
@@ -202,7 +202,9 @@ TEST(record, recording_and_shares_are_told_where_they_are_known) {
   EXPECT_FALSE(row_of(0, 1).value_of("recording_seconds"));
   EXPECT_EQ(row_of(0.5, 1).value_of("recording_seconds"), 0.5);
   EXPECT_EQ(row_of(0.5, 1).value_of("tokens_per_second"), 6);
-  EXPECT_EQ(row_of(0, 1).value_of("selection_share"), 0.25);
+  EXPECT_NEAR(row_of(0, 1).value_of("selection_share").value_or(0), 0.25, 1e-12);
+  EXPECT_EQ(row_of(0, 1).metrics.at("selection_share").samples,
+            (std::vector<double>{0.25, 0.25 * 1.2, 0.25 * 0.8}));
   EXPECT_FALSE(row_of(0, 0).value_of("selection_share"));
 }
 
@@ -250,6 +252,10 @@ TEST(record, missing_evidence_is_never_a_pass) {
   measure_row(row, point);
   EXPECT_EQ(row.verdict, verdict_kind::not_verified);
   EXPECT_FALSE(row.score);
+  for (scored_answer& s : point.scores) s.note = "NOT RUN: /usr/bin/bwrap is not installed";
+  result_row unsafe;
+  measure_row(unsafe, point);
+  EXPECT_EQ(unsafe.reason, "NOT RUN: /usr/bin/bwrap is not installed");
   result_row nothing;
   measure_row(nothing, {});
   EXPECT_EQ(nothing.verdict, verdict_kind::invalid);

@@ -68,6 +68,8 @@ TEST(serve, mistakes_are_named) {
         "`search` cannot be combined with `cancel_share`");
   fails("[sweep]\nserve.rate=[1]\n", "kind = \"serve\"", "");
   fails("[serve]\nrate=1\n", "kind = \"serve\"", "");
+  fails("[serve]\ncommits=\"sdar-8b/gsm8k\"\n", "`repeat_window` needs answers of the model",
+        "kind=\"serve\"\n[run]\nrepeat_window=32\n");
   fails("", "serve", "kind=\"srve\"\n");
   fails("[[workload]]\nlengths=\"sdar-8b/gsm8k\"\n", "kind = \"serve\"", "");
   fails("[[workload]]\ntrace=\"a.csv\"\n", "format");
