@@ -218,7 +218,7 @@ selection_counts count_selection(const std::string& method) {
     requests[i].gen_length = canvas;
   }
   parameter_map given;
-  if (config.block == 0) given["block_length"] = std::int64_t{8};
+  if (config.block == 0) given["block_length"] = 8;
   parameter_map resolved;
   method_registry::instance().make(method, config, "", given, &resolved);
   cuda_emulated_ops().synchronize();

@@ -44,9 +44,7 @@ class keeping_sink final : public engine_sink {
 // Keys of [serve] of a closed batch.
 parameter_map closed_batch() {
   return resolve_parameters("[serve]", serve_parameters(),
-                            {{"policy", std::string("mixed")},
-                             {"arrivals", std::string("closed")},
-                             {"requests", std::int64_t{0}}});
+                            {{"policy", "mixed"}, {"arrivals", "closed"}, {"requests", 0}});
 }
 
 // Decode forwards of a closed batch: tokens over the time of those forwards in which no prompt

@@ -16,11 +16,8 @@
 namespace unmask::cpu {
 
 const attention_kernels& active_attention_kernels() {
-#if defined(__x86_64__)
-  if (active_isa() == isa::avx512) return attention_kernels_avx512();
-  if (active_isa() == isa::avx2) return attention_kernels_avx2();
-#endif
-  return attention_kernels_portable();
+  return with_vector(
+      active_isa(), []<class V>() -> auto& { return attention_kernels_of<V>(); });
 }
 
 namespace {

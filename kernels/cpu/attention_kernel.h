@@ -83,9 +83,8 @@ inline std::int64_t segment_scratch(std::int64_t keys, std::int64_t size) {
 }
 
 const attention_kernels& active_attention_kernels();
-const attention_kernels& attention_kernels_avx512();
-const attention_kernels& attention_kernels_avx2();
-const attention_kernels& attention_kernels_portable();
+template <class V>
+const attention_kernels& attention_kernels_of();
 
 #if defined(UNMASK_VEC_AVX512) || defined(UNMASK_VEC_AVX2) || defined(UNMASK_VEC_PORTABLE)
 
@@ -431,9 +430,12 @@ void attention_mass(const attention_tile& t, key_run keys, float* mass) {
   }
 }
 
-template <class V, int MR>
-attention_kernels make_attention_kernels() {
-  return {2 * V::width, attention_run<V, MR>, attention_mass<V, MR>, attention_block_mass<V, MR>};
+template <class V>
+const attention_kernels& attention_kernels_of() {
+  constexpr int MR = V::attention_rows;
+  static constexpr attention_kernels kernels = {2 * V::width, attention_run<V, MR>,
+                                                attention_mass<V, MR>, attention_block_mass<V, MR>};
+  return kernels;
 }
 
 #endif

@@ -88,12 +88,8 @@ void pack_feature(packed_cpu& w, std::int64_t n, const float* row) {
 }
 
 const gemm_kernels& kernels_of(isa set) {
-#if defined(__x86_64__)
-  if (set == isa::avx512) return gemm_kernels_avx512();
-  if (set == isa::avx2) return gemm_kernels_avx2();
-#endif
-  (void)set;
-  return gemm_kernels_portable();
+  return with_vector(
+      set, []<class V>() -> auto& { return gemm_kernels_of<V>(); });
 }
 
 // ---- one product ------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // The matrix-product kernel, written once over a vector type (vec.h) and compiled per instruction
-// set by gemm_avx512.cpp, gemm_avx2.cpp and gemm_portable.cpp.
+// set by compiled/gemm.cpp.
 //
 // One call multiplies `rows` rows of activations by one panel of weights. The panel is read in
 // blocks of `block_groups` groups (one group: one k of f32, two of bf16, four of int8), small
@@ -49,9 +49,8 @@ struct gemm_kernels {
   void (*quantize)(const float* x, std::int64_t depth, std::int64_t padded_depth,
                    std::uint8_t* bytes, float* scale);
 };
-const gemm_kernels& gemm_kernels_avx512();
-const gemm_kernels& gemm_kernels_avx2();
-const gemm_kernels& gemm_kernels_portable();
+template <class V>
+const gemm_kernels& gemm_kernels_of();
 
 #if defined(UNMASK_VEC_AVX512) || defined(UNMASK_VEC_AVX2) || defined(UNMASK_VEC_PORTABLE)
 
@@ -352,9 +351,12 @@ void gemm_quantize(const float* x, std::int64_t depth, std::int64_t padded_depth
   for (k = depth; k < padded_depth; ++k) bytes[k] = zero;
 }
 
-template <class V, int MR, int NV>
-gemm_kernels make_gemm_kernels() {
-  return {NV * V::width, V::bias_activation, gemm_multiply<V, MR, NV>, gemm_quantize<V>};
+template <class V>
+const gemm_kernels& gemm_kernels_of() {
+  constexpr int MR = V::gemm_rows, NV = V::gemm_vectors;
+  static constexpr gemm_kernels kernels = {NV * V::width, V::bias_activation,
+                                           gemm_multiply<V, MR, NV>, gemm_quantize<V>};
+  return kernels;
 }
 
 #endif

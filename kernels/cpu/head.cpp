@@ -32,15 +32,8 @@ constexpr std::int64_t tile_rows = 128;  // rows that share one reading of the w
 constexpr std::int64_t segment_count = 64;
 
 const head_kernels& kernels_of(isa set) {
-  switch (set) {
-    case isa::avx512:
-      return head_kernels_avx512();
-    case isa::avx2:
-      return head_kernels_avx2();
-    case isa::portable:
-      return head_kernels_portable();
-  }
-  throw std::logic_error("unknown instruction set");
+  return with_vector(
+      set, []<class V>() -> auto& { return head_kernels_of<V>(); });
 }
 
 struct layout {

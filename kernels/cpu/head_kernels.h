@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // What the fused LM head does with a tile of logits, written once over a vector type (vec.h) and
-// compiled per instruction set by head_kernels_*.cpp. Raw pointers only; see row_kernels.h.
+// compiled per instruction set by compiled/head.cpp. Raw pointers only; see row_kernels.h.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +44,8 @@ struct head_kernels {
   std::int64_t (*gumbel)(const float* logit, std::int64_t n, std::int32_t first, std::uint64_t key,
                          float t, float* work, head_state& state, std::int32_t* hit);
 };
-const head_kernels& head_kernels_avx512();
-const head_kernels& head_kernels_avx2();
-const head_kernels& head_kernels_portable();
+template <class V>
+const head_kernels& head_kernels_of();
 
 #if defined(UNMASK_VEC_AVX512) || defined(UNMASK_VEC_AVX2) || defined(UNMASK_VEC_PORTABLE)
 
@@ -288,8 +287,9 @@ struct head_code {
 };
 
 template <class V>
-head_kernels make_head_kernels() {
-  return {head_code<V>::scan, head_code<V>::gumbel};
+const head_kernels& head_kernels_of() {
+  static constexpr head_kernels kernels = {head_code<V>::scan, head_code<V>::gumbel};
+  return kernels;
 }
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Which instruction set the CPU backend runs. One source per kernel is compiled three times; the
-// choice is made once, at the first use, and may be overridden by UNMASK_CPU_ISA.
+// Which instruction set the CPU backend runs. One source per kernel (compiled/) is compiled three
+// times; the choice is made once, at the first use, and may be overridden by UNMASK_CPU_ISA.
 #pragma once
 
 #include <string>
@@ -29,5 +29,21 @@ void set_active_isa(isa set);
 
 // Reads a name as UNMASK_CPU_ISA spells it and checks it against this processor.
 isa parse_isa(const std::string& name);
+
+// The vector types of vec.h, which only the sources of their set see whole.
+struct vec_avx512;
+struct vec_avx2;
+struct vec_portable;
+
+// of.operator()<V>() with the vector type V of the set.
+template <class Of>
+decltype(auto) with_vector(isa set, Of of) {
+#if defined(__x86_64__)
+  if (set == isa::avx512) return of.template operator()<vec_avx512>();
+  if (set == isa::avx2) return of.template operator()<vec_avx2>();
+#endif
+  (void)set;
+  return of.template operator()<vec_portable>();
+}
 
 }  // namespace unmask::cpu

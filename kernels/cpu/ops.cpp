@@ -26,15 +26,8 @@ const ops& cpu_ops() {
 namespace cpu {
 
 const row_kernels& active_row_kernels() {
-  switch (active_isa()) {
-    case isa::avx512:
-      return row_kernels_avx512();
-    case isa::avx2:
-      return row_kernels_avx2();
-    case isa::portable:
-      return row_kernels_portable();
-  }
-  throw std::logic_error("unknown instruction set");
+  return with_vector(
+      active_isa(), []<class V>() -> auto& { return row_kernels_of<V>(); });
 }
 
 std::string backend::name() const {

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // Kernels that walk along rows, written once over a vector type (vec.h) and compiled per
-// instruction set by row_kernels_*.cpp. They see raw pointers only: inline functions of shared
+// instruction set by compiled/row.cpp. They see raw pointers only: inline functions of shared
 // headers, compiled here with wider instructions, must not end up in the rest of the program.
 //
 // A sum over a row is one accumulator per lane and a fixed tree over the lanes at the end, so it
@@ -37,9 +37,8 @@ struct row_kernels {
   // sum += softmax(max-pool 3 of score * scale); score [n] is overwritten.
   void (*pooled_softmax)(float* score, float scale, std::int64_t n, float* work, double* sum);
 };
-const row_kernels& row_kernels_avx512();
-const row_kernels& row_kernels_avx2();
-const row_kernels& row_kernels_portable();
+template <class V>
+const row_kernels& row_kernels_of();
 const row_kernels& active_row_kernels();
 
 #if defined(UNMASK_VEC_AVX512) || defined(UNMASK_VEC_AVX2) || defined(UNMASK_VEC_PORTABLE)
@@ -238,11 +237,12 @@ struct row_code {
 };
 
 template <class V>
-row_kernels make_row_kernels() {
+const row_kernels& row_kernels_of() {
   using code = row_code<V>;
-  return {code::rms_norm,   code::head_norm_rope, code::silu_mul, code::sigmoid,
-          code::dot,        code::dots,           code::products, code::add_to,
-          code::add_scaled, code::pooled_softmax};
+  static constexpr row_kernels kernels = {
+      code::rms_norm, code::head_norm_rope, code::silu_mul, code::sigmoid,    code::dot,
+      code::dots,     code::products,       code::add_to,   code::add_scaled, code::pooled_softmax};
+  return kernels;
 }
 
 #endif

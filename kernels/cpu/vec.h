@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A vector of floats for each instruction set, so that a kernel is written once. The including
-// file defines exactly one of UNMASK_VEC_AVX512, UNMASK_VEC_AVX2, UNMASK_VEC_PORTABLE; the three
-// types have different names, so templates over them never clash at link time.
+// A vector of floats for each instruction set, so that a kernel is written once. Each source of
+// compiled/ is compiled three times, with one of UNMASK_VEC_AVX512, UNMASK_VEC_AVX2 and
+// UNMASK_VEC_PORTABLE, and instantiates its kernels for `vec`, the type of that set; the three types
+// have different names, so templates over them never clash at link time.
 //
-// f: `width` floats; i: `width` int32; m: a lane mask. dot4 adds to each int32 lane the dot product
+// f: `width` floats; i: `width` int32; m: a lane mask. The register tiles of gemm_kernel.h (rows by
+// vectors) and attention_kernel.h (rows) are what the registers of the set hold. dot4 adds to each int32 lane the dot product
 // of four bytes of weights (signed) with four bytes of activations, as bias_activation says:
 // true when activations are stored as unsigned bytes value + 128.
 #pragma once
@@ -29,6 +31,7 @@ struct vec_avx512 {
   using m = __mmask16;
   static constexpr int width = 16;
   static constexpr bool bias_activation = true;
+  static constexpr int gemm_rows = 8, gemm_vectors = 3, attention_rows = 8;
 
   static UNMASK_INLINE f zero() { return _mm512_setzero_ps(); }
   static UNMASK_INLINE f set(float x) { return _mm512_set1_ps(x); }
@@ -65,6 +68,7 @@ struct vec_avx512 {
     return _mm512_dpbusd_epi32(acc, activation, weight);
   }
 };
+using vec = vec_avx512;
 #endif
 
 #if defined(UNMASK_VEC_AVX2)
@@ -74,6 +78,7 @@ struct vec_avx2 {
   using m = __m256;
   static constexpr int width = 8;
   static constexpr bool bias_activation = false;
+  static constexpr int gemm_rows = 4, gemm_vectors = 3, attention_rows = 4;
 
   static UNMASK_INLINE f zero() { return _mm256_setzero_ps(); }
   static UNMASK_INLINE f set(float x) { return _mm256_set1_ps(x); }
@@ -120,6 +125,7 @@ struct vec_avx2 {
     return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
 };
+using vec = vec_avx2;
 #endif
 
 #if defined(UNMASK_VEC_PORTABLE)
@@ -130,6 +136,7 @@ struct vec_portable {
   using m = i;
   static constexpr int width = 4;
   static constexpr bool bias_activation = false;
+  static constexpr int gemm_rows = 2, gemm_vectors = 4, attention_rows = 4;
 
   static UNMASK_INLINE f zero() { return f{0, 0, 0, 0}; }
   static UNMASK_INLINE f set(float x) { return f{x, x, x, x}; }
@@ -180,6 +187,7 @@ struct vec_portable {
     return acc + (a >> 24) * (w >> 24);
   }
 };
+using vec = vec_portable;
 #endif
 
 // e^x for x <= 0, relative error below 2e-7; exactly 0 below -87.3 (and for -infinity). NaN stays

@@ -99,9 +99,9 @@ method_info info() {
        choice_spec("execution", {"row_compact", "ffn_only"},
                    "frozen rows leave the forward, or (ffn_only) skip K/V and feed-forward only",
                    "section 4.2.3, eq. 5")});
-  m.presets["block32"] = {{"scope", std::string("block")}};
-  m.presets["fast-dllm-control"] = {{"rule", std::string("threshold")}};
-  m.presets["moving-average-control"] = {{"rule", std::string("moving_average")}};
+  m.presets["block32"] = {{"scope", "block"}};
+  m.presets["fast-dllm-control"] = {{"rule", "threshold"}};
+  m.presets["moving-average-control"] = {{"rule", "moving_average"}};
   m.check = check;
   m.make = make;
   return m;

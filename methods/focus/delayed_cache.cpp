@@ -127,12 +127,8 @@ method_info delayed_info(bool right_neighbour) {
   m.knobs = {{"remasking", "decided_early", "low_confidence_static"}};
   for (parameter_spec& spec : engine_parameters()) m.parameters.push_back(std::move(spec));
   m.presets["engine"] = {{"stop_in_prompt_block", false}};
-  m.presets["hf"] = {{"loop", std::string("hf")},
-                     {"accept_compare", std::string(">")},
-                     {"sampler", std::string("multinomial")},
-                     {"mask_track", std::string("id")},
-                     {"partial_prefill", false},
-                     {"commit", std::string("full")},
+  m.presets["hf"] = {{"loop", "hf"},       {"accept_compare", ">"},    {"sampler", "multinomial"},
+                     {"mask_track", "id"}, {"partial_prefill", false}, {"commit", "full"},
                      {"commit_last", true}};
   m.presets["hf_argmax"] = with_argmax(m.presets["hf"]);
   const std::string name = m.name;

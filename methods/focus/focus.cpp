@@ -63,29 +63,28 @@ method_info focus_info() {
   m.unmask = "threshold among the retained masks";
   m.parameters = focus_parameters();
   m.knobs = {{"selection", "rows_dropped"}};
-  const auto text = [](const char* t) { return std::string(t); };
   m.presets["engine"] = {{"stop_in_prompt_block", false}};
-  m.presets["hf"] = {{"loop", text("hf")},
-                     {"accept_compare", text(">")},
-                     {"sampler", text("multinomial")},
-                     {"mask_track", text("id")},
+  m.presets["hf"] = {{"loop", "hf"},
+                     {"accept_compare", ">"},
+                     {"sampler", "multinomial"},
+                     {"mask_track", "id"},
                      {"partial_prefill", false},
-                     {"commit", text("full")},
+                     {"commit", "full"},
                      {"commit_last", true},
-                     {"std_ddof", std::int64_t{1}},
-                     {"average_scope", text("block_carry")},
-                     {"initial_k", std::int64_t{1}},
-                     {"adjacency", text("rows")},
-                     {"layer1_keys", text("processed")}};
+                     {"std_ddof", 1},
+                     {"average_scope", "block_carry"},
+                     {"initial_k", 1},
+                     {"adjacency", "rows"},
+                     {"layer1_keys", "processed"}};
   m.presets["hf_argmax"] = with_argmax(m.presets["hf"]);
-  m.presets["sgl"] = {{"accept_compare", text(">")},
-                      {"mask_track", text("id")},
+  m.presets["sgl"] = {{"accept_compare", ">"},
+                      {"mask_track", "id"},
                       {"partial_prefill", false},
-                      {"commit", text("frozen_then_full")},
+                      {"commit", "frozen_then_full"},
                       {"commit_last", true}};
-  m.presets["paper"] = {{"stop_in_prompt_block", false},       {"importance_set", text("block")},
-                        {"deviation_rule", text("deviation")}, {"average_scope", text("request")},
-                        {"count_empty_steps", true},           {"commit", text("full")}};
+  m.presets["paper"] = {{"stop_in_prompt_block", false}, {"importance_set", "block"},
+                        {"deviation_rule", "deviation"}, {"average_scope", "request"},
+                        {"count_empty_steps", true},     {"commit", "full"}};
   m.check = check_focus;
   m.make = make_focus;
   return m;

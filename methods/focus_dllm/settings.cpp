@@ -5,25 +5,25 @@
 namespace unmask {
 namespace {
 
-constexpr std::int64_t eight = 8;
+using enum model_family;
 
 const register_settings focus_dllm({.method = "focus_dllm",
                                     .refused = {},
                                     .settings = {{"focus_dllm",
-                                                  model_family::llada,
-                                                  {{"block_length", eight},
-                                                   {"dense_layers", std::int64_t{1}},
-                                                   {"prompt_block_size", std::int64_t{4}},
-                                                   {"window", std::int64_t{3}},
+                                                  llada,
+                                                  {{"block_length", 8},
+                                                   {"dense_layers", 1},
+                                                   {"prompt_block_size", 4},
+                                                   {"window", 3},
                                                    {"rho", 2.0}},
                                                   "",
                                                   layer_recording::never},
                                                  {"focus_dllm_dream",
-                                                  model_family::dream,
-                                                  {{"block_length", eight},
-                                                   {"dense_layers", std::int64_t{1}},
-                                                   {"dense_tail_layers", std::int64_t{1}},
-                                                   {"prompt_block_size", std::int64_t{4}}},
+                                                  dream,
+                                                  {{"block_length", 8},
+                                                   {"dense_layers", 1},
+                                                   {"dense_tail_layers", 1},
+                                                   {"prompt_block_size", 4}},
                                                   "",
                                                   layer_recording::never}}});
 

@@ -107,11 +107,11 @@ std::optional<calibration> calibrate_optimus(const model_config& model, const pa
   std::vector<step_time> times;
   std::vector<latency_point> points;
   for (const std::int32_t c : chunks) {
-    parameter_map fixed = {{"policy", std::string("prefix_caching")},
-                           {"cache_rule", std::string("none")},
+    parameter_map fixed = {{"policy", "prefix_caching"},
+                           {"cache_rule", "none"},
                            {"block_length", std::int64_t{c}},
                            {"threshold", 2.0},
-                           {"stop", std::string("none")}};
+                           {"stop", "none"}};
     fixed.insert(also.begin(), also.end());
     for (const step_time& t : timer(fixed, batches)) {
       times.push_back(t);
@@ -313,20 +313,19 @@ method_info optimus_info() {
   m.unmask = "threshold, at least one per chunk";
   m.parameters = optimus_parameters();
   m.knobs = {{"policy", "rows_skipped", "prefix_caching"}};
-  const auto text = [](const char* t) { return std::string(t); };
-  m.presets["bd32"] = {{"policy", text("prefix_caching")}, {"cache_rule", text("none")}};
-  m.presets["prefix_caching"] = {{"policy", text("prefix_caching")}};
-  m.presets["obs"] = {{"policy", text("prefix_caching")}, {"out_block", true}};
-  m.presets["chunk8"] = {{"chunk", std::int64_t{8}}};
-  m.presets["naive8"] = {{"policy", text("naive")}, {"chunk", std::int64_t{8}}};
+  m.presets["bd32"] = {{"policy", "prefix_caching"}, {"cache_rule", "none"}};
+  m.presets["prefix_caching"] = {{"policy", "prefix_caching"}};
+  m.presets["obs"] = {{"policy", "prefix_caching"}, {"out_block", true}};
+  m.presets["chunk8"] = {{"chunk", 8}};
+  m.presets["naive8"] = {{"policy", "naive"}, {"chunk", 8}};
   // The paper's formula over our estimate of N, and the paper's reading of N too.
-  m.presets["paper_cost"] = {{"request_cost", false}, {"chunk_rows", text("full")}};
+  m.presets["paper_cost"] = {{"request_cost", false}, {"chunk_rows", "full"}};
   m.presets["paper"] = {
-      {"request_cost", false}, {"chunk_rows", text("full")}, {"estimator", text("prefix_count")}};
+      {"request_cost", false}, {"chunk_rows", "full"}, {"estimator", "prefix_count"}};
   m.presets["paper_a100"] = {{"request_cost", false},
-                             {"chunk_rows", text("full")},
-                             {"estimator", text("prefix_count")},
-                             {"latency", text("roofline")},
+                             {"chunk_rows", "full"},
+                             {"estimator", "prefix_count"},
+                             {"latency", "roofline"},
                              {"step_overhead_ms", 34.0}};
   m.check = [](const model_config& model, const parameters& p) {
     check_optimus("optimus", model, p);

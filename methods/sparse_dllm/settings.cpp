@@ -5,19 +5,16 @@
 namespace unmask {
 namespace {
 
-constexpr std::int64_t eight = 8;
+using enum model_family;
 
 const register_settings sparse_dllm(
     {.method = "sparse_dllm",
-     .refused = {model_family::sdar},
-     .settings = {{"sparse", model_family::llada, {{"block_length", eight}}},
+     .refused = {sdar},
+     .settings = {{"sparse", llada, {{"block_length", 8}}},
                   {"sparse_prefix_avg",
-                   model_family::llada,
-                   {{"block_length", eight},
-                    {"eviction", std::string("prefix")},
-                    {"pooling", std::string("avg")},
-                    {"delay", std::int64_t{2}}}},
-                  {"sparse_dream", model_family::dream, {{"block_length", eight}}}}});
+                   llada,
+                   {{"block_length", 8}, {"eviction", "prefix"}, {"pooling", "avg"}, {"delay", 2}}},
+                  {"sparse_dream", dream, {{"block_length", 8}}}}});
 
 }  // namespace
 }  // namespace unmask

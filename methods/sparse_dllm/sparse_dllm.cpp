@@ -263,10 +263,9 @@ method_info sparse_dllm_info() {
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
   m.presets["official"] = {};
-  m.presets["paper"] = {{"retention_ratio", 0.5}, {"kernel_size", std::int64_t{3}}};
+  m.presets["paper"] = {{"retention_ratio", 0.5}, {"kernel_size", 3}};
   // The evaluation of Dream samples.
-  m.presets["official-dream"] = {
-      {"temperature", 0.2}, {"top_p", 0.95}, {"alg", std::string("entropy")}};
+  m.presets["official-dream"] = {{"temperature", 0.2}, {"top_p", 0.95}, {"alg", "entropy"}};
   m.check = [](const model_config& model, const parameters& p) {
     need_bidirectional("sparse_dllm", model);
     if (p.integer("kernel_size") % 2 == 0) {

@@ -145,12 +145,11 @@ TEST(artifact_files, forecasts_count_as_by_hand) {
 
 // A changed data set is another point: its rows are not taken for today's.
 TEST(artifact_files, ids_know_the_items_of_a_benchmark) {
-  const fs::path folder = fs::temp_directory_path() / "unmask_ids_test";
-  fs::create_directories(folder / "gsm8k");
+  const scratch_folder scratch;
+  const fs::path& folder = scratch.path();
   const auto id_with = [&](const std::string& answer) {
-    std::ofstream(folder / "gsm8k/test.jsonl")
-        << R"({"question": "1 + 1?", "answer": ")" << answer << R"("})"
-        << "\n";
+    write_file(folder / "gsm8k/test.jsonl",
+               R"({"question": "1 + 1?", "answer": ")" + answer + "\"}\n");
     const experiment_spec spec = parse_spec(
         "[[model]]\npath = \"models/tiny-llada\"\n[[workload]]\nbenchmark = \"gsm8k\"\n"
         "harness = \"OC-F\"\npath = \"" +
@@ -161,7 +160,6 @@ TEST(artifact_files, ids_know_the_items_of_a_benchmark) {
   const std::string two = id_with("#### 2");
   EXPECT_NE(id_with("#### 3"), two);
   EXPECT_EQ(id_with("#### 2"), two);
-  fs::remove_all(folder);
 }
 
 // At its cap of steps Ada-DLM decides whatever is left at once: rows that stand for one token per step

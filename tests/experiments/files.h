@@ -5,10 +5,10 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
+
+#include "tests/support.h"
 
 namespace unmask::test {
 
@@ -36,13 +36,6 @@ inline std::vector<std::string> artifacts_of(const paper_files& paper) {
   for (int i = 1; i <= paper.tables; ++i) ids.push_back("table_" + std::to_string(i));
   for (int i = 1; i <= paper.figures; ++i) ids.push_back("figure_" + std::to_string(i));
   return ids;
-}
-
-inline std::string text_of(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
 }
 
 }  // namespace unmask::test

@@ -9,6 +9,7 @@
 
 #include "kernels/decisions.h"
 #include "tests/kernels/scenes.h"
+#include "tests/support.h"
 
 namespace unmask {
 namespace op {
@@ -44,17 +45,10 @@ TEST(operations, have_a_definition_and_a_kernel) {
 TEST(operations, without_a_body_are_refused_by_name) {
   EXPECT_EQ(reference_ops().run(op::twice{21}), 42);
   EXPECT_EQ(cpu_ops().run(op::twice{21}), 42);
-  const auto refusal = [](const auto& run) -> std::string {
-    try {
-      run();
-    } catch (const error& e) {
-      return e.what();
-    }
-    return "";
-  };
-  EXPECT_EQ(refusal([] { cuda_emulated_ops().run(op::twice{21}); }),
+  EXPECT_EQ(test::message_of([] { cuda_emulated_ops().run(op::twice{21}); }),
             "backend cuda-emulated has no kernel for twice yet; use the cpu backend");
-  EXPECT_NE(refusal([] { reference_ops().run(op::nowhere{}); }).find("nowhere"), std::string::npos);
+  EXPECT_NE(test::message_of([] { reference_ops().run(op::nowhere{}); }).find("nowhere"),
+            std::string::npos);
 }
 
 TEST(operations, have_one_body_for_a_backend) {

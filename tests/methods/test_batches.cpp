@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(methods, every_setting, ::testing::ValuesIn(all_setting
 TEST(counters, vanilla_by_hand) {
   const auto model = tiny_model(model_family::llada, reference_ops());
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
-  const auto r = decode(*model, "vanilla", {{"block_length", std::int64_t{4}}}, {request}, 1);
+  const auto r = decode(*model, "vanilla", {{"block_length", 4}}, {request}, 1);
   const sequence_counters& n = r.answers[0].counters;
   EXPECT_EQ(n.forwards, 4);
   EXPECT_EQ(n.rows, 40);
@@ -131,7 +131,7 @@ TEST(counters, vanilla_by_hand) {
 // masks and the token frozen just before, 3 + 1, 2 + 1, 1 + 1. Keys: all 10, always.
 TEST(counters, ada_dlm_by_hand) {
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
-  const parameter_map one = {{"k_tokens", std::int64_t{1}}, {"history", std::int64_t{1}}};
+  const parameter_map one = {{"k_tokens", 1}, {"history", 1}};
   const auto model = tiny_model(model_family::llada, reference_ops());
   const auto r = decode(*model, "ada_dlm", one, {request}, 1);
   const sequence_counters& n = r.answers[0].counters;
@@ -141,12 +141,12 @@ TEST(counters, ada_dlm_by_hand) {
   EXPECT_EQ(n.head_rows, 10);
   EXPECT_DOUBLE_EQ(n.keys_seen, 19.0 * 10 * model->config().layers);
   parameter_map ffn = one;
-  ffn["execution"] = std::string("ffn_only");
+  ffn["execution"] = "ffn_only";
   const auto f = decode(*model, "ada_dlm", ffn, {request}, 1);
   EXPECT_EQ(f.answers[0].counters.rows, 10 + 4 + 4 + 4);
   EXPECT_EQ(f.answers[0].counters.feed_forward_rows, n.feed_forward_rows);
   parameter_map late = one;
-  late["delay"] = std::int64_t{0};
+  late["delay"] = 0;
   EXPECT_EQ(decode(*model, "ada_dlm", late, {request}, 1).answers[0].counters.rows, 10 + 3 + 2 + 1);
 }
 
@@ -154,10 +154,8 @@ TEST(counters, ada_dlm_by_hand) {
 TEST(counters, block_diffusion_by_hand) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   const sequence_request request{{1, 2, 3, 4, 5}, 11, 0};
-  const auto r =
-      decode(*model, "block_diffusion",
-             {{"stop", std::string("none")}, {"remasking", std::string("low_confidence_static")}},
-             {request}, 1);
+  const auto r = decode(*model, "block_diffusion",
+                        {{"stop", "none"}, {"remasking", "low_confidence_static"}}, {request}, 1);
   const sequence_counters& n = r.answers[0].counters;
   // Block 0: prefill decides 1 of 3 masks, 2 more denoise steps, 1 commit. Block 1: 8 denoise
   // steps, no commit for the last block.

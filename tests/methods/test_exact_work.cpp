@@ -16,8 +16,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <unistd.h>
-
+#include "harness/base/files.h"
 #include "harness/decode/counters.h"
 #include "harness/decode/registry.h"
 #include "harness/experiment/runner.h"
@@ -63,12 +62,11 @@ std::map<std::string, json> frozen() {
 }
 
 TEST(exact_work, every_method_does_the_work_that_it_did) {
-  const fs::path out = fs::temp_directory_path() / ("unmask-work-" + std::to_string(::getpid()));
+  const scratch_folder out;
   run_options options;
-  options.output = out;
+  options.output = out.path();
   options.progress = false;
   const run_summary run = run_experiment(parse_spec(experiment(), "exact_work.toml"), options);
-  fs::remove_all(out);
   const std::map<std::string, json> wanted = frozen();
   std::ofstream found("exact_work.jsonl");
   std::size_t decoded = 0;

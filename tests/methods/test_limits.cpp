@@ -17,9 +17,9 @@ using testing::tiny_requests;
 TEST(limits, vanilla_threshold_above_one_is_one_token_per_step) {
   const auto model = tiny_model(model_family::llada, reference_ops());
   const auto requests = tiny_requests(3, 16);
-  const auto schedule = decode(*model, "vanilla", {{"block_length", std::int64_t{8}}}, requests, 1);
-  const auto open = decode(*model, "vanilla",
-                           {{"block_length", std::int64_t{8}}, {"threshold", 1.5}}, requests, 1);
+  const auto schedule = decode(*model, "vanilla", {{"block_length", 8}}, requests, 1);
+  const auto open =
+      decode(*model, "vanilla", {{"block_length", 8}, {"threshold", 1.5}}, requests, 1);
   EXPECT_EQ(outputs(schedule), outputs(open));
   EXPECT_EQ(schedule.steps, open.steps);
   EXPECT_EQ(schedule.steps, 3 * 16);
@@ -28,8 +28,7 @@ TEST(limits, vanilla_threshold_above_one_is_one_token_per_step) {
 TEST(limits, vanilla_threshold_zero_point_nothing_takes_a_block_at_once) {
   const auto model = tiny_model(model_family::llada, reference_ops());
   const auto requests = tiny_requests(2, 16);
-  const auto r = decode(*model, "vanilla", {{"block_length", std::int64_t{8}}, {"threshold", 1e-9}},
-                        requests, 1);
+  const auto r = decode(*model, "vanilla", {{"block_length", 8}, {"threshold", 1e-9}}, requests, 1);
   // Two blocks, one step each; a position decided as the mask id may ask for more.
   for (const decoded_answer& a : r.answers) EXPECT_GE(a.counters.forwards, 2);
   EXPECT_LT(r.steps, 2 * 16);
@@ -39,10 +38,10 @@ TEST(limits, block_diffusion_threshold_above_one_is_the_static_rule_with_one_tok
   for (const char* loop : {"engine", "hf"}) {
     const auto model = tiny_model(model_family::sdar, reference_ops());
     const auto requests = tiny_requests(3, 20);
-    const parameter_map common = {{"loop", std::string(loop)}, {"stop", std::string("none")}};
+    const parameter_map common = {{"loop", std::string(loop)}, {"stop", "none"}};
     parameter_map dynamic = common, fixed = common;
     dynamic["threshold"] = 1.5;
-    fixed["remasking"] = std::string("low_confidence_static");
+    fixed["remasking"] = "low_confidence_static";
     EXPECT_EQ(outputs(decode(*model, "block_diffusion", dynamic, requests, 1)),
               outputs(decode(*model, "block_diffusion", fixed, requests, 1)));
   }
@@ -53,9 +52,9 @@ TEST(limits, block_diffusion_threshold_above_one_is_the_static_rule_with_one_tok
 TEST(limits, engine_and_hf_loops_decide_the_same_tokens) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   const auto requests = tiny_requests(4, 19);
-  const parameter_map none = {{"stop", std::string("none")}};
+  const parameter_map none = {{"stop", "none"}};
   parameter_map hf = none;
-  hf["loop"] = std::string("hf");
+  hf["loop"] = "hf";
   const auto a = decode(*model, "block_diffusion", none, requests, 1);
   const auto b = decode(*model, "block_diffusion", hf, requests, 1);
   for (std::size_t i = 0; i < requests.size(); ++i) {

@@ -20,11 +20,11 @@ constexpr model_family families[] = {model_family::llada, model_family::dream};
 // Every forward computes everything: the cache is there but nothing in it is ever stale. Tokens
 // decided as the mask id stay masked, as in vanilla's loops.
 parameter_map uncached() {
-  return {{"cache_steps", std::int64_t{1}},
+  return {{"cache_steps", 1},
           {"refresh_prompt", true},
           {"remask_by_id", true},
           {"steps", no_cap},
-          {"confidence_dtype", std::string("float64")}};
+          {"confidence_dtype", "float64"}};
 }
 
 parameter_map with(parameter_map base, const parameter_map& more) {
@@ -33,23 +33,20 @@ parameter_map with(parameter_map base, const parameter_map& more) {
 }
 
 parameter_map vanilla_blocks(std::int64_t block, const parameter_map& more) {
-  return with({{"schedule", std::string("llada")}, {"block_length", block}, {"until_clean", true}},
-              more);
+  return with({{"schedule", "llada"}, {"block_length", block}, {"until_clean", true}}, more);
 }
 
 // Settings under which exactly the most confident token freezes, each for its own reason.
 std::vector<parameter_map> one_token_settings() {
   return {// C > (C_1 + C_2) / 2 holds for the best only.
-          {{"k_tokens", std::int64_t{1}}, {"history", std::int64_t{1}}},
+          {{"k_tokens", 1}, {"history", 1}},
           // The same in other metrics: on a line all of them are the distance.
-          {{"k_tokens", std::int64_t{1}},
-           {"history", std::int64_t{1}},
-           {"metric", std::string("manhattan")}},
+          {{"k_tokens", 1}, {"history", 1}, {"metric", "manhattan"}},
           // Rows of one confidence are multiples of each other: no cosine is larger.
-          {{"metric", std::string("cosine")}, {"history", std::int64_t{1}}},
-          {{"rule", std::string("threshold")}, {"threshold", 1.5}},
-          {{"rule", std::string("moving_average")}, {"average_threshold", 1.5}},
-          {{"floor", 1.0}, {"history", std::int64_t{1}}}};
+          {{"metric", "cosine"}, {"history", 1}},
+          {{"rule", "threshold"}, {"threshold", 1.5}},
+          {{"rule", "moving_average"}, {"average_threshold", 1.5}},
+          {{"floor", 1.0}, {"history", 1}}};
 }
 
 TEST(limits_ada_dlm, one_token_per_step_without_stale_cache_is_vanilla) {
@@ -59,10 +56,10 @@ TEST(limits_ada_dlm, one_token_per_step_without_stale_cache_is_vanilla) {
     for (const std::int64_t block : {8, 16}) {
       const auto baseline = decode(*model, "vanilla", vanilla_blocks(block, {}), requests, 1);
       for (const parameter_map& one : one_token_settings()) {
-        const auto ada = decode(
-            *model, "ada_dlm",
-            with(with(uncached(), one), {{"scope", std::string("block")}, {"block_length", block}}),
-            requests, 1);
+        const auto ada =
+            decode(*model, "ada_dlm",
+                   with(with(uncached(), one), {{"scope", "block"}, {"block_length", block}}),
+                   requests, 1);
         EXPECT_EQ(outputs(ada), outputs(baseline));
         EXPECT_EQ(ada.steps, baseline.steps);
       }
@@ -77,11 +74,11 @@ TEST(limits_ada_dlm, threshold_control_without_stale_cache_is_vanilla_with_a_thr
     for (const std::int64_t block : {8, 16}) {
       const parameter_map tau = {{"threshold", 0.35}};
       const auto baseline = decode(*model, "vanilla", vanilla_blocks(block, tau), requests, 1);
-      const auto ada = decode(*model, "ada_dlm",
-                              with(with(uncached(), tau), {{"rule", std::string("threshold")},
-                                                           {"scope", std::string("block")},
-                                                           {"block_length", block}}),
-                              requests, 1);
+      const auto ada =
+          decode(*model, "ada_dlm",
+                 with(with(uncached(), tau),
+                      {{"rule", "threshold"}, {"scope", "block"}, {"block_length", block}}),
+                 requests, 1);
       EXPECT_EQ(outputs(ada), outputs(baseline));
       EXPECT_EQ(ada.steps, baseline.steps);
       EXPECT_LT(ada.steps, 4 * 16);  // several tokens at once
@@ -98,13 +95,11 @@ TEST(limits_ada_dlm, ffn_only_decides_the_same_tokens) {
       const auto requests = tiny_requests(3, 24);
       for (const std::int64_t refresh : {0, 4}) {
         for (const char* scope : {"sequence", "block"}) {
-          const parameter_map common = {{"cache_steps", refresh},
-                                        {"scope", std::string(scope)},
-                                        {"block_length", std::int64_t{8}}};
+          const parameter_map common = {
+              {"cache_steps", refresh}, {"scope", std::string(scope)}, {"block_length", 8}};
           const auto compact = decode(*model, "ada_dlm", common, requests, 2);
           const auto ffn =
-              decode(*model, "ada_dlm", with(common, {{"execution", std::string("ffn_only")}}),
-                     requests, 2);
+              decode(*model, "ada_dlm", with(common, {{"execution", "ffn_only"}}), requests, 2);
           EXPECT_EQ(outputs(compact), outputs(ffn));
           for (std::size_t i = 0; i < requests.size(); ++i) {
             const sequence_counters& c = compact.answers[i].counters;
@@ -129,30 +124,30 @@ TEST(limits_ada_dlm, settings_that_cannot_matter_do_not) {
       const auto r = decode(*model, "ada_dlm", given, requests, 1);
       return std::make_pair(outputs(r), r.steps);
     };
-    const parameter_map one = {{"history", std::int64_t{1}}};
+    const parameter_map one = {{"history", 1}};
     const auto flat = tokens(one);
     // With one confidence every metric on the line, and the unweighted mean, are the same midpoint.
-    EXPECT_EQ(tokens(with(one, {{"metric", std::string("manhattan")}})), flat);
-    EXPECT_EQ(tokens(with(one, {{"rule", std::string("moving_average")}})), flat);
+    EXPECT_EQ(tokens(with(one, {{"metric", "manhattan"}})), flat);
+    EXPECT_EQ(tokens(with(one, {{"rule", "moving_average"}})), flat);
     // The best token's newest confidence is never below the boundary's: nothing to clamp.
     EXPECT_EQ(tokens(with(one, {{"w_clamp", true}})), flat);
     // Nothing older to replicate.
-    EXPECT_EQ(tokens(with(one, {{"first_history", std::string("replicate")}})), flat);
+    EXPECT_EQ(tokens(with(one, {{"first_history", "replicate"}})), flat);
     // A block as long as the canvas.
     const auto whole = tokens({});
-    EXPECT_EQ(tokens({{"scope", std::string("block")}, {"block_length", std::int64_t{24}}}), whole);
-    EXPECT_EQ(tokens({{"scope", std::string("block")}, {"block_length", std::int64_t{99}}}), whole);
+    EXPECT_EQ(tokens({{"scope", "block"}, {"block_length", 24}}), whole);
+    EXPECT_EQ(tokens({{"scope", "block"}, {"block_length", 99}}), whole);
     // Tiers of one token.
-    const parameter_map k1 = {{"k_tokens", std::int64_t{1}}};
-    EXPECT_EQ(tokens(with(k1, {{"centroid", std::string("tier_mean")}})), tokens(k1));
+    const parameter_map k1 = {{"k_tokens", 1}};
+    EXPECT_EQ(tokens(with(k1, {{"centroid", "tier_mean"}})), tokens(k1));
     // A cap that is not reached, and a refresh that never comes.
     EXPECT_EQ(tokens({{"steps", no_cap}}), whole);
     EXPECT_EQ(tokens({{"cache_steps", no_cap}}), whole);
     // K as a share and as a number: round(0.15 * 24) = 4.
-    EXPECT_EQ(tokens({{"k_tokens", std::int64_t{4}}}), whole);
+    EXPECT_EQ(tokens({{"k_tokens", 4}}), whole);
     // The best token freezes by itself; only a last one, its own boundary, needs the guard, and
     // short_set takes that case.
-    const parameter_map all = {{"short_set", std::string("freeze_all")}};
+    const parameter_map all = {{"short_set", "freeze_all"}};
     EXPECT_EQ(tokens(with(all, {{"guard", false}})), tokens(all));
   }
 }
@@ -168,20 +163,19 @@ TEST(limits_ada_dlm, state_is_the_history) {
   };
   EXPECT_EQ(bytes("ada_dlm", {}, 1), (40U + 24U) * 3U * 4U);
   EXPECT_EQ(bytes("ada_dlm", {}, 2), 2U * (40U + 24U) * 3U * 4U);
-  EXPECT_EQ(bytes("ada_dlm", {{"history", std::int64_t{5}}}, 1), (40U + 24U) * 5U * 4U);
-  EXPECT_EQ(bytes("ada_dlm", {{"rule", std::string("threshold")}}, 1), 0U);
+  EXPECT_EQ(bytes("ada_dlm", {{"history", 5}}, 1), (40U + 24U) * 5U * 4U);
+  EXPECT_EQ(bytes("ada_dlm", {{"rule", "threshold"}}, 1), 0U);
   // The tokens that wait: an id, a flag, a count.
-  EXPECT_EQ(bytes("ada_dlm", {{"frozen_input", std::string("mask")}}, 1),
+  EXPECT_EQ(bytes("ada_dlm", {{"frozen_input", "mask"}}, 1),
             (40U + 24U) * (3U * 4U + 4U + 1U) + 4U);
-  EXPECT_FALSE(bytes("vanilla", {{"block_length", std::int64_t{8}}}, 1));
+  EXPECT_FALSE(bytes("vanilla", {{"block_length", 8}}, 1));
 }
 
 TEST(limits_ada_dlm, an_open_threshold_decides_everything_at_once) {
   for (const model_family family : families) {
     const auto model = tiny_model(family, reference_ops());
-    const auto r =
-        decode(*model, "ada_dlm", {{"rule", std::string("threshold")}, {"threshold", 0.0}},
-               tiny_requests(2, 16), 1);
+    const auto r = decode(*model, "ada_dlm", {{"rule", "threshold"}, {"threshold", 0.0}},
+                          tiny_requests(2, 16), 1);
     EXPECT_EQ(r.steps, 2);
   }
 }
@@ -190,14 +184,10 @@ TEST(limits_ada_dlm, an_open_threshold_decides_everything_at_once) {
 TEST(limits_ada_dlm, the_cap_ends_it) {
   const auto model = tiny_model(model_family::llada, reference_ops());
   const auto requests = tiny_requests(2, 32);
-  const parameter_map slow = {{"k_tokens", std::int64_t{1}},
-                              {"history", std::int64_t{1}},
-                              {"scope", std::string("block")},
-                              {"block_length", std::int64_t{8}},
-                              {"steps", std::int64_t{5}}};
+  const parameter_map slow = {
+      {"k_tokens", 1}, {"history", 1}, {"scope", "block"}, {"block_length", 8}, {"steps", 5}};
   const auto all = decode(*model, "ada_dlm", slow, requests, 1);
-  const auto left =
-      decode(*model, "ada_dlm", with(slow, {{"at_cap", std::string("leave")}}), requests, 1);
+  const auto left = decode(*model, "ada_dlm", with(slow, {{"at_cap", "leave"}}), requests, 1);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     EXPECT_EQ(all.answers[i].counters.forwards, 5);
     EXPECT_EQ(all.answers[i].counters.committed, 32);
@@ -219,7 +209,7 @@ TEST(limits_ada_dlm, a_quota_bounds_every_step) {
       counts.push_back(n);
     }
   } free, bounded;
-  const parameter_map wide = {{"k", 0.5}, {"steps", std::int64_t{16}}};
+  const parameter_map wide = {{"k", 0.5}, {"steps", 16}};
   decode(*model, "ada_dlm", wide, tiny_requests(1, 32), 1, "", &free);
   decode(*model, "ada_dlm", with(wide, {{"limit_to_quota", true}}), tiny_requests(1, 32), 1, "",
          &bounded);

@@ -11,6 +11,7 @@ namespace {
 
 using testing::decode;
 using testing::outputs;
+using testing::refusal_of;
 using testing::tiny_model;
 using testing::tiny_requests;
 
@@ -22,12 +23,10 @@ TEST(limits_ada_blocks, a_threshold_rule_is_block_diffusion) {
     const auto model = tiny_model(family, reference_ops());
     const auto requests = tiny_requests(4, 40);
     for (const double threshold : {0.2, 0.5, 0.9}) {
-      const auto blocks =
-          decode(*model, "block_diffusion",
-                 {{"threshold", threshold}, {"accept_compare", std::string(">")}}, requests, 2);
-      const auto frozen =
-          decode(*model, "ada_blocks",
-                 {{"rule", std::string("threshold")}, {"threshold", threshold}}, requests, 2);
+      const auto blocks = decode(*model, "block_diffusion",
+                                 {{"threshold", threshold}, {"accept_compare", ">"}}, requests, 2);
+      const auto frozen = decode(*model, "ada_blocks",
+                                 {{"rule", "threshold"}, {"threshold", threshold}}, requests, 2);
       EXPECT_EQ(outputs(frozen), outputs(blocks)) << threshold;
       EXPECT_EQ(frozen.steps, blocks.steps);
       for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -45,11 +44,10 @@ TEST(limits_ada_blocks, one_token_per_step_is_the_static_rule) {
   for (const model_family family : families) {
     const auto model = tiny_model(family, reference_ops());
     const auto requests = tiny_requests(3, 24);
-    const auto blocks = decode(*model, "block_diffusion",
-                               {{"remasking", std::string("low_confidence_static")}}, requests, 2);
+    const auto blocks =
+        decode(*model, "block_diffusion", {{"remasking", "low_confidence_static"}}, requests, 2);
     const auto frozen =
-        decode(*model, "ada_blocks", {{"k_tokens", std::int64_t{1}}, {"history", std::int64_t{1}}},
-               requests, 2);
+        decode(*model, "ada_blocks", {{"k_tokens", 1}, {"history", 1}}, requests, 2);
     EXPECT_EQ(outputs(frozen), outputs(blocks));
     EXPECT_EQ(frozen.steps, blocks.steps);
   }
@@ -59,7 +57,7 @@ TEST(limits_ada_blocks, one_token_per_step_is_the_static_rule) {
 TEST(limits_ada_blocks, the_rule_decides_several_tokens) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   const auto requests = tiny_requests(3, 40);
-  const parameter_map all = {{"stop", std::string("none")}};
+  const parameter_map all = {{"stop", "none"}};
   std::int64_t committed = 0, steps = 0;
   for (const auto& a : decode(*model, "ada_blocks", all, requests, 1).answers) {
     committed += a.counters.committed;
@@ -96,13 +94,11 @@ TEST(limits_focus_chunks, one_kept_row_decides_one_token) {
   for (const model_family family : families) {
     const auto model = tiny_model(family, reference_ops());
     const auto requests = tiny_requests(3, 40);
-    const parameter_map base = {{"threshold", 0.0},
-                                {"prefill_emits", false},
-                                {"chunk", std::int64_t{8}},
-                                {"stop", std::string("none")}};
+    const parameter_map base = {
+        {"threshold", 0.0}, {"prefill_emits", false}, {"chunk", 8}, {"stop", "none"}};
     parameter_map one = base;
-    one["selection"] = std::string("top");
-    one["k"] = std::int64_t{1};
+    one["selection"] = "top";
+    one["k"] = 1;
     one["ar_context"] = false;
     const auto evicting = decode(*model, "focus_chunks", one, requests, 2);
     const auto plain = decode(*model, "optimus", base, requests, 2);
@@ -121,20 +117,13 @@ TEST(limits_focus_chunks, one_kept_row_decides_one_token) {
 
 TEST(limits_focus_chunks, refuses_by_name) {
   const auto config = testing::tiny_config(model_family::sdar);
-  const auto message = [&](const parameter_map& given) {
-    try {
-      method_registry::instance().make("focus_chunks", config, "", given);
-    } catch (const error& e) {
-      return std::string(e.what());
-    }
-    return std::string();
-  };
   for (const auto& [given, word] : std::vector<std::pair<parameter_map, const char*>>{
-           {{{"suffix_visible", std::string("stale")}}, "suffix_visible"},
-           {{{"selection", std::string("top")}}, "needs k"},
-           {{{"chunk", std::int64_t{1}}}, "chunk"}}) {
-    EXPECT_NE(message(given).find("focus_chunks"), std::string::npos) << word;
-    EXPECT_NE(message(given).find(word), std::string::npos) << message(given);
+           {{{"suffix_visible", "stale"}}, "suffix_visible"},
+           {{{"selection", "top"}}, "needs k"},
+           {{{"chunk", 1}}, "chunk"}}) {
+    const std::string said = refusal_of("focus_chunks", config, given);
+    EXPECT_NE(said.find("focus_chunks"), std::string::npos) << word;
+    EXPECT_NE(said.find(word), std::string::npos) << said;
   }
 }
 
@@ -145,10 +134,10 @@ TEST(limits_sparse_blocks, all_keys_are_block_diffusion) {
     const auto requests = tiny_requests(4, 40);
     const parameter_map base = {{"threshold", 0.5}};
     const auto blocks = decode(*model, "block_diffusion", base, requests, 2);
-    for (const parameter_map& open : std::vector<parameter_map>{
-             {{"retention_ratio", 1.0}, {"commit_keys", std::string("kept")}},
-             {{"retention_ratio", 1.0}, {"candidates", std::string("history")}},
-             {{"delay", std::int64_t{9}}}}) {
+    for (const parameter_map& open :
+         std::vector<parameter_map>{{{"retention_ratio", 1.0}, {"commit_keys", "kept"}},
+                                    {{"retention_ratio", 1.0}, {"candidates", "history"}},
+                                    {{"delay", 9}}}) {
       parameter_map given = base;
       given.insert(open.begin(), open.end());
       const auto sparse = decode(*model, "sparse_blocks", given, requests, 2);
@@ -174,11 +163,10 @@ TEST(limits_sparse_blocks, keys_by_hand) {
   sequence_request request;
   for (std::int32_t p = 0; p < 20; ++p) request.prompt.push_back(p + 1);
   request.gen_length = 12;
-  const auto r = decode(*model, "sparse_blocks",
-                        {{"retention_ratio", 0.25},
-                         {"stop", std::string("none")},
-                         {"remasking", std::string("low_confidence_static")}},
-                        {request}, 1);
+  const auto r =
+      decode(*model, "sparse_blocks",
+             {{"retention_ratio", 0.25}, {"stop", "none"}, {"remasking", "low_confidence_static"}},
+             {request}, 1);
   const double prefill = 8.0 * (8 + 16 + 24);
   const double first = 8.0 * (2 * 24 + (4 + 8) + 24);
   const double second = 8.0 * (2 * 32 + 6 * (5 + 4 + 8));
@@ -190,59 +178,45 @@ TEST(limits_sparse_blocks, keys_by_hand) {
 // Everything that a combination excludes: one sentence that begins with its name, before anything
 // runs.
 TEST(limits_combinations, each_refusal_is_one_sentence_that_names_the_combination) {
-  const auto text = [](const char* value) { return std::string(value); };
   const struct {
     const char* method;
     parameter_map given;
     const char* word;
-  } refused[] = {
-      // The rule's parameters that exclude each other; a quota that nothing heeds.
-      {"ada_blocks", {{"steps", std::int64_t{4}}}, "limit_to_quota"},
-      {"ada_blocks", {{"w_clamp", true}, {"metric", text("cosine")}}, "w_clamp"},
-      {"ada_blocks", {{"w_clamp", true}, {"rule", text("threshold")}}, "w_clamp"},
-      {"ada_blocks", {{"boundary", text("last")}, {"short_set", text("freeze_all")}}, "freeze_all"},
-      {"ada_blocks", {{"boundary", text("last")}, {"centroid", text("tier_mean")}}, "tier_mean"},
-      // Pooling needs a middle; the official loop commits every block.
-      {"sparse_blocks", {{"kernel_size", std::int64_t{4}}}, "kernel_size"},
-      {"sparse_blocks", {{"loop", text("hf")}, {"commit_last", false}}, "commit_last"},
-      // What Optimus refuses, and what eviction does.
-      {"focus_chunks", {{"suffix_visible", text("stale")}}, "suffix_visible"},
-      {"focus_chunks", {{"selection", text("top")}}, "needs k"},
-      {"focus_chunks", {{"k", std::int64_t{3}}}, "selection"},
-      {"focus_chunks", {{"chunk", std::int64_t{1}}}, "chunk"},
-      {"focus_chunks", {{"chunk", std::int64_t{9}}}, "block length 8"},
-      {"focus_chunks",
-       {{"policy", text("prefix_caching")}, {"chunk", std::int64_t{4}}},
-       "prefix_caching"},
-      {"focus_chunks", {{"policy", text("naive")}}, "fixed chunk"},
-      {"focus_chunks", {{"policy", text("naive")}, {"chunk", std::int64_t{3}}}, "divides"},
-      {"focus_chunks",
-       {{"policy", text("naive")},
-        {"chunk", std::int64_t{4}},
-        {"cache_rule", text("right_neighbour")}},
-       "right_neighbour"},
-      {"focus_chunks",
-       {{"cache_rule", text("none")}, {"chunk", std::int64_t{4}}},
-       "cache_rule none"},
-      {"focus_chunks", {{"out_block", true}, {"chunk", std::int64_t{4}}}, "out_block"},
-      {"focus_chunks",
-       {{"boundary_fusion", text("fill")}, {"final_refresh", true}, {"chunk", std::int64_t{4}}},
-       "boundary_fusion"},
-      {"focus_chunks", {{"obs_mask", text("full")}}, "obs_mask"},
-      {"focus_chunks", {{"latency", text("table")}}, "latency_samples"}};
+  } refused[] = {// The rule's parameters that exclude each other; a quota that nothing heeds.
+                 {"ada_blocks", {{"steps", 4}}, "limit_to_quota"},
+                 {"ada_blocks", {{"w_clamp", true}, {"metric", "cosine"}}, "w_clamp"},
+                 {"ada_blocks", {{"w_clamp", true}, {"rule", "threshold"}}, "w_clamp"},
+                 {"ada_blocks", {{"boundary", "last"}, {"short_set", "freeze_all"}}, "freeze_all"},
+                 {"ada_blocks", {{"boundary", "last"}, {"centroid", "tier_mean"}}, "tier_mean"},
+                 // Pooling needs a middle; the official loop commits every block.
+                 {"sparse_blocks", {{"kernel_size", 4}}, "kernel_size"},
+                 {"sparse_blocks", {{"loop", "hf"}, {"commit_last", false}}, "commit_last"},
+                 // What Optimus refuses, and what eviction does.
+                 {"focus_chunks", {{"suffix_visible", "stale"}}, "suffix_visible"},
+                 {"focus_chunks", {{"selection", "top"}}, "needs k"},
+                 {"focus_chunks", {{"k", 3}}, "selection"},
+                 {"focus_chunks", {{"chunk", 1}}, "chunk"},
+                 {"focus_chunks", {{"chunk", 9}}, "block length 8"},
+                 {"focus_chunks", {{"policy", "prefix_caching"}, {"chunk", 4}}, "prefix_caching"},
+                 {"focus_chunks", {{"policy", "naive"}}, "fixed chunk"},
+                 {"focus_chunks", {{"policy", "naive"}, {"chunk", 3}}, "divides"},
+                 {"focus_chunks",
+                  {{"policy", "naive"}, {"chunk", 4}, {"cache_rule", "right_neighbour"}},
+                  "right_neighbour"},
+                 {"focus_chunks", {{"cache_rule", "none"}, {"chunk", 4}}, "cache_rule none"},
+                 {"focus_chunks", {{"out_block", true}, {"chunk", 4}}, "out_block"},
+                 {"focus_chunks",
+                  {{"boundary_fusion", "fill"}, {"final_refresh", true}, {"chunk", 4}},
+                  "boundary_fusion"},
+                 {"focus_chunks", {{"obs_mask", "full"}}, "obs_mask"},
+                 {"focus_chunks", {{"latency", "table"}}, "latency_samples"}};
   const auto expect_refusal = [](const std::string& method, const model_config& config,
                                  const parameter_map& given, const std::string& word) {
-    try {
-      method_registry::instance().make(method, config, "", given);
-      ADD_FAILURE() << method << " accepts what it should refuse: " << word;
-    } catch (const error& e) {
-      const std::string said = e.what();
-      EXPECT_EQ(e.code(), exit_code::usage) << said;
-      EXPECT_EQ(said.find(method), 0U) << said;
-      EXPECT_NE(said.find(word), std::string::npos) << said;
-      EXPECT_EQ(said.find(". "), std::string::npos) << said;
-      EXPECT_EQ(said.find('\n'), std::string::npos) << said;
-    }
+    const std::string said = refusal_of(method, config, given);
+    EXPECT_EQ(said.find(method), 0U) << method << " takes what it should refuse: " << word << said;
+    EXPECT_NE(said.find(word), std::string::npos) << said;
+    EXPECT_EQ(said.find(". "), std::string::npos) << said;
+    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
   };
   const model_config sdar = testing::tiny_config(model_family::sdar);
   for (const auto& r : refused) expect_refusal(r.method, sdar, r.given, r.word);
@@ -278,34 +252,21 @@ TEST(limits_combinations, a_dry_run_is_refused_where_activations_decide) {
   };
   for (const auto& [method, what] :
        {std::pair{"sparse_blocks", "keys"}, std::pair{"focus_chunks", "rows"}}) {
-    try {
-      make_loop(method);
-      ADD_FAILURE() << method;
-    } catch (const error& e) {
-      EXPECT_EQ(e.code(), exit_code::usage);
-      EXPECT_EQ(std::string(e.what()).find(method), 0U) << e.what();
-      EXPECT_NE(std::string(e.what()).find(what), std::string::npos) << e.what();
-    }
+    const std::string said = test::expect_error(exit_code::usage, what, [&] { make_loop(method); });
+    EXPECT_EQ(said.find(method), 0U) << said;
   }
   EXPECT_NO_THROW(make_loop("ada_blocks"));
 }
 
 TEST(limits_ada_blocks, refuses_by_name) {
-  const auto message = [](model_family family, const parameter_map& given) -> std::string {
-    try {
-      method_registry::instance().make("ada_blocks", testing::tiny_config(family), "", given);
-    } catch (const error& e) {
-      EXPECT_EQ(e.code(), exit_code::usage);
-      return e.what();
-    }
-    return "";
+  const auto message = [](model_family family, const parameter_map& given) {
+    return refusal_of("ada_blocks", testing::tiny_config(family), given);
   };
   EXPECT_EQ(message(model_family::sdar, {}), "");
   for (const auto& [given, word] : std::vector<std::pair<parameter_map, std::string>>{
-           {{{"steps", std::int64_t{4}}}, "limit_to_quota"},
-           {{{"w_clamp", true}, {"metric", std::string("cosine")}}, "w_clamp"},
-           {{{"boundary", std::string("last")}, {"centroid", std::string("tier_mean")}},
-            "tier_mean"}}) {
+           {{{"steps", 4}}, "limit_to_quota"},
+           {{{"w_clamp", true}, {"metric", "cosine"}}, "w_clamp"},
+           {{{"boundary", "last"}, {"centroid", "tier_mean"}}, "tier_mean"}}) {
     const std::string text = message(model_family::sdar, given);
     EXPECT_NE(text.find("ada_blocks"), std::string::npos) << word;
     EXPECT_NE(text.find(word), std::string::npos) << text;

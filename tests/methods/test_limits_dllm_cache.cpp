@@ -15,7 +15,7 @@ using testing::tiny_model;
 using testing::tiny_requests;
 
 parameter_map settings(std::int64_t kp, std::int64_t kr, double ratio) {
-  return {{"block_length", std::int64_t{8}},
+  return {{"block_length", 8},
           {"prompt_interval_kp", kp},
           {"response_interval_kr", kr},
           {"transfer_ratio", ratio}};
@@ -26,8 +26,7 @@ TEST(limits_dllm_cache, refreshing_everything_is_vanilla) {
     for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
       const auto model = tiny_model(family, *backend);
       const auto requests = tiny_requests(3, 16);
-      const auto plain =
-          decode(*model, "vanilla", {{"block_length", std::int64_t{8}}}, requests, 2);
+      const auto plain = decode(*model, "vanilla", {{"block_length", 8}}, requests, 2);
       const auto refreshed = decode(*model, "dllm_cache", settings(1, 1, 0.25), requests, 2);
       EXPECT_EQ(outputs(refreshed), outputs(plain));
       // Every response row moves: only the similarities are extra work.
@@ -49,7 +48,7 @@ TEST(limits_dllm_cache, refreshing_everything_is_vanilla) {
 TEST(limits_dllm_cache, stale_outputs_decide_otherwise) {
   const auto model = tiny_model(model_family::llada, cpu_ops());
   const auto requests = tiny_requests(4, 32);
-  const auto plain = decode(*model, "vanilla", {{"block_length", std::int64_t{8}}}, requests, 2);
+  const auto plain = decode(*model, "vanilla", {{"block_length", 8}}, requests, 2);
   EXPECT_NE(outputs(decode(*model, "dllm_cache", settings(1000, 1000, 0.0), requests, 2)),
             outputs(plain));
   EXPECT_NE(outputs(decode(*model, "dllm_cache", settings(1000, 1000, 0.25), requests, 2)),
@@ -64,7 +63,7 @@ TEST(limits_dllm_cache, counts_by_hand) {
   const model_config& c = model->config();
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
   parameter_map given = settings(2, 3, 0.5);
-  given["block_length"] = std::int64_t{4};
+  given["block_length"] = 4;
   const auto r = decode(*model, "dllm_cache", given, {request}, 1);
   const sequence_counters& n = r.answers[0].counters;
   const int deep = c.layers - 1, computed = 10 + 2 + 8 + 4, value = 10 + 4 + 10 + 4, compared = 8;

@@ -36,14 +36,13 @@ void expect_same(model_family family, const std::string& left, const parameter_m
 const parameter_map blocks = {{"block_length", eight}};
 
 TEST(limits_full, sparse_dllm_keeping_all_without_delay_is_fast_dllm_dual) {
-  const parameter_map keep = {{"retention_ratio", 1.0}, {"delay", std::int64_t{0}}};
+  const parameter_map keep = {{"retention_ratio", 1.0}, {"delay", 0}};
   for (const model_family family : {model_family::llada, model_family::dream}) {
     expect_same(family, "sparse_dllm", with(blocks, keep), "fast_dllm", blocks);
-    expect_same(family, "sparse_dllm", with(with(blocks, keep), {{"pooling", std::string("none")}}),
-                "fast_dllm", blocks);
-    expect_same(family, "sparse_dllm",
-                with(with(blocks, keep), {{"eviction", std::string("prefix")}}), "fast_dllm",
+    expect_same(family, "sparse_dllm", with(with(blocks, keep), {{"pooling", "none"}}), "fast_dllm",
                 blocks);
+    expect_same(family, "sparse_dllm", with(with(blocks, keep), {{"eviction", "prefix"}}),
+                "fast_dllm", blocks);
   }
 }
 
@@ -60,9 +59,8 @@ TEST(limits_full, dkv_cache_refreshed_every_step_is_vanilla) {
 
 TEST(limits_full, focus_dllm_seeing_every_prompt_block_is_its_dense_recipe) {
   for (const model_family family : {model_family::llada, model_family::dream}) {
-    const parameter_map base = with(blocks, {{"dense_layers", one},
-                                             {"dense_tail_layers", std::int64_t{0}},
-                                             {"prompt_block_size", std::int64_t{4}}});
+    const parameter_map base =
+        with(blocks, {{"dense_layers", one}, {"dense_tail_layers", 0}, {"prompt_block_size", 4}});
     expect_same(family, "focus_dllm", with(base, {{"alpha", 1.0}}), "focus_dllm",
                 with(base, {{"sparse_attention", false}}));
   }
@@ -86,9 +84,9 @@ TEST(limits_full, fast_dllm_threshold_above_one_is_one_token_per_step) {
 }
 
 TEST(limits_full, fast_dllm_without_cache_is_vanilla) {
-  expect_same(model_family::llada, "fast_dllm", with(blocks, {{"cache", std::string("none")}}),
-              "vanilla", with(blocks, {{"until_clean", true}}));
-  expect_same(model_family::dream, "fast_dllm", {{"cache", std::string("none")}}, "vanilla", {});
+  expect_same(model_family::llada, "fast_dllm", with(blocks, {{"cache", "none"}}), "vanilla",
+              with(blocks, {{"until_clean", true}}));
+  expect_same(model_family::dream, "fast_dllm", {{"cache", "none"}}, "vanilla", {});
 }
 
 // What is evicted, unselected or settled costs nothing: fewer rows, fewer keys, fewer FLOPs.
@@ -105,24 +103,21 @@ TEST(limits_full, work_falls_with_what_is_left_out) {
     return sum;
   };
   const auto vanilla = total("vanilla", {});
-  const auto prefix = total("fast_dllm", {{"cache", std::string("prefix")}});
+  const auto prefix = total("fast_dllm", {{"cache", "prefix"}});
   const auto dual = total("fast_dllm", {});
   EXPECT_LT(prefix.rows, vanilla.rows);
   EXPECT_LT(dual.rows, prefix.rows);
   EXPECT_LT(dual.flops, prefix.flops);
   double last = 1e300;
   for (const double ratio : {0.9, 0.5, 0.1}) {
-    const auto sparse =
-        total("sparse_dllm", {{"retention_ratio", ratio}, {"delay", std::int64_t{0}}});
+    const auto sparse = total("sparse_dllm", {{"retention_ratio", ratio}, {"delay", 0}});
     EXPECT_EQ(sparse.rows, dual.rows);
     EXPECT_LT(sparse.keys_seen, std::min(last, dual.keys_seen));
     EXPECT_LT(sparse.flops, dual.flops);
     last = sparse.keys_seen;
   }
-  const parameter_map focus = {{"dense_layers", one},
-                               {"prompt_block_size", std::int64_t{4}},
-                               {"window", std::int64_t{2}},
-                               {"rho", 1.0}};
+  const parameter_map focus = {
+      {"dense_layers", one}, {"prompt_block_size", 4}, {"window", 2}, {"rho", 1.0}};
   const auto narrow = total("focus_dllm", focus);
   EXPECT_LT(narrow.rows, dual.rows);
   EXPECT_LT(total("focus_dllm", with(focus, {{"alpha", 0.2}})).keys_seen,
@@ -183,9 +178,9 @@ TEST(limits_full, methods_refuse_models_they_cannot_decode) {
   const auto refused = [&](const char* method, const parameter_map& given) {
     EXPECT_THROW(decode(*llada, method, given, requests, 1), error) << method;
   };
-  refused("sparse_dllm", {{"kernel_size", std::int64_t{4}}});
-  refused("dkv_cache", {{"variant", std::string("pd")}});
-  refused("focus_dllm", {{"dense_layers", std::int64_t{0}}});
+  refused("sparse_dllm", {{"kernel_size", 4}});
+  refused("dkv_cache", {{"variant", "pd"}});
+  refused("focus_dllm", {{"dense_layers", 0}});
   refused("fast_dllm", with(blocks, {{"threshold", 0.9}, {"factor", 1.0}}));
 }
 

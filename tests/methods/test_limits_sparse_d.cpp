@@ -25,9 +25,9 @@ TEST(limits_sparse_d, all_steps_dense_or_all_blocks_kept_is_vanilla) {
     for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
       const auto model = tiny_model(family, *backend);
       const auto requests = tiny_requests(3, 16);
-      const parameter_map common = {{"block_length", std::int64_t{8}}};
+      const parameter_map common = {{"block_length", 8}};
       const auto plain = decode(*model, "vanilla", common, requests, 2);
-      const parameter_map blocks = with(common, {{"block_size", std::int64_t{8}}, {"skip", 0.0}});
+      const parameter_map blocks = with(common, {{"block_size", 8}, {"skip", 0.0}});
       const auto dense = decode(*model, "sparse_d", with(blocks, {{"skip", 1.0}}), requests, 2);
       const auto all = decode(*model, "sparse_d", with(blocks, {{"select", 1.0}}), requests, 2);
       // 0.99: int(n 0.99) + 1 = n, the most that the official code accepts.
@@ -50,9 +50,8 @@ TEST(limits_sparse_d, all_steps_dense_or_all_blocks_kept_is_vanilla) {
 TEST(limits_sparse_d, a_narrow_pattern_reads_fewer_keys_and_decides_otherwise) {
   const auto model = tiny_model(model_family::llada, cpu_ops());
   const auto requests = tiny_requests(4, 32);
-  const parameter_map common = {{"block_length", std::int64_t{8}}};
-  const parameter_map narrow =
-      with(common, {{"block_size", std::int64_t{4}}, {"skip", 0.0}, {"select", 0.0}});
+  const parameter_map common = {{"block_length", 8}};
+  const parameter_map narrow = with(common, {{"block_size", 4}, {"skip", 0.0}, {"select", 0.0}});
   const auto plain = decode(*model, "vanilla", common, requests, 2);
   const auto sparse = decode(*model, "sparse_d", narrow, requests, 2);
   EXPECT_NE(outputs(plain), outputs(sparse));
@@ -74,8 +73,8 @@ TEST(limits_sparse_d, official_pattern_scale_goes_by_family) {
     const auto requests = tiny_requests(3, 24);
     const auto run = [&](const char* scale) {
       return outputs(decode(*model, "sparse_d",
-                            {{"block_length", std::int64_t{8}},
-                             {"block_size", std::int64_t{4}},
+                            {{"block_length", 8},
+                             {"block_size", 4},
                              {"skip", 0.0},
                              {"select", 0.2},
                              {"pattern_scale", std::string(scale)}},

@@ -33,7 +33,7 @@ TEST(opt_in_model, finds_a_needle_with_every_method_of_block_causal_models) {
         "of the cave is 4817. What is the code of the cave?"}},
       true));
   request.gen_length = 32;
-  const parameter_map one_by_one = {{"remasking", std::string("low_confidence_static")}};
+  const parameter_map one_by_one = {{"remasking", "low_confidence_static"}};
   for (const char* method : {"block_diffusion", "delayed_cache", "delayed_cache_plus"}) {
     const auto answer =
         testing::outputs(testing::decode(model, method, one_by_one, {request}, 1))[0];

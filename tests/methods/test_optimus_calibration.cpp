@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 #include <unistd.h>
 #include <nlohmann/json.hpp>
@@ -80,11 +79,10 @@ TEST(optimus_calibration, only_an_automatic_elastic_scheduler_asks) {
     ADD_FAILURE() << "nothing is to be measured";
     return std::vector<step_time>{};
   };
-  for (const parameter_map& given :
-       std::vector<parameter_map>{{{"chunk", std::int64_t{4}}},
-                                  {{"policy", std::string("prefix_caching")}},
-                                  {{"latency", std::string("roofline")}},
-                                  {{"latency_samples", std::string("8:0.001")}}}) {
+  for (const parameter_map& given : std::vector<parameter_map>{{{"chunk", 4}},
+                                                               {{"policy", "prefix_caching"}},
+                                                               {{"latency", "roofline"}},
+                                                               {{"latency_samples", "8:0.001"}}}) {
     EXPECT_FALSE(m.calibrate(model, optimus(given), 8, never));
   }
 }
@@ -92,8 +90,7 @@ TEST(optimus_calibration, only_an_automatic_elastic_scheduler_asks) {
 // A run measures before its first pass, says so in the row, keeps the point's id, and asks the
 // machine once: the second point of the run has the very same samples.
 TEST(optimus_calibration, a_run_measures_once_and_says_so) {
-  const auto out =
-      std::filesystem::temp_directory_path() / ("unmask-calibration-" + std::to_string(::getpid()));
+  const scratch_folder out;
   const std::string root = UNMASK_SOURCE_DIR;
   const experiment_spec spec = parse_spec(
       "title = \"t\"\n[run]\ngen_length = 32\nwarmup = 0\nrepetitions = 2\nbatch_size = 2\n"
@@ -108,7 +105,7 @@ TEST(optimus_calibration, a_run_measures_once_and_says_so) {
           "[[method]]\nname = \"optimus\"\nlabel = \"c\"\nparams.chunk = 8\n",
       "x.toml");
   run_options options;
-  options.output = out;
+  options.output = out.path();
   options.progress = false;
   const run_summary summary = run_experiment(spec, options);
   ASSERT_EQ(summary.rows.size(), 3u);
@@ -135,7 +132,6 @@ TEST(optimus_calibration, a_run_measures_once_and_says_so) {
   // The same points again are known by their ids, though another measurement would differ.
   const run_summary again = run_experiment(spec, options);
   EXPECT_EQ(again.skipped, 3u);
-  std::filesystem::remove_all(out);
 }
 
 }  // namespace

@@ -166,8 +166,8 @@ std::optional<fitting> fit(const method_info& method) {
        {model_family::llada, model_family::sdar, model_family::qwen3, model_family::dream}) {
     fitting f{family, {}};
     for (const parameter_spec& p : method.parameters) {
-      if (p.name == "block_length") f.given["block_length"] = std::int64_t{8};
-      if (p.name == "dense_layers") f.given["dense_layers"] = std::int64_t{1};
+      if (p.name == "block_length") f.given["block_length"] = 8;
+      if (p.name == "dense_layers") f.given["dense_layers"] = 1;
     }
     try {
       method_registry::instance().make(method.name, tiny_config(family), "", f.given);
@@ -256,7 +256,7 @@ INSTANTIATE_TEST_SUITE_P(method, phases_of,
 TEST(phases, listening_changes_no_token) {
   const auto model = tiny_model(model_family::llada, cpu_ops(), 512);
   const auto requests = tiny_requests(2, 16);
-  const parameter_map given = {{"block_length", std::int64_t{8}}};
+  const parameter_map given = {{"block_length", 8}};
   const auto alone = testing::outputs(testing::decode(*model, "fast_dllm", given, requests, 2));
   phase_clock clock;
   const listening while_here(&clock);
@@ -269,8 +269,7 @@ TEST(phases, own_times_of_a_run_add_up_to_its_wall_time_and_to_what_the_loop_mea
   closed_loop_result result;
   {
     const listening while_here(&clock);
-    result = testing::decode(*model, "sparse_dllm", {{"block_length", std::int64_t{8}}},
-                             tiny_requests(2, 16), 2);
+    result = testing::decode(*model, "sparse_dllm", {{"block_length", 8}}, tiny_requests(2, 16), 2);
   }
   EXPECT_TRUE(clock.balanced());
   double own = 0, selection = 0, forward = 0;

@@ -18,6 +18,8 @@
 namespace unmask {
 namespace {
 
+using enum model_family;
+
 using nlohmann::json;
 using testing::decode;
 using testing::outputs;
@@ -25,23 +27,35 @@ using testing::tiny_config;
 using testing::tiny_model;
 using testing::tiny_requests;
 
-const parameter_map blocks_of_8 = {{"block_length", std::int64_t{8}}};
+const parameter_map blocks_of_8 = {{"block_length", 8}};
 constexpr int steps_per_request = 16;
+
+struct tried {
+  const char* method;
+  model_family family;
+  parameter_map given;
+};
 
 struct probed {
   json results;
   closed_loop_result run;
 };
 
-probed look(const std::vector<std::string>& names, const std::string& method, model_family family,
-            const parameter_map& given, probe_settings settings = {}) {
+probed observed(const transformer& model, const std::vector<sequence_request>& requests,
+                const std::vector<std::string>& names, const std::string& method,
+                const parameter_map& given, probe_settings settings, const probe_source& source) {
   settings.names = names;
-  const auto model = tiny_model(family, reference_ops());
-  probe_observer observer(settings);
+  probe_observer observer(settings, source);
   probed p;
-  p.run = decode(*model, method, given, tiny_requests(3, 16), 1, "", &observer);
+  p.run = decode(model, method, given, requests, 1, "", &observer);
   for (const auto& [name, text] : observer.results()) p.results[name] = json::parse(text);
   return p;
+}
+
+probed look(const std::vector<std::string>& names, const std::string& method, model_family family,
+            const parameter_map& given, const probe_settings& settings = {}) {
+  const auto model = tiny_model(family, reference_ops());
+  return observed(*model, tiny_requests(3, 16), names, method, given, settings, {});
 }
 
 TEST(layer_observer, sees_every_layer_in_order_and_only_when_it_asks) {
@@ -68,7 +82,7 @@ TEST(layer_observer, sees_every_layer_in_order_and_only_when_it_asks) {
     void on_step(const step_view&) override { ++steps; }
   } seen, blind;
   seen.ask = true;
-  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto model = tiny_model(llada, reference_ops());
   const auto requests = tiny_requests(2, 16);
   const auto unwatched = decode(*model, "vanilla", blocks_of_8, requests, 1);
   EXPECT_EQ(outputs(decode(*model, "vanilla", blocks_of_8, requests, 1, "", &seen)),
@@ -85,16 +99,12 @@ TEST(probes, all_are_there_and_change_no_token) {
                                                      "decode_trace", "decoding", "importance",
                                                      "kv_change", "peak_oracle", "stagnation"}));
   EXPECT_THROW(make_probe("atention", {}), error);
-  const struct {
-    const char* method;
-    model_family family;
-    parameter_map given;
-  } runs[] = {{"vanilla", model_family::llada, blocks_of_8},
-              {"vanilla", model_family::dream, {}},
-              {"ada_dlm", model_family::dream, {{"k", 0.3}}},
-              {"ada_dlm", model_family::llada, {{"execution", std::string("ffn_only")}}},
-              {"block_diffusion", model_family::sdar, {{"threshold", 0.5}}},
-              {"autoregressive", model_family::qwen3, {}}};
+  const tried runs[] = {{"vanilla", llada, blocks_of_8},
+                        {"vanilla", dream, {}},
+                        {"ada_dlm", dream, {{"k", 0.3}}},
+                        {"ada_dlm", llada, {{"execution", "ffn_only"}}},
+                        {"block_diffusion", sdar, {{"threshold", 0.5}}},
+                        {"autoregressive", qwen3, {}}};
   for (const auto& r : runs) {
     const probed all = look(probe_names(), r.method, r.family, r.given);
     const auto model = tiny_model(r.family, reference_ops());
@@ -107,10 +117,10 @@ TEST(probes, all_are_there_and_change_no_token) {
 }
 
 TEST(probes, decoding_counts_what_the_loop_counts) {
-  for (const model_family family : {model_family::llada, model_family::sdar}) {
-    const bool sdar = family == model_family::sdar;
-    const probed p = look({"decoding"}, sdar ? "block_diffusion" : "vanilla", family,
-                          {{"block_length", std::int64_t{8}}, {"threshold", 0.4}});
+  for (const model_family family : {llada, sdar}) {
+    const bool blocks = family == sdar;
+    const probed p = look({"decoding"}, blocks ? "block_diffusion" : "vanilla", family,
+                          {{"block_length", 8}, {"threshold", 0.4}});
     std::int64_t committed = 0, rows = 0, steps = 0, head = 0, weighted = 0, counted = 0;
     for (const decoded_answer& a : p.run.answers) {
       committed += a.counters.committed;
@@ -128,7 +138,7 @@ TEST(probes, decoding_counts_what_the_loop_counts) {
     EXPECT_EQ(d.at("decided"), weighted);
     // A vanilla loop may decide the mask id, which commits nothing.
     EXPECT_GE(weighted, committed);
-    if (sdar) {
+    if (blocks) {
       EXPECT_EQ(weighted, committed);
     }
     EXPECT_EQ(d.at("rows"), rows);
@@ -140,7 +150,7 @@ TEST(probes, decoding_counts_what_the_loop_counts) {
 // One token per step and block: within the block every step before judged all that is left, so the
 // sixteen most confident hold every token, and the best one alone holds fewer.
 TEST(probes, recall_ends_at_one) {
-  const probed p = look({"confidence"}, "vanilla", model_family::llada, blocks_of_8);
+  const probed p = look({"confidence"}, "vanilla", llada, blocks_of_8);
   const json& c = p.results.at("confidence");
   const auto recall = c.at("recall").at("value").get<std::vector<double>>();
   EXPECT_EQ(c.at("recall").at("k"), json({1, 2, 4, 8, 16}));
@@ -157,8 +167,7 @@ TEST(probes, stagnation_follows_its_threshold) {
   const auto share = [](double tau) {
     probe_settings s;
     s.tau = tau;
-    return look({"stagnation"}, "vanilla", model_family::llada, blocks_of_8, s)
-        .results.at("stagnation");
+    return look({"stagnation"}, "vanilla", llada, blocks_of_8, s).results.at("stagnation");
   };
   const json none = share(0), some = share(0.5), all = share(1.1);
   EXPECT_EQ(none.at("stagnant"), 0);
@@ -180,7 +189,7 @@ TEST(probes, stagnation_follows_its_threshold) {
 // Shows an observer a trace written by hand: prompt of two tokens, positions 2 .. 5.
 void play(probe_observer& observer, const probe_maths::decision_trace& trace) {
   const ops& backend = reference_ops();
-  const model_config model = tiny_config(model_family::llada);
+  const model_config model = tiny_config(llada);
   batch b(backend, model, 1, 6);
   sequence_request request;
   request.prompt = {1, 1};
@@ -309,8 +318,8 @@ TEST(probes, peak_oracle_by_hand) {
 
 // The decodes that probes ask for, on real loops.
 probed look_twice(const std::vector<std::string>& names, const std::string& method,
-                  model_family family, const parameter_map& given, probe_settings settings = {}) {
-  settings.names = names;
+                  model_family family, const parameter_map& given,
+                  const probe_settings& settings = {}) {
   const auto model = tiny_model(family, reference_ops());
   std::vector<sequence_request> requests = tiny_requests(3, 16);
   for (std::size_t i = 0; i < requests.size(); ++i) requests[i].id = static_cast<std::int64_t>(i);
@@ -322,11 +331,7 @@ probed look_twice(const std::vector<std::string>& names, const std::string& meth
     return decode_again(*model, info, parameters(resolved), requests, &order);
   };
   source.reference = [&](std::int64_t block) { return decode_reference(*model, requests, block); };
-  probe_observer observer(settings, source);
-  probed p;
-  p.run = decode(*model, method, given, requests, 1, "", &observer);
-  for (const auto& [name, text] : observer.results()) p.results[name] = json::parse(text);
-  return p;
+  return observed(*model, requests, names, method, given, settings, source);
 }
 
 TEST(probes, the_reference_does_not_contradict_itself) {
@@ -337,15 +342,12 @@ TEST(probes, the_reference_does_not_contradict_itself) {
     model_family family;
     parameter_map given;
     bool same;
-  } runs[] = {{"vanilla", model_family::llada, blocks_of_8, true},
-              {"vanilla", model_family::llada, {{"block_length", std::int64_t{16}}}, false},
-              {"vanilla", model_family::dream, {}, true},
-              {"ada_dlm", model_family::llada, {}, false},
-              {"block_diffusion",
-               model_family::sdar,
-               {{"remasking", std::string("low_confidence_static")}},
-               true},
-              {"block_diffusion", model_family::sdar, {{"threshold", 0.2}}, false}};
+  } runs[] = {{"vanilla", llada, blocks_of_8, true},
+              {"vanilla", llada, {{"block_length", 16}}, false},
+              {"vanilla", dream, {}, true},
+              {"ada_dlm", llada, {}, false},
+              {"block_diffusion", sdar, {{"remasking", "low_confidence_static"}}, true},
+              {"block_diffusion", sdar, {{"threshold", 0.2}}, false}};
   for (const auto& r : runs) {
     const json c = look_twice({"contradiction"}, r.method, r.family, r.given, settings)
                        .results.at("contradiction");
@@ -356,12 +358,12 @@ TEST(probes, the_reference_does_not_contradict_itself) {
     }
   }
   // No order to choose: no reference. Lengths it cannot have: its own words.
-  EXPECT_TRUE(look_twice({"contradiction"}, "autoregressive", model_family::qwen3, {})
+  EXPECT_TRUE(look_twice({"contradiction"}, "autoregressive", qwen3, {})
                   .results.at("contradiction")
                   .contains("not_run"));
   settings.reference_block = 7;
-  const json refused = look_twice({"contradiction"}, "ada_dlm", model_family::llada, {}, settings)
-                           .results.at("contradiction");
+  const json refused =
+      look_twice({"contradiction"}, "ada_dlm", llada, {}, settings).results.at("contradiction");
   EXPECT_NE(refused.at("not_run").get<std::string>().find("multiple of block_length 7"),
             std::string::npos);
 }
@@ -369,17 +371,12 @@ TEST(probes, the_reference_does_not_contradict_itself) {
 // The oracle waits for nothing: it never takes more steps, and where a position is judged once it
 // changes nothing.
 TEST(probes, the_oracle_is_no_slower) {
-  const struct {
-    const char* method;
-    model_family family;
-    parameter_map given;
-  } runs[] = {
-      {"vanilla", model_family::llada, blocks_of_8},
-      {"fast_dllm", model_family::llada, {{"threshold", 0.3}, {"block_length", std::int64_t{8}}}},
-      {"ada_dlm", model_family::llada, {}},
-      {"ada_dlm", model_family::dream, {{"k", 0.3}}},
-      {"block_diffusion", model_family::sdar, {{"threshold", 0.5}}},
-      {"autoregressive", model_family::qwen3, {}}};
+  const tried runs[] = {{"vanilla", llada, blocks_of_8},
+                        {"fast_dllm", llada, {{"threshold", 0.3}, {"block_length", 8}}},
+                        {"ada_dlm", llada, {}},
+                        {"ada_dlm", dream, {{"k", 0.3}}},
+                        {"block_diffusion", sdar, {{"threshold", 0.5}}},
+                        {"autoregressive", qwen3, {}}};
   for (const auto& r : runs) {
     const json o =
         look_twice({"peak_oracle"}, r.method, r.family, r.given).results.at("peak_oracle");
@@ -400,7 +397,7 @@ TEST(probes, the_oracle_is_no_slower) {
 // Decided in the recorded order with its own tokens, a recipe repeats its own decode.
 TEST(probes, an_order_repeats_its_own_recording) {
   for (const char* method : {"vanilla", "fast_dllm", "ada_dlm"}) {
-    const auto model = tiny_model(model_family::llada, reference_ops());
+    const auto model = tiny_model(llada, reference_ops());
     std::vector<sequence_request> requests = tiny_requests(3, 32);
     for (std::size_t i = 0; i < requests.size(); ++i) requests[i].id = static_cast<std::int64_t>(i);
     trajectory_recorder recorder;
@@ -425,7 +422,7 @@ TEST(probes, an_order_repeats_its_own_recording) {
 // In layer 0, K and V depend on a position's own token: outside the block they do not change at
 // all. Higher up they hear of the tokens that were decided.
 TEST(probes, kv_changes_above_the_first_layer_only) {
-  const probed p = look({"kv_change"}, "vanilla", model_family::llada, blocks_of_8);
+  const probed p = look({"kv_change"}, "vanilla", llada, blocks_of_8);
   const json& c = p.results.at("kv_change");
   for (const char* side : {"k", "v"}) {
     const auto layers = c.at("layers").at(side).get<std::vector<double>>();
@@ -445,16 +442,16 @@ TEST(probes, kv_changes_above_the_first_layer_only) {
   }
   EXPECT_EQ(c.at("steps").at("positions")[0], 3 * outside);
   // Rows that are not computed again leave nothing to compare: a cache of committed blocks.
-  const probed cached = look({"kv_change"}, "block_diffusion", model_family::sdar, {});
+  const probed cached = look({"kv_change"}, "block_diffusion", sdar, {});
   EXPECT_EQ(cached.results.at("kv_change").at("regions").at("before").at("positions"), 0);
 }
 
 // The importance of n masked rows sums to n times the number of heads, in every layer.
 TEST(probes, importance_sums_to_the_heads) {
-  for (const model_family family : {model_family::llada, model_family::sdar}) {
-    const bool sdar = family == model_family::sdar;
+  for (const model_family family : {llada, sdar}) {
+    const bool blocks = family == sdar;
     const probed p =
-        look({"importance"}, sdar ? "block_diffusion" : "vanilla", family, blocks_of_8);
+        look({"importance"}, blocks ? "block_diffusion" : "vanilla", family, blocks_of_8);
     const json& i = p.results.at("importance");
     ASSERT_EQ(i.at("layers").size(), 3U);
     for (const json& l : i.at("layers")) {
@@ -490,16 +487,45 @@ TEST(probes, importance_sums_to_the_heads) {
   }
 }
 
+// The attention probe with one sink beside the largest share of one key, found another way.
+struct attention_checker : step_observer {
+  attention_checker() {
+    probe_settings settings;
+    settings.sink_share = 1e-9;  // one key
+    settings.every = 1;
+    mine = make_probe("attention", settings);
+  }
+  virtual double largest_share(const layer_view& l) = 0;
+  bool wants_layers() const override { return true; }
+  void on_layer(const layer_view& l) override {
+    if (held.empty()) mine->begin(l.state);
+    held.push_back(largest_share(l));
+    mine->on_layer(l);
+  }
+  void on_step(const step_view& s) override { mine->on_step(s); }
+
+  // What the probe found, whose shares are those found here.
+  json expect_agreement() {
+    mine->end();
+    json found = json::parse(mine->result());
+    const auto mass = found.at("sink_mass").get<std::vector<double>>();
+    EXPECT_EQ(mass.size(), 3U);
+    for (std::size_t l = 0; l < mass.size(); ++l) {
+      double sum = 0;
+      for (std::size_t i = l; i < held.size(); i += 3) sum += held[i];
+      EXPECT_NEAR(mass[l], sum / (static_cast<double>(held.size()) / 3), 1e-4);
+    }
+    return found;
+  }
+
+  std::unique_ptr<probe> mine;
+  std::vector<double> held;  // by layer
+};
+
 // What the probe sums by itself is what op::attention reports.
 TEST(probes, attention_agrees_with_the_kernel) {
-  struct checker : step_observer {
-    std::unique_ptr<probe> mine;
-    bool begun = false;
-    std::vector<double> held;  // largest share of attention of one key, by layer
-    bool wants_layers() const override { return true; }
-    void on_layer(const layer_view& l) override {
-      if (!begun) mine->begin(l.state);
-      begun = true;
+  struct checker : attention_checker {
+    double largest_share(const layer_view& l) override {
       const std::int32_t slots = l.keys.kv_length[0];
       std::vector<float> mass(static_cast<std::size_t>(slots), 0.0F);
       std::vector<float> out(static_cast<std::size_t>(l.q.rows() * l.q.columns()));
@@ -508,32 +534,18 @@ TEST(probes, attention_agrees_with_the_kernel) {
           op::attention{l.rows, q, l.cache, l.keys, l.scale,
                         make_view(out.data(), dtype::f32, {q.rows(), q.shape[1], q.shape[2]}),
                         make_view(mass.data(), dtype::f32, {slots})});
-      held.push_back(*std::max_element(mass.begin(), mass.end()) /
-                     static_cast<double>(q.rows() * q.shape[1]));
-      mine->on_layer(l);
+      return *std::max_element(mass.begin(), mass.end()) /
+             static_cast<double>(q.rows() * q.shape[1]);
     }
-    void on_step(const step_view& s) override { mine->on_step(s); }
   };
-  for (const model_family family : {model_family::llada, model_family::sdar, model_family::qwen3}) {
-    probe_settings settings;
-    settings.sink_share = 1e-9;  // one key
-    settings.every = 1;
+  for (const model_family family : {llada, sdar, qwen3}) {
     checker both;
-    both.mine = make_probe("attention", settings);
     const auto model = tiny_model(family, reference_ops());
-    const char* method = family == model_family::llada  ? "vanilla"
-                         : family == model_family::sdar ? "block_diffusion"
-                                                        : "autoregressive";
+    const char* method = family == llada  ? "vanilla"
+                         : family == sdar ? "block_diffusion"
+                                          : "autoregressive";
     decode(*model, method, {}, tiny_requests(1, 32), 1, "", &both);
-    both.mine->end();
-    const json a = json::parse(both.mine->result());
-    const auto mass = a.at("sink_mass").get<std::vector<double>>();
-    ASSERT_EQ(mass.size(), 3U);
-    for (std::size_t l = 0; l < 3; ++l) {
-      double sum = 0;
-      for (std::size_t i = l; i < both.held.size(); i += 3) sum += both.held[i];
-      EXPECT_NEAR(mass[l], sum / (static_cast<double>(both.held.size()) / 3), 1e-4);
-    }
+    const json a = both.expect_agreement();
     for (std::size_t x = 0; x < 3; ++x) EXPECT_EQ(a.at("layer_overlap")[x][x], 1);
     EXPECT_FALSE(a.at("maps").empty());
   }
@@ -543,7 +555,7 @@ TEST(probes, attention_with_every_key_a_sink) {
   probe_settings settings;
   settings.sink_share = 1;
   settings.every = 4;
-  const probed p = look({"attention"}, "vanilla", model_family::llada, blocks_of_8, settings);
+  const probed p = look({"attention"}, "vanilla", llada, blocks_of_8, settings);
   const json& a = p.results.at("attention");
   EXPECT_EQ(a.at("looks"), 3 * 4);
   for (std::size_t x = 0; x < 3; ++x) {
@@ -595,9 +607,8 @@ TEST(layer_observer, slot_positions_name_the_keys_that_were_kept) {
   for (const std::int32_t batch_size : {1, 3}) {
     for (const char* eviction : {"bidirectional", "prefix"}) {
       checker seen;
-      const auto model = tiny_model(model_family::llada, reference_ops());
-      decode(*model, "sparse_dllm",
-             {{"block_length", std::int64_t{8}}, {"eviction", std::string(eviction)}},
+      const auto model = tiny_model(llada, reference_ops());
+      decode(*model, "sparse_dllm", {{"block_length", 8}, {"eviction", std::string(eviction)}},
              tiny_requests(3, 24), batch_size, "", &seen);
       EXPECT_GT(seen.kept, 100);
       EXPECT_GT(seen.moved, seen.kept / 2);
@@ -611,12 +622,7 @@ TEST(probes, sinks_are_positions_whatever_the_slots) {
   probe_settings settings;
   settings.sink_share = 1;
   settings.every = 1;
-  const struct {
-    const char* method;
-    model_family family;
-    parameter_map given;
-  } runs[] = {{"sparse_dllm", model_family::llada, blocks_of_8},
-              {"optimus", model_family::sdar, {{"chunk", std::int64_t{3}}}}};
+  const tried runs[] = {{"sparse_dllm", llada, blocks_of_8}, {"optimus", sdar, {{"chunk", 3}}}};
   for (const auto& r : runs) {
     const probed p = look({"attention", "decode_trace"}, r.method, r.family, r.given, settings);
     const json& trace = p.results.at("decode_trace").at("decodes")[0].at("steps");
@@ -641,16 +647,9 @@ TEST(probes, sinks_are_positions_whatever_the_slots) {
 
 // Keys outside a head's pattern get no attention.
 TEST(probes, attention_follows_a_pattern_of_tiles) {
-  struct checker : step_observer {
-    std::unique_ptr<probe> mine;
-    bool begun = false;
-    std::vector<double> held;
-    bool wants_layers() const override { return true; }
-    void on_layer(const layer_view& l) override {
-      if (!begun) mine->begin(l.state);
-      begun = true;
-      mine->on_layer(l);
-      // The largest share of one key, from the definition with the tiles as a mask.
+  struct checker : attention_checker {
+    // From the definition, with the tiles as a mask.
+    double largest_share(const layer_view& l) override {
       const std::int64_t heads = l.q.shape[1], dim = l.q.shape[2];
       std::vector<double> mass(static_cast<std::size_t>(l.keys.kv_length[0]), 0.0);
       for (std::int32_t r = 0; r < l.rows.rows; ++r) {
@@ -678,31 +677,16 @@ TEST(probes, attention_follows_a_pattern_of_tiles) {
           }
         }
       }
-      held.push_back(*std::max_element(mass.begin(), mass.end()));
+      return *std::max_element(mass.begin(), mass.end());
     }
-    void on_step(const step_view& s) override { mine->on_step(s); }
     std::int64_t hidden = 0;
   } both;
-  probe_settings settings;
-  settings.sink_share = 1e-9;
-  settings.every = 1;
-  both.mine = make_probe("attention", settings);
-  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto model = tiny_model(llada, reference_ops());
   decode(*model, "sparse_d",
-         {{"block_length", std::int64_t{8}},
-          {"block_size", std::int64_t{4}},
-          {"skip", 0.1},
-          {"select", 0.2}},
+         {{"block_length", 8}, {"block_size", 4}, {"skip", 0.1}, {"select", 0.2}},
          tiny_requests(1, 16), 1, "", &both);
-  both.mine->end();
   EXPECT_GT(both.hidden, 0);
-  const json a = json::parse(both.mine->result());
-  const auto mass = a.at("sink_mass").get<std::vector<double>>();
-  for (std::size_t l = 0; l < 3; ++l) {
-    double sum = 0;
-    for (std::size_t i = l; i < both.held.size(); i += 3) sum += both.held[i];
-    EXPECT_NEAR(mass[l], sum / (static_cast<double>(both.held.size()) / 3), 1e-4);
-  }
+  both.expect_agreement();
 }
 
 std::string named_token(std::int32_t token) {
@@ -722,10 +706,10 @@ TEST(probes, a_decode_trace_closes_with_the_loop) {
     model_family family;
     parameter_map given;
     bool drops;
-  } runs[] = {{"block_diffusion", model_family::sdar, {{"threshold", 0.5}}, false},
-              {"delayed_cache", model_family::sdar, {{"threshold", 0.5}}, false},
-              {"focus", model_family::sdar, {{"threshold", 0.5}, {"alpha", 1.0}}, true},
-              {"autoregressive", model_family::qwen3, {}, false}};
+  } runs[] = {{"block_diffusion", sdar, {{"threshold", 0.5}}, false},
+              {"delayed_cache", sdar, {{"threshold", 0.5}}, false},
+              {"focus", sdar, {{"threshold", 0.5}, {"alpha", 1.0}}, true},
+              {"autoregressive", qwen3, {}, false}};
   for (const auto& r : runs) {
     const probed p = look({"decode_trace"}, r.method, r.family, r.given);
     const json& trace = p.results.at("decode_trace");
@@ -767,14 +751,14 @@ TEST(probes, a_decode_trace_closes_with_the_loop) {
           << r.method;
     }
     EXPECT_EQ(dropped > 0, r.drops) << r.method;
-    EXPECT_EQ(cached > 0, r.family == model_family::sdar) << r.method;
+    EXPECT_EQ(cached > 0, r.family == sdar) << r.method;
   }
 }
 
 TEST(probes, a_decode_trace_keeps_four_requests_and_names_their_tokens) {
   probe_settings settings;
   settings.names = {"decode_trace"};
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(sdar, reference_ops());
   probe_source source;
   source.text = [](std::int32_t token) { return named_token(token); };
   probe_observer observer(settings, source);

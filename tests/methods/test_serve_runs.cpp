@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/decode/counters.h"
 #include "harness/experiment/runner.h"
 
@@ -21,10 +21,7 @@ namespace fs = std::filesystem;
 
 class serve_runs : public testing::Test {
  protected:
-  serve_runs()
-      : out_(fs::temp_directory_path() / ("unmask-serve-" + std::to_string(::getpid()))),
-        model_(std::string(UNMASK_SOURCE_DIR) + "/experiments/models/tiny-sdar") {}
-  ~serve_runs() override { fs::remove_all(out_); }
+  serve_runs() : model_(std::string(UNMASK_SOURCE_DIR) + "/experiments/models/tiny-sdar") {}
 
   result_row run(const std::string& serve, const std::string& model, const std::string& weights,
                  const std::string& workload, const std::string& batch = "4",
@@ -50,7 +47,8 @@ class serve_runs : public testing::Test {
     return run("", model_, "checkpoint", problems_, batch, "decode");
   }
 
-  fs::path out_;
+  const scratch_folder scratch_;
+  const fs::path out_ = scratch_.path();
   std::string model_;
   std::string problems_ = "file = \"" + std::string(UNMASK_SOURCE_DIR) +
                           "/experiments/data/word_problem.jsonl\"\nlimit = 4";

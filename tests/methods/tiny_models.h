@@ -12,6 +12,7 @@
 #include "harness/model/transformer.h"
 #include "harness/model/weights.h"
 #include "kernels/random.h"
+#include "tests/support.h"
 
 namespace unmask::testing {
 
@@ -88,6 +89,15 @@ inline std::unique_ptr<transformer> tiny_model(model_family family, const ops& b
                                                std::int32_t max_rows = 2048, std::uint64_t seed = 7,
                                                dtype kv_type = dtype::f32) {
   return tiny_model(tiny_config(family), backend, max_rows, seed, kv_type);
+}
+
+// The sentence with which a method refuses a setting, a usage error; "" when it takes it.
+inline std::string refusal_of(const std::string& method, const model_config& c,
+                              const parameter_map& given) {
+  const test::failure ended =
+      test::failure_of([&] { method_registry::instance().make(method, c, "", given); });
+  EXPECT_TRUE(ended.code == exit_code::usage || ended.sentence.empty()) << ended.sentence;
+  return ended.sentence;
 }
 
 // Prompts of ragged lengths, tokens below the special ids.

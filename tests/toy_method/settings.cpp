@@ -5,11 +5,11 @@
 namespace unmask {
 namespace {
 
-const register_settings toy(
-    {.method = "toy",
-     .refused = {model_family::sdar},
-     .settings = {{"toy_blocks", model_family::llada, {{"block_length", std::int64_t{8}}}},
-                  {"toy_dream", model_family::dream, {}}}});
+const register_settings toy({.method = "toy",
+                             .refused = {model_family::sdar},
+                             .settings = {
+                                 {"toy_blocks", model_family::llada, {{"block_length", 8}}},
+                                 {"toy_dream", model_family::dream, {}}}});
 
 }  // namespace
 }  // namespace unmask

@@ -29,7 +29,7 @@ TEST(toy, accepts_the_leftmost) {
 TEST(toy, decodes_from_left_to_right) {
   const auto model = testing::tiny_model(model_family::llada, cpu_ops());
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
-  const parameter_map given = {{"block_length", std::int64_t{4}}};
+  const parameter_map given = {{"block_length", 4}};
   const auto toy = testing::decode(*model, "toy", given, {request}, 1);
   const auto vanilla = testing::decode(*model, "vanilla", given, {request}, 1);
   EXPECT_EQ(toy.answers[0].counters.forwards, vanilla.answers[0].counters.forwards);

@@ -7,8 +7,6 @@ python train.py --kind sdar  --out RUN/sdar  --tokenizer TOK --minutes 80 --init
 python train.py --kind llada --out RUN/llada --tokenizer TOK --minutes 100
 """
 import argparse
-import glob
-import json
 import os
 import time
 
@@ -17,8 +15,11 @@ import torch.nn.functional as F
 
 from data import DECIDED, SCORED, Batcher
 from model import Model, config_of, copies_mask, make_config
-from tasks import prompt_hash
 from tokenizer import Codec
+from trainer import excluded_hashes, save, schedule
+
+
+WARM_STEPS = 100
 
 
 def orthogonalize(g):
@@ -59,11 +60,6 @@ class Muon:
                 p.add_(u, alpha=-lr * max(1.0, p.shape[0] / p.shape[1]) ** 0.5)
 
 
-def schedule(p, step, flat):
-    warm = min(1.0, (step + 1) / 100)
-    return warm * (1.0 if p < flat else max(0.0, (1 - p) / (1 - flat)))
-
-
 @torch.no_grad()
 def decide_surest(hidden, head, ids, flat, tgt, sco, group, rng, behind=0):
     """Puts the true token in place of a random number of the masks that the model is surest of, as
@@ -83,19 +79,6 @@ def decide_surest(hidden, head, ids, flat, tgt, sco, group, rng, behind=0):
     still = torch.ones(len(flat), dtype=torch.bool)
     still[decided] = False
     return still
-
-
-def save(path, state):
-    torch.save(state, path + ".tmp")
-    os.replace(path + ".tmp", path)
-
-
-def excluded_hashes(folder):
-    out = set()
-    for path in glob.glob(os.path.join(folder, "*.jsonl")):
-        with open(path, encoding="utf-8") as f:
-            out.update(prompt_hash(json.loads(line)["prompt"]) for line in f)
-    return out
 
 
 def main():
@@ -189,7 +172,7 @@ def main():
         loss = (F.cross_entropy(logits, tgt, reduction="none") * wgt).sum() / wgt.sum()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(others, 1.0)
-        scale = schedule(p, step - 0, a.flat)
+        scale = schedule(p, step, a.flat, WARM_STEPS)
         muon.step(a.lr * scale)
         for g in adam.param_groups:
             g["lr"] = a.adam_lr * scale

@@ -35,9 +35,7 @@ method_info block_diffusion_info() {
   m.parameters.push_back(sampler_parameter());
   m.knobs = {{"remasking", "decided_early", "low_confidence_static"}};
   m.presets["engine"] = {{"stop_in_prompt_block", false}};
-  m.presets["hf"] = {{"loop", std::string("hf")},
-                     {"accept_compare", std::string(">")},
-                     {"sampler", std::string("multinomial")}};
+  m.presets["hf"] = {{"loop", "hf"}, {"accept_compare", ">"}, {"sampler", "multinomial"}};
   m.presets["hf_argmax"] = with_argmax(m.presets["hf"]);
   m.check = [](const model_config& model, const parameters& p) {
     check_block_model("block_diffusion", model, p);

@@ -5,23 +5,18 @@
 namespace unmask {
 namespace {
 
+using enum model_family;
+
 const register_settings block_diffusion(
     {.method = "block_diffusion",
-     .refused = {model_family::llada},
-     .settings = {
-         {"block_dynamic", model_family::sdar, {{"threshold", 0.5}}},
-         {"block_static",
-          model_family::sdar,
-          {{"remasking", std::string("low_confidence_static")}, {"steps", std::int64_t{4}}}},
-         {"block_sequential",
-          model_family::sdar,
-          {{"remasking", std::string("sequential")}, {"steps", std::int64_t{4}}}},
-         {"block_hf", model_family::sdar, {{"loop", std::string("hf")}, {"threshold", 0.5}}},
-         {"block_moe", model_family::llada2_moe, {{"threshold", 0.5}}},
-         {"block_shifted", model_family::llama, {{"threshold", 0.5}}},
-         {"block_shifted_hf",
-          model_family::llama,
-          {{"loop", std::string("hf")}, {"threshold", 0.5}}}}});
+     .refused = {llada},
+     .settings = {{"block_dynamic", sdar, {{"threshold", 0.5}}},
+                  {"block_static", sdar, {{"remasking", "low_confidence_static"}, {"steps", 4}}},
+                  {"block_sequential", sdar, {{"remasking", "sequential"}, {"steps", 4}}},
+                  {"block_hf", sdar, {{"loop", "hf"}, {"threshold", 0.5}}},
+                  {"block_moe", llada2_moe, {{"threshold", 0.5}}},
+                  {"block_shifted", llama, {{"threshold", 0.5}}},
+                  {"block_shifted_hf", llama, {{"loop", "hf"}, {"threshold", 0.5}}}}});
 
 }  // namespace
 }  // namespace unmask

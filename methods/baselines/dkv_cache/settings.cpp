@@ -5,19 +5,15 @@
 namespace unmask {
 namespace {
 
-constexpr std::int64_t eight = 8;
+using enum model_family;
 
 const register_settings dkv_cache(
     {.method = "dkv_cache",
      .refused = {},
-     .settings = {{"dkv_decode",
-                   model_family::llada,
-                   {{"block_length", eight}, {"refresh_interval", std::int64_t{3}}}},
-                  {"dkv_greedy",
-                   model_family::llada,
-                   {{"block_length", eight}, {"variant", std::string("greedy")}}},
-                  {"dkv_dream", model_family::dream, {}},
-                  {"dkv_dream_pd", model_family::dream, {{"variant", std::string("pd")}}}}});
+     .settings = {{"dkv_decode", llada, {{"block_length", 8}, {"refresh_interval", 3}}},
+                  {"dkv_greedy", llada, {{"block_length", 8}, {"variant", "greedy"}}},
+                  {"dkv_dream", dream, {}},
+                  {"dkv_dream_pd", dream, {{"variant", "pd"}}}}});
 
 }  // namespace
 }  // namespace unmask

@@ -5,33 +5,31 @@
 namespace unmask {
 namespace {
 
-constexpr std::int64_t eight = 8;
+using enum model_family;
 
-const register_settings dllm_cache({.method = "dllm_cache",
-                                    .refused = {model_family::qwen3},
-                                    .partial_layers = true,
-                                    .settings = {{"dllm_cache_llada",
-                                                  model_family::llada,
-                                                  {{"block_length", eight},
-                                                   {"prompt_interval_kp", std::int64_t{7}},
-                                                   {"response_interval_kr", std::int64_t{3}}},
-                                                  "",
-                                                  layer_recording::never},
-                                                 {"dllm_cache_dream",
-                                                  model_family::dream,
-                                                  {{"prompt_interval_kp", std::int64_t{4}},
-                                                   {"response_interval_kr", eight},
-                                                   {"transfer_ratio", 0.4}},
-                                                  "",
-                                                  layer_recording::never},
-                                                 {"dllm_cache_no_transfer",
-                                                  model_family::llada,
-                                                  {{"block_length", eight},
-                                                   {"prompt_interval_kp", std::int64_t{6}},
-                                                   {"response_interval_kr", std::int64_t{4}},
-                                                   {"transfer_ratio", 0.0}},
-                                                  "",
-                                                  layer_recording::never}}});
+const register_settings dllm_cache(
+    {.method = "dllm_cache",
+     .refused = {qwen3},
+     .partial_layers = true,
+     .settings = {
+         {"dllm_cache_llada",
+          llada,
+          {{"block_length", 8}, {"prompt_interval_kp", 7}, {"response_interval_kr", 3}},
+          "",
+          layer_recording::never},
+         {"dllm_cache_dream",
+          dream,
+          {{"prompt_interval_kp", 4}, {"response_interval_kr", 8}, {"transfer_ratio", 0.4}},
+          "",
+          layer_recording::never},
+         {"dllm_cache_no_transfer",
+          llada,
+          {{"block_length", 8},
+           {"prompt_interval_kp", 6},
+           {"response_interval_kr", 4},
+           {"transfer_ratio", 0.0}},
+          "",
+          layer_recording::never}}});
 
 }  // namespace
 }  // namespace unmask

@@ -110,9 +110,9 @@ method_info fast_dllm_info() {
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
   m.presets["official"] = {{"threshold", 0.9}};
-  m.presets["prefix"] = {{"cache", std::string("prefix")}, {"threshold", 0.9}};
+  m.presets["prefix"] = {{"cache", "prefix"}, {"threshold", 0.9}};
   // The baseline of the Sparse-dLLM and Focus-dLLM tables: dual cache, no threshold.
-  m.presets["dual-schedule"] = {{"cache", std::string("dual")}};
+  m.presets["dual-schedule"] = {{"cache", "dual"}};
   m.check = check_fast_dllm;
   m.make = make_fast_dllm;
   return m;

@@ -5,21 +5,21 @@
 namespace unmask {
 namespace {
 
-constexpr std::int64_t eight = 8;
+using enum model_family;
 
-const register_settings sparse_d(
-    {.method = "sparse_d",
-     .refused = {model_family::sdar},
-     .settings = {{"sparse_d_llada",
-                   model_family::llada,
-                   {{"block_length", eight}, {"block_size", eight}, {"skip", 0.1}},
-                   "",
-                   layer_recording::never},
-                  {"sparse_d_dream",
-                   model_family::dream,
-                   {{"block_size", std::int64_t{5}}, {"select", 0.2}},
-                   "",
-                   layer_recording::never}}});
+const register_settings sparse_d({.method = "sparse_d",
+                                  .refused = {sdar},
+                                  .settings = {
+                                      {"sparse_d_llada",
+                                       llada,
+                                       {{"block_length", 8}, {"block_size", 8}, {"skip", 0.1}},
+                                       "",
+                                       layer_recording::never},
+                                      {"sparse_d_dream",
+                                       dream,
+                                       {{"block_size", 5}, {"select", 0.2}},
+                                       "",
+                                       layer_recording::never}}});
 
 }  // namespace
 }  // namespace unmask

@@ -51,8 +51,8 @@ method_info sparse_d_info() {
            "for other families",
            source)});
   // The settings other papers compare with at long contexts, and the authors' for short ones.
-  m.presets["paper"] = {{"skip", 0.2}, {"select", 0.3}, {"block_size", std::int64_t{128}}};
-  m.presets["paper-short"] = {{"skip", 0.2}, {"select", 0.5}, {"block_size", std::int64_t{32}}};
+  m.presets["paper"] = {{"skip", 0.2}, {"select", 0.3}, {"block_size", 128}};
+  m.presets["paper-short"] = {{"skip", 0.2}, {"select", 0.5}, {"block_size", 32}};
   m.check = [](const model_config& model, const parameters& p) {
     check_canvas("sparse_d", model, p);
   };

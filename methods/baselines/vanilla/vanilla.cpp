@@ -22,8 +22,7 @@ method_info vanilla_info() {
   m.unmask = "top-n of the schedule; threshold or factor when set";
   m.parameters = canvas_parameters();
   m.knobs = {{"threshold", "decided_early", "0"}};
-  m.presets["dream-instruct"] = {
-      {"temperature", 0.2}, {"top_p", 0.95}, {"alg", std::string("entropy")}};
+  m.presets["dream-instruct"] = {{"temperature", 0.2}, {"top_p", 0.95}, {"alg", "entropy"}};
   m.check = [](const model_config& model, const parameters& p) {
     check_canvas("vanilla", model, p);
   };

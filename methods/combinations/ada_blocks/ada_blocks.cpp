@@ -95,8 +95,8 @@ method_info ada_blocks_info() {
   m.unmask = "two-centroid freeze among the masks of the block";
   m.parameters = ada_block_parameters();
   m.knobs = {{"rule", "decided_early"}};
-  m.presets["moving-average-control"] = {{"rule", std::string("moving_average")}};
-  m.presets["threshold-control"] = {{"rule", std::string("threshold")}};
+  m.presets["moving-average-control"] = {{"rule", "moving_average"}};
+  m.presets["threshold-control"] = {{"rule", "threshold"}};
   m.check = check_ada_blocks;
   m.make = make_ada_blocks;
   return m;

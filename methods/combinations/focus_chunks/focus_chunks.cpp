@@ -158,8 +158,8 @@ method_info focus_chunks_info() {
   m.unmask = "threshold among the retained masks, at least one per chunk";
   m.parameters = focus_chunk_parameters();
   m.knobs = {{"selection", "rows_dropped"}};
-  m.presets["chunk8"] = {{"chunk", std::int64_t{8}}};
-  m.presets["bd32"] = {{"policy", std::string("prefix_caching")}};
+  m.presets["chunk8"] = {{"chunk", 8}};
+  m.presets["bd32"] = {{"policy", "prefix_caching"}};
   m.check = check_focus_chunks;
   m.make = make_focus_chunks;
   // The profile times whole chunks: an alpha this large never evicts.

@@ -5,32 +5,27 @@
 namespace unmask {
 namespace {
 
+using enum model_family;
+
 const register_settings sparse_blocks(
     {.method = "sparse_blocks",
-     .refused = {model_family::llada},
+     .refused = {llada},
      .settings = {
-         {"sparse_blocks", model_family::sdar, {{"threshold", 0.5}}, "", layer_recording::never},
-         {"sparse_blocks_shifted",
-          model_family::llama,
-          {{"threshold", 0.5}},
-          "",
-          layer_recording::never},
+         {"sparse_blocks", sdar, {{"threshold", 0.5}}, "", layer_recording::never},
+         {"sparse_blocks_shifted", llama, {{"threshold", 0.5}}, "", layer_recording::never},
          {"sparse_blocks_sequential",
-          model_family::sdar,
-          {{"remasking", std::string("sequential")}, {"retention_ratio", 0.3}},
+          sdar,
+          {{"remasking", "sequential"}, {"retention_ratio", 0.3}},
           "",
           layer_recording::never},
          {"sparse_blocks_moe",
-          model_family::llada2_moe,
-          {{"retention_ratio", 0.2}, {"delay", std::int64_t{0}}, {"pooling", std::string("avg")}},
+          llada2_moe,
+          {{"retention_ratio", 0.2}, {"delay", 0}, {"pooling", "avg"}},
           "",
           layer_recording::never},
          {"sparse_blocks_history",
-          model_family::sdar,
-          {{"candidates", std::string("history")},
-           {"commit_keys", std::string("kept")},
-           {"loop", std::string("hf")},
-           {"pooling", std::string("none")}},
+          sdar,
+          {{"candidates", "history"}, {"commit_keys", "kept"}, {"loop", "hf"}, {"pooling", "none"}},
           "",
           layer_recording::never}}});
 

@@ -4,13 +4,12 @@
 // Rows and files for the tests of the artifact room, without any model.
 #pragma once
 
-#include <fstream>
-
 #include "harness/analysis/statistics.h"
 #include "tests/harness/experiment/fixtures.h"
 
 namespace unmask::testing_analysis {
 
+using test::message_of;
 using testing_experiment::scratch_directory;
 
 // A scored row of `label` whose repetitions took these seconds, 100 output tokens each.
@@ -37,20 +36,8 @@ inline result_row row_of(const std::string& label, const std::vector<double>& se
 }
 
 inline std::filesystem::path write(const std::filesystem::path& file, const std::string& text) {
-  std::filesystem::create_directories(file.parent_path());
-  std::ofstream(file, std::ios::binary) << text;
+  write_file(file, text);
   return file;
-}
-
-// The sentence of the error that `work` throws; "" when it throws none.
-template <class Work>
-std::string sentence_of(const Work& work) {
-  try {
-    work();
-  } catch (const error& problem) {
-    return problem.what();
-  }
-  return "";
 }
 
 inline bool has(const std::string& text, const std::string& words) {

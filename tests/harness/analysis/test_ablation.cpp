@@ -54,8 +54,7 @@ TEST(ablation, every_setting_against_its_own_base) {
   const auto against_b = paired_comparison(rows, margins, "b");
   ASSERT_EQ(against_b.size(), 3u);
   EXPECT_EQ(against_b[0].speed_verdict, verdict::faster);
-  EXPECT_TRUE(
-      has(sentence_of([&] { paired_comparison(rows, margins, "bb"); }), "did you mean 'b'"));
+  EXPECT_TRUE(has(message_of([&] { paired_comparison(rows, margins, "bb"); }), "did you mean 'b'"));
   const std::string table = render(ablation_tables(lines, {}, margins), table_format::md);
   EXPECT_TRUE(has(table, "SLOWER"));
   EXPECT_TRUE(has(table, "5 % of speed")) << table;

@@ -104,7 +104,7 @@ TEST_F(claims, two_partners_are_a_mistake_of_the_claim) {
   result_row twin = row_of("slow", {2.0, 2.0});
   twin.point_id = "another";
   twin.variation = "steps=4";
-  const std::string said = sentence_of([&] {
+  const std::string said = message_of([&] {
     checked(faster, {row_of("fast", {1.0, 1.0}), row_of("slow", {2.0, 2.0}), twin});
   });
   EXPECT_TRUE(has(said, "2 partners")) << said;
@@ -354,7 +354,7 @@ TEST_F(claims, the_published_size_is_compared_beside_the_direction) {
   EXPECT_TRUE(has(of("value = 3.5, unit = \"x\"").reason, "3.500, is outside the interval"));
   EXPECT_EQ(of("value = 100, unit = \"% faster\", as = \"change\"").size, published_size::inside);
   EXPECT_EQ(of("value = 100, unit = \"of something\"").size, published_size::not_compared);
-  EXPECT_TRUE(has(sentence_of([&] { of("value = 1, as = \"rato\""); }), "did you mean 'ratio'"));
+  EXPECT_TRUE(has(message_of([&] { of("value = 1, as = \"rato\""); }), "did you mean 'ratio'"));
 }
 
 TEST_F(claims, a_virtual_clock_reproduces_a_model) {
@@ -562,7 +562,7 @@ TEST_F(claims, mistakes_are_refused_with_their_place) {
       {faster + "published = { value = 3 }\n", "published.source"},
   };
   for (const auto& c : cases) {
-    const std::string said = sentence_of([&] { parsed(c.lines); });
+    const std::string said = message_of([&] { parsed(c.lines); });
     EXPECT_TRUE(has(said, c.says)) << c.says << ": " << said;
     EXPECT_TRUE(has(said, "focus.toml:")) << said;
   }
@@ -572,14 +572,14 @@ TEST_F(claims, mistakes_are_refused_with_their_place) {
       "\"../focus/table_5.toml\"\n"
       "scales = [\"tiny\"]\n" +
       faster;
-  EXPECT_TRUE(has(sentence_of([&] { parse_claims("paper = \"focus\"\n" + claim + claim, file); }),
-                  "twice"));
+  EXPECT_TRUE(
+      has(message_of([&] { parse_claims("paper = \"focus\"\n" + claim + claim, file); }), "twice"));
   std::string text = "paper = \"focus\"\n" + claim;
   text.replace(text.find("\"tiny\"]"), 6, "\"tinny\"");
-  EXPECT_TRUE(has(sentence_of([&] { parse_claims(text, file); }), "did you mean 'tiny'"));
+  EXPECT_TRUE(has(message_of([&] { parse_claims(text, file); }), "did you mean 'tiny'"));
   text = "paper = \"focus\"\n" + claim;
   text.replace(text.find("table_5.toml"), 7, "table_6");
-  EXPECT_TRUE(has(sentence_of([&] { parse_claims(text, file); }), "does not exist"));
+  EXPECT_TRUE(has(message_of([&] { parse_claims(text, file); }), "does not exist"));
 }
 
 TEST_F(claims, one_that_does_not_hold_says_whether_its_controls_do) {
@@ -602,8 +602,8 @@ TEST_F(claims, one_that_does_not_hold_says_whether_its_controls_do) {
   const std::string with = reason(names + control);
   EXPECT_TRUE(has(with, "; control: The cache alone is faster than nothing: REPRODUCED, 2, n = 3"))
       << with;
-  EXPECT_TRUE(has(sentence_of([&] { parsed(names); }), "'k'"));
-  EXPECT_TRUE(has(sentence_of([&] { parsed(faster + control); }), "a control that no claim names"));
+  EXPECT_TRUE(has(message_of([&] { parsed(names); }), "'k'"));
+  EXPECT_TRUE(has(message_of([&] { parsed(faster + control); }), "a control that no claim names"));
 }
 
 TEST_F(claims, what_was_not_measured_says_what_it_needs) {

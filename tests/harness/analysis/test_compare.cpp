@@ -135,7 +135,7 @@ TEST(comparison, campaigns_are_compared_place_by_place) {
   EXPECT_TRUE(compare_paths(scratch / "a/focus/table_5/tiny/rows.jsonl",
                             scratch / "b/focus/table_5/tiny/rows.jsonl")
                   .same());
-  EXPECT_TRUE(has(sentence_of([&] { compare_paths(scratch / "a", scratch / "b/focus"); }),
+  EXPECT_TRUE(has(message_of([&] { compare_paths(scratch / "a", scratch / "b/focus"); }),
                   "have no rows at the same place"));
 }
 

@@ -2,8 +2,6 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
-#include <sstream>
-
 #include <nlohmann/json.hpp>
 
 #include "harness/analysis/crossover.h"
@@ -92,7 +90,7 @@ TEST(crossover, models_are_compared_only_when_asked) {
   ASSERT_EQ(cells.size(), 3u);
   EXPECT_EQ(cells[1].methods[0].label, "sparse (another)");
   EXPECT_TRUE(
-      has(sentence_of([&] { crossover_cells(rows, {"vanila"}); }), "did you mean 'vanilla'"));
+      has(message_of([&] { crossover_cells(rows, {"vanila"}); }), "did you mean 'vanilla'"));
   EXPECT_TRUE(crossover_cells(frame()).empty());
 }
 

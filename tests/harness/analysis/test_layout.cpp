@@ -163,7 +163,7 @@ TEST_F(layouts, mistakes_are_refused) {
     std::string text = std::string(artifact_text) + layout_text;
     text.replace(text.find(from), from.size(), to);
     write(scratch / "focus/table_5.toml", text);
-    return sentence_of([&] { read_layout(scratch / "focus/table_5.toml", ""); });
+    return message_of([&] { read_layout(scratch / "focus/table_5.toml", ""); });
   };
   EXPECT_TRUE(has(said("best = \"max\"", "best = \"maximum\""), "did you mean 'max'"));
   EXPECT_TRUE(has(said("rows = \"label\"", "rows = \"lable\""), "did you mean 'label'"));

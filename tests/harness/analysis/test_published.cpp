@@ -57,16 +57,16 @@ TEST(published, mistakes_are_refused) {
                {head + "[[inconsistency]]\nwhere = \"x\"\n", "inconsistency.what"},
                {head + "[[value]\n", "focus.toml:4"}};
   for (const auto& c : cases) {
-    const std::string said = sentence_of([&] { parsed(c.text); });
+    const std::string said = message_of([&] { parsed(c.text); });
     EXPECT_TRUE(has(said, c.says)) << c.says << ": " << said;
     EXPECT_TRUE(has(said, "focus.toml")) << said;
   }
   std::string text = head + value;
   text.replace(text.find("value = 12"), 10, "value = nan");
-  EXPECT_TRUE(has(sentence_of([&] { parsed(text); }), "finite"));
+  EXPECT_TRUE(has(message_of([&] { parsed(text); }), "finite"));
   text = head + value;
   text.replace(text.find("value = 12"), 10, "value = \"12\"");
-  EXPECT_TRUE(has(sentence_of([&] { parsed(text); }), "takes a number"));
+  EXPECT_TRUE(has(message_of([&] { parsed(text); }), "takes a number"));
   EXPECT_THROW(read_published("/no/such/focus.toml"), error);
 }
 

@@ -4,9 +4,7 @@
 
 #include <cmath>
 
-#include <fstream>
 #include <limits>
-#include <sstream>
 
 #include "harness/analysis/store.h"
 #include "tests/harness/experiment/fixtures.h"
@@ -15,16 +13,6 @@ namespace unmask {
 namespace {
 
 using namespace testing_experiment;
-
-std::string read_all(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
-void write_all(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream(path, std::ios::binary) << text;
-}
 
 TEST(row, survives_the_round_trip) {
   result_row row = sample_row();
@@ -138,7 +126,7 @@ TEST(store, a_torn_last_line_costs_only_itself) {
   const std::string a = to_json_line(sample_row("a")) + "\n";
   const std::string b = to_json_line(sample_row("b"));
   for (std::size_t cut = 0; cut <= b.size(); cut += cut + 40 < b.size() ? 37 : 1) {
-    write_all(dir / "rows.jsonl", a + b.substr(0, cut));
+    write_file(dir / "rows.jsonl", a + b.substr(0, cut));
     const bool whole = cut == b.size();
     const stored_rows torn = read_rows(dir / "rows.jsonl");
     EXPECT_EQ(torn.rows.size(), whole ? 2u : 1u);
@@ -147,13 +135,13 @@ TEST(store, a_torn_last_line_costs_only_itself) {
     const stored_rows mended = read_rows(dir / "rows.jsonl");
     ASSERT_EQ(mended.rows.size(), whole ? 3u : 2u) << cut;
     EXPECT_EQ(mended.rows.back().point_id, "c");
-    EXPECT_EQ(read_all(dir / "rows.jsonl").substr(0, a.size()), a);
+    EXPECT_EQ(test::text_of(dir / "rows.jsonl").substr(0, a.size()), a);
   }
 }
 
 TEST(store, a_broken_line_in_the_middle_is_an_error) {
   scratch_directory dir;
-  write_all(dir / "rows.jsonl", "{\"torn\n" + to_json_line(sample_row()) + "\n");
+  write_file(dir / "rows.jsonl", "{\"torn\n" + to_json_line(sample_row()) + "\n");
   EXPECT_NE(message_of([&] { read_rows(dir / "rows.jsonl"); }).find("rows.jsonl:1"),
             std::string::npos);
   EXPECT_THROW(read_rows(dir / "absent"), error);
@@ -165,9 +153,9 @@ TEST(store, failed_points_are_not_complete_and_samples_are_not_rows) {
   failed.verdict = verdict_kind::failed;
   result_row invalid = sample_row("i");
   invalid.verdict = verdict_kind::invalid;
-  write_all(dir / "part-00000-of-00002.jsonl", to_json_line(failed) + "\n");
-  write_all(dir / "part-00001-of-00002.jsonl", to_json_line(invalid) + "\n");
-  write_all(dir / "samples_x.jsonl", "{\"item\":1}\n");
+  write_file(dir / "part-00000-of-00002.jsonl", to_json_line(failed) + "\n");
+  write_file(dir / "part-00001-of-00002.jsonl", to_json_line(invalid) + "\n");
+  write_file(dir / "samples_x.jsonl", "{\"item\":1}\n");
   EXPECT_EQ(completed_points(read_rows(dir.path()).rows), std::set<std::string>{"i"});
   EXPECT_EQ(rows_file("d", 1, 2), "d/part-00001-of-00002.jsonl");
   EXPECT_EQ(rows_file("d", 0, 1), "d/rows.jsonl");

@@ -3,15 +3,12 @@
 //
 // The reproduction kit from end to end, with one artifact of its own and an embedded model.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
+
+#include "tests/harness/cli/program.h"
+#include "tests/support.h"
 
 namespace unmask {
 namespace {
@@ -21,9 +18,6 @@ namespace fs = std::filesystem;
 class kit : public testing::Test {
  protected:
   kit() {
-    std::string name = (fs::temp_directory_path() / "unmask-kit-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw std::runtime_error("no scratch directory");
-    root = name;
     fs::create_directories(root / "out");
     fs::create_directories(root / "experiments/data");
     const std::string source = UNMASK_SOURCE_DIR;
@@ -95,32 +89,19 @@ left = { label = "two" }
 right = { label = "one" }
 )");
   }
-  ~kit() override { fs::remove_all(root); }
 
-  void write(const std::string& name, const std::string& text) {
-    fs::create_directories((root / name).parent_path());
-    std::ofstream(root / name, std::ios::binary) << text;
-  }
-  std::string read(const std::string& name) {
-    std::ifstream in(root / name, std::ios::binary);
-    std::ostringstream text;
-    text << in.rdbuf();
-    return text.str();
-  }
+  void write(const std::string& name, const std::string& text) { write_file(root / name, text); }
+  std::string read(const std::string& name) { return test::text_of(root / name); }
   // In the scratch directory; what was printed, both streams.
   int run(const std::string& arguments) {
-    const std::string line =
-        "cd '" + root.string() + "' && '" + UNMASK_PROGRAM + "' " + arguments + " 2>&1";
-    said.clear();
-    FILE* pipe = popen(line.c_str(), "r");
-    std::array<char, 4096> buffer;
-    while (std::fgets(buffer.data(), buffer.size(), pipe)) said += buffer.data();
-    const int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const test::outcome o = test::run_program(root.string(), arguments);
+    said = o.text;
+    return o.code;
   }
   bool says(const std::string& words) const { return said.find(words) != std::string::npos; }
 
-  fs::path root;
+  const scratch_folder scratch;
+  const fs::path root = scratch.path();
   std::string said, broken;
 };
 

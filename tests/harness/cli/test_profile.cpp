@@ -3,15 +3,13 @@
 //
 // unmask profile as a user meets it.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
+
+#include "tests/harness/cli/program.h"
+#include "tests/support.h"
 
 namespace unmask {
 namespace {
@@ -20,31 +18,20 @@ namespace fs = std::filesystem;
 
 class profile : public ::testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::temp_directory_path() /
-              ("unmask profile " + std::to_string(getpid()) + "_" +
-               ::testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::remove_all(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   // Exit code; what was printed is in text_. PATH holds no profiler.
   int run(const std::string& arguments) {
-    const std::string line = std::string("cd '") + UNMASK_SOURCE_DIR + "' && PATH=/nowhere '" +
-                             UNMASK_PROGRAM + "' profile " + arguments + " -o '" +
-                             (folder_ / "out").string() + "' 2>&1";
-    text_.clear();
-    FILE* pipe = popen(line.c_str(), "r");
-    std::array<char, 4096> buffer;
-    while (std::fgets(buffer.data(), buffer.size(), pipe)) text_ += buffer.data();
-    const int status = pclose(pipe);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const test::outcome o = test::run_program(
+        UNMASK_SOURCE_DIR, "profile " + arguments + " -o '" + (folder_ / "out").string() + "'",
+        "PATH=/nowhere");
+    text_ = o.text;
+    return o.code;
   }
   bool says(const std::string& words) const { return text_.find(words) != std::string::npos; }
 
   const std::string model_ = "experiments/models/tiny-sdar";
   const std::string small_ = model_ + " --limit 1 --gen-length 32 --repetitions 1 --warmup 0";
-  fs::path folder_;
+  const scratch_folder scratch_;
+  const fs::path folder_ = scratch_.path();
   std::string text_;
 };
 
@@ -55,10 +42,7 @@ TEST_F(profile, phases_gives_a_table_a_row_and_a_trace) {
                            "measured here: multiply-adds and triad"}) {
     EXPECT_TRUE(says(word)) << word << "\n" << text_;
   }
-  std::ifstream rows(folder_ / "out" / "rows.jsonl");
-  std::stringstream row;
-  row << rows.rdbuf();
-  EXPECT_NE(row.str().find("\"phases\":{"), std::string::npos);
+  EXPECT_NE(test::text_of(folder_ / "out" / "rows.jsonl").find("\"phases\":{"), std::string::npos);
   std::ifstream in(trace);
   std::string first;
   std::getline(in, first);

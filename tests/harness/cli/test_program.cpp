@@ -3,34 +3,22 @@
 //
 // The program as a user meets it: exit codes, messages, and what each command prints.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "harness/base/files.h"
+#include "tests/harness/cli/program.h"
+
 namespace unmask {
 namespace {
 
-struct outcome {
-  int code = -1;
-  std::string text;  // standard output and error
-};
+using test::outcome;
 
 outcome run(const std::string& arguments) {
-  const std::string line = std::string("cd '") + UNMASK_SOURCE_DIR + "' && '" + UNMASK_PROGRAM +
-                           "' " + arguments + " 2>&1";
-  outcome o;
-  FILE* pipe = popen(line.c_str(), "r");
-  std::array<char, 4096> buffer;
-  while (std::fgets(buffer.data(), buffer.size(), pipe)) o.text += buffer.data();
-  const int status = pclose(pipe);
-  o.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return o;
+  return test::run_program(UNMASK_SOURCE_DIR, arguments);
 }
 
 bool says(const outcome& o, const std::string& words) {
@@ -58,8 +46,8 @@ TEST(program, version_names_commit_and_build) {
 }
 
 TEST(program, bench_measures_methods_times_shapes) {
-  std::string name = (std::filesystem::temp_directory_path() / "unmask-bench-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  const scratch_folder scratch;
+  const std::string name = scratch.path().string();
   const std::string line =
       "bench experiments/models/tiny-llada -m vanilla,fast_dllm -p 16,24 -n 32 -b 1,2 "
       "--repetitions 2 --warmup 0 --no-progress --set params.steps=4 ";
@@ -74,7 +62,6 @@ TEST(program, bench_measures_methods_times_shapes) {
   EXPECT_EQ(run("bench experiments/models/tiny-llada -b x").code, 2);
   EXPECT_EQ(run("bench experiments/models/tiny-llada -m vanila").code, 2);
   EXPECT_EQ(run("bench").code, 2);
-  std::filesystem::remove_all(name);
 }
 
 TEST(program, nothing_asked_for_is_a_usage_error) {
@@ -151,8 +138,8 @@ TEST(program, golden_refuses_a_folder_without_goldens) {
 
 // The same seed gives the same table; ten virtual minutes take no time worth mentioning.
 TEST(program, serves_in_virtual_time_and_repeats_itself) {
-  std::string name = (std::filesystem::temp_directory_path() / "unmask-serve-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  const scratch_folder scratch;
+  const std::string name = scratch.path().string();
   // The table alone; the lines below it name the output directory.
   const auto once = [&](const std::string& where, const std::string& more) {
     outcome o =
@@ -170,13 +157,12 @@ TEST(program, serves_in_virtual_time_and_repeats_itself) {
   EXPECT_EQ(once("d", "--set serve.policy=fifo").code, 2);
   const outcome table = run("table '" + name + "/a/rows.jsonl'");
   EXPECT_EQ(table.text, one.text);
-  std::filesystem::remove_all(name);
 }
 
 // Recorded on the model, replayed without it: the same requests, tokens and forwards.
 TEST(program, records_and_replays_trajectories) {
-  std::string name = (std::filesystem::temp_directory_path() / "unmask-replay-XXXXXX").string();
-  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  const scratch_folder scratch;
+  const std::string name = scratch.path().string();
   const std::string virtual_clock =
       "run experiments/serving.toml --no-progress --format json --set serve.clock=virtual "
       "--set 'serve.cost=\"1:1 64:1 512:4\"' --set serve.requests=10 --set serve.policy=iter "
@@ -197,7 +183,6 @@ TEST(program, records_and_replays_trajectories) {
     EXPECT_EQ(metric(real, key), metric(replayed, key)) << key;
   }
   EXPECT_TRUE(says(replayed, "synthetic"));
-  std::filesystem::remove_all(name);
 }
 
 TEST(program, benchmarks_are_listed_with_harness_and_items) {
@@ -219,8 +204,8 @@ TEST(program, recorded_prompts_and_likelihoods_replay) {
 
 // Official prompt, decoding, extraction, score, samples and likelihoods, in one run.
 TEST(program, benchmarks_run_end_to_end) {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("unmask_smoke_" + std::to_string(getpid()));
+  const scratch_folder scratch;
+  const std::filesystem::path& folder = scratch.path();
   const outcome o =
       run("run experiments/benchmarks_smoke.toml --samples -o '" + folder.string() + "'");
   EXPECT_EQ(o.code, 0) << o.text;
@@ -255,7 +240,6 @@ TEST(program, benchmarks_run_end_to_end) {
   const std::size_t once = paper.text.find(theirs);
   EXPECT_NE(once, std::string::npos) << paper.text;
   EXPECT_EQ(paper.text.find(theirs, once + 1), std::string::npos) << paper.text;
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -32,15 +32,13 @@ const std::vector<imposed_case>& cases() {
       {"block_diffusion", model_family::llada2_moe, {{"threshold", 0.5}}},
       {"delayed_cache_plus", model_family::sdar, {{"threshold", 0.5}}},
       {"focus", model_family::sdar, {{"threshold", 0.5}}},
-      {"optimus", model_family::sdar, {{"threshold", 0.5}, {"chunk", std::int64_t{4}}}},
+      {"optimus", model_family::sdar, {{"threshold", 0.5}, {"chunk", 4}}},
       {"optimus", model_family::sdar, {}},
       {"vanilla", model_family::llada, {{"block_length", eight}}},
       {"fast_dllm", model_family::llada, {{"block_length", eight}, {"threshold", 0.5}}},
       {"sparse_dllm", model_family::llada, {{"block_length", eight}}},
       {"dllm_cache", model_family::llada, {{"block_length", eight}}},
-      {"focus_dllm",
-       model_family::llada,
-       {{"block_length", eight}, {"dense_layers", std::int64_t{1}}}},
+      {"focus_dllm", model_family::llada, {{"block_length", eight}, {"dense_layers", 1}}},
       {"ada_dlm", model_family::llada, {}}};
   return all;
 }

@@ -6,10 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-
-#include <unistd.h>
 
 #include "harness/engine/arrivals.h"
 #include "harness/engine/closed_loop.h"
@@ -23,6 +19,8 @@
 
 namespace unmask {
 namespace {
+
+using enum model_family;
 
 using namespace testing_engine;
 using testing::tiny_model;
@@ -82,47 +80,32 @@ struct tried_setting {
 
 const std::vector<tried_setting>& settings() {
   static const std::vector<tried_setting> all = {
-      {"block", "block_diffusion", model_family::sdar, {{"threshold", 0.5}}},
-      {"block_hf",
-       "block_diffusion",
-       model_family::sdar,
-       {{"threshold", 0.5}, {"loop", std::string("hf")}}},
-      {"moe", "block_diffusion", model_family::llada2_moe, {{"threshold", 0.5}}},
-      {"autoregressive", "autoregressive", model_family::qwen3, {}},
-      {"delayed", "delayed_cache_plus", model_family::sdar, {{"threshold", 0.5}}},
+      {"block", "block_diffusion", sdar, {{"threshold", 0.5}}},
+      {"block_hf", "block_diffusion", sdar, {{"threshold", 0.5}, {"loop", "hf"}}},
+      {"moe", "block_diffusion", llada2_moe, {{"threshold", 0.5}}},
+      {"autoregressive", "autoregressive", qwen3, {}},
+      {"delayed", "delayed_cache_plus", sdar, {{"threshold", 0.5}}},
       {"delayed_twice",
        "delayed_cache",
-       model_family::sdar,
-       {{"threshold", 0.3}, {"commit", std::string("frozen_then_full")}}},
-      {"focus", "focus", model_family::sdar, {{"threshold", 0.5}}},
-      {"focus_shifted", "focus", model_family::llama, {{"threshold", 0.5}}},
-      {"focus_moe", "focus", model_family::llada2_moe, {{"threshold", 0.5}}},
-      {"focus_holes",
-       "focus",
-       model_family::sdar,
-       {{"threshold", 0.5}, {"placeholder_integrity", false}}},
-      {"optimus", "optimus", model_family::sdar, {{"threshold", 0.5}, {"chunk", std::int64_t{4}}}},
-      {"optimus_whole",
-       "optimus",
-       model_family::llada2_moe,
-       {{"threshold", 0.4}, {"policy", std::string("prefix_caching")}}},
+       sdar,
+       {{"threshold", 0.3}, {"commit", "frozen_then_full"}}},
+      {"focus", "focus", sdar, {{"threshold", 0.5}}},
+      {"focus_shifted", "focus", llama, {{"threshold", 0.5}}},
+      {"focus_moe", "focus", llada2_moe, {{"threshold", 0.5}}},
+      {"focus_holes", "focus", sdar, {{"threshold", 0.5}, {"placeholder_integrity", false}}},
+      {"optimus", "optimus", sdar, {{"threshold", 0.5}, {"chunk", 4}}},
+      {"optimus_whole", "optimus", llada2_moe, {{"threshold", 0.4}, {"policy", "prefix_caching"}}},
       {"optimus_ahead",
        "optimus",
-       model_family::sdar,
-       {{"threshold", 0.4}, {"policy", std::string("prefix_caching")}, {"out_block", true}}},
-      {"optimus_fusion",
-       "optimus",
-       model_family::sdar,
-       {{"chunk", std::int64_t{4}}, {"boundary_fusion", std::string("full")}}},
-      {"optimus_stale",
-       "optimus",
-       model_family::sdar,
-       {{"chunk", std::int64_t{4}}, {"suffix_visible", std::string("stale")}}},
+       sdar,
+       {{"threshold", 0.4}, {"policy", "prefix_caching"}, {"out_block", true}}},
+      {"optimus_fusion", "optimus", sdar, {{"chunk", 4}, {"boundary_fusion", "full"}}},
+      {"optimus_stale", "optimus", sdar, {{"chunk", 4}, {"suffix_visible", "stale"}}},
       {"optimus_late",
        "optimus",
-       model_family::sdar,
-       {{"chunk", std::int64_t{3}}, {"prefill_emits", false}, {"final_refresh", true}}},
-      {"vanilla", "vanilla", model_family::llada, {{"block_length", std::int64_t{8}}}}};
+       sdar,
+       {{"chunk", 3}, {"prefill_emits", false}, {"final_refresh", true}}},
+      {"vanilla", "vanilla", llada, {{"block_length", 8}}}};
   return all;
 }
 
@@ -217,7 +200,7 @@ TEST(loop, a_device_serves_the_same_tokens) {
 // A closed batch takes at most 8192 rows of prompts into one forward, so a large batch of long prompts
 // needs no more room than that and its blocks; the answers are those of smaller batches.
 TEST(loop, prompts_of_a_closed_batch_enter_in_pieces) {
-  const auto model = tiny_model(model_family::sdar, cpu_ops(), 8192 + 33 * 64);
+  const auto model = tiny_model(sdar, cpu_ops(), 8192 + 33 * 64);
   std::vector<sequence_request> requests = tiny_requests(33, 8);
   for (sequence_request& r : requests) {
     while (r.prompt.size() < 300) r.prompt.push_back(r.prompt[r.prompt.size() % 7]);
@@ -243,7 +226,7 @@ TEST(loop, preempted_requests_decode_to_the_same_tokens) {
     const auto requests = tiny_requests(6, 152);
     parameter_map given = c.given;
     const std::string method = c.method;
-    if (method != "autoregressive" && method != "vanilla") given["stop"] = std::string("none");
+    if (method != "autoregressive" && method != "vanilla") given["stop"] = "none";
     const tokens alone = testing::outputs(testing::decode(*model, c.method, given, requests, 1));
     // Caching inside a block leaves K/V that a fresh prefill of the same tokens does not repeat.
     const bool exact =
@@ -305,13 +288,13 @@ TEST(loop, chunked_prefill_decodes_to_the_same_tokens) {
 
 // An elastic chunk follows the load and so do the tokens; everything else holds.
 TEST(loop, elastic_chunks_serve_everybody) {
-  const auto model = tiny_model(model_family::sdar, cpu_ops());
+  const auto model = tiny_model(sdar, cpu_ops());
   const auto requests = tiny_requests(9, 72);
   const parameter_map given = {{"threshold", 0.5},
-                               {"cold_steps", std::int64_t{8}},
-                               {"latency", std::string("roofline")},
+                               {"cold_steps", 8},
+                               {"latency", "roofline"},
                                {"latency_floor_ms", 0.1},
-                               {"stop", std::string("none")}};
+                               {"stop", "none"}};
   for (const std::string& policy : batching_names()) {
     engine_settings s;
     s.policy = parse_batching(policy);
@@ -334,7 +317,7 @@ TEST(loop, elastic_chunks_serve_everybody) {
 // Delayed caches and FOCUS change the rows of a block after every forward: LMDeploy runs them one
 // forward per turn, and longer turns are refused.
 TEST(loop, frozen_rows_take_turns_of_one_forward) {
-  const auto model = tiny_model(model_family::sdar, cpu_ops());
+  const auto model = tiny_model(sdar, cpu_ops());
   const auto requests = tiny_requests(3, 24);
   for (const char* method : {"delayed_cache", "delayed_cache_plus", "focus"}) {
     engine_settings s;
@@ -342,13 +325,8 @@ TEST(loop, frozen_rows_take_turns_of_one_forward) {
     const served r = serve(*model, recipe_of(*model, method, {}), requests, s, 3);
     for (const iteration_record& it : r.seen.iterations) EXPECT_EQ(it.recomputed, 0) << method;
     s.forwards_per_turn = 4;
-    try {
-      serve(*model, recipe_of(*model, method, {}), requests, s, 3);
-      FAIL() << method;
-    } catch (const error& e) {
-      EXPECT_EQ(e.code(), exit_code::usage);
-      EXPECT_NE(std::string(e.what()).find("forwards_per_turn"), std::string::npos);
-    }
+    test::expect_error(exit_code::usage, "forwards_per_turn",
+                       [&] { serve(*model, recipe_of(*model, method, {}), requests, s, 3); });
   }
 }
 
@@ -361,17 +339,16 @@ TEST(loop, dry_runs_refuse_what_reads_activations) {
     bool refused;
   };
   const std::int64_t eight = 8;
-  const std::vector<dry_case> cases = {
-      {"focus", model_family::sdar, {}, true},
-      {"focus_dllm", model_family::llada, {{"block_length", eight}}, true},
-      {"sparse_dllm", model_family::llada, {{"block_length", eight}}, true},
-      {"sparse_d", model_family::llada, {{"block_length", eight}}, true},
-      {"dllm_cache", model_family::llada, {{"block_length", eight}}, true},
-      {"delayed_cache_plus", model_family::sdar, {}, false},
-      {"optimus", model_family::sdar, {{"chunk", std::int64_t{4}}}, false},
-      {"optimus", model_family::sdar, {}, false},
-      {"ada_dlm", model_family::llada, {}, false},
-      {"fast_dllm", model_family::llada, {{"block_length", eight}}, false}};
+  const std::vector<dry_case> cases = {{"focus", sdar, {}, true},
+                                       {"focus_dllm", llada, {{"block_length", eight}}, true},
+                                       {"sparse_dllm", llada, {{"block_length", eight}}, true},
+                                       {"sparse_d", llada, {{"block_length", eight}}, true},
+                                       {"dllm_cache", llada, {{"block_length", eight}}, true},
+                                       {"delayed_cache_plus", sdar, {}, false},
+                                       {"optimus", sdar, {{"chunk", 4}}, false},
+                                       {"optimus", sdar, {}, false},
+                                       {"ada_dlm", llada, {}, false},
+                                       {"fast_dllm", llada, {{"block_length", eight}}, false}};
   const commit_process process{8, 0.1, 0.5};
   const auto source = [&](std::int64_t id) {
     return draw_trajectory(process, 24, 24, static_cast<std::uint64_t>(id));
@@ -384,13 +361,7 @@ TEST(loop, dry_runs_refuse_what_reads_activations) {
                    requests, {}, 2, 0, 0, 0, nullptr, true);
     };
     if (c.refused) {
-      try {
-        run();
-        ADD_FAILURE() << c.method;
-      } catch (const error& e) {
-        EXPECT_EQ(e.code(), exit_code::usage);
-        EXPECT_NE(std::string(e.what()).find(c.method), std::string::npos) << e.what();
-      }
+      test::expect_error(exit_code::usage, c.method, run);
     } else {
       EXPECT_EQ(run().seen.requests.size(), 2u) << c.method;
     }
@@ -399,16 +370,14 @@ TEST(loop, dry_runs_refuse_what_reads_activations) {
 
 // Without layers the elastic scheduler still learns from what the trajectory decides.
 TEST(loop, elastic_chunks_follow_a_trajectory) {
-  const auto model = tiny_model(model_family::sdar, cpu_ops());
+  const auto model = tiny_model(sdar, cpu_ops());
   const auto requests = tiny_requests(6, 72);
   const commit_process process{8, 0, 0.2};
   const auto source = [&](std::int64_t id) {
     return draw_trajectory(process, 24, 72, static_cast<std::uint64_t>(id));
   };
-  const parameter_map given = {{"cold_steps", std::int64_t{8}},
-                               {"latency", std::string("roofline")},
-                               {"latency_floor_ms", 0.0},
-                               {"stop", std::string("none")}};
+  const parameter_map given = {
+      {"cold_steps", 8}, {"latency", "roofline"}, {"latency_floor_ms", 0.0}, {"stop", "none"}};
   const served r = serve(*model, with_trajectory(recipe_of(*model, "optimus", given), source, 1),
                          requests, {}, 6, 0, 0, 0, nullptr, true);
   std::int64_t narrow = 0;
@@ -422,7 +391,7 @@ TEST(loop, elastic_chunks_follow_a_trajectory) {
 TEST(loop, work_is_conserved) {
   for (const batching policy :
        {batching::iter, batching::lmd, batching::block_sync, batching::fdfo}) {
-    const auto model = tiny_model(model_family::sdar, cpu_ops());
+    const auto model = tiny_model(sdar, cpu_ops());
     const auto requests = tiny_requests(6, 50);
     engine_settings s;
     s.policy = policy;
@@ -452,7 +421,7 @@ TEST(loop, work_is_conserved) {
 // Recorded with the model, replayed without it, and read back from a file: same tokens, same
 // forwards, same times.
 TEST(trajectory, replay_repeats_the_recording) {
-  const auto model = tiny_model(model_family::sdar, cpu_ops());
+  const auto model = tiny_model(sdar, cpu_ops());
   const auto requests = tiny_requests(5, 60);
   const parameter_map given = {{"threshold", 0.4}};
   trajectory_recorder recorder;
@@ -460,9 +429,8 @@ TEST(trajectory, replay_repeats_the_recording) {
   const served real = serve(*model, recipe_of(*model, "block_diffusion", given), requests, s, 3, 0,
                             0, 0.2, &recorder);
   EXPECT_EQ(recorder.size(), 5u);
-  const std::string path =
-      (std::filesystem::temp_directory_path() / ("unmask-trajectory-" + std::to_string(::getpid())))
-          .string();
+  const scratch_folder folder;
+  const std::string path = (folder.path() / "trajectories").string();
   recorder.save(path);
   const std::vector<trajectory_source> sources = {[&](std::int64_t id) { return recorder.of(id); },
                                                   load_trajectories(path)};
@@ -482,8 +450,7 @@ TEST(trajectory, replay_repeats_the_recording) {
   // Under another recipe: half blocks decide the same tokens in more, smaller forwards.
   const served other = serve(
       *model,
-      with_trajectory(recipe_of(*model, "block_diffusion", {{"block_length", std::int64_t{4}}}),
-                      sources[0], 0),
+      with_trajectory(recipe_of(*model, "block_diffusion", {{"block_length", 4}}), sources[0], 0),
       requests, s, 3, 0, 0, 0.2);
   EXPECT_GT(other.seen.iterations.size(), 0u);
   for (std::size_t i = 0; i < 5; ++i) {
@@ -492,10 +459,9 @@ TEST(trajectory, replay_repeats_the_recording) {
     const std::size_t n = std::min(a.size(), b.size());
     EXPECT_TRUE(std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n), b.begin()));
   }
-  std::ofstream(path) << "0 1:2\n1 3:\n";
+  write_file(path, "0 1:2\n1 3:\n");
   EXPECT_THROW(load_trajectories(path), error);
   EXPECT_THROW(load_trajectories(path + ".none"), error);
-  std::filesystem::remove(path);
 }
 
 // The fitted process has the published moments, and so has the decoding that draws from it.
@@ -533,7 +499,7 @@ TEST(trajectory, published_commits_are_reproduced) {
 }
 
 TEST(latency, times_full_batches_by_their_rows) {
-  const auto model = tiny_model(model_family::sdar, cpu_ops());
+  const auto model = tiny_model(sdar, cpu_ops());
   latency_grid grid;
   grid.batches = {1, 3};
   grid.chunks = {4, 8};
@@ -544,7 +510,7 @@ TEST(latency, times_full_batches_by_their_rows) {
       *model,
       [&](std::int32_t chunk) {
         return recipe_of(*model, "block_diffusion",
-                         {{"block_length", std::int64_t{chunk}}, {"stop", std::string("none")}});
+                         {{"block_length", std::int64_t{chunk}}, {"stop", "none"}});
       },
       grid);
   ASSERT_EQ(samples.size(), 4u);

@@ -9,10 +9,8 @@
 #include <string>
 #include <vector>
 
-#include <unistd.h>
-
-#include "harness/base/error.h"
 #include "harness/experiment/runner.h"
+#include "tests/support.h"
 
 namespace unmask::testing_experiment {
 
@@ -48,21 +46,8 @@ inline method_catalogue catalogue() {
 }
 
 // A directory of its own, removed at the end.
-class scratch_directory {
- public:
-  scratch_directory() {
-    std::string name = (std::filesystem::temp_directory_path() / "unmask-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw environment_error("no scratch directory");
-    path_ = name;
-  }
-  ~scratch_directory() { std::filesystem::remove_all(path_); }
-  scratch_directory(const scratch_directory&) = delete;
-  scratch_directory& operator=(const scratch_directory&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
+struct scratch_directory : scratch_folder {
+  std::filesystem::path operator/(const std::string& name) const { return path() / name; }
 };
 
 inline const token_rules rules{100, 99, {2}};
@@ -121,19 +106,11 @@ inline result_row sample_row(const std::string& id = "0123456789abcdef") {
   row.model.used.format = row.model.used.kv_type = "f32";
   row.workload = {"word_problem", "def", 2};
   row.method = row.label = "vanilla";
-  row.params = {
-      {"steps", std::int64_t{8}}, {"threshold", 0.5}, {"on", true}, {"order", std::string("a|b")}};
+  row.params = {{"steps", 8}, {"threshold", 0.5}, {"on", true}, {"order", "a|b"}};
   measure_row(row, good_point());
   return row;
 }
 
-inline std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const error& problem) {
-    return problem.what();
-  }
-  return "no error";
-}
+using test::message_of;
 
 }  // namespace unmask::testing_experiment

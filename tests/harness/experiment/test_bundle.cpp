@@ -59,9 +59,9 @@ TEST_F(bundles, the_same_run_gives_the_same_bytes) {
 
 TEST_F(bundles, what_was_changed_or_is_missing_is_named) {
   EXPECT_TRUE(
-      has(sentence_of([&] { write_bundle(scratch / "none", scratch / "a.tar"); }), "no directory"));
+      has(message_of([&] { write_bundle(scratch / "none", scratch / "a.tar"); }), "no directory"));
   std::filesystem::create_symlink("/etc/passwd", scratch / "run/link.txt");
-  EXPECT_TRUE(has(sentence_of([&] { write_bundle(scratch / "run", scratch / "a.tar"); }), "link"));
+  EXPECT_TRUE(has(message_of([&] { write_bundle(scratch / "run", scratch / "a.tar"); }), "link"));
   std::filesystem::remove(scratch / "run/link.txt");
   write_bundle(scratch / "run", scratch / "a.tar");
 
@@ -76,7 +76,7 @@ TEST_F(bundles, what_was_changed_or_is_missing_is_named) {
     EXPECT_EQ(run_process({"tar", "-C", (scratch / "x").string(), "-cf",
                            (scratch / "b.tar").string(), "focus_table_5_tiny"}),
               0);
-    return sentence_of([&] { read_bundle(scratch / "b.tar", scratch / "y"); });
+    return message_of([&] { read_bundle(scratch / "b.tar", scratch / "y"); });
   };
   EXPECT_EQ(changed("true"), "");
   EXPECT_TRUE(has(changed("echo x >> rows.jsonl"), "rows.jsonl does not have the hash"));
@@ -85,9 +85,9 @@ TEST_F(bundles, what_was_changed_or_is_missing_is_named) {
   EXPECT_TRUE(has(changed("rm SHA256SUMS"), "is no bundle"));
   write(scratch / "c.tar", "no archive");
   EXPECT_TRUE(
-      has(sentence_of([&] { read_bundle(scratch / "c.tar", scratch / "z"); }), "cannot unpack"));
+      has(message_of([&] { read_bundle(scratch / "c.tar", scratch / "z"); }), "cannot unpack"));
   std::filesystem::remove(scratch / "run/run.json");
-  EXPECT_TRUE(has(sentence_of([&] { write_bundle(scratch / "run", scratch / "a.tar"); }),
+  EXPECT_TRUE(has(message_of([&] { write_bundle(scratch / "run", scratch / "a.tar"); }),
                   "run.json is missing"));
 }
 

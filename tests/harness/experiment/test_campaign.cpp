@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <fstream>
 #include <latch>
 #include <sstream>
 

@@ -29,7 +29,7 @@ TEST(expected_time, rows_are_those_that_the_method_declares) {
   EXPECT_EQ(rows({row_extent::block}), 32);
   EXPECT_EQ(rows({row_extent::chunk}), 8);
   EXPECT_EQ(rows({row_extent::token}), 1);
-  const parameters given({{"block_length", std::int64_t{16}}, {"chunk", std::int64_t{4}}});
+  const parameters given({{"block_length", 16}, {"chunk", 4}});
   EXPECT_EQ(cost_run_of(sdar(), with({row_extent::block}), given, run).rows, 16);
   EXPECT_EQ(cost_run_of(sdar(), with({row_extent::chunk}), given, run).rows, 4);
 }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include <filesystem>
-#include <fstream>
-#include <sstream>
-
 #include <gtest/gtest.h>
 
 #include "harness/analysis/row.h"
 #include "harness/base/error.h"
 #include "harness/experiment/job_array.h"
 #include "harness/experiment/merge.h"
+#include "tests/support.h"
 
 namespace unmask {
 namespace {
@@ -18,13 +15,6 @@ namespace fs = std::filesystem;
 
 class merging : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              testing::UnitTest::GetInstance()->current_test_info()->name();
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-  }
-
   static std::string line(const std::string& id, std::int64_t position,
                           verdict_kind verdict = verdict_kind::pass,
                           const std::string& environment = R"({"cpu_model":"a"})") {
@@ -37,18 +27,15 @@ class merging : public testing::Test {
     return to_json_line(row) + "\n";
   }
   void write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name) << text;
+    write_file(folder_ / name, text);
   }
-  std::string merged() const {
-    std::ostringstream text;
-    text << std::ifstream(folder_ / "out" / "rows.jsonl").rdbuf();
-    return text.str();
-  }
+  std::string merged() const { return test::text_of(folder_ / "out" / "rows.jsonl"); }
   merge_summary merge(bool mixed = false) const {
     return merge_rows({folder_}, folder_ / "out" / "rows.jsonl", mixed);
   }
 
-  fs::path folder_;
+  const scratch_folder scratch_;
+  const fs::path folder_ = scratch_.path();
 };
 
 TEST_F(merging, parts_become_one_file_in_the_order_of_the_plan) {
@@ -75,13 +62,8 @@ TEST_F(merging, environments_are_not_mixed_unless_asked_for) {
   write("a.jsonl", line("a", 0) + line("b", 1, verdict_kind::pass, busy));
   EXPECT_EQ(merge().points, 2u) << "load is no other environment";
   write("b.jsonl", line("c", 2, verdict_kind::pass, R"({"cpu_model":"z"})"));
-  try {
-    merge();
-    FAIL();
-  } catch (const error& refused) {
-    EXPECT_NE(std::string(refused.what()).find(R"(cpu_model: "a" and "z")"), std::string::npos)
-        << refused.what();
-  }
+  const std::string refused = test::message_of([&] { merge(); });
+  EXPECT_NE(refused.find(R"(cpu_model: "a" and "z")"), std::string::npos) << refused;
   EXPECT_EQ(merge(true).points, 3u);
 }
 

@@ -97,7 +97,7 @@ TEST(scales, mistakes_are_named_with_their_line) {
       {"[scale.tiny.set]\n\"batch_sise\" = 3\n", "", "did you mean 'batch_size'"},
   };
   for (const auto& c : cases) {
-    const std::string said = sentence_of([&] { parsed(c.text, c.scale); });
+    const std::string said = message_of([&] { parsed(c.text, c.scale); });
     EXPECT_TRUE(has(said, c.says)) << c.says << ": " << said;
     EXPECT_TRUE(has(said, "table_5.toml")) << said;
   }
@@ -180,7 +180,7 @@ TEST(request, names_the_output_and_keeps_what_was_asked_for) {
   std::string broken = manifest_json(m, spec, points);
   broken.replace(broken.find("Speed &"), 5, "Speee");
   write(scratch / "run.json", broken);
-  EXPECT_TRUE(has(sentence_of([&] { read_manifest(scratch / "run.json"); }), "hash"));
+  EXPECT_TRUE(has(message_of([&] { read_manifest(scratch / "run.json"); }), "hash"));
   EXPECT_THROW(read_manifest(scratch / "none.json"), error);
 }
 

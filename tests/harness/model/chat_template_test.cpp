@@ -23,7 +23,7 @@ const std::map<std::string, chat_format> formats = {{"llada", chat_format::llada
 
 TEST(chat_template, equals_jinja_byte_for_byte) {
   std::size_t count = 0;
-  for (const json& item : json::parse(test::slurp(test::fixtures() / "chat_templates.json"))) {
+  for (const json& item : json::parse(test::text_of(test::fixtures() / "chat_templates.json"))) {
     std::vector<chat_message> messages;
     for (const json& m : item["messages"]) messages.push_back({m["role"], m["content"]});
     SCOPED_TRACE(item.dump());
@@ -44,7 +44,7 @@ TEST(chat_template, thinking_is_turned_off_where_there_is_any) {
 }
 
 tokenizer with_tokens(const std::vector<std::string>& special) {
-  json t = json::parse(test::slurp(test::fixtures() / "tokenizer.json"));
+  json t = json::parse(test::text_of(test::fixtures() / "tokenizer.json"));
   std::int32_t id = 400;
   for (const std::string& token : special) {
     t["added_tokens"].push_back({{"id", id++}, {"content", token}, {"special", true}});
@@ -87,12 +87,8 @@ TEST(chat_template, a_sink_is_a_block_of_opening_tokens_before_the_first_turn) {
 
 TEST(chat_template, bad_chats_are_usage_errors) {
   for (const auto& messages : {std::vector<chat_message>{}, {{"tool", "x"}}, {{"", "x"}}}) {
-    try {
-      apply_chat_template(chat_format::qwen3, messages, true);
-      ADD_FAILURE();
-    } catch (const error& problem) {
-      EXPECT_EQ(problem.code(), exit_code::usage);
-    }
+    test::expect_error(exit_code::usage, "",
+                       [&] { apply_chat_template(chat_format::qwen3, messages, true); });
   }
 }
 

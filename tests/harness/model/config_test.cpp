@@ -195,13 +195,12 @@ TEST(config, llama_is_causal_unless_its_config_says_otherwise) {
 
 // LLaDA2.1 has the config.json of LLaDA2.0 and is decoded by other rules.
 TEST(config, token_editing_is_told_by_what_lies_beside_the_config) {
-  const test::temporary_directory directory;
+  const scratch_folder directory;
   const auto caution = [&](const std::string& name, const std::string& file = "",
                            const std::string& text = "") {
     const fs::path path = directory.path() / name;
-    fs::create_directories(path);
-    std::ofstream(path / "config.json") << llada2().dump();
-    if (!file.empty()) std::ofstream(path / file) << text;
+    write_file(path / "config.json", llada2().dump());
+    if (!file.empty()) write_file(path / file, text);
     return read_model_config(path).caution;
   };
   EXPECT_EQ(caution("LLaDA2.0-mini", "README.md", "See also LLaDA2.1."), "");
@@ -214,8 +213,7 @@ TEST(config, token_editing_is_told_by_what_lies_beside_the_config) {
             "");
   // Other families have no such rule.
   const fs::path other = directory.path() / "sdar-llada2.1";
-  fs::create_directories(other);
-  std::ofstream(other / "config.json") << sdar().dump();
+  write_file(other / "config.json", sdar().dump());
   EXPECT_EQ(read_model_config(other).caution, "");
 }
 
@@ -333,13 +331,13 @@ TEST(config, rope_parameters_of_newer_files) {
 }
 
 TEST(config, files_are_named) {
-  const test::temporary_directory directory;
+  const scratch_folder directory;
   expect_environment_error([&] { read_model_config(directory.path() / "nowhere"); }, {"nowhere"});
   expect_environment_error([&] { read_model_config(directory.path()); }, {"config.json"});
-  test::spill(directory.path() / "config.json", "{");
+  write_file(directory.path() / "config.json", "{");
   expect_environment_error([&] { read_model_config(directory.path()); }, {"config.json", "JSON"});
-  test::spill(directory.path() / "config.json", sdar().dump());
-  test::spill(directory.path() / "generation_config.json", R"({"eos_token_id": 1.5})");
+  write_file(directory.path() / "config.json", sdar().dump());
+  write_file(directory.path() / "generation_config.json", R"({"eos_token_id": 1.5})");
   expect_environment_error([&] { read_model_config(directory.path()); },
                            {"generation_config.json", "`eos_token_id`"});
 }
@@ -367,8 +365,9 @@ TEST(config, published_configs_parse) {
       const std::string name = file.substr(0, file.size() - suffix.size());
       SCOPED_TRACE(name);
       const fs::path generation = item.path().parent_path() / (name + ".generation_config.json");
-      const model_config m = parse_model_config(
-          test::slurp(item.path()), fs::exists(generation) ? test::slurp(generation) : "", name);
+      const model_config m =
+          parse_model_config(test::text_of(item.path()),
+                             fs::exists(generation) ? test::text_of(generation) : "", name);
       ++count;
       EXPECT_GT(m.parameters(), 1'000'000'000);
       if (const auto at = known.find(name); at != known.end()) {

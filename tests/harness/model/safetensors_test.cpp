@@ -29,9 +29,9 @@ std::string entry(const std::string& dtype, const std::string& shape, const std:
 }
 
 TEST(safetensors, reads_a_file) {
-  const test::temporary_directory directory;
+  const scratch_folder directory;
   const auto path = directory.path() / "model.safetensors";
-  test::spill(path, test::make_safetensors({{"b", {2, 3}, {1, 2, 3, 4, 5, 6}}, {"a", {4}, {}}}));
+  write_file(path, test::make_safetensors({{"b", {2, 3}, {1, 2, 3, 4, 5, 6}}, {"a", {4}, {}}}));
   const safetensors_file file(path);
   ASSERT_EQ(file.entries().size(), 2U);
   EXPECT_EQ(file.entries()[0].name, "a");
@@ -110,14 +110,14 @@ TEST(safetensors, overlap_and_holes) {
 }
 
 TEST(safetensors, views_refuse_what_weights_cannot_be) {
-  const test::temporary_directory directory;
+  const scratch_folder directory;
   const auto path = directory.path() / "odd.safetensors";
   // The header has 8 n + 1 bytes in the end, so that nothing behind it is aligned.
   std::string header = R"({"i":)" + entry("I64", "[1]", "[0,8]") + R"(,"s":)" +
                        entry("F32", "[]", "[8,12]") + R"(,"f":)" + entry("F32", "[1]", "[12,16]") +
                        R"(,"r":)" + entry("BF16", "[1,1,1,1,2]", "[16,20]") + "}";
   while (header.size() % 8 != 1) header += ' ';
-  test::spill(path, file_of(header, 20));
+  write_file(path, file_of(header, 20));
   const safetensors_file file(path);
   expect_environment_error([&] { file.view("i"); }, {path.string(), "\"i\"", "`dtype` I64"});
   expect_environment_error([&] { file.view("s"); }, {path.string(), "\"s\"", "0 dimensions"});

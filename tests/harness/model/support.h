@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Helpers of the model tests: temporary directories, small checkpoints, published data.
+// Helpers of the model tests: small checkpoints, published data.
 #pragma once
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "harness/base/error.h"
+#include "tests/support.h"
 
 namespace unmask::test {
 
@@ -37,50 +34,12 @@ inline fs::path golden_models() {
   return fs::path(UNMASK_GOLDENS) / "models";
 }
 
-inline std::string slurp(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-inline void spill(const fs::path& path, const std::string& text) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << text;
-}
-
-// A directory of its own for each test case, removed at the end.
-class temporary_directory {
- public:
-  temporary_directory() {
-    std::string pattern = (fs::temp_directory_path() / "unmask-test-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-    path_ = pattern;
-  }
-  ~temporary_directory() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  temporary_directory(const temporary_directory&) = delete;
-  temporary_directory& operator=(const temporary_directory&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 // Runs action and checks that it throws an environment error whose text holds every part.
 template <class Action>
 void expect_environment_error(const Action& action, const std::vector<std::string>& parts) {
-  try {
-    action();
-    ADD_FAILURE() << "no error; expected one that names " << parts.front();
-  } catch (const error& problem) {
-    EXPECT_EQ(problem.code(), exit_code::environment) << problem.what();
-    const std::string text = problem.what();
-    for (const std::string& part : parts) {
-      EXPECT_NE(text.find(part), std::string::npos) << "`" << part << "` not in: " << text;
-    }
+  const std::string text = expect_error(exit_code::environment, parts.front(), action);
+  for (const std::string& part : parts) {
+    EXPECT_NE(text.find(part), std::string::npos) << "`" << part << "` not in: " << text;
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "tests/harness/model/support.h"
 
@@ -19,7 +20,7 @@ namespace fs = std::filesystem;
 using ids = std::vector<std::int32_t>;
 
 json base() {
-  return json::parse(test::slurp(test::fixtures() / "tokenizer.json"));
+  return json::parse(test::text_of(test::fixtures() / "tokenizer.json"));
 }
 
 tokenizer parse(const json& j, const std::string& config = "") {
@@ -28,7 +29,8 @@ tokenizer parse(const json& j, const std::string& config = "") {
 
 TEST(tokenizer, equals_hugging_face_on_every_variant) {
   std::size_t count = 0;
-  for (const json& variant : json::parse(test::slurp(test::fixtures() / "tokenizer_cases.json"))) {
+  for (const json& variant :
+       json::parse(test::text_of(test::fixtures() / "tokenizer_cases.json"))) {
     SCOPED_TRACE(variant["name"]);
     json full = base();
     full.merge_patch(variant["patch"]);
@@ -177,10 +179,10 @@ TEST(tokenizer, tokenizer_config_adds_tokens) {
 }
 
 TEST(tokenizer, vocabulary_and_merges_files) {
-  const test::temporary_directory directory;
+  const scratch_folder directory;
   const auto file = [&](const char* name) { return directory.path() / name; };
   expect_environment_error([&] { tokenizer::load(directory.path()); }, {"neither tokenizer.json"});
-  test::spill(file("vocab.json"), base()["model"]["vocab"].dump());
+  write_file(file("vocab.json"), base()["model"]["vocab"].dump());
   expect_environment_error([&] { tokenizer::load(directory.path()); }, {"merges.txt"});
   std::string merges = "#version: 0.2\n";
   const json small = base();
@@ -189,26 +191,26 @@ TEST(tokenizer, vocabulary_and_merges_files) {
                            : m.get<std::string>();
     merges += "\n";
   }
-  test::spill(file("merges.txt"), merges);
-  test::spill(file("added_tokens.json"), R"({"<|end|>": 330, "<MASK>": 331})");
+  write_file(file("merges.txt"), merges);
+  write_file(file("added_tokens.json"), R"({"<|end|>": 330, "<MASK>": 331})");
   EXPECT_EQ(tokenizer::load(directory.path()).token_id("<MASK>"), 331);
-  test::spill(file("tokenizer_config.json"),
-              R"({"tokenizer_class": "Qwen2Tokenizer",
+  write_file(file("tokenizer_config.json"),
+             R"({"tokenizer_class": "Qwen2Tokenizer",
                   "added_tokens_decoder": {"331": {"content": "<|MASK|>", "special": false}}})");
   const tokenizer t = tokenizer::load(directory.path());
   EXPECT_EQ(t.token_id("<|MASK|>"), 331);  // the newer spelling
   EXPECT_EQ(t.token_id("<MASK>"), -1);
   EXPECT_EQ(t.encode("the cats' 123 hello\n\n world"),
             parse(small).encode("the cats' 123 hello\n\n world"));
-  test::spill(file("tokenizer_config.json"), R"({"tokenizer_class": "LlamaTokenizer"})");
+  write_file(file("tokenizer_config.json"), R"({"tokenizer_class": "LlamaTokenizer"})");
   expect_environment_error([&] { tokenizer::load(directory.path()); },
                            {"tokenizer_config.json", "`tokenizer_class`", "LlamaTokenizer"});
   fs::remove(file("tokenizer_config.json"));
-  test::spill(file("added_tokens.json"), R"({"<|end|>": "x"})");
+  write_file(file("added_tokens.json"), R"({"<|end|>": "x"})");
   expect_environment_error([&] { tokenizer::load(directory.path()); },
                            {"added_tokens.json", "`<|end|>`"});
   fs::remove(file("added_tokens.json"));
-  test::spill(file("merges.txt"), "#version: 0.2\nno-space\n");
+  write_file(file("merges.txt"), "#version: 0.2\nno-space\n");
   expect_environment_error([&] { tokenizer::load(directory.path()); }, {"merges.txt", "merge 1"});
 }
 
@@ -217,8 +219,8 @@ TEST(tokenizer, vocabulary_and_merges_files) {
 // Vocabularies cut down to what these texts can use: ids and merges are the published ones.
 void expect_vectors(const fs::path& vocabulary) {
   const tokenizer t = tokenizer::load(vocabulary);
-  const std::string input = test::slurp(vocabulary / "vectors.inp");
-  std::istringstream output(test::slurp(vocabulary / "vectors.out"));
+  const std::string input = test::text_of(vocabulary / "vectors.inp");
+  std::istringstream output(test::text_of(vocabulary / "vectors.out"));
   const std::string separator = "\n__ggml_vocab_test__\n";
   std::size_t count = 0;
   std::size_t begin = 0;

@@ -49,12 +49,12 @@ std::vector<f32_tensor> tensors() {
 }
 
 void write_checkpoint(const fs::path& directory, const std::vector<f32_tensor>& all) {
-  test::spill(directory / "config.json", config_text);
-  test::spill(directory / "model.safetensors", test::make_safetensors(all));
+  write_file(directory / "config.json", config_text);
+  write_file(directory / "model.safetensors", test::make_safetensors(all));
 }
 
 TEST(weights, every_tensor_is_needed_and_checked) {
-  const test::temporary_directory directory;
+  const scratch_folder directory;
   const std::string file = (directory.path() / "model.safetensors").string();
   write_checkpoint(directory.path(), tensors());
   const model_weights good = load_weights(config(), directory.path());
@@ -95,7 +95,7 @@ TEST(weights, every_tensor_is_needed_and_checked) {
 
 TEST(weights, nan_is_found_at_any_place) {
   auto some = tensors();
-  const test::temporary_directory directory;
+  const scratch_folder directory;
   model_config big = config();
   big.vocabulary = 700;
   some[0].shape[0] = some[2].shape[0] = 700;
@@ -109,7 +109,7 @@ TEST(weights, nan_is_found_at_any_place) {
 }
 
 TEST(weights, wrong_type_and_rank) {
-  const test::temporary_directory directory;
+  const scratch_folder directory;
   auto some = tensors();
   some[1].shape = {8, 1};
   write_checkpoint(directory.path(), some);
@@ -118,13 +118,13 @@ TEST(weights, wrong_type_and_rank) {
   std::string file = test::make_safetensors(tensors());
   const std::string want = R"("model.norm.weight":{"dtype":"F32")";
   file.replace(file.find(want) + want.size() - 4, 3, "I32");
-  test::spill(directory.path() / "model.safetensors", file);
+  write_file(directory.path() / "model.safetensors", file);
   expect_environment_error([&] { load_weights(config(), directory.path()); },
                            {"model.norm.weight", "`dtype` I32"});
 }
 
 TEST(weights, extra_tensors_and_tied_embeddings) {
-  const test::temporary_directory directory;
+  const scratch_folder directory;
   auto some = tensors();
   some.push_back({"model.vision.weight", {3}, {}});
   write_checkpoint(directory.path(), some);
@@ -145,8 +145,8 @@ class sharded : public ::testing::Test {
   void SetUp() override {
     const auto all = tensors();
     const auto middle = all.begin() + 7;
-    test::spill(path("a.safetensors"), test::make_safetensors({all.begin(), middle}));
-    test::spill(path("b.safetensors"), test::make_safetensors({middle, all.end()}));
+    write_file(path("a.safetensors"), test::make_safetensors({all.begin(), middle}));
+    write_file(path("b.safetensors"), test::make_safetensors({middle, all.end()}));
     for (auto t = all.begin(); t != all.end(); ++t) {
       map_[t->name] = t < middle ? "\"a.safetensors\"" : "\"b.safetensors\"";
     }
@@ -157,15 +157,15 @@ class sharded : public ::testing::Test {
     for (const auto& [name, shard] : map_) {
       text += (text.empty() ? "" : ",") + ("\"" + name + "\":" + shard);
     }
-    test::spill(path("model.safetensors.index.json"),
-                R"({"metadata":{"total_size":1},"weight_map":{)" + text + "}}");
+    write_file(path("model.safetensors.index.json"),
+               R"({"metadata":{"total_size":1},"weight_map":{)" + text + "}}");
   }
   fs::path path(const char* name) const { return directory_.path() / name; }
   void expect_refused(std::vector<std::string> parts) {
     expect_environment_error([&] { load_weights(config(), directory_.path()); }, parts);
   }
 
-  test::temporary_directory directory_;
+  scratch_folder directory_;
   std::map<std::string, std::string> map_;
 };
 
@@ -200,14 +200,14 @@ TEST_F(sharded, index_outside_the_directory) {
 }
 
 TEST_F(sharded, broken_index) {
-  test::spill(path("model.safetensors.index.json"), "{}");
+  write_file(path("model.safetensors.index.json"), "{}");
   expect_refused({"index.json", "`weight_map`", "missing"});
-  test::spill(path("model.safetensors.index.json"), R"({"weight_map": []})");
+  write_file(path("model.safetensors.index.json"), R"({"weight_map": []})");
   expect_refused({"index.json", "`weight_map`", "object"});
 }
 
 TEST(weights, no_files) {
-  const test::temporary_directory directory;
+  const scratch_folder directory;
   expect_environment_error([&] { load_weights(config(), directory.path()); },
                            {directory.path().string(), "neither model.safetensors"});
 }
@@ -253,23 +253,23 @@ TEST(weights, embedded_models_load) {
 }
 
 TEST(weights, hash_is_that_of_sha256sum) {
-  const test::temporary_directory directory;
-  test::spill(directory.path() / "config.json", "{}");
-  test::spill(directory.path() / "model.safetensors", "abc");
-  test::spill(directory.path() / "README.md", "not hashed");
+  const scratch_folder directory;
+  write_file(directory.path() / "config.json", "{}");
+  write_file(directory.path() / "model.safetensors", "abc");
+  write_file(directory.path() / "README.md", "not hashed");
   // (cd DIR && sha256sum config.json model.safetensors | sha256sum)
   EXPECT_EQ(hash_of_checkpoint(directory.path()),
             "bb26275d74d8b85c193d98418b10723876d6a1ef2da1f60287213e8b8a65bf38");
-  test::spill(directory.path() / "tokenizer.json", "{}");
+  write_file(directory.path() / "tokenizer.json", "{}");
   EXPECT_NE(hash_of_checkpoint(directory.path()),
             "bb26275d74d8b85c193d98418b10723876d6a1ef2da1f60287213e8b8a65bf38");
 }
 
 // The digest in the memory is changed by hand: only a program that did not read the file gives it.
 TEST(weights, hashes_of_large_files_are_remembered_until_the_file_changes) {
-  const test::temporary_directory directory;
+  const scratch_folder directory;
   const fs::path file = directory.path() / "model.safetensors";
-  test::spill(file, "abc");
+  write_file(file, "abc");
   hash_memory memory;
   memory.file = directory.path() / "cache" / "hashes";
   memory.smallest = 3;
@@ -280,7 +280,7 @@ TEST(weights, hashes_of_large_files_are_remembered_until_the_file_changes) {
   };
   EXPECT_EQ(hash(a), a);
   EXPECT_EQ(hash(b), a);
-  test::spill(file, "abcd");  // another size
+  write_file(file, "abcd");  // another size
   EXPECT_EQ(hash(b), b);
   EXPECT_EQ(hash(c), b);
   fs::last_write_time(file, fs::last_write_time(file) - std::chrono::hours(1));
@@ -297,7 +297,7 @@ TEST(weights, hashes_of_large_files_are_remembered_until_the_file_changes) {
   memory.file = "/proc/no/such/place";
   EXPECT_EQ(hash(a), a);
   memory.file = directory.path() / "nonsense";
-  test::spill(memory.file, "no hashes\nare here\n");
+  write_file(memory.file, "no hashes\nare here\n");
   EXPECT_EQ(hash(b), b);
   EXPECT_EQ(hash(c), b);
   memory.file = fs::path();

@@ -4,14 +4,13 @@
 
 #include <gtest/gtest.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 
 namespace unmask {
 namespace {
@@ -62,18 +61,16 @@ TEST(environment, gpu_is_there_or_explained) {
 }
 
 TEST(environment, finds_profilers_on_the_path) {
-  const auto folder =
-      std::filesystem::temp_directory_path() / ("unmask path test " + std::to_string(::getpid()));
-  std::filesystem::create_directories(folder);
+  const scratch_folder scratch;
+  const auto folder = scratch.path() / "with space";
   const auto nsys = folder / "nsys";
-  std::ofstream(nsys) << "#!/bin/sh\n";
-  std::ofstream(folder / "ncu") << "not executable\n";
+  write_file(nsys, "#!/bin/sh\n");
+  write_file(folder / "ncu", "not executable\n");
   std::filesystem::permissions(nsys, std::filesystem::perms::owner_all);
   const std::string before = std::getenv("PATH");
   ::setenv("PATH", ("/nonexistent:" + folder.string()).c_str(), 1);
   const environment machine = capture_environment("");
   ::setenv("PATH", before.c_str(), 1);
-  std::filesystem::remove_all(folder);
   EXPECT_EQ(machine.nsys, nsys.string());
   EXPECT_EQ(machine.ncu, "") << "a file that cannot be run is not a program";
 }

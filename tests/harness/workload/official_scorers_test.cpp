@@ -50,13 +50,13 @@ TEST(official_scorers, every_recorded_case_is_equal) {
 }
 
 TEST(official_scorers, a_changed_case_is_found) {
-  const scratch_file changed("scorers.jsonl", "");
-  const auto folder = std::filesystem::path(changed.path()).parent_path();
-  std::filesystem::create_directories(folder / "scorers");
-  std::ofstream(folder / "scorers/gsm8k_opencompass.jsonl")
-      << R"({"reference": "18", "response": "18", "official": {"extracted": "18", "correct": false}})"
-      << "\n";
-  std::ofstream(folder / "scorers/nobody_knows.jsonl") << "{}\n";
+  const scratch_folder changed;
+  const auto& folder = changed.path();
+  write_file(
+      folder / "scorers/gsm8k_opencompass.jsonl",
+      R"({"reference": "18", "response": "18", "official": {"extracted": "18", "correct": false}})"
+      "\n");
+  write_file(folder / "scorers/nobody_knows.jsonl", "{}\n");
   const auto results = replay_scorers(folder);
   ASSERT_EQ(results.size(), 2u);
   EXPECT_EQ(results[0].failed, 1);

@@ -5,12 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
-#include <utility>
 
-#include "harness/base/error.h"
 #include "harness/workload/scorer.h"
+#include "tests/support.h"
 
 namespace unmask::test {
 
@@ -26,47 +24,18 @@ inline std::string public_data(const std::string& name) {
 inline const char* const families[] = {"word_problem", "equation", "list_program", "instruction",
                                        "retrieval_kv", "needle",   "summary",      "story"};
 
-// A file in the test's own folder, gone when the test ends.
+// A file in a folder of its own, gone when the test ends.
 class scratch_file {
  public:
-  scratch_file(const std::string& name, const std::string& text) {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::path(::testing::TempDir()) /
-              (std::string("unmask_") + test->test_suite_name() + "_" + test->name());
-    std::filesystem::create_directories(folder_);
-    path_ = folder_ / name;
-    std::ofstream(path_, std::ios::binary) << text;
+  scratch_file(const std::string& name, const std::string& text) : path_(folder_.path() / name) {
+    write_file(path_, text);
   }
-  ~scratch_file() {
-    std::error_code ignored;
-    std::filesystem::remove_all(folder_, ignored);
-  }
-  scratch_file(const scratch_file&) = delete;
-  scratch_file& operator=(const scratch_file&) = delete;
   std::string path() const { return path_.string(); }
 
  private:
-  std::filesystem::path folder_;
+  scratch_folder folder_;
   std::filesystem::path path_;
 };
-
-// The code and sentence of the error that `action` ends with; "no error" without one.
-template <class function>
-std::pair<exit_code, std::string> error_of(function action) {
-  try {
-    action();
-  } catch (const error& problem) {
-    return {problem.code(), problem.what()};
-  }
-  return {exit_code::ok, "no error"};
-}
-
-template <class function>
-void expect_error(exit_code code, const std::string& part, function action) {
-  const auto [got, sentence] = error_of(action);
-  EXPECT_EQ(static_cast<int>(got), static_cast<int>(code)) << sentence;
-  EXPECT_NE(sentence.find(part), std::string::npos) << sentence << "\nlacks: " << part;
-}
 
 inline task_item item_of(const std::string& scorer, const std::string& answer,
                          const std::string& check) {

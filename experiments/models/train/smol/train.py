@@ -9,8 +9,6 @@ RUN/minutes, when there is one, replaces the budget while the run goes on. --res
 RUN/last.pt; with a larger budget the rate is flat again until the last 40 % of it.
 """
 import argparse
-import glob
-import json
 import os
 import time
 
@@ -22,30 +20,15 @@ from tokenizers import Tokenizer
 import base
 from data import Packer  # puts the trainer's other files on the path
 from model import Model, Shape
-from tasks import prompt_hash
+from trainer import excluded_hashes, save, schedule
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "data")
 FLAT, WARM_STEPS, SAVE_SECONDS, LOG_STEPS = 0.6, 20, 180, 20
 
 
-def excluded_hashes(folder):
-    """Of every held-out prompt: none of them is ever trained on."""
-    out = set()
-    for path in glob.glob(os.path.join(folder, "*.jsonl")):
-        with open(path, encoding="utf-8") as f:
-            out.update(prompt_hash(json.loads(line)["prompt"]) for line in f)
-    return out
-
-
-def rate(progress, step):
-    warm = min(1.0, (step + 1) / WARM_STEPS)
-    return warm * min(1.0, max(0.0, (1 - progress) / (1 - FLAT)))
-
-
 def write_delta(path, model):
     tensors = {n: t.bfloat16().contiguous() for n, t in model.trained().items()}
-    save_file(tensors, path + ".tmp")
-    os.replace(path + ".tmp", path)
+    save(path, tensors, save_file)
 
 
 def main():
@@ -88,10 +71,9 @@ def main():
     saved_at, logged = time.time(), (time.process_time(), tokens)
 
     def checkpoint():
-        state = {"trained": model.trained(), "adam": adam.state_dict(), "step": step,
-                 "tokens": tokens, "asked": asked, "spent": time.process_time() - begin, "legs": legs}
-        torch.save(state, last + ".tmp")
-        os.replace(last + ".tmp", last)
+        save(last, {"trained": model.trained(), "adam": adam.state_dict(), "step": step,
+                    "tokens": tokens, "asked": asked, "spent": time.process_time() - begin,
+                    "legs": legs})
         write_delta(os.path.join(a.out, "delta.safetensors"), model)
 
     while True:
@@ -113,7 +95,7 @@ def main():
                     row.index_add_(0, family[scored], values[scored])
         torch.nn.utils.clip_grad_norm_(params, 1.0)
         for group in adam.param_groups:
-            group["lr"] = a.lr * rate(progress, step)
+            group["lr"] = a.lr * schedule(progress, step, FLAT, WARM_STEPS)
         adam.step()
         adam.zero_grad(set_to_none=True)
         step += 1
