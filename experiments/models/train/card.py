@@ -17,6 +17,8 @@ ABOUT = {
     "llada": "LLaDA: bidirectional attention, multi-head (6 x 32), no QK norm",
     "sdar": "SDAR / Qwen3: block-causal attention (block 32, aligned to position 0), 6 query and 3 "
             "key/value heads of 32, QK norm",
+    "Dream": "Dream / Qwen2: bidirectional attention, 6 query and 3 key/value heads of 32, biases of "
+             "queries, keys and values, row p predicts token p + 1",
     "qwen3": "Qwen3: causal attention, 6 query and 3 key/value heads of 32, QK norm",
 }
 

@@ -76,19 +76,23 @@ def llada_config(c):
 
 
 def qwen_config(c):
+    architecture, model_type = {"sdar": ("SDARForCausalLM", "sdar"), "dream": ("DreamModel", "Dream"),
+                                "ar": ("Qwen3ForCausalLM", "qwen3")}[c.kind]
     out = {
-        "architectures": ["SDARForCausalLM" if c.kind == "sdar" else "Qwen3ForCausalLM"],
+        "architectures": [architecture],
         "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": EOS,
         "eos_token_id": EOT, "pad_token_id": EOS, "head_dim": c.head_dim, "hidden_act": "silu",
         "hidden_size": c.dim, "initializer_range": 0.02, "intermediate_size": c.ff,
         "max_position_embeddings": c.max_len, "max_window_layers": c.layers,
-        "model_type": "sdar" if c.kind == "sdar" else "qwen3", "num_attention_heads": c.heads,
+        "model_type": model_type, "num_attention_heads": c.heads,
         "num_hidden_layers": c.layers, "num_key_value_heads": c.kv_heads, "rms_norm_eps": c.eps,
         "rope_scaling": None, "rope_theta": c.theta, "sliding_window": None,
         "tie_word_embeddings": False, "torch_dtype": "bfloat16", "use_cache": c.kind == "ar",
         "use_sliding_window": False, "vocab_size": c.vocab}
+    if c.kind != "ar":
+        out["mask_token_id"] = MASK
     if c.kind == "sdar":
-        out.update({"block_size": c.block, "mask_token_id": MASK})
+        out["block_size"] = c.block
     return out
 
 
