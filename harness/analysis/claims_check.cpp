@@ -2,7 +2,6 @@
 // Copyright The Unmask Authors
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include <fmt/format.h>
 

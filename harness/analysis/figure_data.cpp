@@ -3,7 +3,6 @@
 #include "harness/analysis/figure_data.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>

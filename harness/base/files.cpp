@@ -33,8 +33,7 @@ class descriptor {
     size_ = static_cast<std::size_t>(info.st_size);
   }
   ~descriptor() { ::close(fd_); }
-  descriptor(const descriptor&) = delete;
-  descriptor& operator=(const descriptor&) = delete;
+  descriptor& operator=(descriptor&&) = delete;
   int get() const { return fd_; }
   std::size_t size() const { return size_; }
 

@@ -17,8 +17,7 @@ constexpr int gzip_only = 16 + MAX_WBITS;
 struct inflater {
   inflater() { good = inflateInit2(&stream, gzip_only) == Z_OK; }
   ~inflater() { inflateEnd(&stream); }
-  inflater(const inflater&) = delete;
-  inflater& operator=(const inflater&) = delete;
+  inflater& operator=(inflater&&) = delete;
   z_stream stream{};
   bool good = false;
 };

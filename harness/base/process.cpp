@@ -20,8 +20,7 @@ class file_actions {
  public:
   file_actions() { posix_spawn_file_actions_init(&actions_); }
   ~file_actions() { posix_spawn_file_actions_destroy(&actions_); }
-  file_actions(const file_actions&) = delete;
-  file_actions& operator=(const file_actions&) = delete;
+  file_actions& operator=(file_actions&&) = delete;
   void write_to(int descriptor, const std::filesystem::path& file) {
     if (file.empty()) return;
     posix_spawn_file_actions_addopen(&actions_, descriptor, file.c_str(),

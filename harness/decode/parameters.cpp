@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <stdexcept>
-#include <string_view>
-#include <utility>
 
 #include "harness/base/error.h"
 

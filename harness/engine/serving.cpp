@@ -3,7 +3,6 @@
 #include "harness/engine/serving.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"

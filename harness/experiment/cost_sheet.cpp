@@ -3,7 +3,6 @@
 #include "harness/experiment/cost_sheet.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <set>
 

@@ -3,7 +3,6 @@
 #include "harness/experiment/overlay.h"
 
 #include <algorithm>
-#include <set>
 
 #include "harness/base/error.h"
 #include "harness/base/toml_reader.h"

@@ -2,7 +2,6 @@
 // Copyright The Unmask Authors
 #include "harness/model/bpe.h"
 
-#include <algorithm>
 #include <queue>
 
 #include "harness/base/error.h"

@@ -3,7 +3,6 @@
 #include "harness/model/safetensors.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "harness/base/error.h"
 #include "harness/base/json.h"

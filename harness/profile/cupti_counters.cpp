@@ -40,8 +40,7 @@ class chip_host {
     p.pHostObject = object_;
     cupti::open_library().cuptiProfilerHostDeinitialize(&p);
   }
-  chip_host(const chip_host&) = delete;
-  chip_host& operator=(const chip_host&) = delete;
+  chip_host& operator=(chip_host&&) = delete;
   CUpti_Profiler_Host_Object* get() const { return object_; }
 
  private:

@@ -2,8 +2,6 @@
 // Copyright The Unmask Authors
 #include "harness/profile/tool_commands.h"
 
-#include <algorithm>
-
 #include "harness/base/error.h"
 #include "harness/profile/phases.h"
 

@@ -6,8 +6,6 @@
 #include "kernels/cpu/gemm.h"
 
 #include <dnnl.hpp>
-#include <memory>
-#include <unordered_map>
 
 #include "kernels/bench/bench.h"
 

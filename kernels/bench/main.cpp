@@ -24,8 +24,7 @@ class row_reporter final : public benchmark::ConsoleReporter {
   ~row_reporter() override {
     if (out_ != nullptr) std::fclose(out_);
   }
-  row_reporter(const row_reporter&) = delete;
-  row_reporter& operator=(const row_reporter&) = delete;
+  row_reporter& operator=(row_reporter&&) = delete;
   bool good() const { return out_ != nullptr; }
 
   void ReportRuns(const std::vector<Run>& runs) override {

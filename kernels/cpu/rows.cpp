@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"

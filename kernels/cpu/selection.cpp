@@ -4,7 +4,6 @@
 // Scores of cached tokens and which of them to keep.
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/row_kernels.h"

@@ -4,7 +4,6 @@
 // Which candidates are committed. A candidate whose score is -infinity or NaN is not eligible: it
 // is never accepted and never counted.
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "kernels/decisions.h"

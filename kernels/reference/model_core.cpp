@@ -2,9 +2,7 @@
 // Copyright The Unmask Authors
 //
 // Packing, embedding, normalisation, linear layers, rotary positions, cache writes, SwiGLU.
-#include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "kernels/float16.h"
 #include "kernels/host_memory.h"

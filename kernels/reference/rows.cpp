@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/reference/ops.h"

@@ -4,7 +4,6 @@
 // Scores of cached tokens and which of them to keep, for the sparse and evicting methods.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "kernels/reference/ops.h"

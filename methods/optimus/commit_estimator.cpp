@@ -3,7 +3,6 @@
 #include "methods/optimus/commit_estimator.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace unmask {
 namespace {

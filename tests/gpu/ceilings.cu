@@ -63,8 +63,7 @@ class buffer {
     UNMASK_CUDA_CALL(cudaMalloc(reinterpret_cast<void**>(&data_), n * sizeof(T)));
   }
   ~buffer() { (void)cudaFree(data_); }
-  buffer(const buffer&) = delete;
-  buffer& operator=(const buffer&) = delete;
+  buffer& operator=(buffer&&) = delete;
   T* data() const { return data_; }
   std::size_t bytes() const { return n_ * sizeof(T); }
 
@@ -139,8 +138,7 @@ class product {
     cublaslt().cublasLtMatmulDescDestroy(operation_);
     (void)cudaStreamDestroy(stream_);
   }
-  product(const product&) = delete;
-  product& operator=(const product&) = delete;
+  product& operator=(product&&) = delete;
 
   // Seconds of one product: the best algorithm of the library's eight proposals, median.
   double measure() {

@@ -8,7 +8,6 @@
 
 #include <cstdio>
 #include <cstring>
-#include <string>
 
 int unmask_main(int argc, char** argv);
 int unmask_bench_main(int argc, char** argv);

@@ -4,8 +4,6 @@
 // Attention under block masks, and the operations that choose the masks.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "kernels/attention.h"
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
 #include "tests/kernels/support.h"

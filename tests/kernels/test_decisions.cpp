@@ -5,8 +5,6 @@
 // candidate sets with ties, infinities and NaN.
 #include <rapidcheck.h>
 
-#include <algorithm>
-
 #include "kernels/decisions.h"
 #include "kernels/noise.h"
 #include "methods/baselines/block_diffusion/kernels/acceptance.h"

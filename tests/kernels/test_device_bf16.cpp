@@ -29,8 +29,7 @@ class half_grid {
     for (std::size_t d = 0; d < shape.size(); ++d) view_.shape[d] = shape[d];
     view_.row_stride = columns + gap;
   }
-  half_grid(const half_grid&) = delete;
-  half_grid& operator=(const half_grid&) = delete;
+  half_grid& operator=(half_grid&&) = delete;
   // The rounded values of `from`, which takes them over.
   half_grid& round(grid& from) {
     for (std::int64_t r = 0; r < from.rows(); ++r) {

@@ -2,7 +2,6 @@
 // Copyright The Unmask Authors
 //
 // Operations recorded once and repeated on other contents (CUDA graphs), on the emulated device.
-#include <cstring>
 
 #include "kernels/attention.h"
 #include "kernels/cuda/emulation.h"

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 
 #include <unistd.h>
 #include <nlohmann/json.hpp>

@@ -4,8 +4,6 @@
 // The chunk builder against the worked example (block of 32, chunk 8) and the golden toy runs.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 

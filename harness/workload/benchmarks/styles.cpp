@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include <algorithm>
 
 #include "harness/base/text.h"
 #include "harness/workload/benchmarks/benchmark.h"

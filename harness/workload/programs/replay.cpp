@@ -3,7 +3,6 @@
 #include "harness/workload/programs/replay.h"
 
 #include <functional>
-#include <map>
 
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"

@@ -42,8 +42,7 @@ class descriptor {
  public:
   explicit descriptor(int value = -1) : value_(value) {}
   ~descriptor() { reset(); }
-  descriptor(const descriptor&) = delete;
-  descriptor& operator=(const descriptor&) = delete;
+  descriptor& operator=(descriptor&&) = delete;
   int get() const { return value_; }
   void reset(int value = -1) {
     if (value_ >= 0) close(value_);
@@ -180,8 +179,7 @@ class running {
     ended_.reset(static_cast<int>(syscall(SYS_pidfd_open, process, 0)));
   }
   ~running() { end(); }
-  running(const running&) = delete;
-  running& operator=(const running&) = delete;
+  running& operator=(running&&) = delete;
   int ended() const { return ended_.get(); }
   int end() {
     if (process_ > 0) {

@@ -94,8 +94,7 @@ class parser {
       if (++depth_ > 200) throw latex_unsupported{};
     }
     ~nesting() { --depth_; }
-    nesting(const nesting&) = delete;
-    nesting& operator=(const nesting&) = delete;
+    nesting& operator=(nesting&&) = delete;
     int& depth_;
   };
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 
 #include "harness/base/error.h"
 #include "harness/base/python_regex.h"

@@ -7,7 +7,6 @@
 #include "harness/workload/scorers/math_value.h"
 
 #include <map>
-#include <stdexcept>
 
 namespace unmask::scorers {
 namespace {

@@ -2,7 +2,6 @@
 // Copyright The Unmask Authors
 #include "harness/workload/scorers/replay.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 

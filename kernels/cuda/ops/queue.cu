@@ -109,8 +109,7 @@ struct recorded_launches {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t runnable = nullptr;
   recorded_launches() = default;
-  recorded_launches(const recorded_launches&) = delete;
-  recorded_launches& operator=(const recorded_launches&) = delete;
+  recorded_launches& operator=(recorded_launches&&) = delete;
   ~recorded_launches() {  // at exit the driver may be gone already
     if (runnable != nullptr) (void)cudaGraphExecDestroy(runnable);
     if (graph != nullptr) (void)cudaGraphDestroy(graph);
@@ -342,8 +341,7 @@ class hidden_pages {
     ~open_pages() {
       if (--pages_.open_ == 0) pages_.protect(PROT_NONE);
     }
-    open_pages(const open_pages&) = delete;
-    open_pages& operator=(const open_pages&) = delete;
+    open_pages& operator=(open_pages&&) = delete;
 
    private:
     hidden_pages& pages_;
