@@ -4,7 +4,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -239,8 +238,7 @@ struct library_gemm::impl {
     ~turning_weights() {
       for (std::size_t i = 1; i < all_.size(); ++i) (void)cudaFree(const_cast<void*>(all_[i]));
     }
-    turning_weights(const turning_weights&) = delete;
-    turning_weights& operator=(const turning_weights&) = delete;
+    turning_weights& operator=(turning_weights&&) = delete;
     const void* next() { return all_[turn_++ % all_.size()]; }
 
    private:
