@@ -181,6 +181,7 @@ std::string to_json_line(const result_row& row) {
         {"shots", b.shots},     {"prompt", b.prompt},     {"extraction", b.scorer},
         {"metric", b.metric},   {"items_there", b.items}, {"trials", b.trials}};
   }
+  if (!row.workload.judge.empty()) out["workload"]["judge"] = row.workload.judge;
   out["method"] = row.method;
   out["preset"] = row.preset;
   out["label"] = row.label;
@@ -273,6 +274,7 @@ result_row parse_row(const std::string& line, const std::string& where) {
                                 b.at("prompt"),  b.at("extraction"),  b.at("metric"),
                                 b.at("shots"),   b.at("items_there"), b.at("trials")};
     }
+    row.workload.judge = workload.value("judge", "");
     row.method = in.at("method");
     row.preset = in.at("preset");
     row.label = in.at("label");

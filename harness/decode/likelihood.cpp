@@ -166,6 +166,21 @@ double round_loss(const transformer& model, const std::vector<std::int32_t>& con
   return loss / static_cast<double>(masks.size());
 }
 
+double causal_log_likelihood(const transformer& model, const std::vector<std::int32_t>& context,
+                             const std::vector<std::int32_t>& continuation) {
+  std::vector<std::int32_t> tokens = context, rows(continuation.size());
+  tokens.insert(tokens.end(), continuation.begin(), continuation.end());
+  std::iota(rows.begin(), rows.end(), static_cast<std::int32_t>(context.size()) - 1);
+  const tensor all = forward_rows(model, {tokens}, mask_kind::causal, 1, rows);
+  std::vector<double> logits(static_cast<std::size_t>(model.config().vocabulary));
+  double sum = 0;
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    std::copy_n(all.row<float>(static_cast<std::int64_t>(r)), logits.size(), logits.begin());
+    sum -= cross_entropy(logits, continuation[r]);
+  }
+  return sum;
+}
+
 likelihood_estimate log_likelihood(const transformer& model,
                                    const std::vector<std::int32_t>& context,
                                    const std::vector<std::int32_t>& continuation,

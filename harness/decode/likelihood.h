@@ -71,6 +71,12 @@ likelihood_estimate log_likelihood(const transformer& model,
                                    const std::vector<std::int32_t>& continuation,
                                    const likelihood_settings& settings, std::uint64_t key);
 
+// Log likelihood of `continuation` behind `context` under a causal model, whose row p predicts token
+// p + 1: the sum over its tokens, nats. Neither may be empty; the model must have been made for the
+// tokens of both.
+double causal_log_likelihood(const transformer& model, const std::vector<std::int32_t>& context,
+                             const std::vector<std::int32_t>& continuation);
+
 struct encoded_pair {
   std::vector<std::int32_t> context, continuation;
 };

@@ -9,6 +9,7 @@
 
 #include "harness/base/json_lines.h"
 #include "harness/base/located.h"
+#include "harness/decode/likelihood.h"
 #include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/settings.h"
@@ -100,6 +101,37 @@ void fill_random(loaded_workload& w, const workload_entry& entry, const run_sett
   w.record = {entry.name, fmt::format("random tokens, seed {}", run.seed), entry.items.limit};
 }
 
+// Before the prompts get the template of the model that answers.
+void invite_judge(loaded_workload& w, const std::filesystem::path& path) {
+  model_entry entry;
+  entry.path = path;
+  entry.name = path.filename().string();
+  w.judge = load_model(entry, {});
+  const loaded_model& judge = *w.judge;
+  if (judge.config.attention != mask_kind::causal || !judge.tokens) {
+    throw usage_error("workload.judge is " + path.string() +
+                      ", which is no autoregressive model with a tokenizer");
+  }
+  const chat_format format = chat_format_of(judge.config, *judge.tokens);
+  for (const task_item& item : w.items) {
+    w.judged_prompts.push_back(
+        judge.tokens->encode(apply_chat_template(format, {{"user", item.prompt}}, true)));
+  }
+  w.record.judge = entry.name;
+}
+
+// The geometric mean of the probabilities of an answer's tokens under the judge; an answer without
+// a token stays unscored. Repetition is likely too: read the number of tokens beside it.
+void judge_likelihood(const loaded_workload& w, std::size_t item, scored_answer& s) {
+  const std::vector<std::int32_t> answer = w.judge->tokens->encode(s.text);
+  if (answer.empty()) return;
+  const std::vector<std::int32_t>& prompt = w.judged_prompts[item];
+  w.judge->make_room(static_cast<std::int32_t>(prompt.size() + answer.size()));
+  const double sum = causal_log_likelihood(*w.judge->packed, prompt, answer);
+  s.scored = true;
+  s.value = std::exp(sum / static_cast<double>(answer.size()));
+}
+
 void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                 const loaded_model& model) {
   if (!entry.benchmark.name.empty()) {
@@ -110,6 +142,7 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
   w.items = located(entry.file.string(), [&] { return select(std::move(all), entry.items); });
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
   const chat_format format = chat_format_of(model.config, *model.tokens);
+  if (!entry.judge.empty()) invite_judge(w, entry.judge);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
     task_item& item = w.items[i];
     sequence_request request;
@@ -323,6 +356,7 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
     s.group = item.family;
     s.item = item_of[i];
     s.filters = judged.filters;
+    if (workload.judge && item.scorer == "none") judge_likelihood(workload, item_of[i], s);
     for (const measure& m : judged.measures) s.measures.push_back({m.name, m.sum, m.of});
     all.push_back(std::move(s));
   }

@@ -40,6 +40,8 @@ struct loaded_workload {
   std::vector<sequence_request> requests;  // in the order of the items or of the trace
   std::vector<double> arrivals;            // of a trace, seconds from 0
   workload_record record;
+  std::shared_ptr<loaded_model> judge;                    // workload_entry::judge
+  std::vector<std::vector<std::int32_t>> judged_prompts;  // of each item, in the judge's tokens
 };
 
 // True when no layer of the model is computed: decisions come from elsewhere.

@@ -62,6 +62,14 @@ void read_run(toml_reader& r, experiment_spec& spec) {
   located(r.where(), [&] { check_run_keys(run); });
 }
 
+// A file outside the tree names the models that come with the program like one inside.
+fs::path model_folder(const fs::path& file, const std::string& path) {
+  const fs::path given = beside(file, path);
+  std::error_code none;
+  if (fs::path(path).is_absolute() || fs::exists(given, none)) return given;
+  return find_embedded(path, file.parent_path()).value_or(given);
+}
+
 model_entry read_model(toml_reader& r, const fs::path& file) {
   model_entry model;
   std::string path;
@@ -88,12 +96,7 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
     model.path = find_weights(model.published).value_or(path);
     if (model.name.empty()) model.name = fs::path(model.published).filename().string();
   } else {
-    // A file outside the tree names the models that come with the program like one inside.
-    model.path = beside(file, path);
-    std::error_code none;
-    if (fs::path(path).is_relative() && !fs::exists(model.path, none)) {
-      model.path = find_embedded(path, file.parent_path()).value_or(model.path);
-    }
+    model.path = model_folder(file, path);
   }
   if (model.name.empty()) {
     const fs::path trimmed = model.path.has_filename() ? model.path : model.path.parent_path();
@@ -148,7 +151,7 @@ void add_benchmark(const toml_reader& r, workload_entry w, const std::string& na
 
 void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) {
   std::vector<std::string> tasks;
-  std::string path, name;
+  std::string path, name, judge;
   workload_entry w;
   r.texts("tasks", tasks);
   r.text("file", path);
@@ -164,6 +167,8 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
   r.text("lengths", w.lengths);
   r.integer("gen_length", w.gen_length, 0, 1 << 24);
   r.texts("models", w.models);
+  r.text("judge", judge);
+  if (!judge.empty()) w.judge = model_folder(file, judge);
   const std::vector<std::string> benchmarks = benchmarks_of(r);
   if ((!tasks.empty() && benchmarks.empty()) + (!path.empty()) + (!trace.empty()) +
           (!w.lengths.empty()) + (!benchmarks.empty()) !=
@@ -181,6 +186,9 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
     throw usage_error(r.where() +
                       ": `offset`, `draw`, `spread` and `context` choose among tasks; a trace and "
                       "`lengths` take `limit` alone");
+  }
+  if (!judge.empty() && tasks.empty() && path.empty()) {
+    throw usage_error(r.where() + ": `judge` reads the answers to `tasks` or to the items of `file`");
   }
   if (!name.empty() && std::max(tasks.size(), benchmarks.size()) > 1) {
     throw usage_error(r.where() + ": `name` is of one task; give each its own [[workload]]");

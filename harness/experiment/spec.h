@@ -19,7 +19,8 @@
 //   [[workload]] tasks = ["word_problem", ...] or file = "x.jsonl"; which items (item_selection):
 //               context = [LOW, HIGH], draw = SEED, offset, limit, spread = true; gen_length
 //               benchmark = "gsm8k" or several, harness, shots, trials, ... (benchmark_workload.h);
-//               models = [...]: for these alone
+//               models = [...]: for these alone; judge = a causal model whose likelihood of free
+//               text is its score
 //               serve only: trace = "x.csv" and format = "lengths" | "azure" | "mooncake", or
 //               lengths = "sdar-8b/sharegpt" (published means and deviations)
 //   [serve]     see serve_settings.cpp, or unmask run --help
@@ -103,6 +104,10 @@ struct workload_entry {
   // items.limit prompts of so many random tokens; 0: something else.
   std::int64_t prompt_tokens = 0;
   std::vector<std::string> models;  // names or roles of the models that it is for; empty: all
+  // A causal model: the score of an answer that has no scorer, free text, is its likelihood under
+  // that model, per token (the geometric mean). Empty: such an answer has no score.
+  std::filesystem::path judge;
+  std::string judge_hash;  // of its weights; "": nobody looked yet
 };
 
 struct method_entry {

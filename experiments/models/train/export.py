@@ -25,8 +25,53 @@ QWEN_TEMPLATE = (
     "{{ '<|im_start|>assistant\n' }}{% endif %}")
 
 
-def names(kind, layers):
+FUSED = "attention.query_key_value.weight"  # of llada2: queries, keys and values in this order
+
+
+def expert_names(cfg, i):
+    """Pairs (our name, exported name) of the experts of layer i of a llada2 model."""
+    ours, theirs = f"layers.{i}.experts.", f"model.layers.{i}.mlp."
+    return [(ours + "router.weight", theirs + "gate.weight"),
+            (ours + "bias", theirs + "gate.expert_bias")] + [
+        (f"{ours}{n}.{e}.weight", f"{theirs}experts.{e}.{n}_proj.weight")
+        for e in range(cfg.experts) for n in ("gate", "up", "down")]
+
+
+def llada2_names(cfg):
+    """As names(); queries, keys and values still apart."""
+    out = [("embed.weight", "model.word_embeddings.weight"), ("norm", "model.norm.weight"),
+           ("head.weight", "lm_head.weight")]
+    parts = {"attn_norm": "input_layernorm.weight", "ff_norm": "post_attention_layernorm.weight",
+             "wo.weight": "attention.dense.weight", "q_norm": "attention.query_layernorm.weight",
+             "k_norm": "attention.key_layernorm.weight"}
+    parts.update({f"w{x}.weight": f"{FUSED}.{x}" for x in "qkv"})
+    for i in range(cfg.layers):
+        shared = "shared_experts." if i > 0 else ""
+        own = parts | {n + ".weight": f"mlp.{shared}{n}_proj.weight" for n in ("gate", "up", "down")}
+        out += [(f"layers.{i}.{a}", f"model.layers.{i}.{b}") for a, b in own.items()]
+        out += expert_names(cfg, i) if i > 0 else []
+    return out
+
+
+def fuse(tensors):
+    """Joins queries, keys and values of every layer."""
+    for stem in sorted({k[:-2] for k in tensors if k[:-2].endswith(FUSED)}):
+        tensors[stem] = torch.cat([tensors.pop(f"{stem}.{x}") for x in "qkv"])
+
+
+def split(tensors, cfg):
+    """The reverse of fuse()."""
+    q, kv = cfg.heads * cfg.head_dim, cfg.kv_heads * cfg.head_dim
+    for stem in [k for k in tensors if k.endswith(FUSED)]:
+        for x, part in zip("qkv", tensors.pop(stem).split([q, kv, kv])):
+            tensors[f"{stem}.{x}"] = part
+
+
+def names(cfg):
     """Pairs (our name, exported name)."""
+    kind, layers = cfg.kind, cfg.layers
+    if kind == "llada2":
+        return llada2_names(cfg)
     if kind == "llada":
         pre = "model.transformer."
         out = [("embed.weight", pre + "wte.weight"), ("norm", pre + "ln_f.weight"),
@@ -96,6 +141,24 @@ def qwen_config(c):
     return out
 
 
+def llada2_config(c):
+    return {
+        "architectures": ["LLaDA2MoeModelLM"], "attention_dropout": 0.0, "bos_token_id": EOS,
+        "eos_token_id": EOT, "pad_token_id": EOS, "first_k_dense_replace": 1,
+        "head_dim": c.head_dim, "hidden_act": "silu", "hidden_size": c.dim,
+        "intermediate_size": c.ff, "mask_token_id": MASK, "max_position_embeddings": c.max_len,
+        "model_type": "llada2_moe", "moe_intermediate_size": c.expert_ff,
+        "moe_router_enable_expert_bias": True, "n_group": c.groups, "norm_topk_prob": True,
+        "num_attention_heads": c.heads, "num_experts": c.experts, "num_experts_per_tok": c.chosen,
+        "num_hidden_layers": c.layers, "num_key_value_heads": c.kv_heads,
+        "num_shared_experts": c.shared_ff // c.expert_ff, "partial_rotary_factor": 1.0,
+        "rms_norm_eps": c.eps, "rope_scaling": None, "rope_theta": c.theta,
+        "routed_scaling_factor": c.scaling, "score_function": "sigmoid",
+        "tie_word_embeddings": False, "topk_group": c.groups_kept, "torch_dtype": "bfloat16",
+        "use_bias": False, "use_qk_norm": True, "use_qkv_bias": False, "vocab_size": c.vocab,
+        "block_size": c.block}
+
+
 def write_json(path, obj):
     with open(path, "w", encoding="utf-8") as f:
         json.dump(obj, f, indent=2, ensure_ascii=False)
@@ -106,7 +169,8 @@ def export(checkpoint, tokenizer_dir, out):
     c = config_of(checkpoint)
     state, kind = checkpoint["model"], checkpoint["kind"]
     os.makedirs(out, exist_ok=True)
-    tensors = {b: state[a].to(torch.bfloat16).contiguous() for a, b in names(kind, c.layers)}
+    tensors = {b: state[a].to(torch.bfloat16).contiguous() for a, b in names(c)}
+    fuse(tensors)
     order = sorted(tensors)
     total = sum(t.numel() * 2 for t in tensors.values())
     shards, size = [[], []], 0
@@ -121,7 +185,8 @@ def export(checkpoint, tokenizer_dir, out):
     write_json(os.path.join(out, "model.safetensors.index.json"),
                {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))})
     llada = kind == "llada"
-    write_json(os.path.join(out, "config.json"), llada_config(c) if llada else qwen_config(c))
+    config = {"llada": llada_config, "llada2": llada2_config}.get(kind, qwen_config)
+    write_json(os.path.join(out, "config.json"), config(c))
     gen = {"eos_token_id": [EOT, EOS], "pad_token_id": EOS, "bos_token_id": BOS if llada else EOS}
     if kind != "ar":
         gen["mask_token_id"] = MASK
@@ -147,7 +212,8 @@ def load_exported(path):
     """Model with the exported (rounded) weights, computing in float32."""
     with open(os.path.join(path, "config.json"), encoding="utf-8") as f:
         read = json.load(f)
-    kind = {"llada": "llada", "sdar": "sdar", "qwen3": "ar", "Dream": "dream"}[read["model_type"]]
+    kind = {"llada": "llada", "sdar": "sdar", "qwen3": "ar", "Dream": "dream",
+            "llada2_moe": "llada2"}[read["model_type"]]
     layers = read["n_layers"] if kind == "llada" else read["num_hidden_layers"]
     model = Model(make_config(kind, layers, read.get("block_size", 32)))
     with open(os.path.join(path, "model.safetensors.index.json"), encoding="utf-8") as f:
@@ -155,7 +221,8 @@ def load_exported(path):
     tensors = {}
     for name in files:
         tensors.update(load_file(os.path.join(path, name)))
-    model.load_state_dict({a: tensors[b].float() for a, b in names(kind, model.cfg.layers)})
+    split(tensors, model.cfg)
+    model.load_state_dict({a: tensors[b].float() for a, b in names(model.cfg)})
     return model
 
 

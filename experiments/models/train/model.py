@@ -6,6 +6,7 @@ sdar  : block-causal attention (blocks aligned to position 0), QK norm, GQA, rms
 ar    : causal attention, otherwise identical to sdar.
 dream : bidirectional attention, GQA, biases of queries, keys and values, no QK norm, rms eps 1e-6;
         row p predicts token p + 1, as in the causal model that it is adapted from.
+llada2 : sdar with a mixture of experts in the place of every feed-forward but the first (LLaDA2.0).
 """
 from dataclasses import dataclass
 
@@ -30,6 +31,20 @@ class Config:
     qkv_bias: bool = False
     block: int = 32
     max_len: int = 4096
+    # Of llada2: `chosen` of `experts` per token, out of the `groups_kept` best of `groups` groups; each
+    # is `expert_ff` wide. Beside them every token passes one feed-forward of `shared_ff`.
+    experts: int = 0
+    chosen: int = 4
+    groups: int = 4
+    groups_kept: int = 2
+    expert_ff: int = 48
+    shared_ff: int = 192
+    scaling: float = 2.5
+
+    @property
+    def in_blocks(self):
+        """Attention is block-causal."""
+        return self.kind in ("sdar", "llada2")
 
 
 def make_config(kind, layers=5, block=32):
@@ -37,7 +52,7 @@ def make_config(kind, layers=5, block=32):
         return Config(kind=kind, layers=layers)
     dream = kind == "dream"
     return Config(kind=kind, layers=layers, kv_heads=3, qk_norm=not dream, qkv_bias=dream, eps=1e-6,
-                  block=block)
+                  block=block, experts=16 if kind == "llada2" else 0)
 
 
 def config_of(state):
@@ -62,8 +77,55 @@ def rms(x, weight, eps):
     return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight
 
 
-class Layer(nn.Module):
+class Experts(nn.Module):
+    """The router of LLaDA2.0 and the experts that it chooses from: sigmoid scores; a bias, which
+    training moves against the load and no gradient sees, takes part in the choice alone; groups rank
+    by their two best; the scores of the chosen are normalised and scaled. All experts are computed
+    and those that were not chosen weighted by zero, which a small model can afford."""
+
     def __init__(self, cfg):
+        super().__init__()
+        self.cfg = cfg
+        self.router = nn.Linear(cfg.dim, cfg.experts, bias=False)
+        self.register_buffer("bias", torch.zeros(cfg.experts))
+        self.register_buffer("load", torch.zeros(cfg.experts), persistent=False)
+        for name, shape in (("gate", (cfg.dim, cfg.expert_ff)), ("up", (cfg.dim, cfg.expert_ff)),
+                            ("down", (cfg.expert_ff, cfg.dim))):
+            setattr(self, name, nn.ModuleList(
+                [nn.Linear(*shape, bias=False) for _ in range(cfg.experts)]))
+
+    def weights(self, h):
+        """[..., dim] to [..., experts]: zero but for the chosen."""
+        cfg = self.cfg
+        with torch.autocast("cpu", enabled=False):
+            score = torch.sigmoid(F.linear(h.float(), self.router.weight))
+        with torch.no_grad():
+            rank = (score + self.bias).unflatten(-1, (cfg.groups, -1))
+            group = rank.topk(2, -1).values.sum(-1).topk(cfg.groups_kept, -1).indices
+            kept = torch.zeros_like(rank[..., 0]).scatter(-1, group, 1.0)
+            rank = rank.masked_fill(kept[..., None] == 0, -1.0).flatten(-2)
+            chosen = torch.zeros_like(score).scatter(-1, rank.topk(cfg.chosen, -1).indices, 1.0)
+            if self.training:
+                self.load += chosen.flatten(0, -2).sum(0)
+        w = score * chosen
+        return w / (w.sum(-1, keepdim=True) + 1e-20) * cfg.scaling
+
+    def forward(self, h):
+        def joined(parts, dim):
+            return torch.cat([p.weight for p in parts], dim)
+        inner = F.silu(F.linear(h, joined(self.gate, 0))) * F.linear(h, joined(self.up, 0))
+        inner = inner * self.weights(h).repeat_interleave(self.cfg.expert_ff, -1)
+        return F.linear(inner, joined(self.down, 1))
+
+    @torch.no_grad()
+    def balance(self, speed):
+        """Moves the bias by `speed` towards equal loads since the last call."""
+        self.bias += speed * torch.sign(self.load.mean() - self.load)
+        self.load.zero_()
+
+
+class Layer(nn.Module):
+    def __init__(self, cfg, index):
         super().__init__()
         self.cfg = cfg
         qd, kd = cfg.heads * cfg.head_dim, cfg.kv_heads * cfg.head_dim
@@ -73,9 +135,12 @@ class Layer(nn.Module):
         self.wk = nn.Linear(cfg.dim, kd, bias=cfg.qkv_bias)
         self.wv = nn.Linear(cfg.dim, kd, bias=cfg.qkv_bias)
         self.wo = nn.Linear(qd, cfg.dim, bias=False)
-        self.gate = nn.Linear(cfg.dim, cfg.ff, bias=False)
-        self.up = nn.Linear(cfg.dim, cfg.ff, bias=False)
-        self.down = nn.Linear(cfg.ff, cfg.dim, bias=False)
+        routed = cfg.experts > 0 and index > 0
+        ff = cfg.shared_ff if routed else cfg.ff
+        self.gate = nn.Linear(cfg.dim, ff, bias=False)
+        self.up = nn.Linear(cfg.dim, ff, bias=False)
+        self.down = nn.Linear(ff, cfg.dim, bias=False)
+        self.experts = Experts(cfg) if routed else None
         if cfg.qk_norm:
             self.q_norm = nn.Parameter(torch.ones(cfg.head_dim))
             self.k_norm = nn.Parameter(torch.ones(cfg.head_dim))
@@ -97,7 +162,8 @@ class Layer(nn.Module):
         a = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
         x = x + self.wo(a.transpose(1, 2).reshape(b, n, -1))
         h = rms(x, self.ff_norm, cfg.eps)
-        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+        x = x + self.down(F.silu(self.gate(h)) * self.up(h))
+        return x if self.experts is None else x + self.experts(h)
 
 
 class Model(nn.Module):
@@ -105,7 +171,7 @@ class Model(nn.Module):
         super().__init__()
         self.cfg = cfg
         self.embed = nn.Embedding(cfg.vocab, cfg.dim)
-        self.layers = nn.ModuleList([Layer(cfg) for _ in range(cfg.layers)])
+        self.layers = nn.ModuleList([Layer(cfg, i) for i in range(cfg.layers)])
         self.norm = nn.Parameter(torch.ones(cfg.dim))
         self.head = nn.Linear(cfg.dim, cfg.vocab, bias=False)
         cos, sin = rope_tables(cfg, cfg.max_len)

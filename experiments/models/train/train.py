@@ -83,7 +83,7 @@ def decide_surest(hidden, head, ids, flat, tgt, sco, group, rng, behind=0):
 
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("--kind", choices=["llada", "sdar", "ar", "dream"], required=True)
+    ap.add_argument("--kind", choices=["llada", "sdar", "ar", "dream", "llada2"], required=True)
     ap.add_argument("--out", required=True)
     ap.add_argument("--tokenizer", required=True, help="folder with llada.json and qwen.json")
     ap.add_argument("--exclude", required=True, help="folder with the held-out *.jsonl")
@@ -103,7 +103,7 @@ def main():
                     help="share of retrieval and summary contexts of 200 to 2000 tokens")
     ap.add_argument("--ranked-from", type=float, default=0.3,
                     help="progress from which masks follow the model's own confidence")
-    ap.add_argument("--block", default="32", help="block length (sdar); of several, separated by "
+    ap.add_argument("--block", default="32", help="block length (sdar, llada2); of several, separated by "
                     "commas, every item draws one and the first is the exported model's")
     a = ap.parse_args()
     torch.set_num_threads(1)
@@ -116,8 +116,11 @@ def main():
     blocks = [int(b) for b in a.block.split(",")]
     cfg = make_config(a.kind, saved.get("layers", 5), blocks[0])
     model = Model(cfg)
-    matrices = [p for n, p in model.named_parameters() if p.dim() == 2 and "layers" in n]
-    others = [p for n, p in model.named_parameters() if not (p.dim() == 2 and "layers" in n)]
+    def is_matrix(name, p):
+        return p.dim() == 2 and "layers" in name and "router" not in name
+    matrices = [p for n, p in model.named_parameters() if is_matrix(n, p)]
+    others = [p for n, p in model.named_parameters() if not is_matrix(n, p)]
+    routers = [layer.experts for layer in model.layers if layer.experts is not None]
     muon = Muon(matrices)
     adam = torch.optim.AdamW(others, lr=a.adam_lr, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     step, tokens, elapsed, run = 0, 0, 0.0, 0
@@ -129,7 +132,7 @@ def main():
         step, tokens = saved["step"], saved["tokens"]
         elapsed, run = saved["elapsed"], saved["run"] + 1
     path = os.path.join(a.tokenizer, "llada.json" if a.kind == "llada" else "qwen.json")
-    batcher = Batcher(a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
+    batcher = Batcher("sdar" if cfg.in_blocks else a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
                       excluded_hashes(a.exclude), a.budget, a.copy, a.drills, a.long, blocks)
     chance = torch.Generator().manual_seed(a.seed + 77 * (run + 1))
     hidden = torch.compile(model.hidden, dynamic=False)
@@ -154,7 +157,7 @@ def main():
         mask, position = None, None
         if a.kind in ("llada", "dream"):
             mask = keys[:, None, None, :]
-        elif a.kind == "sdar":
+        elif cfg.in_blocks:
             position, block, segment = keys
             mask, keys = copies_mask(block, segment), segment >= 0
         run_hidden = hidden if n <= 320 else model.hidden
@@ -162,7 +165,7 @@ def main():
         with torch.autocast("cpu", dtype=torch.bfloat16):
             if a.kind != "ar" and p > a.ranked_from and n <= 320:
                 group = flat // n
-                if a.kind == "sdar":
+                if cfg.in_blocks:
                     group = group * 64 + segment.reshape(-1)[flat]
                 still = decide_surest(lambda x: run_hidden(x, mask, position), model.head, ids, flat,
                                       tgt, sco, group, chance, behind)
@@ -177,6 +180,8 @@ def main():
         for g in adam.param_groups:
             g["lr"] = a.adam_lr * scale
         adam.step()
+        for experts in routers:
+            experts.balance(0.002 * scale)
         for q in model.parameters():
             q.grad = None
         step += 1

@@ -107,6 +107,24 @@ TEST(program, generate_decodes_with_each_embedded_model) {
   }
 }
 
+TEST(program, a_judge_scores_free_text_and_must_be_autoregressive) {
+  const std::string models = UNMASK_SOURCE_DIR "/experiments/models/";
+  const auto judged_by = [&](const std::string& judge) {
+    const auto file = std::filesystem::temp_directory_path() / "unmask_judged.toml";
+    std::ofstream(file) << "title = \"judged\"\n[run]\nrepetitions = 1\nwarmup = 0\n[[model]]\npath = \""
+                        << models << "tiny-sdar\"\n[[workload]]\ntasks = [\"story\"]\nlimit = 2\n"
+                        << "gen_length = 32\njudge = \"" << models << judge
+                        << "\"\n[[method]]\nname = \"block_diffusion\"\n";
+    return run("run --fresh --format json -o " + file.string() + "." + judge + " " + file.string());
+  };
+  const outcome scored = judged_by("tiny-ar");
+  EXPECT_EQ(scored.code, 0) << scored.text;
+  EXPECT_FALSE(says(scored, "no item of this workload can be scored")) << scored.text;
+  const outcome refused = judged_by("tiny-llada");
+  EXPECT_NE(refused.code, 0);
+  EXPECT_TRUE(says(refused, "no autoregressive model")) << refused.text;
+}
+
 TEST(program, watch_prints_one_line_per_step_when_not_on_a_terminal) {
   const outcome o =
       run("generate --watch --gen-length 32 --set params.tokens_per_step=4 'Compute 3 + 4.'");

@@ -74,6 +74,16 @@ TEST(likelihood, one_token_is_exact_and_needs_one_forward) {
   EXPECT_EQ(e.standard_error, 0);
 }
 
+// The value is the trainer's (PyTorch, float32) on the same exported weights.
+TEST(likelihood, of_a_causal_model_is_the_sum_over_the_tokens) {
+  const std::filesystem::path folder =
+      std::filesystem::path(UNMASK_SOURCE_DIR) / "experiments/models/tiny-ar";
+  const model_config config = read_model_config(folder);
+  const transformer model(config, load_weights(config, folder), cpu_ops(), weight_format::f32, 12);
+  EXPECT_NEAR(causal_log_likelihood(model, {1020, 5, 117, 301, 44, 712, 1022}, {88, 412, 9, 640, 77}),
+              -70.31203, 2e-3);
+}
+
 TEST(likelihood, draws_mask_what_the_rules_say) {
   likelihood_settings s;
   for (std::int32_t round = 0; round < 50; ++round) {
