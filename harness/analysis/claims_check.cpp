@@ -219,12 +219,17 @@ interval interval_of_average(const std::vector<double>& values, const std::vecto
   return {mean - std::sqrt(below) / n, mean + std::sqrt(above) / n};
 }
 
+// So many graded scores that differ show the spread of their differences.
+constexpr std::size_t enough_for_a_bootstrap = 20;
+
 // All pairs of items together, each item of a workload once: its scores over several points (batch
 // sizes, say) are averaged. Nothing unless every point kept its items.
 std::optional<estimate> pooled_scores(const point_list& points) {
   struct item {
     double left = 0, right = 0, n = 0;
+    bool graded = false;  // a score that is neither right nor wrong
   };
+  const auto between = [](double score) { return score > 0 && score < 1; };
   std::map<std::pair<std::string, std::size_t>, item> items;
   for (const checked_point& p : points) {
     if (!p.right) return {};
@@ -235,6 +240,7 @@ std::optional<estimate> pooled_scores(const point_list& points) {
       at.left += x[i];
       at.right += y[i];
       ++at.n;
+      at.graded |= between(x[i]) || between(y[i]);
     }
   }
   std::vector<double> left, right;
@@ -243,6 +249,13 @@ std::optional<estimate> pooled_scores(const point_list& points) {
     right.push_back(i.right / i.n);
   }
   estimate e = paired_score_difference(left, right);
+  std::size_t differ = 0;
+  for (std::size_t i = 0; i < left.size(); ++i) differ += left[i] != right[i];
+  if (differ >= enough_for_a_bootstrap &&
+      std::ranges::all_of(items, [](const auto& i) { return i.second.graded; })) {
+    e.how = fmt::format("pooled pairs of graded scores, {} differ, {}", differ, e.how);
+    return e;
+  }
   const auto only = [](const std::vector<double>& a, const std::vector<double>& b) {
     std::size_t count = 0;
     for (std::size_t i = 0; i < a.size(); ++i) count += a[i] >= 0.5 && b[i] < 0.5;

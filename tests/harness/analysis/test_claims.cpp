@@ -387,6 +387,26 @@ TEST_F(claims, pairs_are_pooled_over_points) {
   EXPECT_EQ(checked(better, rows).judged, verdict::ambiguous);  // no task alone can tell
 }
 
+TEST_F(claims, graded_scores_are_judged_by_their_own_spread) {
+  const std::string mean = better + "aggregate = \"mean\"\n";
+  std::vector<result_row> rows;
+  for (const char* story : {"short story", "long story"}) {
+    for (const auto& [label, base] : {std::pair("fast", 0.4), std::pair("slow", 0.3)}) {
+      rows.push_back(scored(label, 15, 15, 1, story));
+      for (std::size_t i = 0; i < 15; ++i) {
+        rows.back().items.score[i] = base + (base > 0.35 ? 0.01 * static_cast<double>(i % 5) : 0);
+      }
+    }
+  }
+  const claim_result r = checked(mean, rows);
+  EXPECT_EQ(r.judged, verdict::reproduced) << r.reason;
+  EXPECT_NEAR(r.measured->value, 0.12, 1e-12);
+  EXPECT_LT(r.measured->range->high - r.measured->range->low, 0.02);
+  // One score that is right or wrong, and shares of pairs widen the interval again.
+  rows[0].items.score[0] = rows[1].items.score[0] = 1;
+  EXPECT_EQ(checked(mean, rows).judged, verdict::ambiguous);
+}
+
 TEST_F(claims, shares_of_items_have_an_interval_over_items) {
   std::vector<result_row> rows = {row_of("fast", {1.0})};
   const std::string quarter =
