@@ -17,8 +17,11 @@ ABOUT = {
     "llada": "LLaDA: bidirectional attention, multi-head (6 x 32), no QK norm",
     "sdar": "SDAR / Qwen3: block-causal attention (block 32, aligned to position 0), 6 query and 3 "
             "key/value heads of 32, QK norm",
-    "Dream": "Dream / Qwen2: bidirectional attention, 6 query and 3 key/value heads of 32, biases of "
-             "queries, keys and values, row p predicts token p + 1",
+    "llada2_moe": "LLaDA2.0: a mixture of experts (16 of width 48, 4 a token out of 2 of 4 groups, sigmoid "
+                  "scores, beside them 192 for every token; the first layer dense), block-causal attention "
+                  "(block 32, aligned to position 0), 6 query and 3 key/value heads of 32, QK norm",
+    "Dream": "Dream / Qwen2: bidirectional attention, multi-head (6 x 32), biases of queries, keys and "
+             "values, row p predicts token p + 1",
     "qwen3": "Qwen3: causal attention, 6 query and 3 key/value heads of 32, QK norm",
 }
 

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns AR weights into a starting point for SDAR or Dream, and SDAR or AR weights into one for LLaDA.
+"""Turns AR weights into a starting point for SDAR, SDAR weights into one for LLaDA, and a LLaDA model into
+a Dream model.
 
 AR to SDAR: same shapes. The look-up heads of layer 1 (lookup_init.py) compare one place later in a
 causal model; a masked position is compared exactly as a key is, so their queries become their keys,
 all but the slot that repels mask tokens.
 
-AR to Dream: causal attention becomes bidirectional, the row before a token goes on predicting it; the
-QK norm is replaced as for LLaDA, key and value heads stay grouped, biases start at zero.
+LLaDA to Dream: a Dream model's row p predicts token p + 1. One more layer brings every row what the row
+behind it has: its queries and keys are biases alone, turned by the rotary embedding so that a row
+attends to the next one only, its values are the row itself, and its output is so large that the
+sum with the own row is the other row. Trained from AR weights Dream models stayed poor here.
 
 To LLaDA: the LLaDA layers have no QK norm and no grouped heads. The norm is replaced by its average factor,
 measured on a batch and folded into the projections; key and value heads are repeated.
@@ -43,7 +46,7 @@ def average_factors(source, ids, mask, position):
 
 
 @torch.no_grad()
-def without_norms(state, kind, to, codec):
+def without_norms(state, kind, codec):
     source = net.Model(net.make_config(kind))
     source.load_state_dict(state)
     ids, keys, _ = Batcher(kind, codec, 777, set(), 6144).batch(0.3)
@@ -52,7 +55,7 @@ def without_norms(state, kind, to, codec):
         position, block, segment = keys
         mask = net.copies_mask(block, segment)
     factors = average_factors(source, ids, mask, position)
-    target = net.Model(net.make_config(to))
+    target = net.Model(net.make_config("llada"))
     c = target.cfg
     out = target.state_dict()
     for key in out:
@@ -89,6 +92,30 @@ def to_sdar(state):
     return out
 
 
+SHARPNESS = 40.0  # of the attention to the next row: logits fall by some 20 to its neighbours
+LOUDNESS = 3000.0  # of the next row's state beside the own, whose scale is a few tens
+
+
+@torch.no_grad()
+def to_dream(state, layers):
+    c = net.make_config("dream", layers + 1, kv_heads=6)
+    out = net.Model(c).state_dict()
+    for key in out:
+        out[key] = state[key].clone() if key in state else torch.zeros_like(out[key])
+    last = f"layers.{layers}."
+    half = c.head_dim // 2
+    angle = c.theta ** (-torch.arange(half, dtype=torch.float32) / half)
+    size = (SHARPNESS * c.head_dim ** 0.5) ** 0.5
+    query = size * torch.cat([angle.cos(), angle.sin()])
+    key = size * torch.cat([torch.ones(half), torch.zeros(half)])
+    out[last + "wq.bias"], out[last + "wk.bias"] = query.repeat(c.heads), key.repeat(c.kv_heads)
+    out[last + "wv.weight"], out[last + "wo.weight"] = torch.eye(c.dim), LOUDNESS * torch.eye(c.dim)
+    for norm in ("attn_norm", "ff_norm"):
+        out[last + norm] = torch.ones(c.dim)
+    return {"model": out, "kind": "dream", "layers": c.layers, "kv_heads": c.kv_heads, "text": "llada",
+            "tokens": 0}
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("--checkpoint", required=True, help="checkpoint or exported folder")
@@ -101,11 +128,11 @@ def main():
         s = {"model": source.state_dict(), "kind": source.cfg.kind}
     else:
         s = torch.load(a.checkpoint)
+    if a.to == "dream":
+        torch.save(to_dream(s["model"], s.get("layers", 5)), a.out)
+        return
     codec = Codec(os.path.join(a.tokenizer, "qwen.json"), s["kind"])
-    if a.to == "sdar":
-        model = to_sdar(s["model"])
-    else:
-        model = without_norms(s["model"], s["kind"], a.to, codec)
+    model = to_sdar(s["model"]) if a.to == "sdar" else without_norms(s["model"], s["kind"], codec)
     torch.save({"model": model, "kind": a.to, "tokens": s.get("tokens", 0)}, a.out)
 
 

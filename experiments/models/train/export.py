@@ -184,7 +184,8 @@ def export(checkpoint, tokenizer_dir, out):
         weight_map.update({k: name for k in shard})
     write_json(os.path.join(out, "model.safetensors.index.json"),
                {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))})
-    llada = kind == "llada"
+    # A Dream model made of a LLaDA model goes on speaking as it does.
+    llada = kind == "llada" or checkpoint.get("text") == "llada"
     config = {"llada": llada_config, "llada2": llada2_config}.get(kind, qwen_config)
     write_json(os.path.join(out, "config.json"), config(c))
     gen = {"eos_token_id": [EOT, EOS], "pad_token_id": EOS, "bos_token_id": BOS if llada else EOS}
@@ -215,7 +216,7 @@ def load_exported(path):
     kind = {"llada": "llada", "sdar": "sdar", "qwen3": "ar", "Dream": "dream",
             "llada2_moe": "llada2"}[read["model_type"]]
     layers = read["n_layers"] if kind == "llada" else read["num_hidden_layers"]
-    model = Model(make_config(kind, layers, read.get("block_size", 32)))
+    model = Model(make_config(kind, layers, read.get("block_size", 32), read.get("num_key_value_heads")))
     with open(os.path.join(path, "model.safetensors.index.json"), encoding="utf-8") as f:
         files = sorted(set(json.load(f)["weight_map"].values()))
     tensors = {}

@@ -47,17 +47,18 @@ class Config:
         return self.kind in ("sdar", "llada2")
 
 
-def make_config(kind, layers=5, block=32):
+def make_config(kind, layers=5, block=32, kv_heads=None):
     if kind == "llada":
         return Config(kind=kind, layers=layers)
     dream = kind == "dream"
-    return Config(kind=kind, layers=layers, kv_heads=3, qk_norm=not dream, qkv_bias=dream, eps=1e-6,
+    return Config(kind=kind, layers=layers, kv_heads=kv_heads or 3, qk_norm=not dream, qkv_bias=dream, eps=1e-6,
                   block=block, experts=16 if kind == "llada2" else 0)
 
 
 def config_of(state):
-    """Configuration of a checkpoint; those written before depth and block varied name neither."""
-    return make_config(state["kind"], state.get("layers", 5), state.get("block", 32))
+    """Configuration of a checkpoint; those written before a number varied do not name it."""
+    return make_config(state["kind"], state.get("layers", 5), state.get("block", 32),
+                       state.get("kv_heads"))
 
 
 def rope_tables(cfg, length):
