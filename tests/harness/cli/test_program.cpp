@@ -99,7 +99,7 @@ TEST(program, a_missing_model_is_an_environment_error_that_names_it) {
 }
 
 TEST(program, generate_decodes_with_each_embedded_model) {
-  for (const char* model : {"tiny-llada", "tiny-sdar", "tiny-ar"}) {
+  for (const char* model : {"tiny-llada", "tiny-sdar", "tiny-ar", "tiny-llada2", "tiny-dream"}) {
     const std::string folder = std::string("experiments/models/") + model;
     const outcome o = run("generate --gen-length 32 --model " + folder + " 'Compute 5 * 7 - 15.'");
     EXPECT_EQ(o.code, 0) << o.text;

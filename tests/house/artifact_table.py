@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""Prints what the files of experiments/PAPER hold as a table: artifact_table.py PAPER"""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
+
+
+def read(path):
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def where(scale, say_why):
+    if scale is None:
+        return "–"
+    if why := scale.get("not_run"):
+        return f"not run: {why}" if say_why else "not run"
+    return scale.get("takes", "")
+
+
+def number_of(path):
+    return path.stem.split("_")[0] != "table", int(re.search(r"\d+", path.stem).group())
+
+
+def main():
+    paper = sys.argv[1]
+    published = read(EXPERIMENTS / "published" / f"{paper}.toml")
+    claims = read(EXPERIMENTS / "claims" / f"{paper}.toml")
+    about = [Path(a).stem for c in claims["claim"] for a in c.get("artifacts", [c.get("artifact")])]
+    print(f"{len(published['value'])} published values, {len(claims['claim'])} claims.\n")
+    print("| artifact | shows | tiny | shapes | full | values, claims | the paper contradicts itself |\n"
+          "|---|---|---|---|---|---:|---|")
+    for path in sorted((EXPERIMENTS / paper).glob("*.toml"), key=number_of):
+        file = read(path)
+        head, scales, name = file["artifact"], file.get("scale", {}), path.stem
+        title = name.replace("_", " ").capitalize()
+        shows = head["title"]
+        if why := head.get("not_reproducible"):
+            shows += f" (not measured: {why})"
+        values = sum(v.get("artifact") == name for v in published["value"])
+        against = "; ".join(i["where"] for i in published.get("inconsistency", [])
+                            if i.get("artifact") == name)
+        cells = [where(scales.get(s), s == "tiny") for s in ("tiny", "shapes", "full")]
+        print(f"| [{title}]({paper}/{path.name}) | {shows} | " + " | ".join(cells)
+              + f" | {values}, {about.count(name)} | {against} |")
+    elsewhere = [i["where"] for i in published.get("inconsistency", []) if "artifact" not in i]
+    if elsewhere:
+        print(f"\nElsewhere in the paper: {'; '.join(elsewhere)}.")
+
+
+if __name__ == "__main__":
+    main()
