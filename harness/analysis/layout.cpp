@@ -240,8 +240,7 @@ void add_footnotes(laid_out_table& table, const paper_layout& layout, const row_
       })) {
     table.footnotes.push_back(std::string("Read no speed here: ") + shared_machine_note + ".");
   }
-  for (const std::string& judge :
-       distinct(rows, [](const auto& r) { return r.workload.judge; })) {
+  for (const std::string& judge : distinct(rows, [](const auto& r) { return r.workload.judge; })) {
     if (judge.empty()) continue;
     table.footnotes.push_back("Score of free text: its likelihood per token under " + judge + ".");
   }

@@ -188,7 +188,8 @@ void read_workload(toml_reader& r, const fs::path& file, experiment_spec& spec) 
                       "`lengths` take `limit` alone");
   }
   if (!judge.empty() && tasks.empty() && path.empty()) {
-    throw usage_error(r.where() + ": `judge` reads the answers to `tasks` or to the items of `file`");
+    throw usage_error(r.where() +
+                      ": `judge` reads the answers to `tasks` or to the items of `file`");
   }
   if (!name.empty() && std::max(tasks.size(), benchmarks.size()) > 1) {
     throw usage_error(r.where() + ": `name` is of one task; give each its own [[workload]]");

@@ -111,10 +111,11 @@ TEST(program, a_judge_scores_free_text_and_must_be_autoregressive) {
   const std::string models = UNMASK_SOURCE_DIR "/experiments/models/";
   const auto judged_by = [&](const std::string& judge) {
     const auto file = std::filesystem::temp_directory_path() / "unmask_judged.toml";
-    std::ofstream(file) << "title = \"judged\"\n[run]\nrepetitions = 1\nwarmup = 0\n[[model]]\npath = \""
-                        << models << "tiny-sdar\"\n[[workload]]\ntasks = [\"story\"]\nlimit = 2\n"
-                        << "gen_length = 32\njudge = \"" << models << judge
-                        << "\"\n[[method]]\nname = \"block_diffusion\"\n";
+    std::ofstream(file)
+        << "title = \"judged\"\n[run]\nrepetitions = 1\nwarmup = 0\n[[model]]\npath = \"" << models
+        << "tiny-sdar\"\n[[workload]]\ntasks = [\"story\"]\nlimit = 2\n"
+        << "gen_length = 32\njudge = \"" << models << judge
+        << "\"\n[[method]]\nname = \"block_diffusion\"\n";
     return run("run --fresh --format json -o " + file.string() + "." + judge + " " + file.string());
   };
   const outcome scored = judged_by("tiny-ar");
