@@ -209,9 +209,3 @@ def copies_mask(block, segment):
     bi, bj, si, sj = block[:, :, None], block[:, None, :], segment[:, :, None], segment[:, None, :]
     seen = (sj == 0) & ((bj < bi) | ((si == 0) & (bj == bi))) & (si >= 0)
     return (seen | (si == sj) & (si != 0))[:, None]
-
-
-def block_causal_mask(n, block):
-    """True where query row may attend to key column."""
-    blk = torch.arange(n) // block
-    return (blk[:, None] >= blk[None, :])[None, None]
