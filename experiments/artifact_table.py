@@ -8,7 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
+EXPERIMENTS = Path(__file__).resolve().parent
 
 
 def read(path):
