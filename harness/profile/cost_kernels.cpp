@@ -123,9 +123,9 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   // Clocks of a tile of keys for all resident warps: fragments are read again by every warp; sums of
   // scores, exponentials and addresses do not overlap with products inside a warp. Per lane and
   // tile and 16 rows: 32 scores and head_dim / 2 sums to rescale, 36 exponentials. Of a lane's copies
-  // of a page, 16 are 107 instructions and 32 are 162. 32 rows of 128 dimensions take the keys in two
+  // of a page, 16 are 107 instructions and 32 are 162. Heads of 128 dimensions take the keys in two
   // halves, and queries and sums are touched for each.
-  const double parts = row_tiles * head_dim > 128 ? 2 : 1;
+  const double parts = head_dim > 64 ? 2 : 1;
   const double mmas = row_tiles * 2 * tile_keys / 8 * head_dim / 16;
   const double loads =
       head_dim / 16.0 * (row_tiles * parts + tile_keys / 16) + tile_keys / 16 * head_dim / 16;

@@ -296,17 +296,15 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
     sync_block();  // the last item has been read
     for (int c = t; c < item_rows * pieces; c += threads) {
       const int row = c / pieces, piece = c % pieces, at = first_packed + row;
-      std::uint32_t half[4] = {0, 0, 0, 0};
+      bf16_piece half{};
       if (at < packed) {
         const float* from = p.q + (first_row + at / group) * p.q_stride +
                             static_cast<std::int64_t>(kv_head * group + at % group) * dim +
                             piece * 8;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) half[i] = pack_bf16(from[2 * i], from[2 * i + 1]);
+        for (int i = 0; i < 4; ++i) half.pair[i] = pack_bf16(from[2 * i], from[2 * i + 1]);
       }
-      auto* to = reinterpret_cast<std::uint32_t*>(query + swizzled_piece<dim>(row, piece));
-#pragma unroll
-      for (int i = 0; i < 4; ++i) to[i] = half[i];
+      *reinterpret_cast<bf16_piece*>(query + swizzled_piece<dim>(row, piece)) = half;
     }
     static_assert(stages == 2);
     int j = next_tile(0), turn = 0;
@@ -328,9 +326,9 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
         l[i][h] = 0;
       }
     }
-    // Of 32 rows of 128 dimensions a warp holds the scores of half a tile: the sums take the rest of
-    // its registers.
-    constexpr int score_keys = row_tiles * dim > 128 ? tensor_keys / 2 : tensor_keys;
+    // Of 128 dimensions a warp holds the scores of half a tile: the sums of 32 rows take the rest of
+    // its registers, and a row's bits may not depend on how many rows a warp has.
+    constexpr int score_keys = dim > 64 ? tensor_keys / 2 : tensor_keys;
     for (int next = 0, part = 0; j < tiles;) {
       if (part == 0) {
         copy_async_wait<0>();
