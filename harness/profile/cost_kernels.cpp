@@ -92,15 +92,15 @@ launch streaming(double bytes, double instructions, const device_ceilings& d) {
   return l;
 }
 
-// attention_tensor_kernels.h: tiles of 16, 32, 64 or 128 packed rows, 16 rows a warp, 64 keys.
+// attention_tensor_kernels.h: tiles of 16, 32, 64 or 128 packed rows, 16 rows a warp or, in the last,
+// 32, and 64 keys.
 launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
                         int head_dim, double* splits, const device_ceilings& d) {
-  constexpr double tile_keys = 64, least_tiles = 8, warp_rows = 16;
+  constexpr double tile_keys = 64, least_tiles = 8;
   const double group = double(heads) / kv_heads, packed = rows * group;
   const double tile_rows = packed <= 16 ? 16 : packed <= 32 ? 32 : packed <= 64 ? 64 : 128;
-  const double warps = tile_rows / warp_rows;
-  const double row_tiles = std::ceil(packed / tile_rows);
-  const double items = sequences * kv_heads * row_tiles;
+  const double row_tiles = tile_rows == 128 ? 2 : 1, warps = tile_rows / (16 * row_tiles);
+  const double items = sequences * kv_heads * std::ceil(packed / tile_rows);
   // Keys are cut where a sequence has more than an even share of four blocks a multiprocessor, but
   // not below 512 (tensor_plan_kernel).
   const double even = std::ceil(items * std::ceil(keys / tile_keys) / (4.0 * d.multiprocessors));
@@ -122,12 +122,17 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
                               std::ceil(blocks / d.multiprocessors)}));
   // Clocks of a tile of keys for all resident warps: fragments are read again by every warp; sums of
   // scores, exponentials and addresses do not overlap with products inside a warp. Per lane and
-  // tile: 32 scores and head_dim / 2 sums to rescale, 36 exponentials, a share of the copies at
-  // about 12 instructions each.
-  const double mmas = 2 * tile_keys / 8 * head_dim / 16;
-  const double loads = head_dim / 16.0 * (1 + tile_keys / 16) + tile_keys / 16 * head_dim / 16;
+  // tile and 16 rows: 32 scores and head_dim / 2 sums to rescale, 36 exponentials. Of a lane's copies
+  // of a page, 16 are 107 instructions and 32 are 162. Heads of 128 dimensions take the keys in two
+  // halves, and queries and sums are touched for each.
+  const double parts = head_dim > 64 ? 2 : 1;
+  const double mmas = row_tiles * 2 * tile_keys / 8 * head_dim / 16;
+  const double loads =
+      head_dim / 16.0 * (row_tiles * parts + tile_keys / 16) + tile_keys / 16 * head_dim / 16;
   const double copies = 2 * tile_keys * head_dim / 8 / (warps * 32);
-  const double softmax = std::max(36 * special_clocks, 3 * 32 + head_dim / 2.0 + 48) + 12 * copies;
+  const double softmax =
+      row_tiles * std::max(36 * special_clocks, 3 * 32 + parts * head_dim / 2 + 48) + 52 +
+      3.44 * copies;
   const double all_warps = resident * warps;
   const double per_scheduler = std::ceil(all_warps / schedulers);
   const double clocks =
@@ -153,12 +158,12 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   return l;
 }
 
-// moe_tensor_kernels.h: 64 rows x 128 columns a block of eight warps, k in steps of 32; two blocks a
-// multiprocessor. Of its inner loop: 135 instructions, 8 ldmatrix, 16 mma (budget.json).
+// moe_tensor_kernels.h: 64 rows x 256 columns a block of eight warps, k in steps of 32; two blocks a
+// multiprocessor. Of its inner loop: 171 instructions, 12 ldmatrix, 32 mma (budget.json).
 launch grouped_tensor(double rows, double per_token, double experts, double inputs, double columns,
                       double depth, const device_ceilings& d) {
-  constexpr double tile_rows = 64, tile_columns = 128, step = 32, resident = 2, warps = 8;
-  constexpr double instructions = 135, loads = 8, mmas = 16;
+  constexpr double tile_rows = 64, tile_columns = 256, step = 32, resident = 2, warps = 8;
+  constexpr double instructions = 171, loads = 12, mmas = 32;
   launch l;
   const double assignments = rows * per_token, hit = experts_hit(rows, per_token, experts);
   l.operations = 2 * assignments * columns * depth;
@@ -172,15 +177,15 @@ launch grouped_tensor(double rows, double per_token, double experts, double inpu
   const double filled = std::min(
       1.0, std::ceil(of_expert / 32) * 32 / (std::ceil(of_expert / tile_rows) * tile_rows));
   const double all_warps = resident * warps, per_scheduler = all_warps / schedulers;
-  const double clocks =
-      std::max({instructions * per_scheduler, loads * matrix_load_clocks * all_warps,
-                mmas * mma_clocks(d) * per_scheduler * filled}) /
-      scheduling;
+  const double issue = instructions * per_scheduler,
+               products = mmas * mma_clocks(d) * per_scheduler * filled,
+               clocks =
+                   std::max({issue, loads * matrix_load_clocks * all_warps, products}) / scheduling;
   const double of_a_block = std::ceil(depth / step) * clocks / d.clock + 3 * d.latency;
   const double compute = wave_count(blocks, resident * d.multiprocessors) * of_a_block;
   const double memory = l.bytes / d.copy;
   l.busy = std::max(compute, memory);
-  l.held_by = memory > compute ? "memory" : "issue";
+  l.held_by = memory > compute ? "memory" : issue > products ? "issue" : "products";
   return l;
 }
 

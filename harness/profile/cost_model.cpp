@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "harness/profile/cost_kernels.h"
+#include "kernels/cuda/head_chunks.h"
 
 namespace unmask {
 namespace {
@@ -137,36 +138,46 @@ void add_feed_forward(step_builder& b, const cost_shape& c, const layer_shape& s
   if (routed) add_routed(b, c, s, d);
 }
 
-// ops/head.cu: slices of 2048 tokens, as many at once as make 24 MiB of logits.
+// As ops/head.cu: groups of candidates times chunks of the vocabulary, and what is left of both.
 void add_head(step_builder& b, const cost_shape& c, double candidates, const device_ceilings& d) {
-  constexpr double slice = 2048, chunk_bytes = 24 << 20;
-  const double slices = std::ceil(c.vocabulary / slice);
-  const double at_once =
-      std::clamp(std::floor(chunk_bytes / (candidates * slice * f32)), 1.0, slices);
-  const double columns = std::min<double>(c.vocabulary, at_once * slice);
-  const double chunks = std::ceil(c.vocabulary / columns);
+  const double slices = std::ceil(c.vocabulary / double{cuda::head_slice});
   b.stream("to_bf16", 1, candidates * c.hidden * (f32 + bf16), candidates * c.hidden,
            round_instructions);
-  b.product("head product", chunks, candidates, c.vocabulary / chunks, c.hidden, f32, false,
-            candidates);
-  launch fold = cost::streaming(0, candidates * c.vocabulary / chunks / 32 * logit_instructions, d);
-  const double from_l2 = candidates * c.vocabulary / chunks * f32 / d.l2;
-  fold.bytes = candidates * c.vocabulary / chunks * f32;
-  if (from_l2 > fold.busy) fold.held_by = "L2";
-  fold.busy = std::max(fold.busy, from_l2);
-  b.add("head_chunk", chunks, fold);
+  const auto add = [&](double times, double rows, double tokens) {
+    if (times <= 0 || tokens <= 0) return;
+    b.product("head product", times, rows, tokens, c.hidden, f32, false, rows);
+    launch fold = cost::streaming(0, rows * tokens / 32 * logit_instructions, d);
+    fold.bytes = rows * tokens * f32;
+    if (fold.bytes / d.l2 > fold.busy) fold.held_by = "L2";
+    fold.busy = std::max(fold.busy, fold.bytes / d.l2);
+    b.add("head_chunk", times, fold);
+  };
+  const auto add_groups = [&](double times, double rows) {
+    if (times <= 0 || rows <= 0) return;
+    const auto columns = static_cast<double>(
+        cuda::head_chunk_of(std::max(1L, std::lround(rows)), c.vocabulary, true, d.multiprocessors)
+            .columns);
+    const double chunks = std::floor(c.vocabulary / columns);
+    add(times * chunks, rows, columns);
+    add(times, rows, c.vocabulary - chunks * columns);
+  };
+  const double groups = std::floor(candidates / cuda::head_group);
+  add_groups(groups, cuda::head_group);
+  add_groups(1, candidates - groups * cuda::head_group);
   b.stream("head_merge", 1, candidates * slices * 56, candidates * slices, 139);
   b.stream("head_result", 1, candidates * 64, 0, 0);
 }
 
-// Rows ranked in layers 0 and 1: every masked row against every other, in float64, so that both
-// operands of each multiply-add are converted; 16 conversions a clock and multiprocessor.
+// Rows ranked in layers 0 and 1: every masked row against every other in float64, in tiles of 4 x 4
+// pairs of which an element of both operands is converted once; 16 conversions a clock and
+// multiprocessor.
 void add_ranking(step_builder& b, const cost_shape& c, const cost_step& s,
                  const device_ceilings& d) {
-  const double sums = s.sequences * s.ranked * s.ranked * c.heads * c.head_dim;
+  const double side = std::ceil(s.ranked / 4);
+  const double conversions = s.sequences * side * side * 8 * c.heads * c.head_dim;
   launch ranking;
   ranking.bytes = s.sequences * s.ranked * (c.heads + c.kv_heads) * c.head_dim * f32;
-  ranking.busy = std::max(ranking.bytes / d.copy, 2 * sums / (16 * d.multiprocessors * d.clock));
+  ranking.busy = std::max(ranking.bytes / d.copy, conversions / (16 * d.multiprocessors * d.clock));
   ranking.held_by = "conversions";
   b.add("importance", 2, ranking);
   // The residual stream and Q, K, V of the rows that stay.

@@ -258,25 +258,36 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
     // there would survive its weight of 0.
     const auto load = [&](int j, int turn) {
       const int stage = turn % stages * tile, base = first_key + j * tensor_keys;
-      const std::int32_t first_slot = listed ? 0 : base;
-      const std::uint16_t* k_page =
-          all_keys + slot_offset(p.keys, p.place, s, first_slot) + kv_head * dim;
-      const std::uint16_t* v_page =
-          all_values + slot_offset(p.values, p.place, s, first_slot) + kv_head * dim;
+      if (!listed) {
+        // A thread copies the same piece of every few rows: nothing but the swizzle differs.
+        constexpr int apart = threads / pieces;
+        static_assert((apart & (apart - 1)) == 0);
+        const int row = t / pieces, first = t % pieces ^ (row & 7);
+        const int column = kv_head * dim + t % pieces * 8;
+        const std::uint16_t* k_from =
+            all_keys + slot_offset(p.keys, p.place, s, base) + row * p.keys.width + column;
+        const std::uint16_t* v_from =
+            all_values + slot_offset(p.values, p.place, s, base) + row * p.values.width + column;
+#pragma unroll
+        for (int i = 0; i < tensor_keys / apart; ++i) {
+          const bool there = base + row + i * apart < last_key;
+          const int to = stage + (row + i * apart) * dim + ((first ^ (i * apart & 7)) << 3);
+          copy_async_16(key + to, k_from, there);
+          copy_async_16(value + to, v_from, there);
+          k_from += apart * p.keys.width;
+          v_from += apart * p.values.width;
+        }
+        return;
+      }
 #pragma unroll(row_tiles == 1 ? 4 : 1)
       for (int c = t; c < tensor_keys * pieces; c += threads) {
         const int row = c / pieces, piece = c % pieces;
         const bool there = base + row < last_key;
-        const std::uint16_t* k_from = k_page;
-        const std::uint16_t* v_from = v_page;
-        if (listed) {
-          const std::int32_t slot = there ? slot_of_key(p, s, base + row) : 0;
-          k_from = all_keys + slot_offset(p.keys, p.place, s, slot) + kv_head * dim;
-          v_from = all_values + slot_offset(p.values, p.place, s, slot) + kv_head * dim;
-        } else if (there) {
-          k_from += row * p.keys.width;
-          v_from += row * p.values.width;
-        }
+        const std::int32_t slot = there ? slot_of_key(p, s, base + row) : 0;
+        const std::uint16_t* k_from =
+            all_keys + slot_offset(p.keys, p.place, s, slot) + kv_head * dim;
+        const std::uint16_t* v_from =
+            all_values + slot_offset(p.values, p.place, s, slot) + kv_head * dim;
         const int to = stage + swizzled_piece<dim>(row, piece);
         copy_async_16(key + to, k_from + piece * 8, there);
         copy_async_16(value + to, v_from + piece * 8, there);
@@ -285,17 +296,15 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
     sync_block();  // the last item has been read
     for (int c = t; c < item_rows * pieces; c += threads) {
       const int row = c / pieces, piece = c % pieces, at = first_packed + row;
-      std::uint32_t half[4] = {0, 0, 0, 0};
+      bf16_piece half{};
       if (at < packed) {
         const float* from = p.q + (first_row + at / group) * p.q_stride +
                             static_cast<std::int64_t>(kv_head * group + at % group) * dim +
                             piece * 8;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) half[i] = pack_bf16(from[2 * i], from[2 * i + 1]);
+        for (int i = 0; i < 4; ++i) half.pair[i] = pack_bf16(from[2 * i], from[2 * i + 1]);
       }
-      auto* to = reinterpret_cast<std::uint32_t*>(query + swizzled_piece<dim>(row, piece));
-#pragma unroll
-      for (int i = 0; i < 4; ++i) to[i] = half[i];
+      *reinterpret_cast<bf16_piece*>(query + swizzled_piece<dim>(row, piece)) = half;
     }
     static_assert(stages == 2);
     int j = next_tile(0), turn = 0;
@@ -317,19 +326,24 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
         l[i][h] = 0;
       }
     }
-    for (int next = 0; j < tiles; j = next, ++turn) {
-      copy_async_wait<0>();
-      sync_block();
-      const std::uint16_t* k = key + turn % stages * tile;
-      const std::uint16_t* v = value + turn % stages * tile;
-      next = next_tile(j + 1);
-      if (next < tiles) load(next, turn + 1);
-      copy_async_commit();
-      float score[row_tiles][8][4];
+    // Of 128 dimensions a warp holds the scores of half a tile: the sums of 32 rows take the rest of
+    // its registers, and a row's bits may not depend on how many rows a warp has.
+    constexpr int score_keys = dim > 64 ? tensor_keys / 2 : tensor_keys;
+    for (int next = 0, part = 0; j < tiles;) {
+      if (part == 0) {
+        copy_async_wait<0>();
+        sync_block();
+        next = next_tile(j + 1);
+        if (next < tiles) load(next, turn + 1);
+        copy_async_commit();
+      }
+      const std::uint16_t* k = key + turn % stages * tile + part * score_keys * dim;
+      const std::uint16_t* v = value + turn % stages * tile + part * score_keys * dim;
+      float score[row_tiles][score_keys / 8][4];
 #pragma unroll
       for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
-        for (int n = 0; n < 8; ++n) {
+        for (int n = 0; n < score_keys / 8; ++n) {
           score[i][n][0] = score[i][n][1] = score[i][n][2] = score[i][n][3] = 0;
         }
       }
@@ -342,7 +356,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
                                                            step * 2 + lane / 16));
         }
 #pragma unroll
-        for (int n = 0; n < 4; ++n) {
+        for (int n = 0; n < score_keys / 16; ++n) {
           std::uint32_t b[4];
           load_matrix_x4(b, k + swizzled_piece<dim>(n * 16 + (lane & 7) + ((lane >> 4) << 3),
                                                     step * 2 + ((lane >> 3) & 1)));
@@ -353,8 +367,8 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
           }
         }
       }
-      const int base = first_key + j * tensor_keys;
-      if (base + tensor_keys > unmasked) {
+      const int base = first_key + j * tensor_keys + part * score_keys;
+      if (base + score_keys > unmasked) {
         int seen[row_tiles][2];  // slots; looked up here, because few tiles are masked
 #pragma unroll
         for (int i = 0; i < row_tiles; ++i) {
@@ -368,7 +382,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
           }
         }
 #pragma unroll
-        for (int n = 0; n < 8; ++n) {
+        for (int n = 0; n < score_keys / 8; ++n) {
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
             const int column = base + n * 8 + lane % 4 * 2 + (e & 1);
@@ -393,7 +407,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
                 p.position[first_row + at / group] / p.tiles.size;
             const std::uint8_t* keep = p.tiles.keep + line * p.tiles.blocks;
 #pragma unroll
-            for (int n = 0; n < 8; ++n) {
+            for (int n = 0; n < score_keys / 8; ++n) {
               const int slot = base + n * 8;
               if (slot < last_key && keep[slot / p.tiles.size] != 0) continue;
               score[i][n][2 * h] = score[i][n][2 * h + 1] = -INFINITY;
@@ -401,39 +415,50 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
           }
         }
       }
+      float grow[row_tiles][2];  // of sums so far
+      bool higher = false;
 #pragma unroll
       for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
           float top = m[i][h];
 #pragma unroll
-          for (int n = 0; n < 8; ++n) {
+          for (int n = 0; n < score_keys / 8; ++n) {
             top = fmaxf(top, fmaxf(score[i][n][2 * h], score[i][n][2 * h + 1]));
           }
           top = fmaxf(top, shuffle_xor(top, 1));
           top = fmaxf(top, shuffle_xor(top, 2));
           const float base_log2 = top == -INFINITY ? 0.0F : top * scale_log2;
-          const float grow = exp2_fast(m[i][h] * scale_log2 - base_log2);
+          grow[i][h] = exp2_fast(m[i][h] * scale_log2 - base_log2);
+          higher = higher || grow[i][h] != 1.0F;
           m[i][h] = top;
           float sum = 0;
 #pragma unroll
-          for (int n = 0; n < 8; ++n) {
+          for (int n = 0; n < score_keys / 8; ++n) {
 #pragma unroll
             for (int e = 2 * h; e < 2 * h + 2; ++e) {
               score[i][n][e] = exp2_fast(score[i][n][e] * scale_log2 - base_log2);
               sum += score[i][n][e];
             }
           }
-          l[i][h] = l[i][h] * grow + sum;
+          l[i][h] = l[i][h] * grow[i][h] + sum;
+        }
+      }
+      // Few tiles behind the first hold a row's largest score.
+      if (warp_vote(higher) != 0) {
+#pragma unroll
+        for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
           for (int d = 0; d < dim / 8; ++d) {
-            o[i][d][2 * h] *= grow;
-            o[i][d][2 * h + 1] *= grow;
+            o[i][d][0] *= grow[i][0];
+            o[i][d][1] *= grow[i][0];
+            o[i][d][2] *= grow[i][1];
+            o[i][d][3] *= grow[i][1];
           }
         }
       }
 #pragma unroll
-      for (int step = 0; step < tensor_keys / 16; ++step) {
+      for (int step = 0; step < score_keys / 16; ++step) {
         std::uint32_t a[row_tiles][4];
 #pragma unroll
         for (int i = 0; i < row_tiles; ++i) {
@@ -456,6 +481,10 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
           }
         }
       }
+      part = part + 1 < tensor_keys / score_keys ? part + 1 : 0;
+      if (part > 0) continue;
+      j = next;
+      ++turn;
     }
     copy_async_wait<0>();
     // Looked up again: held over the loop it would take registers that the sums need.

@@ -43,6 +43,10 @@ UNMASK_DEVICE void store_pair(void* data, dtype type, std::int64_t i, float a, f
     *reinterpret_cast<float_pair*>(static_cast<float*>(data) + i) = {a, b};
   }
 }
+// Eight bfloat16 elements in one access.
+struct alignas(16) bf16_piece {
+  std::uint32_t pair[4];
+};
 // Elements i .. i + 3, i a multiple of 4, in one access of 16 or 8 bytes.
 struct alignas(16) float_quad {
   float x[4];

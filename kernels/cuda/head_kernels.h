@@ -16,16 +16,14 @@
 #include <type_traits>
 
 #include "kernels/cuda/device/portable.h"
+#include "kernels/cuda/head_chunks.h"
 #include "kernels/head.h"
 #include "kernels/noise.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
 constexpr int head_threads = 128;
-constexpr int head_slice = 2048;  // tokens that one warp folds
-constexpr int head_vector = 4;    // logits in one load
-// Bytes of logits that a chunk may have: about half of the L2 cache of an A100 or H100.
-constexpr std::int64_t head_chunk_bytes = std::int64_t{24} << 20;
+constexpr int head_vector = 4;  // logits in one load
 constexpr int no_token = 0x7FFFFFFF;
 
 struct head_state {
@@ -100,8 +98,9 @@ UNMASK_DEVICE head_state merge_lanes(const head_state& mine, double inverse_t, b
 }
 
 struct head_params {
-  const float* logit;  // [C, columns] of this chunk
+  const float* logit;  // [., columns] of this chunk, from first_candidate on
   std::int64_t logit_stride;
+  int first_candidate;
   int first, columns;   // tokens first .. first + columns - 1; first is a multiple of head_slice
   int slices;           // of the whole vocabulary
   head_state* partial;  // [C, slices]
@@ -179,7 +178,7 @@ UNMASK_DEVICE void for_each_logit(const head_params& p, const float* logit, int 
 template <bool wide, bool noisy>
 UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_chunk_kernel(head_params p) {
   using number = std::conditional_t<wide, double, float>;
-  const int c = static_cast<int>(block_index());
+  const int c = p.first_candidate + static_cast<int>(block_index());
   const int slice = static_cast<int>(block_index_y()) * (head_threads / warp_size) + warp_index();
   if (slice * head_slice >= p.columns) return;
   const number inverse_t = static_cast<number>(p.inverse_temperature);
@@ -189,32 +188,33 @@ UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_chunk_kernel(head_params p)
   std::int32_t token_of_best = no_token, noised_token = no_token;
   double noised_best = -INFINITY;
   number rest = 0;
-  for_each_logit(p, p.logit + c * p.logit_stride, slice * head_slice, [&](int token, float z) {
-    const bool wins = z > best;
-    const float low = wins ? best : z;
-    second = low > second ? low : second;
-    number weight = 0;
-    if (low > -INFINITY) {
-      const float high = wins ? z : best;
-      weight = static_cast<number>(
-          exp((static_cast<number>(low) - static_cast<number>(high)) * inverse_t));
-    } else if (z != z) {
-      weight = z;
-    }
-    // The former best becomes part of the rest; before the first token there is nothing but NaN.
-    rest = !wins || token_of_best == no_token ? rest + weight : (rest + 1) * weight;
-    token_of_best = wins ? token : token_of_best;
-    best = wins ? z : best;
-    if constexpr (noisy) {
-      const double u = uniform_open(key, static_cast<std::uint64_t>(token));
-      const double noised = static_cast<double>(z) - p.gumbel_temperature * log(-log(u));
-      if (noised > noised_best) {
-        noised_best = noised;
-        noised_token = token;
-        noised_logit = z;
-      }
-    }
-  });
+  for_each_logit(
+      p, p.logit + block_index() * p.logit_stride, slice * head_slice, [&](int token, float z) {
+        const bool wins = z > best;
+        const float low = wins ? best : z;
+        second = low > second ? low : second;
+        number weight = 0;
+        if (low > -INFINITY) {
+          const float high = wins ? z : best;
+          weight = static_cast<number>(
+              exp((static_cast<number>(low) - static_cast<number>(high)) * inverse_t));
+        } else if (z != z) {
+          weight = z;
+        }
+        // The former best becomes part of the rest; before the first token there is nothing but NaN.
+        rest = !wins || token_of_best == no_token ? rest + weight : (rest + 1) * weight;
+        token_of_best = wins ? token : token_of_best;
+        best = wins ? z : best;
+        if constexpr (noisy) {
+          const double u = uniform_open(key, static_cast<std::uint64_t>(token));
+          const double noised = static_cast<double>(z) - p.gumbel_temperature * log(-log(u));
+          if (noised > noised_best) {
+            noised_best = noised;
+            noised_token = token;
+            noised_logit = z;
+          }
+        }
+      });
   const head_state mine{best,
                         second,
                         token_of_best,
@@ -245,19 +245,21 @@ UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_merge_kernel(head_params p)
 
 // Sum over a slice of p_v ln(p_v + 1e-10); the state must be complete. Blocks as for head_chunk.
 UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_entropy_kernel(head_params p) {
-  const int c = static_cast<int>(block_index());
+  const int c = p.first_candidate + static_cast<int>(block_index());
   const int slice = static_cast<int>(block_index_y()) * (head_threads / warp_size) + warp_index();
   if (slice * head_slice >= p.columns) return;
   const float best = p.state[c].best;
   const double total = 1.0 + p.state[c].rest;
   double sum = 0;
-  for_each_logit(p, p.logit + c * p.logit_stride, slice * head_slice, [&](int, float z) {
-    const double gap = (static_cast<double>(z) - static_cast<double>(best)) * p.inverse_temperature;
-    const double probability = wide_exp(gap, p.wide) / total;
-    sum +=
-        probability * (p.wide ? log(probability + 1e-10)
-                              : static_cast<double>(logf(static_cast<float>(probability + 1e-10))));
-  });
+  for_each_logit(
+      p, p.logit + block_index() * p.logit_stride, slice * head_slice, [&](int, float z) {
+        const double gap =
+            (static_cast<double>(z) - static_cast<double>(best)) * p.inverse_temperature;
+        const double probability = wide_exp(gap, p.wide) / total;
+        sum += probability *
+               (p.wide ? log(probability + 1e-10)
+                       : static_cast<double>(logf(static_cast<float>(probability + 1e-10))));
+      });
   sum = warp_sum(sum);
   if (lane_index() == 0) {
     p.entropy[static_cast<std::int64_t>(c) * p.slices + p.first / head_slice + slice] = sum;

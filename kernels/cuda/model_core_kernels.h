@@ -195,10 +195,6 @@ UNMASK_DEVICE float silu_fast(float g) {
   return divide_fast(g, 1.0F + exp2_fast(-1.4426950408889634F * g));
 }
 
-struct alignas(16) bf16_piece {
-  std::uint32_t pair[4];
-};
-
 // out = g / (1 + e^-g) * up. Blocks: rows x pieces of a row.
 UNMASK_KERNEL void silu_mul_kernel(silu_mul_params p) {
   const std::int64_t gate = static_cast<std::int64_t>(block_index()) * p.gate_up_stride;

@@ -5,12 +5,13 @@
 // activations with float32 sums (m16n8k16), or int8 with int32 sums (m16n8k32); results float32.
 // Fragments of both have the same bytes, so that everything but the sums is the same: an element
 // below is two bytes, one bfloat16 or two int8. One grouped product walks the tiles of (expert,
-// rows) that moe_plan_kernel laid out; a block computes 64 assignments x 128 columns with eight
-// warps of 32 x 32 elements each, from tiles of 32 k that cp.async brings in two ahead. Every
-// element is summed in the order of k whatever the tile's other rows, so rows do not depend on the
-// batch.
+// rows) that moe_plan_kernel laid out; a block computes 64 assignments x 256 columns with eight
+// warps of 32 x 64 elements each, from tiles of 32 k that cp.async brings in two ahead. Fragments of
+// 32 x 64 elements are 12 ldmatrix for 32 products, so that tensor cores wait for neither shared
+// memory nor instructions. Every element is summed in the order of k whatever the tile's other rows,
+// so rows do not depend on the batch.
 //
-// Shared memory: stages of activations [64, 32] and weights [128, 32], bfloat16, rows of four
+// Shared memory: stages of activations [64, 32] and weights [256, 32], bfloat16, rows of four
 // pieces of 16 bytes. Piece c of row r lies at c ^ (r / 2 & 3): the eight rows that one ldmatrix
 // phase reads fall into different banks.
 #pragma once
@@ -21,8 +22,9 @@
 namespace unmask::cuda::UNMASK_TARGET {
 
 constexpr int routed_threads = 256;
-constexpr int routed_columns = 128;  // of y per block
-constexpr int routed_depth = 32;     // k per tile
+constexpr int routed_columns = 256;              // of y per block
+constexpr int routed_wide = routed_columns / 4;  // and per warp
+constexpr int routed_depth = 32;                 // k per tile
 constexpr int routed_stages = 3;
 constexpr std::size_t routed_shared_bytes =
     sizeof(std::uint16_t) * routed_stages * (routed_rows + routed_columns) * routed_depth;
@@ -73,7 +75,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 2)
   std::uint16_t* w_shared = shared.take<std::uint16_t>(routed_stages * w_tile).data();
   const int t = static_cast<int>(thread_index()), lane = lane_index(), warp = warp_index();
   const int load_row = t / pieces, load_piece = t % pieces;
-  const int warp_row = warp % 2 * 32, warp_column = warp / 2 * 32;
+  const int warp_row = warp % 2 * 32, warp_column = warp / 2 * routed_wide;
   const int first_column = static_cast<int>(block_index()) * routed_columns;
   const int columns = p.columns - first_column;
   const int steps = (p.depth + routed_depth - 1) / routed_depth;
@@ -92,18 +94,24 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 2)
                         p.depth
             : nullptr;
 
-    // What lies outside the matrices is filled with zeros.
+    // What lies outside the matrices is filled with zeros. A thread brings in the same rows of every
+    // tile of k.
+    constexpr int w_rows = routed_columns / routed_rows;
+    const std::uint16_t* x_from = x_row != nullptr ? x_row + load_piece * 8 : p.x;
+    const std::uint16_t* w_from =
+        w + static_cast<std::int64_t>(load_row) * p.depth + load_piece * 8;
+    const std::int64_t w_step = static_cast<std::int64_t>(routed_rows) * p.depth;
     const auto load = [&](int step) {
-      const int stage = step % routed_stages, k = step * routed_depth + load_piece * 8;
-      const bool row_there = x_row != nullptr && k < p.depth;
+      const int stage = step % routed_stages, k = step * routed_depth;
+      const bool deep = k + load_piece * 8 < p.depth, row_there = x_row != nullptr && deep;
       copy_async_16(x_shared + stage * x_tile + routed_piece(load_row, load_piece),
-                    row_there ? x_row + k : p.x, row_there);
+                    row_there ? x_from + k : p.x, row_there);
 #pragma unroll
-      for (int half = 0; half < routed_columns / routed_rows; ++half) {
-        const int n = load_row + half * routed_rows;
-        const bool there = n < columns && k < p.depth;
+      for (int part = 0; part < w_rows; ++part) {
+        const int n = load_row + part * routed_rows;
+        const bool there = deep && n < columns;
         copy_async_16(w_shared + stage * w_tile + routed_piece(n, load_piece),
-                      there ? w + static_cast<std::int64_t>(n) * p.depth + k : w, there);
+                      there ? w_from + part * w_step + k : w, there);
       }
     };
     sync_block();  // the last tile has been read
@@ -112,11 +120,12 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 2)
       if (j < steps) load(j);
       copy_async_commit();
     }
-    number sum[2][4][4];
+    number sum[2][routed_wide / 8][4];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
-      for (int n = 0; n < 4; ++n) sum[i][n][0] = sum[i][n][1] = sum[i][n][2] = sum[i][n][3] = 0;
+      for (int n = 0; n < routed_wide / 8; ++n)
+        sum[i][n][0] = sum[i][n][1] = sum[i][n][2] = sum[i][n][3] = 0;
     }
     for (int step = 0; step < steps; ++step) {
       copy_async_wait<in_flight>();
@@ -125,26 +134,25 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 2)
       copy_async_commit();
       const std::uint16_t* xs = x_shared + step % routed_stages * x_tile;
       const std::uint16_t* ws = w_shared + step % routed_stages * w_tile;
-      if (warp_row >= rows) continue;  // a decode step fills few tiles: spare the tensor cores
+      // A decode step fills few tiles: spare the tensor cores.
+      if (warp_row >= rows || warp_column >= columns) continue;
 #pragma unroll
       for (int k = 0; k < routed_depth / 16; ++k) {
-        std::uint32_t a[2][4], b[2][4];
+        std::uint32_t a[2][4];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
           load_matrix_x4(a[i], xs + routed_piece(warp_row + i * 16 + lane % 16, k * 2 + lane / 16));
         }
 #pragma unroll
-        for (int j = 0; j < 2; ++j) {
-          load_matrix_x4(b[j],
+        for (int j = 0; j < routed_wide / 16; ++j) {
+          std::uint32_t b[4];
+          load_matrix_x4(b,
                          ws + routed_piece(warp_column + j * 16 + (lane & 7) + ((lane >> 4) << 3),
                                            k * 2 + ((lane >> 3) & 1)));
-        }
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-#pragma unroll
-          for (int j = 0; j < 2; ++j) {
-            routed_multiply(sum[i][2 * j], a[i], b[j][0], b[j][1]);
-            routed_multiply(sum[i][2 * j + 1], a[i], b[j][2], b[j][3]);
+          for (int i = 0; i < 2; ++i) {
+            routed_multiply(sum[i][2 * j], a[i], b[0], b[1]);
+            routed_multiply(sum[i][2 * j + 1], a[i], b[2], b[3]);
           }
         }
       }
@@ -163,7 +171,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 2)
         const std::int64_t to = static_cast<std::int64_t>(assignment) * p.columns;
         const float x_scale = integer ? p.x_scale[assignment / p.divide] : 0.0F;
 #pragma unroll
-        for (int n = 0; n < 4; ++n) {
+        for (int n = 0; n < routed_wide / 8; ++n) {
           const int column = first_column + warp_column + n * 8 + lane % 4 * 2;
           if (!integer && p.y_type == dtype::bf16) {
             if (column < p.columns) {

@@ -57,6 +57,12 @@ UNMASK_KERNEL void key_scores_kernel(key_scores_params p) {
 
 constexpr int importance_warps = 4;
 constexpr int importance_row = 256;  // masked rows of a sequence whose scores stay in shared memory
+constexpr int importance_square = 48;  // and of which all scores do
+constexpr int importance_tile = 4;     // queries and keys whose scores four lanes sum
+constexpr int importance_scores = importance_square * (importance_square + 1);
+static_assert(importance_scores >= importance_warps * importance_row);
+constexpr std::size_t importance_shared =
+    sizeof(double) * (importance_scores + importance_warps * importance_row);
 
 struct importance_params {
   std::int32_t heads, dim, group;
@@ -67,6 +73,7 @@ struct importance_params {
   const float* k;
   std::int64_t k_stride;
   float scale;
+  bool tiles;    // in_groups(2): q and k, and whole 8 elements a head
   double* part;  // [entries, heads] each head's share
   float* out;
 };
@@ -76,6 +83,60 @@ UNMASK_DEVICE double score_of(const importance_params& p, const float* query, in
   return product(dot_product(query, key, p.dim), static_cast<double>(p.scale));
 }
 
+// score[i m + j] of all pairs, m the next odd number from n on: tiles fall into different banks. Four lanes share a tile of 4 x 4 pairs and take 2 of 8 elements each:
+// an element that is read and widened serves four sums, because the GPU widens 16 numbers in the
+// time of 64 products.
+template <class F>
+UNMASK_DEVICE void importance_tiles(const importance_params& p, const block_group& group,
+                                    const F& query_of, int h, const std::int32_t* row, int n,
+                                    const shared_array<double>& score) {
+  constexpr int tile = importance_tile;
+  const int side = (n + tile - 1) / tile, part = lane_index() % 4;
+  for (int at = group.rank() / 4; at < (side * side + 7) / 8 * 8; at += group.size() / 4) {
+    const int i = at / side * tile, j = at % side * tile;
+    const float *query[tile], *key[tile];
+#pragma unroll
+    for (int e = 0; e < tile; ++e) {
+      query[e] = query_of(i + e < n ? i + e : n - 1);
+      key[e] = p.k + row[j + e < n ? j + e : n - 1] * p.k_stride + h / p.group * p.dim;
+    }
+    double sum[tile][tile] = {};
+    for (int d = 2 * part; d < p.dim && i < n; d += 8) {
+      float_pair q[tile], k[tile];
+#pragma unroll
+      for (int e = 0; e < tile; ++e) {
+        q[e] = load_pair(query[e], dtype::f32, d);
+        k[e] = load_pair(key[e], dtype::f32, d);
+      }
+#pragma unroll
+      for (int x = 0; x < 2; ++x) {
+        double wide[tile];
+#pragma unroll
+        for (int f = 0; f < tile; ++f) wide[f] = static_cast<double>(x == 0 ? k[f].a : k[f].b);
+#pragma unroll
+        for (int e = 0; e < tile; ++e) {
+          const auto of_query = static_cast<double>(x == 0 ? q[e].a : q[e].b);
+#pragma unroll
+          for (int f = 0; f < tile; ++f) sum[e][f] += of_query * wide[f];
+        }
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < tile; ++e) {
+      double mine = 0;
+#pragma unroll
+      for (int f = 0; f < tile; ++f) {
+        double all = sum[e][f] + shuffle_xor(sum[e][f], 1);
+        all += shuffle_xor(all, 2);
+        mine = part == f ? all : mine;
+      }
+      if (i + e < n && j + part < n) {
+        score[(i + e) * (n | 1) + j + part] = product(mine, static_cast<double>(p.scale));
+      }
+    }
+  }
+}
+
 UNMASK_DEVICE double larger(double a, double b) {
   return a > b ? a : b;
 }
@@ -83,10 +144,11 @@ UNMASK_DEVICE double larger(double a, double b) {
 // Grid: sequences x heads. t_ij = max of s_ij and its neighbours in the masked list; part[j] = sum
 // over i of softmax_j(t_i). A warp for each query row, lanes over keys; each warp sums its rows in
 // order, then the warps are added in order.
-UNMASK_KERNEL void importance_kernel(importance_params p) {
+UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(importance_warps* warp_size, 4)
+    importance_kernel(importance_params p) {
   shared_allocator shared;
   const block_group group = take_group(shared);
-  const auto scores = shared.take<double>(importance_warps * importance_row);
+  const auto scores = shared.take<double>(importance_scores);
   const auto sums = shared.take<double>(importance_warps * importance_row);
   const int s = static_cast<int>(block_index()), h = static_cast<int>(block_index_y());
   const int first = p.begin[s], n = p.begin[s + 1] - first;
@@ -95,15 +157,17 @@ UNMASK_KERNEL void importance_kernel(importance_params p) {
   const auto query_of = [&](int i) { return p.q + row[i] * p.q_stride + h * p.dim; };
 
   if (n <= importance_row) {
-    const int base = warp_index() * importance_row;
-    for (int j = lane_index(); j < n; j += warp_size) sums[base + j] = 0;
+    const int first_sum = warp_index() * importance_row;
+    for (int j = lane_index(); j < n; j += warp_size) sums[first_sum + j] = 0;
+    const bool tiles = p.tiles && n <= importance_square;
+    if (tiles) importance_tiles(p, group, query_of, h, row, n, scores);
+    sync_block();
     for (int i = warp_index(); i < n; i += importance_warps) {
-      const float* query = query_of(i);
+      const int base = tiles ? i * (n | 1) : first_sum;
       double largest = -HUGE_VAL;
       for (int j = lane_index(); j < n; j += warp_size) {
-        const double x = score_of(p, query, h, row[j]);
-        scores[base + j] = x;
-        largest = larger(largest, x);
+        if (!tiles) scores[base + j] = score_of(p, query_of(i), h, row[j]);
+        largest = larger(largest, scores[base + j]);
       }
       largest = warp_max(largest);
       sync_warp();
@@ -116,7 +180,7 @@ UNMASK_KERNEL void importance_kernel(importance_params p) {
       double total = 0;
       for (int j = lane_index(); j < n; j += warp_size) total += weight(j);
       total = warp_sum(total);
-      for (int j = lane_index(); j < n; j += warp_size) sums[base + j] += weight(j) / total;
+      for (int j = lane_index(); j < n; j += warp_size) sums[first_sum + j] += weight(j) / total;
       sync_warp();  // the next row overwrites the scores
     }
     sync_block();

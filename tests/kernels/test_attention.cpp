@@ -3,6 +3,7 @@
 //
 // The definition of attention, in double, and what no definition says.
 #include "kernels/attention.h"
+#include "kernels/cuda/device/traffic.h"
 #include "kernels/float16.h"
 
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
@@ -230,6 +231,7 @@ TEST(attention, tensor_cores_match_the_reference) {
                                           {{4, 1, 64}, {70, 33}, 5, mask_kind::block_causal, false},
                                           {{4, 1, 64}, {50, 40}, 3, mask_kind::full, true},
                                           {{4, 1, 128}, {40, 70}, 4, mask_kind::causal, false},
+                                          {{4, 1, 128}, {40, 33}, 10, mask_kind::full, true},
                                           {{2, 1, 64}, {3, 1}, 10, mask_kind::block_causal, false}};
   for_each_device([&](const ops& device) {
     unsigned seed = 100;
@@ -254,6 +256,24 @@ TEST(attention, tensor_cores_match_the_reference) {
       expect_close(mass, want_mass, 6e-3, "key mass");
     }
   });
+}
+
+// 128 packed rows share what is read from shared memory: a fragment of keys or values serves two
+// products of rows, and queries are read for half a tile of 128 dimensions at a time.
+TEST(attention, wide_items_read_fragments_for_two_products) {
+  if (!cuda::emulator::sees_accesses()) GTEST_SKIP() << "accesses are not seen in this build";
+  for (const auto& [dim, most] : {std::pair{64, 40.0 / 128}, std::pair{128, 96.0 / 256}}) {
+    attention_case c({4, 1, dim}, {40}, 4, mask_kind::full, false, 3);
+    half_cache half(c);
+    grid got({c.rows.set.rows, 4, dim});
+    cuda::emulator::begin_counting();
+    cuda_emulated_ops().run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
+    cuda_emulated_ops().synchronize();
+    const auto work = cuda::emulator::end_counting();
+    const auto& k = work.kernels.at("attention_tensor");
+    EXPECT_LE(static_cast<double>(k.matrix_loads), most * static_cast<double>(k.products)) << dim;
+    EXPECT_EQ(k.written.uncoalesced, 0U);
+  }
 }
 
 // One long context among short ones is split, and the others are not.

@@ -5,6 +5,7 @@
 // it does with float32 and rounds the result once, and a product of bfloat16 rows is the product
 // that rounds its float32 rows itself, bit for bit.
 #include "kernels/attention.h"
+#include "kernels/cuda/head_chunks.h"
 #include "kernels/float16.h"
 #include "kernels/head.h"
 #include "kernels/model_core.h"
@@ -222,6 +223,55 @@ TEST(device_bf16, the_head_sees_rounded_rows_in_every_chunk) {
     EXPECT_EQ(got, want);
     test::expect_close(got_p, want_p, 1e-4, "probability");
   });
+}
+
+// More candidates than one group of them: a row's results do not depend on which it is in.
+TEST(device_bf16, the_head_takes_candidates_in_groups) {
+  test::for_each_device([&](const ops& device) {
+    std::mt19937 rng(16);
+    constexpr std::int64_t vocabulary = 300, width = 8, rows = cuda::head_group + 30, period = 29;
+    grid x({rows, width}), w({vocabulary, width});
+    x.randomize(rng);
+    w.randomize(rng);
+    test::candidates_fixture c;
+    c.add(std::vector<std::int32_t>(rows, 1));
+    for (std::int64_t r = period; r < rows; ++r) std::copy_n(x.row(r % period), width, x.row(r));
+    std::vector<std::int32_t> token(rows, -1);
+    std::vector<float> probability(rows), entropy(rows);
+    confidence_out out;
+    out.token = token.data();
+    out.probability = probability.data();
+    out.negative_entropy = entropy.data();
+    device.run(op::confidence{x, *device.pack(w, weight_format::bf16), c.set(), {}, out});
+    device.synchronize();
+    for (std::size_t r = period; r < rows; ++r) {
+      ASSERT_EQ(token[r], token[r % period]) << r;
+      ASSERT_EQ(probability[r], probability[r % period]) << r;
+      ASSERT_EQ(entropy[r], entropy[r % period]) << r;
+    }
+  });
+}
+
+TEST(device_bf16, head_chunks_fill_waves_of_tiles) {
+  const auto waves = [](std::int64_t r, std::int64_t columns) {
+    return ((r + 127) / 128 * ((columns + 255) / 256) + 131) / 132;
+  };
+  for (const std::int64_t rows : {64, 400, 546, 1093, 2185, 4369}) {
+    std::int64_t taken = 0;
+    for (std::int64_t row = 0; row < rows; row += cuda::head_group) {
+      const cuda::head_chunk part = cuda::head_chunk_of(rows - row, 151936, true, 132);
+      ASSERT_EQ(part.rows, std::min(cuda::head_group, rows - row));
+      ASSERT_TRUE(part.columns > 0 && part.columns % cuda::head_slice == 0);
+      EXPECT_LE(part.rows * part.columns * 4, cuda::head_chunk_bytes);
+      for (std::int64_t first = 0; first < 151936; first += part.columns) {
+        taken += waves(part.rows, std::min(part.columns, 151936 - first));
+      }
+    }
+    // 4369 candidates, a slice at a time, made 223 waves of tiles for which 158 are enough.
+    EXPECT_LE(static_cast<double>(taken), 1.12 * static_cast<double>(waves(rows, 151936))) << rows;
+  }
+  EXPECT_EQ(cuda::head_chunk_of(4369, 151936, false, 132).rows, 4369);
+  EXPECT_EQ(cuda::head_chunk_of(4, 1000, true, 132).columns, 1000);
 }
 
 TEST(device_bf16, experts_take_it) {

@@ -53,9 +53,7 @@ void launch_dim(queue& q, const attention_params& p, unsigned blocks) {
   if (p.tile_rows == 16) launch_rows<dim, 1, 1>(q, p, blocks);
   if (p.tile_rows == 32) launch_rows<dim, 2, 1>(q, p, blocks);
   if (p.tile_rows == 64) launch_rows<dim, 4, 1>(q, p, blocks);
-  // 32 rows of 128 dimensions do not fit into a warp's registers: ptxas spills 52 bytes. Eight warps
-  // then share the keys instead.
-  if (p.tile_rows == 128) launch_rows<dim, dim == 64 ? 4 : 8, dim == 64 ? 2 : 1>(q, p, blocks);
+  if (p.tile_rows == 128) launch_rows<dim, 4, 2>(q, p, blocks);
 }
 
 void launch_key_mass(queue& q, const attention_params& p) {

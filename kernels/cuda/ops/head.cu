@@ -22,15 +22,17 @@ void confidence(const device_ops& device, const op::confidence& args) {
   const device_matrix& w = as_device(args.head);
   const std::int64_t count = args.candidates.count, vocabulary = w.out_features;
   if (count == 0) return;
-  // As many slices at once as stay in the L2 cache; which slices there are does not depend on it.
+  const bool library = w.format == weight_format::bf16 && !own_products_only();
   const std::int64_t slices = blocks_for(vocabulary, head_slice);
-  const std::int64_t at_once = std::clamp<std::int64_t>(
-      head_chunk_bytes / (count * head_slice * std::int64_t{sizeof(float)}), 1, slices);
-  const std::int64_t columns = std::min(vocabulary, at_once * head_slice);
-  auto* logits = device.work().scratch<float>(scratch_slot::head_logits, count * columns);
+  const auto chunk_from = [&](std::int64_t row) {
+    return head_chunk_of(count - row, vocabulary, library, device.work().multiprocessors());
+  };
+  // The first group is as large as any, but the last may take more tokens at once.
+  const head_chunk group = chunk_from(0), last = chunk_from((count - 1) / group.rows * group.rows);
+  auto* logits = device.work().scratch<float>(
+      scratch_slot::head_logits, std::max(group.rows * group.columns, last.rows * last.columns));
   head_params p{};
   p.logit = logits;
-  p.logit_stride = columns;
   p.slices = static_cast<int>(slices);
   p.partial = device.work().scratch<head_state>(scratch_slot::head_state, count * (slices + 1));
   p.state = p.partial + count * slices;
@@ -47,7 +49,7 @@ void confidence(const device_ops& device, const op::confidence& args) {
   // The rows of the candidates are gathered and rounded once, not for every chunk.
   device_ops::product chunk{device.in(args.x).data, args.x.type, args.x.row_stride,
                             p.candidates.row,       count,       &w};
-  if (w.format == weight_format::bf16 && !own_products_only()) {
+  if (library) {
     chunk.x = device.as_bf16(chunk.x, args.x.type, args.x.row_stride, p.candidates.row, count,
                              args.x.columns());
     chunk.x_type = dtype::bf16;
@@ -55,23 +57,33 @@ void confidence(const device_ops& device, const op::confidence& args) {
     chunk.index = nullptr;
   } else if (w.format == weight_format::int8) {
     chunk.quantized = device.as_int8(chunk.x, args.x.type, args.x.row_stride, p.candidates.row,
-                                     count, args.x.columns(), columns);
+                                     count, args.x.columns(), group.columns);
   }
   chunk.y = logits;
-  chunk.y_stride = columns;
   constexpr int warps = head_threads / warp_size;
   const auto for_each_chunk = [&](const char* name, void (*kernel)(head_params)) {
-    for (std::int64_t first = 0; first < vocabulary; first += columns) {
-      const std::int64_t width = std::min(columns, vocabulary - first);
-      chunk.first = first;
-      chunk.count = width;
-      device.multiply(chunk);
-      p.first = static_cast<int>(first);
-      p.columns = static_cast<int>(width);
-      device.work().launch(
-          name, {blocks_for(count, 1), head_threads, 0, blocks_for(width, warps * head_slice)},
-          kernel, p);
+    const void* const all = chunk.x;
+    for (std::int64_t row = 0; row < count; row += group.rows) {
+      const head_chunk part = chunk_from(row);
+      // Only rows that were rounded, end to end, are taken in groups.
+      chunk.x = row == 0 ? all : static_cast<const std::uint16_t*>(all) + row * chunk.x_stride;
+      chunk.rows = part.rows;
+      chunk.y_stride = p.logit_stride = part.columns;
+      p.first_candidate = static_cast<int>(row);
+      for (std::int64_t first = 0; first < vocabulary; first += part.columns) {
+        const std::int64_t width = std::min(part.columns, vocabulary - first);
+        chunk.first = first;
+        chunk.count = width;
+        device.multiply(chunk);
+        p.first = static_cast<int>(first);
+        p.columns = static_cast<int>(width);
+        device.work().launch(
+            name,
+            {blocks_for(part.rows, 1), head_threads, 0, blocks_for(width, warps * head_slice)},
+            kernel, p);
+      }
     }
+    chunk.x = all;
   };
   const bool noisy = p.gumbel_temperature > 0;
   for_each_chunk("head_chunk",

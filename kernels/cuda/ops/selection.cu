@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include <stdexcept>
 
+#include "kernels/cuda/cache_access.h"
 #include "kernels/cuda/device_ops.h"
 #include "kernels/cuda/scores_kernels.h"
 #include "kernels/cuda/select_kernels.h"
@@ -47,19 +48,18 @@ void key_scores(const device_ops& device, const op::key_scores& args) {
 
 void importance(const device_ops& device, const op::importance& args) {
   const auto heads = static_cast<std::int32_t>(args.q.shape[1]);
+  const auto dim = static_cast<std::int32_t>(args.q.shape[2]);
   const importance_params p{
-      heads, static_cast<std::int32_t>(args.q.shape[2]),
-      heads / static_cast<std::int32_t>(args.k.shape[1]), device.in(args.begin),
+      heads, dim, heads / static_cast<std::int32_t>(args.k.shape[1]), device.in(args.begin),
       device.in(args.index), device.in(args.q).as<float>(), args.q.row_stride,
       device.in(args.k).as<float>(), args.k.row_stride, args.scale,
+      dim % 8 == 0 && in_groups(2, args.q, dim) && in_groups(2, args.k, dim),
       // A row is listed once at most.
       device.work().scratch<double>(scratch_slot::selection_a, args.q.rows() * heads),
       device.out(args.out)};
-  const std::size_t shared =
-      group_bytes + std::size_t{2} * importance_warps * importance_row * sizeof(double);
   device.work().launch("importance",
-                       {blocks_for(args.sequences, 1), importance_warps * warp_size, shared,
-                        static_cast<unsigned>(heads)},
+                       {blocks_for(args.sequences, 1), importance_warps * warp_size,
+                        group_bytes + importance_shared, static_cast<unsigned>(heads)},
                        importance_kernel, p);
   device.work().launch("importance: sum",
                        {blocks_for(args.sequences, 1), importance_warps * warp_size, 0, 2},
