@@ -58,8 +58,7 @@ def draw(rows, options=None):
                 cell.text(x, y, text, ha="center", va="center", fontsize=common.TINY,
                           bbox={"boxstyle": "round,pad=0.15", "facecolor": common.PAPER,
                                 "edgecolor": "none", "alpha": 0.75})
-        cell.set_xlim(-0.5, len(batches) - 0.5)
-        cell.set_ylim(-0.5, len(lines) - 0.5)
+        cell.set(xlim=(-0.5, len(batches) - 0.5), ylim=(-0.5, len(lines) - 0.5))
         cell.set_xticks(range(len(batches)), [str(b) for b in batches])
         cell.set_yticks(range(len(lines)), [f"{f.replace('_', ' ')}\n{contexts[(model, f)]:.0f} tokens"
                                             if place % columns == 0 else "" for f in lines])

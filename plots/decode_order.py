@@ -51,8 +51,7 @@ def panel(cell, decode, forwards, width):
     cell.imshow(state, cmap=ListedColormap(["#FFFFFF", "#C9D9EA", "#F2B58A"]), vmin=0, vmax=2,
                 aspect="auto", interpolation="nearest",
                 extent=(0, state.shape[1], state.shape[0], 0))
-    cell.set_ylim(forwards, 0)
-    cell.set_xlim(0, width)
+    cell.set(ylim=(forwards, 0), xlim=(0, width))
     if len(state) < forwards:
         cell.axhline(len(state), color=common.QUIET, linewidth=0.8)
         cell.text(width / 2, len(state) + 0.02 * forwards, f"done after {len(state)}", va="top",

@@ -56,8 +56,7 @@ def draw_latency(cell, row):
         axis.set_major_locator(common.LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(lambda value, _: f"{value:g}")
         axis.set_minor_formatter(common.NullFormatter())
-    cell.set_xlabel("rows of the forward, x")
-    cell.set_ylabel("T(x), ms")
+    cell.set(xlabel="rows of the forward, x", ylabel="T(x), ms")
     cell.set_title(f"{row['model']['name']}, up to {max(counts)} requests: "
                    f"mean error {100 * fit['mape']:.1f} %")
     cell.legend(fontsize=common.TINY, handlelength=1.4)
@@ -81,12 +80,10 @@ def draw_commits(cell, rows, model):
         largest = max(largest, points[-1][0])
     cell.plot([0, largest], [0, largest], color=common.QUIET, linewidth=0.8,
               linestyle=(0, (4, 2)), label="every row commits")
-    cell.set_xlim(0, largest * 1.03)
-    cell.set_ylim(bottom=0)
-    cell.set_xticks([c for c in sorted({r["params"]["chunk"] for r in chosen}) if c >= 4])
-    cell.set_xlabel("chunk c, positions per request")
-    cell.set_ylabel("N(c), tokens per step and request")
-    cell.set_title(f"{model}: tokens committed")
+    cell.set(xlim=(0, largest * 1.03), ylim=(0, None),
+             xticks=[c for c in sorted({r["params"]["chunk"] for r in chosen}) if c >= 4],
+             xlabel="chunk c, positions per request", ylabel="N(c), tokens per step and request",
+             title=f"{model}: tokens committed")
     cell.legend(fontsize=common.TINY, handlelength=1.4)
 
 

@@ -39,8 +39,7 @@ def panel(cell, points, look):
     cell.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     cell.xaxis.set_minor_formatter(common.NullFormatter())
     speeds = [p["tokens_per_second"] for p in points]
-    cell.set_xlim(min(speeds) / 1.35, max(speeds) * 1.35)
-    cell.set_ylim(-3, 103)
+    cell.set(xlim=(min(speeds) / 1.35, max(speeds) * 1.35), ylim=(-3, 103))
 
 
 def draw(rows, options=None):
@@ -56,8 +55,7 @@ def draw(rows, options=None):
                                 2.3 if columns > 1 else 3.0)
     for cell, family in zip(cells, families):
         panel(cell, [p for p in chosen if p["workload"] == family], look)
-        cell.set_xlabel("output tokens per second")
-        cell.set_ylabel("score, %")
+        cell.set(xlabel="output tokens per second", ylabel="score, %")
         if family:
             cell.set_title(family.replace("_", " "))
     common.legend_above(figure, common.series_handles(names, look))

@@ -98,10 +98,7 @@ def confidence(rows, groups):
         cell.plot([0, 1], [0, 1], color="#888888", linewidth=0.7)
         r = pooled(results, lambda p: [p["correlation"]], lambda p: [p["pairs"]])[0]
         title(cell, name.replace(" · ", "\n") + (f", r = {r:.3f}" if not math.isnan(r) else ""))
-        cell.set_xlabel("confidence one step before")
-        cell.set_ylabel("confidence")
-        cell.set_xlim(0, 1)
-        cell.set_ylim(0, 1)
+        cell.set(xlabel="confidence one step before", ylabel="confidence", xlim=(0, 1), ylim=(0, 1))
     cell = axes[-1]
     for s, (name, results) in enumerate(groups):
         recall = pooled(results, lambda p: p["recall"]["value"], lambda p: [p["recall"]["tokens"]])
@@ -109,16 +106,14 @@ def confidence(rows, groups):
                   marker=common.MARKERS[s % 8], markersize=4)
     cell.set_xscale("log", base=2)
     cell.set_xticks(groups[0][1][0]["recall"]["k"], groups[0][1][0]["recall"]["k"])
-    cell.set_xlabel("k most confident of the step before")
-    cell.set_ylabel("recall of decided tokens")
-    cell.set_ylim(0, 1.03)
+    cell.set(xlabel="k most confident of the step before", ylabel="recall of decided tokens",
+             ylim=(0, 1.03))
     return finish(figure, rows, [name for name, _ in groups])
 
 
 def attention(rows, groups):
     """Attention maps, sinks, and their overlap (Focus-dLLM Figs. 2, 8; Sparse-dLLM Figs. 2, 7)."""
-    drawn = [(name, [r for r in results if r["maps"]]) for name, results in groups]
-    drawn = [(name, results) for name, results in drawn if results]
+    drawn = [(name, has) for name, each in groups if (has := [r for r in each if r["maps"]])]
     if not drawn:
         return
     columns = max(len(results[0]["maps"]) for _, results in drawn) + 1
@@ -176,8 +171,7 @@ def kv_change(rows, groups):
         axes[row][0].set_xlabel("step of the block, against the one before")
         axes[row][1].set_xlabel("layer")
         for cell in axes[row]:
-            cell.set_ylabel(f"L2 change of {side.upper()}")
-            cell.set_ylim(bottom=0)
+            cell.set(ylabel=f"L2 change of {side.upper()}", ylim=(0, None))
     return finish(figure, rows, [name for name, _ in by_layer])
 
 
@@ -203,23 +197,19 @@ def stagnation(rows, groups):
     active = [(n, summed(r, lambda p: np.array(p["active_by_step"]) * p["requests"])
                / sum(p["requests"] for p in r)) for n, r in groups]
     lines(axes[0][1], active, names)
-    axes[0][1].set_xlabel("step")
-    axes[0][1].set_ylabel("masked tokens judged")
+    axes[0][1].set(xlabel="step", ylabel="masked tokens judged")
     for s, (name, results) in enumerate(groups):
         counts = summed(results, lambda p: p["decided_confidence"])
         look = common.Look(s)
         shares = counts / max(counts.sum(), 1)
         axes[0][2].plot(np.arange(10)[shares > 0] / 10 + 0.05, shares[shares > 0], **look.line())
-    axes[0][2].set_yscale("log")
-    axes[0][2].set_xlabel("confidence when decided")
-    axes[0][2].set_ylabel("share of tokens")
+    axes[0][2].set(yscale="log", xlabel="confidence when decided", ylabel="share of tokens")
     return finish(figure, rows, names)
 
 
 def contradiction(rows, groups):
     """Decided tokens that one token per forward decides otherwise, by confidence (Ada-DLM)."""
-    groups = [(n, [r for r in results if "canvas" in r]) for n, results in groups]
-    groups = [(n, results) for n, results in groups if results]
+    groups = [(n, has) for n, each in groups if (has := [r for r in each if "canvas" in r])]
     if not groups:
         return None
     figure, axes = panels(2)
@@ -233,17 +223,14 @@ def contradiction(rows, groups):
         answer = (sum(r["answer"]["differ"] for r in results)
                   / max(sum(r["answer"]["compared"] for r in results), 1))
         axes[0][1].bar(s, answer, 0.8, label=name, color=common.COLOURS[s % 8])
-    axes[0][0].set_xlabel("confidence when decided")
-    axes[0][0].set_ylabel("share contradicted")
-    axes[0][1].set_xticks([])
-    axes[0][1].set_ylabel("share of answer tokens")
+    axes[0][0].set(xlabel="confidence when decided", ylabel="share contradicted")
+    axes[0][1].set(xticks=[], ylabel="share of answer tokens")
     return finish(figure, rows, names)
 
 
 def peak_oracle(rows, groups):
     """Every position decided in the order of its confidence peak: steps and score (Ada-DLM)."""
-    groups = [(n, [r for r in results if "oracle_steps" in r]) for n, results in groups]
-    groups = [(n, results) for n, results in groups if results]
+    groups = [(n, has) for n, each in groups if (has := [r for r in each if "oracle_steps" in r])]
     if not groups:
         return None
     figure, axes = panels(2)
@@ -262,10 +249,8 @@ def peak_oracle(rows, groups):
         axes[0][1].bar([s - 0.27, s, s + 0.27], score, 0.25, color=colour)
     for cell in axes[0]:
         cell.set_xticks([])
-    axes[0][0].set_ylabel("steps per request")
-    axes[0][0].set_xlabel("as decoded, oracle")
-    axes[0][1].set_ylabel("score")
-    axes[0][1].set_xlabel("as decoded, oracle, tokens of the peaks")
+    axes[0][0].set(ylabel="steps per request", xlabel="as decoded, oracle")
+    axes[0][1].set(ylabel="score", xlabel="as decoded, oracle, tokens of the peaks")
     return finish(figure, rows, names)
 
 
@@ -308,8 +293,7 @@ def importance(rows, groups):
                      label=f"{kind}, decoded included")
         title(top, heading(name))
         top.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-        top.set_xlabel("layer")
-        top.set_ylabel("importance")
+        top.set(xlabel="layer", ylabel="importance")
         for kind, (label, colour) in enumerate(c for c in classes if c[0] != "decoded"):
             bins = summed(results, lambda p: p["delta_percentiles"][label])
             middle.bar(np.arange(5) + (kind - 0.5) * 0.4, bins / max(bins.sum(), 1), 0.38,
@@ -325,10 +309,8 @@ def importance(rows, groups):
             value = sum(a * w for a, w in auc) / sum(w for _, w in auc)
             title(middle, f"AUC of the increase {value:.3f}")
         middle.set_xticks(range(5), ["1", "2", "3", "4", "5"])
-        middle.set_xlabel("fifth of the increase")
-        middle.set_ylabel("share of class")
-        bottom.set_xlabel("standardised increase")
-        bottom.set_ylabel("density")
+        middle.set(xlabel="fifth of the increase", ylabel="share of class")
+        bottom.set(xlabel="standardised increase", ylabel="density")
     names = axes[0][0].get_legend_handles_labels()
     for handle, text in zip(*names):
         handle.set_label(text.replace("_", " "))

@@ -51,8 +51,7 @@ def panel(cell, names, found, look, published, start):
         cell.annotate(value_text(value), (value, place), (3, 0), textcoords="offset points",
                       va="center", fontsize=common.TINY)
     cell.axvline(1, color=common.INK, linewidth=0.7, linestyle=(0, (3, 2)))
-    cell.set_xlim(start, limit * (2.2 if log else 1.2))
-    cell.set_ylim(len(names) - 0.4, -0.6)
+    cell.set(xlim=(start, limit * (2.2 if log else 1.2)), ylim=(len(names) - 0.4, -0.6))
     cell.grid(axis="y", visible=False)
     cell.tick_params(axis="y", length=0)
 

@@ -84,15 +84,13 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
     columns = min(2, len(drawn))
     figure, cells = common.grid(len(drawn), columns, common.PAGE if columns > 1 else 5.2, 3.1)
     for cell, ((device, kind, _), chosen, points) in zip(cells, drawn):
-        cell.set_xscale("log")
-        cell.set_yscale("log")
+        cell.set(xscale="log", yscale="log")
         draw_roofs(cell, *best_roofs(chosen), [p[2] for p in points])
         for name, phase, x, y, analytic in points:
             cell.plot([x], [y / 1e9], linestyle="none", marker=marker[phase], markersize=5.5,
                       markerfacecolor=PAPER if analytic else colour[name],
                       markeredgecolor=colour[name], markeredgewidth=1.0, zorder=3)
-        cell.set_xlabel("FLOPs per byte")
-        cell.set_ylabel("GFLOP/s")
+        cell.set(xlabel="FLOPs per byte", ylabel="GFLOP/s")
         readable(cell.xaxis)
         readable(cell.yaxis)
         if len(drawn) > 1:

@@ -82,9 +82,8 @@ def rate_curves(rows):
             rates = sorted({r["serve"]["rate"] for r in chosen})
             cell.set_xticks(rates, [f"{x:g}" for x in rates])
             cell.minorticks_off()
-        cell.set_xlabel("requests per second")
-        cell.set_ylabel(f"TPOT ({group[3]}), ms")
-        cell.set_title(f"{group[0]}, {group[1].replace('_', ' ')}, {group[2]} clock")
+        cell.set(xlabel="requests per second", ylabel=f"TPOT ({group[3]}), ms",
+                 title=f"{group[0]}, {group[1].replace('_', ' ')}, {group[2]} clock")
     handles = common.series_handles(names, look, hollow)
     handles += common.provenance_handles(bool(hollow), False)
     common.legend_above(figure, handles)
@@ -115,8 +114,7 @@ def capacity(rows):
         cell.annotate(f"{value:.2f}", (value + half, place), (4, 0), va="center",
                       textcoords="offset points", fontsize=common.TINY)
     cell.set_yticks(range(len(names)), names)
-    cell.set_ylim(len(names) - 0.4, -0.6)
-    cell.set_xlim(0, cell.get_xlim()[1] * 1.08)
+    cell.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, cell.get_xlim()[1] * 1.08))
     cell.grid(axis="y", visible=False)
     objective = ", ".join(f"{s:g}" for s in sorted({r["serve"]["slo_tpot_ms"] for r in rows}))
     cell.set_xlabel(f"requests per second with P90 TPOT within {objective} ms")

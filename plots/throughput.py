@@ -27,8 +27,7 @@ def bars(cell, names, look, found, limit):
                           capsize=1.5, capthick=0.7)
         cell.text(min(value + half, limit) + 0.015 * limit, place, value_text(value), va="center",
                   fontsize=common.TINY, clip_on=False)
-    cell.set_ylim(len(names) - 0.4, -0.6)
-    cell.set_xlim(0, limit * 1.17)
+    cell.set(ylim=(len(names) - 0.4, -0.6), xlim=(0, limit * 1.17))
     cell.grid(axis="y", visible=False)
     cell.tick_params(axis="y", length=0)
 

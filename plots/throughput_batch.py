@@ -55,9 +55,7 @@ def draw(rows, options=None):
         cell.set_xscale("log", base=2)
         cell.set_xticks(sizes, [str(s) for s in sizes])
         cell.minorticks_off()
-        cell.set_ylim(bottom=0)
-        cell.set_xlabel("requests in the batch")
-        cell.set_ylabel("output tokens per second")
+        cell.set(ylim=(0, None), xlabel="requests in the batch", ylabel="output tokens per second")
         if len(families) > 1:
             cell.set_title(family.replace("_", " "))
     handles = [h for h in common.series_handles(names, look, hollow)]

@@ -7,7 +7,6 @@
 // last forward that computed it with its decided token as input, as its cached K/V is.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "harness/decode/policies.h"

@@ -10,8 +10,6 @@
 // a and f lie in pages like K/V: one "head" as wide as the model, a as keys and f as values.
 #pragma once
 
-#include <vector>
-
 #include "harness/decode/batch.h"
 #include "harness/decode/kv_cache.h"
 #include "harness/decode/policies.h"

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <utility>
 
 #include "harness/decode/batch.h"
 

@@ -36,8 +36,7 @@ class stopwatch {
   ~stopwatch() {
     sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
-  stopwatch(const stopwatch&) = delete;
-  stopwatch& operator=(const stopwatch&) = delete;
+  stopwatch& operator=(stopwatch&&) = delete;
 
  private:
   double& sum_;

@@ -53,8 +53,7 @@ class step_program {
   // std::logic_error where the recipe declares what does not go together.
   step_program(const recipe& method, std::int32_t layers, bool evicts, bool shows);
 
-  step_program(const step_program&) = delete;  // segments point into actions
-  step_program& operator=(const step_program&) = delete;
+  step_program& operator=(step_program&&) = delete;  // segments point into actions
 
   std::span<const layer_action> actions() const { return actions_; }
   // The actions cut where the host decides: each of those alone, and the runs between them.

@@ -17,8 +17,7 @@ class progress {
   // `total` points. `stream` null: silent.
   progress(std::size_t total, std::FILE* stream);
   ~progress();
-  progress(const progress&) = delete;
-  progress& operator=(const progress&) = delete;
+  progress& operator=(progress&&) = delete;
 
   void now(const std::string& what);       // what is being done
   void finished(const std::string& line);  // one more point is over; the line stays on screen

@@ -85,6 +85,13 @@ std::string render_sink(const std::vector<chat_message>& messages, bool add_gene
   return out;
 }
 
+std::string with_reasoning(const reasoned& parts) {
+  return std::string("<think>\n")
+      .append(without_trailing_newlines(without_leading_newlines(parts.reasoning)))
+      .append("\n</think>\n\n")
+      .append(without_leading_newlines(parts.answer));
+}
+
 std::string render_qwen3(const std::vector<chat_message>& messages, bool add_generation_prompt) {
   std::string out;
   const std::size_t query = last_query(messages);
@@ -96,14 +103,8 @@ std::string render_qwen3(const std::vector<chat_message>& messages, bool add_gen
     } else {
       const reasoned parts = split_reasoning(m.content);
       // Reasoning of earlier turns is dropped; the last answer always gets a think block.
-      if (i > query && (i + 1 == messages.size() || !parts.reasoning.empty())) {
-        out += "<think>\n";
-        out += without_trailing_newlines(without_leading_newlines(parts.reasoning));
-        out += "\n</think>\n\n";
-        out += without_leading_newlines(parts.answer);
-      } else {
-        out += parts.answer;
-      }
+      const bool think = i > query && (i + 1 == messages.size() || !parts.reasoning.empty());
+      out += think ? with_reasoning(parts) : parts.answer;
     }
     out += "<|im_end|>\n";
   }
@@ -125,14 +126,7 @@ std::string render_ling(const std::vector<chat_message>& messages, bool add_gene
     } else {
       const reasoned parts = split_reasoning(m.content);
       out += "<role>ASSISTANT</role>";
-      if (i > query && !parts.reasoning.empty()) {
-        out += "\n<think>\n";
-        out += without_trailing_newlines(without_leading_newlines(parts.reasoning));
-        out += "\n</think>\n\n";
-        out += without_leading_newlines(parts.answer);
-      } else {
-        out += parts.answer;
-      }
+      out += i > query && !parts.reasoning.empty() ? "\n" + with_reasoning(parts) : parts.answer;
       out += "<|role_end|>";
     }
   }

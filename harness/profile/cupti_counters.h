@@ -7,7 +7,6 @@
 // run are not shown as speed.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>

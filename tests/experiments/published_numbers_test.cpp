@@ -16,9 +16,7 @@
 namespace unmask {
 namespace {
 
-using test::artifacts_of;
-using test::experiments;
-using test::papers;
+using namespace test;
 
 struct cell {
   std::string artifact, row, column, metric;

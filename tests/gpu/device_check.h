@@ -13,10 +13,8 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "kernels/ops.h"

@@ -12,10 +12,7 @@
 namespace unmask {
 namespace {
 
-using testing::decode;
-using testing::outputs;
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 class every_setting : public ::testing::TestWithParam<setting> {};
 

@@ -24,11 +24,7 @@ namespace {
 
 using enum model_family;
 
-using testing::decode;
-using testing::outputs;
-using testing::tiny_config;
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 // Puts a test's own body in the place of an operation's and returns the one that was there.
 template <class P>

@@ -9,10 +9,7 @@
 namespace unmask {
 namespace {
 
-using testing::decode;
-using testing::outputs;
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 TEST(limits, vanilla_threshold_above_one_is_one_token_per_step) {
   const auto model = tiny_model(model_family::llada, reference_ops());

@@ -9,10 +9,7 @@
 namespace unmask {
 namespace {
 
-using testing::decode;
-using testing::outputs;
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 const std::int64_t no_cap = 1000;
 constexpr model_family families[] = {model_family::llada, model_family::dream};
@@ -25,11 +22,6 @@ parameter_map uncached() {
           {"remask_by_id", true},
           {"steps", no_cap},
           {"confidence_dtype", "float64"}};
-}
-
-parameter_map with(parameter_map base, const parameter_map& more) {
-  for (const auto& [name, value] : more) base[name] = value;
-  return base;
 }
 
 parameter_map vanilla_blocks(std::int64_t block, const parameter_map& more) {

@@ -10,24 +10,9 @@
 namespace unmask {
 namespace {
 
-using testing::decode;
-using testing::outputs;
-using testing::refusal_of;
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 const model_family families[] = {model_family::sdar, model_family::llada2_moe, model_family::llama};
-
-std::int64_t rows_of(const closed_loop_result& r) {
-  std::int64_t n = 0;
-  for (const decoded_answer& a : r.answers) n += a.counters.rows;
-  return n;
-}
-std::int64_t layer_rows_of(const closed_loop_result& r) {
-  std::int64_t n = 0;
-  for (const decoded_answer& a : r.answers) n += a.counters.layer_rows;
-  return n;
-}
 
 // With a budget of the whole block nothing is evicted: FOCUS is DC+, row for row.
 TEST(limits_blocks, focus_with_a_budget_of_the_block_is_dc_plus) {
@@ -44,11 +29,13 @@ TEST(limits_blocks, focus_with_a_budget_of_the_block_is_dc_plus) {
       const auto focus = decode(*model, "focus", open, requests, 2);
       EXPECT_EQ(outputs(focus), outputs(plain));
       EXPECT_EQ(focus.steps, plain.steps);
-      EXPECT_EQ(layer_rows_of(focus), layer_rows_of(plain));
+      EXPECT_EQ(rows_of(focus, &sequence_counters::layer_rows),
+                rows_of(plain, &sequence_counters::layer_rows));
     }
     // And with a smaller one it does evict.
     const auto focus = decode(*model, "focus", t, requests, 2);
-    EXPECT_LT(layer_rows_of(focus), rows_of(focus) * model->config().layers);
+    EXPECT_LT(rows_of(focus, &sequence_counters::layer_rows),
+              rows_of(focus) * model->config().layers);
   }
 }
 

@@ -9,11 +9,7 @@
 namespace unmask {
 namespace {
 
-using testing::decode;
-using testing::outputs;
-using testing::refusal_of;
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 const model_family families[] = {model_family::sdar, model_family::llada2_moe};
 

@@ -9,10 +9,7 @@
 namespace unmask {
 namespace {
 
-using testing::decode;
-using testing::outputs;
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 parameter_map settings(std::int64_t kp, std::int64_t kr, double ratio) {
   return {{"block_length", 8},

@@ -10,17 +10,9 @@
 namespace unmask {
 namespace {
 
-using testing::decode;
-using testing::outputs;
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 constexpr std::int64_t one = 1, eight = 8;
-
-parameter_map with(parameter_map base, const parameter_map& more) {
-  for (const auto& [name, value] : more) base[name] = value;
-  return base;
-}
 
 void expect_same(model_family family, const std::string& left, const parameter_map& left_given,
                  const std::string& right, const parameter_map& right_given) {

@@ -9,24 +9,9 @@
 namespace unmask {
 namespace {
 
-using testing::decode;
-using testing::outputs;
-using testing::refusal_of;
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 const model_family families[] = {model_family::sdar, model_family::llada2_moe};
-
-parameter_map with(parameter_map m, const char* name, parameter_value value) {
-  m[name] = std::move(value);
-  return m;
-}
-
-std::int64_t rows_of(const closed_loop_result& r) {
-  std::int64_t n = 0;
-  for (const decoded_answer& a : r.answers) n += a.counters.rows;
-  return n;
-}
 
 // A chunk of the whole block and no caching inside it is block diffusion with its commit pass:
 // same tokens, same forwards, same rows.
@@ -45,9 +30,8 @@ TEST(limits_optimus, whole_chunks_without_caching_are_block_diffusion) {
         EXPECT_EQ(whole.answers[i].counters.commit_forwards,
                   block.answers[i].counters.commit_forwards);
       }
-      const auto streamed = decode(
-          *model, "optimus",
-          with(with(t, "chunk", std::int64_t{8}), "cache_rule", std::string("none")), requests, 2);
+      const auto streamed =
+          decode(*model, "optimus", with(t, {{"chunk", 8}, {"cache_rule", "none"}}), requests, 2);
       EXPECT_EQ(outputs(streamed), outputs(block));
     }
   }
@@ -63,7 +47,7 @@ TEST(limits_optimus, full_boundary_fusion_changes_no_token) {
       const parameter_map off = {{"threshold", 0.5}, {"chunk", chunk}, {"stop", "none"}};
       const auto apart = decode(*model, "optimus", off, requests, 1);
       const auto fused =
-          decode(*model, "optimus", with(off, "boundary_fusion", std::string("full")), requests, 1);
+          decode(*model, "optimus", with(off, {{"boundary_fusion", "full"}}), requests, 1);
       EXPECT_EQ(outputs(fused), outputs(apart)) << chunk;
       EXPECT_EQ(rows_of(fused), rows_of(apart)) << chunk;
       EXPECT_LT(fused.steps, apart.steps) << chunk;
@@ -136,8 +120,7 @@ TEST(limits_optimus, stop_check_prefix_only_shortens_the_run) {
   const auto requests = tiny_requests(6, 40);
   const parameter_map block = {{"chunk", 4}, {"stop", "3,7,11,19,23,41"}};
   const auto a = decode(*model, "optimus", block, requests, 1);
-  const auto b =
-      decode(*model, "optimus", with(block, "stop_check", std::string("prefix")), requests, 1);
+  const auto b = decode(*model, "optimus", with(block, {{"stop_check", "prefix"}}), requests, 1);
   EXPECT_EQ(outputs(a), outputs(b));
   EXPECT_LE(b.steps, a.steps);
 }
@@ -150,11 +133,13 @@ TEST(limits_optimus, elastic_runs_on_every_load) {
     const parameter_map given = {{"cold_steps", 4}, {"stop", "none"}};
     for (const std::int32_t batch : {1, 3, 6}) {
       for (const char* scope : {"global", "per_request_sum"}) {
-        const auto r = decode(*model, "optimus", with(given, "ncommit_scope", std::string(scope)),
-                              requests, batch);
+        const auto r =
+            decode(*model, "optimus", with(given, {{"ncommit_scope", std::string(scope)}}),
+                   requests, batch);
         for (const decoded_answer& a : r.answers) EXPECT_EQ(a.output.size(), 40U);
       }
-      const auto obs = decode(*model, "optimus", with(given, "out_block", true), requests, batch);
+      const auto obs =
+          decode(*model, "optimus", with(given, {{"out_block", true}}), requests, batch);
       for (const decoded_answer& a : obs.answers) EXPECT_EQ(a.output.size(), 40U);
     }
   }

@@ -10,15 +10,7 @@
 namespace unmask {
 namespace {
 
-using testing::decode;
-using testing::outputs;
-using testing::tiny_model;
-using testing::tiny_requests;
-
-parameter_map with(parameter_map m, const parameter_map& more) {
-  for (const auto& [name, value] : more) m[name] = value;
-  return m;
-}
+using namespace testing;
 
 TEST(limits_sparse_d, all_steps_dense_or_all_blocks_kept_is_vanilla) {
   for (const model_family family : {model_family::llada, model_family::dream}) {

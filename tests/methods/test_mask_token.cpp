@@ -13,8 +13,7 @@
 namespace unmask {
 namespace {
 
-using testing::decode;
-using testing::outputs;
+using namespace testing;
 
 class mask_token : public ::testing::TestWithParam<setting> {};
 

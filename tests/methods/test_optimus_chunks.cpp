@@ -12,9 +12,7 @@
 namespace unmask {
 namespace {
 
-using testing::run_toy;
-using testing::toy_run;
-using testing::toy_settings;
+using namespace testing;
 using list = std::vector<std::int32_t>;
 
 std::vector<int> digits(const std::string& text) {

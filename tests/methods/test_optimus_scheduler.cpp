@@ -15,9 +15,7 @@
 namespace unmask {
 namespace {
 
-using testing::run_toy;
-using testing::toy_settings;
-using testing::toy_step;
+using namespace testing;
 
 // ---- latency ----------------------------------------------------------------------------------
 

@@ -22,9 +22,7 @@
 namespace unmask {
 namespace {
 
-using testing::tiny_config;
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 struct seen_event {
   bool push = false;

@@ -21,11 +21,7 @@ namespace {
 using enum model_family;
 
 using nlohmann::json;
-using testing::decode;
-using testing::outputs;
-using testing::tiny_config;
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 const parameter_map blocks_of_8 = {{"block_length", 8}};
 constexpr int steps_per_request = 16;

@@ -136,4 +136,18 @@ inline std::vector<std::vector<std::int32_t>> outputs(const closed_loop_result& 
   return all;
 }
 
+// A count of all answers, by default the rows that entered layer 0.
+inline std::int64_t rows_of(const closed_loop_result& r,
+                            std::int64_t sequence_counters::*count = &sequence_counters::rows) {
+  std::int64_t n = 0;
+  for (const decoded_answer& a : r.answers) n += a.counters.*count;
+  return n;
+}
+
+// The settings `base` with those of `more` set or replaced.
+inline parameter_map with(parameter_map base, const parameter_map& more) {
+  for (const auto& [name, value] : more) base[name] = value;
+  return base;
+}
+
 }  // namespace unmask::testing

@@ -4,7 +4,6 @@
 // One recorded case and what differs from it.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -167,24 +167,22 @@ TEST_F(kit, paired_runs_are_judged) {
 }
 
 TEST_F(kit, mistakes_are_usage_errors_that_name_the_place) {
-  const struct {
-    const char* arguments;
-    const char* words;
-  } cases[] = {{"claims out --only optimis", "focus"},
-               {"claims out --format mdd", "'md'"},
-               {"run experiments --only focus/table_2", "table_1"},
-               {"run experiments/data", "no artifact"},
-               {"table x.jsonl --view papr", "'paper'"},
-               {"table x.jsonl --artifact y.toml", "--view paper"},
-               {"list clams", "'claims'"},
-               {"bundle somewhere", "-o FILE.tar"},
-               {"crossover", "rows"},
-               {"crossover x.jsonl --score-within 2", "0 to 1"},
-               {"compare abl", "two runs"},
-               {"run experiments/focus/table_1.toml --scale tinny", "'tiny'"}};
-  for (const auto& c : cases) {
-    EXPECT_EQ(run(c.arguments), 2) << c.arguments << said;
-    EXPECT_TRUE(says(c.words)) << c.arguments << ": " << said;
+  const std::pair<const char*, const char*> cases[] = {
+      {"claims out --only optimis", "focus"},
+      {"claims out --format mdd", "'md'"},
+      {"run experiments --only focus/table_2", "table_1"},
+      {"run experiments/data", "no artifact"},
+      {"table x.jsonl --view papr", "'paper'"},
+      {"table x.jsonl --artifact y.toml", "--view paper"},
+      {"list clams", "'claims'"},
+      {"bundle somewhere", "-o FILE.tar"},
+      {"crossover", "rows"},
+      {"crossover x.jsonl --score-within 2", "0 to 1"},
+      {"compare abl", "two runs"},
+      {"run experiments/focus/table_1.toml --scale tinny", "'tiny'"}};
+  for (const auto& [arguments, part] : cases) {
+    EXPECT_EQ(run(arguments), 2) << arguments << said;
+    EXPECT_TRUE(says(part)) << arguments << ": " << said;
   }
   EXPECT_EQ(run("claims nowhere"), 3) << said;
   EXPECT_EQ(run("rerun none.tar"), 3) << said;

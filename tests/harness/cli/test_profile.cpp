@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "tests/harness/cli/program.h"
 #include "tests/support.h"
@@ -27,6 +28,11 @@ class profile : public ::testing::Test {
     return o.code;
   }
   bool says(const std::string& words) const { return text_.find(words) != std::string::npos; }
+  // A run that ends well and says all of these words.
+  void tells(const std::string& arguments, const std::vector<std::string>& words) {
+    EXPECT_EQ(run(arguments), 0) << text_;
+    for (const std::string& part : words) EXPECT_TRUE(says(part)) << part << "\n" << text_;
+  }
 
   const std::string model_ = "experiments/models/tiny-sdar";
   const std::string small_ = model_ + " --limit 1 --gen-length 32 --repetitions 1 --warmup 0";
@@ -37,11 +43,9 @@ class profile : public ::testing::Test {
 
 TEST_F(profile, phases_gives_a_table_a_row_and_a_trace) {
   const fs::path trace = folder_ / "trace.json";
-  EXPECT_EQ(run(small_ + " -m block_diffusion --trace '" + trace.string() + "'"), 0) << text_;
-  for (const char* word : {"| attention |", "| feed_forward |", "| lm_head |", "between phases",
-                           "measured here: multiply-adds and triad"}) {
-    EXPECT_TRUE(says(word)) << word << "\n" << text_;
-  }
+  tells(small_ + " -m block_diffusion --trace '" + trace.string() + "'",
+        {"| attention |", "| feed_forward |", "| lm_head |", "between phases",
+         "measured here: multiply-adds and triad"});
   EXPECT_NE(test::text_of(folder_ / "out" / "rows.jsonl").find("\"phases\":{"), std::string::npos);
   std::ifstream in(trace);
   std::string first;
@@ -50,29 +54,26 @@ TEST_F(profile, phases_gives_a_table_a_row_and_a_trace) {
 }
 
 TEST_F(profile, random_prompts_need_no_task) {
-  EXPECT_EQ(run(small_ + " --weights random:3 --prompt-tokens 20 --layers 2"), 0) << text_;
-  EXPECT_TRUE(says("20 + 32 random tokens")) << text_;
-  EXPECT_TRUE(says("2 of ")) << text_;
+  tells(small_ + " --weights random:3 --prompt-tokens 20 --layers 2",
+        {"20 + 32 random tokens", "2 of "});
 }
 
 TEST_F(profile, an_experiment_file_is_profiled_point_by_point) {
-  EXPECT_EQ(run("experiments/quickstart.toml -m autoregressive --repetitions 1 --warmup 0 "
-                "--set run.gen_length=8"),
-            0)
-      << text_;
-  EXPECT_TRUE(says("autoregressive")) << text_;
+  tells(
+      "experiments/quickstart.toml -m autoregressive --repetitions 1 --warmup 0 "
+      "--set run.gen_length=8",
+      {"autoregressive"});
   EXPECT_FALSE(says("vanilla")) << text_;
 }
 
 TEST_F(profile, print_command_prints_what_would_run) {
-  EXPECT_EQ(run(small_ + " --tool nsys --print-command"), 0) << text_;
+  tells(small_ + " --tool nsys --print-command",
+        {"--nvtx-capture=measure@unmask --capture-range-end=stop", "--tool=nvtx --repetitions=1",
+         "\nnsys stats "});
   EXPECT_EQ(text_.rfind("nsys profile --trace=cuda,nvtx", 0), 0U) << text_;
-  EXPECT_TRUE(says("--nvtx-capture=measure@unmask --capture-range-end=stop")) << text_;
-  EXPECT_TRUE(says("--tool=nvtx --repetitions=1")) << text_;
   EXPECT_FALSE(says("--repetitions 1")) << text_;  // that of the call is replaced
-  EXPECT_TRUE(says("\nnsys stats ")) << text_;
-  EXPECT_EQ(run(small_ + " --tool=ncu --phase attention --print-command"), 0) << text_;
-  EXPECT_TRUE(says("--nvtx-include 'unmask@measure/*/attention' --clock-control none")) << text_;
+  tells(small_ + " --tool=ncu --phase attention --print-command",
+        {"--nvtx-include 'unmask@measure/*/attention' --clock-control none"});
   EXPECT_FALSE(fs::exists(folder_ / "out"));
 }
 
@@ -86,23 +87,21 @@ TEST_F(profile, a_tool_that_is_not_here_is_said_in_one_sentence) {
 }
 
 TEST_F(profile, wrong_input_is_named) {
-  const struct {
-    std::string arguments;
-    const char* says;
-  } cases[] = {{small_ + " --tool phase", "'phases'"},
-               {small_ + " -m vanila", "vanilla"},
-               {small_ + " --phase atention --tool ncu --print-command", "atention"},
-               {small_ + " --phase layer --tool ncu --print-command", "holds other phases"},
-               {small_ + " --phase attention --tool nsys --print-command", "--phase is for ncu"},
-               {small_ + " --print-command", "--print-command is for"},
-               {small_ + " --weights random:x --prompt-tokens 8", "random:SEED"},
-               {small_ + " --layers 1 --prompt-tokens 8", "--layers needs"},
-               {model_ + " --prompt-tokens 8", "gen-length"},
-               {"experiments/quickstart.toml -m nothing", "nothing"},
-               {"", "needs a model folder"}};
-  for (const auto& c : cases) {
-    EXPECT_NE(run(c.arguments), 0) << c.arguments << text_;
-    EXPECT_TRUE(says(c.says)) << c.arguments << ": " << text_;
+  const std::pair<std::string, const char*> cases[] = {
+      {small_ + " --tool phase", "'phases'"},
+      {small_ + " -m vanila", "vanilla"},
+      {small_ + " --phase atention --tool ncu --print-command", "atention"},
+      {small_ + " --phase layer --tool ncu --print-command", "holds other phases"},
+      {small_ + " --phase attention --tool nsys --print-command", "--phase is for ncu"},
+      {small_ + " --print-command", "--print-command is for"},
+      {small_ + " --weights random:x --prompt-tokens 8", "random:SEED"},
+      {small_ + " --layers 1 --prompt-tokens 8", "--layers needs"},
+      {model_ + " --prompt-tokens 8", "gen-length"},
+      {"experiments/quickstart.toml -m nothing", "nothing"},
+      {"", "needs a model folder"}};
+  for (const auto& [arguments, part] : cases) {
+    EXPECT_NE(run(arguments), 0) << arguments << text_;
+    EXPECT_TRUE(says(part)) << arguments << ": " << text_;
   }
 }
 

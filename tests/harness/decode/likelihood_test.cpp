@@ -13,6 +13,7 @@
 
 #include "harness/base/error.h"
 #include "harness/decode/likelihood_replay.h"
+#include "tests/harness/workload/support.h"
 
 namespace unmask {
 namespace {
@@ -29,14 +30,8 @@ transformer tiny_llada() {
 
 TEST(likelihood, recorded_masks_give_the_recorded_losses) {
   const likelihood_replay replay = replay_likelihood(evals, {UNMASK_GOLDENS}, cpu_ops());
-  int passed = 0;
-  for (const golden_result& file : replay.files) {
-    passed += file.passed;
-    EXPECT_EQ(file.failed, 0) << file.file;
-    for (const std::string& reason : file.first_failures) ADD_FAILURE() << reason;
-  }
   for (const std::string& reason : replay.without_data) ADD_FAILURE() << reason;
-  EXPECT_EQ(passed, 12 + 7 + 4);
+  EXPECT_EQ(test::passed_of(replay.files), 12 + 7 + 4);
 }
 
 // Case tiny-llada-s1-04: the sum over all subsets, each with its probability.

@@ -16,8 +16,7 @@
 namespace unmask {
 namespace {
 
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 struct imposed_case {
   const char* method;

@@ -23,8 +23,7 @@ namespace {
 using enum model_family;
 
 using namespace testing_engine;
-using testing::tiny_model;
-using testing::tiny_requests;
+using namespace testing;
 
 using tokens = std::vector<std::vector<std::int32_t>>;
 

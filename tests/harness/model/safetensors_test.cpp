@@ -7,8 +7,7 @@
 namespace unmask {
 namespace {
 
-using test::expect_environment_error;
-using test::with_length;
+using namespace test;
 
 std::vector<safetensors_entry> parse(const std::string& file) {
   return parse_safetensors(std::as_bytes(std::span(file)), "dir/model.safetensors");

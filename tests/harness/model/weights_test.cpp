@@ -17,8 +17,7 @@
 namespace unmask {
 namespace {
 
-using test::expect_environment_error;
-using test::f32_tensor;
+using namespace test;
 namespace fs = std::filesystem;
 
 constexpr const char* config_text = R"({"architectures": ["SDARForCausalLM"], "hidden_size": 8,

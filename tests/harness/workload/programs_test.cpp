@@ -14,6 +14,7 @@
 #include "harness/base/json_lines.h"
 #include "harness/workload/programs/python_program.h"
 #include "harness/workload/programs/replay.h"
+#include "tests/harness/workload/support.h"
 
 namespace unmask {
 namespace {
@@ -152,12 +153,7 @@ TEST_F(programs, answers_get_the_verdict_of_the_official_harness) {
   const program_replay replay =
       replay_programs(std::filesystem::path(UNMASK_SOURCE_DIR) / "tests/goldens/evals", {});
   EXPECT_TRUE(replay.not_run.empty());
-  int judged = 0;
-  for (const golden_result& file : replay.files) {
-    for (const std::string& reason : file.first_failures) ADD_FAILURE() << reason;
-    judged += file.passed;
-  }
-  EXPECT_EQ(judged, 26 + 31 + 26);
+  EXPECT_EQ(test::passed_of(replay.files), 26 + 31 + 26);
 }
 
 }  // namespace
