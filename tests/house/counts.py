@@ -105,6 +105,8 @@ def counts():
                 for f in everything if f.endswith(CPP) and not f.startswith("tests/toy_method/")),
         "files a [run] key is in (kv_type)":
             sum(bool(re.search(r"\bkv_type\b", text_of(f))) for f in under("harness/", CPP)),
+        "claims that do not hold and have no control (results/tiny)":
+            text_of("results/tiny/claims.json").count("; no control"),
         "lines of README.md": lines(["README.md"]),
         "golden checkpoints and runs, kB": kilobytes(under("tests/goldens/", ".tar.xz")),
         "results, files": len(results),
