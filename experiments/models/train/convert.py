@@ -92,8 +92,12 @@ def to_sdar(state):
     return out
 
 
-SHARPNESS = 40.0  # of the attention to the next row: logits fall by some 20 to its neighbours
-LOUDNESS = 3000.0  # of the next row's state beside the own, whose scale is a few tens
+# Of the attention to the next row. At a distance d from it a logit falls by SHARPNESS (1 - cos(d a)) of each
+# frequency a; the highest alone gives 18 for its neighbours.
+SHARPNESS = 40.0
+# Of the next row's state beside the own: with 3000, in bfloat16, the arg-maxes of 99.6 % of 699 rows of random
+# tokens are tiny-llada's; with 300 those of 92 %.
+LOUDNESS = 3000.0
 
 
 @torch.no_grad()
