@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -473,10 +474,9 @@ published_size size_of(const paper_claim& c, const point_list& points) {
 // What a decision needs: the most that any undecided point does.
 void price(claim_result& r, const paper_claim& c, const point_list& points,
            const point_test& test) {
-  r.by_repetition = reads_the_clock(c.left.metric);
+  r.by_repetition = rests_on_repetitions(c);
   for (const checked_point& p : points) {
     if (p.result != finding::undecided) continue;
-    r.by_repetition |= p.measured.unit_of_n != "items";
     const double factor = p.measured.range ? test.evidence(p.measured.value, *p.measured.range) : 0;
     r.evidence_factor =
         factor == 0 || r.evidence_factor == 0 ? 0 : std::max(r.evidence_factor, factor);
@@ -507,6 +507,27 @@ const char* name_of(claim_kind kind) {
 const char* name_of(published_size size) {
   constexpr const char* names[] = {"", "inside", "outside"};
   return names[static_cast<std::size_t>(size)];
+}
+
+std::vector<row_selector> points_of(const paper_claim& c) {
+  std::vector<row_selector> all = {c.left};
+  if (c.kind != claim_kind::monotone && c.kind != claim_kind::threshold) all.push_back(c.right);
+  for (const claim_precondition& p : c.preconditions) all.push_back(p.where);
+  return all;
+}
+
+bool rests_on_repetitions(const paper_claim& c) {
+  return std::ranges::any_of(std::array{c.left.metric, c.right.metric}, [](const std::string& m) {
+    return reads_the_clock(m) || m.starts_with("slo_");
+  });
+}
+
+std::set<std::string> names_behind(const paper_claim& c, const frame& rows) {
+  std::set<std::string> names;
+  for (const row_selector& by : points_of(c)) {
+    for (const result_row* row : selected(rows.reportable(), by)) names.insert(point_name(*row));
+  }
+  return names;
 }
 
 claim_result check_claim(const paper_claim& c, const frame& all, const std::string& scale) {
