@@ -154,7 +154,7 @@ std::vector<decide_step> next_round(const std::vector<checked_claim>& claims,
   std::map<evidence_key, decide_step> steps;
   for (const checked_claim& c : claims) {
     const double factor = c.result.evidence_factor;
-    if (!is_open(c) || given_up.contains(name_of(c.claim)) || factor > hopeless_factor) continue;
+    if (!is_open(c) || given_up.contains(name_of(c.claim)) || !std::isfinite(factor)) continue;
     if (factor == 0 && !c.result.by_repetition) continue;
     for (const campaign_item* item : items_behind(c, items)) {
       const artifact_evidence now = evidence_behind(evidence, *item, c.claim);

@@ -42,13 +42,11 @@ struct decide_step {
   double seconds = 0;  // expected
 };
 
-// More than this many times the evidence there is is not asked for: the value lies on the bound.
-inline constexpr double hopeless_factor = 50;
-
 // The next round: for every claim with undecided points these points, with twice or four times their
 // evidence, as it needs; those of several claims about one artifact together. Those of least cost for
-// each claim come first, as long as `seconds_left` lasts. Claims in `given_up` (PAPER/CLAIM) are left
-// alone.
+// each claim come first, as long as `seconds_left` lasts: what a claim needs in all is no criterion, as
+// few items do not tell how near its bound a value lies. Claims in `given_up` (PAPER/CLAIM), and those
+// whose value lies on the bound, are left alone.
 std::vector<decide_step> next_round(const std::vector<checked_claim>& claims,
                                     const std::vector<campaign_item>& items,
                                     const evidence_log& evidence, double seconds_left,
