@@ -250,28 +250,27 @@ std::optional<estimate> pooled_scores(const point_list& points) {
     right.push_back(i.right / i.n);
   }
   estimate e = paired_score_difference(left, right);
-  std::size_t differ = 0;
-  for (std::size_t i = 0; i < left.size(); ++i) differ += left[i] != right[i];
+  std::size_t won = 0, lost = 0, both = 0;
+  double moved = 0;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    won += left[i] > right[i];
+    lost += left[i] < right[i];
+    both += left[i] == right[i] && left[i] >= 0.5;
+    moved += std::abs(left[i] - right[i]);
+  }
+  const std::size_t differ = won + lost;
   if (differ >= enough_for_a_bootstrap &&
       std::ranges::all_of(items, [](const auto& i) { return i.second.graded; })) {
     e.how = fmt::format("pooled pairs of graded scores, {} differ, {}", differ, e.how);
     return e;
   }
-  const auto only = [](const std::vector<double>& a, const std::vector<double>& b) {
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) count += a[i] >= 0.5 && b[i] < 0.5;
-    return count;
-  };
-  const std::size_t won = only(left, right), lost = only(right, left);
-  // A handful of items that differ tell a bootstrap less than it says: where right answers alone,
-  // as shares of pairs, leave more open, so does the whole.
-  const std::size_t both = static_cast<std::size_t>(std::ranges::count_if(items, [](const auto& i) {
-    return i.second.left >= 0.5 * i.second.n && i.second.right >= 0.5 * i.second.n;
-  }));
-  const estimate shares = paired_share_difference(both, won, lost, left.size() - both - won - lost);
-  if (e.range && shares.range) {
-    e.range = interval{std::min(e.range->low, shares.range->low),
-                       std::max(e.range->high, shares.range->high)};
+  // A handful of items that differ tell a bootstrap less than it says: where the signs alone, as
+  // shares of pairs of which each moves the mean by as much, leave more open, so does the whole.
+  const estimate signs = paired_share_difference(both, won, lost, left.size() - both - differ);
+  if (e.range && signs.range) {
+    const double each = differ == 0 ? 1 : moved / static_cast<double>(differ);
+    e.range = interval{std::min(e.range->low, each * signs.range->low),
+                       std::max(e.range->high, each * signs.range->high)};
   }
   e.how = fmt::format("pooled pairs, {} up, {} down, McNemar p = {:.2g}", won, lost,
                       mcnemar_p(won, lost));
