@@ -8,7 +8,6 @@
 // counts from the CUDA kernels, launched and recorded.
 #pragma once
 
-#include <initializer_list>
 #include <ostream>
 #include <string>
 #include <vector>

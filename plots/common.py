@@ -24,6 +24,14 @@ class Drawing(NamedTuple):
     rows: list
 
 
+def profiled(rows, what):
+    """Those of `unmask profile` (results/README.md)."""
+    kept = [r for r in rows if (r.get("probes") or {}).get("phases")]
+    if not kept:
+        raise NotDrawn(f"{what} needs rows of `unmask profile`; these have no phases")
+    return kept
+
+
 def mark_of(rows):
     """Eight hex digits that change with the rows."""
     return hashlib.sha256("".join(sorted(r["point_id"] for r in rows)).encode()).hexdigest()[:8]
@@ -43,10 +51,6 @@ def parser_of(description, default):
     parser.add_argument("rows", nargs="+", help="row files (*.jsonl) or directories of them")
     parser.add_argument("-o", "--output", default=default, help="path without extension")
     return parser
-
-
-def arguments(description, default):
-    return parser_of(description, default).parse_args()
 
 
 def guarded(work):

@@ -12,7 +12,6 @@ panel per device and weight format.
 import sys
 
 import common
-import phases
 from common import COLOURS, MARKERS, PAPER, QUIET, Drawing, NotDrawn
 
 
@@ -66,7 +65,7 @@ def draw_roofs(cell, flops, bandwidth, xs):
 
 def draw(rows, options=None):  # pylint: disable=unused-argument
     methods = rows.phases
-    rows = phases.profiled(rows, "a roofline")
+    rows = common.profiled(rows, "a roofline")
     panels = {}
     for row in rows:
         panels.setdefault(panel_key(row), []).append(row)

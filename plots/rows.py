@@ -117,9 +117,6 @@ def machine(row):
 
 # ---- published numbers ---------------------------------------------------------------------------
 
-PUBLISHED_KEYS = {"artifact", "row", "column", "metric", "value", "unit", "source", "note"}
-
-
 def read_published(path, artifact=None, name=None):
     """[[value]] tables of experiments/published/PAPER.toml, of one artifact and metric."""
     try:

@@ -11,7 +11,6 @@ are drawn together.
 import sys
 
 import common
-import phases
 from common import COLOURS, HATCHES, Drawing, NotDrawn
 
 SMALL_SHARE = 0.015
@@ -41,7 +40,7 @@ def parts_of(methods):
 
 def draw(rows, options=None):  # pylint: disable=unused-argument
     parts, kinds = parts_of(rows.phases)
-    rows = phases.profiled(rows, "a breakdown of a step")
+    rows = common.profiled(rows, "a breakdown of a step")
     if not parts or not kinds:
         raise NotDrawn("the profiled rows made no forward")
     names = list(parts)

@@ -198,13 +198,9 @@ std::vector<main_effect> main_effects(const frame& rows, const ablation_margins&
 std::vector<text_table> ablation_tables(const std::vector<ablation_line>& lines,
                                         const std::vector<main_effect>& effects,
                                         const ablation_margins& margins) {
-  text_table t{"model",         "task",
-               ">batch",        "setting",
-               "against",       ">speed ratio",
-               "speed",         ">per item",
-               ">items faster", ">score difference, points",
-               "score",         ">McNemar p",
-               ">same answers", ">n"};
+  text_table t{"model | task | >batch | setting | against | >speed ratio | speed | >per item",
+               ">items faster | >score difference, points | score | >McNemar p | >same answers",
+               ">n"};
   const auto ratio = [](const estimate& e) {
     table_cell cell = number_cell(e, 3);
     if (!e.range && std::isfinite(e.value)) cell.text += " (no interval)";
@@ -231,8 +227,8 @@ std::vector<text_table> ablation_tables(const std::vector<ablation_line>& lines,
   }
   std::vector<text_table> tables = {std::move(t)};
   if (!effects.empty()) {
-    text_table e{"model", "task",    ">batch",    "method",       "factor",
-                 "level", "against", ">settings", ">speed ratio", "speed"};
+    text_table e{"model | task | >batch | method | factor | level | against | >settings",
+                 ">speed ratio | speed"};
     e.title = "Main effects: one factor's level against its first, averaged over the other factors";
     for (const main_effect& m : effects) {
       e.add({m.model, m.workload, count_cell(m.batch_size), m.label, m.factor, m.level,

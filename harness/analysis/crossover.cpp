@@ -119,18 +119,8 @@ std::vector<crossover_cell> crossover_cells(const frame& all, const crossover_ru
 }
 
 text_table crossover_table(const std::vector<crossover_cell>& cells) {
-  text_table t{"model",
-               "task",
-               ">prompt",
-               ">generated",
-               ">batch",
-               "winner",
-               ">tok/s",
-               ">over the second",
-               "second",
-               ">speed-up over base",
-               ">selection share",
-               ">score",
+  text_table t{"model | task | >prompt | >generated | >batch | winner | >tok/s",
+               ">over the second | second | >speed-up over base | >selection share | >score",
                "faster than the winner, but answers worse"};
   std::map<std::string, std::size_t> wins;
   std::size_t unclear = 0;

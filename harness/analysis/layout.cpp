@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/base/nearest.h"
 #include "harness/base/process.h"
 #include "harness/base/toml_reader.h"
 
@@ -223,11 +224,6 @@ void add_footnotes(laid_out_table& table, const paper_layout& layout, const row_
       distinct(rows, [](const auto& r) { return r.model.name; });
   const std::vector<std::string> devices =
       distinct(rows, [](const auto& r) { return r.run.device; });
-  const auto joined = [](const std::vector<std::string>& list) {
-    std::string text;
-    for (const std::string& item : list) text += (text.empty() ? "" : ", ") + item;
-    return text;
-  };
   const bool tiny = std::ranges::any_of(
       rows, [](const result_row* r) { return r->model.parameters < 100'000'000; });
   table.footnotes.push_back(fmt::format("Measured here: {} on {}{}.", joined(models),
@@ -363,20 +359,8 @@ text_table table_of(const laid_out_table& laid) {
 }
 
 text_table cells_of(const laid_out_table& laid) {
-  text_table t{"row",
-               "column",
-               "metric",
-               "across",
-               "scale",
-               "measured",
-               "low",
-               "high",
-               "n",
-               "n_unit",
-               "synthetic_or_analytic",
-               "published",
-               "published_unit",
-               "published_source"};
+  text_table t{"row | column | metric | across | scale | measured | low | high | n | n_unit",
+               "synthetic_or_analytic | published | published_unit | published_source"};
   for (const laid_out_row& row : laid.rows) {
     for (std::size_t i = 0; i < laid.columns.size(); ++i) {
       const laid_out_column& column = laid.columns[i];

@@ -23,8 +23,8 @@ double seconds_of(const json& phase, bool device) {
 }
 
 text_table table_of(const result_row& row, const json& report) {
-  text_table t{"phase",  ">calls", ">ms",      ">share", ">rows",
-               ">GFLOP", ">MB",    ">GFLOP/s", ">GB/s",  ">% of roof"};
+  text_table t{"phase | >calls | >ms | >share | >rows | >GFLOP | >MB | >GFLOP/s | >GB/s",
+               ">% of roof"};
   t.title = fmt::format("{} · {} · {}", row.model.name, row.workload.family, name_of_row(row));
   const bool device = !report["kernels"].empty();
   double between = 0, total = 0;
@@ -86,17 +86,8 @@ table_cell percent(const json& part, const json& whole) {
 
 // Kernels of the emulated device, what they touch in a step, the largest first.
 text_table traffic_table(const result_row& row, const json& traffic) {
-  text_table t{"kernel",
-               ">launches",
-               ">kB read",
-               ">kB written",
-               ">host bytes",
-               ">sectors a request",
-               ">excess %",
-               ">uncoalesced %",
-               ">bank conflicts %",
-               ">ldmatrix",
-               ">mma"};
+  text_table t{"kernel | >launches | >kB read | >kB written | >host bytes | >sectors a request",
+               ">excess % | >uncoalesced % | >bank conflicts % | >ldmatrix | >mma"};
   t.title = fmt::format("{} · {} · {}: memory traffic a step", row.model.name, row.workload.family,
                         name_of_row(row));
   const double steps = std::max(1.0, traffic["steps"].get<double>());

@@ -6,7 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "harness/analysis/parameters_json.h"
+#include "harness/analysis/json_of.h"
 #include "harness/base/error.h"
 
 namespace unmask {

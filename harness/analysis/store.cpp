@@ -111,15 +111,9 @@ stored_rows read_rows(const fs::path& path) {
     read_file_rows(path, stored);
     return stored;
   }
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(path)) {
-    const std::string name = entry.path().filename().string();
-    if (entry.path().extension() == ".jsonl" && !name.starts_with("samples_")) {
-      files.push_back(entry.path());
-    }
+  for (const fs::path& file : entries_of(path, ".jsonl")) {
+    if (!file.filename().string().starts_with("samples_")) read_file_rows(file, stored);
   }
-  std::ranges::sort(files);
-  for (const fs::path& file : files) read_file_rows(file, stored);
   return stored;
 }
 

@@ -142,16 +142,11 @@ std::string arrivals(const result_row& row) {
   return how == "closed" || !rate ? how : how + fmt::format(" {:.2f}/s", *rate);
 }
 
-// No number without a run that may be reported: so many empty cells, and why.
-void add_unreported(std::vector<table_cell>& line, std::size_t cells) {
-  line.insert(line.end(), cells, "–");
-}
-
 }  // namespace
 
 text_table decode_table(const row_list& rows) {
-  text_table t{"model",     "method",          "task",        ">items", ">score", ">tok/s ±",
-               ">speed-up", ">committed/step", ">redundancy", ">nfe",   "verdict"};
+  text_table t{"model | method | task | >items | >score | >tok/s ± | >speed-up | >committed/step",
+               ">redundancy | >nfe | verdict"};
   const run_key_names shown = varying(rows);
   const speed_bases bases(rows);
   for (const result_row* row : rows) {
@@ -165,7 +160,7 @@ text_table decode_table(const row_list& rows) {
         line.push_back(cell);
       }
     } else {
-      add_unreported(line, 6);
+      line.insert(line.end(), 6, "–");  // no number of a run that may not be reported
     }
     line.emplace_back(verdict_cell(*row));
     t.add(std::move(line));
@@ -181,10 +176,9 @@ text_table decode_table(const row_list& rows) {
 }
 
 text_table serve_table(const row_list& rows) {
-  text_table t{"model",           "method",       "workload",      ">finished",
-               "arrivals",        "clock",        ">tok/s",        ">TTFB P50 ms",
-               "TPOT definition", ">TPOT P50 ms", ">TPOT P90 ms",  ">goodput/s",
-               ">capacity/s",     ">batch",       ">rows/request", "verdict"};
+  text_table t{"model | method | workload | >finished | arrivals | clock | >tok/s | >TTFB P50 ms",
+               "TPOT definition | >TPOT P50 ms | >TPOT P90 ms | >goodput/s | >capacity/s",
+               ">batch | >rows/request | verdict"};
   for (const result_row* row : rows) {
     std::string method = name_of_row(*row);
     if (row->variation.find("policy=") == std::string::npos) {
@@ -206,7 +200,7 @@ text_table serve_table(const row_list& rows) {
         line.push_back(cell);
       }
     } else {
-      add_unreported(line, 12);
+      line.insert(line.end(), 12, "–");
     }
     line.emplace_back(verdict_cell(*row));
     t.add(std::move(line));
@@ -230,8 +224,8 @@ text_table flat_table(const frame& rows) {
   for (const result_row* row : rows.all()) {
     for (const auto& [name, value] : row->metrics) metrics.insert(name);
   }
-  text_table t{"point_id", "run_id",    "model",  "weights", "method",
-               "label",    "variation", "params", "task",    "items"};
+  text_table t{"point_id | run_id | model | weights | method | label | variation | params | task",
+               "items"};
   for (const run_key& key : run_key_list()) t.column(key.name, false);
   for (const char* name : {"verdict", "reason", "score", "score_exact", "score_n", "score_low",
                            "score_high", "repetitions", "half_width"}) {

@@ -124,9 +124,13 @@ table_cell count_cell(std::int64_t value) {
 }
 
 text_table::text_table(std::initializer_list<const char*> headers) {
-  for (const std::string header : headers) {
-    const bool right = header.starts_with(">");
-    column(right ? header.substr(1) : header, right);
+  for (const std::string_view several : headers) {
+    for (std::size_t at = 0; at <= several.size();) {
+      const std::size_t end = std::min(several.find(" | ", at), several.size());
+      const bool right = several.substr(at).starts_with(">");
+      column(std::string(several.substr(at + right, end - at - right)), right);
+      at = end + 3;
+    }
   }
 }
 

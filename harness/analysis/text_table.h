@@ -48,7 +48,7 @@ struct text_table {
   std::vector<std::string> notes;  // below it, a paragraph each
 
   text_table() = default;
-  // "model", ">batch": a column of numbers.
+  // "model | >batch": two columns, the second of numbers.
   explicit text_table(std::initializer_list<const char*> headers);
   void add(std::vector<table_cell> row) { rows.push_back(std::move(row)); }
   void column(const std::string& header, bool right) { columns.push_back({header, right}); }

@@ -34,4 +34,14 @@ inline error environment_error(const std::string& sentence) {
   return {exit_code::environment, sentence};
 }
 
+// Does `work`, whose error becomes a usage error that begins with the place it is about.
+template <class Work>
+auto located(const std::string& where, const Work& work) {
+  try {
+    return work();
+  } catch (const error& problem) {
+    throw usage_error(where + ": " + problem.what());
+  }
+}
+
 }  // namespace unmask

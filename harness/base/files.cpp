@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -77,6 +78,22 @@ void replace_file(const std::filesystem::path& path, const std::string& text) {
   std::error_code failed;
   std::filesystem::rename(beside, path, failed);
   if (failed) throw environment_error("cannot write " + path.string());
+}
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder,
+                                              std::string_view extension) {
+  std::vector<std::filesystem::path> all;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (extension.empty() || entry.path().extension() == extension) all.push_back(entry.path());
+  }
+  std::ranges::sort(all);
+  return all;
 }
 
 scratch_folder::scratch_folder() {

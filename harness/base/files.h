@@ -9,6 +9,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace unmask {
 
@@ -21,6 +23,12 @@ void write_file(const std::filesystem::path& path, const std::string& text);
 // The same, whole or not at all: written beside and renamed. Processes that do so at the same time
 // do not disturb each other.
 void replace_file(const std::filesystem::path& path, const std::string& text);
+
+bool is_file(const std::filesystem::path& path);  // a regular one that can be reached
+// What a folder holds (of files with this extension alone, where one is given), sorted; nothing
+// where it cannot be read.
+std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder,
+                                              std::string_view extension = {});
 
 // A folder of our own below the temporary one, which goes away again.
 class scratch_folder {

@@ -6,7 +6,7 @@
 
 #include "harness/base/compressed.h"
 #include "harness/base/error.h"
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 
 namespace unmask {
 using namespace py;
@@ -33,12 +33,11 @@ void for_each_line(std::string_view text,
   }
 }
 
-void for_each_json_line(const std::string& path,
-                        const std::function<void(const json_reader&, std::size_t)>& visit) {
-  const std::string text = read_workload_text(path);
+void for_each_object(std::string_view text, const std::string& file,
+                     const std::function<void(const json_reader&, std::size_t)>& visit) {
   bool any = false;
   for_each_line(text, [&](std::string_view line, std::size_t number) {
-    const std::string where = path + ", line " + std::to_string(number);
+    const std::string where = file + ", line " + std::to_string(number);
     const json_value value = parse_json(line, where);
     if (value.members() == nullptr) {
       throw environment_error(where + ": must be an object, not " + value.type_name());
@@ -46,7 +45,16 @@ void for_each_json_line(const std::string& path,
     visit(json_reader(value, where), number);
     any = true;
   });
-  if (!any) throw environment_error(path + ": holds no items; expected one JSON object per line");
+  if (!any) throw environment_error(file + ": holds no items; expected one JSON object per line");
+}
+
+void for_each_json_line(const std::string& path,
+                        const std::function<void(const json_reader&, std::size_t)>& visit) {
+  for_each_object(read_workload_text(path), path, visit);
+}
+
+std::string json_string(const std::string& text) {
+  return nlohmann::json(text).dump();
 }
 
 std::string json_text(const json_value& value) {
@@ -56,14 +64,14 @@ std::string json_text(const json_value& value) {
   if (const double* number = std::get_if<double>(&value.data)) {
     return nlohmann::json(*number).dump();
   }
-  if (const std::string* text = value.text()) return nlohmann::json(*text).dump();
+  if (const std::string* text = value.text()) return json_string(*text);
   std::string result;
   if (const json_value::array* items = value.items()) {
     for (const json_value& item : *items) result += (result.empty() ? "" : ",") + json_text(item);
     return "[" + result + "]";
   }
   for (const auto& [key, member] : *value.members()) {
-    result += (result.empty() ? "" : ",") + nlohmann::json(key).dump() + ":" + json_text(member);
+    result += (result.empty() ? "" : ",") + json_string(key) + ":" + json_text(member);
   }
   return "{" + result + "}";
 }

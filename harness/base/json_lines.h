@@ -20,13 +20,17 @@ std::string read_workload_text(const std::string& path);
 void for_each_line(std::string_view text,
                    const std::function<void(std::string_view line, std::size_t number)>& visit);
 
-// Calls visit(object, number) for every line of a JSON Lines file. The reader's errors read
-// "FILE, line N: `key` ...". A file without any object is an environment error.
+// Calls visit(object, number) for every line of a JSON Lines file, or of its text. The reader's
+// errors read "FILE, line N: `key` ...". A file without any object is an environment error.
+void for_each_object(
+    std::string_view text, const std::string& file,
+    const std::function<void(const json_reader& object, std::size_t number)>& visit);
 void for_each_json_line(
     const std::string& path,
     const std::function<void(const json_reader& object, std::size_t number)>& visit);
 
 // One line of JSON text with keys sorted, so that equal values give equal text.
 std::string json_text(const json_value& value);
+std::string json_string(const std::string& text);  // in quotes
 
 }  // namespace unmask

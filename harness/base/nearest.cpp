@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/format.h>
+
 namespace unmask {
 namespace {
 
@@ -37,13 +39,11 @@ std::vector<std::pair<std::size_t, std::string>> by_distance(
   return order;
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 }  // namespace
+
+std::string joined(const std::vector<std::string>& words, std::string_view between) {
+  return fmt::format("{}", fmt::join(words, between));
+}
 
 std::vector<std::string> nearest_names(std::string_view wrong,
                                        const std::vector<std::string>& known, std::size_t count) {

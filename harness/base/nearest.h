@@ -15,7 +15,10 @@ std::vector<std::string> nearest_names(std::string_view wrong,
                                        const std::vector<std::string>& known,
                                        std::size_t count = 3);
 
-// The same with commas between.
+// Words with something between.
+std::string joined(const std::vector<std::string>& words, std::string_view between = ", ");
+
+// The nearest names with commas between.
 std::string nearest_list(std::string_view wrong, const std::vector<std::string>& known,
                          std::size_t count = 3);
 

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "harness/base/error.h"
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 
 namespace unmask::py {
 namespace {

@@ -1,18 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// More of Python's str, for scorers that must agree with Python programs character by character:
-// case, digits and the stripping of given characters, by code points.
+// Python's str, for scorers that must agree with Python programs character by character. Texts are
+// UTF-8, and white space is what str.isspace says.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "harness/base/text.h"
-
 namespace unmask::py {
+
+// The code point that starts at text[at], and its length in bytes. A byte that starts no valid
+// UTF-8 sequence counts as one character U+FFFD, so that broken model output is never fatal.
+struct code_point {
+  char32_t value;
+  std::size_t bytes;
+};
+code_point decode_utf8(std::string_view text, std::size_t at);
+
+bool is_space(char32_t c);                                      // str.isspace of one character
+std::string_view strip(std::string_view text);                  // str.strip()
+std::vector<std::string_view> words_of(std::string_view text);  // str.split()
+// str.split(separator): keeps empty pieces; the separator must not be empty.
+std::vector<std::string_view> split(std::string_view text, std::string_view separator);
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
+
+inline bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+// "`text`" cut to a length that fits in a one-line note.
+std::string in_ticks(std::string_view text);
 
 std::u32string decode(std::string_view utf8);  // malformed bytes become U+FFFD
 std::string encode(std::u32string_view text);

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/shared_library.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
@@ -102,12 +103,8 @@ int command_doctor(const texts& arguments) {
 
   bool good = true;
   std::vector<std::string> models;
-  const std::filesystem::path embedded =
-      std::filesystem::path(line.text("experiments-dir")) / "models";
-  if (std::filesystem::is_directory(embedded)) {
-    for (const auto& entry : std::filesystem::directory_iterator(embedded)) {
-      if (std::filesystem::exists(entry.path() / "config.json")) models.push_back(entry.path());
-    }
+  for (const auto& entry : entries_of(line.text("experiments-dir") + "/models")) {
+    if (is_file(entry / "config.json")) models.push_back(entry);
   }
   for (const std::string& more : line.list("model")) models.push_back(more);
   if (!models.empty()) fmt::print("models\n");

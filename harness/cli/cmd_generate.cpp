@@ -2,19 +2,22 @@
 // Copyright The Unmask Authors
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <thread>
 
 #include "harness/base/error.h"
+#include "harness/base/python_text.h"
 #include "harness/cli/command.h"
 #include "harness/cli/model_spec.h"
 #include "harness/cli/options.h"
-#include "harness/cli/watch.h"
 #include "harness/engine/closed_loop.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/weights.h"
@@ -35,6 +38,91 @@ parameter_map parameters_of(const texts& assignments) {
   for (const dotted_setting& s : spec.overrides) given[s.key.substr(7)] = s.value;
   return given;
 }
+
+// Low to high confidence, from the 256-colour cube; readable on dark and light backgrounds.
+int colour_of(float confidence) {
+  if (confidence >= 0.95F) return 34;  // green
+  if (confidence >= 0.8F) return 37;   // teal
+  if (confidence >= 0.5F) return 178;  // amber
+  return 167;                          // red
+}
+
+int terminal_columns() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20) return size.ws_col;
+  return 80;
+}
+
+// The canvas in the terminal, step by step: masks as dots, tokens coloured by the confidence they
+// were decided with, those of this step underlined.
+class watch_canvas final : public step_observer {
+ public:
+  // `terminal`: redraw in place with colours; otherwise one plain line per step.
+  watch_canvas(const tokenizer& tokens, std::ostream& out, bool terminal,
+               std::chrono::milliseconds pause)
+      : tokens_(tokens), out_(out), terminal_(terminal), pause_(pause) {}
+
+  void on_step(const step_view& step) override {
+    const sequence& q = step.state.at(0);
+    cells_.resize(static_cast<std::size_t>(q.length - q.prompt_length));
+    ++step_;
+    for (std::int32_t c = 0; c < step.candidates.count; ++c) {
+      if (step.candidates.accept.as<std::uint8_t>()[c] == 0) continue;
+      const auto at = step.candidates.position.as<std::int32_t>()[c] - q.prompt_length;
+      if (at < 0 || at >= static_cast<std::int32_t>(cells_.size())) continue;
+      cells_[static_cast<std::size_t>(at)] = {step.candidates.token.as<std::int32_t>()[c],
+                                              step.candidates.probability.as<float>()[c], step_};
+    }
+    draw(step);
+    if (terminal_) std::this_thread::sleep_for(pause_);
+  }
+
+ private:
+  struct cell {
+    std::int32_t token = -1;  // -1: masked
+    float confidence = 0;
+    int step = -1;
+  };
+
+  void draw(const step_view& step) {
+    std::string text;
+    if (terminal_ && drawn_lines_ > 0) text += fmt::format("\x1b[{}A\x1b[J", drawn_lines_);
+    const auto decided = std::ranges::count_if(cells_, [](const cell& c) { return c.token >= 0; });
+    text += fmt::format("step {:3}  {:7}  rows {:4}  decided {}/{}\n", step_,
+                        name_of(step.plan.of[0].what), step.entered.rows, decided, cells_.size());
+    const int columns = terminal_columns();
+    int column = 0, lines = 1;
+    for (const cell& c : cells_) {
+      std::string piece = "\xC2\xB7";  // middle dot: masked
+      if (c.token >= 0) {
+        const std::array<std::int32_t, 1> one = {c.token};
+        piece = py::replace_all(tokens_.decode(one, false), "\n", "\xE2\x8F\x8E");  // return sign
+      }
+      const auto width = static_cast<int>(py::length(piece));  // right for Latin text
+      if (terminal_ && column + width > columns) {
+        text += '\n';
+        column = 0;
+        ++lines;
+      }
+      column += width;
+      if (!terminal_ || c.token < 0) {
+        text += piece;
+      } else {
+        text += fmt::format("\x1b[{}38;5;{}m{}\x1b[0m", c.step == step_ ? "4;" : "",
+                            colour_of(c.confidence), piece);
+      }
+    }
+    out_ << text << '\n' << std::flush;
+    drawn_lines_ = lines + 1;
+  }
+
+  const tokenizer& tokens_;
+  std::ostream& out_;
+  bool terminal_;
+  std::chrono::milliseconds pause_;
+  std::vector<cell> cells_;
+  int step_ = 0, drawn_lines_ = 0;
+};
 
 }  // namespace
 

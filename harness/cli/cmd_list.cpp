@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/nearest.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
@@ -14,8 +15,8 @@
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/catalogue.h"
 #include "harness/experiment/cost_sheet.h"
+#include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
-#include "harness/model/delta.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
 namespace unmask {
@@ -30,27 +31,20 @@ void list_methods() {
 
 void list_folder(const char* title, const std::filesystem::path& folder, const char* suffix) {
   if (!std::filesystem::is_directory(folder)) return;
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() == suffix) names.push_back(entry.path().string());
-  }
-  std::sort(names.begin(), names.end());
   fmt::print("{}\n", title);
-  for (const std::string& name : names) fmt::print("  {}\n", name);
+  for (const auto& file : entries_of(folder, suffix)) fmt::print("  {}\n", file.string());
 }
 
 void list_models(const std::filesystem::path& folder) {
   if (!std::filesystem::is_directory(folder)) return;
   std::vector<std::filesystem::path> found, opt_in;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (std::filesystem::exists(entry.path() / "config.json")) {
-      found.push_back(entry.path());
-    } else if (std::filesystem::exists(entry.path() / delta_file)) {
-      opt_in.push_back(entry.path());
+  for (const std::filesystem::path& entry : entries_of(folder)) {
+    if (is_file(entry / "config.json")) {
+      found.push_back(entry);
+    } else if (is_file(entry / delta_file)) {
+      opt_in.push_back(entry);
     }
   }
-  std::sort(found.begin(), found.end());
-  std::sort(opt_in.begin(), opt_in.end());
   fmt::print("models\n");
   for (const auto& path : found) {
     const model_config c = read_model_config(path);

@@ -13,7 +13,6 @@
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/experiment/forecast.h"
-#include "harness/experiment/job_array.h"
 #include "harness/experiment/merge.h"
 #include "harness/experiment/needs.h"
 #include "harness/experiment/request.h"

@@ -16,12 +16,14 @@
 #include "harness/analysis/verdict.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/nearest.h"
 #include "harness/base/process.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/campaign.h"
-#include "harness/experiment/manifest.h"
+#include "harness/experiment/catalogue.h"
+#include "harness/experiment/request.h"
 
 namespace unmask {
 namespace fs = std::filesystem;
@@ -42,19 +44,6 @@ json read_json(const fs::path& file) {
   const json read = json::parse(read_file(file, largest_file), nullptr, false);
   if (read.is_discarded()) throw usage_error(file.string() + ": not JSON");
   return read;
-}
-
-// Files below a folder whose names the pattern accepts, in natural order.
-template <class Accept>
-std::vector<fs::path> files_below(const fs::path& root, const Accept& accept) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(root)) {
-    if (entry.is_regular_file() && accept(entry.path().filename().string())) {
-      files.push_back(entry.path());
-    }
-  }
-  std::ranges::sort(files, {}, [](const fs::path& f) { return natural_order(f.string()); });
-  return files;
 }
 
 bool holds_rows(const fs::path& file) {
@@ -144,8 +133,7 @@ json section_of(const fs::path& file, const fs::path& root, const fs::path& expe
                   {"artifact", o.artifact},
                   {"command", command_of(o, titles, experiments)},
                   {"table", nullptr}};
-  std::string title;
-  for (const std::string& t : titles) title += (title.empty() ? "" : ", ") + t;
+  std::string title = joined(titles);
   add_layout(section, o, rows, title);
   const std::string name = with_spaces(o.paper + (o.artifact.empty() ? "" : " " + o.artifact));
   section["title"] = title;

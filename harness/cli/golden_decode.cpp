@@ -2,7 +2,6 @@
 // Copyright The Unmask Authors
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <openssl/evp.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "harness/base/digest.h"
+#include "harness/base/files.h"
 #include "harness/cli/golden.h"
 #include "harness/decode/official_runs.h"
 #include "harness/decode/registry.h"
@@ -21,15 +22,6 @@ namespace unmask {
 namespace {
 
 using nlohmann::json;
-
-std::string sha1_hex(const std::string& text) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  EVP_Digest(text.data(), text.size(), digest, &size, EVP_sha1(), nullptr);
-  std::string hex;
-  for (unsigned int i = 0; i < size; ++i) hex += fmt::format("{:02x}", digest[i]);
-  return hex;
-}
 
 parameter_value value_of(const json& v) {
   if (v.is_boolean()) return v.get<bool>();
@@ -295,11 +287,8 @@ golden_summary replay_decode(const golden_options& options) {
   if (!std::filesystem::is_directory(folder)) {
     throw environment_error("no golden runs: " + folder.string() + " is not a directory");
   }
-  std::vector<std::filesystem::path> files;
-  for (const auto& f : std::filesystem::directory_iterator(folder)) files.push_back(f.path());
-  std::sort(files.begin(), files.end());
   std::map<std::string, std::unique_ptr<transformer>> models;
-  for (const std::filesystem::path& file : files) {
+  for (const std::filesystem::path& file : entries_of(folder)) {
     const std::string name = file.stem().string();
     const official_runs* how = find_official_runs(name);
     if (!wanted(options, name, how == nullptr ? name : how->method)) continue;

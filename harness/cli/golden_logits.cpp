@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "harness/base/files.h"
 #include "harness/cli/golden.h"
 #include "harness/decode/plain_forward.h"
 
@@ -81,10 +82,7 @@ golden_summary replay_logits(const golden_options& options) {
   if (!std::filesystem::is_directory(folder)) {
     throw environment_error("no golden logits: " + folder.string() + " is not a directory");
   }
-  std::vector<std::filesystem::path> files;
-  for (const auto& f : std::filesystem::directory_iterator(folder)) files.push_back(f.path());
-  std::sort(files.begin(), files.end());
-  for (const std::filesystem::path& file : files) {
+  for (const std::filesystem::path& file : entries_of(folder)) {
     std::ifstream in(file);
     const json golden = json::parse(in);
     const std::filesystem::path directory =

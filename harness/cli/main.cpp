@@ -6,6 +6,7 @@
 #include "harness/cli/command.h"
 #include "harness/decode/parameters.h"
 #include "harness/profile/build_info.h"
+#include "kernels/cuda/device.h"
 
 namespace unmask {
 
@@ -30,6 +31,19 @@ const std::vector<command>& commands() {
       {"golden", "replay the official implementations' outputs and compare", command_golden},
   };
   return all;
+}
+
+const ops& device_named(const std::string& name) {
+  if (name == "cpu") return cpu_ops();
+  if (name == "reference") return reference_ops();
+  if (name == "cuda-emulated") return cuda_emulated_ops();
+  if (name == "cuda") {
+    const cuda::report machine = cuda::query();
+    if (!machine.devices.empty()) return cuda_ops();
+    std::cerr << machine.note << "; using the CPU instead\n";
+    return cpu_ops();
+  }
+  throw usage_error("unknown device '" + name + "'; known: cpu, reference, cuda, cuda-emulated");
 }
 
 namespace {

@@ -18,7 +18,6 @@ namespace unmask {
 
 struct graph_counts {
   std::int64_t direct = 0;    // times that work ran uncaptured, to be captured when it comes again
-  std::int64_t captured = 0;  // graphs made
   std::int64_t replayed = 0;  // times that a graph ran, its first included
   double seconds = 0;         // that capturing took, while nothing else ran
 };

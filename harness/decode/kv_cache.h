@@ -57,7 +57,6 @@ class kv_cache {
   std::size_t page_bytes() const;  // one page: keys and values of kv_page_size slots of one layer
   std::size_t bytes_in_use() const;
   std::size_t peak_bytes() const { return peak_bytes_; }
-  void reset_peak() { peak_bytes_ = bytes_in_use(); }
 
  private:
   // [sequences, layers, stride] physical pages, the host's and what operations read.

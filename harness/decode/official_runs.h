@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // Recorded runs of official implementations name their parameters as those do. Each method
-// translates them itself, in the golden.cpp of its own folder; `unmask golden` replays the runs.
+// translates them itself, in its own folder; `unmask golden` replays the runs.
 #pragma once
 
 #include <string>

@@ -16,12 +16,6 @@ const char* type_name(const parameter_value& value) {
   return names[value.index()];
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
-}
-
 std::string range_text(const parameter_spec& spec, bool integral) {
   const auto bound = [&](double value) {
     return integral ? std::to_string(static_cast<std::int64_t>(value))

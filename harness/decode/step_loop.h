@@ -5,7 +5,6 @@
 // counts forwards, rows, tokens, keys and FLOPs; no method reports its own work.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>

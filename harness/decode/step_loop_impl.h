@@ -17,7 +17,6 @@
 #include "harness/decode/step_loop.h"
 #include "harness/decode/step_program.h"
 #include "harness/profile/phases.h"
-#include "harness/profile/step_numbers.h"
 
 namespace unmask {
 

@@ -28,8 +28,6 @@ struct closed_loop_result {
   double seconds = 0;                      // wall time of the whole run, the next one left out
   double recording_seconds = 0;            // step_loop::recording_seconds()
   std::int64_t steps = 0;                  // batched forwards
-  double decode_seconds = 0;               // of those in which no prompt entered
-  std::int64_t decode_committed = 0;       // tokens decided by these
   std::size_t peak_kv_bytes = 0;           // pages in use, all stored layers, and layer outputs
   std::optional<std::size_t> state_bytes;  // step_loop::state_bytes()
   loop_seconds spent;                      // where the steps' time went

@@ -12,10 +12,10 @@
 
 #include "harness/analysis/store.h"
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/nearest.h"
 #include "harness/base/toml_reader.h"
 #include "harness/experiment/catalogue.h"
-#include "harness/experiment/manifest.h"
 #include "harness/experiment/overlay.h"
 #include "harness/experiment/request.h"
 
@@ -51,16 +51,9 @@ std::vector<paper_claim> parse_claims(const std::string& text, const fs::path& f
 }
 
 std::vector<paper_claim> read_claims(const fs::path& path) {
-  std::vector<fs::path> files;
   std::error_code failed;
-  if (fs::is_directory(path, failed)) {
-    for (const auto& entry : fs::directory_iterator(path)) {
-      if (entry.path().extension() == ".toml") files.push_back(entry.path());
-    }
-    std::ranges::sort(files);
-  } else {
-    files.push_back(path);
-  }
+  std::vector<fs::path> files = {path};
+  if (fs::is_directory(path, failed)) files = entries_of(path, ".toml");
   std::vector<paper_claim> all;
   for (const fs::path& file : files) {
     std::ranges::move(parse_claims(toml_text(file, "claims"), file), std::back_inserter(all));
@@ -114,12 +107,10 @@ std::vector<artifact_run> runs_below(const fs::path& path, const std::string& ar
   }
   std::vector<fs::path> files = {path};
   if (fs::is_directory(path)) {
-    files.clear();
-    for (auto entry = fs::recursive_directory_iterator(path); entry != end(entry); ++entry) {
-      if (entry->path().filename() == more_evidence) entry.disable_recursion_pending();
-      if (entry->path().filename() == "rows.jsonl") files.push_back(entry->path());
-    }
-    std::ranges::sort(files, {}, [](const fs::path& f) { return natural_order(f.string()); });
+    files = files_below(path, [](const std::string& name) { return name == "rows.jsonl"; });
+    std::erase_if(files, [](const fs::path& f) {
+      return f.parent_path().parent_path().filename() == more_evidence;
+    });
   }
   std::vector<artifact_run> runs;
   for (const fs::path& rows : files) {

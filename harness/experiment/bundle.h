@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/analysis/row.h"
-#include "harness/experiment/manifest.h"
+#include "harness/experiment/request.h"
 
 namespace unmask {
 

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 
 namespace unmask {
 namespace {
@@ -23,11 +24,8 @@ bool holds_no_experiments(const std::string& folder) {
 }
 
 void collect(const fs::path& folder, std::vector<fs::path>& files) {
-  std::vector<fs::path> entries;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) entries.push_back(entry.path());
-  std::ranges::sort(entries);
-  for (const fs::path& entry : entries) {
+  for (const fs::path& entry : entries_of(folder)) {
     if (fs::is_directory(entry, ignored)) {
       if (!holds_no_experiments(entry.filename().string())) collect(entry, files);
     } else if (entry.extension() == ".toml") {
@@ -76,6 +74,16 @@ std::string natural_order(const std::string& text) {
   }
   flush();
   return key;
+}
+
+std::vector<fs::path> files_below(const fs::path& root,
+                                  const std::function<bool(const std::string&)>& accept) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    if (entry.is_regular_file() && accept(entry.path().filename())) files.push_back(entry.path());
+  }
+  std::ranges::sort(files, {}, [](const fs::path& f) { return natural_order(f.string()); });
+  return files;
 }
 
 std::vector<artifact_entry> find_artifacts(const fs::path& root, const machine_view& machine) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,10 @@ std::vector<artifact_entry> find_artifacts(const std::filesystem::path& root,
 
 // A text by which names sort with their numbers by value: table_2 before table_10.
 std::string natural_order(const std::string& text);
+
+// Files below a folder whose names are accepted, in that order.
+std::vector<std::filesystem::path> files_below(
+    const std::filesystem::path& root, const std::function<bool(const std::string& name)>& accept);
 
 // One line per artifact and scale: paper, id, scale, "runs here" or why not, title.
 std::string artifact_listing(const std::vector<artifact_entry>& artifacts);

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "harness/engine/closed_loop.h"
-#include "harness/experiment/expected_time.h"
+#include "harness/experiment/forecast.h"
 #include "harness/model/weights.h"
 #include "kernels/cuda/device/traffic.h"
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 #include "harness/decode/likelihood.h"
 #include "harness/experiment/execute_parts.h"
 #include "kernels/random.h"

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/error.h"
 #include "harness/base/json_lines.h"
-#include "harness/base/located.h"
 #include "harness/decode/likelihood.h"
 #include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
@@ -185,14 +185,10 @@ const ops& backend_of(const std::string& device) {
   throw environment_error("device '" + device + "' has no kernels in this build; use cpu");
 }
 
-weight_format packed_format(const std::string& format) {
-  return format_of(effective_format(format));
-}
-
 dtype stored_kv_dtype(const run_settings& run) {
   check_run_device(run);
   const bool chosen = run.kv_type == "auto" && run.device.starts_with("cuda") &&
-                      packed_format(run.format) == weight_format::bf16;
+                      effective_format(run.format) == std::string("bf16");
   return chosen || run.kv_type == "bf16" ? dtype::bf16 : dtype::f32;
 }
 
@@ -311,25 +307,20 @@ std::map<std::string, std::string> loadable_point::samples(const std::vector<sco
                                                            const std::string& point_id,
                                                            const std::string& date) const {
   std::map<std::string, std::string> files;
-  const auto text = [](const std::string& value) {
-    json_value json;
-    json.data = value;
-    return json_text(json);
-  };
   for (const scored_answer& s : scores) {
     const task_item& item = workload_->items[s.item];
     std::string& lines = files[sample_file_name(item, date)];
     lines += sample_lines(item, {s.text,
                                  s.loglikelihoods,
                                  s.filters,
-                                 {{"run_id", text(run_id)},
-                                  {"point_id", text(point_id)},
-                                  {"item", text(s.id)},
-                                  {"output", text(s.text)},
+                                 {{"run_id", json_string(run_id)},
+                                  {"point_id", json_string(point_id)},
+                                  {"item", json_string(s.id)},
+                                  {"output", json_string(s.text)},
                                   {"scored", s.scored ? "true" : "false"},
                                   {"value", fmt::format("{}", s.value)},
                                   {"undecided", s.undecided ? "true" : "false"},
-                                  {"note", text(s.note)}}}) +
+                                  {"note", json_string(s.note)}}}) +
              "\n";
   }
   return files;

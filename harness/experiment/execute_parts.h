@@ -49,8 +49,6 @@ bool runs_dry(const run_settings& run);
 
 // The kernels of a device by name; environment error for one this build has no kernels for.
 const ops& backend_of(const std::string& device);
-// f32, bf16 or int8 for the names of run_settings::format.
-weight_format packed_format(const std::string& format);
 // What a run keeps keys and values in; usage error for a type that its device cannot hold.
 dtype stored_kv_dtype(const run_settings& run);
 

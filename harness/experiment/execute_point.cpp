@@ -20,7 +20,7 @@
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/execute_parts.h"
 #include "harness/experiment/imposed_commits.h"
-#include "harness/experiment/probe_decodes.h"
+#include "harness/experiment/probe.h"
 #include "harness/experiment/serve_metrics.h"
 #include "harness/experiment/serve_settings.h"
 #include "harness/profile/phases.h"

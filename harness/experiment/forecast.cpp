@@ -10,7 +10,6 @@
 
 #include "harness/base/error.h"
 #include "harness/decode/registry.h"
-#include "harness/experiment/expected_time.h"
 #include "harness/model/config.h"
 #include "harness/workload/benchmarks/benchmark.h"
 #include "harness/workload/traces.h"
@@ -19,6 +18,13 @@ namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A whole number parameter that is given and not "choose for me"; otherwise `fallback`.
+double size_or(const parameter_map& given, const std::string& name, double fallback) {
+  const auto found = given.find(name);
+  const auto* whole = found == given.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
+  return whole != nullptr && *whole > 0 ? static_cast<double>(*whole) : fallback;
+}
 
 constexpr double bytes_per_token = 4, assumed_prompt = 1000;
 
@@ -91,23 +97,16 @@ work work_of(const experiment_point& p) {
   return found;
 }
 
-double integer_of(const parameter_map& params, const char* name) {
-  const auto found = params.find(name);
-  const auto* whole = found == params.end() ? nullptr : std::get_if<std::int64_t>(&found->second);
-  return whole == nullptr ? 0 : static_cast<double>(*whole);
-}
-
 // Decode forwards of one answer: one token each unless the parameters say more. Block methods count
 // their steps by block, and commit each block once.
 double forwards_of(const experiment_point& p, const method_info& method, double generated,
                    double model_block) {
-  const double steps = integer_of(p.params, "steps");
-  const double tokens = std::max(integer_of(p.params, "tokens_per_step"), 1.0);
+  const double steps = size_or(p.params, "steps", 0);
+  const double tokens = size_or(p.params, "tokens_per_step", 1);
   if (method.shape.extent == row_extent::token) return generated;
   if (model_block == 0)
     return steps > 0 ? std::min(steps, generated) : std::ceil(generated / tokens);
-  const double given = integer_of(p.params, "block_length");
-  const double blocks = std::ceil(generated / (given > 0 ? given : model_block));
+  const double blocks = std::ceil(generated / size_or(p.params, "block_length", model_block));
   return (steps > 0 ? blocks * steps : generated) + blocks;
 }
 
@@ -134,6 +133,64 @@ std::string hours(double value) {
 }
 
 }  // namespace
+
+cost_shape cost_shape_of(const model_config& c) {
+  return {c.layers,
+          c.hidden,
+          c.heads,
+          c.kv_heads,
+          c.head_dim,
+          c.feed_forward,
+          c.vocabulary,
+          {c.moe.experts, c.moe.experts_per_token, c.moe.hidden, c.moe.shared_experts,
+           c.moe.first_dense_layers}};
+}
+
+cost_run cost_run_of(const model_config& model, const method_info& method, const parameters& given,
+                     const expected_run& run) {
+  constexpr double usual_block = 32, usual_chunk = 8;
+  const double block =
+      std::min(size_or(given.values(), "block_length", model.block > 0 ? model.block : usual_block),
+               run.generated);
+  const row_shape& shape = method.shape;
+  double rows = 1;
+  switch (shape.extent) {
+    case row_extent::canvas:
+      rows = run.prompt + run.generated;
+      break;
+    case row_extent::answer:
+      rows = run.generated;
+      break;
+    case row_extent::block:
+      rows = block;
+      break;
+    case row_extent::chunk:
+      rows = size_or(given.values(), "chunk", usual_chunk);
+      break;
+    case row_extent::token:
+      break;
+  }
+  cost_run c;
+  c.answers = run.answers;
+  c.batch = run.batch;
+  c.prompt = run.prompt;
+  c.generated = run.generated;
+  c.forwards = run.forwards > 0 ? run.forwards : run.generated;
+  c.rows = std::max(1.0, rows * shape.share);
+  c.late_rows = shape.late_share > 0 ? std::max(1.0, rows * shape.late_share) : 0;
+  // Masks of the block in work, half of them decided on average; a token decides itself.
+  c.candidates = shape.extent == row_extent::token ? 1 : std::min(c.rows, std::max(1.0, block / 2));
+  const double blocks = block > 0 ? std::ceil(run.generated / block) : 1;
+  if (shape.refreshes) c.full_forwards = std::min(blocks, c.forwards);
+  c.prefills = shape.extent != row_extent::canvas && !shape.refreshes;
+  return c;
+}
+
+double expected_gpu_seconds(const model_config& model, const method_info& method,
+                            const parameters& given, const expected_run& run,
+                            const device_ceilings& device) {
+  return expected_seconds(cost_shape_of(model), cost_run_of(model, method, given, run), device);
+}
 
 point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
                         const device_ceilings& device) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/nearest.h"
 
 namespace unmask {
@@ -27,20 +28,6 @@ std::vector<fs::path> directories_of(const char* name) {
     if (end > begin) all.emplace_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  return all;
-}
-
-bool is_file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
-
-// Names of the entries of a directory, sorted; none when it cannot be read.
-std::vector<fs::path> entries_of(const fs::path& directory) {
-  std::vector<fs::path> all;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(directory, ignored)) all.push_back(entry.path());
-  std::ranges::sort(all);
   return all;
 }
 

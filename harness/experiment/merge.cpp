@@ -7,13 +7,15 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "harness/analysis/row.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/json_lines.h"
-#include "harness/experiment/manifest.h"
+#include "harness/base/process.h"
+#include "harness/experiment/request.h"
 
 namespace unmask {
 namespace {
@@ -129,6 +131,24 @@ std::vector<std::string> missing_points(const std::vector<fs::path>& files,
 }
 
 }  // namespace
+
+std::string slurm_script(const array_request& request) {
+  if (request.parts.empty()) throw usage_error("a job array needs at least one point to measure");
+  std::string text = fmt::format(
+      "#!/bin/sh\n#SBATCH --job-name=unmask\n#SBATCH --array=0-{}\n#SBATCH --requeue\n"
+      "#SBATCH --open-mode=append\n#SBATCH --output={}\n",
+      request.parts.size() - 1, (request.directory / "task-%a.log").string());
+  for (const std::string& directive : request.directives) {
+    text += "#SBATCH " + directive + "\n";
+  }
+  text +=
+      "# A task continues where it was stopped: points that have a row are not measured again.\n"
+      "set -eu\ncase $SLURM_ARRAY_TASK_ID in\n";
+  for (std::size_t i = 0; i < request.parts.size(); ++i) {
+    text += fmt::format("{}) exec {} ;;\n", i, shell_line(request.parts[i]));
+  }
+  return text + "esac\n";
+}
 
 merge_summary merge_rows(const std::vector<fs::path>& sources, const fs::path& output, bool mixed) {
   const std::vector<fs::path> files = files_of(sources, output);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Rows that were measured in parts, on one machine or many, become one file.
+// Experiments measured in parts, on one machine or many: a job array that measures them, and one
+// file of their rows.
 #pragma once
 
 #include <filesystem>
@@ -9,6 +10,18 @@
 #include <vector>
 
 namespace unmask {
+
+// A batch scheduler's job array over the parts of experiments: points are independent, so parts of
+// a plan can be measured anywhere, in any order, and again after a machine was lost.
+struct array_request {
+  std::vector<std::vector<std::string>> parts;  // program and arguments, as `unmask run` takes them
+  std::filesystem::path directory;              // of rows, logs and the script
+  std::vector<std::string> directives;  // more "#SBATCH" lines: "--gres=gpu:1", "--time=4:00:00"
+};
+
+// The script of a Slurm job array: task i runs part i. A task that is requeued continues, because
+// `run` skips points that have a row; logs are appended to.
+std::string slurm_script(const array_request& request);
 
 struct merge_summary {
   std::size_t points = 0;              // rows written, one per point

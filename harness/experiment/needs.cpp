@@ -7,10 +7,10 @@
 
 #include <fmt/format.h>
 
-#include "harness/base/located.h"
+#include "harness/base/error.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/settings.h"
-#include "harness/model/delta.h"
+#include "harness/model/checkpoint.h"
 #include "harness/profile/environment.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
@@ -165,10 +165,7 @@ std::vector<std::string> missing_needs(const std::vector<std::string>& needs,
 
 std::string cannot_run(const experiment_spec& spec, const machine_view& machine) {
   if (!spec.not_run.empty()) return "NOT RUN: " + spec.not_run;
-  std::string list;
-  for (const std::string& item : missing_needs(needs_of(spec), machine)) {
-    list += (list.empty() ? "" : "; ") + item;
-  }
+  const std::string list = joined(missing_needs(needs_of(spec), machine), "; ");
   return list.empty() ? "" : "NOT RUN: needs " + list;
 }
 

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "harness/analysis/parameters_json.h"
+#include "harness/analysis/json_of.h"
 #include "harness/base/digest.h"
-#include "harness/base/located.h"
+#include "harness/base/error.h"
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
 

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What one run of an experiment file was asked for: the file, a scale and settings over both.
+// What a run was asked for, and run.json, which says so beside its rows, so that it can be repeated
+// elsewhere: it holds no path of the machine but that of the experiment file, relative to where the
+// program was started.
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "harness/experiment/plan.h"
 #include "harness/experiment/spec.h"
 
 namespace unmask {
 
+// What one run of an experiment file was asked for: the file, a scale and settings over both.
 struct run_request {
   std::filesystem::path file;
   std::string scale;                   // empty: the default of the file
@@ -24,7 +28,24 @@ experiment_spec requested_spec(const run_request& request);
 // Where its rows go below a directory of runs: PAPER/ID/SCALE of an artifact, else the file's stem.
 std::filesystem::path output_name(const experiment_spec& spec);
 
-// The manifest of the run (manifest.h); `spec` is what requested_spec made of the request.
+// The manifest of the run; `spec` is what requested_spec made of the request.
 std::string requested_manifest(const run_request& request, const experiment_spec& spec);
+
+inline constexpr const char* manifest_name = "run.json";
+
+struct run_manifest {
+  std::string file;  // of the experiment; relative, or the bare name when it lay elsewhere
+  std::string text;  // its content
+  std::string scale;
+  std::vector<std::string> overrides;  // KEY=VALUE
+  std::string source_hash;             // commit the program was built from
+  std::string paper, artifact;         // as read; empty: a plain experiment
+};
+
+// One JSON object: the manifest, the evidence asked for and every planned point, resolved.
+std::string manifest_json(const run_manifest& manifest, const experiment_spec& spec,
+                          const std::vector<experiment_point>& points);
+// Environment error that names the file when it is missing, broken or of another version.
+run_manifest read_manifest(const std::filesystem::path& file);
 
 }  // namespace unmask

@@ -16,8 +16,8 @@
 #include "harness/analysis/store.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
-#include "harness/experiment/manifest.h"
 #include "harness/experiment/progress.h"
+#include "harness/experiment/request.h"
 #include "harness/profile/nvml.h"
 #include "harness/profile/phases.h"
 

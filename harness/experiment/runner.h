@@ -90,7 +90,7 @@ struct run_options {
   bool progress = true;  // on standard error
   bool samples = false;  // every answer in lm-eval's form: samples/POINT/samples_TASK_DATE.jsonl
   std::ostream* out = nullptr;  // of the dry run; null: standard output
-  std::string manifest;         // written beside the rows (manifest.h); empty: none
+  std::string manifest;         // written beside the rows (request.h); empty: none
   point_watcher watch;          // a profiler's; empty: nobody
 };
 

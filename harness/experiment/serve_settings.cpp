@@ -137,9 +137,7 @@ std::string serve_help() {
     if (std::holds_alternative<std::string>(p.default_value)) value = "\"" + value + "\"";
     text += fmt::format("  {:<20} {:<10} {}\n", p.name, value, p.meaning);
     if (p.choices.empty()) continue;
-    std::string choices;
-    for (const std::string& c : p.choices) choices += (choices.empty() ? "" : ", ") + c;
-    text += fmt::format("  {:<20} {:<10} one of {}\n", "", "", choices);
+    text += fmt::format("  {:<20} {:<10} one of {}\n", "", "", joined(p.choices));
   }
   return text;
 }

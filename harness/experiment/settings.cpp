@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "harness/base/located.h"
+#include "harness/base/error.h"
 #include "harness/experiment/serve_settings.h"
 
 namespace unmask {

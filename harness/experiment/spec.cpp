@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/base/located.h"
+#include "harness/base/error.h"
 #include "harness/base/toml_reader.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/needs.h"

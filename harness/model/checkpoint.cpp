@@ -2,13 +2,13 @@
 // Copyright The Unmask Authors
 #include "harness/model/checkpoint.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
+#include <cctype>
 #include <map>
 
+#include "harness/base/digest.h"
 #include "harness/base/error.h"
-#include "harness/base/hash_memory.h"
+#include "harness/base/files.h"
 #include "harness/base/json.h"
 
 namespace unmask {
@@ -22,30 +22,6 @@ bool plain_name(const std::string& name) {
          name.find_first_of(std::string("/\\\0", 3)) == std::string::npos;
 }
 
-class sha256 {
- public:
-  sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
-    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1) {
-      throw environment_error("OpenSSL does not offer SHA-256 on this machine");
-    }
-  }
-  void add(const void* data, std::size_t size) { EVP_DigestUpdate(context_.get(), data, size); }
-  std::string hex() {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned int size = 0;
-    EVP_DigestFinal_ex(context_.get(), digest, &size);
-    std::string text;
-    for (unsigned int i = 0; i < size; ++i) {
-      text += "0123456789abcdef"[digest[i] >> 4];
-      text += "0123456789abcdef"[digest[i] & 15];
-    }
-    return text;
-  }
-
- private:
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
-};
-
 bool decides_the_model(const std::string& name) {
   constexpr const char* exact[] = {"config.json",         "generation_config.json",
                                    "tokenizer.json",      "tokenizer_config.json",
@@ -54,6 +30,36 @@ bool decides_the_model(const std::string& name) {
                                    "chat_template.jinja", "model.safetensors.index.json"};
   return name.ends_with(".safetensors") ||
          std::find(std::begin(exact), std::end(exact), name) != std::end(exact);
+}
+
+constexpr std::uintmax_t text_limit = 4 << 20;
+
+bool holds(const std::filesystem::path& file, const std::string& word) {
+  std::error_code failure;
+  if (std::filesystem::file_size(file, failure) > text_limit || failure) return false;
+  return read_file(file, text_limit).find(word) != std::string::npos;
+}
+
+// "LLaDA2.1" anywhere in a path: of the directory as given, or of where its links lead.
+bool named(const std::filesystem::path& directory, const std::string& name) {
+  std::error_code failure;
+  const std::filesystem::path real = std::filesystem::weakly_canonical(directory, failure);
+  for (std::string text : {directory.string(), real.string()}) {
+    std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+    if (text.find(name) != std::string::npos) return true;
+  }
+  return false;
+}
+
+std::string marker_of(const std::filesystem::path& directory) {
+  for (const char* version : {"llada2.1", "llada2.2"}) {
+    if (named(directory, version)) return std::string("its directory's name holds ") + version;
+  }
+  const std::string key = "editing_threshold";
+  for (const char* file : {"generation_config.json", "README.md", "modeling_llada2_moe.py"}) {
+    if (holds(directory / file, key)) return std::string(file) + " speaks of " + key;
+  }
+  return {};
 }
 
 }  // namespace
@@ -110,24 +116,32 @@ std::string hash_of_checkpoint(const std::filesystem::path& directory) {
     throw environment_error(directory.string() + ": no such directory");
   }
   std::vector<std::string> names;
-  for (const auto& item : std::filesystem::directory_iterator(directory)) {
-    const std::string name = item.path().filename().string();
-    if (item.is_regular_file() && decides_the_model(name)) names.push_back(name);
+  for (const std::filesystem::path& file : entries_of(directory)) {
+    const std::string name = file.filename().string();
+    if (is_file(file) && decides_the_model(name)) names.push_back(name);
   }
-  std::sort(names.begin(), names.end());
-  sha256 all;
+  std::string lines;
   const hash_memory memory = user_hash_memory();
   for (const std::string& name : names) {
-    const std::string digest = remembered_hash(directory / name, memory, [&] {
-      const auto mapping = mapped_file::open(directory / name);
-      sha256 one;
-      one.add(mapping->bytes().data(), mapping->bytes().size());
-      return one.hex();
+    lines += remembered_hash(directory / name, memory, [&] {
+      const auto file = mapped_file::open(directory / name);
+      return sha256_hex(
+          {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
     });
-    const std::string line = digest + "  " + name + "\n";
-    all.add(line.data(), line.size());
+    lines += "  " + name + "\n";
   }
-  return all.hex();
+  return sha256_hex(lines);
+}
+
+std::string caution_of(const model_config& model, const std::filesystem::path& directory) {
+  if (model.family != model_family::llada2_moe || model.attention != mask_kind::block_causal) {
+    return {};
+  }
+  const std::string marker = marker_of(directory);
+  if (marker.empty()) return {};
+  return model.name + " is published with token editing (LLaDA2.1, LLaDA2.2; " + marker +
+         "), which no method here does: it is decoded as LLaDA2.0, and neither its quality nor its "
+         "speed is the published one";
 }
 
 }  // namespace unmask

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The tensors of a checkpoint directory by their published names, over one file or many shards.
+// The tensors of a checkpoint directory by their published names, over one file or many shards, and
+// what is known of the checkpoint as a whole.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "harness/model/config.h"
 #include "harness/model/safetensors.h"
 
 namespace unmask {
+
+// What the folder of an opt-in model holds in place of its weights, until `./dev model` makes them.
+constexpr const char* delta_file = "delta.safetensors";
 
 class checkpoint {
  public:
@@ -41,5 +46,14 @@ class checkpoint {
 // decides what the model computes: configs, tokenizer files, index and shards. Equal to
 // `sha256sum FILES... | sha256sum`. Reads every byte of what user_hash_memory() does not know.
 std::string hash_of_checkpoint(const std::filesystem::path& directory);
+
+// What this program does not do of how a checkpoint's authors decode it.
+// LLaDA2.1 and LLaDA2.2 share architecture name and config.json with LLaDA2.0, key for key, but
+// are decoded with token editing: decided tokens are looked at again and replaced. What tells them
+// is the name of the directory (or of the repository in a Hugging Face cache), `editing_threshold`
+// in generation_config.json, in README.md or in the modelling code beside the weights. A copy that
+// was renamed and stripped of those files cannot be told from LLaDA2.0.
+// One sentence that says what is not done and what gave it away; empty: nothing is known.
+std::string caution_of(const model_config& model, const std::filesystem::path& directory);
 
 }  // namespace unmask

@@ -9,9 +9,7 @@
 #include "harness/base/files.h"
 #include "harness/base/json.h"
 #include "harness/base/nearest.h"
-#include "harness/model/caution.h"
-#include "harness/model/config_parse.h"
-#include "harness/model/delta.h"
+#include "harness/model/checkpoint.h"
 
 namespace unmask {
 namespace {
@@ -386,7 +384,7 @@ std::int64_t feed_forward_weights(const model_config& m, std::int64_t f) {
   return 3 * f * m.hidden;
 }
 
-std::int64_t count_weights(const model_config& m, std::int64_t experts) {
+std::int64_t count_weights(const model_config& m) {
   const std::int64_t d = m.hidden;
   const std::int64_t q = std::int64_t{m.heads} * m.head_dim;
   const std::int64_t kv = std::int64_t{m.kv_heads} * m.head_dim;
@@ -399,7 +397,7 @@ std::int64_t count_weights(const model_config& m, std::int64_t experts) {
   std::int64_t moe = 0;
   if (moe_layers > 0) {
     moe = d * m.moe.experts + (m.moe.expert_bias ? m.moe.experts : 0) +
-          (experts + m.moe.shared_experts) * feed_forward_weights(m, m.moe.hidden);
+          (m.moe.experts + m.moe.shared_experts) * feed_forward_weights(m, m.moe.hidden);
   }
   const std::int64_t tables = (m.tied_embeddings ? 1 : 2) * std::int64_t{m.vocabulary} * d;
   return tables + d + m.layers * attention +
@@ -414,12 +412,7 @@ const char* name_of(model_family family) {
 }
 
 std::int64_t model_config::parameters() const {
-  return count_weights(*this, moe.experts);
-}
-
-// Includes both vocabulary tables, as model cards do, although one token reads one embedding row.
-std::int64_t model_config::active_parameters() const {
-  return count_weights(*this, moe.experts_per_token);
+  return count_weights(*this);
 }
 
 model_config parse_model_config(std::string_view config_text, std::string_view generation_text,

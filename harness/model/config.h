@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/model_core.h"
@@ -40,7 +41,7 @@ struct moe_config {
 struct model_config {
   model_family family = model_family::llada;
   std::string name;  // directory name of the checkpoint
-  // What is not done here of how it is published (caution.h); empty: nothing is known.
+  // What is not done here of how it is published (caution_of); empty: nothing is known.
   std::string caution;
 
   std::int32_t layers = 0;
@@ -67,12 +68,16 @@ struct model_config {
   std::int32_t eos_id = -1;            // first EOS; also pads
   std::vector<std::int32_t> stop_ids;  // all ids that end an answer, eos_id among them
 
-  std::int64_t parameters() const;         // count of all weights
-  std::int64_t active_parameters() const;  // touched by one token (MoE: routed experts only)
+  std::int64_t parameters() const;  // count of all weights
 };
 
 // Read directory/config.json (+ generation_config.json when present). Unknown architectures,
 // missing or contradictory keys are environment errors that name the file and the key.
 model_config read_model_config(const std::filesystem::path& directory);
+
+// read_model_config on texts in memory; generation may be empty (no such file). directory stands
+// before the file names in messages and its last component becomes model_config::name.
+model_config parse_model_config(std::string_view config, std::string_view generation,
+                                const std::string& directory);
 
 }  // namespace unmask

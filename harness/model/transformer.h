@@ -9,7 +9,6 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "harness/model/config.h"
 #include "harness/model/weights.h"

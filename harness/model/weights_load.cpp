@@ -52,21 +52,15 @@ constexpr naming hf_names = {"model.embed_tokens.weight",
                              "mlp.down_proj.weight"};
 // Ling 2.0 (LLaDA2): q, k and v are rows of one matrix, all Q heads, then all K, then all V.
 constexpr const char* ling_fused = "attention.query_key_value";
-constexpr naming ling_names = {"model.word_embeddings.weight",
-                               "model.norm.weight",
-                               "lm_head.weight",
-                               "model.layers.",
-                               "input_layernorm.weight",
-                               "",
-                               "",
-                               "",
-                               "attention.query_layernorm.weight",
-                               "attention.key_layernorm.weight",
-                               "attention.dense.weight",
-                               "post_attention_layernorm.weight",
-                               "mlp.gate_proj.weight",
-                               "mlp.up_proj.weight",
-                               "mlp.down_proj.weight"};
+constexpr naming ling_names = [] {
+  naming names = hf_names;
+  names.embedding = "model.word_embeddings.weight";
+  names.q = names.k = names.v = "";
+  names.q_norm = "attention.query_layernorm.weight";
+  names.k_norm = "attention.key_layernorm.weight";
+  names.attn_out = "attention.dense.weight";
+  return names;
+}();
 
 std::string shape_text(const tensor_view& v) {
   std::string text = "[";

@@ -13,7 +13,6 @@
 
 #include "harness/profile/kernel_table.h"
 #include "harness/profile/phases.h"
-#include "harness/profile/step_numbers.h"
 
 namespace unmask {
 

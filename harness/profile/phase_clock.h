@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "harness/profile/phases.h"
-#include "harness/profile/step_numbers.h"
 
 namespace unmask {
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 
 namespace unmask {
 using namespace py;

@@ -10,7 +10,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
 #include "harness/base/nearest.h"
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 
 namespace unmask {
 using namespace py;

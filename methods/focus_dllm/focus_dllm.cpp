@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "harness/decode/official_runs.h"
 #include "methods/baselines/common.h"
 #include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
@@ -227,6 +228,14 @@ method_info focus_dllm_info() {
 }
 
 const register_method registered(focus_dllm_info());
+
+// No official code exists: these runs are an independent reading of the paper.
+parameter_map official_settings(const parameter_map& recorded) {
+  return take(recorded, {"steps", "block_length", "rho", "window", "dense_layers",
+                         "dense_tail_layers", "alpha", "sink_fraction", "prompt_block_size"});
+}
+
+const register_official_runs runs({"focus_dllm", "focus_dllm", official_settings});
 
 }  // namespace
 }  // namespace unmask

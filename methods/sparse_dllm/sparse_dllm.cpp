@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "harness/decode/official_runs.h"
 #include "kernels/shared_vector.h"
 #include "methods/baselines/common.h"
 #include "methods/baselines/specs.h"
@@ -278,6 +279,14 @@ method_info sparse_dllm_info() {
 }
 
 const register_method registered(sparse_dllm_info());
+
+// Sparse-dLLM opencompass/models/sparse_dllm/{llada_generate.py,dream/generation_utils.py}
+parameter_map official_settings(const parameter_map& recorded) {
+  return take(recorded, {"steps", "block_length", "retention_ratio", "kernel_size", "pooling",
+                         "delay", "eviction", "temperature", "alg", "eps"});
+}
+
+const register_official_runs runs({"sparse_dllm", "sparse_dllm", official_settings});
 
 }  // namespace
 }  // namespace unmask

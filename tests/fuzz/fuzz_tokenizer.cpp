@@ -10,8 +10,8 @@
 
 #include "harness/base/error.h"
 #include "harness/base/unicode.h"
-#include "harness/model/bpe.h"
 #include "harness/model/tokenizer.h"
+#include "harness/model/tokenizer_parts.h"
 
 namespace {
 

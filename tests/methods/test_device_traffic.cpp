@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/decode/plain_forward.h"
+#include "harness/experiment/forecast.h"
 #include "harness/profile/cost_model.h"
 #include "kernels/cuda/device/traffic.h"
 #include "kernels/cuda/emulation.h"
@@ -45,18 +46,6 @@ model_config device_config(model_family family) {
     c.moe.hidden = 64;
   }
   return c;
-}
-
-cost_shape shape_of(const model_config& c) {
-  return {c.layers,
-          c.hidden,
-          c.heads,
-          c.kv_heads,
-          c.head_dim,
-          c.feed_forward,
-          c.vocabulary,
-          {c.moe.experts, c.moe.experts_per_token, c.moe.hidden, c.moe.shared_experts,
-           c.moe.first_dense_layers}};
 }
 
 class device_traffic_test : public ::testing::Test {
@@ -197,7 +186,7 @@ TEST_F(device_traffic_test, cost_model_knows_every_kernel_of_a_forward) {
     step.rows = step.keys = 192;
     step.candidates = 0;
     step.recorded = false;
-    const step_cost cost = cost_of_step(shape_of(c), step, ceilings_of("h200"));
+    const step_cost cost = cost_of_step(cost_shape_of(c), step, ceilings_of("h200"));
     std::map<std::string, kernel_cost> wanted;
     for (const kernel_cost& k : cost.kernels) {
       kernel_cost& to = wanted[k.kernel.ends_with(" product") ? "library_product" : k.kernel];

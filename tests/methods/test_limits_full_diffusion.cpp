@@ -5,6 +5,7 @@
 // baseline token for token.
 #include <gtest/gtest.h>
 
+#include "methods/baselines/sparse_d/pattern_keys.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask {
@@ -176,5 +177,162 @@ TEST(limits_full, methods_refuse_models_they_cannot_decode) {
   refused("fast_dllm", with(blocks, {{"threshold", 0.9}, {"factor", 1.0}}));
 }
 
+TEST(limits_sparse_d, all_steps_dense_or_all_blocks_kept_is_vanilla) {
+  for (const model_family family : {model_family::llada, model_family::dream}) {
+    for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+      const auto model = tiny_model(family, *backend);
+      const auto requests = tiny_requests(3, 16);
+      const parameter_map common = {{"block_length", 8}};
+      const auto plain = decode(*model, "vanilla", common, requests, 2);
+      const parameter_map blocks = with(common, {{"block_size", 8}, {"skip", 0.0}});
+      const auto dense = decode(*model, "sparse_d", with(blocks, {{"skip", 1.0}}), requests, 2);
+      const auto all = decode(*model, "sparse_d", with(blocks, {{"select", 1.0}}), requests, 2);
+      // 0.99: int(n 0.99) + 1 = n, the most that the official code accepts.
+      const auto most = decode(*model, "sparse_d", with(blocks, {{"select", 0.99}}), requests, 2);
+      EXPECT_EQ(outputs(dense), outputs(plain));
+      EXPECT_EQ(outputs(all), outputs(plain));
+      EXPECT_EQ(outputs(most), outputs(plain));
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        const sequence_counters& v = plain.answers[i].counters;
+        EXPECT_EQ(dense.answers[i].counters.flops, v.flops);
+        EXPECT_EQ(dense.answers[i].counters.selection_flops, 0);
+        EXPECT_EQ(all.answers[i].counters.keys_seen, v.keys_seen);
+        EXPECT_GT(all.answers[i].counters.selection_flops, 0);
+      }
+    }
+  }
+}
+
+// A pattern that keeps little must change what is decided, or the limit above proves nothing.
+TEST(limits_sparse_d, a_narrow_pattern_reads_fewer_keys_and_decides_otherwise) {
+  const auto model = tiny_model(model_family::llada, cpu_ops());
+  const auto requests = tiny_requests(4, 32);
+  const parameter_map common = {{"block_length", 8}};
+  const parameter_map narrow = with(common, {{"block_size", 4}, {"skip", 0.0}, {"select", 0.0}});
+  const auto plain = decode(*model, "vanilla", common, requests, 2);
+  const auto sparse = decode(*model, "sparse_d", narrow, requests, 2);
+  EXPECT_NE(outputs(plain), outputs(sparse));
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const double n = static_cast<double>(requests[i].prompt.size()) + 32;
+    const double layers = model->config().layers;
+    // Two dense steps, then at most one prompt and at least and at most one answer block per row.
+    const double dense = 2 * n * n * layers, rest = 30 * n * layers;
+    EXPECT_GT(sparse.answers[i].counters.keys_seen, dense + rest);
+    EXPECT_LT(sparse.answers[i].counters.keys_seen, dense + rest * 8);
+  }
+}
+
+// The official code divides by sqrt(heads) in LLaDA and by sqrt(head_dim) in Dream.
+TEST(limits_sparse_d, official_pattern_scale_goes_by_family) {
+  for (const auto& [family, same, other] : {std::tuple{model_family::llada, "heads", "head_dim"},
+                                            std::tuple{model_family::dream, "head_dim", "heads"}}) {
+    const auto model = tiny_model(family, reference_ops());
+    const auto requests = tiny_requests(3, 24);
+    const auto run = [&](const char* scale) {
+      return outputs(decode(*model, "sparse_d",
+                            {{"block_length", 8},
+                             {"block_size", 4},
+                             {"skip", 0.0},
+                             {"select", 0.2},
+                             {"pattern_scale", std::string(scale)}},
+                            requests, 3));
+    };
+    EXPECT_EQ(run("official"), run(same));
+    EXPECT_NE(run("official"), run(other));
+  }
+}
+
+// Lengths and answers as in the official derivation: first block with length - block * size <= gen.
+TEST(limits_sparse_d, first_answer_block_by_hand) {
+  EXPECT_EQ(pattern_keys::first_answer_block(55, 32, 8), 3);   // 55 - 24 = 31
+  EXPECT_EQ(pattern_keys::first_answer_block(56, 32, 8), 3);   // the border is a block's edge
+  EXPECT_EQ(pattern_keys::first_answer_block(55, 32, 16), 2);  // 55 - 32 = 23
+  EXPECT_EQ(pattern_keys::first_answer_block(55, 2, 16), 3);   // none: the last block
+  EXPECT_EQ(pattern_keys::first_answer_block(40, 40, 16), 0);
+  EXPECT_EQ(pattern_keys::kept_blocks(7, 0.3), 3);
+  EXPECT_EQ(pattern_keys::kept_blocks(1, 0.3), 1);
+  EXPECT_EQ(pattern_keys::kept_blocks(4, 1.0), 4);
+}
+
+parameter_map settings(std::int64_t kp, std::int64_t kr, double ratio) {
+  return {{"block_length", 8},
+          {"prompt_interval_kp", kp},
+          {"response_interval_kr", kr},
+          {"transfer_ratio", ratio}};
+}
+
+TEST(limits_dllm_cache, refreshing_everything_is_vanilla) {
+  for (const model_family family : {model_family::llada, model_family::dream}) {
+    for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+      const auto model = tiny_model(family, *backend);
+      const auto requests = tiny_requests(3, 16);
+      const auto plain = decode(*model, "vanilla", {{"block_length", 8}}, requests, 2);
+      const auto refreshed = decode(*model, "dllm_cache", settings(1, 1, 0.25), requests, 2);
+      EXPECT_EQ(outputs(refreshed), outputs(plain));
+      // Every response row moves: only the similarities are extra work.
+      const auto moved = decode(*model, "dllm_cache", settings(1, 1000, 1.0), requests, 2);
+      EXPECT_EQ(outputs(moved), outputs(plain));
+      for (std::size_t i = 0; i < requests.size(); ++i) {
+        const sequence_counters& v = plain.answers[i].counters;
+        EXPECT_DOUBLE_EQ(refreshed.answers[i].counters.flops, v.flops);
+        const sequence_counters& m = moved.answers[i].counters;
+        EXPECT_GT(m.selection_flops, 0);
+        EXPECT_NEAR(m.flops - m.selection_flops, v.flops, 1e-9 * v.flops);
+        EXPECT_EQ(m.layer_rows, v.layer_rows);
+      }
+    }
+  }
+}
+
+// A cache that never refreshes must change what is decided, or the limits above prove nothing.
+TEST(limits_dllm_cache, stale_outputs_decide_otherwise) {
+  const auto model = tiny_model(model_family::llada, cpu_ops());
+  const auto requests = tiny_requests(4, 32);
+  const auto plain = decode(*model, "vanilla", {{"block_length", 8}}, requests, 2);
+  EXPECT_NE(outputs(decode(*model, "dllm_cache", settings(1000, 1000, 0.0), requests, 2)),
+            outputs(plain));
+  EXPECT_NE(outputs(decode(*model, "dllm_cache", settings(1000, 1000, 0.25), requests, 2)),
+            outputs(decode(*model, "dllm_cache", settings(1000, 1000, 0.0), requests, 2)));
+}
+
+// Prompt 6, canvas 4 in one block, one token per step: 4 forwards of 10 rows. K_p = 2, K_r = 3 and
+// ratio 0.5 (2 rows), in the layers after the first:
+//   forward 0: all 10;  1: 2 moved rows, V of 4;  2: prompt 6 and 2 moved, V of 10;  3: response 4.
+TEST(limits_dllm_cache, counts_by_hand) {
+  const auto model = tiny_model(model_family::llada, cpu_ops());
+  const model_config& c = model->config();
+  const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
+  parameter_map given = settings(2, 3, 0.5);
+  given["block_length"] = 4;
+  const auto r = decode(*model, "dllm_cache", given, {request}, 1);
+  const sequence_counters& n = r.answers[0].counters;
+  const int deep = c.layers - 1, computed = 10 + 2 + 8 + 4, value = 10 + 4 + 10 + 4, compared = 8;
+  EXPECT_EQ(n.forwards, 4);
+  EXPECT_EQ(n.rows, 40);
+  EXPECT_EQ(n.layer_rows, 40 + deep * computed);
+  EXPECT_DOUBLE_EQ(n.keys_seen, 10.0 * (40 + deep * computed));
+  EXPECT_DOUBLE_EQ(n.selection_flops, deep * compared * 6.0 * c.kv_heads * c.head_dim);
+  const row_cost cost = model->cost(1);
+  const double d = c.hidden, width = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  EXPECT_DOUBLE_EQ(cost.value_flops, 2 * d * kv);
+  const double full = 2 * d * (width + 2 * kv) + 2 * d * width + 6 * d * c.feed_forward;
+  const double expected = 40 * full + deep * (computed * (full - 2 * d * kv) + value * 2 * d * kv) +
+                          n.keys_seen * 4 * width + n.head_rows * 2 * d * c.vocabulary +
+                          n.selection_flops;
+  EXPECT_NEAR(n.flops, expected, 1e-9 * expected);
+}
+
+// Stored outputs are memory: K/V of every layer and two vectors per row of every later layer.
+TEST(limits_dllm_cache, stored_outputs_count_as_cache_memory) {
+  const auto model = tiny_model(model_family::llada, cpu_ops());
+  const model_config& c = model->config();
+  const sequence_request request{{1, 2, 3, 4, 5, 6}, 8, 0};  // one page
+  const auto r = decode(*model, "dllm_cache", settings(5, 2, 0.25), {request}, 1);
+  const std::size_t floats = static_cast<std::size_t>(
+      kv_page_size * (c.layers * 2 * c.kv_heads * c.head_dim + (c.layers - 1) * 2 * c.hidden));
+  EXPECT_EQ(r.peak_kv_bytes, floats * sizeof(float));
+}
+
 }  // namespace
+
 }  // namespace unmask

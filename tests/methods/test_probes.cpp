@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/experiment/probe.h"
-#include "harness/experiment/probe_decodes.h"
 #include "harness/experiment/probe_maths.h"
 #include "kernels/attention.h"
 #include "tests/methods/tiny_models.h"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "harness/base/json.h"
+#include "harness/base/json_lines.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
 namespace unmask::declared {
@@ -44,10 +44,8 @@ std::vector<std::vector<std::string>> csv_columns(const official_text& file,
 
 // {"key":value,...}; the values are JSON already.
 std::string json_object(std::initializer_list<std::pair<std::string, std::string>> members);
-std::string json_string(const std::string& text);
 std::string json_strings(const std::vector<std::string>& texts);
 // The member as an array of strings, or the reader's error.
 std::vector<std::string> texts_of(const json_reader& object, const std::string& key);
-std::string joined_lines(const std::vector<std::string>& lines);
 
 }  // namespace unmask::declared

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 #include "harness/workload/benchmarks/declare.h"
 #include "harness/workload/benchmarks/python_random.h"
 

@@ -6,33 +6,16 @@
 // three tasks.
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 #include "harness/workload/benchmarks/declare.h"
 
 namespace unmask::declared {
 namespace {
 
-const char* const tasks[] = {"narrativeqa",
-                             "qasper",
-                             "multifieldqa_en",
-                             "multifieldqa_zh",
-                             "hotpotqa",
-                             "2wikimqa",
-                             "musique",
-                             "dureader",
-                             "gov_report",
-                             "qmsum",
-                             "multi_news",
-                             "vcsum",
-                             "trec",
-                             "triviaqa",
-                             "samsum",
-                             "lsht",
-                             "passage_count",
-                             "passage_retrieval_en",
-                             "passage_retrieval_zh",
-                             "lcc",
-                             "repobench-p"};
+const std::vector<std::string_view> tasks = py::words_of(
+    "narrativeqa qasper multifieldqa_en multifieldqa_zh hotpotqa 2wikimqa musique dureader "
+    "gov_report qmsum multi_news vcsum trec triviaqa samsum lsht passage_count "
+    "passage_retrieval_en passage_retrieval_zh lcc repobench-p");
 
 // The value of `task` in one of the two files of settings.
 json_value setting(const official_files& files, const std::string& name, const std::string& task) {
@@ -95,7 +78,7 @@ std::vector<benchmark> longbench() {
   benchmark ultra = declared_as("longbench", "OC-U", "longbench");
   ultra.items = 4750;
   // Section 3 of the paper; lengths of dataset2maxlen.json, Qasper's as OpenCompass has it.
-  for (const char* task : tasks) ultra.by_group[task] = {200, 32};
+  for (const std::string_view task : tasks) ultra.by_group[std::string(task)] = {200, 32};
   for (const char* task :
        {"multifieldqa_en", "multifieldqa_zh", "trec", "lsht", "lcc", "repobench-p"}) {
     ultra.by_group[task].second = 64;
@@ -109,7 +92,7 @@ std::vector<benchmark> longbench() {
   ultra.metric = "LongBench's, by task";
   ultra.scorer = "longbench";
   ultra.read = read;
-  ultra.groups.assign(std::begin(tasks), std::end(tasks));
+  ultra.groups.assign(tasks.begin(), tasks.end());
   ultra.style = opencompass_style{.question = {{"user", "{text}"}}};
   ultra.max_prompt = 16000;  // "16K" of the released config
   ultra.cut_middle = true;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/json_lines.h"
 #include "harness/workload/benchmarks/declare.h"
 #include "harness/workload/scorers/math_text.h"
@@ -72,9 +73,8 @@ std::vector<source_item> read_folder(const official_files& files, const std::str
                             " in the given folders; MATH is one JSON file per problem");
   }
   std::vector<std::pair<long, fs::path>> problems;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() != ".json") continue;
-    problems.emplace_back(std::strtol(entry.path().stem().c_str(), nullptr, 10), entry.path());
+  for (const fs::path& file : entries_of(folder, ".json")) {
+    problems.emplace_back(std::strtol(file.stem().c_str(), nullptr, 10), file);
   }
   std::ranges::sort(problems);
   std::vector<source_item> items;

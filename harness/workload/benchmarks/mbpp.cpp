@@ -6,6 +6,7 @@
 // OpenCompass asks rows 7 to 263.
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
+#include "harness/base/nearest.h"
 #include "harness/workload/benchmarks/declare.h"
 
 namespace unmask::declared {
@@ -17,7 +18,7 @@ source_item item_of(const json_reader& object, const char* text_key) {
   item.id = std::to_string(object.integer("task_id", 0, 1 << 20));
   item.answer = object.text("code");
   item.fields = {
-      {"text", object.text(text_key)}, {"code", item.answer}, {"test_list", joined_lines(tests)}};
+      {"text", object.text(text_key)}, {"code", item.answer}, {"test_list", joined(tests, "\n")}};
   for (std::size_t t = 0; t < 3; ++t) {
     item.fields["test_" + std::to_string(t)] = t < tests.size() ? tests[t] : "";
   }

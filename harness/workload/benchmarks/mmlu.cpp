@@ -4,69 +4,26 @@
 // MMLU (Hendrycks et al. 2021; github.com/hendrycks/test): data/{dev,val,test}/SUBJECT_SPLIT.csv,
 // rows of question, four options and the letter, without a header.
 #include "harness/base/error.h"
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 #include "harness/workload/benchmarks/declare.h"
 
 namespace unmask::declared {
 namespace {
 
-const char* const subjects[] = {"abstract_algebra",
-                                "anatomy",
-                                "astronomy",
-                                "business_ethics",
-                                "clinical_knowledge",
-                                "college_biology",
-                                "college_chemistry",
-                                "college_computer_science",
-                                "college_mathematics",
-                                "college_medicine",
-                                "college_physics",
-                                "computer_security",
-                                "conceptual_physics",
-                                "econometrics",
-                                "electrical_engineering",
-                                "elementary_mathematics",
-                                "formal_logic",
-                                "global_facts",
-                                "high_school_biology",
-                                "high_school_chemistry",
-                                "high_school_computer_science",
-                                "high_school_european_history",
-                                "high_school_geography",
-                                "high_school_government_and_politics",
-                                "high_school_macroeconomics",
-                                "high_school_mathematics",
-                                "high_school_microeconomics",
-                                "high_school_physics",
-                                "high_school_psychology",
-                                "high_school_statistics",
-                                "high_school_us_history",
-                                "high_school_world_history",
-                                "human_aging",
-                                "human_sexuality",
-                                "international_law",
-                                "jurisprudence",
-                                "logical_fallacies",
-                                "machine_learning",
-                                "management",
-                                "marketing",
-                                "medical_genetics",
-                                "miscellaneous",
-                                "moral_disputes",
-                                "moral_scenarios",
-                                "nutrition",
-                                "philosophy",
-                                "prehistory",
-                                "professional_accounting",
-                                "professional_law",
-                                "professional_medicine",
-                                "professional_psychology",
-                                "public_relations",
-                                "security_studies",
-                                "sociology",
-                                "us_foreign_policy",
-                                "virology",
-                                "world_religions"};
+const std::vector<std::string_view> subjects = py::words_of(
+    "abstract_algebra anatomy astronomy business_ethics clinical_knowledge college_biology "
+    "college_chemistry college_computer_science college_mathematics college_medicine "
+    "college_physics computer_security conceptual_physics econometrics electrical_engineering "
+    "elementary_mathematics formal_logic global_facts high_school_biology high_school_chemistry "
+    "high_school_computer_science high_school_european_history high_school_geography "
+    "high_school_government_and_politics high_school_macroeconomics high_school_mathematics "
+    "high_school_microeconomics high_school_physics high_school_psychology high_school_statistics "
+    "high_school_us_history high_school_world_history human_aging human_sexuality "
+    "international_law jurisprudence logical_fallacies machine_learning management marketing "
+    "medical_genetics miscellaneous moral_disputes moral_scenarios nutrition philosophy "
+    "prehistory professional_accounting professional_law professional_medicine "
+    "professional_psychology public_relations security_studies sociology us_foreign_policy "
+    "virology world_religions");
 
 std::vector<source_item> read(const official_files& files, const std::string& split,
                               const std::string& subject) {
@@ -105,7 +62,7 @@ benchmark base(const char* name, const char* harness, const char* config) {
   b.folder = "mmlu";
   b.examples = {example_rule::first, "dev"};
   b.read = read;
-  b.groups.assign(std::begin(subjects), std::end(subjects));
+  b.groups.assign(subjects.begin(), subjects.end());
   return b;
 }
 

@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "harness/base/error.h"
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 #include "harness/workload/benchmarks/declare.h"
 #include "harness/workload/benchmarks/python_random.h"
 

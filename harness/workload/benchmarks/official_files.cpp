@@ -7,26 +7,15 @@
 
 #include "harness/base/compressed.h"
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/json_lines.h"
+#include "harness/base/nearest.h"
 
 namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr std::size_t largest_file = std::size_t{1} << 30;
-
-bool is_file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
-
-std::vector<fs::path> entries_of(const fs::path& folder) {
-  std::vector<fs::path> all;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) all.push_back(entry.path());
-  std::ranges::sort(all);
-  return all;
-}
 
 // The file that stands for NAME in a folder; empty: none does.
 fs::path standing_for(const fs::path& folder, const std::string& name) {
@@ -46,8 +35,7 @@ std::optional<official_text> find_in(const fs::path& folder, const std::string& 
   if (const fs::path path = standing_for(folder, name); !path.empty()) {
     return official_text{path.string(), read_plain_or_gzip(path, largest_file)};
   }
-  for (const fs::path& entry : entries_of(folder)) {
-    if (entry.extension() != ".zip") continue;
+  for (const fs::path& entry : entries_of(folder, ".zip")) {
     if (auto text = read_zip_member(entry, name, largest_file)) {
       return official_text{entry.string() + ":" + name, std::move(*text)};
     }
@@ -66,11 +54,10 @@ official_text official_files::text(const std::string& dataset,
       }
     }
   }
-  std::string wanted, where;
-  for (const std::string& name : names) wanted += (wanted.empty() ? "" : " or ") + name;
+  std::string where;
   for (const fs::path& root : roots_) where += (where.empty() ? "" : ", ") + root.string();
   throw environment_error(
-      dataset + ": there is no " + wanted + " in " +
+      dataset + ": there is no " + joined(names, " or ") + " in " +
       (where.empty() ? "any folder: give `path`" : where + " or its folder " + dataset));
 }
 
@@ -94,15 +81,8 @@ const tokenizer& official_files::tokens(const std::string& dataset) const {
 void each_object(const official_text& file,
                  const std::function<void(const json_reader&, std::size_t)>& visit) {
   std::size_t row = 0;
-  for_each_line(file.text, [&](std::string_view line, std::size_t number) {
-    const std::string where = file.name + ", line " + std::to_string(number);
-    const json_value value = parse_json(line, where);
-    if (value.members() == nullptr) {
-      throw environment_error(where + ": must be an object, not " + value.type_name());
-    }
-    visit(json_reader(value, where), row++);
-  });
-  if (row == 0) throw environment_error(file.name + ": holds no items; expected JSON Lines");
+  for_each_object(file.text, file.name,
+                  [&](const json_reader& object, std::size_t) { visit(object, row++); });
 }
 
 std::vector<std::vector<std::string>> csv_rows(const official_text& file) {

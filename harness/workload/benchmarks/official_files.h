@@ -7,9 +7,7 @@
 
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "harness/base/json.h"

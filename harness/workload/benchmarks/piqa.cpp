@@ -5,7 +5,7 @@
 // and dev-labels.lst), train alike.
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 #include "harness/workload/benchmarks/declare.h"
 
 namespace unmask::declared {

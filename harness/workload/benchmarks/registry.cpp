@@ -154,12 +154,6 @@ std::vector<std::vector<std::string>> declared::csv_columns(const official_text&
   return rows;
 }
 
-std::string declared::json_string(const std::string& text) {
-  json_value value;
-  value.data = text;
-  return json_text(value);
-}
-
 std::string declared::json_object(
     std::initializer_list<std::pair<std::string, std::string>> members) {
   std::string text;
@@ -184,12 +178,6 @@ std::vector<std::string> declared::texts_of(const json_reader& object, const std
     texts.push_back(*entry.text());
   }
   return texts;
-}
-
-std::string declared::joined_lines(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
-  return text;
 }
 
 }  // namespace unmask

@@ -8,8 +8,9 @@
 #include "harness/base/compressed.h"
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/json_lines.h"
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 #include "harness/workload/benchmarks/declare.h"
 #include "harness/workload/benchmarks/python_random.h"
 
@@ -298,13 +299,10 @@ golden_result replay_draws(const fs::path& path) {
 }
 
 std::vector<fs::path> json_files(const fs::path& folder) {
-  std::vector<fs::path> all;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(folder, none)) {
-    const std::string name = entry.path().filename().string();
-    if (name.find(".jsonl") != std::string::npos) all.push_back(entry.path());
-  }
-  std::ranges::sort(all);
+  std::vector<fs::path> all = entries_of(folder);
+  std::erase_if(all, [](const fs::path& f) {
+    return f.filename().string().find(".jsonl") == std::string::npos;
+  });
   return all;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
 namespace unmask {

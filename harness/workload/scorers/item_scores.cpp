@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 #include "harness/workload/scorers/choice.h"
 #include "harness/workload/scorers/gsm8k.h"
 #include "harness/workload/scorers/ifeval.h"

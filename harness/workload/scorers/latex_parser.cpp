@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 
 namespace unmask::scorers {
 namespace {

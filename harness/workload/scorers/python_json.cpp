@@ -5,7 +5,7 @@
 // escapes, numbers of any size and names given twice.
 #include <string_view>
 
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 #include "harness/workload/scorers/ifeval.h"
 
 namespace unmask::scorers {

@@ -7,7 +7,8 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
-#include "harness/base/text.h"
+#include "harness/base/nearest.h"
+#include "harness/base/python_text.h"
 #include "harness/workload/scorers/jieba.h"
 #include "harness/workload/scorers/replay_cases.h"
 
@@ -22,9 +23,7 @@ std::string shown(double value) {
 }
 
 std::string shown(const std::vector<std::string>& words) {
-  std::string all;
-  for (const std::string& word : words) all += (all.empty() ? "" : " | ") + word;
-  return all;
+  return joined(words, " | ");
 }
 
 double number_in(const json_reader& where, std::string_view key, const json_value& value) {

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "harness/base/json_lines.h"
-#include "harness/base/text.h"
+#include "harness/base/python_text.h"
 #include "harness/workload/scorers/choice.h"
 #include "harness/workload/scorers/code_answer.h"
 #include "harness/workload/scorers/gsm8k.h"

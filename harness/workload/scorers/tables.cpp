@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/workload/scorers/tables.h"
 
-#include "harness/base/gunzip.h"
+#include "harness/base/compressed.h"
 
 // The assembler copies the file as it is; the two labels are where it begins and ends.
 #define UNMASK_EMBED(name, file)                                                              \

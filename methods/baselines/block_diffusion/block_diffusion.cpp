@@ -6,6 +6,17 @@
 #include "methods/baselines/block_diffusion/block_parameters.h"
 
 namespace unmask {
+
+parameter_map block_loop_settings(const parameter_map& recorded) {
+  parameter_map m = take(recorded, {"block_length", "steps", "remasking", "threshold",
+                                    "accept_compare", "temperature"});
+  m["loop"] = recorded.at("preset");
+  m["stop_in_prompt_block"] = !says(recorded, "preset", "engine");
+  const auto stop = recorded.find("stop_ids");
+  m["stop"] = stop == recorded.end() ? std::string("none") : stop->second;
+  return m;
+}
+
 namespace {
 
 recipe make_block_diffusion(const model_config& model, const parameters& p) {
@@ -45,6 +56,8 @@ method_info block_diffusion_info() {
 }
 
 const register_method registered(block_diffusion_info());
+
+const register_official_runs runs({"block_diffusion", "block_diffusion", block_loop_settings});
 
 }  // namespace
 }  // namespace unmask

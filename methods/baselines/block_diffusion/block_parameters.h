@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/decode/official_runs.h"
 #include "methods/baselines/block_diffusion/block_pace.h"
 #include "methods/baselines/block_diffusion/block_unmask.h"
 
@@ -28,6 +29,10 @@ parameter_map with_argmax(parameter_map preset);
 block_settings block_settings_of(const std::string& method, const model_config& model,
                                  const parameters& p);
 block_unmask_settings block_unmask_settings_of(const model_config& model, const parameters& p);
+
+// What every block method reads alike of the recorded parameters of the official block loops: `hf`,
+// the loop of SDAR's OpenCompass model, and `engine`, LMDeploy's.
+parameter_map block_loop_settings(const parameter_map& recorded);
 
 // Usage errors for models that are not block-causal or whose block length nobody names.
 void check_block_model(const std::string& method, const model_config& model, const parameters& p);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "harness/decode/official_runs.h"
 #include "kernels/head.h"
 #include "kernels/random.h"
 #include "methods/baselines/common.h"
@@ -294,6 +295,14 @@ method_info dkv_cache_info() {
 }
 
 const register_method registered(dkv_cache_info());
+
+// dKV-Cache generation_utils/{llada_dkv_cache_decode,llada_dkv_cache_greedy,dream_generation_utils}.py
+parameter_map official_settings(const parameter_map& recorded) {
+  return take(recorded, {"steps", "block_length", "variant", "refresh_interval", "window_size",
+                         "shift_type", "temperature", "alg", "eps"});
+}
+
+const register_official_runs runs({"dkv_cache", "dkv_cache", official_settings});
 
 }  // namespace
 }  // namespace unmask

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/decode/official_runs.h"
 #include "harness/decode/registry.h"
 
 namespace unmask {
@@ -24,5 +25,8 @@ bool dream_schedule(const model_config& model, const parameters& p);
 // Steps that the settings plan for a canvas of gen_length tokens: `steps`, or one per
 // tokens_per_step.
 std::int32_t planned_steps(const parameters& p, std::int32_t gen_length);
+// From the recorded parameters of the official loops: Dream's where `alg` was recorded, otherwise
+// LLaDA's.
+parameter_map whole_canvas_settings(const parameter_map& recorded);
 
 }  // namespace unmask

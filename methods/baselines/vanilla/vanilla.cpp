@@ -34,5 +34,29 @@ method_info vanilla_info() {
 
 const register_method registered(vanilla_info());
 
+// LLaDA generate.py
+parameter_map official_llada(const parameter_map& recorded) {
+  parameter_map m = take(recorded, {"steps", "block_length", "remasking", "temperature",
+                                    "threshold", "factor", "until_clean"});
+  m["schedule"] = std::string("llada");
+  return m;
+}
+
+// Dream generation_utils.py
+parameter_map official_dream(const parameter_map& recorded) {
+  parameter_map m =
+      take(recorded, {"steps", "alg", "eps", "temperature", "threshold", "alg_temp", "top_p"});
+  m["schedule"] = std::string("dream");
+  return m;
+}
+
+const register_official_runs llada_runs({"vanilla_llada", "vanilla", official_llada});
+const register_official_runs dream_runs({"vanilla_dream", "vanilla", official_dream});
+
 }  // namespace
+
+parameter_map whole_canvas_settings(const parameter_map& recorded) {
+  return recorded.count("alg") > 0 ? official_dream(recorded) : official_llada(recorded);
+}
+
 }  // namespace unmask

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness/engine/repetition.h"
+#include "harness/engine/loop_runner.h"
 
 namespace unmask {
 namespace {

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
-#include "harness/experiment/expected_time.h"
+#include "harness/experiment/forecast.h"
 
 namespace unmask {
 namespace {

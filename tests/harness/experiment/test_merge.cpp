@@ -4,7 +4,6 @@
 
 #include "harness/analysis/row.h"
 #include "harness/base/error.h"
-#include "harness/experiment/job_array.h"
 #include "harness/experiment/merge.h"
 #include "tests/support.h"
 

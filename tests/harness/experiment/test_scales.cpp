@@ -5,7 +5,6 @@
 #include "harness/base/files.h"
 #include "harness/experiment/catalogue.h"
 #include "harness/experiment/locate.h"
-#include "harness/experiment/manifest.h"
 #include "harness/experiment/request.h"
 #include "tests/harness/analysis/rows.h"
 

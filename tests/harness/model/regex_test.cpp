@@ -3,7 +3,7 @@
 #include "harness/base/regex.h"
 
 #include "harness/base/unicode.h"
-#include "harness/model/pretokenizer.h"
+#include "harness/model/tokenizer_parts.h"
 #include "kernels/random.h"
 #include "tests/harness/model/support.h"
 

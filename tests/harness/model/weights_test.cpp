@@ -8,9 +8,9 @@
 #include <limits>
 #include <map>
 
-#include "harness/base/hash_memory.h"
+#include "harness/base/digest.h"
 #include "harness/model/checkpoint.h"
-#include "harness/model/config_parse.h"
+#include "harness/model/config.h"
 #include "kernels/float16.h"
 #include "tests/harness/model/support.h"
 

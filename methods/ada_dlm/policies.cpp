@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
+#include "methods/ada_dlm/policies.h"
+
 #include <cmath>
 #include <limits>
 
-#include "methods/ada_dlm/policies.h"
+#include "kernels/decisions.h"
+#include "kernels/head.h"
+#include "kernels/rows.h"
+#include "methods/ada_dlm/kernels/freeze.h"
 
 namespace unmask::ada_dlm {
 
@@ -127,6 +132,72 @@ void pace::finish(batch& b, std::int32_t s) {
     std::copy(shared_->answer.row<std::int32_t>(s) + q.prompt_length,
               shared_->answer.row<std::int32_t>(s) + q.length,
               b.canvas().row<std::int32_t>(s) + q.prompt_length);
+  }
+}
+
+void rows::select(const batch& b, const step_plan& plan, row_lists& list) {
+  const ops& backend = b.backend();
+  first_.clear();
+  last_.clear();
+  for (const sequence_step& step : plan.of) {
+    first_.push_back(step.active ? step.first : 0);
+    last_.push_back(step.active ? step.last : 0);
+  }
+  delayed_cache_params settle;
+  settle.masked = state_masked;
+  settle.decoded = state_decoded;
+  settle.cached = state_cached;
+  settle.delay = settings_.delay && !settings_.keep_mask_input;
+  settle.shifted = b.model().shifted_logits;
+  backend.run(op::advance_delayed_cache{b.state(), settle, first_.data(), last_.data(),
+                                        shared_->whole.data(), shared_->flags});
+  // ffn_only: every row of the canvas attends.
+  const tensor_view flags = settings_.ffn_only ? tensor_view{} : shared_->flags.view();
+  list.rows = backend.run(op::compact{
+      b.capacity(), flags, 1, first_.data(), last_.data(), list.begin.as<std::int32_t>(),
+      list.position.as<std::int32_t>(), list.sequence.as<std::int32_t>()});
+}
+
+void rows::feed_forward_rows(const batch& b, const step_plan&, const row_lists& list,
+                             row_lists& updated, tensor& index) {
+  const ops& backend = b.backend();
+  updated.rows =
+      backend.run(op::compact{b.capacity(), shared_->flags, 1, first_.data(), last_.data(),
+                              updated.begin.as<std::int32_t>(), updated.position.as<std::int32_t>(),
+                              updated.sequence.as<std::int32_t>()});
+  backend.run(op::find_candidates{list.set(b.capacity()), shared_->flags, 1, first_.data(),
+                                  last_.data(), 0, updated.begin.as<std::int32_t>(),
+                                  updated.position.as<std::int32_t>(), index.as<std::int32_t>()});
+}
+
+void unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
+                   const packed_matrix& head, candidate_lists& c) {
+  confidence_params params;
+  params.gumbel_temperature = settings_.temperature;
+  params.noise = {b.seeds(), b.steps()};
+  params.accumulate_double = settings_.double_confidence;
+  b.backend().run(op::confidence{head_input, head, c.set(b.capacity()), params, c.judged()});
+}
+
+void unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
+  const ops& backend = b.backend();
+  const candidate_set set = c.set(b.capacity());
+  std::uint8_t* accept = c.accept.as<std::uint8_t>();
+  backend.run(op::push_history{set, c.probability.as<float>(), settings_.replicate_first,
+                               shared_->history});
+  freeze_params params = settings_.decision;
+  params.first = shared_->scope_first.data();
+  params.last = shared_->scope_last.data();
+  if (settings_.limit_to_quota) params.limit = plan.arrays.quota;
+  backend.run(
+      op::accept_two_centroids{set, shared_->history, shared_->rank.data(), params, accept});
+  if (settings_.keep_mask_input) {
+    // The token waits beside the canvas; what the loop writes is the mask id once more.
+    backend.run(op::commit{set, c.token.as<std::int32_t>(), accept, state_decoded, -1,
+                           shared_->answer, shared_->answer_state,
+                           shared_->answer_count.as<std::int32_t>()});
+    backend.synchronize();
+    std::fill_n(c.token.as<std::int32_t>(), c.count, b.model().mask_id);
   }
 }
 

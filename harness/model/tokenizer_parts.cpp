@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/model/bpe.h"
+#include "harness/model/tokenizer_parts.h"
 
 #include <queue>
 
@@ -159,6 +159,85 @@ void bpe::encode(std::string_view piece, std::vector<std::int32_t>& out) const {
     consider(best.left);
   }
   for (std::int32_t i = 0; i >= 0; i = at(i).next) out.push_back(at(i).id);
+}
+
+void pretokenizer::add_split(const std::string& pattern, behavior kind, bool invert) {
+  steps_.push_back({{regex(pattern)}, kind, invert});
+}
+
+void pretokenizer::add_prefix_space() {
+  steps_.push_back({});
+}
+
+std::vector<std::string> pretokenizer::split(std::string_view text) const {
+  std::vector<std::string> pieces;
+  if (text.empty()) return pieces;
+  pieces.emplace_back(text);
+  for (const step& s : steps_) {
+    std::vector<std::string> next;
+    for (std::string& piece : pieces) {
+      if (s.pattern.empty()) {
+        if (!piece.starts_with(' ')) piece.insert(piece.begin(), ' ');
+        next.push_back(std::move(piece));
+        continue;
+      }
+      const auto emit = [&](std::size_t begin, std::size_t end, bool matched) {
+        if (begin == end) return;
+        if (s.kind == behavior::removed && matched != s.invert) return;
+        next.push_back(piece.substr(begin, end - begin));
+      };
+      std::size_t done = 0;
+      s.pattern[0].for_each_match(piece, [&](std::size_t begin, std::size_t end) {
+        emit(done, begin, false);
+        emit(begin, end, true);
+        done = end;
+      });
+      emit(done, piece.size(), false);
+    }
+    pieces = std::move(next);
+  }
+  return pieces;
+}
+
+void added_token_matcher::add(std::string_view text, std::size_t index, bool special) {
+  std::size_t at = 0;
+  for (const char c : text) {
+    const node* found = child(nodes_[at], c);
+    if (found != nullptr) {
+      at = static_cast<std::size_t>(found - nodes_.data());
+      continue;
+    }
+    nodes_[at].children.emplace_back(c, static_cast<std::int32_t>(nodes_.size()));
+    at = nodes_.size();
+    nodes_.emplace_back();
+  }
+  if (at == 0 || nodes_[at].index >= 0) return;  // empty, or given before: the first one counts
+  nodes_[at].index = static_cast<std::int64_t>(index);
+  nodes_[at].special = special;
+}
+
+const added_token_matcher::node* added_token_matcher::child(const node& n, char c) const {
+  for (const auto& [letter, index] : n.children) {
+    if (letter == c) return &nodes_[static_cast<std::size_t>(index)];
+  }
+  return nullptr;
+}
+
+added_token_matcher::match added_token_matcher::next(std::string_view text, std::size_t from,
+                                                     bool with_special) const {
+  for (std::size_t begin = from; begin < text.size(); ++begin) {
+    match best{std::string_view::npos, 0, 0};
+    const node* n = &nodes_[0];
+    for (std::size_t i = begin; i < text.size(); ++i) {
+      n = child(*n, text[i]);
+      if (n == nullptr) break;
+      if (n->index >= 0 && (with_special || !n->special)) {
+        best = {begin, i + 1, static_cast<std::size_t>(n->index)};
+      }
+    }
+    if (best.begin != std::string_view::npos) return best;
+  }
+  return {std::string_view::npos, 0, 0};
 }
 
 }  // namespace unmask
