@@ -11,7 +11,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 
-namespace unmask {
+namespace unmask::inline analysis {
 namespace {
 
 std::string circumstances(const result_row& row) {
@@ -293,4 +293,4 @@ std::string ablation_json(const std::vector<ablation_line>& lines,
   return json_text(out);
 }
 
-}  // namespace unmask
+}  // namespace unmask::analysis

@@ -9,7 +9,7 @@
 #include "harness/analysis/claims.h"
 #include "harness/base/error.h"
 
-namespace unmask {
+namespace unmask::inline analysis {
 namespace {
 
 constexpr std::int64_t tiny_parameters = 100'000'000;
@@ -576,4 +576,4 @@ claim_result check_claim(const paper_claim& c, const frame& all, const std::stri
   return result;
 }
 
-}  // namespace unmask
+}  // namespace unmask::analysis

@@ -8,7 +8,7 @@
 #include "harness/analysis/claims.h"
 #include "harness/analysis/json_of.h"
 
-namespace unmask {
+namespace unmask::inline analysis {
 
 text_table claims_table(const std::vector<checked_claim>& claims) {
   text_table t{"paper",         "claim",     "scale", "verdict",
@@ -90,4 +90,4 @@ std::string claims_json(const std::vector<checked_claim>& claims) {
   return json_text(all);
 }
 
-}  // namespace unmask
+}  // namespace unmask::analysis

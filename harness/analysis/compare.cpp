@@ -16,7 +16,7 @@
 #include "harness/analysis/verdict.h"
 #include "harness/base/error.h"
 
-namespace unmask {
+namespace unmask::inline analysis {
 namespace {
 
 std::string title_of(const result_row& row) {
@@ -274,4 +274,4 @@ std::string comparison_text(const run_comparison& c) {
   return text + "\n" + name_of(c.same() ? verdict::repeated : verdict::differs) + "\n";
 }
 
-}  // namespace unmask
+}  // namespace unmask::analysis

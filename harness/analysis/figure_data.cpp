@@ -11,7 +11,7 @@
 #include "harness/analysis/estimates.h"
 #include "harness/analysis/json_of.h"
 
-namespace unmask {
+namespace unmask::inline analysis {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -330,4 +330,4 @@ json figure_data(const frame& rows) {
       {"phases", phases(shown)}};
 }
 
-}  // namespace unmask
+}  // namespace unmask::analysis

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace unmask {
+namespace unmask::inline analysis {
 
 using nlohmann::ordered_json;
 
@@ -50,4 +50,4 @@ std::string json_text(const ordered_json& value) {
   return value.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace unmask
+}  // namespace unmask::analysis

@@ -13,7 +13,7 @@
 #include "harness/analysis/row.h"
 #include "harness/analysis/text_table.h"
 
-namespace unmask {
+namespace unmask::inline analysis {
 
 // Parameters as one JSON object; Json: nlohmann::json or nlohmann::ordered_json.
 template <class Json>
@@ -42,4 +42,4 @@ nlohmann::ordered_json json_of(const text_table& table);  // as render() says
 // One value a line where it is an array. Bytes that are not UTF-8 are replaced.
 std::string json_text(const nlohmann::ordered_json& value);
 
-}  // namespace unmask
+}  // namespace unmask::analysis

@@ -13,7 +13,7 @@
 #include "harness/base/process.h"
 #include "harness/base/toml_reader.h"
 
-namespace unmask {
+namespace unmask::inline analysis {
 namespace {
 
 // A string, or an array of strings.
@@ -382,4 +382,4 @@ std::string render_layout(const laid_out_table& table, table_format format) {
   return render(format == table_format::csv ? cells_of(table) : table_of(table), format);
 }
 
-}  // namespace unmask
+}  // namespace unmask::analysis

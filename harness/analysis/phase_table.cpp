@@ -7,7 +7,7 @@
 #include "harness/analysis/json_of.h"
 #include "harness/analysis/table.h"
 
-namespace unmask {
+namespace unmask::inline analysis {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -131,4 +131,4 @@ std::vector<text_table> phase_tables(const row_list& rows) {
   return tables;
 }
 
-}  // namespace unmask
+}  // namespace unmask::analysis

@@ -9,7 +9,7 @@
 #include "harness/analysis/json_of.h"
 #include "harness/base/error.h"
 
-namespace unmask {
+namespace unmask::inline analysis {
 namespace {
 
 using nlohmann::json;
@@ -306,4 +306,4 @@ result_row parse_row(const std::string& line, const std::string& where) {
   return row;
 }
 
-}  // namespace unmask
+}  // namespace unmask::analysis

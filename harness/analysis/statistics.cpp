@@ -8,7 +8,7 @@
 
 #include <boost/math/distributions/students_t.hpp>
 
-namespace unmask {
+namespace unmask::inline analysis {
 namespace {
 
 constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
@@ -75,4 +75,4 @@ std::string stopping_rule::reason(const std::vector<double>& samples) const {
   return n >= maximum_ ? "max_repetitions" : "";
 }
 
-}  // namespace unmask
+}  // namespace unmask::analysis

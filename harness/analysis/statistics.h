@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask {
+namespace unmask::inline analysis {
 
 double mean_of(const std::vector<double>& samples);       // NaN when empty
 double deviation_of(const std::vector<double>& samples);  // n - 1 below; NaN under 2 samples
@@ -44,4 +44,4 @@ class stopping_rule {
   double half_width_;
 };
 
-}  // namespace unmask
+}  // namespace unmask::analysis

@@ -15,7 +15,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 
-namespace unmask {
+namespace unmask::inline analysis {
 namespace {
 
 namespace fs = std::filesystem;
@@ -132,4 +132,4 @@ fs::path rows_file(const fs::path& directory, std::size_t part, std::size_t part
   return directory / name;
 }
 
-}  // namespace unmask
+}  // namespace unmask::analysis

@@ -12,7 +12,7 @@
 
 #include "harness/analysis/estimates.h"
 
-namespace unmask {
+namespace unmask::inline analysis {
 namespace {
 
 std::string model_name(const result_row& row) {
@@ -273,4 +273,4 @@ std::string render_rows(const frame& rows, table_format format) {
   return text + "\n]\n";
 }
 
-}  // namespace unmask
+}  // namespace unmask::analysis

@@ -12,7 +12,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 
-namespace unmask {
+namespace unmask::inline base {
 namespace {
 
 constexpr int gzip_only = 16 + MAX_WBITS;
@@ -107,4 +107,4 @@ std::optional<std::string> read_zip_member(const std::filesystem::path& archive,
   return std::nullopt;
 }
 
-}  // namespace unmask
+}  // namespace unmask::base

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask {
+namespace unmask::inline base {
 
 // What the replay of one file of golden cases found.
 struct golden_result {
@@ -26,4 +26,4 @@ struct golden_result {
   }
 };
 
-}  // namespace unmask
+}  // namespace unmask::base

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-namespace unmask {
+namespace unmask::inline base {
 
 struct json_member;
 
@@ -73,4 +73,4 @@ class json_reader {
   std::string path_;
 };
 
-}  // namespace unmask
+}  // namespace unmask::base

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-namespace unmask {
+namespace unmask::inline base {
 namespace {
 
 char lower(char c) {
@@ -78,4 +78,4 @@ std::string unknown_name(const std::string& what, const std::string& wrong,
   return head + "known: " + joined(sorted);
 }
 
-}  // namespace unmask
+}  // namespace unmask::base

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace unmask {
+namespace unmask::inline base {
 
 // The `count` names nearest to `wrong` by edit distance without regard to case, best first.
 std::vector<std::string> nearest_names(std::string_view wrong,
@@ -26,4 +26,4 @@ std::string nearest_list(std::string_view wrong, const std::vector<std::string>&
 std::string unknown_name(const std::string& what, const std::string& wrong,
                          const std::vector<std::string>& known);
 
-}  // namespace unmask
+}  // namespace unmask::base

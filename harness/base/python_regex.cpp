@@ -9,7 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/python_text.h"
 
-namespace unmask::py {
+namespace unmask::inline base::py {
 namespace {
 
 // Members of a character class: str.isspace, and str.isalnum or the underscore. Python has no
@@ -241,4 +241,4 @@ std::vector<std::string_view> pattern::split(std::string_view text) const {
   return parts;
 }
 
-}  // namespace unmask::py
+}  // namespace unmask::base::py

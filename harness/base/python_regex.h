@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace unmask::py {
+namespace unmask::inline base::py {
 
 struct match {
   struct span {
@@ -57,4 +57,4 @@ class pattern {
   std::shared_ptr<void> compiled_;
 };
 
-}  // namespace unmask::py
+}  // namespace unmask::base::py

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace unmask::py {
+namespace unmask::inline base::py {
 namespace {
 
 UChar32 icu(char32_t c) {
@@ -286,4 +286,4 @@ std::optional<double> parse_float(std::string_view text) {
   return value;
 }
 
-}  // namespace unmask::py
+}  // namespace unmask::base::py

@@ -9,7 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/unicode.h"
 
-namespace unmask {
+namespace unmask::inline base {
 namespace {
 
 constexpr std::size_t longest_pattern = 64 << 10;
@@ -87,4 +87,4 @@ std::string regex_escape(std::string_view text) {
   return out;
 }
 
-}  // namespace unmask
+}  // namespace unmask::base

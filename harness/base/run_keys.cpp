@@ -8,7 +8,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 
-namespace unmask {
+namespace unmask::inline base {
 namespace {
 
 std::string as_text(std::int64_t value) {
@@ -111,4 +111,4 @@ std::string run_help() {
   return text;
 }
 
-}  // namespace unmask
+}  // namespace unmask::base

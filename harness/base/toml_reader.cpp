@@ -9,7 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 
-namespace unmask {
+namespace unmask::inline base {
 namespace {
 
 std::string kind_of(const toml::node& node) {
@@ -204,4 +204,4 @@ std::filesystem::path existing_file(toml_reader& r, const std::string& text,
   return file;
 }
 
-}  // namespace unmask
+}  // namespace unmask::base

@@ -24,7 +24,7 @@
 #include "harness/experiment/bundle.h"
 #include "harness/experiment/runner.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 namespace fs = std::filesystem;
 namespace {
 
@@ -261,4 +261,4 @@ int command_compare(const texts& arguments) {
   return exit_status_of(comparison);
 }
 
-}  // namespace unmask
+}  // namespace unmask::cli

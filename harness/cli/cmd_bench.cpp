@@ -16,7 +16,7 @@
 #include "harness/cli/options.h"
 #include "harness/experiment/runner.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 namespace fs = std::filesystem;
 namespace {
 
@@ -84,4 +84,4 @@ int command_bench(const texts& arguments) {
   return summary.exit_status();
 }
 
-}  // namespace unmask
+}  // namespace unmask::cli

@@ -17,7 +17,7 @@
 #include "harness/profile/nvtx.h"
 #include "kernels/ops.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 namespace {
 
 // Reads a checkpoint to the last byte; the first thing wrong with it becomes the answer.
@@ -112,4 +112,4 @@ int command_doctor(const texts& arguments) {
   return static_cast<int>(good ? exit_code::ok : exit_code::environment);
 }
 
-}  // namespace unmask
+}  // namespace unmask::cli

@@ -22,7 +22,7 @@
 #include "harness/model/chat_template.h"
 #include "harness/model/weights.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 namespace {
 
 // "params.NAME=VALUE" texts, read as experiment files read them; names are checked by the method.
@@ -192,4 +192,4 @@ int command_generate(const texts& arguments) {
   return 0;
 }
 
-}  // namespace unmask
+}  // namespace unmask::cli

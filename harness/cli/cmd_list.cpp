@@ -19,7 +19,7 @@
 #include "harness/model/config.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 namespace {
 
 void list_methods() {
@@ -179,4 +179,4 @@ int command_show(const texts& arguments) {
   return 0;
 }
 
-}  // namespace unmask
+}  // namespace unmask::cli

@@ -18,7 +18,7 @@
 #include "harness/experiment/request.h"
 #include "harness/experiment/runner.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -125,4 +125,4 @@ int command_merge(const words& arguments) {
   return static_cast<int>(exit_code::run_failed);
 }
 
-}  // namespace unmask
+}  // namespace unmask::cli

@@ -24,7 +24,7 @@
 #include "kernels/bench/roofs.h"
 #include "kernels/cuda/device.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 namespace fs = std::filesystem;
 namespace {
 
@@ -277,4 +277,4 @@ int command_profile(const std::vector<std::string>& arguments) {
   return summary.exit_status();
 }
 
-}  // namespace unmask
+}  // namespace unmask::cli

@@ -25,7 +25,7 @@
 #include "harness/experiment/catalogue.h"
 #include "harness/experiment/request.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 namespace fs = std::filesystem;
 namespace {
 
@@ -242,4 +242,4 @@ int command_report(const texts& arguments) {
   }
 }
 
-}  // namespace unmask
+}  // namespace unmask::cli

@@ -9,7 +9,7 @@
 
 #include "kernels/ops.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 
 struct command {
   const char* name;
@@ -42,4 +42,4 @@ int command_doctor(const std::vector<std::string>& arguments);
 // CPU backend where that is so. Throws usage_error for another name.
 const ops& device_named(const std::string& name);
 
-}  // namespace unmask
+}  // namespace unmask::cli

@@ -18,7 +18,7 @@
 #include "harness/decode/step_loop.h"
 #include "kernels/head.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 namespace {
 
 using nlohmann::json;
@@ -328,4 +328,4 @@ golden_summary replay_decode(const golden_options& options) {
   return sum;
 }
 
-}  // namespace unmask
+}  // namespace unmask::cli

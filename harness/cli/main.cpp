@@ -8,7 +8,7 @@
 #include "harness/profile/build_info.h"
 #include "kernels/cuda/device.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 
 const std::vector<command>& commands() {
   static const std::vector<command> all = {
@@ -83,7 +83,7 @@ int dispatch(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
-}  // namespace unmask
+}  // namespace unmask::cli
 
 int unmask_main(int argc, char** argv) {
   try {

@@ -11,7 +11,7 @@
 #include "harness/experiment/spec.h"
 #include "harness/model/config.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 
 // The method a model was made for.
 std::string usual_method(const model_config& config);
@@ -25,4 +25,4 @@ std::filesystem::path model_folder(const std::filesystem::path& given);
 // Model, methods, seed, evidence and settings; no workload yet.
 experiment_spec spec_of_model(const std::filesystem::path& given, const command_line& line);
 
-}  // namespace unmask
+}  // namespace unmask::cli

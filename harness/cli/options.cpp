@@ -14,7 +14,7 @@
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 namespace po = boost::program_options;
 namespace {
 
@@ -195,4 +195,4 @@ void command_line::write(const std::string& text) const {
   }
 }
 
-}  // namespace unmask
+}  // namespace unmask::cli

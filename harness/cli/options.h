@@ -14,7 +14,7 @@
 
 #include "harness/analysis/text_table.h"
 
-namespace unmask {
+namespace unmask::inline cli {
 
 using texts = std::vector<std::string>;
 
@@ -71,4 +71,4 @@ class command_line {
   std::unique_ptr<parsed> parsed_;
 };
 
-}  // namespace unmask
+}  // namespace unmask::cli

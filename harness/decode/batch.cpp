@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace unmask {
+namespace unmask::inline decode {
 
 const char* name_of(forward_kind p) {
   switch (p) {
@@ -88,4 +88,4 @@ std::vector<std::int32_t> batch::tokens(std::int32_t s, std::int32_t first,
   return {canvas + first, canvas + last};
 }
 
-}  // namespace unmask
+}  // namespace unmask::decode

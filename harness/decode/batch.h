@@ -13,7 +13,7 @@
 #include "kernels/ops.h"
 #include "kernels/token_state.h"
 
-namespace unmask {
+namespace unmask::inline decode {
 
 enum class forward_kind : std::uint8_t {
   prefill,  // the prompt enters the cache
@@ -87,4 +87,4 @@ class batch {
   std::vector<bool> occupied_;
 };
 
-}  // namespace unmask
+}  // namespace unmask::decode

@@ -16,7 +16,7 @@
 #include "harness/model/config.h"
 #include "kernels/ops.h"
 
-namespace unmask {
+namespace unmask::inline decode {
 
 // Slots a sequence takes.
 struct kv_storage {
@@ -85,4 +85,4 @@ class kv_cache {
   std::size_t peak_bytes_ = 0;
 };
 
-}  // namespace unmask
+}  // namespace unmask::decode

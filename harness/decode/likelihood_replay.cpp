@@ -13,7 +13,7 @@
 #include "harness/base/json.h"
 #include "harness/decode/likelihood.h"
 
-namespace unmask {
+namespace unmask::inline decode {
 namespace {
 
 namespace fs = std::filesystem;
@@ -171,4 +171,4 @@ likelihood_replay replay_likelihood(const fs::path& directory, std::vector<fs::p
   return replay;
 }
 
-}  // namespace unmask
+}  // namespace unmask::decode

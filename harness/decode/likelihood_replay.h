@@ -11,7 +11,7 @@
 #include "harness/base/golden_result.h"
 #include "kernels/ops.h"
 
-namespace unmask {
+namespace unmask::inline decode {
 
 struct likelihood_replay {
   std::vector<golden_result> files;
@@ -27,4 +27,4 @@ struct likelihood_replay {
 likelihood_replay replay_likelihood(const std::filesystem::path& directory,
                                     std::vector<std::filesystem::path> data, const ops& backend);
 
-}  // namespace unmask
+}  // namespace unmask::decode

@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-namespace unmask {
+namespace unmask::inline decode {
 namespace {
 
 std::map<std::string, official_runs>& all() {
@@ -39,4 +39,4 @@ bool says(const parameter_map& recorded, const std::string& name, const std::str
   return at != recorded.end() && at->second == parameter_value(text);
 }
 
-}  // namespace unmask
+}  // namespace unmask::decode

@@ -10,7 +10,7 @@
 
 #include "harness/decode/parameters.h"
 
-namespace unmask {
+namespace unmask::inline decode {
 
 // How one golden file (decode/NAME.jsonl) is replayed: by which method, under which settings.
 struct official_runs {
@@ -35,4 +35,4 @@ parameter_map take(const parameter_map& recorded, const std::vector<std::string>
 // Whether the recorded parameter is this text.
 bool says(const parameter_map& recorded, const std::string& name, const std::string& text);
 
-}  // namespace unmask
+}  // namespace unmask::decode

@@ -8,7 +8,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask {
+namespace unmask::inline decode {
 namespace {
 
 const char* type_name(const parameter_value& value) {
@@ -103,4 +103,4 @@ const std::string& parameters::text(const std::string& name) const {
   return get<std::string>(name);
 }
 
-}  // namespace unmask
+}  // namespace unmask::decode

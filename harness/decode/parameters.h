@@ -12,7 +12,7 @@
 #include "harness/base/nearest.h"
 #include "harness/base/value.h"
 
-namespace unmask {
+namespace unmask::inline decode {
 
 struct parameter_spec {
   std::string name;
@@ -44,4 +44,4 @@ class parameters {
   parameter_map values_;
 };
 
-}  // namespace unmask
+}  // namespace unmask::decode

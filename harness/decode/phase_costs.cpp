@@ -6,7 +6,7 @@
 
 #include "harness/profile/phases.h"
 
-namespace unmask {
+namespace unmask::inline decode {
 namespace {
 
 constexpr double activation = 4;  // bytes of a float32: residual stream, Q, K and V
@@ -91,4 +91,4 @@ void report_head(const transformer& model, std::int64_t candidates) {
                                               n * activation * model.config().hidden});
 }
 
-}  // namespace unmask
+}  // namespace unmask::decode

@@ -21,7 +21,7 @@
 #include "kernels/ops.h"
 #include "kernels/shared_vector.h"
 
-namespace unmask {
+namespace unmask::inline decode {
 
 // What a place does in a step composed by a scheduler.
 enum class schedule_action : std::uint8_t {
@@ -370,4 +370,4 @@ struct recipe {
   recipe_views views;
 };
 
-}  // namespace unmask
+}  // namespace unmask::decode

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace unmask {
+namespace unmask::inline decode {
 
 method_registry& method_registry::instance() {
   static method_registry registry;
@@ -56,4 +56,4 @@ recipe method_registry::make(const std::string& method, const model_config& mode
   return r;
 }
 
-}  // namespace unmask
+}  // namespace unmask::decode

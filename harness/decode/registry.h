@@ -13,7 +13,7 @@
 #include "harness/decode/parameters.h"
 #include "harness/decode/policies.h"
 
-namespace unmask {
+namespace unmask::inline decode {
 
 // A decode forward of `requests` requests with `rows` rows together.
 struct step_time {
@@ -91,4 +91,4 @@ struct register_method {
   explicit register_method(method_info info) { method_registry::instance().add(std::move(info)); }
 };
 
-}  // namespace unmask
+}  // namespace unmask::decode

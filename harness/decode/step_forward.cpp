@@ -13,7 +13,7 @@
 #include "kernels/model_core.h"
 #include "kernels/rows.h"
 
-namespace unmask {
+namespace unmask::inline decode {
 
 void step_loop::impl::forward() {
   const auto [kind, active] = kind_of_forward();
@@ -390,4 +390,4 @@ void step_loop::impl::run_captured(const segment& actions, bool shrank) {
   });
 }
 
-}  // namespace unmask
+}  // namespace unmask::decode

@@ -18,7 +18,7 @@
 #include "harness/decode/step_program.h"
 #include "harness/profile/phases.h"
 
-namespace unmask {
+namespace unmask::inline decode {
 
 // Where the host waits for the backend. ops::synchronize() stands before every place that reads on
 // the host what an operation wrote:
@@ -152,4 +152,4 @@ struct step_loop::impl {
   std::int32_t find_candidates();
 };
 
-}  // namespace unmask
+}  // namespace unmask::decode

@@ -10,7 +10,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask {
+namespace unmask::inline engine {
 
 table_cost::table_cost(std::vector<sample> samples, double per_request, double per_key)
     : per_request_(per_request), per_key_(per_key) {
@@ -110,4 +110,4 @@ double engine_clock::end_forward(const forward_shape& forward) {
   return since();
 }
 
-}  // namespace unmask
+}  // namespace unmask::engine

@@ -6,7 +6,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask {
+namespace unmask::inline engine {
 namespace {
 
 constexpr std::int32_t stretches = 3;
@@ -228,4 +228,4 @@ void loop_runner::preempt(std::int32_t place, bool keep) {
   if (head_ && head_->first == request) head_.reset();
 }
 
-}  // namespace unmask
+}  // namespace unmask::engine

@@ -14,7 +14,7 @@
 #include "harness/decode/imposed.h"
 #include "kernels/random.h"
 
-namespace unmask {
+namespace unmask::inline engine {
 namespace {
 
 constexpr std::int32_t unknown_step = std::numeric_limits<std::int32_t>::max() / 2;
@@ -416,4 +416,4 @@ trajectory steady_trajectory(std::int32_t block, std::int32_t commits, std::int3
   });
 }
 
-}  // namespace unmask
+}  // namespace unmask::engine

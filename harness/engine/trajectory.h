@@ -15,7 +15,7 @@
 
 #include "harness/decode/step_loop.h"
 
-namespace unmask {
+namespace unmask::inline engine {
 
 // Generated positions from the first one on.
 struct trajectory {
@@ -97,4 +97,4 @@ trajectory draw_trajectory(const commit_process& process, std::int32_t prompt, s
 trajectory steady_trajectory(std::int32_t block, std::int32_t commits, std::int32_t prompt,
                              std::int32_t tokens, std::uint64_t key);
 
-}  // namespace unmask
+}  // namespace unmask::engine

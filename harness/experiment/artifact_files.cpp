@@ -19,7 +19,7 @@
 #include "harness/experiment/overlay.h"
 #include "harness/experiment/request.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 namespace fs = std::filesystem;
@@ -47,7 +47,7 @@ paper_layout read_layout(const fs::path& file, const std::string& scale) {
 }
 
 std::vector<paper_claim> parse_claims(const std::string& text, const fs::path& file) {
-  return parse_claims(text, file, scales_of);
+  return analysis::parse_claims(text, file, scales_of);
 }
 
 std::vector<paper_claim> read_claims(const fs::path& path) {
@@ -215,4 +215,4 @@ int exit_status_of(const std::vector<checked_claim>& claims) {
   return static_cast<int>(missed ? exit_code::not_reproduced : exit_code::ok);
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

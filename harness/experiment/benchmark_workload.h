@@ -26,13 +26,19 @@
 #include <optional>
 #include <string>
 
-namespace unmask {
-
+namespace unmask::inline analysis {
+struct run_settings;
+}
+namespace unmask::inline base {
 class toml_reader;
+}
+namespace unmask::inline model {
 class tokenizer;
+}
+namespace unmask::inline experiment {
+
 struct loaded_model;
 struct loaded_workload;
-struct run_settings;
 struct workload_entry;
 
 struct benchmark_request {
@@ -70,4 +76,4 @@ std::optional<benchmark_summary> summary_of(const workload_entry& entry, const t
 void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                     const loaded_model& model);
 
-}  // namespace unmask
+}  // namespace unmask::experiment

@@ -14,7 +14,7 @@
 #include "harness/base/files.h"
 #include "harness/base/process.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 namespace fs = std::filesystem;
@@ -167,4 +167,4 @@ unpacked_bundle read_bundle(const fs::path& file, const fs::path& into) {
   return bundle;
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

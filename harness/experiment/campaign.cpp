@@ -18,7 +18,7 @@
 #include "harness/base/process.h"
 #include "harness/experiment/artifact_files.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 namespace fs = std::filesystem;
@@ -273,4 +273,4 @@ text_table campaign_table(const std::vector<campaign_outcome>& outcomes) {
   return t;
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

@@ -12,7 +12,7 @@
 #include "harness/analysis/text_table.h"
 #include "harness/profile/cost_model.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 
 // What a step of a method costs beside the model's own kernels, counted by the emulator in a small
 // decoding: kernels that the cost model does not know, copies from the host and fills, host waits,
@@ -39,4 +39,4 @@ std::vector<cost_goal> cost_goals(const std::filesystem::path& shapes,
 std::vector<text_table> cost_sheet(const std::filesystem::path& shapes,
                                    const device_ceilings& device);
 
-}  // namespace unmask
+}  // namespace unmask::experiment

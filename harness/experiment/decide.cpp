@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 namespace fs = std::filesystem;
@@ -242,4 +242,4 @@ std::vector<checked_claim> decide(const std::vector<campaign_item>& items,
   return claims;
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

@@ -7,7 +7,7 @@
 #include "harness/engine/latency.h"
 #include "harness/experiment/execute_parts.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 std::string cell_name(const std::string& key, const parameter_map& given, std::int32_t requests) {
@@ -112,4 +112,4 @@ std::string point_calibration::report() const {
          "}";
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

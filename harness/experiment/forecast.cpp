@@ -14,7 +14,7 @@
 #include "harness/workload/benchmarks/benchmark.h"
 #include "harness/workload/traces.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 namespace fs = std::filesystem;
@@ -268,4 +268,4 @@ std::string forecast_table(const experiment_spec& spec, const std::vector<experi
          "harness allows, or 1000 tokens\n";
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

@@ -15,7 +15,7 @@
 #include "harness/profile/ceilings.h"
 #include "harness/profile/cost_model.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 
 // How long a method should take on a GPU, before it is run: for plans of campaigns.
 struct expected_run {
@@ -66,4 +66,4 @@ struct plan_forecast {
 plan_forecast forecast_of(const experiment_spec& spec, const std::vector<experiment_point>& points,
                           const device_ceilings& device);
 
-}  // namespace unmask
+}  // namespace unmask::experiment

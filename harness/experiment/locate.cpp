@@ -10,7 +10,7 @@
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 namespace fs = std::filesystem;
@@ -126,4 +126,4 @@ std::optional<fs::path> find_trace(const std::string& file) {
   return std::nullopt;
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

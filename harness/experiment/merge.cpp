@@ -17,7 +17,7 @@
 #include "harness/base/process.h"
 #include "harness/experiment/request.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 namespace fs = std::filesystem;
@@ -183,4 +183,4 @@ merge_summary merge_rows(const std::vector<fs::path>& sources, const fs::path& o
   return summary;
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

@@ -6,7 +6,7 @@
 
 #include "harness/decode/counters.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 
 const std::vector<ratio_spec>& ratio_list() {
   static const std::vector<ratio_spec> list = {
@@ -38,4 +38,4 @@ std::vector<std::string> metric_lines() {
   return lines;
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

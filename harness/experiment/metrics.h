@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask {
+namespace unmask::inline experiment {
 
 // `over` / `under`, both metrics of the same row; absent where one is, or `under` is 0.
 struct ratio_spec {
@@ -19,4 +19,4 @@ const std::vector<ratio_spec>& ratio_list();
 // Rows of a Markdown table, name | unit | from | meaning, one per counter and ratio.
 std::vector<std::string> metric_lines();
 
-}  // namespace unmask
+}  // namespace unmask::experiment

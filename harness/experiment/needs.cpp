@@ -14,7 +14,7 @@
 #include "harness/profile/environment.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 namespace fs = std::filesystem;
@@ -169,4 +169,4 @@ std::string cannot_run(const experiment_spec& spec, const machine_view& machine)
   return list.empty() ? "" : "NOT RUN: needs " + list;
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

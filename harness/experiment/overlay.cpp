@@ -8,7 +8,7 @@
 #include "harness/base/toml_reader.h"
 #include "harness/experiment/needs.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 // What a scale may lay over the shared part.
@@ -137,4 +137,4 @@ std::string some_scale(const std::string& text, const std::filesystem::path& fil
   return std::string((*first).first.str());
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

@@ -15,7 +15,7 @@
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 using combination = std::vector<dotted_setting>;
@@ -325,4 +325,4 @@ std::string plan_table(const std::vector<experiment_point>& points) {
   return text + fmt::format("\n{} points\n", points.size());
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

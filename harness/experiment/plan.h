@@ -11,7 +11,7 @@
 
 #include "harness/experiment/spec.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 
 // What the plan asks about methods; execute.cpp answers from the registry, tests from a table.
 struct method_catalogue {
@@ -67,4 +67,4 @@ std::vector<experiment_point> take_shard(const std::vector<experiment_point>& po
 // Markdown table of the points, for --dry-run.
 std::string plan_table(const std::vector<experiment_point>& points);
 
-}  // namespace unmask
+}  // namespace unmask::experiment

@@ -12,7 +12,7 @@
 #include "harness/analysis/statistics.h"
 #include "kernels/random.h"
 
-namespace unmask::probe_maths {
+namespace unmask::inline experiment::probe_maths {
 namespace {
 
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
@@ -417,4 +417,4 @@ double distance(std::span<const float> a, std::span<const float> b) {
   return std::sqrt(sum);
 }
 
-}  // namespace unmask::probe_maths
+}  // namespace unmask::experiment::probe_maths

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace unmask::probe_maths {
+namespace unmask::inline experiment::probe_maths {
 
 // ---- traces of decisions ----------------------------------------------------------------------
 
@@ -182,4 +182,4 @@ small_map shrink(std::span<const float> values, std::int32_t rows, std::int32_t 
 // |a - b|_2.
 double distance(std::span<const float> a, std::span<const float> b);
 
-}  // namespace unmask::probe_maths
+}  // namespace unmask::experiment::probe_maths

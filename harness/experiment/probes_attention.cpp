@@ -7,7 +7,7 @@
 
 #include "harness/experiment/probes.h"
 
-namespace unmask::probes {
+namespace unmask::inline experiment::probes {
 namespace {
 
 using nlohmann::json;
@@ -225,4 +225,4 @@ maker_list of_attention() {
   return {{"attention", make<attention_probe>}};
 }
 
-}  // namespace unmask::probes
+}  // namespace unmask::experiment::probes

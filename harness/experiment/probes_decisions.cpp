@@ -8,7 +8,7 @@
 
 #include "harness/experiment/probes.h"
 
-namespace unmask::probes {
+namespace unmask::inline experiment::probes {
 namespace {
 
 using nlohmann::json;
@@ -243,4 +243,4 @@ maker_list of_decisions() {
           {"decoding", make<decoding_probe>}};
 }
 
-}  // namespace unmask::probes
+}  // namespace unmask::experiment::probes

@@ -10,7 +10,7 @@
 #include "harness/experiment/probes.h"
 #include "kernels/selection.h"
 
-namespace unmask::probes {
+namespace unmask::inline experiment::probes {
 namespace {
 
 using nlohmann::json;
@@ -376,4 +376,4 @@ maker_list of_layers() {
   return {{"kv_change", make<kv_change_probe>}, {"importance", make<importance_probe>}};
 }
 
-}  // namespace unmask::probes
+}  // namespace unmask::experiment::probes

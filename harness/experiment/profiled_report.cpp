@@ -9,7 +9,7 @@
 
 #include "harness/experiment/profiled.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -130,4 +130,4 @@ std::string phases_json(const phase_report& report) {
   return object.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

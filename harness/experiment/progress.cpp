@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace unmask {
+namespace unmask::inline experiment {
 
 std::string short_duration(double seconds) {
   const auto whole = static_cast<long long>(seconds + 0.5);
@@ -67,4 +67,4 @@ void progress::finished(const std::string& line) {
   note(fmt::format("[{}/{}] {}", done_, total_, line));
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <string>
 
-namespace unmask {
+namespace unmask::inline experiment {
 
 class progress {
  public:
@@ -38,4 +38,4 @@ class progress {
 // "1:05:09", "2:07", "8 s"; for the time left.
 std::string short_duration(double seconds);
 
-}  // namespace unmask
+}  // namespace unmask::experiment

@@ -13,7 +13,7 @@
 #include "harness/base/digest.h"
 #include "harness/experiment/metrics.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 bool stops(std::int32_t token, const token_rules& rules) {
@@ -415,4 +415,4 @@ void measure_row(result_row& row, const measured_point& point) {
   judge_activity(row, point.knobs);
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

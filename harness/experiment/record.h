@@ -13,7 +13,7 @@
 #include "harness/decode/counters.h"
 #include "harness/workload/scorer.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 
 struct answer_record {
   std::int64_t prompt_tokens = 0;
@@ -100,4 +100,4 @@ void measure_row(result_row& row, const measured_point& point);
 //   counts are finite and not negative.
 std::string broken_law(const pass_record& pass, const token_rules& rules);
 
-}  // namespace unmask
+}  // namespace unmask::experiment

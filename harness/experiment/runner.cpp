@@ -21,7 +21,7 @@
 #include "harness/profile/nvml.h"
 #include "harness/profile/phases.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 // Points measured in turn. More would keep more unfinished when the run is killed.
@@ -349,4 +349,4 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
   return run.summary();
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

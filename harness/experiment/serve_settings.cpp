@@ -7,7 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/engine/serving.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 constexpr double most = 1e9;
@@ -142,4 +142,4 @@ std::string serve_help() {
   return text;
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

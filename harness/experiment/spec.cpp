@@ -12,7 +12,7 @@
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
 
-namespace unmask {
+namespace unmask::inline experiment {
 namespace {
 
 namespace fs = std::filesystem;
@@ -448,4 +448,4 @@ void apply_override(experiment_spec& spec, const std::string& assignment) {
   spec.overrides.push_back(std::move(setting));
 }
 
-}  // namespace unmask
+}  // namespace unmask::experiment

@@ -7,7 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/unicode.h"
 
-namespace unmask {
+namespace unmask::inline model {
 namespace {
 
 // Python's str.strip("\n"), one side at a time.
@@ -186,4 +186,4 @@ std::string apply_chat_template(const model_config& config, const tokenizer& tok
   return apply_chat_template(chat_format_of(config, tokens), messages, add_generation_prompt);
 }
 
-}  // namespace unmask
+}  // namespace unmask::model

@@ -11,7 +11,7 @@
 #include "harness/base/nearest.h"
 #include "harness/model/checkpoint.h"
 
-namespace unmask {
+namespace unmask::inline model {
 namespace {
 
 // Bounds on sizes: far above every published model, far below what overflows a 64-bit product.
@@ -473,4 +473,4 @@ model_config read_model_config(const std::filesystem::path& directory) {
   return m;
 }
 
-}  // namespace unmask
+}  // namespace unmask::model

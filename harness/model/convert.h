@@ -8,7 +8,7 @@
 
 #include "kernels/ops.h"
 
-namespace unmask {
+namespace unmask::inline model {
 
 // A float32 copy of an f32, bf16 or f16 tensor of any rank.
 tensor to_f32(const tensor_view& from, const ops& backend);
@@ -17,4 +17,4 @@ tensor to_f32(const tensor_view& from, const ops& backend);
 // else as float32: [n1 + n2 + ..., columns] (or [n1 + n2 + ...]). For packing.
 tensor stack_rows(const std::vector<tensor_view>& parts);
 
-}  // namespace unmask
+}  // namespace unmask::model

@@ -11,7 +11,7 @@
 #include "harness/base/unicode.h"
 #include "harness/model/tokenizer_parts.h"
 
-namespace unmask {
+namespace unmask::inline model {
 namespace {
 
 constexpr std::int64_t max_id = (1 << 24) - 1;
@@ -337,4 +337,4 @@ tokenizer_parts read_vocabulary(std::string_view vocab, std::string_view merges,
   return parts;
 }
 
-}  // namespace unmask
+}  // namespace unmask::model

@@ -9,7 +9,7 @@
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
 
-namespace unmask {
+namespace unmask::inline model {
 namespace {
 
 struct dense_ffn {
@@ -366,4 +366,4 @@ std::size_t transformer::embedding_row_bytes() const {
   return static_cast<std::size_t>(impl_->config.hidden) * size_of(impl_->embedding.type);
 }
 
-}  // namespace unmask
+}  // namespace unmask::model

@@ -14,7 +14,7 @@
 #include "harness/model/weights.h"
 #include "kernels/ops.h"
 
-namespace unmask {
+namespace unmask::inline model {
 
 // Analytic cost of the dense parts for one row: multiply-adds count as two operations.
 struct row_cost {
@@ -102,4 +102,4 @@ class transformer {
   std::unique_ptr<impl> impl_;
 };
 
-}  // namespace unmask
+}  // namespace unmask::model

@@ -13,7 +13,7 @@
 #include "harness/model/config.h"
 #include "kernels/tensor.h"
 
-namespace unmask {
+namespace unmask::inline model {
 
 // One gated feed-forward: gate and up [F, D], down [D, F].
 struct feed_forward_weights {
@@ -62,4 +62,4 @@ model_weights random_weights(const model_config& config, std::uint64_t seed, dty
 // Divides the final norm, and with it all logits, by `by`: the same arg-max with less confidence.
 void soften(model_weights& weights, double by);
 
-}  // namespace unmask
+}  // namespace unmask::model

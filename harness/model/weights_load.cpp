@@ -10,7 +10,7 @@
 #include "harness/model/weights.h"
 #include "kernels/float16.h"
 
-namespace unmask {
+namespace unmask::inline model {
 namespace {
 
 // Where a naming scheme keeps each tensor; layer names follow `layer` + number + ".".
@@ -252,4 +252,4 @@ void soften(model_weights& weights, double by) {
   weights.memory.push_back(softer);
 }
 
-}  // namespace unmask
+}  // namespace unmask::model

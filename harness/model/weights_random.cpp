@@ -12,7 +12,7 @@
 #include "kernels/float16.h"
 #include "kernels/random.h"
 
-namespace unmask {
+namespace unmask::inline model {
 namespace {
 
 constexpr double deviation = 0.02;
@@ -202,4 +202,4 @@ model_weights random_weights(const model_config& config, std::uint64_t seed, dty
   }
 }
 
-}  // namespace unmask
+}  // namespace unmask::model

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace unmask::cost {
+namespace unmask::inline profile::cost {
 namespace {
 
 constexpr double bf16 = 2, f32 = 4;
@@ -189,4 +189,4 @@ launch grouped_tensor(double rows, double per_token, double experts, double inpu
   return l;
 }
 
-}  // namespace unmask::cost
+}  // namespace unmask::profile::cost

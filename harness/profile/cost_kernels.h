@@ -8,7 +8,7 @@
 
 #include "harness/profile/cost_model.h"
 
-namespace unmask::cost {
+namespace unmask::inline profile::cost {
 
 // A launch before it is known how it is issued: `busy` is the time of its longest resource.
 struct launch {
@@ -34,4 +34,4 @@ double experts_hit(double rows, double per_token, double experts);
 double recorded_bucket(double rows);
 inline constexpr double largest_graph_rows = 2048;
 
-}  // namespace unmask::cost
+}  // namespace unmask::profile::cost

@@ -9,7 +9,7 @@
 #include "harness/profile/cost_kernels.h"
 #include "kernels/cuda/head_chunks.h"
 
-namespace unmask {
+namespace unmask::inline profile {
 namespace {
 
 using cost::launch;
@@ -270,4 +270,4 @@ double expected_seconds(const cost_shape& c, const cost_run& run, const device_c
   return std::ceil(run.answers / batch) * answer;
 }
 
-}  // namespace unmask
+}  // namespace unmask::profile

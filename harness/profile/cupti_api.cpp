@@ -9,7 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/shared_library.h"
 
-namespace unmask::cupti {
+namespace unmask::inline profile::cupti {
 namespace {
 
 struct opening {
@@ -75,6 +75,6 @@ void check(CUptiResult result, const char* call) {
                           (more.empty() ? "" : "; " + more));
 }
 
-}  // namespace unmask::cupti
+}  // namespace unmask::profile::cupti
 
 #endif

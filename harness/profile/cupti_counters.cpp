@@ -12,7 +12,7 @@
 
 #include "harness/profile/cupti_api.h"
 
-namespace unmask {
+namespace unmask::inline profile {
 namespace {
 
 // CUPTI's parameter blocks: all zero, with their own size.
@@ -315,11 +315,11 @@ counter_table range_counters::finish() {
   return table;
 }
 
-}  // namespace unmask
+}  // namespace unmask::profile
 
 #else
 
-namespace unmask {
+namespace unmask::inline profile {
 
 namespace {
 constexpr const char* absent = "this program was built without CUPTI headers";
@@ -343,6 +343,6 @@ counter_table range_counters::finish() {
   return {};
 }
 
-}  // namespace unmask
+}  // namespace unmask::profile
 
 #endif

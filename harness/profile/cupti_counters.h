@@ -15,7 +15,7 @@
 
 #include "harness/profile/phases.h"
 
-namespace unmask {
+namespace unmask::inline profile {
 
 // Time, bytes to and from device memory, bf16 tensor operations, and the hardware's own roofs.
 const std::vector<std::string>& roofline_metrics();
@@ -87,4 +87,4 @@ class range_counters final : public phase_listener {
   std::unique_ptr<impl> impl_;
 };
 
-}  // namespace unmask
+}  // namespace unmask::profile

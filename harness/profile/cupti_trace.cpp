@@ -15,7 +15,7 @@
 
 #include "harness/profile/cupti_api.h"
 
-namespace unmask {
+namespace unmask::inline profile {
 namespace {
 
 constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
@@ -252,11 +252,11 @@ activity_records kernel_trace::finish() {
   return records;
 }
 
-}  // namespace unmask
+}  // namespace unmask::profile
 
 #else
 
-namespace unmask {
+namespace unmask::inline profile {
 
 namespace {
 constexpr const char* absent = "this program was built without CUPTI headers";
@@ -282,6 +282,6 @@ std::int64_t kernel_trace::offset() const {
   return 0;
 }
 
-}  // namespace unmask
+}  // namespace unmask::profile
 
 #endif

@@ -14,7 +14,7 @@
 #include "harness/profile/kernel_table.h"
 #include "harness/profile/phases.h"
 
-namespace unmask {
+namespace unmask::inline profile {
 
 // Empty when CUPTI can be opened here; else one sentence. Says nothing about a GPU.
 std::string why_no_cupti();
@@ -41,4 +41,4 @@ class kernel_trace final : public phase_listener, public step_listener {
   std::unique_ptr<impl> impl_;
 };
 
-}  // namespace unmask
+}  // namespace unmask::profile

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace unmask {
+namespace unmask::inline profile {
 namespace {
 
 // Answers which phase a kernel belongs to.
@@ -127,4 +127,4 @@ std::vector<device_slice> slices_of(const activity_records& records, std::int64_
   return slices;
 }
 
-}  // namespace unmask
+}  // namespace unmask::profile

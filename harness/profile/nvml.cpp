@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/device.h"
 
-namespace unmask {
+namespace unmask::inline profile {
 namespace {
 
 // NVML's stable C interface, by hand: pip-style toolkits carry no nvml.h. 0 is success everywhere.
@@ -150,4 +150,4 @@ std::vector<std::pair<std::int64_t, double>> power_sampler::finish() {
   return std::move(impl_->values);
 }
 
-}  // namespace unmask
+}  // namespace unmask::profile

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace unmask {
+namespace unmask::inline profile {
 
 // What the driver says about one device now. Empty: it does not say.
 struct gpu_telemetry {
@@ -68,4 +68,4 @@ class power_sampler {
   std::unique_ptr<impl> impl_;
 };
 
-}  // namespace unmask
+}  // namespace unmask::profile

@@ -8,7 +8,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask {
+namespace unmask::inline profile {
 namespace {
 
 struct phase_facts {
@@ -115,4 +115,4 @@ phase_range::~phase_range() {
   if (listener_) listener_->leave(phase_);
 }
 
-}  // namespace unmask
+}  // namespace unmask::profile

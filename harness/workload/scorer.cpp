@@ -13,7 +13,7 @@
 #include "harness/workload/list_language.h"
 #include "harness/workload/scorers/item_scores.h"
 
-namespace unmask {
+namespace unmask::inline workload {
 
 using namespace py;
 namespace {
@@ -135,4 +135,4 @@ score score_answer(const task_item& item, const std::string& output) {
   return find_scorer(item.scorer)(item, reader, output);
 }
 
-}  // namespace unmask
+}  // namespace unmask::workload

@@ -13,7 +13,7 @@
 #include "harness/base/json_lines.h"
 #include "harness/workload/scorer.h"
 
-namespace unmask {
+namespace unmask::inline workload {
 namespace {
 
 constexpr std::int64_t most_tokens = 1 << 24;
@@ -144,4 +144,4 @@ std::string hash_of_tasks(const std::vector<task_item>& items) {
   return hex;
 }
 
-}  // namespace unmask
+}  // namespace unmask::workload

@@ -12,7 +12,7 @@
 #include "harness/base/nearest.h"
 #include "harness/base/python_text.h"
 
-namespace unmask {
+namespace unmask::inline workload {
 using namespace py;
 namespace {
 
@@ -165,4 +165,4 @@ std::vector<trace_request> read_trace(const std::string& format, const std::stri
   return requests;
 }
 
-}  // namespace unmask
+}  // namespace unmask::workload

@@ -87,6 +87,10 @@ def counts():
         "code and test lines": lines(code),
         "lines in kernels/ that name a method":
             sum(bool(METHOD.search(line)) for f in kernels for line in text_of(f).split("\n")),
+        "files of the harness in no namespace of their room":
+            sum("namespace unmask" in text_of(f)
+                and f"namespace unmask::inline {f.split('/')[1]}" not in text_of(f)
+                for f in under("harness/", (".h", ".cpp")) if "/kernels/" not in f),
         "lines with words of our own":
             sum(bool(OWN_WORDS.search(line)) for f in everything
                 if f.endswith(CPP) and not f.startswith("tests/")

@@ -22,13 +22,13 @@ TEST_P(every_setting, tokens_do_not_depend_on_the_batch) {
   for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
     const auto model = tiny_model(p.family, *backend);
     auto requests = tiny_requests(5, 24);
-    const auto alone = outputs(decode(*model, p.method, p.given, requests, 1, p.preset));
+    const auto alone = outputs(decode_closed(*model, p.method, p.given, requests, 1, p.preset));
     for (const std::int32_t batch : {2, 3, 5}) {
-      EXPECT_EQ(outputs(decode(*model, p.method, p.given, requests, batch, p.preset)), alone)
+      EXPECT_EQ(outputs(decode_closed(*model, p.method, p.given, requests, batch, p.preset)), alone)
           << p.label << " " << backend->name() << " batch " << batch;
     }
     std::reverse(requests.begin(), requests.end());
-    auto reversed = outputs(decode(*model, p.method, p.given, requests, 3, p.preset));
+    auto reversed = outputs(decode_closed(*model, p.method, p.given, requests, 3, p.preset));
     std::reverse(reversed.begin(), reversed.end());
     EXPECT_EQ(reversed, alone) << p.label << " " << backend->name() << " reversed";
   }
@@ -40,8 +40,8 @@ TEST_P(every_setting, cpu_decides_as_the_reference) {
   const auto requests = tiny_requests(3, 24);
   const auto slow = tiny_model(p.family, reference_ops());
   const auto fast = tiny_model(p.family, cpu_ops());
-  EXPECT_EQ(outputs(decode(*slow, p.method, p.given, requests, 2, p.preset)),
-            outputs(decode(*fast, p.method, p.given, requests, 2, p.preset)));
+  EXPECT_EQ(outputs(decode_closed(*slow, p.method, p.given, requests, 2, p.preset)),
+            outputs(decode_closed(*fast, p.method, p.given, requests, 2, p.preset)));
 }
 
 // Rows of every forward as the loop's observer sees them.
@@ -64,7 +64,7 @@ TEST_P(every_setting, counts_are_conserved) {
   const auto model = tiny_model(p.family, reference_ops());
   const auto requests = tiny_requests(3, 24);
   row_sums seen;
-  const auto result = decode(*model, p.method, p.given, requests, 2, p.preset, &seen);
+  const auto result = decode_closed(*model, p.method, p.given, requests, 2, p.preset, &seen);
   const model_config& c = model->config();
   sequence_counters all;
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(methods, every_setting, ::testing::ValuesIn(all_setting
 TEST(counters, vanilla_by_hand) {
   const auto model = tiny_model(model_family::llada, reference_ops());
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
-  const auto r = decode(*model, "vanilla", {{"block_length", 4}}, {request}, 1);
+  const auto r = decode_closed(*model, "vanilla", {{"block_length", 4}}, {request}, 1);
   const sequence_counters& n = r.answers[0].counters;
   EXPECT_EQ(n.forwards, 4);
   EXPECT_EQ(n.rows, 40);
@@ -130,7 +130,7 @@ TEST(counters, ada_dlm_by_hand) {
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
   const parameter_map one = {{"k_tokens", 1}, {"history", 1}};
   const auto model = tiny_model(model_family::llada, reference_ops());
-  const auto r = decode(*model, "ada_dlm", one, {request}, 1);
+  const auto r = decode_closed(*model, "ada_dlm", one, {request}, 1);
   const sequence_counters& n = r.answers[0].counters;
   EXPECT_EQ(n.forwards, 4);
   EXPECT_EQ(n.rows, 10 + 4 + 3 + 2);
@@ -139,20 +139,22 @@ TEST(counters, ada_dlm_by_hand) {
   EXPECT_DOUBLE_EQ(n.keys_seen, 19.0 * 10 * model->config().layers);
   parameter_map ffn = one;
   ffn["execution"] = "ffn_only";
-  const auto f = decode(*model, "ada_dlm", ffn, {request}, 1);
+  const auto f = decode_closed(*model, "ada_dlm", ffn, {request}, 1);
   EXPECT_EQ(f.answers[0].counters.rows, 10 + 4 + 4 + 4);
   EXPECT_EQ(f.answers[0].counters.feed_forward_rows, n.feed_forward_rows);
   parameter_map late = one;
   late["delay"] = 0;
-  EXPECT_EQ(decode(*model, "ada_dlm", late, {request}, 1).answers[0].counters.rows, 10 + 3 + 2 + 1);
+  EXPECT_EQ(decode_closed(*model, "ada_dlm", late, {request}, 1).answers[0].counters.rows,
+            10 + 3 + 2 + 1);
 }
 
 // Prompt 5, block 8, canvas 11: prefill of 8 rows decides the first; see the comment per phase.
 TEST(counters, block_diffusion_by_hand) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   const sequence_request request{{1, 2, 3, 4, 5}, 11, 0};
-  const auto r = decode(*model, "block_diffusion",
-                        {{"stop", "none"}, {"remasking", "low_confidence_static"}}, {request}, 1);
+  const auto r =
+      decode_closed(*model, "block_diffusion",
+                    {{"stop", "none"}, {"remasking", "low_confidence_static"}}, {request}, 1);
   const sequence_counters& n = r.answers[0].counters;
   // Block 0: prefill decides 1 of 3 masks, 2 more denoise steps, 1 commit. Block 1: 8 denoise
   // steps, no commit for the last block.

@@ -34,15 +34,15 @@ struct both_results {
 both_results decode_on_both(const setting& s, const cuda::emulation& choice) {
   both_results both;
   const auto requests = tiny_requests(2, 16);
-  both.want =
-      decode(*tiny_model(s.family, cpu_ops(), 256), s.method, s.given, requests, 2, s.preset);
+  both.want = decode_closed(*tiny_model(s.family, cpu_ops(), 256), s.method, s.given, requests, 2,
+                            s.preset);
   const cuda::emulation before = cuda::current_emulation();
   const ops& device = cuda_emulated_ops();
   cuda::set_emulation(choice);
   try {
     const auto model = tiny_model(s.family, device, 256);
     cuda::emulator::begin_counting();
-    both.got = decode(*model, s.method, s.given, requests, 2, s.preset);
+    both.got = decode_closed(*model, s.method, s.given, requests, 2, s.preset);
     both.waits = cuda::emulator::end_counting().waits;
   } catch (const std::exception& e) {
     ADD_FAILURE() << e.what();
@@ -97,7 +97,8 @@ TEST(device_steps, that_decide_nothing_any_more_say_so) {
   const auto failure_of = [&](const ops& backend, const std::string& method) -> std::string {
     const transformer model(config, weights, backend, weight_format::f32, 256, dtype::f32);
     return test::message_of([&] {
-      decode(model, method, {{"block_length", 8}, {"mask_track", "id"}}, tiny_requests(2, 16), 2);
+      decode_closed(model, method, {{"block_length", 8}, {"mask_track", "id"}},
+                    tiny_requests(2, 16), 2);
     });
   };
   const cuda::emulation before = cuda::current_emulation();
@@ -146,9 +147,9 @@ TEST(device_bf16_weights, logits_follow_the_cpu_backend_and_recording_changes_no
     const char* method = full ? "fast_dllm" : "delayed_cache_plus";
     const parameter_map given = full ? parameter_map{{"block_length", 8}} : parameter_map{};
     const auto requests = tiny_requests(2, 16);
-    const auto launched = outputs(decode(*model, method, given, requests, 2));
+    const auto launched = outputs(decode_closed(*model, method, given, requests, 2));
     cuda::set_emulation({{}, true, true, true});
-    const closed_loop_result recorded = decode(*model, method, given, requests, 2);
+    const closed_loop_result recorded = decode_closed(*model, method, given, requests, 2);
     EXPECT_EQ(outputs(recorded), launched);
     EXPECT_GT(recorded.graphs.replayed, 0);
   }
@@ -172,7 +173,7 @@ TEST(device_int8_weights, give_the_tokens_of_the_cpu_backend) {
     const char* method = full ? "fast_dllm" : "delayed_cache_plus";
     const parameter_map given = full ? parameter_map{{"block_length", 8}} : parameter_map{};
     const auto requests = tiny_requests(2, 16);
-    const auto want = outputs(decode(*make(cpu_ops()), method, given, requests, 2));
+    const auto want = outputs(decode_closed(*make(cpu_ops()), method, given, requests, 2));
     struct way {
       bool records, own_products;
     };
@@ -181,7 +182,7 @@ TEST(device_int8_weights, give_the_tokens_of_the_cpu_backend) {
                    (w.own_products ? ", own products" : ""));
       cuda::set_emulation({{.backwards = true}, true, true, w.records, w.own_products});
       const auto model = make(cuda_emulated_ops());
-      const closed_loop_result got = decode(*model, method, given, requests, 2);
+      const closed_loop_result got = decode_closed(*model, method, given, requests, 2);
       cuda_emulated_ops().synchronize();
       EXPECT_EQ(outputs(got), want) << "family " << static_cast<int>(family);
       EXPECT_EQ(got.graphs.replayed > 0, w.records);

@@ -201,11 +201,12 @@ TEST_P(device_kv_decoding, gives_the_tokens_of_rounded_keys_and_values_in_half_t
   const model_config c = tiny_config(s.family);
   const auto requests = tiny_requests(2, 16);
   const rounding_cpu rounds(c.head_dim);
-  const auto want = decode(*tiny_model(s.family, rounds, 256), s.method, s.given, requests, 2);
+  const auto want =
+      decode_closed(*tiny_model(s.family, rounds, 256), s.method, s.given, requests, 2);
   closed_loop_result got;
   emulated([&] {
     const auto model = tiny_model(s.family, cuda_emulated_ops(), 256, 7, dtype::bf16);
-    got = decode(*model, s.method, s.given, requests, 2);
+    got = decode_closed(*model, s.method, s.given, requests, 2);
   });
   EXPECT_EQ(outputs(got), outputs(want));
   // Outputs of layers that dllm_cache stores beside K/V stay float32: per slot 2 x hidden in every

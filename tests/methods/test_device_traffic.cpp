@@ -77,7 +77,7 @@ method_counts decode_counted(const setting& s, std::int32_t batch) {
   cuda_emulated_ops().synchronize();
   cuda::emulator::begin_counting();
   const closed_loop_result done =
-      testing::decode(*model, s.method, s.given, requests, batch, s.preset);
+      testing::decode_closed(*model, s.method, s.given, requests, batch, s.preset);
   return {cuda::emulator::end_counting(), static_cast<double>(done.steps)};
 }
 

@@ -14,9 +14,9 @@ using namespace testing;
 TEST(limits, vanilla_threshold_above_one_is_one_token_per_step) {
   const auto model = tiny_model(model_family::llada, reference_ops());
   const auto requests = tiny_requests(3, 16);
-  const auto schedule = decode(*model, "vanilla", {{"block_length", 8}}, requests, 1);
+  const auto schedule = decode_closed(*model, "vanilla", {{"block_length", 8}}, requests, 1);
   const auto open =
-      decode(*model, "vanilla", {{"block_length", 8}, {"threshold", 1.5}}, requests, 1);
+      decode_closed(*model, "vanilla", {{"block_length", 8}, {"threshold", 1.5}}, requests, 1);
   EXPECT_EQ(outputs(schedule), outputs(open));
   EXPECT_EQ(schedule.steps, open.steps);
   EXPECT_EQ(schedule.steps, 3 * 16);
@@ -25,7 +25,8 @@ TEST(limits, vanilla_threshold_above_one_is_one_token_per_step) {
 TEST(limits, vanilla_threshold_zero_point_nothing_takes_a_block_at_once) {
   const auto model = tiny_model(model_family::llada, reference_ops());
   const auto requests = tiny_requests(2, 16);
-  const auto r = decode(*model, "vanilla", {{"block_length", 8}, {"threshold", 1e-9}}, requests, 1);
+  const auto r =
+      decode_closed(*model, "vanilla", {{"block_length", 8}, {"threshold", 1e-9}}, requests, 1);
   // Two blocks, one step each; a position decided as the mask id may ask for more.
   for (const decoded_answer& a : r.answers) EXPECT_GE(a.counters.forwards, 2);
   EXPECT_LT(r.steps, 2 * 16);
@@ -39,8 +40,8 @@ TEST(limits, block_diffusion_threshold_above_one_is_the_static_rule_with_one_tok
     parameter_map dynamic = common, fixed = common;
     dynamic["threshold"] = 1.5;
     fixed["remasking"] = "low_confidence_static";
-    EXPECT_EQ(outputs(decode(*model, "block_diffusion", dynamic, requests, 1)),
-              outputs(decode(*model, "block_diffusion", fixed, requests, 1)));
+    EXPECT_EQ(outputs(decode_closed(*model, "block_diffusion", dynamic, requests, 1)),
+              outputs(decode_closed(*model, "block_diffusion", fixed, requests, 1)));
   }
 }
 
@@ -52,8 +53,8 @@ TEST(limits, engine_and_hf_loops_decide_the_same_tokens) {
   const parameter_map none = {{"stop", "none"}};
   parameter_map hf = none;
   hf["loop"] = "hf";
-  const auto a = decode(*model, "block_diffusion", none, requests, 1);
-  const auto b = decode(*model, "block_diffusion", hf, requests, 1);
+  const auto a = decode_closed(*model, "block_diffusion", none, requests, 1);
+  const auto b = decode_closed(*model, "block_diffusion", hf, requests, 1);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     std::vector<std::int32_t> cut = b.answers[i].output;
     ASSERT_GE(cut.size(), 19U);
@@ -67,12 +68,12 @@ TEST(limits, autoregressive_cache_equals_recomputation) {
   const auto model = tiny_model(model_family::qwen3, reference_ops());
   const auto requests = tiny_requests(2, 9);
   const parameter_map none = {{"stop", false}};
-  const auto whole = decode(*model, "autoregressive", none, requests, 1);
+  const auto whole = decode_closed(*model, "autoregressive", none, requests, 1);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     sequence_request growing = requests[i];
     growing.gen_length = 1;
     for (const std::int32_t expected : whole.answers[i].output) {
-      const auto one = decode(*model, "autoregressive", none, {growing}, 1);
+      const auto one = decode_closed(*model, "autoregressive", none, {growing}, 1);
       ASSERT_EQ(one.answers[0].output, std::vector<std::int32_t>{expected});
       growing.prompt.push_back(expected);
     }
@@ -92,7 +93,7 @@ TEST(limits, dream_schedule_decides_nothing_first_and_two_last) {
       to.push_back(n);
     }
   } watcher(committed);
-  decode(*model, "vanilla", {}, tiny_requests(1, 32), 1, "", &watcher);
+  decode_closed(*model, "vanilla", {}, tiny_requests(1, 32), 1, "", &watcher);
   ASSERT_EQ(committed.size(), 32U);
   EXPECT_EQ(committed.front(), 0);
   EXPECT_EQ(committed.back(), 2);

@@ -46,12 +46,13 @@ TEST(limits_ada_dlm, one_token_per_step_without_stale_cache_is_vanilla) {
     const auto model = tiny_model(family, reference_ops());
     const auto requests = tiny_requests(3, 16);
     for (const std::int64_t block : {8, 16}) {
-      const auto baseline = decode(*model, "vanilla", vanilla_blocks(block, {}), requests, 1);
+      const auto baseline =
+          decode_closed(*model, "vanilla", vanilla_blocks(block, {}), requests, 1);
       for (const parameter_map& one : one_token_settings()) {
-        const auto ada =
-            decode(*model, "ada_dlm",
-                   with(with(uncached(), one), {{"scope", "block"}, {"block_length", block}}),
-                   requests, 1);
+        const auto ada = decode_closed(
+            *model, "ada_dlm",
+            with(with(uncached(), one), {{"scope", "block"}, {"block_length", block}}), requests,
+            1);
         EXPECT_EQ(outputs(ada), outputs(baseline));
         EXPECT_EQ(ada.steps, baseline.steps);
       }
@@ -65,12 +66,13 @@ TEST(limits_ada_dlm, threshold_control_without_stale_cache_is_vanilla_with_a_thr
     const auto requests = tiny_requests(4, 16);
     for (const std::int64_t block : {8, 16}) {
       const parameter_map tau = {{"threshold", 0.35}};
-      const auto baseline = decode(*model, "vanilla", vanilla_blocks(block, tau), requests, 1);
+      const auto baseline =
+          decode_closed(*model, "vanilla", vanilla_blocks(block, tau), requests, 1);
       const auto ada =
-          decode(*model, "ada_dlm",
-                 with(with(uncached(), tau),
-                      {{"rule", "threshold"}, {"scope", "block"}, {"block_length", block}}),
-                 requests, 1);
+          decode_closed(*model, "ada_dlm",
+                        with(with(uncached(), tau),
+                             {{"rule", "threshold"}, {"scope", "block"}, {"block_length", block}}),
+                        requests, 1);
       EXPECT_EQ(outputs(ada), outputs(baseline));
       EXPECT_EQ(ada.steps, baseline.steps);
       EXPECT_LT(ada.steps, 4 * 16);  // several tokens at once
@@ -89,9 +91,9 @@ TEST(limits_ada_dlm, ffn_only_decides_the_same_tokens) {
         for (const char* scope : {"sequence", "block"}) {
           const parameter_map common = {
               {"cache_steps", refresh}, {"scope", std::string(scope)}, {"block_length", 8}};
-          const auto compact = decode(*model, "ada_dlm", common, requests, 2);
-          const auto ffn =
-              decode(*model, "ada_dlm", with(common, {{"execution", "ffn_only"}}), requests, 2);
+          const auto compact = decode_closed(*model, "ada_dlm", common, requests, 2);
+          const auto ffn = decode_closed(*model, "ada_dlm",
+                                         with(common, {{"execution", "ffn_only"}}), requests, 2);
           EXPECT_EQ(outputs(compact), outputs(ffn));
           for (std::size_t i = 0; i < requests.size(); ++i) {
             const sequence_counters& c = compact.answers[i].counters;
@@ -113,7 +115,7 @@ TEST(limits_ada_dlm, settings_that_cannot_matter_do_not) {
     const auto model = tiny_model(family, reference_ops());
     const auto requests = tiny_requests(3, 24);
     const auto tokens = [&](const parameter_map& given) {
-      const auto r = decode(*model, "ada_dlm", given, requests, 1);
+      const auto r = decode_closed(*model, "ada_dlm", given, requests, 1);
       return std::make_pair(outputs(r), r.steps);
     };
     const parameter_map one = {{"history", 1}};
@@ -151,7 +153,7 @@ TEST(limits_ada_dlm, state_is_the_history) {
   std::vector<sequence_request> requests = tiny_requests(2, 24);
   for (sequence_request& r : requests) r.prompt.resize(40, 3);
   const auto bytes = [&](const std::string& method, const parameter_map& given, int places) {
-    return decode(*model, method, given, requests, places).state_bytes;
+    return decode_closed(*model, method, given, requests, places).state_bytes;
   };
   EXPECT_EQ(bytes("ada_dlm", {}, 1), (40U + 24U) * 3U * 4U);
   EXPECT_EQ(bytes("ada_dlm", {}, 2), 2U * (40U + 24U) * 3U * 4U);
@@ -166,8 +168,8 @@ TEST(limits_ada_dlm, state_is_the_history) {
 TEST(limits_ada_dlm, an_open_threshold_decides_everything_at_once) {
   for (const model_family family : families) {
     const auto model = tiny_model(family, reference_ops());
-    const auto r = decode(*model, "ada_dlm", {{"rule", "threshold"}, {"threshold", 0.0}},
-                          tiny_requests(2, 16), 1);
+    const auto r = decode_closed(*model, "ada_dlm", {{"rule", "threshold"}, {"threshold", 0.0}},
+                                 tiny_requests(2, 16), 1);
     EXPECT_EQ(r.steps, 2);
   }
 }
@@ -178,8 +180,9 @@ TEST(limits_ada_dlm, the_cap_ends_it) {
   const auto requests = tiny_requests(2, 32);
   const parameter_map slow = {
       {"k_tokens", 1}, {"history", 1}, {"scope", "block"}, {"block_length", 8}, {"steps", 5}};
-  const auto all = decode(*model, "ada_dlm", slow, requests, 1);
-  const auto left = decode(*model, "ada_dlm", with(slow, {{"at_cap", "leave"}}), requests, 1);
+  const auto all = decode_closed(*model, "ada_dlm", slow, requests, 1);
+  const auto left =
+      decode_closed(*model, "ada_dlm", with(slow, {{"at_cap", "leave"}}), requests, 1);
   for (std::size_t i = 0; i < requests.size(); ++i) {
     EXPECT_EQ(all.answers[i].counters.forwards, 5);
     EXPECT_EQ(all.answers[i].counters.committed, 32);
@@ -202,9 +205,9 @@ TEST(limits_ada_dlm, a_quota_bounds_every_step) {
     }
   } free, bounded;
   const parameter_map wide = {{"k", 0.5}, {"steps", 16}};
-  decode(*model, "ada_dlm", wide, tiny_requests(1, 32), 1, "", &free);
-  decode(*model, "ada_dlm", with(wide, {{"limit_to_quota", true}}), tiny_requests(1, 32), 1, "",
-         &bounded);
+  decode_closed(*model, "ada_dlm", wide, tiny_requests(1, 32), 1, "", &free);
+  decode_closed(*model, "ada_dlm", with(wide, {{"limit_to_quota", true}}), tiny_requests(1, 32), 1,
+                "", &bounded);
   EXPECT_GT(*std::max_element(free.counts.begin(), free.counts.end()), 2);
   // ceil(32 / 16) = 2 in every step but the last of the cap, which takes what is left.
   EXPECT_EQ(*std::max_element(bounded.counts.begin(), bounded.counts.end() - 1), 2);
@@ -248,7 +251,7 @@ TEST(limits_ada_dlm, rows_are_the_unsettled_ones) {
       }
     } watcher;
     watcher.shift = shift;
-    decode(*model, "ada_dlm", {}, tiny_requests(1, 32), 1, "", &watcher);
+    decode_closed(*model, "ada_dlm", {}, tiny_requests(1, 32), 1, "", &watcher);
     EXPECT_GT(watcher.absent, 0);
     EXPECT_GT(watcher.steps, 3);
   }

@@ -20,20 +20,20 @@ TEST(limits_blocks, focus_with_a_budget_of_the_block_is_dc_plus) {
     const auto model = tiny_model(family, reference_ops());
     const auto requests = tiny_requests(4, 24);
     const parameter_map t = {{"threshold", 0.5}};
-    const auto plain = decode(*model, "delayed_cache_plus", t, requests, 2);
+    const auto plain = decode_closed(*model, "delayed_cache_plus", t, requests, 2);
     parameter_map alpha = t, top = t;
     alpha["alpha"] = 8.0;
     top["selection"] = "top";
     top["k"] = 8;
     for (const parameter_map& open : {alpha, top}) {
-      const auto focus = decode(*model, "focus", open, requests, 2);
+      const auto focus = decode_closed(*model, "focus", open, requests, 2);
       EXPECT_EQ(outputs(focus), outputs(plain));
       EXPECT_EQ(focus.steps, plain.steps);
       EXPECT_EQ(rows_of(focus, &sequence_counters::layer_rows),
                 rows_of(plain, &sequence_counters::layer_rows));
     }
     // And with a smaller one it does evict.
-    const auto focus = decode(*model, "focus", t, requests, 2);
+    const auto focus = decode_closed(*model, "focus", t, requests, 2);
     EXPECT_LT(rows_of(focus, &sequence_counters::layer_rows),
               rows_of(focus) * model->config().layers);
   }
@@ -46,9 +46,9 @@ TEST(limits_blocks, threshold_zero_is_block_diffusion) {
     const auto model = tiny_model(family, reference_ops());
     const auto requests = tiny_requests(4, 24);
     const parameter_map zero = {{"threshold", 0.0}};
-    const auto block = decode(*model, "block_diffusion", zero, requests, 2);
+    const auto block = decode_closed(*model, "block_diffusion", zero, requests, 2);
     for (const char* method : {"delayed_cache", "delayed_cache_plus"}) {
-      const auto delayed = decode(*model, method, zero, requests, 2);
+      const auto delayed = decode_closed(*model, method, zero, requests, 2);
       EXPECT_EQ(outputs(delayed), outputs(block)) << method;
       EXPECT_EQ(delayed.steps, block.steps);
       EXPECT_EQ(rows_of(delayed), rows_of(block));
@@ -62,7 +62,8 @@ TEST(limits_blocks, hf_presets_say_how_tokens_are_chosen) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   const auto requests = tiny_requests(4, 16);
   const parameter_map zero = {{"threshold", 0.0}, {"stop", "none"}};
-  const auto block = outputs(decode(*model, "block_diffusion", zero, requests, 2, "hf_argmax"));
+  const auto block =
+      outputs(decode_closed(*model, "block_diffusion", zero, requests, 2, "hf_argmax"));
   for (const char* method : {"delayed_cache", "delayed_cache_plus", "focus"}) {
     const auto& presets = method_registry::instance().find(method).presets;
     parameter_map drawn = presets.at("hf"), best = presets.at("hf_argmax");
@@ -74,8 +75,9 @@ TEST(limits_blocks, hf_presets_say_how_tokens_are_chosen) {
     if (std::string(method) == "focus") continue;  // it decides less at once
     parameter_map given = zero;  // a random model may predict the mask token, which then stays one
     given["mask_track"] = "state";
-    EXPECT_EQ(outputs(decode(*model, method, given, requests, 2, "hf_argmax")), block) << method;
-    EXPECT_NE(outputs(decode(*model, method, given, requests, 2, "hf")), block) << method;
+    EXPECT_EQ(outputs(decode_closed(*model, method, given, requests, 2, "hf_argmax")), block)
+        << method;
+    EXPECT_NE(outputs(decode_closed(*model, method, given, requests, 2, "hf")), block) << method;
   }
 }
 
@@ -103,10 +105,10 @@ TEST(limits_blocks, a_drawing_baseline_follows_its_seed) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   auto requests = tiny_requests(3, 16);
   const parameter_map given = {{"stop", "none"}};
-  const auto first = outputs(decode(*model, "block_diffusion", given, requests, 2, "hf"));
-  EXPECT_EQ(outputs(decode(*model, "block_diffusion", given, requests, 1, "hf")), first);
+  const auto first = outputs(decode_closed(*model, "block_diffusion", given, requests, 2, "hf"));
+  EXPECT_EQ(outputs(decode_closed(*model, "block_diffusion", given, requests, 1, "hf")), first);
   for (sequence_request& r : requests) r.seed += 1;
-  EXPECT_NE(outputs(decode(*model, "block_diffusion", given, requests, 2, "hf")), first);
+  EXPECT_NE(outputs(decode_closed(*model, "block_diffusion", given, requests, 2, "hf")), first);
 }
 
 // Freezing saves rows; the neighbour-aware rule frees a row no earlier than the plain one.
@@ -114,9 +116,9 @@ TEST(limits_blocks, delayed_caches_compute_fewer_rows_per_forward) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   const sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 8, 0};
   const parameter_map one = {{"threshold", 1.5}, {"stop", "none"}};
-  const auto block = decode(*model, "block_diffusion", one, {request}, 1);
-  const auto dc = decode(*model, "delayed_cache", one, {request}, 1);
-  const auto dcp = decode(*model, "delayed_cache_plus", one, {request}, 1);
+  const auto block = decode_closed(*model, "block_diffusion", one, {request}, 1);
+  const auto dc = decode_closed(*model, "delayed_cache", one, {request}, 1);
+  const auto dcp = decode_closed(*model, "delayed_cache_plus", one, {request}, 1);
   // Eight steps of one token. DC: step t (from 0) computes 8 - (t - 1) rows from t = 2 on.
   EXPECT_EQ(rows_of(block), 8 + 8 * 8);
   EXPECT_EQ(rows_of(dc), 8 + 8 + 8 + 7 + 6 + 5 + 4 + 3 + 2);
@@ -130,7 +132,9 @@ TEST(limits_blocks, commit_forwards_of_the_published_loops) {
   const sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 24, 0};
   const parameter_map given = {{"threshold", 0.5}, {"stop", "none"}};
   const auto commits = [&](const char* preset) {
-    return decode(*model, "focus", given, {request}, 1, preset).answers[0].counters.commit_forwards;
+    return decode_closed(*model, "focus", given, {request}, 1, preset)
+        .answers[0]
+        .counters.commit_forwards;
   };
   EXPECT_EQ(commits("engine"), 2);
   EXPECT_EQ(commits("paper"), 2);
@@ -145,11 +149,11 @@ TEST(limits_blocks, full_commit_leaves_exact_history) {
   const parameter_map full = {{"threshold", 0.5}, {"stop", "none"}, {"commit", "full"}};
   for (const char* method : {"delayed_cache", "delayed_cache_plus", "focus"}) {
     sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 16, 0};
-    const auto whole = decode(*model, method, full, {request}, 1).answers[0].output;
+    const auto whole = decode_closed(*model, method, full, {request}, 1).answers[0].output;
     ASSERT_EQ(whole.size(), 16U);
     request.prompt.insert(request.prompt.end(), whole.begin(), whole.begin() + 8);
     request.gen_length = 8;
-    const auto rest = decode(*model, method, full, {request}, 1).answers[0].output;
+    const auto rest = decode_closed(*model, method, full, {request}, 1).answers[0].output;
     EXPECT_EQ(rest, std::vector<std::int32_t>(whole.begin() + 8, whole.end())) << method;
   }
 }
@@ -221,10 +225,10 @@ TEST(limits_blocks, a_mask_that_predicts_itself_ends_with_a_sentence) {
   std::fill_n(static_cast<float*>(w.lm_head.data), w.lm_head.elements(), 0.0F);  // ties: token 0
   const transformer model(c, w, reference_ops(), weight_format::f32, 256);
   const sequence_request request{{1, 2, 3}, 8, 0};
-  const auto by_state = decode(model, "delayed_cache_plus", {}, {request}, 1);
+  const auto by_state = decode_closed(model, "delayed_cache_plus", {}, {request}, 1);
   EXPECT_EQ(by_state.answers[0].output, std::vector<std::int32_t>(8, 0));
   test::expect_error(exit_code::run_failed, "mask_track=state", [&] {
-    decode(model, "delayed_cache_plus", {{"mask_track", "id"}}, {request}, 1);
+    decode_closed(model, "delayed_cache_plus", {{"mask_track", "id"}}, {request}, 1);
   });
 }
 

@@ -19,10 +19,11 @@ TEST(limits_ada_blocks, a_threshold_rule_is_block_diffusion) {
     const auto model = tiny_model(family, reference_ops());
     const auto requests = tiny_requests(4, 40);
     for (const double threshold : {0.2, 0.5, 0.9}) {
-      const auto blocks = decode(*model, "block_diffusion",
-                                 {{"threshold", threshold}, {"accept_compare", ">"}}, requests, 2);
-      const auto frozen = decode(*model, "ada_blocks",
-                                 {{"rule", "threshold"}, {"threshold", threshold}}, requests, 2);
+      const auto blocks =
+          decode_closed(*model, "block_diffusion",
+                        {{"threshold", threshold}, {"accept_compare", ">"}}, requests, 2);
+      const auto frozen = decode_closed(
+          *model, "ada_blocks", {{"rule", "threshold"}, {"threshold", threshold}}, requests, 2);
       EXPECT_EQ(outputs(frozen), outputs(blocks)) << threshold;
       EXPECT_EQ(frozen.steps, blocks.steps);
       for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -40,10 +41,10 @@ TEST(limits_ada_blocks, one_token_per_step_is_the_static_rule) {
   for (const model_family family : families) {
     const auto model = tiny_model(family, reference_ops());
     const auto requests = tiny_requests(3, 24);
-    const auto blocks =
-        decode(*model, "block_diffusion", {{"remasking", "low_confidence_static"}}, requests, 2);
+    const auto blocks = decode_closed(*model, "block_diffusion",
+                                      {{"remasking", "low_confidence_static"}}, requests, 2);
     const auto frozen =
-        decode(*model, "ada_blocks", {{"k_tokens", 1}, {"history", 1}}, requests, 2);
+        decode_closed(*model, "ada_blocks", {{"k_tokens", 1}, {"history", 1}}, requests, 2);
     EXPECT_EQ(outputs(frozen), outputs(blocks));
     EXPECT_EQ(frozen.steps, blocks.steps);
   }
@@ -55,7 +56,7 @@ TEST(limits_ada_blocks, the_rule_decides_several_tokens) {
   const auto requests = tiny_requests(3, 40);
   const parameter_map all = {{"stop", "none"}};
   std::int64_t committed = 0, steps = 0;
-  for (const auto& a : decode(*model, "ada_blocks", all, requests, 1).answers) {
+  for (const auto& a : decode_closed(*model, "ada_blocks", all, requests, 1).answers) {
     committed += a.counters.committed;
     steps += a.counters.denoise_steps;
   }
@@ -71,9 +72,9 @@ TEST(limits_focus_chunks, a_large_budget_is_optimus) {
       const bool chunks = std::string(preset) == "chunk8";
       parameter_map given = {{"threshold", 0.5}};
       const auto plain =
-          decode(*model, "optimus", given, requests, 2, chunks ? preset : "prefix_caching");
+          decode_closed(*model, "optimus", given, requests, 2, chunks ? preset : "prefix_caching");
       given["alpha"] = 1024.0;
-      const auto evicting = decode(*model, "focus_chunks", given, requests, 2, preset);
+      const auto evicting = decode_closed(*model, "focus_chunks", given, requests, 2, preset);
       EXPECT_EQ(outputs(evicting), outputs(plain)) << preset;
       EXPECT_EQ(evicting.steps, plain.steps);
       for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -96,8 +97,8 @@ TEST(limits_focus_chunks, one_kept_row_decides_one_token) {
     one["selection"] = "top";
     one["k"] = 1;
     one["ar_context"] = false;
-    const auto evicting = decode(*model, "focus_chunks", one, requests, 2);
-    const auto plain = decode(*model, "optimus", base, requests, 2);
+    const auto evicting = decode_closed(*model, "focus_chunks", one, requests, 2);
+    const auto plain = decode_closed(*model, "optimus", base, requests, 2);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const sequence_counters& c = evicting.answers[i].counters;
       EXPECT_EQ(c.committed, c.denoise_steps);
@@ -129,14 +130,14 @@ TEST(limits_sparse_blocks, all_keys_are_block_diffusion) {
     const auto model = tiny_model(family, reference_ops());
     const auto requests = tiny_requests(4, 40);
     const parameter_map base = {{"threshold", 0.5}};
-    const auto blocks = decode(*model, "block_diffusion", base, requests, 2);
+    const auto blocks = decode_closed(*model, "block_diffusion", base, requests, 2);
     for (const parameter_map& open :
          std::vector<parameter_map>{{{"retention_ratio", 1.0}, {"commit_keys", "kept"}},
                                     {{"retention_ratio", 1.0}, {"candidates", "history"}},
                                     {{"delay", 9}}}) {
       parameter_map given = base;
       given.insert(open.begin(), open.end());
-      const auto sparse = decode(*model, "sparse_blocks", given, requests, 2);
+      const auto sparse = decode_closed(*model, "sparse_blocks", given, requests, 2);
       EXPECT_EQ(outputs(sparse), outputs(blocks));
       for (std::size_t i = 0; i < requests.size(); ++i) {
         EXPECT_EQ(sparse.answers[i].counters.rows, blocks.answers[i].counters.rows);
@@ -159,10 +160,10 @@ TEST(limits_sparse_blocks, keys_by_hand) {
   sequence_request request;
   for (std::int32_t p = 0; p < 20; ++p) request.prompt.push_back(p + 1);
   request.gen_length = 12;
-  const auto r =
-      decode(*model, "sparse_blocks",
-             {{"retention_ratio", 0.25}, {"stop", "none"}, {"remasking", "low_confidence_static"}},
-             {request}, 1);
+  const auto r = decode_closed(
+      *model, "sparse_blocks",
+      {{"retention_ratio", 0.25}, {"stop", "none"}, {"remasking", "low_confidence_static"}},
+      {request}, 1);
   const double prefill = 8.0 * (8 + 16 + 24);
   const double first = 8.0 * (2 * 24 + (4 + 8) + 24);
   const double second = 8.0 * (2 * 32 + 6 * (5 + 4 + 8));

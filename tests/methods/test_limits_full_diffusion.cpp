@@ -20,8 +20,8 @@ void expect_same(model_family family, const std::string& left, const parameter_m
   for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
     const auto model = tiny_model(family, *backend);
     const auto requests = tiny_requests(4, 24);
-    EXPECT_EQ(outputs(decode(*model, left, left_given, requests, 3)),
-              outputs(decode(*model, right, right_given, requests, 3)))
+    EXPECT_EQ(outputs(decode_closed(*model, left, left_given, requests, 3)),
+              outputs(decode_closed(*model, right, right_given, requests, 3)))
         << left << " and " << right << " on " << backend->name();
   }
 }
@@ -70,8 +70,9 @@ TEST(limits_full, fast_dllm_threshold_above_one_is_one_token_per_step) {
     const auto model = tiny_model(model_family::llada, reference_ops());
     const auto requests = tiny_requests(3, 24);
     const parameter_map given = with(blocks, {{"cache", std::string(cache)}});
-    const auto open = decode(*model, "fast_dllm", with(given, {{"threshold", 1.5}}), requests, 1);
-    EXPECT_EQ(outputs(open), outputs(decode(*model, "fast_dllm", given, requests, 1)));
+    const auto open =
+        decode_closed(*model, "fast_dllm", with(given, {{"threshold", 1.5}}), requests, 1);
+    EXPECT_EQ(outputs(open), outputs(decode_closed(*model, "fast_dllm", given, requests, 1)));
     for (const decoded_answer& a : open.answers) EXPECT_EQ(a.counters.forwards, 24) << cache;
   }
 }
@@ -88,7 +89,7 @@ TEST(limits_full, work_falls_with_what_is_left_out) {
   const auto requests = tiny_requests(3, 24);
   const auto total = [&](const std::string& method, const parameter_map& more) {
     sequence_counters sum;
-    for (const auto& a : decode(*model, method, with(blocks, more), requests, 1).answers) {
+    for (const auto& a : decode_closed(*model, method, with(blocks, more), requests, 1).answers) {
       sum.rows += a.counters.rows;
       sum.keys_seen += a.counters.keys_seen;
       sum.flops += a.counters.flops;
@@ -123,9 +124,9 @@ TEST(limits_full, sparse_dllm_holds_fewer_pages_than_a_dual_cache) {
   const auto model = tiny_model(model_family::llada, reference_ops(), 4096);
   std::vector<sequence_request> requests = tiny_requests(1, 8);
   requests[0].prompt.resize(440, 3);
-  const auto dual = decode(*model, "fast_dllm", blocks, requests, 1);
+  const auto dual = decode_closed(*model, "fast_dllm", blocks, requests, 1);
   const auto sparse =
-      decode(*model, "sparse_dllm", with(blocks, {{"retention_ratio", 0.25}}), requests, 1);
+      decode_closed(*model, "sparse_dllm", with(blocks, {{"retention_ratio", 0.25}}), requests, 1);
   // 448 positions are 7 pages; kept 110 and block 8 are 2; the scratch has 7.
   EXPECT_EQ(sparse.peak_kv_bytes * 3 * 7, dual.peak_kv_bytes * (3 * 2 + 7));
 }
@@ -139,7 +140,7 @@ TEST(limits_full, prefix_eviction_holds_no_more_pages_than_it_keeps) {
                               std::int64_t block) {
     std::vector<sequence_request> requests = tiny_requests(1, gen);
     requests[0].prompt.resize(static_cast<std::size_t>(prompt), 3);
-    const auto got = decode(
+    const auto got = decode_closed(
         *model, "sparse_dllm",
         {{"block_length", block}, {"retention_ratio", ratio}, {"eviction", std::string(eviction)}},
         requests, 1);
@@ -165,11 +166,11 @@ TEST(limits_full, methods_refuse_models_they_cannot_decode) {
   const auto block_model = tiny_model(model_family::sdar, reference_ops());
   const auto requests = tiny_requests(1, 8);
   for (const char* method : {"fast_dllm", "dkv_cache", "sparse_dllm", "focus_dllm"}) {
-    EXPECT_THROW(decode(*block_model, method, {}, requests, 1), error) << method;
+    EXPECT_THROW(decode_closed(*block_model, method, {}, requests, 1), error) << method;
   }
   const auto llada = tiny_model(model_family::llada, reference_ops());
   const auto refused = [&](const char* method, const parameter_map& given) {
-    EXPECT_THROW(decode(*llada, method, given, requests, 1), error) << method;
+    EXPECT_THROW(decode_closed(*llada, method, given, requests, 1), error) << method;
   };
   refused("sparse_dllm", {{"kernel_size", 4}});
   refused("dkv_cache", {{"variant", "pd"}});
@@ -183,12 +184,15 @@ TEST(limits_sparse_d, all_steps_dense_or_all_blocks_kept_is_vanilla) {
       const auto model = tiny_model(family, *backend);
       const auto requests = tiny_requests(3, 16);
       const parameter_map common = {{"block_length", 8}};
-      const auto plain = decode(*model, "vanilla", common, requests, 2);
+      const auto plain = decode_closed(*model, "vanilla", common, requests, 2);
       const parameter_map blocks = with(common, {{"block_size", 8}, {"skip", 0.0}});
-      const auto dense = decode(*model, "sparse_d", with(blocks, {{"skip", 1.0}}), requests, 2);
-      const auto all = decode(*model, "sparse_d", with(blocks, {{"select", 1.0}}), requests, 2);
+      const auto dense =
+          decode_closed(*model, "sparse_d", with(blocks, {{"skip", 1.0}}), requests, 2);
+      const auto all =
+          decode_closed(*model, "sparse_d", with(blocks, {{"select", 1.0}}), requests, 2);
       // 0.99: int(n 0.99) + 1 = n, the most that the official code accepts.
-      const auto most = decode(*model, "sparse_d", with(blocks, {{"select", 0.99}}), requests, 2);
+      const auto most =
+          decode_closed(*model, "sparse_d", with(blocks, {{"select", 0.99}}), requests, 2);
       EXPECT_EQ(outputs(dense), outputs(plain));
       EXPECT_EQ(outputs(all), outputs(plain));
       EXPECT_EQ(outputs(most), outputs(plain));
@@ -209,8 +213,8 @@ TEST(limits_sparse_d, a_narrow_pattern_reads_fewer_keys_and_decides_otherwise) {
   const auto requests = tiny_requests(4, 32);
   const parameter_map common = {{"block_length", 8}};
   const parameter_map narrow = with(common, {{"block_size", 4}, {"skip", 0.0}, {"select", 0.0}});
-  const auto plain = decode(*model, "vanilla", common, requests, 2);
-  const auto sparse = decode(*model, "sparse_d", narrow, requests, 2);
+  const auto plain = decode_closed(*model, "vanilla", common, requests, 2);
+  const auto sparse = decode_closed(*model, "sparse_d", narrow, requests, 2);
   EXPECT_NE(outputs(plain), outputs(sparse));
   for (std::size_t i = 0; i < requests.size(); ++i) {
     const double n = static_cast<double>(requests[i].prompt.size()) + 32;
@@ -229,13 +233,13 @@ TEST(limits_sparse_d, official_pattern_scale_goes_by_family) {
     const auto model = tiny_model(family, reference_ops());
     const auto requests = tiny_requests(3, 24);
     const auto run = [&](const char* scale) {
-      return outputs(decode(*model, "sparse_d",
-                            {{"block_length", 8},
-                             {"block_size", 4},
-                             {"skip", 0.0},
-                             {"select", 0.2},
-                             {"pattern_scale", std::string(scale)}},
-                            requests, 3));
+      return outputs(decode_closed(*model, "sparse_d",
+                                   {{"block_length", 8},
+                                    {"block_size", 4},
+                                    {"skip", 0.0},
+                                    {"select", 0.2},
+                                    {"pattern_scale", std::string(scale)}},
+                                   requests, 3));
     };
     EXPECT_EQ(run("official"), run(same));
     EXPECT_NE(run("official"), run(other));
@@ -266,11 +270,11 @@ TEST(limits_dllm_cache, refreshing_everything_is_vanilla) {
     for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
       const auto model = tiny_model(family, *backend);
       const auto requests = tiny_requests(3, 16);
-      const auto plain = decode(*model, "vanilla", {{"block_length", 8}}, requests, 2);
-      const auto refreshed = decode(*model, "dllm_cache", settings(1, 1, 0.25), requests, 2);
+      const auto plain = decode_closed(*model, "vanilla", {{"block_length", 8}}, requests, 2);
+      const auto refreshed = decode_closed(*model, "dllm_cache", settings(1, 1, 0.25), requests, 2);
       EXPECT_EQ(outputs(refreshed), outputs(plain));
       // Every response row moves: only the similarities are extra work.
-      const auto moved = decode(*model, "dllm_cache", settings(1, 1000, 1.0), requests, 2);
+      const auto moved = decode_closed(*model, "dllm_cache", settings(1, 1000, 1.0), requests, 2);
       EXPECT_EQ(outputs(moved), outputs(plain));
       for (std::size_t i = 0; i < requests.size(); ++i) {
         const sequence_counters& v = plain.answers[i].counters;
@@ -288,11 +292,11 @@ TEST(limits_dllm_cache, refreshing_everything_is_vanilla) {
 TEST(limits_dllm_cache, stale_outputs_decide_otherwise) {
   const auto model = tiny_model(model_family::llada, cpu_ops());
   const auto requests = tiny_requests(4, 32);
-  const auto plain = decode(*model, "vanilla", {{"block_length", 8}}, requests, 2);
-  EXPECT_NE(outputs(decode(*model, "dllm_cache", settings(1000, 1000, 0.0), requests, 2)),
+  const auto plain = decode_closed(*model, "vanilla", {{"block_length", 8}}, requests, 2);
+  EXPECT_NE(outputs(decode_closed(*model, "dllm_cache", settings(1000, 1000, 0.0), requests, 2)),
             outputs(plain));
-  EXPECT_NE(outputs(decode(*model, "dllm_cache", settings(1000, 1000, 0.25), requests, 2)),
-            outputs(decode(*model, "dllm_cache", settings(1000, 1000, 0.0), requests, 2)));
+  EXPECT_NE(outputs(decode_closed(*model, "dllm_cache", settings(1000, 1000, 0.25), requests, 2)),
+            outputs(decode_closed(*model, "dllm_cache", settings(1000, 1000, 0.0), requests, 2)));
 }
 
 // Prompt 6, canvas 4 in one block, one token per step: 4 forwards of 10 rows. K_p = 2, K_r = 3 and
@@ -304,7 +308,7 @@ TEST(limits_dllm_cache, counts_by_hand) {
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
   parameter_map given = settings(2, 3, 0.5);
   given["block_length"] = 4;
-  const auto r = decode(*model, "dllm_cache", given, {request}, 1);
+  const auto r = decode_closed(*model, "dllm_cache", given, {request}, 1);
   const sequence_counters& n = r.answers[0].counters;
   const int deep = c.layers - 1, computed = 10 + 2 + 8 + 4, value = 10 + 4 + 10 + 4, compared = 8;
   EXPECT_EQ(n.forwards, 4);
@@ -327,7 +331,7 @@ TEST(limits_dllm_cache, stored_outputs_count_as_cache_memory) {
   const auto model = tiny_model(model_family::llada, cpu_ops());
   const model_config& c = model->config();
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 8, 0};  // one page
-  const auto r = decode(*model, "dllm_cache", settings(5, 2, 0.25), {request}, 1);
+  const auto r = decode_closed(*model, "dllm_cache", settings(5, 2, 0.25), {request}, 1);
   const std::size_t floats = static_cast<std::size_t>(
       kv_page_size * (c.layers * 2 * c.kv_heads * c.head_dim + (c.layers - 1) * 2 * c.hidden));
   EXPECT_EQ(r.peak_kv_bytes, floats * sizeof(float));

@@ -21,8 +21,8 @@ TEST(limits_optimus, whole_chunks_without_caching_are_block_diffusion) {
       const auto model = tiny_model(family, reference_ops());
       const auto requests = tiny_requests(4, 24);
       const parameter_map t = {{"threshold", threshold}};
-      const auto block = decode(*model, "block_diffusion", t, requests, 2);
-      const auto whole = decode(*model, "optimus", t, requests, 2, "bd32");
+      const auto block = decode_closed(*model, "block_diffusion", t, requests, 2);
+      const auto whole = decode_closed(*model, "optimus", t, requests, 2, "bd32");
       EXPECT_EQ(outputs(whole), outputs(block));
       EXPECT_EQ(whole.steps, block.steps);
       EXPECT_EQ(rows_of(whole), rows_of(block));
@@ -30,8 +30,8 @@ TEST(limits_optimus, whole_chunks_without_caching_are_block_diffusion) {
         EXPECT_EQ(whole.answers[i].counters.commit_forwards,
                   block.answers[i].counters.commit_forwards);
       }
-      const auto streamed =
-          decode(*model, "optimus", with(t, {{"chunk", 8}, {"cache_rule", "none"}}), requests, 2);
+      const auto streamed = decode_closed(
+          *model, "optimus", with(t, {{"chunk", 8}, {"cache_rule", "none"}}), requests, 2);
       EXPECT_EQ(outputs(streamed), outputs(block));
     }
   }
@@ -45,9 +45,9 @@ TEST(limits_optimus, full_boundary_fusion_changes_no_token) {
     const auto requests = tiny_requests(4, 40);
     for (const std::int64_t chunk : {2, 4, 8}) {
       const parameter_map off = {{"threshold", 0.5}, {"chunk", chunk}, {"stop", "none"}};
-      const auto apart = decode(*model, "optimus", off, requests, 1);
+      const auto apart = decode_closed(*model, "optimus", off, requests, 1);
       const auto fused =
-          decode(*model, "optimus", with(off, {{"boundary_fusion", "full"}}), requests, 1);
+          decode_closed(*model, "optimus", with(off, {{"boundary_fusion", "full"}}), requests, 1);
       EXPECT_EQ(outputs(fused), outputs(apart)) << chunk;
       EXPECT_EQ(rows_of(fused), rows_of(apart)) << chunk;
       EXPECT_LT(fused.steps, apart.steps) << chunk;
@@ -63,8 +63,8 @@ TEST(limits_optimus, threshold_zero_is_block_diffusion) {
     auto requests = tiny_requests(4, 24);
     for (sequence_request& r : requests) r.prompt.resize(r.prompt.size() < 16 ? 8 : 16, 1);
     const parameter_map zero = {{"threshold", 0.0}};
-    const auto block = decode(*model, "block_diffusion", zero, requests, 2);
-    const auto whole = decode(*model, "optimus", zero, requests, 2, "prefix_caching");
+    const auto block = decode_closed(*model, "block_diffusion", zero, requests, 2);
+    const auto whole = decode_closed(*model, "optimus", zero, requests, 2, "prefix_caching");
     EXPECT_EQ(outputs(whole), outputs(block));
     EXPECT_EQ(whole.steps, block.steps);
     EXPECT_EQ(rows_of(whole), rows_of(block));
@@ -77,8 +77,8 @@ TEST(limits_optimus, threshold_zero_is_block_diffusion) {
 TEST(limits_optimus, chunk_of_two_by_hand) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   const sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 16, 0};
-  const auto r =
-      decode(*model, "optimus", {{"threshold", 1.5}, {"chunk", 2}, {"stop", "none"}}, {request}, 1);
+  const auto r = decode_closed(*model, "optimus",
+                               {{"threshold", 1.5}, {"chunk", 2}, {"stop", "none"}}, {request}, 1);
   const sequence_counters& n = r.answers[0].counters;
   EXPECT_EQ(n.prefill_forwards, 1);
   EXPECT_EQ(n.committed, 16);
@@ -94,12 +94,12 @@ TEST(limits_optimus, final_refresh_leaves_exact_history) {
   const parameter_map given = {
       {"threshold", 0.5}, {"chunk", 4}, {"final_refresh", true}, {"stop", "none"}};
   sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 24, 0};
-  const auto whole = decode(*model, "optimus", given, {request}, 1).answers[0];
+  const auto whole = decode_closed(*model, "optimus", given, {request}, 1).answers[0];
   ASSERT_EQ(whole.output.size(), 24U);
   EXPECT_EQ(whole.counters.commit_forwards, 2);
   request.prompt.insert(request.prompt.end(), whole.output.begin(), whole.output.begin() + 16);
   request.gen_length = 8;
-  const auto rest = decode(*model, "optimus", given, {request}, 1).answers[0].output;
+  const auto rest = decode_closed(*model, "optimus", given, {request}, 1).answers[0].output;
   EXPECT_EQ(rest, std::vector<std::int32_t>(whole.output.begin() + 16, whole.output.end()));
 }
 
@@ -108,8 +108,8 @@ TEST(limits_optimus, out_block_streaming_takes_fewer_forwards) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   const auto requests = tiny_requests(6, 64);
   const parameter_map given = {{"threshold", 0.35}, {"stop", "none"}};
-  const auto in_block = decode(*model, "optimus", given, requests, 1, "prefix_caching");
-  const auto beyond = decode(*model, "optimus", given, requests, 1, "obs");
+  const auto in_block = decode_closed(*model, "optimus", given, requests, 1, "prefix_caching");
+  const auto beyond = decode_closed(*model, "optimus", given, requests, 1, "obs");
   EXPECT_LT(beyond.steps, in_block.steps);
   for (const decoded_answer& a : beyond.answers) EXPECT_EQ(a.output.size(), 64U);
 }
@@ -119,8 +119,9 @@ TEST(limits_optimus, stop_check_prefix_only_shortens_the_run) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   const auto requests = tiny_requests(6, 40);
   const parameter_map block = {{"chunk", 4}, {"stop", "3,7,11,19,23,41"}};
-  const auto a = decode(*model, "optimus", block, requests, 1);
-  const auto b = decode(*model, "optimus", with(block, {{"stop_check", "prefix"}}), requests, 1);
+  const auto a = decode_closed(*model, "optimus", block, requests, 1);
+  const auto b =
+      decode_closed(*model, "optimus", with(block, {{"stop_check", "prefix"}}), requests, 1);
   EXPECT_EQ(outputs(a), outputs(b));
   EXPECT_LE(b.steps, a.steps);
 }
@@ -134,12 +135,12 @@ TEST(limits_optimus, elastic_runs_on_every_load) {
     for (const std::int32_t batch : {1, 3, 6}) {
       for (const char* scope : {"global", "per_request_sum"}) {
         const auto r =
-            decode(*model, "optimus", with(given, {{"ncommit_scope", std::string(scope)}}),
-                   requests, batch);
+            decode_closed(*model, "optimus", with(given, {{"ncommit_scope", std::string(scope)}}),
+                          requests, batch);
         for (const decoded_answer& a : r.answers) EXPECT_EQ(a.output.size(), 40U);
       }
       const auto obs =
-          decode(*model, "optimus", with(given, {{"out_block", true}}), requests, batch);
+          decode_closed(*model, "optimus", with(given, {{"out_block", true}}), requests, batch);
       for (const decoded_answer& a : obs.answers) EXPECT_EQ(a.output.size(), 40U);
     }
   }
@@ -151,12 +152,12 @@ TEST(limits_optimus, elastic_follows_the_latency_model) {
   const auto model = tiny_model(model_family::sdar, reference_ops());
   const auto requests = tiny_requests(4, 64);
   const auto rows_per_forward = [&](double floor_ms, double us_per_token) {
-    const auto r = decode(*model, "optimus",
-                          {{"cold_steps", 4},
-                           {"stop", "none"},
-                           {"latency_floor_ms", floor_ms},
-                           {"latency_us_per_token", us_per_token}},
-                          requests, 4);
+    const auto r = decode_closed(*model, "optimus",
+                                 {{"cold_steps", 4},
+                                  {"stop", "none"},
+                                  {"latency_floor_ms", floor_ms},
+                                  {"latency_us_per_token", us_per_token}},
+                                 requests, 4);
     double rows = 0, forwards = 0;
     for (const decoded_answer& a : r.answers) {
       rows += static_cast<double>(a.counters.decode_rows);

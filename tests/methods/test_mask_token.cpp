@@ -55,8 +55,8 @@ TEST_P(mask_token, in_a_prompt_is_text) {
   auto twins = spelt;
   for (sequence_request& r : twins) std::ranges::replace(r.prompt, c.mask_id, twin);
   prompt_watch watch;
-  EXPECT_EQ(outputs(decode(model, p.method, p.given, spelt, 2, p.preset, &watch)),
-            outputs(decode(model, p.method, p.given, twins, 2, p.preset)));
+  EXPECT_EQ(outputs(decode_closed(model, p.method, p.given, spelt, 2, p.preset, &watch)),
+            outputs(decode_closed(model, p.method, p.given, twins, 2, p.preset)));
 }
 
 // A model that predicts nothing but the mask token, which is 0, ends every method: with an answer,
@@ -76,7 +76,8 @@ TEST_P(mask_token, predicted_for_ever_ends) {
   }
   const transformer model(c, w, cpu_ops(), weight_format::f32, 512);
   try {
-    const auto done = decode(model, p.method, p.given, testing::tiny_requests(2, 16), 2, p.preset);
+    const auto done =
+        decode_closed(model, p.method, p.given, testing::tiny_requests(2, 16), 2, p.preset);
     EXPECT_LE(done.steps, 16 * 16 + 64) << "bounded by a canvas of idle steps per token";
     std::int64_t masks = 0, decided = 0;
     for (const decoded_answer& a : done.answers) {

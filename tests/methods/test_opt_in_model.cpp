@@ -36,12 +36,13 @@ TEST(opt_in_model, finds_a_needle_with_every_method_of_block_causal_models) {
   const parameter_map one_by_one = {{"remasking", "low_confidence_static"}};
   for (const char* method : {"block_diffusion", "delayed_cache", "delayed_cache_plus"}) {
     const auto answer =
-        testing::outputs(testing::decode(model, method, one_by_one, {request}, 1))[0];
+        testing::outputs(testing::decode_closed(model, method, one_by_one, {request}, 1))[0];
     EXPECT_NE(tokens.decode(answer, true).find("4817"), std::string::npos)
         << method << ": " << tokens.decode(answer, true);
   }
   for (const char* method : {"focus", "optimus"}) {  // they decide several tokens, so not always it
-    const auto answer = testing::outputs(testing::decode(model, method, {}, {request}, 1))[0];
+    const auto answer =
+        testing::outputs(testing::decode_closed(model, method, {}, {request}, 1))[0];
     EXPECT_FALSE(answer.empty()) << method;
     EXPECT_EQ(std::count(answer.begin(), answer.end(), config.mask_id), 0) << method;
   }

@@ -191,7 +191,7 @@ TEST_P(phases_of, every_step_has_its_phases_and_their_work_is_the_work_counted) 
 #endif
   {
     const listening while_here(&seen);
-    result = testing::decode(*model, method.name, fitted->given, requests, places);
+    result = testing::decode_closed(*model, method.name, fitted->given, requests, places);
   }
 #if UNMASK_HAS_NVTX
   const std::vector<nvtx_event> nvtx = take_nvtx_events();
@@ -253,10 +253,12 @@ TEST(phases, listening_changes_no_token) {
   const auto model = tiny_model(model_family::llada, cpu_ops(), 512);
   const auto requests = tiny_requests(2, 16);
   const parameter_map given = {{"block_length", 8}};
-  const auto alone = testing::outputs(testing::decode(*model, "fast_dllm", given, requests, 2));
+  const auto alone =
+      testing::outputs(testing::decode_closed(*model, "fast_dllm", given, requests, 2));
   phase_clock clock;
   const listening while_here(&clock);
-  EXPECT_EQ(testing::outputs(testing::decode(*model, "fast_dllm", given, requests, 2)), alone);
+  EXPECT_EQ(testing::outputs(testing::decode_closed(*model, "fast_dllm", given, requests, 2)),
+            alone);
 }
 
 TEST(phases, own_times_of_a_run_add_up_to_its_wall_time_and_to_what_the_loop_measures) {
@@ -265,7 +267,8 @@ TEST(phases, own_times_of_a_run_add_up_to_its_wall_time_and_to_what_the_loop_mea
   closed_loop_result result;
   {
     const listening while_here(&clock);
-    result = testing::decode(*model, "sparse_dllm", {{"block_length", 8}}, tiny_requests(2, 16), 2);
+    result = testing::decode_closed(*model, "sparse_dllm", {{"block_length", 8}},
+                                    tiny_requests(2, 16), 2);
   }
   EXPECT_TRUE(clock.balanced());
   double own = 0, selection = 0, forward = 0;

@@ -42,7 +42,7 @@ probed observed(const transformer& model, const std::vector<sequence_request>& r
   settings.names = names;
   probe_observer observer(settings, source);
   probed p;
-  p.run = decode(model, method, given, requests, 1, "", &observer);
+  p.run = decode_closed(model, method, given, requests, 1, "", &observer);
   for (const auto& [name, text] : observer.results()) p.results[name] = json::parse(text);
   return p;
 }
@@ -79,10 +79,10 @@ TEST(layer_observer, sees_every_layer_in_order_and_only_when_it_asks) {
   seen.ask = true;
   const auto model = tiny_model(llada, reference_ops());
   const auto requests = tiny_requests(2, 16);
-  const auto unwatched = decode(*model, "vanilla", blocks_of_8, requests, 1);
-  EXPECT_EQ(outputs(decode(*model, "vanilla", blocks_of_8, requests, 1, "", &seen)),
+  const auto unwatched = decode_closed(*model, "vanilla", blocks_of_8, requests, 1);
+  EXPECT_EQ(outputs(decode_closed(*model, "vanilla", blocks_of_8, requests, 1, "", &seen)),
             outputs(unwatched));
-  decode(*model, "vanilla", blocks_of_8, requests, 1, "", &blind);
+  decode_closed(*model, "vanilla", blocks_of_8, requests, 1, "", &blind);
   EXPECT_EQ(seen.steps, unwatched.steps);
   EXPECT_EQ(seen.layers, 3 * seen.steps);
   EXPECT_EQ(blind.layers, 0);
@@ -104,7 +104,7 @@ TEST(probes, all_are_there_and_change_no_token) {
     const probed all = look(probe_names(), r.method, r.family, r.given);
     const auto model = tiny_model(r.family, reference_ops());
     EXPECT_EQ(outputs(all.run),
-              outputs(decode(*model, r.method, r.given, tiny_requests(3, 16), 1)));
+              outputs(decode_closed(*model, r.method, r.given, tiny_requests(3, 16), 1)));
     for (const std::string& name : probe_names()) {
       EXPECT_EQ(all.results.at(name).at("requests"), 3) << r.method << " " << name;
     }
@@ -396,7 +396,7 @@ TEST(probes, an_order_repeats_its_own_recording) {
     std::vector<sequence_request> requests = tiny_requests(3, 32);
     for (std::size_t i = 0; i < requests.size(); ++i) requests[i].id = static_cast<std::int64_t>(i);
     trajectory_recorder recorder;
-    decode(*model, method, {}, requests, 1, "", &recorder);
+    decode_closed(*model, method, {}, requests, 1, "", &recorder);
     parameter_map resolved;
     method_registry::instance().make(method, model->config(), "", {}, &resolved);
     const trajectory_source order = [&](std::int64_t id) {
@@ -539,7 +539,7 @@ TEST(probes, attention_agrees_with_the_kernel) {
     const char* method = family == llada  ? "vanilla"
                          : family == sdar ? "block_diffusion"
                                           : "autoregressive";
-    decode(*model, method, {}, tiny_requests(1, 32), 1, "", &both);
+    decode_closed(*model, method, {}, tiny_requests(1, 32), 1, "", &both);
     const json a = both.expect_agreement();
     for (std::size_t x = 0; x < 3; ++x) EXPECT_EQ(a.at("layer_overlap")[x][x], 1);
     EXPECT_FALSE(a.at("maps").empty());
@@ -603,8 +603,9 @@ TEST(layer_observer, slot_positions_name_the_keys_that_were_kept) {
     for (const char* eviction : {"bidirectional", "prefix"}) {
       checker seen;
       const auto model = tiny_model(llada, reference_ops());
-      decode(*model, "sparse_dllm", {{"block_length", 8}, {"eviction", std::string(eviction)}},
-             tiny_requests(3, 24), batch_size, "", &seen);
+      decode_closed(*model, "sparse_dllm",
+                    {{"block_length", 8}, {"eviction", std::string(eviction)}},
+                    tiny_requests(3, 24), batch_size, "", &seen);
       EXPECT_GT(seen.kept, 100);
       EXPECT_GT(seen.moved, seen.kept / 2);
     }
@@ -677,9 +678,9 @@ TEST(probes, attention_follows_a_pattern_of_tiles) {
     std::int64_t hidden = 0;
   } both;
   const auto model = tiny_model(llada, reference_ops());
-  decode(*model, "sparse_d",
-         {{"block_length", 8}, {"block_size", 4}, {"skip", 0.1}, {"select", 0.2}},
-         tiny_requests(1, 16), 1, "", &both);
+  decode_closed(*model, "sparse_d",
+                {{"block_length", 8}, {"block_size", 4}, {"skip", 0.1}, {"select", 0.2}},
+                tiny_requests(1, 16), 1, "", &both);
   EXPECT_GT(both.hidden, 0);
   both.expect_agreement();
 }
@@ -757,7 +758,7 @@ TEST(probes, a_decode_trace_keeps_four_requests_and_names_their_tokens) {
   probe_source source;
   source.text = [](std::int32_t token) { return named_token(token); };
   probe_observer observer(settings, source);
-  decode(*model, "block_diffusion", {}, tiny_requests(6, 16), 1, "", &observer);
+  decode_closed(*model, "block_diffusion", {}, tiny_requests(6, 16), 1, "", &observer);
   const json trace = json::parse(observer.results().at("decode_trace"));
   EXPECT_EQ(trace.at("requests"), 6);
   ASSERT_EQ(trace.at("decodes").size(), 4u);

@@ -119,11 +119,11 @@ inline std::vector<sequence_request> tiny_requests(int count, std::int32_t gen_l
   return requests;
 }
 
-inline closed_loop_result decode(const transformer& model, const std::string& method,
-                                 const parameter_map& given,
-                                 const std::vector<sequence_request>& requests,
-                                 std::int32_t batch_size, const std::string& preset = "",
-                                 step_observer* observer = nullptr) {
+inline closed_loop_result decode_closed(const transformer& model, const std::string& method,
+                                        const parameter_map& given,
+                                        const std::vector<sequence_request>& requests,
+                                        std::int32_t batch_size, const std::string& preset = "",
+                                        step_observer* observer = nullptr) {
   parameter_map resolved;
   method_registry::instance().make(method, model.config(), preset, given, &resolved);
   return run_closed_loop(model, method_registry::instance().find(method), parameters(resolved),

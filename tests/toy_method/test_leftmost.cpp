@@ -30,8 +30,8 @@ TEST(toy, decodes_from_left_to_right) {
   const auto model = testing::tiny_model(model_family::llada, cpu_ops());
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
   const parameter_map given = {{"block_length", 4}};
-  const auto toy = testing::decode(*model, "toy", given, {request}, 1);
-  const auto vanilla = testing::decode(*model, "vanilla", given, {request}, 1);
+  const auto toy = testing::decode_closed(*model, "toy", given, {request}, 1);
+  const auto vanilla = testing::decode_closed(*model, "vanilla", given, {request}, 1);
   EXPECT_EQ(toy.answers[0].counters.forwards, vanilla.answers[0].counters.forwards);
   EXPECT_EQ(toy.answers[0].counters.head_rows, 4 + 3 + 2 + 1);
   EXPECT_EQ(toy.answers[0].output.size(), 4U);

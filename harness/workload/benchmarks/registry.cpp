@@ -7,7 +7,7 @@
 #include "harness/base/nearest.h"
 #include "harness/workload/benchmarks/declare.h"
 
-namespace unmask {
+namespace unmask::inline workload {
 namespace {
 
 const std::vector<std::pair<std::string, std::string>> harnesses = {
@@ -180,4 +180,4 @@ std::vector<std::string> declared::texts_of(const json_reader& object, const std
   return texts;
 }
 
-}  // namespace unmask
+}  // namespace unmask::workload

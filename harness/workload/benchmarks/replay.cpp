@@ -14,7 +14,7 @@
 #include "harness/workload/benchmarks/declare.h"
 #include "harness/workload/benchmarks/python_random.h"
 
-namespace unmask {
+namespace unmask::inline workload {
 namespace {
 
 namespace fs = std::filesystem;
@@ -340,4 +340,4 @@ prompt_replay replay_prompts(const fs::path& directory, std::vector<fs::path> da
   return replay;
 }
 
-}  // namespace unmask
+}  // namespace unmask::workload

@@ -11,7 +11,7 @@
 
 #include "harness/base/golden_result.h"
 
-namespace unmask {
+namespace unmask::inline workload {
 
 struct prompt_replay {
   std::vector<golden_result> files;
@@ -28,4 +28,4 @@ prompt_replay replay_prompts(const std::filesystem::path& directory,
                              std::vector<std::filesystem::path> data,
                              const std::filesystem::path& examples);
 
-}  // namespace unmask
+}  // namespace unmask::workload

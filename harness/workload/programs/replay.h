@@ -11,7 +11,7 @@
 
 #include "harness/base/golden_result.h"
 
-namespace unmask {
+namespace unmask::inline workload {
 
 struct program_replay {
   std::vector<golden_result> files;
@@ -24,4 +24,4 @@ struct program_replay {
 program_replay replay_programs(const std::filesystem::path& directory,
                                std::vector<std::filesystem::path> data);
 
-}  // namespace unmask
+}  // namespace unmask::workload

@@ -29,7 +29,7 @@
 #include "harness/base/error.h"
 #include "harness/base/python_text.h"
 
-namespace unmask {
+namespace unmask::inline workload {
 namespace {
 
 using std::chrono::steady_clock;
@@ -320,4 +320,4 @@ std::optional<std::string> sandbox_missing() {
   return answer;
 }
 
-}  // namespace unmask
+}  // namespace unmask::workload

@@ -2,10 +2,10 @@
 // Copyright The Unmask Authors
 #pragma once
 
-namespace unmask::scorers {
+namespace unmask::inline workload::scorers {
 
 // What a scorer says of an answer. Undecided: the official scorer gives a verdict that ours cannot
 // establish; it is counted and never passed.
 enum class decision { broken, kept, undecided };
 
-}  // namespace unmask::scorers
+}  // namespace unmask::workload::scorers

@@ -12,7 +12,7 @@
 #include "harness/workload/benchmarks/python_random.h"
 #include "harness/workload/scorers/language.h"
 
-namespace unmask::scorers {
+namespace unmask::inline workload::scorers {
 using py::pattern;
 namespace {
 
@@ -387,4 +387,4 @@ ifeval_verdict score_ifeval(const json_reader& check, std::string_view response)
   return verdict;
 }
 
-}  // namespace unmask::scorers
+}  // namespace unmask::workload::scorers

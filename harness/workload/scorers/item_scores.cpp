@@ -15,7 +15,7 @@
 #include "harness/workload/scorers/program_scores.h"
 #include "harness/workload/scorers/rouge.h"
 
-namespace unmask::scorers {
+namespace unmask::inline workload::scorers {
 namespace {
 
 score right_or_wrong(const extraction& e) {
@@ -224,4 +224,4 @@ const std::vector<named_item_score>& item_scores() {
   return all;
 }
 
-}  // namespace unmask::scorers
+}  // namespace unmask::workload::scorers

@@ -16,7 +16,7 @@
 #include "harness/workload/benchmarks/python_random.h"
 #include "harness/workload/scorers/tables.h"
 
-namespace unmask::scorers {
+namespace unmask::inline workload::scorers {
 namespace {
 
 constexpr int trials = 7;
@@ -239,4 +239,4 @@ language_guess detect_language(std::string_view text) {
   return guess;
 }
 
-}  // namespace unmask::scorers
+}  // namespace unmask::workload::scorers

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace unmask::scorers {
+namespace unmask::inline workload::scorers {
 
 // langdetect.detect(text) with DetectorFactory.seed = seed: "en", "zh-cn", ...; "unknown" when no
 // language reaches a probability of 0.1; "" where the package raises "No features in text".
@@ -23,4 +23,4 @@ struct language_guess {
 // Harnesses leave the package's random seed to chance; where seeds differ, so may their scores.
 language_guess detect_language(std::string_view text);
 
-}  // namespace unmask::scorers
+}  // namespace unmask::workload::scorers

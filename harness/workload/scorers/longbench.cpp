@@ -12,7 +12,7 @@
 #include "harness/workload/scorers/jieba.h"
 #include "harness/workload/scorers/rouge.h"
 
-namespace unmask::scorers {
+namespace unmask::inline workload::scorers {
 namespace {
 
 constexpr std::size_t many = 200;  // difflib: from this length on its heuristic is in force
@@ -318,4 +318,4 @@ double longbench_score(std::string_view task, std::string_view prediction,
   return best;
 }
 
-}  // namespace unmask::scorers
+}  // namespace unmask::workload::scorers

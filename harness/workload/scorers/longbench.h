@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace unmask::scorers {
+namespace unmask::inline workload::scorers {
 
 // qa_f1_score: F1 of the words both texts share, counted with multiplicity, after lower-casing and
 // without ASCII punctuation and the words a, an, the.
@@ -63,4 +63,4 @@ double longbench_score(std::string_view task, std::string_view prediction,
                        const std::vector<std::string>& classes,
                        code_ratio ratio = code_ratio::levenshtein);
 
-}  // namespace unmask::scorers
+}  // namespace unmask::workload::scorers

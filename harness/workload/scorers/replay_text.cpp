@@ -15,7 +15,7 @@
 #include "harness/workload/scorers/replay_cases.h"
 #include "harness/workload/scorers/rouge.h"
 
-namespace unmask::scorers {
+namespace unmask::inline workload::scorers {
 namespace {
 
 void replay_extraction(golden_case& c, const json_reader& filter, const extraction& ours) {
@@ -196,4 +196,4 @@ replay_function find_text_replay(std::string_view file) {
   return found == known.end() ? nullptr : found->second;
 }
 
-}  // namespace unmask::scorers
+}  // namespace unmask::workload::scorers

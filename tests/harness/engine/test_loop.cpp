@@ -115,7 +115,8 @@ TEST(loop, an_answer_that_repeats_itself_ends_there) {
   for (const tried_setting& c : settings()) {
     const auto model = tiny_model(c.family, cpu_ops());
     const auto requests = tiny_requests(5, sanitized ? 24 : 72);
-    tokens wanted = testing::outputs(testing::decode(*model, c.method, c.given, requests, 1));
+    tokens wanted =
+        testing::outputs(testing::decode_closed(*model, c.method, c.given, requests, 1));
     std::vector<bool> repeats;
     for (auto& answer : wanted) {
       repetition_watch watch(2);
@@ -152,7 +153,8 @@ TEST(loop, tokens_of_a_request_do_not_depend_on_scheduling) {
   for (const tried_setting& c : settings()) {
     const auto model = tiny_model(c.family, cpu_ops());
     const auto requests = tiny_requests(sanitized ? 4 : 7, sanitized ? 24 : 72);
-    const tokens alone = testing::outputs(testing::decode(*model, c.method, c.given, requests, 1));
+    const tokens alone =
+        testing::outputs(testing::decode_closed(*model, c.method, c.given, requests, 1));
     for (const std::string& policy : batching_names()) {
       for (const auto& [places, rate] : {std::pair(7, 0.0), std::pair(2, 0.1)}) {
         engine_settings s;
@@ -177,7 +179,7 @@ TEST(loop, a_device_serves_the_same_tokens) {
   for (const tried_setting& c : settings()) {
     const auto requests = tiny_requests(3, sanitized ? 8 : 16);
     const tokens alone = testing::outputs(
-        testing::decode(*tiny_model(c.family, cpu_ops()), c.method, c.given, requests, 1));
+        testing::decode_closed(*tiny_model(c.family, cpu_ops()), c.method, c.given, requests, 1));
     const auto model = tiny_model(c.family, cuda_emulated_ops(), 256);
     for (const std::string& policy : batching_names()) {
       engine_settings s;
@@ -213,8 +215,8 @@ TEST(loop, prompts_of_a_closed_batch_enter_in_pieces) {
   std::int64_t all = 0;
   for (const sequence_request& r : requests) all += static_cast<std::int64_t>(r.prompt.size());
   EXPECT_GT(all, 9000);
-  const auto together = testing::decode(*model, "block_diffusion", {}, requests, 33);
-  const auto apart = testing::decode(*model, "block_diffusion", {}, requests, 8);
+  const auto together = testing::decode_closed(*model, "block_diffusion", {}, requests, 33);
+  const auto apart = testing::decode_closed(*model, "block_diffusion", {}, requests, 8);
   EXPECT_EQ(testing::outputs(together), testing::outputs(apart));
 }
 
@@ -226,7 +228,8 @@ TEST(loop, preempted_requests_decode_to_the_same_tokens) {
     parameter_map given = c.given;
     const std::string method = c.method;
     if (method != "autoregressive" && method != "vanilla") given["stop"] = "none";
-    const tokens alone = testing::outputs(testing::decode(*model, c.method, given, requests, 1));
+    const tokens alone =
+        testing::outputs(testing::decode_closed(*model, c.method, given, requests, 1));
     // Caching inside a block leaves K/V that a fresh prefill of the same tokens does not repeat.
     const bool exact =
         method == "block_diffusion" || method == "autoregressive" || method == "vanilla";
@@ -260,7 +263,8 @@ TEST(loop, chunked_prefill_decodes_to_the_same_tokens) {
   for (const tried_setting& c : settings()) {
     const auto model = tiny_model(c.family, cpu_ops());
     const auto requests = tiny_requests(5, 40);
-    const tokens alone = testing::outputs(testing::decode(*model, c.method, c.given, requests, 1));
+    const tokens alone =
+        testing::outputs(testing::decode_closed(*model, c.method, c.given, requests, 1));
     for (const std::int32_t chunk : {1, 8, 13, 16, 1000}) {
       if (std::string(c.method) == "vanilla") {
         EXPECT_THROW(serve(*model, recipe_of(*model, c.method, c.given), requests, {}, 2, 0, chunk),
