@@ -22,6 +22,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -106,6 +107,13 @@ struct claim_result {
   bool tiny_models = false;
   bool synthetic = false;  // weights without meaning, or a virtual clock
 };
+
+// Selectors of the rows that the claim rests on.
+std::vector<row_selector> points_of(const paper_claim& claim);
+// Times and capacities grow sure with repetitions and seeds, all else with items.
+bool rests_on_repetitions(const paper_claim& claim);
+// Names (point_name) of those rows.
+std::set<std::string> names_behind(const paper_claim& claim, const frame& rows);
 
 // The claim against rows of its artifact. NOT RUN without rows to compare. Usage error when a left
 // row has several partners: the selectors must be narrower.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -249,28 +250,27 @@ std::optional<estimate> pooled_scores(const point_list& points) {
     right.push_back(i.right / i.n);
   }
   estimate e = paired_score_difference(left, right);
-  std::size_t differ = 0;
-  for (std::size_t i = 0; i < left.size(); ++i) differ += left[i] != right[i];
+  std::size_t won = 0, lost = 0, both = 0;
+  double moved = 0;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    won += left[i] > right[i];
+    lost += left[i] < right[i];
+    both += left[i] == right[i] && left[i] >= 0.5;
+    moved += std::abs(left[i] - right[i]);
+  }
+  const std::size_t differ = won + lost;
   if (differ >= enough_for_a_bootstrap &&
       std::ranges::all_of(items, [](const auto& i) { return i.second.graded; })) {
     e.how = fmt::format("pooled pairs of graded scores, {} differ, {}", differ, e.how);
     return e;
   }
-  const auto only = [](const std::vector<double>& a, const std::vector<double>& b) {
-    std::size_t count = 0;
-    for (std::size_t i = 0; i < a.size(); ++i) count += a[i] >= 0.5 && b[i] < 0.5;
-    return count;
-  };
-  const std::size_t won = only(left, right), lost = only(right, left);
-  // A handful of items that differ tell a bootstrap less than it says: where right answers alone,
-  // as shares of pairs, leave more open, so does the whole.
-  const std::size_t both = static_cast<std::size_t>(std::ranges::count_if(items, [](const auto& i) {
-    return i.second.left >= 0.5 * i.second.n && i.second.right >= 0.5 * i.second.n;
-  }));
-  const estimate shares = paired_share_difference(both, won, lost, left.size() - both - won - lost);
-  if (e.range && shares.range) {
-    e.range = interval{std::min(e.range->low, shares.range->low),
-                       std::max(e.range->high, shares.range->high)};
+  // A handful of items that differ tell a bootstrap less than it says: where the signs alone, as
+  // shares of pairs of which each moves the mean by as much, leave more open, so does the whole.
+  const estimate signs = paired_share_difference(both, won, lost, left.size() - both - differ);
+  if (e.range && signs.range) {
+    const double each = differ == 0 ? 1 : moved / static_cast<double>(differ);
+    e.range = interval{std::min(e.range->low, each * signs.range->low),
+                       std::max(e.range->high, each * signs.range->high)};
   }
   e.how = fmt::format("pooled pairs, {} up, {} down, McNemar p = {:.2g}", won, lost,
                       mcnemar_p(won, lost));
@@ -473,10 +473,9 @@ published_size size_of(const paper_claim& c, const point_list& points) {
 // What a decision needs: the most that any undecided point does.
 void price(claim_result& r, const paper_claim& c, const point_list& points,
            const point_test& test) {
-  r.by_repetition = reads_the_clock(c.left.metric);
+  r.by_repetition = rests_on_repetitions(c);
   for (const checked_point& p : points) {
     if (p.result != finding::undecided) continue;
-    r.by_repetition |= p.measured.unit_of_n != "items";
     const double factor = p.measured.range ? test.evidence(p.measured.value, *p.measured.range) : 0;
     r.evidence_factor =
         factor == 0 || r.evidence_factor == 0 ? 0 : std::max(r.evidence_factor, factor);
@@ -507,6 +506,27 @@ const char* name_of(claim_kind kind) {
 const char* name_of(published_size size) {
   constexpr const char* names[] = {"", "inside", "outside"};
   return names[static_cast<std::size_t>(size)];
+}
+
+std::vector<row_selector> points_of(const paper_claim& c) {
+  std::vector<row_selector> all = {c.left};
+  if (c.kind != claim_kind::monotone && c.kind != claim_kind::threshold) all.push_back(c.right);
+  for (const claim_precondition& p : c.preconditions) all.push_back(p.where);
+  return all;
+}
+
+bool rests_on_repetitions(const paper_claim& c) {
+  return std::ranges::any_of(std::array{c.left.metric, c.right.metric}, [](const std::string& m) {
+    return reads_the_clock(m) || m.starts_with("slo_");
+  });
+}
+
+std::set<std::string> names_behind(const paper_claim& c, const frame& rows) {
+  std::set<std::string> names;
+  for (const row_selector& by : points_of(c)) {
+    for (const result_row* row : selected(rows.reportable(), by)) names.insert(point_name(*row));
+  }
+  return names;
 }
 
 claim_result check_claim(const paper_claim& c, const frame& all, const std::string& scale) {

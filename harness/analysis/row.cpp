@@ -2,8 +2,6 @@
 // Copyright The Unmask Authors
 #include "harness/analysis/row.h"
 
-#include <cmath>
-
 #include <nlohmann/json.hpp>
 
 #include "harness/analysis/json_of.h"

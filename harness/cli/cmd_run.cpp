@@ -44,6 +44,9 @@ option_table run_command_options() {
              {"paired", flag(),
               "all settings in turn, forwards and backwards (ABBA), at least four times, on the "
               "same prompts; then each beside its base"},
+             {"points", repeated(),
+              "of one file: only those whose settings are these, as claims select rows: "
+              "'{label = \"FOCUS\", batch_size = [1, 4]}' (repeatable: any of them)"},
              {"shard", no_default, "i/n: only every n-th point, from the i-th (from 0)"},
              {"only", repeated(), "PAPER or PAPER/ARTIFACT of a folder (repeatable)"},
              {"dry-run", flag(),
@@ -85,6 +88,9 @@ int run_one(const fs::path& file, const command_line& line) {
   run.output =
       line.given("output") ? fs::path(line.text("output")) : fs::path("runs") / output_name(spec);
   if (line.given("shard")) run.part = parse_shard(line.text("shard"));
+  for (const std::string& one : line.list("points")) {
+    run.only.push_back(selector_of(one, "--points"));
+  }
   run.dry_run = line.given("dry-run");
   run.resume = !line.given("fresh");
   run.samples = line.given("samples");
@@ -95,7 +101,7 @@ int run_one(const fs::path& file, const command_line& line) {
     return static_cast<int>(run.dry_run ? exit_code::ok : exit_code::environment);
   }
   if (run.dry_run) {
-    const auto points = take_shard(plan_points(spec, *make_executor()), run.part);
+    const auto points = plan_points(spec, *make_executor(), run);
     fmt::print("{}", forecast_table(spec, points, ceilings_of(line.text("gpu"))));
     if (!obstacle.empty()) fmt::print("{}\n", obstacle);
     return 0;

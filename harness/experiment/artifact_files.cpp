@@ -3,6 +3,8 @@
 #include "harness/experiment/artifact_files.h"
 
 #include <algorithm>
+#include <cinttypes>
+#include <cstdio>
 #include <set>
 
 #include <fmt/format.h>
@@ -73,6 +75,30 @@ void keep_claims(std::vector<paper_claim>& claims, const std::vector<std::string
   });
 }
 
+std::string folder_of_evidence(std::int64_t items, std::int64_t repetitions) {
+  return fmt::format("items{}_repetitions{}", items, repetitions);
+}
+
+fs::path evidence_for(const paper_claim& claim, const fs::path& place) {
+  std::vector<std::pair<std::int64_t, fs::path>> more;
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(place / more_evidence, none)) {
+    std::int64_t items = 1, repetitions = 1;
+    const std::string name = entry.path().filename().string();
+    std::sscanf(name.c_str(), "items%" SCNd64 "_repetitions%" SCNd64, &items, &repetitions);
+    const std::int64_t evidence = rests_on_repetitions(claim) ? repetitions : items;
+    if (evidence > 1) more.emplace_back(evidence, entry.path());
+  }
+  if (more.empty()) return place;
+  std::ranges::sort(more, std::greater{});
+  const std::set<std::string> wanted = names_behind(claim, read_frame({place}));
+  const auto covers = [&](const auto& of) {
+    return std::ranges::includes(names_behind(claim, read_frame({of.second})), wanted);
+  };
+  const auto found = std::ranges::find_if(more, covers);
+  return wanted.empty() || found == more.end() ? place : found->second;
+}
+
 std::vector<artifact_run> runs_below(const fs::path& path, const std::string& artifact,
                                      const std::string& scale, const fs::path& experiments) {
   if (!artifact.empty()) {
@@ -82,6 +108,9 @@ std::vector<artifact_run> runs_below(const fs::path& path, const std::string& ar
   std::vector<fs::path> files = {path};
   if (fs::is_directory(path)) {
     files = files_below(path, [](const std::string& name) { return name == "rows.jsonl"; });
+    std::erase_if(files, [](const fs::path& f) {
+      return f.parent_path().parent_path().filename() == more_evidence;
+    });
   }
   std::vector<artifact_run> runs;
   for (const fs::path& rows : files) {
@@ -137,7 +166,7 @@ claim_result judged(const paper_claim& claim, const fs::path& results, const std
     const experiment_spec spec = read_spec(artifact, scale);
     const fs::path place = results / output_name(spec);
     if (has_rows(place)) {
-      places.push_back(place);
+      places.push_back(evidence_for(claim, place));
     } else if (r.reason.empty()) {
       r.reason = cannot_run(spec, machine);
       if (r.reason.empty()) {

@@ -38,6 +38,15 @@ std::vector<artifact_run> runs_below(const std::filesystem::path& path, const st
                                      const std::string& scale,
                                      const std::filesystem::path& experiments);
 
+// Below an artifact's place: folders such as more/items4_repetitions1 with rows of some of its points.
+inline constexpr const char* more_evidence = "more";
+std::string folder_of_evidence(std::int64_t items, std::int64_t repetitions);
+
+// The place itself, or below it that of most items (of repetitions, for a claim on times or seeds) with
+// a row of each point behind the claim: the rows of one comparison have the same items. What was
+// measured for the sake of items alone need not have had the machine for itself, so it tells no times.
+std::filesystem::path evidence_for(const paper_claim& claim, const std::filesystem::path& place);
+
 // Each claim against the rows in RESULTS/PAPER/ID/SCALE, at this scale or, where the claim is not for
 // it, at the first of its own that has rows. NOT RUN, with what is needed, where there is none, the
 // machine lacks something or there are no rows.

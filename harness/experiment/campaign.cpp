@@ -16,6 +16,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/process.h"
+#include "harness/experiment/artifact_files.h"
 
 namespace unmask {
 namespace {
@@ -54,6 +55,7 @@ void append_line(const fs::path& log, const campaign_outcome& o) {
                                  {"seconds", o.seconds}};
   if (o.more_items > 1) line["more_items"] = o.more_items;
   if (o.more_repetitions > 1) line["more_repetitions"] = o.more_repetitions;
+  if (!o.claims.empty()) line["claims"] = o.claims;
   // A line that a crash tore off must not swallow this one.
   bool torn = false;
   if (std::ifstream in(log, std::ios::binary | std::ios::ate); in && in.tellg() > 0) {
@@ -73,32 +75,15 @@ std::size_t reportable_in(const fs::path& output) {
   return read_frame({output}).reportable().size();
 }
 
-// Whether the rows that an item has so far rest on the evidence it now asks for.
-bool rests_on(const campaign_item& item, const std::vector<campaign_outcome>& lines) {
-  std::pair<std::int64_t, std::int64_t> now{1, 1};
-  for (const campaign_outcome& o : lines) {
-    if (o.key() == item.key() && o.status == campaign_status::measured) {
-      now = {o.more_items, o.more_repetitions};
-    }
-  }
-  return now == std::pair(item.more_items, item.more_repetitions);
-}
-
-// `fresh`: the rows in `place` rest on other evidence, so that these are measured beside them.
-void measure(const campaign_item& item, const fs::path& place, bool fresh,
-             const artifact_runner& runner, campaign_outcome& o) {
-  fs::path output = place;
-  if (fresh) {
-    output += fmt::format(".items{}_repetitions{}", item.more_items, item.more_repetitions);
+void measure(const campaign_item& item, fs::path output, const artifact_runner& runner,
+             campaign_outcome& o) {
+  if (!item.points.empty()) {
+    output /= more_evidence;
+    output /= folder_of_evidence(item.more_items, item.more_repetitions);
   }
   try {
     fs::create_directories(output);
     const int status = runner(item, output);
-    if (fresh && status == 0) {
-      fs::remove_all(place);
-      fs::rename(output, place);
-      output = place;
-    }
     o.rows = reportable_in(output);
     o.status = status == 0 ? campaign_status::measured : campaign_status::failed;
     if (status != 0) {
@@ -111,7 +96,6 @@ void measure(const campaign_item& item, const fs::path& place, bool fresh,
 }
 
 campaign_outcome outcome_of(const campaign_item& item, const fs::path& directory,
-                            const std::vector<campaign_outcome>& lines,
                             const artifact_runner& runner) {
   campaign_outcome o;
   o.paper = item.artifact.header.paper;
@@ -120,10 +104,11 @@ campaign_outcome outcome_of(const campaign_item& item, const fs::path& directory
   o.scale = item.scale;
   o.more_items = item.more_items;
   o.more_repetitions = item.more_repetitions;
+  o.claims = item.claims;
   const auto start = std::chrono::steady_clock::now();
   const std::string obstacle = obstacle_of(item);
   if (obstacle.empty()) {
-    measure(item, directory / item.key(), !rests_on(item, lines), runner, o);
+    measure(item, directory / item.key(), runner, o);
   } else {
     o.status = item.artifact.problem.empty() ? campaign_status::not_run : campaign_status::failed;
     o.detail = obstacle.starts_with("NOT RUN: ") ? obstacle.substr(9) : obstacle;
@@ -187,12 +172,12 @@ std::vector<campaign_outcome> run_campaign(const std::vector<campaign_item>& ite
                                            std::ostream& progress, std::size_t lanes) {
   fs::create_directories(directory);
   const fs::path log = directory / campaign_log;
-  const std::vector<campaign_outcome> lines = read_campaign_lines(log), before = read_campaign(log);
+  const std::vector<campaign_outcome> before = read_campaign(log);
   std::vector<campaign_outcome> all(items.size());
   std::mutex telling;
   std::size_t over = 0;
   const auto run = [&](std::size_t i) {
-    campaign_outcome& o = all[i] = outcome_of(items[i], directory, lines, runner);
+    campaign_outcome& o = all[i] = outcome_of(items[i], directory, runner);
     const auto last = std::ranges::find(before, o.key(), &campaign_outcome::key);
     o.total_seconds = o.seconds + (last != before.end() ? last->total_seconds : 0);
     const std::lock_guard alone(telling);
@@ -224,6 +209,9 @@ int run_artifact(const campaign_item& item, const fs::path& output,
     if (factor > 1)
       words.insert(words.end(), {"--set", fmt::format("run.more_{}={}", key, factor)});
   }
+  for (const row_selector& points : item.points) {
+    words.insert(words.end(), {"--points", toml_of(points)});
+  }
   words.insert(words.end(), more.begin(), more.end());
   return run_process(words, output / "table.md", output / log_name);
 }
@@ -243,6 +231,7 @@ std::vector<campaign_outcome> read_campaign_lines(const fs::path& log) {
     o.seconds = json.value("seconds", 0.0);
     o.more_items = json.value("more_items", std::int64_t{1});
     o.more_repetitions = json.value("more_repetitions", std::int64_t{1});
+    o.claims = json.value("claims", std::vector<std::string>());
     const std::string status = json.value("status", "");
     for (const auto known : {campaign_status::measured, campaign_status::not_run}) {
       if (status == name_of(known)) o.status = known;

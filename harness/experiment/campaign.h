@@ -24,6 +24,10 @@ struct campaign_item {
   std::string scale;
   // Factors of the items and of the repetitions that its file asks for (evidence_settings).
   std::int64_t more_items = 1, more_repetitions = 1;
+  // Not all points but those that some claims (PAPER/CLAIM) rest on: their rows lie below those of
+  // the artifact, in a folder of this evidence.
+  std::vector<row_selector> points;
+  std::vector<std::string> claims;
   // A claim about it reads the clock, so that it needs the machine for itself.
   bool timed = true;
 
@@ -42,6 +46,9 @@ struct campaign_outcome {
   double total_seconds = 0;  // of all runs into this directory
   std::int64_t more_items = 1, more_repetitions = 1;
 
+  std::vector<std::string>
+      claims;  // those for whose sake some points were measured; none: all were
+
   std::string key() const { return paper + "/" + id + "/" + scale; }
 };
 
@@ -50,8 +57,7 @@ using artifact_runner =
     std::function<int(const campaign_item& item, const std::filesystem::path& output)>;
 
 // Rows of an artifact go to DIRECTORY/PAPER/ID/SCALE; what is there already is not measured again
-// (the runner resumes). Of an item with more evidence the rows so far are replaced, once all new ones
-// are there. A failure is recorded and the next artifact begins. campaign.jsonl gets one
+// (the runner resumes). A failure is recorded and the next artifact begins. campaign.jsonl gets one
 // line per artifact as soon as it is over; `progress` one line for people to read.
 // With several lanes each has its share of the cores; first all artifacts that are not timed run,
 // one in every lane, then the timed ones, one after the other, in a lane of the same size. Outcomes

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <numeric>
 #include <ostream>
+#include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -24,20 +27,41 @@ bool is_open(const checked_claim& c) {
          (c.result.judged == verdict::partly && c.result.undecided > 0 && c.result.failed == 0);
 }
 
-std::int64_t raised(std::int64_t now, double factor) {
+// Two steps alone, so that claims share their measurements and a round that was cut off is asked for
+// again.
+std::int64_t raise_of(double factor) {
   // A third more than the estimate: its own value moves as well.
-  const double wanted = factor == 0 ? 4 : std::clamp(factor * 1.3, 2.0, 4.0);
-  return static_cast<std::int64_t>(std::ceil(static_cast<double>(now) * wanted));
+  return factor == 0 || factor * 1.3 > 2 ? 4 : 2;
 }
 
-double growth(const artifact_evidence& from, const artifact_evidence& to) {
-  return static_cast<double>(to.items * to.repetitions) /
-         static_cast<double>(from.items * from.repetitions);
+std::string key_of(const campaign_item& item, const paper_claim& c) {
+  return item.key() + " " + name_of(c);
 }
 
-artifact_evidence evidence_of(const evidence_log& log, const campaign_item& item) {
-  const auto at = log.find(item.key());
-  return at == log.end() ? artifact_evidence{} : at->second;
+artifact_evidence evidence_behind(const evidence_log& log, const campaign_item& item,
+                                  const paper_claim& c) {
+  for (const std::string& key : {key_of(item, c), item.key()}) {
+    if (const auto at = log.find(key); at != log.end()) return at->second;
+  }
+  return {};
+}
+
+double share_behind(const paper_claim& c, const frame& rows) {
+  const std::set<std::string> behind = names_behind(c, rows);
+  double part = 0, all = 0;
+  for (const result_row* row : rows.reportable()) {
+    const auto clock = setting_of(*row, "serve.clock");
+    const bool virtual_clock = clock == "virtual";
+    double seconds = virtual_clock ? 1 : 0;
+    if (!virtual_clock) {
+      for (const auto& list : {row->samples.seconds, row->samples.warmup_seconds}) {
+        seconds = std::accumulate(list.begin(), list.end(), seconds);
+      }
+    }
+    all += seconds;
+    if (behind.contains(point_name(*row))) part += seconds;
+  }
+  return all > 0 ? part / all : 1;
 }
 
 bool is_about(const paper_claim& c, const campaign_item& item) {
@@ -70,7 +94,7 @@ void give_up_the_exhausted(const std::vector<checked_claim>& before,
     const checked_claim &a = before[i], &b = after[i];
     const std::string name = name_of(b.claim);
     const bool measured = std::ranges::any_of(round, [&](const decide_step& s) {
-      return std::ranges::find(s.claims, name) != s.claims.end();
+      return std::ranges::find(s.item.claims, name) != s.item.claims.end();
     });
     if (!measured || !is_open(b) || b.result.by_repetition) continue;
     if (a.result.measured && b.result.measured && a.result.measured->n == b.result.measured->n) {
@@ -92,46 +116,70 @@ evidence_log read_evidence(const fs::path& log) {
   evidence_log all;
   for (const campaign_outcome& o : read_campaign_lines(log)) {
     if (o.status != campaign_status::measured) continue;
-    artifact_evidence& e = all[o.key()];
-    if (o.more_items != e.items || o.more_repetitions != e.repetitions) {
-      e = {o.more_items, o.more_repetitions, e.rounds + 1, 0};
+    std::vector<std::string> keys = {o.key()};
+    if (!o.claims.empty()) keys.clear();
+    for (const std::string& claim : o.claims) keys.push_back(o.key() + " " + claim);
+    for (const std::string& key : keys) {
+      artifact_evidence& e = all[key];
+      if (o.more_items != e.items || o.more_repetitions != e.repetitions) {
+        e = {o.more_items, o.more_repetitions, e.rounds + 1, 0};
+      }
+      e.seconds += o.seconds;
     }
-    e.seconds += o.seconds;
   }
   return all;
+}
+
+evidence_log evidence_of(const std::vector<checked_claim>& claims,
+                         const std::vector<campaign_item>& items, const fs::path& directory) {
+  evidence_log log = read_evidence(directory / campaign_log);
+  std::map<const campaign_item*, frame> rows;
+  for (const checked_claim& c : claims) {
+    if (!is_open(c)) continue;
+    for (const campaign_item* item : items_behind(c, items)) {
+      if (!rows.contains(item)) rows[item] = read_frame({directory / item->key()});
+      artifact_evidence share = evidence_behind(log, *item, c.claim);
+      share.seconds *= share_behind(c.claim, rows[item]);
+      log.try_emplace(key_of(*item, c.claim), share);
+    }
+  }
+  return log;
 }
 
 std::vector<decide_step> next_round(const std::vector<checked_claim>& claims,
                                     const std::vector<campaign_item>& items,
                                     const evidence_log& evidence, double seconds_left,
                                     const std::map<std::string, std::string>& given_up) {
-  std::map<const campaign_item*, decide_step> steps;
+  using evidence_key = std::tuple<const campaign_item*, std::int64_t, std::int64_t>;
+  std::map<evidence_key, decide_step> steps;
   for (const checked_claim& c : claims) {
     const double factor = c.result.evidence_factor;
-    if (!is_open(c) || given_up.contains(name_of(c.claim)) || factor > hopeless_factor) continue;
+    if (!is_open(c) || given_up.contains(name_of(c.claim)) || !std::isfinite(factor)) continue;
     if (factor == 0 && !c.result.by_repetition) continue;
     for (const campaign_item* item : items_behind(c, items)) {
-      const artifact_evidence now = evidence_of(evidence, *item);
-      decide_step& step = steps.try_emplace(item, decide_step{*item, now, {}}).first->second;
-      std::int64_t& wanted = c.result.by_repetition ? step.next.repetitions : step.next.items;
-      wanted =
-          std::max(wanted, raised(c.result.by_repetition ? now.repetitions : now.items, factor));
-      step.claims.push_back(name_of(c.claim));
+      const artifact_evidence now = evidence_behind(evidence, *item, c.claim);
+      campaign_item next = *item;
+      next.timed = false;
+      next.more_items = now.items;
+      next.more_repetitions = now.repetitions;
+      (c.result.by_repetition ? next.more_repetitions : next.more_items) *= raise_of(factor);
+      decide_step& step =
+          steps.try_emplace({item, next.more_items, next.more_repetitions}, decide_step{next})
+              .first->second;
+      step.item.claims.push_back(name_of(c.claim));
+      step.item.timed |= reads_the_clock(c.claim.left.metric);
+      std::ranges::copy(points_of(c.claim), std::back_inserter(step.item.points));
+      step.seconds += now.seconds * static_cast<double>(raise_of(factor));
     }
   }
   std::vector<decide_step> round;
-  for (auto& [item, step] : steps) {
-    const artifact_evidence now = evidence_of(evidence, *item);
-    step.next.rounds = now.rounds + 1;
-    step.next.seconds = now.seconds * growth(now, step.next);
-    round.push_back(std::move(step));
-  }
+  for (auto& [key, step] : steps) round.push_back(std::move(step));
   std::ranges::stable_sort(round, {}, [](const decide_step& s) {
-    return s.next.seconds / static_cast<double>(s.claims.size());
+    return s.seconds / static_cast<double>(s.item.claims.size());
   });
   std::erase_if(round, [&](const decide_step& s) {
-    if (s.next.seconds > seconds_left) return true;
-    seconds_left -= s.next.seconds;
+    if (s.seconds > seconds_left) return true;
+    seconds_left -= s.seconds;
     return false;
   });
   return round;
@@ -145,7 +193,7 @@ void add_costs(std::vector<checked_claim>& claims, const std::vector<campaign_it
     double seconds = 0;
     std::size_t rounds = 0;
     for (const campaign_item* item : items_behind(c, items)) {
-      const artifact_evidence now = evidence_of(evidence, *item);
+      const artifact_evidence now = evidence_behind(evidence, *item, c.claim);
       seconds += now.seconds;
       rounds = std::max(rounds, now.rounds);
     }
@@ -170,31 +218,27 @@ std::vector<checked_claim> decide(const std::vector<campaign_item>& items,
                                   const artifact_runner& runner, const claim_judge& judge_claims,
                                   std::ostream& progress, std::size_t lanes) {
   const auto start = std::chrono::steady_clock::now();
-  const fs::path log = directory / campaign_log;
   std::map<std::string, std::string> given_up;
   std::vector<checked_claim> claims = judge_claims();
   for (std::size_t number = 1;; ++number) {
     const double spent =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::vector<decide_step> round =
-        next_round(claims, items, read_evidence(log), seconds - spent, given_up);
+        next_round(claims, items, evidence_of(claims, items, directory), seconds - spent, given_up);
     if (round.empty()) break;
-    progress << fmt::format("round {}: {} of {} claims are open, {} artifacts get more evidence\n",
-                            number, std::ranges::count_if(claims, is_open), claims.size(),
-                            round.size())
+    progress << fmt::format(
+                    "round {}: {} of {} claims are open, {} artifacts get more evidence for the "
+                    "points behind them\n",
+                    number, std::ranges::count_if(claims, is_open), claims.size(), round.size())
              << std::flush;
     std::vector<campaign_item> again;
-    for (const decide_step& step : round) {
-      again.push_back(step.item);
-      again.back().more_items = step.next.items;
-      again.back().more_repetitions = step.next.repetitions;
-    }
+    for (const decide_step& step : round) again.push_back(step.item);
     run_campaign(again, directory, runner, progress, lanes);
     const std::vector<checked_claim> before = std::move(claims);
     claims = judge_claims();
     give_up_the_exhausted(before, claims, round, given_up);
   }
-  add_costs(claims, items, read_evidence(log), given_up);
+  add_costs(claims, items, evidence_of(claims, items, directory), given_up);
   return claims;
 }
 

@@ -19,30 +19,34 @@ namespace unmask {
 // Whether one of these claims is about the artifact and reads the clock: then it runs alone.
 bool is_timed(const campaign_item& item, const std::vector<paper_claim>& claims);
 
-// What the rows of an artifact rest on: factors of its file's items and repetitions, the rounds that
-// led there, and the seconds of the measurement with these factors.
+// What rows rest on: factors of their file's items and repetitions, the rounds that led there, and the
+// seconds of the measurement with these factors.
 struct artifact_evidence {
   std::int64_t items = 1, repetitions = 1;
   std::size_t rounds = 0;
   double seconds = 0;
 };
-using evidence_log = std::map<std::string, artifact_evidence>;  // by PAPER/ID/SCALE
+// By PAPER/ID/SCALE that of all points of an artifact, by "PAPER/ID/SCALE PAPER/CLAIM" that of the
+// points behind one claim.
+using evidence_log = std::map<std::string, artifact_evidence>;
 evidence_log read_evidence(const std::filesystem::path& campaign_jsonl);
+// The log, and for each claim without rounds of its own the share of an artifact's seconds that the
+// points behind it took, by their times and, where the clock is virtual, by their number.
+evidence_log evidence_of(const std::vector<checked_claim>& claims,
+                         const std::vector<campaign_item>& items,
+                         const std::filesystem::path& directory);
 
-// One artifact, to be measured with more evidence for the sake of some claims.
+// The points of one artifact behind some claims, to be measured with more evidence.
 struct decide_step {
   campaign_item item;
-  artifact_evidence next;  // seconds: expected
-  std::vector<std::string> claims;
+  double seconds = 0;  // expected
 };
 
-// More than this many times the evidence there is is not asked for: the value lies on the bound.
-inline constexpr double hopeless_factor = 50;
-
-// The next round: for every claim with undecided points the artifacts behind it, each with the most
-// evidence that one of its claims needs, doubled at least and raised fourfold at most; those of least
-// cost for each claim first, as long as `seconds_left` lasts. Claims in `given_up` (PAPER/CLAIM) are
-// left alone.
+// The next round: for every claim with undecided points these points, with twice or four times their
+// evidence, as it needs; those of several claims about one artifact together. Those of least cost for
+// each claim come first, as long as `seconds_left` lasts: what a claim needs in all is no criterion, as
+// few items do not tell how near its bound a value lies. Claims in `given_up` (PAPER/CLAIM), and those
+// whose value lies on the bound, are left alone.
 std::vector<decide_step> next_round(const std::vector<checked_claim>& claims,
                                     const std::vector<campaign_item>& items,
                                     const evidence_log& evidence, double seconds_left,
@@ -55,8 +59,8 @@ void add_costs(std::vector<checked_claim>& claims, const std::vector<campaign_it
 // Judges the claims of the items; used again after every round.
 using claim_judge = std::function<std::vector<checked_claim>()>;
 
-// Measures round after round until no claim is undecided that can be, or `seconds` are spent. An
-// artifact's rows are replaced when its round is complete, so that a stop loses none; the next call
+// Measures round after round until no claim is undecided that can be, or `seconds` are spent. A
+// claim is judged by its new rows when all of them are there, so that a stop loses none; the next call
 // goes on with the round that was cut off. Returns the last verdicts, costs in their reasons.
 std::vector<checked_claim> decide(const std::vector<campaign_item>& items,
                                   const std::filesystem::path& directory, double seconds,

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "harness/base/error.h"
-#include "harness/decode/registry.h"
 #include "harness/model/config.h"
 #include "harness/workload/benchmarks/benchmark.h"
 #include "harness/workload/traces.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <vector>
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"

@@ -12,7 +12,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "harness/analysis/frame.h"
 #include "harness/analysis/statistics.h"
 #include "harness/analysis/store.h"
 #include "harness/base/error.h"
@@ -39,6 +38,23 @@ std::string utc_now(const char* format) {
 std::string new_run_id() {
   std::random_device random;
   return utc_now("%Y%m%dT%H%M%SZ") + fmt::format("-{:08x}", random());
+}
+
+// What is known of a point's row before it is measured.
+result_row planned_row(const experiment_point& p) {
+  result_row row;
+  row.point_id = p.id;
+  row.position = static_cast<std::int64_t>(p.position);
+  row.model.name = p.model.name;
+  row.model.weights = p.model.weights == "checkpoint" ? "checkpoint" : "synthetic";
+  row.workload.family = p.workload.name;
+  row.method = p.method;
+  row.preset = p.preset;
+  row.label = p.label;
+  row.variation = p.variation;
+  row.params = p.params;
+  row.run = p.run;
+  return row;
 }
 
 // What a point of the group has gathered so far.
@@ -196,20 +212,9 @@ class experiment_run {
   }
 
   result_row new_row(const experiment_point& p) const {
-    result_row row;
+    result_row row = planned_row(p);
     row.run_id = summary_.run_id;
-    row.point_id = p.id;
     row.title = spec_.title;
-    row.position = static_cast<std::int64_t>(p.position);
-    row.model.name = p.model.name;
-    row.model.weights = p.model.weights == "checkpoint" ? "checkpoint" : "synthetic";
-    row.workload.family = p.workload.name;
-    row.method = p.method;
-    row.preset = p.preset;
-    row.label = p.label;
-    row.variation = p.variation;
-    row.params = p.params;
-    row.run = p.run;
     row.environment = environment_;
     row.source_hash = source_hash_;
     return row;
@@ -297,16 +302,26 @@ std::set<std::string> to_skip(const std::vector<experiment_point>& points,
 
 }  // namespace
 
-std::vector<experiment_point> plan_points(const experiment_spec& spec, executor& with) {
+std::vector<experiment_point> plan_points(const experiment_spec& spec, executor& with,
+                                          const run_options& options) {
   std::vector<experiment_point> points = make_plan(spec, with.methods());
   for (experiment_point& p : points) with.identify(p);
   renumber(points);
-  return points;
+  if (!options.only.empty()) {
+    std::erase_if(points, [&](const experiment_point& p) {
+      const result_row row = planned_row(p);
+      return std::ranges::none_of(options.only, [&](const auto& by) { return by.matches(row); });
+    });
+    if (points.empty()) {
+      throw usage_error(fmt::format("{}: no point has {}", spec.file, options.only.front().text()));
+    }
+  }
+  return take_shard(points, options.part);
 }
 
 run_summary run_experiment(const experiment_spec& spec, const run_options& options,
                            executor& with) {
-  std::vector<experiment_point> points = take_shard(plan_points(spec, with), options.part);
+  std::vector<experiment_point> points = plan_points(spec, with, options);
   run_summary summary;
   summary.planned = points.size();
   if (options.dry_run) {

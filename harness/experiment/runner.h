@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/analysis/frame.h"
 #include "harness/experiment/plan.h"
 #include "harness/experiment/record.h"
 
@@ -81,6 +82,7 @@ using point_watcher = std::function<std::map<std::string, std::string>(
 struct run_options {
   std::filesystem::path output = "runs/latest";  // directory of row files
   shard part;
+  std::vector<row_selector> only;  // points whose rows any of these matches; none: all points
   // Skip points that already have a row there; otherwise they are measured again, and the new row,
   // the last of its point, counts.
   bool resume = true;
@@ -101,8 +103,10 @@ struct run_summary {
   int exit_status() const { return failed > 0 ? 1 : 0; }
 };
 
-// The plan as it will run: ids know the model, the workload and the device.
-std::vector<experiment_point> plan_points(const experiment_spec& spec, executor& with);
+// The plan as it will run: ids know the model, the workload and the device. Of `options`, only the
+// chosen points and the shard; usage error when none is chosen.
+std::vector<experiment_point> plan_points(const experiment_spec& spec, executor& with,
+                                          const run_options& options = {});
 
 run_summary run_experiment(const experiment_spec& spec, const run_options& options, executor& with);
 // With the real executor.

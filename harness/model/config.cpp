@@ -3,7 +3,6 @@
 #include "harness/model/config.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"

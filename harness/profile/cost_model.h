@@ -18,7 +18,7 @@
 
 namespace unmask {
 
-// Sizes of a model, named as in model_config (experiment/expected_time.h makes it from one).
+// Sizes of a model, named as in model_config (experiment/forecast.h makes it from one).
 struct cost_shape {
   int layers = 0, hidden = 0, heads = 0, kv_heads = 0, head_dim = 0;
   int feed_forward = 0;  // of a dense layer

@@ -8,7 +8,6 @@
 #include "kernels/decisions.h"
 #include "kernels/head.h"
 #include "kernels/rows.h"
-#include "methods/ada_dlm/kernels/freeze.h"
 
 namespace unmask::ada_dlm {
 

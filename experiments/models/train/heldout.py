@@ -2,8 +2,9 @@
 """Writes the held-out splits. Usage: python heldout.py --tokenizer TOK/qwen.json --out DATA_DIR
 
 --map writes needle_map/DEPTH.jsonl alone: needles by length, at one depth a file.
---more appends the items of MORE to the files there are, so that a difference of two points can be
-decided. The models had been trained by then, so no prompt may occur among DRAWS of the trainer's.
+--more 0 appends the items of MORE[0] to the files there are, --more 1 those of MORE[1] after them, so
+that a difference of two points, and then of half a point, can be decided. The models had been trained
+by then, so no prompt may occur among DRAWS of the trainer's.
 """
 import argparse
 import json
@@ -21,11 +22,13 @@ SIZES = {"retrieval_kv": [(64, 24), (128, 24), (256, 16), (512, 8), (1024, 4), (
 GEN = {"word_problem": 64, "equation": 64, "list_program": 64, "instruction": 64,
        "retrieval_kv": 32, "needle": 32, "summary": 64, "story": 64, "ledger": 64}
 COUNT = 80
-MORE = {"word_problem": [(None, 720)], "equation": [(None, 720)], "list_program": [(None, 720)],
-        "instruction": [(None, 720)],
-        "retrieval_kv": [(128, 120), (256, 80), (512, 48), (1024, 28), (2000, 28)],
-        "needle": [(128, 120), (256, 80), (512, 48), (1024, 28), (2000, 28)],
-        "story": [(None, 320)]}
+MORE = [{"word_problem": [(None, 720)], "equation": [(None, 720)], "list_program": [(None, 720)],
+         "instruction": [(None, 720)],
+         "retrieval_kv": [(128, 120), (256, 80), (512, 48), (1024, 28), (2000, 28)],
+         "needle": [(128, 120), (256, 80), (512, 48), (1024, 28), (2000, 28)],
+         "story": [(None, 320)]},
+        {"word_problem": [(None, 2000)], "equation": [(None, 2000)], "list_program": [(None, 2000)],
+         "instruction": [(None, 2000)]}]
 DRAWS = {"word_problem": 1_000_000, "equation": 2_000_000, "list_program": 500_000,
          "instruction": 2_000_000}  # the others never repeat a prompt
 MAP_SIZES, MAP_DEPTHS = (256, 512, 1024, 2000), (0, 25, 50, 75, 100)
@@ -69,15 +72,16 @@ def items(stream, sizes, seen, codec, family, first):
             first += 1
 
 
-def append_more(codec, folder):
-    for family, sizes in MORE.items():
+def append_more(codec, folder, lot):
+    for family, sizes in MORE[lot].items():
         path = os.path.join(folder, family + ".jsonl")
         with open(path, encoding="utf-8") as f:
             seen = {prompt_hash(json.loads(line)["prompt"]) for line in f}
         first, trained = len(seen), Stream(1)
         for _ in range(DRAWS.get(family, 0)):
             seen.add(prompt_hash(trained.draw(family, None)["prompt"]))
-        rows = list(items(Stream(SEED + 2000 + list(MORE).index(family)), sizes, seen, codec, family, first))
+        seed = SEED + 2000 + 100 * lot + list(MORE[lot]).index(family)
+        rows = list(items(Stream(seed), sizes, seen, codec, family, first))
         write(path, rows, "a")
 
 
@@ -94,14 +98,14 @@ def main():
     ap.add_argument("--tokenizer", required=True)
     ap.add_argument("--out", required=True)
     ap.add_argument("--map", action="store_true")
-    ap.add_argument("--more", action="store_true")
+    ap.add_argument("--more", type=int, choices=range(len(MORE)))
     a = ap.parse_args()
     codec = Codec(a.tokenizer, "qwen")
     os.makedirs(a.out, exist_ok=True)
     if a.map:
         return write_map(codec, os.path.join(a.out, "needle_map"))
-    if a.more:
-        return append_more(codec, a.out)
+    if a.more is not None:
+        return append_more(codec, a.out, a.more)
     for family in FAMILIES:
         stream = Stream(SEED + FAMILIES.index(family))
         sizes = SIZES.get(family, [(None, COUNT)])

@@ -10,7 +10,6 @@
 #include <csignal>
 #include <cstring>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include <fcntl.h>

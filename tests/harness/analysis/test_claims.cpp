@@ -387,6 +387,33 @@ TEST_F(claims, pairs_are_pooled_over_points) {
   EXPECT_EQ(checked(better, rows).judged, verdict::ambiguous);  // no task alone can tell
 }
 
+TEST_F(claims, half_right_over_two_seeds_counts_for_neither_side) {
+  // "fast" answers alike with both seeds, 30 of 60 items; "slow" answers ten of these with one seed
+  // only and ten others with one seed only: no difference. Then it misses the first ten altogether.
+  const std::string mean = better + "aggregate = \"mean\"\n";
+  std::vector<result_row> rows;
+  for (const std::int64_t seed : {0, 1}) {
+    for (const char* label : {"fast", "slow"}) {
+      rows.push_back(scored(label, 30, 60, 1));
+      rows.back().run.seed = seed;
+      rows.back().point_id += std::to_string(seed);
+    }
+    std::vector<double>& slow = rows.back().items.score;
+    for (std::size_t i = 0; i < 10; ++i) {
+      slow[i] = seed == 0 ? 1 : 0;
+      slow[30 + i] = seed == 0 ? 1 : 0;
+    }
+  }
+  claim_result r = checked(mean, rows);
+  EXPECT_TRUE(has(r.reason, "10 up, 10 down")) << r.reason;
+  EXPECT_NEAR(r.measured->range->low, -r.measured->range->high, 0.02) << r.reason;
+  for (std::size_t i = 0; i < 10; ++i) rows[1].items.score[i] = 0;
+  r = checked(mean, rows);
+  EXPECT_TRUE(has(r.reason, "10 up, 10 down")) << r.reason;
+  EXPECT_NEAR(r.measured->value, 5.0 / 60, 1e-12);
+  EXPECT_GT(r.measured->range->high + r.measured->range->low, 0.05) << r.reason;
+}
+
 TEST_F(claims, graded_scores_are_judged_by_their_own_spread) {
   const std::string mean = better + "aggregate = \"mean\"\n";
   std::vector<result_row> rows;
@@ -404,7 +431,10 @@ TEST_F(claims, graded_scores_are_judged_by_their_own_spread) {
   EXPECT_LT(r.measured->range->high - r.measured->range->low, 0.02);
   // One score that is right or wrong, and shares of pairs widen the interval again.
   rows[0].items.score[0] = rows[1].items.score[0] = 1;
-  EXPECT_EQ(checked(mean, rows).judged, verdict::ambiguous);
+  const claim_result mixed = checked(mean, rows);
+  EXPECT_TRUE(has(mixed.reason, "29 up, 0 down")) << mixed.reason;
+  EXPECT_GT(mixed.measured->range->high - mixed.measured->range->low,
+            1.2 * (r.measured->range->high - r.measured->range->low));
 }
 
 TEST_F(claims, shares_of_items_have_an_interval_over_items) {

@@ -2,10 +2,13 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 #include <sstream>
 
 #include "harness/analysis/frame.h"
+#include "harness/base/files.h"
+#include "harness/experiment/artifact_files.h"
 #include "harness/experiment/decide.h"
 #include "tests/harness/analysis/rows.h"
 
@@ -42,7 +45,13 @@ class deciding : public testing::Test {
     if (fails) return 1;
     const auto n = std::min(there_are, static_cast<std::size_t>(10 * item.more_items));
     std::string text;
-    for (const char* label : {"fast", "slow"}) {
+    for (const char* label : {"fast", "slow", "other"}) {
+      if (!item.points.empty() && std::ranges::none_of(item.points, [&](const row_selector& by) {
+            return by.matches(row_of(label, {1.0, 1.1}));
+          })) {
+        continue;
+      }
+      measured.push_back(label);
       result_row row = row_of(label, {1.0, 1.1});
       std::int64_t right = 0;
       for (std::size_t i = 0; i < n; ++i) {
@@ -68,7 +77,7 @@ class deciding : public testing::Test {
       return measure(i, o);
     };
     const claim_judge judge = [&] {
-      const frame rows = read_frame({scratch / "out/focus/table/tiny"});
+      const frame rows = read_frame({evidence_for(claim, place)});
       return std::vector<checked_claim>{{claim, check_claim(claim, rows, "tiny")}};
     };
     run_campaign(items, scratch / "out", runner, progress);
@@ -76,12 +85,14 @@ class deciding : public testing::Test {
   }
 
   scratch_directory scratch;
+  const std::filesystem::path place = scratch / "out/focus/table/tiny";
   artifact_entry a;
   std::vector<campaign_item> items;
   paper_claim claim;
   std::size_t there_are = 400;
   bool fails = false;
   std::vector<std::pair<std::int64_t, std::int64_t>> asked;
+  std::vector<std::string> measured;  // labels
   std::ostringstream progress;
 };
 
@@ -102,12 +113,57 @@ TEST_F(deciding, goes_on_with_more_items_until_the_claim_is_decided) {
     EXPECT_LE(asked[i].first, 4 * asked[i - 1].first);
     EXPECT_EQ(asked[i].second, 1);  // scores do not need repetitions
   }
-  // The rows of the last round stand in the place of all before them.
-  EXPECT_EQ(read_frame({scratch / "out/focus/table/tiny"}).rows().size(), 2u);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(scratch / "out/focus/table"), {}), 1);
+  // Only what the claim compares was measured again, beside the rows of all.
+  EXPECT_EQ(std::ranges::count(measured, "other"), 1);
+  EXPECT_EQ(static_cast<std::size_t>(std::ranges::count(measured, "fast")), asked.size());
+  EXPECT_EQ(read_frame({place}).rows().size(), 3u);
+  EXPECT_EQ(read_frame({evidence_for(claim, place)}).rows().size(), 2u);
   const evidence_log log = read_evidence(scratch / "out" / campaign_log);
-  EXPECT_EQ(log.at("focus/table/tiny").items, asked.back().first);
-  EXPECT_EQ(log.at("focus/table/tiny").rounds, asked.size() - 1);
+  EXPECT_EQ(log.at("focus/table/tiny").items, 1);
+  EXPECT_EQ(log.at("focus/table/tiny focus/better").items, asked.back().first);
+  EXPECT_EQ(log.at("focus/table/tiny focus/better").rounds, asked.size() - 1);
+}
+
+TEST_F(deciding, rows_of_more_evidence_judge_a_claim_when_all_of_them_are_there) {
+  decided(0);
+  const std::string rows = read_file(place / "rows.jsonl", 1 << 20);
+  write(place / "more/items4_repetitions1/rows.jsonl", rows.substr(0, rows.find('\n') + 1));
+  EXPECT_EQ(evidence_for(claim, place), place);  // "slow" is not there yet
+  write(place / "more/items4_repetitions1/rows.jsonl", rows);
+  EXPECT_EQ(evidence_for(claim, place), place / "more/items4_repetitions1");
+  write(place / "more/items16_repetitions1/rows.jsonl", rows);
+  EXPECT_EQ(evidence_for(claim, place), place / "more/items16_repetitions1");
+  paper_claim of_times = claim;
+  of_times.left.metric = of_times.right.metric = "tokens_per_second";
+  EXPECT_EQ(evidence_for(of_times, place), place);  // more items, measured beside other work
+  write(place / "more/items1_repetitions4/rows.jsonl", rows);
+  EXPECT_EQ(evidence_for(of_times, place), place / "more/items1_repetitions4");
+  EXPECT_EQ(evidence_for(claim, place), place / "more/items16_repetitions1");
+}
+
+TEST_F(deciding, claims_about_one_artifact_share_a_round_and_a_claim_pays_for_its_points) {
+  campaign_item first = items.front();
+  measure(first, place);  // three rows of as many seconds
+  write(scratch / "out/campaign.jsonl",
+        R"({"paper":"focus","id":"table","scale":"tiny","status":"measured","seconds":300})");
+  checked_claim one{claim, {}};
+  one.result.judged = verdict::ambiguous;
+  one.result.scale = "tiny";
+  one.result.evidence_factor = 3;
+  checked_claim two = one;
+  two.claim.id = "worse";
+  two.claim.right.keys = {{"label", {parameter_value("other")}}};
+  checked_claim three = two;
+  three.claim.id = "nearly";
+  three.result.evidence_factor = 1.4;  // needs twice as much, not four times
+  const evidence_log log = evidence_of({one, two, three}, items, scratch / "out");
+  EXPECT_DOUBLE_EQ(log.at("focus/table/tiny focus/better").seconds, 200);
+  const std::vector<decide_step> round = next_round({one, two, three}, items, log, 1e6, {});
+  ASSERT_EQ(round.size(), 2u);
+  EXPECT_EQ(round[0].item.more_items, 2);
+  EXPECT_EQ(round[0].item.claims, std::vector<std::string>{"focus/nearly"});
+  EXPECT_EQ(round[1].item.claims, (std::vector<std::string>{"focus/better", "focus/worse"}));
+  EXPECT_EQ(round[1].item.points.size(), 4u);
 }
 
 TEST_F(deciding, gives_a_claim_up_whose_items_are_used_up) {
@@ -132,11 +188,13 @@ TEST_F(deciding, a_round_that_fails_loses_nothing) {
   fails = true;
   campaign_item more = items.front();
   more.more_items = 4;
+  more.points = points_of(claim);
+  more.claims = {"focus/better"};
   const artifact_runner runner = [&](const campaign_item& i, const std::filesystem::path& o) {
     return measure(i, o);
   };
   run_campaign({more}, scratch / "out", runner, progress);
-  EXPECT_EQ(read_frame({scratch / "out/focus/table/tiny"}).rows().size(), 2u);
+  EXPECT_EQ(read_frame({place}).rows().size(), 3u);
   EXPECT_EQ(read_evidence(scratch / "out" / campaign_log).at("focus/table/tiny").items, 1);
 }
 
@@ -154,7 +212,7 @@ TEST_F(deciding, a_value_on_its_bound_is_left_alone) {
   EXPECT_TRUE(next_round({open}, items, {}, 3600, {{"focus/better", "given up"}}).empty());
   const evidence_log dear = {{"focus/table/tiny", {1, 1, 0, 1000}}};
   EXPECT_TRUE(next_round({open}, items, dear, 3600, {}).empty());  // 4000 s
-  EXPECT_EQ(next_round({open}, items, dear, 4000, {}).front().next.seconds, 4000);
+  EXPECT_EQ(next_round({open}, items, dear, 4000, {}).front().seconds, 4000);
 }
 
 TEST(evidence, a_distance_of_half_an_arm_needs_four_times_as_much) {

@@ -234,6 +234,26 @@ TEST(runner, dry_run_prints_the_plan_and_touches_nothing) {
   EXPECT_TRUE(with.order.empty());
 }
 
+TEST(runner, only_the_chosen_points_are_measured_and_keep_their_ids) {
+  const scratch_directory dir;
+  fake_executor with;
+  run_options options = quiet(dir / "out");
+  const std::string all = two_methods + "[sweep]\nbatch_size=[1,2,4]\n";
+  const std::string whole = run_experiment(spec_of(all), options, with).rows.at(5).point_id;
+  options.output = dir / "some";
+  const std::string some = R"({"label" = ["block_diffusion"], "batch_size" = [2, 4]})";
+  options.only = {selector_of(some, "--points")};
+  EXPECT_EQ(toml_of(options.only.front()),
+            R"({"batch_size" = [2,4], "label" = ["block_diffusion"]})");
+  const run_summary picked = run_experiment(spec_of(all), options, with);
+  ASSERT_EQ(picked.rows.size(), 2u);
+  EXPECT_EQ(picked.rows.at(1).point_id, whole);
+  options.only = {selector_of("{label = \"vanila\"}", "--points")};
+  EXPECT_THROW(run_experiment(spec_of(all), options, with), error);
+  EXPECT_THROW(selector_of("{lable = 1}", "--points"), error);
+  EXPECT_THROW(selector_of("label", "--points"), error);
+}
+
 TEST(runner, every_answer_is_logged_when_asked_for) {
   scratch_directory dir;
   fake_executor with;
