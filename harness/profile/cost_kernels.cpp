@@ -49,7 +49,8 @@ double tile_share(const library_tile& t) {
 
 double recorded_bucket(double rows) {
   if (rows > largest_graph_rows) return rows;
-  if (rows > 128) return std::ceil(rows / 128) * 128;
+  const double step = rows > 512 ? 128 : 32;
+  if (rows > 128) return std::ceil(rows / step) * step;
   return std::exp2(std::ceil(std::log2(std::max(1.0, rows))));
 }
 

@@ -160,11 +160,9 @@ class device_ops : public ops {
   bool library_multiply(const library_product& p) const;  // ops/gemm.cu
 
   // ops/rows.cu. A kernel cannot throw: it raises a word that the next wait reports as
-  // std::logic_error. The emulator's launches are over at once, so there the operation itself
-  // reports.
+  // std::logic_error.
   std::int32_t* fault_word(device_fault kind) const;
   void check_faults() const;
-  void faults_may_be_known() const;
 
   struct rope_table {
     std::int32_t rotary_dim;

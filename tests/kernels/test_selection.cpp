@@ -29,7 +29,8 @@ TEST(selection, top_indices_by_hand) {
     EXPECT_EQ(out[3], 2);  // -0 ties with +0: the lower index
     const indices too_many{0, 6, 6, 6};
     EXPECT_THROW(
-        backend->run(op::top_indices{3, begin.data(), score.data(), too_many.data(), out.data()}),
+        (backend->run(op::top_indices{3, begin.data(), score.data(), too_many.data(), out.data()}),
+         backend->synchronize()),
         std::logic_error);
   }
 }

@@ -99,7 +99,6 @@ void find_rows(const device_ops& device, const op::find_rows& args) {
                        find_rows_kernel,
                        {device.in(args.rows), device.in(args.some), device.out(args.index),
                         device.fault_word(device_fault::find_rows)});
-  device.faults_may_be_known();
 }
 
 void kv_read(const device_ops& device, const op::kv_read& args) {

@@ -74,12 +74,6 @@ void device_ops::check_faults() const {
   }
 }
 
-void device_ops::faults_may_be_known() const {
-#if !defined(__CUDACC__)
-  if (!current_emulation().deferred && !queue_.recording()) synchronize();
-#endif
-}
-
 namespace {
 
 std::int32_t compact(const device_ops& device, const op::compact& args) {

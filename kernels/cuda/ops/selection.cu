@@ -23,7 +23,6 @@ void top_indices(const device_ops& device, const op::top_indices& args) {
                        top_indices_kernel,
                        {device.in(args.begin), device.in(args.score), device.in(args.out_begin),
                         device.out(args.out), device.fault_word(device_fault::top_indices)});
-  device.faults_may_be_known();
 }
 
 void key_scores(const device_ops& device, const op::key_scores& args) {
