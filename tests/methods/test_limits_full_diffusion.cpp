@@ -185,14 +185,14 @@ TEST(limits_sparse_d, all_steps_dense_or_all_blocks_kept_is_vanilla) {
       const auto requests = tiny_requests(3, 16);
       const parameter_map common = {{"block_length", 8}};
       const auto plain = decode_closed(*model, "vanilla", common, requests, 2);
-      const parameter_map blocks = with(common, {{"block_size", 8}, {"skip", 0.0}});
+      const parameter_map small_blocks = with(common, {{"block_size", 8}, {"skip", 0.0}});
       const auto dense =
-          decode_closed(*model, "sparse_d", with(blocks, {{"skip", 1.0}}), requests, 2);
+          decode_closed(*model, "sparse_d", with(small_blocks, {{"skip", 1.0}}), requests, 2);
       const auto all =
-          decode_closed(*model, "sparse_d", with(blocks, {{"select", 1.0}}), requests, 2);
+          decode_closed(*model, "sparse_d", with(small_blocks, {{"select", 1.0}}), requests, 2);
       // 0.99: int(n 0.99) + 1 = n, the most that the official code accepts.
       const auto most =
-          decode_closed(*model, "sparse_d", with(blocks, {{"select", 0.99}}), requests, 2);
+          decode_closed(*model, "sparse_d", with(small_blocks, {{"select", 0.99}}), requests, 2);
       EXPECT_EQ(outputs(dense), outputs(plain));
       EXPECT_EQ(outputs(all), outputs(plain));
       EXPECT_EQ(outputs(most), outputs(plain));
