@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #pragma once
 
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 #include "kernels/random.h"
 
 namespace unmask {

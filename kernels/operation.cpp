@@ -37,7 +37,7 @@ void detail::enter_operation(const std::type_info& params, target where) {
   has = true;
 }
 
-void detail::refuse_operation(const std::type_info& params, const ops& backend) {
+void detail::refuse_operation(const std::type_info& params, const backend& backend) {
   throw environment_error("backend " + backend.name() + " has no kernel for " + name_of(params) +
                           " yet; use the cpu backend");
 }

@@ -7,7 +7,7 @@
 //   struct op::pool { ... };                                            in a header
 //   void pool(const op::pool& args) { ... }                             plain loops
 //   const register_operations<pool> registered(target::reference);
-//   void pool(const device_ops& device, const op::pool& args) { ... }   launches kernels (.cu)
+//   void pool(const device_backend& device, const op::pool& args) { ... }   launches kernels (.cu)
 //   const register_operations<pool> registered(this_target);
 //
 // Whoever needs it says backend.run(op::pool{...}). The reference is the definition of right; the
@@ -22,7 +22,7 @@
 #include <typeinfo>
 #include <vector>
 
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask {
 
@@ -51,12 +51,12 @@ struct result_of<P> {
 // The bodies of operation P; null where a target has none.
 template <class P>
 struct bodies {
-  using body = typename result_of<P>::type (*)(const ops&, const P&);
+  using body = typename result_of<P>::type (*)(const backend&, const P&);
   static inline body of[targets] = {};
 };
 
 void enter_operation(const std::type_info& params, target where);
-[[noreturn]] void refuse_operation(const std::type_info& params, const ops& backend);
+[[noreturn]] void refuse_operation(const std::type_info& params, const backend& backend);
 
 // From a body to the one signature that all are called by.
 template <auto body, class F = decltype(body)>
@@ -64,12 +64,12 @@ struct adapter;
 template <auto body, class R, class P>
 struct adapter<body, R (*)(const P&)> {
   using params = P;
-  static R call(const ops&, const P& args) { return body(args); }
+  static R call(const backend&, const P& args) { return body(args); }
 };
 template <auto body, class R, class B, class P>
 struct adapter<body, R (*)(const B&, const P&)> {
   using params = P;
-  static R call(const ops& backend, const P& args) {
+  static R call(const backend& backend, const P& args) {
     return body(static_cast<const B&>(backend), args);
   }
 };
@@ -91,7 +91,7 @@ class register_operations {
 };
 
 template <class P>
-auto ops::run(const P& args) const {
+auto backend::run(const P& args) const {
   auto body = detail::bodies<P>::of[static_cast<std::size_t>(where_)];
   if (body == nullptr && where_ == target::cpu) {
     body = detail::bodies<P>::of[static_cast<std::size_t>(target::reference)];
@@ -102,7 +102,7 @@ auto ops::run(const P& args) const {
 
 // Whether the backend has a body of its own for an operation.
 template <class P>
-bool has_own(const ops& backend) {
+bool has_own(const backend& backend) {
   return detail::bodies<P>::of[static_cast<std::size_t>(backend.where())] != nullptr;
 }
 

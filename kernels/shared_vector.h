@@ -2,8 +2,8 @@
 // Copyright The Unmask Authors
 //
 // std::vector in memory that the operations of every backend in use can read and write. Host code
-// that hands ops an array it keeps in a vector uses this; std::vector and arrays on the stack are
-// out of a GPU's reach. What an operation writes must not be read before ops::synchronize().
+// that hands operations an array it keeps in a vector uses this; std::vector and arrays on the stack are
+// out of a GPU's reach. What an operation writes must not be read before backend::synchronize().
 #pragma once
 
 #include <cstddef>

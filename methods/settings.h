@@ -17,7 +17,7 @@
 
 namespace unmask {
 
-// What a recording of the layers (ops::capture) makes of a setting.
+// What a recording of the layers (backend::capture) makes of a setting.
 enum class layer_recording : std::uint8_t {
   repeated,  // layers are recorded and come back with the same number of rows
   seldom,    // they are recorded, but a short decoding never has that number of rows again

@@ -15,7 +15,7 @@
 #include "harness/model/weights.h"
 #include "harness/profile/environment.h"
 #include "harness/profile/nvtx.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::inline cli {
 namespace {
@@ -60,7 +60,7 @@ int command_doctor(const texts& arguments) {
        experiments_option()},
       {}, arguments);
   if (line.helped()) return 0;
-  const environment machine = capture_environment(cpu_ops().name());
+  const environment machine = capture_environment(cpu_backend().name());
   if (line.given("json")) {
     fmt::print("{}\n", environment_json(machine));
     return 0;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::inline cli {
 
@@ -40,6 +40,6 @@ int command_doctor(const std::vector<std::string>& arguments);
 
 // cpu, reference, cuda or cuda-emulated; cuda says in one line that there is no GPU and gives the
 // CPU backend where that is so. Throws usage_error for another name.
-const ops& device_named(const std::string& name);
+const backend& device_named(const std::string& name);
 
 }  // namespace unmask::cli

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "harness/base/golden_result.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::inline cli {
 
@@ -23,7 +23,7 @@ struct golden_summary {
 struct golden_options {
   std::filesystem::path directory;
   std::vector<std::string> methods;  // golden file names or registered methods; empty: all
-  const ops* backend = nullptr;
+  const unmask::backend* backend = nullptr;
   bool logits = true;
   bool quiet = false;  // only failures and the summary
   // For slow backends; 0: all. The first `limit` runs (or logit cases) of each file that compute at

@@ -33,15 +33,15 @@ const std::vector<command>& commands() {
   return all;
 }
 
-const ops& device_named(const std::string& name) {
-  if (name == "cpu") return cpu_ops();
-  if (name == "reference") return reference_ops();
-  if (name == "cuda-emulated") return cuda_emulated_ops();
+const backend& device_named(const std::string& name) {
+  if (name == "cpu") return cpu_backend();
+  if (name == "reference") return reference_backend();
+  if (name == "cuda-emulated") return cuda_emulated_backend();
   if (name == "cuda") {
     const cuda::report machine = cuda::query();
-    if (!machine.devices.empty()) return cuda_ops();
+    if (!machine.devices.empty()) return cuda_backend();
     std::cerr << machine.note << "; using the CPU instead\n";
-    return cpu_ops();
+    return cpu_backend();
   }
   throw usage_error("unknown device '" + name + "'; known: cpu, reference, cuda, cuda-emulated");
 }

@@ -10,7 +10,7 @@
 
 #include "harness/decode/counters.h"
 #include "harness/model/config.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 #include "kernels/token_state.h"
 
 namespace unmask::inline decode {
@@ -49,10 +49,10 @@ struct sequence {
 class batch {
  public:
   // Room for `capacity` sequences of up to `max_length` positions each.
-  batch(const ops& backend, const model_config& model, std::int32_t capacity,
+  batch(const backend& backend, const model_config& model, std::int32_t capacity,
         std::int32_t max_length);
 
-  const ops& backend() const { return *backend_; }
+  const unmask::backend& backend() const { return *backend_; }
   const model_config& model() const { return *model_; }
   std::int32_t capacity() const { return capacity_; }
   std::int32_t max_length() const { return max_length_; }
@@ -79,7 +79,7 @@ class batch {
   std::vector<std::int32_t> tokens(std::int32_t s, std::int32_t first, std::int32_t last) const;
 
  private:
-  const ops* backend_;
+  const backend* backend_;
   const model_config* model_;
   std::int32_t capacity_, max_length_;
   tensor canvas_, state_, seed_, step_;

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 //
 // Work that comes back step after step is captured as a graph when it comes for the second time and
-// replayed from then on (ops::capture). The first time it runs uncaptured, so that the backend has
+// replayed from then on (backend::capture). The first time it runs uncaptured, so that the backend has
 // allocated and tuned what it needs.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::inline decode {
 
@@ -25,7 +25,7 @@ struct graph_counts {
 class captured_graphs {
  public:
   // Keeps at most `most` pieces of work; the one that ran longest ago goes first.
-  explicit captured_graphs(const ops& backend, std::size_t most = 128)
+  explicit captured_graphs(const backend& backend, std::size_t most = 128)
       : run_(backend), most_(most) {}
 
   // `key` names everything that the body's operations are given and that may differ between calls:
@@ -40,7 +40,7 @@ class captured_graphs {
   };
   void forget_oldest();
 
-  const ops& run_;
+  const backend& run_;
   std::size_t most_;
   std::map<std::vector<std::uint64_t>, entry> known_;
   std::int64_t clock_ = 0;

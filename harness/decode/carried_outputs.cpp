@@ -23,7 +23,7 @@ std::int64_t carried_outputs::room(std::int32_t sequences, std::int32_t max_leng
   return std::int64_t{sequences} * std::min(max_length, longest_block);
 }
 
-carried_outputs::carried_outputs(const ops& backend, std::int32_t sequences,
+carried_outputs::carried_outputs(const backend& backend, std::int32_t sequences,
                                  std::int32_t max_length, std::int64_t rows, std::int64_t hidden)
     : backend_(&backend), max_length_(max_length) {
   const std::int64_t places = std::int64_t{sequences} * max_length;

@@ -16,7 +16,7 @@ namespace unmask::inline decode {
 class carried_outputs {
  public:
   // Room for `sequences` places of `max_length` positions; `rows`: the most of one forward.
-  carried_outputs(const ops& backend, std::int32_t sequences, std::int32_t max_length,
+  carried_outputs(const backend& backend, std::int32_t sequences, std::int32_t max_length,
                   std::int64_t rows, std::int64_t hidden);
 
   // Rows behind those of a forward that read() may need in its `final`.
@@ -38,7 +38,7 @@ class carried_outputs {
   void keep(const batch& b, const row_lists& rows, const tensor& final, bool dry);
   void list(const batch& b, const sequence_step& step, const row_lists& rows, std::int32_t s);
 
-  const ops* backend_;
+  const backend* backend_;
   std::int32_t max_length_;
   tensor outputs_;  // [sequences * max_length, hidden]
   shared_vector<std::int32_t> index_, source_, begin_, position_, sequence_;

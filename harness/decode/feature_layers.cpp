@@ -39,7 +39,7 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
                {max_length, 0}, sequences, 0,
                dtype::f32) {  // added to the residual stream: float32 whatever K/V are
   model.require_split_projection();
-  const ops& backend = model.backend();
+  const backend& backend = model.backend();
   const model_config& c = model.config();
   const std::int64_t n = model.max_rows(), s = sequences;
   const auto ints = [&](std::int64_t count) {
@@ -99,7 +99,7 @@ bool feature_layers::choose(std::int32_t layer, const batch& b, const step_plan&
 void feature_layers::project(std::int32_t layer, const batch& b, const row_set& rows,
                              const tensor_view& x, const transformer::activations& acts,
                              const paged_kv& pages) {
-  const ops& backend = model_.backend();
+  const backend& backend = model_.backend();
   const std::int32_t sequences = b.capacity();
   const auto list = [&](row_lists& to, const tensor_view& flags, const tensor& first,
                         const tensor& last) {
@@ -161,7 +161,7 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
                                      const row_lists& rows, const tensor_view& x,
                                      const transformer::activations& acts, const paged_kv& pages,
                                      const key_policy& keys, const std::int32_t* kv_length) {
-  const ops& backend = model_.backend();
+  const backend& backend = model_.backend();
   const model_config& c = model_.config();
   const row_set all = rows.set(b.capacity());
   bool everything = false;

@@ -14,7 +14,7 @@ std::int32_t pages_for(std::int32_t slots) {
 
 }  // namespace
 
-kv_cache::kv_cache(const ops& backend, const model_config& model, const kv_storage& largest,
+kv_cache::kv_cache(const backend& backend, const model_config& model, const kv_storage& largest,
                    std::int32_t sequences, std::int32_t pages, dtype type)
     : layers_(model.layers),
       sequences_(sequences),

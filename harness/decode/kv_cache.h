@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "harness/model/config.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::inline decode {
 
@@ -28,8 +28,8 @@ class kv_cache {
  public:
   // Tables for `sequences` places of at most `largest` slots each. `pages`: pages per stored layer
   // in the pool, for all places together; 0: enough for every place at `largest`. `type`: of the
-  // stored elements, one that the backend holds (ops::holds_kv).
-  kv_cache(const ops& backend, const model_config& model, const kv_storage& largest,
+  // stored elements, one that the backend holds (backend::holds_kv).
+  kv_cache(const backend& backend, const model_config& model, const kv_storage& largest,
            std::int32_t sequences, std::int32_t pages, dtype type);
 
   // Give sequence s pages for `want`; keeps what it has. False when the pool has too few.
@@ -81,7 +81,7 @@ class kv_cache {
   std::vector<std::int32_t> free_;
   std::vector<kv_storage> held_;  // pages (not slots) held by each sequence
   std::vector<bool> in_scratch_;
-  const ops& backend_;
+  const backend& backend_;
   std::size_t peak_bytes_ = 0;
 };
 

@@ -47,7 +47,7 @@ std::string off(const std::string& what, double got, double want) {
 
 class replayer {
  public:
-  replayer(std::vector<fs::path> roots, const ops& backend)
+  replayer(std::vector<fs::path> roots, const backend& backend)
       : roots_(std::move(roots)), backend_(&backend) {}
 
   // The reason why the case failed, empty: passed. Environment error without its model.
@@ -131,7 +131,7 @@ class replayer {
   }
 
   std::vector<fs::path> roots_;
-  const ops* backend_;
+  const backend* backend_;
   std::map<std::string, std::unique_ptr<transformer>> models_;
   std::optional<tokenizer> tokens_;
 };
@@ -139,7 +139,7 @@ class replayer {
 }  // namespace
 
 likelihood_replay replay_likelihood(const fs::path& directory, std::vector<fs::path> data,
-                                    const ops& backend) {
+                                    const backend& backend) {
   for (const char* root : {"data", "../data", "..", "../goldens"}) data.push_back(directory / root);
   replayer all(data, backend);
   likelihood_replay replay;

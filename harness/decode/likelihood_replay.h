@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "harness/base/golden_result.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::inline decode {
 
@@ -25,6 +25,6 @@ struct likelihood_replay {
 // relative (fp32 arithmetic in another order of summation), token ids exactly. No likelihood/: no
 // files.
 likelihood_replay replay_likelihood(const std::filesystem::path& directory,
-                                    std::vector<std::filesystem::path> data, const ops& backend);
+                                    std::vector<std::filesystem::path> data, const backend& backend);
 
 }  // namespace unmask::decode

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "harness/model/transformer.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::inline decode {
 

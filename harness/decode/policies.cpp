@@ -8,7 +8,7 @@
 
 namespace unmask::inline decode {
 
-candidate_lists make_candidate_lists(const ops& backend, std::int32_t sequences,
+candidate_lists make_candidate_lists(const backend& backend, std::int32_t sequences,
                                      std::int64_t rows) {
   const auto list = [&](dtype type, std::int64_t count) {
     return backend.allocate(type, {count}, memory_use::host_visible);

@@ -18,7 +18,7 @@
 #include "harness/decode/batch.h"
 #include "harness/decode/kv_cache.h"
 #include "kernels/head.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 #include "kernels/shared_vector.h"
 
 namespace unmask::inline decode {
@@ -111,7 +111,7 @@ struct candidate_lists {
   }
 };
 // Room for the candidates of `sequences` places with `rows` rows in all.
-candidate_lists make_candidate_lists(const ops& backend, std::int32_t sequences, std::int64_t rows);
+candidate_lists make_candidate_lists(const backend& backend, std::int32_t sequences, std::int64_t rows);
 
 // What a scheduler may know about how a pace moves over the canvas.
 struct pace_shape {
@@ -221,7 +221,7 @@ struct layer_rows {
 struct layer_keys {
   // The host can read key_begin and, under a mask other than full, the list, which then ascends.
   key_set set;
-  // Where the attention adds the softmax mass of each key (ops::attention, key_mass; the policy has
+  // Where the attention adds the softmax mass of each key (backend::attention, key_mass; the policy has
   // zeroed it and reads it in a later layer); no data: nothing is spent.
   tensor_view mass;
   // With set.tiles, [S, blocks] float32 that the host can read: keys that a row of each query block

@@ -20,7 +20,7 @@
 
 namespace unmask::inline decode {
 
-// Where the host waits for the backend. ops::synchronize() stands before every place that reads on
+// Where the host waits for the backend. backend::synchronize() stands before every place that reads on
 // the host what an operation wrote:
 //   admit    after pace->start(): policies fill their arrays anew for the next request
 //   forward  after rows->select(): the rows are counted and copied
@@ -51,7 +51,7 @@ struct layer_input {
 
 struct step_loop::impl {
   const transformer& model;
-  const ops& backend;
+  const unmask::backend& backend;
   recipe method;
   loop_limits limits;
   batch state;

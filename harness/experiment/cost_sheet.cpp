@@ -209,7 +209,7 @@ selection_counts count_selection(const std::string& method) {
   const method_info& info = method_registry::instance().find(method);
   const model_config config =
       small_model(info.shape.extent == row_extent::block && !info.shape.refreshes);
-  const transformer model(config, random_weights(config, 7, dtype::f32), cuda_emulated_ops(),
+  const transformer model(config, random_weights(config, 7, dtype::f32), cuda_emulated_backend(),
                           weight_format::bf16, 256, dtype::bf16);
   std::vector<sequence_request> requests(batch);
   for (std::int32_t i = 0; i < batch; ++i) {
@@ -220,7 +220,7 @@ selection_counts count_selection(const std::string& method) {
   if (config.block == 0) given["block_length"] = 8;
   parameter_map resolved;
   method_registry::instance().make(method, config, "", given, &resolved);
-  cuda_emulated_ops().synchronize();
+  cuda_emulated_backend().synchronize();
   cuda::emulator::begin_counting();
   const closed_loop_result done =
       run_closed_loop(model, info, parameters(resolved), requests, batch);

@@ -147,7 +147,7 @@ class real_executor final : public executor {
   }
 
   std::string environment() const override {
-    return environment_json(capture_environment(cpu_ops().name()));
+    return environment_json(capture_environment(cpu_backend().name()));
   }
   std::string source_hash() const override {
     const build_info& build = this_build();

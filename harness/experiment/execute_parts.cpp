@@ -177,11 +177,11 @@ std::uint64_t request_seed(const run_settings& run, std::size_t request) {
   return (std::uint64_t{noise.x[0]} << 32) | noise.x[1];
 }
 
-const ops& backend_of(const std::string& device) {
-  if (device == "cpu") return cpu_ops();
-  if (device == "reference") return reference_ops();
-  if (device == "cuda") return cuda_ops();
-  if (device == "cuda-emulated") return cuda_emulated_ops();
+const backend& backend_of(const std::string& device) {
+  if (device == "cpu") return cpu_backend();
+  if (device == "reference") return reference_backend();
+  if (device == "cuda") return cuda_backend();
+  if (device == "cuda-emulated") return cuda_emulated_backend();
   throw environment_error("device '" + device + "' has no kernels in this build; use cpu");
 }
 

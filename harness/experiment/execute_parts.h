@@ -48,7 +48,7 @@ struct loaded_workload {
 bool runs_dry(const run_settings& run);
 
 // The kernels of a device by name; environment error for one this build has no kernels for.
-const ops& backend_of(const std::string& device);
+const backend& backend_of(const std::string& device);
 // What a run keeps keys and values in; usage error for a type that its device cannot hold.
 dtype stored_kv_dtype(const run_settings& run);
 

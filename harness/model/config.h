@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/model_core.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::inline model {
 

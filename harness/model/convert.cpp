@@ -31,7 +31,7 @@ void widen(const tensor_view& from, float* to) {
 
 }  // namespace
 
-tensor to_f32(const tensor_view& from, const ops& backend) {
+tensor to_f32(const tensor_view& from, const backend& backend) {
   tensor t = from.rank == 1 ? backend.allocate(dtype::f32, {from.shape[0]})
                             : backend.allocate(dtype::f32, {from.shape[0], from.columns()});
   const tensor wide = allocate_host(dtype::f32, {from.elements()});

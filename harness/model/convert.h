@@ -6,12 +6,12 @@
 
 #include <vector>
 
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::inline model {
 
 // A float32 copy of an f32, bf16 or f16 tensor of any rank.
-tensor to_f32(const tensor_view& from, const ops& backend);
+tensor to_f32(const tensor_view& from, const backend& backend);
 
 // The parts one below the other in host memory, in their own type where it is one and the same,
 // else as float32: [n1 + n2 + ..., columns] (or [n1 + n2 + ...]). For packing.

@@ -12,7 +12,7 @@
 
 #include "harness/model/config.h"
 #include "harness/model/weights.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::inline model {
 
@@ -37,13 +37,13 @@ class transformer {
  public:
   // Packs every weight for the backend. `max_rows` sizes the scratch of one forward. `kv_dtype`:
   // what loops over this model keep keys and values in; usage error where the backend cannot.
-  transformer(model_config config, const model_weights& weights, const ops& backend,
+  transformer(model_config config, const model_weights& weights, const backend& backend,
               weight_format format, std::int32_t max_rows, dtype kv_dtype = dtype::f32);
   ~transformer();
   transformer(transformer&&) noexcept;
 
   const model_config& config() const;
-  const ops& backend() const;
+  const unmask::backend& backend() const;
   std::int32_t max_rows() const;
   dtype kv_dtype() const;
   // Bytes of one element of what only products read: normed rows, attention, gated activations.
@@ -53,7 +53,7 @@ class transformer {
   struct activations {
     tensor x;          // [max_rows, D] residual stream
     tensor qkv;        // [max_rows, (heads + 2 kv_heads) * head_dim]
-    tensor attention;  // [max_rows, heads * head_dim], of ops::activation_type
+    tensor attention;  // [max_rows, heads * head_dim], of backend::activation_type
   };
   activations make_activations() const;
   // Views of the first n rows: q [n, heads, dim], k and v [n, kv_heads, dim] inside qkv.

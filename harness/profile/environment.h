@@ -52,7 +52,7 @@ struct environment {
 };
 
 // Looks at everything above; takes a few milliseconds, a second where a GPU must wake. cpu_backend
-// is ops::name() of the kernels in use. Never throws for something the machine lacks.
+// is backend::name() of the kernels in use. Never throws for something the machine lacks.
 environment capture_environment(const std::string& cpu_backend);
 
 // One JSON object on one line, keys in a fixed order, units in the names.

@@ -16,7 +16,7 @@ namespace {
 void attention(benchmark::State& state) {
   const std::int64_t rows = state.range(0), heads = state.range(1), kv_heads = state.range(2);
   const std::int64_t dim = state.range(3), length = state.range(4);
-  const ops& backend = cpu_ops();
+  const backend& backend = cpu_backend();
   const std::int64_t pages = (length + kv_page_size - 1) / kv_page_size;
   const tensor keys = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
   const tensor values = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});
@@ -56,7 +56,7 @@ BENCHMARK(attention)
 void attention_block_mask(benchmark::State& state) {
   const std::int64_t length = state.range(0), heads = state.range(1), kv_heads = state.range(2);
   const std::int64_t dim = state.range(3), size = state.range(4);
-  const ops& backend = cpu_ops();
+  const backend& backend = cpu_backend();
   const std::int64_t pages = (length + kv_page_size - 1) / kv_page_size;
   const std::int64_t blocks = (length + size - 1) / size;
   const tensor keys = random_tensor(backend, {pages, kv_page_size, kv_heads, dim});

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "kernels/bench/roofs.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 #include "kernels/random.h"
 
 namespace unmask::bench {
@@ -55,7 +55,7 @@ void send(const Backend& backend, void* to, const void* from, std::size_t bytes)
 
 // A tensor of the backend filled with normal numbers, one of 65,536 each. Drawing each from a
 // distribution took 0.84 s of a core for 50 million; the head of an 8B model has 622 million.
-inline tensor random_tensor(const ops& backend, std::initializer_list<std::int64_t> shape,
+inline tensor random_tensor(const backend& backend, std::initializer_list<std::int64_t> shape,
                             float scale = 1.0F) {
   constexpr std::size_t levels = 1 << 16;
   static const std::vector<float> normal = [] {

@@ -12,7 +12,7 @@ namespace {
 // Arguments: candidates, width D, vocabulary V.
 void confidence(benchmark::State& state) {
   const std::int64_t rows = state.range(0), width = state.range(1), vocabulary = state.range(2);
-  const ops& backend = cpu_ops();
+  const backend& backend = cpu_backend();
   const tensor x = random_tensor(backend, {rows, width});
   const auto head =
       backend.pack(random_tensor(backend, {vocabulary, width}, 0.05F), weight_format::f32);

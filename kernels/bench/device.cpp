@@ -26,7 +26,7 @@ namespace {
 
 // Where the cases run.
 struct target {
-  const ops& backend;
+  const unmask::backend& backend;
   bool emulated;
   double copy_bytes() const {
     static const double roof = emulated ? 0 : cuda::measure_copy_roof(0).bytes_per_second;
@@ -35,7 +35,7 @@ struct target {
   int calls() const { return emulated ? 1 : 20; }
 };
 
-tensor indices(const ops& backend, const std::vector<std::int32_t>& values) {
+tensor indices(const backend& backend, const std::vector<std::int32_t>& values) {
   tensor t = backend.allocate(dtype::i32, {static_cast<std::int64_t>(values.size())});
   send(backend, t.view().data, values.data(), values.size() * sizeof(std::int32_t));
   return t;
@@ -86,7 +86,7 @@ void linear(benchmark::State& state, const target& on) {
   const std::int64_t copies =
       on.emulated ? 1 : std::max<std::int64_t>(1, (std::int64_t{256} << 20) / weight_bytes);
   // Weights are packed from host memory, as those of a checkpoint.
-  const tensor w = random_tensor(reference_ops(), {n, k}, 0.05F);
+  const tensor w = random_tensor(reference_backend(), {n, k}, 0.05F);
   const tensor x = random_tensor(on.backend, {m, k});
   const tensor y = on.backend.allocate(dtype::f32, {m, n});
   std::vector<packed_handle> packed;
@@ -288,8 +288,8 @@ void experts(benchmark::State& state, const target& on) {
   const std::int64_t rows = state.range(0), width = state.range(1), hidden = state.range(2);
   const std::int64_t count = state.range(3), per_row = state.range(4);
   const weight_kind kind = weights_of(state.range(5));
-  const tensor gate_up = random_tensor(reference_ops(), {2 * hidden, width}, 0.05F);
-  const tensor down = random_tensor(reference_ops(), {width, hidden}, 0.05F);
+  const tensor gate_up = random_tensor(reference_backend(), {2 * hidden, width}, 0.05F);
+  const tensor down = random_tensor(reference_backend(), {width, hidden}, 0.05F);
   moe_experts all;
   all.hidden = static_cast<std::int32_t>(hidden);
   for (std::int64_t e = 0; e < count; ++e) {
@@ -343,7 +343,7 @@ void confidence(benchmark::State& state, const target& on) {
   const weight_kind kind = weights_of(state.range(3));
   const tensor x = random_tensor(on.backend, {rows, width});
   const packed_handle head =
-      on.backend.pack(random_tensor(reference_ops(), {tokens, width}, 0.05F), kind.format);
+      on.backend.pack(random_tensor(reference_backend(), {tokens, width}, 0.05F), kind.format);
   std::vector<std::int32_t> place(static_cast<std::size_t>(rows));
   std::iota(place.begin(), place.end(), 0);
   const tensor row = indices(on.backend, place);
@@ -388,7 +388,7 @@ void register_device_cases() {
     std::fprintf(stderr, "NOT RUN: cuda_*: %s\n", machine.note.c_str());
     return;
   }
-  const target on{emulated ? cuda_emulated_ops() : cuda_ops(), emulated};
+  const target on{emulated ? cuda_emulated_backend() : cuda_backend(), emulated};
   // In order of value: a run out of time keeps what it measured. 32 rows of a sequence are a whole
   // block of SDAR, 7 what an eviction leaves of it; 8192 rows are a piece of a prefill or refresh.
   add(on, "attention", attention, {"sequences", "rows", "heads", "kv", "dim", "keys", "bits"},

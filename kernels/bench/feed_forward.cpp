@@ -11,7 +11,7 @@ namespace {
 // Arguments: rows, hidden width F.
 void silu_mul(benchmark::State& state) {
   const std::int64_t rows = state.range(0), hidden = state.range(1);
-  const ops& backend = cpu_ops();
+  const backend& backend = cpu_backend();
   const tensor x = random_tensor(backend, {rows, 2 * hidden});
   const tensor y = backend.allocate(dtype::f32, {rows, hidden});
   const auto n = static_cast<double>(rows * hidden);
@@ -27,7 +27,7 @@ BENCHMARK(silu_mul)
 // Arguments: rows, width D, hidden width F.
 void feed_forward(benchmark::State& state) {
   const std::int64_t rows = state.range(0), width = state.range(1), hidden = state.range(2);
-  const ops& backend = cpu_ops();
+  const backend& backend = cpu_backend();
   const tensor x = random_tensor(backend, {rows, width});
   const auto up =
       backend.pack(random_tensor(backend, {2 * hidden, width}, 0.03F), weight_format::f32);

@@ -59,7 +59,7 @@ class proxy {
 
   static std::vector<tensor> weights() {
     std::vector<tensor> w;
-    const ops& backend = cpu_ops();
+    const backend& backend = cpu_backend();
     const float s = 1.0F / std::sqrt(static_cast<float>(width));
     for (std::int64_t l = 0; l < layers; ++l) {
       w.push_back(random_tensor(backend, {3 * width, width}, s));
@@ -155,15 +155,15 @@ class proxy {
     }
   };
   static tensor buffer(std::int64_t columns) {
-    return cpu_ops().allocate(dtype::f32, {most_rows, columns});
+    return cpu_backend().allocate(dtype::f32, {most_rows, columns});
   }
 
-  const ops& backend_ = cpu_ops();
+  const backend& backend_ = cpu_backend();
   std::vector<layer> layers_;
   packed_handle head_;
   std::vector<tensor> keys_, values_;
   std::vector<std::int32_t> table_, position_, sequence_;
-  tensor ones_ = cpu_ops().allocate(dtype::f32, {width});
+  tensor ones_ = cpu_backend().allocate(dtype::f32, {width});
   tensor stream_ = buffer(width), spare_ = buffer(width), norm_ = buffer(width);
   tensor qkv_ = buffer(3 * width), mixed_ = buffer(width), both_ = buffer(2 * hidden);
   tensor inner_ = buffer(hidden), logits_ = buffer(vocabulary);
@@ -201,7 +201,7 @@ void forward(benchmark::State& state) {
   const auto format = static_cast<weight_format>(state.range(1));
   const std::int64_t logit_rows = state.range(2) != 0 ? rows : 1;
   proxy& p = proxy_of(format);
-  const tensor x = random_tensor(cpu_ops(), {rows, width});
+  const tensor x = random_tensor(cpu_backend(), {rows, width});
   if (format != weight_format::f32) report_accuracy(state, p, x, rows);
   const auto t = interleave(
       state, {[&] { p.forward(x, rows, logit_rows); }, [&] { p.linear_layers(rows, logit_rows); }});

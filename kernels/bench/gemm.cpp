@@ -54,7 +54,7 @@ void gemm(benchmark::State& state) {
   const std::int64_t m = state.range(0), k = state.range(1), n = state.range(2);
   const int copies =
       static_cast<int>(std::max<std::int64_t>(2, (std::int64_t{96} << 20) / (k * n * 4)));
-  const ops& backend = cpu_ops();
+  const backend& backend = cpu_backend();
   const tensor w = random_tensor(backend, {n, k}, 0.05F), x = random_tensor(backend, {m, k});
   const tensor y = backend.allocate(dtype::f32, {m, n});
   std::vector<std::vector<packed_handle>> packed;

@@ -9,7 +9,7 @@ namespace {
 // Arguments: rows, KV heads, head dimension. Reads and writes keys and values once.
 void kv_write(benchmark::State& state) {
   const std::int64_t rows = state.range(0), kv_heads = state.range(1), dim = state.range(2);
-  const ops& backend = cpu_ops();
+  const backend& backend = cpu_backend();
   const std::int64_t pages = (rows + kv_page_size - 1) / kv_page_size;
   const tensor keys = backend.allocate(dtype::f32, {pages, kv_page_size, kv_heads, dim});
   const tensor values = backend.allocate(dtype::f32, {pages, kv_page_size, kv_heads, dim});

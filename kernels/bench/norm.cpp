@@ -9,7 +9,7 @@ namespace {
 // Arguments: rows, width. Reads and writes every element once.
 void rms_norm(benchmark::State& state) {
   const std::int64_t rows = state.range(0), width = state.range(1);
-  const ops& backend = cpu_ops();
+  const backend& backend = cpu_backend();
   const tensor x = random_tensor(backend, {rows, width}), w = random_tensor(backend, {width});
   const tensor y = backend.allocate(dtype::f32, {rows, width});
   const auto n = static_cast<double>(rows * width);

@@ -9,7 +9,7 @@ namespace {
 // Arguments: rows, heads, head dimension, whether the heads are normalised first. In place.
 void head_norm_rope(benchmark::State& state) {
   const std::int64_t rows = state.range(0), heads = state.range(1), dim = state.range(2);
-  const ops& backend = cpu_ops();
+  const backend& backend = cpu_backend();
   const tensor x = random_tensor(backend, {rows, heads, dim}), w = random_tensor(backend, {dim});
   std::vector<std::int32_t> position(static_cast<std::size_t>(rows));
   for (std::size_t r = 0; r < position.size(); ++r) position[r] = static_cast<std::int32_t>(r);

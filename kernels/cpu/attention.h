@@ -4,7 +4,7 @@
 // Ragged attention over a paged key-value cache on the CPU; see op::attention for the meaning.
 #pragma once
 
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::cpu {
 

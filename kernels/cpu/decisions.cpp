@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/ops.h"
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/decisions.h"
 #include "kernels/noise.h"

@@ -20,7 +20,7 @@
 #include <string>
 
 #include "kernels/cpu/isa.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::cpu {
 

@@ -18,7 +18,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/vec.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::cpu {
 

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include <algorithm>
 
-#include "kernels/cpu/ops.h"
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/rows.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/cpu/ops.h"
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/selection.h"

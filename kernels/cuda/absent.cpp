@@ -4,7 +4,7 @@
 // The answers of a build without CUDA; compiled instead of everything else in this folder.
 #include "harness/base/error.h"
 #include "kernels/cuda/device.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::cuda {
 
@@ -14,7 +14,7 @@ report query() {
   return result;
 }
 
-const ops* gpu_reading_host_memory() {
+const backend* gpu_reading_host_memory() {
   return nullptr;
 }
 
@@ -36,7 +36,7 @@ product_roof measure_product_roof(int, product_kind) {
 
 namespace unmask {
 
-const ops& cuda_ops() {
+const backend& cuda_backend() {
   throw environment_error(cuda::query().note);
 }
 

@@ -110,12 +110,12 @@ inline queue::plan_key attention_plan_key(const attention_params& p) {
           static_cast<std::uint64_t>(p.most_parts)};
 }
 
-class device_ops;
+class device_backend;
 
 // ops/attention_tensor.cu: attention over bfloat16 keys and values on tensor cores. False where there
 // is none: other head dimensions than 64 and 128, block masks of other sizes than multiples of 8.
 bool can_use_tensor_cores(const attention_params& p);
-void launch_tensor_attention(const device_ops& device, attention_params p,
+void launch_tensor_attention(const device_backend& device, attention_params p,
                              std::int64_t packed_rows);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "kernels/cuda/device/portable.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "kernels/cuda/device/portable.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

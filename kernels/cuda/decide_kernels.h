@@ -8,7 +8,7 @@
 #pragma once
 
 #include "kernels/cuda/groups.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 #include "kernels/random.h"
 
 namespace unmask::cuda::UNMASK_TARGET {

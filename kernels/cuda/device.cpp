@@ -5,7 +5,7 @@
 #include <array>
 
 #include "kernels/cuda/check.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::cuda {
 namespace {
@@ -73,10 +73,10 @@ namespace {
 bool resident_is_managed = false;
 }  // namespace
 
-const ops* gpu_reading_host_memory() {
+const backend* gpu_reading_host_memory() {
   if (query().devices.empty() || attribute(cudaDevAttrPageableMemoryAccess, 0) == 0) return nullptr;
   resident_is_managed = true;
-  return &cuda_ops();
+  return &cuda_backend();
 }
 bool host_reads_resident_memory() {
   return resident_is_managed;

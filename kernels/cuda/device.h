@@ -12,7 +12,7 @@
 #include <vector>
 
 namespace unmask {
-class ops;
+class backend;
 }
 
 namespace unmask::cuda {
@@ -43,10 +43,10 @@ struct report {
 // Never throws: "no driver", "driver too old" and "no device" are all a report without devices.
 report query();
 
-// cuda_ops() where the GPU can read memory that the backend did not allocate (HMM or ATS), else
+// cuda_backend() where the GPU can read memory that the backend did not allocate (HMM or ATS), else
 // null. For tests whose operands are ordinary vectors; resident memory is managed from then on, so
 // that they can read results in place.
-const ops* gpu_reading_host_memory();
+const backend* gpu_reading_host_memory();
 bool host_reads_resident_memory();
 
 struct copy_roof {

@@ -12,13 +12,13 @@ namespace unmask::cuda {
 
 struct emulation {
   emulator::schedule order;
-  // Launches wait in the queue until ops::synchronize(), as on a GPU: host code that reads a result
+  // Launches wait in the queue until backend::synchronize(), as on a GPU: host code that reads a result
   // too early reads what was there before.
   bool deferred = false;
   // A launch whose arguments point to memory that the backend did not allocate is refused: the GPU
   // could not read it.
   bool own_memory_only = false;
-  bool records = false;       // ops::graph_bucket() says yes, as the GPU's does
+  bool records = false;       // backend::graph_bucket() says yes, as the GPU's does
   bool own_products = false;  // as UNMASK_CUDA_GEMM=own
   // Device memory that is allocated now is closed to the host: touching it ends the program.
   bool hides_memory = false;

@@ -4,7 +4,7 @@
 // Memory that host code and kernels share: lists, states, decisions, a few bytes per row. The host
 // reads and writes it in place, as ordinary memory; kernels work on a copy in device memory, because
 // each of their reads over the bus would take a microsecond or two. The launcher of an operation
-// names what its kernels read and write (device_ops::in and out):
+// names what its kernels read and write (device_backend::in and out):
 //   in    copies what the host has changed since, through pinned memory in launch order; the host
 //         may change it again at once
 //   out   the same, and the next wait brings it back: the host reads it and writes it only then

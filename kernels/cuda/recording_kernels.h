@@ -7,7 +7,7 @@
 #pragma once
 
 #include "kernels/cuda/device/portable.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 #include "kernels/rows.h"
 
 namespace unmask::cuda::UNMASK_TARGET {

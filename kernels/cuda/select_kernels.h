@@ -7,7 +7,7 @@
 #pragma once
 
 #include "kernels/cuda/groups.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

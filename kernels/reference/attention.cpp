@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "kernels/attention.h"
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 
 namespace unmask::reference {
 

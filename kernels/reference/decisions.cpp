@@ -9,7 +9,7 @@
 #include "kernels/decisions.h"
 #include "kernels/float16.h"
 #include "kernels/noise.h"
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 
 namespace unmask::reference {
 

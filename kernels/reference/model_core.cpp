@@ -8,11 +8,11 @@
 #include "kernels/host_memory.h"
 #include "kernels/int8.h"
 #include "kernels/model_core.h"
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 
 namespace unmask {
 
-const ops& reference_ops() {
+const backend& reference_backend() {
   static const reference::backend backend;
   return backend;
 }
@@ -177,7 +177,7 @@ void silu_mul(const op::silu_mul& args) {
   }
 }
 
-void rotate_and_store(const ops& backend, const op::rotate_and_store& args) {
+void rotate_and_store(const backend& backend, const op::rotate_and_store& args) {
   backend.run(op::head_norm_rope{args.q, args.q_norm, args.eps, args.rope, args.rows.position});
   backend.run(op::head_norm_rope{args.k, args.k_norm, args.eps, args.rope, args.rows.position});
   backend.run(op::kv_write{args.rows, args.k, args.v, args.cache});

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "kernels/moe.h"
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 
 namespace unmask::reference {
 

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include <cstring>
 
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 #include "kernels/rows.h"
 
 namespace unmask::reference {

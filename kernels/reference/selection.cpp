@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 #include "kernels/selection.h"
 
 namespace unmask::reference {

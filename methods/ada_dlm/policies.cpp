@@ -24,7 +24,7 @@ std::int32_t boundary_rank(const settings& s, std::int32_t length, std::int32_t 
 
 void shared_state::make_room(const batch& b, const settings& s) {
   if (history) return;
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const std::int64_t places = b.capacity(), length = b.max_length();
   remembers = s.decision.rule != freeze_rule::threshold;
   history = backend.allocate(dtype::f32, {places, length, remembers ? s.history : 1});
@@ -135,7 +135,7 @@ void pace::finish(batch& b, std::int32_t s) {
 }
 
 void rows::select(const batch& b, const step_plan& plan, row_lists& list) {
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   first_.clear();
   last_.clear();
   for (const sequence_step& step : plan.of) {
@@ -159,7 +159,7 @@ void rows::select(const batch& b, const step_plan& plan, row_lists& list) {
 
 void rows::feed_forward_rows(const batch& b, const step_plan&, const row_lists& list,
                              row_lists& updated, tensor& index) {
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   updated.rows =
       backend.run(op::compact{b.capacity(), shared_->flags, 1, first_.data(), last_.data(),
                               updated.begin.as<std::int32_t>(), updated.position.as<std::int32_t>(),
@@ -179,7 +179,7 @@ void unmask::judge(const batch& b, const step_plan&, const tensor_view& head_inp
 }
 
 void unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const candidate_set set = c.set(b.capacity());
   std::uint8_t* accept = c.accept.as<std::uint8_t>();
   backend.run(op::push_history{set, c.probability.as<float>(), settings_.replicate_first,

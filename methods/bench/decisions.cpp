@@ -34,21 +34,21 @@ void accept_top(benchmark::State& state) {
   candidates c(state.range(0), state.range(1));
   const auto n = static_cast<double>(c.score.size());
   run(state, n, 5 * n, [&] {
-    cpu_ops().run(op::accept_top{c.set, c.score.data(), c.quota.data(), c.accept.data()});
+    cpu_backend().run(op::accept_top{c.set, c.score.data(), c.quota.data(), c.accept.data()});
   });
 }
 void accept_threshold(benchmark::State& state) {
   candidates c(state.range(0), state.range(1));
   const auto n = static_cast<double>(c.score.size());
   run(state, n, 5 * n, [&] {
-    cpu_ops().run(op::accept_threshold{c.set, c.score.data(), 0.9F, false, true, c.accept.data()});
+    cpu_backend().run(op::accept_threshold{c.set, c.score.data(), 0.9F, false, true, c.accept.data()});
   });
 }
 void accept_factor(benchmark::State& state) {
   candidates c(state.range(0), state.range(1));
   const auto n = static_cast<double>(c.score.size());
   run(state, n, 5 * n, [&] {
-    cpu_ops().run(op::accept_factor{c.set, c.score.data(), 1.0F, c.accept.data()});
+    cpu_backend().run(op::accept_factor{c.set, c.score.data(), 1.0F, c.accept.data()});
   });
 }
 void sizes(benchmark::internal::Benchmark* b) {

@@ -25,8 +25,8 @@ struct context {
         sequence(static_cast<std::size_t>(n), 0),
         position(static_cast<std::size_t>(n)),
         table(static_cast<std::size_t>((n + kv_page_size - 1) / kv_page_size)),
-        q(random_tensor(cpu_ops(), {n, heads, dim})),
-        keys(random_tensor(cpu_ops(),
+        q(random_tensor(cpu_backend(), {n, heads, dim})),
+        keys(random_tensor(cpu_backend(),
                            {static_cast<std::int64_t>(table.size()), kv_page_size, heads, dim})) {
     std::iota(position.begin(), position.end(), 0);
     std::iota(table.begin(), table.end(), 0);
@@ -48,23 +48,23 @@ void block_mass(benchmark::State& state) {
   const context c(state.range(0));
   const auto size = static_cast<std::int32_t>(state.range(1));
   const std::int64_t blocks = (c.tokens + size - 1) / size;
-  const tensor mass = cpu_ops().allocate(dtype::f32, {1, context::heads, blocks, blocks});
+  const tensor mass = cpu_backend().allocate(dtype::f32, {1, context::heads, blocks, blocks});
   const std::int32_t zero = 0;
   const double n = c.tokens, width = context::heads * context::dim;
   run(state, 2 * n * n * width, 8 * n * width, [&] {
-    cpu_ops().run(
+    cpu_backend().run(
         op::block_mass{c.rows(), c.q.view(), c.cache(), &c.tokens, &zero, size, 0.4F, mass});
   });
 }
 void keep_top_blocks(benchmark::State& state) {
   const auto size = static_cast<std::int32_t>(state.range(1));
   const auto blocks = static_cast<std::int32_t>((state.range(0) + size - 1) / size);
-  const tensor mass = random_tensor(cpu_ops(), {1, context::heads, blocks, blocks});
-  const tensor keep = cpu_ops().allocate(dtype::u8, {1, context::heads, blocks, blocks});
+  const tensor mass = random_tensor(cpu_backend(), {1, context::heads, blocks, blocks});
+  const tensor keep = cpu_backend().allocate(dtype::u8, {1, context::heads, blocks, blocks});
   const std::int32_t zero = 0, count = blocks * 3 / 10 + 1;
   const double n = static_cast<double>(context::heads) * blocks * blocks;
   run(state, n, 5 * n, [&] {
-    cpu_ops().run(op::keep_top_blocks{mass, &blocks, &zero, &blocks, &count, keep});
+    cpu_backend().run(op::keep_top_blocks{mass, &blocks, &zero, &blocks, &count, keep});
   });
 }
 void block_mean_keys(benchmark::State& state) {
@@ -72,10 +72,10 @@ void block_mean_keys(benchmark::State& state) {
   const auto size = static_cast<std::int32_t>(state.range(1));
   const std::int32_t blocks[2] = {0, (c.tokens + size - 1) / size};
   const tensor means =
-      cpu_ops().allocate(dtype::f32, {std::int64_t{blocks[1]}, context::heads, context::dim});
+      cpu_backend().allocate(dtype::f32, {std::int64_t{blocks[1]}, context::heads, context::dim});
   const double n = static_cast<double>(c.tokens) * context::heads * context::dim;
   run(state, n, 4 * n, [&] {
-    cpu_ops().run(op::block_mean_keys{1, c.cache(), &c.tokens, size, blocks, means});
+    cpu_backend().run(op::block_mean_keys{1, c.cache(), &c.tokens, size, blocks, means});
   });
 }
 // Argument: tokens. One mean query against every key, then the best half (Sparse-dLLM) or the best
@@ -87,16 +87,16 @@ void key_scores(benchmark::State& state) {
   keys.kv_length = &c.tokens;
   const double n = static_cast<double>(c.tokens) * context::heads * context::dim;
   run(state, 2 * n, 4 * n, [&] {
-    cpu_ops().run(op::key_scores{c.q.view().slice(0, 1), c.cache(), keys, score.data()});
+    cpu_backend().run(op::key_scores{c.q.view().slice(0, 1), c.cache(), keys, score.data()});
   });
 }
 void top_indices(benchmark::State& state, double share) {
   const auto n = static_cast<std::int32_t>(state.range(0));
-  const tensor score = random_tensor(cpu_ops(), {n});
+  const tensor score = random_tensor(cpu_backend(), {n});
   const std::int32_t begin[2] = {0, n}, out_begin[2] = {0, static_cast<std::int32_t>(n * share)};
   std::vector<std::int32_t> out(static_cast<std::size_t>(out_begin[1]));
   run(state, n, 4.0 * n, [&] {
-    cpu_ops().run(op::top_indices{1, begin, score.as<float>(), out_begin, out.data()});
+    cpu_backend().run(op::top_indices{1, begin, score.as<float>(), out_begin, out.data()});
   });
 }
 

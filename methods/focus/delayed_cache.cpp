@@ -64,7 +64,7 @@ void write_extents(const row_lists& rows, std::int32_t sequences, std::int32_t* 
 // all of them (the engine's warm-up).
 void delayed_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
   delayed_state& state = *state_;
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const commit_mode mode = state.settings.commit;
   if (mode != commit_mode::frozen) {
     write_windows(state, plan, [mode](const sequence_step& step) {

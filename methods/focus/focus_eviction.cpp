@@ -30,7 +30,7 @@ average_scope scope_of(const std::string& name) {
 
 void focus_eviction::prepare(const batch& b, std::int64_t rows) {
   if (begin_) return;
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const std::int64_t places = b.capacity();
   for (tensor* t : {&layer0_, &layer1_, &score_, &all_}) {
     *t = backend.allocate(dtype::f32, {rows, 1});
@@ -95,7 +95,7 @@ eviction_view focus_eviction::view(std::int32_t s) const {
 // which the masked ones are then picked.
 void focus_eviction::importance(const batch& b, const tensor_view& q, const tensor_view& k,
                                 const tensor& out) {
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const float scale = 1.0F / std::sqrt(static_cast<float>(b.model().head_dim));
   if (!budgets_->settings.whole_block) {
     backend.run(op::importance{b.capacity(), begin_.as<std::int32_t>(), row_.as<std::int32_t>(), q,
@@ -119,7 +119,7 @@ void focus_eviction::importance(const batch& b, const tensor_view& q, const tens
 
 // What the rows are ranked by: layer 1 minus layer 0, or layer 1 alone; its negative for bottom.
 void focus_eviction::score(const batch& b) {
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const focus_settings& f = budgets_->settings;
   backend.run(op::combine_scores{count_, layer1_.as<float>(), 1,
                                  f.layer1_score ? nullptr : layer0_.as<float>(), -1,

@@ -32,7 +32,7 @@ bool focus_rows::narrow(const batch& b, const step_plan& plan, std::int32_t laye
 void focus_rows::finish(const batch& b, const step_plan& plan, const row_lists& rows,
                         bool dropped) {
   focus_state& state = *state_;
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   std::int32_t* extent = state.extent_out.as<std::int32_t>();
   if (dropped) write_extents(rows, b.capacity(), extent);  // drop_rows() has waited for layer 0
   for (std::int32_t s = 0; s < b.capacity(); ++s) {

@@ -34,7 +34,7 @@ void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_
   any_focused_ = false;
   for (std::int32_t s = 0; s < sequences; ++s) any_focused_ = any_focused_ || focused(plan, s);
   if (!means_.empty()) return;
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const std::int64_t kv_heads = cache.keys.shape[2], dim = cache.keys.shape[3];
   const std::int32_t size = state_->settings.prompt_block_size;
   const std::int32_t blocks = (b.max_length() + size - 1) / size;
@@ -123,7 +123,7 @@ void sparse_context::refresh_means(const batch& b, const step_plan& plan, std::i
 // R_b = mean over heads of (mean focus query) . (mean key of block b), top C of them (eqs 7, 8).
 void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::int32_t layer,
                                   const tensor_view& q) {
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const std::int32_t sequences = b.capacity();
   const std::int64_t width = q.shape[1] * q.shape[2];
   blocks_.clear();
@@ -167,7 +167,7 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
 
 // Ascending: sinks and tokens of the top blocks, then the response.
 void sparse_context::list_slots(const batch& b, const step_plan& plan, std::int32_t layer) {
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const focus_dllm_settings& f = state_->settings;
   zero_.assign(plan.of.size(), 0);
   length_.assign(plan.of.size(), 0);

@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 #include "kernels/shared_vector.h"
 
 namespace unmask {
@@ -60,7 +60,7 @@ struct chunk_rows {
 
 class chunk_builder {
  public:
-  chunk_builder(const ops& backend, const chunk_settings& settings)
+  chunk_builder(const backend& backend, const chunk_settings& settings)
       : run_(&backend), settings_(settings) {}
   // Fills `out` and returns the number of rows; state [S, length] uint8. Where boundary fusion
   // applies, `requests[s].last` becomes the end of the next block.
@@ -69,7 +69,7 @@ class chunk_builder {
   const chunk_settings& settings() const { return settings_; }
 
  private:
-  const ops* run_;
+  const backend* run_;
   chunk_settings settings_;
   shared_vector<std::int32_t> first_, last_, size_;
 };

@@ -11,7 +11,7 @@ namespace unmask {
 
 void optimus_state::prepare(const batch& b) {
   if (kv_end) return;
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const std::int64_t places = b.capacity();
   kv_end = backend.allocate(dtype::i32, {places}, memory_use::host_visible);
   requests.resize(static_cast<std::size_t>(places));
@@ -241,7 +241,7 @@ bool optimus_pace::stops_at_prefix(const batch& b, std::int32_t s, const progres
 
 void optimus_rows::select(const batch& b, const step_plan& plan, row_lists& rows) {
   optimus_state& state = *state_;
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const std::int32_t block = state.settings.chunk.block;
   if (!builder_) {
     builder_.emplace(backend, state.settings.chunk);

@@ -7,7 +7,7 @@
 
 namespace unmask {
 
-void slot_ranking::rank(std::int32_t layer, const ops& backend, const tensor_view& q,
+void slot_ranking::rank(std::int32_t layer, const backend& backend, const tensor_view& q,
                         std::span<const std::int32_t> first, std::span<const std::int32_t> last,
                         const paged_kv& cache, std::span<const std::int32_t> keep) {
   const auto sequences = static_cast<std::int32_t>(first.size());

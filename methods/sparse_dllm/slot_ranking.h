@@ -39,7 +39,7 @@ class slot_ranking {
 
   // Ranks the candidates of one layer by the rows [first[s], last[s]) of q [R, heads, dim], after
   // RoPE. `keep` [S]: how many of sequence s are wanted.
-  void rank(std::int32_t layer, const ops& backend, const tensor_view& q,
+  void rank(std::int32_t layer, const backend& backend, const tensor_view& q,
             std::span<const std::int32_t> first, std::span<const std::int32_t> last,
             const paged_kv& cache, std::span<const std::int32_t> keep);
   // What is kept of it, as places among the candidates of each sequence, best first, ties in the

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 #include "methods/ada_dlm/kernels/freeze.h"
 
 namespace unmask {
@@ -22,7 +22,7 @@ TEST(ada_dlm_freeze, every_case_exactly) {
   std::ifstream file(UNMASK_GOLDENS "/toy/ada_dlm_freeze.json");
   const json golden = json::parse(file);
   ASSERT_GE(golden.at("cases").size(), 5U);
-  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+  for (const backend* backend : {&reference_backend(), &cpu_backend()}) {
     for (const json& c : golden.at("cases")) {
       SCOPED_TRACE(backend->name() + " " + c.at("id").get<std::string>());
       const auto length = c.at("length").get<std::int64_t>();

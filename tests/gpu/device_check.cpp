@@ -59,9 +59,9 @@ int run(int argc, char** argv) {
     if (machine.devices.empty()) throw environment_error(machine.note);
   }
   ::setenv("UNMASK_CUDA_GRAPHS", "on", 0);  // the emulator records only where it is asked to
-  checker check(backend == "cuda"            ? cuda_ops()
-                : backend == "cuda-emulated" ? cuda_emulated_ops()
-                                             : cpu_ops(),
+  checker check(backend == "cuda"            ? cuda_backend()
+                : backend == "cuda-emulated" ? cuda_emulated_backend()
+                                             : cpu_backend(),
                 size == "large", seed);
   // What was never compared on a GPU before comes first: a run out of time keeps its rows.
   check_attention(check);

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::gpu_check {
 
@@ -29,8 +29,8 @@ struct mirrored {
 // Who runs an operation, and which of the two copies it takes.
 class side {
  public:
-  side(const ops& with, bool device) : with_(with), device_(device) {}
-  const ops& with() const { return with_; }
+  side(const backend& with, bool device) : with_(with), device_(device) {}
+  const backend& with() const { return with_; }
   bool is_device() const { return device_; }
   const tensor& operator()(const mirrored& m) const { return device_ ? m.there : m.here; }
   template <class T = std::int32_t>
@@ -39,17 +39,17 @@ class side {
   }
 
  private:
-  const ops& with_;
+  const backend& with_;
   bool device_;
 };
 
 class checker {
  public:
-  checker(const ops& device, bool large, std::uint64_t seed)
+  checker(const backend& device, bool large, std::uint64_t seed)
       : device_(device), large_(large), seed_(seed), random_(seed) {}
 
-  const ops& device() const { return device_; }
-  const ops& reference() const { return reference_; }
+  const unmask::backend& device() const { return device_; }
+  const backend& reference() const { return reference_; }
   std::mt19937_64& random() { return random_; }
   int wrong() const { return wrong_; }
   std::int64_t size(std::int64_t small, std::int64_t large) const { return large_ ? large : small; }
@@ -180,8 +180,8 @@ class checker {
     }
   }
 
-  const ops& device_;
-  const ops& reference_ = reference_ops();
+  const backend& device_;
+  const backend& reference_ = reference_backend();
   bool large_;
   std::uint64_t seed_;
   std::mt19937_64 random_;

@@ -59,7 +59,7 @@ void linear(checker& c, weight_format format) {
 // A feed-forward with its norm: what is stored between the operations is of activation_type. Run
 // as it is, recorded (a CUDA graph), and repeated on other rows; each time against the reference.
 void recording(checker& c, weight_format format) {
-  const ops &device = c.device(), &reference = c.reference();
+  const backend &device = c.device(), &reference = c.reference();
   const std::int64_t width = c.size(64, 512), hidden = c.size(48, 1024);
   const auto rows = device.graph_bucket(static_cast<std::int32_t>(c.size(11, 120)));
   if (rows == 0) return c.report("recording", "this backend records nothing", 0);

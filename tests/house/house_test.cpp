@@ -26,9 +26,9 @@ class planted : public testing::Test {
               ("unmask house " + std::to_string(::getpid()) + "_" +
                testing::UnitTest::GetInstance()->current_test_info()->name())) {
     fs::remove_all(root_);
-    write("kernels/ops.h", "");
-    write("harness/model/model.h", include("kernels/ops.h"));
-    write("harness/profile/nvtx.h", include("kernels/ops.h"));
+    write("kernels/backend.h", "");
+    write("harness/model/model.h", include("kernels/backend.h"));
+    write("harness/profile/nvtx.h", include("kernels/backend.h"));
     write("harness/decode/loop.h",
           include("harness/model/model.h") + include("harness/profile/nvtx.h"));
     write("methods/focus/focus.cpp", include("harness/decode/loop.h"));
@@ -38,7 +38,7 @@ class planted : public testing::Test {
           include("harness/engine/engine.h") + include("harness/workload/task.h"));
     write("harness/cli/main.cpp",
           include("methods/focus/focus.h") + include("harness/experiment/plan.h"));
-    write("tests/kernels/ops_test.cpp", include("kernels/ops.h"));
+    write("tests/kernels/ops_test.cpp", include("kernels/backend.h"));
   }
   ~planted() override { fs::remove_all(root_); }
 
@@ -104,7 +104,7 @@ TEST_F(planted, an_angle_bracket_does_not_hide_a_forbidden_arrow) {
 }
 
 TEST_F(planted, an_include_relative_to_its_own_folder_is_found) {
-  write("kernels/bad.h", include("ops.h"));
+  write("kernels/bad.h", include("backend.h"));
   expect_only("include", "kernels/bad.h");
 }
 
@@ -130,7 +130,7 @@ TEST_F(planted, one_type_defined_in_two_headers_is_found) {
   write("methods/a/a.h", open + "struct focus_state;\nstruct focus_state {};\n" + close);
   write("methods/b/b.h",
         open + "struct focus_state;\nclass other {\n  struct inner {};\n};\n" + close);
-  write("kernels/cpu/ops.h", "namespace unmask::cpu {\nclass other {};\n" + close);
+  write("kernels/cpu/backend.h", "namespace unmask::cpu {\nclass other {};\n" + close);
   EXPECT_TRUE(check(root_).empty());
   write("methods/c/c.h", open + "struct focus_state {\n  int x;\n};\n" + close);
   expect_only("twice", "methods/c/c.h");

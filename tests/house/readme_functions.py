@@ -31,7 +31,7 @@ def known():
     # Operations: free functions of the kernels, whatever they hang on.
     operations = {w for n in names if n.startswith("kernels/") or "/kernels/" in n
                   for w in re.findall(r"\b([a-z][a-z0-9_]*)\s*\(", counts.text_of(n))}
-    words["ops"] = operations
+    words["backend"] = operations
     # An operation is a struct of parameters in a header of kernels, here or of a method.
     words["op"] = {w for n in names if n.endswith(".h") and (n.startswith("kernels/") or "/kernels/" in n)
                    for w in re.findall(r"\bstruct (\w+)", counts.text_of(n))}

@@ -60,9 +60,9 @@ void check_operation(const Make& make, double tolerance = 0) {
     EXPECT_FALSE(at.ran_over()) << "something was written beyond the end of an array";
     return answer;
   };
-  operands want(reference_ops());
+  operands want(reference_backend());
   const std::int32_t answer = run(want, all);
-  const auto check = [&](const ops& backend) {
+  const auto check = [&](const backend& backend) {
     SCOPED_TRACE(backend.name());
     operands together(backend);
     EXPECT_EQ(run(together, all), answer);
@@ -76,8 +76,8 @@ void check_operation(const Make& make, double tolerance = 0) {
       if (::testing::Test::HasFatalFailure()) return;
     }
   };
-  check(reference_ops());
-  for_each_isa([&](const std::string&) { check(cpu_ops()); });
+  check(reference_backend());
+  for_each_isa([&](const std::string&) { check(cpu_backend()); });
   for_each_device(check, {{}, true, true});
 }
 

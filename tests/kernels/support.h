@@ -19,7 +19,7 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/emulation.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 #include "kernels/sanitized.h"
 
 namespace unmask::test {
@@ -122,9 +122,9 @@ inline void for_each_isa(const std::function<void(const std::string&)>& body) {
 
 // Every backend that runs on the host. Not the emulator under the thread sanitizer, which follows
 // the stacks of threads but not those of fibers; it has one thread anyway.
-inline std::vector<const ops*> host_backends() {
-  std::vector<const ops*> all{&reference_ops(), &cpu_ops()};
-  if (!thread_sanitized) all.push_back(&cuda_emulated_ops());
+inline std::vector<const backend*> host_backends() {
+  std::vector<const backend*> all{&reference_backend(), &cpu_backend()};
+  if (!thread_sanitized) all.push_back(&cuda_emulated_backend());
   return all;
 }
 
@@ -137,7 +137,7 @@ inline cuda::emulator::schedule schedule_of(int mode) {
 // that reads ordinary host memory (the fixtures are std::vectors), also on that. Never under the
 // thread sanitizer, as host_backends(). UNMASK_TEST_DEVICE=gpu: on the GPU alone; =emulated: under
 // one schedule, to rehearse that.
-inline void for_each_device(const std::function<void(const ops&)>& body, cuda::emulation how = {}) {
+inline void for_each_device(const std::function<void(const backend&)>& body, cuda::emulation how = {}) {
   if (thread_sanitized) return;
   const char* asked = std::getenv("UNMASK_TEST_DEVICE");
   const std::string only = asked == nullptr ? "" : asked;
@@ -149,11 +149,11 @@ inline void for_each_device(const std::function<void(const ops&)>& body, cuda::e
     how.order = schedule_of(mode);
     cuda::set_emulation(how);
     SCOPED_TRACE("emulated, schedule " + std::to_string(mode));
-    body(cuda_emulated_ops());
+    body(cuda_emulated_backend());
     if (::testing::Test::HasFatalFailure()) break;
   }
   cuda::set_emulation(before);
-  if (const ops* gpu = cuda::gpu_reading_host_memory()) {
+  if (const backend* gpu = cuda::gpu_reading_host_memory()) {
     SCOPED_TRACE("cuda");
     body(*gpu);
   }

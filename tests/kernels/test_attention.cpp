@@ -123,7 +123,7 @@ TEST(attention, reference_matches_double_for_every_mask_and_list) {
         std::vector<double> mass(static_cast<std::size_t>(c.total_keys()), 0.0);
         std::vector<float> got_mass(mass.size(), 1.0F);
         definition(c, scale, want, mass);
-        reference_ops().run(
+        reference_backend().run(
             op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, got, view_of(got_mass)});
         expect_close(got, want, 5e-6, "out");
         for (std::size_t i = 0; i < mass.size(); ++i) {
@@ -135,7 +135,7 @@ TEST(attention, reference_matches_double_for_every_mask_and_list) {
 }
 
 TEST(attention, rows_without_a_key_are_zero_and_nan_stays_visible) {
-  const auto check = [](const ops& backend) {
+  const auto check = [](const backend& backend) {
     attention_case c({2, 1, 16}, {4}, 1, mask_kind::causal, true, 3);
     // Every listed key but one lies behind every row, and that one behind all rows but the last.
     c.list = {63, 62};
@@ -157,8 +157,8 @@ TEST(attention, rows_without_a_key_are_zero_and_nan_stays_visible) {
     }
     EXPECT_TRUE(std::isnan(out.at(3, 0)) && std::isfinite(out.at(3, 16)));
   };
-  check(reference_ops());
-  for_each_isa([&](const std::string&) { check(cpu_ops()); });
+  check(reference_backend());
+  for_each_isa([&](const std::string&) { check(cpu_backend()); });
   for_each_device(check);
 }
 
@@ -233,7 +233,7 @@ TEST(attention, tensor_cores_match_the_reference) {
                                           {{4, 1, 128}, {40, 70}, 4, mask_kind::causal, false},
                                           {{4, 1, 128}, {40, 33}, 10, mask_kind::full, true},
                                           {{2, 1, 64}, {3, 1}, 10, mask_kind::block_causal, false}};
-  for_each_device([&](const ops& device) {
+  for_each_device([&](const backend& device) {
     unsigned seed = 100;
     for (const tensor_case& t : cases) {
       attention_case c(t.of, t.lengths, t.pages, t.mask, t.listed, seed++);
@@ -242,7 +242,7 @@ TEST(attention, tensor_cores_match_the_reference) {
       const float scale = 1.0F / std::sqrt(static_cast<float>(t.of.dim));
       grid want({c.rows.set.rows, t.of.heads, t.of.dim});
       grid got({c.rows.set.rows, t.of.heads, t.of.dim}, 4);
-      reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want, {}});
+      reference_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want, {}});
       device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, {}});
       device.synchronize();
       EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1;
@@ -251,7 +251,7 @@ TEST(attention, tensor_cores_match_the_reference) {
       device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, view_of(mass)});
       device.synchronize();
       EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1;
-      reference_ops().run(
+      reference_backend().run(
           op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want, view_of(want_mass)});
       expect_close(mass, want_mass, 6e-3, "key mass");
     }
@@ -267,8 +267,8 @@ TEST(attention, wide_items_read_fragments_for_two_products) {
     half_cache half(c);
     grid got({c.rows.set.rows, 4, dim});
     cuda::emulator::begin_counting();
-    cuda_emulated_ops().run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
-    cuda_emulated_ops().synchronize();
+    cuda_emulated_backend().run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
+    cuda_emulated_backend().synchronize();
     const auto work = cuda::emulator::end_counting();
     const auto& k = work.kernels.at("attention_tensor");
     EXPECT_LE(static_cast<double>(k.matrix_loads), most * static_cast<double>(k.products)) << dim;
@@ -278,13 +278,13 @@ TEST(attention, wide_items_read_fragments_for_two_products) {
 
 // One long context among short ones is split, and the others are not.
 TEST(attention, tensor_cores_split_the_longest) {
-  for_each_device([&](const ops& device) {
+  for_each_device([&](const backend& device) {
     attention_case c({4, 1, 64}, {9, 40, 3, 5}, 24, mask_kind::full, false, 7);
     half_cache half(c);
     round_queries(c);
     c.length = {1500, 70, 1, 640};
     grid want({c.rows.set.rows, 4, 64}), got({c.rows.set.rows, 4, 64});
-    reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.125F, want, {}});
+    reference_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.125F, want, {}});
     device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.125F, got, {}});
     device.synchronize();
     EXPECT_LT(relative_error(got, want), 6e-3);
@@ -294,7 +294,7 @@ TEST(attention, tensor_cores_split_the_longest) {
 // Tiles that no row sees are skipped, those that some see are masked; sizes that tiles of keys do not
 // divide; sequences without a mask. And the mass of tiles, from the first slot on and from a later.
 TEST(attention, tensor_cores_under_block_masks) {
-  for_each_device([&](const ops& device) {
+  for_each_device([&](const backend& device) {
     unsigned seed = 300;
     for (const std::int32_t size : {8, 24, 64, 128}) {
       for (const shape& of : {shape{2, 2, 64}, shape{4, 1, 128}}) {
@@ -308,7 +308,7 @@ TEST(attention, tensor_cores_under_block_masks) {
         c.keys.tiles = {keep.data(), applies.data(), blocks, size};
         grid want({c.rows.set.rows, of.heads, of.dim});
         grid got({c.rows.set.rows, of.heads, of.dim}, 4);
-        reference_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.1F, want, {}});
+        reference_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.1F, want, {}});
         device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, 0.1F, got, {}});
         device.synchronize();
         EXPECT_LT(relative_error(got, want), 6e-3) << "block " << size;
@@ -320,7 +320,7 @@ TEST(attention, tensor_cores_under_block_masks) {
             std::fill_n(want_mass.row(s), want_mass.columns(), 0.0F);
             std::fill_n(mass.row(s), mass.columns(), 0.0F);
           }
-          reference_ops().run(op::block_mass{c.rows.set, c.q, c.cache.kv, c.length.data(),
+          reference_backend().run(op::block_mass{c.rows.set, c.q, c.cache.kv, c.length.data(),
                                              first.data(), size, 0.1F, want_mass});
           device.run(op::block_mass{c.rows.set, c.q, half.kv, c.length.data(), first.data(), size,
                                     0.1F, mass});

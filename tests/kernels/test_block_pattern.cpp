@@ -14,7 +14,7 @@ namespace {
 using test::grid;
 using indices = std::vector<std::int32_t>;
 using bytes = std::vector<std::uint8_t>;
-const std::vector<const ops*> backends = unmask::test::host_backends();
+const std::vector<const backend*> backends = unmask::test::host_backends();
 
 tensor_view flags_view(bytes& b, std::initializer_list<std::int64_t> shape) {
   return make_view(b.data(), dtype::u8, shape);
@@ -60,7 +60,7 @@ struct masked_case {
 // the slots that its head keeps, one head at a time.
 TEST(block_mask, reference_equals_attention_over_the_kept_keys) {
   masked_case c(4, 2, 12, 24, {20, 9}, {1, 1}, 1);
-  const ops& backend = reference_ops();
+  const backend& backend = reference_backend();
   grid got({29, 4, 12});
   backend.run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, got, {}});
   for (std::int32_t r = 0; r < 29; ++r) {
@@ -96,7 +96,7 @@ TEST(block_mask, other_keys_are_never_read) {
       }
     }
     grid clean({128, 2, 16}), poisoned({128, 2, 16});
-    cpu_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, clean, {}});
+    cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, clean, {}});
     for (std::int32_t slot = 0; slot < c.length[0]; ++slot) {
       if (slot / 16 % 3 == 1) continue;
       const std::int32_t page = c.cache.table[static_cast<std::size_t>(slot / kv_page_size)];
@@ -105,7 +105,7 @@ TEST(block_mask, other_keys_are_never_read) {
         c.cache.values.at(page, slot % kv_page_size * 16 + d) = test::nan;
       }
     }
-    cpu_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, poisoned, {}});
+    cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, poisoned, {}});
     for (std::int32_t r = 0; r < 128; ++r) {
       ASSERT_TRUE(test::same_bits(clean.row(r), poisoned.row(r), 32)) << r;
     }
@@ -118,9 +118,9 @@ TEST(block_mask, keeping_every_block_gives_the_bits_of_dense_attention) {
       masked_case c(6, 2, 24, size, {70, 5}, {1, 1}, 11);
       std::fill(c.keep.begin(), c.keep.end(), std::uint8_t{1});
       grid dense({75, 6, 24}), all({75, 6, 24});
-      cpu_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, all, {}});
+      cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, all, {}});
       c.keys.tiles = {};
-      cpu_ops().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, dense, {}});
+      cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 0.3F, dense, {}});
       for (std::int32_t r = 0; r < 75; ++r) {
         ASSERT_TRUE(test::same_bits(dense.row(r), all.row(r), 6 * 24)) << size << " row " << r;
       }
@@ -131,7 +131,7 @@ TEST(block_mask, keeping_every_block_gives_the_bits_of_dense_attention) {
 TEST(block_mask, a_head_that_keeps_nothing_gives_zeros) {
   masked_case c(2, 2, 8, 32, {3}, {1}, 6);
   std::fill(c.keep.begin(), c.keep.end(), std::uint8_t{0});
-  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+  for (const backend* backend : {&reference_backend(), &cpu_backend()}) {
     grid out({3, 2, 8});
     backend->run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out, {}});
     for (std::int64_t r = 0; r < 3; ++r) {
@@ -144,7 +144,7 @@ TEST(block_mask, goes_with_neither_list_nor_key_mass) {
   masked_case c(2, 2, 8, 32, {3}, {1}, 6);
   std::vector<float> mass(static_cast<std::size_t>(c.length[0]), 0.0F);
   const indices begin{0, 1}, slot{0};
-  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+  for (const backend* backend : {&reference_backend(), &cpu_backend()}) {
     grid out({3, 2, 8});
     EXPECT_THROW(backend->run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, 1.0F, out,
                                             test::view_of(mass)}),
@@ -161,7 +161,7 @@ TEST(block_mask, goes_with_neither_list_nor_key_mass) {
 // 2: tiles hold (1 + 2) / 6 and 3 / 6, over a full tile of 4; from slot 2 on the last key has it
 // all.
 TEST(block_mass, by_hand) {
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     std::vector<float> storage(2 * kv_page_size, 0.0F);
     storage[1] = std::log(2.0F);
     storage[2] = std::log(3.0F);
@@ -199,7 +199,7 @@ TEST(block_mass, the_pattern_is_that_of_the_reference) {
           used.push_back((length + size - 1) / size);
           count.push_back(used.back() * 3 / 10 + 1);
         }
-        const auto pattern = [&](const ops& backend) {
+        const auto pattern = [&](const backend& backend) {
           grid mass({3, 6, c.blocks, c.blocks});
           bytes keep(c.keep.size(), 9);
           backend.run(op::block_mass{c.rows.set, c.q, c.cache.kv, c.length.data(), zero.data(),
@@ -208,7 +208,7 @@ TEST(block_mass, the_pattern_is_that_of_the_reference) {
                                           flags_view(keep, {3, 6, c.blocks, c.blocks})});
           return keep;
         };
-        EXPECT_EQ(pattern(cpu_ops()), pattern(reference_ops())) << size << " " << scale;
+        EXPECT_EQ(pattern(cpu_backend()), pattern(reference_backend())) << size << " " << scale;
       }
     }
   });
@@ -224,7 +224,7 @@ TEST(keep_top_blocks, by_hand) {
     }
   }
   const std::int32_t used = 3, zero = 0, two = 2, one = 1, three = 3, four = 4;
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     bytes keep(16, 7);
     const tensor_view flags = flags_view(keep, {1, 1, 4, 4});
     // The best one, if it lies below block 2; then all of the range from 2 on.
@@ -248,7 +248,7 @@ TEST(block_mask_keys, by_hand) {
   set(1, 0, 0, 1), set(1, 0, 1, 1), set(1, 1, 0, 0), set(1, 1, 1, 0);
   const bytes applies{1, 0};
   const indices length{6, 6};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     std::vector<float> out(6, -1.0F);
     backend->run(op::block_mask_keys{flags_view(keep, {2, 2, 3, 3}), applies.data(), 4,
                                      length.data(), make_view(out.data(), dtype::f32, {2, 3})});

@@ -16,7 +16,7 @@ namespace {
 
 using indices = std::vector<std::int32_t>;
 using flags = std::vector<std::uint8_t>;
-const std::vector<const ops*> backends = unmask::test::host_backends();
+const std::vector<const backend*> backends = unmask::test::host_backends();
 
 tensor_view view_of(flags& f, std::int64_t sequences) {
   return make_view(f.data(), dtype::u8,
@@ -24,7 +24,7 @@ tensor_view view_of(flags& f, std::int64_t sequences) {
 }
 
 TEST(blocks, fill_and_scatter_touch_only_what_they_name) {
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     SCOPED_TRACE(backend->name());
     // A row in front of the two of the view, where a row that is nobody's would write.
     flags f(15, 7);
@@ -49,7 +49,7 @@ TEST(blocks, fill_and_scatter_touch_only_what_they_name) {
 TEST(blocks, freeze_by_hand) {
   flags state{0, 1, 1, 0, 1, 1, 2, 1};  // one sequence, block [2, 8)
   const indices first{2}, last{8};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     flags frozen(8, 0);
     backend->run(op::mark_kv_final{1, view_of(state, 1), first.data(), last.data(), true,
                                    view_of(frozen, 1)});
@@ -70,7 +70,7 @@ TEST(blocks, retain_by_hand) {
   p.target = target.data();
   p.processed = processed.data();
   p.by_deviation = p.keep_predecessors = p.keep_unprocessed = false;
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     flags accept(8, 9);
     backend->run(op::retain{c.set(), score.data(), p, accept.data()});
     EXPECT_EQ(accept, (flags{0, 0, 0, 0, 0, 1, 0, 1}));
@@ -100,7 +100,7 @@ TEST(blocks, retain_knows_both_deviations) {
   c.add({0, 1});
   const std::vector<float> score{1, 0};
   const indices target{1}, processed{0};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     for (const bool mean : {true, false}) {
       for (const std::int32_t ddof : {0, 1}) {
         retain_params p;
@@ -165,7 +165,7 @@ TEST(blocks, property_retain_keeps_the_target) {
     p.adjacent_rows = *rc::gen::arbitrary<bool>();
     p.keep_unprocessed = *rc::gen::arbitrary<bool>();
     flags want(score.size(), 9);
-    reference_ops().run(op::retain{c.set(), score.data(), p, want.data()});
+    reference_backend().run(op::retain{c.set(), score.data(), p, want.data()});
     for (int s = 0; s < sequences; ++s) {  // minimum retention
       const int n = c.begin[static_cast<std::size_t>(s) + 1] - c.begin[static_cast<std::size_t>(s)];
       const auto* from = want.data() + c.begin[static_cast<std::size_t>(s)];
@@ -175,7 +175,7 @@ TEST(blocks, property_retain_keeps_the_target) {
 }
 
 TEST(blocks, scores) {
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     const std::vector<float> a{1, 2, -3}, b{0.5F, 4, 1};
     std::vector<float> out(3);
     backend->run(op::combine_scores{3, a.data(), 1, b.data(), -1, out.data()});
@@ -204,7 +204,7 @@ TEST(blocks, select_chunk_by_hand) {
       {settle_rule::right_neighbour, false, {1, 2, 3, 4}, {1, 2, 3, 4}, {0, 0, 0, 0}},
       {settle_rule::whole_block, false, {1, 2, 3, 4}, {1, 2, 3, 4}, {0, 0, 0, 0}},
   };
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     for (const auto& want : cases) {
       const chunk_params p{first.data(),       last.data(), four.data(), 8,
                            want.pending_first, want.rule,   true};

@@ -15,7 +15,7 @@ namespace unmask {
 namespace {
 
 using accepts = std::vector<std::uint8_t>;
-const std::vector<const ops*> backends = unmask::test::host_backends();
+const std::vector<const backend*> backends = unmask::test::host_backends();
 
 struct scene {
   test::candidates_fixture candidates;
@@ -37,7 +37,7 @@ scene make_scene(const std::vector<std::vector<float>>& scores) {
 
 TEST(decisions, top_by_hand) {
   const scene s = make_scene({{0.3F, 0.9F, 0.9F, 0.1F}, {}, {-test::infinity, test::nan, 0.2F}});
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     accepts a = s.fresh();
     const std::vector<std::int32_t> one{1, 1, 1}, many{3, 5, 5}, none{0, -1, 0};
     backend->run(op::accept_top{s.candidates.set(), s.score.data(), one.data(), a.data()});
@@ -52,7 +52,7 @@ TEST(decisions, top_by_hand) {
 TEST(decisions, threshold_by_hand) {
   const scene s =
       make_scene({{0.3F, 0.9F, 0.5F}, {0.1F, 0.2F, 0.2F}, {-test::infinity, test::nan}});
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     accepts a = s.fresh();
     backend->run(
         op::accept_threshold{s.candidates.set(), s.score.data(), 0.5F, false, true, a.data()});
@@ -72,7 +72,7 @@ TEST(decisions, threshold_by_hand) {
 
 // factor 1: thr = -1, 2/3, 3/4, 4/5, 5/6.
 TEST(decisions, factor_by_hand) {
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     const auto run = [&](const std::vector<float>& scores, float factor) {
       const scene s = make_scene({scores});
       accepts a = s.fresh();
@@ -98,7 +98,7 @@ TEST(decisions, sequential_by_hand) {
   c.add({1, 8, 10, 11, 15, 17});  // block [8, 16)
   c.add({3});                     // block [8, 16): none inside
   const std::vector<std::int32_t> begin{8, 8};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     accepts a(7, 9);
     const std::vector<std::int32_t> three{3, 3}, all{8, 8};
     backend->run(op::accept_sequential{c.set(), begin.data(), 8, three.data(), a.data()});
@@ -114,7 +114,7 @@ TEST(decisions, commit_writes_accepted_tokens) {
   c.add({1, 3});
   const std::vector<std::int32_t> token{11, 12, 13, 99};
   const accepts accept{1, 0, 1, 1};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     for (const std::int32_t mask_id : {-1, 99}) {
       std::vector<std::int32_t> canvas(8, 99), committed{5, 0};
       std::vector<std::uint8_t> state(8, 0);
@@ -137,7 +137,7 @@ TEST(decisions, random_scores_depend_on_seed_step_and_position_only) {
   const std::vector<std::uint64_t> seed{7, 7};
   const std::vector<std::int32_t> step{2, 2};
   const noise_source noise{seed.data(), step.data()};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     std::vector<float> score(5, test::nan);
     backend->run(op::uniform_scores{c.set(), noise, score.data()});
     EXPECT_EQ(score[0], score[2]);
@@ -197,7 +197,7 @@ TEST(decisions, property_top_is_rank_below_quota) {
     const auto quota =
         *rc::gen::container<std::vector<std::int32_t>>(sequences, rc::gen::inRange(-1, 8));
     const auto rank = ranks(s);
-    for (const ops* backend : backends) {
+    for (const backend* backend : backends) {
       accepts a = s.fresh();
       backend->run(op::accept_top{s.candidates.set(), s.score.data(), quota.data(), a.data()});
       for (std::size_t q = 0; q < sequences; ++q) {
@@ -216,7 +216,7 @@ TEST(decisions, property_threshold_is_scores_and_the_best) {
     const float threshold = static_cast<float>(*rc::gen::inRange(-4, 13)) / 8;
     const bool strict = *rc::gen::arbitrary<bool>(), best = *rc::gen::arbitrary<bool>();
     const auto rank = ranks(s);
-    for (const ops* backend : backends) {
+    for (const backend* backend : backends) {
       accepts a = s.fresh();
       backend->run(op::accept_threshold{s.candidates.set(), s.score.data(), threshold, strict, best,
                                         a.data()});
@@ -234,7 +234,7 @@ TEST(decisions, property_factor_is_a_leading_run) {
     const scene s = make_scene(*ragged_scores());
     const float factor = static_cast<float>(*rc::gen::inRange(1, 24)) / 8;
     const auto rank = ranks(s);
-    for (const ops* backend : backends) {
+    for (const backend* backend : backends) {
       accepts a = s.fresh();
       backend->run(op::accept_factor{s.candidates.set(), s.score.data(), factor, a.data()});
       for (std::size_t q = 0; q + 1 < s.candidates.begin.size(); ++q) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Activations stored as bfloat16 (ops::activation_type): every operation that takes them does what
+// Activations stored as bfloat16 (backend::activation_type): every operation that takes them does what
 // it does with float32 and rounds the result once, and a product of bfloat16 rows is the product
 // that rounds its float32 rows itself, bit for bit.
 #include "kernels/attention.h"
@@ -67,7 +67,7 @@ struct place {
 const std::vector<place> places{{128, 0, 0}, {514, 2, 0}, {128, 1, 0}, {33, 0, 0}, {64, 0, 1}};
 
 TEST(device_bf16, norms_and_gates_round_once) {
-  test::for_each_device([&](const ops& device) {
+  test::for_each_device([&](const backend& device) {
     std::mt19937 rng(11);
     for (const auto& [width, gap, offset] : places) {
       grid x({5, width}, 3), normed({5, width});
@@ -93,7 +93,7 @@ TEST(device_bf16, norms_and_gates_round_once) {
 
 // bfloat16: activations are rounded too, so the tolerance is that of both factors' rounding.
 TEST(device_bf16, products_are_those_of_rounded_operands) {
-  test::for_each_device([&](const ops& device) {
+  test::for_each_device([&](const backend& device) {
     std::mt19937 rng(8);
     grid x({5, 70}), rounded({5, 70}), w({33, 70}), y({5, 33}), want({5, 33});
     x.randomize(rng);
@@ -101,8 +101,8 @@ TEST(device_bf16, products_are_those_of_rounded_operands) {
     for (std::int64_t r = 0; r < 5; ++r) {
       for (std::int64_t k = 0; k < 70; ++k) rounded.at(r, k) = from_bf16(to_bf16(x.at(r, k)));
     }
-    reference_ops().run(
-        op::linear{rounded, *reference_ops().pack(w, weight_format::bf16), {}, want, false});
+    reference_backend().run(
+        op::linear{rounded, *reference_backend().pack(w, weight_format::bf16), {}, want, false});
     const packed_handle packed = device.pack(w, weight_format::bf16);
     EXPECT_EQ(packed->bytes, 33U * 70 * 2);
     device.run(op::linear{x, *packed, {}, y, false});
@@ -113,16 +113,16 @@ TEST(device_bf16, products_are_those_of_rounded_operands) {
 
 TEST(device_bf16, products_refuse_what_they_cannot_do) {
   grid x({2, 8}), w({4, 8}), wrong({2, 5});
-  const ops& device = cuda_emulated_ops();
+  const backend& device = cuda_emulated_backend();
   EXPECT_EQ(device.name(), "cuda-emulated");
   const packed_handle packed = device.pack(w, weight_format::f32);
   EXPECT_THROW(device.run(op::linear{x, *packed, {}, wrong, false}), std::logic_error);
-  const packed_handle foreign = reference_ops().pack(w, weight_format::f32);
+  const packed_handle foreign = reference_backend().pack(w, weight_format::f32);
   EXPECT_THROW(device.run(op::linear{x, *foreign, {}, wrong, false}), std::logic_error);
 }
 
 TEST(device_bf16, products_take_and_give_it) {
-  test::for_each_device([&](const ops& device) {
+  test::for_each_device([&](const backend& device) {
     if (device.activation_type(weight_format::bf16) != dtype::bf16) {
       GTEST_SKIP() << "UNMASK_CUDA_GEMM=own";
     }
@@ -161,7 +161,7 @@ TEST(device_bf16, products_take_and_give_it) {
 // Keys in bfloat16 with dimension 64 take tensor cores, float32 the exact kernel; few sequences
 // with many keys are split and merged, many are not.
 TEST(device_bf16, attention_rounds_its_result) {
-  test::for_each_device([&](const ops& device) {
+  test::for_each_device([&](const backend& device) {
     std::mt19937 rng(13);
     constexpr std::int64_t heads = 4, kv_heads = 2;
     for (const auto& [dim, tensor] : {std::pair<std::int64_t, bool>{64, true}, {24, false}}) {
@@ -196,7 +196,7 @@ TEST(device_bf16, attention_rounds_its_result) {
 
 // The head of more than one chunk of the vocabulary: rows are gathered and rounded once for all.
 TEST(device_bf16, the_head_sees_rounded_rows_in_every_chunk) {
-  test::for_each_device([&](const ops& device) {
+  test::for_each_device([&](const backend& device) {
     std::mt19937 rng(15);
     constexpr std::int64_t vocabulary = 17000, width = 8;
     grid x({6, width}), w({vocabulary, width});
@@ -209,7 +209,7 @@ TEST(device_bf16, the_head_sees_rounded_rows_in_every_chunk) {
     c.row = {5, 0, 3};
     std::vector<std::int32_t> want(3), got(3);
     std::vector<float> want_p(3), got_p(3);
-    const auto ask = [&](const ops& backend, std::vector<std::int32_t>& token,
+    const auto ask = [&](const backend& backend, std::vector<std::int32_t>& token,
                          std::vector<float>& probability) {
       confidence_out out;
       out.token = token.data();
@@ -219,7 +219,7 @@ TEST(device_bf16, the_head_sees_rounded_rows_in_every_chunk) {
     };
     ask(device, got, got_p);
     rounded.round(x);
-    ask(reference_ops(), want, want_p);
+    ask(reference_backend(), want, want_p);
     EXPECT_EQ(got, want);
     test::expect_close(got_p, want_p, 1e-4, "probability");
   });
@@ -227,7 +227,7 @@ TEST(device_bf16, the_head_sees_rounded_rows_in_every_chunk) {
 
 // More candidates than one group of them: a row's results do not depend on which it is in.
 TEST(device_bf16, the_head_takes_candidates_in_groups) {
-  test::for_each_device([&](const ops& device) {
+  test::for_each_device([&](const backend& device) {
     std::mt19937 rng(16);
     constexpr std::int64_t vocabulary = 300, width = 8, rows = cuda::head_group + 30, period = 29;
     grid x({rows, width}), w({vocabulary, width});
@@ -275,7 +275,7 @@ TEST(device_bf16, head_chunks_fill_waves_of_tiles) {
 }
 
 TEST(device_bf16, experts_take_it) {
-  test::for_each_device([&](const ops& device) {
+  test::for_each_device([&](const backend& device) {
     if (device.activation_type(weight_format::bf16) != dtype::bf16) {
       GTEST_SKIP() << "UNMASK_CUDA_GEMM=own";
     }
@@ -328,7 +328,7 @@ TEST(device_bf16, experts_take_it) {
 // The router's matrix goes to tensor cores in two bfloat16 parts, so its logits are almost those of
 // float32: the same experts, and weights that differ by the 2^-17 that the parts leave out.
 TEST(device_bf16, the_router_chooses_as_the_reference_does) {
-  test::for_each_device([&](const ops& device) {
+  test::for_each_device([&](const backend& device) {
     if (device.activation_type(weight_format::bf16) != dtype::bf16) {
       GTEST_SKIP() << "UNMASK_CUDA_GEMM=own";
     }
@@ -357,7 +357,7 @@ TEST(device_bf16, the_router_chooses_as_the_reference_does) {
       const auto as_view = [](std::vector<std::int32_t>& v, std::int64_t r) {
         return make_view(v.data(), dtype::i32, {r, each});
       };
-      reference_ops().run(op::moe_route{x, router, as_view(want, rows), want_weight});
+      reference_backend().run(op::moe_route{x, router, as_view(want, rows), want_weight});
       device.run(op::moe_route{half, router, as_view(got, rows), got_weight});
       device.synchronize();
       EXPECT_EQ(got, want);

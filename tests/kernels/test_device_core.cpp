@@ -16,7 +16,7 @@ using test::grid;
 
 // One pass over the rows against the three operations that it stands for: q, k and the cache.
 TEST(device_core, rotates_and_stores_as_the_single_operations_do) {
-  test::for_each_device([&](const ops& device) {
+  test::for_each_device([&](const backend& device) {
     std::mt19937 rng(21);
     for (const auto& sizes : {std::pair<int, int>{48, 48}, {10, 6}, {64, 64}}) {
       const int dim = sizes.first, rotary = sizes.second;

@@ -21,8 +21,8 @@ using test::grid;
 
 constexpr weight_format int8 = weight_format::int8;
 
-void for_each_path(const std::function<void(const ops&)>& body) {
-  test::for_each_device([&](const ops& device) {
+void for_each_path(const std::function<void(const backend&)>& body) {
+  test::for_each_device([&](const backend& device) {
     for (const bool own : {false, true}) {
       SCOPED_TRACE(own ? "own products" : "library");
       cuda::emulation choice = cuda::current_emulation();
@@ -85,7 +85,7 @@ TEST(int8_rows, levels_and_scale_are_those_of_the_definition) {
 }
 
 TEST(device_int8, linear_gives_the_bits_of_the_reference_and_of_the_batch) {
-  for_each_path([&](const ops& device) {
+  for_each_path([&](const backend& device) {
     EXPECT_EQ(device.activation_type(int8), dtype::f32);
     for (const auto& [rows, depth, features] : {std::array<int, 3>{1, 1, 1},
                                                 {3, 7, 5},
@@ -100,7 +100,7 @@ TEST(device_int8, linear_gives_the_bits_of_the_reference_and_of_the_batch) {
       before.randomize(rng, 1e3F);
       std::vector<float> bias = test::random_vector(rng, features);
       const packed_handle packed = device.pack(w, int8);
-      const packed_handle slow = reference_ops().pack(w, int8);
+      const packed_handle slow = reference_backend().pack(w, int8);
       for (const bool biased : {false, true}) {
         for (const bool accumulate : {false, true}) {
           grid y({rows, features}, 2), want({rows, features});
@@ -109,7 +109,7 @@ TEST(device_int8, linear_gives_the_bits_of_the_reference_and_of_the_batch) {
             want.copy(before);
           }
           const tensor_view b = biased ? test::view_of(bias) : tensor_view{};
-          reference_ops().run(op::linear{x, *slow, b, want, accumulate});
+          reference_backend().run(op::linear{x, *slow, b, want, accumulate});
           device.run(op::linear{x, *packed, b, y, accumulate});
           device.synchronize();
           expect_same(y, want, "linear");
@@ -129,13 +129,13 @@ TEST(device_int8, linear_gives_the_bits_of_the_reference_and_of_the_batch) {
 
 // More sums than one piece of rows may have.
 TEST(device_int8, many_sums_go_in_pieces_of_rows) {
-  const ops& device = cuda_emulated_ops();
+  const backend& device = cuda_emulated_backend();
   const std::int64_t rows = 131, depth = 3, features = 66000;
   std::mt19937 rng(3);
   grid x({rows, depth}), w({features, depth}), y({rows, features}), want({rows, features});
   fill(x, rng);
   fill(w, rng);
-  reference_ops().run(op::linear{x, *reference_ops().pack(w, int8), {}, want, false});
+  reference_backend().run(op::linear{x, *reference_backend().pack(w, int8), {}, want, false});
   device.run(op::linear{x, *device.pack(w, int8), {}, y, false});
   device.synchronize();
   expect_same(y, want, "linear");
@@ -143,7 +143,7 @@ TEST(device_int8, many_sums_go_in_pieces_of_rows) {
 
 // What is no number stays in its row, or in its output feature.
 TEST(device_int8, a_row_with_nan_or_infinity_gives_nan) {
-  for_each_path([&](const ops& device) {
+  for_each_path([&](const backend& device) {
     std::mt19937 rng(9);
     grid x({5, 20}), w({6, 20}), y({5, 6}), want({5, 6});
     x.randomize(rng);
@@ -151,7 +151,7 @@ TEST(device_int8, a_row_with_nan_or_infinity_gives_nan) {
     x.at(1, 19) = test::nan;
     x.at(3, 0) = -test::infinity;
     w.at(4, 7) = test::infinity;
-    reference_ops().run(op::linear{x, *reference_ops().pack(w, int8), {}, want, false});
+    reference_backend().run(op::linear{x, *reference_backend().pack(w, int8), {}, want, false});
     device.run(op::linear{x, *device.pack(w, int8), {}, y, false});
     device.synchronize();
     for (std::int64_t r = 0; r < 5; ++r) {
@@ -164,7 +164,7 @@ TEST(device_int8, a_row_with_nan_or_infinity_gives_nan) {
 }
 
 TEST(device_int8, packs_every_float_type_and_refuses_what_it_cannot_do) {
-  const ops& device = cuda_emulated_ops();
+  const backend& device = cuda_emulated_backend();
   std::mt19937 rng(4);
   grid w({19, 37}), x({2, 37}), want({2, 19}), got({2, 19});
   w.randomize(rng);
@@ -200,17 +200,17 @@ TEST(device_int8, packs_every_float_type_and_refuses_what_it_cannot_do) {
 
 // Candidates in any order and more than once; one chunk of the vocabulary, and two.
 TEST(device_int8, head_follows_the_reference) {
-  for_each_path([&](const ops& device) {
+  for_each_path([&](const backend& device) {
     for (const std::int64_t vocabulary : {100, 9001}) {
       std::mt19937 rng(21);
       const std::int64_t width = 17;
       grid x({9, width}, 2), w({vocabulary, width});
       x.randomize(rng);
       w.randomize(rng, 0.7F);
-      const packed_handle head = device.pack(w, int8), slow = reference_ops().pack(w, int8);
+      const packed_handle head = device.pack(w, int8), slow = reference_backend().pack(w, int8);
       const std::vector<std::int32_t> row{8, 0, 3, 3, 5};
       grid want({5, vocabulary}), got({5, vocabulary}, 3);
-      reference_ops().run(op::logits{x, *slow, row.data(), want});
+      reference_backend().run(op::logits{x, *slow, row.data(), want});
       device.run(op::logits{x, *head, row.data(), got});
       device.synchronize();
       expect_same(got, want, "logits");
@@ -226,7 +226,7 @@ TEST(device_int8, head_follows_the_reference) {
           return {token.data(), probability.data(), nullptr, entropy.data(), nullptr, nullptr};
         }
       } right, is;
-      reference_ops().run(op::confidence{x, *slow, c.set(), {}, right.out()});
+      reference_backend().run(op::confidence{x, *slow, c.set(), {}, right.out()});
       device.run(op::confidence{x, *head, c.set(), {}, is.out()});
       device.synchronize();
       EXPECT_EQ(is.token, right.token);
@@ -247,7 +247,7 @@ TEST(device_int8, head_follows_the_reference) {
 
 // The experts' tensor-core product against the same chain of dense products, and the reference.
 TEST(device_int8, routed_experts_are_the_dense_products_of_their_rows) {
-  for_each_path([&](const ops& device) {
+  for_each_path([&](const backend& device) {
     std::mt19937 rng(14);
     const std::int64_t width = 71, hidden = 43, rows = 40, k = 2;
     moe_experts own, slow;
@@ -257,7 +257,7 @@ TEST(device_int8, routed_experts_are_the_dense_products_of_their_rows) {
       up.randomize(rng, 0.2F);
       down.randomize(rng, 0.2F);
       for (auto& [backend, experts] :
-           {std::pair<const ops*, moe_experts*>{&device, &own}, {&reference_ops(), &slow}}) {
+           {std::pair<const backend*, moe_experts*>{&device, &own}, {&reference_backend(), &slow}}) {
         experts->gate_up.push_back(backend->pack(up, int8));
         experts->down.push_back(backend->pack(down, int8));
       }
@@ -291,7 +291,7 @@ TEST(device_int8, routed_experts_are_the_dense_products_of_their_rows) {
     device.run(op::moe_feed_forward{x, routed, shares, own, got});
     device.run(op::moe_feed_forward{x.view().slice(7, 1), routed.slice(7, 1), shares.slice(7, 1),
                                     own, one});
-    reference_ops().run(op::moe_feed_forward{x, routed, shares, slow, want});
+    reference_backend().run(op::moe_feed_forward{x, routed, shares, slow, want});
     grid pair({1, 2 * hidden}), gated({1, hidden}), out({1, width});
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t i = 0; i < k; ++i) {
@@ -318,14 +318,14 @@ TEST(device_int8, routed_experts_are_the_dense_products_of_their_rows) {
 // Quantised rows, sums and scales lie in scratch memory: a recording must use them as a launch
 // does.
 TEST(device_int8, recorded_products_read_what_is_there_when_they_are_repeated) {
-  const ops& device = cuda_emulated_ops();
+  const backend& device = cuda_emulated_backend();
   const cuda::emulation saved = cuda::current_emulation();
   for (const bool own : {false, true}) {
     cuda::set_emulation({{}, true, true, true, own});
     std::mt19937 rng(6);
     grid w({33, 40}), other({33, 40}), want({6, 33});
     w.randomize(rng);
-    const packed_handle packed = device.pack(w, int8), slow = reference_ops().pack(w, int8);
+    const packed_handle packed = device.pack(w, int8), slow = reference_backend().pack(w, int8);
     const tensor x = device.allocate(dtype::f32, {6, 40}), y = device.allocate(dtype::f32, {6, 33});
     const auto draw = [&] {
       const std::vector<float> values = test::random_vector(rng, 240);
@@ -333,7 +333,7 @@ TEST(device_int8, recorded_products_read_what_is_there_when_they_are_repeated) {
     };
     const auto expect = [&] {
       device.synchronize();
-      reference_ops().run(op::linear{x, *slow, {}, want, false});
+      reference_backend().run(op::linear{x, *slow, {}, want, false});
       for (std::int64_t r = 0; r < 6; ++r) {
         EXPECT_TRUE(test::same_bits(y.row<float>(r), want.row(r), 33));
       }

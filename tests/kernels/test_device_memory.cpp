@@ -17,7 +17,7 @@ using indices = std::vector<std::int32_t>;
 TEST(device_memory, faults_are_reported_when_the_host_waits) {
   const cuda::emulation before = cuda::current_emulation();
   cuda::set_emulation({{}, true, false});
-  const ops& device = cuda_emulated_ops();
+  const backend& device = cuda_emulated_backend();
   const indices begin{0, 1}, zero{0}, at{3}, other{4};
   const row_set rows{1, 1, begin.data(), zero.data(), at.data(), nullptr};
   const row_set absent{1, 1, begin.data(), zero.data(), other.data(), nullptr};
@@ -42,7 +42,7 @@ TEST(device_memory, faults_are_reported_when_the_host_waits) {
 TEST(device_memory, exchanged_arrays_are_copied_when_an_operation_is_run) {
   const cuda::emulation before = cuda::current_emulation();
   cuda::set_emulation({{}, true, true});
-  const ops& device = cuda_emulated_ops();
+  const backend& device = cuda_emulated_backend();
   const auto array = [&] { return device.allocate(dtype::f32, {40}, memory_use::host_visible); };
   const tensor x = array(), doubled = array(), tripled = array();
   std::fill_n(x.as<float>(), 40, 1.0F);
@@ -77,7 +77,7 @@ TEST(device_memory, exchanged_arrays_are_copied_when_an_operation_is_run) {
 TEST(device_memory, repeated_operations_read_the_arrays_anew) {
   const cuda::emulation before = cuda::current_emulation();
   cuda::set_emulation({{}, true, true, true});
-  const ops& device = cuda_emulated_ops();
+  const backend& device = cuda_emulated_backend();
   const tensor x = device.allocate(dtype::f32, {8}, memory_use::host_visible);
   const auto body = [&] {
     device.run(op::combine_scores{8, x.as<float>(), 2, nullptr, 0, x.as<float>()});
@@ -97,7 +97,7 @@ TEST(device_memory, repeated_operations_read_the_arrays_anew) {
 TEST(device_memory, resident_memory_can_be_closed_to_the_host) {
   const cuda::emulation before = cuda::current_emulation();
   cuda::set_emulation({{}, true, true, false, false, true});
-  const ops& device = cuda_emulated_ops();
+  const backend& device = cuda_emulated_backend();
   const tensor x = device.allocate(dtype::f32, {4});
   const std::vector<float> ones(4, 1.0F);
   device.write(x.view().data, ones.data(), x.bytes());
@@ -115,7 +115,7 @@ TEST(device_memory, host_memory_is_refused) {
   const cuda::emulation before = cuda::current_emulation();
   cuda::set_emulation({{}, false, true});
   std::vector<float> x(8, 1.0F);
-  EXPECT_THROW(cuda_emulated_ops().run(op::round_bf16{8, x.data()}),
+  EXPECT_THROW(cuda_emulated_backend().run(op::round_bf16{8, x.data()}),
                cuda::emulator::emulation_error);
   cuda::set_emulation(before);
 }

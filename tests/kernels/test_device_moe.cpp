@@ -139,7 +139,7 @@ void experts_by_hand(const grid& x, const std::vector<std::int32_t>& expert,
 }
 
 TEST(device_moe_tensor, feed_forward_matches_the_definition_and_the_batch) {
-  test::for_each_device([&](const ops& device) {
+  test::for_each_device([&](const backend& device) {
     std::mt19937 rng(14);
     const std::int64_t width = 72, hidden = 40, rows = 40, k = 2;
     std::vector<std::vector<float>> up, down;

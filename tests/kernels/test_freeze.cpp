@@ -12,7 +12,7 @@ namespace unmask {
 namespace {
 
 using accepts = std::vector<std::uint8_t>;
-const std::vector<const ops*> backends = unmask::test::host_backends();
+const std::vector<const backend*> backends = unmask::test::host_backends();
 
 // Histories of a ragged batch; every position of `rows[s]` is a candidate unless left out.
 struct scene {
@@ -45,7 +45,7 @@ struct scene {
     return make_view(history.data(), dtype::f32,
                      {static_cast<std::int64_t>(rank.size()), length, m});
   }
-  accepts decide(const ops& backend, const freeze_params& params) {
+  accepts decide(const backend& backend, const freeze_params& params) {
     accepts a(candidates.row.size(), 9);  // poisoned
     backend.run(op::accept_two_centroids{candidates.set(), view(), rank.data(), params, a.data()});
     return a;
@@ -93,7 +93,7 @@ std::pair<std::vector<float>, std::vector<float>> prototypes(scene& x, std::int3
 }
 
 TEST(freeze, by_hand) {
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     SCOPED_TRACE(backend->name());
     // K = 2: high 0.9, boundary 0.5 (rank 3), middle 0.7: only 0.9 and 0.8 are above it.
     scene s = newest({0.5F, 0.9F, 0.3F, 0.8F}, 2);
@@ -128,7 +128,7 @@ TEST(freeze, by_hand) {
 
 TEST(freeze, scope_limit_and_ranking_by_hand) {
   const std::vector<std::int32_t> first{1}, last{5}, one{1};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     SCOPED_TRACE(backend->name());
     // Position 0 is the best of all but lies outside.
     scene s = newest({0.99F, 0.5F, 0.9F, 0.3F, 0.8F, 0.97F}, 2);
@@ -156,7 +156,7 @@ TEST(freeze, scope_limit_and_ranking_by_hand) {
 // A token that has just jumped as high prototype: a steady one is refused unless negative weights
 // are cut.
 TEST(freeze, a_jump_refuses_a_steady_token) {
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     scene s({{{0.99F, 0.1F, 0.1F}, {0.95F, 0.95F, 0.95F}, {0.5F, 0.5F, 0.5F}}}, 2);
     EXPECT_EQ(s.decide(*backend, {}), (accepts{1, 0, 0}));
     freeze_params cut;
@@ -166,7 +166,7 @@ TEST(freeze, a_jump_refuses_a_steady_token) {
 }
 
 TEST(freeze, tier_means_by_hand) {
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     // K = 2: high (0.9 + 0.7) / 2 = 0.8, boundary (0.6 + 0.2) / 2 = 0.4, middle 0.6. With single
     // tokens the middle is (0.9 + 0.6) / 2 = 0.75.
     scene s = newest({0.2F, 0.7F, 0.61F, 0.9F, 0.1F}, 2);
@@ -178,7 +178,7 @@ TEST(freeze, tier_means_by_hand) {
 }
 
 TEST(freeze, push_by_hand) {
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     std::vector<float> history(2 * 3 * 3, 0.0F);
     const tensor_view view = make_view(history.data(), dtype::f32, {2, 3, 3});
     test::candidates_fixture c;
@@ -206,7 +206,7 @@ TEST(freeze, linear_rule_equals_the_distances) {
     scene x = random_scene(rng, run % 2 == 0);
     freeze_params open;
     open.always_best = false;
-    const accepts got = x.decide(cpu_ops(), open);
+    const accepts got = x.decide(cpu_backend(), open);
     for (std::int32_t s = 0; s < 3; ++s) {
       if (x.candidates.begin[s + 1] - x.candidates.begin[s] < 2) continue;
       const auto [high, boundary] = prototypes(x, s);
@@ -237,7 +237,7 @@ TEST(freeze, flat_centroids_are_a_threshold_on_the_mean) {
     // Newest confidences below d, so that d keeps rank 2; the older ones are free.
     for (int i = 0; i < 10; ++i) rows.push_back({below(rng), any(rng), any(rng)});
     scene x({rows}, 1);
-    for (const ops* backend : backends) {
+    for (const backend* backend : backends) {
       const accepts got = x.decide(*backend, {});
       freeze_params control;
       control.rule = freeze_rule::moving_average;
@@ -268,7 +268,7 @@ TEST(freeze, one_confidence_is_a_midpoint_and_k_bounds_it) {
     std::vector<float> order = confidence;
     std::sort(order.rbegin(), order.rend());
     const double middle = (double{order[0]} + order[static_cast<std::size_t>(k)]) / 2;
-    for (const ops* backend : backends) {
+    for (const backend* backend : backends) {
       const accepts got = x.decide(*backend, {});
       int n = 0;
       for (std::size_t i = 0; i < confidence.size(); ++i) {
@@ -297,7 +297,7 @@ TEST(freeze, the_first_step_is_the_rule_of_one_confidence) {
       rows.push_back({confidence.back(), 0.0F, 0.0F});
     }
     scene deep({rows}, 4), flat = newest(confidence, 4);
-    for (const ops* backend : backends) {
+    for (const backend* backend : backends) {
       EXPECT_EQ(deep.decide(*backend, {}), flat.decide(*backend, {}));
       // All rows are multiples of each other: no cosine is larger, and the guard takes the best.
       freeze_params cosine;
@@ -320,7 +320,7 @@ TEST(freeze, the_best_token_freezes_unless_it_equals_the_boundary) {
     scene x = random_scene(rng, true);
     freeze_params open;
     open.always_best = false;
-    for (const ops* backend : backends) {
+    for (const backend* backend : backends) {
       const accepts got = x.decide(*backend, open);
       for (std::int32_t s = 0; s < 3; ++s) {
         if (x.candidates.begin[s] == x.candidates.begin[s + 1]) continue;
@@ -339,7 +339,7 @@ TEST(freeze, the_best_token_freezes_unless_it_equals_the_boundary) {
 }
 
 TEST(unsettled, by_hand) {
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     SCOPED_TRACE(backend->name());
     const accepts start{2, 2, 1, 0, 2, 0, 1, 2};
     const std::vector<std::int32_t> first{1}, last{8};

@@ -35,7 +35,7 @@ struct told {
 };
 
 // The head is the identity, so the logits are x itself.
-packed_handle identity(const ops& backend, std::int64_t n) {
+packed_handle identity(const backend& backend, std::int64_t n) {
   std::vector<float> w(static_cast<std::size_t>(n * n), 0.0F);
   for (std::int64_t i = 0; i < n; ++i) w[static_cast<std::size_t>(i * n + i)] = 1;
   return backend.pack(make_view(w.data(), dtype::f32, {n, n}), weight_format::f32);
@@ -53,7 +53,7 @@ TEST(head, confidence_by_hand) {
   test::candidates_fixture c;
   c.add({3, 9});
   c.row = {1, 2};
-  const auto check = [&](const ops& backend) {
+  const auto check = [&](const backend& backend) {
     const auto head = identity(backend, 4);
     confidence_params params;
     told t(2);
@@ -83,8 +83,8 @@ TEST(head, confidence_by_hand) {
     params.temperature = 0;
     EXPECT_THROW(backend.run(op::confidence{x, *head, c.set(), params, t.out()}), std::logic_error);
   };
-  check(reference_ops());
-  test::for_each_isa([&](const std::string&) { check(cpu_ops()); });
+  check(reference_backend());
+  test::for_each_isa([&](const std::string&) { check(cpu_backend()); });
 }
 
 // Ties go to the lowest token. Where float32 probabilities round to 1, the residual still says which
@@ -98,7 +98,7 @@ TEST(head, ties_go_to_the_lowest_and_near_certain_tokens_keep_their_order) {
   for (std::int64_t r = 0; r < 3; ++r) x.at(r, 1) = high[r];
   test::candidates_fixture c;
   c.add({3, 5, 9, 11});
-  const auto check = [&](const ops& backend, double tolerance) {
+  const auto check = [&](const backend& backend, double tolerance) {
     confidence_params params;
     params.accumulate_double = true;
     told t(4);
@@ -119,9 +119,9 @@ TEST(head, ties_go_to_the_lowest_and_near_certain_tokens_keep_their_order) {
     EXPECT_THROW(backend.run(op::confidence{x, *identity(backend, 4), c.set(), params, out}),
                  std::logic_error);
   };
-  check(reference_ops(), 1e-6);
-  check(cpu_ops(), 1e-4);
-  test::for_each_device([&](const ops& device) { check(device, 1e-6); });
+  check(reference_backend(), 1e-6);
+  check(cpu_backend(), 1e-4);
+  test::for_each_device([&](const backend& device) { check(device, 1e-6); });
 }
 
 // Best and second best planted in the same chunk, the same segment and far apart, in both orders.
@@ -143,9 +143,9 @@ TEST(head, confidence_finds_the_two_largest_anywhere) {
           w[static_cast<std::size_t>(swap ? other : first)] = 5;
           w[static_cast<std::size_t>(swap ? first : other)] = 4;
           const auto head =
-              cpu_ops().pack(make_view(w.data(), dtype::f32, {vocabulary, 1}), weight_format::f32);
+              cpu_backend().pack(make_view(w.data(), dtype::f32, {vocabulary, 1}), weight_format::f32);
           told t(1);
-          cpu_ops().run(op::confidence{x, *head, c.set(), {}, t.out()});
+          cpu_backend().run(op::confidence{x, *head, c.set(), {}, t.out()});
           ASSERT_EQ(t.token[0], swap ? other : first);
           ASSERT_EQ(t.gap[0], 1.0F) << first << " and " << other;
           ASSERT_TRUE(test::close(t.margin[0] / t.probability[0], 1 - std::exp(-1.0), 1e-5));
@@ -153,9 +153,9 @@ TEST(head, confidence_finds_the_two_largest_anywhere) {
         std::vector<float> tie = noise;
         tie[static_cast<std::size_t>(first)] = tie[static_cast<std::size_t>(other)] = 5;
         const auto head =
-            cpu_ops().pack(make_view(tie.data(), dtype::f32, {vocabulary, 1}), weight_format::f32);
+            cpu_backend().pack(make_view(tie.data(), dtype::f32, {vocabulary, 1}), weight_format::f32);
         told t(1);
-        cpu_ops().run(op::confidence{x, *head, c.set(), {}, t.out()});
+        cpu_backend().run(op::confidence{x, *head, c.set(), {}, t.out()});
         ASSERT_EQ(t.token[0], std::min(first, other));
         ASSERT_EQ(t.gap[0], 0.0F);
       }
@@ -170,7 +170,7 @@ TEST(head, confidence_is_batch_invariant) {
     const std::int64_t vocabulary = 2500, width = 61;
     std::vector<float> w = test::random_vector(rng, vocabulary * width, 0.5F);
     const auto head =
-        cpu_ops().pack(make_view(w.data(), dtype::f32, {vocabulary, width}), weight_format::f32);
+        cpu_backend().pack(make_view(w.data(), dtype::f32, {vocabulary, width}), weight_format::f32);
     grid x({150, width});
     x.randomize(rng);
     std::vector<std::uint64_t> seed{5, 6};
@@ -186,10 +186,10 @@ TEST(head, confidence_is_batch_invariant) {
       c.add(first);
       c.add(second);
       told all(150), again(150);
-      cpu_ops().run(op::confidence{x, *head, c.set(), params, all.out()});
+      cpu_backend().run(op::confidence{x, *head, c.set(), params, all.out()});
       const int threads = omp_get_max_threads();
       omp_set_num_threads(3);
-      cpu_ops().run(op::confidence{x, *head, c.set(), params, again.out()});
+      cpu_backend().run(op::confidence{x, *head, c.set(), params, again.out()});
       omp_set_num_threads(threads);
       for (std::size_t i = 0; i < 150; i += 7) {
         ASSERT_TRUE(again.same(i, all, i)) << i;
@@ -198,7 +198,7 @@ TEST(head, confidence_is_batch_invariant) {
         alone.add({c.position[i]});
         alone.row = {static_cast<std::int32_t>(i)};
         told one(1);
-        cpu_ops().run(op::confidence{x, *head, alone.set(), params, one.out()});
+        cpu_backend().run(op::confidence{x, *head, alone.set(), params, one.out()});
         ASSERT_TRUE(one.same(0, all, i)) << i;
       }
     }
@@ -215,14 +215,14 @@ TEST(head, gumbel_noise_is_the_definition) {
       const std::int64_t width = vocabulary > 10000 ? 5 : 17;
       std::vector<float> w = test::random_vector(rng, vocabulary * width, 0.5F);
       const auto head =
-          cpu_ops().pack(make_view(w.data(), dtype::f32, {vocabulary, width}), weight_format::f32);
+          cpu_backend().pack(make_view(w.data(), dtype::f32, {vocabulary, width}), weight_format::f32);
       grid x({40, width}), logits({40, vocabulary});
       x.randomize(rng);
       test::candidates_fixture c;
       std::vector<std::int32_t> positions;
       for (std::int32_t p = 0; p < 40; ++p) positions.push_back(p + 100);
       c.add(positions);
-      cpu_ops().run(op::logits{x, *head, c.row.data(), logits});
+      cpu_backend().run(op::logits{x, *head, c.row.data(), logits});
       for (const float t : {0.01F, 1.0F, 3.0F}) {
         const std::int32_t step = 9;
         const std::int32_t banned = 2;
@@ -232,7 +232,7 @@ TEST(head, gumbel_noise_is_the_definition) {
         params.banned = &banned;
         params.banned_count = 1;
         told got(40);
-        cpu_ops().run(op::confidence{x, *head, c.set(), params, got.out()});
+        cpu_backend().run(op::confidence{x, *head, c.set(), params, got.out()});
         for (std::int32_t i = 0; i < 40; ++i) {
           const std::uint64_t key = noise_key(c.set(), params.noise, 0, i);
           std::int32_t best = -1;
@@ -257,7 +257,7 @@ TEST(head, gumbel_draws_follow_the_softmax) {
   // Logits (ln 1, ln 2, ln 3, ln 4): p = 0.1 .. 0.4.
   grid x({1, 4});
   for (int v = 0; v < 4; ++v) x.at(0, v) = std::log(static_cast<float>(v + 1));
-  const auto head = identity(cpu_ops(), 4);
+  const auto head = identity(cpu_backend(), 4);
   test::candidates_fixture c;
   c.add({17});
   std::vector<int> count(4, 0);
@@ -268,7 +268,7 @@ TEST(head, gumbel_draws_follow_the_softmax) {
     params.gumbel_temperature = 1;
     params.noise = {&seed, &step};
     told t(1);
-    cpu_ops().run(op::confidence{x, *head, c.set(), params, t.out()});
+    cpu_backend().run(op::confidence{x, *head, c.set(), params, t.out()});
     ++count[static_cast<std::size_t>(t.token[0])];
     ASSERT_TRUE(test::close(t.probability[0], 0.1 * (t.token[0] + 1), 1e-6));
   }
@@ -279,7 +279,7 @@ TEST(head, gumbel_draws_follow_the_softmax) {
 }
 
 TEST(head, nan_never_wins_and_always_shows) {
-  const auto check = [](const ops& backend) {
+  const auto check = [](const backend& backend) {
     std::vector<float> w(40, 1.0F);  // a NaN input makes every logit NaN
     const auto ones = backend.pack(make_view(w.data(), dtype::f32, {40, 1}), weight_format::f32);
     grid x({1, 1}), y({1, 4}), one_is_nan({4, 4});
@@ -300,7 +300,7 @@ TEST(head, nan_never_wins_and_always_shows) {
     EXPECT_EQ(u.token[0], 2);
     EXPECT_TRUE(std::isnan(t.probability[0]) && std::isnan(u.probability[0]));
   };
-  test::for_each_isa([&](const std::string&) { check(cpu_ops()); });
+  test::for_each_isa([&](const std::string&) { check(cpu_backend()); });
   test::for_each_device(check);
 }
 
@@ -308,7 +308,7 @@ TEST(head, nan_never_wins_and_always_shows) {
 
 TEST(head, sample_by_hand) {
   // p = (0.1, 0.2, 0.3, 0.4) in the order 3, 2, 1, 0; cumulative before: 0, 0.4, 0.7, 0.9.
-  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+  for (const backend* backend : {&reference_backend(), &cpu_backend()}) {
     const auto run = [&](float temperature, float top_p, std::int32_t top_k, told& t) {
       grid logits({1, 4});
       for (int v = 0; v < 4; ++v) logits.at(0, v) = std::log(static_cast<float>(v + 1));

@@ -17,7 +17,7 @@ TEST(model_core, reference_rms_norm_by_hand) {
   x.at(0, 0) = 3;
   x.at(0, 1) = 4;
   std::vector<float> weight{2, 10};
-  reference_ops().run(op::rms_norm{x, test::view_of(weight), 0.5F, out});
+  reference_backend().run(op::rms_norm{x, test::view_of(weight), 0.5F, out});
   EXPECT_FLOAT_EQ(out.at(0, 0), static_cast<float>(6 / std::sqrt(13.0)));
   EXPECT_FLOAT_EQ(out.at(0, 1), static_cast<float>(40 / std::sqrt(13.0)));
 }
@@ -27,7 +27,7 @@ TEST(model_core, reference_rope_by_hand) {
   const std::int32_t position = 2;
   grid x({1, 1, 5});
   for (int d = 0; d < 5; ++d) x.at(0, d) = static_cast<float>(d + 1);
-  reference_ops().run(op::head_norm_rope{x, tensor_view{}, 0, {4, 100.0F}, &position});
+  reference_backend().run(op::head_norm_rope{x, tensor_view{}, 0, {4, 100.0F}, &position});
   EXPECT_NEAR(x.at(0, 0), 1 * std::cos(2.0) - 3 * std::sin(2.0), 1e-6);
   EXPECT_NEAR(x.at(0, 2), 3 * std::cos(2.0) + 1 * std::sin(2.0), 1e-6);
   EXPECT_NEAR(x.at(0, 1), 2 * std::cos(0.2) - 4 * std::sin(0.2), 1e-6);
@@ -39,25 +39,25 @@ TEST(model_core, reference_silu_and_linear_by_hand) {
   grid gate_up({1, 2}), out({1, 1});
   gate_up.at(0, 0) = std::log(3.0F);  // sigmoid(ln 3) = 3/4
   gate_up.at(0, 1) = 8;
-  reference_ops().run(op::silu_mul{gate_up, out});
+  reference_backend().run(op::silu_mul{gate_up, out});
   EXPECT_FLOAT_EQ(out.at(0, 0), 6 * std::log(3.0F));
 
   std::vector<float> w{1, 2, 3, 4, 5, 6}, bias{10, 20};
   grid x({1, 3}), y({1, 2});
   for (int k = 0; k < 3; ++k) x.at(0, k) = static_cast<float>(k + 1);
   const auto packed =
-      reference_ops().pack(make_view(w.data(), dtype::f32, {2, 3}), weight_format::f32);
-  reference_ops().run(op::linear{x, *packed, test::view_of(bias), y, false});
+      reference_backend().pack(make_view(w.data(), dtype::f32, {2, 3}), weight_format::f32);
+  reference_backend().run(op::linear{x, *packed, test::view_of(bias), y, false});
   EXPECT_EQ(y.at(0, 0), 24.0F);
   EXPECT_EQ(y.at(0, 1), 52.0F);
-  reference_ops().run(op::linear{x, *packed, tensor_view{}, y, true});
+  reference_backend().run(op::linear{x, *packed, tensor_view{}, y, true});
   EXPECT_EQ(y.at(0, 0), 38.0F);
   EXPECT_EQ(y.at(0, 1), 84.0F);
   // int8: the weight (1, 2, 3) has scale 3/127 and levels 42, 85, 127 (42.33, 84.67); x = (1, 2, 3)
   // has the same levels: 42^2 + 85^2 + 127^2 = 25118 -> 25118 * 9 / 127^2.
   const auto small =
-      reference_ops().pack(make_view(w.data(), dtype::f32, {2, 3}), weight_format::int8);
-  reference_ops().run(op::linear{x, *small, tensor_view{}, y, false});
+      reference_backend().pack(make_view(w.data(), dtype::f32, {2, 3}), weight_format::int8);
+  reference_backend().run(op::linear{x, *small, tensor_view{}, y, false});
   EXPECT_NEAR(y.at(0, 0), 25118.0 * 9 / (127 * 127), 1e-5);
 }
 
@@ -67,7 +67,7 @@ TEST(model_core, embed_reads_every_float_type) {
   std::vector<float> table = test::random_vector(rng, 7 * 19);
   std::vector<std::uint16_t> half;
   for (const float f : table) half.push_back(to_bf16(f));
-  for (const ops* backend : test::host_backends()) {
+  for (const backend* backend : test::host_backends()) {
     for (const dtype type : {dtype::f32, dtype::bf16, dtype::f16}) {
       void* data = type == dtype::f32 ? static_cast<void*>(table.data()) : half.data();
       const tensor_view view = make_view(data, type, {7, 19});
@@ -85,8 +85,8 @@ TEST(model_core, embed_reads_every_float_type) {
   const std::int32_t outside = 7;
   grid out({1, 19});
   const op::embed beyond{&outside, make_view(table.data(), dtype::f32, {7, 19}), out};
-  EXPECT_THROW(cpu_ops().run(beyond), std::logic_error);
-  test::for_each_device([&](const ops& device) {
+  EXPECT_THROW(cpu_backend().run(beyond), std::logic_error);
+  test::for_each_device([&](const backend& device) {
     out.at(0, 0) = 0;
     device.run(beyond);
     device.synchronize();
@@ -100,10 +100,10 @@ TEST(model_core, nan_and_infinity_stay_visible) {
     std::mt19937 rng(3);
     x.randomize(rng);
     x.at(0, 17) = test::nan;
-    cpu_ops().run(op::silu_mul{x, out});
+    cpu_backend().run(op::silu_mul{x, out});
     EXPECT_TRUE(std::isnan(out.at(0, 17)) && std::isfinite(out.at(0, 16)));
     std::vector<float> weight(40, 1.0F);
-    cpu_ops().run(op::rms_norm{x, test::view_of(weight), 1e-5F, normed});
+    cpu_backend().run(op::rms_norm{x, test::view_of(weight), 1e-5F, normed});
     for (int c = 0; c < 40; ++c) EXPECT_TRUE(std::isnan(normed.at(0, c)));
   });
 }
@@ -115,7 +115,7 @@ TEST(model_core, kv_write_finds_pages) {
   const row_set rows{2, 1, begin.data(), sequence.data(), position.data(), slot.data()};
   test::cache_fixture cache(rng, 2, 2, 2, 12);
   grid k({1, 2, 12}), v({1, 2, 12});
-  reference_ops().run(op::kv_write{rows, k.randomize(rng), v.randomize(rng), cache.kv});
+  reference_backend().run(op::kv_write{rows, k.randomize(rng), v.randomize(rng), cache.kv});
   const std::int32_t page = cache.table[3];
   EXPECT_EQ(cache.keys.at(page, 6 * 24 + 13), k.at(0, 13));
   EXPECT_EQ(cache.values.at(page, 6 * 24 + 13), v.at(0, 13));

@@ -34,7 +34,7 @@ TEST(moe, reference_router_by_hand) {
   router.bias = test::view_of(bias);
   grid x({1, 1});
   x.at(0, 0) = 1;
-  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+  for (const backend* backend : {&reference_backend(), &cpu_backend()}) {
     routed r(1, 2);
     backend->run(op::moe_route{x, router, r.expert_view, r.weight_view});
     EXPECT_EQ(r.expert, (std::vector<std::int32_t>{2, 3}));

@@ -43,18 +43,18 @@ TEST(operations, have_a_definition_and_a_kernel) {
 
 // The CPU backend falls back on the definition; a GPU cannot, and says what it lacks.
 TEST(operations, without_a_body_are_refused_by_name) {
-  EXPECT_EQ(reference_ops().run(op::twice{21}), 42);
-  EXPECT_EQ(cpu_ops().run(op::twice{21}), 42);
-  EXPECT_EQ(test::message_of([] { cuda_emulated_ops().run(op::twice{21}); }),
+  EXPECT_EQ(reference_backend().run(op::twice{21}), 42);
+  EXPECT_EQ(cpu_backend().run(op::twice{21}), 42);
+  EXPECT_EQ(test::message_of([] { cuda_emulated_backend().run(op::twice{21}); }),
             "backend cuda-emulated has no kernel for twice yet; use the cpu backend");
-  EXPECT_NE(test::message_of([] { reference_ops().run(op::nowhere{}); }).find("nowhere"),
+  EXPECT_NE(test::message_of([] { reference_backend().run(op::nowhere{}); }).find("nowhere"),
             std::string::npos);
 }
 
 TEST(operations, have_one_body_for_a_backend) {
   EXPECT_THROW(register_operations<twice>(target::reference), std::logic_error);
-  EXPECT_TRUE(has_own<op::accept_top>(cpu_ops()));
-  EXPECT_FALSE(has_own<op::commit>(cpu_ops()));
+  EXPECT_TRUE(has_own<op::accept_top>(cpu_backend()));
+  EXPECT_FALSE(has_own<op::commit>(cpu_backend()));
 }
 
 // What is declared in shapes_*.cpp, operation by operation.

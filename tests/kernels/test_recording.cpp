@@ -72,7 +72,7 @@ class recording : public ::testing::Test {
     device.run(op::attention{a.rows, a.q, a.cache, a.keys, 0.5F, a.out, {}});
   }
 
-  const ops& device = cuda_emulated_ops();
+  const backend& device = cuda_emulated_backend();
 
  private:
   cuda::emulation before_;
@@ -148,7 +148,7 @@ TEST_F(recording, buckets_hold_the_rows_and_waste_less_than_a_tile) {
 TEST(staged_rows, are_the_lists_and_nobody_behind_them) {
   const indices begin{0, 2, 2, 5}, sequence{0, 0, 2, 2, 2}, position{3, 4, 0, 1, 7},
       slot{1, 2, 3, 4, 5}, token{9, 8, 7, 6, 5}, index{4, 3, 2, 1, 0};
-  for (const ops* backend : test::host_backends()) {
+  for (const backend* backend : test::host_backends()) {
     SCOPED_TRACE(backend->name());
     for (const std::int32_t padded : {5, 6, 300}) {
       const row_set rows{3, 5, begin.data(), sequence.data(), position.data(), slot.data()};
@@ -184,7 +184,7 @@ TEST(staged_rows, nobody_stores_keys_or_values) {
   test::grid k({3, 2, 4}), v({3, 2, 4});
   k.randomize(rng);
   v.randomize(rng);
-  for (const ops* backend : test::host_backends()) {
+  for (const backend* backend : test::host_backends()) {
     SCOPED_TRACE(backend->name());
     std::vector<float> keys(kv_page_size * 8, 7.0F), values(kv_page_size * 8, 7.0F);
     paged_kv cache;
@@ -205,7 +205,7 @@ TEST(staged_rows, nobody_takes_an_expert) {
   constexpr std::int32_t experts = 4, each = 2, hidden = 3;
   constexpr std::int64_t width = 5, rows = 4;
   const indices sequence{0, -1, 1, -1};
-  for (const ops* backend : test::host_backends()) {
+  for (const backend* backend : test::host_backends()) {
     SCOPED_TRACE(backend->name());
     std::mt19937 rng(6);
     moe_experts weights;

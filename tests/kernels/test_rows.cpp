@@ -10,11 +10,11 @@ namespace {
 
 using test::grid;
 
-const std::vector<const ops*> backends = unmask::test::host_backends();
+const std::vector<const backend*> backends = unmask::test::host_backends();
 
 TEST(rows, gather_and_scatter_are_inverse) {
   std::mt19937 rng(31);
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     grid from({6, 5}, 3), picked({4, 5}, 1), back({6, 5}, 2);
     from.randomize(rng);
     const std::vector<std::int32_t> index{5, 0, 3, 1};
@@ -43,7 +43,7 @@ TEST(rows, compact_lists_positions) {
                                   0, 0, 0, 0, 0,  //
                                   1, 1, 1, 1, 1};
   const std::vector<std::int32_t> first{0, 0, 2}, last{4, 5, 4};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     std::vector<std::int32_t> begin(4, -7), position(15, -7), sequence(15, -7);
     const tensor_view view = make_view(flags.data(), dtype::u8, {3, 5});
     EXPECT_EQ(backend->run(op::compact{3, view, 1, first.data(), last.data(), begin.data(),
@@ -74,7 +74,7 @@ TEST(rows, candidates_need_their_predicting_row) {
   const std::vector<std::int32_t> first{0, 0}, last{8, 8};
   std::vector<std::int32_t> canvas(16);
   for (std::int32_t i = 0; i < 16; ++i) canvas[static_cast<std::size_t>(i)] = 100 + i;
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     const auto run = [&](std::int32_t shift, const std::vector<std::int32_t>& low) {
       std::vector<std::int32_t> b(3, -7), p(8, -7), r(8, -7);
       const auto n = backend->run(op::find_candidates{rows, view, 0, low.data(), last.data(), shift,
@@ -100,7 +100,7 @@ TEST(rows, means_and_similarities) {
     for (std::int64_t c = 0; c < 2; ++c) x.at(r, c) = static_cast<float>(r * 2 + c);
   }
   const std::vector<std::int32_t> begin{0, 2, 3}, sequence{0, 0, 1}, position{0, 1, 0};
-  reference_ops().run(
+  reference_backend().run(
       op::mean_rows{{2, 3, begin.data(), sequence.data(), position.data(), nullptr}, x, mean});
   EXPECT_EQ(mean.at(0, 0), 1);
   EXPECT_EQ(mean.at(1, 1), 5);
@@ -111,19 +111,19 @@ TEST(rows, means_and_similarities) {
   q.at(0, 0) = 3;
   q.at(0, 1) = 4;
   float distance = test::nan;
-  reference_ops().run(op::row_distance{p, q, &distance});
+  reference_backend().run(op::row_distance{p, q, &distance});
   EXPECT_FLOAT_EQ(distance, 0.4F);
-  reference_ops().run(op::row_distance{p, p, &distance});
+  reference_backend().run(op::row_distance{p, p, &distance});
   EXPECT_EQ(distance, 0.0F);
   grid zero({1, 2});
   zero.at(0, 0) = zero.at(0, 1) = 0;
-  reference_ops().run(op::row_distance{p, zero, &distance});
+  reference_backend().run(op::row_distance{p, zero, &distance});
   EXPECT_EQ(distance, 1.0F);
   // (1, t): 1 - 1 / sqrt(1 + t^2), small and exact where a float32 cosine would be 1 - a few ulps.
   q.at(0, 0) = 1;
   q.at(0, 1) = 0.0088F;
   const double t = static_cast<double>(0.0088F);
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     backend->run(op::row_distance{p, q, &distance});
     EXPECT_NEAR(distance, 1 - 1 / std::sqrt(1 + t * t), 1e-11);
   }
@@ -133,7 +133,7 @@ TEST(rows, means_and_similarities) {
 TEST(rows, kv_read_returns_what_kv_write_stored) {
   std::mt19937 rng(61);
   const test::rows_fixture rows(rng, {30, 0, 11}, 2 * kv_page_size);
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     test::cache_fixture cache(rng, 3, 2, 2, 5);
     test::grid k({41, 2, 5}, 3), v({41, 2, 5}, 1), got_k({41, 2, 5}, 2), got_v({41, 2, 5});
     k.randomize(rng);
@@ -174,7 +174,7 @@ TEST(rows, find_rows_finds_each_row_or_throws) {
                      sequence.data(),
                      position.data(),
                      nullptr};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     std::vector<std::int32_t> index(want.size(), -7);
     backend->run(op::find_rows{all.set, some, index.data()});
     EXPECT_EQ(index, want);
@@ -193,7 +193,7 @@ TEST(rows, mark_top_by_hand) {
   const std::vector<std::int32_t> position{1, 2, 4, 5, 0, 1, 2}, count{2, 3, 5};
   const std::vector<float> score{-0.5F, 1.0F, -0.5F, test::nan, 3, 2, 1};
   const row_set some{3, 7, begin.data(), sequence.data(), position.data(), nullptr};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     std::vector<std::uint8_t> flags(18, 7);
     const tensor_view view = make_view(flags.data(), dtype::u8, {3, 6});
     backend->run(op::mark_top{some, score.data(), count.data(), view});

@@ -15,12 +15,12 @@ namespace {
 
 using test::grid;
 using indices = std::vector<std::int32_t>;
-const std::vector<const ops*> backends = unmask::test::host_backends();
+const std::vector<const backend*> backends = unmask::test::host_backends();
 
 TEST(selection, top_indices_by_hand) {
   const indices begin{0, 5, 5, 8}, out_begin{0, 3, 3, 6};
   const std::vector<float> score{1, 3, -0.0F, 3, 0.0F, test::nan, -test::infinity, 2};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     indices out(6, -7);
     backend->run(op::top_indices{3, begin.data(), score.data(), out_begin.data(), out.data()});
     EXPECT_EQ(out, (indices{1, 3, 0, 2, 1, 0}));  // NaN last, even after -infinity
@@ -49,7 +49,7 @@ TEST(selection, property_top_indices_is_a_stable_sort) {
     });
     want.resize(static_cast<std::size_t>(n));
     const indices begin{0, m}, out_begin{0, n};
-    for (const ops* backend : backends) {
+    for (const backend* backend : backends) {
       indices out(static_cast<std::size_t>(n), -7);
       backend->run(op::top_indices{1, begin.data(), score.data(), out_begin.data(), out.data()});
       RC_ASSERT(out == want);
@@ -60,7 +60,7 @@ TEST(selection, property_top_indices_is_a_stable_sort) {
 TEST(selection, pool_by_hand) {
   const indices begin{0, 4, 5};
   const std::vector<float> in{1, 5, 2, 0, 7};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     std::vector<float> out(5, test::nan);
     backend->run(op::pool{2, begin.data(), in.data(), 3, true, out.data()});
     EXPECT_EQ(out, (std::vector<float>{5, 5, 5, 2, 7}));
@@ -78,7 +78,7 @@ TEST(selection, pool_by_hand) {
 // A slot has the score that it has among all, listed or not.
 TEST(selection, key_scores_of_listed_slots) {
   std::mt19937 rng(41);
-  const auto check = [&](const ops& backend) {
+  const auto check = [&](const backend& backend) {
     for (const std::int64_t dim : {5, 24, 64, 128}) {
       test::cache_fixture cache(rng, 3, 3, 2, dim);
       grid q({3, 6, dim}, 4);
@@ -98,8 +98,8 @@ TEST(selection, key_scores_of_listed_slots) {
       EXPECT_TRUE(test::same_bits(&listed[6], &all[130 + 64], 1));
     }
   };
-  check(reference_ops());
-  test::for_each_isa([&](const std::string&) { check(cpu_ops()); });
+  check(reference_backend());
+  test::for_each_isa([&](const std::string&) { check(cpu_backend()); });
   test::for_each_device(check);
 }
 
@@ -108,7 +108,7 @@ TEST(selection, the_mean_of_the_last_block_is_of_what_is_there) {
   test::cache_fixture cache(rng, 3, 2, 2, 9);
   const indices length{100, 0, 64}, begin{0, 4, 4, 6};
   grid mean({6, 2, 9});
-  reference_ops().run(op::block_mean_keys{3, cache.kv, length.data(), 32, begin.data(), mean});
+  reference_backend().run(op::block_mean_keys{3, cache.kv, length.data(), 32, begin.data(), mean});
   double sum = 0;  // the last block of sequence 0 has the slots 96 .. 99
   const std::int32_t page = cache.table[1];
   for (int slot = 96; slot < 100; ++slot) sum += cache.keys.at(page, (slot - 64) * 18 + 10);
@@ -120,7 +120,7 @@ TEST(selection, the_mean_of_the_last_block_is_of_what_is_there) {
 // Three keys k = (0, 0, c): row i pools to (0, m, m), m = max(0, q_i c).
 TEST(selection, importance_by_hand) {
   const indices begin{0, 2, 2, 5}, index{0, 1, 2, 3, 4};
-  for (const ops* backend : backends) {
+  for (const backend* backend : backends) {
     grid q({5, 1, 1}), k({5, 1, 1});
     const std::vector<float> qs{1, 2, 1, 1, 2}, ks{0, std::log(2.0F), 0, 0, std::log(3.0F)};
     for (std::int64_t r = 0; r < 5; ++r) {

@@ -42,7 +42,7 @@ inline toy_run run_toy(const std::vector<int>& difficulty, const toy_settings& s
   std::vector<std::int32_t> begin(2), sequence(difficulty.size()), position = sequence,
                                                                    slot = sequence;
   const tensor_view states = make_view(state.data(), dtype::u8, {1, length});
-  chunk_builder builder(cpu_ops(), settings.chunk);
+  chunk_builder builder(cpu_backend(), settings.chunk);
   toy_run run;
   std::int32_t history = 0;
   while (history < length && run.steps.size() < 100000) {

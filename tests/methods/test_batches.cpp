@@ -19,7 +19,7 @@ class every_setting : public ::testing::TestWithParam<setting> {};
 // A request decodes to the same tokens alone, in any batch and in any order, with ragged prompts.
 TEST_P(every_setting, tokens_do_not_depend_on_the_batch) {
   const setting& p = GetParam();
-  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+  for (const backend* backend : {&reference_backend(), &cpu_backend()}) {
     const auto model = tiny_model(p.family, *backend);
     auto requests = tiny_requests(5, 24);
     const auto alone = outputs(decode_closed(*model, p.method, p.given, requests, 1, p.preset));
@@ -38,8 +38,8 @@ TEST_P(every_setting, tokens_do_not_depend_on_the_batch) {
 TEST_P(every_setting, cpu_decides_as_the_reference) {
   const setting& p = GetParam();
   const auto requests = tiny_requests(3, 24);
-  const auto slow = tiny_model(p.family, reference_ops());
-  const auto fast = tiny_model(p.family, cpu_ops());
+  const auto slow = tiny_model(p.family, reference_backend());
+  const auto fast = tiny_model(p.family, cpu_backend());
   EXPECT_EQ(outputs(decode_closed(*slow, p.method, p.given, requests, 2, p.preset)),
             outputs(decode_closed(*fast, p.method, p.given, requests, 2, p.preset)));
 }
@@ -61,7 +61,7 @@ bool computes_partial_layers(const setting& s) {
 
 TEST_P(every_setting, counts_are_conserved) {
   const setting& p = GetParam();
-  const auto model = tiny_model(p.family, reference_ops());
+  const auto model = tiny_model(p.family, reference_backend());
   const auto requests = tiny_requests(3, 24);
   row_sums seen;
   const auto result = decode_closed(*model, p.method, p.given, requests, 2, p.preset, &seen);
@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(methods, every_setting, ::testing::ValuesIn(all_setting
 // Rows and forwards of a case small enough to count by hand: prompt 6, canvas 4, one block of 4,
 // one token per step: 4 forwards of 10 rows; candidates 4 + 3 + 2 + 1.
 TEST(counters, vanilla_by_hand) {
-  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto model = tiny_model(model_family::llada, reference_backend());
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
   const auto r = decode_closed(*model, "vanilla", {{"block_length", 4}}, {request}, 1);
   const sequence_counters& n = r.answers[0].counters;
@@ -129,7 +129,7 @@ TEST(counters, vanilla_by_hand) {
 TEST(counters, ada_dlm_by_hand) {
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
   const parameter_map one = {{"k_tokens", 1}, {"history", 1}};
-  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto model = tiny_model(model_family::llada, reference_backend());
   const auto r = decode_closed(*model, "ada_dlm", one, {request}, 1);
   const sequence_counters& n = r.answers[0].counters;
   EXPECT_EQ(n.forwards, 4);
@@ -150,7 +150,7 @@ TEST(counters, ada_dlm_by_hand) {
 
 // Prompt 5, block 8, canvas 11: prefill of 8 rows decides the first; see the comment per phase.
 TEST(counters, block_diffusion_by_hand) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const sequence_request request{{1, 2, 3, 4, 5}, 11, 0};
   const auto r =
       decode_closed(*model, "block_diffusion",

@@ -34,10 +34,10 @@ struct both_results {
 both_results decode_on_both(const setting& s, const cuda::emulation& choice) {
   both_results both;
   const auto requests = tiny_requests(2, 16);
-  both.want = decode_closed(*tiny_model(s.family, cpu_ops(), 256), s.method, s.given, requests, 2,
+  both.want = decode_closed(*tiny_model(s.family, cpu_backend(), 256), s.method, s.given, requests, 2,
                             s.preset);
   const cuda::emulation before = cuda::current_emulation();
-  const ops& device = cuda_emulated_ops();
+  const backend& device = cuda_emulated_backend();
   cuda::set_emulation(choice);
   try {
     const auto model = tiny_model(s.family, device, 256);
@@ -94,7 +94,7 @@ TEST(device_steps, that_decide_nothing_any_more_say_so) {
   config.mask_id = 0;
   model_weights weights = random_weights(config, 7, dtype::f32);
   std::fill_n(static_cast<float*>(weights.lm_head.data), weights.lm_head.elements(), 0.0F);
-  const auto failure_of = [&](const ops& backend, const std::string& method) -> std::string {
+  const auto failure_of = [&](const backend& backend, const std::string& method) -> std::string {
     const transformer model(config, weights, backend, weight_format::f32, 256, dtype::f32);
     return test::message_of([&] {
       decode_closed(model, method, {{"block_length", 8}, {"mask_track", "id"}},
@@ -103,13 +103,13 @@ TEST(device_steps, that_decide_nothing_any_more_say_so) {
   };
   const cuda::emulation before = cuda::current_emulation();
   for (const std::string method : {"delayed_cache", "focus"}) {
-    const std::string want = failure_of(cpu_ops(), method);
+    const std::string want = failure_of(cpu_backend(), method);
     EXPECT_NE(want.find("decides nothing any more"), std::string::npos) << want;
     cuda::set_emulation({{.backwards = true}, true, true, true});
     const auto launched = cuda::emulated_launches();
-    EXPECT_EQ(failure_of(cuda_emulated_ops(), method), want);
+    EXPECT_EQ(failure_of(cuda_emulated_backend(), method), want);
     EXPECT_GT(cuda::emulated_launches(), launched);
-    cuda_emulated_ops().synchronize();
+    cuda_emulated_backend().synchronize();
     cuda::set_emulation(before);
   }
 }
@@ -122,16 +122,16 @@ TEST(device_bf16_weights, logits_follow_the_cpu_backend_and_recording_changes_no
   for (const model_family family :
        {model_family::llada, model_family::sdar, model_family::llada2_moe}) {
     const model_config c = testing::tiny_config(family);
-    const auto make = [&](const ops& backend, dtype kv_type) {
+    const auto make = [&](const backend& backend, dtype kv_type) {
       return tiny_model(c, backend, 256, 7, kv_type, weight_format::bf16);
     };
     std::vector<std::int32_t> tokens;
     for (int i = 0; i < 40; ++i) tokens.push_back(i * 7 % 58);
     cuda::set_emulation({{}, true, true});
-    const auto model = make(cuda_emulated_ops(), dtype::bf16);
-    const tensor want = plain_forward(*make(cpu_ops(), dtype::f32), tokens, c.attention, c.block);
+    const auto model = make(cuda_emulated_backend(), dtype::bf16);
+    const tensor want = plain_forward(*make(cpu_backend(), dtype::f32), tokens, c.attention, c.block);
     const tensor got = plain_forward(*model, tokens, c.attention, c.block);
-    cuda_emulated_ops().synchronize();
+    cuda_emulated_backend().synchronize();
     double difference = 0, size = 0;
     for (std::int64_t r = 0; r < want.view().rows(); ++r) {
       for (std::int64_t v = 0; v < want.view().columns(); ++v) {
@@ -153,7 +153,7 @@ TEST(device_bf16_weights, logits_follow_the_cpu_backend_and_recording_changes_no
     EXPECT_EQ(outputs(recorded), launched);
     EXPECT_GT(recorded.graphs.replayed, 0);
   }
-  cuda_emulated_ops().synchronize();
+  cuda_emulated_backend().synchronize();
   cuda::set_emulation(before);
 }
 
@@ -165,7 +165,7 @@ TEST(device_int8_weights, give_the_tokens_of_the_cpu_backend) {
   const cuda::emulation before = cuda::current_emulation();
   for (const model_family family :
        {model_family::llada, model_family::dream, model_family::sdar, model_family::llada2_moe}) {
-    const auto make = [&](const ops& backend) {
+    const auto make = [&](const backend& backend) {
       return tiny_model(testing::tiny_config(family), backend, 256, 5, dtype::f32,
                         weight_format::int8);
     };
@@ -173,7 +173,7 @@ TEST(device_int8_weights, give_the_tokens_of_the_cpu_backend) {
     const char* method = full ? "fast_dllm" : "delayed_cache_plus";
     const parameter_map given = full ? parameter_map{{"block_length", 8}} : parameter_map{};
     const auto requests = tiny_requests(2, 16);
-    const auto want = outputs(decode_closed(*make(cpu_ops()), method, given, requests, 2));
+    const auto want = outputs(decode_closed(*make(cpu_backend()), method, given, requests, 2));
     struct way {
       bool records, own_products;
     };
@@ -181,9 +181,9 @@ TEST(device_int8_weights, give_the_tokens_of_the_cpu_backend) {
       SCOPED_TRACE(std::string(w.records ? "recorded" : "launched") +
                    (w.own_products ? ", own products" : ""));
       cuda::set_emulation({{.backwards = true}, true, true, w.records, w.own_products});
-      const auto model = make(cuda_emulated_ops());
+      const auto model = make(cuda_emulated_backend());
       const closed_loop_result got = decode_closed(*model, method, given, requests, 2);
-      cuda_emulated_ops().synchronize();
+      cuda_emulated_backend().synchronize();
       EXPECT_EQ(outputs(got), want) << "family " << static_cast<int>(family);
       EXPECT_EQ(got.graphs.replayed > 0, w.records);
     }

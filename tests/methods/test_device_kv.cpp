@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "harness/decode/plain_forward.h"
-#include "kernels/cpu/ops.h"
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/emulation.h"
 #include "kernels/float16.h"
 #include "kernels/model_core.h"
@@ -49,7 +49,7 @@ class rounding_cpu final : public cpu::backend {
   explicit rounding_cpu(std::int64_t head_dim) : head_dim_(head_dim) {
     static detail::bodies<op::kv_write>::body original = nullptr;
     if (original != nullptr) return;
-    original = replace_body<op::kv_write>(target::cpu, [](const ops& on, const op::kv_write& args) {
+    original = replace_body<op::kv_write>(target::cpu, [](const backend& on, const op::kv_write& args) {
       const auto* self = dynamic_cast<const rounding_cpu*>(&on);
       if (self == nullptr || args.cache.keys.shape[3] != self->head_dim_) {
         return original(on, args);
@@ -65,7 +65,7 @@ class rounding_cpu final : public cpu::backend {
 
 // The emulated backend with float32 pages whose elements are rounded as soon as they are written:
 // its projections have the very bits of the backend under test, so nothing rounds the other way.
-class rounding_device final : public cuda::emulated::device_ops {
+class rounding_device final : public cuda::emulated::device_backend {
  public:
   rounding_device() {
     wrap<op::kv_write>();
@@ -78,7 +78,7 @@ class rounding_device final : public cuda::emulated::device_ops {
   static void wrap() {
     static typename detail::bodies<P>::body original = nullptr;
     if (original != nullptr) return;
-    original = replace_body<P>(target::cuda_emulated, [](const ops& backend, const P& args) {
+    original = replace_body<P>(target::cuda_emulated, [](const backend& backend, const P& args) {
       original(backend, args);
       if (dynamic_cast<const rounding_device*>(&backend) == nullptr) return;
       backend.synchronize();
@@ -109,7 +109,7 @@ void emulated(const function& work) {
   } catch (const std::exception& e) {
     ADD_FAILURE() << e.what();
   }
-  cuda_emulated_ops().synchronize();
+  cuda_emulated_backend().synchronize();
   cuda::set_emulation(before);
 }
 
@@ -135,15 +135,15 @@ std::vector<std::int32_t> tokens(int count) {
 TEST(device_kv, logits_have_the_bits_of_rounded_keys_and_values) {
   const rounding_device rounds;
   for (const int rows : {1, 20, 40, 75}) {
-    const auto forward = [&](const ops& backend, dtype type) {
+    const auto forward = [&](const backend& backend, dtype type) {
       return plain_forward(*tiny_model(llada, backend, 80, 7, type), tokens(rows), mask_kind::full,
                            1);
     };
     tensor got, want, exact;
     emulated([&] {
-      got = forward(cuda_emulated_ops(), dtype::bf16);
+      got = forward(cuda_emulated_backend(), dtype::bf16);
       want = forward(rounds, dtype::f32);
-      exact = forward(cuda_emulated_ops(), dtype::f32);
+      exact = forward(cuda_emulated_backend(), dtype::f32);
     });
     ASSERT_TRUE(got && want && exact);
     EXPECT_EQ(std::memcmp(got.view().data, want.view().data, got.bytes()), 0)
@@ -159,13 +159,13 @@ TEST(device_kv, tensor_cores_stay_near_the_rounded_reference) {
   c.head_dim = 64;
   c.rope.rotary_dim = 64;
   const rounding_cpu rounds(c.head_dim);
-  const auto forward = [&](const ops& backend, dtype type) {
+  const auto forward = [&](const backend& backend, dtype type) {
     return plain_forward(*tiny_model(c, backend, 80, 7, type), tokens(75), mask_kind::block_causal,
                          8);
   };
   const tensor want = forward(rounds, dtype::f32);
   tensor got;
-  emulated([&] { got = forward(cuda_emulated_ops(), dtype::bf16); });
+  emulated([&] { got = forward(cuda_emulated_backend(), dtype::bf16); });
   ASSERT_TRUE(got);
   EXPECT_LT(difference(got, want), 2e-2);
   EXPECT_GT(difference(got, want), 1e-6);  // it did take another path
@@ -205,7 +205,7 @@ TEST_P(device_kv_decoding, gives_the_tokens_of_rounded_keys_and_values_in_half_t
       decode_closed(*tiny_model(s.family, rounds, 256), s.method, s.given, requests, 2);
   closed_loop_result got;
   emulated([&] {
-    const auto model = tiny_model(s.family, cuda_emulated_ops(), 256, 7, dtype::bf16);
+    const auto model = tiny_model(s.family, cuda_emulated_backend(), 256, 7, dtype::bf16);
     got = decode_closed(*model, s.method, s.given, requests, 2);
   });
   EXPECT_EQ(outputs(got), outputs(want));
@@ -219,12 +219,12 @@ TEST_P(device_kv_decoding, gives_the_tokens_of_rounded_keys_and_values_in_half_t
 }
 
 TEST(device_kv, a_backend_that_cannot_hold_the_type_refuses_the_model) {
-  for (const ops* backend : {&cpu_ops(), &reference_ops()}) {
+  for (const backend* backend : {&cpu_backend(), &reference_backend()}) {
     EXPECT_EQ(test::message_of([&] { tiny_model(llada, *backend, 16, 7, dtype::bf16); }),
               "random-tiny: keys and values in bf16: the " + backend->name() +
                   " backend keeps them in f32; use auto or f32");
   }
-  EXPECT_THROW(tiny_model(llada, cuda_emulated_ops(), 16, 7, dtype::f16), error);
+  EXPECT_THROW(tiny_model(llada, cuda_emulated_backend(), 16, 7, dtype::f16), error);
 }
 
 }  // namespace

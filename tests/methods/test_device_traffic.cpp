@@ -56,7 +56,7 @@ class device_traffic_test : public ::testing::Test {
     cuda::set_emulation({{}, false, true});
   }
   void TearDown() override {
-    cuda_emulated_ops().synchronize();
+    cuda_emulated_backend().synchronize();
     cuda::set_emulation(before_);
   }
 
@@ -71,10 +71,10 @@ struct method_counts {
 
 // A method decodes `batch` answers of 8 tokens at once, its layers launched one by one.
 method_counts decode_counted(const setting& s, std::int32_t batch) {
-  const auto model = testing::tiny_model(device_config(s.family), cuda_emulated_ops(), 256, 7,
+  const auto model = testing::tiny_model(device_config(s.family), cuda_emulated_backend(), 256, 7,
                                          dtype::bf16, weight_format::bf16);
   const auto requests = testing::tiny_requests(batch, 8);
-  cuda_emulated_ops().synchronize();
+  cuda_emulated_backend().synchronize();
   cuda::emulator::begin_counting();
   const closed_loop_result done =
       testing::decode_closed(*model, s.method, s.given, requests, batch, s.preset);
@@ -173,13 +173,13 @@ TEST_F(device_traffic_test, cost_model_knows_every_kernel_of_a_forward) {
        {model_family::llada, model_family::sdar, model_family::llada2_moe}) {
     const model_config c = device_config(family);
     const auto model =
-        testing::tiny_model(c, cuda_emulated_ops(), 256, 7, dtype::bf16, weight_format::bf16);
+        testing::tiny_model(c, cuda_emulated_backend(), 256, 7, dtype::bf16, weight_format::bf16);
     std::vector<std::int32_t> tokens;
     for (int i = 0; i < 192; ++i) tokens.push_back(i * 7 % 58);
-    cuda_emulated_ops().synchronize();
+    cuda_emulated_backend().synchronize();
     cuda::emulator::begin_counting();
     plain_forward(*model, tokens, mask_kind::full, c.block);
-    cuda_emulated_ops().synchronize();
+    cuda_emulated_backend().synchronize();
     const device_traffic counted = cuda::emulator::end_counting();
 
     cost_step step;

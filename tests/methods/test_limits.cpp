@@ -12,7 +12,7 @@ namespace {
 using namespace testing;
 
 TEST(limits, vanilla_threshold_above_one_is_one_token_per_step) {
-  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto model = tiny_model(model_family::llada, reference_backend());
   const auto requests = tiny_requests(3, 16);
   const auto schedule = decode_closed(*model, "vanilla", {{"block_length", 8}}, requests, 1);
   const auto open =
@@ -23,7 +23,7 @@ TEST(limits, vanilla_threshold_above_one_is_one_token_per_step) {
 }
 
 TEST(limits, vanilla_threshold_zero_point_nothing_takes_a_block_at_once) {
-  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto model = tiny_model(model_family::llada, reference_backend());
   const auto requests = tiny_requests(2, 16);
   const auto r =
       decode_closed(*model, "vanilla", {{"block_length", 8}, {"threshold", 1e-9}}, requests, 1);
@@ -34,7 +34,7 @@ TEST(limits, vanilla_threshold_zero_point_nothing_takes_a_block_at_once) {
 
 TEST(limits, block_diffusion_threshold_above_one_is_the_static_rule_with_one_token) {
   for (const char* loop : {"engine", "hf"}) {
-    const auto model = tiny_model(model_family::sdar, reference_ops());
+    const auto model = tiny_model(model_family::sdar, reference_backend());
     const auto requests = tiny_requests(3, 20);
     const parameter_map common = {{"loop", std::string(loop)}, {"stop", "none"}};
     parameter_map dynamic = common, fixed = common;
@@ -48,7 +48,7 @@ TEST(limits, block_diffusion_threshold_above_one_is_the_static_rule_with_one_tok
 // Without stop ids the two life cycles of a block decide the same tokens; only the forwards around
 // them differ (official data agrees: 43 of 43 tokens).
 TEST(limits, engine_and_hf_loops_decide_the_same_tokens) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const auto requests = tiny_requests(4, 19);
   const parameter_map none = {{"stop", "none"}};
   parameter_map hf = none;
@@ -65,7 +65,7 @@ TEST(limits, engine_and_hf_loops_decide_the_same_tokens) {
 
 // A causal model decoded with a cache equals the same model run over the whole prefix each time.
 TEST(limits, autoregressive_cache_equals_recomputation) {
-  const auto model = tiny_model(model_family::qwen3, reference_ops());
+  const auto model = tiny_model(model_family::qwen3, reference_backend());
   const auto requests = tiny_requests(2, 9);
   const parameter_map none = {{"stop", false}};
   const auto whole = decode_closed(*model, "autoregressive", none, requests, 1);
@@ -82,7 +82,7 @@ TEST(limits, autoregressive_cache_equals_recomputation) {
 
 // Dream's quota: the published example 32 tokens in 32 steps gives 0, 1, ..., 1, 2.
 TEST(limits, dream_schedule_decides_nothing_first_and_two_last) {
-  const auto model = tiny_model(model_family::dream, reference_ops());
+  const auto model = tiny_model(model_family::dream, reference_backend());
   std::vector<int> committed;
   struct recorder : step_observer {
     std::vector<int>& to;

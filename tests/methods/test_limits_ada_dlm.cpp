@@ -43,7 +43,7 @@ std::vector<parameter_map> one_token_settings() {
 
 TEST(limits_ada_dlm, one_token_per_step_without_stale_cache_is_vanilla) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(3, 16);
     for (const std::int64_t block : {8, 16}) {
       const auto baseline =
@@ -62,7 +62,7 @@ TEST(limits_ada_dlm, one_token_per_step_without_stale_cache_is_vanilla) {
 
 TEST(limits_ada_dlm, threshold_control_without_stale_cache_is_vanilla_with_a_threshold) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(4, 16);
     for (const std::int64_t block : {8, 16}) {
       const parameter_map tau = {{"threshold", 0.35}};
@@ -84,7 +84,7 @@ TEST(limits_ada_dlm, threshold_control_without_stale_cache_is_vanilla_with_a_thr
 // the bit; ffn_only only computes more.
 TEST(limits_ada_dlm, ffn_only_decides_the_same_tokens) {
   for (const model_family family : families) {
-    for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+    for (const backend* backend : {&reference_backend(), &cpu_backend()}) {
       const auto model = tiny_model(family, *backend);
       const auto requests = tiny_requests(3, 24);
       for (const std::int64_t refresh : {0, 4}) {
@@ -112,7 +112,7 @@ TEST(limits_ada_dlm, ffn_only_decides_the_same_tokens) {
 
 TEST(limits_ada_dlm, settings_that_cannot_matter_do_not) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(3, 24);
     const auto tokens = [&](const parameter_map& given) {
       const auto r = decode_closed(*model, "ada_dlm", given, requests, 1);
@@ -149,7 +149,7 @@ TEST(limits_ada_dlm, settings_that_cannot_matter_do_not) {
 // A float32 per position and confidence of the history (the paper's Table 7 has 0.19 MiB for m = 3
 // and 16384 positions); a threshold keeps nothing, and other methods do not say.
 TEST(limits_ada_dlm, state_is_the_history) {
-  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto model = tiny_model(model_family::llada, reference_backend());
   std::vector<sequence_request> requests = tiny_requests(2, 24);
   for (sequence_request& r : requests) r.prompt.resize(40, 3);
   const auto bytes = [&](const std::string& method, const parameter_map& given, int places) {
@@ -167,7 +167,7 @@ TEST(limits_ada_dlm, state_is_the_history) {
 
 TEST(limits_ada_dlm, an_open_threshold_decides_everything_at_once) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto r = decode_closed(*model, "ada_dlm", {{"rule", "threshold"}, {"threshold", 0.0}},
                                  tiny_requests(2, 16), 1);
     EXPECT_EQ(r.steps, 2);
@@ -176,7 +176,7 @@ TEST(limits_ada_dlm, an_open_threshold_decides_everything_at_once) {
 
 // At the cap all that is left is decided in one go, or left masked.
 TEST(limits_ada_dlm, the_cap_ends_it) {
-  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto model = tiny_model(model_family::llada, reference_backend());
   const auto requests = tiny_requests(2, 32);
   const parameter_map slow = {
       {"k_tokens", 1}, {"history", 1}, {"scope", "block"}, {"block_length", 8}, {"steps", 5}};
@@ -195,7 +195,7 @@ TEST(limits_ada_dlm, the_cap_ends_it) {
 }
 
 TEST(limits_ada_dlm, a_quota_bounds_every_step) {
-  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto model = tiny_model(model_family::llada, reference_backend());
   struct recorder : step_observer {
     std::vector<int> counts;
     void on_step(const step_view& s) override {
@@ -218,7 +218,7 @@ TEST(limits_ada_dlm, a_quota_bounds_every_step) {
 // the position to its right is masked.
 TEST(limits_ada_dlm, rows_are_the_unsettled_ones) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const int shift = family == model_family::dream ? 1 : 0;
     struct checker : step_observer {
       int shift = 0;

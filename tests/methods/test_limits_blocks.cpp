@@ -17,7 +17,7 @@ const model_family families[] = {model_family::sdar, model_family::llada2_moe, m
 // With a budget of the whole block nothing is evicted: FOCUS is DC+, row for row.
 TEST(limits_blocks, focus_with_a_budget_of_the_block_is_dc_plus) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(4, 24);
     const parameter_map t = {{"threshold", 0.5}};
     const auto plain = decode_closed(*model, "delayed_cache_plus", t, requests, 2);
@@ -43,7 +43,7 @@ TEST(limits_blocks, focus_with_a_budget_of_the_block_is_dc_plus) {
 // delayed cache equals block diffusion, K/V included.
 TEST(limits_blocks, threshold_zero_is_block_diffusion) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(4, 24);
     const parameter_map zero = {{"threshold", 0.0}};
     const auto block = decode_closed(*model, "block_diffusion", zero, requests, 2);
@@ -59,7 +59,7 @@ TEST(limits_blocks, threshold_zero_is_block_diffusion) {
 // The two presets of the code on Hugging Face's loop differ in the sampler and in nothing else;
 // with the arg-max, decisions are those of the baseline's preset.
 TEST(limits_blocks, hf_presets_say_how_tokens_are_chosen) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const auto requests = tiny_requests(4, 16);
   const parameter_map zero = {{"threshold", 0.0}, {"stop", "none"}};
   const auto block =
@@ -102,7 +102,7 @@ TEST(limits_blocks, the_paper_presets_are_literal) {
 
 // A baseline that draws answers by its seed.
 TEST(limits_blocks, a_drawing_baseline_follows_its_seed) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   auto requests = tiny_requests(3, 16);
   const parameter_map given = {{"stop", "none"}};
   const auto first = outputs(decode_closed(*model, "block_diffusion", given, requests, 2, "hf"));
@@ -113,7 +113,7 @@ TEST(limits_blocks, a_drawing_baseline_follows_its_seed) {
 
 // Freezing saves rows; the neighbour-aware rule frees a row no earlier than the plain one.
 TEST(limits_blocks, delayed_caches_compute_fewer_rows_per_forward) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 8, 0};
   const parameter_map one = {{"threshold", 1.5}, {"stop", "none"}};
   const auto block = decode_closed(*model, "block_diffusion", one, {request}, 1);
@@ -128,7 +128,7 @@ TEST(limits_blocks, delayed_caches_compute_fewer_rows_per_forward) {
 
 // SGLang commits twice, the engine once and not at the end, SDAR's loop always once.
 TEST(limits_blocks, commit_forwards_of_the_published_loops) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 24, 0};
   const parameter_map given = {{"threshold", 0.5}, {"stop", "none"}};
   const auto commits = [&](const char* preset) {
@@ -145,7 +145,7 @@ TEST(limits_blocks, commit_forwards_of_the_published_loops) {
 // A full commit makes history exact: with commit=full the K/V of a block no longer depends on how
 // its tokens were decided, so a second request that has them as its prompt decodes the same.
 TEST(limits_blocks, full_commit_leaves_exact_history) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const parameter_map full = {{"threshold", 0.5}, {"stop", "none"}, {"commit", "full"}};
   for (const char* method : {"delayed_cache", "delayed_cache_plus", "focus"}) {
     sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 16, 0};
@@ -168,7 +168,7 @@ TEST(limits_blocks, focus_budget_rounds_up_in_float) {
 
 // What the eviction keeps is at least the budget, and the probe tells why.
 TEST(limits_blocks, focus_retains_at_least_its_budget) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   recipe r = method_registry::instance().make("focus", model->config(), "", {{"threshold", 0.5}});
   const recipe_views views = r.views;
   const sequence_request request = tiny_requests(1, 32)[0];
@@ -202,7 +202,7 @@ TEST(limits_blocks, focus_retains_at_least_its_budget) {
 
 // Ablations that must make a difference, and refusals by name.
 TEST(limits_blocks, focus_settings_that_contradict_are_refused) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const struct {
     parameter_map given;
     const char* says;
@@ -223,7 +223,7 @@ TEST(limits_blocks, a_mask_that_predicts_itself_ends_with_a_sentence) {
   c.mask_id = 0;
   const model_weights w = random_weights(c, 7, dtype::f32);
   std::fill_n(static_cast<float*>(w.lm_head.data), w.lm_head.elements(), 0.0F);  // ties: token 0
-  const transformer model(c, w, reference_ops(), weight_format::f32, 256);
+  const transformer model(c, w, reference_backend(), weight_format::f32, 256);
   const sequence_request request{{1, 2, 3}, 8, 0};
   const auto by_state = decode_closed(model, "delayed_cache_plus", {}, {request}, 1);
   EXPECT_EQ(by_state.answers[0].output, std::vector<std::int32_t>(8, 0));

@@ -16,7 +16,7 @@ const model_family families[] = {model_family::sdar, model_family::llada2_moe};
 // A threshold in place of the freeze rule: block diffusion, row for row.
 TEST(limits_ada_blocks, a_threshold_rule_is_block_diffusion) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(4, 40);
     for (const double threshold : {0.2, 0.5, 0.9}) {
       const auto blocks =
@@ -39,7 +39,7 @@ TEST(limits_ada_blocks, a_threshold_rule_is_block_diffusion) {
 // per step.
 TEST(limits_ada_blocks, one_token_per_step_is_the_static_rule) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(3, 24);
     const auto blocks = decode_closed(*model, "block_diffusion",
                                       {{"remasking", "low_confidence_static"}}, requests, 2);
@@ -52,7 +52,7 @@ TEST(limits_ada_blocks, one_token_per_step_is_the_static_rule) {
 
 // With its own defaults it decides more than one token per step, or the rule would not be there.
 TEST(limits_ada_blocks, the_rule_decides_several_tokens) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const auto requests = tiny_requests(3, 40);
   const parameter_map all = {{"stop", "none"}};
   std::int64_t committed = 0, steps = 0;
@@ -66,7 +66,7 @@ TEST(limits_ada_blocks, the_rule_decides_several_tokens) {
 // A budget beyond every chunk: nothing is evicted, and what is left is Optimus.
 TEST(limits_focus_chunks, a_large_budget_is_optimus) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(4, 40);
     for (const char* preset : {"chunk8", "bd32"}) {
       const bool chunks = std::string(preset) == "chunk8";
@@ -89,7 +89,7 @@ TEST(limits_focus_chunks, a_large_budget_is_optimus) {
 // and keys are spared in the layers above.
 TEST(limits_focus_chunks, one_kept_row_decides_one_token) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(3, 40);
     const parameter_map base = {
         {"threshold", 0.0}, {"prefill_emits", false}, {"chunk", 8}, {"stop", "none"}};
@@ -127,7 +127,7 @@ TEST(limits_focus_chunks, refuses_by_name) {
 // Nothing is left out: block diffusion, key for key; for each reason why nothing is.
 TEST(limits_sparse_blocks, all_keys_are_block_diffusion) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(4, 40);
     const parameter_map base = {{"threshold", 0.5}};
     const auto blocks = decode_closed(*model, "block_diffusion", base, requests, 2);
@@ -156,7 +156,7 @@ TEST(limits_sparse_blocks, all_keys_are_block_diffusion) {
 //   block 16..23: 2 forwards of 24 keys, then 4 + 8; the commit 24
 //   block 24..31: 2 forwards of 32 keys, then 5 + 4 + 8; no commit for the last block
 TEST(limits_sparse_blocks, keys_by_hand) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   sequence_request request;
   for (std::int32_t p = 0; p < 20; ++p) request.prompt.push_back(p + 1);
   request.gen_length = 12;
@@ -238,7 +238,7 @@ TEST(limits_combinations, each_refusal_is_one_sentence_that_names_the_combinatio
 // Without the model there are no activations to choose keys or rows by; Ada-DLM's rule is replaced
 // by the trajectory and needs none.
 TEST(limits_combinations, a_dry_run_is_refused_where_activations_decide) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   loop_limits limits;
   limits.sequences = 1;
   limits.max_length = 64;

@@ -17,7 +17,7 @@ constexpr std::int64_t one = 1, eight = 8;
 
 void expect_same(model_family family, const std::string& left, const parameter_map& left_given,
                  const std::string& right, const parameter_map& right_given) {
-  for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+  for (const backend* backend : {&reference_backend(), &cpu_backend()}) {
     const auto model = tiny_model(family, *backend);
     const auto requests = tiny_requests(4, 24);
     EXPECT_EQ(outputs(decode_closed(*model, left, left_given, requests, 3)),
@@ -67,7 +67,7 @@ TEST(limits_full, focus_dllm_without_indicator_and_sparsity_is_fast_dllm_dual) {
 
 TEST(limits_full, fast_dllm_threshold_above_one_is_one_token_per_step) {
   for (const char* cache : {"none", "prefix", "dual"}) {
-    const auto model = tiny_model(model_family::llada, reference_ops());
+    const auto model = tiny_model(model_family::llada, reference_backend());
     const auto requests = tiny_requests(3, 24);
     const parameter_map given = with(blocks, {{"cache", std::string(cache)}});
     const auto open =
@@ -85,7 +85,7 @@ TEST(limits_full, fast_dllm_without_cache_is_vanilla) {
 
 // What is evicted, unselected or settled costs nothing: fewer rows, fewer keys, fewer FLOPs.
 TEST(limits_full, work_falls_with_what_is_left_out) {
-  const auto model = tiny_model(model_family::llada, reference_ops());
+  const auto model = tiny_model(model_family::llada, reference_backend());
   const auto requests = tiny_requests(3, 24);
   const auto total = [&](const std::string& method, const parameter_map& more) {
     sequence_counters sum;
@@ -121,7 +121,7 @@ TEST(limits_full, work_falls_with_what_is_left_out) {
 // Sparse-dLLM's cache is as small as its selection: kept and block in every layer, one full-length
 // scratch for all layers together.
 TEST(limits_full, sparse_dllm_holds_fewer_pages_than_a_dual_cache) {
-  const auto model = tiny_model(model_family::llada, reference_ops(), 4096);
+  const auto model = tiny_model(model_family::llada, reference_backend(), 4096);
   std::vector<sequence_request> requests = tiny_requests(1, 8);
   requests[0].prompt.resize(440, 3);
   const auto dual = decode_closed(*model, "fast_dllm", blocks, requests, 1);
@@ -133,7 +133,7 @@ TEST(limits_full, sparse_dllm_holds_fewer_pages_than_a_dual_cache) {
 
 // Prefix eviction too reserves what its first block keeps: int(r P) + L - P, in whole pages.
 TEST(limits_full, prefix_eviction_holds_no_more_pages_than_it_keeps) {
-  const auto model = tiny_model(model_family::llada, cpu_ops(), 4096);
+  const auto model = tiny_model(model_family::llada, cpu_backend(), 4096);
   const auto width = static_cast<std::size_t>(model->config().kv_heads * model->config().head_dim);
   const std::size_t page = 2 * kv_page_size * width * sizeof(float);
   const auto peak_pages = [&](const char* eviction, int prompt, int gen, double ratio,
@@ -163,12 +163,12 @@ TEST(limits_full, prefix_eviction_holds_no_more_pages_than_it_keeps) {
 }
 
 TEST(limits_full, methods_refuse_models_they_cannot_decode) {
-  const auto block_model = tiny_model(model_family::sdar, reference_ops());
+  const auto block_model = tiny_model(model_family::sdar, reference_backend());
   const auto requests = tiny_requests(1, 8);
   for (const char* method : {"fast_dllm", "dkv_cache", "sparse_dllm", "focus_dllm"}) {
     EXPECT_THROW(decode_closed(*block_model, method, {}, requests, 1), error) << method;
   }
-  const auto llada = tiny_model(model_family::llada, reference_ops());
+  const auto llada = tiny_model(model_family::llada, reference_backend());
   const auto refused = [&](const char* method, const parameter_map& given) {
     EXPECT_THROW(decode_closed(*llada, method, given, requests, 1), error) << method;
   };
@@ -180,7 +180,7 @@ TEST(limits_full, methods_refuse_models_they_cannot_decode) {
 
 TEST(limits_sparse_d, all_steps_dense_or_all_blocks_kept_is_vanilla) {
   for (const model_family family : {model_family::llada, model_family::dream}) {
-    for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+    for (const backend* backend : {&reference_backend(), &cpu_backend()}) {
       const auto model = tiny_model(family, *backend);
       const auto requests = tiny_requests(3, 16);
       const parameter_map common = {{"block_length", 8}};
@@ -209,7 +209,7 @@ TEST(limits_sparse_d, all_steps_dense_or_all_blocks_kept_is_vanilla) {
 
 // A pattern that keeps little must change what is decided, or the limit above proves nothing.
 TEST(limits_sparse_d, a_narrow_pattern_reads_fewer_keys_and_decides_otherwise) {
-  const auto model = tiny_model(model_family::llada, cpu_ops());
+  const auto model = tiny_model(model_family::llada, cpu_backend());
   const auto requests = tiny_requests(4, 32);
   const parameter_map common = {{"block_length", 8}};
   const parameter_map narrow = with(common, {{"block_size", 4}, {"skip", 0.0}, {"select", 0.0}});
@@ -230,7 +230,7 @@ TEST(limits_sparse_d, a_narrow_pattern_reads_fewer_keys_and_decides_otherwise) {
 TEST(limits_sparse_d, official_pattern_scale_goes_by_family) {
   for (const auto& [family, same, other] : {std::tuple{model_family::llada, "heads", "head_dim"},
                                             std::tuple{model_family::dream, "head_dim", "heads"}}) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(3, 24);
     const auto run = [&](const char* scale) {
       return outputs(decode_closed(*model, "sparse_d",
@@ -267,7 +267,7 @@ parameter_map settings(std::int64_t kp, std::int64_t kr, double ratio) {
 
 TEST(limits_dllm_cache, refreshing_everything_is_vanilla) {
   for (const model_family family : {model_family::llada, model_family::dream}) {
-    for (const ops* backend : {&reference_ops(), &cpu_ops()}) {
+    for (const backend* backend : {&reference_backend(), &cpu_backend()}) {
       const auto model = tiny_model(family, *backend);
       const auto requests = tiny_requests(3, 16);
       const auto plain = decode_closed(*model, "vanilla", {{"block_length", 8}}, requests, 2);
@@ -290,7 +290,7 @@ TEST(limits_dllm_cache, refreshing_everything_is_vanilla) {
 
 // A cache that never refreshes must change what is decided, or the limits above prove nothing.
 TEST(limits_dllm_cache, stale_outputs_decide_otherwise) {
-  const auto model = tiny_model(model_family::llada, cpu_ops());
+  const auto model = tiny_model(model_family::llada, cpu_backend());
   const auto requests = tiny_requests(4, 32);
   const auto plain = decode_closed(*model, "vanilla", {{"block_length", 8}}, requests, 2);
   EXPECT_NE(outputs(decode_closed(*model, "dllm_cache", settings(1000, 1000, 0.0), requests, 2)),
@@ -303,7 +303,7 @@ TEST(limits_dllm_cache, stale_outputs_decide_otherwise) {
 // ratio 0.5 (2 rows), in the layers after the first:
 //   forward 0: all 10;  1: 2 moved rows, V of 4;  2: prompt 6 and 2 moved, V of 10;  3: response 4.
 TEST(limits_dllm_cache, counts_by_hand) {
-  const auto model = tiny_model(model_family::llada, cpu_ops());
+  const auto model = tiny_model(model_family::llada, cpu_backend());
   const model_config& c = model->config();
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
   parameter_map given = settings(2, 3, 0.5);
@@ -328,7 +328,7 @@ TEST(limits_dllm_cache, counts_by_hand) {
 
 // Stored outputs are memory: K/V of every layer and two vectors per row of every later layer.
 TEST(limits_dllm_cache, stored_outputs_count_as_cache_memory) {
-  const auto model = tiny_model(model_family::llada, cpu_ops());
+  const auto model = tiny_model(model_family::llada, cpu_backend());
   const model_config& c = model->config();
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 8, 0};  // one page
   const auto r = decode_closed(*model, "dllm_cache", settings(5, 2, 0.25), {request}, 1);

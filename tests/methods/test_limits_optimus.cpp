@@ -18,7 +18,7 @@ const model_family families[] = {model_family::sdar, model_family::llada2_moe};
 TEST(limits_optimus, whole_chunks_without_caching_are_block_diffusion) {
   for (const model_family family : families) {
     for (const double threshold : {0.9, 0.5, 0.2}) {
-      const auto model = tiny_model(family, reference_ops());
+      const auto model = tiny_model(family, reference_backend());
       const auto requests = tiny_requests(4, 24);
       const parameter_map t = {{"threshold", threshold}};
       const auto block = decode_closed(*model, "block_diffusion", t, requests, 2);
@@ -41,7 +41,7 @@ TEST(limits_optimus, whole_chunks_without_caching_are_block_diffusion) {
 // forwards.
 TEST(limits_optimus, full_boundary_fusion_changes_no_token) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(4, 40);
     for (const std::int64_t chunk : {2, 4, 8}) {
       const parameter_map off = {{"threshold", 0.5}, {"chunk", chunk}, {"stop", "none"}};
@@ -59,7 +59,7 @@ TEST(limits_optimus, full_boundary_fusion_changes_no_token) {
 // blocks, because a prompt's tail settles in the prefill and block diffusion computes it again.
 TEST(limits_optimus, threshold_zero_is_block_diffusion) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     auto requests = tiny_requests(4, 24);
     for (sequence_request& r : requests) r.prompt.resize(r.prompt.size() < 16 ? 8 : 16, 1);
     const parameter_map zero = {{"threshold", 0.0}};
@@ -75,7 +75,7 @@ TEST(limits_optimus, threshold_zero_is_block_diffusion) {
 // request: chunk {m}, {p, m}, ..., {p}: 8 decisions, the last of a block refreshed alone; the last
 // block of the request ends at its last decision.
 TEST(limits_optimus, chunk_of_two_by_hand) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 16, 0};
   const auto r = decode_closed(*model, "optimus",
                                {{"threshold", 1.5}, {"chunk", 2}, {"stop", "none"}}, {request}, 1);
@@ -90,7 +90,7 @@ TEST(limits_optimus, chunk_of_two_by_hand) {
 
 // A whole-block refresh makes history exact: what follows equals a run that has it as its prompt.
 TEST(limits_optimus, final_refresh_leaves_exact_history) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const parameter_map given = {
       {"threshold", 0.5}, {"chunk", 4}, {"final_refresh", true}, {"stop", "none"}};
   sequence_request request{{1, 2, 3, 4, 5, 6, 7, 8}, 24, 0};
@@ -105,7 +105,7 @@ TEST(limits_optimus, final_refresh_leaves_exact_history) {
 
 // Out-block streaming fills the rows that the end of a block frees: fewer forwards.
 TEST(limits_optimus, out_block_streaming_takes_fewer_forwards) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const auto requests = tiny_requests(6, 64);
   const parameter_map given = {{"threshold", 0.35}, {"stop", "none"}};
   const auto in_block = decode_closed(*model, "optimus", given, requests, 1, "prefix_caching");
@@ -116,7 +116,7 @@ TEST(limits_optimus, out_block_streaming_takes_fewer_forwards) {
 
 // An answer that stops at its first stop id, found before or after the block is complete.
 TEST(limits_optimus, stop_check_prefix_only_shortens_the_run) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const auto requests = tiny_requests(6, 40);
   const parameter_map block = {{"chunk", 4}, {"stop", "3,7,11,19,23,41"}};
   const auto a = decode_closed(*model, "optimus", block, requests, 1);
@@ -129,7 +129,7 @@ TEST(limits_optimus, stop_check_prefix_only_shortens_the_run) {
 // Every chunk size decodes the whole answer; rows per token fall as in-block caching takes hold.
 TEST(limits_optimus, elastic_runs_on_every_load) {
   for (const model_family family : families) {
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const auto requests = tiny_requests(6, 40);
     const parameter_map given = {{"cold_steps", 4}, {"stop", "none"}};
     for (const std::int32_t batch : {1, 3, 6}) {
@@ -149,7 +149,7 @@ TEST(limits_optimus, elastic_runs_on_every_load) {
 // Time that only depends on the step makes the largest chunk best; time that only depends on the
 // rows a small one.
 TEST(limits_optimus, elastic_follows_the_latency_model) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const auto requests = tiny_requests(4, 64);
   const auto rows_per_forward = [&](double floor_ms, double us_per_token) {
     const auto r = decode_closed(*model, "optimus",
@@ -169,7 +169,7 @@ TEST(limits_optimus, elastic_follows_the_latency_model) {
 }
 
 TEST(limits_optimus, settings_that_make_no_sense_are_refused) {
-  const auto model = tiny_model(model_family::sdar, reference_ops());
+  const auto model = tiny_model(model_family::sdar, reference_backend());
   const struct {
     parameter_map given;
     const char* says;

@@ -45,7 +45,7 @@ TEST_P(mask_token, in_a_prompt_is_text) {
     static_cast<float*>(w.lm_head.data)[i] *= 25;
   }
   std::copy_n(w.embedding.row<float>(c.mask_id), c.hidden, w.embedding.row<float>(twin));
-  const transformer model(c, w, cpu_ops(), weight_format::f32, 512);
+  const transformer model(c, w, cpu_backend(), weight_format::f32, 512);
   auto spelt = testing::tiny_requests(3, 16);
   for (sequence_request& r : spelt) {
     std::ranges::replace(r.prompt, twin, 41);
@@ -74,7 +74,7 @@ TEST_P(mask_token, predicted_for_ever_ends) {
     w.embedding.row<float>(t)[0] = 1000;
     w.lm_head.row<float>(t)[0] = t == c.mask_id ? 10.0F : -10.0F;
   }
-  const transformer model(c, w, cpu_ops(), weight_format::f32, 512);
+  const transformer model(c, w, cpu_backend(), weight_format::f32, 512);
   try {
     const auto done =
         decode_closed(model, p.method, p.given, testing::tiny_requests(2, 16), 2, p.preset);

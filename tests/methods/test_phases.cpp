@@ -180,7 +180,7 @@ TEST_P(phases_of, every_step_has_its_phases_and_their_work_is_the_work_counted) 
   const method_info& method = method_registry::instance().find(GetParam());
   const std::optional<fitting> fitted = fit(method);
   ASSERT_TRUE(fitted) << "no tiny model fits; extend fit()";
-  const auto model = tiny_model(fitted->family, cpu_ops(), 512);
+  const auto model = tiny_model(fitted->family, cpu_backend(), 512);
   const std::int32_t places = 2;
   const auto requests = tiny_requests(3, 16);
 
@@ -250,7 +250,7 @@ INSTANTIATE_TEST_SUITE_P(method, phases_of,
                          [](const auto& test) { return test.param; });
 
 TEST(phases, listening_changes_no_token) {
-  const auto model = tiny_model(model_family::llada, cpu_ops(), 512);
+  const auto model = tiny_model(model_family::llada, cpu_backend(), 512);
   const auto requests = tiny_requests(2, 16);
   const parameter_map given = {{"block_length", 8}};
   const auto alone =
@@ -262,7 +262,7 @@ TEST(phases, listening_changes_no_token) {
 }
 
 TEST(phases, own_times_of_a_run_add_up_to_its_wall_time_and_to_what_the_loop_measures) {
-  const auto model = tiny_model(model_family::llada, cpu_ops(), 512);
+  const auto model = tiny_model(model_family::llada, cpu_backend(), 512);
   phase_clock clock;
   closed_loop_result result;
   {

@@ -49,7 +49,7 @@ probed observed(const transformer& model, const std::vector<sequence_request>& r
 
 probed look(const std::vector<std::string>& names, const std::string& method, model_family family,
             const parameter_map& given, const probe_settings& settings = {}) {
-  const auto model = tiny_model(family, reference_ops());
+  const auto model = tiny_model(family, reference_backend());
   return observed(*model, tiny_requests(3, 16), names, method, given, settings, {});
 }
 
@@ -77,7 +77,7 @@ TEST(layer_observer, sees_every_layer_in_order_and_only_when_it_asks) {
     void on_step(const step_view&) override { ++steps; }
   } seen, blind;
   seen.ask = true;
-  const auto model = tiny_model(llada, reference_ops());
+  const auto model = tiny_model(llada, reference_backend());
   const auto requests = tiny_requests(2, 16);
   const auto unwatched = decode_closed(*model, "vanilla", blocks_of_8, requests, 1);
   EXPECT_EQ(outputs(decode_closed(*model, "vanilla", blocks_of_8, requests, 1, "", &seen)),
@@ -102,7 +102,7 @@ TEST(probes, all_are_there_and_change_no_token) {
                         {"autoregressive", qwen3, {}}};
   for (const auto& r : runs) {
     const probed all = look(probe_names(), r.method, r.family, r.given);
-    const auto model = tiny_model(r.family, reference_ops());
+    const auto model = tiny_model(r.family, reference_backend());
     EXPECT_EQ(outputs(all.run),
               outputs(decode_closed(*model, r.method, r.given, tiny_requests(3, 16), 1)));
     for (const std::string& name : probe_names()) {
@@ -183,7 +183,7 @@ TEST(probes, stagnation_follows_its_threshold) {
 
 // Shows an observer a trace written by hand: prompt of two tokens, positions 2 .. 5.
 void play(probe_observer& observer, const probe_maths::decision_trace& trace) {
-  const ops& backend = reference_ops();
+  const backend& backend = reference_backend();
   const model_config model = tiny_config(llada);
   batch b(backend, model, 1, 6);
   sequence_request request;
@@ -315,7 +315,7 @@ TEST(probes, peak_oracle_by_hand) {
 probed look_twice(const std::vector<std::string>& names, const std::string& method,
                   model_family family, const parameter_map& given,
                   const probe_settings& settings = {}) {
-  const auto model = tiny_model(family, reference_ops());
+  const auto model = tiny_model(family, reference_backend());
   std::vector<sequence_request> requests = tiny_requests(3, 16);
   for (std::size_t i = 0; i < requests.size(); ++i) requests[i].id = static_cast<std::int64_t>(i);
   parameter_map resolved;
@@ -392,7 +392,7 @@ TEST(probes, the_oracle_is_no_slower) {
 // Decided in the recorded order with its own tokens, a recipe repeats its own decode.
 TEST(probes, an_order_repeats_its_own_recording) {
   for (const char* method : {"vanilla", "fast_dllm", "ada_dlm"}) {
-    const auto model = tiny_model(llada, reference_ops());
+    const auto model = tiny_model(llada, reference_backend());
     std::vector<sequence_request> requests = tiny_requests(3, 32);
     for (std::size_t i = 0; i < requests.size(); ++i) requests[i].id = static_cast<std::int64_t>(i);
     trajectory_recorder recorder;
@@ -535,7 +535,7 @@ TEST(probes, attention_agrees_with_the_kernel) {
   };
   for (const model_family family : {llada, sdar, qwen3}) {
     checker both;
-    const auto model = tiny_model(family, reference_ops());
+    const auto model = tiny_model(family, reference_backend());
     const char* method = family == llada  ? "vanilla"
                          : family == sdar ? "block_diffusion"
                                           : "autoregressive";
@@ -602,7 +602,7 @@ TEST(layer_observer, slot_positions_name_the_keys_that_were_kept) {
   for (const std::int32_t batch_size : {1, 3}) {
     for (const char* eviction : {"bidirectional", "prefix"}) {
       checker seen;
-      const auto model = tiny_model(llada, reference_ops());
+      const auto model = tiny_model(llada, reference_backend());
       decode_closed(*model, "sparse_dllm",
                     {{"block_length", 8}, {"eviction", std::string(eviction)}},
                     tiny_requests(3, 24), batch_size, "", &seen);
@@ -677,7 +677,7 @@ TEST(probes, attention_follows_a_pattern_of_tiles) {
     }
     std::int64_t hidden = 0;
   } both;
-  const auto model = tiny_model(llada, reference_ops());
+  const auto model = tiny_model(llada, reference_backend());
   decode_closed(*model, "sparse_d",
                 {{"block_length", 8}, {"block_size", 4}, {"skip", 0.1}, {"select", 0.2}},
                 tiny_requests(1, 16), 1, "", &both);
@@ -754,7 +754,7 @@ TEST(probes, a_decode_trace_closes_with_the_loop) {
 TEST(probes, a_decode_trace_keeps_four_requests_and_names_their_tokens) {
   probe_settings settings;
   settings.names = {"decode_trace"};
-  const auto model = tiny_model(sdar, reference_ops());
+  const auto model = tiny_model(sdar, reference_backend());
   probe_source source;
   source.text = [](std::int32_t token) { return named_token(token); };
   probe_observer observer(settings, source);

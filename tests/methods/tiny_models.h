@@ -66,7 +66,7 @@ inline model_config tiny_config(model_family family) {
   return c;
 }
 
-inline std::unique_ptr<transformer> tiny_model(const model_config& c, const ops& backend,
+inline std::unique_ptr<transformer> tiny_model(const model_config& c, const backend& backend,
                                                std::int32_t max_rows, std::uint64_t seed,
                                                dtype kv_type,
                                                weight_format format = weight_format::f32) {
@@ -85,7 +85,7 @@ inline std::unique_ptr<transformer> tiny_model(const model_config& c, const ops&
   }
   return std::make_unique<transformer>(c, w, backend, format, max_rows, kv_type);
 }
-inline std::unique_ptr<transformer> tiny_model(model_family family, const ops& backend,
+inline std::unique_ptr<transformer> tiny_model(model_family family, const backend& backend,
                                                std::int32_t max_rows = 2048, std::uint64_t seed = 7,
                                                dtype kv_type = dtype::f32) {
   return tiny_model(tiny_config(family), backend, max_rows, seed, kv_type);

@@ -4,7 +4,7 @@
 // The kernel and its launch. The same source runs on the GPU and in the emulator. The parameters of
 // the operation hold nothing but numbers and pointers, so the kernel takes them as they are, with
 // what it reads and writes where kernels find it.
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "tests/toy_method/leftmost.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
@@ -20,7 +20,7 @@ UNMASK_KERNEL void accept_leftmost_kernel(op::accept_leftmost p) {
 
 namespace {
 
-void accept_leftmost(const device_ops& device, const op::accept_leftmost& args) {
+void accept_leftmost(const device_backend& device, const op::accept_leftmost& args) {
   device.work().launch(
       "accept_leftmost", {blocks_for(args.candidates.sequences, 1), warp_size},
       accept_leftmost_kernel,

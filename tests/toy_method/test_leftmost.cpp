@@ -27,7 +27,7 @@ TEST(toy, accepts_the_leftmost) {
 
 // One token per step from the left: the answer of a canvas is decided in the order of its positions.
 TEST(toy, decodes_from_left_to_right) {
-  const auto model = testing::tiny_model(model_family::llada, cpu_ops());
+  const auto model = testing::tiny_model(model_family::llada, cpu_backend());
   const sequence_request request{{1, 2, 3, 4, 5, 6}, 4, 0};
   const parameter_map given = {{"block_length", 4}};
   const auto toy = testing::decode_closed(*model, "toy", given, {request}, 1);

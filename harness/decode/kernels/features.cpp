@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "harness/decode/kernels/features.h"
-#include "kernels/cpu/ops.h"
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/scratch.h"
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 
 namespace unmask {
 namespace reference {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "harness/decode/kernels/features.h"
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/gather_kernels.h"
 #include "kernels/cuda/groups.h"
 #include "kernels/cuda/model_core_kernels.h"
@@ -94,28 +94,28 @@ UNMASK_KERNEL void row_distance_kernel(row_distance_params p) {
 
 namespace {
 
-void find_rows(const device_ops& device, const op::find_rows& args) {
+void find_rows(const device_backend& device, const op::find_rows& args) {
   device.work().launch("find_rows", {blocks_for(args.some.rows, group_threads), group_threads},
                        find_rows_kernel,
                        {device.in(args.rows), device.in(args.some), device.out(args.index),
                         device.fault_word(device_fault::find_rows)});
 }
 
-void kv_read(const device_ops& device, const op::kv_read& args) {
+void kv_read(const device_backend& device, const op::kv_read& args) {
   device.work().launch("kv_read", {blocks_for(args.rows.rows, 1), row_threads, 0, 2},
                        kv_read_kernel,
                        rows_of(device.in(args.rows), device.in(args.cache), device.out(args.k),
                                device.out(args.v), args.accumulate));
 }
 
-void mark_top(const device_ops& device, const op::mark_top& args) {
+void mark_top(const device_backend& device, const op::mark_top& args) {
   device.work().launch(
       "mark_top", {blocks_for(args.some.sequences, 1), group_threads, group_bytes}, mark_top_kernel,
       {device.in(args.some.row_begin), device.in(args.some.position), device.in(args.score),
        device.in(args.count), device.out(args.flags).as<std::uint8_t>(), args.flags.row_stride});
 }
 
-void row_distance(const device_ops& device, const op::row_distance& args) {
+void row_distance(const device_backend& device, const op::row_distance& args) {
   device.work().launch(
       "row_distance", {blocks_for(args.a.rows(), 1), group_threads, group_bytes},
       row_distance_kernel,

@@ -4,7 +4,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/cuda/attention_kernels.h"
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 namespace {
@@ -24,7 +24,7 @@ void launch_attention(queue& q, const attention_params& p, std::int64_t rows, un
 
 // The host knows neither the rows nor the keys of a sequence, only their bounds. Splitting pays when
 // there are fewer items than a wave of blocks; it never changes a result.
-void launch_exact_attention(const device_ops& device, attention_params p, std::int64_t packed,
+void launch_exact_attention(const device_backend& device, attention_params p, std::int64_t packed,
                             const paged_kv& cache) {
   queue& work = device.work();
   const std::int64_t rows = packed / (p.heads / p.kv_heads);
@@ -69,7 +69,7 @@ void launch_exact_attention(const device_ops& device, attention_params p, std::i
   }
 }
 
-void attention(const device_ops& device, const op::attention& args) {
+void attention(const device_backend& device, const op::attention& args) {
   if (args.keys.tiles.keep != nullptr &&
       (args.keys.key_begin != nullptr || args.key_mass.data != nullptr)) {
     throw std::logic_error("attention: a block mask goes with neither a key list nor key_mass");

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/attention_tensor_kernels.h"
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/score_tile.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
@@ -69,7 +69,7 @@ void launch_key_mass(queue& q, const attention_params& p) {
 
 }  // namespace
 
-void launch_tensor_attention(const device_ops& device, attention_params p,
+void launch_tensor_attention(const device_backend& device, attention_params p,
                              std::int64_t packed_rows) {
   queue& q = device.work();
   p.tile_rows = tensor_tile_rows(p, packed_rows);

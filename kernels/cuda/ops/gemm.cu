@@ -13,7 +13,7 @@
 
 #include "kernels/cuda/choice.h"
 #include "kernels/cuda/device/traffic.h"
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/gemm_kernels.h"
 #include "kernels/cuda/library_gemm.h"
 #include "kernels/model_core.h"
@@ -85,7 +85,7 @@ void launch_exact(queue& q, const gemm_params& p) {
 
 }  // namespace
 
-const std::uint16_t* device_ops::as_bf16(const void* x, dtype type, std::int64_t stride,
+const std::uint16_t* device_backend::as_bf16(const void* x, dtype type, std::int64_t stride,
                                          const std::int32_t* index, std::int64_t rows,
                                          std::int64_t width) const {
   if (type == dtype::bf16 && index == nullptr && stride == width) {
@@ -97,7 +97,7 @@ const std::uint16_t* device_ops::as_bf16(const void* x, dtype type, std::int64_t
   return half;
 }
 
-int8_rows device_ops::as_int8(const void* x, dtype type, std::int64_t stride,
+int8_rows device_backend::as_int8(const void* x, dtype type, std::int64_t stride,
                               const std::int32_t* index, std::int64_t rows, std::int64_t width,
                               std::int64_t columns) const {
   const std::int64_t pitch = int8_padded(width), levels = rows * pitch,
@@ -116,7 +116,7 @@ int8_rows device_ops::as_int8(const void* x, dtype type, std::int64_t stride,
   return {level, scale, reinterpret_cast<std::int32_t*>(level + levels + scales)};
 }
 
-bool device_ops::library_multiply(const library_product& p) const {
+bool device_backend::library_multiply(const library_product& p) const {
 #if defined(__CUDACC__)
   if (!library_) {
     library_ = std::make_unique<library_gemm>(
@@ -129,7 +129,7 @@ bool device_ops::library_multiply(const library_product& p) const {
 #endif
 }
 
-void device_ops::multiply_int8(const product& p) const {
+void device_backend::multiply_int8(const product& p) const {
   const device_matrix& w = *p.weight;
   const std::int64_t pitch = int8_padded(w.in_features), columns = int8_padded(p.count);
   const auto* levels = static_cast<const std::int8_t*>(w.memory.get()) + p.first * pitch;
@@ -167,7 +167,7 @@ void device_ops::multiply_int8(const product& p) const {
   }
 }
 
-void device_ops::multiply(const product& p) const {
+void device_backend::multiply(const product& p) const {
   if (p.rows == 0 || p.count == 0) return;
   const device_matrix& w = *p.weight;
   const std::int64_t depth = w.in_features;
@@ -208,7 +208,7 @@ void device_ops::multiply(const product& p) const {
 
 namespace {
 
-void linear(const device_ops& device, const op::linear& args) {
+void linear(const device_backend& device, const op::linear& args) {
   const device_matrix& w = as_device(args.weight);
   if (args.x.columns() != w.in_features || args.y.columns() != w.out_features ||
       args.x.rows() != args.y.rows()) {

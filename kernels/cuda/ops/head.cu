@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include <algorithm>
 
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/head_kernels.h"
 #include "kernels/cuda/sample_kernels.h"
 #include "kernels/head.h"
@@ -11,13 +11,13 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 namespace {
 
-confidence_out results(const device_ops& device, const confidence_out& out) {
+confidence_out results(const device_backend& device, const confidence_out& out) {
   return {device.out(out.token),          device.out(out.probability),
           device.out(out.margin),         device.out(out.negative_entropy),
           device.out(out.top2_logit_gap), device.out(out.residual)};
 }
 
-void confidence(const device_ops& device, const op::confidence& args) {
+void confidence(const device_backend& device, const op::confidence& args) {
   if (!(args.params.temperature > 0)) throw std::logic_error("confidence: temperature must be > 0");
   const device_matrix& w = as_device(args.head);
   const std::int64_t count = args.candidates.count, vocabulary = w.out_features;
@@ -47,7 +47,7 @@ void confidence(const device_ops& device, const op::confidence& args) {
            (args.params.accumulate_double || args.out.residual != nullptr);
   p.out = results(device, args.out);
   // The rows of the candidates are gathered and rounded once, not for every chunk.
-  device_ops::product chunk{device.in(args.x).data, args.x.type, args.x.row_stride,
+  device_backend::product chunk{device.in(args.x).data, args.x.type, args.x.row_stride,
                             p.candidates.row,       count,       &w};
   if (library) {
     chunk.x = device.as_bf16(chunk.x, args.x.type, args.x.row_stride, p.candidates.row, count,
@@ -100,14 +100,14 @@ void confidence(const device_ops& device, const op::confidence& args) {
   device.work().launch("head_result", {blocks_for(count, 64), 64}, head_result_kernel, p);
 }
 
-void logits(const device_ops& device, const op::logits& args) {
+void logits(const device_backend& device, const op::logits& args) {
   const device_matrix& w = as_device(args.head);
   device.multiply({device.in(args.x).data, args.x.type, args.x.row_stride, device.in(args.row),
                    args.out.rows(), &w, 0, w.out_features, nullptr, device.out(args.out).data,
                    args.out.type, args.out.row_stride, false});
 }
 
-void sample(const device_ops& device, const op::sample& args) {
+void sample(const device_backend& device, const op::sample& args) {
   // The kernel filters the logits in place.
   const sample_kernel_params p{device.out(args.logits).as<float>(),
                                args.logits.row_stride,

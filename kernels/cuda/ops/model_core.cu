@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/int8_kernels.h"
 #include "kernels/cuda/model_core_kernels.h"
 #include "kernels/float16.h"
@@ -18,15 +18,15 @@
 namespace unmask {
 
 #if defined(__CUDACC__)
-const ops& cuda_ops() {
+const backend& cuda_backend() {
   const cuda::report machine = cuda::query();
   if (machine.devices.empty()) throw environment_error(machine.note);
-  static const cuda::native::device_ops backend;
+  static const cuda::native::device_backend backend;
   return backend;
 }
 #else
-const ops& cuda_emulated_ops() {
-  static const cuda::emulated::device_ops backend;
+const backend& cuda_emulated_backend() {
+  static const cuda::emulated::device_backend backend;
   return backend;
 }
 #endif
@@ -41,7 +41,7 @@ const device_matrix& as_device(const packed_matrix& m) {
   return *own;
 }
 
-tensor device_ops::allocate(dtype type, std::initializer_list<std::int64_t> shape,
+tensor device_backend::allocate(dtype type, std::initializer_list<std::int64_t> shape,
                             memory_use use) const {
   std::size_t bytes = size_of(type);
   for (const std::int64_t n : shape) {
@@ -62,7 +62,7 @@ tensor device_ops::allocate(dtype type, std::initializer_list<std::int64_t> shap
   return {queue_.allocate(bytes, memory_kind::device), type, shape};
 }
 
-void device_ops::read(void* to, const void* from, std::size_t bytes) const {
+void device_backend::read(void* to, const void* from, std::size_t bytes) const {
   queue_.copy_to_host(to, from, bytes);
   synchronize();
 }
@@ -88,7 +88,7 @@ float store_row(const tensor_view& weight, std::int64_t n, weight_format format,
 
 }  // namespace
 
-packed_handle device_ops::pack(const tensor_view& weight, weight_format format) const {
+packed_handle device_backend::pack(const tensor_view& weight, weight_format format) const {
   const bool int8 = format == weight_format::int8;
   if (int8 && weight.columns() > int8_most_depth) {
     throw environment_error("int8 sums of " + std::to_string(weight.columns()) +
@@ -138,7 +138,7 @@ packed_handle device_ops::pack(const tensor_view& weight, weight_format format) 
   return m;
 }
 
-tensor_view device_ops::resident(const tensor_view& weight, std::shared_ptr<void>* keep) const {
+tensor_view device_backend::resident(const tensor_view& weight, std::shared_ptr<void>* keep) const {
   if (!weight.contiguous()) throw std::logic_error("resident: the weight is not contiguous");
   const std::size_t bytes = static_cast<std::size_t>(weight.elements()) * size_of(weight.type);
   *keep = queue_.allocate(bytes, memory_kind::device);
@@ -151,7 +151,7 @@ tensor_view device_ops::resident(const tensor_view& weight, std::shared_ptr<void
 
 namespace {
 
-void embed(const device_ops& device, const op::embed& args) {
+void embed(const device_backend& device, const op::embed& args) {
   const embed_params p{device.in(args.token), device.in(args.table).data,
                        args.table.type,       args.table.row_stride,
                        args.table.rows(),     device.out(args.out).as<float>(),
@@ -159,7 +159,7 @@ void embed(const device_ops& device, const op::embed& args) {
   device.work().launch("embed", {blocks_for(args.out.rows(), 1), row_threads}, embed_kernel, p);
 }
 
-void rms_norm(const device_ops& device, const op::rms_norm& args) {
+void rms_norm(const device_backend& device, const op::rms_norm& args) {
   const rms_norm_params p{device.in(args.x).as<float>(),
                           device.in(args.weight).as<float>(),
                           device.out(args.out).data,
@@ -180,7 +180,7 @@ void rms_norm(const device_ops& device, const op::rms_norm& args) {
 }  // namespace
 
 // Frequencies are computed as the reference does, in float64 and rounded, once per model.
-const float* device_ops::rope_frequencies(const rope_params& rope) const {
+const float* device_backend::rope_frequencies(const rope_params& rope) const {
   for (const rope_table& known : rope_tables_) {
     if (known.rotary_dim == rope.rotary_dim && known.theta == rope.theta) {
       return static_cast<const float*>(known.memory.get());
@@ -208,7 +208,7 @@ const float* or_null(const tensor_view& v) {
   return v.data != nullptr ? v.as<float>() : nullptr;
 }
 
-void head_norm_rope(const device_ops& device, const op::head_norm_rope& args) {
+void head_norm_rope(const device_backend& device, const op::head_norm_rope& args) {
   const int half = args.rope.rotary_dim / 2;
   const head_norm_rope_params p{device.out(args.x).as<float>(),
                                 or_null(device.in(args.norm_weight)),
@@ -225,7 +225,7 @@ void head_norm_rope(const device_ops& device, const op::head_norm_rope& args) {
                        head_norm_rope_kernel, p);
 }
 
-void silu_mul(const device_ops& device, const op::silu_mul& args) {
+void silu_mul(const device_backend& device, const op::silu_mul& args) {
   const silu_mul_params p{device.in(args.gate_up).data,
                           device.out(args.out).data,
                           args.gate_up.type,
@@ -242,14 +242,14 @@ void silu_mul(const device_ops& device, const op::silu_mul& args) {
   device.work().launch("silu_mul", shape, silu_mul_kernel, p);
 }
 
-void kv_write(const device_ops& device, const op::kv_write& args) {
+void kv_write(const device_backend& device, const op::kv_write& args) {
   device.work().launch("kv_write", {blocks_for(args.rows.rows, 1), row_threads, 0, 2},
                        kv_write_kernel,
                        rows_of(device.in(args.rows), device.out(args.cache), device.in(args.k),
                                device.in(args.v), false));
 }
 
-void rotate_and_store(const device_ops& device, const op::rotate_and_store& args) {
+void rotate_and_store(const device_backend& device, const op::rotate_and_store& args) {
   const row_set rows = device.in(args.rows);
   const auto dim = static_cast<int>(args.q.shape[2]);
   const int half = args.rope.rotary_dim / 2;

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include <algorithm>
 
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/gemm_kernels.h"
 #include "kernels/cuda/moe_tensor_kernels.h"
 #include "kernels/model_core.h"
@@ -12,7 +12,7 @@ namespace unmask::cuda::UNMASK_TARGET {
 
 namespace {
 
-void moe_route(const device_ops& device, const op::moe_route& args) {
+void moe_route(const device_backend& device, const op::moe_route& args) {
   route_params p{
       device.in(args.x).data,
       args.x.type,
@@ -53,7 +53,7 @@ void moe_route(const device_ops& device, const op::moe_route& args) {
 
 }  // namespace
 
-const float* device_ops::router_logits(const tensor_view& x, const moe_router& router) const {
+const float* device_backend::router_logits(const tensor_view& x, const moe_router& router) const {
   const std::int64_t rows = x.rows(), width = x.columns(), experts = router.experts;
   auto* logit = queue_.scratch<float>(scratch_slot::routed_output, rows * experts);
   auto* high = queue_.scratch<std::uint16_t>(scratch_slot::routed_hidden, 2 * experts * width);
@@ -72,7 +72,7 @@ const float* device_ops::router_logits(const tensor_view& x, const moe_router& r
   return logit;
 }
 
-const void* const* device_ops::expert_pointers(const moe_experts& experts) const {
+const void* const* device_backend::expert_pointers(const moe_experts& experts) const {
   std::vector<packed_handle> all = experts.gate_up;
   all.insert(all.end(), experts.down.begin(), experts.down.end());
   const auto same = [&](const expert_table& t) {
@@ -97,7 +97,7 @@ const void* const* device_ops::expert_pointers(const moe_experts& experts) const
 
 namespace {
 
-void moe_feed_forward(const device_ops& device, const op::moe_feed_forward& args) {
+void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& args) {
   const auto rows = static_cast<int>(args.x.rows()),
              per_token = static_cast<int>(args.expert.columns());
   if (rows == 0) return;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "kernels/cuda/choice.h"
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/recording_kernels.h"
 #include "kernels/rows.h"
 
@@ -41,7 +41,7 @@ bool graphs_wanted() {
 // two. Then multiples of 32 to 512, where a tile more of every kernel would cost up to a fifth of a
 // layer, and of 128, the rows of a tile of the library's products. Above 2048 a layer should run for
 // longer than the host takes to launch it (not measured).
-std::int32_t device_ops::graph_bucket(std::int32_t rows) const {
+std::int32_t device_backend::graph_bucket(std::int32_t rows) const {
   constexpr std::int32_t tile = 128, most = 2048;
   if (!graphs_wanted() || rows > most) return 0;
   const std::int32_t step = rows > 4 * tile ? tile : tile / 4;
@@ -51,7 +51,7 @@ std::int32_t device_ops::graph_bucket(std::int32_t rows) const {
   return bucket;
 }
 
-std::unique_ptr<captured_graph> device_ops::capture(const std::function<void()>& body) const {
+std::unique_ptr<captured_graph> device_backend::capture(const std::function<void()>& body) const {
   queue_.begin_recording();
   try {
     body();
@@ -62,7 +62,7 @@ std::unique_ptr<captured_graph> device_ops::capture(const std::function<void()>&
   return std::make_unique<recorded_queue>(queue_.end_recording());
 }
 
-void device_ops::replay(const captured_graph& work) const {
+void device_backend::replay(const captured_graph& work) const {
   const auto* own = dynamic_cast<const recorded_queue*>(&work);
   if (own == nullptr) {
     throw std::logic_error(std::string(backend_name) + ": work recorded by another backend");
@@ -72,7 +72,7 @@ void device_ops::replay(const captured_graph& work) const {
 
 namespace {
 
-void stage_rows(const device_ops& device, const op::stage_rows& args) {
+void stage_rows(const device_backend& device, const op::stage_rows& args) {
   device.work().lists_change();
   const std::int64_t entries = std::max(args.padded, args.rows.sequences + 1);
   device.work().launch(

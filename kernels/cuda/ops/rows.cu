@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/gather_kernels.h"
 #include "kernels/rows.h"
 
@@ -43,19 +43,19 @@ void copy_rows(queue& work, const char* name, const tensor_view& from,
   }
 }
 
-void gather_rows(const device_ops& device, const op::gather_rows& args) {
+void gather_rows(const device_backend& device, const op::gather_rows& args) {
   copy_rows(device.work(), "gather_rows", device.in(args.from), device.in(args.index),
             device.out(args.to), nullptr, args.to.rows());
 }
 
-void scatter_rows(const device_ops& device, const op::scatter_rows& args) {
+void scatter_rows(const device_backend& device, const op::scatter_rows& args) {
   copy_rows(device.work(), "scatter_rows", device.in(args.from), nullptr, device.out(args.to),
             device.in(args.index), args.from.rows());
 }
 
 }  // namespace
 
-std::int32_t* device_ops::fault_word(device_fault kind) const {
+std::int32_t* device_backend::fault_word(device_fault kind) const {
   if (!faults_) {
     faults_ = allocate(dtype::i32, {static_cast<std::int64_t>(device_fault::count)},
                        memory_use::host_visible);
@@ -63,7 +63,7 @@ std::int32_t* device_ops::fault_word(device_fault kind) const {
   return out(faults_.as<std::int32_t>() + static_cast<std::size_t>(kind));
 }
 
-void device_ops::check_faults() const {
+void device_backend::check_faults() const {
   if (!faults_) return;
   const auto raised = [&](device_fault kind) {
     return std::exchange(faults_.as<std::int32_t>()[static_cast<std::size_t>(kind)], 0) != 0;
@@ -76,18 +76,18 @@ void device_ops::check_faults() const {
 
 namespace {
 
-std::int32_t compact(const device_ops& device, const op::compact& args) {
+std::int32_t compact(const device_backend& device, const op::compact& args) {
   return device.on_host(args, args.flags.data, args.first, args.last, args.begin, args.position,
                         args.sequence);
 }
 
-std::int32_t find_candidates(const device_ops& device, const op::find_candidates& args) {
+std::int32_t find_candidates(const device_backend& device, const op::find_candidates& args) {
   return device.on_host(args, args.rows.row_begin, args.rows.position, args.state.data, args.first,
                         args.last, args.begin, args.position, args.row);
 }
 
 // Counts, then writes, without atomics and without the host.
-void list_flags(const device_ops& device, const op::list_flags& args) {
+void list_flags(const device_backend& device, const op::list_flags& args) {
   queue& work = device.work();
   work.lists_change();
   if (args.sequences == 0) return work.fill_zero(device.out(args.begin), sizeof(std::int32_t));
@@ -105,14 +105,14 @@ void list_flags(const device_ops& device, const op::list_flags& args) {
   work.launch("list_flags: write", shape, write_flags_kernel, p);
 }
 
-void gather_tokens(const device_ops& device, const op::gather_tokens& args) {
+void gather_tokens(const device_backend& device, const op::gather_tokens& args) {
   device.work().launch("gather_tokens", {blocks_for(args.rows.rows, group_threads), group_threads},
                        gather_tokens_kernel,
                        {device.in(args.rows), device.in(args.canvas).as<std::int32_t>(),
                         args.canvas.row_stride, device.out(args.token)});
 }
 
-void mean_rows(const device_ops& device, const op::mean_rows& args) {
+void mean_rows(const device_backend& device, const op::mean_rows& args) {
   const grid_shape shape{blocks_for(args.rows.sequences, 1), group_threads, 0,
                          blocks_for(args.x.columns(), group_threads)};
   device.work().launch(
@@ -124,7 +124,7 @@ void mean_rows(const device_ops& device, const op::mean_rows& args) {
 constexpr unsigned flag_pieces = 8;  // blocks that share the range of one sequence
 
 // Flags that the host reads are written by the host; kernels write those that only kernels read.
-void fill_flags(const device_ops& device, const op::fill_flags& args) {
+void fill_flags(const device_backend& device, const op::fill_flags& args) {
   if (device.shares(args.flags.data)) {
     return device.on_host(args, args.first, args.last, args.flags.data);
   }
@@ -134,7 +134,7 @@ void fill_flags(const device_ops& device, const op::fill_flags& args) {
                         args.flags.as<std::uint8_t>(), args.flags.row_stride});
 }
 
-void scatter_flags(const device_ops& device, const op::scatter_flags& args) {
+void scatter_flags(const device_backend& device, const op::scatter_flags& args) {
   device.on_host(args, args.rows.sequence, args.rows.position, args.where, args.flags.data);
 }
 

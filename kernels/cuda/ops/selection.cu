@@ -3,7 +3,7 @@
 #include <stdexcept>
 
 #include "kernels/cuda/cache_access.h"
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/scores_kernels.h"
 #include "kernels/cuda/select_kernels.h"
 #include "kernels/selection.h"
@@ -16,7 +16,7 @@ namespace {
 // beyond the end returns at once.
 constexpr unsigned segment_pieces = 64;
 
-void top_indices(const device_ops& device, const op::top_indices& args) {
+void top_indices(const device_backend& device, const op::top_indices& args) {
   const std::size_t chunk = sort_chunk * sizeof(std::uint64_t);
   device.work().launch("top_indices",
                        {blocks_for(args.segments, 1), sort_threads, group_bytes + chunk},
@@ -25,7 +25,7 @@ void top_indices(const device_ops& device, const op::top_indices& args) {
                         device.out(args.out), device.fault_word(device_fault::top_indices)});
 }
 
-void key_scores(const device_ops& device, const op::key_scores& args) {
+void key_scores(const device_backend& device, const op::key_scores& args) {
   const auto heads = static_cast<std::int32_t>(args.q.shape[1]);
   const auto dim = static_cast<std::int32_t>(args.q.shape[2]);
   const key_scores_params p{device.in(args.q).as<float>(),
@@ -45,7 +45,7 @@ void key_scores(const device_ops& device, const op::key_scores& args) {
       key_scores_kernel, p);
 }
 
-void importance(const device_ops& device, const op::importance& args) {
+void importance(const device_backend& device, const op::importance& args) {
   const auto heads = static_cast<std::int32_t>(args.q.shape[1]);
   const auto dim = static_cast<std::int32_t>(args.q.shape[2]);
   const importance_params p{

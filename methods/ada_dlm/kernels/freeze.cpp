@@ -7,9 +7,9 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/ops.h"
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/scratch.h"
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 #include "methods/ada_dlm/kernels/freeze.h"
 
 namespace unmask {

@@ -4,9 +4,9 @@
 // Decisions that look back over several steps (freeze.cpp of the reference): the confidence
 // history, Ada-DLM's two centroids, and the states of a cache that stores a decided token one
 // forward late.
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/groups.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 #include "methods/ada_dlm/kernels/freeze.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
@@ -215,7 +215,7 @@ UNMASK_KERNEL void accept_two_centroids_kernel(freeze_kernel_params p) {
 
 namespace {
 
-void push_history(const device_ops& device, const op::push_history& args) {
+void push_history(const device_backend& device, const op::push_history& args) {
   device.work().launch("push_history", {blocks_for(args.candidates.sequences, 1), group_threads},
                        push_history_kernel,
                        {device.in(args.candidates), device.in(args.score), args.replicate,
@@ -223,7 +223,7 @@ void push_history(const device_ops& device, const op::push_history& args) {
                         static_cast<std::int32_t>(args.history.shape[2])});
 }
 
-void accept_two_centroids(const device_ops& device, const op::accept_two_centroids& args) {
+void accept_two_centroids(const device_backend& device, const op::accept_two_centroids& args) {
   const auto depth = static_cast<std::int32_t>(args.history.shape[2]);
   const auto length = static_cast<std::int32_t>(args.history.shape[1]);
   std::int32_t* order =
@@ -244,7 +244,7 @@ void accept_two_centroids(const device_ops& device, const op::accept_two_centroi
        depth, length, device.in(args.rank), rule, device.out(args.accept), order});
 }
 
-void advance_delayed_cache(const device_ops& device, const op::advance_delayed_cache& args) {
+void advance_delayed_cache(const device_backend& device, const op::advance_delayed_cache& args) {
   device.on_host(args, args.state.data, args.first, args.last, args.whole, args.flags.data);
 }
 

@@ -8,7 +8,7 @@
 
 namespace unmask {
 
-// How ops::accept_two_centroids tells a settled token from an unsettled one. v is the token's own
+// How backend::accept_two_centroids tells a settled token from an unsettled one. v is the token's own
 // history row, high and boundary are the two centroids.
 enum class freeze_rule : std::uint8_t {
   squared_euclidean,  // |v - high|^2 < |v - boundary|^2 (Ada-DLM eqs. 8-10)

@@ -72,7 +72,7 @@ class last_token final : public unmask_policy {
 
   void judge(const batch& b, const step_plan&, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
-    const ops& backend = b.backend();
+    const backend& backend = b.backend();
     const confidence_out out = c.judged();
     if (sampling_.temperature <= 0) {
       backend.run(op::confidence{head_input, head, c.set(b.capacity()), {}, out});

@@ -16,7 +16,7 @@ block_unmask::block_unmask(block_unmask_settings s)
 
 void block_unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
                          const packed_matrix& head, candidate_lists& c) {
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const confidence_out out = c.judged();
   if (settings_.sampled) {
     if (!logits_ || logits_.view().rows() < c.count) {  // grows only
@@ -37,7 +37,7 @@ void block_unmask::judge(const batch& b, const step_plan&, const tensor_view& he
 }
 
 void block_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const candidate_set set = c.set(b.capacity());
   const float* score = c.probability.as<float>();
   std::uint8_t* accept = c.accept.as<std::uint8_t>();

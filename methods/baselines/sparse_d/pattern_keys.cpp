@@ -22,7 +22,7 @@ std::int32_t pattern_keys::kept_blocks(std::int32_t n, double select) {
 
 void pattern_keys::allocate(const batch& b) {
   if (!keep_.empty()) return;
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const model_config& model = b.model();
   const std::int64_t s = b.capacity();
   blocks_ = (b.max_length() + settings_.block_size - 1) / settings_.block_size;
@@ -80,7 +80,7 @@ layer_keys pattern_keys::select(const batch& b, const step_plan& plan, std::int3
 
 void pattern_keys::make_pattern(const layer_rows& layer, const paged_kv& cache, double* flops) {
   const batch& b = layer.state;
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const model_config& model = b.model();
   const std::int32_t size = settings_.block_size;
   std::int32_t* length = make_.length.as<std::int32_t>();

@@ -11,7 +11,7 @@ namespace unmask {
 
 void ranked_unmask::judge(const batch& b, const step_plan&, const tensor_view& head_input,
                           const packed_matrix& head, candidate_lists& c) {
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const noise_source noise{b.seeds(), b.steps()};
   confidence_out out = c.judged();
   if (settings_.score == "topk_margin") out.margin = c.margin.as<float>();
@@ -44,7 +44,7 @@ void ranked_unmask::judge(const batch& b, const step_plan&, const tensor_view& h
 }
 
 void ranked_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
-  const ops& backend = b.backend();
+  const backend& backend = b.backend();
   const candidate_set set = c.set(b.capacity());
   std::uint8_t* accept = c.accept.as<std::uint8_t>();
   if (settings_.factor > 0) {
@@ -71,7 +71,7 @@ float* ranked_unmask::score(candidate_lists& c) const {
 }
 
 // Sampling needs whole rows of logits; grown outside steady state only.
-void ranked_unmask::grow(const ops& backend, std::int64_t rows, std::int64_t vocabulary) {
+void ranked_unmask::grow(const backend& backend, std::int64_t rows, std::int64_t vocabulary) {
   if (logits_ && logits_.view().rows() >= rows) return;
   logits_ = backend.allocate(dtype::f32, {rows, vocabulary});
 }

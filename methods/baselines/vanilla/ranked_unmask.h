@@ -40,7 +40,7 @@ class ranked_unmask : public unmask_policy {
   float* score(candidate_lists& c) const;
 
  private:
-  void grow(const ops& backend, std::int64_t rows, std::int64_t vocabulary);
+  void grow(const backend& backend, std::int64_t rows, std::int64_t vocabulary);
   unmask_settings settings_;
   tensor logits_, also_;
 };

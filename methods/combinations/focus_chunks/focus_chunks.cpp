@@ -51,7 +51,7 @@ class focus_chunk_rows final : public row_policy, public ranked_by_activations {
 
   void select(const batch& b, const step_plan& plan, row_lists& rows) override {
     if (!state_->key_begin) {
-      const ops& backend = b.backend();
+      const backend& backend = b.backend();
       const std::int64_t places = b.capacity(), all = places * b.max_length();
       state_->key_begin = backend.allocate(dtype::i32, {places + 1}, memory_use::host_visible);
       state_->key_slot = backend.allocate(dtype::i32, {all}, memory_use::host_visible);
@@ -65,7 +65,7 @@ class focus_chunk_rows final : public row_policy, public ranked_by_activations {
   // nothing of it settles.
   bool narrow(const batch& b, const step_plan& plan, std::int32_t layer, const tensor_view& q,
               const tensor_view& k, row_lists& rows, tensor& kept) override {
-    const ops& backend = b.backend();
+    const backend& backend = b.backend();
     optimus_state& chunks = *state_->chunks;
     if (layer == 1)
       backend.run(op::scatter_flags{rows.set(b.capacity()), nullptr, 0, chunks.visible});

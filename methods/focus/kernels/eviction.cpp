@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/cpu/ops.h"
+#include "kernels/cpu/backend.h"
 #include "kernels/decisions.h"
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 #include "kernels/token_state.h"
 #include "methods/focus/kernels/eviction.h"
 
@@ -28,7 +28,7 @@ void mark_kv_final(const op::mark_kv_final& args) {
 // 1. chosen = top target by score.  2. C = {score >= [mean +] deviation}; when |C| >= target,
 // chosen = C.  3. + the candidate directly before each chosen one (no chain).  4. nothing chosen:
 // everything.  5. r = last position kept; + candidates in [processed, r).
-void retain(const ops& backend, const op::retain& args) {
+void retain(const backend& backend, const op::retain& args) {
   backend.run(op::accept_top{args.candidates, args.score, args.params.target, args.accept});
   for (std::int32_t s = 0; s < args.candidates.sequences; ++s) {
     const std::int32_t first = args.candidates.begin[s], last = args.candidates.begin[s + 1];
@@ -103,7 +103,7 @@ const register_operations<mark_kv_final, retain, drop_rows> registered(target::r
 namespace cpu {
 namespace {
 
-void retain(const ops& backend, const op::retain& args) {
+void retain(const backend& backend, const op::retain& args) {
   backend.run(op::accept_top{args.candidates, args.score, args.params.target, args.accept});
   for (std::int32_t s = 0; s < args.candidates.sequences; ++s) {
     const std::int32_t first = args.candidates.begin[s], last = args.candidates.begin[s + 1];

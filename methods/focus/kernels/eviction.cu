@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/groups.h"
 #include "kernels/token_state.h"
 #include "methods/focus/kernels/eviction.h"
@@ -155,7 +155,7 @@ grid_shape block_each(std::int32_t sequences) {
   return {blocks_for(sequences, 1), group_threads, group_bytes};
 }
 
-void retain(const device_ops& device, const op::retain& args) {
+void retain(const device_backend& device, const op::retain& args) {
   retain_params rule = args.params;
   rule.target = device.in(rule.target);
   rule.processed = device.in(rule.processed);
@@ -164,11 +164,11 @@ void retain(const device_ops& device, const op::retain& args) {
       {device.in(args.candidates), device.in(args.score), rule, device.out(args.accept)});
 }
 
-void freeze(const device_ops& device, const op::mark_kv_final& args) {
+void freeze(const device_backend& device, const op::mark_kv_final& args) {
   device.on_host(args, args.state.data, args.first, args.last, args.flags.data);
 }
 
-std::int32_t drop_rows(const device_ops& device, const op::drop_rows& args) {
+std::int32_t drop_rows(const device_backend& device, const op::drop_rows& args) {
   return device.on_host(args, args.rows.row_begin, args.candidates.begin, args.candidates.row,
                         args.accept, args.begin, args.sequence, args.position, args.kept);
 }

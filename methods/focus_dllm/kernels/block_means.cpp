@@ -2,10 +2,10 @@
 // Copyright The Unmask Authors
 #include <algorithm>
 
-#include "kernels/cpu/ops.h"
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/scratch.h"
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 #include "methods/focus_dllm/kernels/block_means.h"
 
 namespace unmask {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "kernels/cuda/cached_keys.h"
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/groups.h"
 #include "methods/focus_dllm/kernels/block_means.h"
 
@@ -63,7 +63,7 @@ namespace {
 
 constexpr unsigned segment_pieces = 64;  // blocks that share the key blocks of one sequence
 
-void block_mean_keys(const device_ops& device, const op::block_mean_keys& args) {
+void block_mean_keys(const device_backend& device, const op::block_mean_keys& args) {
   device.work().launch("block_mean_keys",
                        {blocks_for(args.sequences, 1), group_threads, 0, segment_pieces},
                        block_mean_keys_kernel,
@@ -72,7 +72,7 @@ void block_mean_keys(const device_ops& device, const op::block_mean_keys& args) 
                         device.out(args.out).as<float>(), args.out.row_stride});
 }
 
-void mark_context(const device_ops& device, const op::mark_context& args) {
+void mark_context(const device_backend& device, const op::mark_context& args) {
   device.work().launch("mark_context", {blocks_for(args.sequences, 1), group_threads},
                        mark_context_kernel,
                        {args.sequences, device.in(args.length), device.in(args.seen_from),

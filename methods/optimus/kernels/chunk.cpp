@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/cpu/ops.h"
-#include "kernels/reference/ops.h"
+#include "kernels/cpu/backend.h"
+#include "kernels/reference/backend.h"
 #include "kernels/token_state.h"
 #include "methods/optimus/kernels/chunk.h"
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 #include "methods/sparse_dllm/kernels/eviction.h"
 
 namespace unmask {

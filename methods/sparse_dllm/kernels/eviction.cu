@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include <stdexcept>
 
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/groups.h"
 #include "kernels/cuda/model_core_kernels.h"
 #include "methods/sparse_dllm/kernels/eviction.h"
@@ -81,7 +81,7 @@ namespace {
 // beyond the end returns at once.
 constexpr unsigned segment_pieces = 64;
 
-void pool(const device_ops& device, const op::pool& args) {
+void pool(const device_backend& device, const op::pool& args) {
   if (args.kernel < 1 || args.kernel % 2 == 0)
     throw std::logic_error("pool: the window must be odd");
   device.work().launch("pool", {blocks_for(args.segments, 1), group_threads, 0, segment_pieces},
@@ -90,7 +90,7 @@ void pool(const device_ops& device, const op::pool& args) {
                         device.out(args.out)});
 }
 
-void list_kept(const device_ops& device, const op::list_kept& args) {
+void list_kept(const device_backend& device, const op::list_kept& args) {
   device.work().launch("list_kept",
                        {blocks_for(args.sequences, 1), group_threads, 0, segment_pieces},
                        list_kept_kernel,
@@ -99,7 +99,7 @@ void list_kept(const device_ops& device, const op::list_kept& args) {
                         device.in(args.kept_begin), device.out(args.kept)});
 }
 
-void kv_copy(const device_ops& device, const op::kv_copy& args) {
+void kv_copy(const device_backend& device, const op::kv_copy& args) {
   const paged_kv source = device.in(args.from), target = device.out(args.to);
   const kv_copy_params p{device.in(args.begin),
                          device.in(args.from_slot),

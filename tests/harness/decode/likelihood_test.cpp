@@ -25,11 +25,11 @@ transformer tiny_llada() {
   const std::filesystem::path folder =
       std::filesystem::path(UNMASK_GOLDENS) / "models/tiny-llada-s1";
   const model_config config = read_model_config(folder);
-  return transformer(config, load_weights(config, folder), cpu_ops(), weight_format::f32, 512);
+  return transformer(config, load_weights(config, folder), cpu_backend(), weight_format::f32, 512);
 }
 
 TEST(likelihood, recorded_masks_give_the_recorded_losses) {
-  const likelihood_replay replay = replay_likelihood(evals, {UNMASK_GOLDENS}, cpu_ops());
+  const likelihood_replay replay = replay_likelihood(evals, {UNMASK_GOLDENS}, cpu_backend());
   for (const std::string& reason : replay.without_data) ADD_FAILURE() << reason;
   EXPECT_EQ(test::passed_of(replay.files), 12 + 7 + 4);
 }
@@ -74,7 +74,7 @@ TEST(likelihood, of_a_causal_model_is_the_sum_over_the_tokens) {
   const std::filesystem::path folder =
       std::filesystem::path(UNMASK_SOURCE_DIR) / "experiments/models/tiny-ar";
   const model_config config = read_model_config(folder);
-  const transformer model(config, load_weights(config, folder), cpu_ops(), weight_format::f32, 12);
+  const transformer model(config, load_weights(config, folder), cpu_backend(), weight_format::f32, 12);
   EXPECT_NEAR(
       causal_log_likelihood(model, {1020, 5, 117, 301, 44, 712, 1022}, {88, 412, 9, 640, 77}),
       -70.31203, 2e-3);

@@ -100,7 +100,7 @@ void expect_equal_counters(const sequence_counters& got, const sequence_counters
 TEST(imposed, a_recording_on_its_own_weights_is_the_recorded_run) {
   for (const imposed_case& c : cases()) {
     SCOPED_TRACE(c.method);
-    const auto model = tiny_model(c.family, cpu_ops());
+    const auto model = tiny_model(c.family, cpu_backend());
     trajectory_recorder recorder;
     const decoded real = decode(*model, c, &recorder, nullptr, false);
     const trajectory_source source = [&](std::int64_t id) { return recorder.of(id); };
@@ -121,10 +121,10 @@ TEST(imposed, a_recording_on_other_weights_commits_as_recorded) {
     SCOPED_TRACE(c.method);
     trajectory_recorder recorder;
     const decoded real =
-        decode(*tiny_model(c.family, cpu_ops(), 512, 1), c, &recorder, nullptr, false);
+        decode(*tiny_model(c.family, cpu_backend(), 512, 1), c, &recorder, nullptr, false);
     const trajectory_source source = [&](std::int64_t id) { return recorder.of(id); };
     const decoded imposed =
-        decode(*tiny_model(c.family, cpu_ops(), 512, 99), c, nullptr, &source, true);
+        decode(*tiny_model(c.family, cpu_backend(), 512, 99), c, nullptr, &source, true);
     EXPECT_EQ(imposed.output, real.output);
     EXPECT_EQ(imposed.committed, real.committed);
     for (std::size_t i = 0; i < real.counters.size(); ++i) {
@@ -144,7 +144,7 @@ TEST(imposed, steady_commits_are_what_every_step_commits_and_focus_still_drops_r
     // A small chunk may hold one token of a step and not the other, which then comes later.
     if (c.family != model_family::sdar || c.given.contains("chunk")) continue;
     SCOPED_TRACE(c.method);
-    const auto model = tiny_model(c.family, cpu_ops());
+    const auto model = tiny_model(c.family, cpu_backend());
     const std::vector<sequence_request> requests = tiny_requests(3, 24);
     const trajectory_source source = [&](std::int64_t id) {
       const auto prompt =

@@ -113,7 +113,7 @@ const std::vector<tried_setting>& settings() {
 TEST(loop, an_answer_that_repeats_itself_ends_there) {
   int cut = 0, inside = 0;
   for (const tried_setting& c : settings()) {
-    const auto model = tiny_model(c.family, cpu_ops());
+    const auto model = tiny_model(c.family, cpu_backend());
     const auto requests = tiny_requests(5, sanitized ? 24 : 72);
     tokens wanted =
         testing::outputs(testing::decode_closed(*model, c.method, c.given, requests, 1));
@@ -151,7 +151,7 @@ TEST(loop, an_answer_that_repeats_itself_ends_there) {
 
 TEST(loop, tokens_of_a_request_do_not_depend_on_scheduling) {
   for (const tried_setting& c : settings()) {
-    const auto model = tiny_model(c.family, cpu_ops());
+    const auto model = tiny_model(c.family, cpu_backend());
     const auto requests = tiny_requests(sanitized ? 4 : 7, sanitized ? 24 : 72);
     const tokens alone =
         testing::outputs(testing::decode_closed(*model, c.method, c.given, requests, 1));
@@ -179,8 +179,8 @@ TEST(loop, a_device_serves_the_same_tokens) {
   for (const tried_setting& c : settings()) {
     const auto requests = tiny_requests(3, sanitized ? 8 : 16);
     const tokens alone = testing::outputs(
-        testing::decode_closed(*tiny_model(c.family, cpu_ops()), c.method, c.given, requests, 1));
-    const auto model = tiny_model(c.family, cuda_emulated_ops(), 256);
+        testing::decode_closed(*tiny_model(c.family, cpu_backend()), c.method, c.given, requests, 1));
+    const auto model = tiny_model(c.family, cuda_emulated_backend(), 256);
     for (const std::string& policy : batching_names()) {
       engine_settings s;
       s.policy = parse_batching(policy);
@@ -192,7 +192,7 @@ TEST(loop, a_device_serves_the_same_tokens) {
       EXPECT_EQ(r.free_pages, r.pages);
       repeated += r.repeated;
     }
-    cuda_emulated_ops().synchronize();
+    cuda_emulated_backend().synchronize();
     cuda::set_emulation(before);
   }
   EXPECT_GT(repeated, 0);
@@ -201,7 +201,7 @@ TEST(loop, a_device_serves_the_same_tokens) {
 // A closed batch takes at most 8192 rows of prompts into one forward, so a large batch of long prompts
 // needs no more room than that and its blocks; the answers are those of smaller batches.
 TEST(loop, prompts_of_a_closed_batch_enter_in_pieces) {
-  const auto model = tiny_model(sdar, cpu_ops(), 8192 + 33 * 64);
+  const auto model = tiny_model(sdar, cpu_backend(), 8192 + 33 * 64);
   std::vector<sequence_request> requests = tiny_requests(33, 8);
   for (sequence_request& r : requests) {
     while (r.prompt.size() < 300) r.prompt.push_back(r.prompt[r.prompt.size() % 7]);
@@ -223,7 +223,7 @@ TEST(loop, prompts_of_a_closed_batch_enter_in_pieces) {
 // Two prompts fit at first, their answers do not: somebody gives way again and again.
 TEST(loop, preempted_requests_decode_to_the_same_tokens) {
   for (const tried_setting& c : settings()) {
-    const auto model = tiny_model(c.family, cpu_ops());
+    const auto model = tiny_model(c.family, cpu_backend());
     const auto requests = tiny_requests(6, 152);
     parameter_map given = c.given;
     const std::string method = c.method;
@@ -261,7 +261,7 @@ TEST(loop, preempted_requests_decode_to_the_same_tokens) {
 // A prompt in pieces leaves the same K/V behind as a whole one.
 TEST(loop, chunked_prefill_decodes_to_the_same_tokens) {
   for (const tried_setting& c : settings()) {
-    const auto model = tiny_model(c.family, cpu_ops());
+    const auto model = tiny_model(c.family, cpu_backend());
     const auto requests = tiny_requests(5, 40);
     const tokens alone =
         testing::outputs(testing::decode_closed(*model, c.method, c.given, requests, 1));
@@ -291,7 +291,7 @@ TEST(loop, chunked_prefill_decodes_to_the_same_tokens) {
 
 // An elastic chunk follows the load and so do the tokens; everything else holds.
 TEST(loop, elastic_chunks_serve_everybody) {
-  const auto model = tiny_model(sdar, cpu_ops());
+  const auto model = tiny_model(sdar, cpu_backend());
   const auto requests = tiny_requests(9, 72);
   const parameter_map given = {{"threshold", 0.5},
                                {"cold_steps", 8},
@@ -320,7 +320,7 @@ TEST(loop, elastic_chunks_serve_everybody) {
 // Delayed caches and FOCUS change the rows of a block after every forward: LMDeploy runs them one
 // forward per turn, and longer turns are refused.
 TEST(loop, frozen_rows_take_turns_of_one_forward) {
-  const auto model = tiny_model(sdar, cpu_ops());
+  const auto model = tiny_model(sdar, cpu_backend());
   const auto requests = tiny_requests(3, 24);
   for (const char* method : {"delayed_cache", "delayed_cache_plus", "focus"}) {
     engine_settings s;
@@ -357,7 +357,7 @@ TEST(loop, dry_runs_refuse_what_reads_activations) {
     return draw_trajectory(process, 24, 24, static_cast<std::uint64_t>(id));
   };
   for (const dry_case& c : cases) {
-    const auto model = tiny_model(c.family, cpu_ops());
+    const auto model = tiny_model(c.family, cpu_backend());
     const auto requests = tiny_requests(2, 24);
     const auto run = [&] {
       return serve(*model, with_trajectory(recipe_of(*model, c.method, c.given), source, 1),
@@ -373,7 +373,7 @@ TEST(loop, dry_runs_refuse_what_reads_activations) {
 
 // Without layers the elastic scheduler still learns from what the trajectory decides.
 TEST(loop, elastic_chunks_follow_a_trajectory) {
-  const auto model = tiny_model(sdar, cpu_ops());
+  const auto model = tiny_model(sdar, cpu_backend());
   const auto requests = tiny_requests(6, 72);
   const commit_process process{8, 0, 0.2};
   const auto source = [&](std::int64_t id) {
@@ -394,7 +394,7 @@ TEST(loop, elastic_chunks_follow_a_trajectory) {
 TEST(loop, work_is_conserved) {
   for (const batching policy :
        {batching::iter, batching::lmd, batching::block_sync, batching::fdfo}) {
-    const auto model = tiny_model(sdar, cpu_ops());
+    const auto model = tiny_model(sdar, cpu_backend());
     const auto requests = tiny_requests(6, 50);
     engine_settings s;
     s.policy = policy;
@@ -424,7 +424,7 @@ TEST(loop, work_is_conserved) {
 // Recorded with the model, replayed without it, and read back from a file: same tokens, same
 // forwards, same times.
 TEST(trajectory, replay_repeats_the_recording) {
-  const auto model = tiny_model(sdar, cpu_ops());
+  const auto model = tiny_model(sdar, cpu_backend());
   const auto requests = tiny_requests(5, 60);
   const parameter_map given = {{"threshold", 0.4}};
   trajectory_recorder recorder;
@@ -502,7 +502,7 @@ TEST(trajectory, published_commits_are_reproduced) {
 }
 
 TEST(latency, times_full_batches_by_their_rows) {
-  const auto model = tiny_model(sdar, cpu_ops());
+  const auto model = tiny_model(sdar, cpu_backend());
   latency_grid grid;
   grid.batches = {1, 3};
   grid.chunks = {4, 8};

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #include <algorithm>
 
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 #include "methods/baselines/block_diffusion/kernels/acceptance.h"
 
 namespace unmask {

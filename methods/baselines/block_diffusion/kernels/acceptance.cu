@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/groups.h"
 #include "methods/baselines/block_diffusion/kernels/acceptance.h"
 
@@ -36,7 +36,7 @@ UNMASK_KERNEL void accept_sequential_kernel(accept_sequential_params p) {
 
 namespace {
 
-void accept_sequential(const device_ops& device, const op::accept_sequential& args) {
+void accept_sequential(const device_backend& device, const op::accept_sequential& args) {
   device.work().launch("accept_sequential", {blocks_for(args.candidates.sequences, 1), warp_size},
                        accept_sequential_kernel,
                        {device.in(args.candidates), device.in(args.block_begin), args.block,

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "kernels/cpu/attention_kernel.h"
-#include "kernels/cpu/ops.h"
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/scratch.h"
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
 
 namespace unmask {

@@ -4,7 +4,7 @@
 // SparseD's attention patterns (block_pattern.cpp of the reference): softmax mass of tiles, the
 // tiles that are kept, and how many keys they leave.
 #include "kernels/cuda/cached_keys.h"
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/groups.h"
 #include "kernels/cuda/score_tile.h"
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
@@ -270,7 +270,7 @@ UNMASK_KERNEL void block_mask_keys_kernel(block_mask_keys_params p) {
 
 namespace {
 
-void block_mass(const device_ops& device, const op::block_mass& args) {
+void block_mass(const device_backend& device, const op::block_mass& args) {
   const auto heads = static_cast<std::int32_t>(args.q.shape[1]);
   const auto kv_heads = static_cast<std::int32_t>(args.cache.keys.shape[2]);
   const auto dim = static_cast<std::int32_t>(args.q.shape[2]);
@@ -310,7 +310,7 @@ void block_mass(const device_ops& device, const op::block_mass& args) {
                        block_mass_kernel, p);
 }
 
-void keep_top_blocks(const device_ops& device, const op::keep_top_blocks& args) {
+void keep_top_blocks(const device_backend& device, const op::keep_top_blocks& args) {
   const auto heads = static_cast<std::int32_t>(args.mass.shape[1]);
   const auto blocks = static_cast<std::int32_t>(args.mass.shape[3]);
   const grid_shape shape{blocks_for(args.mass.rows(), 1), group_threads, 0,
@@ -322,7 +322,7 @@ void keep_top_blocks(const device_ops& device, const op::keep_top_blocks& args) 
        device.out(args.keep).as<std::uint8_t>(), args.keep.row_stride});
 }
 
-void block_mask_keys(const device_ops& device, const op::block_mask_keys& args) {
+void block_mask_keys(const device_backend& device, const op::block_mask_keys& args) {
   const auto heads = static_cast<std::int32_t>(args.keep.shape[1]);
   const auto blocks = static_cast<std::int32_t>(args.keep.shape[3]);
   device.work().launch("block_mask_keys",

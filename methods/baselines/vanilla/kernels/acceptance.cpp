@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kernels/noise.h"
-#include "kernels/reference/ops.h"
+#include "kernels/reference/backend.h"
 #include "methods/baselines/vanilla/kernels/acceptance.h"
 
 namespace unmask {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "kernels/cuda/decide_kernels.h"
-#include "kernels/cuda/device_ops.h"
+#include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/groups.h"
 #include "methods/baselines/vanilla/kernels/acceptance.h"
 
@@ -67,13 +67,13 @@ grid_shape block_each(std::int32_t sequences) {
   return {blocks_for(sequences, 1), group_threads, group_bytes};
 }
 
-void accept_factor(const device_ops& device, const op::accept_factor& args) {
+void accept_factor(const device_backend& device, const op::accept_factor& args) {
   device.work().launch(
       "accept_factor", block_each(args.candidates.sequences), accept_factor_kernel,
       {device.in(args.candidates), device.in(args.score), args.factor, device.out(args.accept)});
 }
 
-void gumbel_scores(const device_ops& device, const op::gumbel_scores& args) {
+void gumbel_scores(const device_backend& device, const op::gumbel_scores& args) {
   device.work().launch("gumbel_scores", {blocks_for(args.candidates.sequences, 1), group_threads},
                        gumbel_scores_kernel,
                        {device.in(args.candidates), device.in(args.noise), args.temperature,

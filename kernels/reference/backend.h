@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::reference {
 
@@ -43,9 +43,9 @@ inline float* slot_row(const row_set& rows, std::int32_t r, const paged_kv& cach
 std::vector<std::int32_t> ranked(const candidate_set& candidates, const float* score,
                                  std::int32_t s);
 
-class backend : public ops {
+class backend : public unmask::backend {
  public:
-  backend() : ops(target::reference) {}
+  backend() : unmask::backend(target::reference) {}
   std::string name() const override { return "reference"; }
   tensor allocate(dtype type, std::initializer_list<std::int64_t> shape,
                   memory_use use = memory_use::resident) const override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "kernels/cpu/ops.h"
+#include "kernels/cpu/backend.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@
 
 namespace unmask {
 
-const ops& cpu_ops() {
+const backend& cpu_backend() {
   static const cpu::backend backend;
   return backend;
 }

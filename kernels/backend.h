@@ -30,7 +30,7 @@ namespace unmask {
 
 // ---- operands ---------------------------------------------------------------------------------
 
-// A weight matrix [out, in] in the backend's own layout. Made once by ops::pack, then read only.
+// A weight matrix [out, in] in the backend's own layout. Made once by backend::pack, then read only.
 class packed_matrix {
  public:
   virtual ~packed_matrix() = default;
@@ -46,7 +46,7 @@ enum class weight_format : std::uint8_t { f32, bf16, int8 };
 
 // Who touches an array. On one memory for both it makes no difference.
 enum class memory_use : std::uint8_t {
-  resident,     // operations only (ops::write and read copy): activations, caches, large tables
+  resident,     // operations only (backend::write and read copy): activations, caches, large tables
   host_visible  // both: lists, progress, decisions, a few bytes per row
 };
 
@@ -117,7 +117,7 @@ struct noise_source {
   const std::int32_t* step = nullptr;   // [S] steps this sequence has made
 };
 
-// Operations that were captured (ops::capture).
+// Operations that were captured (backend::capture).
 class captured_graph {
  public:
   virtual ~captured_graph() = default;
@@ -128,10 +128,10 @@ class captured_graph {
 enum class target : std::uint8_t { reference, cpu, cuda, cuda_emulated };
 inline constexpr std::size_t targets = 4;
 
-class ops {
+class backend {
  public:
-  explicit ops(target where) : where_(where) {}
-  virtual ~ops() = default;
+  explicit backend(target where) : where_(where) {}
+  virtual ~backend() = default;
 
   // Runs an operation: run(op::accept_top{...}), defined in operation.h, which the header of every
   // operation includes. Returns what the operation returns.
@@ -193,14 +193,14 @@ class ops {
   target where_;
 };
 
-// Backends. cpu_ops picks AVX-512, AVX2 or portable code at run time; UNMASK_CPU_ISA=avx512|avx2|
+// Backends. cpu_backend picks AVX-512, AVX2 or portable code at run time; UNMASK_CPU_ISA=avx512|avx2|
 // portable overrides it (an unsupported choice is an environment error).
-const ops& reference_ops();
-const ops& cpu_ops();
+const backend& reference_backend();
+const backend& cpu_backend();
 // The first GPU; throws environment_error, "no GPU: ...", where there is none.
-const ops& cuda_ops();
+const backend& cuda_backend();
 // The CUDA backend's own kernels, emulated on the CPU thread by thread: to test them where there is
-// no GPU, thousands of times slower than cpu_ops.
-const ops& cuda_emulated_ops();
+// no GPU, thousands of times slower than cpu_backend.
+const backend& cuda_emulated_backend();
 
 }  // namespace unmask

@@ -19,7 +19,7 @@
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
 #include "kernels/operation.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -52,9 +52,9 @@ enum class device_fault : std::uint8_t { find_rows, top_indices, count };
 // UNMASK_CUDA_GEMM=own: bfloat16 and int8 weights take the own products too (ops/gemm.cu).
 bool own_products_only();
 
-class device_ops : public ops {
+class device_backend : public backend {
  public:
-  device_ops() : ops(this_target) {}
+  device_backend() : backend(this_target) {}
   std::string name() const override { return backend_name; }
   tensor allocate(dtype type, std::initializer_list<std::int64_t> shape,
                   memory_use use = memory_use::resident) const override;
@@ -127,7 +127,7 @@ class device_ops : public ops {
   template <class P, class... T>
   auto on_host(const P& args, const T*... operands) const {
     queue_.bring_home(operands...);
-    return cpu_ops().run(args);
+    return cpu_backend().run(args);
   }
 
   // What the bodies of the operations share.

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// The CPU backend. Semantics are those of kernels/ops.h and kernels/reference; this is the same
+// The CPU backend. Semantics are those of kernels/backend.h and kernels/reference; this is the same
 // arithmetic in float32 vectors, with threads where the work is worth waking them.
 #pragma once
 
 #include "kernels/cpu/crowd.h"
 #include "kernels/model_core.h"
-#include "kernels/ops.h"
+#include "kernels/backend.h"
 
 namespace unmask::cpu {
 
-class backend : public ops {
+class backend : public unmask::backend {
  public:
-  backend() : ops(target::cpu) {}
+  backend() : unmask::backend(target::cpu) {}
   std::string name() const override;
   tensor allocate(dtype type, std::initializer_list<std::int64_t> shape,
                   memory_use use = memory_use::resident) const override;
