@@ -28,6 +28,11 @@ if(NOT UNMASK_CUDA STREQUAL "OFF")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
     endif()
     set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    if(CMAKE_VERSION VERSION_LESS 3.26 AND NOT TARGET CUDA::nvToolsExt)
+      # CMake 3.25 marks this target as deprecated without asking whether the toolkit still has it;
+      # CUDA 13 has not.
+      add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+    endif()
     find_package(CUDAToolkit REQUIRED)
     set(UNMASK_HAS_CUDA ON)
     set(UNMASK_CUDA_TEXT ${CUDAToolkit_VERSION})

@@ -18,7 +18,7 @@ const char* name_of(forward_kind p) {
   return "?";
 }
 
-batch::batch(const backend& backend, const model_config& model, std::int32_t capacity,
+batch::batch(const unmask::backend& backend, const model_config& model, std::int32_t capacity,
              std::int32_t max_length)
     : backend_(&backend),
       model_(&model),

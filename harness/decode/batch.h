@@ -49,7 +49,7 @@ struct sequence {
 class batch {
  public:
   // Room for `capacity` sequences of up to `max_length` positions each.
-  batch(const backend& backend, const model_config& model, std::int32_t capacity,
+  batch(const unmask::backend& backend, const model_config& model, std::int32_t capacity,
         std::int32_t max_length);
 
   const unmask::backend& backend() const { return *backend_; }
@@ -79,7 +79,7 @@ class batch {
   std::vector<std::int32_t> tokens(std::int32_t s, std::int32_t first, std::int32_t last) const;
 
  private:
-  const backend* backend_;
+  const unmask::backend* backend_;
   const model_config* model_;
   std::int32_t capacity_, max_length_;
   tensor canvas_, state_, seed_, step_;

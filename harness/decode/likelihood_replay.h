@@ -25,6 +25,7 @@ struct likelihood_replay {
 // relative (fp32 arithmetic in another order of summation), token ids exactly. No likelihood/: no
 // files.
 likelihood_replay replay_likelihood(const std::filesystem::path& directory,
-                                    std::vector<std::filesystem::path> data, const backend& backend);
+                                    std::vector<std::filesystem::path> data,
+                                    const backend& backend);
 
 }  // namespace unmask::decode

@@ -17,8 +17,8 @@
 
 #include "harness/decode/batch.h"
 #include "harness/decode/kv_cache.h"
-#include "kernels/head.h"
 #include "kernels/backend.h"
+#include "kernels/head.h"
 #include "kernels/shared_vector.h"
 
 namespace unmask::inline decode {
@@ -111,7 +111,8 @@ struct candidate_lists {
   }
 };
 // Room for the candidates of `sequences` places with `rows` rows in all.
-candidate_lists make_candidate_lists(const backend& backend, std::int32_t sequences, std::int64_t rows);
+candidate_lists make_candidate_lists(const backend& backend, std::int32_t sequences,
+                                     std::int64_t rows);
 
 // What a scheduler may know about how a pace moves over the canvas.
 struct pace_shape {

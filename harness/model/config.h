@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/model_core.h"
 #include "kernels/backend.h"
+#include "kernels/model_core.h"
 
 namespace unmask::inline model {
 

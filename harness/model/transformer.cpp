@@ -60,8 +60,9 @@ struct transformer::impl {
   tensor vector_f32(const tensor_view& v) { return to_f32(v, backend); }
 };
 
-transformer::transformer(model_config config, const model_weights& weights, const backend& backend,
-                         weight_format format, std::int32_t max_rows, dtype kv_dtype)
+transformer::transformer(model_config config, const model_weights& weights,
+                         const unmask::backend& backend, weight_format format,
+                         std::int32_t max_rows, dtype kv_dtype)
     : impl_(new impl{std::move(config),
                      backend,
                      format,
@@ -147,7 +148,7 @@ transformer::transformer(transformer&&) noexcept = default;
 const model_config& transformer::config() const {
   return impl_->config;
 }
-const backend& transformer::backend() const {
+const unmask::backend& transformer::backend() const {
   return impl_->backend;
 }
 std::int32_t transformer::max_rows() const {
@@ -165,7 +166,7 @@ const packed_matrix& transformer::head() const {
 
 transformer::activations transformer::make_activations() const {
   const model_config& c = impl_->config;
-  const backend& backend = impl_->backend;
+  const unmask::backend& backend = impl_->backend;
   const std::int64_t n = impl_->max_rows;
   return {backend.allocate(dtype::f32, {n, c.hidden}),
           backend.allocate(dtype::f32, {n, (c.heads + 2 * c.kv_heads) * c.head_dim}),

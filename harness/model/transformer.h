@@ -37,7 +37,7 @@ class transformer {
  public:
   // Packs every weight for the backend. `max_rows` sizes the scratch of one forward. `kv_dtype`:
   // what loops over this model keep keys and values in; usage error where the backend cannot.
-  transformer(model_config config, const model_weights& weights, const backend& backend,
+  transformer(model_config config, const model_weights& weights, const unmask::backend& backend,
               weight_format format, std::int32_t max_rows, dtype kv_dtype = dtype::f32);
   ~transformer();
   transformer(transformer&&) noexcept;

@@ -23,6 +23,10 @@ struct opening {
       problem = "CUPTI is not here (tried " + found.tried + "); set UNMASK_CUPTI to libcupti.so";
       return;
     }
+    // CUPTI asks the loader for its counters' library by a bare name, which the loader knows once the
+    // file beside CUPTI is open.
+    const auto folder = std::filesystem::path(found.path).parent_path();
+    dlopen((folder / "libnvperf_host.so").c_str(), RTLD_NOW | RTLD_GLOBAL);
 #define UNMASK_CUPTI_LOAD(name)                                                      \
   functions.name = reinterpret_cast<decltype(functions.name)>(dlsym(handle, #name)); \
   if (!functions.name && problem.empty()) problem = "this CUPTI lacks " #name;

@@ -14,8 +14,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/bench/roofs.h"
 #include "kernels/backend.h"
+#include "kernels/bench/roofs.h"
 #include "kernels/random.h"
 
 namespace unmask::bench {

@@ -14,8 +14,8 @@
 
 #include <cstdint>
 
-#include "kernels/cpu/vec.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/vec.h"
 
 namespace unmask::cpu {
 

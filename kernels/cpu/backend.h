@@ -5,9 +5,9 @@
 // arithmetic in float32 vectors, with threads where the work is worth waking them.
 #pragma once
 
+#include "kernels/backend.h"
 #include "kernels/cpu/crowd.h"
 #include "kernels/model_core.h"
-#include "kernels/backend.h"
 
 namespace unmask::cpu {
 

@@ -19,8 +19,8 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/cpu/isa.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/isa.h"
 
 namespace unmask::cpu {
 

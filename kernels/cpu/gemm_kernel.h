@@ -17,8 +17,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cpu/vec.h"
 #include "kernels/backend.h"
+#include "kernels/cpu/vec.h"
 
 namespace unmask::cpu {
 

@@ -14,11 +14,11 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/crowd.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_packed.h"
 #include "kernels/cpu/head_kernels.h"
-#include "kernels/cpu/backend.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/head.h"
 #include "kernels/noise.h"

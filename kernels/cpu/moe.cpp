@@ -7,9 +7,9 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/cpu/backend.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/gemm_packed.h"
-#include "kernels/cpu/backend.h"
 #include "kernels/cpu/row_kernels.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/moe.h"

@@ -3,8 +3,8 @@
 //
 // The answers of a build without CUDA; compiled instead of everything else in this folder.
 #include "harness/base/error.h"
-#include "kernels/cuda/device.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/device.h"
 
 namespace unmask::cuda {
 

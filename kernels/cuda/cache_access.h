@@ -4,8 +4,8 @@
 // How kernels find and read a slot of the paged KV cache, and floats of any stored type.
 #pragma once
 
-#include "kernels/cuda/device/portable.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/device/portable.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/device/portable.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/device/portable.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

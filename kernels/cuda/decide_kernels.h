@@ -7,8 +7,8 @@
 // eligible.
 #pragma once
 
-#include "kernels/cuda/groups.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/groups.h"
 #include "kernels/random.h"
 
 namespace unmask::cuda::UNMASK_TARGET {

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "kernels/cuda/check.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/check.h"
 
 namespace unmask::cuda {
 namespace {

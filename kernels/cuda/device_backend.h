@@ -14,12 +14,12 @@
 #include <string>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "kernels/cuda/library_gemm.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
 #include "kernels/operation.h"
-#include "kernels/backend.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

@@ -6,8 +6,8 @@
 // and writes in order.
 #pragma once
 
-#include "kernels/cuda/groups.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/groups.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

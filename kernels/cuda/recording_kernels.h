@@ -6,8 +6,8 @@
 // bus for them.
 #pragma once
 
-#include "kernels/cuda/device/portable.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/device/portable.h"
 #include "kernels/rows.h"
 
 namespace unmask::cuda::UNMASK_TARGET {

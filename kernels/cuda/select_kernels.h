@@ -6,8 +6,8 @@
 // No scratch memory.
 #pragma once
 
-#include "kernels/cuda/groups.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/groups.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 

@@ -41,7 +41,8 @@ void accept_threshold(benchmark::State& state) {
   candidates c(state.range(0), state.range(1));
   const auto n = static_cast<double>(c.score.size());
   run(state, n, 5 * n, [&] {
-    cpu_backend().run(op::accept_threshold{c.set, c.score.data(), 0.9F, false, true, c.accept.data()});
+    cpu_backend().run(
+        op::accept_threshold{c.set, c.score.data(), 0.9F, false, true, c.accept.data()});
   });
 }
 void accept_factor(benchmark::State& state) {

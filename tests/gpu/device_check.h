@@ -48,7 +48,7 @@ class checker {
   checker(const backend& device, bool large, std::uint64_t seed)
       : device_(device), large_(large), seed_(seed), random_(seed) {}
 
-  const unmask::backend& device() const { return device_; }
+  const backend& device() const { return device_; }
   const backend& reference() const { return reference_; }
   std::mt19937_64& random() { return random_; }
   int wrong() const { return wrong_; }

@@ -68,7 +68,7 @@ inline std::vector<float> normal_values(const batch& b, const counts& n, std::in
 // The arrays of one operation in one backend's memory. Results are compared by sequence.
 class operands {
  public:
-  explicit operands(const backend& backend) : backend_(backend) {}
+  explicit operands(const unmask::backend& backend) : backend_(backend) {}
   const unmask::backend& backend() const { return backend_; }
 
   // ---- inputs ----
@@ -250,7 +250,7 @@ class operands {
     return first;
   }
 
-  const backend& backend_;
+  const unmask::backend& backend_;
   std::vector<std::shared_ptr<void>> kept_;
   std::vector<guard> guards_;
   std::vector<result> results_;

@@ -16,10 +16,10 @@
 #include <string>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/emulation.h"
-#include "kernels/backend.h"
 #include "kernels/sanitized.h"
 
 namespace unmask::test {
@@ -137,7 +137,8 @@ inline cuda::emulator::schedule schedule_of(int mode) {
 // that reads ordinary host memory (the fixtures are std::vectors), also on that. Never under the
 // thread sanitizer, as host_backends(). UNMASK_TEST_DEVICE=gpu: on the GPU alone; =emulated: under
 // one schedule, to rehearse that.
-inline void for_each_device(const std::function<void(const backend&)>& body, cuda::emulation how = {}) {
+inline void for_each_device(const std::function<void(const backend&)>& body,
+                            cuda::emulation how = {}) {
   if (thread_sanitized) return;
   const char* asked = std::getenv("UNMASK_TEST_DEVICE");
   const std::string only = asked == nullptr ? "" : asked;

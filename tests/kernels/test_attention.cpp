@@ -321,7 +321,7 @@ TEST(attention, tensor_cores_under_block_masks) {
             std::fill_n(mass.row(s), mass.columns(), 0.0F);
           }
           reference_backend().run(op::block_mass{c.rows.set, c.q, c.cache.kv, c.length.data(),
-                                             first.data(), size, 0.1F, want_mass});
+                                                 first.data(), size, 0.1F, want_mass});
           device.run(op::block_mass{c.rows.set, c.q, half.kv, c.length.data(), first.data(), size,
                                     0.1F, mass});
           device.synchronize();

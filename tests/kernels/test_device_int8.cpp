@@ -256,8 +256,8 @@ TEST(device_int8, routed_experts_are_the_dense_products_of_their_rows) {
       grid up({2 * hidden, width}), down({width, hidden});
       up.randomize(rng, 0.2F);
       down.randomize(rng, 0.2F);
-      for (auto& [backend, experts] :
-           {std::pair<const backend*, moe_experts*>{&device, &own}, {&reference_backend(), &slow}}) {
+      for (auto& [backend, experts] : {std::pair<const backend*, moe_experts*>{&device, &own},
+                                       {&reference_backend(), &slow}}) {
         experts->gate_up.push_back(backend->pack(up, int8));
         experts->down.push_back(backend->pack(down, int8));
       }

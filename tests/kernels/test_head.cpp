@@ -142,8 +142,8 @@ TEST(head, confidence_finds_the_two_largest_anywhere) {
           std::vector<float> w = noise;
           w[static_cast<std::size_t>(swap ? other : first)] = 5;
           w[static_cast<std::size_t>(swap ? first : other)] = 4;
-          const auto head =
-              cpu_backend().pack(make_view(w.data(), dtype::f32, {vocabulary, 1}), weight_format::f32);
+          const auto head = cpu_backend().pack(make_view(w.data(), dtype::f32, {vocabulary, 1}),
+                                               weight_format::f32);
           told t(1);
           cpu_backend().run(op::confidence{x, *head, c.set(), {}, t.out()});
           ASSERT_EQ(t.token[0], swap ? other : first);
@@ -152,8 +152,8 @@ TEST(head, confidence_finds_the_two_largest_anywhere) {
         }
         std::vector<float> tie = noise;
         tie[static_cast<std::size_t>(first)] = tie[static_cast<std::size_t>(other)] = 5;
-        const auto head =
-            cpu_backend().pack(make_view(tie.data(), dtype::f32, {vocabulary, 1}), weight_format::f32);
+        const auto head = cpu_backend().pack(make_view(tie.data(), dtype::f32, {vocabulary, 1}),
+                                             weight_format::f32);
         told t(1);
         cpu_backend().run(op::confidence{x, *head, c.set(), {}, t.out()});
         ASSERT_EQ(t.token[0], std::min(first, other));
@@ -169,8 +169,8 @@ TEST(head, confidence_is_batch_invariant) {
   test::for_each_isa([&](const std::string&) {
     const std::int64_t vocabulary = 2500, width = 61;
     std::vector<float> w = test::random_vector(rng, vocabulary * width, 0.5F);
-    const auto head =
-        cpu_backend().pack(make_view(w.data(), dtype::f32, {vocabulary, width}), weight_format::f32);
+    const auto head = cpu_backend().pack(make_view(w.data(), dtype::f32, {vocabulary, width}),
+                                         weight_format::f32);
     grid x({150, width});
     x.randomize(rng);
     std::vector<std::uint64_t> seed{5, 6};
@@ -214,8 +214,8 @@ TEST(head, gumbel_noise_is_the_definition) {
     for (const std::int64_t vocabulary : {5, 47, 3001, 60011}) {
       const std::int64_t width = vocabulary > 10000 ? 5 : 17;
       std::vector<float> w = test::random_vector(rng, vocabulary * width, 0.5F);
-      const auto head =
-          cpu_backend().pack(make_view(w.data(), dtype::f32, {vocabulary, width}), weight_format::f32);
+      const auto head = cpu_backend().pack(make_view(w.data(), dtype::f32, {vocabulary, width}),
+                                           weight_format::f32);
       grid x({40, width}), logits({40, vocabulary});
       x.randomize(rng);
       test::candidates_fixture c;

@@ -34,8 +34,8 @@ struct both_results {
 both_results decode_on_both(const setting& s, const cuda::emulation& choice) {
   both_results both;
   const auto requests = tiny_requests(2, 16);
-  both.want = decode_closed(*tiny_model(s.family, cpu_backend(), 256), s.method, s.given, requests, 2,
-                            s.preset);
+  both.want = decode_closed(*tiny_model(s.family, cpu_backend(), 256), s.method, s.given, requests,
+                            2, s.preset);
   const cuda::emulation before = cuda::current_emulation();
   const backend& device = cuda_emulated_backend();
   cuda::set_emulation(choice);
@@ -129,7 +129,8 @@ TEST(device_bf16_weights, logits_follow_the_cpu_backend_and_recording_changes_no
     for (int i = 0; i < 40; ++i) tokens.push_back(i * 7 % 58);
     cuda::set_emulation({{}, true, true});
     const auto model = make(cuda_emulated_backend(), dtype::bf16);
-    const tensor want = plain_forward(*make(cpu_backend(), dtype::f32), tokens, c.attention, c.block);
+    const tensor want =
+        plain_forward(*make(cpu_backend(), dtype::f32), tokens, c.attention, c.block);
     const tensor got = plain_forward(*model, tokens, c.attention, c.block);
     cuda_emulated_backend().synchronize();
     double difference = 0, size = 0;

@@ -49,14 +49,15 @@ class rounding_cpu final : public cpu::backend {
   explicit rounding_cpu(std::int64_t head_dim) : head_dim_(head_dim) {
     static detail::bodies<op::kv_write>::body original = nullptr;
     if (original != nullptr) return;
-    original = replace_body<op::kv_write>(target::cpu, [](const backend& on, const op::kv_write& args) {
-      const auto* self = dynamic_cast<const rounding_cpu*>(&on);
-      if (self == nullptr || args.cache.keys.shape[3] != self->head_dim_) {
-        return original(on, args);
-      }
-      std::vector<float> keys, values;
-      original(on, {args.rows, rounded(args.k, keys), rounded(args.v, values), args.cache});
-    });
+    original = replace_body<op::kv_write>(
+        target::cpu, [](const unmask::backend& on, const op::kv_write& args) {
+          const auto* self = dynamic_cast<const rounding_cpu*>(&on);
+          if (self == nullptr || args.cache.keys.shape[3] != self->head_dim_) {
+            return original(on, args);
+          }
+          std::vector<float> keys, values;
+          original(on, {args.rows, rounded(args.k, keys), rounded(args.v, values), args.cache});
+        });
   }
 
  private:

@@ -24,7 +24,8 @@ TEST(opt_in_model, finds_a_needle_with_every_method_of_block_causal_models) {
   const model_config config = read_model_config(folder);
   ASSERT_TRUE(config.shifted_logits && config.attention == mask_kind::block_causal);
   const tokenizer tokens = tokenizer::load(folder);
-  const transformer model(config, load_weights(config, folder), cpu_backend(), weight_format::f32, 256);
+  const transformer model(config, load_weights(config, folder), cpu_backend(), weight_format::f32,
+                          256);
   sequence_request request;
   request.prompt = tokens.encode(apply_chat_template(
       config, tokens,

@@ -86,8 +86,8 @@ void launch_exact(queue& q, const gemm_params& p) {
 }  // namespace
 
 const std::uint16_t* device_backend::as_bf16(const void* x, dtype type, std::int64_t stride,
-                                         const std::int32_t* index, std::int64_t rows,
-                                         std::int64_t width) const {
+                                             const std::int32_t* index, std::int64_t rows,
+                                             std::int64_t width) const {
   if (type == dtype::bf16 && index == nullptr && stride == width) {
     return static_cast<const std::uint16_t*>(x);
   }
@@ -98,8 +98,8 @@ const std::uint16_t* device_backend::as_bf16(const void* x, dtype type, std::int
 }
 
 int8_rows device_backend::as_int8(const void* x, dtype type, std::int64_t stride,
-                              const std::int32_t* index, std::int64_t rows, std::int64_t width,
-                              std::int64_t columns) const {
+                                  const std::int32_t* index, std::int64_t rows, std::int64_t width,
+                                  std::int64_t columns) const {
   const std::int64_t pitch = int8_padded(width), levels = rows * pitch,
                      scales = int8_padded(rows * std::int64_t{sizeof(float)});
   const std::int64_t sums =

@@ -48,7 +48,7 @@ void confidence(const device_backend& device, const op::confidence& args) {
   p.out = results(device, args.out);
   // The rows of the candidates are gathered and rounded once, not for every chunk.
   device_backend::product chunk{device.in(args.x).data, args.x.type, args.x.row_stride,
-                            p.candidates.row,       count,       &w};
+                                p.candidates.row,       count,       &w};
   if (library) {
     chunk.x = device.as_bf16(chunk.x, args.x.type, args.x.row_stride, p.candidates.row, count,
                              args.x.columns());

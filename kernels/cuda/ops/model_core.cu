@@ -42,7 +42,7 @@ const device_matrix& as_device(const packed_matrix& m) {
 }
 
 tensor device_backend::allocate(dtype type, std::initializer_list<std::int64_t> shape,
-                            memory_use use) const {
+                                memory_use use) const {
   std::size_t bytes = size_of(type);
   for (const std::int64_t n : shape) {
     if (n < 0) throw std::logic_error("allocate: negative dimension");

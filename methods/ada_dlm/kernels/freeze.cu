@@ -4,9 +4,9 @@
 // Decisions that look back over several steps (freeze.cpp of the reference): the confidence
 // history, Ada-DLM's two centroids, and the states of a cache that stores a decided token one
 // forward late.
+#include "kernels/backend.h"
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/groups.h"
-#include "kernels/backend.h"
 #include "methods/ada_dlm/kernels/freeze.h"
 
 namespace unmask::cuda::UNMASK_TARGET {

@@ -74,7 +74,8 @@ TEST(likelihood, of_a_causal_model_is_the_sum_over_the_tokens) {
   const std::filesystem::path folder =
       std::filesystem::path(UNMASK_SOURCE_DIR) / "experiments/models/tiny-ar";
   const model_config config = read_model_config(folder);
-  const transformer model(config, load_weights(config, folder), cpu_backend(), weight_format::f32, 12);
+  const transformer model(config, load_weights(config, folder), cpu_backend(), weight_format::f32,
+                          12);
   EXPECT_NEAR(
       causal_log_likelihood(model, {1020, 5, 117, 301, 44, 712, 1022}, {88, 412, 9, 640, 77}),
       -70.31203, 2e-3);

@@ -178,8 +178,8 @@ TEST(loop, a_device_serves_the_same_tokens) {
   std::int64_t repeated = 0;
   for (const tried_setting& c : settings()) {
     const auto requests = tiny_requests(3, sanitized ? 8 : 16);
-    const tokens alone = testing::outputs(
-        testing::decode_closed(*tiny_model(c.family, cpu_backend()), c.method, c.given, requests, 1));
+    const tokens alone = testing::outputs(testing::decode_closed(
+        *tiny_model(c.family, cpu_backend()), c.method, c.given, requests, 1));
     const auto model = tiny_model(c.family, cuda_emulated_backend(), 256);
     for (const std::string& policy : batching_names()) {
       engine_settings s;
