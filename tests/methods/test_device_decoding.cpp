@@ -41,7 +41,10 @@ both_results decode_on_both(const setting& s, const cuda::emulation& choice) {
   cuda::set_emulation(choice);
   try {
     const auto model = tiny_model(s.family, device, 256);
-    cuda::emulator::begin_counting();
+    // The first decoding of a process makes the device's staging memory grow, which waits.
+    [[maybe_unused]] static const auto grown =
+        decode_closed(*model, s.method, s.given, requests, 2, s.preset);
+    cuda::emulator::begin_counting(false);
     both.got = decode_closed(*model, s.method, s.given, requests, 2, s.preset);
     both.waits = cuda::emulator::end_counting().waits;
   } catch (const std::exception& e) {

@@ -225,6 +225,7 @@ class counter {
 
 // Looked at by every load of every kernel: a pointer, not an object with a constructor.
 thread_local counter* current = nullptr;
+thread_local bool accesses_count = false;
 
 address number(const void* p) {
   return reinterpret_cast<address>(p);
@@ -265,17 +266,19 @@ void kernel_traffic::add(const kernel_traffic& other) {
   barriers += other.barriers;
 }
 
-void begin_counting() {
+void begin_counting(bool accesses) {
   delete current;
+  accesses_count = accesses;
   current = new counter;
 }
 device_traffic end_counting() {
   const std::unique_ptr<counter> done(current);
   current = nullptr;
+  accesses_count = false;
   return done ? std::move(done->total) : device_traffic{};
 }
 bool counting() {
-  return current != nullptr;
+  return accesses_count;
 }
 
 void note_memory(const void* start, std::size_t bytes, memory_home where) {

@@ -58,10 +58,11 @@ struct device_traffic {
   std::uint64_t fills = 0;
 };
 
-// Counts what this thread runs, until end_counting. Fibers are threads of this thread.
-void begin_counting();
+// Counts what this thread runs, until end_counting. Fibers are threads of this thread. Without
+// accesses, launches, copies, fills and waits alone are counted, which costs no time.
+void begin_counting(bool accesses = true);
 device_traffic end_counting();
-bool counting();
+bool counting();  // accesses
 
 // -- called by the queue --
 enum class memory_home : std::uint8_t { device, host };
