@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/experiment/probes.h"
+#include "kernels/reference/backend.h"
 
 namespace unmask::inline experiment::probes {
 namespace {
@@ -28,26 +29,6 @@ std::vector<std::int32_t> listed_slots(const key_set& keys) {
     for (std::int32_t slot = 0; slot < keys.kv_length[0]; ++slot) slots.push_back(slot);
   }
   return slots;
-}
-
-bool admits(const key_set& keys, std::int32_t row_position, std::int32_t key_position) {
-  switch (keys.mask) {
-    case mask_kind::full:
-      return true;
-    case mask_kind::causal:
-      return key_position <= row_position;
-    case mask_kind::block_causal:
-      return key_position / keys.block <= row_position / keys.block;
-  }
-  return true;
-}
-
-// Whether a head of the first sequence looks at the tile of these two positions.
-bool keeps(const block_mask& mask, std::int64_t head, std::int32_t row_position,
-           std::int32_t slot) {
-  if (mask.keep == nullptr || mask.applies[0] == 0) return true;
-  const std::int64_t i = row_position / mask.size, j = slot / mask.size;
-  return mask.keep[(head * mask.blocks + i) * mask.blocks + j] != 0;
 }
 
 attention_map attention_of(const layer_view& layer, const slot_map& slots) {
@@ -75,8 +56,8 @@ attention_map attention_of(const layer_view& layer, const slot_map& slots) {
         some.clear();
         for (std::size_t j = 0; j < columns; ++j) {
           const std::int32_t row_position = layer.rows.position[r];
-          if (!admits(layer.keys, row_position, map.slot[j]) ||
-              !keeps(layer.keys.tiles, h, row_position, map.slot[j])) {
+          if (!reference::admits(layer.keys, row_position, map.slot[j]) ||
+              !reference::keeps(layer.keys.tiles, heads, 0, h, row_position, map.slot[j])) {
             continue;
           }
           admitted.push_back(j);

@@ -8,8 +8,6 @@
 
 namespace unmask::reference {
 
-namespace {
-
 bool admits(const key_set& keys, std::int32_t row_position, std::int32_t key_position) {
   switch (keys.mask) {
     case mask_kind::full:
@@ -22,13 +20,14 @@ bool admits(const key_set& keys, std::int32_t row_position, std::int32_t key_pos
   throw std::logic_error("attention: unknown mask");
 }
 
-// Whether head h of sequence s looks at the tile of these two positions.
 bool keeps(const block_mask& mask, std::int64_t heads, std::int32_t s, std::int64_t h,
            std::int32_t row_position, std::int32_t slot) {
   if (mask.keep == nullptr || mask.applies[s] == 0) return true;
   const std::int64_t i = row_position / mask.size, j = slot / mask.size;
   return mask.keep[((s * heads + h) * mask.blocks + i) * mask.blocks + j] != 0;
 }
+
+namespace {
 
 // w_j = softmax_j(q . k_j * scale) over the admitted keys, out = sum_j w_j v_j,
 // key_mass_j += sum over rows and heads of w_j. A row without an admitted key gives zeros.

@@ -38,6 +38,12 @@ inline float* slot_row(const row_set& rows, std::int32_t r, const paged_kv& cach
                   rows.slot != nullptr ? rows.slot[r] : rows.position[r]);
 }
 
+// Whether the mask of these keys lets a row see a key, by their positions, and whether head h of
+// sequence s, one of `heads`, looks at the tile of the two.
+bool admits(const key_set& keys, std::int32_t row_position, std::int32_t key_position);
+bool keeps(const block_mask& mask, std::int64_t heads, std::int32_t s, std::int64_t h,
+           std::int32_t row_position, std::int32_t slot);
+
 // Eligible candidates of sequence s (a score above -infinity), best first; ties go to the lowest
 // index.
 std::vector<std::int32_t> ranked(const candidate_set& candidates, const float* score,
