@@ -5,7 +5,7 @@
 // calls in a row and one wait, divided by their number, so that launches overlap as they do in a
 // forward; weights are cycled through copies that together overflow L2. %copy: bytes that must move
 // over time, of what a copy reaches on this device in this process.
-#include "kernels/bench/device.h"
+#include "kernels/bench/bench.h"
 
 #include <cmath>
 #include <cstdio>
@@ -14,7 +14,6 @@
 #include <string>
 
 #include "kernels/attention.h"
-#include "kernels/bench/bench.h"
 #include "kernels/cuda/device.h"
 #include "kernels/head.h"
 #include "kernels/model_core.h"

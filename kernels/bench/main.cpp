@@ -12,8 +12,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "kernels/bench/device.h"
-#include "kernels/bench/roofs.h"
+#include "kernels/bench/bench.h"
 #include "kernels/cpu/isa.h"
 
 namespace {

@@ -24,81 +24,43 @@ double seconds_since(clock::time_point start) {
   return std::chrono::duration<double>(clock::now() - start).count();
 }
 
-constexpr int chains = 20;       // independent sums, enough to hide the latency
 constexpr int rounds = 200'000;  // about half a millisecond
 
-// Each returns multiply-adds per round of all lanes; the empty asm keeps the sums alive.
+// A kernel is `count` independent sums that begin with a and take `step` in every round; it returns
+// the multiply-adds of all lanes per round. The empty asm keeps equal chains apart and the sums
+// alive. It is a macro because code for another target is not inlined into a function.
+#define UNMASK_ROOF_KERNEL(vec, count, lanes, place, one, other, step)        \
+  vec sum[count];                                                             \
+  const vec a = one, b = other;                                               \
+  _Pragma("GCC unroll 32") for (auto& s : sum) {                              \
+    s = a;                                                                    \
+    asm volatile("" : "+" place(s));                                          \
+  }                                                                           \
+  for (int i = 0; i < rounds; ++i) {                                          \
+    _Pragma("GCC unroll 32") for (auto& s : sum) s = step;                    \
+  }                                                                           \
+  _Pragma("GCC unroll 32") for (auto& s : sum) asm volatile("" : : place(s)); \
+  return lanes * count
+
 #if defined(__x86_64__)
 __attribute__((target("avx512f"))) double fma_avx512() {
-  __m512 sum[chains];
-  const __m512 a = _mm512_set1_ps(0.999F), b = _mm512_set1_ps(1e-6F);
-#pragma GCC unroll 32
-  for (auto& s : sum) {
-    s = a;
-    asm volatile("" : "+v"(s));  // equal chains must not be merged;
-  }
-  for (int i = 0; i < rounds; ++i) {
-#pragma GCC unroll 32
-    for (auto& s : sum) s = _mm512_fmadd_ps(s, a, b);
-  }
-#pragma GCC unroll 32
-  for (auto& s : sum) asm volatile("" : : "v"(s));
-  return 16.0 * chains;
+  UNMASK_ROOF_KERNEL(__m512, 20, 16.0, "v", _mm512_set1_ps(0.999F), _mm512_set1_ps(1e-6F),
+                     _mm512_fmadd_ps(s, a, b));
 }
-
 __attribute__((target("avx512f,avx512vnni"))) double dot_avx512() {
-  __m512i sum[chains];
-  const __m512i a = _mm512_set1_epi8(3), b = _mm512_set1_epi8(1);
-#pragma GCC unroll 32
-  for (auto& s : sum) {
-    s = a;
-    asm volatile("" : "+v"(s));  // equal chains must not be merged;
-  }
-  for (int i = 0; i < rounds; ++i) {
-#pragma GCC unroll 32
-    for (auto& s : sum) s = _mm512_dpbusd_epi32(s, a, b);
-  }
-#pragma GCC unroll 32
-  for (auto& s : sum) asm volatile("" : : "v"(s));
-  return 64.0 * chains;
+  UNMASK_ROOF_KERNEL(__m512i, 20, 64.0, "v", _mm512_set1_epi8(3), _mm512_set1_epi8(1),
+                     _mm512_dpbusd_epi32(s, a, b));
 }
-
-constexpr int narrow_chains = 12;
 __attribute__((target("avx2,fma"))) double fma_avx2() {
-  __m256 sum[narrow_chains];
-  const __m256 a = _mm256_set1_ps(0.999F), b = _mm256_set1_ps(1e-6F);
-#pragma GCC unroll 32
-  for (auto& s : sum) {
-    s = a;
-    asm volatile("" : "+x"(s));  // equal chains must not be merged;
-  }
-  for (int i = 0; i < rounds; ++i) {
-#pragma GCC unroll 32
-    for (auto& s : sum) s = _mm256_fmadd_ps(s, a, b);
-  }
-#pragma GCC unroll 32
-  for (auto& s : sum) asm volatile("" : : "x"(s));
-  return 8.0 * narrow_chains;
+  UNMASK_ROOF_KERNEL(__m256, 12, 8.0, "x", _mm256_set1_ps(0.999F), _mm256_set1_ps(1e-6F),
+                     _mm256_fmadd_ps(s, a, b));
 }
 #endif
 
 double fma_portable() {
   typedef float vec __attribute__((vector_size(16)));
-  constexpr int n = 8;
-  vec sum[n];
-  const vec a{0.999F, 0.999F, 0.999F, 0.999F}, b{1e-6F, 1e-6F, 1e-6F, 1e-6F};
-#pragma GCC unroll 32
-  for (auto& s : sum) {
-    s = a;
-    asm volatile("" : "+m"(s));  // equal chains must not be merged;
-  }
-  for (int i = 0; i < rounds; ++i) {
-#pragma GCC unroll 32
-    for (auto& s : sum) s = s * a + b;
-  }
-#pragma GCC unroll 32
-  for (auto& s : sum) asm volatile("" : : "m"(s));
-  return 4.0 * n;
+  UNMASK_ROOF_KERNEL(vec, 8, 4.0, "m", (vec{0.999F, 0.999F, 0.999F, 0.999F}),
+                     (vec{1e-6F, 1e-6F, 1e-6F, 1e-6F}), s * a + b);
 }
 
 double peak(double (*kernel)()) {
