@@ -57,10 +57,7 @@ void check_relation(paper_claim& c) {
     return;
   }
   if (c.relation.empty() && c.kind == claim_kind::ratio) c.relation = "about";
-  if (std::ranges::find(known, c.relation) == known.end()) {
-    throw usage_error(c.where + ": claim '" + c.id +
-                      "': " + unknown_name("relation of this kind", c.relation, known));
-  }
+  find_known("relation of this kind", c.relation, known, c.where + ": claim '" + c.id + "'");
 }
 
 // Keys that the kind needs are there, and no others.
@@ -202,10 +199,7 @@ void check_scales(const paper_claim& c, const scales_of_artifact& scales_of) {
   for (const fs::path& artifact : c.artifacts) {
     const std::vector<std::string> known = scales_of(artifact);
     for (const std::string& name : c.scales) {
-      if (std::ranges::find(known, name) == known.end()) {
-        throw usage_error(c.where + ": claim '" + c.id +
-                          "': " + unknown_name("scale of " + artifact.string(), name, known));
-      }
+      find_known("scale of " + artifact.string(), name, known, c.where + ": claim '" + c.id + "'");
     }
   }
 }
@@ -215,17 +209,12 @@ void check_scales(const paper_claim& c, const scales_of_artifact& scales_of) {
 void attach_controls(std::vector<paper_claim>& claims, const std::vector<paper_claim>& controls) {
   std::vector<paper_claim> all = claims;
   all.insert(all.end(), controls.begin(), controls.end());
-  std::vector<std::string> known;
-  for (const paper_claim& c : all) known.push_back(c.id);
+  const std::vector<std::string> known = names_in(all, &paper_claim::id);
   std::set<std::string> named;
   for (paper_claim& c : claims) {
     for (const std::string& id : c.control_ids) {
-      const auto at = std::ranges::find(known, id);
-      if (at == known.end()) {
-        throw usage_error(c.where + ": claim '" + c.id +
-                          "': " + unknown_name("control", id, known));
-      }
-      c.controls.push_back(all[static_cast<std::size_t>(at - known.begin())]);
+      const std::string where = c.where + ": claim '" + c.id + "'";
+      c.controls.push_back(all[find_known("control", id, known, where)]);
       named.insert(id);
     }
   }

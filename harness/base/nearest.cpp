@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/error.h"
+
 namespace unmask::inline base {
 namespace {
 
@@ -76,6 +78,13 @@ std::string unknown_name(const std::string& what, const std::string& wrong,
   std::vector<std::string> sorted = known;
   std::ranges::sort(sorted);
   return head + "known: " + joined(sorted);
+}
+
+std::size_t find_known(const std::string& what, const std::string& name,
+                       const std::vector<std::string>& known, const std::string& where) {
+  const auto at = std::ranges::find(known, name);
+  if (at != known.end()) return static_cast<std::size_t>(at - known.begin());
+  throw usage_error((where.empty() ? "" : where + ": ") + unknown_name(what, name, known));
 }
 
 }  // namespace unmask::base

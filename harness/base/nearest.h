@@ -4,6 +4,7 @@
 // "Did you mean": names by edit distance, for every message about an unknown name.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,5 +26,22 @@ std::string nearest_list(std::string_view wrong, const std::vector<std::string>&
 // "unknown WHAT 'x'; did you mean 'y'?", or the full list when nothing is near.
 std::string unknown_name(const std::string& what, const std::string& wrong,
                          const std::vector<std::string>& known);
+
+// Where a name stands among the known ones; a usage error when it does not, unknown_name() behind
+// `where` and a colon (an empty `where` is left out).
+std::size_t find_known(const std::string& what, const std::string& name,
+                       const std::vector<std::string>& known, const std::string& where = "");
+
+// The names in a table, by the member or function that tells them, and the keys of a map.
+template <class Table, class Name>
+std::vector<std::string> names_in(const Table& table, Name name) {
+  std::vector<std::string> names;
+  for (const auto& entry : table) names.emplace_back(std::invoke(name, entry));
+  return names;
+}
+template <class Map>
+std::vector<std::string> keys_of(const Map& map) {
+  return names_in(map, [](const auto& entry) { return entry.first; });
+}
 
 }  // namespace unmask::base

@@ -47,9 +47,7 @@ bool run_key::at_default(const run_keys& run) const {
 }
 
 std::vector<std::string> run_key::choices() const {
-  std::vector<std::string> all;
-  for (const choice& c : choices_of(*this)) all.push_back(c.word);
-  return all;
+  return names_in(choices_of(*this), &choice::word);
 }
 
 const std::vector<run_key>& run_key_list() {
@@ -74,9 +72,7 @@ void check_run_keys(const run_keys& run) {
                         std::to_string(key.low) + " to " + std::to_string(key.high));
     }
     const std::vector<std::string> known = key.choices();
-    if (!known.empty() && std::ranges::find(known, value) == known.end()) {
-      throw usage_error(unknown_name(name, value, known));
-    }
+    if (!known.empty()) find_known(name, value, known);
   }
 }
 

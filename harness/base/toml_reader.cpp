@@ -158,9 +158,7 @@ void toml_reader::finish() const {
 
 std::size_t toml_reader::choice(const std::string& what, const std::string& word,
                                 const std::vector<std::string>& known) const {
-  const auto found = std::ranges::find(known, word);
-  if (found == known.end()) throw usage_error(where() + ": " + unknown_name(what, word, known));
-  return static_cast<std::size_t>(found - known.begin());
+  return find_known(what, word, known, where());
 }
 
 parameter_value toml_scalar(const toml::node& node, const std::string& where) {

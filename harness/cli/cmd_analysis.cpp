@@ -122,10 +122,7 @@ int command_table(const texts& arguments) {
   line.place("rows", missing);
   const table_format format = line.format();
   const std::string view = line.text("view");
-  const texts views = {"rows", "paired", "paper", "phases", "figures"};
-  if (std::ranges::find(views, view) == views.end()) {
-    throw usage_error(unknown_name("view", view, views));
-  }
+  find_known("view", view, {"rows", "paired", "paper", "phases", "figures"});
   if (view == "paper") {
     write_paper_tables(line, format);
     return 0;

@@ -24,16 +24,6 @@ sweep_axis axis_of(const std::string& key, const std::vector<std::int64_t>& valu
   return {key, {values.begin(), values.end()}, "--" + key};
 }
 
-// A folder that holds nothing yet: a benchmark is looked at once.
-fs::path fresh_folder(const fs::path& wanted) {
-  fs::path place = wanted;
-  std::error_code none;
-  for (int i = 2; fs::exists(place, none); ++i) {
-    place = wanted.parent_path() / fmt::format("{}-{}", wanted.filename().string(), i);
-  }
-  return place;
-}
-
 }  // namespace
 
 int command_bench(const texts& arguments) {

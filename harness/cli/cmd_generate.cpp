@@ -176,13 +176,8 @@ int command_generate(const texts& arguments) {
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::vector<std::int32_t> output = loop.output(0);
-  for (std::size_t i = 0; i < output.size(); ++i) {  // the answer ends at its first stop token
-    if (std::find(config.stop_ids.begin(), config.stop_ids.end(), output[i]) !=
-        config.stop_ids.end()) {
-      output.resize(i + 1);
-      break;
-    }
-  }
+  const auto stop = std::ranges::find_first_of(output, config.stop_ids);
+  if (stop != output.end()) output.erase(stop + 1, output.end());  // the answer ends there
   const sequence_counters& c = loop.state().at(0).counters;
   fmt::print("{}\n", tokens.decode(output, true));
   std::fflush(stdout);  // the two streams may share a file

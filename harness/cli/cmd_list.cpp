@@ -82,7 +82,7 @@ void list_benchmarks() {
   }
 }
 
-// The papers' claims, or those of the papers named.
+// The papers' claims in their own words, each with its source, kind and scales.
 void list_claims(const std::filesystem::path& root) {
   const std::filesystem::path folder = root / "claims";
   if (!std::filesystem::is_directory(folder)) return;
@@ -112,10 +112,9 @@ int command_list(const texts& arguments) {
   if (line.helped()) return 0;
   const std::filesystem::path root = line.text("experiments-dir");
   const std::string what = line.given("what") ? line.list("what").front() : "";
-  const std::vector<std::string> known = {"methods",    "models",      "tasks",
-                                          "benchmarks", "experiments", "claims"};
-  if (!what.empty() && std::find(known.begin(), known.end(), what) == known.end()) {
-    throw usage_error(unknown_name("listing", what, known));
+  if (!what.empty()) {
+    find_known("listing", what,
+               {"methods", "models", "tasks", "benchmarks", "experiments", "claims"});
   }
   if (what.empty() || what == "methods") list_methods();
   if (what.empty() || what == "models") list_models(root / "models");

@@ -83,8 +83,7 @@ experiment_spec spec_of_file(const fs::path& file, const command_line& line) {
   for (const std::string& assignment : line.settings()) apply_override(spec, assignment);
   const texts wanted = line.parts("method");
   if (!wanted.empty()) {
-    std::vector<std::string> known;
-    for (const method_entry& m : spec.methods) known.push_back(m.label);
+    const std::vector<std::string> known = names_in(spec.methods, &method_entry::label);
     for (const std::string& w : wanted) {
       const bool there = std::ranges::any_of(
           spec.methods, [&](const method_entry& m) { return m.name == w || m.label == w; });
@@ -217,9 +216,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   const fs::path target =
       line.place("target", "profile needs a model folder or an experiment file");
   const std::string tool = line.text("tool");
-  if (std::ranges::find(tools, tool) == tools.end()) {
-    throw usage_error(unknown_name("tool", tool, tools));
-  }
+  find_known("tool", tool, tools);
   const bool outside = tool == "nsys" || tool == "ncu";
   if (line.given("print-command") && !outside) {
     throw usage_error("--print-command is for --tool nsys and ncu");
@@ -253,13 +250,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   settings.trace = line.text("trace");
   run_options run;
   run.watch = make_profiler(std::move(settings));
-  run.output = output;
-  // A profile is looked at once: rows are appended, and nothing is skipped because it has one.
-  run.resume = true;
-  std::error_code none;
-  for (int i = 2; fs::exists(run.output, none); ++i) {
-    run.output = output.parent_path() / (output.filename().string() + fmt::format("-{}", i));
-  }
+  run.output = fresh_folder(output);
   const run_summary summary = run_experiment(spec, run);
   const frame rows(summary.rows);
   fmt::print("{}", render(phase_tables(rows.all()), table_format::md));

@@ -81,7 +81,8 @@ origin_of_rows origin_of(const fs::path& rows, const fs::path& experiments) {
   return o;
 }
 
-// "unmask run FILE ..."; of a plain run that of the experiment with the same title, where there is one.
+// The command that measures such rows again, "unmask run FILE ..."; where no run.json tells it, that of
+// the experiment with the same title.
 std::string command_of(const origin_of_rows& o, const std::vector<std::string>& titles,
                        const fs::path& experiments) {
   texts command = {"unmask", "run"};

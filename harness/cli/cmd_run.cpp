@@ -134,11 +134,7 @@ std::vector<campaign_item> items_of(const texts& paths, const command_line& line
     known.insert(a.header.paper);
     known.insert(a.header.paper + "/" + a.header.id);
   }
-  for (const std::string& name : only) {
-    if (!known.contains(name)) {
-      throw usage_error(unknown_name("artifact", name, {known.begin(), known.end()}));
-    }
-  }
+  for (const std::string& name : only) find_known("artifact", name, {known.begin(), known.end()});
   std::erase_if(entries, [&](const artifact_entry& a) {
     return !only.empty() && std::ranges::find(only, a.header.paper) == only.end() &&
            std::ranges::find(only, a.header.paper + "/" + a.header.id) == only.end();

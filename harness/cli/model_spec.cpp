@@ -36,6 +36,15 @@ std::filesystem::path model_folder(const std::filesystem::path& given) {
   return find_embedded("models" / given, std::filesystem::current_path(none)).value_or(given);
 }
 
+std::filesystem::path fresh_folder(const std::filesystem::path& wanted) {
+  std::filesystem::path place = wanted;
+  std::error_code none;
+  for (int i = 2; std::filesystem::exists(place, none); ++i) {
+    place = wanted.parent_path() / fmt::format("{}-{}", wanted.filename().string(), i);
+  }
+  return place;
+}
+
 experiment_spec spec_of_model(const std::filesystem::path& given, const command_line& line) {
   const std::filesystem::path directory = model_folder(given);
   experiment_spec spec;

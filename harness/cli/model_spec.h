@@ -22,6 +22,10 @@ option_table model_options(int repetitions);
 // What --model names: a folder, or by its name alone one of those that come with the program.
 std::filesystem::path model_folder(const std::filesystem::path& given);
 
+// The wanted folder, or -2, -3, ... behind its name, so that it holds nothing yet: what is measured
+// here is looked at once.
+std::filesystem::path fresh_folder(const std::filesystem::path& wanted);
+
 // Model, methods, seed, evidence and settings; no workload yet.
 experiment_spec spec_of_model(const std::filesystem::path& given, const command_line& line);
 

@@ -427,11 +427,7 @@ const std::vector<std::string>& batching_names() {
 }
 
 batching parse_batching(const std::string& name) {
-  const auto found = std::ranges::find(batching_names(), name);
-  if (found == batching_names().end()) {
-    throw usage_error(unknown_name("batching policy", name, batching_names()));
-  }
-  return static_cast<batching>(found - batching_names().begin());
+  return static_cast<batching>(find_known("batching policy", name, batching_names()));
 }
 
 const char* name_of(batching policy) {

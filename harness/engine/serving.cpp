@@ -20,11 +20,7 @@ const std::vector<std::string>& tpot_names() {
 }
 
 tpot_definition parse_tpot(const std::string& name) {
-  const auto found = std::ranges::find(tpot_names(), name);
-  if (found == tpot_names().end()) {
-    throw usage_error(unknown_name("definition of TPOT", name, tpot_names()));
-  }
-  return static_cast<tpot_definition>(found - tpot_names().begin());
+  return static_cast<tpot_definition>(find_known("definition of TPOT", name, tpot_names()));
 }
 
 double tpot_of(const request_record& r, tpot_definition definition) {

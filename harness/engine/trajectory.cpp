@@ -305,12 +305,8 @@ const std::vector<commit_statistics>& published_commits() {
 }
 
 const commit_statistics& find_commits(const std::string& name) {
-  std::vector<std::string> known;
-  for (const commit_statistics& c : published_commits()) {
-    if (c.name == name) return c;
-    known.push_back(c.name);
-  }
-  throw usage_error(unknown_name("published commit statistics", name, known));
+  const std::vector<std::string> known = names_in(published_commits(), &commit_statistics::name);
+  return published_commits()[find_known("published commit statistics", name, known)];
 }
 
 double commit_process::mean() const {

@@ -25,9 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<std::string> scales_of(const fs::path& artifact) {
-  std::vector<std::string> names;
-  for (const scale_entry& s : read_any_scale(artifact).scales) names.push_back(s.name);
-  return names;
+  return names_in(read_any_scale(artifact).scales, &scale_entry::name);
 }
 
 }  // namespace
@@ -65,9 +63,7 @@ void keep_claims(std::vector<paper_claim>& claims, const std::vector<std::string
   std::set<std::string> known;
   for (const paper_claim& c : claims) known.insert({c.paper, c.paper + "/" + c.id});
   for (const std::string& name : only) {
-    if (!known.contains(name)) {
-      throw usage_error(unknown_name("paper or claim", name, {known.begin(), known.end()}));
-    }
+    find_known("paper or claim", name, {known.begin(), known.end()});
   }
   std::erase_if(claims, [&](const paper_claim& c) {
     return !only.empty() && std::ranges::find(only, c.paper) == only.end() &&

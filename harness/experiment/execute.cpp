@@ -53,19 +53,13 @@ class real_executor final : public executor {
     };
     return {[] { return method_registry::instance().names(); },
             [find](const std::string& name) {
-              std::vector<std::string> names;
-              for (const parameter_spec& p : find(name).parameters) names.push_back(p.name);
-              return names;
+              return names_in(find(name).parameters, &parameter_spec::name);
             },
             [find](const std::string& name, const std::string& preset, const parameter_map& given) {
               const method_info& method = find(name);
               parameter_map merged;
               if (!preset.empty()) {
-                std::vector<std::string> known;
-                for (const auto& [p, values] : method.presets) known.push_back(p);
-                if (!method.presets.contains(preset)) {
-                  throw usage_error(unknown_name("preset of " + name, preset, known));
-                }
+                find_known("preset of " + name, preset, keys_of(method.presets));
                 merged = method.presets.at(preset);
               }
               for (const auto& [parameter, value] : given) merged[parameter] = value;

@@ -81,11 +81,13 @@ class likelihood_point final : public loadable_point {
     std::vector<scored_answer> all;
     for (std::size_t i = 0; i < judged_.size(); ++i) {
       const bool right = by_characters_ ? judged_[i].acc_norm : judged_[i].acc;
-      all.push_back({workload_->items[i].id, texts_[i], right ? "" : "another choice is likelier",
-                     true, right ? 1.0 : 0.0, right});
-      all.back().group = workload_->items[i].family;
-      all.back().item = i;
-      all.back().loglikelihoods = judged_[i].loglikelihoods;
+      const task_item& item = workload_->items[i];
+      all.push_back({{true, right ? 1.0 : 0.0, right, right ? "" : "another choice is likelier"},
+                     item.id,
+                     texts_[i],
+                     item.family,
+                     i,
+                     judged_[i].loglikelihoods});
       all.back().filters = {{"none",
                              "",
                              {{"acc", judged_[i].acc ? "1.0" : "0.0"},

@@ -334,21 +334,10 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
   for (std::size_t i = 0; i < answers.size(); ++i) {
     const auto length = static_cast<std::size_t>(answer_tokens_of(answers[i], rules));
     const task_item& item = workload.items[item_of[i]];
-    scored_answer s;
-    s.id = item.id;
-    s.text = model.tokens->decode(std::span(answers[i].tokens).first(length), true);
-    for (const std::string& stop : item.stop) s.text = s.text.substr(0, s.text.find(stop));
-    const struct score judged = score_answer(item, s.text);
-    s.note = judged.note;
-    s.scored = judged.scored;
-    s.value = judged.value;
-    s.exact = judged.exact;
-    s.undecided = judged.undecided;
-    s.group = item.family;
-    s.item = item_of[i];
-    s.filters = judged.filters;
+    std::string text = model.tokens->decode(std::span(answers[i].tokens).first(length), true);
+    for (const std::string& stop : item.stop) text = text.substr(0, text.find(stop));
+    scored_answer s{score_answer(item, text), item.id, text, item.family, item_of[i], {}};
     if (workload.judge && item.scorer == "none") judge_likelihood(workload, item_of[i], s);
-    for (const measure& m : judged.measures) s.measures.push_back({m.name, m.sum, m.of});
     all.push_back(std::move(s));
   }
   return all;

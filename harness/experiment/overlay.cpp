@@ -72,15 +72,13 @@ scale_reading read_scale(const std::string& name, const toml::table& table,
 
 std::string chosen_scale(const std::vector<scale_entry>& scales, const std::string& wanted,
                          const std::string& file) {
-  std::vector<std::string> names;
-  for (const scale_entry& s : scales) names.push_back(s.name);
+  const std::vector<std::string> names = names_in(scales, &scale_entry::name);
   const std::string name = wanted.empty() ? "tiny" : wanted;
-  if (std::ranges::find(names, name) != names.end()) return name;
-  if (wanted.empty()) {
+  if (wanted.empty() && std::ranges::find(names, name) == names.end()) {
     throw usage_error(file + ": has no scale \"tiny\"; choose one with --scale: " +
                       nearest_list("", names, names.size()));
   }
-  throw usage_error(file + ": " + unknown_name("scale", wanted, names));
+  return names[find_known("scale", name, names, file)];
 }
 
 }  // namespace

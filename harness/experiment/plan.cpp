@@ -124,14 +124,9 @@ void check_names(const experiment_spec& spec, const std::string& where) {
     known.push_back(m.name);
     if (!m.role.empty()) known.push_back(m.role);
   }
-  std::vector<std::string> workloads;
-  for (const workload_entry& w : spec.workloads) workloads.push_back(w.name);
+  const std::vector<std::string> workloads = names_in(spec.workloads, &workload_entry::name);
   const auto check_models = [&](const std::vector<std::string>& names, const std::string& place) {
-    for (const std::string& name : names) {
-      if (std::ranges::find(known, name) == known.end()) {
-        throw usage_error(place + ": " + unknown_name("model", name, known));
-      }
-    }
+    for (const std::string& name : names) find_known("model", name, known, place);
   };
   for (const workload_entry& w : spec.workloads) {
     check_models(w.models, where + ": the workload '" + w.name + "'");
@@ -139,9 +134,7 @@ void check_names(const experiment_spec& spec, const std::string& where) {
   for (const method_entry& method : spec.methods) {
     check_models(method.models, method.where);
     for (const std::string& name : method.workloads) {
-      if (std::ranges::find(workloads, name) == workloads.end()) {
-        throw usage_error(method.where + ": " + unknown_name("workload", name, workloads));
-      }
+      find_known("workload", name, workloads, method.where);
     }
   }
 }

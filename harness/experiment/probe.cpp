@@ -44,16 +44,13 @@ std::string probe::result() const {
 }
 
 std::vector<std::string> probe_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, make] : makers()) names.push_back(name);
-  return names;
+  return keys_of(makers());
 }
 
 std::unique_ptr<probe> make_probe(const std::string& name, const probe_settings& settings,
                                   const probe_source& source) {
-  const auto found = makers().find(name);
-  if (found == makers().end()) throw usage_error(unknown_name("probe", name, probe_names()));
-  return found->second(settings, source);
+  find_known("probe", name, probe_names());
+  return makers().at(name)(settings, source);
 }
 
 probe_observer::probe_observer(const probe_settings& settings, const probe_source& source) {

@@ -281,7 +281,7 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
   s.mean_of_groups = mean_of_groups(scores);
   std::map<std::string, double> of;
   for (const scored_answer& a : scores) {
-    for (const scored_answer::measure& m : a.measures) {
+    for (const measure& m : a.measures) {
       s.beside[m.name] += m.sum;
       of[m.name] += m.of;
     }

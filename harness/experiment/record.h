@@ -43,23 +43,11 @@ struct pass_record {
   double planning_seconds = 0;   // beside it: what of each sequence enters a step
 };
 
-struct scored_answer {
-  std::string id, text, note;
-  bool scored = false;
-  double value = 0;
-  bool exact = false;
-  // Beside the score: name, sum, of; over a run the sum of sums over the sum of the others.
-  struct measure {
-    std::string name;
-    double sum = 0, of = 1;
-  };
-  std::vector<measure> measures = {};
-  std::string group = {};  // subject or task of a benchmark of several
-  bool undecided = false;  // the official scorer gives a verdict that ours cannot establish
-  // For sample files: the item's place in the workload, and what lm-eval reports of the answer.
-  std::size_t item = 0;
-  std::vector<double> loglikelihoods = {};  // of a choice
-  std::vector<filtered_answer> filters = {};
+struct scored_answer : score {
+  std::string id, text;
+  std::string group;                   // subject or task of a benchmark of several
+  std::size_t item = 0;                // its place in the workload, for sample files
+  std::vector<double> loglikelihoods;  // of a choice, as lm-eval reports them
 };
 
 // What the token ids of a model mean.

@@ -64,11 +64,9 @@ void check_setting_key(const std::string& key, const std::string& where) {
   if (std::ranges::find(known, without_prefix(key)) != known.end()) return;
   if (key.starts_with("params.") && key.size() > 7) return;
   if (key.starts_with("serve.")) {
-    std::vector<std::string> names;
-    for (const parameter_spec& p : serve_parameters()) names.push_back(p.name);
-    const std::string name = key.substr(6);
-    if (std::ranges::find(names, name) != names.end()) return;
-    throw usage_error(where + ": " + unknown_name("key of [serve]", name, names));
+    find_known("key of [serve]", key.substr(6), names_in(serve_parameters(), &parameter_spec::name),
+               where);
+    return;
   }
   if (key.starts_with("method.")) {
     const method_key parts = split_method_key(key);
@@ -138,10 +136,7 @@ bool apply_setting(experiment_point& point, const dotted_setting& s,
       name = parts.name;
     }
     const bool has = std::ranges::find(parameter_names, name) != parameter_names.end();
-    if (!has && of_method) {
-      throw usage_error(s.where + ": " +
-                        unknown_name("parameter of " + point.method, name, parameter_names));
-    }
+    if (of_method) find_known("parameter of " + point.method, name, parameter_names, s.where);
     if (has) point.params[name] = s.value;
     return has;
   }

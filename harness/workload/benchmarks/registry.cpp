@@ -38,12 +38,8 @@ const char* name_of(prompt_form form) {
 }
 
 prompt_form parse_prompt_form(const std::string& text, const std::string& where) {
-  std::vector<std::string> known;
-  for (const auto& [form, name] : forms) {
-    if (text == name) return form;
-    known.emplace_back(name);
-  }
-  throw usage_error(where + ": " + unknown_name("form of a prompt", text, known));
+  const auto known = names_in(forms, [](const auto& f) { return f.second; });
+  return forms[find_known("form of a prompt", text, known, where)].first;
 }
 
 std::string harness_version(const std::string& harness) {

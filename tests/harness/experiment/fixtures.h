@@ -24,22 +24,11 @@ inline const std::map<std::string, std::vector<parameter_spec>>& methods() {
 
 inline method_catalogue catalogue() {
   const auto find = [](const std::string& name) -> const std::vector<parameter_spec>& {
-    std::vector<std::string> names;
-    for (const auto& [known, specs] : methods()) names.push_back(known);
-    const auto found = methods().find(name);
-    if (found == methods().end()) throw usage_error(unknown_name("method", name, names));
-    return found->second;
+    find_known("method", name, keys_of(methods()));
+    return methods().at(name);
   };
-  return {[] {
-            std::vector<std::string> names;
-            for (const auto& [name, specs] : methods()) names.push_back(name);
-            return names;
-          },
-          [find](const std::string& name) {
-            std::vector<std::string> names;
-            for (const parameter_spec& s : find(name)) names.push_back(s.name);
-            return names;
-          },
+  return {[] { return keys_of(methods()); },
+          [find](const std::string& name) { return names_in(find(name), &parameter_spec::name); },
           [find](const std::string& name, const std::string&, const parameter_map& given) {
             return resolve_parameters(name, find(name), given);
           }};

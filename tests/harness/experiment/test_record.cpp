@@ -263,7 +263,7 @@ TEST(record, missing_evidence_is_never_a_pass) {
 
 TEST(record, trials_have_a_deviation_and_what_is_undecided_is_counted) {
   measured_point point = good_point();
-  point.scores = {{"a#0", "", "", true, 1.0, true}, {"a#1", "", "", true, 0.0, false}};
+  point.scores = {scored(1), scored(0)};
   result_row row;
   row.workload.benchmark.trials = 2;
   measure_row(row, point);
@@ -281,9 +281,7 @@ TEST(record, trials_have_a_deviation_and_what_is_undecided_is_counted) {
 
 TEST(record, groups_of_different_size_count_alike) {
   measured_point point = good_point();
-  point.scores = {{"a", "", "", true, 1.0, true},
-                  {"b", "", "", true, 1.0, true},
-                  {"c", "", "", true, 0.0, false}};
+  point.scores = {scored(1), scored(1), scored(0)};
   for (std::size_t i = 0; i < 3; ++i) {
     point.scores[i].group = i < 2 ? "anatomy" : "virology";
     point.scores[i].measures = {{"instructions", static_cast<double>(i), 4}};
