@@ -13,7 +13,6 @@
 #include "harness/base/digest.h"
 #include "harness/base/files.h"
 #include "harness/cli/golden.h"
-#include "harness/decode/official_runs.h"
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
 #include "kernels/head.h"
@@ -42,7 +41,7 @@ parameter_map recorded_parameters(const json& params) {
 // Compares every forward with the golden one; keeps the first difference.
 class replay final : public step_observer {
  public:
-  // `rows`: the policy that may drop rows; the loop that owns it outlives the replay.
+  // The loop that owns what `views` show outlives the replay.
   replay(const json& golden, const transformer& model, const recipe_views& views)
       : golden_(golden), model_(model), views_(views) {}
 
@@ -225,7 +224,8 @@ std::int64_t total_rows(const json& golden) {
   return rows;
 }
 
-std::string run_case(const json& golden, const official_runs& how, const transformer& model) {
+std::string run_case(const json& golden, const method_info& how, official_settings settings,
+                     const transformer& model) {
   const json& params = golden.at("params");
   sequence_request request{golden.at("prompt_ids").get<std::vector<std::int32_t>>(),
                            params.at("gen_length").get<std::int32_t>(),
@@ -234,8 +234,8 @@ std::string run_case(const json& golden, const official_runs& how, const transfo
   if (golden.contains("random_uniforms")) {
     request.recorded_uniforms = golden.at("random_uniforms").get<std::vector<std::vector<float>>>();
   }
-  recipe r = method_registry::instance().make(how.method, model.config(), "",
-                                              how.settings(recorded_parameters(params)));
+  recipe r = method_registry::instance().make(how.name, model.config(), "",
+                                              settings(recorded_parameters(params)));
   const std::int32_t length = r.pace->canvas_length(model.config(), request);
   const recipe_views views = r.views;
   step_loop loop(model, std::move(r), {1, length, 0});
@@ -290,8 +290,8 @@ golden_summary replay_decode(const golden_options& options) {
   std::map<std::string, std::unique_ptr<transformer>> models;
   for (const std::filesystem::path& file : entries_of(folder)) {
     const std::string name = file.stem().string();
-    const official_runs* how = find_official_runs(name);
-    if (!wanted(options, name, how == nullptr ? name : how->method)) continue;
+    const method_info* how = method_registry::instance().replaying(name);
+    if (!wanted(options, name, how == nullptr ? name : how->name)) continue;
     std::ifstream in(file);
     int taken = 0;
     for (std::string line; std::getline(in, line);) {
@@ -317,7 +317,7 @@ golden_summary replay_decode(const golden_options& options) {
         model = std::make_unique<transformer>(config, load_weights(config, directory),
                                               *options.backend, weight_format::f32, 256);
       }
-      const std::string difference = run_case(golden, *how, *model);
+      const std::string difference = run_case(golden, *how, how->official.at(name), *model);
       (difference.empty() ? sum.passed : sum.failed)++;
       if (!options.quiet || !difference.empty()) {
         fmt::print("{} {}{}\n", difference.empty() ? "PASS" : "FAIL", id,

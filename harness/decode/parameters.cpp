@@ -58,20 +58,26 @@ parameter_value checked(const std::string& owner, const parameter_spec& spec,
 
 }  // namespace
 
+parameter_map take(const parameter_map& given, const std::vector<std::string>& names) {
+  parameter_map taken;
+  for (const std::string& name : names) {
+    if (const auto at = given.find(name); at != given.end()) taken.insert(*at);
+  }
+  return taken;
+}
+
+bool says(const parameter_map& given, const std::string& name, const std::string& text) {
+  const auto at = given.find(name);
+  return at != given.end() && at->second == parameter_value(text);
+}
+
 parameter_map resolve_parameters(const std::string& owner, const std::vector<parameter_spec>& specs,
                                  const parameter_map& given) {
   parameter_map resolved;
-  std::vector<std::string> names;
-  for (const parameter_spec& spec : specs) {
-    resolved[spec.name] = spec.default_value;
-    names.push_back(spec.name);
-  }
+  const std::vector<std::string> names = names_in(specs, &parameter_spec::name);
+  for (const parameter_spec& spec : specs) resolved[spec.name] = spec.default_value;
   for (const auto& [name, value] : given) {
-    const auto spec = std::ranges::find(specs, name, &parameter_spec::name);
-    if (spec == specs.end()) {
-      throw usage_error(owner + ": " + unknown_name("parameter", name, names));
-    }
-    resolved[name] = checked(owner, *spec, value);
+    resolved[name] = checked(owner, specs[find_known("parameter", name, names, owner)], value);
   }
   return resolved;
 }

@@ -28,6 +28,12 @@ struct parameter_spec {
 parameter_map resolve_parameters(const std::string& owner, const std::vector<parameter_spec>& specs,
                                  const parameter_map& given);
 
+// The given parameters of these names, unchanged; names that are not there are left out.
+parameter_map take(const parameter_map& given, const std::vector<std::string>& names);
+
+// Whether the given parameter is this text.
+bool says(const parameter_map& given, const std::string& name, const std::string& text);
+
 // Typed access to a resolved map; asking for a name that is not there is a programming error.
 class parameters {
  public:

@@ -16,21 +16,28 @@ void method_registry::add(method_info info) {
   for (const method_info& m : methods_) {
     if (m.name == info.name) throw std::logic_error("method '" + info.name + "' registered twice");
   }
+  for (const auto& [runs, settings] : info.official) {
+    if (replaying(runs)) throw std::logic_error("official runs '" + runs + "' registered twice");
+  }
   methods_.push_back(std::move(info));
 }
 
 std::vector<std::string> method_registry::names() const {
-  std::vector<std::string> names;
-  for (const method_info& m : methods_) names.push_back(m.name);
+  std::vector<std::string> names = names_in(methods_, &method_info::name);
   std::sort(names.begin(), names.end());
   return names;
 }
 
 const method_info& method_registry::find(const std::string& name) const {
-  for (const method_info& m : methods_) {
-    if (m.name == name) return m;
-  }
-  throw usage_error(unknown_name("method", name, names()));
+  const auto at = std::ranges::find(methods_, name, &method_info::name);
+  if (at == methods_.end()) throw usage_error(unknown_name("method", name, names()));
+  return *at;
+}
+
+const method_info* method_registry::replaying(const std::string& runs) const {
+  const auto replays = [&](const method_info& m) { return m.official.contains(runs); };
+  const auto at = std::ranges::find_if(methods_, replays);
+  return at == methods_.end() ? nullptr : &*at;
 }
 
 recipe method_registry::make(const std::string& method, const model_config& model,
@@ -39,13 +46,8 @@ recipe method_registry::make(const std::string& method, const model_config& mode
   const method_info& info = find(method);
   parameter_map merged;
   if (!preset.empty()) {
-    const auto p = info.presets.find(preset);
-    if (p == info.presets.end()) {
-      std::vector<std::string> known;
-      for (const auto& [name, values] : info.presets) known.push_back(name);
-      throw usage_error(unknown_name("preset of " + method, preset, known));
-    }
-    merged = p->second;
+    find_known("preset of " + method, preset, keys_of(info.presets));
+    merged = info.presets.at(preset);
   }
   for (const auto& [name, value] : given) merged[name] = value;
   const parameters settings(resolve_parameters(method, info.parameters, merged));

@@ -49,6 +49,10 @@ struct row_shape {
   bool refreshes = false;                  // every block begins with a forward of the canvas
 };
 
+// The method's parameters from those that a run of an official implementation was recorded with. A
+// recorded null is absent, and a recorded list is text with commas.
+using official_settings = parameter_map (*)(const parameter_map& recorded);
+
 struct method_info {
   std::string name;
   std::string summary;  // one line
@@ -69,13 +73,17 @@ struct method_info {
   std::function<std::optional<calibration>(const model_config&, const class parameters&,
                                            std::int32_t requests, const step_timer&)>
       calibrate;
+  // Recorded runs that this method replays, by the name of their file (decode/NAME.jsonl).
+  std::map<std::string, official_settings> official;
 };
 
 class method_registry {
  public:
   static method_registry& instance();
-  void add(method_info info);  // throws std::logic_error on a duplicate name
+  void add(method_info info);  // throws std::logic_error on a duplicate name, of runs too
   const method_info& find(const std::string& name) const;
+  // The method that replays the recorded runs of this name; null when there is none.
+  const method_info* replaying(const std::string& runs) const;
   std::vector<std::string> names() const;  // sorted
 
   // Resolve parameters (preset first, then given values), check against the model, build.
@@ -88,7 +96,10 @@ class method_registry {
 };
 
 struct register_method {
-  explicit register_method(method_info info) { method_registry::instance().add(std::move(info)); }
+  explicit register_method(method_info info, std::map<std::string, official_settings> runs = {}) {
+    info.official = std::move(runs);
+    method_registry::instance().add(std::move(info));
+  }
 };
 
 }  // namespace unmask::decode

@@ -141,8 +141,22 @@ method_info delayed_info(bool right_neighbour) {
   return m;
 }
 
-const register_method delayed_cache(delayed_info(false));
-const register_method delayed_cache_plus(delayed_info(true));
+const register_method delayed_cache(delayed_info(false),
+                                    {{"delayed_cache", official_delayed_cache}});
+const register_method delayed_cache_plus(delayed_info(true),
+                                         {{"delayed_cache_plus", official_delayed_cache}});
 
 }  // namespace
+
+parameter_map official_delayed_cache(const parameter_map& recorded) {
+  parameter_map m = block_loop_settings(recorded);
+  const bool hf = says(recorded, "preset", "hf");
+  m["mask_track"] = std::string(hf ? "id" : "state");
+  m["partial_prefill"] = !hf;
+  m["commit_last"] = hf;
+  const bool full = says(recorded, "commit", "full block forward");
+  m["commit"] = std::string(full ? "full" : "frozen");
+  return m;
+}
+
 }  // namespace unmask

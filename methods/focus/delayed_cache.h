@@ -25,6 +25,10 @@ struct delayed_settings {
 };
 delayed_settings delayed_settings_of(const parameters& p, bool right_neighbour);
 
+// FOCUS opencompass/models/sdar.py (hf) and lmdeploy/pytorch/strategies/dllm (engine). The official
+// loops sample; their recorded runs take the arg-max.
+parameter_map official_delayed_cache(const parameter_map& recorded);
+
 // What the slots of a delayed-cache recipe know in common, per place of the batch.
 class delayed_state {
  public:

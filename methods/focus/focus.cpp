@@ -91,21 +91,6 @@ method_info focus_info() {
   return m;
 }
 
-const register_method registered(focus_info());
-
-// FOCUS opencompass/models/sdar.py (hf) and lmdeploy/pytorch/strategies/dllm (engine). The official
-// loops sample; their recorded runs take the arg-max.
-parameter_map official_delayed_cache(const parameter_map& recorded) {
-  parameter_map m = block_loop_settings(recorded);
-  const bool hf = says(recorded, "preset", "hf");
-  m["mask_track"] = std::string(hf ? "id" : "state");
-  m["partial_prefill"] = !hf;
-  m["commit_last"] = hf;
-  const bool full = says(recorded, "commit", "full block forward");
-  m["commit"] = std::string(full ? "full" : "frozen");
-  return m;
-}
-
 parameter_map official_focus(const parameter_map& recorded) {
   parameter_map m = official_delayed_cache(recorded);
   const bool hf = says(recorded, "preset", "hf");
@@ -119,10 +104,7 @@ parameter_map official_focus(const parameter_map& recorded) {
   return m;
 }
 
-const register_official_runs plain({"delayed_cache", "delayed_cache", official_delayed_cache});
-const register_official_runs neighbour({"delayed_cache_plus", "delayed_cache_plus",
-                                        official_delayed_cache});
-const register_official_runs evicting({"focus", "focus", official_focus});
+const register_method registered(focus_info(), {{"focus", official_focus}});
 
 }  // namespace
 }  // namespace unmask

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <limits>
 
-#include "harness/decode/official_runs.h"
 #include "methods/baselines/common.h"
 #include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
@@ -227,15 +226,13 @@ method_info focus_dllm_info() {
   return m;
 }
 
-const register_method registered(focus_dllm_info());
-
 // No official code exists: these runs are an independent reading of the paper.
-parameter_map official_settings(const parameter_map& recorded) {
+parameter_map from_official(const parameter_map& recorded) {
   return take(recorded, {"steps", "block_length", "rho", "window", "dense_layers",
                          "dense_tail_layers", "alpha", "sink_fraction", "prompt_block_size"});
 }
 
-const register_official_runs runs({"focus_dllm", "focus_dllm", official_settings});
+const register_method registered(focus_dllm_info(), {{"focus_dllm", from_official}});
 
 }  // namespace
 }  // namespace unmask

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "harness/decode/official_runs.h"
 #include "kernels/shared_vector.h"
 #include "methods/baselines/common.h"
 #include "methods/baselines/specs.h"
@@ -278,15 +277,13 @@ method_info sparse_dllm_info() {
   return m;
 }
 
-const register_method registered(sparse_dllm_info());
-
 // Sparse-dLLM opencompass/models/sparse_dllm/{llada_generate.py,dream/generation_utils.py}
-parameter_map official_settings(const parameter_map& recorded) {
+parameter_map from_official(const parameter_map& recorded) {
   return take(recorded, {"steps", "block_length", "retention_ratio", "kernel_size", "pooling",
                          "delay", "eviction", "temperature", "alg", "eps"});
 }
 
-const register_official_runs runs({"sparse_dllm", "sparse_dllm", official_settings});
+const register_method registered(sparse_dllm_info(), {{"sparse_dllm", from_official}});
 
 }  // namespace
 }  // namespace unmask

@@ -55,9 +55,8 @@ method_info block_diffusion_info() {
   return m;
 }
 
-const register_method registered(block_diffusion_info());
-
-const register_official_runs runs({"block_diffusion", "block_diffusion", block_loop_settings});
+const register_method registered(block_diffusion_info(),
+                                 {{"block_diffusion", block_loop_settings}});
 
 }  // namespace
 }  // namespace unmask

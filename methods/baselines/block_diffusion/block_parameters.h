@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "harness/decode/official_runs.h"
 #include "methods/baselines/block_diffusion/block_pace.h"
 #include "methods/baselines/block_diffusion/block_unmask.h"
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "harness/decode/official_runs.h"
 #include "kernels/head.h"
 #include "kernels/random.h"
 #include "methods/baselines/common.h"
@@ -294,15 +293,13 @@ method_info dkv_cache_info() {
   return m;
 }
 
-const register_method registered(dkv_cache_info());
-
 // dKV-Cache generation_utils/{llada_dkv_cache_decode,llada_dkv_cache_greedy,dream_generation_utils}.py
-parameter_map official_settings(const parameter_map& recorded) {
+parameter_map from_official(const parameter_map& recorded) {
   return take(recorded, {"steps", "block_length", "variant", "refresh_interval", "window_size",
                          "shift_type", "temperature", "alg", "eps"});
 }
 
-const register_official_runs runs({"dkv_cache", "dkv_cache", official_settings});
+const register_method registered(dkv_cache_info(), {{"dkv_cache", from_official}});
 
 }  // namespace
 }  // namespace unmask

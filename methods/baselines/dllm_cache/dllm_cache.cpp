@@ -87,16 +87,14 @@ method_info dllm_cache_info() {
   return m;
 }
 
-const register_method registered(dllm_cache_info());
-
 // dLLM-Cache utils/generate_function.py and dllm_cache/hooks/cache_hook_{LLaDA,Dream}.py
-parameter_map official_settings(const parameter_map& recorded) {
+parameter_map from_official(const parameter_map& recorded) {
   parameter_map m = whole_canvas_settings(recorded);
   m.merge(take(recorded, {"prompt_interval_kp", "response_interval_kr", "transfer_ratio"}));
   return m;
 }
 
-const register_official_runs runs({"dllm_cache", "dllm_cache", official_settings});
+const register_method registered(dllm_cache_info(), {{"dllm_cache", from_official}});
 
 }  // namespace
 }  // namespace unmask

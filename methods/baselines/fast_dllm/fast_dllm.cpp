@@ -4,7 +4,6 @@
 // Fast-dLLM (Wu et al., 2025): K/V of everything outside the current block (dual) or before it
 // (prefix) is computed once per block and reused; tokens are decided by the schedule, by a
 // confidence threshold or by the factor rule.
-#include "harness/decode/official_runs.h"
 #include "methods/baselines/common.h"
 #include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
@@ -119,15 +118,13 @@ method_info fast_dllm_info() {
   return m;
 }
 
-const register_method registered(fast_dllm_info());
-
 // Fast-dLLM llada/generate.py and dream/model/generation_utils_block.py
-parameter_map official_settings(const parameter_map& recorded) {
+parameter_map from_official(const parameter_map& recorded) {
   return take(recorded,
               {"steps", "block_length", "cache", "threshold", "factor", "temperature", "eps"});
 }
 
-const register_official_runs runs({"fast_dllm", "fast_dllm", official_settings});
+const register_method registered(fast_dllm_info(), {{"fast_dllm", from_official}});
 
 }  // namespace
 }  // namespace unmask

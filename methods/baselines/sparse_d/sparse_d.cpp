@@ -69,11 +69,9 @@ method_info sparse_d_info() {
   return m;
 }
 
-const register_method registered(sparse_d_info());
-
 // SparseD models/{LLaDA/generate.py,Dream/generation_utils.py}: the logits that choose the pattern
 // are divided by sqrt(heads) where Dream's code does so, by sqrt(head_dim) in LLaDA's.
-parameter_map official_settings(const parameter_map& recorded) {
+parameter_map from_official(const parameter_map& recorded) {
   parameter_map m = whole_canvas_settings(recorded);
   m.merge(take(recorded, {"skip", "select", "block_size"}));
   const bool heads = says(recorded, "pattern_scale", "sqrt(n_heads)");
@@ -81,7 +79,7 @@ parameter_map official_settings(const parameter_map& recorded) {
   return m;
 }
 
-const register_official_runs runs({"sparse_d", "sparse_d", official_settings});
+const register_method registered(sparse_d_info(), {{"sparse_d", from_official}});
 
 }  // namespace
 }  // namespace unmask

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "harness/decode/official_runs.h"
 #include "harness/decode/registry.h"
 
 namespace unmask {

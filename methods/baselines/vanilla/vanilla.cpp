@@ -32,8 +32,6 @@ method_info vanilla_info() {
   return m;
 }
 
-const register_method registered(vanilla_info());
-
 // LLaDA generate.py
 parameter_map official_llada(const parameter_map& recorded) {
   parameter_map m = take(recorded, {"steps", "block_length", "remasking", "temperature",
@@ -50,8 +48,8 @@ parameter_map official_dream(const parameter_map& recorded) {
   return m;
 }
 
-const register_official_runs llada_runs({"vanilla_llada", "vanilla", official_llada});
-const register_official_runs dream_runs({"vanilla_dream", "vanilla", official_dream});
+const register_method registered(vanilla_info(), {{"vanilla_llada", official_llada},
+                                                  {"vanilla_dream", official_dream}});
 
 }  // namespace
 
