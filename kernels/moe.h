@@ -14,11 +14,17 @@ struct moe_router {
   bool sigmoid = true;    // score = sigmoid(logit), else softmax over all experts
   bool normalize = true;  // weights / (sum + 1e-20)
   tensor_view weight;     // [experts, D] float32
+  packed_handle parts;    // of weight, by pack_router(); null: none
   tensor_view bias;       // [experts] float32 added for selection only; data null: none
   // [R] of the rows: padding rows take no expert (-1, weight 0), so that they read
   // no expert's weights; null: every row takes some.
   const std::int32_t* sequence = nullptr;
 };
+
+// The two bfloat16 matrices whose sum is `weight` up to 2^-17 of it, one over the other [2 experts, D]:
+// two products on tensor cores take a float32 matrix almost exactly. Null where rows with weights of
+// this format are not bfloat16, or not whole pieces of 16 bytes.
+packed_handle pack_router(const backend& backend, const tensor_view& weight, weight_format format);
 
 struct moe_experts {
   std::vector<packed_handle> gate_up;  // per expert, [2 F, D]: gate rows then up rows

@@ -286,8 +286,10 @@ void step_loop::impl::attend(std::int32_t layer, const layer_input& in) {
   const float scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
   const tensor_view attended = in.acts->attention.view().first(in.set.rows);
   const layer_keys& keys = keys_of[static_cast<std::size_t>(layer)];
+  paged_kv pages = cache.layer(layer);
+  pages.most_pages = most_pages;
   backend.run(op::attention{
-      in.set, model.query(*in.acts, in.set.rows), cache.layer(layer), keys.set, scale,
+      in.set, model.query(*in.acts, in.set.rows), pages, keys.set, scale,
       make_view(attended.data, attended.type, {in.set.rows, c.heads, c.head_dim}), keys.mass});
 }
 
@@ -363,9 +365,12 @@ void step_loop::impl::run_captured(const segment& actions, bool shrank) {
   const std::int32_t padded = std::min(backend.graph_bucket(rows.rows), model.max_rows());
   const layer_input in = staged_input(padded, shrank);
   std::vector<std::uint64_t> key{
-      static_cast<std::uint64_t>(actions.data() - program->actions().data()), shrank ? 1U : 0U,
-      static_cast<std::uint64_t>(padded), static_cast<std::uint64_t>(active_buffer),
-      rows.slots_differ ? 1U : 0U};
+      static_cast<std::uint64_t>(actions.data() - program->actions().data()),
+      shrank ? 1U : 0U,
+      static_cast<std::uint64_t>(padded),
+      static_cast<std::uint64_t>(active_buffer),
+      rows.slots_differ ? 1U : 0U,
+      static_cast<std::uint64_t>(most_pages)};
   for (const layer_action& action : actions) {
     if (action.what != step_action::attend) continue;
     select_keys(action.layer);

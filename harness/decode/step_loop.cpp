@@ -90,7 +90,6 @@ std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slot
     m.state.admit(s, request, length);
     if (m.carried) m.carried->forget(s);
     m.method.pace->start(m.state, s);
-    m.backend.synchronize();
     return s;
   }
   return -1;
@@ -189,6 +188,8 @@ bool step_loop::impl::make_plan() {
   const phase_range range(profile_phase::plan, step_index - 1);
   const stopwatch clock(seconds.planning);
   bool any = false;
+  std::int32_t most_keys = 0;
+  backend.synchronize();
   method.pace->begin(state, parts);
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     sequence_step& step = plan.of[static_cast<std::size_t>(s)];
@@ -200,12 +201,13 @@ bool step_loop::impl::make_plan() {
       step = method.pace->plan(state, s);
       last_step[static_cast<std::size_t>(s)] = step;
     }
-    if (step.active && std::max(step.last, step.kv_length) > cache.slots(s)) {
-      throw std::logic_error("step_loop: a sequence runs past its pages");
-    }
     any = any || step.active;
+    const std::int32_t keys = step.active ? std::max(step.last, step.kv_length) : 0;
+    if (keys > cache.slots(s)) throw std::logic_error("step_loop: a sequence runs past its pages");
+    most_keys = std::max(most_keys, keys);
   }
   if (!any) return false;
+  most_pages = most_keys <= short_pages * kv_page_size ? short_pages : 0;
   for (std::int32_t s = 0; s < limits.sequences; ++s) {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     const sequence_step& in = step.active ? step : sequence_step{};

@@ -22,7 +22,7 @@ namespace unmask::inline decode {
 
 // Where the host waits for the backend. backend::synchronize() stands before every place that reads on
 // the host what an operation wrote:
-//   admit    after pace->start(): policies fill their arrays anew for the next request
+//   plan     once for all requests that were admitted since the last step: pace->start() of each
 //   forward  after rows->select(): the rows are counted and copied
 //   decide   before a step observer; after commit() and settle(): tokens committed, states
 // and in the policies that look at results themselves. It returns at once when nothing was queued
@@ -41,6 +41,9 @@ class stopwatch {
   double& sum_;
   std::chrono::steady_clock::time_point start_;
 };
+
+// Pages of contexts that no backend cuts in pieces; a captured graph is for those or for all.
+inline constexpr std::int32_t short_pages = 8;
 
 // The rows that the operations of a layer run on, and where their activations lie.
 struct layer_input {
@@ -72,6 +75,7 @@ struct step_loop::impl {
   candidate_lists found;
   std::optional<carried_outputs> carried;  // of a block-causal model with shifted logits
   step_plan plan;
+  std::int32_t most_pages = 0;             // paged_kv::most_pages of this step: short_pages or 0
   std::vector<sequence_step> last_step;    // of each place, for recomputation
   const schedule_action* parts = nullptr;  // of the current step; null: all places step
   step_observer* observer = nullptr;

@@ -118,9 +118,10 @@ transformer::transformer(model_config config, const model_weights& weights,
     l.dense = dense(l.routed ? w.shared : w.dense);
     if (l.routed) {
       l.router_weight = m.vector_f32(w.router);
-      l.router = {c.moe.experts,     c.moe.experts_per_token, c.moe.groups,
-                  c.moe.groups_kept, c.moe.scaling,           c.moe.sigmoid,
-                  c.moe.normalize,   l.router_weight.view(),  {}};
+      l.router = {
+          c.moe.experts,     c.moe.experts_per_token, c.moe.groups,
+          c.moe.groups_kept, c.moe.scaling,           c.moe.sigmoid,
+          c.moe.normalize,   l.router_weight.view(),  pack_router(backend, w.router, format)};
       if (w.router_bias.data) {
         l.router_bias = m.vector_f32(w.router_bias);
         l.router.bias = l.router_bias.view();

@@ -95,9 +95,9 @@ void add_attention(step_builder& b, const cost_shape& c, const layer_shape& s,
   const launch attention = cost::attention_tensor(s.sequences, s.real_rows / s.sequences, s.keys,
                                                   c.heads, c.kv_heads, c.head_dim, &splits, d);
   b.add("attention_tensor", s.times, attention);
-  // Started whether keys are split or not: only the device knows.
+  // Started where a sequence has more than 512 keys; of several one is taken to.
   const double row_heads = splits > 1 ? s.real_rows * c.heads : 0;
-  b.stream("attention_merge", s.times,
+  b.stream("attention_merge", s.keys > 512 || s.sequences > 1 ? s.times : 0,
            row_heads * (splits * (c.head_dim + 2) * f32 + c.head_dim * bf16), 0, 0);
   b.product("output product", s.times, s.rows, c.hidden, double(c.heads) * c.head_dim, f32, true,
             s.real_rows);
@@ -113,13 +113,14 @@ void add_routed(step_builder& b, const cost_shape& c, const layer_shape& s,
                 const device_ceilings& d) {
   const auto& m = c.moe;
   const double h = c.hidden, e = m.experts, per = m.experts_per_token, f = m.hidden;
-  // The router as two bfloat16 parts, split anew in every layer of every step.
-  b.stream("split_weights", s.times, e * h * (f32 + 2 * bf16), e * h, 12);
-  b.product("router product", 2 * s.times, s.rows, e, h, f32, true, s.real_rows);
-  b.stream("moe_choose", s.times, s.rows * (e * f32 + 2 * per * f32), s.rows * e, 6);
-  b.stream("moe_plan: count", s.times, s.rows * per * i32 + e * 2 * i32, 0, 0);
-  b.stream("moe_plan", s.times, e * 4 * i32, 0, 0);
-  b.stream("moe_plan: place", s.times, s.rows * per * 2 * i32 + e * 2 * i32, 0, 0);
+  // The router as two bfloat16 parts, one over the other.
+  b.product("router product", s.times, s.rows, 2 * e, h, f32, false, s.real_rows);
+  b.stream("moe_choose", s.times, s.rows * (2 * e * f32 + 2 * per * f32), s.rows * e, 6);
+  // One block plans 1024 assignments.
+  const double placing = s.rows * per * 2 * i32 + e * 2 * i32, more = s.rows * per > 1024;
+  b.stream("moe_plan: count", more * s.times, s.rows * per * i32 + e * 2 * i32, 0, 0);
+  b.stream("moe_plan", s.times, more > 0 ? e * 4 * i32 : placing, 0, 0);
+  b.stream("moe_plan: place", more * s.times, placing, 0, 0);
   b.add("grouped_tensor", s.times,
         cost::grouped_tensor(s.real_rows, per, e, s.real_rows, 2 * f, h, d));
   b.stream("silu_mul", s.times, s.rows * per * f * 3 * bf16, s.rows * per * f, silu_instructions);
@@ -164,8 +165,7 @@ void add_head(step_builder& b, const cost_shape& c, double candidates, const dev
   const double groups = std::floor(candidates / cuda::head_group);
   add_groups(groups, cuda::head_group);
   add_groups(1, candidates - groups * cuda::head_group);
-  b.stream("head_merge", 1, candidates * slices * 56, candidates * slices, 139);
-  b.stream("head_result", 1, candidates * 64, 0, 0);
+  b.stream("head_merge", 1, candidates * (slices * 56 + 64), candidates * slices, 139);
 }
 
 // Rows ranked in layers 0 and 1: every masked row against every other in float64, in tiles of 4 x 4

@@ -115,7 +115,8 @@ class device_backend;
 // ops/attention_tensor.cu: attention over bfloat16 keys and values on tensor cores. False where there
 // is none: other head dimensions than 64 and 128, block masks of other sizes than multiples of 8.
 bool can_use_tensor_cores(const attention_params& p);
+// most_keys: of a row, a bound that the host knows.
 void launch_tensor_attention(const device_backend& device, attention_params p,
-                             std::int64_t packed_rows);
+                             std::int64_t packed_rows, std::int64_t most_keys);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

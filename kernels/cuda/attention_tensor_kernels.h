@@ -298,11 +298,15 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
       const int row = c / pieces, piece = c % pieces, at = first_packed + row;
       bf16_piece half{};
       if (at < packed) {
-        const float* from = p.q + (first_row + at / group) * p.q_stride +
-                            static_cast<std::int64_t>(kv_head * group + at % group) * dim +
-                            piece * 8;
+        const std::int64_t from = (first_row + at / group) * p.q_stride +
+                                  static_cast<std::int64_t>(kv_head * group + at % group) * dim +
+                                  piece * 8;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) half.pair[i] = pack_bf16(from[2 * i], from[2 * i + 1]);
+        for (int i = 0; i < 2; ++i) {
+          const float_quad q = load_quad(p.q, dtype::f32, from + 4 * i);
+          half.pair[2 * i] = pack_bf16(q.x[0], q.x[1]);
+          half.pair[2 * i + 1] = pack_bf16(q.x[2], q.x[3]);
+        }
       }
       *reinterpret_cast<bf16_piece*>(query + swizzled_piece<dim>(row, piece)) = half;
     }

@@ -177,8 +177,6 @@ class device_backend : public backend {
     std::vector<std::weak_ptr<const packed_matrix>> matrices;  // gate_up of all, then down
     std::shared_ptr<void> memory;                              // [2 experts] const void*
   };
-  // [rows, experts] of a router in scratch memory, by the library; x is bfloat16.
-  const float* router_logits(const tensor_view& x, const moe_router& router) const;
   const void* const* expert_pointers(const moe_experts& experts) const;  // ops/moe.cu
 
  private:

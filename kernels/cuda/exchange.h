@@ -5,8 +5,8 @@
 // reads and writes it in place, as ordinary memory; kernels work on a copy in device memory, because
 // each of their reads over the bus would take a microsecond or two. The launcher of an operation
 // names what its kernels read and write (device_backend::in and out):
-//   in    copies what the host has changed since, through pinned memory in launch order; the host
-//         may change it again at once
+//   in    copies what the host has changed since, through pinned memory in launch order, and what
+//         it has changed beside that; the host may change it again at once
 //   out   the same, and the next wait brings it back: the host reads it and writes it only then
 // Changes are found by comparing with what the device has, so nothing has to announce them.
 #pragma once
@@ -67,7 +67,9 @@ class exchange {
   using blocks = std::map<std::uintptr_t, block>;
   exchange() = default;
   int slab_with(std::size_t bytes);
-  blocks::value_type* block_of(const void* host);
+  blocks::iterator block_of(const void* host);
+  static bool take_changes(blocks::value_type& named);
+  void send(queue& work, blocks::iterator changed);
   void recycle(std::uintptr_t host, const block& b);
 
   std::uintptr_t first_ = 0, next_ = 0;

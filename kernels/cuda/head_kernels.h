@@ -229,48 +229,8 @@ UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_chunk_kernel(head_params p)
   }
 }
 
-// All slices of a candidate. One warp per candidate.
-template <bool noisy>
-UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_merge_kernel(head_params p) {
-  const int c = static_cast<int>(block_index()) * (head_threads / warp_size) + warp_index();
-  if (c >= p.candidates.count) return;
-  const head_state* partial = p.partial + static_cast<std::int64_t>(c) * p.slices;
-  head_state mine = empty_state();
-  for (int s = lane_index(); s < p.slices; s += warp_size) {
-    mine = merge_states(mine, partial[s], p.inverse_temperature, p.wide);
-  }
-  const head_state all = merge_lanes<noisy>(mine, p.inverse_temperature, p.wide);
-  if (lane_index() == 0) p.state[c] = all;
-}
-
-// Sum over a slice of p_v ln(p_v + 1e-10); the state must be complete. Blocks as for head_chunk.
-UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_entropy_kernel(head_params p) {
-  const int c = p.first_candidate + static_cast<int>(block_index());
-  const int slice = static_cast<int>(block_index_y()) * (head_threads / warp_size) + warp_index();
-  if (slice * head_slice >= p.columns) return;
-  const float best = p.state[c].best;
-  const double total = 1.0 + p.state[c].rest;
-  double sum = 0;
-  for_each_logit(
-      p, p.logit + block_index() * p.logit_stride, slice * head_slice, [&](int, float z) {
-        const double gap =
-            (static_cast<double>(z) - static_cast<double>(best)) * p.inverse_temperature;
-        const double probability = wide_exp(gap, p.wide) / total;
-        sum += probability *
-               (p.wide ? log(probability + 1e-10)
-                       : static_cast<double>(logf(static_cast<float>(probability + 1e-10))));
-      });
-  sum = warp_sum(sum);
-  if (lane_index() == 0) {
-    p.entropy[static_cast<std::int64_t>(c) * p.slices + p.first / head_slice + slice] = sum;
-  }
-}
-
-// Writes what was asked for. One thread per candidate.
-UNMASK_KERNEL void head_result_kernel(head_params p) {
-  const int c = static_cast<int>(block_index() * block_size() + thread_index());
-  if (c >= p.candidates.count) return;
-  const head_state s = p.state[c];
+// Writes what was asked for of candidate c, but for the entropy.
+UNMASK_DEVICE void write_result(const head_params& p, int c, const head_state& s) {
   const bool noisy = p.gumbel_temperature > 0;
   const std::int32_t token = noisy ? s.noised_token : s.token;
   const bool none = token == no_token;
@@ -299,13 +259,58 @@ UNMASK_KERNEL void head_result_kernel(head_params p) {
             : 0.0;
     o.margin[c] = static_cast<float>((1.0 - second) / total);
   }
-  if (o.negative_entropy != nullptr) {
-    double entropy = 0;
-    for (int i = 0; i < p.slices; ++i)
-      entropy += p.entropy[static_cast<std::int64_t>(c) * p.slices + i];
-    o.negative_entropy[c] = static_cast<float>(entropy);
-  }
   if (o.top2_logit_gap != nullptr) o.top2_logit_gap[c] = s.best - s.second;
+}
+
+// All slices of a candidate, and its results unless the entropy, which needs this sum, is one. One
+// warp per candidate.
+template <bool noisy>
+UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_merge_kernel(head_params p) {
+  const int c = static_cast<int>(block_index()) * (head_threads / warp_size) + warp_index();
+  if (c >= p.candidates.count) return;
+  const head_state* partial = p.partial + static_cast<std::int64_t>(c) * p.slices;
+  head_state mine = empty_state();
+  for (int s = lane_index(); s < p.slices; s += warp_size) {
+    mine = merge_states(mine, partial[s], p.inverse_temperature, p.wide);
+  }
+  const head_state all = merge_lanes<noisy>(mine, p.inverse_temperature, p.wide);
+  if (lane_index() != 0) return;
+  p.state[c] = all;
+  if (p.out.negative_entropy == nullptr) write_result(p, c, all);
+}
+
+// Sum over a slice of p_v ln(p_v + 1e-10); the state must be complete. Blocks as for head_chunk.
+UNMASK_KERNEL void UNMASK_THREADS(head_threads) head_entropy_kernel(head_params p) {
+  const int c = p.first_candidate + static_cast<int>(block_index());
+  const int slice = static_cast<int>(block_index_y()) * (head_threads / warp_size) + warp_index();
+  if (slice * head_slice >= p.columns) return;
+  const float best = p.state[c].best;
+  const double total = 1.0 + p.state[c].rest;
+  double sum = 0;
+  for_each_logit(
+      p, p.logit + block_index() * p.logit_stride, slice * head_slice, [&](int, float z) {
+        const double gap =
+            (static_cast<double>(z) - static_cast<double>(best)) * p.inverse_temperature;
+        const double probability = wide_exp(gap, p.wide) / total;
+        sum += probability *
+               (p.wide ? log(probability + 1e-10)
+                       : static_cast<double>(logf(static_cast<float>(probability + 1e-10))));
+      });
+  sum = warp_sum(sum);
+  if (lane_index() == 0) {
+    p.entropy[static_cast<std::int64_t>(c) * p.slices + p.first / head_slice + slice] = sum;
+  }
+}
+
+// With the entropy. One thread per candidate.
+UNMASK_KERNEL void head_result_kernel(head_params p) {
+  const int c = static_cast<int>(block_index() * block_size() + thread_index());
+  if (c >= p.candidates.count) return;
+  write_result(p, c, p.state[c]);
+  double entropy = 0;
+  for (int i = 0; i < p.slices; ++i)
+    entropy += p.entropy[static_cast<std::int64_t>(c) * p.slices + i];
+  p.out.negative_entropy[c] = static_cast<float>(entropy);
 }
 
 }  // namespace unmask::cuda::UNMASK_TARGET

@@ -98,8 +98,7 @@ UNMASK_DEVICE void fill_angles(std::int32_t position, const float* frequency, in
                                const shared_array<float>& cosine, const shared_array<float>& sine) {
   for (int i = static_cast<int>(thread_index()); i < half; i += row_threads) {
     const float angle = static_cast<float>(position) * frequency[i];
-    cosine[i] = cosf(angle);
-    sine[i] = sinf(angle);
+    sine_and_cosine(angle, &sine[i], &cosine[i]);
   }
 }
 

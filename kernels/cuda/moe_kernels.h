@@ -32,27 +32,8 @@ struct route_params {
   float* out;  // [R, per_token]
   std::int64_t out_stride;
   int rows;
-  const float* logit;  // [R, experts], or null: the kernel computes them
+  const float* logit;  // [R, 2, experts], of the two parts, or null: the kernel computes them
 };
-
-struct split_params {
-  const float* w;
-  std::int64_t w_stride;
-  std::uint16_t *high, *low;  // [rows, width] each
-  int width;
-};
-
-// w = high + low up to 2^-17 of w, both bfloat16, so that two products on tensor cores take a
-// float32 matrix almost exactly. Router weights of a bfloat16 checkpoint have no low part.
-UNMASK_KERNEL void UNMASK_THREADS(route_threads) split_weights_kernel(split_params p) {
-  const std::int64_t row = block_index();
-  for (int d = static_cast<int>(thread_index()); d < p.width; d += route_threads) {
-    const float w = p.w[row * p.w_stride + d];
-    const std::uint16_t high = bf16_of(w);
-    p.high[row * p.width + d] = high;
-    p.low[row * p.width + d] = bf16_of(w - bf16_to_float(high));
-  }
-}
 
 // Shared memory of one row that is routed.
 struct route_room {
@@ -194,7 +175,8 @@ UNMASK_KERNEL void UNMASK_THREADS(choose_threads) moe_choose_kernel(route_params
   const std::int64_t r = block_index() * (choose_threads / warp_size) + warp_index();
   if (r >= p.rows || routed_nowhere(p, r)) return;
   for (int e = lane_index(); e < p.experts; e += warp_size) {
-    room.score[e] = route_score(p, p.logit[r * p.experts + e]);
+    const float* logit = p.logit + r * 2 * p.experts + e;
+    room.score[e] = route_score(p, logit[0] + logit[p.experts]);
   }
   sync_warp();
   route_row(p, r, room);
@@ -259,15 +241,16 @@ UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_count_kernel(plan_params p)
   }
 }
 
-// One block: prefix sums over the experts; next[e] is then where its assignments begin.
-UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_plan_kernel(plan_params p) {
-  shared_allocator shared;
-  const shared_array<std::int32_t> scratch = shared.take<std::int32_t>(route_threads / warp_size);
+// One block: prefix sums over the experts, of which expert e has count(e) assignments;
+// starts(e, first) is told where they begin.
+template <class F, class G>
+UNMASK_DEVICE void plan_experts(const plan_params& p, const shared_array<std::int32_t>& scratch,
+                                const F& count, const G& starts) {
   const int t = static_cast<int>(thread_index());
   std::int32_t rows_before = 0, tiles_before = 0;
   for (int first = 0; first < p.experts; first += route_threads) {
     const int e = first + t;
-    const std::int32_t n = e < p.experts ? p.next[e] : 0;
+    const std::int32_t n = e < p.experts ? count(e) : 0;
     std::int32_t total = 0;
     const std::int32_t rows_end = block_scan(n, scratch, &total);
     sync_block();
@@ -278,12 +261,39 @@ UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_plan_kernel(plan_params p) 
     if (e < p.experts) {
       p.plan.begin[e + 1] = rows_before + rows_end;
       p.plan.tile_begin[e + 1] = tiles_before + tiles_end;
-      p.next[e] = rows_before + rows_end - n;
+      starts(e, rows_before + rows_end - n);
     }
     rows_before += total;
     tiles_before += tiles_total;
   }
   if (t == 0) p.plan.begin[0] = p.plan.tile_begin[0] = 0;
+}
+
+UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_plan_kernel(plan_params p) {
+  shared_allocator shared;
+  const shared_array<std::int32_t> scratch = shared.take<std::int32_t>(route_threads / warp_size);
+  plan_experts(
+      p, scratch, [&](int e) { return p.next[e]; },
+      [&](int e, std::int32_t first) { p.next[e] = first; });
+}
+
+// The places that the counts have become are handed out.
+UNMASK_DEVICE void place_share(const plan_params& p, const shared_array<std::int32_t>& next) {
+  sync_block();
+  for_each_assignment(
+      p, [&](int a, std::int32_t e) { p.plan.assignment[atomic_add(&next[e], 1)] = a; });
+}
+
+// The whole plan where one block's share is all there is.
+UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_plan_few_kernel(plan_params p) {
+  shared_allocator shared;
+  const shared_array<std::int32_t> count = shared.take<std::int32_t>(p.experts);
+  const shared_array<std::int32_t> scratch = shared.take<std::int32_t>(route_threads / warp_size);
+  count_share(p, count);
+  plan_experts(
+      p, scratch, [&](int e) { return count[e]; },
+      [&](int e, std::int32_t first) { count[e] = first; });
+  place_share(p, count);
 }
 
 // A block takes places for its share of every expert's assignments, then hands them out.
@@ -294,9 +304,7 @@ UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_place_kernel(plan_params p)
   for (int e = static_cast<int>(thread_index()); e < p.experts; e += route_threads) {
     if (count[e] > 0) count[e] = atomic_add(p.next + e, count[e]);
   }
-  sync_block();
-  for_each_assignment(
-      p, [&](int a, std::int32_t e) { p.plan.assignment[atomic_add(&count[e], 1)] = a; });
+  place_share(p, count);
 }
 
 // The expert whose tile this is: the last one with tile_begin <= tile.

@@ -59,7 +59,11 @@ constexpr int importance_warps = 4;
 constexpr int importance_row = 256;  // masked rows of a sequence whose scores stay in shared memory
 constexpr int importance_square = 48;  // and of which all scores do
 constexpr int importance_tile = 4;     // queries and keys whose scores four lanes sum
-constexpr int importance_scores = importance_square * (importance_square + 1);
+// Entries of a row of n scores: tiles that a warp stores side by side lie in different banks.
+constexpr int importance_pitch(int n) {
+  return (n + 1) / 4 * 4 + 2;
+}
+constexpr int importance_scores = importance_square * importance_pitch(importance_square);
 static_assert(importance_scores >= importance_warps * importance_row);
 constexpr std::size_t importance_shared =
     sizeof(double) * (importance_scores + importance_warps * importance_row);
@@ -131,7 +135,8 @@ UNMASK_DEVICE void importance_tiles(const importance_params& p, const block_grou
         mine = part == f ? all : mine;
       }
       if (i + e < n && j + part < n) {
-        score[(i + e) * (n | 1) + j + part] = product(mine, static_cast<double>(p.scale));
+        score[(i + e) * importance_pitch(n) + j + part] =
+            product(mine, static_cast<double>(p.scale));
       }
     }
   }
@@ -163,7 +168,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(importance_warps* warp_size, 4)
     if (tiles) importance_tiles(p, group, query_of, h, row, n, scores);
     sync_block();
     for (int i = warp_index(); i < n; i += importance_warps) {
-      const int base = tiles ? i * (n | 1) : first_sum;
+      const int base = tiles ? i * importance_pitch(n) : first_sum;
       double largest = -HUGE_VAL;
       for (int j = lane_index(); j < n; j += warp_size) {
         if (!tiles) scores[base + j] = score_of(p, query_of(i), h, row[j]);

@@ -118,7 +118,7 @@ void focus_eviction::importance(const batch& b, const tensor_view& q, const tens
 }
 
 // What the rows are ranked by: layer 1 minus layer 0, or layer 1 alone; its negative for bottom.
-void focus_eviction::score(const batch& b) {
+const float* focus_eviction::score(const batch& b) {
   const backend& backend = b.backend();
   const focus_settings& f = budgets_->settings;
   backend.run(op::combine_scores{count_, layer1_.as<float>(), 1,
@@ -128,11 +128,12 @@ void focus_eviction::score(const batch& b) {
   if (f.selection == focus_selection::random) {
     backend.run(
         op::uniform_scores{masked(b.capacity()), {b.seeds(), b.steps()}, score_.as<float>()});
+  } else if (f.selection == focus_selection::bottom) {
+    backend.run(op::combine_scores{count_, delta_.as<float>(), -1, nullptr, 0, score_.as<float>()});
   } else {
-    const float sign = f.selection == focus_selection::bottom ? -1.0F : 1.0F;
-    backend.run(
-        op::combine_scores{count_, delta_.as<float>(), sign, nullptr, 0, score_.as<float>()});
+    return delta_.as<float>();
   }
+  return score_.as<float>();
 }
 
 // The order's ranks in place of the differences that were just computed.
@@ -170,7 +171,7 @@ bool focus_eviction::narrow(const batch& b, const step_plan& plan, std::int32_t 
   const focus_settings& f = budgets_->settings;
   const std::int32_t before = rows.rows;
   importance(b, q, k, layer1_);
-  score(b);
+  const float* ranks = score(b);
   retain_params p;
   p.target = target_.data();
   p.processed = processed_end_.data();
@@ -180,8 +181,7 @@ bool focus_eviction::narrow(const batch& b, const step_plan& plan, std::int32_t 
   p.keep_predecessors = f.ar_context;
   p.adjacent_rows = f.adjacent_rows;
   p.keep_unprocessed = f.placeholder_integrity;
-  b.backend().run(
-      op::retain{masked(b.capacity()), score_.as<float>(), p, accept_.as<std::uint8_t>()});
+  b.backend().run(op::retain{masked(b.capacity()), ranks, p, accept_.as<std::uint8_t>()});
   rows.rows = b.backend().run(
       op::drop_rows{rows.set(b.capacity()), masked(b.capacity()), accept_.as<std::uint8_t>(),
                     rows.begin.as<std::int32_t>(), rows.sequence.as<std::int32_t>(),

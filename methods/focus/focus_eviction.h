@@ -74,7 +74,7 @@ class focus_eviction {
   void prepare(const batch& b, std::int64_t rows);
   void find(const batch& b, const step_plan& plan, const row_lists& rows);
   void importance(const batch& b, const tensor_view& q, const tensor_view& k, const tensor& out);
-  void score(const batch& b);
+  const float* score(const batch& b);
   void impose(const batch& b);
   candidate_set masked(std::int32_t sequences) const {
     return {sequences, count_, begin_.as<std::int32_t>(), position_.as<std::int32_t>(),

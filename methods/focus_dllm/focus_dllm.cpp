@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "methods/baselines/common.h"
 #include "methods/baselines/specs.h"
@@ -25,6 +26,7 @@ class focused_rows final : public flagged_rows {
       : state_(std::move(state)), dream_(dream) {}
 
   void select(const batch& b, const step_plan& plan, row_lists& rows) override {
+    remember();
     flagged_rows::select(b, plan, rows);
     const std::int32_t* position = rows.position.as<std::int32_t>();
     const std::int32_t* begin = rows.begin.as<std::int32_t>();
@@ -41,6 +43,14 @@ class focused_rows final : public flagged_rows {
   }
 
  private:
+  void remember() {
+    const candidate_set seen = std::exchange(state_->judged, {});
+    for (std::int32_t s = 0; s < seen.sequences; ++s) {
+      for (std::int32_t i = seen.begin[s]; i < seen.begin[s + 1]; ++i) {
+        state_->of.at(s).confidence[static_cast<std::size_t>(seen.position[i])] = state_->score[i];
+      }
+    }
+  }
   void mark(const batch& b, std::int32_t s, const sequence_step& step,
             std::uint8_t* compute) override {
     const focus_dllm_settings& f = state_->settings;
@@ -95,7 +105,8 @@ class focused_rows final : public flagged_rows {
   bool dream_;
 };
 
-// Decides as the base model's loop does and remembers every confidence it saw.
+// Decides as the base model's loop does; every confidence it saw is remembered when the next step
+// chooses its rows, because the host has waited for this one by then.
 class remembering_unmask final : public ranked_unmask {
  public:
   remembering_unmask(unmask_settings u, std::shared_ptr<focus_dllm_state> state)
@@ -103,15 +114,8 @@ class remembering_unmask final : public ranked_unmask {
   void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override {
     ranked_unmask::judge(b, plan, head_input, head, c);
-    b.backend().synchronize();
-    const float* seen = score(c);
-    const std::int32_t* begin = c.begin.as<std::int32_t>();
-    for (std::int32_t s = 0; s < b.capacity(); ++s) {
-      for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
-        state_->of.at(s).confidence[static_cast<std::size_t>(c.position.as<std::int32_t>()[i])] =
-            seen[i];
-      }
-    }
+    state_->judged = c.set(b.capacity());
+    state_->score = score(c);
   }
 
  private:

@@ -36,6 +36,9 @@ struct focus_dllm_sequence {
 struct focus_dllm_state {
   focus_dllm_settings settings;
   per_sequence<focus_dllm_sequence> of;
+  // Of the last step: its candidates in the loop's lists, which the next decision writes anew.
+  candidate_set judged;
+  const float* score = nullptr;
 };
 
 // Dense layers see every slot. In the others row lists are: sinks and the tokens of the C = max(1,

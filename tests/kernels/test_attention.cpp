@@ -31,7 +31,7 @@ struct attention_case {
       : rng(seed),
         rows(rng, lengths, pages * kv_page_size),
         cache(rng, static_cast<std::int32_t>(lengths.size()), pages, s.kv_heads, s.dim),
-        q({rows.set.rows, s.heads, s.dim}, 3) {
+        q({rows.set.rows, s.heads, s.dim}, 4) {
     q.randomize(rng, 2.0F);
     for (std::size_t i = 0; i < lengths.size(); ++i) {
       const std::int32_t capacity = pages * kv_page_size;

@@ -299,6 +299,7 @@ TEST(device_bf16, experts_take_it) {
       router.experts = experts;
       router.experts_per_token = each;
       router.weight = router_weight;
+      router.parts = pack_router(device, router_weight, weight_format::bf16);
       grid x({9, width}), y({9, width}), half_y({9, width});
       x.randomize(rng);
       half_grid half({9, width});
@@ -345,6 +346,7 @@ TEST(device_bf16, the_router_chooses_as_the_reference_does) {
       grid weight({24, width});
       weight.randomize(rng, 0.3F);
       router.weight = weight;
+      router.parts = pack_router(device, weight, weight_format::bf16);
       std::vector<std::int32_t> sequence(rows, 0);
       sequence[3] = -1;
       router.sequence = sequence.data();

@@ -141,7 +141,7 @@ void experts_by_hand(const grid& x, const std::vector<std::int32_t>& expert,
 TEST(device_moe_tensor, feed_forward_matches_the_definition_and_the_batch) {
   test::for_each_device([&](const backend& device) {
     std::mt19937 rng(14);
-    const std::int64_t width = 72, hidden = 40, rows = 40, k = 2;
+    const std::int64_t width = 72, hidden = 40, rows = 520, k = 2;  // more than one block plans
     std::vector<std::vector<float>> up, down;
     moe_experts own;
     own.hidden = static_cast<std::int32_t>(hidden);

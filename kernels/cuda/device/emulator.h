@@ -142,16 +142,11 @@ template <class T>
 T shuffle_xor(T value, int mask, const emu::where& place = emu::where::current()) {
   return detail::from_lane(value, static_cast<int>(emu::thread_index() % 32) ^ mask, place);
 }
-// Value of the lane `delta` below (above); lanes without one keep their own.
+// Value of the lane `delta` below; lanes without one keep their own.
 template <class T>
 T shuffle_up(T value, int delta, const emu::where& place = emu::where::current()) {
   const int lane = static_cast<int>(emu::thread_index() % 32);
   return detail::from_lane(value, lane >= delta ? lane - delta : lane, place);
-}
-template <class T>
-T shuffle_down(T value, int delta, const emu::where& place = emu::where::current()) {
-  const int lane = static_cast<int>(emu::thread_index() % 32);
-  return detail::from_lane(value, lane + delta < 32 ? lane + delta : lane, place);
 }
 std::uint32_t warp_vote(bool yes, const emu::where& place = emu::where::current());
 
@@ -162,31 +157,6 @@ T atomic_add(T* to, T value) {
   *to = before + value;
   return before;
 }
-template <class T>
-T atomic_max(T* to, T value) {
-  const T before = *to;
-  if (value > before) *to = value;
-  return before;
-}
-template <class T>
-T atomic_min(T* to, T value) {
-  const T before = *to;
-  if (value < before) *to = value;
-  return before;
-}
-template <class T>
-T atomic_or(T* to, T value) {
-  const T before = *to;
-  *to = before | value;
-  return before;
-}
-template <class T>
-T atomic_exchange(T* to, T value) {
-  const T before = *to;
-  *to = value;
-  return before;
-}
-inline void memory_fence() {}
 
 inline void copy_async_16(void* shared, const void* global, bool valid) {
   emu::copy_async(shared, global, valid);
@@ -242,6 +212,10 @@ inline float exp2_fast(float x) {
 }
 inline float divide_fast(float a, float b) {
   return a / b;
+}
+inline void sine_and_cosine(float angle, float* sine, float* cosine) {
+  *sine = std::sin(angle);
+  *cosine = std::cos(angle);
 }
 inline float reciprocal_sqrt(float x) {
   return 1.0F / std::sqrt(x);

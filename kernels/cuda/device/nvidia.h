@@ -52,10 +52,6 @@ template <class T>
 UNMASK_INLINE T shuffle_up(T value, int delta) {
   return __shfl_up_sync(0xFFFFFFFFU, value, delta);
 }
-template <class T>
-UNMASK_INLINE T shuffle_down(T value, int delta) {
-  return __shfl_down_sync(0xFFFFFFFFU, value, delta);
-}
 UNMASK_INLINE std::uint32_t warp_vote(bool yes) {
   return __ballot_sync(0xFFFFFFFFU, yes);
 }
@@ -76,25 +72,6 @@ using atomic_type = typename detail::atomic_word<T>::type;
 template <class T>
 UNMASK_INLINE T atomic_add(T* to, T value) {
   return atomicAdd(reinterpret_cast<atomic_type<T>*>(to), static_cast<atomic_type<T>>(value));
-}
-template <class T>
-UNMASK_INLINE T atomic_max(T* to, T value) {
-  return atomicMax(reinterpret_cast<atomic_type<T>*>(to), static_cast<atomic_type<T>>(value));
-}
-template <class T>
-UNMASK_INLINE T atomic_min(T* to, T value) {
-  return atomicMin(reinterpret_cast<atomic_type<T>*>(to), static_cast<atomic_type<T>>(value));
-}
-template <class T>
-UNMASK_INLINE T atomic_or(T* to, T value) {
-  return atomicOr(reinterpret_cast<atomic_type<T>*>(to), static_cast<atomic_type<T>>(value));
-}
-template <class T>
-UNMASK_INLINE T atomic_exchange(T* to, T value) {
-  return atomicExch(reinterpret_cast<atomic_type<T>*>(to), static_cast<atomic_type<T>>(value));
-}
-UNMASK_INLINE void memory_fence() {
-  __threadfence();
 }
 
 UNMASK_INLINE std::uint32_t shared_address(const void* p) {
@@ -172,6 +149,11 @@ UNMASK_INLINE float exp2_fast(float x) {
 }
 UNMASK_INLINE float divide_fast(float a, float b) {
   return __fdividef(a, b);
+}
+// Turns are reduced in float64: sinf and cosf keep an array on the stack for large angles.
+UNMASK_INLINE void sine_and_cosine(float angle, float* sine, float* cosine) {
+  const double half_turns = static_cast<double>(angle) * 0.31830988618379067;
+  sincospif(static_cast<float>(half_turns - 2.0 * rint(0.5 * half_turns)), sine, cosine);
 }
 UNMASK_INLINE float reciprocal_sqrt(float x) {
   return 1.0F / sqrtf(x);  // correctly rounded steps: the same on every target

@@ -25,16 +25,14 @@ void launch_attention(queue& q, const attention_params& p, std::int64_t rows, un
 // The host knows neither the rows nor the keys of a sequence, only their bounds. Splitting pays when
 // there are fewer items than a wave of blocks; it never changes a result.
 void launch_exact_attention(const device_backend& device, attention_params p, std::int64_t packed,
-                            const paged_kv& cache) {
+                            std::int64_t most_keys) {
   queue& work = device.work();
   const std::int64_t rows = packed / (p.heads / p.kv_heads);
   p.tile_rows = attention_rows;
   const std::int64_t tiles =
       (blocks_for(packed, p.tile_rows) + p.sequences) * std::int64_t{p.kv_heads};
   const std::int64_t wave = std::int64_t{work.multiprocessors()} * 4;
-  const std::int32_t pages = cache.most_pages > 0 ? cache.most_pages : cache.table_stride;
-  const auto chunks =
-      static_cast<int>(blocks_for(std::int64_t{pages} * kv_page_size, attention_chunk));
+  const auto chunks = static_cast<int>(blocks_for(most_keys, attention_chunk));
   p.max_splits = tiles < wave ? std::max(1, chunks) : 1;
   p.item_begin =
       work.scratch<std::int32_t>(scratch_slot::attention_plan, std::int64_t{p.sequences} * 3 + 1);
@@ -108,10 +106,12 @@ void attention(const device_backend& device, const op::attention& args) {
                                              std::int64_t{args.rows.rows} * p.heads * 2);
   }
   const std::int64_t packed = std::int64_t{args.rows.rows} * (p.heads / p.kv_heads);
+  const std::int32_t pages = cache.most_pages > 0 ? cache.most_pages : cache.table_stride;
+  const std::int64_t most_keys = std::int64_t{pages} * kv_page_size;
   if (can_use_tensor_cores(p)) {
-    launch_tensor_attention(device, p, packed);
+    launch_tensor_attention(device, p, packed, most_keys);
   } else {
-    launch_exact_attention(device, p, packed, args.cache);
+    launch_exact_attention(device, p, packed, most_keys);
   }
 }
 

@@ -25,7 +25,8 @@ bool can_use_tensor_cores(const attention_params& p) {
   };
   const bool pairs = p.out_type == dtype::f32 ||
                      (p.out_stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(p.out) % 4 == 0);
-  return pairs && (p.dim == 64 || p.dim == 128) && aligned(p.keys) && aligned(p.values) &&
+  const bool quads = p.q_stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.q) % 16 == 0;
+  return pairs && quads && (p.dim == 64 || p.dim == 128) && aligned(p.keys) && aligned(p.values) &&
          (p.tiles.keep == nullptr || p.tiles.size % 8 == 0);
 }
 
@@ -70,7 +71,7 @@ void launch_key_mass(queue& q, const attention_params& p) {
 }  // namespace
 
 void launch_tensor_attention(const device_backend& device, attention_params p,
-                             std::int64_t packed_rows) {
+                             std::int64_t packed_rows, std::int64_t most_keys) {
   queue& q = device.work();
   p.tile_rows = tensor_tile_rows(p, packed_rows);
   const std::int64_t tiles =
@@ -78,7 +79,8 @@ void launch_tensor_attention(const device_backend& device, attention_params p,
   // Two items for every block that runs at once. A sequence that is split has more keys than an even
   // share, so its items are fewer than two for each share that it has: the bound of most_parts.
   p.even_share = std::int64_t{q.multiprocessors()} * 4;
-  p.most_parts = static_cast<int>(2 * p.even_share);
+  // Nobody's keys are cut below attention_chunk: then there is nothing to merge.
+  p.most_parts = most_keys > attention_chunk ? static_cast<int>(2 * p.even_share) : 0;
   p.item_begin =
       q.scratch<std::int32_t>(scratch_slot::attention_plan, std::int64_t{p.sequences} * 6 + 2);
   p.keys_of = p.item_begin + p.sequences + 1;
@@ -101,8 +103,10 @@ void launch_tensor_attention(const device_backend& device, attention_params p,
       static_cast<unsigned>(std::min<std::int64_t>(
           blocks_for(rows * p.heads, plan_threads / warp_size), 2 * q.multiprocessors())),
       plan_threads};
-  q.launch("attention_merge", merge,
-           p.dim == 64 ? tensor_merge_kernel<64> : tensor_merge_kernel<128>, p);
+  if (p.most_parts > 0) {
+    q.launch("attention_merge", merge,
+             p.dim == 64 ? tensor_merge_kernel<64> : tensor_merge_kernel<128>, p);
+  }
   if (p.key_mass != nullptr) launch_key_mass(q, p);
 }
 

@@ -7,11 +7,16 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <iterator>
 
 #include "harness/base/error.h"
 #include "kernels/cuda/queue.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
+
+// Blocks side by side, as those that are allocated together are, share a copy. What lies between them
+// is known to both sides and goes once more.
+static constexpr std::ptrdiff_t copied_gap = 16 << 10;
 
 exchange& exchange::of_backend() {
   static auto* one = new exchange;
@@ -76,27 +81,55 @@ void exchange::release(void* host) noexcept {
   if (!b.behind) recycle(at, b);
 }
 
-exchange::blocks::value_type* exchange::block_of(const void* host) {
-  auto after = blocks_.upper_bound(reinterpret_cast<std::uintptr_t>(host));
-  return &*--after;
+exchange::blocks::iterator exchange::block_of(const void* host) {
+  return std::prev(blocks_.upper_bound(reinterpret_cast<std::uintptr_t>(host)));
+}
+
+// Whether the host has changed a block that kernels do not write now: it is known then.
+bool exchange::take_changes(blocks::value_type& named) {
+  auto& [address, b] = named;
+  const void* mine = reinterpret_cast<const void*>(address);
+  if (b.behind || b.released || std::memcmp(mine, b.known, b.bytes) == 0) return false;
+  std::memcpy(b.known, mine, b.bytes);
+  return true;
+}
+
+// A copy costs as much as a small kernel: changed blocks near this one go with it, up to the next
+// one that kernels write.
+void exchange::send(queue& work, blocks::iterator changed) {
+  const auto reaches = [](blocks::iterator from, blocks::iterator to) {
+    const block &a = from->second, &b = to->second;
+    return a.slab == b.slab && b.known - (a.known + a.bytes) <= copied_gap;
+  };
+  auto first = changed, last = changed;
+  for (auto at = std::next(changed); at != blocks_.end() && !at->second.behind; ++at) {
+    if (!reaches(last, at)) break;
+    if (take_changes(*at)) last = at;
+  }
+  for (auto at = changed; at != blocks_.begin();) {
+    if ((--at)->second.behind || !reaches(at, first)) break;
+    if (take_changes(*at)) first = at;
+  }
+  const block &from = first->second, &to = last->second;
+  work.copy_to_device(from.device, from.known,
+                      static_cast<std::size_t>(to.known - from.known) + to.bytes);
 }
 
 void* exchange::on_device(queue& work, const void* host, bool written) {
-  auto& [address, b] = *block_of(host);
+  const auto at = block_of(host);
+  auto& [address, b] = *at;
   if (noted_ != nullptr) {
     noted_->emplace_back(host, written);
     if (written) work.lists_change();
   } else {
-    auto* mine = reinterpret_cast<const unsigned char*>(address);
-    if (!b.behind && std::memcmp(mine, b.known, b.bytes) != 0) {
+    if (take_changes(*at)) {
       work.lists_change();
-      std::memcpy(b.known, mine, b.bytes);
-      work.copy_to_device(b.device, mine, b.bytes);
+      send(work, at);
     }
     if (written) work.lists_change();
     if (written && !b.behind) {
       b.behind = true;
-      behind_.push_back(block_of(host));
+      behind_.push_back(&*at);
     }
   }
   return b.device + (reinterpret_cast<std::uintptr_t>(host) - address);
@@ -106,10 +139,7 @@ bool exchange::is_behind(const void* host) const {
   return holds(host) && const_cast<exchange*>(this)->block_of(host)->second.behind;
 }
 
-// Blocks side by side, as those that are allocated together are, come in one copy. What lies
-// between them is known already, and comes once more.
 void exchange::start_fetching(queue& work) {
-  constexpr std::ptrdiff_t gap = 16 << 10;
   std::sort(behind_.begin(), behind_.end(),
             [](const auto* a, const auto* b) { return a->second.known < b->second.known; });
   for (std::size_t i = 0; i < behind_.size();) {
@@ -118,7 +148,7 @@ void exchange::start_fetching(queue& work) {
     for (++i; i < behind_.size(); ++i) {
       const block& next = behind_[i]->second;
       const std::ptrdiff_t between = next.known - (last->known + last->bytes);
-      if (next.slab != first.slab || between > gap) break;
+      if (next.slab != first.slab || between > copied_gap) break;
       last = &next;
     }
     work.copy_to_host(first.known, first.device,

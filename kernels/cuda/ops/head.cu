@@ -96,8 +96,8 @@ void confidence(const device_backend& device, const op::confidence& args) {
     // p ln(p + 1e-10) needs the finished sum: the head is multiplied a second time.
     p.entropy = device.work().scratch<double>(scratch_slot::head_rows, count * slices);
     for_each_chunk("head_entropy", head_entropy_kernel);
+    device.work().launch("head_result", {blocks_for(count, 64), 64}, head_result_kernel, p);
   }
-  device.work().launch("head_result", {blocks_for(count, 64), 64}, head_result_kernel, p);
 }
 
 void logits(const device_backend& device, const op::logits& args) {

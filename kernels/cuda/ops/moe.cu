@@ -37,10 +37,15 @@ void moe_route(const device_backend& device, const op::moe_route& args) {
       nullptr};
   const auto padded = [](int n) { return static_cast<std::size_t>((n + 3) / 4 * 16); };
   const std::size_t room = 2 * padded(args.router.experts) + padded(args.router.groups);
-  // Rows that were rounded to bfloat16 for tensor cores are multiplied there, with the router in two
-  // bfloat16 parts: one block per row would read the whole matrix for every row.
-  if (args.x.type == dtype::bf16 && args.x.columns() % 8 == 0 && !own_products_only()) {
-    p.logit = device.router_logits(device.in(args.x), args.router);
+  // Rows that were rounded to bfloat16 for tensor cores are multiplied there, with both parts of the
+  // router at once: one block per row would read the whole matrix for every row.
+  if (args.x.type == dtype::bf16 && args.router.parts && !own_products_only()) {
+    const device_matrix& parts = as_device(*args.router.parts);
+    const std::int64_t rows = args.x.rows(), columns = parts.out_features;
+    auto* logit = device.work().scratch<float>(scratch_slot::routed_output, rows * columns);
+    p.logit = logit;
+    device.multiply({p.x, p.x_type, p.x_stride, nullptr, rows, &parts, 0, columns, nullptr, logit,
+                     dtype::f32, columns});
     constexpr int warps = choose_threads / warp_size;
     device.work().launch("moe_choose",
                          {blocks_for(args.x.rows(), warps), choose_threads, warps * room},
@@ -52,25 +57,6 @@ void moe_route(const device_backend& device, const op::moe_route& args) {
 }
 
 }  // namespace
-
-const float* device_backend::router_logits(const tensor_view& x, const moe_router& router) const {
-  const std::int64_t rows = x.rows(), width = x.columns(), experts = router.experts;
-  auto* logit = queue_.scratch<float>(scratch_slot::routed_output, rows * experts);
-  auto* high = queue_.scratch<std::uint16_t>(scratch_slot::routed_hidden, 2 * experts * width);
-  std::uint16_t* low = high + experts * width;
-  queue_.launch("split_weights", {blocks_for(experts, 1), route_threads}, split_weights_kernel,
-                {in(router.weight).as<float>(), router.weight.row_stride, high, low,
-                 static_cast<int>(width)});
-  const std::uint16_t* input = as_bf16(x.data, x.type, x.row_stride, nullptr, rows, width);
-  for (const std::uint16_t* part : {high, low}) {
-    library_product call{rows, experts, width, input, part, nullptr, logit, false, experts};
-    call.accumulate = part == low;
-    if (rows > 0 && !library_multiply(call)) {
-      throw environment_error("cuBLASLt has no algorithm for the router; set UNMASK_CUDA_GEMM=own");
-    }
-  }
-  return logit;
-}
 
 const void* const* device_backend::expert_pointers(const moe_experts& experts) const {
   std::vector<packed_handle> all = experts.gate_up;
@@ -113,10 +99,14 @@ void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& 
   const plan_params planning{expert, args.expert.row_stride,       rows, per_token, count,
                              plan,   words + all + 2 * (count + 1)};
   const grid_shape shares{blocks_for(all, plan_share), route_threads, plan_shared_bytes(count)};
-  device.work().fill_zero(planning.next, static_cast<std::size_t>(count) * sizeof(std::int32_t));
-  device.work().launch("moe_plan: count", shares, moe_count_kernel, planning);
-  device.work().launch("moe_plan", {1, route_threads, 64}, moe_plan_kernel, planning);
-  device.work().launch("moe_plan: place", shares, moe_place_kernel, planning);
+  if (all <= plan_share) {
+    device.work().launch("moe_plan", shares, moe_plan_few_kernel, planning);
+  } else {
+    device.work().fill_zero(planning.next, static_cast<std::size_t>(count) * sizeof(std::int32_t));
+    device.work().launch("moe_plan: count", shares, moe_count_kernel, planning);
+    device.work().launch("moe_plan", {1, route_threads, 64}, moe_plan_kernel, planning);
+    device.work().launch("moe_plan: place", shares, moe_place_kernel, planning);
+  }
 
   const void* const* pointers = device.expert_pointers(args.experts);
   const auto tiles = static_cast<unsigned>(
