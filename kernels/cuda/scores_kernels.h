@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/cached_keys.h"
 #include "kernels/cuda/groups.h"
+#include "kernels/host_device.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -60,7 +61,7 @@ constexpr int importance_row = 256;  // masked rows of a sequence whose scores s
 constexpr int importance_square = 48;  // and of which all scores do
 constexpr int importance_tile = 4;     // queries and keys whose scores four lanes sum
 // Entries of a row of n scores: tiles that a warp stores side by side lie in different banks.
-constexpr int importance_pitch(int n) {
+UNMASK_HOST_DEVICE constexpr int importance_pitch(int n) {
   return (n + 1) / 4 * 4 + 2;
 }
 constexpr int importance_scores = importance_square * importance_pitch(importance_square);
