@@ -4,7 +4,9 @@
 // "Did you mean": names by edit distance, for every message about an unknown name.
 #pragma once
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +44,21 @@ std::vector<std::string> names_in(const Table& table, Name name) {
 template <class Map>
 std::vector<std::string> keys_of(const Map& map) {
   return names_in(map, [](const auto& entry) { return entry.first; });
+}
+
+// Keeps the entries one of whose names is among `only`; all of them when it is empty. A usage error
+// for a name that no entry has.
+template <class Entry, class Names>
+void keep_named(const std::string& what, const std::vector<std::string>& only,
+                std::vector<Entry>& entries, Names names) {
+  if (only.empty()) return;
+  std::vector<std::string> known;
+  for (const Entry& e : entries) std::ranges::copy(names(e), std::back_inserter(known));
+  for (const std::string& name : only) find_known(what, name, known);
+  std::erase_if(entries, [&](const Entry& e) {
+    return std::ranges::none_of(
+        names(e), [&](const auto& name) { return std::ranges::find(only, name) != only.end(); });
+  });
 }
 
 }  // namespace unmask::base

@@ -5,10 +5,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
-#include <set>
 
 #include "harness/analysis/ablation.h"
 #include "harness/analysis/table.h"
@@ -91,16 +90,16 @@ int run_one(const fs::path& file, const command_line& line) {
   for (const std::string& one : line.list("points")) {
     run.only.push_back(selector_of(one, "--points"));
   }
-  run.dry_run = line.given("dry-run");
   run.resume = !line.given("fresh");
   run.samples = line.given("samples");
   run.progress = !line.given("no-progress");
   const std::string obstacle = cannot_run(spec, this_machine());
-  if (!obstacle.empty() && (!run.dry_run || spec.models.empty())) {
+  const bool only_plan = line.given("dry-run");
+  if (!obstacle.empty() && (!only_plan || spec.models.empty())) {
     fmt::print("{}\n", obstacle);
-    return static_cast<int>(run.dry_run ? exit_code::ok : exit_code::environment);
+    return static_cast<int>(only_plan ? exit_code::ok : exit_code::environment);
   }
-  if (run.dry_run) {
+  if (only_plan) {
     const auto points = plan_points(spec, *make_executor(), run);
     fmt::print("{}", forecast_table(spec, points, ceilings_of(line.text("gpu"))));
     if (!obstacle.empty()) fmt::print("{}\n", obstacle);
@@ -128,16 +127,8 @@ std::vector<campaign_item> items_of(const texts& paths, const command_line& line
   for (const std::string& path : paths) {
     std::ranges::move(find_artifacts(path, machine), std::back_inserter(entries));
   }
-  const texts only = line.list("only");
-  std::set<std::string> known;
-  for (const artifact_entry& a : entries) {
-    known.insert(a.header.paper);
-    known.insert(a.header.paper + "/" + a.header.id);
-  }
-  for (const std::string& name : only) find_known("artifact", name, {known.begin(), known.end()});
-  std::erase_if(entries, [&](const artifact_entry& a) {
-    return !only.empty() && std::ranges::find(only, a.header.paper) == only.end() &&
-           std::ranges::find(only, a.header.paper + "/" + a.header.id) == only.end();
+  keep_named("paper or artifact", line.list("only"), entries, [](const artifact_entry& a) {
+    return std::array{a.header.paper, a.header.paper + "/" + a.header.id};
   });
   if (entries.empty()) throw usage_error("there is no artifact in " + paths.front());
   const std::string scale = line.text("scale");

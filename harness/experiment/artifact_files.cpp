@@ -3,6 +3,7 @@
 #include "harness/experiment/artifact_files.h"
 
 #include <algorithm>
+#include <array>
 #include <cinttypes>
 #include <cstdio>
 #include <set>
@@ -60,14 +61,8 @@ std::vector<paper_claim> read_claims(const fs::path& path) {
 }
 
 void keep_claims(std::vector<paper_claim>& claims, const std::vector<std::string>& only) {
-  std::set<std::string> known;
-  for (const paper_claim& c : claims) known.insert({c.paper, c.paper + "/" + c.id});
-  for (const std::string& name : only) {
-    find_known("paper or claim", name, {known.begin(), known.end()});
-  }
-  std::erase_if(claims, [&](const paper_claim& c) {
-    return !only.empty() && std::ranges::find(only, c.paper) == only.end() &&
-           std::ranges::find(only, c.paper + "/" + c.id) == only.end();
+  keep_named("paper or claim", only, claims, [](const paper_claim& c) {
+    return std::array{c.paper, c.paper + "/" + c.id};
   });
 }
 

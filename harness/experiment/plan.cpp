@@ -305,17 +305,4 @@ std::vector<experiment_point> take_shard(const std::vector<experiment_point>& po
   return {begin(part.index), begin(part.index + 1)};
 }
 
-std::string plan_table(const std::vector<experiment_point>& points) {
-  std::string text =
-      "| point | model | task | items | method | settings | batch | device |\n"
-      "|---|---|---|---:|---|---|---:|---|\n";
-  for (const experiment_point& p : points) {
-    text += fmt::format("| {} | {} | {} | {} | {} | {} | {} | {} |\n", p.id, p.model.name,
-                        p.workload.name,
-                        p.workload.items.limit > 0 ? std::to_string(p.workload.items.limit) : "all",
-                        p.label, p.variation, p.run.batch_size, p.run.device);
-  }
-  return text + fmt::format("\n{} points\n", points.size());
-}
-
 }  // namespace unmask::experiment

@@ -64,7 +64,4 @@ struct shard {
 shard parse_shard(const std::string& text);  // "i/n"
 std::vector<experiment_point> take_shard(const std::vector<experiment_point>& points, shard part);
 
-// Markdown table of the points, for --dry-run.
-std::string plan_table(const std::vector<experiment_point>& points);
-
 }  // namespace unmask::experiment

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
-#include <iostream>
 #include <random>
 
 #include <fmt/format.h>
@@ -324,10 +323,6 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
   std::vector<experiment_point> points = plan_points(spec, with, options);
   run_summary summary;
   summary.planned = points.size();
-  if (options.dry_run) {
-    (options.out ? *options.out : std::cout) << plan_table(points);
-    return summary;
-  }
   if (options.resume && std::filesystem::is_directory(options.output)) {
     const stored_rows before = read_rows(options.output);
     const std::set<std::string> done = to_skip(points, before.rows, spec.evidence.paired);

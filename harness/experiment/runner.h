@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <functional>
-#include <iosfwd>
 #include <map>
 #include <memory>
 #include <span>
@@ -86,12 +85,10 @@ struct run_options {
   // Skip points that already have a row there; otherwise they are measured again, and the new row,
   // the last of its point, counts.
   bool resume = true;
-  bool dry_run = false;  // print the plan to `out` and stop
   bool progress = true;  // on standard error
   bool samples = false;  // every answer in lm-eval's form: samples/POINT/samples_TASK_DATE.jsonl
-  std::ostream* out = nullptr;  // of the dry run; null: standard output
-  std::string manifest;         // written beside the rows (request.h); empty: none
-  point_watcher watch;          // a profiler's; empty: nobody
+  std::string manifest;  // written beside the rows (request.h); empty: none
+  point_watcher watch;   // a profiler's; empty: nobody
 };
 
 struct run_summary {

@@ -65,6 +65,16 @@ TEST(program, bench_measures_methods_times_shapes) {
   EXPECT_EQ(run("bench").code, 2);
 }
 
+TEST(program, a_dry_run_prints_the_plan_and_touches_nothing) {
+  const scratch_folder scratch;
+  const std::string out = scratch.path().string() + "/rows";
+  ends("run experiments/quickstart.toml --dry-run -o '" + out + "'", 0,
+       {"| vanilla |", "| optimus |", "12 points", "forwards at most"});
+  EXPECT_FALSE(std::filesystem::exists(out));
+  ends("run experiments --only fokus --dry-run", 2, {"unknown paper or artifact", "'focus'"});
+  ends("claims --only focus/no_such --results results", 2, {"unknown paper or claim"});
+}
+
 TEST(program, nothing_asked_for_is_a_usage_error) {
   EXPECT_EQ(run("").code, 2);
 }

@@ -255,12 +255,5 @@ TEST(plan, shards_part_the_plan) {
   }
 }
 
-TEST(plan, table_names_every_point) {
-  const auto points = plan_of("");
-  const std::string table = plan_table(points);
-  for (const auto& p : points) EXPECT_NE(table.find(p.id), std::string::npos);
-  EXPECT_NE(table.find("3 points"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace unmask

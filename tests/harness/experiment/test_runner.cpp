@@ -5,7 +5,6 @@
 #include <csignal>
 #include <fstream>
 #include <map>
-#include <sstream>
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -219,19 +218,6 @@ TEST(runner, unsupported_and_unloadable_points_carry_their_reason) {
   const run_summary t = run_experiment(spec_of(two_methods), quiet(dir / "b"), broken);
   EXPECT_EQ(t.failed, 2u);
   EXPECT_EQ(t.rows[1].reason, "no such model");
-}
-
-TEST(runner, dry_run_prints_the_plan_and_touches_nothing) {
-  scratch_directory dir;
-  fake_executor with;
-  run_options options = quiet(dir / "out");
-  std::ostringstream text;
-  options.dry_run = true;
-  options.out = &text;
-  run_experiment(spec_of(two_methods), options, with);
-  EXPECT_NE(text.str().find("2 points"), std::string::npos);
-  EXPECT_FALSE(std::filesystem::exists(dir / "out"));
-  EXPECT_TRUE(with.order.empty());
 }
 
 TEST(runner, only_the_chosen_points_are_measured_and_keep_their_ids) {
