@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <iostream>
 
 #include "harness/analysis/ablation.h"
 #include "harness/analysis/table.h"
