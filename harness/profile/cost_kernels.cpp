@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace unmask::inline profile::cost {
 namespace {
@@ -18,8 +19,10 @@ constexpr double mma_operations = 4096;
 // FlashAttention-2 has the same structure with 32 rows a warp, and the terms below give it 432
 // TFLOP/s on an H100, of which 350 were published (arXiv 2407.08608).
 constexpr double scheduling = 350.0 / 432.0;
-// cuBLASLt streaming weights for few rows: 70-85 % of the copy rate is expected of it.
-constexpr double library_streaming = 0.85;
+// What a product of the library takes beside its loads and products: its start, and a second launch
+// where k is split. With these two the model gives published times of cuBLAS 13.1 on a GH200 to 12 %
+// where y has 10,000 columns or more, to 25 % at 2560 (cost_model_test.cpp).
+constexpr double library_start = 2.6e-6, library_sums = 2.0e-6;
 
 double wave_count(double blocks, double at_once) {
   return std::ceil(blocks / at_once - 1e-9);
@@ -31,18 +34,62 @@ double mma_clocks(const device_ceilings& d) {
   return mma_operations / per_clock;
 }
 
-// The library's tiles (rows x columns of y). Warpgroups of 64 rows read A and B of every k-step of
-// 16 from shared memory and the copy engine writes both; products hide it or do not.
+// A tile of the library's: one side is cut among warpgroups of 64, and either may lie along the rows
+// of y. For every 16 of k, in a multiprocessor: each warpgroup reads its part of A and all of B from
+// shared memory; the copy engine writes both there; the tensor cores multiply. The busiest decides.
 struct library_tile {
-  double rows, columns;
+  double groups_side, other_side;
+  double clocks_of_products() const { return groups_side / 64 * other_side / 2; }
+  double share() const {
+    const double reads = groups_side / 64 * (64 + other_side), writes = groups_side + other_side;
+    return std::min(1.0, clocks_of_products() / (std::max(reads, writes) * 16 * bf16 / 128));
+  }
+  // Bytes from L2 for 16 of k: two blocks share an operand, four of small tiles one half of each.
+  double from_l2() const {
+    const double all = groups_side + other_side, largest = std::max(groups_side, other_side);
+    return (groups_side * other_side < 128 * 128 ? all / 2 : all - largest / 2) * 16 * bf16;
+  }
 };
-constexpr library_tile tiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256},
-                                  {64, 128},  {64, 64},   {64, 32},   {64, 16}};
-double tile_share(const library_tile& t) {
-  const double groups = t.rows / 64, products = groups * t.columns / 2;
-  const double shared =
-      groups * (64 * 16 * bf16 + t.columns * 16 * bf16) + (t.rows + t.columns) * 16 * bf16;
-  return std::min(1.0, products / (shared / 128));
+
+// What cublasLt.h of CUDA 13 declares and profiles of Hopper show (nvjet_sm90_*: 64x8 to 384x64,
+// 168x128, 192x208, 128x248, 320x128): one side any multiple of 64, the other of 8, at most 320 x
+// 128 sums. Without wgmma, powers of two.
+std::vector<library_tile> library_tiles(bool wgmma) {
+  std::vector<library_tile> tiles;
+  for (int a = 64; a <= (wgmma ? 384 : 256); a = wgmma ? a + 64 : 2 * a) {
+    const int most = std::min(256, (wgmma ? 320 : 256) * 128 / a);
+    for (int b = wgmma ? 8 : 16; b <= most; b = wgmma ? b + 8 : 2 * b) {
+      tiles.push_back({static_cast<double>(a), static_cast<double>(b)});
+    }
+  }
+  return tiles;
+}
+
+// The fastest tile, with k cut into up to 8 parts whose sums pass through L2: the seconds of its
+// waves and, in `start`, what comes before and after them.
+struct library_time {
+  double products = 1e30, start = 0;
+};
+library_time fastest_tile(double rows, double columns, double depth, double memory,
+                          const device_ceilings& d) {
+  static const std::vector<library_tile> hopper = library_tiles(true), older = library_tiles(false);
+  library_time best;
+  const auto all = [&](const library_time& t) { return std::max(t.products, memory) + t.start; };
+  for (const library_tile& t : d.mma_share < 1 ? hopper : older) {
+    const double a = t.groups_side, b = t.other_side;
+    const double blocks = std::min(std::ceil(rows / a) * std::ceil(columns / b),
+                                   std::ceil(rows / b) * std::ceil(columns / a));
+    const double a_block = 2 * a * b * depth * d.multiprocessors / (d.products * t.share());
+    const double loads = blocks * depth / 16 * t.from_l2() / d.l2;
+    for (const double parts : {1.0, 2.0, 4.0, 8.0}) {
+      const double waves = wave_count(blocks * parts, d.multiprocessors) / parts;
+      const double sums = parts > 1 ? 2 * parts * rows * columns * f32 / d.l2 + library_sums : 0;
+      const library_time time{std::max(waves * a_block, loads) + 2 * d.latency,
+                              library_start + sums};
+      if (all(time) < all(best)) best = time;
+    }
+  }
+  return best;
 }
 
 }  // namespace
@@ -65,21 +112,10 @@ launch library_product(double rows, double columns, double depth, double out_byt
   const double weights = columns * depth * bf16;
   l.bytes = weights + rows * depth * bf16 + rows * columns * out_bytes * (accumulate ? 2 : 1);
   l.limit = std::max(l.operations / d.products, weights / d.copy);
-  // The fastest of the tiles, with k cut into up to 8 parts whose sums pass through L2. A part is a
-  // block; its start and end (loads in flight, sums written) cost two trips to memory.
-  double products = 1e30;
-  for (const library_tile& t : tiles) {
-    for (const double parts : {1.0, 2.0, 4.0, 8.0}) {
-      const double blocks = std::ceil(rows / t.rows) * std::ceil(columns / t.columns) * parts;
-      const double speed = d.products / d.multiprocessors * tile_share(t);
-      const double block = 2 * t.rows * t.columns * (depth / parts) / speed + 2 * d.latency;
-      const double sums = parts > 1 ? 2 * parts * rows * columns * f32 / d.l2 : 0;
-      products = std::min(products, wave_count(blocks, d.multiprocessors) * block + sums);
-    }
-  }
-  const double memory = l.bytes / (d.copy * library_streaming);
-  l.busy = std::max(products, memory);
-  l.held_by = memory > products ? "memory" : "products";
+  const double memory = l.bytes / d.copy;
+  const library_time time = fastest_tile(rows, columns, depth, memory, d);
+  l.busy = std::max(time.products, memory) + time.start;
+  l.held_by = memory > time.products ? "memory" : "products";
   return l;
 }
 

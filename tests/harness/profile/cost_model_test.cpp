@@ -8,8 +8,10 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <vector>
 
 #include "harness/base/error.h"
+#include "harness/profile/cost_kernels.h"
 
 namespace unmask {
 namespace {
@@ -136,6 +138,28 @@ TEST(cost_model, measured_ceilings_replace_declared_ones) {
   EXPECT_NE(slow.source, h200().source);
   EXPECT_EQ(measured_ceilings(h200(), 0, 0).source, h200().source);
   EXPECT_THROW(ceilings_of("h300"), error);
+}
+
+// cuBLAS 13.1 on a GH200 that read 3.79 TB/s, medians of calls in a CUDA graph, published at
+// github.com/SamMausberg/verified-progress (evidence/backbone/tables.md, evidence/certified_head,
+// October 2026). Its largest products kept 644 TFLOP/s there.
+TEST(cost_model, products_take_what_was_published) {
+  const device_ceilings gh200 = measured_ceilings(h200(), 644e12, 3.79e12);
+  struct published {
+    double rows, columns, depth, microseconds;
+  };
+  for (const published& p : std::vector<published>{
+           {1, 12288, 2560, 20.31},  {32, 12288, 2560, 21.36},   {128, 12288, 2560, 23.01},
+           {1, 10240, 2560, 17.34},  {64, 10240, 2560, 18.18},   {128, 10240, 2560, 19.69},
+           {1, 18432, 2560, 28.49},  {64, 18432, 2560, 29.95},   {128, 18432, 2560, 33.25},
+           {256, 12352, 2560, 30.9}, {512, 12352, 2560, 56.71},  {1024, 12352, 2560, 106.4},
+           {32, 248320, 2560, 362},  {128, 248320, 2560, 398.4}, {256, 248320, 2560, 569.2},
+           {1, 2560, 4096, 11.2},    {64, 2560, 4096, 10.34},    {128, 2560, 4096, 11.22},
+           {1, 2560, 9216, 18.24},   {64, 2560, 9216, 19.97},    {128, 2560, 9216, 22.66}}) {
+    const cost::launch l = cost::library_product(p.rows, p.columns, p.depth, 2, false, gh200);
+    const double share = (l.busy + gh200.gap) * 1e6 / p.microseconds;
+    EXPECT_NEAR(share, 1, p.columns < 10000 ? 0.25 : 0.12) << p.rows << " x " << p.columns;
+  }
 }
 
 TEST(cost_model, a_run_is_its_forwards) {
