@@ -63,15 +63,8 @@ struct compact {
 
 // The same without a total, for lists that only operations read: nothing has to wait for it.
 // sequence null: not wanted.
-struct list_flags {
-  std::int32_t sequences = 0;
-  tensor_view flags;
-  std::uint8_t want = 0;
-  const std::int32_t* first = nullptr;
-  const std::int32_t* last = nullptr;
-  std::int32_t* begin = nullptr;
-  std::int32_t* position = nullptr;
-  std::int32_t* sequence = nullptr;
+struct list_flags : compact {
+  using result = void;
 };
 
 // token[r] = canvas[sequence[r], position[r]], 0 in a padding row; canvas [S, length]

@@ -17,6 +17,7 @@
 #include "harness/base/error.h"
 #include "harness/base/process.h"
 #include "harness/experiment/artifact_files.h"
+#include "harness/experiment/progress.h"
 
 namespace unmask::inline experiment {
 namespace {
@@ -145,12 +146,6 @@ void in_lanes(const std::vector<std::size_t>& items, std::size_t threads, std::s
   }
   for (std::future<void>& w : workers) w.wait();
   for (std::future<void>& w : workers) w.get();
-}
-
-std::string duration_text(double seconds) {
-  if (seconds < 60) return fmt::format("{:.1f} s", seconds);
-  if (seconds < 3600) return fmt::format("{:.1f} min", seconds / 60);
-  return fmt::format("{:.2f} h", seconds / 3600);
 }
 
 }  // namespace

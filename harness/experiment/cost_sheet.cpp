@@ -177,8 +177,7 @@ model_config small_model(bool blocks) {
   c.kv_heads = 2;
   c.head_dim = 64;
   c.feed_forward = 192;
-  c.vocabulary = 512;
-  c.max_positions = 512;
+  c.vocabulary = c.max_positions = 512;
   c.rope = {64, 10000.0F};
   c.mask_id = 510;
   c.eos_id = 511;
@@ -249,23 +248,19 @@ std::vector<cost_goal> cost_goals(const std::filesystem::path& shapes, const dev
                    llada = cost_shape_of(read_model_config(shapes / "llada-8b"));
   const std::vector<recipe_cost> dense = recipes_of(shapes_of[0]),
                                  routed = recipes_of(shapes_of[3]);
-  for (const double batch : {32.0, 64.0, 256.0}) {
-    const step_cost c = cost_of(sdar, named(dense, "block_diffusion"), batch, share_gpt_context, d);
-    add(fmt::format("SDAR-8B block_diffusion, batch {:.0f}: share of the limit", batch), 85,
-        100 * c.share(), "%", false, held_back_by(c));
-  }
-  for (const double batch : {32.0, 64.0, 256.0}) {
-    const step_cost c = cost_of(sdar, named(dense, "focus"), batch, share_gpt_context, d);
-    add(fmt::format("SDAR-8B focus, batch {:.0f}: share of the limit", batch), 75, 100 * c.share(),
-        "%", false, held_back_by(c));
-  }
-  for (const char* method : {"block_diffusion", "focus"}) {
-    for (const double batch : {1.0, 32.0, 256.0}) {
-      const step_cost c = cost_of(mini, named(routed, method), batch, share_gpt_context, d);
-      add(fmt::format("LLaDA2.0-mini {}, batch {:.0f}: share of the limit", method, batch), 60,
+  const auto shares = [&](const char* name, const cost_shape& model,
+                          const std::vector<recipe_cost>& recipes, const char* method,
+                          const std::vector<double>& sizes, double wanted) {
+    for (const double batch : sizes) {
+      const step_cost c = cost_of(model, named(recipes, method), batch, share_gpt_context, d);
+      add(fmt::format("{} {}, batch {:.0f}: share of the limit", name, method, batch), wanted,
           100 * c.share(), "%", false, held_back_by(c));
     }
-  }
+  };
+  shares("SDAR-8B", sdar, dense, "block_diffusion", {32, 64, 256}, 85);
+  shares("SDAR-8B", sdar, dense, "focus", {32, 64, 256}, 75);
+  shares("LLaDA2.0-mini", mini, routed, "block_diffusion", {1, 32, 256}, 60);
+  shares("LLaDA2.0-mini", mini, routed, "focus", {1, 32, 256}, 60);
   for (const double keys : {8192.0, 16384.0}) {
     const kernel_cost k = cost_of_attention(llada, 1, keys, keys, d);
     add(fmt::format("LLaDA-8B refresh of {:.0f}K: attention", keys / 1024), 330,

@@ -13,6 +13,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "harness/experiment/progress.h"
+
 namespace unmask::inline experiment {
 namespace {
 
@@ -79,10 +81,6 @@ std::vector<const campaign_item*> items_behind(const checked_claim& c,
     if (c.result.scale == i.scale && is_about(c.claim, i)) behind.push_back(&i);
   }
   return behind;
-}
-
-std::string minutes(double seconds) {
-  return seconds < 90 ? fmt::format("{:.0f} s", seconds) : fmt::format("{:.0f} min", seconds / 60);
 }
 
 // Claims whose last round brought no new items: the workloads have no more.
@@ -207,7 +205,7 @@ void add_costs(std::vector<checked_claim>& claims, const std::vector<campaign_it
     } else {
       r.reason += fmt::format("; as it stands {:.1f} times as many {} would decide it",
                               r.evidence_factor, what);
-      if (seconds > 0) r.reason += ", about " + minutes(seconds * r.evidence_factor);
+      if (seconds > 0) r.reason += ", about " + duration_text(seconds * r.evidence_factor);
     }
     if (rounds > 0) r.reason += fmt::format(" (after {} rounds of more evidence)", rounds);
   }

@@ -15,6 +15,12 @@ std::string short_duration(double seconds) {
   return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
+std::string duration_text(double seconds) {
+  if (seconds < 60) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 3600) return fmt::format("{:.1f} min", seconds / 60);
+  return fmt::format("{:.2f} h", seconds / 3600);
+}
+
 progress::progress(std::size_t total, std::FILE* stream)
     : total_(total),
       stream_(stream),

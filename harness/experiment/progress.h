@@ -37,5 +37,7 @@ class progress {
 
 // "1:05:09", "2:07", "8 s"; for the time left.
 std::string short_duration(double seconds);
+// "1.50 h", "2.1 min", "8.2 s"; for tables.
+std::string duration_text(double seconds);
 
 }  // namespace unmask::experiment

@@ -39,10 +39,10 @@ double mma_clocks(const device_ceilings& d) {
 // shared memory; the copy engine writes both there; the tensor cores multiply. The busiest decides.
 struct library_tile {
   double groups_side, other_side;
-  double clocks_of_products() const { return groups_side / 64 * other_side / 2; }
   double share() const {
     const double reads = groups_side / 64 * (64 + other_side), writes = groups_side + other_side;
-    return std::min(1.0, clocks_of_products() / (std::max(reads, writes) * 16 * bf16 / 128));
+    const double products = groups_side / 64 * other_side / 2;
+    return std::min(1.0, products / (std::max(reads, writes) * 16 * bf16 / 128));
   }
   // Bytes from L2 for 16 of k: two blocks share an operand, four of small tiles one half of each.
   double from_l2() const {
@@ -51,45 +51,16 @@ struct library_tile {
   }
 };
 
-// What cublasLt.h of CUDA 13 declares and profiles of Hopper show (nvjet_sm90_*: 64x8 to 384x64,
-// 168x128, 192x208, 128x248, 320x128): one side any multiple of 64, the other of 8, at most 320 x
-// 128 sums. Without wgmma, powers of two.
+// Declared in cublasLt.h of CUDA 13, seen in profiles of Hopper (nvjet_sm90_*: 64x8, 192x208, 384x64):
+// one side a multiple of 64, the other of 8, at most 320 x 128. Without wgmma, powers of two.
 std::vector<library_tile> library_tiles(bool wgmma) {
   std::vector<library_tile> tiles;
   for (int a = 64; a <= (wgmma ? 384 : 256); a = wgmma ? a + 64 : 2 * a) {
     const int most = std::min(256, (wgmma ? 320 : 256) * 128 / a);
-    for (int b = wgmma ? 8 : 16; b <= most; b = wgmma ? b + 8 : 2 * b) {
-      tiles.push_back({static_cast<double>(a), static_cast<double>(b)});
-    }
+    for (int b = wgmma ? 8 : 16; b <= most; b = wgmma ? b + 8 : 2 * b)
+      tiles.push_back({1.0 * a, 1.0 * b});
   }
   return tiles;
-}
-
-// The fastest tile, with k cut into up to 8 parts whose sums pass through L2: the seconds of its
-// waves and, in `start`, what comes before and after them.
-struct library_time {
-  double products = 1e30, start = 0;
-};
-library_time fastest_tile(double rows, double columns, double depth, double memory,
-                          const device_ceilings& d) {
-  static const std::vector<library_tile> hopper = library_tiles(true), older = library_tiles(false);
-  library_time best;
-  const auto all = [&](const library_time& t) { return std::max(t.products, memory) + t.start; };
-  for (const library_tile& t : d.mma_share < 1 ? hopper : older) {
-    const double a = t.groups_side, b = t.other_side;
-    const double blocks = std::min(std::ceil(rows / a) * std::ceil(columns / b),
-                                   std::ceil(rows / b) * std::ceil(columns / a));
-    const double a_block = 2 * a * b * depth * d.multiprocessors / (d.products * t.share());
-    const double loads = blocks * depth / 16 * t.from_l2() / d.l2;
-    for (const double parts : {1.0, 2.0, 4.0, 8.0}) {
-      const double waves = wave_count(blocks * parts, d.multiprocessors) / parts;
-      const double sums = parts > 1 ? 2 * parts * rows * columns * f32 / d.l2 + library_sums : 0;
-      const library_time time{std::max(waves * a_block, loads) + 2 * d.latency,
-                              library_start + sums};
-      if (all(time) < all(best)) best = time;
-    }
-  }
-  return best;
 }
 
 }  // namespace
@@ -112,10 +83,26 @@ launch library_product(double rows, double columns, double depth, double out_byt
   const double weights = columns * depth * bf16;
   l.bytes = weights + rows * depth * bf16 + rows * columns * out_bytes * (accumulate ? 2 : 1);
   l.limit = std::max(l.operations / d.products, weights / d.copy);
+  // The fastest tile, with k cut into up to 8 parts whose sums pass through L2.
+  static const auto hopper = library_tiles(true), older = library_tiles(false);
   const double memory = l.bytes / d.copy;
-  const library_time time = fastest_tile(rows, columns, depth, memory, d);
-  l.busy = std::max(time.products, memory) + time.start;
-  l.held_by = memory > time.products ? "memory" : "products";
+  l.busy = 1e30;
+  for (const library_tile& t : d.mma_share < 1 ? hopper : older) {
+    const auto [a, b] = t;
+    const double blocks = std::min(std::ceil(rows / a) * std::ceil(columns / b),
+                                   std::ceil(rows / b) * std::ceil(columns / a));
+    const double a_block = 2 * a * b * depth * d.multiprocessors / (d.products * t.share());
+    const double loads = blocks * depth / 16 * t.from_l2() / d.l2;
+    for (const double parts : {1.0, 2.0, 4.0, 8.0}) {
+      const double waves = wave_count(blocks * parts, d.multiprocessors) / parts;
+      const double sums = parts > 1 ? 2 * parts * rows * columns * f32 / d.l2 + library_sums : 0;
+      const double products = std::max(waves * a_block, loads) + 2 * d.latency;
+      const double all = std::max(products, memory) + library_start + sums;
+      if (all >= l.busy) continue;
+      l.busy = all;
+      l.held_by = memory > products ? "memory" : "products";
+    }
+  }
   return l;
 }
 

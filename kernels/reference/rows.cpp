@@ -39,8 +39,8 @@ std::int32_t compact(const op::compact& args) {
   for (std::int32_t s = 0; s < args.sequences; ++s) {
     for (std::int32_t p = args.first[s]; p < args.last[s]; ++p) {
       if (args.flags.data != nullptr && args.flags.row<std::uint8_t>(s)[p] != args.want) continue;
-      args.position[total] = p;
-      args.sequence[total++] = s;
+      if (args.sequence != nullptr) args.sequence[total] = s;
+      args.position[total++] = p;
     }
     args.begin[s + 1] = total;
   }
@@ -48,17 +48,7 @@ std::int32_t compact(const op::compact& args) {
 }
 
 void list_flags(const op::list_flags& args) {
-  std::int32_t total = 0;
-  args.begin[0] = 0;
-  for (std::int32_t s = 0; s < args.sequences; ++s) {
-    const std::uint8_t* flags = args.flags.row<std::uint8_t>(s);
-    for (std::int32_t p = args.first[s]; p < args.last[s]; ++p) {
-      if (flags[p] != args.want) continue;
-      if (args.sequence != nullptr) args.sequence[total] = s;
-      args.position[total++] = p;
-    }
-    args.begin[s + 1] = total;
-  }
+  compact(args);
 }
 
 // token[r] = canvas[sequence[r], position[r]].
