@@ -117,15 +117,16 @@ class checker {
     }
     report(operation, what, worst);
   }
-  // By the size of a typical element: single ones may cancel.
+  // By the size of a typical element, as single ones may cancel, and of the element where it is
+  // rounded last.
   void compare_typical(const char* operation, const std::string& what, const mirrored& m,
-                       double share) {
+                       double share, double relative = 0) {
     double squares = 0;
     const std::int64_t n = m.here.view().elements();
     for (std::int64_t i = 0; i < n; ++i) {
       squares += double{m.here.as<float>()[i]} * m.here.as<float>()[i];
     }
-    compare(operation, what, m, 0, share * std::sqrt(squares / static_cast<double>(n)));
+    compare(operation, what, m, relative, share * std::sqrt(squares / static_cast<double>(n)));
   }
   void same(const char* operation, const std::string& what, const mirrored& m) {
     const std::vector<std::byte> bytes = fetch(m);
