@@ -66,7 +66,7 @@ std::vector<fs::path> python_libraries() {
     if (!problem) add_packages_of(real.parent_path().parent_path(), found);
   }
   std::ranges::sort(found);
-  found.erase(std::ranges::unique(found).begin(), found.end());
+  found.erase(std::unique(found.begin(), found.end()), found.end());
   return found;
 }
 

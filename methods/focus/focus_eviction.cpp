@@ -148,7 +148,7 @@ void focus_eviction::impose(const batch& b) {
       when.push_back(order_(b, s, position[i]));
     std::vector<std::int32_t> steps = when;
     std::ranges::sort(steps);
-    steps.erase(std::ranges::unique(steps).begin(), steps.end());
+    steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
     for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
       const auto ahead =
           std::ranges::lower_bound(steps, when[static_cast<std::size_t>(i - begin[s])]) -
