@@ -136,7 +136,8 @@ int show_cost(const command_line& line) {
       ceilings_of(line.text("device")), 1e12 * line.real("tflops"), 1e12 * line.real("terabytes"));
   const std::filesystem::path shapes =
       std::filesystem::path(line.text("experiments-dir")) / "shapes";
-  fmt::print("{}", render(cost_sheet(shapes, device), line.format()));
+  fmt::print("{}", line.given("goals") ? render(cost_goals(shapes, device), line.format())
+                                       : render(cost_sheet(shapes, device), line.format()));
   return 0;
 }
 
@@ -148,6 +149,7 @@ int command_show(const texts& arguments) {
       {{"device", std::string("h200"), "cost: the GPU, h100, h200 or a100"},
        {"tflops", 0.0, "cost: its largest bfloat16 products as measured, TFLOP/s (0: as declared)"},
        {"terabytes", 0.0, "cost: its copy rate as measured, TB/s (0: as declared)"},
+       {"goals", flag(), "cost: the goals alone"},
        format_option("cost: md, csv, latex or json"),
        {"experiments-dir", std::string("experiments"), "cost: where shapes/ lies"}},
       {"method"}, arguments,

@@ -23,19 +23,11 @@ struct selection_counts {
 };
 selection_counts count_selection(const std::string& method);
 
-// One goal and what the model says of it.
-struct cost_goal {
-  std::string what;
-  double wanted = 0, found = 0;
-  std::string unit;
-  bool at_most = false;
-  std::string held_back_by;  // the kernels with the most time above their limit
-  bool met() const { return at_most ? found <= wanted : found >= wanted; }
-};
-std::vector<cost_goal> cost_goals(const std::filesystem::path& shapes,
-                                  const device_ceilings& device);
+// The goals of the CUDA backend, whether the model meets them, and of each that is a share of the
+// limit the kernels with the most time above theirs.
+text_table cost_goals(const std::filesystem::path& shapes, const device_ceilings& device);
 
-// Tables: one per model and method, one of the goals, and the kernels of some steps.
+// Tables: one per model and method, the kernels of some steps, and last the goals.
 std::vector<text_table> cost_sheet(const std::filesystem::path& shapes,
                                    const device_ceilings& device);
 

@@ -86,13 +86,15 @@ launch library_product(double rows, double columns, double depth, double out_byt
   // The fastest tile, with k cut into up to 8 parts whose sums pass through L2.
   static const auto hopper = library_tiles(true), older = library_tiles(false);
   const double memory = l.bytes / d.copy;
+  // L2 gives at least what the largest products take from it, in tiles of 128 x 256.
+  const double l2 = std::max(d.l2, library_tile{128, 256}.from_l2() * d.products / (1 << 20));
   l.busy = 1e30;
   for (const library_tile& t : d.mma_share < 1 ? hopper : older) {
     const auto [a, b] = t;
     const double blocks = std::min(std::ceil(rows / a) * std::ceil(columns / b),
                                    std::ceil(rows / b) * std::ceil(columns / a));
     const double a_block = 2 * a * b * depth * d.multiprocessors / (d.products * t.share());
-    const double loads = blocks * depth / 16 * t.from_l2() / d.l2;
+    const double loads = blocks * depth / 16 * t.from_l2() / l2;
     for (const double parts : {1.0, 2.0, 4.0, 8.0}) {
       const double waves = wave_count(blocks * parts, d.multiprocessors) / parts;
       const double sums = parts > 1 ? 2 * parts * rows * columns * f32 / d.l2 + library_sums : 0;

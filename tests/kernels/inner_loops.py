@@ -9,8 +9,8 @@
 
 OBJECT is what nvcc made: an object file, a cubin or a program. The inner loop is the smallest one with the most tensor
 instructions; where there are none, the innermost one that loads the most bytes from global memory. Local loads and stores are counted
-in the whole kernel and must be none. Needs cuobjdump: on PATH, in the CUDA toolkit, or from the Python wheel
-nvidia-cuda-cuobjdump. Without it one line says NOT RUN and the exit code is 77.
+in the whole kernel and must be none. Needs cuobjdump: on PATH, in the CUDA toolkit, or from its Python wheel
+(./dev setup --sass). Without it one line says NOT RUN and the exit code is 77.
 """
 
 import argparse
@@ -40,7 +40,8 @@ TARGET = re.compile(r"0x([0-9a-f]+)\s*$")
 
 def find_cuobjdump():
     places = [shutil.which("cuobjdump"), "/usr/local/cuda/bin/cuobjdump"]
-    for folder in sys.path:
+    wheels = os.path.join(os.path.dirname(__file__), "../../.venv/sass/lib/python*/site-packages")
+    for folder in [wheels, *sys.path]:
         places += glob.glob(os.path.join(folder, "nvidia", "*", "bin", "cuobjdump"))
     return next((p for p in places if p and os.access(p, os.X_OK)), None)
 

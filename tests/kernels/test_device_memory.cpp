@@ -5,6 +5,7 @@
 // host.
 #include "harness/decode/kernels/features.h"
 #include "kernels/decisions.h"
+#include "kernels/sanitized.h"
 #include "kernels/selection.h"
 #include "tests/kernels/support.h"
 
@@ -105,7 +106,7 @@ TEST(device_memory, resident_memory_can_be_closed_to_the_host) {
   std::vector<float> twos(4);
   device.read(twos.data(), x.view().data, x.bytes());
   EXPECT_EQ(twos, std::vector<float>(4, 2.0F));
-  EXPECT_DEATH(x.as<float>()[0] = 1, ".*");
+  if (!sanitized) EXPECT_DEATH(x.as<float>()[0] = 1, "");  // a sanitizer takes the signal
   cuda::set_emulation(before);
 }
 

@@ -140,7 +140,11 @@ TEST(loop, an_answer_that_repeats_itself_ends_there) {
         const finished_answer &with = stopped.seen.of(i).answer, &without = free.seen.of(i).answer;
         EXPECT_EQ(with.repeats, repeats[i]) << c.label << " under " << policy;
         EXPECT_EQ(stopped.seen.of(i).end, outcome::finished);
-        EXPECT_LE(with.counters.forwards, without.counters.forwards);
+        // Blocks in step wait for each other: there a forward may go by without a decision of its.
+        const auto forwards = s.policy == batching::block_sync ? &sequence_counters::denoise_steps
+                                                               : &sequence_counters::forwards;
+        EXPECT_LE(with.counters.*forwards, without.counters.*forwards)
+            << c.label << " under " << policy << ", request " << i;
       }
       EXPECT_EQ(stopped.free_pages, stopped.pages);
     }
@@ -204,7 +208,7 @@ TEST(loop, prompts_of_a_closed_batch_enter_in_pieces) {
   const auto model = tiny_model(sdar, cpu_backend(), 8192 + 33 * 64);
   std::vector<sequence_request> requests = tiny_requests(33, 8);
   for (sequence_request& r : requests) {
-    while (r.prompt.size() < 300) r.prompt.push_back(r.prompt[r.prompt.size() % 7]);
+    r.prompt.resize(300, r.prompt.back());
   }
   const method_info& method = method_registry::instance().find("block_diffusion");
   parameter_map given;
