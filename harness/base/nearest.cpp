@@ -77,7 +77,7 @@ std::string unknown_name(const std::string& what, const std::string& wrong,
   if (!near.empty()) return head + "did you mean '" + near + "'?";
   std::vector<std::string> sorted = known;
   std::ranges::sort(sorted);
-  sorted.erase(std::ranges::unique(sorted).begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   return head + "known: " + joined(sorted);
 }
 
