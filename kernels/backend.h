@@ -151,9 +151,9 @@ class backend {
     (void)keep;
     return weight;
   }
-  // What rows that only products with such weights read are best stored as: the results of
-  // rms_norm, attention and silu_mul, and the pair that silu_mul takes. Those operations, linear
-  // and the routed ones take it beside float32.
+  // What rows that products with such weights read or make are best stored as, but the residual
+  // stream: the results of rms_norm, attention and silu_mul, the pair that silu_mul takes, Q, K and
+  // V. The operations on those take it beside float32.
   virtual dtype activation_type(weight_format format) const {
     (void)format;
     return dtype::f32;

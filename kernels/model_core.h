@@ -30,7 +30,7 @@ struct rms_norm {
   tensor_view out;
 };
 
-// y = x W^T (+ bias) or y += ...; x [R, K], y [R, N]; bias [N] f32 or data null.
+// y = x W^T (+ bias) or y += ...; x [R, K], y [R, N]; bias [N] of y's type or data null.
 struct linear {
   tensor_view x;
   const packed_matrix& weight;

@@ -62,7 +62,7 @@ feature_layers::feature_layers(const transformer& model, const feature_policy& p
   flags_ = backend.allocate(dtype::u8, {s, max_length});
   picked_ = backend.allocate(dtype::f32, {n, c.hidden});
   branch_ = backend.allocate(dtype::f32, {n, c.hidden});
-  new_value_ = backend.allocate(dtype::f32, {n, c.kv_heads, c.head_dim});
+  new_value_ = backend.allocate(model.input_type(), {n, c.kv_heads, c.head_dim});
   old_value_ = backend.allocate(dtype::f32, {n, c.kv_heads, c.head_dim});
   distance_ = backend.allocate(dtype::f32, {n});
 }

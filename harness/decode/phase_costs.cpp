@@ -9,7 +9,7 @@
 namespace unmask::inline decode {
 namespace {
 
-constexpr double activation = 4;  // bytes of a float32: residual stream, Q, K and V
+constexpr double activation = 4;  // bytes of a float32: the residual stream
 
 double attention_flops(const model_config& c, const layer_counts& n) {
   return n.keys_seen * 4.0 * c.heads * c.head_dim;
@@ -30,31 +30,28 @@ void report_layer(const transformer& model, std::int32_t layer, const layer_coun
   const layer_traffic weights = model.traffic(layer);
   const double hidden = c.hidden, q = 1.0 * c.heads * c.head_dim,
                kv = 1.0 * c.kv_heads * c.head_dim;
-  const auto input = static_cast<double>(model.input_bytes());
+  const auto input = static_cast<double>(size_of(model.input_type()));
   const double cached = 2 * kv * static_cast<double>(kv_element);  // K and V of one slot
 
   const double share_v = n.valued > 0 ? weights.value : 0;
   const double share_qk = n.projected > 0 ? weights.qkv - weights.value : 0;
   const double entering = std::max(n.valued, n.projected);
-  const double projected =
-      share_v + share_qk +
-      activation * (entering * hidden + n.valued * kv + n.projected * (q + kv));
+  const double projected = share_v + share_qk + activation * entering * hidden +
+                           input * (n.valued * kv + n.projected * (q + kv));
   if (stored_at_once) {  // K and V are in registers when they are stored
     listener->work(profile_phase::project,
                    {entering, projection_flops(cost, n), projected + n.written * cached});
   } else {
     listener->work(profile_phase::project, {entering, projection_flops(cost, n), projected});
     listener->work(profile_phase::cache_update,
-                   {n.written, 0, n.written * (2 * kv * activation + cached)});
+                   {n.written, 0, n.written * (2 * kv * input + cached)});
   }
-  listener->work(profile_phase::attention,
-                 {n.attending, attention_flops(c, n),
-                  n.attending * q * (activation + input) + n.busiest_keys * cached});
-  const bool any = n.attending > 0;
-  listener->work(
-      profile_phase::attention_output,
-      {n.attending, n.attending * cost.output_flops,
-       (any ? weights.output : 0) + n.attending * (input * q + activation * 2 * hidden)});
+  listener->work(profile_phase::attention, {n.attending, attention_flops(c, n),
+                                            n.attending * q * 2 * input + n.busiest_keys * cached});
+  listener->work(profile_phase::attention_output,
+                 {n.attending, n.attending * cost.output_flops,
+                  (n.attending > 0 ? weights.output : 0) +
+                      n.attending * (input * q + activation * 2 * hidden)});
   // Routed experts: those that this many rows can reach at most.
   const double experts =
       std::min<double>(c.moe.experts, n.fed * c.moe.experts_per_token) * weights.expert;

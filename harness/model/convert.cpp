@@ -31,12 +31,14 @@ void widen(const tensor_view& from, float* to) {
 
 }  // namespace
 
-tensor to_f32(const tensor_view& from, const backend& backend) {
-  tensor t = from.rank == 1 ? backend.allocate(dtype::f32, {from.shape[0]})
-                            : backend.allocate(dtype::f32, {from.shape[0], from.columns()});
+tensor to_f32(const tensor_view& from, const backend& backend, dtype rounded) {
+  tensor t = from.rank == 1 ? backend.allocate(rounded, {from.shape[0]})
+                            : backend.allocate(rounded, {from.shape[0], from.columns()});
   const tensor wide = allocate_host(dtype::f32, {from.elements()});
   widen(from, wide.as<float>());
-  backend.write(t.view().data, wide.view().data, t.bytes());
+  std::vector<std::uint16_t> half(rounded == dtype::bf16 ? t.bytes() / 2 : 0);
+  for (std::size_t i = 0; i < half.size(); ++i) half[i] = to_bf16(wide.as<float>()[i]);
+  backend.write(t.view().data, half.empty() ? wide.view().data : half.data(), t.bytes());
   return t;
 }
 

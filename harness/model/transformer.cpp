@@ -38,7 +38,7 @@ struct transformer::impl {
   weight_format format;
   std::int32_t max_rows;
   dtype kv_dtype;
-  dtype input_type;  // of what only products read: normed rows, attention, gated activations
+  dtype input_type;  // of all activations but the residual stream
   std::vector<std::shared_ptr<const void>> keep_alive;  // the mapped file behind the embedding
   tensor_view embedding;
   tensor final_norm;
@@ -101,7 +101,8 @@ transformer::transformer(model_config config, const model_weights& weights,
     l.q = w.q;
     l.k = w.k;
     l.v = w.v;
-    if (w.q_bias.data) l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}), m.backend);
+    if (w.q_bias.data)
+      l.qkv_bias = to_f32(stack_rows({w.q_bias, w.k_bias, w.v_bias}), m.backend, m.input_type);
     if (w.q_norm.data) l.q_norm = m.vector_f32(w.q_norm);
     if (w.k_norm.data) l.k_norm = m.vector_f32(w.k_norm);
     l.out = m.pack({w.attn_out});
@@ -155,8 +156,8 @@ const unmask::backend& transformer::backend() const {
 std::int32_t transformer::max_rows() const {
   return impl_->max_rows;
 }
-std::size_t transformer::input_bytes() const {
-  return size_of(impl_->input_type);
+dtype transformer::input_type() const {
+  return impl_->input_type;
 }
 dtype transformer::kv_dtype() const {
   return impl_->kv_dtype;
@@ -170,7 +171,7 @@ transformer::activations transformer::make_activations() const {
   const unmask::backend& backend = impl_->backend;
   const std::int64_t n = impl_->max_rows;
   return {backend.allocate(dtype::f32, {n, c.hidden}),
-          backend.allocate(dtype::f32, {n, (c.heads + 2 * c.kv_heads) * c.head_dim}),
+          backend.allocate(impl_->input_type, {n, (c.heads + 2 * c.kv_heads) * c.head_dim}),
           backend.allocate(impl_->input_type, {n, c.heads * c.head_dim})};
 }
 
@@ -179,7 +180,8 @@ namespace {
 tensor_view heads_of(const tensor& qkv, std::int32_t n, std::int32_t first, std::int32_t count,
                      std::int32_t dim) {
   tensor_view v = qkv.view().first(n);
-  v.data = static_cast<float*>(v.data) + static_cast<std::int64_t>(first) * dim;
+  v.data =
+      static_cast<std::byte*>(v.data) + static_cast<std::size_t>(first * dim) * size_of(v.type);
   v.rank = 3;
   v.shape = {n, count, dim, 0};
   return v;  // keeps the row stride of qkv

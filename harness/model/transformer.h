@@ -46,14 +46,13 @@ class transformer {
   const unmask::backend& backend() const;
   std::int32_t max_rows() const;
   dtype kv_dtype() const;
-  // Bytes of one element of what only products read: normed rows, attention, gated activations.
-  std::size_t input_bytes() const;
+  dtype input_type() const;  // backend::activation_type: of all but the residual stream
 
   // Scratch of one forward, [max_rows, ...]; the loop takes the first R rows of each.
   struct activations {
     tensor x;          // [max_rows, D] residual stream
-    tensor qkv;        // [max_rows, (heads + 2 kv_heads) * head_dim]
-    tensor attention;  // [max_rows, heads * head_dim], of backend::activation_type
+    tensor qkv;        // [max_rows, (heads + 2 kv_heads) * head_dim], of backend::activation_type
+    tensor attention;  // [max_rows, heads * head_dim], the same
   };
   activations make_activations() const;
   // Views of the first n rows: q [n, heads, dim], k and v [n, kv_heads, dim] inside qkv.

@@ -138,7 +138,7 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   const double kv = sequences * keys * 2 * kv_heads * head_dim * bf16;
   const double queries = sequences * rows * heads * head_dim;
   const double partial = *splits > 1 ? queries * *splits * f32 * (head_dim + 2.0) / head_dim : 0;
-  l.bytes = kv + queries * f32 + (partial > 0 ? partial : queries * bf16);
+  l.bytes = kv + queries * bf16 + (partial > 0 ? partial : queries * bf16);
   l.limit = std::max(l.operations / d.products, kv / d.copy);
 
   // Blocks of a multiprocessor: 228 KB of shared memory, 65536 registers of which a thread has 255.

@@ -83,9 +83,9 @@ struct layer_shape {
 void add_projection(step_builder& b, const cost_shape& c, const layer_shape& s) {
   const double h = c.hidden, q = double(c.heads) * c.head_dim, k = double(c.kv_heads) * c.head_dim;
   b.stream("rms_norm", s.times, s.rows * h * (f32 + bf16) + h * f32, s.rows * h, norm_instructions);
-  b.product("qkv product", s.times, s.rows, q + 2 * k, h, f32, false, s.real_rows);
-  // q and k are read and written back as float32; k and v are stored as bfloat16.
-  b.stream("rotate_and_store", s.times, s.rows * ((q + k) * 2 * f32 + k * f32 + 2 * k * bf16),
+  b.product("qkv product", s.times, s.rows, q + 2 * k, h, bf16, false, s.real_rows);
+  // q and k are read and written back, k and v stored in the cache.
+  b.stream("rotate_and_store", s.times, s.rows * ((q + k) * 2 + k + 2 * k) * bf16,
            s.rows * (q + 2 * k), rotate_instructions);
 }
 
@@ -176,13 +176,13 @@ void add_ranking(step_builder& b, const cost_shape& c, const cost_step& s,
   const double side = std::ceil(s.ranked / 4);
   const double conversions = s.sequences * side * side * 8 * c.heads * c.head_dim;
   launch ranking;
-  ranking.bytes = s.sequences * s.ranked * (c.heads + c.kv_heads) * c.head_dim * f32;
+  ranking.bytes = s.sequences * s.ranked * (c.heads + c.kv_heads) * c.head_dim * bf16;
   ranking.busy = std::max(ranking.bytes / d.copy, conversions / (16 * d.multiprocessors * d.clock));
   ranking.held_by = "conversions";
   b.add("importance", 2, ranking);
   // The residual stream and Q, K, V of the rows that stay.
-  const double width = c.hidden + (c.heads + 2.0 * c.kv_heads) * c.head_dim;
-  b.stream("gather_rows", 2, s.sequences * s.late_rows * width * 2 * f32 / 2, 0, 0);
+  const double bytes = c.hidden * f32 + (c.heads + 2.0 * c.kv_heads) * c.head_dim * bf16;
+  b.stream("gather_rows", 2, s.sequences * s.late_rows * bytes * 2 / 2, 0, 0);
 }
 
 int dense_layers(const cost_shape& c) {

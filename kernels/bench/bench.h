@@ -16,6 +16,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/bench/roofs.h"
+#include "kernels/float16.h"
 #include "kernels/random.h"
 
 namespace unmask::bench {
@@ -54,9 +55,10 @@ void send(const Backend& backend, void* to, const void* from, std::size_t bytes)
 }
 
 // A tensor of the backend filled with normal numbers, one of 65,536 each. Drawing each from a
-// distribution took 0.84 s of a core for 50 million; the head of an 8B model has 622 million.
+// distribution took 0.84 s of a core for 50 million; the head of an 8B model has 622 million. float32 or
+// bfloat16.
 inline tensor random_tensor(const backend& backend, std::initializer_list<std::int64_t> shape,
-                            float scale = 1.0F) {
+                            float scale = 1.0F, dtype type = dtype::f32) {
   constexpr std::size_t levels = 1 << 16;
   static const std::vector<float> normal = [] {
     std::mt19937 rng(1);
@@ -67,7 +69,7 @@ inline tensor random_tensor(const backend& backend, std::initializer_list<std::i
   }();
   static std::uint64_t tensors = 0;
   const std::uint64_t key = stream_key(1, ++tensors);
-  tensor t = backend.allocate(dtype::f32, shape);
+  tensor t = backend.allocate(type, shape);
   const std::int64_t count = t.view().elements();
   std::vector<float> values(static_cast<std::size_t>(count));
   float* out = values.data();
@@ -79,7 +81,10 @@ inline tensor random_tensor(const backend& backend, std::initializer_list<std::i
       out[i + j] = scale * normal[r.x[j / 2] >> (16 * (j % 2)) & (levels - 1)];
     }
   }
-  send(backend, t.view().data, out, t.bytes());
+  std::vector<std::uint16_t> half(type == dtype::bf16 ? values.size() : 0);
+  for (std::size_t i = 0; i < half.size(); ++i) half[i] = to_bf16(out[i]);
+  send(backend, t.view().data, half.empty() ? static_cast<const void*>(out) : half.data(),
+       t.bytes());
   return t;
 }
 

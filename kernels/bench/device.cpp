@@ -163,12 +163,13 @@ void attention(benchmark::State& state, const target& on) {
                                                     static_cast<std::int32_t>(length)));
   key_set seen;
   seen.kv_length = lengths.as<std::int32_t>();
-  const tensor q = random_tensor(on.backend, {rows, heads, dim});
-  const tensor out = on.backend.allocate(dtype::f32, {rows, heads, dim});
+  const dtype type = half ? dtype::bf16 : dtype::f32;
+  const tensor q = random_tensor(on.backend, {rows, heads, dim}, 1, type);
+  const tensor out = on.backend.allocate(type, {rows, heads, dim});
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   measure(state, on, 4.0 * static_cast<double>(rows * length * heads * dim),
-          static_cast<double>(sequences * length * kv_heads * dim * 2 * (half ? 2 : 4) +
-                              8 * rows * heads * dim),
+          static_cast<double>((sequences * length * kv_heads + rows * heads) * dim * 2 *
+                              (half ? 2 : 4)),
           [&](int i) {
             on.backend.run(op::attention{
                 these.set, q, cache(static_cast<std::size_t>(i)), seen, scale, out, {}});
@@ -197,13 +198,16 @@ void rotate(benchmark::State& state, const target& on) {
                     place.as<std::int32_t>(),
                     nullptr};
   const paged_kv cache{keys, values, place.as<std::int32_t>(), static_cast<std::int32_t>(stride)};
-  const tensor q = random_tensor(on.backend, {rows, heads, dim}),
-               k = random_tensor(on.backend, {rows, kv_heads, dim}),
-               v = random_tensor(on.backend, {rows, kv_heads, dim});
+  const dtype type = on.backend.activation_type(weight_format::bf16);
+  const tensor q = random_tensor(on.backend, {rows, heads, dim}, 1, type),
+               k = random_tensor(on.backend, {rows, kv_heads, dim}, 1, type),
+               v = random_tensor(on.backend, {rows, kv_heads, dim}, 1, type);
   const tensor norm = random_tensor(on.backend, {dim});
   const rope_params rope{static_cast<std::int32_t>(dim), 1e6F};
-  // Read and written q and read k and v in float32, written k and v in bfloat16.
-  measure(state, on, 0, static_cast<double>(rows * dim * (8 * heads + 12 * kv_heads)), [&](int) {
+  // q and k read and written, v read, and k and v stored as bfloat16.
+  const auto size = static_cast<std::int64_t>(size_of(type));
+  const std::int64_t moved = size * (2 * heads + 3 * kv_heads) + 4 * kv_heads;
+  measure(state, on, 0, static_cast<double>(rows * dim * moved), [&](int) {
     on.backend.run(op::rotate_and_store{set, q, k, v, norm, norm, 1e-6F, rope, cache});
   });
 }
@@ -246,8 +250,9 @@ void importance(benchmark::State& state, const target& on) {
   const std::int64_t sequences = state.range(0), each = state.range(1), heads = state.range(2),
                      kv_heads = state.range(3), dim = state.range(4);
   const std::int64_t rows = sequences * each;
-  const tensor q = random_tensor(on.backend, {rows, heads, dim}),
-               k = random_tensor(on.backend, {rows, kv_heads, dim});
+  const dtype type = on.backend.activation_type(weight_format::bf16);
+  const tensor q = random_tensor(on.backend, {rows, heads, dim}, 1, type),
+               k = random_tensor(on.backend, {rows, kv_heads, dim}, 1, type);
   std::vector<std::int32_t> begins, order(static_cast<std::size_t>(rows));
   for (std::int64_t s = 0; s <= sequences; ++s)
     begins.push_back(static_cast<std::int32_t>(s * each));
@@ -256,7 +261,8 @@ void importance(benchmark::State& state, const target& on) {
   const tensor score = on.backend.allocate(dtype::f32, {rows});
   const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
   measure(state, on, 2.0 * static_cast<double>(rows * each * heads * dim),
-          static_cast<double>(4 * rows * dim * (heads + kv_heads)), [&](int) {
+          static_cast<double>(rows * dim * (heads + kv_heads)) * static_cast<double>(size_of(type)),
+          [&](int) {
             on.backend.run(op::importance{static_cast<std::int32_t>(sequences),
                                           begin.as<std::int32_t>(), index.as<std::int32_t>(), q, k,
                                           scale, score.as<float>()});

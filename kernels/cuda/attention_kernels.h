@@ -107,7 +107,8 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(attention_threads, 2)
       row[i] = first_row + (live[i] ? at / group : 0);
       head[i] = kv_head * group + (live[i] ? at % group : 0);
       position[i] = p.position[row[i]];
-      const float* from = p.q + row[i] * p.q_stride + static_cast<std::int64_t>(head[i]) * dim;
+      const float* from = static_cast<const float*>(p.q) + row[i] * p.q_stride +
+                          static_cast<std::int64_t>(head[i]) * dim;
       for (int d = lane; d < dim; d += warp_size) {
         query[(warp * rows_per_warp + i) * dim + d] = from[d];
       }
@@ -322,7 +323,8 @@ UNMASK_KERNEL void UNMASK_THREADS(attention_threads) key_mass_kernel(attention_p
       for (int i = warp; i < rows * group; i += attention_warps) {
         const std::int64_t row = first_row + i / group;
         const int h = kv_head * group + i % group;
-        const float* q = p.q + row * p.q_stride + static_cast<std::int64_t>(h) * p.dim;
+        const float* q = static_cast<const float*>(p.q) + row * p.q_stride +
+                         static_cast<std::int64_t>(h) * p.dim;
         float score = 0;
         for (int d = 0; d < p.dim; ++d) score += q[d] * key[lane * pitch + d];
         const float* kept = p.softmax + (row * p.heads + h) * 2;

@@ -13,7 +13,8 @@ constexpr int plan_threads = 256;
 constexpr int attention_chunk = 512;  // keys; a multiple of every kernel's key tile
 
 struct attention_params {
-  const float* q;  // [R, heads, dim]
+  const void* q;  // [R, heads, dim]
+  dtype q_type;   // as given: the tensor kernels take bfloat16, the exact ones float32
   std::int64_t q_stride;
   void* out;  // [R, heads, dim]
   dtype out_type;

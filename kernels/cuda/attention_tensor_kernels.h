@@ -216,6 +216,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
   const int t = static_cast<int>(thread_index()), lane = lane_index(), warp = warp_index();
   const int group = p.heads / p.kv_heads;
   const float scale_log2 = p.scale * 1.4426950408889634F;
+  const auto* all_queries = static_cast<const std::uint16_t*>(p.q);
   const auto* all_keys = static_cast<const std::uint16_t*>(p.keys.data);
   const auto* all_values = static_cast<const std::uint16_t*>(p.values.data);
   const std::int32_t items = p.item_begin[p.sequences];
@@ -294,25 +295,20 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
       }
     };
     sync_block();  // the last item has been read
-    for (int c = t; c < item_rows * pieces; c += threads) {
-      const int row = c / pieces, piece = c % pieces, at = first_packed + row;
-      bf16_piece half{};
-      if (at < packed) {
+    static_assert(stages == 2);
+    int j = next_tile(0), turn = 0;
+    if (j < tiles) {  // else nobody waits for the copies
+      for (int c = t; c < item_rows * pieces; c += threads) {
+        const int row = c / pieces, piece = c % pieces, at = first_packed + row;
         const std::int64_t from = (first_row + at / group) * p.q_stride +
                                   static_cast<std::int64_t>(kv_head * group + at % group) * dim +
                                   piece * 8;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          const float_quad q = load_quad(p.q, dtype::f32, from + 4 * i);
-          half.pair[2 * i] = pack_bf16(q.x[0], q.x[1]);
-          half.pair[2 * i + 1] = pack_bf16(q.x[2], q.x[3]);
-        }
+        const bool there = at < packed;
+        copy_async_16(query + swizzled_piece<dim>(row, piece), all_queries + (there ? from : 0),
+                      there);
       }
-      *reinterpret_cast<bf16_piece*>(query + swizzled_piece<dim>(row, piece)) = half;
+      load(j, turn);
     }
-    static_assert(stages == 2);
-    int j = next_tile(0), turn = 0;
-    if (j < tiles) load(j, turn);
     copy_async_commit();
 
     // A lane holds two rows of every row tile of its warp: lane / 4 and that + 8.

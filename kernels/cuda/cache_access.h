@@ -4,6 +4,9 @@
 // How kernels find and read a slot of the paged KV cache, and floats of any stored type.
 #pragma once
 
+#include <stdexcept>
+#include <string>
+
 #include "kernels/backend.h"
 #include "kernels/cuda/device/portable.h"
 
@@ -78,6 +81,15 @@ inline bool in_groups(std::int64_t n, const tensor_view& rows, std::int64_t widt
   return (rows.type == dtype::f32 || rows.type == dtype::bf16) && width % n == 0 &&
          (rows.rank == 1 || rows.row_stride % n == 0) &&
          reinterpret_cast<std::uintptr_t>(rows.data) % bytes == 0;
+}
+
+// The instance of a kernel for float32 or for bfloat16 rows.
+template <class K>
+K instance_for(const tensor_view& rows, K f32, K bf16) {
+  if (rows.type == dtype::f32) return f32;
+  if (rows.type == dtype::bf16) return bf16;
+  throw std::logic_error(std::string("rows of ") + name_of(rows.type) +
+                         " where f32 or bf16 can be");
 }
 
 // One side (keys or values) of a layer's cache.

@@ -6,8 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/backend.h"
-#include "kernels/cuda/device/portable.h"
+#include "kernels/cuda/cache_access.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -59,6 +58,28 @@ UNMASK_DEVICE double dot_product(const float* a, const float* b, int n) {
     }
   }
   for (; d < n; ++d) sum += static_cast<double>(a[d]) * static_cast<double>(b[d]);
+  return sum;
+}
+// Of bfloat16 rows.
+UNMASK_DEVICE double dot_product(const std::uint16_t* a, const std::uint16_t* b, int n) {
+  double sum = 0;
+  int d = 0;
+  if (is_aligned_16(a) && is_aligned_16(b)) {
+    for (; d + 8 <= n; d += 8) {
+      const bf16_piece x = *reinterpret_cast<const bf16_piece*>(a + d);
+      const bf16_piece y = *reinterpret_cast<const bf16_piece*>(b + d);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        sum += static_cast<double>(float_bits(x.pair[i] << 16)) *
+               static_cast<double>(float_bits(y.pair[i] << 16));
+        sum += static_cast<double>(float_bits(x.pair[i] & 0xFFFF0000U)) *
+               static_cast<double>(float_bits(y.pair[i] & 0xFFFF0000U));
+      }
+    }
+  }
+  for (; d < n; ++d) {
+    sum += static_cast<double>(bf16_to_float(a[d])) * static_cast<double>(bf16_to_float(b[d]));
+  }
   return sum;
 }
 

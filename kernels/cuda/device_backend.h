@@ -140,7 +140,7 @@ class device_backend : public backend {
     std::int64_t rows = 0;
     const device_matrix* weight = nullptr;
     std::int64_t first = 0, count = 0;  // output features
-    const float* bias = nullptr;        // [count] or null
+    const void* bias = nullptr;         // [count] of y_type, or null
     void* y = nullptr;                  // [rows, count]
     dtype y_type = dtype::f32;          // as x_type
     std::int64_t y_stride = 0;
@@ -151,6 +151,9 @@ class device_backend : public backend {
   const std::uint16_t* as_bf16(const void* x, dtype type, std::int64_t stride,
                                const std::int32_t* index, std::int64_t rows,
                                std::int64_t width) const;  // ops/gemm.cu
+  // Rows of bfloat16 as float32 in the same memory, end to end.
+  const float* as_f32(const void* x, std::int64_t stride, std::int64_t rows,
+                      std::int64_t width) const;  // ops/gemm.cu
   // Rows as int8, with room for the sums of products with `columns` output features; 0: for none.
   int8_rows as_int8(const void* x, dtype type, std::int64_t stride, const std::int32_t* index,
                     std::int64_t rows, std::int64_t width,

@@ -6,7 +6,7 @@
 // and writes in order.
 #pragma once
 
-#include "kernels/backend.h"
+#include "kernels/cuda/cache_access.h"
 #include "kernels/cuda/groups.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
@@ -121,21 +121,24 @@ UNMASK_KERNEL void write_flags_kernel(list_flags_params l) {
 
 struct mean_rows_params {
   const std::int32_t* row_begin;
-  const float* x;
+  const void* x;
   std::int64_t x_stride;
   std::int64_t width;
   float* out;
   std::int64_t out_stride;
 };
 
-// Grid: sequences x pieces of the width. A thread for each column adds the rows in order.
+// Grid: sequences x pieces of the width. A thread for each column adds the rows, of `type`, in order.
+template <dtype type>
 UNMASK_KERNEL void mean_rows_kernel(mean_rows_params p) {
   const int s = static_cast<int>(block_index());
   const int first = p.row_begin[s], last = p.row_begin[s + 1];
   const std::int64_t c = static_cast<std::int64_t>(block_index_y()) * block_size() + thread_index();
   if (c >= p.width) return;
   double sum = 0;
-  for (int r = first; r < last; ++r) sum += static_cast<double>(p.x[r * p.x_stride + c]);
+  for (int r = first; r < last; ++r) {
+    sum += static_cast<double>(load_float(p.x, type, r * p.x_stride + c));
+  }
   p.out[s * p.out_stride + c] = last > first ? static_cast<float>(sum / (last - first)) : 0.0F;
 }
 

@@ -183,7 +183,7 @@ struct library_gemm::impl {
     if (p.bias != nullptr) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
       set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CUDA_R_32F);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, result);
     }
     return c;
   }
@@ -263,8 +263,8 @@ struct library_gemm::impl {
     };
     align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, p.int8 ? 4 : 2);
     align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, p.int8 ? 4 : 2);
-    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, 4);
-    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 4);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, p.y_bf16 ? 2 : 4);
+    align(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, p.y_bf16 ? 2 : 4);
     std::array<cublasLtMatmulHeuristicResult_t, 16> found{};
     int count = 0;
     choice best;

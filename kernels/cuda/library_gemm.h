@@ -23,9 +23,9 @@ struct library_product {
   std::int64_t rows = 0, columns = 0, depth = 0;  // M, N, K; int8: N and K multiples of 4
   const void* x = nullptr;                        // [M, K] bfloat16 or int8
   const void* w = nullptr;                        // [N, K] same
-  const float* bias = nullptr;                    // [N] or null
+  const void* bias = nullptr;                     // [N] of y's type, or null
   void* y = nullptr;                              // [M, N]
-  bool y_bf16 = false;                            // else float32; not with a bias
+  bool y_bf16 = false;                            // else float32
   std::int64_t y_stride = 0;
   bool accumulate = false;  // y += instead of y =
   bool int8 = false;        // y is int32; neither bias nor accumulate

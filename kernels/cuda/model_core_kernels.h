@@ -84,7 +84,7 @@ UNMASK_KERNEL void rms_norm_kernel(rms_norm_params p) {
 }
 
 struct head_norm_rope_params {
-  float* x;                      // [R, heads, dim] in place
+  void* x;                       // [R, heads, dim] in place
   const float* norm_weight;      // [dim] or null
   const float* frequency;        // [half]
   const std::int32_t* position;  // [R]
@@ -102,37 +102,46 @@ UNMASK_DEVICE void fill_angles(std::int32_t position, const float* frequency, in
   }
 }
 
-// RMSNorm over one head, where there is a weight, then (x_i, x_j) <- (x_i cos a - x_j sin a, x_j
-// cos a + x_i sin a) with j = i + half. In place, by one warp.
-UNMASK_DEVICE void norm_and_rotate(float* x, const float* norm_weight, int dim, int half, float eps,
-                                   const shared_array<float>& cosine,
+// RMSNorm over the head at x[at], where there is a weight, then (x_i, x_j) <- (x_i cos a - x_j sin a,
+// x_j cos a + x_i sin a) with j = i + half. In place, by one warp; rounded once, when it is stored.
+template <dtype type>
+UNMASK_DEVICE void norm_and_rotate(void* x, std::int64_t at, const float* norm_weight, int dim,
+                                   int half, float eps, const shared_array<float>& cosine,
                                    const shared_array<float>& sine) {
   const int lane = lane_index();
   const bool norm = norm_weight != nullptr;
   float factor = 1;
   if (norm) {
     float squares = 0;
-    for (int d = lane; d < dim; d += warp_size) squares += x[d] * x[d];
+    for (int d = lane; d < dim; d += warp_size) {
+      const float e = load_float(x, type, at + d);
+      squares += e * e;
+    }
     factor = reciprocal_sqrt(warp_sum(squares) / static_cast<float>(dim) + eps);
   }
+  const auto normed = [&](int d) {
+    const float e = load_float(x, type, at + d);
+    return norm ? e * factor * norm_weight[d] : e;
+  };
   for (int i = lane; i < half; i += warp_size) {
     const int j = i + half;
-    const float a = norm ? x[i] * factor * norm_weight[i] : x[i];
-    const float b = norm ? x[j] * factor * norm_weight[j] : x[j];
-    x[i] = a * cosine[i] - b * sine[i];
-    x[j] = b * cosine[i] + a * sine[i];
+    const float a = normed(i), b = normed(j);
+    store_float(x, type, at + i, a * cosine[i] - b * sine[i]);
+    store_float(x, type, at + j, b * cosine[i] + a * sine[i]);
   }
   if (!norm) return;
-  for (int d = 2 * half + lane; d < dim; d += warp_size) x[d] = x[d] * factor * norm_weight[d];
+  for (int d = 2 * half + lane; d < dim; d += warp_size) store_float(x, type, at + d, normed(d));
 }
 
 // The same for a head of 128 elements of which 8, 16, .. 128 rotate, four on each lane; the partner of
-// a lane is `apart` lanes away. Returns the lane's elements.
-UNMASK_DEVICE float_quad norm_and_rotate_quad(float* x, const float* norm_weight, int apart,
-                                              float eps, const shared_array<float>& cosine,
+// a lane is `apart` lanes away. Returns the lane's elements, as they are stored.
+template <dtype type>
+UNMASK_DEVICE float_quad norm_and_rotate_quad(void* x, std::int64_t at, const float* norm_weight,
+                                              int apart, float eps,
+                                              const shared_array<float>& cosine,
                                               const shared_array<float>& sine) {
   const int lane = lane_index();
-  float_quad mine = load_quad(x, dtype::f32, 4 * lane);
+  float_quad mine = load_quad(x, type, at + 4 * lane);
   if (norm_weight != nullptr) {
     float squares = 0;
 #pragma unroll
@@ -150,8 +159,8 @@ UNMASK_DEVICE float_quad norm_and_rotate_quad(float* x, const float* norm_weight
     const int i = 4 * (lane & (apart - 1)) + e;
     mine.x[e] = mine.x[e] * cosine[i] + (second ? other : -other) * sine[i];
   }
-  store_quad(x, dtype::f32, 4 * lane, mine);
-  return mine;
+  store_quad(x, type, at + 4 * lane, mine);
+  return type == dtype::f32 ? mine : load_quad(x, type, at + 4 * lane);
 }
 
 // Lanes between partners, 0: elements are taken one by one.
@@ -162,17 +171,18 @@ inline int lanes_apart(const tensor_view& heads, int dim, int half) {
 }
 
 // A warp takes one head at a time; the row's sines are computed once for all of them.
+template <dtype type>
 UNMASK_KERNEL void head_norm_rope_kernel(head_norm_rope_params p) {
   shared_allocator shared;
   const shared_array<float> cosine = shared.take<float>(p.half), sine = shared.take<float>(p.half);
   fill_angles(p.position[block_index()], p.frequency, p.half, cosine, sine);
   sync_block();
   for (int h = warp_index(); h < p.heads; h += row_threads / warp_size) {
-    float* x = p.x + block_index() * p.x_stride + static_cast<std::int64_t>(h) * p.dim;
+    const std::int64_t at = block_index() * p.x_stride + static_cast<std::int64_t>(h) * p.dim;
     if (p.apart > 0) {
-      norm_and_rotate_quad(x, p.norm_weight, p.apart, p.eps, cosine, sine);
+      norm_and_rotate_quad<type>(p.x, at, p.norm_weight, p.apart, p.eps, cosine, sine);
     } else {
-      norm_and_rotate(x, p.norm_weight, p.dim, p.half, p.eps, cosine, sine);
+      norm_and_rotate<type>(p.x, at, p.norm_weight, p.dim, p.half, p.eps, cosine, sine);
     }
   }
 }
@@ -230,38 +240,38 @@ struct kv_rows_params {
   const std::int32_t* slot;      // [R]
   cache_place place;
   cache_side side[2];
-  float* row[2];  // [R, width]; null: this side stays as it is
+  void* row[2];  // [R, width]; null: this side stays as it is
   std::int64_t row_stride[2];
   bool accumulate;  // reading only
 };
 
 inline kv_rows_params rows_of(const row_set& rows, const paged_kv& cache, const tensor_view& k,
                               const tensor_view& v, bool accumulate) {
-  return {
-      rows.sequence,
-      rows.slot != nullptr ? rows.slot : rows.position,
-      {cache.page_table, cache.table_stride},
-      {side_of(cache.keys), side_of(cache.values)},
-      {k.data != nullptr ? k.as<float>() : nullptr, v.data != nullptr ? v.as<float>() : nullptr},
-      {k.row_stride, v.row_stride},
-      accumulate};
+  return {rows.sequence,
+          rows.slot != nullptr ? rows.slot : rows.position,
+          {cache.page_table, cache.table_stride},
+          {side_of(cache.keys), side_of(cache.values)},
+          {k.data, v.data},
+          {k.row_stride, v.row_stride},
+          accumulate};
 }
 
-// cache[slot[r]] = row[r]. Blocks: rows x (keys, values).
+// cache[slot[r]] = row[r], of `type`. Blocks: rows x (keys, values).
+template <dtype type>
 UNMASK_KERNEL void kv_write_kernel(kv_rows_params p) {
   const int which = static_cast<int>(block_index_y());
   const std::int64_t r = block_index();
-  const float* from = p.row[which];
+  const void* from = p.row[which];
   if (from == nullptr || p.sequence[r] < 0) return;  // a padding row stores nothing
   const cache_side side = p.side[which];
   const std::int64_t to = slot_offset(side, p.place, p.sequence[r], p.slot[r]);
   for (int d = static_cast<int>(thread_index()); d < side.width; d += row_threads) {
-    store_float(side.data, side.type, to + d, from[r * p.row_stride[which] + d]);
+    store_float(side.data, side.type, to + d, load_float(from, type, r * p.row_stride[which] + d));
   }
 }
 
 struct rotate_and_store_params {
-  float* part[3];  // q [R, heads, dim], k and v [R, kv_heads, dim]
+  void* part[3];  // q [R, heads, dim], k and v [R, kv_heads, dim]
   std::int64_t row_stride[3];
   int heads, kv_heads, dim, half, apart;
   const float* norm_weight[2];  // of q and k: [dim] or null
@@ -276,6 +286,7 @@ struct rotate_and_store_params {
 
 // head_norm_rope of q and k and kv_write of k and v in one pass, bit for bit. Blocks: rows x
 // pieces; the warps of a row's pieces share its heads, those of q, then of k, then of v.
+template <dtype type>
 UNMASK_KERNEL void rotate_and_store_kernel(rotate_and_store_params p) {
   shared_allocator shared;
   const shared_array<float> cosine = shared.take<float>(p.half), sine = shared.take<float>(p.half);
@@ -288,13 +299,15 @@ UNMASK_KERNEL void rotate_and_store_kernel(rotate_and_store_params p) {
        h < p.heads + 2 * p.kv_heads; h += static_cast<int>(grid_size_y()) * warps) {
     const int part = h < p.heads ? 0 : (h < p.heads + p.kv_heads ? 1 : 2);
     const int head = part == 0 ? h : h - p.heads - (part - 1) * p.kv_heads;
-    float* x = p.part[part] + r * p.row_stride[part] + static_cast<std::int64_t>(head) * p.dim;
+    void* x = p.part[part];
+    const std::int64_t at = r * p.row_stride[part] + static_cast<std::int64_t>(head) * p.dim;
     float_quad quad{};
     if (p.apart > 0) {
-      quad = part < 2 ? norm_and_rotate_quad(x, p.norm_weight[part], p.apart, p.eps, cosine, sine)
-                      : load_quad(x, dtype::f32, 4 * lane);
+      quad = part < 2 ? norm_and_rotate_quad<type>(x, at, p.norm_weight[part], p.apart, p.eps,
+                                                   cosine, sine)
+                      : load_quad(x, type, at + 4 * lane);
     } else if (part < 2) {
-      norm_and_rotate(x, p.norm_weight[part], p.dim, p.half, p.eps, cosine, sine);
+      norm_and_rotate<type>(x, at, p.norm_weight[part], p.dim, p.half, p.eps, cosine, sine);
     }
     if (part == 0 || sequence < 0) continue;
     const cache_side& side = p.side[part - 1];
@@ -305,7 +318,9 @@ UNMASK_KERNEL void rotate_and_store_kernel(rotate_and_store_params p) {
       continue;
     }
     sync_warp();  // a lane stores what others rotated
-    for (int d = lane; d < p.dim; d += warp_size) store_float(side.data, side.type, to + d, x[d]);
+    for (int d = lane; d < p.dim; d += warp_size) {
+      store_float(side.data, side.type, to + d, load_float(x, type, at + d));
+    }
   }
 }
 

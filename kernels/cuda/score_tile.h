@@ -2,8 +2,8 @@
 // Copyright The Unmask Authors
 //
 // Scores q . k of 16 rows and 64 keys by one warp on tensor cores, for kernels that want the scores
-// themselves and not what they weigh: the attention mass of keys and of tiles. bfloat16 keys,
-// float32 queries rounded to bfloat16 as attention_tensor_kernel rounds them.
+// themselves and not what they weigh: the attention mass of keys and of tiles. bfloat16 keys and
+// queries.
 #pragma once
 
 #include "kernels/cuda/attention_tensor_kernels.h"
@@ -44,16 +44,16 @@ UNMASK_DEVICE void load_score_keys(const cache_side& keys, const cache_place& pl
 // The left operand: the warp's 16 rows, of which this lane holds parts of rows lane / 4 and that + 8.
 // Null: zeros.
 template <int dim>
-UNMASK_DEVICE void load_score_rows(std::uint32_t (&a)[dim / 16][4], const float* row,
-                                   const float* row_8) {
+UNMASK_DEVICE void load_score_rows(std::uint32_t (&a)[dim / 16][4], const std::uint16_t* row,
+                                   const std::uint16_t* row_8) {
   const int column = lane_index() % 4 * 2;
 #pragma unroll
   for (int step = 0; step < dim / 16; ++step) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float* from = i % 2 == 0 ? row : row_8;
+      const std::uint16_t* from = i % 2 == 0 ? row : row_8;
       const int at = step * 16 + i / 2 * 8 + column;
-      a[step][i] = from != nullptr ? pack_bf16(from[at], from[at + 1]) : 0;
+      a[step][i] = from != nullptr ? *reinterpret_cast<const std::uint32_t*>(from + at) : 0;
     }
   }
 }
@@ -130,7 +130,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(score_threads, 2)
                            [&](int j) { return slot_of_key(p, s, j); });
       sync_block();
       for (int rows = warp * 16; rows < packed; rows += score_warps * 16) {
-        const float* from[2];
+        const std::uint16_t* from[2];
         float top[2], factor[2];
         std::int32_t seen[2];  // slots
 #pragma unroll
@@ -143,7 +143,8 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(score_threads, 2)
           top[h] = 0;
           seen[h] = 0x7FFFFFFF;
           if (at >= packed) continue;
-          from[h] = p.q + row * p.q_stride + static_cast<std::int64_t>(head) * dim;
+          from[h] = static_cast<const std::uint16_t*>(p.q) + row * p.q_stride +
+                    static_cast<std::int64_t>(head) * dim;
           const float* kept = p.softmax + (row * p.heads + head) * 2;
           top[h] = kept[0] * 1.4426950408889634F;
           factor[h] = kept[1] > 0 ? 1.0F / kept[1] : 0.0F;

@@ -7,6 +7,9 @@
 // float32 that is stored.
 #pragma once
 
+#include <type_traits>
+
+#include "kernels/cuda/cache_access.h"
 #include "kernels/cuda/cached_keys.h"
 #include "kernels/cuda/groups.h"
 #include "kernels/host_device.h"
@@ -73,9 +76,9 @@ struct importance_params {
   std::int32_t heads, dim, group;
   const std::int32_t* begin;
   const std::int32_t* index;
-  const float* q;
+  const void* q;
   std::int64_t q_stride;
-  const float* k;
+  const void* k;
   std::int64_t k_stride;
   float scale;
   bool tiles;    // in_groups(2): q and k, and whole 8 elements a head
@@ -83,35 +86,39 @@ struct importance_params {
   float* out;
 };
 
-UNMASK_DEVICE double score_of(const importance_params& p, const float* query, int h, int row) {
-  const float* key = p.k + row * p.k_stride + h / p.group * p.dim;
+// Element: float, or std::uint16_t for bfloat16.
+template <class element>
+UNMASK_DEVICE double score_of(const importance_params& p, const element* query, int h, int row) {
+  const element* key = static_cast<const element*>(p.k) + row * p.k_stride + h / p.group * p.dim;
   return product(dot_product(query, key, p.dim), static_cast<double>(p.scale));
 }
 
 // score[i m + j] of all pairs, m the next odd number from n on: tiles fall into different banks. Four lanes share a tile of 4 x 4 pairs and take 2 of 8 elements each:
 // an element that is read and widened serves four sums, because the GPU widens 16 numbers in the
 // time of 64 products.
-template <class F>
+template <class element, class F>
 UNMASK_DEVICE void importance_tiles(const importance_params& p, const block_group& group,
                                     const F& query_of, int h, const std::int32_t* row, int n,
                                     const shared_array<double>& score) {
   constexpr int tile = importance_tile;
+  constexpr dtype type = sizeof(element) == 4 ? dtype::f32 : dtype::bf16;
   const int side = (n + tile - 1) / tile, part = lane_index() % 4;
   for (int at = group.rank() / 4; at < (side * side + 7) / 8 * 8; at += group.size() / 4) {
     const int i = at / side * tile, j = at % side * tile;
-    const float *query[tile], *key[tile];
+    const element *query[tile], *key[tile];
 #pragma unroll
     for (int e = 0; e < tile; ++e) {
       query[e] = query_of(i + e < n ? i + e : n - 1);
-      key[e] = p.k + row[j + e < n ? j + e : n - 1] * p.k_stride + h / p.group * p.dim;
+      key[e] = static_cast<const element*>(p.k) + row[j + e < n ? j + e : n - 1] * p.k_stride +
+               h / p.group * p.dim;
     }
     double sum[tile][tile] = {};
     for (int d = 2 * part; d < p.dim && i < n; d += 8) {
       float_pair q[tile], k[tile];
 #pragma unroll
       for (int e = 0; e < tile; ++e) {
-        q[e] = load_pair(query[e], dtype::f32, d);
-        k[e] = load_pair(key[e], dtype::f32, d);
+        q[e] = load_pair(query[e], type, d);
+        k[e] = load_pair(key[e], type, d);
       }
 #pragma unroll
       for (int x = 0; x < 2; ++x) {
@@ -150,8 +157,10 @@ UNMASK_DEVICE double larger(double a, double b) {
 // Grid: sequences x heads. t_ij = max of s_ij and its neighbours in the masked list; part[j] = sum
 // over i of softmax_j(t_i). A warp for each query row, lanes over keys; each warp sums its rows in
 // order, then the warps are added in order.
+template <dtype type>
 UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(importance_warps* warp_size, 4)
     importance_kernel(importance_params p) {
+  using element = std::conditional_t<type == dtype::f32, float, std::uint16_t>;
   shared_allocator shared;
   const block_group group = take_group(shared);
   const auto scores = shared.take<double>(importance_scores);
@@ -160,13 +169,15 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(importance_warps* warp_size, 4)
   const int first = p.begin[s], n = p.begin[s + 1] - first;
   const std::int32_t* row = p.index + first;
   double* part = p.part + static_cast<std::int64_t>(first) * p.heads + h;
-  const auto query_of = [&](int i) { return p.q + row[i] * p.q_stride + h * p.dim; };
+  const auto query_of = [&](int i) {
+    return static_cast<const element*>(p.q) + row[i] * p.q_stride + h * p.dim;
+  };
 
   if (n <= importance_row) {
     const int first_sum = warp_index() * importance_row;
     for (int j = lane_index(); j < n; j += warp_size) sums[first_sum + j] = 0;
     const bool tiles = p.tiles && n <= importance_square;
-    if (tiles) importance_tiles(p, group, query_of, h, row, n, scores);
+    if (tiles) importance_tiles<element>(p, group, query_of, h, row, n, scores);
     sync_block();
     for (int i = warp_index(); i < n; i += importance_warps) {
       const int base = tiles ? i * importance_pitch(n) : first_sum;
@@ -202,7 +213,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(importance_warps* warp_size, 4)
     part[static_cast<std::int64_t>(j) * p.heads] = 0;
   }
   for (int i = 0; i < n; ++i) {
-    const float* query = query_of(i);
+    const element* query = query_of(i);
     const auto pooled = [&](int j) {
       const double before = score_of(p, query, h, row[j > 0 ? j - 1 : 0]);
       const double after = score_of(p, query, h, row[j + 1 < n ? j + 1 : n - 1]);

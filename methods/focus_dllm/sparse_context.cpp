@@ -29,7 +29,8 @@ std::int32_t sparse_context::blocks_of(const batch& b, std::int32_t s) const {
 }
 
 // Once per forward, at layer 0: which sequences are focused, and room for what follows.
-void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_kv& cache) {
+void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_kv& cache,
+                             dtype query) {
   const std::int32_t sequences = b.capacity();
   any_focused_ = false;
   for (std::int32_t s = 0; s < sequences; ++s) any_focused_ = any_focused_ || focused(plan, s);
@@ -56,7 +57,7 @@ void sparse_context::prepare(const batch& b, const step_plan& plan, const paged_
     key_begin_.push_back(backend.allocate(dtype::i32, {sequences + 1}, memory_use::host_visible));
   }
   mean_query_ = backend.allocate(dtype::f32, {sequences, b.model().heads * dim});
-  focus_query_ = backend.allocate(dtype::f32, {b.max_length(), b.model().heads * dim});
+  focus_query_ = backend.allocate(query, {b.max_length(), b.model().heads * dim});
 }
 
 // The last dense layer finds the sinks.
@@ -190,7 +191,7 @@ void sparse_context::choose(const layer_rows& rows, const paged_kv& cache, doubl
   const batch& b = rows.state;
   const step_plan& plan = rows.plan;
   const std::int32_t layer = rows.layer;
-  if (layer == 0) prepare(b, plan, cache);
+  if (layer == 0) prepare(b, plan, cache, rows.q.type);
   if (sums_mass(layer)) {
     b.backend().clear(mass_.view().data, mass_.bytes());
   }

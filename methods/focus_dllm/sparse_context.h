@@ -57,7 +57,7 @@ class sparse_context final : public key_policy {
   bool sums_mass(std::int32_t layer) const;
   bool focused(const step_plan& plan, std::int32_t s) const;
   std::int32_t blocks_of(const batch& b, std::int32_t s) const;
-  void prepare(const batch& b, const step_plan& plan, const paged_kv& cache);
+  void prepare(const batch& b, const step_plan& plan, const paged_kv& cache, dtype query);
   void find_sinks(const batch& b, const step_plan& plan);
   void refresh_means(const batch& b, const step_plan& plan, std::int32_t layer,
                      const paged_kv& cache);

@@ -28,8 +28,7 @@ void slot_ranking::rank(std::int32_t layer, const backend& backend, const tensor
     rows.sequences = 1;
     rows.rows = one[1];
     rows.row_begin = one;
-    tensor_view of = q;
-    of.data = q.row<float>(first[i]);
+    tensor_view of = q.slice(first[i], one[1]);
     of.rank = 2;
     of.shape = {one[1], heads * dim, 0, 0};
     backend.run(op::mean_rows{rows, of, mean_query_.view().slice(s, 1)});

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 //
 // The operations of a transformer's layer and of its head.
+#include "kernels/float16.h"
 #include "kernels/head.h"
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
@@ -68,13 +69,20 @@ void recording(checker& c, weight_format format) {
   const mirrored norm = c.reals({width});
   const packed_pair gate_up = pack(c, c.reals({2 * hidden, width}, 0.1F), format);
   const packed_pair down = pack(c, c.reals({width, hidden}, 0.1F), format);
+  mirrored bias = c.reals({2 * hidden});  // of the result's type
+  if (type == dtype::bf16) {
+    std::vector<std::uint16_t> half(static_cast<std::size_t>(2 * hidden));
+    for (std::size_t i = 0; i < half.size(); ++i) half[i] = to_bf16(bias.here.as<float>()[i]);
+    bias.there = device.allocate(type, {2 * hidden});
+    device.write(bias.there.view().data, half.data(), bias.there.bytes());
+  }
   const tensor normed = device.allocate(type, {rows, width});
   const tensor pair = device.allocate(type, {rows, 2 * hidden});
   const tensor gated = device.allocate(type, {rows, hidden});
   const mirrored y = c.poisoned({rows, width});
   const auto chain = [&] {
     device.run(op::rms_norm{x.there, norm.there, 1e-6F, normed});
-    device.run(op::linear{normed, *gate_up.there, {}, pair, false});
+    device.run(op::linear{normed, *gate_up.there, bias.there, pair, false});
     device.run(op::silu_mul{pair, gated});
     device.run(op::linear{gated, *down.there, {}, y.there, false});
   };
@@ -83,10 +91,10 @@ void recording(checker& c, weight_format format) {
                wide_gated = reference.allocate(dtype::f32, {rows, hidden});
   const auto expect = [&](const char* how) {
     reference.run(op::rms_norm{x.here, norm.here, 1e-6F, wide_normed});
-    reference.run(op::linear{wide_normed, *gate_up.here, {}, wide_pair, false});
+    reference.run(op::linear{wide_normed, *gate_up.here, bias.here, wide_pair, false});
     reference.run(op::silu_mul{wide_pair, wide_gated});
     reference.run(op::linear{wide_gated, *down.here, {}, y.here, false});
-    // Four roundings to bfloat16; with int8, inputs that differ in their last bits may have
+    // Five roundings to bfloat16; with int8, inputs that differ in their last bits may have
     // neighbouring levels.
     c.compare_typical("recording", name_of(format) + how, y,
                       format == weight_format::f32 ? 1e-4 : 8e-2);

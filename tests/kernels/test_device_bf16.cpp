@@ -4,12 +4,17 @@
 // Activations stored as bfloat16 (backend::activation_type): every operation that takes them does what
 // it does with float32 and rounds the result once, and a product of bfloat16 rows is the product
 // that rounds its float32 rows itself, bit for bit.
+#include <numeric>
+
+#include "harness/decode/kernels/features.h"
 #include "kernels/attention.h"
 #include "kernels/cuda/head_chunks.h"
 #include "kernels/float16.h"
 #include "kernels/head.h"
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
+#include "kernels/rows.h"
+#include "kernels/selection.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -147,11 +152,21 @@ TEST(device_bf16, products_take_and_give_it) {
       }
       expect_rounded(result, want, "linear");
     }
-    // What no kernel does is refused, not done wrongly.
-    half_grid x({2, k}), y({2, n});
-    std::vector<float> bias(n, 1.0F);
-    EXPECT_THROW(device.run(op::linear{x, *weight, test::view_of(bias), y, false}),
-                 std::logic_error);
+    // A bias of the results' type is added before they are rounded; another is refused.
+    grid in({2, k}), wide_y({2, n}), bias({1, n}), none({2, n});
+    in.randomize(rng);
+    bias.randomize(rng);
+    half_grid x({2, k}), y({2, n}), half_bias({1, n});
+    x.round(in);
+    half_bias.round(bias);
+    const tensor_view wide_bias = make_view(bias.row(0), dtype::f32, {n});
+    device.run(op::linear{x, *weight, wide_bias, wide_y, false});
+    device.run(op::linear{x, *weight, make_view(half_bias.row(0), dtype::bf16, {n}), y, false});
+    device.run(op::linear{x, *weight, {}, none, false});
+    device.synchronize();
+    expect_rounded(y, wide_y, "linear with a bias");
+    EXPECT_NEAR(wide_y.at(1, 3), none.at(1, 3) + bias.at(0, 3), 1e-5);
+    EXPECT_THROW(device.run(op::linear{x, *weight, wide_bias, y, false}), std::logic_error);
     const packed_handle exact = device.pack(w, weight_format::f32);
     grid wide({2, n});
     EXPECT_THROW(device.run(op::linear{x, *exact, {}, wide, false}), std::logic_error);
@@ -185,10 +200,132 @@ TEST(device_bf16, attention_rounds_its_result) {
         device.run(op::attention{rows.set, q, kv, set, 0.2F, got, {}});
         device.synchronize();
         expect_rounded(got, want, "attention");
+        // Queries of bfloat16, inside wider rows as a projection leaves them: the same bits, of the
+        // mass of the keys too.
+        half_grid half_q({5, heads, dim}, 16);
+        half_q.round(q);
+        std::vector<float> mass(2 * static_cast<std::size_t>(keys)), half_mass = mass;
+        device.run(op::attention{rows.set, q, kv, set, 0.2F, want, test::view_of(mass)});
+        device.run(op::attention{rows.set, half_q, kv, set, 0.2F, got, test::view_of(half_mass)});
+        device.synchronize();
+        expect_rounded(got, want, "attention of bfloat16 queries");
+        EXPECT_EQ(half_mass, mass);
         if (tensor) continue;  // an odd stride there means the exact kernel: other last bits
         device.run(op::attention{rows.set, q, kv, set, 0.2F, odd, {}});
         device.synchronize();
         expect_rounded(odd, want, "attention with an odd stride");
+      }
+    }
+  });
+}
+
+// Q and K rounded to bfloat16 rank as the official implementations rank, which are bfloat16
+// throughout: nearly the reference's importance of the rounded operands; and of the unrounded ones a
+// score s = scale q . k moves by e <= scale sum |q k| (2^-8 + 2^-18) at most, so that each share of a
+// softmax, and their sum, changes by a factor of e^(2 e) at most.
+TEST(device_bf16, importance_of_rounded_queries_and_keys) {
+  test::for_each_device([&](const backend& device) {
+    std::mt19937 rng(17);
+    constexpr std::int64_t heads = 4, kv_heads = 2;
+    // Tiles of pairs, scores in shared memory, scores computed anew; and heads that tiles do not take.
+    for (const auto& [n, dim, gap] :
+         {std::tuple<std::int32_t, std::int64_t, std::int64_t>{32, 64, 0},
+          {90, 16, 8},
+          {350, 8, 0},
+          {20, 10, 1}}) {
+      const float scale = 1.0F / std::sqrt(static_cast<float>(dim));
+      grid q({n, heads, dim}), k({n, kv_heads, dim});
+      q.randomize(rng);
+      k.randomize(rng);
+      std::vector<std::int32_t> begin{0, n / 4, n}, index(static_cast<std::size_t>(n));
+      std::iota(index.rbegin(), index.rend(), 0);
+      const auto ask = [&](const backend& on, const tensor_view& of_q, const tensor_view& of_k) {
+        std::vector<float> out(static_cast<std::size_t>(n));
+        on.run(op::importance{2, begin.data(), index.data(), of_q, of_k, scale, out.data()});
+        on.synchronize();
+        return out;
+      };
+      double most = 0;
+      for (std::int32_t i = 0; i < n; ++i) {
+        for (std::int64_t at = 0; at < std::int64_t{n} * heads; ++at) {
+          double sum = 0;
+          for (std::int64_t d = 0; d < dim; ++d) {
+            sum += std::abs(double{q.at(i, at % heads * dim + d)} *
+                            k.at(at / heads, at % heads / (heads / kv_heads) * dim + d));
+          }
+          most = std::max(most, sum);
+        }
+      }
+      const double bound = std::expm1(2 * scale * most * (0x1p-8 + 0x1p-18));
+      const std::vector<float> exact = ask(reference_backend(), q, k);
+      half_grid half_q({n, heads, dim}, gap), half_k({n, kv_heads, dim}, gap);
+      half_q.round(q);
+      half_k.round(k);
+      const std::vector<float> got = ask(device, half_q, half_k);
+      EXPECT_EQ(got, ask(device, q, k)) << n;
+      test::expect_close(got, ask(reference_backend(), q, k), 1e-6, "importance");
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        ASSERT_LE(std::abs(got[i] - exact[i]), bound * exact[i] + 1e-6) << n << " at " << i;
+      }
+      EXPECT_NE(got, exact);
+    }
+  });
+}
+
+// What else reads bfloat16 rows of a projection does to them what it does to float32 rows of the same
+// numbers: rotation, the cache, means and distances; a value in a bfloat16 page is a copy.
+TEST(device_bf16, rows_of_a_projection) {
+  test::for_each_device([&](const backend& device) {
+    std::mt19937 rng(18);
+    for (const std::int64_t dim : {10, 64, 128}) {
+      constexpr std::int64_t heads = 2, count = 5;
+      grid x({count, heads, dim}), other({count, heads, dim}), mean({1, heads, dim}),
+          want({1, heads, dim});
+      x.randomize(rng);
+      other.randomize(rng);
+      half_grid half({count, heads, dim}, 8);
+      half.round(x);
+      const test::rows_fixture rows(rng, {count}, 60);
+      device.run(op::mean_rows{rows.set, half, mean});
+      device.run(op::mean_rows{rows.set, x, want});
+      std::vector<float> apart(count), want_apart(count);
+      device.run(op::row_distance{half, other, apart.data()});
+      device.run(op::row_distance{x, other, want_apart.data()});
+      device.synchronize();
+      EXPECT_TRUE(test::same_bits(mean.row(0), want.row(0), heads * dim));
+      EXPECT_EQ(apart, want_apart);
+      for (const dtype type : {dtype::f32, dtype::bf16}) {
+        const auto room = static_cast<std::size_t>(kv_page_size * heads * dim);
+        std::vector<float> pages(2 * room);
+        std::vector<std::int32_t> table{0};
+        paged_kv kv;
+        kv.keys = make_view(pages.data(), type, {1, kv_page_size, heads, dim});
+        kv.values = make_view(pages.data() + room, type, {1, kv_page_size, heads, dim});
+        kv.page_table = table.data();
+        kv.table_stride = 1;
+        device.run(op::kv_write{rows.set, half, half, kv});
+        device.synchronize();
+        for (std::int64_t r = 0; r < count; ++r) {
+          const std::int64_t at = rows.set.position[r] * heads * dim;
+          for (std::int64_t d = 0; d < heads * dim; ++d) {
+            if (type == dtype::f32) {
+              ASSERT_EQ(kv.keys.as<float>()[at + d], x.at(r, d));
+            } else {
+              ASSERT_EQ(static_cast<const std::uint16_t*>(kv.values.data)[at + d], half.row(r)[d]);
+            }
+          }
+        }
+      }
+      const rope_params rope{static_cast<std::int32_t>(dim) / 2 / 2 * 2, 10000.0F};
+      std::vector<float> weight = test::random_vector(rng, dim);
+      for (const tensor_view& norm : {tensor_view{}, test::view_of(weight)}) {
+        grid rotated({count, heads, dim});
+        rotated.copy(x);
+        half.round(x);
+        device.run(op::head_norm_rope{rotated, norm, 1e-6F, rope, rows.set.position});
+        device.run(op::head_norm_rope{half, norm, 1e-6F, rope, rows.set.position});
+        device.synchronize();
+        expect_rounded(half, rotated, "head_norm_rope");
       }
     }
   });

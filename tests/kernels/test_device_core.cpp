@@ -2,6 +2,8 @@
 // Copyright The Unmask Authors
 //
 // The fused kernel between projection and attention, emulated, has the bits of the single ones.
+#include <cstring>
+
 #include "harness/decode/kernels/features.h"
 #include "kernels/float16.h"
 #include "kernels/model_core.h"
@@ -18,8 +20,13 @@ using test::grid;
 TEST(device_core, rotates_and_stores_as_the_single_operations_do) {
   test::for_each_device([&](const backend& device) {
     std::mt19937 rng(21);
-    for (const auto& sizes : {std::pair<int, int>{48, 48}, {10, 6}, {64, 64}}) {
-      const int dim = sizes.first, rotary = sizes.second;
+    for (const auto& [dim, rotary, rows_of] : {std::tuple<int, int, dtype>{48, 48, dtype::f32},
+                                               {10, 6, dtype::f32},
+                                               {64, 64, dtype::f32},
+                                               {128, 64, dtype::f32},
+                                               {10, 6, dtype::bf16},
+                                               {64, 64, dtype::bf16},
+                                               {128, 128, dtype::bf16}}) {
       for (const bool norm : {false, true}) {
         for (const std::int32_t count : {1, 9}) {
           constexpr std::int64_t heads = 4, kv_heads = 2;
@@ -32,11 +39,19 @@ TEST(device_core, rotates_and_stores_as_the_single_operations_do) {
           }
           sequence.back() = count > 1 ? -1 : 0;  // nobody's
           const std::int64_t width = (heads + 2 * kv_heads) * dim;
-          std::vector<float> qkv = test::random_vector(rng, count * width), other = qkv;
+          std::vector<float> qkv = test::random_vector(rng, count * width);
+          if (rows_of == dtype::bf16) {  // in the first half of the memory
+            std::vector<std::uint16_t> half(qkv.size());
+            std::ranges::transform(qkv, half.begin(), to_bf16);
+            std::memcpy(qkv.data(), half.data(), half.size() * sizeof half[0]);
+          }
+          std::vector<float> other = qkv;
           std::vector<float> weights = test::random_vector(rng, 2 * dim);
           const auto part = [&](std::vector<float>& all, std::int64_t first,
                                 std::int64_t heads_of) {
-            tensor_view v = make_view(all.data() + first * dim, dtype::f32, {count, heads_of, dim});
+            tensor_view v = make_view(reinterpret_cast<std::byte*>(all.data()) +
+                                          static_cast<std::size_t>(first * dim) * size_of(rows_of),
+                                      rows_of, {count, heads_of, dim});
             v.row_stride = width;
             return v;
           };

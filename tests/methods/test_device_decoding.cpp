@@ -9,8 +9,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <tuple>
 
 #include "harness/decode/plain_forward.h"
+#include "harness/model/tokenizer.h"
 #include "kernels/cuda/device/traffic.h"
 #include "kernels/cuda/emulation.h"
 #include "methods/settings.h"
@@ -156,6 +159,40 @@ TEST(device_bf16_weights, logits_follow_the_cpu_backend_and_recording_changes_no
     const closed_loop_result recorded = decode_closed(*model, method, given, requests, 2);
     EXPECT_EQ(outputs(recorded), launched);
     EXPECT_GT(recorded.graphs.replayed, 0);
+  }
+  cuda_emulated_backend().synchronize();
+  cuda::set_emulation(before);
+}
+
+// Trained models' decisions do not hang on the rounding of Q and K: the device, which stores them as
+// bfloat16, evicts, ranks and commits as the CPU backend does with float32 activations of the same
+// bfloat16 weights, count by count.
+TEST(device_bf16_weights, evict_and_decide_as_float32_activations_do) {
+  const std::filesystem::path models =
+      std::filesystem::path(UNMASK_SOURCE_DIR) / "experiments/models";
+  const cuda::emulation before = cuda::current_emulation();
+  cuda::set_emulation({{}, true, true});
+  for (const auto& [name, method, given] : {std::tuple<const char*, const char*, parameter_map>{
+                                                "tiny-sdar", "focus", {{"threshold", 0.9}}},
+                                            {"tiny-llada", "sparse_dllm", {}}}) {
+    SCOPED_TRACE(method);
+    const model_config config = read_model_config(models / name);
+    const model_weights weights = load_weights(config, models / name);
+    sequence_request request;
+    request.prompt = tokenizer::load(models / name)
+                         .encode(
+                             "<|im_start|>user\nEach of the shells costs 6 coins. Kai buys 2. Kai "
+                             "pays with 56 coins. How much change does Kai get?<|im_end|>\n"
+                             "<|im_start|>assistant\n");
+    request.gen_length = 32;
+    const auto decode = [&](const backend& backend, dtype kv_type) {
+      const transformer model(config, weights, backend, weight_format::bf16, 256, kv_type);
+      return decode_closed(model, method, given, {request}, 1);
+    };
+    const both_results both{decode(cpu_backend(), dtype::f32),
+                            decode(cuda_emulated_backend(), dtype::bf16)};
+    EXPECT_EQ(outputs(both.got), outputs(both.want));
+    expect_same_work(both);
   }
   cuda_emulated_backend().synchronize();
   cuda::set_emulation(before);

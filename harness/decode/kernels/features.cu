@@ -26,7 +26,7 @@ UNMASK_KERNEL void find_rows_kernel(find_rows_params p) {
 UNMASK_KERNEL void kv_read_kernel(kv_rows_params p) {
   const int which = static_cast<int>(block_index_y());
   const std::int64_t r = block_index();
-  float* to = p.row[which];
+  auto* to = static_cast<float*>(p.row[which]);
   if (to == nullptr) return;
   const cache_side side = p.side[which];
   const std::int64_t from = slot_offset(side, p.place, p.sequence[r], p.slot[r]);
@@ -62,7 +62,7 @@ UNMASK_KERNEL void mark_top_kernel(mark_top_params p) {
 }
 
 struct row_distance_params {
-  const float* a;
+  const void* a;
   std::int64_t a_stride;
   const float* b;
   std::int64_t b_stride;
@@ -70,16 +70,16 @@ struct row_distance_params {
   float* out;
 };
 
-// One block for each row.
+// One block for each row; those of `a` are of `type`.
+template <dtype type>
 UNMASK_KERNEL void row_distance_kernel(row_distance_params p) {
   shared_allocator shared;
   const block_group group = take_group(shared);
   const std::int64_t r = block_index();
-  const float* a = p.a + r * p.a_stride;
   const float* b = p.b + r * p.b_stride;
   double ab = 0, aa = 0, bb = 0;  // products of floats are exact in float64
   for (std::int64_t c = group.rank(); c < p.width; c += group.size()) {
-    const double x = a[c], y = b[c];
+    const double x = load_float(p.a, type, r * p.a_stride + c), y = b[c];
     ab += x * y;
     aa += x * x;
     bb += y * y;
@@ -102,6 +102,7 @@ void find_rows(const device_backend& device, const op::find_rows& args) {
 }
 
 void kv_read(const device_backend& device, const op::kv_read& args) {
+  for (const tensor_view& to : {args.k, args.v}) (void)to.as<float>();
   device.work().launch("kv_read", {blocks_for(args.rows.rows, 1), row_threads, 0, 2},
                        kv_read_kernel,
                        rows_of(device.in(args.rows), device.in(args.cache), device.out(args.k),
@@ -118,9 +119,9 @@ void mark_top(const device_backend& device, const op::mark_top& args) {
 void row_distance(const device_backend& device, const op::row_distance& args) {
   device.work().launch(
       "row_distance", {blocks_for(args.a.rows(), 1), group_threads, group_bytes},
-      row_distance_kernel,
-      {device.in(args.a).as<float>(), args.a.row_stride, device.in(args.b).as<float>(),
-       args.b.row_stride, args.a.columns(), device.out(args.out)});
+      instance_for(args.a, row_distance_kernel<dtype::f32>, row_distance_kernel<dtype::bf16>),
+      {device.in(args.a).data, args.a.row_stride, device.in(args.b).as<float>(), args.b.row_stride,
+       args.a.columns(), device.out(args.out)});
 }
 
 }  // namespace

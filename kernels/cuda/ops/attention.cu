@@ -28,6 +28,10 @@ void launch_exact_attention(const device_backend& device, attention_params p, st
                             std::int64_t most_keys) {
   queue& work = device.work();
   const std::int64_t rows = packed / (p.heads / p.kv_heads);
+  if (p.q_type == dtype::bf16) {
+    p.q = device.as_f32(p.q, p.q_stride, rows, std::int64_t{p.heads} * p.dim);
+    p.q_stride = std::int64_t{p.heads} * p.dim;
+  }
   p.tile_rows = attention_rows;
   const std::int64_t tiles =
       (blocks_for(packed, p.tile_rows) + p.sequences) * std::int64_t{p.kv_heads};
@@ -75,7 +79,9 @@ void attention(const device_backend& device, const op::attention& args) {
   if (args.rows.rows == 0) return;
   attention_params p{};
   const paged_kv cache = device.in(args.cache);
-  p.q = device.in(args.q).as<float>();
+  if (args.q.type != dtype::bf16) (void)args.q.as<float>();
+  p.q = device.in(args.q).data;
+  p.q_type = args.q.type;
   p.q_stride = args.q.row_stride;
   p.out = device.out(args.out).data;
   p.out_type = args.out.type;

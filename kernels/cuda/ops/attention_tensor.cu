@@ -25,8 +25,9 @@ bool can_use_tensor_cores(const attention_params& p) {
   };
   const bool pairs = p.out_type == dtype::f32 ||
                      (p.out_stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(p.out) % 4 == 0);
-  const bool quads = p.q_stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(p.q) % 16 == 0;
-  return pairs && quads && (p.dim == 64 || p.dim == 128) && aligned(p.keys) && aligned(p.values) &&
+  const bool pieces = p.q_type == dtype::f32 ||
+                      (p.q_stride % 8 == 0 && reinterpret_cast<std::uintptr_t>(p.q) % 16 == 0);
+  return pairs && pieces && (p.dim == 64 || p.dim == 128) && aligned(p.keys) && aligned(p.values) &&
          (p.tiles.keep == nullptr || p.tiles.size % 8 == 0);
 }
 
@@ -73,6 +74,12 @@ void launch_key_mass(queue& q, const attention_params& p) {
 void launch_tensor_attention(const device_backend& device, attention_params p,
                              std::int64_t packed_rows, std::int64_t most_keys) {
   queue& q = device.work();
+  if (p.q_type == dtype::f32) {
+    const std::int64_t width = std::int64_t{p.heads} * p.dim;
+    p.q = device.as_bf16(p.q, p.q_type, p.q_stride, nullptr, packed_rows / (p.heads / p.kv_heads),
+                         width);
+    p.q_stride = width;
+  }
   p.tile_rows = tensor_tile_rows(p, packed_rows);
   const std::int64_t tiles =
       (blocks_for(packed_rows, p.tile_rows) + p.sequences) * std::int64_t{p.kv_heads};

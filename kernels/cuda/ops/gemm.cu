@@ -56,8 +56,8 @@ void stand_in(const void* argument) {
         continue;
       }
       float sum = stand_in_sum<float>(p, m, n);
-      if (p.bias != nullptr) sum += p.bias[n];
       const dtype type = p.y_bf16 ? dtype::bf16 : dtype::f32;
+      if (p.bias != nullptr) sum += load_float(p.bias, type, n);
       store_float(p.y, type, at, p.accumulate ? load_float(p.y, type, at) + sum : sum);
     }
   }
@@ -95,6 +95,14 @@ const std::uint16_t* device_backend::as_bf16(const void* x, dtype type, std::int
   queue_.launch("to_bf16", {blocks_for(rows, 1), gemm_threads}, to_bf16_kernel,
                 {x, type, stride, index, half, static_cast<int>(width)});
   return half;
+}
+
+const float* device_backend::as_f32(const void* x, std::int64_t stride, std::int64_t rows,
+                                    std::int64_t width) const {
+  auto* wide = queue_.scratch<float>(scratch_slot::low_precision, rows * width);
+  queue_.launch("to_f32", {blocks_for(rows, 1), gemm_threads}, to_f32_kernel,
+                {static_cast<const std::uint16_t*>(x), stride, wide, static_cast<int>(width)});
+  return wide;
 }
 
 int8_rows device_backend::as_int8(const void* x, dtype type, std::int64_t stride,
@@ -143,8 +151,8 @@ void device_backend::multiply_int8(const product& p) const {
     const std::int64_t rows = std::min(step, p.rows - first);
     const std::int8_t* x_levels = x.level + first * pitch;
     const int8_scales scale{x.scale + first, w_scale};
-    const gemm_result to{p.bias, static_cast<float*>(p.y) + first * p.y_stride, p.y_stride,
-                         p.accumulate};
+    const gemm_result to{static_cast<const float*>(p.bias),
+                         static_cast<float*>(p.y) + first * p.y_stride, p.y_stride, p.accumulate};
     library_product call;
     call.rows = rows;
     call.columns = columns;  // zero rows of the matrix, or features that nobody asked for
@@ -191,14 +199,15 @@ void device_backend::multiply(const product& p) const {
     }
     return;
   }
-  const gemm_params exact{p.x,
-                          p.x_stride,
-                          p.index,
-                          first,
-                          {p.bias, static_cast<float*>(p.y), p.y_stride, p.accumulate},
-                          static_cast<int>(p.rows),
-                          static_cast<int>(p.count),
-                          static_cast<int>(depth)};
+  const gemm_params exact{
+      p.x,
+      p.x_stride,
+      p.index,
+      first,
+      {static_cast<const float*>(p.bias), static_cast<float*>(p.y), p.y_stride, p.accumulate},
+      static_cast<int>(p.rows),
+      static_cast<int>(p.count),
+      static_cast<int>(depth)};
   if (w.format == weight_format::bf16) {
     launch_exact<std::uint16_t>(queue_, exact);
   } else {
@@ -214,13 +223,12 @@ void linear(const device_backend& device, const op::linear& args) {
       args.x.rows() != args.y.rows()) {
     throw std::logic_error("linear: shapes do not match");
   }
-  if (args.y.type == dtype::bf16 && args.bias.data != nullptr) {
-    throw std::logic_error("linear: a bias needs float32 results");
+  if (args.bias.data != nullptr && args.bias.type != args.y.type) {
+    throw std::logic_error("linear: the bias is not of the results' type");
   }
   device.multiply({device.in(args.x).data, args.x.type, args.x.row_stride, nullptr, args.x.rows(),
-                   &w, 0, w.out_features,
-                   args.bias.data != nullptr ? device.in(args.bias).as<float>() : nullptr,
-                   device.out(args.y).data, args.y.type, args.y.row_stride, args.accumulate});
+                   &w, 0, w.out_features, device.in(args.bias).data, device.out(args.y).data,
+                   args.y.type, args.y.row_stride, args.accumulate});
 }
 
 }  // namespace

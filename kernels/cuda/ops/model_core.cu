@@ -210,7 +210,7 @@ const float* or_null(const tensor_view& v) {
 
 void head_norm_rope(const device_backend& device, const op::head_norm_rope& args) {
   const int half = args.rope.rotary_dim / 2;
-  const head_norm_rope_params p{device.out(args.x).as<float>(),
+  const head_norm_rope_params p{device.out(args.x).data,
                                 or_null(device.in(args.norm_weight)),
                                 device.rope_frequencies(args.rope),
                                 device.in(args.position),
@@ -220,9 +220,10 @@ void head_norm_rope(const device_backend& device, const op::head_norm_rope& args
                                 half,
                                 lanes_apart(args.x, static_cast<int>(args.x.shape[2]), half),
                                 args.eps};
-  device.work().launch("head_norm_rope",
-                       {blocks_for(args.x.rows(), 1), row_threads, angle_bytes(half)},
-                       head_norm_rope_kernel, p);
+  device.work().launch(
+      "head_norm_rope", {blocks_for(args.x.rows(), 1), row_threads, angle_bytes(half)},
+      instance_for(args.x, head_norm_rope_kernel<dtype::f32>, head_norm_rope_kernel<dtype::bf16>),
+      p);
 }
 
 void silu_mul(const device_backend& device, const op::silu_mul& args) {
@@ -243,8 +244,12 @@ void silu_mul(const device_backend& device, const op::silu_mul& args) {
 }
 
 void kv_write(const device_backend& device, const op::kv_write& args) {
+  if (args.k.data != nullptr && args.v.data != nullptr && args.k.type != args.v.type) {
+    throw std::logic_error("kv_write: k and v differ in type");
+  }
   device.work().launch("kv_write", {blocks_for(args.rows.rows, 1), row_threads, 0, 2},
-                       kv_write_kernel,
+                       instance_for(args.k.data != nullptr ? args.k : args.v,
+                                    kv_write_kernel<dtype::f32>, kv_write_kernel<dtype::bf16>),
                        rows_of(device.in(args.rows), device.out(args.cache), device.in(args.k),
                                device.in(args.v), false));
 }
@@ -253,12 +258,14 @@ void rotate_and_store(const device_backend& device, const op::rotate_and_store& 
   const row_set rows = device.in(args.rows);
   const auto dim = static_cast<int>(args.q.shape[2]);
   const int half = args.rope.rotary_dim / 2;
+  if (args.k.type != args.q.type || args.v.type != args.q.type) {
+    throw std::logic_error("rotate_and_store: q, k and v differ in type");
+  }
   const bool together = in_groups(4, args.k, dim) && in_groups(4, args.v, dim) &&
                         in_groups(4, args.cache.keys, dim) && in_groups(4, args.cache.values, dim);
   const paged_kv cache = device.out(args.cache);
   const rotate_and_store_params p{
-      {device.out(args.q).as<float>(), device.out(args.k).as<float>(),
-       device.in(args.v).as<float>()},
+      {device.out(args.q).data, device.out(args.k).data, device.in(args.v).data},
       {args.q.row_stride, args.k.row_stride, args.v.row_stride},
       static_cast<int>(args.q.shape[1]),
       static_cast<int>(args.k.shape[1]),
@@ -280,7 +287,9 @@ void rotate_and_store(const device_backend& device, const op::rotate_and_store& 
   const unsigned pieces = std::clamp(wanted, 1U, blocks_for(warps, row_threads / warp_size));
   device.work().launch("rotate_and_store",
                        {blocks_for(args.rows.rows, 1), row_threads, angle_bytes(p.half), pieces},
-                       rotate_and_store_kernel, p);
+                       instance_for(args.q, rotate_and_store_kernel<dtype::f32>,
+                                    rotate_and_store_kernel<dtype::bf16>),
+                       p);
 }
 
 }  // namespace

@@ -116,9 +116,10 @@ void mean_rows(const device_backend& device, const op::mean_rows& args) {
   const grid_shape shape{blocks_for(args.rows.sequences, 1), group_threads, 0,
                          blocks_for(args.x.columns(), group_threads)};
   device.work().launch(
-      "mean_rows", shape, mean_rows_kernel,
-      {device.in(args.rows.row_begin), device.in(args.x).as<float>(), args.x.row_stride,
-       args.x.columns(), device.out(args.out).as<float>(), args.out.row_stride});
+      "mean_rows", shape,
+      instance_for(args.x, mean_rows_kernel<dtype::f32>, mean_rows_kernel<dtype::bf16>),
+      {device.in(args.rows.row_begin), device.in(args.x).data, args.x.row_stride, args.x.columns(),
+       device.out(args.out).as<float>(), args.out.row_stride});
 }
 
 constexpr unsigned flag_pieces = 8;  // blocks that share the range of one sequence

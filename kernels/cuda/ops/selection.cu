@@ -48,18 +48,20 @@ void key_scores(const device_backend& device, const op::key_scores& args) {
 void importance(const device_backend& device, const op::importance& args) {
   const auto heads = static_cast<std::int32_t>(args.q.shape[1]);
   const auto dim = static_cast<std::int32_t>(args.q.shape[2]);
+  if (args.k.type != args.q.type) throw std::logic_error("importance: q and k differ in type");
   const importance_params p{
       heads, dim, heads / static_cast<std::int32_t>(args.k.shape[1]), device.in(args.begin),
-      device.in(args.index), device.in(args.q).as<float>(), args.q.row_stride,
-      device.in(args.k).as<float>(), args.k.row_stride, args.scale,
+      device.in(args.index), device.in(args.q).data, args.q.row_stride, device.in(args.k).data,
+      args.k.row_stride, args.scale,
       dim % 8 == 0 && in_groups(2, args.q, dim) && in_groups(2, args.k, dim),
       // A row is listed once at most.
       device.work().scratch<double>(scratch_slot::selection_a, args.q.rows() * heads),
       device.out(args.out)};
-  device.work().launch("importance",
-                       {blocks_for(args.sequences, 1), importance_warps * warp_size,
-                        group_bytes + importance_shared, static_cast<unsigned>(heads)},
-                       importance_kernel, p);
+  device.work().launch(
+      "importance",
+      {blocks_for(args.sequences, 1), importance_warps * warp_size, group_bytes + importance_shared,
+       static_cast<unsigned>(heads)},
+      instance_for(args.q, importance_kernel<dtype::f32>, importance_kernel<dtype::bf16>), p);
   device.work().launch("importance: sum",
                        {blocks_for(args.sequences, 1), importance_warps * warp_size, 0, 2},
                        importance_sum_kernel, p);

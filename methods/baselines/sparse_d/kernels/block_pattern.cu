@@ -14,7 +14,7 @@ namespace unmask::cuda::UNMASK_TARGET {
 struct block_mass_params {
   const std::int32_t* row_begin;
   const std::int32_t* position;
-  const float* q;
+  const void* q;  // float32; of block_mass_tensor_kernel bfloat16
   std::int64_t q_stride;
   std::int32_t heads, dim, group;
   cached_keys keys;
@@ -60,7 +60,7 @@ UNMASK_KERNEL void block_mass_kernel(block_mass_params p) {
   const int rows = lower_row(p.position, first, end, (i + 1) * p.size) - first;
   const int warps = static_cast<int>(block_size()) / warp_size;
   const auto score = [&](int r, int slot) {
-    const float* query = p.q + (first + r) * p.q_stride + h * p.dim;
+    const float* query = static_cast<const float*>(p.q) + (first + r) * p.q_stride + h * p.dim;
     const std::int64_t key = key_at(p.keys, s, slot) + h / p.group * p.dim;
     double sum = 0;
     if (p.keys.type == dtype::f32) {
@@ -131,7 +131,8 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(score_threads, 2)
   const float share = 1.0F / (static_cast<float>(p.size) * static_cast<float>(p.size));
   for (int group = 0; group < rows; group += score_warps * 16) {
     const int mine = group + warp_index() * 16 + lane / 4;
-    const float* from = p.q + (first + mine) * p.q_stride + static_cast<std::int64_t>(h) * dim;
+    const std::uint16_t* from = static_cast<const std::uint16_t*>(p.q) +
+                                (first + mine) * p.q_stride + static_cast<std::int64_t>(h) * dim;
     std::uint32_t a[dim / 16][4];
     load_score_rows<dim>(a, mine < rows ? from : nullptr,
                          mine + 8 < rows ? from + 8 * p.q_stride : nullptr);
@@ -276,24 +277,33 @@ void block_mass(const device_backend& device, const op::block_mass& args) {
   const auto dim = static_cast<std::int32_t>(args.q.shape[2]);
   const auto blocks = static_cast<std::int32_t>(args.out.shape[3]);
   const paged_kv cache = device.in(args.cache);
-  const block_mass_params p{device.in(args.rows.row_begin),
-                            device.in(args.rows.position),
-                            device.in(args.q).as<float>(),
-                            args.q.row_stride,
-                            heads,
-                            dim,
-                            heads / kv_heads,
-                            keys_of(cache),
-                            device.in(args.kv_length),
-                            device.in(args.first_slot),
-                            args.size,
-                            args.scale,
-                            device.out(args.out).as<float>(),
-                            args.out.row_stride,
-                            blocks,
-                            side_of(cache.keys),
-                            {cache.page_table, cache.table_stride}};
-  if (has_score_tiles(cache.keys, dim)) {
+  block_mass_params p{device.in(args.rows.row_begin),
+                      device.in(args.rows.position),
+                      device.in(args.q).data,
+                      args.q.row_stride,
+                      heads,
+                      dim,
+                      heads / kv_heads,
+                      keys_of(cache),
+                      device.in(args.kv_length),
+                      device.in(args.first_slot),
+                      args.size,
+                      args.scale,
+                      device.out(args.out).as<float>(),
+                      args.out.row_stride,
+                      blocks,
+                      side_of(cache.keys),
+                      {cache.page_table, cache.table_stride}};
+  const bool tiles =
+      has_score_tiles(cache.keys, dim) && (args.q.type == dtype::f32 || in_groups(2, args.q, dim));
+  if (tiles != (args.q.type == dtype::bf16)) {
+    const std::int64_t rows = args.q.rows(), width = args.q.columns();
+    p.q = tiles ? static_cast<const void*>(
+                      device.as_bf16(p.q, args.q.type, p.q_stride, nullptr, rows, width))
+                : device.as_f32(p.q, p.q_stride, rows, width);
+    p.q_stride = width;
+  }
+  if (tiles) {
     const auto launch = [&](auto kernel) {
       device.work().launch(
           "block_mass_tensor",
