@@ -424,9 +424,6 @@ fs::path find_task(const std::string& name, const fs::path& start) {
       }
     }
   }
-  std::ranges::sort(known);
-  // Not std::ranges::unique: Clang 14 cannot compile libstdc++'s.
-  known.erase(std::unique(known.begin(), known.end()), known.end());
   throw usage_error(unknown_name("task", name, known) + "; " + looked_in(start));
 }
 
