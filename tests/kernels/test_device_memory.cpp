@@ -105,7 +105,8 @@ TEST(device_memory, resident_memory_can_be_closed_to_the_host) {
   device.run(op::combine_scores{4, x.as<float>(), 2, nullptr, 0, x.as<float>()});
   device.read(twos.data(), x.view().data, x.bytes());
   EXPECT_EQ(twos, std::vector<float>(4, 2.0F));
-  const auto touch = [&] { EXPECT_DEATH(x.as<float>()[0] = 1, ""); };
+  // Whatever it says: Oniguruma's library has a regcomp of its own, so no regular expression here.
+  const auto touch = [&] { EXPECT_DEATH(x.as<float>()[0] = 1, ::testing::Ge(std::string())); };
   if (!sanitized) touch();  // a sanitizer takes the signal
   cuda::set_emulation(before);
 }
