@@ -63,6 +63,20 @@ std::vector<library_tile> library_tiles(bool wgmma) {
   return tiles;
 }
 
+// L2 gives at least what the library's largest products take from it, in tiles of 128 x 256.
+double l2_rate(const device_ceilings& d) {
+  return std::max(d.l2, library_tile{128, 256}.from_l2() * d.products / (1 << 20));
+}
+
+// Tiles of `rows` assignments that an expert with `mean` of them fills, if rows choose by chance
+// (Poisson, here normal): one, and another for each further tile's end that their number passes.
+double expected_tiles(double mean, double rows) {
+  double tiles = 1;
+  for (double end = rows; end < 2 * mean + 8 * rows; end += rows)
+    tiles += 0.5 * std::erfc((end + 0.5 - mean) / std::sqrt(2 * mean));
+  return tiles;
+}
+
 }  // namespace
 
 double recorded_bucket(double rows) {
@@ -86,8 +100,7 @@ launch library_product(double rows, double columns, double depth, double out_byt
   // The fastest tile, with k cut into up to 8 parts whose sums pass through L2.
   static const auto hopper = library_tiles(true), older = library_tiles(false);
   const double memory = l.bytes / d.copy;
-  // L2 gives at least what the largest products take from it, in tiles of 128 x 256.
-  const double l2 = std::max(d.l2, library_tile{128, 256}.from_l2() * d.products / (1 << 20));
+  const double l2 = l2_rate(d);
   l.busy = 1e30;
   for (const library_tile& t : d.mma_share < 1 ? hopper : older) {
     const auto [a, b] = t;
@@ -185,33 +198,47 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
 }
 
 // moe_tensor_kernels.h: 64 rows x 256 columns a block of eight warps, k in steps of 32; two blocks a
-// multiprocessor. Of its inner loop: 171 instructions, 12 ldmatrix, 32 mma (budget.json).
-launch grouped_tensor(double rows, double per_token, double experts, double inputs, double columns,
-                      double depth, const device_ceilings& d) {
-  constexpr double tile_rows = 64, tile_columns = 256, step = 32, resident = 2, warps = 8;
+// multiprocessor. Of its inner loop: 171 instructions, 12 ldmatrix, 32 mma (budget.json). Where
+// experts have 96 assignments, Hopper takes 144 x 256 a block by wgmma, whose operands pass through no
+// register: tensor cores, L2, the tiles' empty rows and writing a tile hold it, as the next one's copies
+// are under way. A column of the result with a gate is two of the product's.
+launch grouped_tensor(double rows, double per_token, double experts, double out, double in,
+                      bool gated, const device_ceilings& d) {
+  constexpr double tile_columns = 256, step = 32, warps = 8;
   constexpr double instructions = 171, loads = 12, mmas = 32;
   launch l;
   const double assignments = rows * per_token, hit = experts_hit(rows, per_token, experts);
-  l.operations = 2 * assignments * columns * depth;
-  const double weights = hit * columns * depth * bf16;
-  l.bytes = weights + (inputs * depth + assignments * columns) * bf16;
+  const double columns = gated ? 2 * out : out;
+  l.operations = 2 * assignments * columns * in;
+  const double weights = hit * columns * in * bf16;
+  l.bytes = weights + ((gated ? rows : assignments) * in + assignments * out) * bf16;
   l.limit = std::max(l.operations / d.products, weights / d.copy);
-  // Rows of an expert spread; a tile that is filled by half spares half of its warps.
-  const double of_expert = assignments / hit;
-  const double row_tiles = hit * std::ceil(of_expert / tile_rows);
-  const double blocks = row_tiles * std::ceil(columns / tile_columns);
-  const double filled = std::min(
-      1.0, std::ceil(of_expert / 32) * 32 / (std::ceil(of_expert / tile_rows) * tile_rows));
-  const double all_warps = resident * warps, per_scheduler = all_warps / schedulers;
-  const double issue = instructions * per_scheduler,
-               products = mmas * mma_clocks(d) * per_scheduler * filled,
-               clocks =
-                   std::max({issue, loads * matrix_load_clocks * all_warps, products}) / scheduling;
-  const double of_a_block = std::ceil(depth / step) * clocks / d.clock + 3 * d.latency;
-  const double compute = wave_count(blocks, resident * d.multiprocessors) * of_a_block;
+  const bool wide = d.mma_share < 1 && assignments >= 96 * experts;
+  const double tile_rows = wide ? 144 : 64, resident = wide ? 1 : 2;
+  const double of_expert = assignments / hit, tiles = expected_tiles(of_expert, tile_rows);
+  const double across = std::ceil(columns / tile_columns), blocks = hit * tiles * across;
+  double clocks = 0;  // of a step of the resident blocks
+  if (wide) {
+    clocks = 2 * tile_rows * tile_columns * step * d.multiprocessors / d.products * d.clock;
+    l.held_by = "products";
+  } else {
+    // A tile that is filled by half spares half of its warps.
+    const double filled = expected_tiles(of_expert, 32) * 32 / (tiles * tile_rows);
+    const double per_scheduler = resident * warps / schedulers;
+    const double issue = instructions * per_scheduler,
+                 products = mmas * mma_clocks(d) * per_scheduler * filled;
+    clocks = std::max({issue, loads * matrix_load_clocks * resident * warps, products});
+    l.held_by = issue > products ? "issue" : "products";
+  }
+  const double of_a_block =
+      std::ceil(in / step) * clocks / scheduling / d.clock + (wide ? 1 : 3) * d.latency;
+  const double compute =
+      wave_count(blocks, resident * d.multiprocessors) * of_a_block + (wide ? 2 * d.latency : 0);
+  // Every tile's weights, and its rows without the empty ones.
+  const double l2 = (blocks * tile_columns + across * assignments) * in * bf16 / l2_rate(d);
   const double memory = l.bytes / d.copy;
-  l.busy = std::max(compute, memory);
-  l.held_by = memory > compute ? "memory" : issue > products ? "issue" : "products";
+  l.busy = std::max({compute, l2, memory});
+  if (l.busy > compute) l.held_by = memory > l2 ? "memory" : "L2";
   return l;
 }
 

@@ -23,10 +23,11 @@ launch library_product(double rows, double columns, double depth, double out_byt
 launch streaming(double bytes, double instructions, const device_ceilings& d);
 launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
                         int head_dim, double* splits, const device_ceilings& d);
-// y [assignments, columns] = x W_e^T for the experts that `rows` rows of `per_token` assignments
-// reach, spread evenly. inputs: rows of x, one a row or one an assignment.
-launch grouped_tensor(double rows, double per_token, double experts, double inputs, double columns,
-                      double depth, const device_ceilings& d);
+// The experts' product from `in` to `out` features: y [assignments, out] = x W_e^T, or with `gated`
+// silu(x W_e^T) times a second such product, for the experts that `rows` rows of `per_token`
+// assignments reach by chance. x has one row a row if gated, else one an assignment.
+launch grouped_tensor(double rows, double per_token, double experts, double out, double in,
+                      bool gated, const device_ceilings& d);
 
 // Experts that somebody wants, of uniformly chosen ones.
 double experts_hit(double rows, double per_token, double experts);

@@ -121,11 +121,8 @@ void add_routed(step_builder& b, const cost_shape& c, const layer_shape& s,
   b.stream("moe_plan: count", more * s.times, s.rows * per * i32 + e * 2 * i32, 0, 0);
   b.stream("moe_plan", s.times, more > 0 ? e * 4 * i32 : placing, 0, 0);
   b.stream("moe_plan: place", more * s.times, placing, 0, 0);
-  b.add("grouped_tensor", s.times,
-        cost::grouped_tensor(s.real_rows, per, e, s.real_rows, 2 * f, h, d));
-  b.stream("silu_mul", s.times, s.rows * per * f * 3 * bf16, s.rows * per * f, silu_instructions);
-  b.add("grouped_tensor", s.times,
-        cost::grouped_tensor(s.real_rows, per, e, s.real_rows * per, h, f, d));
+  b.add("grouped_tensor", s.times, cost::grouped_tensor(s.real_rows, per, e, f, h, true, d));
+  b.add("grouped_tensor", s.times, cost::grouped_tensor(s.real_rows, per, e, h, f, false, d));
   b.stream("moe_combine", s.times, s.rows * h * (per * bf16 + 2 * f32), s.rows * h * per,
            combine_instructions);
 }

@@ -199,10 +199,6 @@ struct silu_mul_params {
 UNMASK_DEVICE float silu(float g) {
   return g / (1.0F + expf(-g));
 }
-// To a few units in the last place of float32, far below the rounding to bfloat16.
-UNMASK_DEVICE float silu_fast(float g) {
-  return divide_fast(g, 1.0F + exp2_fast(-1.4426950408889634F * g));
-}
 
 // out = g / (1 + e^-g) * up. Blocks: rows x pieces of a row.
 UNMASK_KERNEL void silu_mul_kernel(silu_mul_params p) {
@@ -218,12 +214,7 @@ UNMASK_KERNEL void silu_mul_kernel(silu_mul_params p) {
       const bf16_piece u = *reinterpret_cast<const bf16_piece*>(in + p.width + f);
       bf16_piece y;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float low = silu_fast(float_bits(g.pair[i] << 16)) * float_bits(u.pair[i] << 16);
-        const float high =
-            silu_fast(float_bits(g.pair[i] & 0xFFFF0000U)) * float_bits(u.pair[i] & 0xFFFF0000U);
-        y.pair[i] = pack_bf16(low, high);
-      }
+      for (int i = 0; i < 4; ++i) y.pair[i] = gated_pair(g.pair[i], u.pair[i]);
       *reinterpret_cast<bf16_piece*>(to + f) = y;
     }
     return;

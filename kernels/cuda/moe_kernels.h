@@ -182,12 +182,13 @@ UNMASK_KERNEL void UNMASK_THREADS(choose_threads) moe_choose_kernel(route_params
   route_row(p, r, room);
 }
 
-constexpr int routed_rows = 64;  // assignments per tile of a grouped product
+constexpr int routed_rows = 64;  // assignments per tile of a grouped product, if it is not said
 
 struct routed_plan {
   std::int32_t* assignment;  // [R k] sorted by expert
   std::int32_t* begin;       // [experts + 1] into assignment
-  std::int32_t* tile_begin;  // [experts + 1] tiles of routed_rows before an expert
+  std::int32_t* tile_begin;  // [experts + 1] tiles before an expert
+  int tile_rows = routed_rows;
 };
 
 struct plan_params {
@@ -256,7 +257,7 @@ UNMASK_DEVICE void plan_experts(const plan_params& p, const shared_array<std::in
     sync_block();
     std::int32_t tiles_total = 0;
     const std::int32_t tiles_end =
-        block_scan((n + routed_rows - 1) / routed_rows, scratch, &tiles_total);
+        block_scan((n + p.plan.tile_rows - 1) / p.plan.tile_rows, scratch, &tiles_total);
     sync_block();
     if (e < p.experts) {
       p.plan.begin[e + 1] = rows_before + rows_end;

@@ -140,6 +140,20 @@ class queue {
 
   int multiprocessors() const { return multiprocessors_; }
 
+  // Whether what runs of a kernel is machine code for sm_90a, which alone has wgmma; the emulator
+  // does.
+  template <class P>
+  static bool has_wgmma([[maybe_unused]] void (*kernel)(P)) {
+#if defined(__CUDACC__)
+    cudaFuncAttributes found{};
+    check(cudaFuncGetAttributes(&found, reinterpret_cast<const void*>(kernel)),
+          "cudaFuncGetAttributes", __FILE__, __LINE__);
+    return found.ptxVersion == 90 && found.binaryVersion == 90;
+#else
+    return true;
+#endif
+  }
+
   template <class P>
   void launch(const char* name, const grid_shape& shape, void (*kernel)(P),
               const std::type_identity_t<P>& arguments) {

@@ -55,10 +55,11 @@ bool expect(const bench_case& c, const device_ceilings& d, double& seconds, std:
   } else if (c.operation == "linear") {
     l = cost::library_product(c("rows"), c("out"), c("in"), 4, false, d);
   } else if (c.operation == "experts") {
-    const cost::launch up = cost::grouped_tensor(c("rows"), c("per_row"), c("experts"), c("rows"),
-                                                 2 * c("hidden"), c("width"), d);
-    l = cost::grouped_tensor(c("rows"), c("per_row"), c("experts"), c("rows") * c("per_row"),
-                             c("width"), c("hidden"), d);
+    const auto product = [&](double out, double in, bool gated) {
+      return cost::grouped_tensor(c("rows"), c("per_row"), c("experts"), out, in, gated, d);
+    };
+    const cost::launch up = product(c("hidden"), c("width"), true);
+    l = product(c("width"), c("hidden"), false);
     l.busy += up.busy;
     starts = 2;
   } else if (c.operation == "rms_norm") {

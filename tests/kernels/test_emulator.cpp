@@ -24,6 +24,9 @@ enum class fault {
   no_copy_wait,
   wrong_swizzle,
   mask_off_by_one,
+  no_copy_fence,
+  no_product_wait,  // a tile is overwritten that a product may still read
+  no_sum_wait,
   divergent_collective,
   divergent_barrier,
   outside_array,
@@ -154,6 +157,74 @@ TEST(emulator, a_wrong_swizzle_is_found) {
 }
 TEST(emulator, a_mask_off_by_one_is_found) {
   EXPECT_FALSE(right_in_every_mode(fault::mask_off_by_one));
+}
+
+// out [64, 144] = a b^T over 128 of k by wgmma, one stage of 64: a [64, 128], b [144, 128].
+struct group_params {
+  const std::uint16_t* a;
+  const std::uint16_t* b;
+  float* out;
+  fault plant;
+};
+
+UNMASK_KERNEL void group_kernel(group_params p) {
+  shared_allocator shared;
+  std::uint16_t* tile = shared.take<std::uint16_t>(208 * 64).data();  // a, then b
+  const int t = static_cast<int>(thread_index());
+  float sum[72] = {};
+  for (int k = 0; k < 128; k += 64) {
+    if (p.plant != fault::no_product_wait) wgmma_wait<0>();
+    sync_block();
+    for (int i = t; i < 208 * 8; i += 128) {
+      const int row = i / 8, piece = i % 8;
+      const int to = p.plant == fault::wrong_swizzle ? piece : piece ^ (row & 7);
+      const std::uint16_t* from = row < 64 ? p.a + row * 128 : p.b + (row - 64) * 128;
+      copy_async_16(tile + row * 64 + to * 8, from + k + piece * 8, true);
+    }
+    copy_async_commit();
+    copy_async_wait<0>();
+    if (p.plant != fault::no_copy_fence) fence_shared_copies();
+    sync_block();
+    wgmma_begin();
+    for (int i = 0; i < 64; i += 16) wgmma_64x144x16(sum, tile + i, tile + 64 * 64 + i);
+    wgmma_commit();
+  }
+  if (p.plant != fault::no_sum_wait) wgmma_wait<0>();
+  for (int i = 0; i < 72; ++i) {
+    const int row = warp_index() * 16 + (i >> 1 & 1) * 8 + lane_index() / 4;
+    p.out[row * 144 + i / 4 * 8 + lane_index() % 4 * 2 + (i & 1)] = sum[i];
+  }
+  wgmma_wait<0>();
+}
+
+bool group_right(fault plant) {
+  std::vector<std::uint16_t> a(64 * 128), b(144 * 128);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = bf16_of(static_cast<float>(i % 13) - 6);
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = bf16_of(static_cast<float>(i % 7) - 3);
+  bool right = true;
+  for (const emulator::schedule& order : modes) {
+    std::vector<float> out(64 * 144, -1.0F);
+    queue q;
+    emulator::set_schedule(order);
+    q.launch("group", {1, 128, 208 * 64 * 2}, group_kernel,
+             {a.data(), b.data(), out.data(), plant});
+    emulator::set_schedule({});
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      float want = 0;
+      for (std::size_t k = 0; k < 128; ++k)
+        want += bf16_to_float(a[i / 144 * 128 + k]) * bf16_to_float(b[i % 144 * 128 + k]);
+      right = right && out[i] == want;
+    }
+  }
+  return right;
+}
+
+TEST(emulator, products_of_warpgroups_and_what_they_must_wait_for) {
+  EXPECT_TRUE(group_right(fault::none));
+  for (const fault plant : {fault::wrong_swizzle, fault::no_product_wait, fault::no_sum_wait})
+    EXPECT_FALSE(group_right(plant)) << static_cast<int>(plant);
+  EXPECT_THROW(group_right(fault::no_copy_fence), emulation_error);
+  emulator::set_schedule({});
 }
 
 struct fault_params {

@@ -52,6 +52,7 @@ namespace {
 
 constexpr std::size_t stack_bytes = std::size_t{64} << 10;
 constexpr std::size_t guard_bytes = 256;
+constexpr std::size_t shared_alignment = 1024;
 constexpr unsigned char guard_value = 0xA5;
 // Shared memory starts undefined. As float and as bfloat16 this is a NaN.
 constexpr unsigned char poison = 0xFF;
@@ -87,6 +88,13 @@ struct fiber {
   bool at_barrier = false;
   std::vector<async_copy> open;
   std::deque<std::vector<async_copy>> groups;
+  bool unfenced = false;  // copies have landed that wgmma may not see yet
+};
+
+// A warp's part of a product by its warpgroup.
+struct group_product {
+  std::array<float*, 32> d;  // by lane
+  const unsigned char *a, *b;
 };
 
 struct warp_meeting {
@@ -95,6 +103,8 @@ struct warp_meeting {
   int kind = 0;
   unsigned line = 0;
   std::array<void*, 32> argument{};
+  std::vector<group_product> open;
+  std::deque<std::vector<group_product>> groups;
 };
 
 struct block_state {
@@ -291,9 +301,10 @@ void run(const extent& shape, void (*body)(const void*), const void* argument) {
   kernel_argument = argument;
   block_state b;
   b.shape = shape;
-  b.memory.resize(shape.shared_bytes + 2 * guard_bytes + 128);
+  b.memory.resize(shape.shared_bytes + 2 * guard_bytes + shared_alignment);
   auto start = reinterpret_cast<std::uintptr_t>(b.memory.data()) + guard_bytes;
-  b.shared = reinterpret_cast<unsigned char*>((start + 127) / 128 * 128);
+  b.shared = reinterpret_cast<unsigned char*>((start + shared_alignment - 1) / shared_alignment *
+                                              shared_alignment);
   struct restore {
     ~restore() {
       block = nullptr;
@@ -422,13 +433,104 @@ void copy_wait(std::size_t groups_left) {
   auto& groups = running->groups;
   while (groups.size() > groups_left) {
     for (const async_copy& c : groups.front()) land(c);
+    running->unfenced = running->unfenced || !groups.front().empty();
     groups.pop_front();
   }
 }
 
+namespace {
+
+// Element k of a row of a wgmma operand whose pieces are exchanged (nvidia.h).
+float operand_at(const unsigned char* tile, int row, int k) {
+  auto at = static_cast<std::size_t>(tile - block->shared) + row * 128U + k * 2U;
+  at ^= (at >> 7 & 7U) << 4;
+  std::uint16_t half = 0;
+  std::memcpy(&half, block->shared + at, 2);
+  return emulated::float_bits(static_cast<std::uint32_t>(half) << 16);
+}
+
+void multiply(const group_product& p, unsigned warp) {
+  constexpr int rows = 16, columns = 144, depth = 16;
+  if (counting()) note_product(2.0 * rows * columns * depth);
+  static thread_local float a[rows][depth], b[columns][depth];
+  for (int k = 0; k < depth; ++k) {
+    for (int r = 0; r < rows; ++r)
+      a[r][k] = operand_at(p.a, static_cast<int>(warp % 4) * rows + r, k);
+    for (int c = 0; c < columns; ++c) b[c][k] = operand_at(p.b, c, k);
+  }
+  for (int l = 0; l < 32; ++l) {
+    for (int i = 0; i < columns / 2; ++i) {
+      const int row = l / 4 + (i >> 1 & 1) * 8, column = i / 4 * 8 + l % 4 * 2 + (i & 1);
+      float sum = p.d[static_cast<std::size_t>(l)][i];
+      for (int k = 0; k < depth; ++k) sum += a[row][k] * b[column][k];
+      p.d[static_cast<std::size_t>(l)][i] = sum;
+    }
+  }
+}
+
+struct operands {
+  float* d;
+  const unsigned char *a, *b;
+};
+void issue_product(void** all) {
+  const auto* first = static_cast<const operands*>(all[0]);
+  group_product p{{}, first->a, first->b};
+  for (std::size_t l = 0; l < 32; ++l) {
+    const auto* mine = static_cast<const operands*>(all[l]);
+    if (mine->a != p.a || mine->b != p.b) fail("wgmma with other operands in another lane");
+    p.d[l] = mine->d;
+  }
+  for (const fiber& f : block->fibers) {
+    if (f.unfenced) fail("wgmma reads what was copied without fence_shared_copies()");
+  }
+  const unsigned warp = running->thread / 32;
+  if (chosen.eager_copies) {
+    multiply(p, warp);
+  } else {
+    block->warps[warp].open.push_back(p);
+  }
+}
+void check_operand(const unsigned char* tile, std::size_t rows) {
+  check_shared(tile, (rows - 1) * 128 + 32);
+  const auto at = static_cast<std::size_t>(tile - block->shared);
+  if (at % 1024 >= 128 || at % 32 != 0) fail("a wgmma operand that starts at no multiple of 1024");
+}
+void commit_products(void**) {
+  warp_meeting& w = block->warps[running->thread / 32];
+  w.groups.push_back(std::move(w.open));
+  w.open.clear();
+}
+void wait_for_products(void** all) {
+  warp_meeting& w = block->warps[running->thread / 32];
+  while (w.groups.size() > *static_cast<const std::size_t*>(all[0])) {
+    for (const group_product& p : w.groups.front()) multiply(p, running->thread / 32);
+    w.groups.pop_front();
+  }
+}
+
+}  // namespace
+
 }  // namespace unmask::cuda::emulator
 
 namespace unmask::cuda::emulated {
+
+void fence_shared_copies() {
+  emu::running->unfenced = false;
+}
+void wgmma_64x144x16(float (&d)[72], const void* a, const void* b, const emu::where& place) {
+  emu::operands mine{d, static_cast<const unsigned char*>(a), static_cast<const unsigned char*>(b)};
+  emu::check_operand(mine.a, 64);
+  emu::check_operand(mine.b, 144);
+  emu::rendezvous(7, &mine, emu::issue_product, place);
+}
+void wgmma_commit(const emu::where& place) {
+  emu::rendezvous(8, nullptr, emu::commit_products, place);
+}
+void wgmma_wait_for(int groups_left, const emu::where& place) {
+  auto left = static_cast<std::size_t>(groups_left);
+  emu::rendezvous(9, &left, emu::wait_for_products, place);
+}
+
 namespace {
 
 struct matrix_load {

@@ -3,13 +3,15 @@
 //
 // A GPU made of fibers, so that the CUDA kernels' own source runs, and is tested, on any machine.
 // Every thread of a block is a fiber; warp collectives and barriers are rendezvous; cp.async lands
-// at the wait (or at once, see schedule). Blocks run one after the other, first to last or back.
+// and wgmma multiplies at the wait (or at once, see schedule). Blocks run one after the other, first
+// to last or back.
 //
 // What it finds, each as an emulation_error: collectives that a warp reaches divergently, barriers
 // that some threads of a block never reach, accesses outside the block's shared memory (through
-// shared_array, cp.async, ldmatrix, or by overwriting the guard bytes around it). A forgotten
-// cp.async wait, a forgotten barrier or a wrong swizzle give wrong numbers under at least one
-// schedule. What it does not show: bank conflicts, weak memory ordering, time.
+// shared_array, cp.async, ldmatrix, wgmma, or by overwriting the guard bytes around it), wgmma on
+// what was copied without a fence. A forgotten wait for copies or products, a forgotten barrier or a
+// wrong swizzle give wrong numbers under at least one schedule. What it does not show: bank
+// conflicts, weak memory ordering, time.
 #pragma once
 
 #include <cmath>
@@ -177,6 +179,17 @@ void mma_16816(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std
                const emu::where& place = emu::where::current());
 void mma_16832(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                std::uint32_t b1, const emu::where& place = emu::where::current());
+// nvidia.h. Products take place when they are waited for, or at once with eager copies.
+void fence_shared_copies();
+inline void wgmma_begin() {}
+void wgmma_64x144x16(float (&d)[72], const void* a, const void* b,
+                     const emu::where& place = emu::where::current());
+void wgmma_commit(const emu::where& place = emu::where::current());
+void wgmma_wait_for(int groups_left, const emu::where& place);
+template <int groups_left>
+void wgmma_wait(const emu::where& place = emu::where::current()) {
+  wgmma_wait_for(groups_left, place);
+}
 // Element i of a word of four int8, the first in its lowest byte.
 inline std::int32_t int8_of(std::uint32_t word, int i) {
   return static_cast<std::int8_t>(word >> (8 * i) & 0xFFU);

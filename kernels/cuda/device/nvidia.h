@@ -30,7 +30,7 @@ UNMASK_INLINE unsigned block_size() {
   return blockDim.x;
 }
 UNMASK_INLINE unsigned char* shared_memory() {
-  extern __shared__ __align__(128) unsigned char unmask_shared_memory[];
+  extern __shared__ __align__(1024) unsigned char unmask_shared_memory[];
   return unmask_shared_memory;
 }
 
@@ -123,6 +123,62 @@ UNMASK_INLINE void mma_16832(std::int32_t (&c)[4], const std::uint32_t (&a)[4], 
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+// Products by warpgroups (wgmma): four warps multiply a [64, 16] by b [144, 16], transposed. Tiles lie
+// in shared memory, in rows of 128 bytes of which piece c of row r lies at c ^ (r & 7), from an address
+// that is a multiple of 1024; `a` and `b` point to 16 of k in the first row. What threads copied there
+// is seen behind fence_shared_copies() and a barrier. Sums are those of mma_16816 for rows 16 w ... of
+// warp w, and undefined from wgmma_begin() to the wgmma_wait() that leaves fewer groups. Only machine
+// code for sm_90a has it (queue::has_wgmma).
+UNMASK_INLINE void fence_shared_copies() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
+#endif
+}
+UNMASK_INLINE void wgmma_begin() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
+#endif
+}
+UNMASK_INLINE void wgmma_commit() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory");
+#endif
+}
+template <int groups_left>
+UNMASK_INLINE void wgmma_wait() {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(groups_left) : "memory");
+#endif
+}
+// Its descriptor: the address and the distance of groups of eight rows in units of 16 bytes; 1 of
+// the last two bits: pieces are exchanged in rows of 128 bytes.
+UNMASK_INLINE std::uint64_t wgmma_operand(const void* shared) {
+  return shared_address(shared) >> 4 | std::uint64_t{1} << 16 | std::uint64_t{1024 >> 4} << 32 |
+         std::uint64_t{1} << 62;
+}
+#define UNMASK_SUMS_8(i)                                                                      \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+      "+f"(d[i + 6]), "+f"(d[i + 7])
+UNMASK_INLINE void wgmma_64x144x16(float (&d)[72], const void* a, const void* b) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, 1, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n144k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, "
+      "%64, %65, %66, %67, %68, %69, %70, %71}, "
+      "%72, %73, add, 1, 1, 0, 0;\n}\n"
+      : UNMASK_SUMS_8(0), UNMASK_SUMS_8(8), UNMASK_SUMS_8(16), UNMASK_SUMS_8(24), UNMASK_SUMS_8(32),
+        UNMASK_SUMS_8(40), UNMASK_SUMS_8(48), UNMASK_SUMS_8(56), UNMASK_SUMS_8(64)
+      : "l"(wgmma_operand(a)), "l"(wgmma_operand(b)));
+#else
+  __trap();
+#endif
+}
+#undef UNMASK_SUMS_8
+
 // sum + the products of the four int8 of each word.
 UNMASK_INLINE std::int32_t dot_int8(std::int32_t a, std::int32_t b, std::int32_t sum) {
   return __dp4a(a, b, sum);

@@ -92,10 +92,20 @@ void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& 
   const int hidden = args.experts.hidden, width = static_cast<int>(args.x.columns());
   const weight_format format = as_device(*args.experts.gate_up[0]).format;
 
+  // bfloat16 weights go to tensor cores, with activations rounded as for the library's products,
+  // where rows come in whole pieces of 16 bytes. int8 weights always do, with quantised rows: their
+  // sums are exact.
+  const bool int8 = format == weight_format::int8;
+  const bool tensor =
+      format == weight_format::bf16 && width % 8 == 0 && hidden % 8 == 0 && !own_products_only();
+  static const bool has_wgmma = queue::has_wgmma(grouped_wide_kernel<wide_stages - 3, true>);
+  const bool wide = tensor && has_wgmma && all >= std::int64_t{wide_least} * count;
+  const int tile_rows = wide ? wide_rows : routed_rows;
+
   const std::int32_t* expert = device.in(args.expert).as<std::int32_t>();
   auto* words =
       device.work().scratch<std::int32_t>(scratch_slot::routed_plan, all + 3 * (count + 1));
-  const routed_plan plan{words, words + all, words + all + count + 1};
+  const routed_plan plan{words, words + all, words + all + count + 1, tile_rows};
   const plan_params planning{expert, args.expert.row_stride,       rows, per_token, count,
                              plan,   words + all + 2 * (count + 1)};
   const grid_shape shares{blocks_for(all, plan_share), route_threads, plan_shared_bytes(count)};
@@ -110,39 +120,27 @@ void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& 
 
   const void* const* pointers = device.expert_pointers(args.experts);
   const auto tiles = static_cast<unsigned>(
-      std::min<std::int64_t>(all, all / routed_rows + count));  // at least as many as there are
-  // bfloat16 weights go to tensor cores, with activations rounded as for the library's products,
-  // where rows come in whole pieces of 16 bytes. int8 weights always do, with quantised rows: their
-  // sums are exact.
-  const bool int8 = format == weight_format::int8;
-  const bool tensor =
-      format == weight_format::bf16 && width % 8 == 0 && hidden % 8 == 0 && !own_products_only();
-  const dtype between = tensor ? dtype::bf16 : dtype::f32;  // of what products make and read
+      std::min<std::int64_t>(all, all / tile_rows + count));  // at least as many as there are
+  const dtype between = tensor ? dtype::bf16 : dtype::f32;    // of what products make and read
   const auto multiply_experts = [&](const void* const* matrices, const void* in, dtype type,
                                     std::int64_t stride, int divide, void* out, int columns,
                                     int depth) {
     const std::int64_t in_rows = all / divide;
-    const grid_shape tensor_shape{blocks_for(columns, routed_columns), routed_threads,
-                                  routed_shared_bytes, tiles};
-    if (tensor) {
-      const std::uint16_t* half = device.as_bf16(in, type, stride, nullptr, in_rows, depth);
-      device.work().launch("grouped_tensor", tensor_shape, grouped_tensor_kernel<routed_stages - 2>,
-                           {plan, count, matrices, half, divide, out, between, columns, depth});
-      return;
-    }
     if (int8) {
       const int8_rows rows_of = device.as_int8(in, type, stride, nullptr, in_rows, depth, 0);
       device.work().launch(
-          "grouped_tensor", tensor_shape, grouped_tensor_kernel<routed_stages - 2, std::int32_t>,
+          "grouped_tensor",
+          {blocks_for(columns, routed_columns), routed_threads, routed_shared_bytes, tiles},
+          grouped_tensor_kernel<routed_stages - 2, std::int32_t>,
           {plan, count, matrices, reinterpret_cast<const std::uint16_t*>(rows_of.level), divide,
            out, between, columns, static_cast<int>(int8_padded(depth) / 2), rows_of.scale});
       return;
     }
     if (type == dtype::bf16) {
-      auto* wide = device.work().scratch<float>(scratch_slot::low_precision, in_rows * depth);
+      auto* floats = device.work().scratch<float>(scratch_slot::low_precision, in_rows * depth);
       device.work().launch("to_f32", {blocks_for(in_rows, 1), gemm_threads}, to_f32_kernel,
-                           {static_cast<const std::uint16_t*>(in), stride, wide, depth});
-      in = wide;
+                           {static_cast<const std::uint16_t*>(in), stride, floats, depth});
+      in = floats;
       stride = depth;
     }
     const grouped_params p{plan,
@@ -163,16 +161,39 @@ void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& 
     }
   };
   const auto element = static_cast<std::int64_t>(size_of(between));
-  auto* pair =
-      device.work().scratch<unsigned char>(scratch_slot::routed_hidden, all * 3 * hidden * element);
-  void* gated = pair + all * 2 * hidden * element;
+  auto* gated = device.work().scratch<unsigned char>(scratch_slot::routed_hidden,
+                                                     all * (tensor ? 1 : 3) * hidden * element);
   auto* down =
       device.work().scratch<unsigned char>(scratch_slot::routed_output, all * width * element);
-  multiply_experts(pointers, device.in(args.x).data, args.x.type, args.x.row_stride, per_token,
-                   pair, 2 * hidden, width);
-  device.run(op::silu_mul{make_view(pair, between, {all, 2 * hidden}),
-                          make_view(gated, between, {all, hidden})});
-  multiply_experts(pointers + count, gated, between, hidden, 1, down, width, hidden);
+  if (tensor) {
+    const auto multiply = [&](void (*kernel)(grouped_tensor_params), unsigned across,
+                              const grouped_tensor_params& p) {
+      const auto blocks = static_cast<unsigned>(device.work().multiprocessors());
+      device.work().launch(
+          "grouped_tensor",
+          wide ? grid_shape{std::min(blocks, across * tiles), routed_threads, wide_shared_bytes}
+               : grid_shape{across, routed_threads, routed_shared_bytes, tiles},
+          kernel, p);
+    };
+    const std::uint16_t* x = device.as_bf16(device.in(args.x).data, args.x.type, args.x.row_stride,
+                                            nullptr, rows, width);
+    multiply(wide ? grouped_wide_kernel<wide_stages - 3, true>
+                  : grouped_tensor_kernel<routed_stages - 2, float, true>,
+             blocks_for(hidden, routed_columns / 2),
+             {plan, count, pointers, x, per_token, gated, between, hidden, width});
+    multiply(wide ? grouped_wide_kernel<wide_stages - 3, false>
+                  : grouped_tensor_kernel<routed_stages - 2>,
+             blocks_for(width, routed_columns),
+             {plan, count, pointers + count, reinterpret_cast<const std::uint16_t*>(gated), 1, down,
+              between, width, hidden});
+  } else {
+    unsigned char* pair = gated + all * hidden * element;
+    multiply_experts(pointers, device.in(args.x).data, args.x.type, args.x.row_stride, per_token,
+                     pair, 2 * hidden, width);
+    device.run(op::silu_mul{make_view(pair, between, {all, 2 * hidden}),
+                            make_view(gated, between, {all, hidden})});
+    multiply_experts(pointers + count, gated, between, hidden, 1, down, width, hidden);
+  }
   device.work().launch(
       "moe_combine", {blocks_for(rows, 1), row_threads}, moe_combine_kernel,
       {down, between, expert, args.expert.row_stride, device.in(args.weight).as<float>(),
