@@ -198,14 +198,14 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
 }
 
 // moe_tensor_kernels.h: 64 rows x 256 columns a block of eight warps, k in steps of 32; two blocks a
-// multiprocessor. Of its inner loop: 171 instructions, 12 ldmatrix, 32 mma (budget.json). Where
+// multiprocessor. Of its inner loop: 166 instructions, 12 ldmatrix, 32 mma (budget.json). Where
 // experts have 96 assignments, Hopper takes 144 x 256 a block by wgmma, whose operands pass through no
 // register: tensor cores, L2, the tiles' empty rows and writing a tile hold it, as the next one's copies
 // are under way. A column of the result with a gate is two of the product's.
 launch grouped_tensor(double rows, double per_token, double experts, double out, double in,
                       bool gated, const device_ceilings& d) {
   constexpr double tile_columns = 256, step = 32, warps = 8;
-  constexpr double instructions = 171, loads = 12, mmas = 32;
+  constexpr double instructions = 166, loads = 12, mmas = 32;
   launch l;
   const double assignments = rows * per_token, hit = experts_hit(rows, per_token, experts);
   const double columns = gated ? 2 * out : out;

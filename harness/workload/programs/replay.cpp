@@ -37,9 +37,8 @@ fs::path standing(const fs::path& path) {
 // Empty: the verdict is one of those that the record allows.
 std::string hostile(const json_reader& record) {
   const std::string wanted = record.text("verdict");
-  sandbox_limits limits;
-  limits.seconds = record.number("wall_limit_s", 0.1, 600);
-  limits.memory_bytes = 512LL << 20;  // reached in that time also where pages come slowly
+  // Memory that is used up in that time also where pages come slowly.
+  const sandbox_limits limits{record.number("wall_limit_s", 0.1, 600), 512LL << 20};
   const program_result got = run_python_program(record.text("full_program"), limits);
   const std::string verdict = name_of(got.verdict);
   if (wanted == "any" ||

@@ -440,7 +440,7 @@ void copy_wait(std::size_t groups_left) {
 
 namespace {
 
-// Element k of a row of a wgmma operand whose pieces are exchanged (nvidia.h).
+// Element k of a row of a swizzled wgmma operand (nvidia.h).
 float operand_at(const unsigned char* tile, int row, int k) {
   auto at = static_cast<std::size_t>(tile - block->shared) + row * 128U + k * 2U;
   at ^= (at >> 7 & 7U) << 4;

@@ -151,7 +151,7 @@ UNMASK_INLINE void wgmma_wait() {
 #endif
 }
 // Its descriptor: the address and the distance of groups of eight rows in units of 16 bytes; 1 of
-// the last two bits: pieces are exchanged in rows of 128 bytes.
+// the last two bits: pieces are swizzled in rows of 128 bytes.
 UNMASK_INLINE std::uint64_t wgmma_operand(const void* shared) {
   return shared_address(shared) >> 4 | std::uint64_t{1} << 16 | std::uint64_t{1024 >> 4} << 32 |
          std::uint64_t{1} << 62;
