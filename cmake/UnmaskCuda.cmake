@@ -37,6 +37,9 @@ if(NOT UNMASK_CUDA STREQUAL "OFF")
     set(UNMASK_HAS_CUDA ON)
     set(UNMASK_CUDA_TEXT ${CUDAToolkit_VERSION})
     list(JOIN CMAKE_CUDA_ARCHITECTURES " " UNMASK_CUDA_ARCHITECTURES_TEXT)
+    if(UNMASK_CUDA_ARCHITECTURES_TEXT MATCHES "90a")  # alone has wgmma, and no macro tells the host
+      add_compile_definitions($<$<COMPILE_LANGUAGE:CUDA>:UNMASK_HAS_SM90A>)
+    endif()
     if(TARGET CUDA::nvtx3)
       find_path(UNMASK_NVTX_INCLUDE nvtx3/nvToolsExt.h HINTS ${CUDAToolkit_INCLUDE_DIRS}
                 NO_DEFAULT_PATH)

@@ -144,11 +144,13 @@ class queue {
   // does.
   template <class P>
   static bool has_wgmma([[maybe_unused]] void (*kernel)(P)) {
-#if defined(__CUDACC__)
+#if defined(UNMASK_HAS_SM90A)
     cudaFuncAttributes found{};
     check(cudaFuncGetAttributes(&found, reinterpret_cast<const void*>(kernel)),
           "cudaFuncGetAttributes", __FILE__, __LINE__);
-    return found.ptxVersion == 90 && found.binaryVersion == 90;
+    return found.binaryVersion == 90;
+#elif defined(__CUDACC__)
+    return false;
 #else
     return true;
 #endif
