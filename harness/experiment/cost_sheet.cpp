@@ -243,8 +243,7 @@ text_table cost_goals(const std::filesystem::path& shapes, const device_ceilings
   goals.notes.push_back(fmt::format(
       "Predicted, not measured. Ceilings: {}: {}. Steps, rows and tokens are those published for "
       "FOCUS (ShareGPT); full diffusion decides one token a step. Prompts are not in it. Of ... % "
-      "with cuBLASLt: what "
-      "remains if only its products take more than their limit.",
+      "with cuBLASLt: what remains if only its products take more than their limit.",
       d.name, d.source));
   const auto add = [&](const std::string& what, double wanted, double found, const char* unit,
                        bool at_most, const std::string& held) {

@@ -19,7 +19,7 @@ from summary import limits_of
 NCU_CASES = [("attention-decode", "attention/sequences:64/rows:32/.*keys:4096", "attention_tensor"),
              ("attention-refresh", "attention/sequences:1/rows:8192/", "attention_tensor"),
              ("head", "confidence/rows:512/.*bits:16", "head_chunk"),
-             ("experts", "experts/rows:8192/.*bits:16", "grouped_wide")]
+             ("experts", "experts/rows:8192/.*bits:16", "grouped_")]
 # What profile per method runs: shape, methods and their parameters. Four layers are in the steady
 # state; Focus-dLLM keeps its first ones dense, by default more than four.
 PROFILES = [("sdar-8b", ["block_diffusion", "focus", "optimus"]),

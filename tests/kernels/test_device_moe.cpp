@@ -92,7 +92,7 @@ struct grouped_case {
           if (k.gated) want = want / (1 + std::exp(-want)) * sum(e, a, columns + n);
           const double got =
               k.bf16 ? from_bf16(reinterpret_cast<const std::uint16_t*>(y.data())[at]) : y[at];
-          // 72 float32 additions of terms around 1; gate, up and result rounded to bfloat16.
+          // 72 float32 additions of terms around 1/4; gate, up and result rounded to bfloat16.
           if (!test::close(got, want, k.gated ? 0x1p-6 : k.bf16 ? 0x1p-8 : 1e-5)) return false;
         }
       }
