@@ -19,6 +19,8 @@ struct moe_router {
   // [R] of the rows: padding rows take no expert (-1, weight 0), so that they read
   // no expert's weights; null: every row takes some.
   const std::int32_t* sequence = nullptr;
+  // 1: expert number `experts` is shared: every row takes it too, with weight 1, after its own.
+  std::int32_t shared = 0;
 };
 
 // The two bfloat16 matrices whose sum is `weight` up to 2^-17 of it, one over the other [2 experts, D]:
@@ -34,8 +36,8 @@ struct moe_experts {
 
 namespace op {
 
-// Group-limited routing (LLaDA2.0): expert [R, k] int32, weight [R, k] f32, descending by
-// selection score, lowest expert first on ties; group score = sum of its two largest.
+// Group-limited routing (LLaDA2.0): expert [R, k + shared] int32, weight [R, k + shared] f32,
+// descending by selection score, lowest expert first on ties; group score = sum of its two largest.
 struct moe_route {
   tensor_view x;
   const moe_router& router;

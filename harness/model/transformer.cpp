@@ -25,6 +25,7 @@ struct layer {
   packed_handle query_key, value;  // [(heads + kv_heads) dim, D], [kv_heads dim, D] or null
   dense_ffn dense;  // dense layers: the FFN; MoE layers: the shared expert (hidden 0: none)
   bool routed = false;
+  bool shared_is_routed = false;  // the shared expert is also the last of `experts`
   tensor router_weight, router_bias;
   moe_router router;
   moe_experts experts;
@@ -132,6 +133,13 @@ transformer::transformer(model_config config, const model_weights& weights,
         l.experts.gate_up.push_back(m.pack({e.gate, e.up}));
         l.experts.down.push_back(m.pack({e.down}));
       }
+      // Where experts are one product for tensor cores, one more of their size costs less than the
+      // three operations of its own: a step of few rows mostly waits for operations to start.
+      l.shared_is_routed = m.input_type == dtype::bf16 && l.dense.hidden == c.moe.hidden;
+      if (l.shared_is_routed) {
+        l.experts.gate_up.push_back(l.dense.gate_up);
+        l.experts.down.push_back(l.dense.down);
+      }
     }
     m.layers.push_back(std::move(l));
   }
@@ -139,8 +147,8 @@ transformer::transformer(model_config config, const model_weights& weights,
   m.gate_up = m.backend.allocate(m.input_type, {max_rows, 2 * widest});
   m.gated = m.backend.allocate(m.input_type, {max_rows, widest});
   if (c.moe.experts > 0) {
-    m.expert = m.backend.allocate(dtype::i32, {max_rows, c.moe.experts_per_token});
-    m.expert_weight = m.backend.allocate(dtype::f32, {max_rows, c.moe.experts_per_token});
+    m.expert = m.backend.allocate(dtype::i32, {max_rows, c.moe.experts_per_token + 1});
+    m.expert_weight = m.backend.allocate(dtype::f32, {max_rows, c.moe.experts_per_token + 1});
   }
 }
 
@@ -294,10 +302,11 @@ void transformer::impl::feed_forward(const layer& l, const tensor_view& x,
   const std::int64_t n = x.rows();
   const tensor_view input = normed.view().first(n);
   backend.run(op::rms_norm{x, l.ffn_norm, config.norm_eps, input});
-  if (l.dense.hidden > 0) {
-    const auto part = [&](const tensor& t, std::int64_t columns) {
-      return make_view(t.view().data, input_type, {n, columns});
-    };
+  const auto part = [&](const tensor& t, std::int64_t columns) {
+    return make_view(t.view().data, t.view().type, {n, columns});
+  };
+  const bool routes_shared = l.shared_is_routed && accumulate;
+  if (l.dense.hidden > 0 && !routes_shared) {
     const tensor_view pair = part(gate_up, 2 * l.dense.hidden);
     const tensor_view product = part(gated, l.dense.hidden);
     backend.run(op::linear{input, *l.dense.gate_up, {}, pair, false});
@@ -307,10 +316,11 @@ void transformer::impl::feed_forward(const layer& l, const tensor_view& x,
     throw std::logic_error("transformer: a routed layer without a shared expert has no branch");
   }
   if (l.routed) {
-    const tensor_view chosen = expert.view().first(n);
-    const tensor_view weight = expert_weight.view().first(n);
     moe_router router = l.router;
     router.sequence = sequence;
+    router.shared = routes_shared ? 1 : 0;
+    const std::int32_t per_row = router.experts_per_token + router.shared;
+    const tensor_view chosen = part(expert, per_row), weight = part(expert_weight, per_row);
     backend.run(op::moe_route{input, router, chosen, weight});
     backend.run(op::moe_feed_forward{input, chosen, weight, l.experts, out});
   }

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cuda/moe_tiles.h"
+
 namespace unmask::inline profile::cost {
 namespace {
 
@@ -197,33 +199,37 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   return l;
 }
 
-// moe_tensor_kernels.h: 64 rows x 256 columns a block of eight warps, k in steps of 32; two blocks a
-// multiprocessor. Of its inner loop: 166 instructions, 12 ldmatrix, 32 mma (budget.json). Where
-// experts have 96 assignments, Hopper takes 144 x 256 a block by wgmma, whose operands pass through no
-// register: tensor cores, L2, the tiles' empty rows and writing a tile hold it, as the next one's copies
-// are under way. A column of the result with a gate is two of the product's.
-launch grouped_tensor(double rows, double per_token, double experts, double out, double in,
-                      bool gated, const device_ceilings& d) {
-  constexpr double tile_columns = 256, step = 32, warps = 8;
+// moe_tensor_kernels.h: eight warps a block, two blocks a multiprocessor. Of its inner loop: 166
+// instructions, 12 ldmatrix, 32 mma (budget.json). With wgmma operands pass through no register: tensor
+// cores, L2, the tiles' empty rows and writing a tile hold it, as the next one's copies are under way.
+// A column of the result with a gate is two of the product's.
+launch grouped_tensor(double rows, double per_token, double experts, double shared, double out,
+                      double in, bool gated, const device_ceilings& d) {
+  constexpr double tile_columns = cuda::routed_columns, step = cuda::routed_depth, warps = 8;
   constexpr double instructions = 166, loads = 12, mmas = 32;
   launch l;
-  const double assignments = rows * per_token, hit = experts_hit(rows, per_token, experts);
+  const double routed = rows * per_token, assignments = routed + rows * shared;
+  const double chosen = experts_hit(rows, per_token, experts), hit = chosen + shared;
   const double columns = gated ? 2 * out : out;
   l.operations = 2 * assignments * columns * in;
   const double weights = hit * columns * in * bf16;
   l.bytes = weights + ((gated ? rows : assignments) * in + assignments * out) * bf16;
   l.limit = std::max(l.operations / d.products, weights / d.copy);
-  const bool wide = d.mma_share < 1 && assignments >= 96 * experts;
-  const double tile_rows = wide ? 144 : 64, resident = wide ? 1 : 2;
-  const double of_expert = assignments / hit, tiles = expected_tiles(of_expert, tile_rows);
-  const double across = std::ceil(columns / tile_columns), blocks = hit * tiles * across;
+  const bool wide = d.mma_share < 1 && cuda::takes_wide_tiles(std::llround(assignments),
+                                                              std::llround(experts + shared));
+  const double tile_rows = wide ? cuda::wide_rows : cuda::routed_rows, resident = wide ? 1 : 2;
+  const auto tiles_of = [&](double high) {
+    return chosen * expected_tiles(routed / chosen, high) + shared * std::ceil(rows / high);
+  };
+  const double tiles = tiles_of(tile_rows);
+  const double across = std::ceil(columns / tile_columns), blocks = tiles * across;
   double clocks = 0;  // of a step of the resident blocks
   if (wide) {
     clocks = 2 * tile_rows * tile_columns * step * d.multiprocessors / d.products * d.clock;
     l.held_by = "products";
   } else {
     // A tile that is filled by half spares half of its warps.
-    const double filled = expected_tiles(of_expert, 32) * 32 / (tiles * tile_rows);
+    const double filled = tiles_of(32) * 32 / (tiles * tile_rows);
     const double per_scheduler = resident * warps / schedulers;
     const double issue = instructions * per_scheduler,
                  products = mmas * mma_clocks(d) * per_scheduler * filled;

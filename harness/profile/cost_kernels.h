@@ -25,9 +25,10 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
                         int head_dim, double* splits, const device_ceilings& d);
 // The experts' product from `in` to `out` features: y [assignments, out] = x W_e^T, or with `gated`
 // silu(x W_e^T) times a second such product, for the experts that `rows` rows of `per_token`
-// assignments reach by chance. x has one row a row if gated, else one an assignment.
-launch grouped_tensor(double rows, double per_token, double experts, double out, double in,
-                      bool gated, const device_ceilings& d);
+// assignments reach by chance, and for `shared` experts (0 or 1) that every row takes. x has one row a
+// row if gated, else one an assignment.
+launch grouped_tensor(double rows, double per_token, double experts, double shared, double out,
+                      double in, bool gated, const device_ceilings& d);
 
 // Experts that somebody wants, of uniformly chosen ones.
 double experts_hit(double rows, double per_token, double experts);

@@ -109,21 +109,30 @@ void add_dense(step_builder& b, const cost_shape& c, const layer_shape& s, doubl
   b.product("down product", s.times, s.rows, c.hidden, width, f32, true, s.real_rows);
 }
 
+// A shared expert of the others' size is one of their product (transformer.cpp).
+bool shares_product(const cost_shape& c) {
+  return c.moe.shared_experts == 1;
+}
+
 void add_routed(step_builder& b, const cost_shape& c, const layer_shape& s,
                 const device_ceilings& d) {
   const auto& m = c.moe;
   const double h = c.hidden, e = m.experts, per = m.experts_per_token, f = m.hidden;
+  const double shared = shares_product(c) ? 1 : 0, all = per + shared;
   // The router as two bfloat16 parts, one over the other.
   b.product("router product", s.times, s.rows, 2 * e, h, f32, false, s.real_rows);
-  b.stream("moe_choose", s.times, s.rows * (2 * e * f32 + 2 * per * f32), s.rows * e, 6);
+  b.stream("moe_choose", s.times, s.rows * (2 * e * f32 + 2 * all * f32 + (all + 1) * i32),
+           s.rows * e, 6);  // the choice is read back, as is whose a row is
   // One block plans 1024 assignments.
-  const double placing = s.rows * per * 2 * i32 + e * 2 * i32, more = s.rows * per > 1024;
-  b.stream("moe_plan: count", more * s.times, s.rows * per * i32 + e * 2 * i32, 0, 0);
+  const double placing = s.rows * all * 2 * i32 + e * 2 * i32, more = s.rows * all > 1024;
+  b.stream("moe_plan: count", more * s.times, s.rows * all * i32 + e * 2 * i32, 0, 0);
   b.stream("moe_plan", s.times, more > 0 ? e * 4 * i32 : placing, 0, 0);
   b.stream("moe_plan: place", more * s.times, placing, 0, 0);
-  b.add("grouped_tensor", s.times, cost::grouped_tensor(s.real_rows, per, e, f, h, true, d));
-  b.add("grouped_tensor", s.times, cost::grouped_tensor(s.real_rows, per, e, h, f, false, d));
-  b.stream("moe_combine", s.times, s.rows * h * (per * bf16 + 2 * f32), s.rows * h * per,
+  b.add("grouped_tensor", s.times,
+        cost::grouped_tensor(s.real_rows, per, e, shared, f, h, true, d));
+  b.add("grouped_tensor", s.times,
+        cost::grouped_tensor(s.real_rows, per, e, shared, h, f, false, d));
+  b.stream("moe_combine", s.times, s.rows * h * (all * bf16 + 2 * f32), s.rows * h * all,
            combine_instructions);
 }
 
@@ -132,7 +141,7 @@ void add_feed_forward(step_builder& b, const cost_shape& c, const layer_shape& s
   b.stream("rms_norm", s.times, s.rows * c.hidden * (f32 + bf16) + c.hidden * f32,
            s.rows * c.hidden, norm_instructions);
   const double dense = routed ? double(c.moe.hidden) * c.moe.shared_experts : c.feed_forward;
-  if (dense > 0) add_dense(b, c, s, dense);
+  if (dense > 0 && !(routed && shares_product(c))) add_dense(b, c, s, dense);
   if (routed) add_routed(b, c, s, d);
 }
 

@@ -3,11 +3,26 @@
 #include "kernels/cpu/crowd.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 
 namespace unmask::cpu {
+namespace {
+
+// proc(5), loadavg: three averages, then threads that want to run / all threads. False where it
+// cannot be read: waiting then tells.
+bool cores_are_crowded() {
+  std::ifstream file("/proc/loadavg");
+  double average = 0;
+  long running = 0;
+  file >> average >> average >> average >> running;
+  return running > sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+}  // namespace
 
 void crowd_watch::ended(std::int64_t now, std::int64_t work, std::int64_t wait, bool preempted) {
   if (wait >= long_wait && (preempted || 2 * wait > work)) {
@@ -15,6 +30,7 @@ void crowd_watch::ended(std::int64_t now, std::int64_t work, std::int64_t wait, 
     alone_until_.store(now + pause, relaxed);
     next_pause_.store(std::min(4 * pause, longest_pause), relaxed);
     pauses_.fetch_add(1, relaxed);
+    must_ask_.store(true, relaxed);
   } else if (now >= alone_until_.load(relaxed) + calm_after) {
     next_pause_.store(first_pause, relaxed);
   }
@@ -41,7 +57,7 @@ bool preempted() {
 }
 
 bool team_allowed() {
-  return crowd().team_allowed(steady_nanoseconds());
+  return crowd().team_allowed(steady_nanoseconds(), cores_are_crowded);
 }
 
 }  // namespace unmask::cpu

@@ -4,7 +4,8 @@
 // OpenMP teams spin at barriers. That is fastest on idle cores, but when other programs hold them a
 // barrier lasts until the last member gets a time slice: a decode of 0.2 s then takes up to 30 s. So
 // the matrix products measure how long the calling thread waits for its team, and after a long wait
-// operations go on with one thread and look again later.
+// operations go on with one thread. Before a team starts again, and before the first one, the kernel
+// is asked how many threads want to run: to find out by waiting would take a time slice.
 #pragma once
 
 #include <omp.h>
@@ -27,8 +28,16 @@ class crowd_watch {
   static constexpr std::int64_t longest_pause = 1'000'000'000;
   static constexpr std::int64_t calm_after = 200'000'000;
 
-  // Whether a team may start now.
-  bool team_allowed(std::int64_t now) const { return now >= alone_until_.load(relaxed); }
+  // Whether a team may start now. `crowded` is asked at the start and behind a pause: whether more
+  // threads want to run than there are cores; if so, again after first_pause.
+  bool team_allowed(std::int64_t now, bool (*crowded)()) {
+    if (now < alone_until_.load(relaxed)) return false;
+    if (!must_ask_.load(relaxed)) return true;
+    const bool alone = crowded();
+    if (alone) alone_until_.store(now + first_pause, relaxed);
+    must_ask_.store(alone, relaxed);
+    return !alone;
+  }
 
   // A team's region ended at `now`; its caller worked for `work` in it and waited for `wait`.
   void ended(std::int64_t now, std::int64_t work, std::int64_t wait, bool preempted = false);
@@ -38,6 +47,7 @@ class crowd_watch {
  private:
   static constexpr auto relaxed = std::memory_order_relaxed;
   std::atomic<std::int64_t> alone_until_{0}, next_pause_{first_pause}, pauses_{0};
+  std::atomic<bool> must_ask_{true};
 };
 
 // The one of this process.

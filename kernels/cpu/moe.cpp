@@ -77,6 +77,10 @@ void choose(const moe_router& router, const float* score, float* selection, floa
   }
   const float factor = router.normalize ? router.scaling / (total + 1e-20F) : router.scaling;
   for (std::int32_t i = 0; i < router.experts_per_token; ++i) weight[i] *= factor;
+  if (router.shared > 0) {
+    expert[router.experts_per_token] = experts;
+    weight[router.experts_per_token] = 1;
+  }
 }
 
 void softmax(float* x, std::int32_t n) {
@@ -105,8 +109,8 @@ void moe_route(const op::moe_route& args) {
                  args.router.weight.row_stride, experts, width, score, experts);
     for (std::int64_t i = 0; i < count; ++i) {
       if (args.router.sequence != nullptr && args.router.sequence[first + i] < 0) {
-        std::fill_n(args.expert.row<std::int32_t>(first + i), args.router.experts_per_token, -1);
-        std::fill_n(args.weight.row<float>(first + i), args.router.experts_per_token, 0.0F);
+        std::fill_n(args.expert.row<std::int32_t>(first + i), args.expert.columns(), -1);
+        std::fill_n(args.weight.row<float>(first + i), args.expert.columns(), 0.0F);
         continue;
       }
       float* s = score + i * experts;

@@ -10,6 +10,7 @@
 
 #include "kernels/cuda/cache_access.h"
 #include "kernels/cuda/gemm_tile.h"
+#include "kernels/cuda/moe_tiles.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
 
@@ -23,13 +24,13 @@ struct route_params {
   const float* weight;  // [experts, width]
   std::int64_t weight_stride;
   const float* bias;  // [experts] or null
-  int experts, per_token, groups, groups_kept;
+  int experts, per_token, shared, groups, groups_kept;
   float scaling;
   bool sigmoid, normalize;
   const std::int32_t* sequence;  // [R] or null; negative: a padding row
-  std::int32_t* expert;          // [R, per_token]
+  std::int32_t* expert;          // [R, per_token + shared]
   std::int64_t expert_stride;
-  float* out;  // [R, per_token]
+  float* out;  // [R, per_token + shared]
   std::int64_t out_stride;
   int rows;
   const float* logit;  // [R, 2, experts], of the two parts, or null: the kernel computes them
@@ -49,7 +50,7 @@ UNMASK_DEVICE route_room take_route_room(shared_allocator& shared, const route_p
 // A padding row takes no expert. True if it was one.
 UNMASK_DEVICE bool routed_nowhere(const route_params& p, std::int64_t r) {
   if (p.sequence == nullptr || p.sequence[r] >= 0) return false;
-  for (int i = lane_index(); i < p.per_token; i += warp_size) {
+  for (int i = lane_index(); i < p.per_token + p.shared; i += warp_size) {
     p.expert[r * p.expert_stride + i] = -1;
     p.out[r * p.out_stride + i] = 0;
   }
@@ -141,6 +142,10 @@ UNMASK_DEVICE void route_row(const route_params& p, std::int64_t r, const route_
     const float s = score[p.expert[r * p.expert_stride + i]];
     p.out[r * p.out_stride + i] = (p.normalize ? s / total : s) * p.scaling;
   }
+  if (p.shared > 0 && lane == 0) {
+    p.expert[r * p.expert_stride + p.per_token] = p.experts;
+    p.out[r * p.out_stride + p.per_token] = 1;
+  }
 }
 
 // Scores of all experts on CUDA cores, then the choice. One block per row.
@@ -181,8 +186,6 @@ UNMASK_KERNEL void UNMASK_THREADS(choose_threads) moe_choose_kernel(route_params
   sync_warp();
   route_row(p, r, room);
 }
-
-constexpr int routed_rows = 64;  // assignments per tile of a grouped product, if it is not said
 
 struct routed_plan {
   std::int32_t* assignment;  // [R k] sorted by expert

@@ -22,9 +22,7 @@
 namespace unmask::cuda::UNMASK_TARGET {
 
 constexpr int routed_threads = 256;
-constexpr int routed_columns = 256;              // of y per block
-constexpr int routed_wide = routed_columns / 4;  // and per warp
-constexpr int routed_depth = 32;                 // k per tile
+constexpr int routed_wide = routed_columns / 4;  // columns of y per warp
 constexpr int routed_stages = 3;
 constexpr std::size_t routed_shared_bytes =
     sizeof(std::uint16_t) * routed_stages * (routed_rows + routed_columns) * routed_depth;
@@ -216,8 +214,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 2)
 // from L2, and operands are not loaded into registers. Tiles of 64 k are copied two ahead, across the
 // tiles that a block computes, so that it waits for memory once; while one is multiplied, the one
 // before may still be.
-constexpr int wide_least = 96;  // assignments of an expert, on average
-constexpr int wide_rows = 144, wide_columns = routed_columns, wide_depth = 64, wide_stages = 4;
+constexpr int wide_depth = 64, wide_stages = 4;
 constexpr std::size_t wide_shared_bytes =
     sizeof(std::uint16_t) * wide_stages * (wide_rows + wide_columns) * wide_depth;
 

@@ -31,8 +31,8 @@ void moe_route(const op::moe_route& args) {
   const double minus_infinity = -std::numeric_limits<double>::infinity();
   for (std::int64_t r = 0; r < args.x.rows(); ++r) {
     if (args.router.sequence != nullptr && args.router.sequence[r] < 0) {
-      std::fill_n(args.expert.row<std::int32_t>(r), args.router.experts_per_token, -1);
-      std::fill_n(args.weight.row<float>(r), args.router.experts_per_token, 0.0F);
+      std::fill_n(args.expert.row<std::int32_t>(r), args.expert.columns(), -1);
+      std::fill_n(args.weight.row<float>(r), args.expert.columns(), 0.0F);
       continue;
     }
     std::vector<double> score(static_cast<std::size_t>(experts));
@@ -75,6 +75,10 @@ void moe_route(const op::moe_route& args) {
       const double w = args.router.normalize ? score[chosen[i]] / total : score[chosen[i]];
       args.expert.row<std::int32_t>(r)[i] = chosen[i];
       args.weight.row<float>(r)[i] = static_cast<float>(w * args.router.scaling);
+    }
+    if (args.router.shared > 0) {
+      args.expert.row<std::int32_t>(r)[args.router.experts_per_token] = experts;
+      args.weight.row<float>(r)[args.router.experts_per_token] = 1;
     }
   }
 }

@@ -56,7 +56,7 @@ bool expect(const bench_case& c, const device_ceilings& d, double& seconds, std:
     l = cost::library_product(c("rows"), c("out"), c("in"), 4, false, d);
   } else if (c.operation == "experts") {
     const auto product = [&](double out, double in, bool gated) {
-      return cost::grouped_tensor(c("rows"), c("per_row"), c("experts"), out, in, gated, d);
+      return cost::grouped_tensor(c("rows"), c("per_row"), c("experts"), 0, out, in, gated, d);
     };
     const cost::launch up = product(c("hidden"), c("width"), true);
     l = product(c("width"), c("hidden"), false);

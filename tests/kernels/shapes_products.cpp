@@ -140,6 +140,8 @@ const auto routers = for_each_of<std::int64_t>({5, 48, 131}, [](std::int64_t wid
         router.scaling = 1.7F;
         router.weight = at.shared({40, width}, 2, 0.3F);
         if (sigmoid) router.bias = at.shared({40}, 3, 0.1F);
+        router.shared = width == 131 ? 1 : 0;
+        const std::int64_t each = 5 + router.shared;
         const auto x = joined<float>(b, [&](int s) {
           std::mt19937 rng = rng_of(s, 1);
           return random_vector(rng, few(s) * width, s == 4 ? 0.0F : 1.0F);  // equal scores
@@ -151,8 +153,8 @@ const auto routers = for_each_of<std::int64_t>({5, 48, 131}, [](std::int64_t wid
         });
         router.sequence = at.in(whose);
         return op::moe_route{at.in(x, {width}, 3), router,
-                             at.out_rows<std::int32_t>(few_rows(b), {5}),
-                             at.out_rows<float>(few_rows(b), {5})};
+                             at.out_rows<std::int32_t>(few_rows(b), {each}),
+                             at.out_rows<float>(few_rows(b), {each})};
       },
       2e-6);
 });

@@ -471,11 +471,12 @@ TEST(device_bf16, the_router_chooses_as_the_reference_does) {
       GTEST_SKIP() << "UNMASK_CUDA_GEMM=own";
     }
     std::mt19937 rng(15);
-    constexpr std::int64_t width = 48, rows = 21, each = 5;
+    constexpr std::int64_t width = 48, rows = 21, each = 6;  // five and the shared one
     for (const bool sigmoid : {true, false}) {
       moe_router router;
       router.experts = 24;
-      router.experts_per_token = each;
+      router.experts_per_token = each - 1;
+      router.shared = 1;
       router.groups = sigmoid ? 4 : 1;
       router.groups_kept = sigmoid ? 2 : 1;
       router.sigmoid = sigmoid;
@@ -501,6 +502,9 @@ TEST(device_bf16, the_router_chooses_as_the_reference_does) {
       device.synchronize();
       EXPECT_EQ(got, want);
       EXPECT_EQ(got[3 * each], -1);
+      EXPECT_EQ(got[3 * each + 5], -1);
+      EXPECT_EQ(got[each + 5], 24);
+      EXPECT_EQ(got_weight.at(1, 5), 1.0F);
       test::expect_close(got_weight, want_weight, 1e-4, "router weight");
       moe_router alone = router;
       alone.sequence = nullptr;

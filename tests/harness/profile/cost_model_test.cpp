@@ -68,7 +68,7 @@ TEST(cost_model, dropped_rows_save_what_comes_after) {
   EXPECT_NEAR(without.limit - with.limit, body, 0.02 * body);
 }
 
-// Experts that 1 and 8192 rows reach, of 256 with 8 each: 8, and all.
+// Experts that 1 and 8192 rows reach, of 256 with 8 each: 8, and all, and the shared one.
 TEST(cost_model, experts_are_read_when_somebody_wants_them) {
   const cost_shape c = shape("llada2-mini");
   cost_step one;
@@ -77,11 +77,13 @@ TEST(cost_model, experts_are_read_when_somebody_wants_them) {
   cost_step many = one;
   many.sequences = 8192;
   const double expert = 3.0 * 2048 * 512 * 2;
-  EXPECT_NEAR(cost_of_step(c, one, h200()).of("grouped_tensor").limit, 19 * 8 * expert / 4.3e12,
+  EXPECT_NEAR(cost_of_step(c, one, h200()).of("grouped_tensor").limit, 19 * 9 * expert / 4.3e12,
               1e-7);
   const kernel_cost large = cost_of_step(c, many, h200()).of("grouped_tensor");
-  EXPECT_NEAR(large.limit, 19 * 8192 * 8 * expert / 788e12, 1e-5);
-  EXPECT_GT(large.bytes, 19 * 256 * expert);
+  EXPECT_NEAR(large.limit, 19 * 8192 * 9 * expert / 788e12, 1e-5);
+  EXPECT_GT(large.bytes, 19 * 257 * expert);
+  // The shared expert has no product of its own; the dense first layer has.
+  EXPECT_EQ(cost_of_step(c, many, h200()).of("silu_mul").launches, 1);
 }
 
 TEST(cost_model, kernels_add_up_and_none_beats_its_limit) {
