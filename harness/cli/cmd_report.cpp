@@ -192,8 +192,8 @@ json page_data(const fs::path& path, const fs::path& experiments) {
                             " holds no result rows (*.jsonl); run an experiment with -o " +
                             path.string());
   }
-  for (const char* name :
-       {"PASS", "NOISY", "INVALID", "INCORRECT", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED"}) {
+  for (int v = 0; v <= static_cast<int>(verdict_kind::inactive); ++v) {
+    const char* name = name_of(static_cast<verdict_kind>(v));
     data["tones"][name] = tone_of(name);
   }
   return data;
