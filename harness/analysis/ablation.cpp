@@ -256,27 +256,22 @@ std::string ablation_json(const std::vector<ablation_line>& lines,
                                 {"score_margin", margins.score},
                                 {"comparisons", nlohmann::ordered_json::array()},
                                 {"main_effects", nlohmann::ordered_json::array()}};
-  const auto or_null = [](const auto& value) {
-    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
-  };
   for (const ablation_line& l : lines) {
-    out["comparisons"].push_back(
-        {{"model", l.model},
-         {"workload", l.workload},
-         {"batch_size", l.batch_size},
-         {"setting", l.setting},
-         {"base", l.base},
-         {"paired", l.paired},
-         {"speed", json_of(l.speed)},
-         {"speed_verdict", name_of(l.speed_verdict)},
-         {"item_speed", l.item_speed ? json_of(*l.item_speed) : nlohmann::ordered_json()},
-         {"faster_items", l.faster_items},
-         {"score", l.score ? json_of(*l.score) : nlohmann::ordered_json()},
-         {"score_verdict",
-          l.score_verdict ? nlohmann::ordered_json(name_of(*l.score_verdict)) : nullptr},
-         {"mcnemar_p", or_null(l.p)},
-         {"same_answers", or_null(l.same_answers)},
-         {"items", l.items}});
+    out["comparisons"].push_back({{"model", l.model},
+                                  {"workload", l.workload},
+                                  {"batch_size", l.batch_size},
+                                  {"setting", l.setting},
+                                  {"base", l.base},
+                                  {"paired", l.paired},
+                                  {"speed", json_of(l.speed)},
+                                  {"speed_verdict", name_of(l.speed_verdict)},
+                                  {"item_speed", json_of(l.item_speed)},
+                                  {"faster_items", l.faster_items},
+                                  {"score", json_of(l.score)},
+                                  {"score_verdict", json_of(l.score_verdict)},
+                                  {"mcnemar_p", json_of(l.p)},
+                                  {"same_answers", json_of(l.same_answers)},
+                                  {"items", l.items}});
   }
   for (const main_effect& e : effects) {
     out["main_effects"].push_back({{"model", e.model},

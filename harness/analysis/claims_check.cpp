@@ -34,9 +34,7 @@ bool absolute(const paper_claim& c) {
 
 // Rows on a virtual clock or with weights without meaning: a statement about a model of the machine.
 bool is_model(const result_row& row) {
-  const auto clock = row.run.serve.find("clock");
-  return row.model.weights == "synthetic" ||
-         (clock != row.run.serve.end() && to_string(clock->second) == "virtual");
+  return row.model.weights == "synthetic" || setting_of(row, "serve.clock") == "virtual";
 }
 
 // "NOISY: \u00b131 %" of a speed that is known to no better than a quarter either way; else "".

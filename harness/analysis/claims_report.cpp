@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include <cmath>
 #include <map>
 
 #include <fmt/format.h>
@@ -64,11 +63,8 @@ std::string claims_json(const std::vector<checked_claim>& claims) {
       out["n_unit"] = r.measured->unit_of_n;
       out["interval"] = json_of(r.measured->range);
     }
-    if (r.judged == verdict::ambiguous) {
-      out["evidence_to_decide"] = std::isfinite(r.evidence_factor)
-                                      ? nlohmann::ordered_json(r.evidence_factor)
-                                      : nlohmann::ordered_json();
-    }
+    // Infinity, no amount of evidence, is written as null.
+    if (r.judged == verdict::ambiguous) out["evidence_to_decide"] = r.evidence_factor;
     out["points"] = {{"held", r.held},
                      {"undecided", r.undecided},
                      {"failed", r.failed},

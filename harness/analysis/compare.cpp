@@ -32,10 +32,8 @@ std::string environment_value(const result_row& row, const char* key) {
 
 // Served on a real clock with clients that leave: who is answered depends on the machine's speed.
 bool leaves_by_the_clock(const result_row& row) {
-  const auto share = row.run.serve.find("cancel_share");
-  const auto clock = row.run.serve.find("clock");
-  return share != row.run.serve.end() && clock != row.run.serve.end() &&
-         to_string(clock->second) == "real" && share->second != parameter_value(0.0);
+  return setting_of(row, "serve.clock") == "real" &&
+         number_of(row, "serve.cancel_share").value_or(0) != 0;
 }
 
 // Whether two intervals of ratios overlap, each made so many times as wide on the log scale.

@@ -155,9 +155,6 @@ text_table crossover_table(const std::vector<crossover_cell>& cells) {
 }
 
 std::string crossover_json(const std::vector<crossover_cell>& cells) {
-  const auto or_null = [](const auto& value) {
-    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
-  };
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const crossover_cell& c : cells) {
     nlohmann::ordered_json methods = nlohmann::ordered_json::array();
@@ -168,8 +165,8 @@ std::string crossover_json(const std::vector<crossover_cell>& cells) {
            {"interval", json_of(e.range)},
            {"speedup", e.speedup ? nlohmann::ordered_json(e.speedup->value) : nullptr},
            {"speedup_interval", e.speedup ? json_of(e.speedup->range) : nullptr},
-           {"selection_share", or_null(e.selection_share)},
-           {"score", or_null(e.score)},
+           {"selection_share", json_of(e.selection_share)},
+           {"score", json_of(e.score)},
            {"worse", e.worse},
            {"synthetic", e.synthetic}});
     }

@@ -16,10 +16,6 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-json number(double value) {
-  return std::isfinite(value) ? json(value) : json();
-}
-
 double value_or_nan(const result_row& row, const std::string& name) {
   return row.value_of(name).value_or(std::nan(""));
 }
@@ -71,7 +67,7 @@ json row_json(const result_row& row, const std::string& series) {
   out["parts"] = variation_of(row);
   out["machine"] = machine_of(row);
   out["reportable"] = is_reportable(row);
-  out["half_width"] = number(row.samples.half_width * value_or_nan(row, "tokens_per_second"));
+  out["half_width"] = row.samples.half_width * value_or_nan(row, "tokens_per_second");
   return out;
 }
 
@@ -235,9 +231,8 @@ std::string name_of_line(const sweep_line& line, const std::vector<sweep_line>& 
 json sweeps(const row_list& all) {
   row_list rows = all;
   std::erase_if(rows, [](const result_row* r) {
-    const auto how = r->run.serve.find("arrivals");
     return !r->value_of("tokens_per_second") ||
-           (how != r->run.serve.end() && to_string(how->second) != "closed");
+           setting_of(*r, "serve.arrivals").value_or("closed") != "closed";
   });
   const bool models = vary(rows, [](const result_row& r) { return r.model.name; });
   std::vector<std::string> axes;
@@ -261,7 +256,7 @@ json sweeps(const row_list& all) {
                           {"tokens_per_second", p.speed},
                           {"half_width", p.half_width},
                           {"kv_mib", p.kv_bytes / (1 << 20)},
-                          {"score", number(p.score)},
+                          {"score", p.score},
                           {"interval", p.n > 0 ? json({p.range.low, p.range.high}) : json()},
                           {"hollow", p.hollow},
                           {"rows", ids}});

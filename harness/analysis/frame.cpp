@@ -69,10 +69,8 @@ row_list frame::all() const {
 }
 
 row_list frame::reportable() const {
-  row_list list;
-  for (const result_row& row : rows_) {
-    if (is_reportable(row)) list.push_back(&row);
-  }
+  row_list list = all();
+  std::erase_if(list, [](const result_row* row) { return !is_reportable(*row); });
   return list;
 }
 

@@ -8,13 +8,16 @@ namespace unmask::inline analysis {
 
 using nlohmann::ordered_json;
 
-ordered_json json_of(const std::optional<interval>& range) {
-  if (!range) return nullptr;
-  return {range->low, range->high};
+ordered_json json_of(const interval& range) {
+  return {range.low, range.high};
+}
+
+ordered_json json_of(verdict v) {
+  return name_of(v);
 }
 
 ordered_json json_of(const estimate& e) {
-  return {{"value", std::isfinite(e.value) ? ordered_json(e.value) : ordered_json()},
+  return {{"value", e.value},  // JSON has no NaN: it is written as null
           {"interval", json_of(e.range)},
           {"n", e.n},
           {"n_unit", e.unit_of_n},

@@ -12,6 +12,7 @@
 
 #include "harness/analysis/row.h"
 #include "harness/analysis/text_table.h"
+#include "harness/analysis/verdict.h"
 
 namespace unmask::inline analysis {
 
@@ -25,6 +26,15 @@ Json json_of(const parameter_map& params) {
   return out;
 }
 
+// A parameter from JSON: a whole number stays one.
+template <class Json>
+parameter_value parameter_of(const Json& value) {
+  if (value.is_boolean()) return value.template get<bool>();
+  if (value.is_number_integer()) return value.template get<std::int64_t>();
+  if (value.is_number()) return value.template get<double>();
+  return value.template get<std::string>();
+}
+
 // What a point runs with, a member per key of [run]; of kind serve also "serve".
 template <class Json>
 void put_run(Json& out, const run_settings& run) {
@@ -34,10 +44,21 @@ void put_run(Json& out, const run_settings& run) {
   if (run.kind == "serve") out["serve"] = json_of<Json>(run.serve);
 }
 
-nlohmann::ordered_json json_of(const std::optional<interval>& range);  // [low, high] or null
+nlohmann::ordered_json json_of(const interval& range);  // [low, high]
+nlohmann::ordered_json json_of(verdict v);              // its name
 // {value, interval, n, n_unit, how}; value null when it is not finite.
 nlohmann::ordered_json json_of(const estimate& e);
 nlohmann::ordered_json json_of(const text_table& table);  // as render() says
+
+template <class T>
+nlohmann::ordered_json json_of(const std::optional<T>& value) {  // null where there is none
+  if (!value) return nullptr;
+  if constexpr (requires { json_of(*value); }) {
+    return json_of(*value);
+  } else {
+    return *value;
+  }
+}
 
 // One value a line where it is an array. Bytes that are not UTF-8 are replaced.
 std::string json_text(const nlohmann::ordered_json& value);

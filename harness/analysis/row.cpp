@@ -33,12 +33,6 @@ json number(double value) {
   return value;
 }
 
-json numbers(const std::vector<double>& values) {
-  json list = json::array();
-  for (const double v : values) list.push_back(std::isfinite(v) ? json(v) : json());
-  return list;
-}
-
 double real(const json& value) {
   return value.is_null() ? std::nan("") : value.get<double>();
 }
@@ -50,28 +44,14 @@ json object_of(const std::string& text) {
 
 parameter_map params_of(const json& in) {
   parameter_map params;
-  for (const auto& [name, value] : in.items()) {
-    if (value.is_boolean()) {
-      params[name] = value.get<bool>();
-    } else if (value.is_number_integer()) {
-      params[name] = value.get<std::int64_t>();
-    } else if (value.is_number()) {
-      params[name] = value.get<double>();
-    } else {
-      params[name] = value.get<std::string>();
-    }
-  }
+  for (const auto& [name, value] : in.items()) params[name] = parameter_of(value);
   return params;
 }
 
 json of_items(const item_records& items) {
-  json out = {{"id", items.id},           {"score", numbers(items.score)},
-              {"exact", items.exact},     {"output_tokens", items.output_tokens},
-              {"seconds", json::array()}, {"answer_hash", items.answer_hash}};
-  for (const std::vector<double>& seconds : items.seconds) {
-    out["seconds"].push_back(numbers(seconds));
-  }
-  return out;
+  return {{"id", items.id},           {"score", items.score},
+          {"exact", items.exact},     {"output_tokens", items.output_tokens},
+          {"seconds", items.seconds}, {"answer_hash", items.answer_hash}};
 }
 
 item_records items_of(const json& in) {
@@ -197,7 +177,7 @@ std::string to_json_line(const result_row& row) {
   out["provenance"] = from;
   json sampled = json::object();
   for (const auto& [name, m] : row.metrics) {
-    if (!m.samples.empty()) sampled[name] = numbers(m.samples);
+    if (!m.samples.empty()) sampled[name] = m.samples;
   }
   if (!sampled.empty()) out["metric_samples"] = sampled;
   out["score"] = nullptr;
@@ -215,8 +195,8 @@ std::string to_json_line(const result_row& row) {
       out["score"]["trial_deviation"] = number(row.score->trial_deviation);
     }
   }
-  out["samples"] = {{"seconds", numbers(row.samples.seconds)},
-                    {"warmup_seconds", numbers(row.samples.warmup_seconds)},
+  out["samples"] = {{"seconds", row.samples.seconds},
+                    {"warmup_seconds", row.samples.warmup_seconds},
                     {"half_width", number(row.samples.half_width)},
                     {"stop", row.samples.stop}};
   if (!row.answers_hash.empty()) out["answers_hash"] = row.answers_hash;

@@ -32,6 +32,28 @@ double deviation_of(const std::vector<double>& samples) {
   return std::sqrt(sum / static_cast<double>(samples.size() - 1));
 }
 
+void moments::add(double v) {
+  ++n;
+  sum += v;
+  squares += v * v;
+}
+
+moments& moments::operator+=(const moments& other) {
+  n += other.n;
+  sum += other.sum;
+  squares += other.squares;
+  return *this;
+}
+
+double moments::mean() const {
+  return n > 0 ? sum / static_cast<double>(n) : std::nan("");
+}
+
+double moments::deviation() const {
+  return n > 0 ? std::sqrt(std::max(squares / static_cast<double>(n) - mean() * mean(), 0.0))
+               : std::nan("");
+}
+
 double relative_half_width(const std::vector<double>& samples) {
   if (samples.size() < 2) return std::numeric_limits<double>::infinity();
   const double mean = mean_of(samples);
@@ -69,10 +91,10 @@ interval wilson_interval(double successes, std::size_t n) {
 
 std::string stopping_rule::reason(const std::vector<double>& samples) const {
   const auto n = static_cast<std::int64_t>(samples.size());
-  if (n < minimum_) return "";
+  if (n < minimum) return "";
   // Written so that NaN goes on measuring.
-  if (n >= 2 && relative_half_width(samples) <= half_width_) return "half_width";
-  return n >= maximum_ ? "max_repetitions" : "";
+  if (n >= 2 && relative_half_width(samples) <= half_width) return "half_width";
+  return n >= maximum ? "max_repetitions" : "";
 }
 
 }  // namespace unmask::analysis

@@ -15,6 +15,16 @@ namespace unmask::inline analysis {
 double mean_of(const std::vector<double>& samples);       // NaN when empty
 double deviation_of(const std::vector<double>& samples);  // n - 1 below; NaN under 2 samples
 
+// Count, sum and sum of squares of a sample, which add up over items.
+struct moments {
+  std::int64_t n = 0;
+  double sum = 0, squares = 0;
+  void add(double v);
+  moments& operator+=(const moments& other);
+  double mean() const;       // NaN of nothing
+  double deviation() const;  // over n; NaN of nothing
+};
+
 // Half width of the 95 % interval of the mean, by Student's t, divided by the mean. Infinity under
 // two samples; NaN when the mean is not positive.
 double relative_half_width(const std::vector<double>& samples);
@@ -32,16 +42,11 @@ struct interval {
 interval wilson_interval(double successes, std::size_t n);
 
 // Decides after each repetition whether a point has enough samples.
-class stopping_rule {
- public:
-  stopping_rule(std::int64_t minimum, std::int64_t maximum, double half_width)
-      : minimum_(minimum), maximum_(maximum), half_width_(half_width) {}
+struct stopping_rule {
+  std::int64_t minimum, maximum;
+  double half_width;
   // Empty: go on. Otherwise why to stop: "half_width" or "max_repetitions".
   std::string reason(const std::vector<double>& samples) const;
-
- private:
-  std::int64_t minimum_, maximum_;
-  double half_width_;
 };
 
 }  // namespace unmask::analysis

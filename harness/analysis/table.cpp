@@ -123,17 +123,14 @@ std::vector<table_cell> mean_line(const std::string& method, const row_list& row
   for (table_cell& cell : line) cell.bold = true;
   table_cell score = number_cell(mean_of(scores), 1, 100);
   if (!scores.empty()) score.text += " %";
-  for (table_cell& cell : std::vector<table_cell>{
-           count_cell(items), score, mean("tokens_per_second", 1), "",
-           mean("committed_per_step", 2), mean("redundancy", 2), mean("nfe", 0), ""}) {
-    line.push_back(std::move(cell));
-  }
+  line.insert(line.end(),
+              {count_cell(items), score, mean("tokens_per_second", 1), "",
+               mean("committed_per_step", 2), mean("redundancy", 2), mean("nfe", 0), ""});
   return line;
 }
 
-std::string serve_setting(const result_row& row, const char* name) {
-  const auto found = row.run.serve.find(name);
-  return found == row.run.serve.end() ? "" : to_string(found->second);
+std::string serve_setting(const result_row& row, const std::string& name) {
+  return setting_of(row, "serve." + name).value_or("");
 }
 
 std::string arrivals(const result_row& row) {
@@ -153,12 +150,9 @@ text_table decode_table(const row_list& rows) {
     std::vector<table_cell> line = {model_name(*row), method_cell(*row, shown),
                                     row->workload.family, count_cell(row->workload.items)};
     if (is_reportable(*row)) {
-      for (const table_cell& cell :
-           {score_cell(*row), throughput(*row), bases.speedup(*row),
-            metric_cell(*row, "committed_per_step", 2), metric_cell(*row, "redundancy", 2),
-            metric_cell(*row, "nfe", 0)}) {
-        line.push_back(cell);
-      }
+      line.insert(line.end(), {score_cell(*row), throughput(*row), bases.speedup(*row),
+                               metric_cell(*row, "committed_per_step", 2),
+                               metric_cell(*row, "redundancy", 2), metric_cell(*row, "nfe", 0)});
     } else {
       line.insert(line.end(), 6, "–");  // no number of a run that may not be reported
     }
@@ -188,17 +182,15 @@ text_table serve_table(const row_list& rows) {
     if (is_reportable(*row)) {
       const std::string tpot = "tpot_" + serve_setting(*row, "tpot");
       const auto whole = [&](const char* name) { return metric_cell(*row, name, 0).text; };
-      for (const table_cell& cell : std::vector<table_cell>{
-               whole("requests_finished") + " of " + whole("requests"), arrivals(*row),
-               serve_setting(*row, "clock"), metric_cell(*row, "tokens_per_second", 1),
-               metric_cell(*row, "ttfb_p50_seconds", 2, 1e3), serve_setting(*row, "tpot"),
-               metric_cell(*row, tpot + "_p50_seconds", 2, 1e3),
-               metric_cell(*row, tpot + "_p90_seconds", 2, 1e3),
-               metric_cell(*row, "goodput_requests_per_second", 2),
-               metric_cell(*row, "slo_capacity_requests_per_second", 2),
-               metric_cell(*row, "batch_mean", 1), metric_cell(*row, "chunk_mean", 1)}) {
-        line.push_back(cell);
-      }
+      line.insert(line.end(),
+                  {whole("requests_finished") + " of " + whole("requests"), arrivals(*row),
+                   serve_setting(*row, "clock"), metric_cell(*row, "tokens_per_second", 1),
+                   metric_cell(*row, "ttfb_p50_seconds", 2, 1e3), serve_setting(*row, "tpot"),
+                   metric_cell(*row, tpot + "_p50_seconds", 2, 1e3),
+                   metric_cell(*row, tpot + "_p90_seconds", 2, 1e3),
+                   metric_cell(*row, "goodput_requests_per_second", 2),
+                   metric_cell(*row, "slo_capacity_requests_per_second", 2),
+                   metric_cell(*row, "batch_mean", 1), metric_cell(*row, "chunk_mean", 1)});
     } else {
       line.insert(line.end(), 12, "–");
     }
@@ -251,12 +243,10 @@ text_table flat_table(const frame& rows) {
                                     row->variation,       params,
                                     row->workload.family, std::to_string(row->workload.items)};
     for (const run_key& key : run_key_list()) line.emplace_back(key.text(row->run));
-    for (const std::string& text :
-         {std::string(name_of(row->verdict)), row->reason, of_score(score.mean),
-          of_score(score.exact), of_score(score.n), of_score(score.low), of_score(score.high),
-          std::to_string(row->samples.seconds.size()), number(row->samples.half_width)}) {
-      line.emplace_back(text);
-    }
+    line.insert(line.end(),
+                {name_of(row->verdict), row->reason, of_score(score.mean), of_score(score.exact),
+                 of_score(score.n), of_score(score.low), of_score(score.high),
+                 std::to_string(row->samples.seconds.size()), number(row->samples.half_width)});
     for (const std::string& name : metrics) line.emplace_back(number(row->value_of(name)));
     t.add(std::move(line));
   }

@@ -117,7 +117,6 @@ int command_table(const texts& arguments) {
   const command_line line("table ROWS.jsonl|RUN... [options]",
                           options + paired_options() + option_table{experiments_option()},
                           {"rows..."}, arguments);
-  if (line.helped()) return 0;
   const char* missing = "table needs files of rows";
   line.place("rows", missing);
   const table_format format = line.format();
@@ -151,7 +150,6 @@ int command_claims(const texts& arguments) {
       "AMBIGUOUS, the sample is too small to tell; NOT REPRODUCED; NOT APPLICABLE, with the "
       "precondition that is\nnot met; NOT RUN, with what it needs.\nexit code 4 when a claim is "
       "NOT REPRODUCED or PARTLY\n");
-  if (line.helped()) return 0;
   const table_format format = line.format();
   const fs::path results = line.given("results") ? line.list("results").front() : "runs";
   const fs::path folder = fs::path(line.text("experiments-dir")) / "claims";
@@ -182,7 +180,6 @@ int command_crossover(const texts& arguments) {
       {"rows..."}, arguments,
       "\nA cell per model, workload, batch size and generation length; the winner is the fastest "
       "method that answers well enough.\n");
-  if (line.helped()) return 0;
   const table_format format = line.format();
   const crossover_rule rule{line.text("base"), line.given("across-models"),
                             line.real("score-within")};
@@ -201,7 +198,6 @@ int command_bundle(const texts& arguments) {
       "bundle RUN -o FILE.tar", {output_option("FILE.tar")}, {"directory"}, arguments,
       "\nPacks the directory of a run: rows, what was asked for, environment, hashes. Another "
       "machine\nrepeats it with unmask rerun FILE.tar\n");
-  if (line.helped()) return 0;
   const fs::path directory = line.place("directory", "bundle needs the directory of a run");
   if (!line.given("output")) throw usage_error("bundle needs -o FILE.tar");
   const fs::path file = line.text("output");
@@ -221,10 +217,8 @@ int command_rerun(const texts& arguments) {
       "\nRepeats the run of a bundle and compares: answers and counts must be the same, speed "
       "ratios within their\nintervals. From the root of the source tree, for models and tasks. "
       "exit code 4 when something differs\n");
-  if (line.helped()) return 0;
   const fs::path file = line.place("bundle", "rerun needs a bundle");
-  const fs::path place =
-      line.given("output") ? fs::path(line.text("output")) : fs::path("runs/rerun") / file.stem();
+  const fs::path place = line.text("output", "runs/rerun/" + file.stem().string());
   const unpacked_bundle bundle = read_bundle(file, place / "bundle");
   const run_manifest& m = bundle.manifest;
   experiment_spec spec = parse_spec(m.text, m.file, m.scale);
@@ -250,7 +244,6 @@ int command_compare(const texts& arguments) {
       "\nTwo runs, rows files or whole campaigns of the same experiments: answers, scores and "
       "counts must be the same,\nspeed ratios within their intervals, all but as many as chance "
       "explains. exit code 4 when something differs\n");
-  if (line.helped()) return 0;
   const texts runs = line.list("runs");
   if (runs.size() != 2) throw usage_error("compare needs two runs");
   const run_comparison comparison = compare_paths(runs[0], runs[1], speeds_of(line));

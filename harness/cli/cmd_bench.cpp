@@ -39,7 +39,6 @@ int command_bench(const texts& arguments) {
       "bench MODEL [options]", options + model_options(5), {"model"}, arguments,
       "\nMethods in turn on the same prompts; rows never carry a score.\nexample: unmask bench "
       "experiments/models/tiny-llada -m vanilla,fast_dllm,focus_dllm -p 512,2048 -n 128 -b 1,8\n");
-  if (line.helped()) return 0;
   const fs::path model = line.place("model", "bench needs a model folder");
   const table_format format = line.format();
   const auto or_else = [&](const char* name, std::int64_t otherwise) {

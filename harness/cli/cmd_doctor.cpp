@@ -59,7 +59,6 @@ int command_doctor(const texts& arguments) {
        {"model", repeated(), "also read this checkpoint to the last byte (repeatable)"},
        experiments_option()},
       {}, arguments);
-  if (line.helped()) return 0;
   const environment machine = capture_environment(cpu_backend().name());
   if (line.given("json")) {
     fmt::print("{}\n", environment_json(machine));

@@ -140,14 +140,13 @@ int command_generate(const texts& arguments) {
   const command_line line("generate [options] PROMPT", options + settings_options(), {"prompt..."},
                           arguments,
                           "\nexample: unmask generate --watch \"Compute 5 * 7 - 15.\"\n");
-  if (line.helped()) return 0;
   line.place("prompt", "generate needs a prompt");
   const std::string prompt = fmt::format("{}", fmt::join(line.list("prompt"), " "));
   const std::filesystem::path directory = model_folder(line.text("model"));
   const model_config config = read_model_config(directory);
   if (!config.caution.empty()) fmt::print(stderr, "note: {}\n", config.caution);
   const tokenizer tokens = tokenizer::load(directory);
-  const std::string name = line.given("method") ? line.text("method") : usual_method(config);
+  const std::string name = line.text("method", usual_method(config));
   const parameter_map given = parameters_of(line.list("set"));
   parameter_map resolved;
   recipe made =
@@ -162,9 +161,8 @@ int command_generate(const texts& arguments) {
     throw usage_error(fmt::format("prompt and canvas take {} positions, but {} was made for {}",
                                   length, config.name, config.max_positions));
   }
-  const std::string device = line.given("device") ? line.text("device") : "cpu";
-  const transformer model(config, load_weights(config, directory), device_named(device),
-                          weight_format::f32, length);
+  const transformer model(config, load_weights(config, directory),
+                          device_named(line.text("device", "cpu")), weight_format::f32, length);
   step_loop loop(model, std::move(made), {1, length, 0});
   watch_canvas watcher(tokens, std::cout, isatty(STDOUT_FILENO) == 1,
                        std::chrono::milliseconds(line.whole("pause")));

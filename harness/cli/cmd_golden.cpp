@@ -65,7 +65,6 @@ int command_golden(const texts& arguments) {
         "stop"},
        {"quiet,q", flag(), "print failures and the summary only"}},
       {"dir"}, arguments);
-  if (line.helped()) return 0;
   golden_options o;
   o.directory = line.place("dir", "golden needs the folder of the golden data");
   o.methods = line.list("method");

@@ -109,7 +109,6 @@ const char* type_of(const parameter_value& v) {
 int command_list(const texts& arguments) {
   const command_line line("list [methods|models|tasks|benchmarks|experiments|claims]",
                           {experiments_option()}, {"what"}, arguments);
-  if (line.helped()) return 0;
   const std::filesystem::path root = line.text("experiments-dir");
   const std::string what = line.given("what") ? line.list("what").front() : "";
   if (!what.empty()) {
@@ -155,7 +154,6 @@ int command_show(const texts& arguments) {
       {"method"}, arguments,
       "\ncost: expected time, tokens/s and share of the limit of five published models on a GPU "
       "that is not here\n");
-  if (line.helped()) return 0;
   const method_registry& methods = method_registry::instance();
   const std::string asked = line.place(
       "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));

@@ -71,7 +71,6 @@ int command_plan(const words& arguments) {
       {"sbatch", repeated(), "one more directive, e.g. --sbatch=--gres=gpu:1 (repeatable)"}};
   const command_line line("plan EXPERIMENT.toml... [options]", options + settings_options(),
                           {"experiment..."}, arguments);
-  if (line.helped()) return 0;
   line.place("experiment", "plan needs experiment files");
   const std::int64_t shards = line.at_least("shards", 1);
   const std::string scheduler = line.text("scheduler");
@@ -80,7 +79,7 @@ int command_plan(const words& arguments) {
     throw usage_error(unknown_name("scheduler", scheduler, {"slurm"}));
   }
   array_request array;
-  array.directory = fs::absolute(line.given("output") ? line.text("output") : "runs/array");
+  array.directory = fs::absolute(line.text("output", "runs/array"));
   array.directives = line.list("sbatch");
   fmt::print(
       "| experiment | points | answers | forwards, at most | GPU hours | on this machine |\n"
@@ -108,7 +107,6 @@ int command_merge(const words& arguments) {
       {output_option("the file to write"),
        {"mixed-environments", flag(), "also where machines, builds or drivers differ"}},
       {"rows..."}, arguments);
-  if (line.helped()) return 0;
   line.place("rows", "merge needs files or directories of rows");
   if (!line.given("output")) throw usage_error("merge needs -o FILE");
   const words rows = line.list("rows");

@@ -60,7 +60,7 @@ experiment_spec spec_of_target(const fs::path& directory, const command_line& li
     workload.name = fmt::format("{} + {} random tokens", workload.prompt_tokens,
                                 line.at_least("gen-length", 1));
   } else {
-    workload.name = line.given("task") ? line.text("task") : "word_problem";
+    workload.name = line.text("task", "word_problem");
     workload.file = find_task(workload.name, fs::current_path() / "experiments");
   }
   spec.workloads.push_back(workload);
@@ -212,7 +212,6 @@ int command_profile(const std::vector<std::string>& arguments) {
                           arguments,
                           "\nexample: unmask profile experiments/models/tiny-llada -m fast_dllm "
                           "--trace trace.json\n");
-  if (line.helped()) return 0;
   const fs::path target =
       line.place("target", "profile needs a model folder or an experiment file");
   const std::string tool = line.text("tool");
@@ -229,8 +228,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   if (device.starts_with("cuda") && spec.run.graphs == "auto") spec.run.graphs = "off";
   spec.evidence.min_repetitions = spec.evidence.max_repetitions = line.at_least("repetitions", 1);
   spec.evidence.warmup = line.at_least("warmup", 0);
-  const fs::path output = line.given("output") ? fs::path(line.text("output"))
-                                               : fs::path("runs") / "profile" / target.stem();
+  const fs::path output = line.text("output", "runs/profile/" + target.stem().string());
   if (outside) return profile_outside(tool, arguments, output, line, device);
   if (tool == "cupti") {
     if (const std::string why = why_no_cupti(); !why.empty()) return not_run("needs CUPTI: " + why);

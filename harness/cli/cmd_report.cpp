@@ -192,8 +192,8 @@ json page_data(const fs::path& path, const fs::path& experiments) {
                             " holds no result rows (*.jsonl); run an experiment with -o " +
                             path.string());
   }
-  for (const char* name :
-       {"PASS", "NOISY", "INVALID", "INCORRECT", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED"}) {
+  for (int v = 0; v <= static_cast<int>(verdict_kind::inactive); ++v) {
+    const char* name = name_of(static_cast<verdict_kind>(v));
     data["tones"][name] = tone_of(name);
   }
   return data;
@@ -213,7 +213,6 @@ int command_report(const texts& arguments) {
       {"dir"}, arguments,
       "\nOne self-contained HTML page of the rows below DIR. Drawn by Python 3.11; figures "
       "need\nplots/requirements.txt (./dev setup --plots prepares both).\n");
-  if (line.helped()) return 0;
   const fs::path place = line.place("dir", "report needs the folder of a run");
   const fs::path script = fs::path(line.text("plots-dir")) / "report.py";
   const bool data_only = line.given("data");
@@ -229,9 +228,8 @@ int command_report(const texts& arguments) {
   const scratch_folder scratch;
   const fs::path file = scratch.path() / "page.json";
   write_file(file, data);
-  const fs::path page = line.given("output")      ? fs::path(line.text("output"))
-                        : fs::is_directory(place) ? place / "report.html"
-                                                  : place.parent_path() / "report.html";
+  const fs::path beside = fs::is_directory(place) ? place : place.parent_path();
+  const fs::path page = line.text("output", (beside / "report.html").string());
   texts command = {python(), script.string(), file.string(), "-o", page.string()};
   if (line.given("title")) command.insert(command.end(), {"--title", line.text("title")});
   if (line.given("figures")) command.emplace_back("--figures");

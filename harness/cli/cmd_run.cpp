@@ -85,8 +85,7 @@ int run_one(const fs::path& file, const command_line& line) {
   const run_request request = request_of(file, line);
   const experiment_spec spec = requested_spec(request);
   run_options run;
-  run.output =
-      line.given("output") ? fs::path(line.text("output")) : fs::path("runs") / output_name(spec);
+  run.output = line.text("output", ("runs" / output_name(spec)).string());
   if (line.given("shard")) run.part = parse_shard(line.text("shard"));
   for (const std::string& one : line.list("points")) {
     run.only.push_back(selector_of(one, "--points"));
@@ -185,7 +184,7 @@ int run_several(const texts& paths, const command_line& line) {
   for (const char* name : {"fresh", "paired", "samples"}) {
     if (line.given(name)) more.push_back(std::string("--") + name);
   }
-  const fs::path directory = line.given("output") ? line.text("output") : "runs";
+  const fs::path directory = line.text("output", "runs");
   const auto lanes = static_cast<std::size_t>(line.at_least("lanes", 1));
   const artifact_runner runner = [&](const campaign_item& item, const fs::path& output) {
     return run_artifact(item, output, more);
@@ -246,7 +245,6 @@ int command_run(const texts& arguments) {
   const command_line line("run EXPERIMENT.toml|FOLDER... [options]", run_command_options(),
                           {"experiments..."}, arguments,
                           epilogue + run_help() + "\n" + serve_help());
-  if (line.helped()) return 0;
   line.place("experiments",
              "run needs an experiment file or a folder; see unmask list experiments");
   const texts paths = line.list("experiments");

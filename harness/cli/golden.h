@@ -24,7 +24,6 @@ struct golden_options {
   std::filesystem::path directory;
   std::vector<std::string> methods;  // golden file names or registered methods; empty: all
   const unmask::backend* backend = nullptr;
-  bool logits = true;
   bool quiet = false;  // only failures and the summary
   // For slow backends; 0: all. The first `limit` runs (or logit cases) of each file that compute at
   // most `max_rows` rows over all their forwards.

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "harness/analysis/json_of.h"
 #include "harness/base/digest.h"
 #include "harness/base/files.h"
 #include "harness/cli/golden.h"
@@ -23,10 +24,7 @@ namespace {
 using nlohmann::json;
 
 parameter_value value_of(const json& v) {
-  if (v.is_boolean()) return v.get<bool>();
-  if (v.is_number_integer()) return v.get<std::int64_t>();
-  if (v.is_number()) return v.get<double>();
-  if (!v.is_array()) return v.get<std::string>();
+  if (!v.is_array()) return parameter_of(v);
   return fmt::format("{}", fmt::join(v.get<std::vector<std::int64_t>>(), ","));
 }
 

@@ -4,6 +4,7 @@
 
 #include "harness/base/error.h"
 #include "harness/cli/command.h"
+#include "harness/cli/options.h"
 #include "harness/decode/parameters.h"
 #include "harness/profile/build_info.h"
 #include "kernels/cuda/device.h"
@@ -88,6 +89,8 @@ int dispatch(const std::vector<std::string>& arguments) {
 int unmask_main(int argc, char** argv) {
   try {
     return unmask::dispatch({argv + 1, argv + argc});
+  } catch (const unmask::help_shown&) {
+    return 0;
   } catch (const unmask::error& failure) {
     std::cerr << "unmask: " << failure.what() << '\n';
     return static_cast<int>(failure.code());

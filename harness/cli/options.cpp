@@ -98,9 +98,9 @@ command_line::command_line(const std::string& usage, const option_table& options
                   .style(style)
                   .run(),
               parsed_->values);
-    if (helped()) {
+    if (given("help")) {
       std::cout << "usage: unmask " << usage << "\n\n" << visible << epilogue;
-      return;
+      throw help_shown();
     }
     po::notify(parsed_->values);
   } catch (const po::unknown_option& unknown) {
@@ -116,16 +116,12 @@ command_line::command_line(const std::string& usage, const option_table& options
 
 command_line::~command_line() = default;
 
-bool command_line::helped() const {
-  return given("help");
-}
-
 bool command_line::given(const std::string& name) const {
   return parsed_->values.count(name) > 0;
 }
 
-std::string command_line::text(const std::string& name) const {
-  return given(name) ? parsed_->values[name].as<std::string>() : "";
+std::string command_line::text(const std::string& name, const std::string& otherwise) const {
+  return given(name) ? parsed_->values[name].as<std::string>() : otherwise;
 }
 
 texts command_line::list(const std::string& name) const {

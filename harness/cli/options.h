@@ -37,20 +37,21 @@ option format_option(const std::string& meaning);
 option_table settings_options();  // --set, --device
 option experiments_option();
 
+struct help_shown {};  // --help was asked for: nothing else is to be done
+
 class command_line {
  public:
   // `usage`: what stands behind "unmask". `places`: names of the words without an option; "NAME..."
   // takes all that are left. `_` and `-` are the same in option names; unknown options are usage
-  // errors with the nearest match. --help prints the options and the epilogue.
+  // errors with the nearest match. --help prints the options and the epilogue and throws help_shown.
   command_line(const std::string& usage, const option_table& options, const texts& places,
                const texts& arguments, const std::string& epilogue = "");
   ~command_line();
-  bool helped() const;  // --help was asked for: nothing else is to be done
 
   bool given(const std::string& name) const;
-  std::string text(const std::string& name) const;  // "" where it was not given
-  texts list(const std::string& name) const;        // of a repeated option, of places
-  texts parts(const std::string& name) const;       // "a,b" given once or several times
+  std::string text(const std::string& name, const std::string& otherwise = "") const;
+  texts list(const std::string& name) const;   // of a repeated option, of places
+  texts parts(const std::string& name) const;  // "a,b" given once or several times
   // Whole numbers of parts(), each at least `least`; usage error that names the option.
   std::vector<std::int64_t> numbers(const std::string& name, std::int64_t least) const;
   std::int64_t whole(const std::string& name) const;

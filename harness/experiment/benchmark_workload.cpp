@@ -18,19 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder of examples that the harnesses write out: beside the experiment file or above it, or
-// where the program was started.
+// The folder of examples that the harnesses write out.
 fs::path examples_folder(const fs::path& start) {
-  std::error_code none;
-  for (const fs::path& from : {start, fs::current_path(none)}) {
-    for (fs::path place = fs::absolute(from).lexically_normal();; place = place.parent_path()) {
-      for (const char* below : {"data/fewshot", "experiments/data/fewshot"}) {
-        if (fs::is_directory(place / below, none)) return place / below;
-      }
-      if (!place.has_parent_path() || place == place.parent_path()) break;
-    }
-  }
-  return "experiments/data/fewshot";
+  return find_embedded("data/fewshot", start).value_or("experiments/data/fewshot");
 }
 
 benchmark_options options_of(const benchmark_request& r) {

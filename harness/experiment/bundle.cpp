@@ -47,12 +47,9 @@ std::vector<std::string> files_below(const fs::path& directory) {
   return names;
 }
 
-std::string bundle_name(const fs::path& manifest) {
-  const auto json = nlohmann::json::parse(read_file(manifest, largest_file));
-  const auto word = [&](const char* key) { return json.value(key, std::string()); };
-  if (word("paper").empty()) return fs::path(json["experiment"].value("file", "run")).stem();
-  return word("paper") + "_" + word("artifact") + (word("scale").empty() ? "" : "_") +
-         word("scale");
+std::string bundle_name(const run_manifest& m) {
+  if (m.paper.empty()) return fs::path(m.file).stem();
+  return m.paper + "_" + m.artifact + (m.scale.empty() ? "" : "_") + m.scale;
 }
 
 std::string readme(const run_manifest& m, const std::string& name, std::size_t points) {
@@ -100,7 +97,7 @@ std::vector<std::string> write_bundle(const fs::path& run, const fs::path& file)
   const run_manifest manifest = read_manifest(run / manifest_name);
   const std::vector<result_row> rows = read_rows(run).rows;
   if (rows.empty()) throw environment_error("there are no rows in " + run.string());
-  const std::string name = bundle_name(run / manifest_name);
+  const std::string name = bundle_name(manifest);
   const scratch_folder stage;
   const fs::path inside = stage.path() / name;
   fs::create_directories(inside);

@@ -42,13 +42,6 @@ std::string obstacle_of(const campaign_item& item) {
 
 namespace {
 
-// Seconds of earlier runs, by paper, id and scale.
-std::map<std::string, double> earlier_seconds(const fs::path& log) {
-  std::map<std::string, double> sums;
-  for (const campaign_outcome& o : read_campaign_lines(log)) sums[o.key()] += o.seconds;
-  return sums;
-}
-
 void append_line(const fs::path& log, const campaign_outcome& o) {
   nlohmann::ordered_json line = {{"paper", o.paper},    {"id", o.id},
                                  {"scale", o.scale},    {"status", name_of(o.status)},
@@ -237,17 +230,14 @@ std::vector<campaign_outcome> read_campaign_lines(const fs::path& log) {
 }
 
 std::vector<campaign_outcome> read_campaign(const fs::path& log) {
-  const std::map<std::string, double> total = earlier_seconds(log);
   std::map<std::string, std::size_t> place;
   std::vector<campaign_outcome> all;
   for (campaign_outcome& o : read_campaign_lines(log)) {
-    o.total_seconds = total.at(o.key());
     const auto [at, fresh] = place.emplace(o.key(), all.size());
-    if (fresh) {
-      all.push_back(std::move(o));
-    } else {
-      all[at->second] = std::move(o);
-    }
+    if (fresh) all.emplace_back();
+    campaign_outcome& last = all[at->second];
+    o.total_seconds = last.total_seconds + o.seconds;
+    last = std::move(o);
   }
   return all;
 }

@@ -45,9 +45,8 @@ struct campaign_outcome {
   double seconds = 0;        // of this run
   double total_seconds = 0;  // of all runs into this directory
   std::int64_t more_items = 1, more_repetitions = 1;
-
-  std::vector<std::string>
-      claims;  // those for whose sake some points were measured; none: all were
+  // Those for whose sake some points were measured; none: all were.
+  std::vector<std::string> claims;
 
   std::string key() const { return paper + "/" + id + "/" + scale; }
 };

@@ -52,8 +52,7 @@ double share_behind(const paper_claim& c, const frame& rows) {
   const std::set<std::string> behind = names_behind(c, rows);
   double part = 0, all = 0;
   for (const result_row* row : rows.reportable()) {
-    const auto clock = setting_of(*row, "serve.clock");
-    const bool virtual_clock = clock == "virtual";
+    const bool virtual_clock = setting_of(*row, "serve.clock") == "virtual";
     double seconds = virtual_clock ? 1 : 0;
     if (!virtual_clock) {
       for (const auto& list : {row->samples.seconds, row->samples.warmup_seconds}) {

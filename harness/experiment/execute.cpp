@@ -48,23 +48,9 @@ std::string text_of(const item_selection& items) {
 class real_executor final : public executor {
  public:
   method_catalogue methods() const override {
-    const auto find = [](const std::string& name) -> const method_info& {
+    return [](const std::string& name) -> const method_info& {
       return method_registry::instance().find(name);
     };
-    return {[] { return method_registry::instance().names(); },
-            [find](const std::string& name) {
-              return names_in(find(name).parameters, &parameter_spec::name);
-            },
-            [find](const std::string& name, const std::string& preset, const parameter_map& given) {
-              const method_info& method = find(name);
-              parameter_map merged;
-              if (!preset.empty()) {
-                find_known("preset of " + name, preset, keys_of(method.presets));
-                merged = method.presets.at(preset);
-              }
-              for (const auto& [parameter, value] : given) merged[parameter] = value;
-              return resolve_parameters(name, method.parameters, merged);
-            }};
   }
 
   void identify(experiment_point& p) override {

@@ -4,6 +4,8 @@
 // Methods that have to know the machine they run on (method_info::calibrate): the clock they ask.
 #include <algorithm>
 
+#include <nlohmann/json.hpp>
+
 #include "harness/engine/latency.h"
 #include "harness/experiment/execute_parts.h"
 
@@ -101,15 +103,14 @@ void point_calibration::run(const transformer& packed, const cost_model* cost) {
 }
 
 std::string point_calibration::report() const {
-  std::string text;
+  nlohmann::json out;
   if (found_) {
+    out = nlohmann::json::parse(found_->report);
     // The origin is the harness's to state, not the method's.
-    text = (modelled_ ? R"({"origin":"analytic",)" : R"({"origin":"measured",)") +
-           found_->report.substr(1);
+    out["origin"] = modelled_ ? "analytic" : "measured";
   }
-  if (learnt_.empty()) return text;
-  return (text.empty() ? "{" : text.substr(0, text.size() - 1) + ",") + R"("learnt":)" + learnt_ +
-         "}";
+  if (!learnt_.empty()) out["learnt"] = nlohmann::json::parse(learnt_);
+  return out.is_null() ? "" : out.dump();
 }
 
 }  // namespace unmask::experiment

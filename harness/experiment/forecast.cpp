@@ -146,7 +146,7 @@ cost_shape cost_shape_of(const model_config& c) {
 }
 
 cost_run cost_run_of(const model_config& model, const method_info& method, const parameters& given,
-                     const expected_run& run) {
+                     cost_run run) {
   constexpr double usual_block = 32, usual_chunk = 8;
   const double block =
       std::min(size_or(given.values(), "block_length", model.block > 0 ? model.block : usual_block),
@@ -169,24 +169,20 @@ cost_run cost_run_of(const model_config& model, const method_info& method, const
     case row_extent::token:
       break;
   }
-  cost_run c;
-  c.answers = run.answers;
-  c.batch = run.batch;
-  c.prompt = run.prompt;
-  c.generated = run.generated;
-  c.forwards = run.forwards > 0 ? run.forwards : run.generated;
-  c.rows = std::max(1.0, rows * shape.share);
-  c.late_rows = shape.late_share > 0 ? std::max(1.0, rows * shape.late_share) : 0;
+  if (run.forwards <= 0) run.forwards = run.generated;
+  run.rows = std::max(1.0, rows * shape.share);
+  run.late_rows = shape.late_share > 0 ? std::max(1.0, rows * shape.late_share) : 0;
   // Masks of the block in work, half of them decided on average; a token decides itself.
-  c.candidates = shape.extent == row_extent::token ? 1 : std::min(c.rows, std::max(1.0, block / 2));
+  run.candidates =
+      shape.extent == row_extent::token ? 1 : std::min(run.rows, std::max(1.0, block / 2));
   const double blocks = block > 0 ? std::ceil(run.generated / block) : 1;
-  if (shape.refreshes) c.full_forwards = std::min(blocks, c.forwards);
-  c.prefills = shape.extent != row_extent::canvas && !shape.refreshes;
-  return c;
+  if (shape.refreshes) run.full_forwards = std::min(blocks, run.forwards);
+  run.prefills = shape.extent != row_extent::canvas && !shape.refreshes;
+  return run;
 }
 
 double expected_gpu_seconds(const model_config& model, const method_info& method,
-                            const parameters& given, const expected_run& run,
+                            const parameters& given, const cost_run& run,
                             const device_ceilings& device) {
   return expected_seconds(cost_shape_of(model), cost_run_of(model, method, given, run), device);
 }
@@ -198,7 +194,7 @@ point_forecast forecast(const experiment_spec& spec, const experiment_point& p,
   const std::optional<model_config> config = config_of(p.model);
   point_forecast f{w.items, w.prompt, w.known, w.generated, 0, 1, std::nan("")};
   f.passes = static_cast<double>(spec.evidence.warmup + spec.evidence.min_repetitions);
-  expected_run run;
+  cost_run run;
   run.answers = static_cast<double>(w.items);
   run.batch = static_cast<double>(std::max<std::int64_t>(p.run.batch_size, 1));
   run.prompt = w.prompt;

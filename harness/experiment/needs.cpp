@@ -3,10 +3,10 @@
 #include "harness/experiment/needs.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include <fmt/format.h>
 
+#include "harness/analysis/frame.h"
 #include "harness/base/error.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/settings.h"
@@ -36,10 +36,8 @@ bool one_of(const std::vector<std::string>& list, const std::string& item) {
 }
 
 std::optional<double> number(const std::string& text) {
-  double value = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failed != std::errc{} || end != text.data() + text.size() || !(value > 0)) return {};
-  return value;
+  const std::optional<double> value = as_number(text);
+  return value > 0.0 ? value : std::nullopt;
 }
 
 std::string what_is_missing(const std::string& need, const machine_view& m) {

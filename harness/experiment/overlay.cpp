@@ -43,20 +43,14 @@ void drop_empty_axes(toml::table& sweep) {
   }
 }
 
-struct scale_reading {
-  scale_entry entry;
-  std::vector<std::string> needs;
-  std::vector<dotted_setting> settings;
-};
-
-scale_reading read_scale(const std::string& name, const toml::table& table,
-                         const std::filesystem::path& file) {
-  scale_reading read;
-  read.entry.name = name;
+scale_entry read_scale(const std::string& name, const toml::table& table,
+                       const std::filesystem::path& file) {
+  scale_entry read;
+  read.name = name;
   toml_reader r(table, file.string(), "scale." + name);
-  r.text("takes", read.entry.takes);
-  r.text("note", read.entry.note);
-  r.text("not_run", read.entry.not_run);
+  r.text("takes", read.takes);
+  r.text("note", read.note);
+  r.text("not_run", read.not_run);
   r.texts("needs", read.needs);
   for (const std::string& need : read.needs) check_need(need, r.where());
   r.table("set", [&](toml_reader& set) {
@@ -70,15 +64,15 @@ scale_reading read_scale(const std::string& name, const toml::table& table,
   return read;
 }
 
-std::string chosen_scale(const std::vector<scale_entry>& scales, const std::string& wanted,
-                         const std::string& file) {
+const scale_entry& chosen_scale(const std::vector<scale_entry>& scales, const std::string& wanted,
+                                const std::string& file) {
   const std::vector<std::string> names = names_in(scales, &scale_entry::name);
   const std::string name = wanted.empty() ? "tiny" : wanted;
   if (wanted.empty() && std::ranges::find(names, name) == names.end()) {
     throw usage_error(file + ": has no scale \"tiny\"; choose one with --scale: " +
                       nearest_list("", names, names.size()));
   }
-  return names[find_known("scale", name, names, file)];
+  return scales[find_known("scale", name, names, file)];
 }
 
 }  // namespace
@@ -97,28 +91,20 @@ experiment_table overlaid_table(const std::string& text, const std::filesystem::
   if (!scales->is_table() || scales->as_table()->empty()) {
     throw usage_error(file.string() + ": `scale` must be written as [scale.NAME]");
   }
-  std::vector<scale_reading> all;
   for (const auto& [key, node] : *scales->as_table()) {
     const std::string name(key.str());
     if (!node.is_table()) {
       throw usage_error(file.string() + ":" + std::to_string(key.source().begin.line) +
                         ": `scale." + name + "` must be a table, [scale." + name + "]");
     }
-    all.push_back(read_scale(name, *node.as_table(), file));
+    read.scales.push_back(read_scale(name, *node.as_table(), file));
   }
   // toml++ sorts keys; a reader expects the order of the file.
-  std::ranges::stable_sort(all, {}, [&](const scale_reading& s) {
-    return scales->as_table()->find(s.entry.name)->first.source().begin.line;
+  std::ranges::stable_sort(read.scales, {}, [&](const scale_entry& s) {
+    return scales->as_table()->find(s.name)->first.source().begin.line;
   });
-  for (const scale_reading& s : all) read.scales.push_back(s.entry);
   read.scale = chosen_scale(read.scales, scale, file.string());
-  for (scale_reading& s : all) {
-    if (s.entry.name != read.scale) continue;
-    read.needs = std::move(s.needs);
-    read.not_run = s.entry.not_run;
-    read.settings = std::move(s.settings);
-  }
-  toml::table over = std::move(*read.table["scale"][read.scale].as_table());
+  toml::table over = std::move(*read.table["scale"][read.scale.name].as_table());
   for (const char* key : {"takes", "note", "not_run", "needs", "set"}) over.erase(key);
   read.table.erase("scale");
   lay_over(read.table, over);

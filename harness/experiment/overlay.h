@@ -17,10 +17,7 @@ namespace unmask::inline experiment {
 struct experiment_table {
   toml::table table;  // without the key `scale`
   std::vector<scale_entry> scales;
-  std::string scale;               // the chosen one; empty: the file has none
-  std::vector<std::string> needs;  // of the chosen one
-  std::string not_run;
-  std::vector<dotted_setting> settings;  // [scale.NAME.set]
+  scale_entry scale;  // the chosen one; without a name: the file has none
 };
 
 // Usage errors: broken TOML, an unknown key of a scale, a scale that does not exist.

@@ -155,11 +155,21 @@ void check_used(const dotted_setting& setting, const experiment_spec& spec,
   }
   std::set<std::string> names;
   for (const method_entry& m : spec.methods) {
-    for (const std::string& name : methods.parameter_names(m.name)) names.insert(name);
+    for (const parameter_spec& p : methods(m.name).parameters) names.insert(p.name);
   }
   throw usage_error(setting.where + ": " +
                     unknown_name("parameter of these methods", short_key(setting.key),
                                  {names.begin(), names.end()}));
+}
+
+// Given values, then those of the preset, then defaults; usage error for anything that does not fit.
+parameter_map resolved(const method_info& method, const std::string& preset, parameter_map given) {
+  if (!preset.empty()) {
+    find_known("preset of " + method.name, preset, keys_of(method.presets));
+    const parameter_map& values = method.presets.at(preset);
+    given.insert(values.begin(), values.end());
+  }
+  return resolve_parameters(method.name, method.parameters, given);
 }
 
 // Times are of the same prompts however often they are taken, so only these two change a point.
@@ -179,7 +189,8 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
   check_names(spec, where);
   std::map<std::string, std::vector<std::string>> parameter_names;
   for (const method_entry& m : spec.methods) {
-    parameter_names[m.name] = located(place_of(m), [&] { return methods.parameter_names(m.name); });
+    parameter_names[m.name] = located(
+        place_of(m), [&] { return names_in(methods(m.name).parameters, &parameter_spec::name); });
   }
   std::vector<experiment_point> points;
   std::set<std::string> seen, used;
@@ -210,8 +221,9 @@ std::vector<experiment_point> make_plan(const experiment_spec& spec,
           for (const dotted_setting& s : spec.overrides) {
             if (apply_setting(p, s, parameter_names[method.name])) used.insert(s.key);
           }
-          p.params = located(place_of(method),
-                             [&] { return methods.resolve(method.name, method.preset, p.params); });
+          p.params = located(place_of(method), [&] {
+            return resolved(methods(method.name), method.preset, p.params);
+          });
           located(where, [&] { check_run(p.run); });
           with_more_evidence(p, spec.evidence);
           p.id = point_id(p);

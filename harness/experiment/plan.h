@@ -14,15 +14,8 @@
 namespace unmask::inline experiment {
 
 // What the plan asks about methods; execute.cpp answers from the registry, tests from a table.
-struct method_catalogue {
-  std::function<std::vector<std::string>()> names;
-  // Names of a method's parameters; usage error when there is no such method.
-  std::function<std::vector<std::string>(const std::string& method)> parameter_names;
-  // Defaults, then preset, then given values; usage error for anything that does not fit.
-  std::function<parameter_map(const std::string& method, const std::string& preset,
-                              const parameter_map& given)>
-      resolve;
-};
+// Its parameters and presets count; usage error when there is no such method.
+using method_catalogue = std::function<const method_info&(const std::string& method)>;
 
 struct experiment_point {
   std::string id;            // 16 hex digits

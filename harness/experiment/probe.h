@@ -4,8 +4,8 @@
 // Probes: the papers' motivation figures on the trajectory of any method. A probe watches a pass of
 // its own, one request after the other, so that no measured time contains it.
 //
-//   confidence   Focus-dLLM Fig. 1: confidence now against one step before; recall of decided
-//   tokens attention    Focus-dLLM Figs. 2, 8, Sparse-dLLM Figs. 2, 7: maps, sinks, their overlap
+//   confidence   Focus-dLLM Fig. 1: confidence now against one step before; recall of decided tokens
+//   attention    Focus-dLLM Figs. 2, 8, Sparse-dLLM Figs. 2, 7: maps, sinks, their overlap
 //   kv_change    Sparse-dLLM Fig. 4: change of K and V outside the block between steps
 //   stagnation   Ada-DLM Figs. 1, 2, 4: stagnation set, missed stable tokens, post-peak decline and
 //                which token of a declined position scores better

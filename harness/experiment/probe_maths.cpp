@@ -9,7 +9,6 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "harness/analysis/statistics.h"
 #include "kernels/random.h"
 
 namespace unmask::inline experiment::probe_maths {
@@ -88,12 +87,6 @@ share recall_of_top(const decision_trace& trace, std::int32_t k) {
 
 double share::value() const {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : nothing;
-}
-
-share sum_of(std::span<const share> items) {
-  share all;
-  for (const share& s : items) all += s;
-  return all;
 }
 
 std::size_t tenth_of(float confidence) {
@@ -248,14 +241,6 @@ std::vector<double> interval_over_items(
   return {percentile_of(drawn, 0.025), percentile_of(drawn, 0.975)};
 }
 
-std::vector<double> interval_of_share(std::span<const share> items) {
-  return interval_over_items(items.size(), [&](std::span<const std::size_t> drawn) {
-    share all;
-    for (const std::size_t i : drawn) all += items[i];
-    return all.value();
-  });
-}
-
 double area_under_curve(std::span<const float> positive, std::span<const float> negative) {
   if (positive.empty() || negative.empty()) return nothing;
   std::vector<float> below(negative.begin(), negative.end());
@@ -296,28 +281,6 @@ std::vector<float> standard_scores(std::span<const float> values) {
   return scores;
 }
 
-void moments::add(double v) {
-  ++n;
-  sum += v;
-  squares += v * v;
-}
-
-moments& moments::operator+=(const moments& other) {
-  n += other.n;
-  sum += other.sum;
-  squares += other.squares;
-  return *this;
-}
-
-double moments::mean() const {
-  return n > 0 ? sum / static_cast<double>(n) : std::nan("");
-}
-
-double moments::deviation() const {
-  return n > 0 ? std::sqrt(std::max(squares / static_cast<double>(n) - mean() * mean(), 0.0))
-               : std::nan("");
-}
-
 importance_deltas& importance_deltas::operator+=(const importance_deltas& other) {
   decodable += other.decodable;
   not_decodable += other.not_decodable;
@@ -332,21 +295,6 @@ double importance_deltas::gamma() const {
 double importance_deltas::separation() const {
   const double sigma = not_decodable.deviation();
   return sigma > 0 ? (decodable.mean() - not_decodable.mean()) / sigma : std::nan("");
-}
-
-importance_deltas sum_of(std::span<const importance_deltas> items) {
-  importance_deltas all;
-  for (const importance_deltas& item : items) all += item;
-  return all;
-}
-
-std::vector<double> interval_of(std::span<const importance_deltas> items,
-                                double (importance_deltas::*value)() const) {
-  return interval_over_items(items.size(), [&](std::span<const std::size_t> drawn) {
-    importance_deltas all;
-    for (const std::size_t item : drawn) all += items[item];
-    return (all.*value)();
-  });
 }
 
 std::vector<float> attention_row(std::span<const float> q, std::span<const float> keys,

@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "harness/analysis/statistics.h"
+
 namespace unmask::inline experiment::probe_maths {
 
 // ---- traces of decisions ----------------------------------------------------------------------
@@ -47,7 +49,12 @@ struct share {
   }
   double value() const;  // NaN of nothing
 };
-share sum_of(std::span<const share> items);
+template <class Items>
+auto sum_of(const Items& items) {
+  typename Items::value_type all;
+  for (const auto& item : items) all += item;
+  return all;
+}
 // Tenth 0 .. 9 of a confidence from 0 to 1.
 std::size_t tenth_of(float confidence);
 // 95 % percentile interval of a value over 1000 (or `resamples`) draws of `items` items with
@@ -56,8 +63,15 @@ std::size_t tenth_of(float confidence);
 std::vector<double> interval_over_items(
     std::size_t items, const std::function<double(std::span<const std::size_t>)>& value,
     int resamples = 1000);
-// Of the pooled share of these items: sum of parts over sum of wholes.
-std::vector<double> interval_of_share(std::span<const share> items);
+// Of a value of the pooled items: of shares the sum of parts over the sum of wholes.
+template <class Items>
+std::vector<double> interval_of(const Items& items, double (Items::value_type::*value)() const) {
+  return interval_over_items(items.size(), [&](std::span<const std::size_t> drawn) {
+    typename Items::value_type all;
+    for (const std::size_t i : drawn) all += items[i];
+    return (all.*value)();
+  });
+}
 
 // Of the tokens decided in a step, those whose position was among the k most confident of the step
 // before (of the positions still masked; lowest position first on ties). Tokens of positions that
@@ -132,16 +146,6 @@ std::vector<std::int32_t> percentile_bins(std::span<const float> values, std::in
 // Standard scores (v - mean) / sigma with sigma over n; zeros without spread.
 std::vector<float> standard_scores(std::span<const float> values);
 
-// Count, sum and sum of squares of a sample, which add up over items.
-struct moments {
-  std::int64_t n = 0;
-  double sum = 0, squares = 0;
-  void add(double v);
-  moments& operator+=(const moments& other);
-  double mean() const;       // NaN of nothing
-  double deviation() const;  // over n; NaN of nothing
-};
-
 // FOCUS, appendix D: the importance deltas of one item, or of several together.
 struct importance_deltas {
   moments decodable, not_decodable;
@@ -152,9 +156,6 @@ struct importance_deltas {
   // The same without that assumption: the difference of the two means over sigma (the remark in D.3).
   double separation() const;
 };
-importance_deltas sum_of(std::span<const importance_deltas> items);
-std::vector<double> interval_of(std::span<const importance_deltas> items,
-                                double (importance_deltas::*value)() const);
 
 // ---- attention --------------------------------------------------------------------------------
 

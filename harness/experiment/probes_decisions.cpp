@@ -26,7 +26,7 @@ class counts_by_item {
   // pooled.
   void report(json& out) const {
     out["share"] = all().value();
-    out["share_ci95"] = probe_maths::interval_of_share(items_);
+    out["share_ci95"] = probe_maths::interval_of(items_, &share::value);
     out["share_items"] = json::array();
     for (const share& s : items_) out["share_items"].push_back({s.part, s.whole});
   }
@@ -54,7 +54,7 @@ class confidence_probe final : public decision_probe {
     json recall = json::array(), ranges = json::array(), points = json::array();
     for (const std::vector<share>& r : recall_) {
       recall.push_back(rounded(probe_maths::sum_of(r).value()));
-      ranges.push_back(probe_maths::interval_of_share(r));
+      ranges.push_back(probe_maths::interval_of(r, &share::value));
     }
     const std::size_t n = pairs_.now.size(), stride = std::max<std::size_t>(1, n / shown);
     for (std::size_t i = 0; i < n; i += stride) {
@@ -212,7 +212,7 @@ class decoding_probe final : public decision_probe {
     out["rows"] = rows_;
     out["judged"] = judged_;
     out["mean"] = ratio(decided_, steps_);
-    out["mean_ci95"] = probe_maths::interval_of_share(by_item_);
+    out["mean_ci95"] = probe_maths::interval_of(by_item_, &share::value);
     out["deviation"] = deviation();
     out["rows_per_token"] = ratio(rows_, decided_);
     out["judged_per_token"] = ratio(judged_, decided_);

@@ -221,7 +221,7 @@ class importance_probe final : public probe {
     for (const auto& [name, bins] : {std::pair<std::string, const fifths&>("delta", delta_bins_),
                                      std::pair<std::string, const fifths&>("layer1", raw_bins_)}) {
       out[name + "_top_fifth"] = probe_maths::sum_of(bins.top).value();
-      out[name + "_top_fifth_ci95"] = probe_maths::interval_of_share(bins.top);
+      out[name + "_top_fifth_ci95"] = probe_maths::interval_of(bins.top, &share::value);
       out[name + "_percentiles"] = {{"decodable", bins.counts[1]},
                                     {"not_decodable", bins.counts[0]}};
     }

@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 
 #include "harness/analysis/estimates.h"
+#include "harness/analysis/frame.h"
 #include "harness/analysis/statistics.h"
 #include "harness/base/digest.h"
-#include "harness/experiment/metrics.h"
 
 namespace unmask::inline experiment {
 namespace {
@@ -73,16 +73,11 @@ void count_metrics(result_row& row, const pass_record& pass, const totals& t,
   };
   // Mean and population deviation over the requests.
   const auto put_spread = [&](const std::string& name, const auto& tokens_of) {
-    double sum = 0, squares = 0;
-    const auto n = static_cast<double>(pass.answers.size());
-    for (const answer_record& a : pass.answers) {
-      const auto tokens = static_cast<double>(tokens_of(a));
-      sum += tokens;
-      squares += tokens * tokens;
-    }
-    if (n == 0) return;
-    put((name + "_mean").c_str(), sum / n);
-    put((name + "_std").c_str(), std::sqrt(std::max(squares / n - sum / n * (sum / n), 0.0)));
+    moments tokens;
+    for (const answer_record& a : pass.answers) tokens.add(static_cast<double>(tokens_of(a)));
+    if (tokens.n == 0) return;
+    put((name + "_mean").c_str(), tokens.mean());
+    put((name + "_std").c_str(), tokens.deviation());
   };
   put("prompt_tokens", t.prompt);
   put("canvas_tokens", t.canvas);
@@ -166,35 +161,27 @@ void pass_metrics(result_row& row, const std::vector<pass_record>& passes) {
   }
 }
 
-// Of requests that both passes answered; both lists ascend by request.
-std::string disagreement(const pass_record& first, const pass_record& other, std::size_t number) {
-  auto a = first.answers.begin();
-  for (const answer_record& b : other.answers) {
-    while (a != first.answers.end() && a->request < b.request) ++a;
-    if (a == first.answers.end()) break;
-    if (a->request == b.request && a->tokens != b.tokens) {
-      return fmt::format("repetition {} gave other tokens than the first for request {}", number,
-                         b.request + 1);
-    }
-  }
-  return "";
+// The first pass's answer to the same request; where clients left, null if it has none.
+const answer_record* first_answer(const pass_record& first, const pass_record& other,
+                                  std::size_t i) {
+  if (!first.clients_left) return &first.answers[i];
+  const std::size_t request = other.answers[i].request;
+  const auto at = std::ranges::lower_bound(first.answers, request, {}, &answer_record::request);
+  return at != first.answers.end() && at->request == request ? &*at : nullptr;
 }
 
 std::string disagreement(const std::vector<pass_record>& passes) {
+  const pass_record& first = passes.front();
   for (std::size_t p = 1; p < passes.size(); ++p) {
-    if (passes[0].clients_left) {
-      std::string found = disagreement(passes[0], passes[p], p + 1);
-      if (!found.empty()) return found;
-      continue;
-    }
-    if (passes[p].answers.size() != passes[0].answers.size()) {
+    const std::vector<answer_record>& answers = passes[p].answers;
+    if (!first.clients_left && answers.size() != first.answers.size()) {
       return "repetitions answered different numbers of requests";
     }
-    for (std::size_t i = 0; i < passes[p].answers.size(); ++i) {
-      if (passes[p].answers[i].tokens != passes[0].answers[i].tokens) {
-        return fmt::format("repetition {} gave other tokens than the first for request {}", p + 1,
-                           i + 1);
-      }
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      const answer_record* mine = first_answer(first, passes[p], i);
+      if (!mine || mine->tokens == answers[i].tokens) continue;
+      return fmt::format("repetition {} gave other tokens than the first for request {}", p + 1,
+                         (first.clients_left ? answers[i].request : i) + 1);
     }
   }
   return "";
@@ -235,31 +222,25 @@ void keep_items(result_row& row, const measured_point& point) {
 double trial_deviation(const std::vector<scored_answer>& scores, std::size_t trials) {
   if (trials < 2 || scores.size() % trials != 0) return 0;
   const std::size_t items = scores.size() / trials;
-  double sum = 0, squares = 0;
+  std::vector<double> means;
   for (std::size_t t = 0; t < trials; ++t) {
-    double value = 0, n = 0;
+    moments trial;
     for (std::size_t i = t * items; i < (t + 1) * items; ++i) {
-      value += scores[i].scored ? scores[i].value : 0;
-      n += scores[i].scored;
+      if (scores[i].scored) trial.add(scores[i].value);
     }
-    const double mean = n > 0 ? value / n : 0;
-    sum += mean;
-    squares += mean * mean;
+    means.push_back(trial.n > 0 ? trial.mean() : 0);
   }
-  const auto count = static_cast<double>(trials);
-  return std::sqrt(std::max(squares - sum * sum / count, 0.0) / (count - 1));
+  return deviation_of(means);
 }
 
 double mean_of_groups(const std::vector<scored_answer>& scores) {
-  std::map<std::string, std::pair<double, double>> groups;  // sum and number
+  std::map<std::string, moments> groups;
   for (const scored_answer& a : scores) {
-    if (!a.scored) continue;
-    groups[a.group].first += a.value;
-    groups[a.group].second += 1;
+    if (a.scored) groups[a.group].add(a.value);
   }
   if (groups.size() < 2) return std::nan("");
   double sum = 0;
-  for (const auto& [name, group] : groups) sum += group.first / group.second;
+  for (const auto& [name, group] : groups) sum += group.mean();
   return sum / static_cast<double>(groups.size());
 }
 
@@ -311,6 +292,23 @@ void judge_activity(result_row& row, const std::vector<active_knob>& knobs) {
 }
 
 }  // namespace
+
+const std::vector<ratio_spec>& ratio_list() {
+  static const std::vector<ratio_spec> list = {
+      {"tpf", "output_tokens", "nfe", "tokens", "tokens per forward"},
+      {"committed_per_step", "committed", "denoise_steps", "tokens",
+       "tokens decided per forward that could decide one"},
+      {"redundancy", "decode_rows", "committed", "rows",
+       "rows that entered layer 0 outside prefill, per token decided: rows evicted later in the "
+       "forward count, and it is below 1 where a prefill forward decides tokens"},
+      {"token_utilisation", "committed", "decode_rows", "tokens", "its inverse (Optimus)"},
+      {"processed_rows_per_committed", "processed_rows", "committed", "rows",
+       "the redundancy of FOCUS, Table 5, which counts layers 2 and up"},
+      {"processed_rows_per_output", "processed_rows", "output_tokens", "rows",
+       "the same per token delivered, as the tracker of FOCUS prints it"},
+  };
+  return list;
+}
 
 std::int64_t output_tokens_of(const answer_record& answer, const token_rules& rules) {
   for (std::size_t i = 0; i < answer.tokens.size(); ++i) {
@@ -391,11 +389,10 @@ void measure_row(result_row& row, const measured_point& point) {
       if (!clock && m.from != origin::analytic) m.from = origin::synthetic;
     }
     row.verdict = verdict_kind::not_verified;
-    const auto commits = row.run.serve.find("commits");
-    const bool model = commits == row.run.serve.end() || to_string(commits->second) == "model";
+    const std::string commits = setting_of(row, "serve.commits").value_or("model");
     row.reason = imposed ? "commits imposed (" + row.run.impose + "): the output means nothing"
-                 : model ? "synthetic weights: the output means nothing"
-                         : "decisions from " + to_string(commits->second) + ", not from a model";
+                 : commits == "model" ? "synthetic weights: the output means nothing"
+                                      : "decisions from " + commits + ", not from a model";
   } else if (!row.score) {
     row.verdict = verdict_kind::not_verified;
     const auto& all = point.scores;

@@ -62,6 +62,14 @@ std::int64_t output_tokens_of(const answer_record& answer, const token_rules& ru
 // Without the stop token.
 std::int64_t answer_tokens_of(const answer_record& answer, const token_rules& rules);
 
+// Metrics that are made from a list rather than by hand: the counters (harness/decode/counters.h), and
+// these: `over` / `under`, both metrics of the same row; absent where one is, or `under` is 0.
+// results/README.md documents both.
+struct ratio_spec {
+  const char *name, *over, *under, *unit, *meaning;
+};
+const std::vector<ratio_spec>& ratio_list();
+
 // A setting of this point, "alpha = 0.5", and the metric that counts how often it acted.
 struct active_knob {
   std::string setting, counter;

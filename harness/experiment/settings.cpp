@@ -98,6 +98,10 @@ bool set_evidence(evidence_settings& e, const dotted_setting& s) {
     const dotted_setting& s;
     void operator()(std::int64_t evidence_settings::*field) const {
       e.*field = integer(s, static_cast<std::int64_t>(key.low));
+      if (e.*field > static_cast<std::int64_t>(key.high)) {
+        throw usage_error(fmt::format("{}: `{}` is {} but must be at most {}", s.where, s.key,
+                                      e.*field, key.high));
+      }
     }
     void operator()(double evidence_settings::*field) const {
       const auto* real = std::get_if<double>(&s.value);

@@ -303,14 +303,12 @@ void check_kind(const experiment_spec& spec) {
   }
 }
 
-template <class List, class Name>
-void unique(const List& list, Name name_of, const std::string& file, const std::string& what,
+void unique(const std::vector<std::string>& names, const std::string& file, const std::string& what,
             const std::string& how) {
   std::set<std::string> seen;
-  for (const auto& item : list) {
-    if (!seen.insert(name_of(item)).second) {
-      throw usage_error(file + ": two " + what + " are called '" + name_of(item) + "'; " + how);
-    }
+  for (const std::string& name : names) {
+    if (seen.insert(name).second) continue;
+    throw usage_error(file + ": two " + what + " are called '" + name + "'; " + how);
   }
 }
 
@@ -363,14 +361,13 @@ bool explains_itself(const experiment_spec& spec) {
 experiment_spec parse_spec(const std::string& text, const fs::path& file,
                            const std::string& scale) {
   experiment_table read = overlaid_table(text, file, scale);
-  toml::table& root = read.table;
   experiment_spec spec;
   spec.file = file.string();
   spec.scales = read.scales;
-  spec.scale = read.scale;
-  spec.needs = read.needs;
-  spec.not_run = read.not_run;
-  toml_reader r(root, file.string(), "");
+  spec.scale = read.scale.name;
+  spec.needs = read.scale.needs;
+  spec.not_run = read.scale.not_run;
+  toml_reader r(read.table, file.string(), "");
   r.find("layout");  // of artifact_files.h
   r.table("artifact", [&](toml_reader& t) { read_artifact(t, file, spec.artifact); });
   if (!spec.artifact.not_reproducible.empty()) spec.not_run = spec.artifact.not_reproducible;
@@ -386,20 +383,16 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   r.table("sweep", [&](toml_reader& t) { read_sweep(t, spec); });
   r.scalars("serve", spec.run.serve);
   r.finish();
-  for (dotted_setting& s : read.settings) {
+  for (dotted_setting& s : read.scale.settings) {
     if (set_evidence(spec.evidence, s)) continue;
     check_setting_key(s.key, s.where);
     spec.overrides.push_back(std::move(s));
   }
   if (explains_itself(spec)) return spec;
   check_kind(spec);
-  unique(
-      spec.models, [](const model_entry& m) { return m.name; }, spec.file, "models",
-      "give one another `name`");
+  unique(names_in(spec.models, &model_entry::name), spec.file, "models", "give one another `name`");
   unique_workloads(spec);
-  unique(
-      spec.methods, [](const method_entry& m) { return m.label; }, spec.file, "methods",
-      "give one a `label`");
+  unique(names_in(spec.methods, &method_entry::label), spec.file, "methods", "give one a `label`");
   return spec;
 }
 

@@ -143,8 +143,10 @@ struct artifact_header {
 
 struct scale_entry {
   std::string name;
-  std::string takes, note;  // for listings
-  std::string not_run;      // why this scale cannot run anywhere yet; empty: it can
+  std::string takes, note;               // for listings
+  std::string not_run;                   // why this scale cannot run anywhere yet; empty: it can
+  std::vector<std::string> needs;        // as stated
+  std::vector<dotted_setting> settings;  // [scale.NAME.set]
 };
 
 struct experiment_spec {

@@ -274,6 +274,13 @@ class Odd(Case):
         self.assertIn("3 of 3 rows are in the tables but in no figure", page)
         self.assertNotIn("<figure", page)
 
+    def test_every_verdict_has_its_badge(self):
+        def change(row):
+            row["verdict"], row["reason"] = "INACTIVE", "alpha = 0.5 changed nothing"
+
+        page = page_of(self.made("chunks", change=change))
+        self.assertIn('<span class="badge mid">○ INACTIVE</span>', page)
+
     def test_bad_input(self):
         folder = self.made("chunks", claims=[{"id": "x", "statement": "y"}])
         with self.assertRaisesRegex(rowlib.BadInput, "number 1 has no `verdict`"):

@@ -14,24 +14,26 @@
 
 namespace unmask::testing_experiment {
 
-inline const std::map<std::string, std::vector<parameter_spec>>& methods() {
-  static const std::map<std::string, std::vector<parameter_spec>> table = {
-      {"vanilla", {{"steps", std::int64_t{0}, "", 0, 4096}, {"threshold", 0.0, "", 0, 2}}},
-      {"block_diffusion", {{"steps", std::int64_t{0}, "", 0, 4096}, {"threshold", 0.9, "", 0, 2}}},
-      {"autoregressive", {{"temperature", 0.0, "", 0, 10}}}};
+inline const std::map<std::string, method_info>& methods() {
+  const auto with = [](const char* name, std::vector<parameter_spec> parameters) {
+    method_info method;
+    method.name = name;
+    method.parameters = std::move(parameters);
+    return std::pair(method.name, method);
+  };
+  static const std::map<std::string, method_info> table = {
+      with("vanilla", {{"steps", std::int64_t{0}, "", 0, 4096}, {"threshold", 0.0, "", 0, 2}}),
+      with("block_diffusion",
+           {{"steps", std::int64_t{0}, "", 0, 4096}, {"threshold", 0.9, "", 0, 2}}),
+      with("autoregressive", {{"temperature", 0.0, "", 0, 10}})};
   return table;
 }
 
 inline method_catalogue catalogue() {
-  const auto find = [](const std::string& name) -> const std::vector<parameter_spec>& {
+  return [](const std::string& name) -> const method_info& {
     find_known("method", name, keys_of(methods()));
     return methods().at(name);
   };
-  return {[] { return keys_of(methods()); },
-          [find](const std::string& name) { return names_in(find(name), &parameter_spec::name); },
-          [find](const std::string& name, const std::string&, const parameter_map& given) {
-            return resolve_parameters(name, find(name), given);
-          }};
 }
 
 // A directory of its own, removed at the end.

@@ -19,7 +19,7 @@ model_config sdar() {
 }
 
 TEST(expected_time, rows_are_those_that_the_method_declares) {
-  const expected_run run{100, 8, 1000, 256, 64};
+  const cost_run run{100, 8, 1000, 256, 64};
   const parameters none({});
   const auto rows = [&](const row_shape& shape) {
     return cost_run_of(sdar(), with(shape), none, run).rows;
@@ -35,7 +35,7 @@ TEST(expected_time, rows_are_those_that_the_method_declares) {
 }
 
 TEST(expected_time, refreshes_and_prompts_are_counted_once) {
-  const expected_run run{1, 1, 1000, 256, 64};
+  const cost_run run{1, 1, 1000, 256, 64};
   const parameters none({});
   const cost_run refreshed = cost_run_of(sdar(), with({row_extent::block, 1, 0, true}), none, run);
   EXPECT_EQ(refreshed.full_forwards, 8);
@@ -48,7 +48,7 @@ TEST(expected_time, refreshes_and_prompts_are_counted_once) {
 }
 
 TEST(expected_time, a_cache_is_cheaper_than_none) {
-  const expected_run run{100, 8, 1000, 256, 64};
+  const cost_run run{100, 8, 1000, 256, 64};
   const parameters none({});
   const auto seconds = [&](const row_shape& shape) {
     return expected_gpu_seconds(sdar(), with(shape), none, run, ceilings_of("h100"));

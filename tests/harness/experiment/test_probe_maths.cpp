@@ -68,18 +68,18 @@ TEST(probe_maths, stagnation_by_hand) {
 // Items, not tokens, are what was sampled: one long item alone makes a share uncertain.
 TEST(probe_maths, shares_are_uncertain_by_item) {
   const std::vector<share> even(40, share{1, 4});
-  const auto exact = interval_of_share(even);
+  const auto exact = interval_of(even, &share::value);
   ASSERT_EQ(exact.size(), 2u);
   EXPECT_DOUBLE_EQ(exact[0], 0.25);
   EXPECT_DOUBLE_EQ(exact[1], 0.25);
   std::vector<share> mixed(10, share{0, 10});
   for (std::size_t i = 0; i < 5; ++i) mixed[i].part = 10;
-  const auto wide = interval_of_share(mixed);
+  const auto wide = interval_of(mixed, &share::value);
   EXPECT_LT(wide[0], 0.35);  // of ten items about half: 0.2 to 0.8
   EXPECT_GT(wide[1], 0.65);
-  EXPECT_EQ(interval_of_share(mixed), wide);  // a fixed generator
-  EXPECT_TRUE(interval_of_share(std::span(mixed).first(1)).empty());
-  EXPECT_TRUE(interval_of_share({}).empty());
+  EXPECT_EQ(interval_of(mixed, &share::value), wide);  // a fixed generator
+  EXPECT_TRUE(interval_of(std::span(mixed).first(1), &share::value).empty());
+  EXPECT_TRUE(interval_of(std::vector<share>(), &share::value).empty());
 }
 
 TEST(probe_maths, missed_stable_by_hand) {

@@ -155,6 +155,8 @@ TEST(spec, overrides_take_toml_values_or_bare_text) {
             std::string::npos);
   EXPECT_EQ(message_of([&] { apply_override(s, "batch_sise=2"); }),
             "--set batch_sise=2: unknown setting 'batch_sise'; did you mean 'batch_size'?");
+  EXPECT_NE(message_of([&] { apply_override(s, "run.more_items=1001"); }).find("at most 1000"),
+            std::string::npos);
   EXPECT_NE(message_of([&] { apply_override(s, "warmup=-1"); }).find("at least 0"),
             std::string::npos);
 }
