@@ -43,8 +43,7 @@ std::string gunzip(std::string_view bytes, const std::string& file, std::size_t 
   };
   inflater unpack;
   if (!unpack.good) throw fail("zlib gave no memory");
-  constexpr std::size_t chunk = std::size_t{1} << 18;
-  const auto buffer = std::make_unique<unsigned char[]>(chunk);
+  const auto buffer = std::make_unique<unsigned char[]>(piece);
   z_stream& s = unpack.stream;
   s.next_in = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));
   std::size_t left = bytes.size();
@@ -55,12 +54,12 @@ std::string gunzip(std::string_view bytes, const std::string& file, std::size_t 
       left -= s.avail_in;
     }
     s.next_out = buffer.get();
-    s.avail_out = static_cast<uInt>(chunk);
+    s.avail_out = static_cast<uInt>(piece);
     const int code = inflate(&s, Z_NO_FLUSH);
     if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
       throw fail(s.msg != nullptr ? s.msg : "the data are damaged");
     }
-    out.append(reinterpret_cast<const char*>(buffer.get()), chunk - s.avail_out);
+    out.append(reinterpret_cast<const char*>(buffer.get()), piece - s.avail_out);
     if (out.size() > limit) {
       throw environment_error(file + ": unpacks to more than " + std::to_string(limit) + " bytes");
     }

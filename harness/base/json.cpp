@@ -39,11 +39,8 @@ class tree_builder final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_object() override {
     auto& members = std::get<json_value::object>(open_.back().data);
-    const auto by_key = [](const auto& a, const auto& b) { return a.first < b.first; };
-    std::sort(members.begin(), members.end(), by_key);
-    const auto twice =
-        std::adjacent_find(members.begin(), members.end(),
-                           [](const auto& a, const auto& b) { return a.first == b.first; });
+    std::ranges::sort(members, {}, &json_member::first);
+    const auto twice = std::ranges::adjacent_find(members, {}, &json_member::first);
     if (twice != members.end()) {
       throw environment_error(file_ + ": the key `" + twice->first +
                               "` is given twice; keep one of the two");
@@ -123,8 +120,7 @@ const char* json_value::type_name() const {
 const json_value* json_value::find(std::string_view key) const {
   const object* all = members();
   if (all == nullptr) return nullptr;
-  const auto at = std::lower_bound(all->begin(), all->end(), key,
-                                   [](const auto& m, std::string_view k) { return m.first < k; });
+  const auto at = std::ranges::lower_bound(*all, key, {}, &json_member::first);
   return at != all->end() && at->first == key ? &at->second : nullptr;
 }
 

@@ -36,8 +36,7 @@ std::vector<std::pair<std::size_t, std::string>> by_distance(
   wrong = wrong.substr(0, 200);  // it comes from a file or a keyboard; keep the work small
   std::vector<std::pair<std::size_t, std::string>> order;
   for (const std::string& name : known) order.emplace_back(edit_distance(wrong, name), name);
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(order, {}, &std::pair<std::size_t, std::string>::first);
   return order;
 }
 

@@ -5,6 +5,7 @@
 #include <unicode/locid.h>
 #include <unicode/uchar.h>
 #include <unicode/unistr.h>
+#include <unicode/utf8.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -64,22 +65,12 @@ std::optional<std::string> plain_digits(std::string_view text) {
 }  // namespace
 
 code_point decode_utf8(std::string_view text, std::size_t at) {
-  constexpr code_point broken{0xFFFD, 1};
-  const auto first = static_cast<unsigned char>(text[at]);
-  if (first < 0x80) return {first, 1};
-  if (first < 0xC2 || first > 0xF4) return broken;
-  const std::size_t bytes = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  if (at + bytes > text.size()) return broken;
-  char32_t value = first & (0x7Fu >> bytes);
-  for (std::size_t i = 1; i < bytes; ++i) {
-    const auto next = static_cast<unsigned char>(text[at + i]);
-    if ((next & 0xC0) != 0x80) return broken;
-    value = value << 6 | (next & 0x3Fu);
-  }
-  const bool too_long = (bytes == 3 && value < 0x800) || (bytes == 4 && value < 0x10000);
-  const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
-  if (too_long || surrogate || value > 0x10FFFF) return broken;
-  return {value, bytes};
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(text.data());
+  std::size_t end = at;
+  UChar32 c = 0;
+  U8_NEXT(bytes, end, text.size(), c);
+  if (c < 0) return {0xFFFD, 1};
+  return {static_cast<char32_t>(c), end - at};
 }
 
 bool is_space(char32_t c) {
@@ -89,16 +80,7 @@ bool is_space(char32_t c) {
 }
 
 std::string_view strip(std::string_view text) {
-  std::size_t begin = text.size(), end = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const code_point c = decode_utf8(text, at);
-    if (!is_space(c.value)) {
-      if (begin == text.size()) begin = at;
-      end = at + c.bytes;
-    }
-    at += c.bytes;
-  }
-  return begin < end ? text.substr(begin, end - begin) : std::string_view{};
+  return rstrip(lstrip(text));
 }
 
 std::vector<std::string_view> words_of(std::string_view text) {

@@ -121,16 +121,7 @@ std::string word_edge(bool at_edge) {
 }
 
 const char* set_of(char letter) {
-  switch (letter) {
-    case 's':
-      return space_set;
-    case 'w':
-      return word_set;
-    case 'd':
-      return digit_set;
-    default:
-      return nullptr;
-  }
+  return letter == 's' ? space_set : letter == 'w' ? word_set : letter == 'd' ? digit_set : nullptr;
 }
 
 // One backslash sequence; `in_class`: between [ and ].

@@ -7,15 +7,8 @@
 namespace unmask::inline decode {
 
 const char* name_of(forward_kind p) {
-  switch (p) {
-    case forward_kind::prefill:
-      return "prefill";
-    case forward_kind::denoise:
-      return "denoise";
-    case forward_kind::commit:
-      return "commit";
-  }
-  return "?";
+  constexpr const char* names[] = {"prefill", "denoise", "commit"};
+  return names[static_cast<std::size_t>(p)];
 }
 
 batch::batch(const unmask::backend& backend, const model_config& model, std::int32_t capacity,

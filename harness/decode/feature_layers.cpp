@@ -210,7 +210,7 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
                                 {}});
     }
     const phase_range range(profile_phase::attention_output, layer);
-    model_.attention_branch(layer, attended, branch);
+    model_.attention_output(layer, attended, branch, false);
   }
   {
     const phase_range range(profile_phase::cache_update, layer);

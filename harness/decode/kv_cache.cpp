@@ -17,7 +17,6 @@ std::int32_t pages_for(std::int32_t slots) {
 kv_cache::kv_cache(const backend& backend, const model_config& model, const kv_storage& largest,
                    std::int32_t sequences, std::int32_t pages, dtype type)
     : layers_(model.layers),
-      sequences_(sequences),
       stride_(std::max(pages_for(largest.layer_slots), pages_for(largest.scratch_slots))),
       held_(static_cast<std::size_t>(sequences)),
       in_scratch_(static_cast<std::size_t>(sequences), largest.layer_slots == 0),

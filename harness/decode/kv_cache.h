@@ -70,12 +70,11 @@ class kv_cache {
   void publish(page_table& table, std::int32_t s);
   void show(std::int32_t s);
 
-  std::int32_t layers_ = 0;     // of the model
-  std::int32_t sequences_ = 0;  // places
-  std::int32_t stride_ = 0;     // entries of a table row
-  std::int32_t pages_ = 0;      // in the pool
-  std::int32_t unit_ = 1;       // pool pages that make one page of every stored layer
-  tensor keys_, values_;        // [pages, kv_page_size, kv_heads, head_dim]
+  std::int32_t layers_ = 0;  // of the model
+  std::int32_t stride_ = 0;  // entries of a table row
+  std::int32_t pages_ = 0;   // in the pool
+  std::int32_t unit_ = 1;    // pool pages that make one page of every stored layer
+  tensor keys_, values_;     // [pages, kv_page_size, kv_heads, head_dim]
   page_table stored_, active_;
   std::vector<std::int32_t> scratch_;  // [sequences, stride]
   std::vector<std::int32_t> free_;

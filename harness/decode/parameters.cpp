@@ -96,17 +96,9 @@ const T& parameters::get(const std::string& name) const {
   return *value;
 }
 
-bool parameters::flag(const std::string& name) const {
-  return get<bool>(name);
-}
-std::int64_t parameters::integer(const std::string& name) const {
-  return get<std::int64_t>(name);
-}
-double parameters::real(const std::string& name) const {
-  return get<double>(name);
-}
-const std::string& parameters::text(const std::string& name) const {
-  return get<std::string>(name);
-}
+template const bool& parameters::get(const std::string& name) const;
+template const std::int64_t& parameters::get(const std::string& name) const;
+template const double& parameters::get(const std::string& name) const;
+template const std::string& parameters::get(const std::string& name) const;
 
 }  // namespace unmask::decode

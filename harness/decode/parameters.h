@@ -38,10 +38,10 @@ bool says(const parameter_map& given, const std::string& name, const std::string
 class parameters {
  public:
   explicit parameters(parameter_map values) : values_(std::move(values)) {}
-  bool flag(const std::string& name) const;
-  std::int64_t integer(const std::string& name) const;
-  double real(const std::string& name) const;
-  const std::string& text(const std::string& name) const;
+  bool flag(const std::string& name) const { return get<bool>(name); }
+  std::int64_t integer(const std::string& name) const { return get<std::int64_t>(name); }
+  double real(const std::string& name) const { return get<double>(name); }
+  const std::string& text(const std::string& name) const { return get<std::string>(name); }
   const parameter_map& values() const { return values_; }
 
  private:

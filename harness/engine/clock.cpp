@@ -14,8 +14,7 @@ namespace unmask::inline engine {
 
 table_cost::table_cost(std::vector<sample> samples, double per_request, double per_key)
     : per_request_(per_request), per_key_(per_key) {
-  std::stable_sort(samples.begin(), samples.end(),
-                   [](const sample& a, const sample& b) { return a.rows < b.rows; });
+  std::ranges::stable_sort(samples, {}, &sample::rows);
   for (std::size_t i = 0; i < samples.size();) {
     double sum = 0;
     std::size_t n = 0;
@@ -35,8 +34,7 @@ double table_cost::seconds(const forward_shape& forward) const {
   const double rest =
       per_request_ * forward.requests + per_key_ * static_cast<double>(forward.context);
   if (x <= samples_.front().rows || samples_.size() == 1) return samples_.front().seconds + rest;
-  auto right = std::lower_bound(samples_.begin(), samples_.end(), x,
-                                [](const sample& s, double rows) { return s.rows < rows; });
+  auto right = std::ranges::lower_bound(samples_, x, {}, &sample::rows);
   if (right == samples_.end()) --right;
   const auto left = right - 1;
   const double slope = (right->seconds - left->seconds) / (right->rows - left->rows);

@@ -41,7 +41,6 @@ class batch_sink final : public engine_sink {
     answer.seconds = r.finish - r.admitted;
     if (answer.counters.committed > 0) answer.first_block_seconds = r.first_decided - r.admitted;
   }
-  void on_iteration(const iteration_record&) override {}
 
  private:
   closed_loop_result& into_;

@@ -159,70 +159,64 @@ class engine_run {
     return s;
   }
 
-  // One forward of every request, whether its prompt is in or not.
-  void mixed_turn() {
-    bool prompts = false, any = false;
-    if (settings_.grow_pages) make_room(1);
-    std::int64_t rows = 0;
+  // Who enters a forward of prompts: those half in, then the waiting, first come first served up to
+  // the token budget. `mixed`: with everybody who decodes; of prompts half in, the latest wait.
+  struct entered {
+    std::int64_t rows = 0;  // of prompts
+    bool admitted = false;
+  };
+  entered enter_prompts(bool mixed) {
+    entered turn;
     const auto fits = [&](std::int32_t more) {
-      return rows == 0 || settings_.prefill_tokens == 0 || rows + more <= settings_.prefill_tokens;
+      return turn.rows == 0 || settings_.prefill_tokens == 0 ||
+             turn.rows + more <= settings_.prefill_tokens;
+    };
+    const auto rows_of = [&](std::int32_t s) {
+      return prefilling(s) ? runner_.prefill_rows(s) : 0;
+    };
+    const auto enter = [&](std::int32_t s, std::int32_t more) {
+      if (more == 0 && !mixed) return;
+      turn.rows += more;
+      parts_[index(s)] = schedule_action::step;
     };
     std::ranges::fill(parts_, schedule_action::out);
-    for (const std::int32_t s : by_arrival()) {  // of prompts half in, the latest wait
-      const std::int32_t more = prefilling(s) ? runner_.prefill_rows(s) : 0;
-      if (more > 0 && !fits(more)) continue;
-      rows += more;
-      parts_[index(s)] = schedule_action::step;
-      prompts = prompts || more > 0;
+    for (const std::int32_t s : by_arrival()) {
+      const std::int32_t more = rows_of(s);
+      if (more == 0 || fits(more)) {
+        enter(s, more);
+      } else if (!mixed) {
+        break;
+      }
     }
     while (!waiting_.empty() && fits(runner_.first_rows(*waiting_.begin()))) {
       const std::int32_t s = admit_first();
       if (s == no_room) break;
-      any = true;
-      if (s == never_fits) continue;
-      const std::int32_t more = prefilling(s) ? runner_.prefill_rows(s) : 0;
-      rows += more;
-      parts_[index(s)] = schedule_action::step;
-      prompts = prompts || more > 0;
+      turn.admitted = true;
+      if (s != never_fits) enter(s, rows_of(s));
     }
+    return turn;
+  }
+
+  // One forward of every request, whether its prompt is in or not.
+  void mixed_turn() {
+    if (settings_.grow_pages) make_room(1);
+    const entered turn = enter_prompts(true);
     if (stepping()) {
-      forward(prompts);
+      forward(turn.rows > 0);
       settle();
-    } else if (!any) {
+    } else if (!turn.admitted) {
       throw std::logic_error("engine: requests wait but nothing can run");
     }
   }
 
-  // One forward of prompts only, first come first served up to the token budget. False when no
-  // prompt can enter.
+  // One forward of prompts only. False when no prompt can enter.
   bool prefill_turn() {
-    std::ranges::fill(parts_, schedule_action::out);
-    std::int64_t rows = 0;
-    bool any = false;
-    const auto fits = [&](std::int32_t more) {
-      return rows == 0 || settings_.prefill_tokens == 0 || rows + more <= settings_.prefill_tokens;
-    };
-    for (const std::int32_t s : by_arrival()) {
-      if (!prefilling(s)) continue;
-      const std::int32_t more = runner_.prefill_rows(s);
-      if (!fits(more)) break;
-      rows += more;
-      parts_[index(s)] = schedule_action::step;
-      any = true;
-    }
-    while (!waiting_.empty() && fits(runner_.first_rows(*waiting_.begin()))) {
-      const std::int32_t s = admit_first();
-      if (s == no_room) break;
-      any = true;
-      if (s == never_fits || !runner_.prefilling(s)) continue;
-      rows += runner_.prefill_rows(s);
-      parts_[index(s)] = schedule_action::step;
-    }
-    if (rows > 0) {
+    const entered turn = enter_prompts(false);
+    if (turn.rows > 0) {
       forward(true);
       settle();
     }
-    return any;
+    return turn.admitted || turn.rows > 0;
   }
 
   // Pages come first, because a request that is preempted for them takes no part in the turn; results

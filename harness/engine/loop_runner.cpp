@@ -188,7 +188,7 @@ void loop_runner::forward(std::span<const schedule_action> parts, std::span<plac
   }
 }
 
-finished_answer loop_runner::so_far(std::int32_t place) const {
+finished_answer loop_runner::take(std::int32_t place) {
   const place_state& p = places_[static_cast<std::size_t>(place)];
   const sequence& q = loop_.state().at(place);
   finished_answer answer;
@@ -199,10 +199,6 @@ finished_answer loop_runner::so_far(std::int32_t place) const {
   answer.repeats = p.repeats >= 0;
   answer.output.insert(answer.output.end(), more.begin(), more.end());
   return answer;
-}
-
-finished_answer loop_runner::take(std::int32_t place) {
-  return so_far(place);
 }
 
 finished_answer loop_runner::forget(std::size_t request) {
@@ -217,7 +213,7 @@ void loop_runner::release(std::int32_t place) {
 
 void loop_runner::preempt(std::int32_t place, bool keep) {
   const std::size_t request = places_[static_cast<std::size_t>(place)].request;
-  finished_answer answer = so_far(place);
+  finished_answer answer = take(place);
   if (!keep) answer.output.clear();
   // The work was done all the same, but tokens that are thrown away were not decided for good.
   sequence_counters& c = answer.counters;

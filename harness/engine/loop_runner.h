@@ -74,7 +74,6 @@ class loop_runner final : public batch_runner {
   };
   std::int32_t padded(std::int32_t positions) const;
   const sequence_request& request_of(std::size_t request);
-  finished_answer so_far(std::int32_t place) const;
   // Move place_state::complete on; true when it moved.
   bool complete_blocks(std::int32_t place);
   // Absolute end of the answer as far as it is complete.

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
-#include <map>
 #include <sstream>
 
 #include "harness/base/error.h"
@@ -76,9 +75,8 @@ class trajectory_unmask final : public unmask_policy {
     if (what_ != stand_in::all) {
       own_->judge(b, plan, head_input, head, c);
       b.backend().synchronize();
+      return;  // the recipe's own rule chooses from the tokens that the head said
     }
-    // The recipe's own rule chooses from the tokens that the head said.
-    if (what_ != stand_in::all) return;
     for_each(b, c, [&](std::int32_t s, std::int32_t i, std::int32_t position) {
       c.token.as<std::int32_t>()[i] = token_of(b, s, position, filler_);
       c.probability.as<float>()[i] = 1;
@@ -211,10 +209,7 @@ void trajectory_recorder::on_step(const step_view& step) {
   for (std::int32_t s = 0; s < step.state.capacity(); ++s) {
     const sequence& q = step.state.at(s);
     if (begin[s + 1] == begin[s] || q.request.id < 0) continue;
-    auto at = std::ranges::lower_bound(seen_, q.request.id, {},
-                                       &std::pair<std::int64_t, trajectory>::first);
-    if (at == seen_.end() || at->first != q.request.id) at = seen_.insert(at, {q.request.id, {}});
-    trajectory& t = at->second;
+    trajectory& t = seen_[q.request.id];
     const auto size = static_cast<std::size_t>(q.length - q.prompt_length + q.request.resumed);
     t.step.resize(size, -1);
     t.token.resize(size, 0);
@@ -229,9 +224,8 @@ void trajectory_recorder::on_step(const step_view& step) {
 }
 
 trajectory trajectory_recorder::of(std::int64_t id) const {
-  const auto at =
-      std::ranges::lower_bound(seen_, id, {}, &std::pair<std::int64_t, trajectory>::first);
-  return at == seen_.end() || at->first != id ? trajectory{} : at->second;
+  const auto at = seen_.find(id);
+  return at == seen_.end() ? trajectory{} : at->second;
 }
 
 void trajectory_recorder::save(const std::string& path) const {

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -60,7 +61,7 @@ class trajectory_recorder final : public step_observer {
   void save(const std::string& path) const;
 
  private:
-  std::vector<std::pair<std::int64_t, trajectory>> seen_;  // sorted by id
+  std::map<std::int64_t, trajectory> seen_;
 };
 // Environment error that names file and line for anything that cannot be read.
 trajectory_source load_trajectories(const std::string& path);

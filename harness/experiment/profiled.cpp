@@ -93,16 +93,16 @@ class profiler {
 
   std::vector<device_slice> observe_kernels(const look& here, phase_clock& clock,
                                             phase_report& report) const {
-    kernel_trace trace(&clock);
-    here.checked_pass(&trace);
-    const activity_records records = trace.finish();
+    const auto trace = trace_kernels(&clock);
+    here.checked_pass(trace.get());
+    const activity_records records = trace->finish();
     const kernel_table table = correlate(records);
     report.kernels = table.rows;
     report.kernels_problem = table.problem;
     report.device_busy = table.busy;
     report.device_span = table.span;
     report.device_unattributed = table.unattributed_seconds;
-    return slices_of(records, trace.offset() - clock.origin());
+    return slices_of(records, trace->offset() - clock.origin());
   }
 
   // Counters are a luxury: when they are refused, FLOPs and bytes stay analytic, and the row says
@@ -111,9 +111,9 @@ class profiler {
     std::map<profile_phase, phase_report::counted> found;
     try {
       for (const std::vector<std::string>* metrics : {&roofline_metrics(), &scalar_metrics()}) {
-        range_counters counters(*metrics, settings_.most_ranges);
-        here.checked_pass(&counters);
-        const counter_table table = counters.finish();
+        const auto counters = count_ranges(*metrics, settings_.most_ranges);
+        here.checked_pass(counters.get());
+        const counter_table table = counters->finish();
         if (!table.problem.empty()) throw environment_error(table.problem);
         if (table.left_out > 0) {
           throw environment_error(

@@ -63,26 +63,25 @@ std::string render_llada(const std::vector<chat_message>& messages) {
   return out + "<|start_header_id|>assistant<|end_header_id|>\n\n";
 }
 
-std::string render_qwen25(const std::vector<chat_message>& messages, bool add_generation_prompt) {
-  std::string out;
-  if (messages[0].role != "system") {
-    out = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n";
-  }
+// The turns as they are, behind `opening`.
+std::string render_chatml(std::string opening, const std::vector<chat_message>& messages,
+                          bool add_generation_prompt) {
   for (const chat_message& m : messages) {
-    out += "<|im_start|>" + m.role + "\n" + m.content + "<|im_end|>\n";
+    opening += "<|im_start|>" + m.role + "\n" + m.content + "<|im_end|>\n";
   }
-  if (add_generation_prompt) out += "<|im_start|>assistant\n";
-  return out;
+  if (add_generation_prompt) opening += "<|im_start|>assistant\n";
+  return opening;
+}
+
+std::string render_qwen25(const std::vector<chat_message>& messages, bool add_generation_prompt) {
+  const char* usual = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n";
+  return render_chatml(messages[0].role == "system" ? "" : usual, messages, add_generation_prompt);
 }
 
 std::string render_sink(const std::vector<chat_message>& messages, bool add_generation_prompt) {
-  std::string out;
-  for (std::int32_t i = 0; i < sink_length; ++i) out += "<|im_start|>";
-  for (const chat_message& m : messages) {
-    out += "<|im_start|>" + m.role + "\n" + m.content + "<|im_end|>\n";
-  }
-  if (add_generation_prompt) out += "<|im_start|>assistant\n";
-  return out;
+  std::string sink;
+  for (std::int32_t i = 0; i < sink_length; ++i) sink += "<|im_start|>";
+  return render_chatml(std::move(sink), messages, add_generation_prompt);
 }
 
 std::string with_reasoning(const reasoned& parts) {

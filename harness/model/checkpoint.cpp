@@ -104,8 +104,8 @@ void checkpoint::open_index(const std::filesystem::path& index) {
 }
 
 checkpoint::located checkpoint::find(std::string_view name) const {
-  const auto at = std::lower_bound(names_.begin(), names_.end(), name,
-                                   [](const auto& n, std::string_view k) { return n.first < k; });
+  const auto at =
+      std::ranges::lower_bound(names_, name, {}, &std::pair<std::string, std::size_t>::first);
   if (at == names_.end() || at->first != name) return {};
   const safetensors_file& file = files_[at->second];
   return {&file, file.find(name)};

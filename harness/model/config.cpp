@@ -84,28 +84,25 @@ void require_text(const json_reader& config, const char* key, std::string_view w
 const architecture& find_architecture(const json_reader& config) {
   std::string name;
   const char* key = "architectures";
+  const char* architecture::*named = &architecture::name;
   if (const json_value* list = config.find(key)) {
     const json_value::array* items = list->items();
     if (items == nullptr || items->empty() || items->front().text() == nullptr) {
       config.fail(key, "must be an array of names");
     }
     name = *items->front().text();
-    for (const architecture& a : architectures) {
-      if (name == a.name) return a;
-    }
   } else {
     key = "model_type";
+    named = &architecture::model_type;
     if (!config.given(key)) {
       config.fail("architectures", "is missing, and so is `model_type`; one must name the model");
     }
     name = config.text(key);
-    for (const architecture& a : architectures) {
-      if (name == a.model_type) return a;
-    }
   }
   std::vector<std::string> known;
   for (const architecture& a : architectures) {
-    known.emplace_back(key == std::string_view("model_type") ? a.model_type : a.name);
+    if (name == a.*named) return a;
+    known.emplace_back(a.*named);
   }
   known.erase(std::unique(known.begin(), known.end()), known.end());
   config.fail(
@@ -378,40 +375,11 @@ void read_attention(const json_reader& config, const architecture& kind, model_c
   }
 }
 
-// Weights of one dense or expert feed-forward of width f.
-std::int64_t feed_forward_weights(const model_config& m, std::int64_t f) {
-  return 3 * f * m.hidden;
-}
-
-std::int64_t count_weights(const model_config& m) {
-  const std::int64_t d = m.hidden;
-  const std::int64_t q = std::int64_t{m.heads} * m.head_dim;
-  const std::int64_t kv = std::int64_t{m.kv_heads} * m.head_dim;
-  std::int64_t attention = d * (q + 2 * kv) + q * d + 2 * d;  // + the layer's two norms
-  if (m.qkv_bias) attention += q + 2 * kv;
-  if (m.qk_norm) attention += 2 * std::int64_t{m.head_dim};
-  const std::int64_t dense_layers =
-      m.moe.experts == 0 ? m.layers : std::int64_t{m.moe.first_dense_layers};
-  const std::int64_t moe_layers = m.layers - dense_layers;
-  std::int64_t moe = 0;
-  if (moe_layers > 0) {
-    moe = d * m.moe.experts + (m.moe.expert_bias ? m.moe.experts : 0) +
-          (m.moe.experts + m.moe.shared_experts) * feed_forward_weights(m, m.moe.hidden);
-  }
-  const std::int64_t tables = (m.tied_embeddings ? 1 : 2) * std::int64_t{m.vocabulary} * d;
-  return tables + d + m.layers * attention +
-         dense_layers * feed_forward_weights(m, m.feed_forward) + moe_layers * moe;
-}
-
 }  // namespace
 
 const char* name_of(model_family family) {
   constexpr const char* names[] = {"llada", "dream", "sdar", "qwen3", "llada2_moe", "llama"};
   return names[static_cast<std::size_t>(family)];
-}
-
-std::int64_t model_config::parameters() const {
-  return count_weights(*this);
 }
 
 model_config parse_model_config(std::string_view config_text, std::string_view generation_text,

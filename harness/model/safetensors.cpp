@@ -136,9 +136,7 @@ class header_reader {
   void check_tiling(const std::vector<safetensors_entry>& entries) const {
     std::vector<const safetensors_entry*> order;
     for (const safetensors_entry& entry : entries) order.push_back(&entry);
-    std::sort(order.begin(), order.end(), [](const auto* a, const auto* b) {
-      return a->begin != b->begin ? a->begin < b->begin : a->end < b->end;
-    });
+    std::ranges::sort(order, {}, [](const auto* e) { return std::pair(e->begin, e->end); });
     std::uint64_t at = data_begin_;
     const std::string* before = nullptr;
     for (const safetensors_entry* entry : order) {
@@ -175,9 +173,7 @@ safetensors_file::safetensors_file(const std::filesystem::path& path)
       entries_(parse_safetensors(mapping_->bytes(), path_)) {}
 
 const safetensors_entry* safetensors_file::find(std::string_view name) const {
-  const auto at =
-      std::lower_bound(entries_.begin(), entries_.end(), name,
-                       [](const safetensors_entry& e, std::string_view n) { return e.name < n; });
+  const auto at = std::ranges::lower_bound(entries_, name, {}, &safetensors_entry::name);
   return at != entries_.end() && at->name == name ? &*at : nullptr;
 }
 

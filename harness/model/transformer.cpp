@@ -64,23 +64,14 @@ struct transformer::impl {
 transformer::transformer(model_config config, const model_weights& weights,
                          const unmask::backend& backend, weight_format format,
                          std::int32_t max_rows, dtype kv_dtype)
-    : impl_(new impl{std::move(config),
-                     backend,
-                     format,
-                     max_rows,
-                     kv_dtype,
-                     backend.activation_type(format),
-                     weights.memory,
-                     weights.embedding,
-                     {},
-                     {},
-                     {},
-                     {},
-                     {},
-                     {},
-                     {},
-                     {},
-                     {}}) {
+    : impl_(new impl{.config = std::move(config),
+                     .backend = backend,
+                     .format = format,
+                     .max_rows = max_rows,
+                     .kv_dtype = kv_dtype,
+                     .input_type = backend.activation_type(format),
+                     .keep_alive = weights.memory,
+                     .embedding = weights.embedding}) {
   impl& m = *impl_;
   const model_config& c = m.config;
   if (!backend.holds_kv(kv_dtype)) {
@@ -285,15 +276,9 @@ void transformer::project_value(std::int32_t index, const tensor_view& x,
 }
 
 void transformer::attention_output(std::int32_t index, const tensor_view& attention,
-                                   const tensor_view& x) const {
-  impl_->backend.run(
-      op::linear{attention, *impl_->layers[static_cast<std::size_t>(index)].out, {}, x, true});
-}
-
-void transformer::attention_branch(std::int32_t index, const tensor_view& attention,
-                                   const tensor_view& out) const {
-  impl_->backend.run(
-      op::linear{attention, *impl_->layers[static_cast<std::size_t>(index)].out, {}, out, false});
+                                   const tensor_view& x, bool accumulate) const {
+  const layer& l = impl_->layers[static_cast<std::size_t>(index)];
+  impl_->backend.run(op::linear{attention, *l.out, {}, x, accumulate});
 }
 
 void transformer::impl::feed_forward(const layer& l, const tensor_view& x,

@@ -75,17 +75,14 @@ class transformer {
   void project_query_key(std::int32_t layer, const tensor_view& x, const std::int32_t* position,
                          const activations& a) const;
   void project_value(std::int32_t layer, const tensor_view& x, const activations& a) const;
-  // x += W_o attention; attention [n, heads * head_dim].
-  void attention_output(std::int32_t layer, const tensor_view& attention,
-                        const tensor_view& x) const;
+  // x += W_o attention, or x = it where it does not accumulate; attention [n, heads * head_dim].
+  void attention_output(std::int32_t layer, const tensor_view& attention, const tensor_view& x,
+                        bool accumulate = true) const;
   // x += FFN(RMSNorm(x)). sequence [n]: padding rows take no routed expert; null: none
   // is.
   void feed_forward(std::int32_t layer, const tensor_view& x,
                     const std::int32_t* sequence = nullptr) const;
-  // The same without the residual, out [n, D]: out = W_o attention; out = FFN(RMSNorm(x)) (a routed
-  // layer needs a shared expert).
-  void attention_branch(std::int32_t layer, const tensor_view& attention,
-                        const tensor_view& out) const;
+  // The same without the residual: out [n, D] = FFN(RMSNorm(x)); a routed layer needs a shared expert.
   void feed_forward_branch(std::int32_t layer, const tensor_view& x, const tensor_view& out) const;
   // out = RMSNorm(x) with the final norm's weight.
   void final_norm(const tensor_view& x, const tensor_view& out) const;

@@ -7,7 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <initializer_list>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "harness/model/config.h"
@@ -47,6 +50,18 @@ struct model_weights {
 
   std::vector<std::shared_ptr<const void>> memory;  // keeps what the views point into alive
 };
+
+// One tensor that a config calls for. Matrices, biases and norms of a layer are told apart by `what`,
+// the name of the field above; norms end in "_norm", biases in "_bias".
+struct weight_name {
+  std::int32_t layer = -1;  // -1: of the whole model
+  std::string part;         // of its layer: "", "experts.7.", "shared."
+  std::string what;         // "embedding", "q", "q_bias", "gate", ...
+};
+using weight_source =
+    std::function<tensor_view(const weight_name&, std::initializer_list<std::int64_t> shape)>;
+// The weights that a config calls for, each as `get` gives it, in the order of the layers.
+model_weights collect_weights(const model_config& config, const weight_source& get);
 
 // Weights of the checkpoint in `directory`, as views into its mapped files. Every shape is checked
 // against the config, and every value for NaN and infinity unless check_values is false (the scan

@@ -2,6 +2,9 @@
 // Copyright The Unmask Authors
 //
 // From the published tensor names of each family to model_weights.
+#include <map>
+#include <string>
+#include <string_view>
 #include <unordered_set>
 
 #include "harness/base/error.h"
@@ -13,52 +16,47 @@
 namespace unmask::inline model {
 namespace {
 
-// Where a naming scheme keeps each tensor; layer names follow `layer` + number + ".".
-struct naming {
-  const char *embedding, *final_norm, *lm_head, *layer;
-  const char *attn_norm, *q, *k, *v, *q_norm, *k_norm, *attn_out, *ffn_norm;
-  const char *gate, *up, *down;
-};
+// Where a naming scheme keeps each tensor, without ".weight" or ".bias"; `layers`, a number and "."
+// stand before those of a layer.
+using naming = std::map<std::string_view, std::string>;
 
-constexpr naming llada_names = {"model.transformer.wte.weight",
-                                "model.transformer.ln_f.weight",
-                                "model.transformer.ff_out.weight",
-                                "model.transformer.blocks.",
-                                "attn_norm.weight",
-                                "q_proj",
-                                "k_proj",
-                                "v_proj",
-                                "",
-                                "",
-                                "attn_out.weight",
-                                "ff_norm.weight",
-                                "ff_proj.weight",
-                                "up_proj.weight",
-                                "ff_out.weight"};
-constexpr naming hf_names = {"model.embed_tokens.weight",
-                             "model.norm.weight",
-                             "lm_head.weight",
-                             "model.layers.",
-                             "input_layernorm.weight",
-                             "self_attn.q_proj",
-                             "self_attn.k_proj",
-                             "self_attn.v_proj",
-                             "self_attn.q_norm.weight",
-                             "self_attn.k_norm.weight",
-                             "self_attn.o_proj.weight",
-                             "post_attention_layernorm.weight",
-                             "mlp.gate_proj.weight",
-                             "mlp.up_proj.weight",
-                             "mlp.down_proj.weight"};
+const naming llada_names = {{"embedding", "model.transformer.wte"},
+                            {"final_norm", "model.transformer.ln_f"},
+                            {"lm_head", "model.transformer.ff_out"},
+                            {"layers", "model.transformer.blocks."},
+                            {"attn_norm", "attn_norm"},
+                            {"q", "q_proj"},
+                            {"k", "k_proj"},
+                            {"v", "v_proj"},
+                            {"attn_out", "attn_out"},
+                            {"ffn_norm", "ff_norm"},
+                            {"gate", "ff_proj"},
+                            {"up", "up_proj"},
+                            {"down", "ff_out"}};
+const naming hf_names = {{"embedding", "model.embed_tokens"},
+                         {"final_norm", "model.norm"},
+                         {"lm_head", "lm_head"},
+                         {"layers", "model.layers."},
+                         {"attn_norm", "input_layernorm"},
+                         {"q", "self_attn.q_proj"},
+                         {"k", "self_attn.k_proj"},
+                         {"v", "self_attn.v_proj"},
+                         {"q_norm", "self_attn.q_norm"},
+                         {"k_norm", "self_attn.k_norm"},
+                         {"attn_out", "self_attn.o_proj"},
+                         {"ffn_norm", "post_attention_layernorm"},
+                         {"gate", "mlp.gate_proj"},
+                         {"up", "mlp.up_proj"},
+                         {"down", "mlp.down_proj"},
+                         {"router", "mlp.gate"}};
 // Ling 2.0 (LLaDA2): q, k and v are rows of one matrix, all Q heads, then all K, then all V.
-constexpr const char* ling_fused = "attention.query_key_value";
-constexpr naming ling_names = [] {
+const naming ling_names = [] {
   naming names = hf_names;
-  names.embedding = "model.word_embeddings.weight";
-  names.q = names.k = names.v = "";
-  names.q_norm = "attention.query_layernorm.weight";
-  names.k_norm = "attention.key_layernorm.weight";
-  names.attn_out = "attention.dense.weight";
+  names["embedding"] = "model.word_embeddings";
+  names["q"] = names["k"] = names["v"] = "attention.query_key_value";
+  names["q_norm"] = "attention.query_layernorm";
+  names["k_norm"] = "attention.key_layernorm";
+  names["attn_out"] = "attention.dense";
   return names;
 }();
 
@@ -107,13 +105,10 @@ class loader {
       : config_(config), source_(std::make_shared<checkpoint>(directory)), names_(choose()) {}
 
   model_weights load(bool check_values) {
-    const std::int64_t d = config_.hidden;
-    model_weights w;
-    w.embedding = take(names_.embedding, {config_.vocabulary, d});
-    w.final_norm = take(names_.final_norm, {d});
-    w.lm_head =
-        config_.tied_embeddings ? w.embedding : take(names_.lm_head, {config_.vocabulary, d});
-    for (std::int32_t i = 0; i < config_.layers; ++i) w.layers.push_back(load_layer(i));
+    model_weights w = collect_weights(
+        config_, [&](const weight_name& name, std::initializer_list<std::int64_t> shape) {
+          return find(name, shape);
+        });
     if (check_values) scan();
     w.bytes = bytes_;
     w.extra_tensors = source_->tensors() - taken_.size();
@@ -124,11 +119,42 @@ class loader {
  private:
   const naming& choose() const {
     for (const naming* names : {&llada_names, &hf_names, &ling_names}) {
-      if (source_->find(names->embedding)) return *names;
+      if (source_->find(names->at("embedding") + ".weight")) return *names;
     }
-    throw environment_error(source_->directory() + ": no tensor " + llada_names.embedding + ", " +
-                            hf_names.embedding + " or " + ling_names.embedding +
-                            "; the checkpoint is of an unknown family");
+    throw environment_error(source_->directory() + ": no tensor " + llada_names.at("embedding") +
+                            ".weight, " + hf_names.at("embedding") + ".weight or " +
+                            ling_names.at("embedding") +
+                            ".weight; the checkpoint is of an unknown family");
+  }
+
+  std::string published(const weight_name& name) const {
+    const std::string& what = name.what;
+    if (what == "router_bias") return layer(name) + "mlp.gate.expert_bias";
+    if (!name.part.empty()) {
+      const std::string part = name.part == "shared." ? "shared_experts." : name.part;
+      return layer(name) + "mlp." + part + what + "_proj.weight";
+    }
+    const bool bias = what.ends_with("_bias");
+    const auto known = names_.find(std::string_view(what).substr(0, what.find("_bias")));
+    return layer(name) + (known == names_.end() ? what : known->second) +
+           (bias ? ".bias" : ".weight");
+  }
+
+  std::string layer(const weight_name& name) const {
+    return name.layer < 0 ? "" : names_.at("layers") + std::to_string(name.layer) + ".";
+  }
+
+  tensor_view find(const weight_name& name, std::initializer_list<std::int64_t> shape) {
+    const auto rows_of = std::string_view("qkv").find(name.what[0]);
+    const bool fused = &names_ == &ling_names && rows_of != std::string_view::npos &&
+                       (name.what.size() == 1 || name.what.ends_with("_bias"));
+    if (!fused) return take(published(name), shape);
+    const std::int64_t q = std::int64_t{config_.heads} * config_.head_dim;
+    const std::int64_t kv = std::int64_t{config_.kv_heads} * config_.head_dim;
+    const std::int64_t all = q + 2 * kv, first[] = {0, q, q + kv};
+    const tensor_view whole = shape.size() == 1 ? take(published(name), {all})
+                                                : take(published(name), {all, config_.hidden});
+    return whole.slice(first[rows_of], *shape.begin());
   }
 
   tensor_view take(const std::string& name, std::initializer_list<std::int64_t> shape) {
@@ -150,69 +176,6 @@ class loader {
       scan_list_.push_back({found, view});
     }
     return view;
-  }
-
-  feed_forward_weights take_feed_forward(const std::string& at, std::int64_t f) {
-    const std::int64_t d = config_.hidden;
-    return {take(at + "gate_proj.weight", {f, d}), take(at + "up_proj.weight", {f, d}),
-            take(at + "down_proj.weight", {d, f})};
-  }
-
-  layer_weights load_layer(std::int32_t index) {
-    const std::string at = names_.layer + std::to_string(index) + ".";
-    const std::int64_t d = config_.hidden;
-    layer_weights w;
-    w.attn_norm = take(at + names_.attn_norm, {d});
-    load_qkv(at, w);
-    if (config_.qk_norm) {
-      w.q_norm = take(at + names_.q_norm, {config_.head_dim});
-      w.k_norm = take(at + names_.k_norm, {config_.head_dim});
-    }
-    w.attn_out = take(at + names_.attn_out, {d, std::int64_t{config_.heads} * config_.head_dim});
-    w.ffn_norm = take(at + names_.ffn_norm, {d});
-    const moe_config& moe = config_.moe;
-    if (moe.experts == 0 || index < moe.first_dense_layers) {
-      const std::int64_t f = config_.feed_forward;
-      w.dense = {take(at + names_.gate, {f, d}), take(at + names_.up, {f, d}),
-                 take(at + names_.down, {d, f})};
-      return w;
-    }
-    w.router = take(at + "mlp.gate.weight", {moe.experts, d});
-    if (moe.expert_bias) w.router_bias = take(at + "mlp.gate.expert_bias", {moe.experts});
-    for (std::int32_t e = 0; e < moe.experts; ++e) {
-      w.experts.push_back(
-          take_feed_forward(at + "mlp.experts." + std::to_string(e) + ".", moe.hidden));
-    }
-    if (moe.shared_experts > 0) {
-      w.shared = take_feed_forward(at + "mlp.shared_experts.",
-                                   std::int64_t{moe.hidden} * moe.shared_experts);
-    }
-    return w;
-  }
-
-  void load_qkv(const std::string& at, layer_weights& w) {
-    const std::int64_t d = config_.hidden;
-    const std::int64_t q = std::int64_t{config_.heads} * config_.head_dim;
-    const std::int64_t kv = std::int64_t{config_.kv_heads} * config_.head_dim;
-    if (&names_ == &ling_names) {
-      const tensor_view all = take(at + ling_fused + ".weight", {q + 2 * kv, d});
-      w.q = all.slice(0, q);
-      w.k = all.slice(q, kv);
-      w.v = all.slice(q + kv, kv);
-      if (!config_.qkv_bias) return;
-      const tensor_view bias = take(at + ling_fused + ".bias", {q + 2 * kv});
-      w.q_bias = bias.slice(0, q);
-      w.k_bias = bias.slice(q, kv);
-      w.v_bias = bias.slice(q + kv, kv);
-      return;
-    }
-    w.q = take(at + names_.q + ".weight", {q, d});
-    w.k = take(at + names_.k + ".weight", {kv, d});
-    w.v = take(at + names_.v + ".weight", {kv, d});
-    if (!config_.qkv_bias) return;
-    w.q_bias = take(at + names_.q + ".bias", {q});
-    w.k_bias = take(at + names_.k + ".bias", {kv});
-    w.v_bias = take(at + names_.v + ".bias", {kv});
   }
 
   void scan() const {
@@ -238,18 +201,6 @@ class loader {
 model_weights load_weights(const model_config& config, const std::filesystem::path& directory,
                            bool check_values) {
   return loader(config, directory).load(check_values);
-}
-
-void soften(model_weights& weights, double by) {
-  const tensor_view norm = weights.final_norm;  // one-dimensional: a row per element
-  const auto softer = std::make_shared<std::vector<float>>();
-  for (std::int64_t i = 0; i < norm.rows(); ++i) {
-    softer->push_back(static_cast<float>(float_at(norm, i, 0) / by));
-  }
-  weights.final_norm.data = softer->data();
-  weights.final_norm.type = dtype::f32;
-  weights.final_norm.row_stride = 1;
-  weights.memory.push_back(softer);
 }
 
 }  // namespace unmask::model

@@ -92,14 +92,23 @@ class generator {
         one_(convert(1.0F)) {}
 
   model_weights make() {
-    const std::int64_t d = config_.hidden;
-    w_.synthetic = true;
-    w_.embedding = normal("embedding", {config_.vocabulary, d});
-    w_.final_norm = ones({d});
-    w_.lm_head =
-        config_.tied_embeddings ? w_.embedding : normal("lm_head", {config_.vocabulary, d});
-    for (std::int32_t i = 0; i < config_.layers; ++i) w_.layers.push_back(make_layer(i));
-    return std::move(w_);
+    model_weights w = collect_weights(
+        config_, [&](const weight_name& name, std::initializer_list<std::int64_t> shape) {
+          const tensor_view view = allocate(shape);
+          if (name.what.ends_with("_norm")) {
+            std::fill_n(static_cast<Element*>(view.data), view.elements(), one_);
+          } else {
+            const std::string at =
+                name.layer < 0 ? "" : "layers." + std::to_string(name.layer) + "." + name.part;
+            fill(static_cast<Element*>(view.data), view.elements(),
+                 stream_key(seed_, hash_name(at + name.what)), table_);
+          }
+          return view;
+        });
+    w.synthetic = true;
+    w.memory = std::move(memory_);
+    w.bytes = bytes_;
+    return w;
   }
 
  private:
@@ -117,81 +126,25 @@ class generator {
                               " bytes of memory, which this machine does not have free");
     }
     view.data = memory.get();
-    w_.memory.push_back(std::move(memory));
-    w_.bytes += bytes;
+    memory_.push_back(std::move(memory));
+    bytes_ += bytes;
     return view;
   }
-  tensor_view normal(const std::string& name, std::initializer_list<std::int64_t> shape) {
-    const tensor_view view = allocate(shape);
-    fill(static_cast<Element*>(view.data), view.elements(), stream_key(seed_, hash_name(name)),
-         table_);
-    return view;
-  }
-  tensor_view ones(std::initializer_list<std::int64_t> shape) {
-    const tensor_view view = allocate(shape);
-    std::fill_n(static_cast<Element*>(view.data), view.elements(), one_);
-    return view;
-  }
-  feed_forward_weights feed_forward(const std::string& at, std::int64_t f) {
-    const std::int64_t d = config_.hidden;
-    return {normal(at + "gate", {f, d}), normal(at + "up", {f, d}), normal(at + "down", {d, f})};
-  }
-
-  layer_weights make_layer(std::int32_t index) {
-    const std::string at = "layers." + std::to_string(index) + ".";
-    const std::int64_t d = config_.hidden;
-    const std::int64_t q = std::int64_t{config_.heads} * config_.head_dim;
-    const std::int64_t kv = std::int64_t{config_.kv_heads} * config_.head_dim;
-    layer_weights l;
-    l.attn_norm = ones({d});
-    l.q = normal(at + "q", {q, d});
-    l.k = normal(at + "k", {kv, d});
-    l.v = normal(at + "v", {kv, d});
-    if (config_.qkv_bias) {
-      l.q_bias = normal(at + "q_bias", {q});
-      l.k_bias = normal(at + "k_bias", {kv});
-      l.v_bias = normal(at + "v_bias", {kv});
-    }
-    if (config_.qk_norm) {
-      l.q_norm = ones({config_.head_dim});
-      l.k_norm = ones({config_.head_dim});
-    }
-    l.attn_out = normal(at + "attn_out", {d, q});
-    l.ffn_norm = ones({d});
-    const moe_config& moe = config_.moe;
-    if (moe.experts == 0 || index < moe.first_dense_layers) {
-      l.dense = feed_forward(at, config_.feed_forward);
-      return l;
-    }
-    l.router = normal(at + "router", {moe.experts, d});
-    if (moe.expert_bias) l.router_bias = normal(at + "router_bias", {moe.experts});
-    for (std::int32_t e = 0; e < moe.experts; ++e) {
-      l.experts.push_back(feed_forward(at + "experts." + std::to_string(e) + ".", moe.hidden));
-    }
-    if (moe.shared_experts > 0) {
-      l.shared = feed_forward(at + "shared.", std::int64_t{moe.hidden} * moe.shared_experts);
-    }
-    return l;
-  }
-
   const model_config& config_;
   std::uint64_t seed_;
   dtype type_;
   std::vector<Element> table_;
   Element one_;
-  model_weights w_;
+  std::vector<std::shared_ptr<const void>> memory_;
+  std::uint64_t bytes_ = 0;
 };
-
-float same(float value) {
-  return value;
-}
 
 }  // namespace
 
 model_weights random_weights(const model_config& config, std::uint64_t seed, dtype type) {
   switch (type) {
     case dtype::f32:
-      return generator<float>(config, seed, type, same).make();
+      return generator<float>(config, seed, type, [](float value) { return value; }).make();
     case dtype::bf16:
       return generator<std::uint16_t>(config, seed, type, to_bf16).make();
     case dtype::f16:

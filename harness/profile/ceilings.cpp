@@ -2,7 +2,6 @@
 // Copyright The Unmask Authors
 #include "harness/profile/ceilings.h"
 
-#include "harness/base/error.h"
 #include "harness/base/nearest.h"
 
 namespace unmask::inline profile {
@@ -64,16 +63,11 @@ const std::vector<device_ceilings>& table() {
 }  // namespace
 
 std::vector<std::string> known_ceilings() {
-  std::vector<std::string> names;
-  for (const device_ceilings& d : table()) names.push_back(d.name);
-  return names;
+  return names_in(table(), &device_ceilings::name);
 }
 
 const device_ceilings& ceilings_of(const std::string& name) {
-  for (const device_ceilings& d : table()) {
-    if (d.name == name) return d;
-  }
-  throw usage_error(unknown_name("device of the cost model", name, known_ceilings()));
+  return table()[find_known("device of the cost model", name, known_ceilings())];
 }
 
 device_ceilings measured_ceilings(device_ceilings declared, double products, double copy) {

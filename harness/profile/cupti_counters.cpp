@@ -126,34 +126,13 @@ void require_support(CUdevice device) {
   throw environment_error("this device has no counters (" + why + ")");
 }
 
-}  // namespace
-
-std::vector<std::string> counter_chips() {
-  UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_GetSupportedChips_Params, p);
-  UNMASK_CUPTI_CALL(cuptiProfilerHostGetSupportedChips, &p);
-  return {p.ppChipNames, p.ppChipNames + p.numChips};
-}
-
-metric_plan plan_metrics(const std::string& chip, const std::vector<std::string>& metrics,
-                         const std::vector<std::uint8_t>& availability) {
-  const chip_host host(chip, availability);
-  return plan_on(host, chip, metrics);
-}
-
-struct range_counters::impl {
-  std::string chip;
-  std::unique_ptr<chip_host> host;
-  metric_plan plan;
-  CUpti_RangeProfiler_Object* profiler = nullptr;
-  std::vector<std::uint8_t> data;  // counter data image
-  std::size_t most = 0, pushed = 0;
-  std::int64_t left_out = 0;
-  bool in_range = false, running = false;
-
-  ~impl() {
-    if (!profiler) return;
+class device_counters final : public range_counters {
+ public:
+  explicit device_counters(std::size_t most) : most_(most) {}
+  ~device_counters() override {
+    if (!profiler_) return;
     UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_Disable_Params, p);
-    p.pRangeProfilerObject = profiler;
+    p.pRangeProfilerObject = profiler_;
     cupti::open_library().cuptiRangeProfilerDisable(&p);
   }
 
@@ -170,7 +149,7 @@ struct range_counters::impl {
     UNMASK_CUPTI_BLOCK(CUpti_Device_GetChipName_Params, name);
     name.deviceIndex = static_cast<std::size_t>(device);
     UNMASK_CUPTI_CALL(cuptiDeviceGetChipName, &name);
-    chip = name.pChipName;
+    chip_ = name.pChipName;
 
     UNMASK_CUPTI_BLOCK(CUpti_Profiler_GetCounterAvailability_Params, available);
     available.ctx = context;
@@ -178,141 +157,164 @@ struct range_counters::impl {
     std::vector<std::uint8_t> availability(available.counterAvailabilityImageSize);
     available.pCounterAvailabilityImage = availability.data();
     UNMASK_CUPTI_CALL(cuptiProfilerGetCounterAvailability, &available);
-    host = std::make_unique<chip_host>(chip, availability);
-    plan = plan_on(*host, chip, metrics);
-    if (plan.passes != 1) {
-      throw environment_error("these metrics need " + std::to_string(plan.passes) +
-                              " passes on chip " + chip + "; a decoding run cannot be replayed");
+    host_ = std::make_unique<chip_host>(chip_, availability);
+    plan_ = plan_on(*host_, chip_, metrics);
+    if (plan_.passes != 1) {
+      throw environment_error("these metrics need " + std::to_string(plan_.passes) +
+                              " passes on chip " + chip_ + "; a decoding run cannot be replayed");
     }
     enable(context);
   }
 
+  void enter(profile_phase phase, std::int64_t) override {
+    if (is_container(phase) || !running_) return;
+    if (pushed_ >= most_) {
+      ++left_out_;
+      return;
+    }
+    push(phase);
+  }
+
+  void leave(profile_phase phase) override {
+    if (!is_container(phase) && in_range_) pop();
+  }
+
+  counter_table finish() override {
+    UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_Stop_Params, stop);
+    stop.pRangeProfilerObject = profiler_;
+    UNMASK_CUPTI_CALL(cuptiRangeProfilerStop, &stop);
+    running_ = false;
+    UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_DecodeData_Params, decode);
+    decode.pRangeProfilerObject = profiler_;
+    UNMASK_CUPTI_CALL(cuptiRangeProfilerDecodeData, &decode);
+    UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_GetCounterDataInfo_Params, info);
+    info.pCounterDataImage = data_.data();
+    info.counterDataImageSize = data_.size();
+    UNMASK_CUPTI_CALL(cuptiRangeProfilerGetCounterDataInfo, &info);
+    std::vector<counted_range> ranges;
+    for (std::size_t i = 0; i < info.numTotalRanges; ++i) ranges.push_back(range_at(i));
+    counter_table table =
+        sum_ranges(chip_, ranges, static_cast<std::int64_t>(decode.numOfRangeDropped), left_out_);
+    if (table.problem.empty() && !stop.isAllPassSubmitted) {
+      table.problem = "CUPTI wants another pass, although the plan has one";
+    }
+    return table;
+  }
+
+ private:
   void enable(CUcontext context) {
     UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_Enable_Params, on);
     on.ctx = context;
     UNMASK_CUPTI_CALL(cuptiRangeProfilerEnable, &on);
-    profiler = on.pRangeProfilerObject;
+    profiler_ = on.pRangeProfilerObject;
 
-    std::vector<const char*> names = pointers_to(plan.metrics);
+    std::vector<const char*> names = pointers_to(plan_.metrics);
     UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_GetCounterDataSize_Params, size);
-    size.pRangeProfilerObject = profiler;
+    size.pRangeProfilerObject = profiler_;
     size.pMetricNames = names.data();
     size.numMetrics = names.size();
-    size.maxNumOfRanges = most;
-    size.maxNumRangeTreeNodes = static_cast<std::uint32_t>(most);
+    size.maxNumOfRanges = most_;
+    size.maxNumRangeTreeNodes = static_cast<std::uint32_t>(most_);
     UNMASK_CUPTI_CALL(cuptiRangeProfilerGetCounterDataSize, &size);
-    data.assign(size.counterDataSize, 0);
+    data_.assign(size.counterDataSize, 0);
     UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_CounterDataImage_Initialize_Params, image);
-    image.pRangeProfilerObject = profiler;
-    image.counterDataSize = data.size();
-    image.pCounterData = data.data();
+    image.pRangeProfilerObject = profiler_;
+    image.counterDataSize = data_.size();
+    image.pCounterData = data_.data();
     UNMASK_CUPTI_CALL(cuptiRangeProfilerCounterDataImageInitialize, &image);
 
     UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_SetConfig_Params, config);
-    config.pRangeProfilerObject = profiler;
-    config.configSize = plan.image.size();
-    config.pConfig = plan.image.data();
-    config.counterDataImageSize = data.size();
-    config.pCounterDataImage = data.data();
+    config.pRangeProfilerObject = profiler_;
+    config.configSize = plan_.image.size();
+    config.pConfig = plan_.image.data();
+    config.counterDataImageSize = data_.size();
+    config.pCounterDataImage = data_.data();
     config.range = CUPTI_UserRange;
     config.replayMode = CUPTI_UserReplay;
-    config.maxRangesPerPass = most;
+    config.maxRangesPerPass = most_;
     config.numNestingLevels = 1;
     config.minNestingLevel = 1;
     config.passIndex = 0;
     config.targetNestingLevel = 1;
     UNMASK_CUPTI_CALL(cuptiRangeProfilerSetConfig, &config);
     UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_Start_Params, go);
-    go.pRangeProfilerObject = profiler;
+    go.pRangeProfilerObject = profiler_;
     UNMASK_CUPTI_CALL(cuptiRangeProfilerStart, &go);
-    running = true;
+    running_ = true;
   }
 
   // Every range has a name of its own: equal names could share one sum.
   void push(profile_phase phase) {
-    const std::string name = std::string(name_of(phase)) + "#" + std::to_string(pushed);
+    const std::string name = std::string(name_of(phase)) + "#" + std::to_string(pushed_);
     UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_PushRange_Params, p);
-    p.pRangeProfilerObject = profiler;
+    p.pRangeProfilerObject = profiler_;
     p.pRangeName = name.c_str();
     UNMASK_CUPTI_CALL(cuptiRangeProfilerPushRange, &p);
-    in_range = true;
-    ++pushed;
+    in_range_ = true;
+    ++pushed_;
   }
 
   void pop() {
     UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_PopRange_Params, p);
-    p.pRangeProfilerObject = profiler;
-    in_range = false;
+    p.pRangeProfilerObject = profiler_;
+    in_range_ = false;
     cupti::open_library().cuptiRangeProfilerPopRange(&p);  // in a destructor: must not throw
   }
 
   counted_range range_at(std::size_t index) const {
     counted_range range;
     UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_GetRangeName_Params, name);
-    name.pCounterDataImage = data.data();
-    name.counterDataImageSize = data.size();
+    name.pCounterDataImage = data_.data();
+    name.counterDataImageSize = data_.size();
     name.rangeIndex = index;
     name.delimiter = "/";
     UNMASK_CUPTI_CALL(cuptiProfilerHostGetRangeName, &name);
     range.range = name.pRangeName;
     std::free(const_cast<char*>(name.pRangeName));  // ours to free, says the header
-    std::vector<const char*> names = pointers_to(plan.metrics);
+    std::vector<const char*> names = pointers_to(plan_.metrics);
     std::vector<double> values(names.size());
     UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_EvaluateToGpuValues_Params, p);
-    p.pHostObject = host->get();
-    p.pCounterDataImage = data.data();
-    p.counterDataImageSize = data.size();
+    p.pHostObject = host_->get();
+    p.pCounterDataImage = data_.data();
+    p.counterDataImageSize = data_.size();
     p.rangeIndex = index;
     p.ppMetricNames = names.data();
     p.numMetrics = names.size();
     p.pMetricValues = values.data();
     UNMASK_CUPTI_CALL(cuptiProfilerHostEvaluateToGpuValues, &p);
-    for (std::size_t i = 0; i < values.size(); ++i) range.values[plan.metrics[i]] = values[i];
+    for (std::size_t i = 0; i < values.size(); ++i) range.values[plan_.metrics[i]] = values[i];
     return range;
   }
+
+  std::string chip_;
+  std::unique_ptr<chip_host> host_;
+  metric_plan plan_;
+  CUpti_RangeProfiler_Object* profiler_ = nullptr;
+  std::vector<std::uint8_t> data_;  // counter data image
+  std::size_t most_ = 0, pushed_ = 0;
+  std::int64_t left_out_ = 0;
+  bool in_range_ = false, running_ = false;
 };
 
-range_counters::range_counters(const std::vector<std::string>& metrics, std::size_t most_ranges)
-    : impl_(std::make_unique<impl>()) {
-  impl_->most = most_ranges;
-  impl_->start(metrics);
-}
-range_counters::~range_counters() = default;
+}  // namespace
 
-void range_counters::enter(profile_phase phase, std::int64_t) {
-  if (is_container(phase) || !impl_->running) return;
-  if (impl_->pushed >= impl_->most) {
-    ++impl_->left_out;
-    return;
-  }
-  impl_->push(phase);
+std::vector<std::string> counter_chips() {
+  UNMASK_CUPTI_BLOCK(CUpti_Profiler_Host_GetSupportedChips_Params, p);
+  UNMASK_CUPTI_CALL(cuptiProfilerHostGetSupportedChips, &p);
+  return {p.ppChipNames, p.ppChipNames + p.numChips};
 }
 
-void range_counters::leave(profile_phase phase) {
-  if (!is_container(phase) && impl_->in_range) impl_->pop();
+metric_plan plan_metrics(const std::string& chip, const std::vector<std::string>& metrics,
+                         const std::vector<std::uint8_t>& availability) {
+  const chip_host host(chip, availability);
+  return plan_on(host, chip, metrics);
 }
 
-counter_table range_counters::finish() {
-  impl& m = *impl_;
-  UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_Stop_Params, stop);
-  stop.pRangeProfilerObject = m.profiler;
-  UNMASK_CUPTI_CALL(cuptiRangeProfilerStop, &stop);
-  m.running = false;
-  UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_DecodeData_Params, decode);
-  decode.pRangeProfilerObject = m.profiler;
-  UNMASK_CUPTI_CALL(cuptiRangeProfilerDecodeData, &decode);
-  UNMASK_CUPTI_BLOCK(CUpti_RangeProfiler_GetCounterDataInfo_Params, info);
-  info.pCounterDataImage = m.data.data();
-  info.counterDataImageSize = m.data.size();
-  UNMASK_CUPTI_CALL(cuptiRangeProfilerGetCounterDataInfo, &info);
-  std::vector<counted_range> ranges;
-  for (std::size_t i = 0; i < info.numTotalRanges; ++i) ranges.push_back(m.range_at(i));
-  counter_table table =
-      sum_ranges(m.chip, ranges, static_cast<std::int64_t>(decode.numOfRangeDropped), m.left_out);
-  if (table.problem.empty() && !stop.isAllPassSubmitted) {
-    table.problem = "CUPTI wants another pass, although the plan has one";
-  }
-  return table;
+std::unique_ptr<range_counters> count_ranges(const std::vector<std::string>& metrics,
+                                             std::size_t most_ranges) {
+  auto counters = std::make_unique<device_counters>(most_ranges);
+  counters->start(metrics);
+  return counters;
 }
 
 }  // namespace unmask::profile
@@ -332,15 +334,8 @@ metric_plan plan_metrics(const std::string&, const std::vector<std::string>&,
                          const std::vector<std::uint8_t>&) {
   throw environment_error(absent);
 }
-struct range_counters::impl {};
-range_counters::range_counters(const std::vector<std::string>&, std::size_t) {
+std::unique_ptr<range_counters> count_ranges(const std::vector<std::string>&, std::size_t) {
   throw environment_error(absent);
-}
-range_counters::~range_counters() = default;
-void range_counters::enter(profile_phase, std::int64_t) {}
-void range_counters::leave(profile_phase) {}
-counter_table range_counters::finish() {
-  return {};
 }
 
 }  // namespace unmask::profile

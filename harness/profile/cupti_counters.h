@@ -68,23 +68,16 @@ struct counter_table {
 counter_table sum_ranges(const std::string& chip, const std::vector<counted_range>& ranges,
                          std::int64_t dropped, std::int64_t left_out);
 
-// Counts the leaf phases of the thread that it listens to, the first `most_ranges` of them. Needs a
-// CUDA context on the calling thread.
-class range_counters final : public phase_listener {
+// Counts the leaf phases of the thread that it listens to.
+class range_counters : public phase_listener {
  public:
-  // Environment error, in words, when counters are refused, the device has none, the chip is
-  // unknown or the set needs more than one pass.
-  range_counters(const std::vector<std::string>& metrics, std::size_t most_ranges);
-  ~range_counters() override;
-
-  void enter(profile_phase phase, std::int64_t payload) override;
-  void leave(profile_phase phase) override;
-
-  counter_table finish();  // stops, decodes, sums
-
- private:
-  struct impl;
-  std::unique_ptr<impl> impl_;
+  virtual counter_table finish() = 0;  // stops, decodes, sums
 };
+
+// Starts counting the first `most_ranges` of them. Needs a CUDA context on the calling thread.
+// Environment error, in words, when counters are refused, the device has none, the chip is unknown
+// or the set needs more than one pass.
+std::unique_ptr<range_counters> count_ranges(const std::vector<std::string>& metrics,
+                                             std::size_t most_ranges);
 
 }  // namespace unmask::profile

@@ -144,6 +144,95 @@ constexpr CUpti_ActivityKind kinds[] = {
     CUPTI_ACTIVITY_KIND_MEMSET,
 };
 
+class cupti_trace final : public kernel_trace {
+ public:
+  explicit cupti_trace(phase_listener* next) : next_(next) {}
+  ~cupti_trace() override {
+    if (!finished_) stop();
+  }
+  cupti_trace& operator=(cupti_trace&&) = delete;
+
+  void start() {
+    {
+      const std::lock_guard lock(shared().guard);
+      shared().records = {};
+      shared().nodes.clear();
+    }
+    UNMASK_CUPTI_CALL(cuptiSubscribe, &subscriber_, on_resource, nullptr);
+    for (const CUpti_CallbackId id :
+         {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED}) {
+      UNMASK_CUPTI_CALL(cuptiEnableCallback, 1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id);
+    }
+    UNMASK_CUPTI_CALL(cuptiActivityRegisterCallbacks, give_buffer, take_buffer);
+    for (const CUpti_ActivityKind kind : kinds) {
+      UNMASK_CUPTI_CALL(cuptiActivityEnable, kind);
+      ++enabled_;
+    }
+    std::uint64_t theirs = 0;
+    UNMASK_CUPTI_CALL(cuptiGetTimestamp, &theirs);
+    offset_ = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                  std::chrono::steady_clock::now().time_since_epoch())
+                  .count() -
+              static_cast<std::int64_t>(theirs);
+  }
+
+  void enter(profile_phase phase, std::int64_t payload) override {
+    const auto id = static_cast<std::uint64_t>(instances_.size()) + 1;
+    instances_.push_back({id, phase, payload});
+    open_.push_back(id);
+    current_instance = id;
+    cupti::open_library().cuptiActivityPushExternalCorrelationId(our_kind, id);
+    if (next_) next_->enter(phase, payload);
+  }
+
+  void leave(profile_phase phase) override {
+    if (next_) next_->leave(phase);
+    std::uint64_t last = 0;
+    cupti::open_library().cuptiActivityPopExternalCorrelationId(our_kind, &last);
+    if (!open_.empty()) open_.pop_back();
+    current_instance = open_.empty() ? 0 : open_.back();
+  }
+
+  void work(profile_phase phase, const phase_work& done) override {
+    if (next_) next_->work(phase, done);
+  }
+
+  void step(const step_numbers& held) override {
+    if (auto* next = dynamic_cast<step_listener*>(next_)) next->step(held);
+  }
+
+  std::int64_t offset() const override { return offset_; }
+
+  activity_records finish() override {
+    UNMASK_CUPTI_CALL(cuptiActivityFlushAll, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    stop();
+    const std::lock_guard lock(shared().guard);
+    activity_records records = std::move(shared().records);
+    shared().records = {};
+    records.instances = instances_;
+    for (const auto& [node, instance] : shared().nodes) records.nodes.push_back({node, instance});
+    return records;
+  }
+
+ private:
+  void stop() {
+    const cupti::library& api = cupti::open_library();
+    while (enabled_ > 0) api.cuptiActivityDisable(kinds[--enabled_]);
+    if (subscriber_) api.cuptiUnsubscribe(subscriber_);
+    subscriber_ = nullptr;
+    current_instance = 0;
+    finished_ = true;
+  }
+
+  phase_listener* next_;
+  CUpti_SubscriberHandle subscriber_ = nullptr;
+  std::vector<std::uint64_t> open_;  // ids of the phases that are open
+  std::vector<phase_instance> instances_;
+  std::int64_t offset_ = 0;
+  std::size_t enabled_ = 0;  // of `kinds`
+  bool finished_ = false;
+};
+
 }  // namespace
 
 std::string why_no_cupti() {
@@ -155,101 +244,10 @@ std::string why_no_cupti() {
   }
 }
 
-struct kernel_trace::impl {
-  phase_listener* next;
-  CUpti_SubscriberHandle subscriber = nullptr;
-  std::vector<std::uint64_t> open;  // ids of the phases that are open
-  std::vector<phase_instance> instances;
-  std::int64_t offset = 0;
-  std::size_t enabled = 0;  // of `kinds`
-  bool finished = false;
-
-  explicit impl(phase_listener* n) : next(n) {}
-
-  void start() {
-    {
-      const std::lock_guard lock(shared().guard);
-      shared().records = {};
-      shared().nodes.clear();
-    }
-    UNMASK_CUPTI_CALL(cuptiSubscribe, &subscriber, on_resource, nullptr);
-    for (const CUpti_CallbackId id :
-         {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED}) {
-      UNMASK_CUPTI_CALL(cuptiEnableCallback, 1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, id);
-    }
-    UNMASK_CUPTI_CALL(cuptiActivityRegisterCallbacks, give_buffer, take_buffer);
-    for (const CUpti_ActivityKind kind : kinds) {
-      UNMASK_CUPTI_CALL(cuptiActivityEnable, kind);
-      ++enabled;
-    }
-    std::uint64_t theirs = 0;
-    UNMASK_CUPTI_CALL(cuptiGetTimestamp, &theirs);
-    offset = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                 std::chrono::steady_clock::now().time_since_epoch())
-                 .count() -
-             static_cast<std::int64_t>(theirs);
-  }
-
-  void stop() {
-    const cupti::library& api = cupti::open_library();
-    while (enabled > 0) api.cuptiActivityDisable(kinds[--enabled]);
-    if (subscriber) api.cuptiUnsubscribe(subscriber);
-    subscriber = nullptr;
-    current_instance = 0;
-    finished = true;
-  }
-};
-
-kernel_trace::kernel_trace(phase_listener* next) : impl_(std::make_unique<impl>(next)) {
-  try {
-    impl_->start();
-  } catch (...) {
-    impl_->stop();
-    throw;
-  }
-}
-
-kernel_trace::~kernel_trace() {
-  if (!impl_->finished) impl_->stop();
-}
-
-void kernel_trace::enter(profile_phase phase, std::int64_t payload) {
-  const auto id = static_cast<std::uint64_t>(impl_->instances.size()) + 1;
-  impl_->instances.push_back({id, phase, payload});
-  impl_->open.push_back(id);
-  current_instance = id;
-  cupti::open_library().cuptiActivityPushExternalCorrelationId(our_kind, id);
-  if (impl_->next) impl_->next->enter(phase, payload);
-}
-
-void kernel_trace::leave(profile_phase phase) {
-  if (impl_->next) impl_->next->leave(phase);
-  std::uint64_t last = 0;
-  cupti::open_library().cuptiActivityPopExternalCorrelationId(our_kind, &last);
-  if (!impl_->open.empty()) impl_->open.pop_back();
-  current_instance = impl_->open.empty() ? 0 : impl_->open.back();
-}
-
-void kernel_trace::work(profile_phase phase, const phase_work& done) {
-  if (impl_->next) impl_->next->work(phase, done);
-}
-void kernel_trace::step(const step_numbers& held) {
-  if (auto* next = dynamic_cast<step_listener*>(impl_->next)) next->step(held);
-}
-
-std::int64_t kernel_trace::offset() const {
-  return impl_->offset;
-}
-
-activity_records kernel_trace::finish() {
-  UNMASK_CUPTI_CALL(cuptiActivityFlushAll, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-  impl_->stop();
-  const std::lock_guard lock(shared().guard);
-  activity_records records = std::move(shared().records);
-  shared().records = {};
-  records.instances = impl_->instances;
-  for (const auto& [node, instance] : shared().nodes) records.nodes.push_back({node, instance});
-  return records;
+std::unique_ptr<kernel_trace> trace_kernels(phase_listener* next) {
+  auto trace = std::make_unique<cupti_trace>(next);
+  trace->start();
+  return trace;
 }
 
 }  // namespace unmask::profile
@@ -266,20 +264,8 @@ std::string why_no_cupti() {
   return absent;
 }
 
-struct kernel_trace::impl {};
-kernel_trace::kernel_trace(phase_listener*) {
+std::unique_ptr<kernel_trace> trace_kernels(phase_listener*) {
   throw environment_error(absent);
-}
-kernel_trace::~kernel_trace() = default;
-void kernel_trace::enter(profile_phase, std::int64_t) {}
-void kernel_trace::leave(profile_phase) {}
-void kernel_trace::work(profile_phase, const phase_work&) {}
-void kernel_trace::step(const step_numbers&) {}
-activity_records kernel_trace::finish() {
-  return {};
-}
-std::int64_t kernel_trace::offset() const {
-  return 0;
 }
 
 }  // namespace unmask::profile

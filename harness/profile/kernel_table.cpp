@@ -122,8 +122,7 @@ std::vector<device_slice> slices_of(const activity_records& records, std::int64_
     slices.push_back({k.name, k.begin + offset, k.end + offset, k.device, k.stream,
                       phase.value_or(profile_phase::step), phase.has_value()});
   }
-  std::stable_sort(slices.begin(), slices.end(),
-                   [](const device_slice& a, const device_slice& b) { return a.begin < b.begin; });
+  std::ranges::stable_sort(slices, {}, &device_slice::begin);
   return slices;
 }
 

@@ -6,7 +6,6 @@
 
 #include <array>
 #include <chrono>
-#include <thread>
 
 #include "kernels/cuda/device.h"
 
@@ -119,35 +118,26 @@ std::optional<double> energy_meter::watts() const {
   return *now * 1e-3;  // NVML counts milliwatts
 }
 
-struct power_sampler::impl {
-  std::vector<std::pair<std::int64_t, double>> values;
-  std::jthread thread;
-};
-
-power_sampler::power_sampler(const energy_meter& meter, double period, std::size_t most)
-    : impl_(std::make_unique<impl>()) {
+power_sampler::power_sampler(const energy_meter& meter, double period, std::size_t most) {
   if (!meter.watts()) return;
-  impl_->thread =
-      std::jthread([&values = impl_->values, meter, period, most](const std::stop_token& stop) {
-        while (!stop.stop_requested() && values.size() < most) {
-          const auto now = std::chrono::steady_clock::now().time_since_epoch();
-          if (const auto watts = meter.watts()) {
-            values.emplace_back(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(),
-                                *watts);
-          }
-          std::this_thread::sleep_for(std::chrono::duration<double>(period));
-        }
-      });
+  thread_ = std::jthread([this, meter, period, most](const std::stop_token& stop) {
+    while (!stop.stop_requested() && values_.size() < most) {
+      const auto now = std::chrono::steady_clock::now().time_since_epoch();
+      if (const auto watts = meter.watts()) {
+        values_.emplace_back(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count(),
+                             *watts);
+      }
+      std::this_thread::sleep_for(std::chrono::duration<double>(period));
+    }
+  });
 }
 
-power_sampler::~power_sampler() = default;
-
 std::vector<std::pair<std::int64_t, double>> power_sampler::finish() {
-  if (impl_->thread.joinable()) {
-    impl_->thread.request_stop();
-    impl_->thread.join();
+  if (thread_.joinable()) {
+    thread_.request_stop();
+    thread_.join();
   }
-  return std::move(impl_->values);
+  return std::move(values_);
 }
 
 }  // namespace unmask::profile

@@ -6,9 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -57,15 +57,13 @@ class power_sampler {
   // Keeps at most `most` samples. `period`: seconds between two.
   explicit power_sampler(const energy_meter& meter, double period = 0.005,
                          std::size_t most = 200'000);
-  ~power_sampler();
-  power_sampler(const power_sampler&) = delete;
-  power_sampler& operator=(const power_sampler&) = delete;
+  power_sampler& operator=(power_sampler&&) = delete;
   // Stops; nanoseconds of the steady clock and watts. Empty where power cannot be read.
   std::vector<std::pair<std::int64_t, double>> finish();
 
  private:
-  struct impl;
-  std::unique_ptr<impl> impl_;
+  std::vector<std::pair<std::int64_t, double>> values_;
+  std::jthread thread_;  // writes them
 };
 
 }  // namespace unmask::profile

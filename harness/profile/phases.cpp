@@ -3,10 +3,9 @@
 #include "harness/profile/phases.h"
 
 #include <array>
-#include <cstring>
 #include <string>
 
-#include "harness/base/error.h"
+#include "harness/base/nearest.h"
 
 namespace unmask::inline profile {
 namespace {
@@ -14,21 +13,22 @@ namespace {
 struct phase_facts {
   const char* name;
   range_category category;
+  bool container = false;
 };
 
 // In the order of the enumeration.
 constexpr std::array<phase_facts, profile_phases> facts = {{
-    {"measure", range_category::scheduler},
-    {"run", range_category::scheduler},
-    {"step", range_category::scheduler},
+    {"measure", range_category::scheduler, true},
+    {"run", range_category::scheduler, true},
+    {"step", range_category::scheduler, true},
     {"plan", range_category::scheduler},
-    {"prefill", range_category::prefill},
-    {"denoise", range_category::denoise},
-    {"commit_forward", range_category::commit},
-    {"mixed_forward", range_category::denoise},
+    {"prefill", range_category::prefill, true},
+    {"denoise", range_category::denoise, true},
+    {"commit_forward", range_category::commit, true},
+    {"mixed_forward", range_category::denoise, true},
     {"selection", range_category::select},
     {"embed", range_category::denoise},
-    {"layer", range_category::denoise},
+    {"layer", range_category::denoise, true},
     {"project", range_category::attention},
     {"cache_update", range_category::cache},
     {"attention", range_category::attention},
@@ -41,7 +41,7 @@ constexpr std::array<phase_facts, profile_phases> facts = {{
     {"commit", range_category::commit},
     {"settle", range_category::cache},
     {"accounting", range_category::scheduler},
-    {"recorded", range_category::denoise},
+    {"recorded", range_category::denoise, true},
 }};
 
 const phase_facts& facts_of(profile_phase phase) {
@@ -70,29 +70,12 @@ range_category category_of(profile_phase phase) {
 }
 
 bool is_container(profile_phase phase) {
-  switch (phase) {
-    case profile_phase::measure:
-    case profile_phase::run:
-    case profile_phase::step:
-    case profile_phase::prefill:
-    case profile_phase::denoise:
-    case profile_phase::commit_forward:
-    case profile_phase::mixed_forward:
-    case profile_phase::layer:
-    case profile_phase::recorded:
-      return true;
-    default:
-      return false;
-  }
+  return facts_of(phase).container;
 }
 
 profile_phase phase_named(const char* name) {
-  std::string known;
-  for (std::size_t i = 0; i < profile_phases; ++i) {
-    if (std::strcmp(facts[i].name, name) == 0) return static_cast<profile_phase>(i);
-    known += (i == 0 ? "" : ", ") + std::string(facts[i].name);
-  }
-  throw usage_error("unknown phase '" + std::string(name) + "'; known: " + known);
+  const std::vector<std::string> known = names_in(facts, &phase_facts::name);
+  return static_cast<profile_phase>(find_known("phase", name, known));
 }
 
 phase_listener* current_listener() {

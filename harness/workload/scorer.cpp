@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/nearest.h"
 #include "harness/base/python_text.h"
@@ -34,14 +33,6 @@ std::string leading_integer(std::string_view text) {
   return end > digits ? std::string(text.substr(0, end)) : "";
 }
 
-// Digits compared as text, because a model may write any number of them.
-std::string without_leading_zeros(const std::string& number) {
-  const bool minus = number.starts_with('-');
-  const std::size_t first = number.find_first_not_of('0', minus ? 1 : 0);
-  if (first == std::string::npos) return "0";
-  return (minus ? "-" : "") + number.substr(first);
-}
-
 // The integer after the last `####` of the output against check.value. Only the number's beginning
 // counts: what follows its digits is not looked at.
 std::string final_number_mismatch(const json_reader& check, std::string_view output) {
@@ -52,20 +43,14 @@ std::string final_number_mismatch(const json_reader& check, std::string_view out
   const std::string_view tail = strip(output.substr(mark + 4));
   const std::string number = leading_integer(tail);
   if (number.empty()) return "no number follows ####";
-  if (without_leading_zeros(number) == wanted) return "";
+  if (parse_int(number) == wanted) return "";  // as text: a model may write any number of digits
   return "the answer is " + in_ticks(number) + ", expected " + wanted;
 }
 
-score score_number(const task_item&, const json_reader& check, std::string_view output) {
-  return all_or_nothing(final_number_mismatch(check, output));
-}
-
-score score_program(const task_item&, const json_reader& check, std::string_view output) {
-  return all_or_nothing(list_program_mismatch(check, output));
-}
-
-score score_constraints(const task_item&, const json_reader& check, std::string_view output) {
-  return all_or_nothing(broken_constraint(check, output));
+// The score of a check that names what is wrong with an output.
+template <std::string (*mismatch)(const json_reader&, std::string_view)>
+score judged(const task_item&, const json_reader& check, std::string_view output) {
+  return all_or_nothing(mismatch(check, output));
 }
 
 score score_exact(const task_item& item, const json_reader&, std::string_view output) {
@@ -93,10 +78,12 @@ struct named_scorer {
   const char* name;
   scorer_function function;
 };
-constexpr named_scorer own_scorers[] = {
-    {"final_number", score_number},     {"list_program", score_program},
-    {"constraints", score_constraints}, {"exact", score_exact},
-    {"contains", score_contains},       {"none", score_none}};
+constexpr named_scorer own_scorers[] = {{"final_number", judged<final_number_mismatch>},
+                                        {"list_program", judged<list_program_mismatch>},
+                                        {"constraints", judged<broken_constraint>},
+                                        {"exact", score_exact},
+                                        {"contains", score_contains},
+                                        {"none", score_none}};
 
 scorer_function find_scorer(std::string_view name) {
   for (const named_scorer& s : own_scorers) {
@@ -121,10 +108,7 @@ const std::vector<std::string>& scorer_names() {
 }
 
 void require_scorer(const std::string& name, const std::string& where) {
-  const auto& names = scorer_names();
-  if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  throw usage_error(where + ": there is no scorer " + in_ticks(name) + "; did you mean " +
-                    nearest_list(name, names, 1) + "?");
+  find_known("scorer", name, scorer_names(), where);
 }
 
 score score_answer(const task_item& item, const std::string& output) {

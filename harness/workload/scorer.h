@@ -63,7 +63,7 @@ struct score {
 
 const std::vector<std::string>& scorer_names();
 
-// Usage error "WHERE: there is no scorer NAME; did you mean ..." unless the name is known.
+// Usage error "WHERE: unknown scorer NAME; did you mean ..." unless the name is known.
 void require_scorer(const std::string& name, const std::string& where);
 
 // Scores the text an item's prompt led to, special tokens and everything after EOS removed.

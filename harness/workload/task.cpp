@@ -2,13 +2,10 @@
 // Copyright The Unmask Authors
 #include "harness/workload/task.h"
 
-#include <openssl/evp.h>
-
-#include <array>
 #include <map>
-#include <memory>
 #include <utility>
 
+#include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
 #include "harness/workload/scorer.h"
@@ -108,13 +105,10 @@ std::vector<task_item> select(std::vector<task_item> items, const item_selection
 }
 
 std::string hash_of_tasks(const std::vector<task_item>& items) {
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context(EVP_MD_CTX_new(),
-                                                                        &EVP_MD_CTX_free);
-  bool good = context && EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr) == 1;
+  std::string all;
   // The length before each field keeps ("ab", "c") and ("a", "bc") apart.
   const auto add = [&](const std::string& field) {
-    const std::string framed = std::to_string(field.size()) + ":" + field;
-    good = good && EVP_DigestUpdate(context.get(), framed.data(), framed.size()) == 1;
+    all += std::to_string(field.size()) + ":" + field;
   };
   for (const task_item& item : items) {
     for (const std::string* field :
@@ -132,16 +126,7 @@ std::string hash_of_tasks(const std::vector<task_item>& items) {
     add(std::to_string(item.gen_length));
     add(std::to_string(item.context_tokens));
   }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned int size = 0;
-  good = good && EVP_DigestFinal_ex(context.get(), digest.data(), &size) == 1;
-  if (!good) throw environment_error("the task hash could not be computed: OpenSSL has no SHA-256");
-  std::string hex;
-  for (unsigned int i = 0; i < size; ++i) {
-    hex += "0123456789abcdef"[digest[i] >> 4];
-    hex += "0123456789abcdef"[digest[i] & 15];
-  }
-  return hex;
+  return sha256_hex(all);
 }
 
 }  // namespace unmask::workload

@@ -138,25 +138,22 @@ std::vector<trace_request> read_mooncake(const std::string& path) {
   return requests;
 }
 
+struct trace_reader {
+  const char* name;
+  std::vector<trace_request> (*read)(const std::string& path);
+};
+constexpr trace_reader readers[] = {
+    {"lengths", read_lengths}, {"azure", read_azure}, {"mooncake", read_mooncake}};
+
 }  // namespace
 
 const std::vector<std::string>& trace_formats() {
-  static const std::vector<std::string> names = {"lengths", "azure", "mooncake"};
+  static const std::vector<std::string> names = names_in(readers, &trace_reader::name);
   return names;
 }
 
 std::vector<trace_request> read_trace(const std::string& format, const std::string& path) {
-  std::vector<trace_request> requests;
-  if (format == "lengths") {
-    requests = read_lengths(path);
-  } else if (format == "azure") {
-    requests = read_azure(path);
-  } else if (format == "mooncake") {
-    requests = read_mooncake(path);
-  } else {
-    throw usage_error("there is no trace format " + in_ticks(format) + "; did you mean " +
-                      nearest_list(format, trace_formats(), 1) + "?");
-  }
+  auto requests = readers[find_known("trace format", format, trace_formats())].read(path);
   std::stable_sort(requests.begin(), requests.end(), [](const auto& a, const auto& b) {
     return a.arrival_seconds < b.arrival_seconds;
   });

@@ -97,13 +97,13 @@ TEST(counters, an_unknown_chip_is_named_and_known_ones_are_listed) {
 TEST(counters, without_a_driver_tracing_and_counting_are_refused_in_words) {
   if (const std::string why = why_no_cupti(); !why.empty()) GTEST_SKIP() << why;
   try {
-    range_counters counters(roofline_metrics(), 16);
+    count_ranges(roofline_metrics(), 16);
     GTEST_SKIP() << "there is a GPU";
   } catch (const error& problem) {
     EXPECT_GT(std::string(problem.what()).size(), 20U);
     EXPECT_EQ(problem.code(), exit_code::environment);
   }
-  EXPECT_THROW(kernel_trace(nullptr), error);
+  EXPECT_THROW(trace_kernels(nullptr), error);
 }
 
 #else
@@ -111,8 +111,8 @@ TEST(counters, without_a_driver_tracing_and_counting_are_refused_in_words) {
 TEST(counters, a_build_without_cupti_says_so) {
   EXPECT_NE(why_no_cupti(), "");
   EXPECT_THROW(plan_metrics("GH100", roofline_metrics()), error);
-  EXPECT_THROW(kernel_trace(nullptr), error);
-  EXPECT_THROW(range_counters(roofline_metrics(), 16), error);
+  EXPECT_THROW(trace_kernels(nullptr), error);
+  EXPECT_THROW(count_ranges(roofline_metrics(), 16), error);
 }
 
 #endif

@@ -131,7 +131,7 @@ TEST(scorers, exact_contains_and_none) {
 }
 
 TEST(scorers, errors) {
-  expect_error(exit_code::usage, "did you mean longbench?",
+  expect_error(exit_code::usage, "did you mean 'longbench'?",
                [] { score_answer(item_of("longbenc", "", "{}"), ""); });
   expect_error(exit_code::environment, "task case, check: `value` is missing",
                [] { score_answer(item_of("final_number", "", "{}"), "#### 1"); });

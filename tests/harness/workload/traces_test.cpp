@@ -60,7 +60,7 @@ TEST(traces, errors_name_file_line_and_column) {
   fails("azure", head, "holds no requests");
   fails("lengths", head + "1,2,3\n", "`num_prefill_tokens` is missing in the header");
   fails("mooncake", "{\"timestamp\": 1}", "`input_length` is missing");
-  expect_error(exit_code::usage, "did you mean mooncake?", [] { read_trace("moon_cake", "x"); });
+  expect_error(exit_code::usage, "did you mean 'mooncake'?", [] { read_trace("moon_cake", "x"); });
 }
 
 TEST(traces, published_files) {
