@@ -231,7 +231,7 @@ packed_handle pack(const tensor_view& weight, weight_format format) {
     w->start = aligned_array<std::int32_t>(static_cast<std::size_t>(w->panels * width));
     w->bytes += static_cast<std::size_t>(w->panels * width) * 8;
   }
-#pragma omp parallel
+#pragma omp parallel if (team_allowed())
   {
     std::vector<float> row(static_cast<std::size_t>(w->in_features));
 #pragma omp for schedule(static)
