@@ -9,7 +9,7 @@
 
 namespace unmask::cuda {
 
-// Assignments x columns of the product in a block, and k of a step: by mma.sync and on CUDA cores.
+// A block's assignments (also on CUDA cores), columns and k of a step by mma.sync.
 constexpr int routed_rows = 64, routed_columns = 256, routed_depth = 32;
 // By wgmma.
 constexpr int wide_rows = 144, wide_columns = routed_columns;
