@@ -30,6 +30,15 @@ double wave_count(double blocks, double at_once) {
   return std::ceil(blocks / at_once - 1e-9);
 }
 
+// Seconds of `blocks`, of which a multiprocessor takes `resident` at once: full waves, and a last one
+// of as many blocks each as are left. wave(n): seconds of n blocks that share a multiprocessor.
+template <class F>
+double in_waves(double blocks, double resident, double multiprocessors, const F& wave) {
+  const double full = std::floor(blocks / (resident * multiprocessors) + 1e-9);
+  const double left = std::ceil(blocks / multiprocessors - full * resident - 1e-9);
+  return (left > 0 ? wave(left) : 0) + (full > 0 ? full * wave(resident) : 0);
+}
+
 // Clocks of one m16n8k16 on one scheduler.
 double mma_clocks(const device_ceilings& d) {
   const double per_clock = d.products * d.mma_share / (d.multiprocessors * schedulers * d.clock);
@@ -174,28 +183,28 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   const double softmax =
       row_tiles * std::max(36 * special_clocks, 3 * 32 + parts * head_dim / 2 + 48) + 52 +
       3.44 * copies;
-  const double all_warps = resident * warps;
-  const double per_scheduler = std::ceil(all_warps / schedulers);
-  const double clocks =
-      (std::max(loads * matrix_load_clocks * all_warps, mmas * mma_clocks(d) * per_scheduler) +
-       softmax * per_scheduler) /
-      scheduling;
-  const double compute = clocks / d.clock / resident;  // of one block's tile
-  // One tile is under way while another is computed.
-  const double tile_bytes = 2 * tile_keys * head_dim * bf16;
-  const double in_flight = resident * tile_bytes;
-  const double fetch =
-      std::max(tile_bytes / (d.copy / d.multiprocessors), d.latency * tile_bytes / in_flight);
-  const double waves = wave_count(blocks, resident * d.multiprocessors);
-  const double of_a_block = key_tiles * std::max(compute, fetch) * resident + 3 * d.latency;
-  const double from_memory = l.bytes / d.copy;
-  l.busy = std::max(waves * of_a_block, from_memory);
-  l.held_by = l.busy == from_memory ? "memory"
-              : compute > fetch
-                  ? (loads * matrix_load_clocks * all_warps > mmas * mma_clocks(d) * per_scheduler
-                         ? "shared memory"
-                         : "products")
-                  : "latency";
+  // Seconds of `blocks_each` blocks that share a multiprocessor. Half a tile behind the last key is
+  // not computed, and no key behind it is read.
+  const double computed = std::ceil(keys / *splits / tile_keys * parts) / parts;
+  const auto wave = [&](double blocks_each) {
+    const double per_scheduler = std::ceil(blocks_each * warps / schedulers);
+    const double fragments = loads * matrix_load_clocks * blocks_each * warps,
+                 products = mmas * mma_clocks(d) * per_scheduler;
+    const double compute =
+        computed * (std::max(fragments, products) + softmax * per_scheduler) / scheduling / d.clock;
+    // One tile is under way while another is computed.
+    const double bytes = blocks_each * keys / *splits * 2 * head_dim * bf16;
+    const double copies_take = bytes / (d.copy / d.multiprocessors), trips = key_tiles * d.latency;
+    l.held_by = fragments > products ? "shared memory" : "products";
+    if (compute < std::max(copies_take, trips))
+      l.held_by = copies_take > trips ? "memory" : "latency";
+    return std::max({compute, copies_take, trips}) + 3 * d.latency;
+  };
+  l.busy = in_waves(blocks, resident, d.multiprocessors, wave);
+  if (l.bytes / d.copy >= l.busy) {
+    l.busy = l.bytes / d.copy;
+    l.held_by = "memory";
+  }
   return l;
 }
 
@@ -223,23 +232,23 @@ launch grouped_tensor(double rows, double per_token, double experts, double shar
   };
   const double tiles = tiles_of(tile_rows);
   const double across = std::ceil(columns / tile_columns), blocks = tiles * across;
-  double clocks = 0;  // of a step of the resident blocks
-  if (wide) {
-    clocks = 2 * tile_rows * tile_columns * step * d.multiprocessors / d.products * d.clock;
+  // Seconds of `blocks_each` blocks that share a multiprocessor.
+  const auto wave = [&](double blocks_each) {
+    double clocks = 2 * tile_rows * tile_columns * step * d.multiprocessors / d.products * d.clock;
     l.held_by = "products";
-  } else {
-    // A tile that is filled by half spares half of its warps.
-    const double filled = tiles_of(32) * 32 / (tiles * tile_rows);
-    const double per_scheduler = resident * warps / schedulers;
-    const double issue = instructions * per_scheduler,
-                 products = mmas * mma_clocks(d) * per_scheduler * filled;
-    clocks = std::max({issue, loads * matrix_load_clocks * resident * warps, products});
-    l.held_by = issue > products ? "issue" : "products";
-  }
-  const double of_a_block =
-      std::ceil(in / step) * clocks / scheduling / d.clock + (wide ? 1 : 3) * d.latency;
+    if (!wide) {
+      // A tile that is filled by half spares half of its warps.
+      const double filled = tiles_of(32) * 32 / (tiles * tile_rows);
+      const double per_scheduler = blocks_each * warps / schedulers;
+      const double issue = instructions * per_scheduler,
+                   products = mmas * mma_clocks(d) * per_scheduler * filled;
+      clocks = std::max({issue, loads * matrix_load_clocks * blocks_each * warps, products});
+      if (issue > products) l.held_by = "issue";
+    }
+    return std::ceil(in / step) * clocks / scheduling / d.clock + (wide ? 1 : 3) * d.latency;
+  };
   const double compute =
-      wave_count(blocks, resident * d.multiprocessors) * of_a_block + (wide ? 2 * d.latency : 0);
+      in_waves(blocks, resident, d.multiprocessors, wave) + (wide ? 2 * d.latency : 0);
   // Every tile's weights, and its rows without the empty ones.
   const double l2 = (blocks * tile_columns + across * assignments) * in * bf16 / l2_rate(d);
   const double memory = l.bytes / d.copy;

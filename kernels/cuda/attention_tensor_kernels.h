@@ -481,8 +481,12 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
           }
         }
       }
-      part = part + 1 < tensor_keys / score_keys ? part + 1 : 0;
-      if (part > 0) continue;
+      // The second half of the last tile often lies behind the last key; it would change no bit.
+      if (score_keys < tensor_keys && part == 0 && base + score_keys < last_key) {
+        part = 1;
+        continue;
+      }
+      part = 0;
       j = next;
       ++turn;
     }

@@ -7,6 +7,8 @@
 // file is the budget: a count may fall below it and not rise above it. A run of this test writes
 // what it found into device_traffic.json and, kernel by kernel, device_traffic.md of the current
 // directory. The cost model's launches and bytes are held against the same counts.
+// The budget is that of a fresh process, as ctest starts one: operands that lie side by side go over
+// in one copy, and what ran before in a process decides which do.
 #include <gtest/gtest.h>
 
 #include <cmath>

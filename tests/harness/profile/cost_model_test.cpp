@@ -130,6 +130,26 @@ TEST(cost_model, more_work_takes_longer) {
   EXPECT_GT(cost_of_step(c, waiting, h200()).seconds, before);
 }
 
+// 64 sequences are 512 blocks, of which 132 multiprocessors hold three each at once: behind 396 the
+// others are alone and share nothing. Twice the work of 32 sequences takes about twice as long.
+TEST(cost_model, blocks_of_a_last_wave_have_a_multiprocessor_for_themselves) {
+  const auto seconds = [](double sequences) {
+    return cost_of_attention(shape("sdar-8b"), sequences, 7, 400, h200()).seconds;
+  };
+  EXPECT_GT(seconds(64), 1.6 * seconds(32));
+  EXPECT_LT(seconds(64), 2.3 * seconds(32));
+}
+
+// Heads of 128 dimensions take a tile of 64 keys in halves; a half behind the last key is skipped.
+TEST(cost_model, half_a_tile_of_keys_takes_half_as_long) {
+  const auto seconds = [](double keys) {
+    return cost_of_attention(shape("sdar-8b"), 32, 32, keys, h200()).seconds;
+  };
+  EXPECT_NEAR(seconds(416) - seconds(384), seconds(448) - seconds(416),
+              0.01 * (seconds(448) - seconds(384)));
+  EXPECT_DOUBLE_EQ(seconds(400), seconds(416));
+}
+
 TEST(cost_model, measured_ceilings_replace_declared_ones) {
   const device_ceilings slow = measured_ceilings(h200(), 394e12, 2.15e12);
   cost_step step;
