@@ -232,5 +232,42 @@ TEST(device_int8_weights, give_the_tokens_of_the_cpu_backend) {
   cuda::set_emulation(before);
 }
 
+// What a routed layer adds to 13 rows, by itself or by what feed_forward() changes.
+std::vector<float> added_by_experts(const backend& backend, weight_format format, bool alone) {
+  constexpr std::int32_t rows = 13, layer = 1;
+  const model_config c = testing::tiny_config(model_family::llada2_moe);
+  // As drawn: tiny_model() would make the shared expert so large that the others do not count.
+  const model_weights weights = random_weights(c, 7, dtype::f32);
+  const transformer model(c, weights, backend, format, 64, dtype::f32);
+  std::vector<float> x, out(static_cast<std::size_t>(rows) * c.hidden);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    x.push_back(static_cast<float>(uniform_open(stream_key(3, 0), i)) - 0.5F);
+  const std::size_t bytes = out.size() * sizeof(float);
+  const tensor in = backend.allocate(dtype::f32, {rows, c.hidden}),
+               to = backend.allocate(dtype::f32, {rows, c.hidden});
+  backend.write(in.view().data, x.data(), bytes);
+  alone ? model.feed_forward_branch(layer, in.view(), to.view())
+        : model.feed_forward(layer, in.view());
+  backend.read(out.data(), alone ? to.view().data : in.view().data, bytes);
+  for (std::size_t i = 0; i < out.size() && !alone; ++i) out[i] -= x[i];
+  return out;
+}
+
+// With bfloat16 weights the shared expert is one of the experts' product where rows are added to,
+// and has products of its own where the branch is asked for: the same but for bfloat16's rounding.
+TEST(device_experts, branch_of_a_routed_layer_is_what_it_adds_to_its_rows) {
+  const std::vector<float> exact = added_by_experts(cpu_backend(), weight_format::f32, false);
+  float largest = 0;
+  for (const float v : exact) largest = std::max(largest, std::abs(v));
+  ASSERT_GT(largest, 0);
+  for (const bool alone : {false, true}) {
+    const auto got = added_by_experts(cuda_emulated_backend(), weight_format::bf16, alone);
+    ASSERT_EQ(got.size(), exact.size());
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      EXPECT_NEAR(got[i], exact[i], 0.02F * largest) << (alone ? "branch, " : "added, ") << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace unmask
