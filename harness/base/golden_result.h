@@ -26,4 +26,11 @@ struct golden_result {
   }
 };
 
+// What the replay of several files found. Cases without their data, model or sandbox are neither
+// passed nor failed: not_run says of each what it needs.
+struct golden_results {
+  std::vector<golden_result> files;
+  std::vector<std::string> not_run;
+};
+
 }  // namespace unmask::base

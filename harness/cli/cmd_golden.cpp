@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include <fmt/core.h>
+#include <algorithm>
+#include <iterator>
 
 #include "harness/cli/command.h"
 #include "harness/cli/golden.h"
@@ -22,27 +24,19 @@ void print_result(const golden_result& file, bool quiet) {
   for (const std::string& reason : file.first_failures) fmt::print("  {}\n", reason);
 }
 
-// Prompts, scorers, likelihoods and programs; cases without their data are named and count as skipped.
-std::vector<golden_result> replay_evaluation(const golden_options& o,
-                                             const std::vector<std::string>& data,
-                                             const std::string& experiments, golden_summary& sum) {
+// Prompts, scorers, likelihoods and programs.
+golden_results replay_evaluation(const golden_options& o, const std::vector<std::string>& data,
+                                 const std::string& experiments) {
   const std::vector<std::filesystem::path> roots(data.begin(), data.end());
-  prompt_replay prompts =
-      replay_prompts(o.directory, roots, std::filesystem::path(experiments) / "data/fewshot");
-  likelihood_replay likelihoods = replay_likelihood(o.directory, roots, *o.backend);
-  std::vector<golden_result> files = std::move(prompts.files);
-  for (golden_result& file : scorers::replay_scorers(o.directory)) {
-    files.push_back(std::move(file));
+  golden_results all;
+  for (const golden_results& part :
+       {replay_prompts(o.directory, roots, std::filesystem::path(experiments) / "data/fewshot"),
+        golden_results{scorers::replay_scorers(o.directory), {}},
+        replay_likelihood(o.directory, roots, *o.backend), replay_programs(o.directory, roots)}) {
+    std::ranges::copy(part.files, std::back_inserter(all.files));
+    std::ranges::copy(part.not_run, std::back_inserter(all.not_run));
   }
-  files.insert(files.end(), likelihoods.files.begin(), likelihoods.files.end());
-  program_replay programs = replay_programs(o.directory, roots);
-  files.insert(files.end(), programs.files.begin(), programs.files.end());
-  for (const auto* missing :
-       {&prompts.without_data, &likelihoods.without_data, &programs.not_run}) {
-    for (const std::string& reason : *missing) fmt::print("NOT RUN: {}\n", reason);
-    sum.skipped += static_cast<int>(missing->size());
-  }
-  return files;
+  return all;
 }
 
 }  // namespace
@@ -84,15 +78,17 @@ int command_golden(const texts& arguments) {
     sum.skipped += part.skipped;
     sum.left_out += part.left_out;
   };
-  std::vector<golden_result> harnesses;
+  golden_results harnesses;
   if (o.methods.empty()) {
-    harnesses = replay_evaluation(o, line.list("data"), line.text("experiments-dir"), sum);
+    harnesses = replay_evaluation(o, line.list("data"), line.text("experiments-dir"));
   }
-  for (const golden_result& file : harnesses) {
+  for (const std::string& reason : harnesses.not_run) fmt::print("NOT RUN: {}\n", reason);
+  sum.skipped += static_cast<int>(harnesses.not_run.size());
+  for (const golden_result& file : harnesses.files) {
     print_result(file, o.quiet);
     add({file.passed, file.failed});
   }
-  if (harnesses.empty() || std::filesystem::exists(o.directory / "decode")) {
+  if (harnesses.files.empty() || std::filesystem::exists(o.directory / "decode")) {
     if (o.methods.empty()) add(replay_logits(o));
     add(replay_decode(o));
   }

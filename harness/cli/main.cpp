@@ -6,6 +6,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/decode/parameters.h"
+#include "harness/experiment/execute_parts.h"
 #include "harness/profile/build_info.h"
 #include "kernels/cuda/device.h"
 
@@ -35,16 +36,14 @@ const std::vector<command>& commands() {
 }
 
 const backend& device_named(const std::string& name) {
-  if (name == "cpu") return cpu_backend();
-  if (name == "reference") return reference_backend();
-  if (name == "cuda-emulated") return cuda_emulated_backend();
   if (name == "cuda") {
     const cuda::report machine = cuda::query();
-    if (!machine.devices.empty()) return cuda_backend();
-    std::cerr << machine.note << "; using the CPU instead\n";
-    return cpu_backend();
+    if (machine.devices.empty()) {
+      std::cerr << machine.note << "; using the CPU instead\n";
+      return cpu_backend();
+    }
   }
-  throw usage_error("unknown device '" + name + "'; known: cpu, reference, cuda, cuda-emulated");
+  return backend_of(name);
 }
 
 namespace {

@@ -138,11 +138,11 @@ class replayer {
 
 }  // namespace
 
-likelihood_replay replay_likelihood(const fs::path& directory, std::vector<fs::path> data,
-                                    const backend& backend) {
+golden_results replay_likelihood(const fs::path& directory, std::vector<fs::path> data,
+                                 const backend& backend) {
   for (const char* root : {"data", "../data", "..", "../goldens"}) data.push_back(directory / root);
   replayer all(data, backend);
-  likelihood_replay replay;
+  golden_results replay;
   for (const char* name : {"llada.json", "dream.json", "dream_encode_pair.json"}) {
     fs::path path = directory / "likelihood" / name;
     if (!fs::is_regular_file(path)) path += ".gz";
@@ -163,7 +163,7 @@ likelihood_replay replay_likelihood(const fs::path& directory, std::vector<fs::p
         result.add(reason.empty() ? "" : id + ": " + reason);
       } catch (const error& problem) {
         if (problem.code() != exit_code::environment) throw;
-        replay.without_data.push_back(id + ": " + problem.what());
+        replay.not_run.push_back(id + ": " + problem.what());
       }
     }
     replay.files.push_back(std::move(result));

@@ -13,19 +13,12 @@
 
 namespace unmask::inline decode {
 
-struct likelihood_replay {
-  std::vector<golden_result> files;
-  std::vector<std::string>
-      without_data;  // cases whose model or tokenizer is in none of the folders
-};
-
 // Replays likelihood/{llada,dream,dream_encode_pair}.json below the folder, plain or as .gz. Models lie
 // in models/NAME, Dream's tokenizer in tokenizers/dream, of `data`, then of DIRECTORY/data,
 // DIRECTORY/../data, DIRECTORY/.. and DIRECTORY/../goldens. Losses and results agree within 1e-5
 // relative (fp32 arithmetic in another order of summation), token ids exactly. No likelihood/: no
 // files.
-likelihood_replay replay_likelihood(const std::filesystem::path& directory,
-                                    std::vector<std::filesystem::path> data,
-                                    const backend& backend);
+golden_results replay_likelihood(const std::filesystem::path& directory,
+                                 std::vector<std::filesystem::path> data, const backend& backend);
 
 }  // namespace unmask::decode

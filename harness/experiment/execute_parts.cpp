@@ -182,7 +182,7 @@ const backend& backend_of(const std::string& device) {
   if (device == "reference") return reference_backend();
   if (device == "cuda") return cuda_backend();
   if (device == "cuda-emulated") return cuda_emulated_backend();
-  throw environment_error("device '" + device + "' has no kernels in this build; use cpu");
+  throw usage_error("unknown device '" + device + "'; known: cpu, reference, cuda, cuda-emulated");
 }
 
 dtype stored_kv_dtype(const run_settings& run) {

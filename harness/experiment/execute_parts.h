@@ -47,7 +47,7 @@ struct loaded_workload {
 // True when no layer of the model is computed: decisions come from elsewhere.
 bool runs_dry(const run_settings& run);
 
-// The kernels of a device by name; environment error for one this build has no kernels for.
+// The kernels of a device by name; usage error for an unknown one, environment error without CUDA.
 const backend& backend_of(const std::string& device);
 // What a run keeps keys and values in; usage error for a type that its device cannot hold.
 dtype stored_kv_dtype(const run_settings& run);

@@ -3,6 +3,7 @@
 #include "harness/experiment/spec.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "harness/base/error.h"
 #include "harness/base/toml_reader.h"
@@ -22,21 +23,18 @@ fs::path beside(const fs::path& file, const std::string& path) {
   return given.is_absolute() ? given : (file.parent_path() / given).lexically_normal();
 }
 
-void read_into(toml_reader& r, const evidence_key& key, std::int64_t& into) {
-  r.integer(key.name, into, static_cast<std::int64_t>(key.low),
-            static_cast<std::int64_t>(key.high));
-}
-void read_into(toml_reader& r, const evidence_key& key, double& into) {
-  r.real(key.name, into, key.low, key.high);
-}
-void read_into(toml_reader& r, const evidence_key& key, bool& into) {
-  r.flag(key.name, into);
-}
-void read_into(toml_reader& r, const run_key& key, std::int64_t& into) {
-  r.integer(key.name, into, key.low, key.high);
-}
-void read_into(toml_reader& r, const run_key& key, std::string& into) {
-  r.text(key.name, into);
+// key: of run_key_list() or evidence_key_list().
+void read_into(toml_reader& r, const auto& key, auto& into) {
+  using value = std::remove_reference_t<decltype(into)>;
+  if constexpr (std::is_same_v<value, std::string>) {
+    r.text(key.name, into);
+  } else if constexpr (std::is_same_v<value, bool>) {
+    r.flag(key.name, into);
+  } else if constexpr (std::is_same_v<value, double>) {
+    r.real(key.name, into, key.low, key.high);
+  } else {
+    r.integer(key.name, into, static_cast<value>(key.low), static_cast<value>(key.high));
+  }
 }
 
 void read_run(toml_reader& r, experiment_spec& spec) {

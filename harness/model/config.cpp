@@ -3,6 +3,9 @@
 #include "harness/model/config.h"
 
 #include <algorithm>
+#include <initializer_list>
+
+#include <fmt/format.h>
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
@@ -66,11 +69,12 @@ std::int32_t size_of_key(const json_reader& config, const char* key, std::int64_
   return static_cast<std::int32_t>(config.integer(key, 1, high));
 }
 
-// Refuse a switch that changes the arithmetic in a way the forward does not know.
-void require_flag(const json_reader& config, const char* key, bool wanted) {
-  if (config.flag_or(key, wanted) != wanted) {
-    config.fail(key, std::string("is ") + (wanted ? "false" : "true") + "; only " +
-                         (wanted ? "true" : "false") + " is supported");
+// Refuse switches that change the arithmetic in a way the forward does not know.
+void require_flags(const json_reader& config, bool wanted,
+                   std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    if (config.flag_or(key, wanted) == wanted) continue;
+    config.fail(key, fmt::format("is {}; only {} is supported", !wanted, wanted));
   }
 }
 
@@ -176,8 +180,7 @@ void read_rope(const json_reader& config, model_config& m) {
 }
 
 void refuse_windows(const json_reader& config) {
-  require_flag(config, "use_sliding_window", false);
-  require_flag(config, "use_mrope", false);
+  require_flags(config, false, {"use_sliding_window", "use_mrope"});
   const json_value* types = config.find("layer_types");
   if (types == nullptr) return;
   if (types->items() == nullptr) config.fail("layer_types", "must be an array");
@@ -207,17 +210,13 @@ void read_llada_native(const json_reader& config, model_config& m) {
     }
     m.vocabulary = rows;
   }
-  require_flag(config, "alibi", false);
-  require_flag(config, "rope", true);
+  require_flags(config, true, {"rope", "layer_norm_with_affine"});
+  require_flags(config, false,
+                {"alibi", "include_bias", "bias_for_layer_norm", "attention_layer_norm",
+                 "input_emb_norm", "scale_logits"});
   require_text(config, "block_type", "llama");
   require_text(config, "activation_type", "silu");
   require_text(config, "layer_norm_type", "rms");
-  require_flag(config, "include_bias", false);
-  require_flag(config, "bias_for_layer_norm", false);
-  require_flag(config, "layer_norm_with_affine", true);
-  require_flag(config, "attention_layer_norm", false);
-  require_flag(config, "input_emb_norm", false);
-  require_flag(config, "scale_logits", false);
   if (config.integer_or("block_group_size", 1, 1, 1) != 1) return;
   m.qkv_bias = config.flag_or("include_qkv_bias", false);
 }
@@ -245,11 +244,9 @@ void read_softmax_moe(const json_reader& config, model_config& m) {
 }
 
 void read_ling(const json_reader& config, model_config& m) {
-  require_flag(config, "use_bias", false);
-  require_flag(config, "use_rmsnorm", true);
-  require_flag(config, "norm_head", false);
-  require_flag(config, "norm_softmax", false);
-  require_flag(config, "using_split_qkv_in_self_attention", false);
+  require_flags(config, true, {"use_rmsnorm"});
+  require_flags(config, false,
+                {"use_bias", "norm_head", "norm_softmax", "using_split_qkv_in_self_attention"});
   m.qkv_bias = config.flag_or("use_qkv_bias", false);
   m.qk_norm = config.flag_or("use_qk_norm", true);
   moe_config& moe = m.moe;
@@ -406,8 +403,7 @@ model_config parse_model_config(std::string_view config_text, std::string_view g
   } else {
     m.feed_forward = size_of_key(config, "intermediate_size", max_width);
     require_text(config, "hidden_act", "silu");
-    require_flag(config, "mlp_bias", false);
-    require_flag(config, "attention_bias", false);
+    require_flags(config, false, {"mlp_bias", "attention_bias"});
     refuse_windows(config);
   }
   m.qkv_bias = m.qkv_bias || m.family == model_family::dream;

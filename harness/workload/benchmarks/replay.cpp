@@ -308,9 +308,9 @@ std::vector<fs::path> json_files(const fs::path& folder) {
 
 }  // namespace
 
-prompt_replay replay_prompts(const fs::path& directory, std::vector<fs::path> data,
-                             const fs::path& examples) {
-  prompt_replay replay;
+golden_results replay_prompts(const fs::path& directory, std::vector<fs::path> data,
+                              const fs::path& examples) {
+  golden_results replay;
   data.push_back(directory / "data");
   data.push_back(directory / ".." / "data");
   data.push_back(directory / "longbench_zh");
@@ -328,7 +328,7 @@ prompt_replay replay_prompts(const fs::path& directory, std::vector<fs::path> da
         result.add(replayer.run(record));
       } catch (const error& problem) {
         if (problem.code() != exit_code::environment) throw;
-        replay.without_data.push_back(problem.what());
+        replay.not_run.push_back(problem.what());
       }
     });
     replay.files.push_back(std::move(result));

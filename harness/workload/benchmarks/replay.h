@@ -13,19 +13,13 @@
 
 namespace unmask::inline workload {
 
-struct prompt_replay {
-  std::vector<golden_result> files;
-  // Cases whose item is in none of the data folders: neither passed nor failed.
-  std::vector<std::string> without_data;
-};
-
 // Replays prompts/*.jsonl and prompts/gsm8k_fewshot_draws.json below the folder, plain or as .gz.
 // Items come from the official files below `data` (a folder per dataset), then DIRECTORY/data,
 // DIRECTORY/../data and DIRECTORY/longbench_zh; those of ARC and PIQA, where their files are not
 // there, from the texts and choices that lm-eval's record of the same item holds. `examples`: folder
 // of the written examples. No prompts/: no files.
-prompt_replay replay_prompts(const std::filesystem::path& directory,
-                             std::vector<std::filesystem::path> data,
-                             const std::filesystem::path& examples);
+golden_results replay_prompts(const std::filesystem::path& directory,
+                              std::vector<std::filesystem::path> data,
+                              const std::filesystem::path& examples);
 
 }  // namespace unmask::workload

@@ -76,8 +76,8 @@ std::string answer(const json_reader& record, const benchmark_set& set) {
 
 }  // namespace
 
-program_replay replay_programs(const fs::path& directory, std::vector<fs::path> data) {
-  program_replay replay;
+golden_results replay_programs(const fs::path& directory, std::vector<fs::path> data) {
+  golden_results replay;
   data.push_back(directory / "data");
   data.push_back(directory / ".." / "data");
   const auto judge = [&](const fs::path& file, const std::string& name,

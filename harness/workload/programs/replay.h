@@ -13,15 +13,10 @@
 
 namespace unmask::inline workload {
 
-struct program_replay {
-  std::vector<golden_result> files;
-  std::vector<std::string> not_run;  // what no sandbox or no data set keeps from being judged
-};
-
 // sandbox/programs.jsonl, scorers/humaneval.jsonl and scorers/mbpp.jsonl below the folder, plain or
 // as .gz; a missing one is not listed. The tests of the answers come from the official files below
 // `data`, then DIRECTORY/data and DIRECTORY/../data.
-program_replay replay_programs(const std::filesystem::path& directory,
+golden_results replay_programs(const std::filesystem::path& directory,
                                std::vector<std::filesystem::path> data);
 
 }  // namespace unmask::workload

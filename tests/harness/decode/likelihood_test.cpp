@@ -29,8 +29,8 @@ transformer tiny_llada() {
 }
 
 TEST(likelihood, recorded_masks_give_the_recorded_losses) {
-  const likelihood_replay replay = replay_likelihood(evals, {UNMASK_GOLDENS}, cpu_backend());
-  for (const std::string& reason : replay.without_data) ADD_FAILURE() << reason;
+  const golden_results replay = replay_likelihood(evals, {UNMASK_GOLDENS}, cpu_backend());
+  for (const std::string& reason : replay.not_run) ADD_FAILURE() << reason;
   EXPECT_EQ(test::passed_of(replay.files), 12 + 7 + 4);
 }
 

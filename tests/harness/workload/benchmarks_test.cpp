@@ -22,8 +22,8 @@ const fs::path source = UNMASK_SOURCE_DIR;
 const fs::path examples = source / "experiments/data/fewshot";
 
 TEST(benchmarks, golden_prompts_are_equal_to_the_byte) {
-  const prompt_replay replay = replay_prompts(source / "tests/goldens/evals", {}, examples);
-  for (const std::string& reason : replay.without_data) ADD_FAILURE() << reason;
+  const golden_results replay = replay_prompts(source / "tests/goldens/evals", {}, examples);
+  for (const std::string& reason : replay.not_run) ADD_FAILURE() << reason;
   EXPECT_GE(test::passed_of(replay.files), 193);
 }
 

@@ -151,7 +151,7 @@ TEST_F(programs, an_answer_is_reduced_to_what_its_entry_point_reaches) {
 
 // Whole answers: the program that each harness reads out of a response, and its verdict.
 TEST_F(programs, answers_get_the_verdict_of_the_official_harness) {
-  const program_replay replay =
+  const golden_results replay =
       replay_programs(std::filesystem::path(UNMASK_SOURCE_DIR) / "tests/goldens/evals", {});
   EXPECT_TRUE(replay.not_run.empty());
   EXPECT_EQ(test::passed_of(replay.files), 26 + 31 + 26);
