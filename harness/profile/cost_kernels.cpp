@@ -90,13 +90,6 @@ double expected_tiles(double mean, double rows) {
 
 }  // namespace
 
-double recorded_bucket(double rows) {
-  if (rows > largest_graph_rows) return rows;
-  const double step = rows > 512 ? 128 : 32;
-  if (rows > 128) return std::ceil(rows / step) * step;
-  return std::exp2(std::ceil(std::log2(std::max(1.0, rows))));
-}
-
 double experts_hit(double rows, double per_token, double experts) {
   return experts * (1 - std::pow(1 - per_token / experts, rows));
 }

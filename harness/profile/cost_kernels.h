@@ -32,8 +32,5 @@ launch grouped_tensor(double rows, double per_token, double experts, double shar
 
 // Experts that somebody wants, of uniformly chosen ones.
 double experts_hit(double rows, double per_token, double experts);
-// Rows of a captured graph for `rows` rows; the same above what is captured.
-double recorded_bucket(double rows);
-inline constexpr double largest_graph_rows = 2048;
 
 }  // namespace unmask::profile::cost

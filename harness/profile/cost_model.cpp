@@ -8,6 +8,7 @@
 
 #include "harness/profile/cost_kernels.h"
 #include "kernels/cuda/head_chunks.h"
+#include "kernels/cuda/row_buckets.h"
 
 namespace unmask::inline profile {
 namespace {
@@ -212,9 +213,11 @@ const kernel_cost& step_cost::of(const std::string& kernel) const {
 step_cost cost_of_step(const cost_shape& c, const cost_step& given, const device_ceilings& d) {
   const double rows = given.sequences * given.rows;
   const double late = given.late_rows > 0 ? given.sequences * given.late_rows : rows;
-  const bool recorded = given.recorded && rows <= cost::largest_graph_rows;
+  const bool recorded = given.recorded && rows <= static_cast<double>(cuda::most_recorded_rows);
   step_builder b(d, recorded);
-  const auto launched = [&](double r) { return recorded ? cost::recorded_bucket(r) : r; };
+  const auto launched = [&](double r) {
+    return recorded ? static_cast<double>(cuda::row_bucket(std::llround(std::ceil(r)))) : r;
+  };
   const auto shape = [&](double r, double times) {
     return layer_shape{given.sequences, launched(r), r, given.keys, times};
   };

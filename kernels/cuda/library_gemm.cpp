@@ -16,6 +16,7 @@
 
 #include "kernels/cuda/check.h"
 #include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/row_buckets.h"
 
 namespace unmask::cuda {
 namespace {
@@ -143,14 +144,6 @@ bool parse_line(const std::string& line, problem* p, choice* c) {
 }
 
 }  // namespace
-
-std::int64_t row_bucket(std::int64_t rows) {
-  std::int64_t bucket = 1;
-  while (bucket < rows && bucket < 128) bucket *= 2;
-  if (bucket >= rows) return bucket;
-  const std::int64_t step = rows <= 2048 ? 128 : 1024;
-  return (rows + step - 1) / step * step;
-}
 
 struct library_gemm::impl {
   cudaStream_t stream = nullptr;  // of the product at hand

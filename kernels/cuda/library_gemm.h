@@ -4,8 +4,8 @@
 // Matrix products by cuBLASLt on tensor cores: bfloat16 operands, float32 sums, results float32 or
 // bfloat16; or int8 operands, int32 sums and results, which are exact.
 //
-// Per (type, N, K, bucket of M) the library's heuristics are asked for 16 algorithms, each is
-// timed, and the fastest is kept; the choices are written to
+// Per (type, N, K, bucket of M as in row_buckets.h) the library's heuristics are asked for 16
+// algorithms, each is timed, and the fastest is kept; the choices are written to
 // <cache>/tune-<gpu>-<driver>-<cublas>.json, where <cache> is $UNMASK_CACHE or ~/.cache/unmask, so
 // that a second run uses the same ones. What is guaranteed: the same inputs with the same M give
 // the same bits on the same machine with the same tuning file. What is not: with bfloat16 a row's
@@ -48,8 +48,5 @@ class library_gemm {
   struct impl;
   std::unique_ptr<impl> impl_;
 };
-
-// M is rounded up to this: 1, 2, 4, ... 128, then multiples of 128 to 2048, then of 1024.
-std::int64_t row_bucket(std::int64_t rows);
 
 }  // namespace unmask::cuda

@@ -9,6 +9,7 @@
 #include "kernels/cuda/choice.h"
 #include "kernels/cuda/device_backend.h"
 #include "kernels/cuda/recording_kernels.h"
+#include "kernels/cuda/row_buckets.h"
 #include "kernels/rows.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
@@ -37,18 +38,9 @@ bool graphs_wanted() {
 
 }  // namespace
 
-// Up to 128 rows the weights are what a product reads, and rows cost next to nothing: powers of
-// two. Then multiples of 32 to 512, where a tile more of every kernel would cost up to a fifth of a
-// layer, and of 128, the rows of a tile of the library's products. Above 2048 a layer should run for
-// longer than the host takes to launch it (not measured).
 std::int32_t device_backend::graph_bucket(std::int32_t rows) const {
-  constexpr std::int32_t tile = 128, most = 2048;
-  if (!graphs_wanted() || rows > most) return 0;
-  const std::int32_t step = rows > 4 * tile ? tile : tile / 4;
-  if (rows > tile) return (rows + step - 1) / step * step;
-  std::int32_t bucket = 1;
-  while (bucket < rows) bucket *= 2;
-  return bucket;
+  if (!graphs_wanted() || rows > most_recorded_rows) return 0;
+  return static_cast<std::int32_t>(row_bucket(rows));
 }
 
 std::unique_ptr<captured_graph> device_backend::capture(const std::function<void()>& body) const {
