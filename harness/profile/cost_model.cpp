@@ -213,7 +213,7 @@ const kernel_cost& step_cost::of(const std::string& kernel) const {
 step_cost cost_of_step(const cost_shape& c, const cost_step& given, const device_ceilings& d) {
   const double rows = given.sequences * given.rows;
   const double late = given.late_rows > 0 ? given.sequences * given.late_rows : rows;
-  const bool recorded = given.recorded && rows <= static_cast<double>(cuda::most_recorded_rows);
+  const bool recorded = given.recorded && rows <= static_cast<double>(cuda::max_graph_rows);
   step_builder b(d, recorded);
   const auto launched = [&](double r) {
     return recorded ? static_cast<double>(cuda::row_bucket(std::llround(std::ceil(r)))) : r;

@@ -10,7 +10,7 @@
 namespace unmask::cuda {
 
 // Above this a layer should run for longer than the host takes to launch it (not measured).
-constexpr std::int64_t most_recorded_rows = 2048;
+constexpr std::int64_t max_graph_rows = 2048;
 
 // `rows`, at least 1, rounded up. Up to 128 the weights are what a product reads, and rows cost next
 // to nothing: powers of two. Then multiples of 32 to 512, where a tile more of every kernel would
@@ -18,7 +18,7 @@ constexpr std::int64_t most_recorded_rows = 2048;
 // of 1024.
 inline std::int64_t row_bucket(std::int64_t rows) {
   if (rows > 128) {
-    const std::int64_t step = rows <= 512 ? 32 : rows <= most_recorded_rows ? 128 : 1024;
+    const std::int64_t step = rows <= 512 ? 32 : rows <= max_graph_rows ? 128 : 1024;
     return (rows + step - 1) / step * step;
   }
   std::int64_t bucket = 1;

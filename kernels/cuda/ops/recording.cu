@@ -39,7 +39,7 @@ bool graphs_wanted() {
 }  // namespace
 
 std::int32_t device_backend::graph_bucket(std::int32_t rows) const {
-  if (!graphs_wanted() || rows > most_recorded_rows) return 0;
+  if (!graphs_wanted() || rows > max_graph_rows) return 0;
   return static_cast<std::int32_t>(row_bucket(rows));
 }
 
