@@ -2,9 +2,9 @@
 // Copyright The Unmask Authors
 //
 // In which parts the logits of the candidates are made. A product fills a GPU in waves of tiles, one
-// a multiprocessor: 4369 candidates times one slice are 280 tiles of 128 x 256 and take three waves
-// of 132, of which the last is nearly empty. Whole groups of 1024 candidates and as many slices as
-// fill waves leave less idle.
+// a multiprocessor, and its last wave may be nearly empty: 547 candidates times three slices are 120
+// tiles of 128 x 256, times four 160, but of 192 x 192 no more than 129. Whole groups of 1024
+// candidates and as many slices as fill waves leave less idle.
 #pragma once
 
 #include <algorithm>
@@ -21,27 +21,50 @@ struct head_chunk {
   std::int64_t rows, columns;
 };
 
+// Waves of tiles of y in a product of rows x columns, times a tile's area: proportional to its time,
+// but for what a product costs beside its waves. The library's large tiles have one side a multiple
+// of 64, the other of 8, and at most 320 x 128 elements; the best is taken, as tuning would. L2 gives
+// a tile its operands, of which two blocks share the larger, as fast as tiles of 128 x 256 take them.
+inline std::int64_t head_wave_area(std::int64_t rows, std::int64_t columns,
+                                   std::int64_t multiprocessors) {
+  std::int64_t least = INT64_MAX;
+  const auto parts = [](std::int64_t all, std::int64_t each) { return (all + each - 1) / each; };
+  for (std::int64_t a = 128; a <= 320; a += 64) {
+    for (std::int64_t b = 128; b <= 256 && a * b <= 320 * 128; b += 8) {
+      const std::int64_t tiles =
+          std::min(parts(rows, a) * parts(columns, b), parts(rows, b) * parts(columns, a));
+      const std::int64_t loads = tiles * (a + b - std::max(a, b) / 2) * 128 / multiprocessors;
+      least = std::min(least, std::max(parts(tiles, multiprocessors) * a * b, loads));
+    }
+  }
+  return least;
+}
+
 // Of `rows` candidates: how many at once, and of how many tokens, a multiple of head_slice or all.
-// Which slices there are and what they hold does not depend on it. Costs are in tenths of a wave,
-// which a chunk costs beside its products.
+// Which slices there are and what they hold does not depend on it. Beside its waves a chunk costs
+// two launches, about a fifth of a wave of tiles of 128 x 256 where rows have 4096 elements.
 inline head_chunk head_chunk_of(std::int64_t rows, std::int64_t vocabulary, bool split_rows,
                                 std::int64_t multiprocessors) {
-  constexpr std::int64_t tile_rows = 128, tile_columns = 256;
+  constexpr std::int64_t beside = 128 * 256 / 5;
   if (split_rows) rows = std::min(rows, head_group);
   const std::int64_t slices = (vocabulary + head_slice - 1) / head_slice;
   const std::int64_t most = std::clamp<std::int64_t>(
       head_chunk_bytes / (rows * head_slice * std::int64_t{sizeof(float)}), 1, slices);
   std::int64_t at_once = most;
-  if (rows > tile_rows) {
-    const auto waves = [&](std::int64_t n) {
-      const std::int64_t tiles =
-          (rows + tile_rows - 1) / tile_rows * n * (head_slice / tile_columns);
-      return (tiles + multiprocessors - 1) / multiprocessors;
-    };
+  if (rows > 128) {  // fewer only read weights
     const auto cost = [&](std::int64_t n) {
-      return 10 * (slices / n * waves(n) + waves(slices % n)) + (slices + n - 1) / n;
+      const auto area = [&](std::int64_t part) {
+        return part > 0 ? head_wave_area(rows, part * head_slice, multiprocessors) + beside : 0;
+      };
+      return slices / n * area(n) + area(slices % n);
     };
-    for (std::int64_t n = most - 1; n > 0; --n) at_once = cost(n) < cost(at_once) ? n : at_once;
+    std::int64_t least = cost(most);
+    for (std::int64_t n = most - 1; n > most / 3; --n) {
+      if (const std::int64_t all = cost(n); all < least) {
+        least = all;
+        at_once = n;
+      }
+    }
   }
   return {rows, std::min(vocabulary, at_once * head_slice)};
 }

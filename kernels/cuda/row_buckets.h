@@ -13,12 +13,11 @@ namespace unmask::cuda {
 constexpr std::int64_t max_graph_rows = 2048;
 
 // `rows`, at least 1, rounded up. Up to 128 the weights are what a product reads, and rows cost next
-// to nothing: powers of two. Then multiples of 32 to 512, where a tile more of every kernel would
-// cost up to a fifth of a layer, of 128, the rows of a tile of the library's products, to 2048, and
-// of 1024.
+// to nothing: powers of two. Then multiples of 16 to 512, where a padded row costs its share of a
+// layer, of 128, the rows of a tile of the library's products, to 2048, and of 1024.
 inline std::int64_t row_bucket(std::int64_t rows) {
   if (rows > 128) {
-    const std::int64_t step = rows <= 512 ? 32 : rows <= max_graph_rows ? 128 : 1024;
+    const std::int64_t step = rows <= 512 ? 16 : rows <= max_graph_rows ? 128 : 1024;
     return (rows + step - 1) / step * step;
   }
   std::int64_t bucket = 1;
