@@ -170,8 +170,8 @@ environment capture_environment(const std::string& cpu_backend) {
   machine.cpu_backend = cpu_backend;
   look_at_host(machine);
   look_at_gpus(machine);
-  for (const char* name :
-       {"UNMASK_CPU_ISA", "UNMASK_GEMM", "UNMASK_CUDA_GEMM", "UNMASK_CUDA_GRAPHS"}) {
+  for (const char* name : {"UNMASK_CPU_ISA", "UNMASK_GEMM", "UNMASK_CUDA_GEMM",
+                           "UNMASK_CUDA_GRAPHS", "UNMASK_CUDA_WGMMA"}) {
     if (const char* value = std::getenv(name)) machine.choices.emplace_back(name, value);
   }
   machine.nsys = on_path("nsys");

@@ -23,6 +23,7 @@ struct attention_params {
   const std::int32_t* position;   // [R]
   int sequences, heads, kv_heads, dim;
   float scale;
+  float scale_log2;  // of the tensor kernels: scale, for powers of two
   cache_side keys, values;
   cache_place place;
   // Which keys: as key_set.

@@ -13,8 +13,13 @@
 // only tiles that some row sees in part are masked element by element.
 //
 // Shared memory: queries [16 or 32 x warps, dim], keys and values [stages][64, dim], bfloat16, rows of
-// dim / 8 pieces of 16 bytes. Piece c of row r lies at c ^ (r & 7): the eight rows that one
+// dim / 8 pieces of 16 bytes, and an integer for every row of queries. Piece c of row r lies at c ^ (r & 7): the eight rows that one
 // ldmatrix phase reads fall into different banks.
+//
+// By warpgroups (wgmma, sm_90a), 128 packed rows of 128 dimensions: two warpgroups of 64 rows, whose
+// warps hold 16 rows as above, so that everything but the products and the places in shared memory is
+// the same. Tensor cores read keys, values and queries from there themselves, in tiles of 64
+// dimensions one behind the other; two blocks run at once, and multiply while others exponentiate.
 #pragma once
 
 #include "kernels/cuda/attention_params.h"
@@ -29,9 +34,17 @@ UNMASK_DEVICE int swizzled_piece(int row, int piece) {
   return row * dim + ((piece ^ (row & 7)) << 3);
 }
 
+// Of tiles with `rows` rows.
+template <int dim, bool groups>
+UNMASK_DEVICE int tensor_place(int rows, int row, int piece) {
+  if (!groups) return swizzled_piece<dim>(row, piece);
+  return (piece / 8 * rows + row) * 64 + (((piece ^ row) & 7) << 3);
+}
+
 constexpr std::size_t tensor_shared_bytes(int dim, int rows, int stages) {
   return static_cast<std::size_t>(rows + stages * 2 * tensor_keys) * static_cast<std::size_t>(dim) *
-         2;
+             2 +
+         static_cast<std::size_t>(rows) * sizeof(std::int32_t);
 }
 
 // The work list: item_begin, and how the keys of each sequence are split. One block. The work of a
@@ -201,11 +214,20 @@ UNMASK_DEVICE int tile_seen(const tile_view& v, int base, int last_key) {
   return warp_vote(some) == 0 ? 0 : (warp_vote(!all) == 0 ? 2 : 1);
 }
 
+// The weights of 16 keys, sums of a product, as the left operand of the next.
+UNMASK_DEVICE void pack_weights(std::uint32_t (&a)[4], const float (&x)[4], const float (&y)[4]) {
+  a[0] = pack_bf16(x[0], x[1]);
+  a[1] = pack_bf16(x[2], x[3]);
+  a[2] = pack_bf16(y[0], y[1]);
+  a[3] = pack_bf16(y[2], y[3]);
+}
+
 // row_tiles: of 16 rows that a warp owns. sparse: there is a block mask, of blocks of a multiple of
-// 8; tiles that no row sees are not loaded.
-template <int dim, int warps, int stages, int row_tiles, bool sparse = false>
-UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && warps < 8 ? 2 : 1)
+// 8; tiles that no row sees are not loaded. groups: by warpgroups, of keys that are not listed.
+template <int dim, int warps, int stages, int row_tiles, bool sparse = false, bool groups = false>
+UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 1)
     attention_tensor_kernel(attention_params p) {
+  static_assert(!groups || (dim == 128 && warps == 8 && row_tiles == 1));
   constexpr int threads = warps * warp_size, pieces = dim / 8, steps = dim / 16;
   constexpr int warp_rows = 16 * row_tiles, item_rows = warps * warp_rows;
   constexpr int tile = tensor_keys * dim;
@@ -213,9 +235,9 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
   std::uint16_t* query = shared.take<std::uint16_t>(item_rows * dim).data();
   std::uint16_t* key = shared.take<std::uint16_t>(stages * tile).data();
   std::uint16_t* value = shared.take<std::uint16_t>(stages * tile).data();
+  const auto slots = shared.take<std::int32_t>(item_rows);  // that each row sees
   const int t = static_cast<int>(thread_index()), lane = lane_index(), warp = warp_index();
   const int group = p.heads / p.kv_heads;
-  const float scale_log2 = p.scale * 1.4426950408889634F;
   const auto* all_queries = static_cast<const std::uint16_t*>(p.q);
   const auto* all_keys = static_cast<const std::uint16_t*>(p.keys.data);
   const auto* all_values = static_cast<const std::uint16_t*>(p.values.data);
@@ -227,7 +249,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
     const int first_packed = w.first_packed, first_row = w.first_row, packed = w.packed;
     const int share = p.split_keys[s], first_key = w.split * share;
     int last_key = first_key + share < keys ? first_key + share : keys;
-    const bool listed = p.key_begin != nullptr;
+    const bool listed = !groups && p.key_begin != nullptr;
     int unmasked = p.mask == mask_kind::full ? last_key : first_key;  // every row sees those below
     if (p.mask != mask_kind::full && !listed) {
       const int behind = first_packed + item_rows < packed ? first_packed + item_rows : packed;
@@ -237,7 +259,6 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
       last_key = last_key < first_key ? first_key : last_key;
       unmasked = seen.all < last_key ? seen.all : last_key;
     }
-    const int tiles = (last_key - first_key + tensor_keys - 1) / tensor_keys;
     const int behind_row = first_packed + item_rows < packed ? first_packed + item_rows : packed;
     const tile_view view{
         p.tiles,
@@ -248,22 +269,27 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
         sparse ? p.position[first_row + first_packed / group] / p.tiles.size : 0,
         sparse ? p.position[first_row + (behind_row - 1) / group] / p.tiles.size : 0};
     const bool masked = sparse && p.tiles.applies[s] != 0;
-    // The next tile from j on that some row sees.
-    const auto next_tile = [&](int j) {
-      while (masked && j < tiles && tile_seen(view, first_key + j * tensor_keys, last_key) == 0)
-        ++j;
-      return j;
+    // The first key of the next tile from `at` on that some row sees.
+    const auto next_tile = [&](int at) {
+      while (masked && at < last_key && tile_seen(view, at, last_key) == 0) at += tensor_keys;
+      return at;
     };
 
+    // Without a block mask no tile is left out, and its place tells whose turn it is.
+    const auto stage_of = [](int base, int turn) {
+      return (sparse ? turn : base / tensor_keys) % stages * tile;
+    };
     // Keys and values of one tile; places behind the last key are filled with zeros, because a NaN
     // there would survive its weight of 0.
-    const auto load = [&](int j, int turn) {
-      const int stage = turn % stages * tile, base = first_key + j * tensor_keys;
+    const auto load = [&](int base, int turn) {
+      const int stage = stage_of(base, turn);
       if (!listed) {
         // A thread copies the same piece of every few rows: nothing but the swizzle differs.
         constexpr int apart = threads / pieces;
         static_assert((apart & (apart - 1)) == 0);
         const int row = t / pieces, first = t % pieces ^ (row & 7);
+        static_assert(!groups || apart % 8 == 0);
+        const int place = groups ? tensor_place<dim, true>(tensor_keys, row, t % pieces) : 0;
         const int column = kv_head * dim + t % pieces * 8;
         const std::uint16_t* k_from =
             all_keys + slot_offset(p.keys, p.place, s, base) + row * p.keys.width + column;
@@ -272,7 +298,9 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
 #pragma unroll
         for (int i = 0; i < tensor_keys / apart; ++i) {
           const bool there = base + row + i * apart < last_key;
-          const int to = stage + (row + i * apart) * dim + ((first ^ (i * apart & 7)) << 3);
+          const int to =
+              stage + (groups ? place + i * apart * 64
+                              : (row + i * apart) * dim + ((first ^ (i * apart & 7)) << 3));
           copy_async_16(key + to, k_from, there);
           copy_async_16(value + to, v_from, there);
           k_from += apart * p.keys.width;
@@ -289,25 +317,30 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
             all_keys + slot_offset(p.keys, p.place, s, slot) + kv_head * dim;
         const std::uint16_t* v_from =
             all_values + slot_offset(p.values, p.place, s, slot) + kv_head * dim;
-        const int to = stage + swizzled_piece<dim>(row, piece);
+        const int to = stage + tensor_place<dim, groups>(tensor_keys, row, piece);
         copy_async_16(key + to, k_from + piece * 8, there);
         copy_async_16(value + to, v_from + piece * 8, there);
       }
     };
     sync_block();  // the last item has been read
     static_assert(stages == 2);
-    int j = next_tile(0), turn = 0;
-    if (j < tiles) {  // else nobody waits for the copies
+    if (p.mask != mask_kind::full && t < item_rows) {
+      const int at = first_packed + t;
+      slots[t] = slots_seen(p, p.position[first_row + (at < packed ? at / group : 0)]);
+    }
+    int tile_key = next_tile(first_key), turn = 0;
+    if (tile_key < last_key) {  // else nobody waits for the copies
+#pragma unroll(groups ? 1 : 8)
       for (int c = t; c < item_rows * pieces; c += threads) {
         const int row = c / pieces, piece = c % pieces, at = first_packed + row;
         const std::int64_t from = (first_row + at / group) * p.q_stride +
                                   static_cast<std::int64_t>(kv_head * group + at % group) * dim +
                                   piece * 8;
         const bool there = at < packed;
-        copy_async_16(query + swizzled_piece<dim>(row, piece), all_queries + (there ? from : 0),
-                      there);
+        copy_async_16(query + tensor_place<dim, groups>(item_rows, row, piece),
+                      all_queries + (there ? from : 0), there);
       }
-      load(j, turn);
+      load(tile_key, turn);
     }
     copy_async_commit();
 
@@ -328,17 +361,18 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
     }
     // Of 128 dimensions a warp holds the scores of half a tile: the sums of 32 rows take the rest of
     // its registers, and a row's bits may not depend on how many rows a warp has.
-    constexpr int score_keys = dim > 64 ? tensor_keys / 2 : tensor_keys;
-    for (int next = 0, part = 0; j < tiles;) {
+    constexpr int score_keys = dim > 64 && !groups ? tensor_keys / 2 : tensor_keys;
+    for (int next = 0, part = 0; tile_key < last_key;) {
       if (part == 0) {
         copy_async_wait<0>();
+        if (groups) fence_shared_copies();
         sync_block();
-        next = next_tile(j + 1);
-        if (next < tiles) load(next, turn + 1);
+        next = next_tile(tile_key + tensor_keys);
+        if (next < last_key) load(next, turn + 1);
         copy_async_commit();
       }
-      const std::uint16_t* k = key + turn % stages * tile + part * score_keys * dim;
-      const std::uint16_t* v = value + turn % stages * tile + part * score_keys * dim;
+      const std::uint16_t* k = key + stage_of(tile_key, turn) + part * score_keys * dim;
+      const std::uint16_t* v = value + stage_of(tile_key, turn) + part * score_keys * dim;
       float score[row_tiles][score_keys / 8][4];
 #pragma unroll
       for (int i = 0; i < row_tiles; ++i) {
@@ -347,8 +381,21 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
           score[i][n][0] = score[i][n][1] = score[i][n][2] = score[i][n][3] = 0;
         }
       }
+      if constexpr (groups) {
+        // The same in all lanes, as the compiler can see: addresses then take no registers of them.
+        const std::uint16_t* q = query + shuffle(warp / 4, 0) * 64 * 64;
+        wgmma_begin();
 #pragma unroll
-      for (int step = 0; step < steps; ++step) {
+        for (int step = 0; step < steps; ++step) {
+          const int half = step / 4, column = step % 4 * 16;
+          wgmma_64x64x16(score[0], q + half * item_rows * 64 + column,
+                         k + half * tensor_keys * 64 + column);
+        }
+        wgmma_commit();
+        wgmma_wait<0>();
+      }
+#pragma unroll
+      for (int step = 0; step < (groups ? 0 : steps); ++step) {
         std::uint32_t q[row_tiles][4];  // read again for every tile of keys: fewer registers
 #pragma unroll
         for (int i = 0; i < row_tiles; ++i) {
@@ -367,29 +414,25 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
           }
         }
       }
-      const int base = first_key + j * tensor_keys + part * score_keys;
+      const int base = tile_key + part * score_keys;
       if (base + score_keys > unmasked) {
-        int seen[row_tiles][2];  // slots; looked up here, because few tiles are masked
 #pragma unroll
         for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
-            const int at = packed_row(first_packed, i, h);
-            seen[i][h] =
-                p.mask == mask_kind::full
-                    ? 0x7FFFFFFF
-                    : slots_seen(p, p.position[first_row + (at < packed ? at / group : 0)]);
-          }
-        }
+            const int seen =  // read here, because few tiles are masked
+                p.mask == mask_kind::full ? 0x7FFFFFFF : slots[packed_row(0, i, h)];
+            const int column = base + lane % 4 * 2,
+                      end = listed || last_key < seen ? last_key : seen;
 #pragma unroll
-        for (int n = 0; n < score_keys / 8; ++n) {
+            for (int n = 0; n < score_keys / 8; ++n) {
 #pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const int column = base + n * 8 + lane % 4 * 2 + (e & 1);
-            const std::int32_t slot = column < last_key ? slot_of_key(p, s, column) : 0;
-#pragma unroll
-            for (int i = 0; i < row_tiles; ++i) {
-              if (column >= last_key || slot >= seen[i][e >> 1]) score[i][n][e] = -INFINITY;
+              for (int e = 0; e < 2; ++e) {
+                const int at = n * 8 + e;
+                if (at >= end - column || (listed && slot_of_key(p, s, column + at) >= seen)) {
+                  score[i][n][2 * h + e] = -INFINITY;
+                }
+              }
             }
           }
         }
@@ -428,8 +471,8 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
           }
           top = fmaxf(top, shuffle_xor(top, 1));
           top = fmaxf(top, shuffle_xor(top, 2));
-          const float base_log2 = top == -INFINITY ? 0.0F : top * scale_log2;
-          grow[i][h] = exp2_fast(m[i][h] * scale_log2 - base_log2);
+          const float base_log2 = top == -INFINITY ? 0.0F : top * p.scale_log2;
+          grow[i][h] = exp2_fast(m[i][h] * p.scale_log2 - base_log2);
           higher = higher || grow[i][h] != 1.0F;
           m[i][h] = top;
           float sum = 0;
@@ -437,15 +480,15 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
           for (int n = 0; n < score_keys / 8; ++n) {
 #pragma unroll
             for (int e = 2 * h; e < 2 * h + 2; ++e) {
-              score[i][n][e] = exp2_fast(score[i][n][e] * scale_log2 - base_log2);
+              score[i][n][e] = exp2_fast(score[i][n][e] * p.scale_log2 - base_log2);
               sum += score[i][n][e];
             }
           }
           l[i][h] = l[i][h] * grow[i][h] + sum;
         }
       }
-      // Few tiles behind the first hold a row's largest score.
-      if (warp_vote(higher) != 0) {
+      // Few tiles behind the first hold a row's largest score. To know it takes a register.
+      if (groups || warp_vote(higher) != 0) {
 #pragma unroll
         for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
@@ -457,17 +500,26 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
           }
         }
       }
+      if constexpr (groups) {
+        std::uint32_t a[score_keys / 16][4];  // all of them before wgmma_begin()
 #pragma unroll
-      for (int step = 0; step < score_keys / 16; ++step) {
+        for (int step = 0; step < score_keys / 16; ++step) {
+          pack_weights(a[step], score[0][2 * step], score[0][2 * step + 1]);
+        }
+        wgmma_begin();
+#pragma unroll
+        for (int step = 0; step < score_keys / 16; ++step) {
+          wgmma_64x128x16(o[0], a[step], v + step * 16 * 64, tensor_keys * 64 * 2);
+        }
+        wgmma_commit();
+        wgmma_wait<0>();
+      }
+#pragma unroll
+      for (int step = 0; step < (groups ? 0 : score_keys / 16); ++step) {
         std::uint32_t a[row_tiles][4];
 #pragma unroll
         for (int i = 0; i < row_tiles; ++i) {
-          const float(&x)[4] = score[i][2 * step];
-          const float(&y)[4] = score[i][2 * step + 1];
-          a[i][0] = pack_bf16(x[0], x[1]);
-          a[i][1] = pack_bf16(x[2], x[3]);
-          a[i][2] = pack_bf16(y[0], y[1]);
-          a[i][3] = pack_bf16(y[2], y[3]);
+          pack_weights(a[i], score[i][2 * step], score[i][2 * step + 1]);
         }
 #pragma unroll
         for (int d = 0; d < dim / 16; ++d) {
@@ -487,7 +539,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 && war
         continue;
       }
       part = 0;
-      j = next;
+      tile_key = sparse ? next : tile_key + tensor_keys;
       ++turn;
     }
     copy_async_wait<0>();

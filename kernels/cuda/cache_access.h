@@ -121,9 +121,8 @@ struct cache_place {
 // First element of a slot in a side of the cache.
 UNMASK_DEVICE std::int64_t slot_offset(const cache_side& side, const cache_place& place,
                                        std::int32_t sequence, std::int32_t slot) {
-  const std::int64_t page =
-      place.page_table[static_cast<std::int64_t>(sequence) * place.table_stride +
-                       slot / kv_page_size];
+  // A table has fewer than 2^31 entries: pages are numbered in 32 bits.
+  const std::int64_t page = place.page_table[sequence * place.table_stride + slot / kv_page_size];
   return page * side.page_stride + static_cast<std::int64_t>(slot % kv_page_size) * side.width;
 }
 

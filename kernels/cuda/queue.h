@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "kernels/cuda/choice.h"
 #include "kernels/cuda/device/portable.h"
 #include "kernels/cuda/emulation.h"
 #include "kernels/cuda/exchange.h"
@@ -140,6 +141,10 @@ class queue {
 
   int multiprocessors() const { return multiprocessors_; }
 
+  // UNMASK_CUDA_WGMMA=off: mma.sync multiplies where wgmma could, so that they can be compared.
+  static bool wgmma_wanted() {
+    return chosen_by_environment("UNMASK_CUDA_WGMMA", "on", "off", true);
+  }
   // Whether what runs of a kernel is machine code for sm_90a, which alone has wgmma; the emulator
   // does.
   template <class P>

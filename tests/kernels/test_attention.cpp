@@ -3,6 +3,7 @@
 //
 // The definition of attention, in double, and what no definition says.
 #include "kernels/attention.h"
+#include "kernels/cuda/choice.h"
 #include "kernels/cuda/device/traffic.h"
 #include "kernels/float16.h"
 
@@ -210,6 +211,12 @@ void round_queries(attention_case& c) {
   }
 }
 
+// Whether products that wgmma or mma.sync can make are made by wgmma.
+struct by_wgmma {
+  explicit by_wgmma(const char* word) { cuda::choose("UNMASK_CUDA_WGMMA", word); }
+  ~by_wgmma() { cuda::choose("UNMASK_CUDA_WGMMA", "on"); }
+};
+
 TEST(attention, tensor_cores_match_the_reference) {
   struct tensor_case {
     shape of;
@@ -232,6 +239,8 @@ TEST(attention, tensor_cores_match_the_reference) {
                                           {{4, 1, 64}, {50, 40}, 3, mask_kind::full, true},
                                           {{4, 1, 128}, {40, 70}, 4, mask_kind::causal, false},
                                           {{4, 1, 128}, {40, 33}, 10, mask_kind::full, true},
+                                          {{4, 1, 128}, {40, 33}, 10, mask_kind::full, false},
+                                          {{8, 2, 128}, {50}, 3, mask_kind::block_causal, false},
                                           {{2, 1, 64}, {3, 1}, 10, mask_kind::block_causal, false}};
   for_each_device([&](const backend& device) {
     unsigned seed = 100;
@@ -243,9 +252,12 @@ TEST(attention, tensor_cores_match_the_reference) {
       grid want({c.rows.set.rows, t.of.heads, t.of.dim});
       grid got({c.rows.set.rows, t.of.heads, t.of.dim}, 4);
       reference_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want, {}});
-      device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, {}});
-      device.synchronize();
-      EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1;
+      for (const char* wgmma : {"off", "on"}) {
+        const by_wgmma chosen(wgmma);
+        device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, {}});
+        device.synchronize();
+        EXPECT_LT(relative_error(got, want), 6e-3) << "case of seed " << seed - 1 << wgmma;
+      }
       // The mass of each key comes from the same scores, and adds to what is there.
       std::vector<float> mass(static_cast<std::size_t>(c.total_keys()), 0.25F), want_mass = mass;
       device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, view_of(mass)});
@@ -261,6 +273,7 @@ TEST(attention, tensor_cores_match_the_reference) {
 // 128 packed rows share what is read from shared memory: a fragment of keys or values serves two
 // products of rows, and queries are read for half a tile of 128 dimensions at a time.
 TEST(attention, wide_items_read_fragments_for_two_products) {
+  const by_wgmma chosen("off");
   if (!cuda::emulator::sees_accesses()) GTEST_SKIP() << "accesses are not seen in this build";
   for (const auto& [dim, most] : {std::pair{64, 40.0 / 128}, std::pair{128, 96.0 / 256}}) {
     attention_case c({4, 1, dim}, {40}, 4, mask_kind::full, false, 3);

@@ -94,7 +94,10 @@ struct fiber {
 // A warp's part of a product by its warpgroup.
 struct group_product {
   std::array<float*, 32> d;  // by lane
-  const unsigned char *a, *b;
+  int columns;
+  const unsigned char *a, *b;  // a: null where registers hold it
+  std::array<std::array<std::uint32_t, 4>, 32> held;
+  int apart;  // of 64 columns of b and the next, in bytes; 0: rows of b are columns of the product
 };
 
 struct warp_meeting {
@@ -449,17 +452,30 @@ float operand_at(const unsigned char* tile, int row, int k) {
   return emulated::float_bits(static_cast<std::uint32_t>(half) << 16);
 }
 
+// Element k of row r of fragments as those of mma_16816.
+float held_at(const group_product& p, int r, int k) {
+  const auto lane = static_cast<std::size_t>(r % 8 * 4 + k % 8 / 2),
+             word = static_cast<std::size_t>(r / 8 + k / 8 * 2);
+  const std::uint32_t pair = p.held[lane][word];
+  return emulated::float_bits(k % 2 == 0 ? pair << 16 : pair & 0xFFFF0000U);
+}
+
 void multiply(const group_product& p, unsigned warp) {
-  constexpr int rows = 16, columns = 144, depth = 16;
-  if (counting()) note_product(2.0 * rows * columns * depth);
-  static thread_local float a[rows][depth], b[columns][depth];
+  constexpr int rows = 16, depth = 16;
+  if (counting()) note_product(2.0 * rows * p.columns * depth);
+  static thread_local float a[rows][depth], b[144][depth];
   for (int k = 0; k < depth; ++k) {
-    for (int r = 0; r < rows; ++r)
-      a[r][k] = operand_at(p.a, static_cast<int>(warp % 4) * rows + r, k);
-    for (int c = 0; c < columns; ++c) b[c][k] = operand_at(p.b, c, k);
+    for (int r = 0; r < rows; ++r) {
+      a[r][k] = p.a == nullptr ? held_at(p, r, k)
+                               : operand_at(p.a, static_cast<int>(warp % 4) * rows + r, k);
+    }
+    for (int c = 0; c < p.columns; ++c) {
+      b[c][k] =
+          p.apart == 0 ? operand_at(p.b, c, k) : operand_at(p.b + c / 64 * p.apart, k, c % 64);
+    }
   }
   for (int l = 0; l < 32; ++l) {
-    for (int i = 0; i < columns / 2; ++i) {
+    for (int i = 0; i < p.columns / 2; ++i) {
       const int row = l / 4 + (i >> 1 & 1) * 8, column = i / 4 * 8 + l % 4 * 2 + (i & 1);
       float sum = p.d[static_cast<std::size_t>(l)][i];
       for (int k = 0; k < depth; ++k) sum += a[row][k] * b[column][k];
@@ -470,15 +486,26 @@ void multiply(const group_product& p, unsigned warp) {
 
 struct operands {
   float* d;
-  const unsigned char *a, *b;
+  int columns;
+  const void *a, *b;
+  const std::uint32_t* held = nullptr;
+  int apart = 0;
 };
 void issue_product(void** all) {
   const auto* first = static_cast<const operands*>(all[0]);
-  group_product p{{}, first->a, first->b};
+  group_product p{{},
+                  first->columns,
+                  static_cast<const unsigned char*>(first->a),
+                  static_cast<const unsigned char*>(first->b),
+                  {},
+                  first->apart};
   for (std::size_t l = 0; l < 32; ++l) {
     const auto* mine = static_cast<const operands*>(all[l]);
-    if (mine->a != p.a || mine->b != p.b) fail("wgmma with other operands in another lane");
+    if (mine->a != first->a || mine->b != first->b || mine->apart != first->apart) {
+      fail("wgmma with other operands in another lane");
+    }
     p.d[l] = mine->d;
+    if (mine->held != nullptr) std::copy_n(mine->held, 4, p.held[l].begin());
   }
   for (const fiber& f : block->fibers) {
     if (f.unfenced) fail("wgmma reads what was copied without fence_shared_copies()");
@@ -490,10 +517,12 @@ void issue_product(void** all) {
     block->warps[warp].open.push_back(p);
   }
 }
-void check_operand(const unsigned char* tile, std::size_t rows) {
-  check_shared(tile, (rows - 1) * 128 + 32);
-  const auto at = static_cast<std::size_t>(tile - block->shared);
-  if (at % 1024 >= 128 || at % 32 != 0) fail("a wgmma operand that starts at no multiple of 1024");
+void check_operand(const void* tile, std::size_t rows, std::size_t columns) {
+  check_shared(tile, (rows - 1) * 128 + columns * 2);
+  const auto at = static_cast<std::size_t>(static_cast<const unsigned char*>(tile) - block->shared);
+  if (at % 1024 > 128 - columns * 2 || at % 32 != 0) {
+    fail("a wgmma operand that starts at no multiple of 1024");
+  }
 }
 void commit_products(void**) {
   warp_meeting& w = block->warps[running->thread / 32];
@@ -518,9 +547,22 @@ void fence_shared_copies() {
   emu::running->unfenced = false;
 }
 void wgmma_64x144x16(float (&d)[72], const void* a, const void* b, const emu::where& place) {
-  emu::operands mine{d, static_cast<const unsigned char*>(a), static_cast<const unsigned char*>(b)};
-  emu::check_operand(mine.a, 64);
-  emu::check_operand(mine.b, 144);
+  emu::operands mine{d, 144, a, b};
+  emu::check_operand(a, 64, 16);
+  emu::check_operand(b, 144, 16);
+  emu::rendezvous(7, &mine, emu::issue_product, place);
+}
+void wgmma_64x64x16(float (&d)[8][4], const void* a, const void* b, const emu::where& place) {
+  emu::operands mine{&d[0][0], 64, a, b};
+  emu::check_operand(a, 64, 16);
+  emu::check_operand(b, 64, 16);
+  emu::rendezvous(7, &mine, emu::issue_product, place);
+}
+void wgmma_64x128x16(float (&d)[16][4], const std::uint32_t (&a)[4], const void* b, int apart,
+                     const emu::where& place) {
+  emu::operands mine{&d[0][0], 128, nullptr, b, a, apart};
+  emu::check_operand(b, 16, 64);
+  emu::check_operand(static_cast<const unsigned char*>(b) + apart, 16, 64);
   emu::rendezvous(7, &mine, emu::issue_product, place);
 }
 void wgmma_commit(const emu::where& place) {

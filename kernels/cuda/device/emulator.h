@@ -184,6 +184,10 @@ void fence_shared_copies();
 inline void wgmma_begin() {}
 void wgmma_64x144x16(float (&d)[72], const void* a, const void* b,
                      const emu::where& place = emu::where::current());
+void wgmma_64x64x16(float (&d)[8][4], const void* a, const void* b,
+                    const emu::where& place = emu::where::current());
+void wgmma_64x128x16(float (&d)[16][4], const std::uint32_t (&a)[4], const void* b, int apart,
+                     const emu::where& place = emu::where::current());
 void wgmma_commit(const emu::where& place = emu::where::current());
 void wgmma_wait_for(int groups_left, const emu::where& place);
 template <int groups_left>

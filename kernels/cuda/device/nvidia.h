@@ -123,12 +123,12 @@ UNMASK_INLINE void mma_16832(std::int32_t (&c)[4], const std::uint32_t (&a)[4], 
       : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
-// Products by warpgroups (wgmma): four warps multiply a [64, 16] by b [144, 16], transposed. Tiles lie
-// in shared memory, in rows of 128 bytes of which piece c of row r lies at c ^ (r & 7), from an address
-// that is a multiple of 1024; `a` and `b` point to 16 of k in the first row. What threads copied there
-// is seen behind fence_shared_copies() and a barrier. Sums are those of mma_16816 for rows 16 w ... of
-// warp w, and undefined from wgmma_begin() to the wgmma_wait() that leaves fewer groups. Only machine
-// code for sm_90a has it (queue::has_wgmma).
+// Products by warpgroups (wgmma): four warps multiply a [64, 16] by b [64 or 144, 16], transposed.
+// Tiles lie in shared memory, in rows of 128 bytes of which piece c of row r lies at c ^ (r & 7), from
+// an address that is a multiple of 1024; `a` and `b` point to 16 of k in the first row. What threads
+// copied there is seen behind fence_shared_copies() and a barrier. Sums are those of mma_16816 for rows
+// 16 w ... of warp w, and undefined from wgmma_begin() to the wgmma_wait() that leaves fewer groups.
+// Only machine code for sm_90a has it (queue::has_wgmma).
 UNMASK_INLINE void fence_shared_copies() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
@@ -150,10 +150,10 @@ UNMASK_INLINE void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(groups_left) : "memory");
 #endif
 }
-// Its descriptor: the address and the distance of groups of eight rows in units of 16 bytes; 1 of
-// the last two bits: pieces are swizzled in rows of 128 bytes.
-UNMASK_INLINE std::uint64_t wgmma_operand(const void* shared) {
-  return shared_address(shared) >> 4 | std::uint64_t{1} << 16 | std::uint64_t{1024 >> 4} << 32 |
+// Its descriptor: the address, `apart` and the distance of groups of eight rows in units of 16 bytes;
+// 1 of the last two bits: pieces are swizzled in rows of 128 bytes.
+UNMASK_INLINE std::uint64_t wgmma_operand(const void* shared, std::uint64_t apart = 16) {
+  return shared_address(shared) >> 4 | apart >> 4 << 16 | std::uint64_t{1024 >> 4} << 32 |
          std::uint64_t{1} << 62;
 }
 #define UNMASK_SUMS_8(i)                                                                      \
@@ -177,6 +177,46 @@ UNMASK_INLINE void wgmma_64x144x16(float (&d)[72], const void* a, const void* b)
   __trap();
 #endif
 }
+#define UNMASK_SUMS_4(n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
+UNMASK_INLINE void wgmma_64x64x16(float (&d)[8][4], const void* a, const void* b) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, 1, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+      "%32, %33, add, 1, 1, 0, 0;\n}\n"
+      : UNMASK_SUMS_4(0), UNMASK_SUMS_4(1), UNMASK_SUMS_4(2), UNMASK_SUMS_4(3), UNMASK_SUMS_4(4),
+        UNMASK_SUMS_4(5), UNMASK_SUMS_4(6), UNMASK_SUMS_4(7)
+      : "l"(wgmma_operand(a)), "l"(wgmma_operand(b)));
+#else
+  __trap();
+#endif
+}
+// a [64, 16], fragments as those of mma_16816, by b [16, 128]: two tiles of 64 columns whose first rows
+// are `apart` bytes from each other, rows as above. `b` points to the first of 8 rows.
+UNMASK_INLINE void wgmma_64x128x16(float (&d)[16][4], const std::uint32_t (&a)[4], const void* b,
+                                   int apart) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  asm volatile(
+      "{\n.reg .pred add;\nsetp.ne.b32 add, 1, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+      "{%64, %65, %66, %67}, %68, add, 1, 1, 1;\n}\n"
+      : UNMASK_SUMS_4(0), UNMASK_SUMS_4(1), UNMASK_SUMS_4(2), UNMASK_SUMS_4(3), UNMASK_SUMS_4(4),
+        UNMASK_SUMS_4(5), UNMASK_SUMS_4(6), UNMASK_SUMS_4(7), UNMASK_SUMS_4(8), UNMASK_SUMS_4(9),
+        UNMASK_SUMS_4(10), UNMASK_SUMS_4(11), UNMASK_SUMS_4(12), UNMASK_SUMS_4(13),
+        UNMASK_SUMS_4(14), UNMASK_SUMS_4(15)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),
+        "l"(wgmma_operand(b, static_cast<std::uint64_t>(apart))));
+#else
+  __trap();
+#endif
+}
+#undef UNMASK_SUMS_4
 #undef UNMASK_SUMS_8
 
 // sum + the products of the four int8 of each word.

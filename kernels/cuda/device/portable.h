@@ -12,8 +12,8 @@
 // Both namespaces offer: thread_index, block_index, block_index_y, grid_size, grid_size_y,
 // block_size; sync_block, sync_warp; shuffle, shuffle_xor, shuffle_up, warp_vote;
 // atomic_add; copy_async_16/_commit/_wait; load_matrix_x4
-// (_transposed), mma_16816, mma_16832, wgmma_64x144x16 (_begin, _commit, _wait, fence_shared_copies),
-// dot_int8; pack_bf16, bf16_of, float_bits, bits_of, exp2_fast, divide_fast, sine_and_cosine, reciprocal_sqrt, fused_multiply_add; count_bits,
+// (_transposed), mma_16816, mma_16832, wgmma_64x64x16, _64x128x16, _64x144x16 (_begin, _commit, _wait,
+// fence_shared_copies), dot_int8; pack_bf16, bf16_of, float_bits, bits_of, exp2_fast, divide_fast, sine_and_cosine, reciprocal_sqrt, fused_multiply_add; count_bits,
 // leading_zeros, first_bit; shared_allocator, shared_array. Float functions are those of <cmath> in
 // both.
 #pragma once

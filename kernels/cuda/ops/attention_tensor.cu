@@ -35,12 +35,12 @@ namespace {
 
 constexpr int tensor_stages = 2;
 
-template <int dim, int warps, int row_tiles>
+template <int dim, int warps, int row_tiles, bool groups = false>
 void launch_rows(queue& q, const attention_params& p, unsigned blocks) {
-  q.launch("attention_tensor",
+  q.launch(groups ? "attention_tensor: groups" : "attention_tensor",
            {blocks, static_cast<unsigned>(warps * warp_size),
             tensor_shared_bytes(dim, warps * row_tiles * 16, tensor_stages)},
-           attention_tensor_kernel<dim, warps, tensor_stages, row_tiles>, p);
+           attention_tensor_kernel<dim, warps, tensor_stages, row_tiles, false, groups>, p);
 }
 
 template <int dim>
@@ -55,7 +55,14 @@ void launch_dim(queue& q, const attention_params& p, unsigned blocks) {
   if (p.tile_rows == 16) launch_rows<dim, 1, 1>(q, p, blocks);
   if (p.tile_rows == 32) launch_rows<dim, 2, 1>(q, p, blocks);
   if (p.tile_rows == 64) launch_rows<dim, 4, 1>(q, p, blocks);
-  if (p.tile_rows == 128) launch_rows<dim, 4, 2>(q, p, blocks);
+  if (p.tile_rows != 128) return;
+  if constexpr (dim == 128) {
+    static const bool has_wgmma =
+        queue::has_wgmma(attention_tensor_kernel<dim, 8, tensor_stages, 1, false, true>);
+    if (has_wgmma && p.key_begin == nullptr && queue::wgmma_wanted())
+      return launch_rows<dim, 8, 1, true>(q, p, blocks);
+  }
+  launch_rows<dim, 4, 2>(q, p, blocks);
 }
 
 void launch_key_mass(queue& q, const attention_params& p) {
@@ -80,6 +87,7 @@ void launch_tensor_attention(const device_backend& device, attention_params p,
                          width);
     p.q_stride = width;
   }
+  p.scale_log2 = p.scale * 1.4426950408889634F;
   p.tile_rows = tensor_tile_rows(p, packed_rows);
   const std::int64_t tiles =
       (blocks_for(packed_rows, p.tile_rows) + p.sequences) * std::int64_t{p.kv_heads};

@@ -100,7 +100,7 @@ void moe_feed_forward(const device_backend& device, const op::moe_feed_forward& 
   const bool tensor =
       format == weight_format::bf16 && width % 8 == 0 && hidden % 8 == 0 && !own_products_only();
   static const bool has_wgmma = queue::has_wgmma(grouped_wide_kernel<wide_stages - 3, true>);
-  const bool wide = tensor && has_wgmma && takes_wide_tiles(all, count);
+  const bool wide = tensor && has_wgmma && queue::wgmma_wanted() && takes_wide_tiles(all, count);
   const int tile_rows = wide ? wide_rows : routed_rows;
 
   const std::int32_t* expert = device.in(args.expert).as<std::int32_t>();
