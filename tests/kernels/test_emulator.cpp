@@ -227,6 +227,80 @@ TEST(emulator, products_of_warpgroups_and_what_they_must_wait_for) {
   emulator::set_schedule({});
 }
 
+// out [64, 128] = (a b^T) c by wgmma, the product in brackets kept in registers: a and b [64, 64], c
+// [64, 128] as two tiles of 64 columns.
+UNMASK_KERNEL void chain_kernel(group_params p) {
+  shared_allocator shared;
+  std::uint16_t* tile = shared.take<std::uint16_t>(4 * 64 * 64).data();  // a, b, both parts of c
+  const int t = static_cast<int>(thread_index());
+  for (int i = t; i < 4 * 64 * 8; i += 128) {
+    const int row = i / 8, piece = i % 8;
+    const std::uint16_t* from = row < 64    ? p.a + row * 64
+                                : row < 128 ? p.b + (row - 64) * 64
+                                            : p.b + 64 * 64 + row % 64 * 128 + (row / 64 - 2) * 64;
+    const int to = p.plant == fault::wrong_swizzle && row >= 128 ? piece : piece ^ (row & 7);
+    copy_async_16(tile + row * 64 + to * 8, from + piece * 8, true);
+  }
+  copy_async_commit();
+  copy_async_wait<0>();
+  if (p.plant != fault::no_copy_fence) fence_shared_copies();
+  sync_block();
+  float between[8][4] = {}, sum[16][4] = {};
+  wgmma_begin();
+  for (int k = 0; k < 64; k += 16) wgmma_64x64x16(between, tile + k, tile + 64 * 64 + k);
+  wgmma_commit();
+  if (p.plant != fault::no_product_wait) wgmma_wait<0>();
+  std::uint32_t held[4][4];
+  for (int k = 0; k < 4; ++k) {
+    for (int i = 0; i < 4; ++i) {
+      const float* pair = between[2 * k + i / 2] + i % 2 * 2;
+      held[k][i] = pack_bf16(pair[0], pair[1]);
+    }
+  }
+  wgmma_begin();
+  for (int k = 0; k < 4; ++k)
+    wgmma_64x128x16(sum, held[k], tile + (128 + 16 * k) * 64, 64 * 64 * 2);
+  wgmma_commit();
+  if (p.plant != fault::no_sum_wait) wgmma_wait<0>();
+  for (int i = 0; i < 64; ++i) {
+    const int row = warp_index() * 16 + (i >> 1 & 1) * 8 + lane_index() / 4;
+    p.out[row * 128 + i / 4 * 8 + lane_index() % 4 * 2 + (i & 1)] = sum[i / 4][i % 4];
+  }
+  wgmma_wait<0>();
+}
+
+bool chain_right(fault plant) {
+  std::vector<std::uint16_t> a(64 * 64), b(64 * 64 + 64 * 128);
+  for (std::size_t i = 0; i < 64; ++i) a[i * 64 + (i * 5 + 3) % 64] = bf16_of(1.0F);
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = bf16_of(static_cast<float>(i % 11) - 5);
+  bool right = true;
+  for (const emulator::schedule& order : modes) {
+    std::vector<float> out(64 * 128, -1.0F);
+    queue q;
+    emulator::set_schedule(order);
+    q.launch("chain", {1, 128, 4 * 64 * 64 * 2}, chain_kernel,
+             {a.data(), b.data(), out.data(), plant});
+    emulator::set_schedule({});
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      float want = 0;
+      for (std::size_t n = 0; n < 64; ++n) {
+        want += bf16_to_float(b[n * 64 + (i / 128 * 5 + 3) % 64]) *
+                bf16_to_float(b[64 * 64 + n * 128 + i % 128]);
+      }
+      right = right && out[i] == want;
+    }
+  }
+  return right;
+}
+
+TEST(emulator, products_of_what_registers_hold) {
+  EXPECT_TRUE(chain_right(fault::none));
+  for (const fault plant : {fault::wrong_swizzle, fault::no_product_wait, fault::no_sum_wait})
+    EXPECT_FALSE(chain_right(plant)) << static_cast<int>(plant);
+  EXPECT_THROW(chain_right(fault::no_copy_fence), emulation_error);
+  emulator::set_schedule({});
+}
+
 struct fault_params {
   fault plant;
   float* memory;
