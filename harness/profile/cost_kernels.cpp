@@ -21,6 +21,9 @@ constexpr double mma_operations = 4096;
 // FlashAttention-2 has the same structure with 32 rows a warp, and the terms below give it 432
 // TFLOP/s on an H100, of which 350 were published (arXiv 2407.08608).
 constexpr double scheduling = 350.0 / 432.0;
+// The same of attention by wgmma: FlashAttention-3 without warps that only copy, which ours has not
+// either, was published with 570 TFLOP/s on an H100 (same paper), of 798 that its library reaches.
+constexpr double scheduling_groups = 570.0 / 798.0;
 // What a product of the library takes beside its loads and products: its start, and a second launch
 // where k is split. With these two the model gives published times of cuBLAS 13.1 on a GH200 to 12 %
 // where y has 10,000 columns or more, to 25 % at 2560 (cost_model_test.cpp).
@@ -136,13 +139,15 @@ launch streaming(double bytes, double instructions, const device_ceilings& d) {
 }
 
 // attention_tensor_kernels.h: tiles of 16, 32, 64 or 128 packed rows, 16 rows a warp or, in the last,
-// 32, and 64 keys.
+// 32, and 64 keys. By wgmma, 128 rows of two warpgroups.
 launch attention_tensor(double sequences, double rows, double keys, int heads, int kv_heads,
                         int head_dim, double* splits, const device_ceilings& d) {
   constexpr double tile_keys = 64, least_tiles = 8;
   const double group = double(heads) / kv_heads, packed = rows * group;
   const double tile_rows = packed <= 16 ? 16 : packed <= 32 ? 32 : packed <= 64 ? 64 : 128;
-  const double row_tiles = tile_rows == 128 ? 2 : 1, warps = tile_rows / (16 * row_tiles);
+  const bool groups = tile_rows == 128 && head_dim == 128 && d.mma_share < 1;
+  const double row_tiles = tile_rows == 128 && !groups ? 2 : 1,
+               warps = tile_rows / (16 * row_tiles);
   const double items = sequences * kv_heads * std::ceil(packed / tile_rows);
   // Keys are cut where a sequence has more than an even share of four blocks a multiprocessor, but
   // not below 512 (tensor_plan_kernel).
@@ -158,11 +163,13 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   l.bytes = kv + queries * bf16 + (partial > 0 ? partial : queries * bf16);
   l.limit = std::max(l.operations / d.products, kv / d.copy);
 
-  // Blocks of a multiprocessor: 228 KB of shared memory, 65536 registers of which a thread has 255.
+  // Blocks of a multiprocessor: 228 KB of shared memory, 65536 registers of which a thread has 255, by
+  // wgmma 128.
   const double shared = (tile_rows + 2 * 2 * tile_keys) * head_dim * bf16;
-  const double resident =
-      std::max(1.0, std::min({std::floor(227e3 / shared), std::floor(65536 / (255 * 32 * warps)),
-                              std::ceil(blocks / d.multiprocessors)}));
+  const double resident = std::max(
+      1.0,
+      std::min({std::floor(227e3 / shared), std::floor(65536 / ((groups ? 128 : 255) * 32 * warps)),
+                std::ceil(blocks / d.multiprocessors)}));
   // Clocks of a tile of keys for all resident warps: fragments are read again by every warp; sums of
   // scores, exponentials and addresses do not overlap with products inside a warp. Per lane and
   // tile and 16 rows: 32 scores and head_dim / 2 sums to rescale, 36 exponentials. Of a lane's copies
@@ -176,21 +183,42 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   const double softmax =
       row_tiles * std::max(36 * special_clocks, 3 * 32 + parts * head_dim / 2 + 48) + 52 +
       3.44 * copies;
-  // Seconds of `blocks_each` blocks that share a multiprocessor. Half a tile behind the last key is
-  // not computed, and no key behind it is read.
-  const double computed = std::ceil(keys / *splits / tile_keys * parts) / parts;
+  // Clocks of a tile by wgmma, of which the loop has 526 instructions a warp, 75 of them for masked
+  // tiles. Each warpgroup reads queries, keys and values from shared memory. What one block's warps
+  // exponentiate overlaps with the products of the other, not with its own, which wait for it.
+  const auto by_groups = [&](double blocks_each) {
+    const double products = blocks_each * 4 * tile_rows * tile_keys * head_dim * d.multiprocessors *
+                            d.clock / d.products;
+    const double reads =
+        blocks_each * (2 * (64 + 2 * tile_keys) + 2 * tile_keys) * head_dim * bf16 / 128;
+    const double issue = blocks_each * warps / schedulers * 451,
+                 alone = products / blocks_each + warps / schedulers * 320;
+    l.held_by = products > std::max(reads, issue) ? "products"
+                : issue > reads                   ? "issue"
+                                                  : "shared memory";
+    return std::max({products, reads, issue, alone}) / scheduling_groups;
+  };
+  // Seconds of `blocks_each` blocks that share a multiprocessor. By mma.sync half a tile behind the
+  // last key is not computed. No key behind it is read.
+  const double halves = groups ? 1 : parts;
+  const double computed = std::ceil(keys / *splits / tile_keys * halves) / halves;
   const auto wave = [&](double blocks_each) {
     const double per_scheduler = std::ceil(blocks_each * warps / schedulers);
     const double fragments = loads * matrix_load_clocks * blocks_each * warps,
                  products = mmas * mma_clocks(d) * per_scheduler;
-    const double compute =
-        computed * (std::max(fragments, products) + softmax * per_scheduler) / scheduling / d.clock;
-    // One tile is under way while another is computed.
-    const double bytes = blocks_each * keys / *splits * 2 * head_dim * bf16;
-    const double copies_take = bytes / (d.copy / d.multiprocessors), trips = key_tiles * d.latency;
     l.held_by = fragments > products ? "shared memory" : "products";
+    const double clocks =
+        groups ? by_groups(blocks_each)
+               : (std::max(fragments, products) + softmax * per_scheduler) / scheduling;
+    const double compute = computed * clocks / d.clock;
+    // One tile is under way while another is computed. Where a head's rows are several items, L2 has
+    // the keys for all but the first.
+    const bool again = packed > tile_rows;
+    const double bytes = blocks_each * keys / *splits * 2 * head_dim * bf16;
+    const double copies_take = bytes * d.multiprocessors / (again ? l2_rate(d) : d.copy),
+                 trips = key_tiles * d.latency;
     if (compute < std::max(copies_take, trips))
-      l.held_by = copies_take > trips ? "memory" : "latency";
+      l.held_by = copies_take <= trips ? "latency" : again ? "L2" : "memory";
     return std::max({compute, copies_take, trips}) + 3 * d.latency;
   };
   l.busy = in_waves(blocks, resident, d.multiprocessors, wave);

@@ -416,22 +416,29 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 
       }
       const int base = tile_key + part * score_keys;
       if (base + score_keys > unmasked) {
+        const int column = base + lane % 4 * 2;
+        int seen[row_tiles][2], end[row_tiles][2];  // read here, because few tiles are masked
 #pragma unroll
         for (int i = 0; i < row_tiles; ++i) {
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
-            const int seen =  // read here, because few tiles are masked
-                p.mask == mask_kind::full ? 0x7FFFFFFF : slots[packed_row(0, i, h)];
-            const int column = base + lane % 4 * 2,
-                      end = listed || last_key < seen ? last_key : seen;
+            seen[i][h] = p.mask == mask_kind::full ? 0x7FFFFFFF : slots[packed_row(0, i, h)];
+            end[i][h] = (listed || last_key < seen[i][h] ? last_key : seen[i][h]) - column;
+          }
+        }
 #pragma unroll
-            for (int n = 0; n < score_keys / 8; ++n) {
+        for (int n = 0; n < score_keys / 8; ++n) {
 #pragma unroll
-              for (int e = 0; e < 2; ++e) {
-                const int at = n * 8 + e;
-                if (at >= end - column || (listed && slot_of_key(p, s, column + at) >= seen)) {
-                  score[i][n][2 * h + e] = -INFINITY;
-                }
+          for (int e = 0; e < 2; ++e) {
+            const int at = n * 8 + e;
+            const std::int32_t slot =
+                listed && column + at < last_key ? slot_of_key(p, s, column + at) : 0;
+#pragma unroll
+            for (int i = 0; i < row_tiles; ++i) {
+#pragma unroll
+              for (int h = 0; h < 2; ++h) {
+                if (at < end[i][h] && (!listed || slot < seen[i][h])) continue;
+                score[i][n][2 * h + e] = -INFINITY;
               }
             }
           }

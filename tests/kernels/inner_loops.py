@@ -33,7 +33,9 @@ KINDS = {
 ARCHITECTURE = "sm_90a"
 KIND_OF = {opcode: kind for kind, opcodes in KINDS.items() for opcode in opcodes}
 NAME = re.compile(r"_ZN6unmask4cuda6native\d+([a-z][a-z0-9_]*_kernel)")
-BF16_INSTANCE = re.compile(r"_kernelILNS_5dtypeE1E")  # of dtype::bf16: a line of its own
+# Instances with a line of their own: those of dtype::bf16, and attention by wgmma, whose loop is a sixth of the others'.
+INSTANCES = {" of bfloat16 rows": re.compile(r"_kernelILNS_5dtypeE1E"),
+             " by warpgroups": re.compile(r"attention_tensor_kernelI\w+Lb1EEEv")}
 LINE = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)([^;]*);")
 TARGET = re.compile(r"0x([0-9a-f]+)\s*$")
 
@@ -105,8 +107,8 @@ def survey(objects, tool):
                 continue
             loop = hot_loop(code)
             loop["local loads and stores"] = sum(op in ("LDL", "STL") for _, op, _ in code)
-            bf16 = " of bfloat16 rows" if re.search(BF16_INSTANCE, name) else ""
-            kept = found.setdefault(kernel.group(1) + bf16, collections.Counter())
+            which = next((words for words, pattern in INSTANCES.items() if pattern.search(name)), "")
+            kept = found.setdefault(kernel.group(1) + which, collections.Counter())
             for kind, count in loop.items():
                 kept[kind] = max(kept[kind], count)
     return {name: dict(sorted((k, n) for k, n in c.items() if n or k == "local loads and stores"))
