@@ -325,8 +325,8 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 
     sync_block();  // the last item has been read
     static_assert(stages == 2);
     if (p.mask != mask_kind::full && t < item_rows) {
-      const int at = first_packed + t;
-      slots[t] = slots_seen(p, p.position[first_row + (at < packed ? at / group : 0)]);
+      const int at = first_packed + t < packed ? first_packed + t : packed - 1;
+      slots[t] = slots_seen(p, p.position[first_row + at / group]);
     }
     int tile_key = next_tile(first_key), turn = 0;
     if (tile_key < last_key) {  // else nobody waits for the copies
