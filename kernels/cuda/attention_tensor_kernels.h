@@ -13,8 +13,8 @@
 // only tiles that some row sees in part are masked element by element.
 //
 // Shared memory: queries [16 or 32 x warps, dim], keys and values [stages][64, dim], bfloat16, rows of
-// dim / 8 pieces of 16 bytes, and an integer for every row of queries. Piece c of row r lies at c ^ (r & 7): the eight rows that one
-// ldmatrix phase reads fall into different banks.
+// dim / 8 pieces of 16 bytes, and an integer for every row of queries. Piece c of row r lies at
+// c ^ (r & 7): the eight rows that one ldmatrix phase reads fall into different banks.
 //
 // By warpgroups (wgmma, sm_90a), 128 packed rows of 128 dimensions: two warpgroups of 64 rows, whose
 // warps hold 16 rows as above, so that everything but the products and the places in shared memory is
@@ -308,18 +308,20 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 
         }
         return;
       }
+      if constexpr (!groups) {
 #pragma unroll(row_tiles == 1 ? 4 : 1)
-      for (int c = t; c < tensor_keys * pieces; c += threads) {
-        const int row = c / pieces, piece = c % pieces;
-        const bool there = base + row < last_key;
-        const std::int32_t slot = there ? slot_of_key(p, s, base + row) : 0;
-        const std::uint16_t* k_from =
-            all_keys + slot_offset(p.keys, p.place, s, slot) + kv_head * dim;
-        const std::uint16_t* v_from =
-            all_values + slot_offset(p.values, p.place, s, slot) + kv_head * dim;
-        const int to = stage + tensor_place<dim, groups>(tensor_keys, row, piece);
-        copy_async_16(key + to, k_from + piece * 8, there);
-        copy_async_16(value + to, v_from + piece * 8, there);
+        for (int c = t; c < tensor_keys * pieces; c += threads) {
+          const int row = c / pieces, piece = c % pieces;
+          const bool there = base + row < last_key;
+          const std::int32_t slot = there ? slot_of_key(p, s, base + row) : 0;
+          const std::uint16_t* k_from =
+              all_keys + slot_offset(p.keys, p.place, s, slot) + kv_head * dim;
+          const std::uint16_t* v_from =
+              all_values + slot_offset(p.values, p.place, s, slot) + kv_head * dim;
+          const int to = stage + swizzled_piece<dim>(row, piece);
+          copy_async_16(key + to, k_from + piece * 8, there);
+          copy_async_16(value + to, v_from + piece * 8, there);
+        }
       }
     };
     sync_block();  // the last item has been read
