@@ -193,6 +193,18 @@ class Stages(Workspace):
             self.program("unmask_device_check", f"echo '{line % 'true'}'")
             self.assertEqual(stages.operations(check, "large")(log, 5), "1 cases, seed 7")
 
+    def test_attention_is_timed_without_wgmma_too(self):
+        check = self.check()
+        row = {"name": "cuda_attention/rows:32", "median_us": 50.0}
+        self.program("unmask_bench", f"test $UNMASK_CUDA_WGMMA = off && echo '"
+                     f"{json.dumps({**row, 'median_us': 80.0})}' > $UNMASK_BENCH_ROWS")
+        with open(os.devnull, "w", encoding="utf-8") as log:
+            self.assertRaises(runner.NotRun, stages.by_mma_sync(check), log, 5)
+            with open(check.path("kernels.jsonl"), "w", encoding="utf-8") as out:
+                out.write(json.dumps(row) + "\n")
+            self.assertEqual(stages.by_mma_sync(check)(log, 5),
+                             "1 cases take 1.60 to 1.60 times as long, 1.60 in the median")
+
     def test_device_tests_that_were_all_skipped_are_not_run(self):
         check = self.check()
         report = {"testsuites": [{"testsuite": [

@@ -271,6 +271,23 @@ def kernels(check):
     return work
 
 
+def by_mma_sync(check):
+    """Attention once more without wgmma: what it gains, or that it does not."""
+    def work(log, limit):
+        first = {r["name"]: r for r in json_lines(check.path("kernels.jsonl")) if not r.get("error")}
+        out = check.path("kernels-mma-sync.jsonl")
+        prefix = "emulated_" if check.settings.rehearse else "cuda_"
+        check.run([check.program("unmask_bench"), f"--benchmark_filter={prefix}attention"], log, limit,
+                  env={**bench_environment(check, out), "UNMASK_CUDA_WGMMA": "off"})
+        times = sorted(r["median_us"] / first[r["name"]]["median_us"] for r in json_lines(out)
+                       if r["name"] in first and not r.get("error"))
+        if not times:
+            raise NotRun("needs cases of attention in the stage kernels")
+        return (f"{len(times)} cases take {times[0]:.2f} to {times[-1]:.2f} times as long, "
+                f"{times[len(times) // 2]:.2f} in the median")
+    return work
+
+
 def prediction(check):
     """What the cost model expects of the same cases, by the ceilings that were measured just now."""
     def work(log, limit):
@@ -414,5 +431,6 @@ def measure(check):
     check.stage("throughput", 165, throughput(check))
     check.stage("profile", 80, profiles(check))
     check.stage("ncu", 60, ncu(check))
+    check.stage("by mma.sync", 30, by_mma_sync(check))
     check.stage("comparators", 40, comparators(check))
     check.stage("racecheck", 40, sanitizer(check, "racecheck"))

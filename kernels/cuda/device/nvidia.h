@@ -194,7 +194,7 @@ UNMASK_INLINE void wgmma_64x64x16(float (&d)[8][4], const void* a, const void* b
 #endif
 }
 // a [64, 16], fragments as those of mma_16816, by b [16, 128]: two tiles of 64 columns whose first rows
-// are `apart` bytes from each other, rows as above. `b` points to the first of 8 rows.
+// are `apart` bytes from each other, rows as above. `b` points to the first, at a multiple of 1024.
 UNMASK_INLINE void wgmma_64x128x16(float (&d)[16][4], const std::uint32_t (&a)[4], const void* b,
                                    int apart) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
