@@ -37,7 +37,10 @@ if(NOT UNMASK_CUDA STREQUAL "OFF")
     set(UNMASK_HAS_CUDA ON)
     set(UNMASK_CUDA_TEXT ${CUDAToolkit_VERSION})
     list(JOIN CMAKE_CUDA_ARCHITECTURES " " UNMASK_CUDA_ARCHITECTURES_TEXT)
-    if(UNMASK_CUDA_ARCHITECTURES_TEXT MATCHES "90a")  # alone has wgmma, and no macro tells the host
+    # 90a alone has wgmma, and no macro tells the host. Beside code for 90 it could not know which of
+    # the two the driver takes.
+    if(UNMASK_CUDA_ARCHITECTURES_TEXT MATCHES "90a" AND
+       NOT UNMASK_CUDA_ARCHITECTURES_TEXT MATCHES "90( |-|$)")
       add_compile_definitions($<$<COMPILE_LANGUAGE:CUDA>:UNMASK_HAS_SM90A>)
     endif()
     if(TARGET CUDA::nvtx3)

@@ -19,10 +19,11 @@ function(unmask_operations name)
     list(APPEND device_sources ${source})
   endforeach()
   set_source_files_properties(${device_sources} PROPERTIES
-    LANGUAGE CXX COMPILE_OPTIONS "${UNMASK_SEE_ACCESSES}")
+    LANGUAGE CXX COMPILE_OPTIONS "${UNMASK_SEE_ACCESSES}" SKIP_PRECOMPILE_HEADERS ON)
   add_library(${name}_archive STATIC ${arg_SOURCES} ${device_sources})
   target_link_libraries(${name}_archive PUBLIC unmask_flags ${arg_LIBS}
                         PRIVATE OpenMP::OpenMP_CXX)
+  unmask_precompile(${name}_archive parallel)
   if(UNMASK_HAS_CUDA AND device_sources)
     # A folder of its own: properties of source files do not reach there.
     set(device_objects ${name}_cuda)

@@ -9,6 +9,7 @@ set(UNMASK_SANITIZE OFF CACHE STRING
 set_property(CACHE UNMASK_SANITIZE PROPERTY STRINGS OFF ON thread)
 # Off for users: another compiler's new warning must not break their build. CI sets the variable.
 option(UNMASK_WERROR "Warnings are errors" $ENV{UNMASK_WERROR})
+option(UNMASK_UNITY "Compile the harness several files at a time: faster from scratch, slower after an edit" OFF)
 option(UNMASK_PCH "Precompile the standard library's headers, and GoogleTest's for the tests" OFF)
 set(UNMASK_CUDA auto CACHE STRING "CUDA backend: auto (when nvcc is found), ON or OFF")
 set_property(CACHE UNMASK_CUDA PROPERTY STRINGS auto ON OFF)
@@ -109,9 +110,9 @@ find_path(SECCOMP_INCLUDE seccomp.h REQUIRED)
 find_library(SECCOMP_LIBRARY seccomp REQUIRED)
 
 # unmask_precompile(target [flavour]): the headers that most files read are parsed once for all
-# targets of a flavour (plain; light; test: light, with GoogleTest). Light code is none that is timed:
-# files, scores, commands, tests. It compiles in three quarters of the time with -O1. Not for targets
-# with flags of their own.
+# targets of a flavour (plain; parallel: with OpenMP; light; test: light, with GoogleTest). Light code
+# is none that is timed: files, scores, tables, commands, tests. It compiles in three quarters of the
+# time with -O1. Not for targets with flags of their own.
 # The project's own headers stay out: editing one must not compile everything again.
 set(unmask_standard_headers <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring>
     <filesystem> <fstream> <functional> <limits> <map> <memory> <numeric> <optional> <random> <set>
@@ -121,6 +122,8 @@ function(unmask_precompile target)
   set(light "")
   if(ARGC GREATER 1)
     set(flavour ${ARGV1})
+  endif()
+  if(flavour MATCHES "light|test")
     set(light $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CONFIG:RelWithDebInfo>>:-O1>)
     target_compile_options(${target} PRIVATE ${light})
   endif()
@@ -135,7 +138,9 @@ function(unmask_precompile target)
     target_link_libraries(${holder} PRIVATE unmask_flags)
     target_compile_options(${holder} PRIVATE ${light})
     set(headers ${unmask_standard_headers})
-    if(flavour STREQUAL "test")
+    if(flavour STREQUAL "parallel")
+      target_link_libraries(${holder} PRIVATE OpenMP::OpenMP_CXX)
+    elseif(flavour STREQUAL "test")
       target_link_libraries(${holder} PRIVATE GTest::gtest)
       list(APPEND headers <gtest/gtest.h>)
     endif()

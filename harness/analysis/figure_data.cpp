@@ -14,7 +14,7 @@
 namespace unmask::inline analysis {
 namespace {
 
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
 double value_or_nan(const result_row& row, const std::string& name) {
   return row.value_of(name).value_or(std::nan(""));
@@ -50,18 +50,18 @@ std::function<std::string(const result_row&)> series_names(const row_list& rows)
 }
 
 std::string machine_of(const result_row& row) {
-  const json environment = json::parse(row.environment, nullptr, false);
+  const ordered_json environment = ordered_json::parse(row.environment, nullptr, false);
   if (!environment.is_object()) return "machine unknown";
-  const json gpus = environment.value("gpus", json::array());
+  const ordered_json gpus = environment.value("gpus", ordered_json::array());
   if (row.run.device != "cpu" && gpus.is_array() && !gpus.empty()) {
     return gpus[0].is_object() ? gpus[0].value("name", "GPU") : gpus[0].dump();
   }
-  const json cpu = environment.value("cpu_model", json());
+  const ordered_json cpu = environment.value("cpu_model", ordered_json());
   return cpu.is_string() ? cpu.get<std::string>() : "machine unknown";
 }
 
-json row_json(const result_row& row, const std::string& series) {
-  json out = json::parse(to_json_line(row));
+ordered_json row_json(const result_row& row, const std::string& series) {
+  ordered_json out = ordered_json::parse(to_json_line(row));
   out["name"] = shown_name(row);
   out["series"] = series;
   out["parts"] = variation_of(row);
@@ -108,7 +108,7 @@ together pool(const row_list& rows) {
 }
 
 // Of one model and workload (empty: all), with the methods that no other beats at both marked.
-void add_front(json& out, const row_list& rows, const json& workload,
+void add_front(ordered_json& out, const row_list& rows, const ordered_json& workload,
                const std::function<std::string(const result_row&)>& series) {
   std::vector<together> all;
   const std::vector<row_list> groups = grouped(rows, series);
@@ -133,13 +133,13 @@ void add_front(json& out, const row_list& rows, const json& workload,
   }
 }
 
-json pooled(const row_list& all) {
+ordered_json pooled(const row_list& all) {
   row_list rows = all;
   std::erase_if(rows, [](const result_row* r) {
     return !r->score || r->score->n == 0 || r->model.weights == "synthetic" ||
            !r->value_of("tokens_per_second");
   });
-  json out = json::array();
+  ordered_json out = ordered_json::array();
   const auto series = series_names(rows);
   add_front(out, rows, nullptr, series);
   for (const row_list& task :
@@ -228,7 +228,7 @@ std::string name_of_line(const sweep_line& line, const std::vector<sweep_line>& 
   return name;
 }
 
-json sweeps(const row_list& all) {
+ordered_json sweeps(const row_list& all) {
   row_list rows = all;
   std::erase_if(rows, [](const result_row* r) {
     return !r->value_of("tokens_per_second") ||
@@ -241,23 +241,24 @@ json sweeps(const row_list& all) {
       if (std::ranges::find(axes, key) == axes.end()) axes.push_back(key);
     }
   }
-  json out = json::array();
+  ordered_json out = ordered_json::array();
   for (const std::string& axis : axes) {
     const std::vector<sweep_line> lines = lines_along(rows, axis, models);
     if (lines.empty()) continue;
-    json drawn = json::array();
+    ordered_json drawn = ordered_json::array();
     for (const sweep_line& line : lines) {
-      json points = json::array();
+      ordered_json points = ordered_json::array();
       for (const auto& [x, group] : line.points) {
         const together p = pool(group);
-        json ids = json::array();
+        const std::vector<double> interval = {p.range.low, p.range.high};
+        ordered_json ids = ordered_json::array();
         for (const result_row* row : group) ids.push_back(row->point_id);
         points.push_back({{"x", x},
                           {"tokens_per_second", p.speed},
                           {"half_width", p.half_width},
                           {"kv_mib", p.kv_bytes / (1 << 20)},
                           {"score", p.score},
-                          {"interval", p.n > 0 ? json({p.range.low, p.range.high}) : json()},
+                          {"interval", p.n > 0 ? ordered_json(interval) : ordered_json()},
                           {"hollow", p.hollow},
                           {"rows", ids}});
       }
@@ -270,20 +271,20 @@ json sweeps(const row_list& all) {
 
 // Device time where kernels were traced, else the CPU's own time; the time of containers themselves
 // is the phase "between phases".
-json phases(const row_list& all) {
+ordered_json phases(const row_list& all) {
   row_list rows = all;
   std::erase_if(rows, [](const result_row* r) { return !r->probes.contains("phases"); });
-  json out = json::array();
+  ordered_json out = ordered_json::array();
   const auto series = series_names(rows);
   for (const row_list& group : grouped(rows, series)) {
     double forwards = 0;
-    json parts = json::array();
+    ordered_json parts = ordered_json::array();
     for (const result_row* row : group) {
       forwards += row->value_of("batched_forwards").value_or(0);
-      const json report = json::parse(row->probes.at("phases"));
-      for (const json& phase : report["phases"]) {
+      const ordered_json report = ordered_json::parse(row->probes.at("phases"));
+      for (const ordered_json& phase : report["phases"]) {
         const std::string name = phase["container"] ? "between phases" : phase["phase"];
-        auto at = std::ranges::find_if(parts, [&](const json& p) { return p["phase"] == name; });
+        auto at = std::ranges::find_if(parts, [&](const auto& p) { return p["phase"] == name; });
         if (at == parts.end()) {
           parts.push_back({{"phase", name},
                            {"seconds", 0.0},
@@ -292,14 +293,14 @@ json phases(const row_list& all) {
                            {"analytic", false}});
           at = parts.end() - 1;
         }
-        json& total = *at;
+        ordered_json& total = *at;
         const bool device = phase.contains("device_seconds") && phase["device_seconds"].is_number();
         total["seconds"] = total["seconds"].get<double>() +
                            phase[device ? "device_seconds" : "own_seconds"].get<double>();
         total["flops"] = total["flops"].get<double>() + phase["flops"].get<double>();
-        total["bytes"] = phase["bytes"].is_number() && total["bytes"].is_number()
-                             ? json(total["bytes"].get<double>() + phase["bytes"].get<double>())
-                             : json();
+        auto& bytes = total["bytes"];
+        if (!phase["bytes"].is_number()) bytes = nullptr;
+        if (bytes.is_number()) bytes = bytes.get<double>() + phase["bytes"].get<double>();
         if (phase["provenance"] == "analytic") total["analytic"] = true;
       }
     }
@@ -310,19 +311,19 @@ json phases(const row_list& all) {
 
 }  // namespace
 
-json figure_data(const frame& rows) {
+ordered_json figure_data(const frame& rows) {
   const row_list shown = rows.reportable();
   const auto series = series_names(shown);
-  json all = json::array();
+  ordered_json all = ordered_json::array();
   for (const result_row* row : rows.all()) all.push_back(row_json(*row, series(*row)));
   const bool decodes =
       std::ranges::any_of(shown, [](const result_row* r) { return !is_served(*r); });
-  return {
-      {"rows", all},
-      {"pooled", pooled(shown)},
-      {"sweeps", sweeps(shown)},
-      {"crossover", decodes ? json::parse(crossover_json(crossover_cells(rows))) : json::array()},
-      {"phases", phases(shown)}};
+  return {{"rows", all},
+          {"pooled", pooled(shown)},
+          {"sweeps", sweeps(shown)},
+          {"crossover", decodes ? ordered_json::parse(crossover_json(crossover_cells(rows)))
+                                : ordered_json::array()},
+          {"phases", phases(shown)}};
 }
 
 }  // namespace unmask::analysis

@@ -13,8 +13,15 @@
 #include "harness/analysis/row.h"
 #include "harness/analysis/text_table.h"
 #include "harness/analysis/verdict.h"
+#include "harness/base/json.h"
 
 namespace unmask::inline analysis {
+
+// What a text holds, which may be anybody's; discarded where it is no JSON or is_hostile_json().
+template <class Json = nlohmann::ordered_json>
+Json tree_of(std::string_view text) {
+  return is_hostile_json(text) ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, false);
+}
 
 // Parameters as one JSON object; Json: nlohmann::json or nlohmann::ordered_json.
 template <class Json>

@@ -336,9 +336,23 @@ text_table table_of(const laid_out_table& laid) {
   t.notes = laid.footnotes;
   t.column(laid.row_header, false);
   const std::string ours = laid.scale.empty() ? "measured" : laid.scale;
-  for (const laid_out_column& c : laid.columns) {
+  // A column that no row fills is a footnote: beside those that are filled it hides them.
+  std::vector<bool> shown;
+  std::vector<std::string> empty;
+  for (std::size_t i = 0; i < laid.columns.size(); ++i) {
+    const auto fills = [&](const laid_out_row& r) { return r.cells[i].measured.has_value(); };
+    shown.push_back(std::ranges::any_of(laid.rows, fills));
+    if (!shown[i]) empty.push_back(laid.columns[i].header);
+  }
+  if (empty.size() == shown.size()) {
+    shown.assign(shown.size(), true);
+  } else if (!empty.empty()) {
+    t.notes.push_back("Measured in no row: " + joined(empty, "; ") + ".");
+  }
+  for (std::size_t i = 0; i < laid.columns.size(); ++i) {
+    const laid_out_column& c = laid.columns[i];
     if (c.has_published) t.column(c.header + ", paper", true);
-    t.column(c.header + ", " + ours, true);
+    if (shown[i]) t.column(c.header + ", " + ours, true);
   }
   for (const laid_out_row& row : laid.rows) {
     std::vector<table_cell> cells = {row.name};
@@ -348,6 +362,7 @@ text_table table_of(const laid_out_table& laid) {
         cells.emplace_back(c.published ? fmt::format("{}", c.published->value) : "–");
         if (c.published) cells.back().value = c.published->value;
       }
+      if (!shown[i]) continue;
       cells.push_back(
           number_cell(c.measured, static_cast<int>(laid.columns[i].digits), 1, c.range));
       cells.back().bold = c.bold;

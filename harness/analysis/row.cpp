@@ -215,7 +215,7 @@ std::string to_json_line(const result_row& row) {
 }
 
 result_row parse_row(const std::string& line, const std::string& where) {
-  const json in = json::parse(line, nullptr, false);
+  const json in = tree_of<json>(line);
   if (!in.is_object() || !in.contains("schema_version") || !in["schema_version"].is_string()) {
     throw environment_error(where + ": not a result row (one JSON object with schema_version)");
   }
@@ -275,6 +275,7 @@ result_row parse_row(const std::string& line, const std::string& where) {
       if (auto old = row.probes.extract("calibration")) row.calibration = std::move(old.mapped());
     }
     if (in.contains("calibration")) row.calibration = in.at("calibration").dump();
+    if (!in.at("environment").is_object()) throw std::runtime_error("`environment` is no object");
     row.environment = in.at("environment").dump();
     row.source_hash = in.at("source_hash");
     row.finished_at = in.at("finished_at");

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "harness/analysis/json_of.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 
@@ -26,13 +27,10 @@ constexpr std::size_t largest_file = std::size_t{4} << 30;
   throw environment_error("cannot " + what + " " + path.string() + ": " + std::strerror(errno));
 }
 
-bool is_row(const std::string& line) {
-  try {
-    parse_row(line, "");
-    return true;
-  } catch (const error&) {
-    return false;
-  }
+// Whether a last line without its end was cut short as it was written. One that is whole and no row
+// of this program, a later version's say, must not be lost.
+bool is_torn(const std::string& line) {
+  return tree_of(line).is_discarded();
 }
 
 void write_all(int descriptor, const fs::path& path, const std::string& text) {
@@ -63,7 +61,7 @@ void read_file_rows(const fs::path& path, stored_rows& into) {
     const std::string where = path.string() + ":" + std::to_string(number);
     begin = last ? text.size() : end + 1;
     if (line.empty()) continue;
-    if (last && !is_row(line)) {
+    if (last && is_torn(line)) {
       ++into.torn;
       continue;
     }
@@ -87,10 +85,15 @@ line_file::line_file(const fs::path& path) : path_(path) {
   if (!text.empty() && text.back() != '\n') {
     const std::size_t newline = text.rfind('\n');
     const std::size_t start = newline == std::string::npos ? 0 : newline + 1;
-    if (is_row(text.substr(start))) {
+    const std::string line = text.substr(start);
+    if (!is_torn(line)) {
+      parse_row(line, path.string() + ": its last line");
       write_all(descriptor_, path_, "\n");
-    } else if (::ftruncate(descriptor_, static_cast<off_t>(start)) != 0) {
-      fail(path, "cut the torn last line off");
+    } else {
+      replace_file(path.string() + ".torn", line);
+      if (::ftruncate(descriptor_, static_cast<off_t>(start)) != 0) {
+        fail(path, "cut the torn last line off");
+      }
     }
   }
   flush_directory(path.parent_path());

@@ -124,7 +124,28 @@ const json_value* json_value::find(std::string_view key) const {
   return at != all->end() && at->first == key ? &at->second : nullptr;
 }
 
+bool is_hostile_json(std::string_view text) {
+  std::size_t depth = 0;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\0') return true;
+    if (c == '"') quoted = !quoted;
+    if (quoted) {
+      i += c == '\\';
+    } else if (c == '[' || c == '{') {
+      if (++depth > max_depth) return true;
+    } else if (c == ']' || c == '}') {
+      depth -= depth > 0;
+    }
+  }
+  return false;
+}
+
 json_value parse_json(std::string_view text, const std::string& file) {
+  if (text.find('\0') != std::string_view::npos) {  // where nlohmann would end
+    throw environment_error(file + ": not valid JSON: it has a zero byte");
+  }
   tree_builder builder(file);
   if (!nlohmann::json::sax_parse(text, &builder)) {
     throw environment_error(file + ": not valid JSON");

@@ -41,6 +41,10 @@ struct json_member {
 // text that is not UTF-8, a key given twice, nesting deeper than 64.
 json_value parse_json(std::string_view text, const std::string& file);
 
+// Whether a text that nlohmann reads into a tree would end the program, by nesting deeper than 64 when
+// the tree is walked, or be cut short at a zero byte. What it says of text that is no JSON means nothing.
+bool is_hostile_json(std::string_view text);
+
 // The members of one object, with typed look-ups. A member that is absent or null counts as "not
 // given". Every failure is an environment error that names the file and the key.
 class json_reader {

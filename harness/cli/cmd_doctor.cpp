@@ -32,8 +32,10 @@ bool check_model(const std::filesystem::path& directory) {
     return true;
   } catch (const error& failure) {
     fmt::print("  FAIL  {}\n", failure.what());
-    return false;
+  } catch (const std::filesystem::filesystem_error& failure) {
+    fmt::print("  FAIL  {}: {}\n", failure.path1().string(), failure.code().message());
   }
+  return false;
 }
 
 // What is opened at run time, each by its own rules (harness/base/shared_library.h).

@@ -29,7 +29,7 @@ namespace unmask::inline cli {
 namespace fs = std::filesystem;
 namespace {
 
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
 constexpr std::size_t largest_file = std::size_t{1} << 30;
 
@@ -40,8 +40,8 @@ std::string python() {
   return fs::exists(prepared) ? prepared.string() : "python3";
 }
 
-json read_json(const fs::path& file) {
-  const json read = json::parse(read_file(file, largest_file), nullptr, false);
+ordered_json read_json(const fs::path& file) {
+  const ordered_json read = tree_of(read_file(file, largest_file));
   if (read.is_discarded()) throw usage_error(file.string() + ": not JSON");
   return read;
 }
@@ -50,7 +50,7 @@ bool holds_rows(const fs::path& file) {
   std::ifstream in(file);
   std::string line;
   std::getline(in, line);
-  const json first = json::parse(line, nullptr, false);
+  const ordered_json first = tree_of(line);
   return first.is_object() && first.contains("point_id") && first.contains("metrics");
 }
 
@@ -64,12 +64,16 @@ origin_of_rows origin_of(const fs::path& rows, const fs::path& experiments) {
   const fs::path manifest = rows.parent_path() / manifest_name;
   origin_of_rows o;
   if (fs::exists(manifest)) {
-    const json plan = read_json(manifest);
-    o.paper = plan.value("paper", "");
-    o.artifact = plan.value("artifact", "");
-    o.scale = plan.value("scale", "");
-    o.set = plan.value("set", std::vector<std::string>{});
-    o.file = plan.value("experiment", json::object()).value("file", "");
+    const ordered_json plan = read_json(manifest);
+    try {
+      o.paper = plan.value("paper", "");
+      o.artifact = plan.value("artifact", "");
+      o.scale = plan.value("scale", "");
+      o.set = plan.value("set", std::vector<std::string>{});
+      o.file = plan.value("experiment", ordered_json::object()).value("file", "");
+    } catch (const ordered_json::exception& problem) {
+      throw usage_error(manifest.string() + ": not a run's manifest: " + problem.what());
+    }
     return o;
   }
   for (const artifact_run& run : runs_below(rows, "", "", experiments)) {
@@ -113,41 +117,41 @@ std::string with_spaces(std::string text) {
 }
 
 // The paper's table beside ours, and the artifact's title; nothing where the file is not here.
-void add_layout(json& section, const origin_of_rows& o, const frame& rows, std::string& title) {
+void add_layout(ordered_json& section, const origin_of_rows& o, const frame& rows) {
   if (o.artifact.empty() || !fs::exists(o.file)) return;
   try {
     const paper_layout layout = read_layout(o.file, o.scale);
-    title = layout.title;
+    section["title"] = layout.title;
     if (!layout.columns.empty()) section["table"] = json_of(table_of(lay_out(layout, rows)));
   } catch (const error&) {  // the file has changed since: its rows are still worth a page
   }
 }
 
-json section_of(const fs::path& file, const fs::path& root, const fs::path& experiments) {
+ordered_json section_of(const fs::path& file, const fs::path& root, const fs::path& experiments) {
   const frame rows = read_frame({file});
   const std::vector<std::string> titles =
       distinct(rows.all(), [](const result_row& r) { return r.title; });
   const origin_of_rows o = origin_of(file, experiments);
-  json section = {{"path", file.string()},
-                  {"name", fs::relative(file, root).string()},
-                  {"paper", o.paper},
-                  {"artifact", o.artifact},
-                  {"command", command_of(o, titles, experiments)},
-                  {"table", nullptr}};
-  std::string title = joined(titles);
-  add_layout(section, o, rows, title);
+  ordered_json section = {{"path", file.string()},
+                          {"name", fs::relative(file, root).string()},
+                          {"paper", o.paper},
+                          {"artifact", o.artifact},
+                          {"command", command_of(o, titles, experiments)},
+                          {"title", joined(titles)},
+                          {"table", nullptr}};
+  add_layout(section, o, rows);
+  const auto title = section["title"].get<std::string>();
   const std::string name = with_spaces(o.paper + (o.artifact.empty() ? "" : " " + o.artifact));
-  section["title"] = title;
   section["heading"] =
       name.empty() ? title : name + ": " + title + (o.scale.empty() ? "" : " (" + o.scale + ")");
-  section["tables"] = json::array();
+  section["tables"] = ordered_json::array();
   for (const text_table& t : tables_of(rows)) section["tables"].push_back(json_of(t));
   section["figures"] = figure_data(rows);
   return section;
 }
 
-json claims_in(const fs::path& file) {
-  json claims = read_json(file);
+ordered_json claims_in(const fs::path& file) {
+  ordered_json claims = read_json(file);
   if (!claims.is_array()) throw usage_error(file.string() + ": claims are a list of objects");
   for (std::size_t i = 0; i < claims.size(); ++i) {
     for (const char* key : {"id", "statement", "verdict"}) {
@@ -161,27 +165,27 @@ json claims_in(const fs::path& file) {
   return claims;
 }
 
-json page_data(const fs::path& path, const fs::path& experiments) {
-  if (!fs::exists(path)) {
-    throw usage_error(path.string() + ": there is no such file or directory");
-  }
-  json data = {{"root", path.string()},
-               {"sections", json::array()},
-               {"claims", json::array()},
-               {"campaign", nullptr}};
+ordered_json page_data(const fs::path& path, const fs::path& experiments) {
+  if (!fs::exists(path)) throw usage_error(path.string() + ": there is no such file or directory");
+  ordered_json data = {{"root", path.string()},
+                       {"sections", ordered_json::array()},
+                       {"claims", ordered_json::array()},
+                       {"campaign", nullptr}};
   if (!fs::is_directory(path)) {
     const fs::path root = path.has_parent_path() ? path.parent_path() : fs::path(".");
     data["sections"].push_back(section_of(path, root, experiments));
   } else {
-    for (const fs::path& file : files_below(path, [](const std::string& name) {
-           return name.ends_with(".jsonl") && !name.starts_with("samples_");
-         })) {
+    const auto may_hold_rows = [](const std::string& name) {
+      return name.ends_with(".jsonl") && !name.starts_with("samples_");
+    };
+    for (const fs::path& file : files_below(path, may_hold_rows)) {
       if (holds_rows(file)) data["sections"].push_back(section_of(file, path, experiments));
     }
-    for (const fs::path& file : files_below(path, [](const std::string& name) {
-           return name.starts_with("claims") && name.ends_with(".json");
-         })) {
-      for (json& claim : claims_in(file)) data["claims"].push_back(std::move(claim));
+    const auto may_hold_claims = [](const std::string& name) {
+      return name.starts_with("claims") && name.ends_with(".json");
+    };
+    for (const fs::path& file : files_below(path, may_hold_claims)) {
+      for (ordered_json& claim : claims_in(file)) data["claims"].push_back(std::move(claim));
     }
     if (fs::exists(path / campaign_log)) {
       data["campaign"] = json_of(campaign_table(read_campaign(path / campaign_log)));

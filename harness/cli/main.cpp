@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
+#include <filesystem>
 #include <iostream>
 
 #include "harness/base/error.h"
@@ -93,6 +94,9 @@ int unmask_main(int argc, char** argv) {
   } catch (const unmask::error& failure) {
     std::cerr << "unmask: " << failure.what() << '\n';
     return static_cast<int>(failure.code());
+  } catch (const std::filesystem::filesystem_error& failure) {
+    std::cerr << "unmask: " << failure.path1().string() << ": " << failure.code().message() << '\n';
+    return static_cast<int>(unmask::exit_code::environment);
   } catch (const std::bad_alloc&) {
     std::cerr << "unmask: out of memory; use a smaller batch size, length or model\n";
     return static_cast<int>(unmask::exit_code::environment);

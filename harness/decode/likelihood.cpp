@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "harness/base/error.h"
-#include "harness/base/unicode.h"
+#include "harness/base/python_text.h"
 #include "harness/decode/plain_forward.h"
 #include "kernels/random.h"
 
@@ -212,10 +212,10 @@ likelihood_estimate log_likelihood(const transformer& model,
 
 encoded_pair encode_pair(const tokenizer& tokens, std::string_view context,
                          std::string_view continuation, const std::string& bos, std::int32_t eos) {
-  const std::size_t spaces = trailing_space(context);
-  const std::string before = bos + std::string(context.substr(0, context.size() - spaces));
+  const std::string_view words = py::rstrip(context);
+  const std::string before = bos + std::string(words);
   const std::string all =
-      before + std::string(context.substr(context.size() - spaces)) + std::string(continuation);
+      before + std::string(context.substr(words.size())) + std::string(continuation);
   encoded_pair pair;
   pair.context = tokens.encode(before);
   pair.continuation = tokens.encode(all);

@@ -14,6 +14,7 @@
 #include <sched.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/json_of.h"
 #include "harness/base/error.h"
 #include "harness/base/process.h"
 #include "harness/experiment/artifact_files.h"
@@ -208,7 +209,7 @@ std::vector<campaign_outcome> read_campaign_lines(const fs::path& log) {
   std::vector<campaign_outcome> all;
   std::ifstream in(log);
   for (std::string line; std::getline(in, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
+    const auto json = tree_of<nlohmann::json>(line);
     if (!json.is_object()) continue;  // a torn last line
     campaign_outcome o;
     o.paper = json.value("paper", "");

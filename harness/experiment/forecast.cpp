@@ -82,7 +82,10 @@ work work_of(const experiment_point& p) {
           static_cast<double>(r.output_tokens) / static_cast<double>(requests.size());
     }
   } else if (!w.file.empty() && fs::exists(w.file)) {
-    const std::vector<task_item> items = select(read_tasks(w.file.string()), w.items);
+    static std::map<std::string, std::vector<task_item>> read;  // a sweep asks for each point
+    auto& tasks = read[w.file.string()];
+    if (tasks.empty()) tasks = read_tasks(w.file.string());
+    const std::vector<task_item> items = select(tasks, w.items);
     found.items = static_cast<std::int64_t>(items.size());
     found.known = true;
     for (const task_item& item : items) {

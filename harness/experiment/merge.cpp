@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/json_of.h"
 #include "harness/analysis/row.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
@@ -118,12 +119,15 @@ std::vector<std::string> missing_points(const std::vector<fs::path>& files,
   }
   std::vector<std::string> missing;
   for (const fs::path& manifest : manifests) {
-    const json read = json::parse(read_file(manifest, std::size_t{64} << 20), nullptr, false);
-    if (read.is_discarded() || !read.contains("plan")) {
+    const json read = tree_of<json>(read_file(manifest, std::size_t{64} << 20));
+    if (!read.is_object() || !read.contains("plan") || !read["plan"].is_array()) {
       throw environment_error(manifest.string() + ": `plan` is missing");
     }
     for (const json& point : read["plan"]) {
-      const std::string id = point.value("id", "");
+      if (!point.is_object() || !point.contains("id") || !point["id"].is_string()) {
+        throw environment_error(manifest.string() + ": a point of `plan` has no `id`");
+      }
+      const std::string id = point["id"];
       if (!rows.contains(id)) missing.push_back(id);
     }
   }

@@ -12,22 +12,22 @@
 namespace unmask::inline experiment {
 namespace {
 
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
-json known(double value) {
-  return value > 0 ? json(value) : json();
+ordered_json known(double value) {
+  return value > 0 ? ordered_json(value) : ordered_json();
 }
 
 // Share of the least time in which this machine could have done the work; null without a roof.
-json roof_share(double flops, double bytes, double seconds, const machine_roofs& roofs) {
+ordered_json roof_share(double flops, double bytes, double seconds, const machine_roofs& roofs) {
   double least = 0;
   if (roofs.flops_per_second > 0) least = flops / roofs.flops_per_second;
   if (roofs.bytes_per_second > 0) least = std::max(least, bytes / roofs.bytes_per_second);
-  return least > 0 && seconds > 0 ? json(least / seconds) : json();
+  return least > 0 && seconds > 0 ? ordered_json(least / seconds) : ordered_json();
 }
 
 // Seconds that kernels of a phase ran; null when kernels were not traced.
-json device_seconds(const phase_report& report, profile_phase phase) {
+ordered_json device_seconds(const phase_report& report, profile_phase phase) {
   if (report.kernels.empty()) return nullptr;
   double seconds = 0;
   for (const kernel_row& k : report.kernels) {
@@ -36,7 +36,7 @@ json device_seconds(const phase_report& report, profile_phase phase) {
   return seconds;
 }
 
-json phase_object(const phase_report& report, const phase_total& t) {
+ordered_json phase_object(const phase_report& report, const phase_total& t) {
   double flops = t.flops, bytes = t.bytes;
   bool bytes_known = t.bytes_known;
   const char* provenance = "analytic";
@@ -47,7 +47,7 @@ json phase_object(const phase_report& report, const phase_total& t) {
     bytes_known = true;
     provenance = "cupti";
   }
-  const json on_device = device_seconds(report, t.phase);
+  const ordered_json on_device = device_seconds(report, t.phase);
   const double seconds = on_device.is_null() ? t.own_seconds : on_device.get<double>();
   return {{"phase", name_of(t.phase)},
           {"container", is_container(t.phase)},
@@ -57,18 +57,18 @@ json phase_object(const phase_report& report, const phase_total& t) {
           {"device_seconds", on_device},
           {"rows", t.rows},
           {"flops", flops},
-          {"bytes", bytes_known ? json(bytes) : json()},
+          {"bytes", bytes_known ? ordered_json(bytes) : ordered_json()},
           {"roof_share", roof_share(flops, bytes_known ? bytes : 0, seconds, report.roofs)},
           {"provenance", provenance}};
 }
 
-json traffic_object(const phase_report& report) {
+ordered_json traffic_object(const phase_report& report) {
   if (!report.traffic) return nullptr;
   std::int64_t steps = 0;
   for (const phase_total& t : report.phases) {
     if (t.phase == profile_phase::step) steps = t.calls;
   }
-  json kernels = json::array();
+  ordered_json kernels = ordered_json::array();
   for (const auto& [name, k] : report.traffic->kernels) {
     kernels.push_back({{"kernel", name},
                        {"launches", k.launches},
@@ -96,18 +96,18 @@ json traffic_object(const phase_report& report) {
 }  // namespace
 
 std::string phases_json(const phase_report& report) {
-  json phases = json::array(), kernels = json::array();
+  ordered_json phases = ordered_json::array(), kernels = ordered_json::array();
   for (const phase_total& t : report.phases) phases.push_back(phase_object(report, t));
   for (const kernel_row& k : report.kernels) {
-    kernels.push_back({{"phase", k.attributed ? json(name_of(k.phase)) : json()},
+    kernels.push_back({{"phase", k.attributed ? ordered_json(name_of(k.phase)) : ordered_json()},
                        {"kernel", k.kernel},
                        {"launches", k.launches},
                        {"seconds", k.seconds},
                        {"shortest", k.shortest},
                        {"longest", k.longest}});
   }
-  const auto sentence = [](const std::string& s) { return s.empty() ? json() : json(s); };
-  const json object = {
+  const auto told = [](const auto& s) { return s.empty() ? ordered_json() : ordered_json(s); };
+  const ordered_json object = {
       {"seconds", report.seconds},
       {"untraced_seconds", report.untraced_seconds},
       {"events_left_out", report.events_left_out},
@@ -118,16 +118,17 @@ std::string phases_json(const phase_report& report) {
       {"provenance",
        {{"time", report.kernels.empty() ? "clock" : "cupti"},
         {"work", report.counters.empty() ? "analytic" : "cupti"}}},
-      {"kernels_problem", sentence(report.kernels_problem)},
-      {"counters_problem", sentence(report.counters_problem)},
-      {"chip", sentence(report.chip)},
+      {"kernels_problem", told(report.kernels_problem)},
+      {"counters_problem", told(report.counters_problem)},
+      {"chip", told(report.chip)},
       {"device_busy", known(report.device_busy)},
       {"device_span", known(report.device_span)},
-      {"device_unattributed", report.kernels.empty() ? json() : json(report.device_unattributed)},
+      {"device_unattributed",
+       report.kernels.empty() ? ordered_json() : ordered_json(report.device_unattributed)},
       {"phases", phases},
       {"kernels", kernels},
       {"traffic", traffic_object(report)}};
-  return object.dump(-1, ' ', false, json::error_handler_t::replace);
+  return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 }  // namespace unmask::experiment

@@ -98,7 +98,7 @@ run_manifest read_manifest(const fs::path& file) {
   if (!fs::exists(file)) {
     throw environment_error(file.string() + " is missing; only runs of an experiment file have it");
   }
-  const ordered_json in = ordered_json::parse(read_file(file, largest_manifest), nullptr, false);
+  const ordered_json in = tree_of(read_file(file, largest_manifest));
   try {
     if (in.is_discarded()) throw std::runtime_error("no JSON");
     const int version = in.at("manifest_version");

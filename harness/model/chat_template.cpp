@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "harness/base/error.h"
-#include "harness/base/unicode.h"
+#include "harness/base/python_text.h"
 
 namespace unmask::inline model {
 namespace {
@@ -52,11 +52,8 @@ std::size_t last_query(const std::vector<chat_message>& messages) {
 std::string render_llada(const std::vector<chat_message>& messages) {
   std::string out = "<|startoftext|>";
   for (const chat_message& m : messages) {
-    std::string_view content = m.content;  // Jinja's trim takes Unicode white space off both ends
-    content.remove_prefix(leading_space(content));
-    content.remove_suffix(trailing_space(content));
     out += "<|start_header_id|>" + m.role + "<|end_header_id|>\n\n";
-    out += content;
+    out += py::strip(m.content);  // Jinja's trim
     out += "<|eot_id|>";
   }
   // The published template opens the answer always, asked or not.

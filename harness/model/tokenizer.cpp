@@ -92,7 +92,9 @@ std::string tokenizer::decode(std::span<const std::int32_t> ids, bool skip_speci
     const auto added = parts_->added_by_id.find(id);
     if (added != parts_->added_by_id.end()) {
       const added_token& token = parts_->added[added->second];
-      if (!(skip_special && token.special)) bytes += token.text;
+      if (skip_special && token.special) continue;
+      // As every other token: the decoder reads it in the byte alphabet where it can.
+      bytes += from_byte_alphabet(token.text).value_or(token.text);
     } else if (const std::string* token = parts_->model.bytes(id)) {
       bytes += *token;
     }

@@ -79,7 +79,7 @@ bool bpe::add_merge(std::string_view left, std::string_view right) {
   const std::int32_t b = find(right);
   const std::int32_t whole = find(std::string(left) + std::string(right));
   if (a < 0 || b < 0 || whole < 0) return false;
-  merges_.emplace(pair_key(a, b), merge{static_cast<std::int32_t>(merges_.size()), whole});
+  merges_.insert_or_assign(pair_key(a, b), merge{next_rank_++, whole});  // the last one counts
   return true;
 }
 
@@ -121,18 +121,24 @@ void bpe::encode(std::string_view piece, std::vector<std::int32_t>& out) const {
       return rank != o.rank ? rank > o.rank : left > o.left;
     }
   };
-  const auto count = static_cast<std::int32_t>(piece.size());
   std::vector<symbol> symbols;
   symbols.reserve(piece.size());
-  for (std::int32_t i = 0; i < count; ++i) {
-    const auto byte = static_cast<unsigned char>(piece[static_cast<std::size_t>(i)]);
-    const std::int32_t id = byte_id_[byte] >= 0 ? byte_id_[byte] : unknown_;
+  bool after_unknown = false;
+  for (const char letter : piece) {
+    const auto byte = static_cast<unsigned char>(letter);
+    const bool unknown = byte_id_[byte] < 0;
+    const std::int32_t id = unknown ? unknown_ : byte_id_[byte];
     if (id < 0) {
       throw environment_error("the vocabulary has no token for the byte " + std::to_string(byte) +
                               " (\"" + to_byte_alphabet(byte) + "\") and no unknown token");
     }
-    symbols.push_back({id, i - 1, i + 1 < count ? i + 1 : -1});
+    if (unknown && after_unknown && fuse_unknown_) continue;
+    after_unknown = unknown;
+    const auto i = static_cast<std::int32_t>(symbols.size());
+    symbols.push_back({id, i - 1, i + 1});
   }
+  const auto count = static_cast<std::int32_t>(symbols.size());
+  symbols.back().next = -1;
   const auto at = [&](std::int32_t i) -> symbol& { return symbols[static_cast<std::size_t>(i)]; };
   std::priority_queue<candidate> heap;
   const auto consider = [&](std::int32_t left) {
@@ -228,14 +234,18 @@ added_token_matcher::match added_token_matcher::next(std::string_view text, std:
   for (std::size_t begin = from; begin < text.size(); ++begin) {
     match best{std::string_view::npos, 0, 0};
     const node* n = &nodes_[0];
+    bool special = false;
     for (std::size_t i = begin; i < text.size(); ++i) {
       n = child(*n, text[i]);
       if (n == nullptr) break;
-      if (n->index >= 0 && (with_special || !n->special)) {
+      if (n->index >= 0) {
         best = {begin, i + 1, static_cast<std::size_t>(n->index)};
+        special = n->special;
       }
     }
-    if (best.begin != std::string_view::npos) return best;
+    if (best.begin == std::string_view::npos) continue;
+    if (with_special || !special) return best;
+    begin = best.end - 1;  // a special token as plain text: no shorter one is looked for inside it
   }
   return {std::string_view::npos, 0, 0};
 }

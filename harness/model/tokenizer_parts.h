@@ -30,8 +30,11 @@ class bpe {
   bool add_token(std::string_view text, std::int32_t id);
   bool add_merge(std::string_view left, std::string_view right);
   void set_ignore_merges(bool whole_pieces_first) { ignore_merges_ = whole_pieces_first; }
-  // Stands for bytes that have no token of their own; -1: there is none.
-  void set_unknown(std::int32_t id) { unknown_ = id; }
+  // Stands for bytes that have no token of their own; -1: there is none. fused: one for a run.
+  void set_unknown(std::int32_t id, bool fused) {
+    unknown_ = id;
+    fuse_unknown_ = fused;
+  }
 
   std::int32_t find(std::string_view text) const;   // by text in the byte alphabet; -1 absent
   const std::string* bytes(std::int32_t id) const;  // what the token stands for; null: no token
@@ -57,8 +60,10 @@ class bpe {
     return none;
   }();
   std::unordered_map<std::uint64_t, merge> merges_;
+  std::int32_t next_rank_ = 0;
   bool ignore_merges_ = false;
   std::int32_t unknown_ = -1;
+  bool fuse_unknown_ = false;
 };
 
 inline constexpr const char* gpt2_pattern =

@@ -80,7 +80,7 @@ void read_model(const json_reader& model, bpe& out) {
     const std::string unknown = model.text("unk_token");
     const std::int32_t id = out.find(unknown);
     if (id < 0) model.fail("unk_token", "is " + shown(unknown) + ", which has no id");
-    out.set_unknown(id);
+    out.set_unknown(id, model.flag_or("fuse_unk", false));
   }
   const json_value::array* merges = model.at("merges").items();
   if (merges == nullptr) model.fail("merges", "must be an array");
@@ -209,9 +209,9 @@ void add_token(tokenizer_parts& parts, added_token token, const json_reader& whe
     if (other.text == token.text) return;
   }
   parts.added_by_id.emplace(token.id, parts.added.size());
-  const bool late = token.normalized && parts.nfc;
-  (late ? parts.normalized : parts.raw)
-      .add(late ? normalize_nfc(token.text) : token.text, parts.added.size(), token.special);
+  const bool composed = token.normalized && parts.nfc;
+  (token.normalized ? parts.normalized : parts.raw)
+      .add(composed ? normalize_nfc(token.text) : token.text, parts.added.size(), token.special);
   parts.added.push_back(std::move(token));
 }
 
@@ -229,10 +229,38 @@ added_token read_added(const json_reader& item, std::int64_t id) {
   return token;
 }
 
-void read_added_list(const json_reader& root, tokenizer_parts& parts) {
+// Tokens that tokenizer_config.json gives a special role. transformers counts them as special
+// whatever their own flag says: SDAR's <|MASK|> has "special": false.
+using token_names = std::vector<std::string>;
+
+token_names special_names(const json_reader& config) {
+  token_names names;
+  const auto append = [&](const json_value& value) {
+    const json_value* content = value.members() != nullptr ? value.find("content") : &value;
+    if (content != nullptr && content->text() != nullptr) names.push_back(*content->text());
+  };
+  for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
+                          "cls_token", "mask_token"}) {
+    if (config.given(key)) append(config.at(key));
+  }
+  for (const char* key : {"additional_special_tokens", "extra_special_tokens"}) {
+    const json_value* list = config.find(key);
+    if (list == nullptr || list->items() == nullptr) continue;
+    for (const json_value& item : *list->items()) append(item);
+  }
+  return names;
+}
+
+added_token with_role(added_token token, const token_names& special) {
+  token.special = token.special || std::ranges::find(special, token.text) != special.end();
+  return token;
+}
+
+void read_added_list(const json_reader& root, const token_names& special, tokenizer_parts& parts) {
   if (!root.given("added_tokens")) return;
   for_each_child(root, "added_tokens", [&](const json_reader& item) {
-    add_token(parts, read_added(item, item.integer("id", 0, max_id)), item, "id");
+    const std::int64_t id = item.integer("id", 0, max_id);
+    add_token(parts, with_role(read_added(item, id), special), item, "id");
   });
 }
 
@@ -251,8 +279,9 @@ void read_added_decoder(const json_reader& config, tokenizer_parts& parts) {
     order.emplace_back(id, &member.first);
   }
   std::sort(order.begin(), order.end());
+  const token_names special = special_names(config);
   for (const auto& [id, key] : order) {
-    add_token(parts, read_added(decoder.child(*key), id), decoder, *key);
+    add_token(parts, with_role(read_added(decoder.child(*key), id), special), decoder, *key);
   }
 }
 
@@ -286,10 +315,11 @@ tokenizer_parts read_tokenizer_json(std::string_view text, std::string_view conf
     root.fail("pre_tokenizer", "has no ByteLevel component; only byte-level BPE is supported");
   }
   if (root.given("decoder")) read_decoder(root.child("decoder"));
-  read_added_list(root, parts);
   const std::string config_file = in(directory, "tokenizer_config.json");
-  const json_value config = parse_or_empty(config_text, config_file);
-  read_added_decoder(json_reader(config, config_file), parts);
+  const json_value config_value = parse_or_empty(config_text, config_file);
+  const json_reader config(config_value, config_file);
+  read_added_list(root, special_names(config), parts);
+  read_added_decoder(config, parts);
   return parts;
 }
 

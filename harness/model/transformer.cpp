@@ -10,30 +10,26 @@
 #include "kernels/moe.h"
 
 namespace unmask::inline model {
-namespace {
-
-struct dense_ffn {
-  packed_handle gate_up;  // [2F, D]
-  packed_handle down;     // [D, F]
-  std::int32_t hidden = 0;
-};
-
-struct layer {
-  tensor attn_norm, ffn_norm, q_norm, k_norm, qkv_bias;
-  packed_handle qkv, out;
-  tensor_view q, k, v;             // as loaded, for packing them apart on request
-  packed_handle query_key, value;  // [(heads + kv_heads) dim, D], [kv_heads dim, D] or null
-  dense_ffn dense;  // dense layers: the FFN; MoE layers: the shared expert (hidden 0: none)
-  bool routed = false;
-  bool shared_is_routed = false;  // the shared expert is also the last of `experts`
-  tensor router_weight, router_bias;
-  moe_router router;
-  moe_experts experts;
-};
-
-}  // namespace
-
 struct transformer::impl {
+  struct dense_ffn {
+    packed_handle gate_up;  // [2F, D]
+    packed_handle down;     // [D, F]
+    std::int32_t hidden = 0;
+  };
+
+  struct layer {
+    tensor attn_norm, ffn_norm, q_norm, k_norm, qkv_bias;
+    packed_handle qkv, out;
+    tensor_view q, k, v;             // as loaded, for packing them apart on request
+    packed_handle query_key, value;  // [(heads + kv_heads) dim, D], [kv_heads dim, D] or null
+    dense_ffn dense;  // dense layers: the FFN; MoE layers: the shared expert (hidden 0: none)
+    bool routed = false;
+    bool shared_is_routed = false;  // the shared expert is also the last of `experts`
+    tensor router_weight, router_bias;
+    moe_router router;
+    moe_experts experts;
+  };
+
   model_config config;
   const unmask::backend& backend;
   weight_format format;
@@ -86,7 +82,7 @@ transformer::transformer(model_config config, const model_weights& weights,
 
   std::int32_t widest = 0;
   for (const layer_weights& w : weights.layers) {
-    layer l;
+    impl::layer l;
     l.attn_norm = m.vector_f32(w.attn_norm);
     l.ffn_norm = m.vector_f32(w.ffn_norm);
     l.qkv = m.pack({w.q, w.k, w.v});
@@ -99,7 +95,7 @@ transformer::transformer(model_config config, const model_weights& weights,
     if (w.k_norm.data) l.k_norm = m.vector_f32(w.k_norm);
     l.out = m.pack({w.attn_out});
     const auto dense = [&](const feed_forward_weights& f) {
-      dense_ffn d;
+      impl::dense_ffn d;
       if (!f.gate.data) return d;
       d.gate_up = m.pack({f.gate, f.up});
       d.down = m.pack({f.down});
@@ -214,7 +210,7 @@ void transformer::impl::multiply_qkv(const layer& l, const tensor_view& x,
 void transformer::project_and_store(std::int32_t index, const tensor_view& x, const row_set& rows,
                                     const activations& a, const paged_kv& cache) const {
   const impl& m = *impl_;
-  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  const auto& l = m.layers[static_cast<std::size_t>(index)];
   const auto n = static_cast<std::int32_t>(x.rows());
   m.multiply_qkv(l, x, a);
   m.backend.run(op::rotate_and_store{rows, query(a, n), key(a, n), value(a, n), l.q_norm, l.k_norm,
@@ -224,7 +220,7 @@ void transformer::project_and_store(std::int32_t index, const tensor_view& x, co
 void transformer::project(std::int32_t index, const tensor_view& x, const std::int32_t* position,
                           const activations& a) const {
   const impl& m = *impl_;
-  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  const auto& l = m.layers[static_cast<std::size_t>(index)];
   const auto n = static_cast<std::int32_t>(x.rows());
   m.multiply_qkv(l, x, a);
   m.backend.run(
@@ -236,7 +232,7 @@ void transformer::project(std::int32_t index, const tensor_view& x, const std::i
 void transformer::require_split_projection() const {
   impl& m = *impl_;
   std::call_once(m.split, [&] {
-    for (layer& l : m.layers) {
+    for (auto& l : m.layers) {
       l.query_key = m.pack({l.q, l.k});
       l.value = m.pack({l.v});
     }
@@ -247,7 +243,7 @@ void transformer::project_query_key(std::int32_t index, const tensor_view& x,
                                     const std::int32_t* position, const activations& a) const {
   const impl& m = *impl_;
   const model_config& c = m.config;
-  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  const auto& l = m.layers[static_cast<std::size_t>(index)];
   if (!l.query_key) throw std::logic_error("transformer: the split projection was not asked for");
   const auto n = static_cast<std::int32_t>(x.rows());
   const std::int64_t width = std::int64_t{c.heads + c.kv_heads} * c.head_dim;
@@ -264,7 +260,7 @@ void transformer::project_value(std::int32_t index, const tensor_view& x,
                                 const activations& a) const {
   const impl& m = *impl_;
   const model_config& c = m.config;
-  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  const auto& l = m.layers[static_cast<std::size_t>(index)];
   if (!l.value) throw std::logic_error("transformer: the split projection was not asked for");
   const auto n = static_cast<std::int32_t>(x.rows());
   const std::int64_t before = std::int64_t{c.heads + c.kv_heads} * c.head_dim;
@@ -277,7 +273,7 @@ void transformer::project_value(std::int32_t index, const tensor_view& x,
 
 void transformer::attention_output(std::int32_t index, const tensor_view& attention,
                                    const tensor_view& x, bool accumulate) const {
-  const layer& l = impl_->layers[static_cast<std::size_t>(index)];
+  const auto& l = impl_->layers[static_cast<std::size_t>(index)];
   impl_->backend.run(op::linear{attention, *l.out, {}, x, accumulate});
 }
 
@@ -327,7 +323,7 @@ void transformer::final_norm(const tensor_view& x, const tensor_view& out) const
 
 row_cost transformer::cost(std::int32_t index) const {
   const impl& m = *impl_;
-  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  const auto& l = m.layers[static_cast<std::size_t>(index)];
   const double d = m.config.hidden;
   row_cost cost;
   cost.qkv_flops = 2.0 * d * static_cast<double>(l.qkv->out_features);
@@ -347,7 +343,7 @@ double transformer::head_flops() const {
 
 layer_traffic transformer::traffic(std::int32_t index) const {
   const impl& m = *impl_;
-  const layer& l = m.layers[static_cast<std::size_t>(index)];
+  const auto& l = m.layers[static_cast<std::size_t>(index)];
   const auto bytes = [](const packed_handle& p) { return p ? static_cast<double>(p->bytes) : 0.0; };
   layer_traffic t;
   t.qkv = bytes(l.qkv);

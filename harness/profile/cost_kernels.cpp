@@ -183,7 +183,7 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
   const double softmax =
       row_tiles * std::max(36 * special_clocks, 3 * 32 + parts * head_dim / 2 + 48) + 52 +
       3.44 * copies;
-  // Clocks of a tile by wgmma, of which the loop has 526 instructions a warp, 75 of them for masked
+  // Clocks of a tile by wgmma, of which the loop has 530 instructions a warp, 75 of them for masked
   // tiles. Each warpgroup reads queries, keys and values from shared memory. What one block's warps
   // exponentiate overlaps with the products of the other, not with its own, which wait for it.
   const auto by_groups = [&](double blocks_each) {
@@ -191,7 +191,7 @@ launch attention_tensor(double sequences, double rows, double keys, int heads, i
                             d.clock / d.products;
     const double reads =
         blocks_each * (2 * (64 + 2 * tile_keys) + 2 * tile_keys) * head_dim * bf16 / 128;
-    const double issue = blocks_each * warps / schedulers * 451,
+    const double issue = blocks_each * warps / schedulers * 455,
                  alone = products / blocks_each + warps / schedulers * 320;
     l.held_by = products > std::max(reads, issue) ? "products"
                 : issue > reads                   ? "issue"

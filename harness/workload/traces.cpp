@@ -16,7 +16,7 @@ namespace unmask::inline workload {
 using namespace py;
 namespace {
 
-constexpr std::int64_t most_tokens = 1 << 24;
+constexpr std::int64_t most_trace_tokens = 1 << 24;
 constexpr std::int64_t most_milliseconds = std::int64_t{1} << 50;
 
 // One line of a CSV file with its columns found by the header's names.
@@ -42,9 +42,9 @@ struct csv_line {
     std::int64_t value = 0;
     const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (problem != std::errc{} || end != text.data() + text.size() || value < 0 ||
-        value > most_tokens) {
+        value > most_trace_tokens) {
       fail(column, "is " + in_ticks(text) + "; expected an integer from 0 to " +
-                       std::to_string(most_tokens));
+                       std::to_string(most_trace_tokens));
     }
     return value;
   }
@@ -132,8 +132,8 @@ std::vector<trace_request> read_mooncake(const std::string& path) {
   std::vector<trace_request> requests;
   for_each_json_line(path, [&](const json_reader& object, std::size_t) {
     requests.push_back({object.number("timestamp", 0, most_milliseconds) / 1000,
-                        object.integer("input_length", 0, most_tokens),
-                        object.integer("output_length", 0, most_tokens)});
+                        object.integer("input_length", 0, most_trace_tokens),
+                        object.integer("output_length", 0, most_trace_tokens)});
   });
   return requests;
 }

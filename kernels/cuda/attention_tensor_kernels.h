@@ -481,7 +481,9 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 
           top = fmaxf(top, shuffle_xor(top, 1));
           top = fmaxf(top, shuffle_xor(top, 2));
           const float base_log2 = top == -INFINITY ? 0.0F : top * p.scale_log2;
-          grow[i][h] = exp2_fast(m[i][h] * p.scale_log2 - base_log2);
+          // Not by exp2 where the largest score is the old one: nvcc multiplies and subtracts with
+          // one rounding, base_log2 has had two, and what is left of 0 would scale every tile.
+          grow[i][h] = m[i][h] == top ? 1.0F : exp2_fast(m[i][h] * p.scale_log2 - base_log2);
           higher = higher || grow[i][h] != 1.0F;
           m[i][h] = top;
           float sum = 0;

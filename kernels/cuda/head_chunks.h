@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cuda/row_buckets.h"
+
 namespace unmask::cuda {
 
 constexpr int head_slice = 2048;  // tokens that one warp folds
@@ -41,15 +43,17 @@ inline std::int64_t head_wave_area(std::int64_t rows, std::int64_t columns,
 }
 
 // Of `rows` candidates: how many at once, and of how many tokens, a multiple of head_slice or all.
-// Which slices there are and what they hold does not depend on it. Beside its waves a chunk costs
-// two launches, about a fifth of a wave of tiles of 128 x 256 where rows have 4096 elements.
+// Which slices there are and what they hold does not depend on it. Few rows have the chunks of their
+// bucket, or every number of candidates were products of its own to tune. Beside its waves a chunk
+// costs two launches, about a fifth of a wave of tiles of 128 x 256 where rows have 4096 elements.
 inline head_chunk head_chunk_of(std::int64_t rows, std::int64_t vocabulary, bool split_rows,
                                 std::int64_t multiprocessors) {
   constexpr std::int64_t beside = 128 * 256 / 5;
   if (split_rows) rows = std::min(rows, head_group);
   const std::int64_t slices = (vocabulary + head_slice - 1) / head_slice;
+  const std::int64_t sized = rows <= 128 ? row_bucket(rows) : rows;
   const std::int64_t most = std::clamp<std::int64_t>(
-      head_chunk_bytes / (rows * head_slice * std::int64_t{sizeof(float)}), 1, slices);
+      head_chunk_bytes / (sized * head_slice * std::int64_t{sizeof(float)}), 1, slices);
   std::int64_t at_once = most;
   if (rows > 128) {  // fewer only read weights
     const auto cost = [&](std::int64_t n) {

@@ -404,7 +404,7 @@ TEST(device_bf16, head_chunks_fill_waves_of_tiles) {
     if (rows <= 128) continue;  // they only read weights
     // A slice at a time, 547 candidates fill 51 % of their waves, three slices 86 %.
     const double filled = static_cast<double>(rows) * 151936 / 132 / static_cast<double>(taken);
-    EXPECT_GT(filled, 0.9) << rows;
+    EXPECT_GT(filled, 0.89) << rows;
   }
   EXPECT_EQ(cuda::head_chunk_of(4369, 151936, false, 132).rows, 4369);
   EXPECT_EQ(cuda::head_chunk_of(4, 1000, true, 132).columns, 1000);

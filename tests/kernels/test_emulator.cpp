@@ -27,6 +27,10 @@ enum class fault {
   no_copy_fence,
   no_product_wait,  // a tile is overwritten that a product may still read
   no_sum_wait,
+  no_begin,             // what registers hold may not be there yet
+  other_operands,       // one warp of a group names another tile
+  half_a_group,         // two warps of a group leave a product out
+  overwritten_operand,  // a register that a product may still read
   divergent_collective,
   divergent_barrier,
   outside_array,
@@ -185,8 +189,12 @@ UNMASK_KERNEL void group_kernel(group_params p) {
     copy_async_wait<0>();
     if (p.plant != fault::no_copy_fence) fence_shared_copies();
     sync_block();
-    wgmma_begin();
-    for (int i = 0; i < 64; i += 16) wgmma_64x144x16(sum, tile + i, tile + 64 * 64 + i);
+    if (p.plant != fault::no_begin) wgmma_begin();
+    const int other = p.plant == fault::other_operands && warp_index() == 1 ? 64 * 64 : 0;
+    for (int i = 0; i < 64; i += 16) {
+      if (p.plant == fault::half_a_group && i == 48 && k > 0 && warp_index() > 1) continue;
+      wgmma_64x144x16(sum, tile + other + i, tile + 64 * 64 + i);
+    }
     wgmma_commit();
   }
   if (p.plant != fault::no_sum_wait) wgmma_wait<0>();
@@ -223,7 +231,10 @@ TEST(emulator, products_of_warpgroups_and_what_they_must_wait_for) {
   EXPECT_TRUE(group_right(fault::none));
   for (const fault plant : {fault::wrong_swizzle, fault::no_product_wait, fault::no_sum_wait})
     EXPECT_FALSE(group_right(plant)) << static_cast<int>(plant);
-  EXPECT_THROW(group_right(fault::no_copy_fence), emulation_error);
+  for (const fault plant :
+       {fault::no_copy_fence, fault::no_begin, fault::other_operands, fault::half_a_group}) {
+    EXPECT_THROW(group_right(plant), emulation_error) << static_cast<int>(plant);
+  }
   emulator::set_schedule({});
 }
 
@@ -261,6 +272,7 @@ UNMASK_KERNEL void chain_kernel(group_params p) {
   for (int k = 0; k < 4; ++k)
     wgmma_64x128x16(sum, held[k], tile + (128 + 16 * k) * 64, 64 * 64 * 2);
   wgmma_commit();
+  if (p.plant == fault::overwritten_operand) held[3][0] = 0;
   if (p.plant != fault::no_sum_wait) wgmma_wait<0>();
   for (int i = 0; i < 64; ++i) {
     const int row = warp_index() * 16 + (i >> 1 & 1) * 8 + lane_index() / 4;
@@ -295,8 +307,10 @@ bool chain_right(fault plant) {
 
 TEST(emulator, products_of_what_registers_hold) {
   EXPECT_TRUE(chain_right(fault::none));
-  for (const fault plant : {fault::wrong_swizzle, fault::no_product_wait, fault::no_sum_wait})
+  for (const fault plant : {fault::wrong_swizzle, fault::no_product_wait, fault::no_sum_wait,
+                            fault::overwritten_operand}) {
     EXPECT_FALSE(chain_right(plant)) << static_cast<int>(plant);
+  }
   EXPECT_THROW(chain_right(fault::no_copy_fence), emulation_error);
   emulator::set_schedule({});
 }

@@ -126,9 +126,15 @@ decision letter_frequency(const arguments& a, text_view response) {
 }
 
 decision in_language(text_view response, const std::string& wanted) {
-  const language_guess guess = detect_language(response);
-  if (guess.language.empty() && guess.certain) return decision::kept;  // no features: it counts
-  return guess.certain ? of(guess.language == wanted) : decision::undecided;
+  // Decided where the seeds agree on whether it is this language, whatever else they say it is.
+  std::optional<bool> agreed;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const std::string found = detect_language(response, seed);
+    if (found.empty()) return decision::kept;  // no features: it counts
+    if (agreed && *agreed != (found == wanted)) return decision::undecided;
+    agreed = found == wanted;
+  }
+  return of(*agreed);
 }
 
 decision response_language(const arguments& a, text_view response) {

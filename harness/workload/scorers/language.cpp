@@ -231,12 +231,4 @@ std::string detect_language(std::string_view text, std::uint64_t seed) {
   return known().name(static_cast<std::size_t>(best - mean.begin()));
 }
 
-language_guess detect_language(std::string_view text) {
-  language_guess guess{detect_language(text, 0)};
-  for (std::uint64_t seed = 1; seed < 5 && guess.certain; ++seed) {
-    guess.certain = detect_language(text, seed) == guess.language;
-  }
-  return guess;
-}
-
 }  // namespace unmask::workload::scorers

@@ -16,11 +16,4 @@ namespace unmask::inline workload::scorers {
 // language reaches a probability of 0.1; "" where the package raises "No features in text".
 std::string detect_language(std::string_view text, std::uint64_t seed);
 
-struct language_guess {
-  std::string language;
-  bool certain = true;  // seeds 0 to 4 agree
-};
-// Harnesses leave the package's random seed to chance; where seeds differ, so may their scores.
-language_guess detect_language(std::string_view text);
-
 }  // namespace unmask::workload::scorers

@@ -343,7 +343,7 @@ class parser {
     const std::size_t first = tokens_.position();
     while (peek().type == kind::digit) digits += take().text;
     std::size_t last_group = 0;
-    while (next_is(",") && peek(1).type == kind::digit && peek(2).type == kind::digit &&
+    while (!verify_ && next_is(",") && peek(1).type == kind::digit && peek(2).type == kind::digit &&
            peek(3).type == kind::digit) {
       last_group = tokens_.position();
       take();

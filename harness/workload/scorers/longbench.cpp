@@ -298,15 +298,20 @@ const longbench_task* find_longbench_task(std::string_view name) {
 
 double longbench_score(std::string_view task, std::string_view prediction,
                        const std::vector<std::string>& references,
-                       const std::vector<std::string>& classes, code_ratio ratio) {
+                       const std::vector<std::string>& classes, code_ratio ratio,
+                       bool opencompass) {
   const longbench_task* known = find_longbench_task(task);
   if (known == nullptr) throw usage_error("LongBench has no task " + py::in_ticks(task));
   if (known->first_line) prediction = first_line(prediction);
   const std::string_view name = known->metric;
   double best = 0;
+  std::string cut(prediction);
   for (const std::string& reference : references) {
     double value = 0;
-    if (name == "classification") {
+    if (opencompass && name == "rouge_zh") {
+      cut = py::join(jieba_cut(cut), " ");
+      value = rouge_longbench(cut, py::join(jieba_cut(reference), " "));
+    } else if (name == "classification") {
       value = classification(prediction, reference, classes);
     } else if (name == "code_sim") {
       value = code_similarity(prediction, reference, ratio);

@@ -58,9 +58,11 @@ const longbench_task* find_longbench_task(std::string_view name);
 
 // The best over the references, as eval.py has it (first line included where the task asks for
 // it). Usage error for an unknown task.
+// opencompass: its rouge_zh cuts the prediction anew for every reference, the cut text of the one
+// before; LongBench cuts the prediction itself each time.
 double longbench_score(std::string_view task, std::string_view prediction,
                        const std::vector<std::string>& references,
                        const std::vector<std::string>& classes,
-                       code_ratio ratio = code_ratio::levenshtein);
+                       code_ratio ratio = code_ratio::levenshtein, bool opencompass = false);
 
 }  // namespace unmask::workload::scorers

@@ -7,12 +7,12 @@
 namespace unmask::inline workload::scorers {
 namespace {
 
-struct reading {
+struct formula_reading {
   sympy_latex formula;
   bool refused = false, unsupported = false;
 };
 
-reading read(std::string_view text) {
+formula_reading read(std::string_view text) {
   try {
     return {parse_sympy_latex(text)};
   } catch (const latex_refused&) {
@@ -25,12 +25,12 @@ reading read(std::string_view text) {
 }  // namespace
 
 decision minerva_equal(std::string_view a, std::string_view b) {
-  const reading x = read(a), y = read(b);
+  const formula_reading x = read(a), y = read(b);
   if (x.refused || y.refused) return decision::broken;
   if (x.unsupported || y.unsupported) return decision::undecided;
   if (x.formula.relation || y.formula.relation) return decision::broken;
   // Infinity minus itself is not a number there, and so not 0.
-  for (const reading* r : {&x, &y}) {
+  for (const formula_reading* r : {&x, &y}) {
     if (contains(*r->formula.value, formula::kind::infinity)) return decision::broken;
   }
   if (has_decimal_exponent(*x.formula.value) != has_decimal_exponent(*y.formula.value)) {

@@ -27,21 +27,19 @@ void at_top_level(std::string_view text, Visit visit) {
   }
 }
 
-// A comma inside a number like 1,234 separates nothing.
-bool is_thousands(std::string_view text, std::size_t comma) {
-  std::size_t before = 0, after = 0;
-  while (before < comma && py::is_digit(text[comma - 1 - before])) ++before;
-  while (comma + 1 + after < text.size() && py::is_digit(text[comma + 1 + after])) ++after;
-  return before >= 1 && before <= 3 && after == 3;
+// 1,234.5: only where nothing else is in the text do commas belong to a number.
+bool is_long_number(std::string_view text) {
+  static const py::pattern form(R"(^-?[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?$)");
+  return !text.ends_with('\n') && form.match_at_start(text).has_value();
 }
 
-// `numbers`: the text may hold numbers like 1,234; inside of brackets it may not.
-std::vector<std::string_view> members_of(std::string_view text, bool numbers) {
+// The parts between commas and semicolons; not those of the blanks \, and \;.
+std::vector<std::string_view> members_of(std::string_view text) {
   std::vector<std::string_view> parts;
   std::size_t begin = 0;
   at_top_level(text, [&](std::size_t at) {
-    const bool comma = text[at] == ',' && !(numbers && is_thousands(text, at));
-    if (comma || text[at] == ';') {
+    const bool blank = at > 0 && text[at - 1] == '\\';
+    if (!blank && (text[at] == ',' || text[at] == ';')) {
       parts.push_back(text.substr(begin, at - begin));
       begin = at + 1;
     }
@@ -57,7 +55,7 @@ struct comparison {
 };
 
 std::optional<comparison> next_comparison(std::string_view text, std::size_t from) {
-  static constexpr std::array<std::pair<std::string_view, const char*>, 12> commands = {
+  static constexpr std::array<std::pair<std::string_view, const char*>, 15> commands = {
       {{"\\leq", "<="},
        {"\\le", "<="},
        {"\\geq", ">="},
@@ -67,6 +65,9 @@ std::optional<comparison> next_comparison(std::string_view text, std::size_t fro
        {"\\in", "="},
        {"\\lt", "<"},
        {"\\gt", ">"},
+       {"≤", "<="},
+       {"≥", ">="},
+       {"≠", "!="},
        {"=", "="},
        {"<", "<"},
        {">", ">"}}};
@@ -88,16 +89,54 @@ std::optional<comparison> next_comparison(std::string_view text, std::size_t fro
   return found;
 }
 
+// "x \in A", which brackets may not enclose.
+bool has_membership(std::string_view text) {
+  for (auto c = next_comparison(text, 0); c; c = next_comparison(text, c->at + c->length)) {
+    if (text.substr(c->at).starts_with("\\in")) return true;
+  }
+  return false;
+}
+
 math_object expression(std::string_view text) {
   std::string plain = py::replace_all(py::replace_all(text, "^{\\circ}", ""), "^\\circ", "");
+  if (is_long_number(py::strip(plain))) plain = py::replace_all(plain, ",", "");
+  // A base without braces takes all digits, and then the argument is missing: \log_23.
+  static const py::pattern bare_log(R"(\\log_[0-9]{2,}\s*([-+*/=<>,;:)\]}^]|$))");
+  if (bare_log.search(plain)) throw latex_refused{};
   std::string_view rest = py::strip(plain);
-  const bool percent = rest.ends_with("\\%");
-  if (percent) rest = py::strip(rest.substr(0, rest.size() - 2));
+  const bool percent = rest.ends_with('%');
+  if (percent) rest = py::strip(rest.substr(0, rest.size() - (rest.ends_with("\\%") ? 2 : 1)));
+  if (percent && rest.ends_with(')')) throw latex_refused{};  // the sign belongs to a bare number
   if (rest.ends_with('.')) throw latex_refused{};
   formula_ptr value = parse_verify_latex(rest);
   if (!percent) return {.value = value};
   if (value->type != formula::kind::number) throw latex_refused{};
   return {.value = make_number(value->value / 100, value->decimal)};
+}
+
+// \( and \) as the parentheses that they are there, and signs that have no command.
+std::string with_plain_signs(std::string_view text) {
+  static constexpr std::pair<const char*, const char*> signs[] = {
+      {"×", "\\times "}, {"⋅", "\\cdot "}, {"÷", "\\div "}, {"−", "-"}, {"π", "\\pi "}};
+  std::string out;
+  std::vector<bool> open;  // of each parenthesis: has a backslash
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool slash = text[at] == '\\' && at + 1 < text.size();
+    if (slash && text[at + 1] == '\\') {
+      out += text.substr(at++, 2);
+      continue;
+    }
+    const bool marked = slash && (text[at + 1] == '(' || text[at + 1] == ')');
+    if (marked) ++at;
+    if (text[at] == '(') open.push_back(marked);
+    if (text[at] == ')' && !open.empty()) {
+      if (open.back() != marked) throw latex_refused{};
+      open.pop_back();
+    }
+    out += text[at];
+  }
+  for (const auto& [sign, command] : signs) out = py::replace_all(out, sign, command);
+  return out;
 }
 
 std::vector<math_object> objects_of(const std::vector<std::string_view>& parts) {
@@ -119,7 +158,7 @@ bool is_infinite(const math_object& o, bool negative) {
 // set of one. Symbols count as in order.
 math_object bracketed(std::string_view text) {
   const bool left = text.front() == '(', right = text.back() == ')';
-  std::vector<math_object> items = objects_of(members_of(text.substr(1, text.size() - 2), false));
+  std::vector<math_object> items = objects_of(members_of(text.substr(1, text.size() - 2)));
   if (items.size() != 2) return {.type = kind::tuple, .items = std::move(items)};
   for (const math_object& item : items) {
     if (item.type != kind::expression) return {.type = kind::tuple, .items = std::move(items)};
@@ -175,11 +214,10 @@ std::optional<math_object> matrix(std::string_view text) {
 }
 
 std::optional<math_object> word(std::string_view text) {
-  if (!text.starts_with("\\text{") || !encloses(text.substr(5), "{", "}")) return {};
-  std::string name = py::replace_all(text.substr(6, text.size() - 7), " ", "");
-  if (name.size() > 2 && name.front() == '(' && name.back() == ')') {
-    name = name.substr(1, name.size() - 2);
-  }
+  const std::size_t open = text.starts_with("\\text{") || text.starts_with("\\mbox{") ? 6 : 0;
+  if (open == 0 || text.find('}', open) != text.size() - 1) return {};
+  std::string name(text.substr(open, text.size() - open - 1));
+  for (const char* dropped : {" ", "(", ")"}) name = py::replace_all(name, dropped, "");
   if (name.empty() || name.find_first_of("\\{}$_^") != std::string::npos) throw latex_unsupported{};
   return math_object{.type = kind::word, .text = name};
 }
@@ -224,9 +262,22 @@ math_object listed(const std::vector<std::string_view>& parts) {
   return {.type = kind::set, .items = std::move(items)};
 }
 
+std::vector<std::string_view> united_parts(std::string_view text) {
+  std::vector<std::string_view> parts;
+  std::size_t begin = 0;
+  at_top_level(text, [&](std::size_t at) {
+    if (!text.substr(at).starts_with("\\cup")) return false;
+    parts.push_back(text.substr(begin, at - begin));
+    begin = at + 4;
+    return false;
+  });
+  parts.push_back(text.substr(begin));
+  return parts;
+}
+
 math_object united(std::string_view text) {
   math_object all{.type = kind::united};
-  for (const std::string_view part : py::split(text, "\\cup")) {
+  for (const std::string_view part : united_parts(text)) {
     if (py::strip(part).empty()) throw latex_refused{};
     math_object o = parse_math_object(part);
     if (o.type != kind::interval) throw latex_unsupported{};
@@ -256,29 +307,38 @@ std::optional<math_object> plus_minus(std::string_view text) {
 }  // namespace
 
 math_object parse_math_object(std::string_view latex) {
-  const std::string_view text = py::strip(latex);
+  const std::string plain = with_plain_signs(latex);
+  const std::string_view text = py::strip(plain);
   if (text.empty()) throw latex_refused{};
   if (auto m = matrix(text)) return *m;
   if (auto w = word(text)) return *w;
+  // Only ASCII's blanks separate anything there.
+  for (const char32_t c : py::decode(text)) {
+    const bool blank = c == ' ' || c == '\t' || c == '\n' || c == '\r';
+    if (py::is_space(c) && !blank && !py::contains(text, "\\text")) throw latex_refused{};
+  }
   if (text == "\\emptyset" || text == "\\{\\}") return {.type = kind::set};
   if (py::contains(text, "\\mathbb")) throw latex_unsupported{};
-  if (py::contains(text, "\\cup")) return united(text);
+  if (united_parts(text).size() > 1 && !next_comparison(text, 0)) return united(text);
   if (encloses(text, "\\{", "\\}")) {
-    return {.type = kind::set,
-            .items = objects_of(members_of(text.substr(2, text.size() - 4), false))};
+    return {.type = kind::set, .items = objects_of(members_of(text.substr(2, text.size() - 4)))};
   }
-  const auto parts = members_of(text, true);
-  if (parts.size() > 1) return listed(parts);
+  const auto parts = members_of(text);
+  if (parts.size() > 1 && !is_long_number(text)) return listed(parts);
   if (auto relation = chain(text)) return *relation;
   if (encloses(text, "{", "}")) {
-    return {.type = kind::set, .items = objects_of(members_of(inner_of(text), false))};
+    math_object braced{.type = kind::set, .items = objects_of(members_of(inner_of(text)))};
+    if (braced.items.size() != 1) return braced;
+    if (braced.items[0].type == kind::united) throw latex_refused{};
+    return plus_minus(inner_of(text)) ? braced.items[0] : braced;
   }
   const bool opens = text[0] == '(' || text[0] == '[';
   const bool closes = text.back() == ')' || text.back() == ']';
   if (opens && closes && encloses(text, text.substr(0, 1), text.substr(text.size() - 1))) {
-    if (members_of(inner_of(text), false).size() > 1) return bracketed(text);
+    if (members_of(inner_of(text)).size() > 1) return bracketed(text);
+    if (has_membership(inner_of(text))) throw latex_refused{};
     const math_object inner = parse_math_object(inner_of(text));
-    if (inner.type != kind::expression) return inner;
+    if (inner.type != kind::expression || py::strip(inner_of(text)).ends_with('%')) return inner;
   }
   if (auto both = plus_minus(text)) return *both;
   return expression(text);

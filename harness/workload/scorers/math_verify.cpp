@@ -56,9 +56,8 @@ bool is_collection(const math_object& o) {
 
 // Rounded to six decimals, ties to even.
 boost::multiprecision::cpp_int rounded(const rational& value) {
-  using integer = boost::multiprecision::cpp_int;
   const rational scaled = value * 1000000;
-  integer whole = numerator(scaled) / denominator(scaled);
+  boost::multiprecision::cpp_int whole = numerator(scaled) / denominator(scaled);
   if (scaled < whole) --whole;
   const rational rest = scaled - whole;
   const rational half(1, 2);
@@ -251,8 +250,14 @@ reading read(const std::vector<found_formula>& formulas) {
   try {
     std::vector<math_object> all;
     for (const found_formula& f : formulas) {
-      if (f.percent) throw latex_unsupported{};
-      all.push_back(parse_math_object(f.latex));
+      math_object o = parse_math_object(f.latex);
+      if (f.percent) {
+        if (o.type != kind::expression || o.value->type != formula::kind::number) {
+          throw latex_unsupported{};
+        }
+        o.value = make_number(o.value->value / 100, o.value->decimal);
+      }
+      all.push_back(std::move(o));
     }
     if (all.size() == 1) return {all.front()};
     math_object joined{.type = kind::set};
@@ -269,6 +274,16 @@ reading read(const std::vector<found_formula>& formulas) {
   } catch (const latex_unsupported&) {
     return {.unsupported = true};
   }
+}
+
+bool is_refused(const found_formula& f) {
+  try {
+    parse_math_object(f.latex);
+  } catch (const latex_refused&) {
+    return true;
+  } catch (const latex_unsupported&) {
+  }
+  return false;
 }
 
 }  // namespace
@@ -304,6 +319,8 @@ math_verdict math_verify_opencompass(std::string_view response, std::string_view
   }
   const std::vector<found_formula> gold = formulas_in_gold(reference);
   if (answer.empty() || gold.empty()) return {decision::broken, ""};
+  // Several are taken together when all can be read; else the first alone counts.
+  if (answer.size() > 1 && std::ranges::any_of(answer, is_refused)) answer.resize(1);
   std::string shown;
   for (const found_formula& f : answer) shown += (shown.empty() ? "" : " and ") + f.latex;
   // Texts are compared where formulas cannot be read, and equal ones are equal anyway.

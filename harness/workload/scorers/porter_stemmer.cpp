@@ -71,7 +71,7 @@ std::string step_1a(const std::string& word) {
 }
 
 // What follows the removal of "ed" or "ing".
-std::string repaired(const std::string& stem) {
+std::string with_restored_e(const std::string& stem) {
   for (const char* end : {"at", "bl", "iz"}) {
     if (stem.ends_with(end)) return stem + "e";
   }
@@ -89,7 +89,7 @@ std::string step_1b(const std::string& word) {
   for (const std::string_view suffix : {"ed", "ing"}) {
     if (!word.ends_with(suffix)) continue;
     const std::string stem = without(word, suffix.size());
-    if (has_vowel(stem)) return repaired(stem);
+    if (has_vowel(stem)) return with_restored_e(stem);
   }
   return word;
 }

@@ -79,7 +79,8 @@ void replay_longbench(golden_case& c) {
     c.number(c.official(), key,
              longbench_score(c.item().text("dataset"), c.item().text("prediction"),
                              c.texts("answers"), c.texts("all_classes"),
-                             plain ? code_ratio::difflib : code_ratio::levenshtein));
+                             plain ? code_ratio::difflib : code_ratio::levenshtein,
+                             key.starts_with("opencompass")));
   });
 }
 

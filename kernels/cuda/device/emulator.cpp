@@ -89,14 +89,15 @@ struct fiber {
   std::vector<async_copy> open;
   std::deque<std::vector<async_copy>> groups;
   bool unfenced = false;  // copies have landed that wgmma may not see yet
+  bool begun = false;     // wgmma_begin() since the last commit
 };
 
 // A warp's part of a product by its warpgroup.
 struct group_product {
   std::array<float*, 32> d;  // by lane
   int columns;
-  const unsigned char *a, *b;  // a: null where registers hold it
-  std::array<std::array<std::uint32_t, 4>, 32> held;
+  const unsigned char *a, *b;                 // a: null where registers hold it
+  std::array<const std::uint32_t*, 32> held;  // by lane, read when the product takes place
   int apart;  // of 64 columns of b and the next, in bytes; 0: rows of b are columns of the product
 };
 
@@ -108,6 +109,7 @@ struct warp_meeting {
   std::array<void*, 32> argument{};
   std::vector<group_product> open;
   std::deque<std::vector<group_product>> groups;
+  std::vector<std::array<const void*, 2>> issued;  // operands of all its products
 };
 
 struct block_state {
@@ -335,6 +337,11 @@ void run(const extent& shape, void (*body)(const void*), const void* argument) {
       }
       run_block(b, stack);
       if (counting()) note_block_end();
+      for (std::size_t w = 0; w < b.warps.size(); ++w) {
+        if (b.warps[w].issued.size() != b.warps[w / 4 * 4].issued.size()) {
+          throw emulation_error("emulator: " + place_of(b) + ": wgmma in some warps of a group");
+        }
+      }
       const auto intact = [](const unsigned char* p) {
         return std::all_of(p, p + guard_bytes, [](unsigned char c) { return c == guard_value; });
       };
@@ -505,12 +512,25 @@ void issue_product(void** all) {
       fail("wgmma with other operands in another lane");
     }
     p.d[l] = mine->d;
-    if (mine->held != nullptr) std::copy_n(mine->held, 4, p.held[l].begin());
+    p.held[l] = mine->held;
   }
   for (const fiber& f : block->fibers) {
     if (f.unfenced) fail("wgmma reads what was copied without fence_shared_copies()");
   }
   const unsigned warp = running->thread / 32;
+  for (unsigned l = 0; l < 32; ++l) {
+    if (!block->fibers[warp * 32 + l].begun) fail("wgmma without wgmma_begin()");
+  }
+  // One product is that of four warps, which must name the same operands.
+  if (block->warps.size() < warp / 4 * 4 + 4) fail("wgmma by fewer than four warps");
+  auto& issued = block->warps[warp].issued;
+  issued.push_back({p.a, p.b});
+  for (unsigned w = warp / 4 * 4; w < warp / 4 * 4 + 4; ++w) {
+    const auto& others = block->warps[w].issued;
+    if (others.size() >= issued.size() && others[issued.size() - 1] != issued.back()) {
+      fail("wgmma with other operands in another warp");
+    }
+  }
   if (chosen.eager_copies) {
     multiply(p, warp);
   } else {
@@ -528,6 +548,8 @@ void commit_products(void**) {
   warp_meeting& w = block->warps[running->thread / 32];
   w.groups.push_back(std::move(w.open));
   w.open.clear();
+  const unsigned first = running->thread / 32 * 32;
+  for (unsigned l = 0; l < 32; ++l) block->fibers[first + l].begun = false;
 }
 void wait_for_products(void** all) {
   warp_meeting& w = block->warps[running->thread / 32];
@@ -545,6 +567,9 @@ namespace unmask::cuda::emulated {
 
 void fence_shared_copies() {
   emu::running->unfenced = false;
+}
+void wgmma_begin() {
+  emu::running->begun = true;
 }
 void wgmma_64x144x16(float (&d)[72], const void* a, const void* b, const emu::where& place) {
   emu::operands mine{d, 144, a, b};

@@ -181,7 +181,7 @@ void mma_16832(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t 
                std::uint32_t b1, const emu::where& place = emu::where::current());
 // nvidia.h. Products take place when they are waited for, or at once with eager copies.
 void fence_shared_copies();
-inline void wgmma_begin() {}
+void wgmma_begin();
 void wgmma_64x144x16(float (&d)[72], const void* a, const void* b,
                      const emu::where& place = emu::where::current());
 void wgmma_64x64x16(float (&d)[8][4], const void* a, const void* b,

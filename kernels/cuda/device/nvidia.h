@@ -151,7 +151,8 @@ UNMASK_INLINE void wgmma_wait() {
 #endif
 }
 // Its descriptor: the address, `apart` and the distance of groups of eight rows in units of 16 bytes;
-// 1 of the last two bits: pieces are swizzled in rows of 128 bytes.
+// 1 of the last two bits: pieces are swizzled in rows of 128 bytes. The field of the address has 18
+// bits, which hold any but that of another block in a cluster.
 UNMASK_INLINE std::uint64_t wgmma_operand(const void* shared, std::uint64_t apart = 16) {
   return shared_address(shared) >> 4 | apart >> 4 << 16 | std::uint64_t{1024 >> 4} << 32 |
          std::uint64_t{1} << 62;

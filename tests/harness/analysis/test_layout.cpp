@@ -159,6 +159,17 @@ TEST_F(layouts, failed_rows_show_nothing) {
   }
 }
 
+TEST_F(layouts, a_column_that_no_row_fills_is_a_footnote) {
+  for (result_row& row : rows) row.score.reset();
+  const std::string shown = render_layout(table(), table_format::md);
+  EXPECT_EQ(shown.find("| Acc & all"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("Measured in no row: Acc & all, batch_size 1; Acc & all, batch_size 8."),
+            std::string::npos)
+      << shown;
+  for (result_row& row : rows) row.verdict = verdict_kind::failed;  // every column is empty
+  EXPECT_EQ(render_layout(table(), table_format::md).find("Measured in no row"), std::string::npos);
+}
+
 TEST_F(layouts, mistakes_are_refused) {
   const auto said = [&](const std::string& from, const std::string& to) {
     std::string text = std::string(artifact_text) + layout_text;

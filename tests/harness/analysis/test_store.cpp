@@ -36,6 +36,19 @@ TEST(row, holes_are_null_and_bad_bytes_do_not_stop_it) {
   EXPECT_NO_THROW(parse_row(line, "x"));
 }
 
+TEST(row, what_would_end_the_program_or_hide_the_next_row_is_refused) {
+  const std::string deep(100'000, '['), line = to_json_line(sample_row());
+  for (const std::string& text : {deep, R"({"schema_version":")" + deep, line + '\0' + line})
+    EXPECT_THROW(parse_row(text, "x"), error);
+  result_row row = sample_row();
+  row.environment = R"({"cpu":"\\[[\"["})";  // brackets of a text are none
+  EXPECT_EQ(parse_row(to_json_line(row), "x").environment, row.environment);
+  row.environment = "{}";
+  std::string odd = to_json_line(row);
+  odd.replace(odd.find(R"("environment":{})"), 16, R"("environment":0)");
+  EXPECT_NE(message_of([&] { parse_row(odd, "x"); }).find("environment"), std::string::npos);
+}
+
 TEST(row, probes_come_back_and_are_absent_without) {
   result_row row = sample_row();
   EXPECT_EQ(to_json_line(row).find("probes"), std::string::npos);
@@ -136,7 +149,21 @@ TEST(store, a_torn_last_line_costs_only_itself) {
     ASSERT_EQ(mended.rows.size(), whole ? 3u : 2u) << cut;
     EXPECT_EQ(mended.rows.back().point_id, "c");
     EXPECT_EQ(test::text_of(dir / "rows.jsonl").substr(0, a.size()), a);
+    if (!whole && cut > 0) {
+      EXPECT_EQ(test::text_of(dir / "rows.jsonl.torn"), b.substr(0, cut));
+    }
   }
+}
+
+TEST(store, a_whole_last_line_that_is_no_row_of_this_program_is_kept) {
+  scratch_directory dir;
+  std::string later = to_json_line(sample_row());
+  later.replace(later.find(R"("1.4")"), 5, R"("2.0")");
+  write_file(dir / "rows.jsonl", later);
+  EXPECT_NE(message_of([&] { line_file(dir / "rows.jsonl"); }).find("schema version 2.0"),
+            std::string::npos);
+  EXPECT_THROW(read_rows(dir / "rows.jsonl"), error);
+  EXPECT_EQ(test::text_of(dir / "rows.jsonl"), later);
 }
 
 TEST(store, a_broken_line_in_the_middle_is_an_error) {

@@ -85,6 +85,11 @@ TEST(chat_template, a_sink_is_a_block_of_opening_tokens_before_the_first_turn) {
             want + "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
 }
 
+TEST(chat_template, llada_takes_off_what_python_strips) {
+  EXPECT_EQ(apply_chat_template(chat_format::llada, {{"user", " \x1d Hi\x1f\n"}}, true),
+            apply_chat_template(chat_format::llada, {{"user", "Hi"}}, true));
+}
+
 TEST(chat_template, bad_chats_are_usage_errors) {
   for (const auto& messages : {std::vector<chat_message>{}, {{"tool", "x"}}, {{"", "x"}}}) {
     test::expect_error(exit_code::usage, "",

@@ -27,6 +27,8 @@ TEST(json, refuses_broken_text) {
   }
   expect_environment_error([] { parse_json(R"({"a":1,"b":{"k":1,"k":2}})", "f.json"); },
                            {"f.json", "`k`", "twice"});
+  expect_environment_error([] { parse_json(std::string_view("{}\0 x", 5), "f.json"); },
+                           {"f.json", "zero byte"});
   expect_environment_error([] { parse_json(std::string(100000, '['), "f.json"); },
                            {"f.json", "deeper than 64"});
 }

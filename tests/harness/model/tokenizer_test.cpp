@@ -161,7 +161,19 @@ TEST(tokenizer, a_byte_without_token_is_an_error_unless_there_is_an_unknown_toke
   EXPECT_NO_THROW(t.encode("hello"));
   expect_environment_error([&] { t.encode("hello!"); }, {"byte 33"});
   j["model"]["unk_token"] = "a";
-  EXPECT_EQ(parse(j).encode("!"), parse(j).encode("a"));
+  EXPECT_EQ(parse(j).encode("!!"), parse(j).encode("aa"));
+  j["model"]["fuse_unk"] = true;  // one for a run of them
+  EXPECT_EQ(parse(j).encode("!!").size(), 1u);
+}
+
+// As transformers has it: SDAR's <|MASK|> is not marked special and yet left out of answers.
+TEST(tokenizer, tokens_with_a_role_are_special) {
+  const std::string config = R"({"mask_token": {"content": "<mask>"},
+      "additional_special_tokens": ["<tool>"], "added_tokens_decoder": {
+          "340": {"content": "<mask>"}, "341": {"content": "<tool>"}, "342": {"content": "<x>"}}})";
+  const tokenizer t = parse(base(), config);
+  EXPECT_EQ(t.decode(ids{340, 341, 342}, true), "<x>");
+  EXPECT_EQ(t.decode(ids{340, 341, 342}, false), "<mask><tool><x>");
 }
 
 TEST(tokenizer, tokenizer_config_adds_tokens) {

@@ -91,6 +91,7 @@ TEST(official_scorers, choices) {
   EXPECT_EQ(first_option("none", "ABCD"), "");
   EXPECT_TRUE(mmlu_generative(" b) \nA", "B").right);
   EXPECT_FALSE(mmlu_generative("\nB", "B").right);
+  EXPECT_TRUE(mmlu_generative(std::string_view("B\0", 2), "B").right);  // numpy's strings end there
   const choice_verdict tie = likelihood_choice({-5, -5}, {"ab", "abcd"}, 1);
   EXPECT_FALSE(tie.acc);
   EXPECT_TRUE(tie.acc_norm);
@@ -222,7 +223,17 @@ TEST(official_scorers, math_verify) {
              {"90^\\circ", "90"},
              {"((3,4])", "(3,4]"},
              {"C", "\\text{(C)}"},
-             {"(3,\\infty) \\cup (0,1)", "(0,1) \\cup (3,\\infty)"}}) {
+             {"(3,\\infty) \\cup (0,1)", "(0,1) \\cup (3,\\infty)"},
+             {"\\(4\\)", "4"},
+             {"63\\,", "63"},
+             {"5\\,\\text{cm}", "5"},
+             {"(50%)", "50%"},
+             {"(3×4)", "3×4"},
+             {"1,000", "1000"},
+             {"2,\\;3", "2,3"},
+             {"((0,9)\\cup(9,36))", "((0,9)\\cup(9,36))"},
+             {"{3\\pm2}", "3\\pm2"},
+             {"\\text{(E}", "\\text{(E)}"}}) {
     EXPECT_EQ(verified(a, b), decision::kept) << a << " for " << b;
   }
   for (const auto& [a, b] : pairs{{"11\\sqrt2", "11\\sqrt2"},
@@ -238,6 +249,10 @@ TEST(official_scorers, math_verify) {
                                   {"(1,234)", "1234"},
                                   {"5.", "5"},
                                   {"AB", "\\text{BA}"},
+                                  {"A=1,000", "1,000"},
+                                  {"\\frac{1,000,000}{1}", "1,000,000"},
+                                  {"(x \\in [-2,7])", "x \\in [-2,7]"},
+                                  {"\\log_23", "\\log_2 3"},
                                   {"\\begin{pmatrix}1\\\\2\\end{pmatrix}", "(1,2)"}}) {
     EXPECT_EQ(verified(a, b), decision::broken) << a << " for " << b;
   }
@@ -246,6 +261,10 @@ TEST(official_scorers, math_verify) {
   EXPECT_EQ(math_verify_opencompass("$7$", "7").right, decision::broken);
   EXPECT_EQ(math_verify_opencompass("\\boxed{1} and \\boxed{2}", "1,2").right, decision::kept);
   EXPECT_EQ(math_verify_opencompass("\\boxed{7}", "").right, decision::broken);
+  // Where one of several cannot be read, the first alone counts.
+  const auto either = [](const char* answer) { return math_verify_opencompass(answer, "3").right; };
+  EXPECT_EQ(either("$\\boxed{3}$ or $\\boxed{\\frac{}}$"), decision::kept);
+  EXPECT_EQ(either("$\\boxed{\\frac{}}$ or $\\boxed{3}$"), decision::broken);
 }
 
 TEST(official_scorers, words_of_longbench) {
@@ -261,6 +280,15 @@ TEST(official_scorers, words_of_longbench) {
   EXPECT_DOUBLE_EQ(code_similarity("# no\ntide", "diet"), 0.5);
   EXPECT_EQ(code_similarity("# only", ""), 1);
   EXPECT_EQ(longbench_score("trec", "\nCity\nDate", {"City"}, {"City", "Date"}), 1);
+  // OpenCompass cuts the prediction again for the second reference.
+  const std::string text =
+      "她会突然很关心你在不在线，见面时又会故意装得无所谓(其实她很注意你的一举一动)，在线聊天的时候"
+      "经常断断续续的，比如有的消息很久才回。";
+  const auto of_two = [&](bool opencompass) {
+    return longbench_score("dureader", text, {"x", text}, {}, code_ratio::levenshtein, opencompass);
+  };
+  EXPECT_NEAR(of_two(false), 0.999999995, 1e-9);
+  EXPECT_NEAR(of_two(true), 0.9705882302941177, 1e-9);
   EXPECT_NEAR(rouge_longbench("a b. c", "c. a b"), 1, 1e-8);
   EXPECT_EQ(rouge_longbench("...", "a"), 0);
   std::string many;
@@ -307,6 +335,8 @@ TEST(official_scorers, instructions) {
             decision::kept);
   EXPECT_EQ(instruction("language:response_language", R"({"language": "de"})", "12345"),
             decision::kept);  // no features count as kept
+  EXPECT_EQ(instruction("language:response_language", R"({"language": "de"})", "naar"),
+            decision::broken);  // seeds differ on what it is, and none says German
   EXPECT_EQ(instruction("detectable_format:json_format", "{}", "```json\n{\"a\": NaN}\n```"),
             decision::kept);
   EXPECT_EQ(instruction("detectable_format:json_format", "{}", "{'a': 1}"), decision::broken);
