@@ -136,7 +136,7 @@ def figures(section, prefix, letters, save, only_fitting):
         import importlib
         import common
     except ImportError as problem:
-        return "", "", [f"figures need {problem.name}: pip install -r plots/requirements.txt"]
+        return "", "", [f"figures need {problem.name}: ./dev setup --python"]
     common.style()
     try:
         believed = section.rows.believed()
@@ -461,7 +461,7 @@ def reproduce_part(sections, root):
                      f'<span class="hash">{text(", ".join(r["point_id"] for r in s.rows[:6]))}'
                      f'{" …" if len(s.rows) > 6 else ""}</span></p>')
     parts.append("<h3>Figures and this page</h3>")
-    parts.append(command_box("python -m pip install -r plots/requirements.txt"))
+    parts.append(command_box("./dev setup --python"))
     parts.append(command_box(f"unmask report {quoted(root)}"))
     return f'<section id="reproduce" class="block"><h2>Reproduce</h2>{"".join(parts)}</section>'
 

@@ -11,7 +11,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 std::string circumstances(const result_row& row) {
@@ -288,4 +288,4 @@ std::string ablation_json(const std::vector<ablation_line>& lines,
   return json_text(out);
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

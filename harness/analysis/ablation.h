@@ -19,7 +19,7 @@
 #include "harness/analysis/text_table.h"
 #include "harness/analysis/verdict.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 struct ablation_margins {
   double speed = 0.02;  // relative
@@ -74,4 +74,4 @@ std::vector<text_table> ablation_tables(const std::vector<ablation_line>& lines,
 std::string ablation_json(const std::vector<ablation_line>& lines,
                           const std::vector<main_effect>& effects, const ablation_margins& margins);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -31,7 +31,7 @@
 #include "harness/analysis/text_table.h"
 #include "harness/analysis/verdict.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 enum class claim_kind : std::uint8_t { ratio, ordering, monotone, threshold, equal };
 enum class claim_aggregate : std::uint8_t { each, mean, max, min };
@@ -126,4 +126,4 @@ struct checked_claim {
 text_table claims_table(const std::vector<checked_claim>& claims);  // and how many of each verdict
 std::string claims_json(const std::vector<checked_claim>& claims);  // an array
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -9,7 +9,7 @@
 #include "harness/analysis/claims.h"
 #include "harness/base/error.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 constexpr std::int64_t tiny_parameters = 100'000'000;
@@ -574,4 +574,4 @@ claim_result check_claim(const paper_claim& c, const frame& all, const std::stri
   return result;
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -8,7 +8,7 @@
 #include "harness/base/nearest.h"
 #include "harness/base/toml_reader.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -249,4 +249,4 @@ std::vector<paper_claim> parse_claims(const std::string& text, const fs::path& f
   return claims;
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -7,7 +7,7 @@
 #include "harness/analysis/claims.h"
 #include "harness/analysis/json_of.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 text_table claims_table(const std::vector<checked_claim>& claims) {
   text_table t{"paper",         "claim",     "scale", "verdict",
@@ -86,4 +86,4 @@ std::string claims_json(const std::vector<checked_claim>& claims) {
   return json_text(all);
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

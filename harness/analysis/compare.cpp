@@ -16,7 +16,7 @@
 #include "harness/analysis/verdict.h"
 #include "harness/base/error.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 std::string title_of(const result_row& row) {
@@ -272,4 +272,4 @@ std::string comparison_text(const run_comparison& c) {
   return text + "\n" + name_of(c.same() ? verdict::repeated : verdict::differs) + "\n";
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

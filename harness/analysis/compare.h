@@ -12,7 +12,7 @@
 
 #include "harness/analysis/frame.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 struct run_difference {
   std::string point;  // what was run, for people to read
@@ -62,4 +62,4 @@ run_comparison compare_paths(const std::filesystem::path& before,
                              compared_speeds speeds = compared_speeds::ratios);
 std::string comparison_text(const run_comparison& comparison);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -11,7 +11,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 // The swept settings without those that make the cell.
@@ -184,4 +184,4 @@ std::string crossover_json(const std::vector<crossover_cell>& cells) {
   return json_text(all);
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

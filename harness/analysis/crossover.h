@@ -12,7 +12,7 @@
 #include "harness/analysis/frame.h"
 #include "harness/analysis/text_table.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 struct crossover_entry {
   std::string label;  // and what the sweep changed, run settings aside
@@ -50,4 +50,4 @@ text_table crossover_table(const std::vector<crossover_cell>& cells);
 // An array of cells; described in results/README.md.
 std::string crossover_json(const std::vector<crossover_cell>& cells);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

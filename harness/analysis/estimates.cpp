@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 // What the samples of a row tell: seconds themselves, or a number of tokens over them.
@@ -250,4 +250,4 @@ std::string estimate_text(const estimate& e) {
   return text + fmt::format(", n = {} {}", e.n, e.unit_of_n);
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

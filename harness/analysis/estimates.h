@@ -10,7 +10,7 @@
 #include "harness/analysis/paired_statistics.h"
 #include "harness/analysis/row.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 // Half width, relative, from which on a speed is NOISY: no verdict rests on it.
 inline constexpr double noisy_half_width = 0.25;
@@ -50,4 +50,4 @@ std::optional<estimate> estimate_of(const result_row& row, const std::string& me
 std::string estimate_text(const estimate& e);
 std::string short_number(double value);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

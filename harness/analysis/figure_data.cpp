@@ -11,7 +11,7 @@
 #include "harness/analysis/estimates.h"
 #include "harness/analysis/json_of.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 using nlohmann::ordered_json;
@@ -326,4 +326,4 @@ ordered_json figure_data(const frame& rows) {
           {"phases", phases(shown)}};
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

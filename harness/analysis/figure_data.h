@@ -9,7 +9,7 @@
 
 #include "harness/analysis/frame.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 // {
 //  rows:      every row as stored, and: name (label and sweep, "(synthetic)"), series (told apart from
@@ -26,4 +26,4 @@ namespace unmask::inline analysis {
 // }
 nlohmann::ordered_json figure_data(const frame& rows);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

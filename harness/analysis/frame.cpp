@@ -14,7 +14,7 @@
 #include "harness/base/nearest.h"
 #include "harness/base/toml_reader.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 // Besides the keys of [run].
@@ -247,4 +247,4 @@ void read_selector(toml_reader& reader, const std::string& key, row_selector& in
   });
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

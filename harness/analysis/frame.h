@@ -16,10 +16,10 @@
 
 #include "harness/analysis/row.h"
 
-namespace unmask::inline base {
+namespace unmask {
 class toml_reader;
 }
-namespace unmask::inline analysis {
+namespace unmask {
 
 using row_list = std::vector<const result_row*>;  // into a frame that outlives it
 
@@ -83,4 +83,4 @@ std::string circumstance_of(const result_row& row, const std::set<std::string>& 
 row_list partners_of(const result_row& left, const row_list& candidates,
                      const std::set<std::string>& free);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

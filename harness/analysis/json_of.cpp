@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 using nlohmann::ordered_json;
 
@@ -53,4 +53,4 @@ std::string json_text(const ordered_json& value) {
   return value.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -15,7 +15,7 @@
 #include "harness/analysis/verdict.h"
 #include "harness/base/json.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 // What a text holds, which may be anybody's; discarded where it is no JSON or is_hostile_json().
 template <class Json = nlohmann::ordered_json>
@@ -70,4 +70,4 @@ nlohmann::ordered_json json_of(const std::optional<T>& value) {  // null where t
 // One value a line where it is an array. Bytes that are not UTF-8 are replaced.
 std::string json_text(const nlohmann::ordered_json& value);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include "harness/base/process.h"
 #include "harness/base/toml_reader.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 // A string, or an array of strings.
@@ -397,4 +397,4 @@ std::string render_layout(const laid_out_table& table, table_format format) {
   return render(format == table_format::csv ? cells_of(table) : table_of(table), format);
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

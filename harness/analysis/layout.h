@@ -21,7 +21,7 @@
 #include "harness/analysis/published.h"
 #include "harness/analysis/text_table.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 struct layout_column {
   std::string metric;            // of a row, "score", "speedup", "probes.PATH", "calibration.PATH"
@@ -88,4 +88,4 @@ text_table table_of(const laid_out_table& table);
 text_table cells_of(const laid_out_table& table);
 std::string render_layout(const laid_out_table& table, table_format format);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

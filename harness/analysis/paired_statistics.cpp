@@ -11,7 +11,7 @@
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 constexpr std::size_t resamples = 10000;
@@ -201,4 +201,4 @@ std::optional<interval> corrected_for(std::size_t points, const estimate& e, boo
                   e.value + wider * (e.range->high - e.value)};
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

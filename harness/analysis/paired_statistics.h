@@ -12,7 +12,7 @@
 
 #include "harness/analysis/statistics.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 // An estimate, and how it was come by. No interval: the quantity was counted (exact) or seen once.
 struct estimate {
@@ -57,4 +57,4 @@ estimate ratio_over_items(const item_shares& above, const item_shares& below);
 // quantiles, Student's for repetitions and seeds, normal for items. logs: distances of logarithms.
 std::optional<interval> corrected_for(std::size_t points, const estimate& e, bool logs);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -7,7 +7,7 @@
 #include "harness/analysis/json_of.h"
 #include "harness/analysis/table.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 using nlohmann::ordered_json;
@@ -131,4 +131,4 @@ std::vector<text_table> phase_tables(const row_list& rows) {
   return tables;
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

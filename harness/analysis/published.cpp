@@ -9,7 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/toml_reader.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 published_value read_value(toml_reader& r) {
@@ -84,4 +84,4 @@ published_paper read_published(const std::filesystem::path& file) {
   return parse_published(toml_text(file, "published numbers"), file);
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

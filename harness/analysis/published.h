@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 struct published_value {
   std::string artifact, row, column, metric;
@@ -41,4 +41,4 @@ struct published_paper {
 published_paper read_published(const std::filesystem::path& file);
 published_paper parse_published(const std::string& toml, const std::filesystem::path& file);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

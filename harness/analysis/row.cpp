@@ -7,7 +7,7 @@
 #include "harness/analysis/json_of.h"
 #include "harness/base/error.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 using nlohmann::json;
@@ -285,4 +285,4 @@ result_row parse_row(const std::string& line, const std::string& where) {
   return row;
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -15,7 +15,7 @@
 #include "harness/base/run_keys.h"
 #include "harness/base/value.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 // Major: old readers would misread the row. Minor: fields were added.
 inline constexpr int row_schema_major = 1;
@@ -153,4 +153,4 @@ std::string to_json_line(const result_row& row);  // one line, no newline
 // Environment error naming `where` for text that is no row, or has another major schema version.
 result_row parse_row(const std::string& line, const std::string& where);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

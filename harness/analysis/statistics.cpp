@@ -8,7 +8,7 @@
 
 #include <boost/math/distributions/students_t.hpp>
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 constexpr double nan_value = std::numeric_limits<double>::quiet_NaN();
@@ -97,4 +97,4 @@ std::string stopping_rule::reason(const std::vector<double>& samples) const {
   return n >= maximum ? "max_repetitions" : "";
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

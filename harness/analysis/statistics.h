@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 double mean_of(const std::vector<double>& samples);       // NaN when empty
 double deviation_of(const std::vector<double>& samples);  // n - 1 below; NaN under 2 samples
@@ -49,4 +49,4 @@ struct stopping_rule {
   std::string reason(const std::vector<double>& samples) const;
 };
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -16,7 +16,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -135,4 +135,4 @@ fs::path rows_file(const fs::path& directory, std::size_t part, std::size_t part
   return directory / name;
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

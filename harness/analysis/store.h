@@ -12,7 +12,7 @@
 
 #include "harness/analysis/row.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 // Appends lines to one file. Holds an advisory lock: two runs cannot interleave in one file.
 class line_file {
@@ -48,4 +48,4 @@ std::set<std::string> completed_points(const std::vector<result_row>& rows);
 std::filesystem::path rows_file(const std::filesystem::path& directory, std::size_t part,
                                 std::size_t parts);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -12,7 +12,7 @@
 
 #include "harness/analysis/estimates.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 std::string model_name(const result_row& row) {
@@ -263,4 +263,4 @@ std::string render_rows(const frame& rows, table_format format) {
   return text + "\n]\n";
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

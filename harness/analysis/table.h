@@ -10,7 +10,7 @@
 #include "harness/analysis/frame.h"
 #include "harness/analysis/text_table.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 // Closed batches: model, method, task, items, score, tok/s, speed-up over the first method that ran
 // on the same model and workload in the same circumstances, committed/step, redundancy, nfe,
@@ -30,4 +30,4 @@ std::string render_rows(const frame& rows, table_format format);
 // What `unmask profile` saw of each row: time, work and share of the roof by phase.
 std::vector<text_table> phase_tables(const row_list& rows);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

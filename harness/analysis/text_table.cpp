@@ -11,7 +11,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 namespace {
 
 std::string markdown_text(std::string text) {
@@ -206,4 +206,4 @@ std::string latex_text(const std::string& text) {
   return out;
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -13,7 +13,7 @@
 
 #include "harness/analysis/paired_statistics.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 struct table_cell {
   std::string text;   // as shown, without markup
@@ -69,4 +69,4 @@ std::string render(const std::vector<text_table>& tables, table_format format);
 // Text in LaTeX: every special character escaped.
 std::string latex_text(const std::string& text);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

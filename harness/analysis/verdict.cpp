@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 const char* name_of(verdict v) {
   constexpr const char* names[] = {"SAME",    "FASTER",         "SLOWER",
@@ -59,4 +59,4 @@ verdict against_margin(const std::optional<interval>& range, const region& margi
   return verdict::ambiguous;
 }
 
-}  // namespace unmask::analysis
+}  // namespace unmask

@@ -13,7 +13,7 @@
 
 #include "harness/analysis/statistics.h"
 
-namespace unmask::inline analysis {
+namespace unmask {
 
 enum class verdict : std::uint8_t {
   // A setting against its base, or a run against its repetition.
@@ -60,4 +60,4 @@ double evidence_to_decide(double value, const interval& i, const region& wanted)
 verdict against_margin(const std::optional<interval>& range, const region& margin, verdict below,
                        verdict above);
 
-}  // namespace unmask::analysis
+}  // namespace unmask

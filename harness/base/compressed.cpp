@@ -12,7 +12,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 
-namespace unmask::inline base {
+namespace unmask {
 namespace {
 
 constexpr int gzip_only = 16 + MAX_WBITS;
@@ -106,4 +106,4 @@ std::optional<std::string> read_zip_member(const std::filesystem::path& archive,
   return std::nullopt;
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace unmask::inline base {
+namespace unmask {
 
 // True when the bytes begin as gzip files do.
 bool is_gzip(std::string_view bytes);
@@ -28,4 +28,4 @@ std::string read_plain_or_gzip(const std::filesystem::path& path, std::size_t li
 std::optional<std::string> read_zip_member(const std::filesystem::path& archive,
                                            const std::string& name, std::size_t limit);
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -13,7 +13,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask::inline base {
+namespace unmask {
 namespace {
 
 std::string hex_digest(std::string_view text, const EVP_MD* kind) {
@@ -105,4 +105,4 @@ std::string remembered_hash(const std::filesystem::path& file, const hash_memory
   return digest;
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace unmask::inline base {
+namespace unmask {
 
 // The bytes of `text` hashed, in hex digits (64, and 40). Environment error when OpenSSL cannot.
 std::string sha256_hex(std::string_view text);
@@ -34,4 +34,4 @@ hash_memory user_hash_memory();
 std::string remembered_hash(const std::filesystem::path& file, const hash_memory& memory,
                             const std::function<std::string()>& compute);
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace unmask::inline base {
+namespace unmask {
 
 // Process exit codes, stable for scripts.
 enum class exit_code : int {
@@ -44,4 +44,4 @@ auto located(const std::string& where, const Work& work) {
   }
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

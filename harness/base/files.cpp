@@ -15,7 +15,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask::inline base {
+namespace unmask {
 namespace {
 
 class descriptor {
@@ -125,4 +125,4 @@ mapped_file::~mapped_file() {
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

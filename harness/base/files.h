@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace unmask::inline base {
+namespace unmask {
 
 // Whole content of a regular file. Missing, unreadable or larger than limit bytes: environment
 // error that names the file.
@@ -58,4 +58,4 @@ class mapped_file {
   std::size_t size_ = 0;
 };
 
-}  // namespace unmask::base
+}  // namespace unmask

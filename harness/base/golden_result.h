@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask::inline base {
+namespace unmask {
 
 // What the replay of one file of golden cases found.
 struct golden_result {
@@ -33,4 +33,4 @@ struct golden_results {
   std::vector<std::string> not_run;
 };
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -8,7 +8,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask::inline base {
+namespace unmask {
 namespace {
 
 constexpr std::size_t max_depth = 64;
@@ -244,4 +244,4 @@ json_reader json_reader::child(std::string_view key) const {
   return {at(key), file_, name_of(key)};
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

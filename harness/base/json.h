@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-namespace unmask::inline base {
+namespace unmask {
 
 struct json_member;
 
@@ -77,4 +77,4 @@ class json_reader {
   std::string path_;
 };
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -8,7 +8,7 @@
 #include "harness/base/error.h"
 #include "harness/base/python_text.h"
 
-namespace unmask::inline base {
+namespace unmask {
 using namespace py;
 namespace {
 
@@ -76,4 +76,4 @@ std::string json_text(const json_value& value) {
   return "{" + result + "}";
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

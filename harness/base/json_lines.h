@@ -10,7 +10,7 @@
 
 #include "harness/base/json.h"
 
-namespace unmask::inline base {
+namespace unmask {
 
 // Whole text of a workload file, plain or gzip. Environment error when it is missing or unreadable.
 std::string read_workload_text(const std::string& path);
@@ -33,4 +33,4 @@ void for_each_json_line(
 std::string json_text(const json_value& value);
 std::string json_string(const std::string& text);  // in quotes
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -9,7 +9,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask::inline base {
+namespace unmask {
 namespace {
 
 char lower(char c) {
@@ -87,4 +87,4 @@ std::size_t find_known(const std::string& what, const std::string& name,
   throw usage_error((where.empty() ? "" : where + ": ") + unknown_name(what, name, known));
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

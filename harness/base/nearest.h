@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace unmask::inline base {
+namespace unmask {
 
 // The `count` names nearest to `wrong` by edit distance without regard to case, best first.
 std::vector<std::string> nearest_names(std::string_view wrong,
@@ -61,4 +61,4 @@ void keep_named(const std::string& what, const std::vector<std::string>& only,
   });
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-namespace unmask::inline base {
+namespace unmask {
 
 void for_each_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
   std::atomic<std::size_t> next{0};
@@ -37,4 +37,4 @@ void for_each_parallel(std::size_t count, const std::function<void(std::size_t)>
   if (problem) std::rethrow_exception(problem);
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -13,7 +13,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask::inline base {
+namespace unmask {
 namespace {
 
 class file_actions {
@@ -81,4 +81,4 @@ std::filesystem::path this_program() {
   return path;
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

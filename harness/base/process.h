@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask::inline base {
+namespace unmask {
 
 // Runs a program (looked up on PATH) with these arguments, without a shell, and waits for it.
 // Empty files: the output goes where ours goes; otherwise they are written anew. The exit status;
@@ -26,4 +26,4 @@ inline constexpr const char* shares_machine = "UNMASK_SHARES_MACHINE";
 inline constexpr const char* shared_machine_note =
     "other measurements ran on the machine at the same time: times and speeds mean nothing";
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace unmask::inline base::py {
+namespace unmask::py {
 
 struct match {
   struct span {
@@ -57,4 +57,4 @@ class pattern {
   std::shared_ptr<void> compiled_;
 };
 
-}  // namespace unmask::base::py
+}  // namespace unmask::py

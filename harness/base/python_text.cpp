@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace unmask::inline base::py {
+namespace unmask::py {
 namespace {
 
 UChar32 icu(char32_t c) {
@@ -268,4 +268,4 @@ std::optional<double> parse_float(std::string_view text) {
   return value;
 }
 
-}  // namespace unmask::base::py
+}  // namespace unmask::py

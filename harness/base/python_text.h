@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace unmask::inline base::py {
+namespace unmask::py {
 
 // The code point that starts at text[at], and its length in bytes. A byte that starts no valid
 // UTF-8 sequence counts as one character U+FFFD, so that broken model output is never fatal.
@@ -68,4 +68,4 @@ std::optional<std::string> parse_int(std::string_view text);
 // float(text); nothing where Python raises ValueError.
 std::optional<double> parse_float(std::string_view text);
 
-}  // namespace unmask::base::py
+}  // namespace unmask::py

@@ -11,7 +11,7 @@
 #include "harness/base/python_text.h"
 #include "harness/base/unicode.h"
 
-namespace unmask::inline base {
+namespace unmask {
 namespace {
 
 constexpr std::size_t longest_pattern = 64 << 10;
@@ -283,4 +283,4 @@ std::vector<std::string_view> pattern::split(std::string_view text) const {
 }
 
 }  // namespace py
-}  // namespace unmask::base
+}  // namespace unmask

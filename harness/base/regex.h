@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace unmask::inline base {
+namespace unmask {
 
 class regex {
  public:
@@ -29,4 +29,4 @@ class regex {
 // The characters of text as a pattern that matches exactly them.
 std::string regex_escape(std::string_view text);
 
-}  // namespace unmask::base
+}  // namespace unmask

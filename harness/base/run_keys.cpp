@@ -8,7 +8,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 
-namespace unmask::inline base {
+namespace unmask {
 namespace {
 
 std::string as_text(std::int64_t value) {
@@ -107,4 +107,4 @@ std::string run_help() {
   return text;
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-namespace unmask::inline base {
+namespace unmask {
 
 // X(type, key, unit, default, lowest, highest, words, used, meaning)
 //   words: what a text may be, parted by blanks; WORD@DEVICE is for that device alone
@@ -76,4 +76,4 @@ void check_run_device(const run_keys& run);
 // A line per key with its default, unit and meaning.
 std::string run_help();
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <sstream>
 
-namespace unmask::inline base {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -95,4 +95,4 @@ shared_library open_shared_library(const library_search& wanted) {
   return result;
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace unmask::inline base {
+namespace unmask {
 
 struct library_search {
   std::vector<std::string> names;  // "libcublasLt.so.13": what the loader would be asked for
@@ -45,4 +45,4 @@ inline library_search cupti_library(std::string built_with = {}) {
 // Folders nvidia/*/lib inside the packages of $VIRTUAL_ENV and of each python3 on PATH, sorted.
 std::vector<std::filesystem::path> python_libraries();
 
-}  // namespace unmask::base
+}  // namespace unmask

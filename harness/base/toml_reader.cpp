@@ -9,7 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 
-namespace unmask::inline base {
+namespace unmask {
 namespace {
 
 std::string kind_of(const toml::node& node) {
@@ -202,4 +202,4 @@ std::filesystem::path existing_file(toml_reader& r, const std::string& text,
   return file;
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -16,7 +16,7 @@
 
 #include "harness/base/value.h"
 
-namespace unmask::inline base {
+namespace unmask {
 
 // Look-ups remember the keys they were asked for; finish() refuses every other key. All errors are
 // usage errors that begin with FILE:LINE and name the key.
@@ -69,4 +69,4 @@ void required_text(toml_reader& reader, const std::string& key, std::string& int
 std::filesystem::path existing_file(toml_reader& reader, const std::string& text,
                                     const std::filesystem::path& beside);
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -10,7 +10,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask::inline base {
+namespace unmask {
 namespace {
 
 // ICU counts in int32; texts are cut off well before.
@@ -91,4 +91,4 @@ std::size_t leading_space(std::string_view text) {
   return static_cast<std::size_t>(end);
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

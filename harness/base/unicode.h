@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace unmask::inline base {
+namespace unmask {
 
 // The text with every malformed UTF-8 sequence replaced by U+FFFD (one per maximal subpart, as the
 // Unicode standard recommends and Rust and Python do).
@@ -21,4 +21,4 @@ std::size_t utf8_length(std::string_view text, std::size_t at);
 std::size_t trailing_space(std::string_view text);
 std::size_t leading_space(std::string_view text);
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -4,7 +4,7 @@
 
 #include <charconv>
 
-namespace unmask::inline base {
+namespace unmask {
 
 std::string to_string(const parameter_value& value) {
   struct printer {
@@ -20,4 +20,4 @@ std::string to_string(const parameter_value& value) {
   return std::visit(printer{}, value);
 }
 
-}  // namespace unmask::base
+}  // namespace unmask

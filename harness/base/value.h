@@ -9,7 +9,7 @@
 #include <string>
 #include <variant>
 
-namespace unmask::inline base {
+namespace unmask {
 
 using parameter_value = std::variant<bool, std::int64_t, double, std::string>;
 using parameter_map = std::map<std::string, parameter_value>;
@@ -17,4 +17,4 @@ using parameter_map = std::map<std::string, parameter_value>;
 // The shortest text that reads back as the same value, so that equal settings are equal text.
 std::string to_string(const parameter_value& value);
 
-}  // namespace unmask::base
+}  // namespace unmask

@@ -24,7 +24,7 @@
 #include "harness/experiment/bundle.h"
 #include "harness/experiment/runner.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace fs = std::filesystem;
 namespace {
 
@@ -251,4 +251,4 @@ int command_compare(const texts& arguments) {
   return exit_status_of(comparison);
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

@@ -16,7 +16,7 @@
 #include "harness/cli/options.h"
 #include "harness/experiment/runner.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace fs = std::filesystem;
 namespace {
 
@@ -73,4 +73,4 @@ int command_bench(const texts& arguments) {
   return summary.exit_status();
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

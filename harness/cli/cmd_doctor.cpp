@@ -17,7 +17,7 @@
 #include "harness/profile/nvtx.h"
 #include "kernels/backend.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace {
 
 // Reads a checkpoint to the last byte; the first thing wrong with it becomes the answer.
@@ -113,4 +113,4 @@ int command_doctor(const texts& arguments) {
   return static_cast<int>(good ? exit_code::ok : exit_code::environment);
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

@@ -22,7 +22,7 @@
 #include "harness/model/chat_template.h"
 #include "harness/model/weights.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace {
 
 // "params.NAME=VALUE" texts, read as experiment files read them; names are checked by the method.
@@ -185,4 +185,4 @@ int command_generate(const texts& arguments) {
   return 0;
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

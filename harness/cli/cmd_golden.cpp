@@ -12,7 +12,7 @@
 #include "harness/workload/programs/replay.h"
 #include "harness/workload/scorers/replay.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace {
 
 // Cases of the evaluation harnesses are counted by file.
@@ -106,4 +106,4 @@ int command_golden(const texts& arguments) {
   return static_cast<int>(sum.failed == 0 ? exit_code::ok : exit_code::run_failed);
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

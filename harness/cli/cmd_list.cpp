@@ -19,7 +19,7 @@
 #include "harness/model/config.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace {
 
 void list_methods() {
@@ -178,4 +178,4 @@ int command_show(const texts& arguments) {
   return 0;
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

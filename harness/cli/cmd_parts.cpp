@@ -18,7 +18,7 @@
 #include "harness/experiment/request.h"
 #include "harness/experiment/runner.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -123,4 +123,4 @@ int command_merge(const words& arguments) {
   return static_cast<int>(exit_code::run_failed);
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

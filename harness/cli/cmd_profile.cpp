@@ -24,7 +24,7 @@
 #include "kernels/bench/roofs.h"
 #include "kernels/cuda/device.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace fs = std::filesystem;
 namespace {
 
@@ -266,4 +266,4 @@ int command_profile(const std::vector<std::string>& arguments) {
   return summary.exit_status();
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

@@ -25,7 +25,7 @@
 #include "harness/experiment/catalogue.h"
 #include "harness/experiment/request.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace fs = std::filesystem;
 namespace {
 
@@ -33,7 +33,7 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t largest_file = std::size_t{1} << 30;
 
-// $UNMASK_PYTHON, else the one that `./dev setup --plots` prepares, else the one on the path.
+// $UNMASK_PYTHON, else the one that `./dev setup` prepares, else the one on the path.
 std::string python() {
   if (const char* given = std::getenv("UNMASK_PYTHON"); given && *given) return given;
   const fs::path prepared = ".venv/bin/python";
@@ -216,7 +216,7 @@ int command_report(const texts& arguments) {
        experiments_option()},
       {"dir"}, arguments,
       "\nOne self-contained HTML page of the rows below DIR. Drawn by Python 3.11; figures "
-      "need\nplots/requirements.txt (./dev setup --plots prepares both).\n");
+      "need\nmatplotlib (./dev setup prepares both).\n");
   const fs::path place = line.place("dir", "report needs the folder of a run");
   const fs::path script = fs::path(line.text("plots-dir")) / "report.py";
   const bool data_only = line.given("data");
@@ -245,4 +245,4 @@ int command_report(const texts& arguments) {
   }
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

@@ -27,7 +27,7 @@
 #include "harness/experiment/runner.h"
 #include "harness/experiment/serve_settings.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace fs = std::filesystem;
 namespace {
 
@@ -252,4 +252,4 @@ int command_run(const texts& arguments) {
   return one ? run_one(paths.front(), line) : run_several(paths, line);
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

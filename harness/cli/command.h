@@ -9,7 +9,7 @@
 
 #include "kernels/backend.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 
 struct command {
   const char* name;
@@ -42,4 +42,4 @@ int command_doctor(const std::vector<std::string>& arguments);
 // CPU backend where that is so. Throws usage_error for another name.
 const backend& device_named(const std::string& name);
 
-}  // namespace unmask::cli
+}  // namespace unmask

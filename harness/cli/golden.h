@@ -13,7 +13,7 @@
 #include "harness/base/golden_result.h"
 #include "kernels/backend.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 
 struct golden_summary {
   int passed = 0, failed = 0, skipped = 0;
@@ -34,4 +34,4 @@ struct golden_options {
 golden_summary replay_logits(const golden_options& options);
 golden_summary replay_decode(const golden_options& options);
 
-}  // namespace unmask::cli
+}  // namespace unmask

@@ -18,7 +18,7 @@
 #include "harness/decode/step_loop.h"
 #include "kernels/head.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace {
 
 using nlohmann::json;
@@ -326,4 +326,4 @@ golden_summary replay_decode(const golden_options& options) {
   return sum;
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

@@ -10,7 +10,7 @@
 #include "harness/cli/golden.h"
 #include "harness/decode/plain_forward.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace {
 
 using nlohmann::json;
@@ -120,4 +120,4 @@ golden_summary replay_logits(const golden_options& options) {
   return sum;
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

@@ -11,7 +11,7 @@
 #include "harness/profile/build_info.h"
 #include "kernels/cuda/device.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 
 const std::vector<command>& commands() {
   static const std::vector<command> all = {
@@ -84,7 +84,7 @@ int dispatch(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
-}  // namespace unmask::cli
+}  // namespace unmask
 
 int unmask_main(int argc, char** argv) {
   try {

@@ -8,7 +8,7 @@
 #include "harness/decode/registry.h"
 #include "harness/experiment/locate.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 
 std::string usual_method(const model_config& config) {
   if (config.attention == mask_kind::full) return "vanilla";
@@ -82,4 +82,4 @@ experiment_spec spec_of_model(const std::filesystem::path& given, const command_
   return spec;
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

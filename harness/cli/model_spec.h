@@ -11,7 +11,7 @@
 #include "harness/experiment/spec.h"
 #include "harness/model/config.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 
 // The method a model was made for.
 std::string usual_method(const model_config& config);
@@ -29,4 +29,4 @@ std::filesystem::path fresh_folder(const std::filesystem::path& wanted);
 // Model, methods, seed, evidence and settings; no workload yet.
 experiment_spec spec_of_model(const std::filesystem::path& given, const command_line& line);
 
-}  // namespace unmask::cli
+}  // namespace unmask

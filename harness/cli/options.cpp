@@ -14,7 +14,7 @@
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 namespace po = boost::program_options;
 namespace {
 
@@ -191,4 +191,4 @@ void command_line::write(const std::string& text) const {
   }
 }
 
-}  // namespace unmask::cli
+}  // namespace unmask

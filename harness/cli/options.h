@@ -14,7 +14,7 @@
 
 #include "harness/analysis/text_table.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 
 using texts = std::vector<std::string>;
 
@@ -72,4 +72,4 @@ class command_line {
   std::unique_ptr<parsed> parsed_;
 };
 
-}  // namespace unmask::cli
+}  // namespace unmask

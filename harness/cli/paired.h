@@ -9,11 +9,11 @@
 #include "harness/analysis/frame.h"
 #include "harness/cli/options.h"
 
-namespace unmask::inline cli {
+namespace unmask {
 
 // --margin, --score-margin, --base
 option_table paired_options();
 // Each setting beside its base, with verdicts; usage errors for margins and names.
 std::string paired_report(const frame& rows, const command_line& line);
 
-}  // namespace unmask::cli
+}  // namespace unmask

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace unmask::inline decode {
+namespace unmask {
 
 const char* name_of(forward_kind p) {
   constexpr const char* names[] = {"prefill", "denoise", "commit"};
@@ -81,4 +81,4 @@ std::vector<std::int32_t> batch::tokens(std::int32_t s, std::int32_t first,
   return {canvas + first, canvas + last};
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

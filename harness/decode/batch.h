@@ -13,7 +13,7 @@
 #include "kernels/backend.h"
 #include "kernels/token_state.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 enum class forward_kind : std::uint8_t {
   prefill,  // the prompt enters the cache
@@ -87,4 +87,4 @@ class batch {
   std::vector<bool> occupied_;
 };
 
-}  // namespace unmask::decode
+}  // namespace unmask

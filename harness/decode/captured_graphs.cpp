@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace unmask::inline decode {
+namespace unmask {
 
 void captured_graphs::run(const std::vector<std::uint64_t>& key,
                           const std::function<void()>& body) {
@@ -37,4 +37,4 @@ void captured_graphs::forget_oldest() {
   known_.erase(oldest);
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -14,7 +14,7 @@
 
 #include "kernels/backend.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 struct graph_counts {
   std::int64_t direct = 0;    // times that work ran uncaptured, to be captured when it comes again
@@ -47,4 +47,4 @@ class captured_graphs {
   graph_counts counts_;
 };
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -7,7 +7,7 @@
 
 #include "kernels/rows.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 namespace {
 
 constexpr std::int32_t longest_block = 256;  // candidates of one sequence in one step
@@ -97,4 +97,4 @@ row_set carried_outputs::read(const batch& b, const step_plan& plan, const row_l
   return {b.capacity(), begin_.back(), begin_.data(), sequence_.data(), position_.data(), nullptr};
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

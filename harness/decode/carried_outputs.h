@@ -11,7 +11,7 @@
 
 #include "harness/decode/policies.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 class carried_outputs {
  public:
@@ -47,4 +47,4 @@ class carried_outputs {
   std::int32_t appended_ = 0;
 };
 
-}  // namespace unmask::decode
+}  // namespace unmask

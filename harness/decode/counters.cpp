@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string_view>
 
-namespace unmask::inline decode {
+namespace unmask {
 namespace {
 
 std::string text_of(double count) {
@@ -52,4 +52,4 @@ std::string broken_counters(const sequence_counters& c) {
   return "";
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

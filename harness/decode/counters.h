@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-namespace unmask::inline decode {
+namespace unmask {
 
 // First layer, counted from 0, of sequence_counters::late_layer_rows: FOCUS evicts in the one before.
 inline constexpr int first_late_layer = 2;
@@ -82,4 +82,4 @@ void add_counters(sequence_counters& to, const sequence_counters& more);
 // part exceeds its whole.
 std::string broken_counters(const sequence_counters& c);
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -11,7 +11,7 @@
 #include "kernels/model_core.h"
 #include "kernels/rows.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 namespace {
 
 // Stored outputs have the shape of K/V with one head as wide as the model.
@@ -231,4 +231,4 @@ feature_work feature_layers::forward(std::int32_t layer, const batch& b, const s
   return work;
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

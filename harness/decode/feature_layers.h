@@ -15,7 +15,7 @@
 #include "harness/decode/policies.h"
 #include "harness/model/transformer.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 // What one layer did, for the accounting.
 struct feature_work {
@@ -64,4 +64,4 @@ class feature_layers {
   tensor distance_;               // [max_rows]
 };
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -10,7 +10,7 @@
 
 #include "harness/decode/batch.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 // When a position of place s will be decided: smaller is sooner, equal is in the same step.
 using decision_order =
@@ -25,4 +25,4 @@ class ranked_by_activations {
   virtual void rank_by(decision_order order) = 0;
 };
 
-}  // namespace unmask::decode
+}  // namespace unmask

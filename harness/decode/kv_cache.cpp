@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace unmask::inline decode {
+namespace unmask {
 namespace {
 
 std::int32_t pages_for(std::int32_t slots) {
@@ -134,4 +134,4 @@ std::size_t kv_cache::bytes_in_use() const {
   return page_bytes() * (static_cast<std::size_t>(pages_) - free_.size());
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -16,7 +16,7 @@
 #include "harness/model/config.h"
 #include "kernels/backend.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 // Slots a sequence takes.
 struct kv_storage {
@@ -84,4 +84,4 @@ class kv_cache {
   std::size_t peak_bytes_ = 0;
 };
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -11,7 +11,7 @@
 #include "harness/decode/plain_forward.h"
 #include "kernels/random.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 namespace {
 
 // Purposes of the streams of a request.
@@ -227,4 +227,4 @@ encoded_pair encode_pair(const tokenizer& tokens, std::string_view context,
   return pair;
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

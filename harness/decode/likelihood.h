@@ -24,7 +24,7 @@
 #include "harness/model/tokenizer.h"
 #include "harness/model/transformer.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 enum class likelihood_rule : std::uint8_t { llada, dream };
 
@@ -86,4 +86,4 @@ encoded_pair encode_pair(const tokenizer& tokens, std::string_view context,
                          std::string_view continuation, const std::string& bos = "",
                          std::int32_t eos = -1);
 
-}  // namespace unmask::decode
+}  // namespace unmask

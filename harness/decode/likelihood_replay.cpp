@@ -13,7 +13,7 @@
 #include "harness/base/json.h"
 #include "harness/decode/likelihood.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -171,4 +171,4 @@ golden_results replay_likelihood(const fs::path& directory, std::vector<fs::path
   return replay;
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

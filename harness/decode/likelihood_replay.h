@@ -11,7 +11,7 @@
 #include "harness/base/golden_result.h"
 #include "kernels/backend.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 // Replays likelihood/{llada,dream,dream_encode_pair}.json below the folder, plain or as .gz. Models lie
 // in models/NAME, Dream's tokenizer in tokenizers/dream, of `data`, then of DIRECTORY/data,
@@ -21,4 +21,4 @@ namespace unmask::inline decode {
 golden_results replay_likelihood(const std::filesystem::path& directory,
                                  std::vector<std::filesystem::path> data, const backend& backend);
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -8,7 +8,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 namespace {
 
 const char* type_name(const parameter_value& value) {
@@ -101,4 +101,4 @@ template const std::int64_t& parameters::get(const std::string& name) const;
 template const double& parameters::get(const std::string& name) const;
 template const std::string& parameters::get(const std::string& name) const;
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -12,7 +12,7 @@
 #include "harness/base/nearest.h"
 #include "harness/base/value.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 struct parameter_spec {
   std::string name;
@@ -50,4 +50,4 @@ class parameters {
   parameter_map values_;
 };
 
-}  // namespace unmask::decode
+}  // namespace unmask

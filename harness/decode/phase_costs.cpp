@@ -6,7 +6,7 @@
 
 #include "harness/profile/phases.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 namespace {
 
 constexpr double activation = 4;  // bytes of a float32: the residual stream
@@ -88,4 +88,4 @@ void report_head(const transformer& model, std::int64_t candidates) {
                                               n * activation * model.config().hidden});
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

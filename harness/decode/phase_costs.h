@@ -12,7 +12,7 @@
 #include "harness/model/transformer.h"
 #include "kernels/backend.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 // Counts of one layer of one forward, summed over the sequences of the batch.
 struct layer_counts {
@@ -34,4 +34,4 @@ void report_embed(const transformer& model, std::int64_t rows);
 void report_final_norm(const transformer& model, std::int64_t rows);
 void report_head(const transformer& model, std::int64_t candidates);
 
-}  // namespace unmask::decode
+}  // namespace unmask

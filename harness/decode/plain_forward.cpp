@@ -9,7 +9,7 @@
 #include "kernels/head.h"
 #include "kernels/shared_vector.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 namespace {
 
 class one_forward final : public pace_policy {
@@ -106,4 +106,4 @@ tensor plain_forward(const transformer& model, const std::vector<std::int32_t>& 
   return forward_rows(model, {tokens}, mask, block, rows);
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -7,7 +7,7 @@
 
 #include "harness/model/transformer.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 // One forward of `tokens` at positions 0, 1, 2, ... through the same step loop as decoding, and
 // the logits of every row: [tokens.size(), V]. For checks of the model itself.
@@ -21,4 +21,4 @@ tensor forward_rows(const transformer& model,
                     const std::vector<std::vector<std::int32_t>>& sequences, mask_kind mask,
                     std::int32_t block, const std::vector<std::int32_t>& rows);
 
-}  // namespace unmask::decode
+}  // namespace unmask

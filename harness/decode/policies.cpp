@@ -6,7 +6,7 @@
 #include <numeric>
 #include <stdexcept>
 
-namespace unmask::inline decode {
+namespace unmask {
 
 candidate_lists make_candidate_lists(const backend& backend, std::int32_t sequences,
                                      std::int64_t rows) {
@@ -62,4 +62,4 @@ layer_keys key_policy::select(const batch& b, const step_plan& plan, std::int32_
   return keys;
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

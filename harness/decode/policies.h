@@ -21,7 +21,7 @@
 #include "kernels/head.h"
 #include "kernels/shared_vector.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 // What a place does in a step composed by a scheduler.
 enum class schedule_action : std::uint8_t {
@@ -371,4 +371,4 @@ struct recipe {
   recipe_views views;
 };
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace unmask::inline decode {
+namespace unmask {
 
 method_registry& method_registry::instance() {
   static method_registry registry;
@@ -58,4 +58,4 @@ recipe method_registry::make(const std::string& method, const model_config& mode
   return r;
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

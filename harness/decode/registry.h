@@ -13,7 +13,7 @@
 #include "harness/decode/parameters.h"
 #include "harness/decode/policies.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 // A decode forward of `requests` requests with `rows` rows together.
 struct step_time {
@@ -102,4 +102,4 @@ struct register_method {
   }
 };
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -7,7 +7,7 @@
 #include "harness/decode/phase_costs.h"
 #include "harness/decode/step_loop_impl.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 namespace {
 
 // Keys one row at `position` sees: those that the mask admits, mean over the heads.
@@ -154,4 +154,4 @@ void step_loop::impl::count_layer(std::int32_t layer, const layer_work& work, bo
   report_layer(model, layer, total, size_of(cache.layer(layer).keys.type), stored_at_once);
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include "kernels/model_core.h"
 #include "kernels/rows.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 void step_loop::impl::forward() {
   const auto [kind, active] = kind_of_forward();
@@ -395,4 +395,4 @@ void step_loop::impl::run_captured(const segment& actions, bool shrank) {
   });
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -9,7 +9,7 @@
 #include "kernels/decisions.h"
 #include "kernels/rows.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
     : model(m),
@@ -344,4 +344,4 @@ step_numbers step_loop::impl::numbers() const {
   return n;
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

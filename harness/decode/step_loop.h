@@ -15,7 +15,7 @@
 #include "harness/decode/policies.h"
 #include "harness/model/transformer.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 // What an observer sees of one step, after the decisions and before they are committed to the
 // canvas. Views stay valid during the call only.
@@ -127,4 +127,4 @@ class step_loop {
   std::unique_ptr<impl> impl_;
 };
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -18,7 +18,7 @@
 #include "harness/decode/step_program.h"
 #include "harness/profile/phases.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 // Where the host waits for the backend. backend::synchronize() stands before every place that reads on
 // the host what an operation wrote:
@@ -156,4 +156,4 @@ struct step_loop::impl {
   std::int32_t find_candidates();
 };
 
-}  // namespace unmask::decode
+}  // namespace unmask

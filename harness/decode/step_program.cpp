@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-namespace unmask::inline decode {
+namespace unmask {
 namespace {
 
 void refuse_contradictions(const recipe& method, bool evicts) {
@@ -70,4 +70,4 @@ const char* needs_activations(const recipe& method) {
   return method.features ? "the rows of its layers" : nullptr;
 }
 
-}  // namespace unmask::decode
+}  // namespace unmask

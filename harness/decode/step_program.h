@@ -22,7 +22,7 @@
 
 #include "harness/decode/policies.h"
 
-namespace unmask::inline decode {
+namespace unmask {
 
 enum class step_action : std::uint8_t {
   embed,
@@ -72,4 +72,4 @@ class step_program {
 // nothing.
 const char* needs_activations(const recipe& method);
 
-}  // namespace unmask::decode
+}  // namespace unmask

@@ -7,7 +7,7 @@
 #include "harness/base/error.h"
 #include "kernels/random.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 namespace {
 
 constexpr std::uint64_t arrival_stream = 0xA221;
@@ -76,4 +76,4 @@ double lognormal_draw(double mean, double deviation, std::uint64_t key, std::uin
   return std::exp(std::log(mean) - variance / 2 + std::sqrt(variance) * normal_draw(key, index));
 }
 
-}  // namespace unmask::engine
+}  // namespace unmask

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace unmask::inline engine {
+namespace unmask {
 
 // Times in seconds from 0, ascending; `rate` in requests per second, positive.
 std::vector<double> poisson_arrivals(double rate, std::size_t count, std::uint64_t seed);
@@ -24,4 +24,4 @@ double normal_draw(std::uint64_t key, std::uint64_t index);
 // Of a log-normal distribution with this mean and deviation.
 double lognormal_draw(double mean, double deviation, std::uint64_t key, std::uint64_t index);
 
-}  // namespace unmask::engine
+}  // namespace unmask

@@ -12,7 +12,7 @@
 
 #include "harness/decode/step_loop.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 
 // What one forward did for one place.
 struct place_progress {
@@ -69,4 +69,4 @@ class batch_runner {
   virtual finished_answer forget(std::size_t request) = 0;
 };
 
-}  // namespace unmask::engine
+}  // namespace unmask

@@ -10,7 +10,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 
 table_cost::table_cost(std::vector<sample> samples, double per_request, double per_key)
     : per_request_(per_request), per_key_(per_key) {
@@ -108,4 +108,4 @@ double engine_clock::end_forward(const forward_shape& forward) {
   return since();
 }
 
-}  // namespace unmask::engine
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask::inline engine {
+namespace unmask {
 
 // What one forward has to do, as far as its duration is modelled.
 struct forward_shape {
@@ -77,4 +77,4 @@ class engine_clock {
   double forward_start_ = 0;
 };
 
-}  // namespace unmask::engine
+}  // namespace unmask

@@ -8,7 +8,7 @@
 #include "harness/engine/loop_runner.h"
 #include "harness/profile/phases.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 namespace {
 
 std::int32_t longest(const model_config& model, const pace_policy& pace,
@@ -100,4 +100,4 @@ closed_loop_result run_closed_loop(const transformer& model, const method_info& 
   return result;
 }
 
-}  // namespace unmask::engine
+}  // namespace unmask

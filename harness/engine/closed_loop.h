@@ -14,7 +14,7 @@
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 
 struct decoded_answer {
   std::vector<std::int32_t> output;  // generated tokens, up to where the method stopped
@@ -47,4 +47,4 @@ std::int32_t rows_needed(const model_config& model, const method_info& method,
                          const parameters& settings, const std::vector<sequence_request>& requests,
                          std::int32_t batch_size);
 
-}  // namespace unmask::engine
+}  // namespace unmask

@@ -12,7 +12,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::quiet_NaN();
@@ -447,4 +447,4 @@ engine_totals run_engine(batch_runner& runner, std::span<const request_plan> pla
   return engine_run(runner, plans, settings, clock, sink).run();
 }
 
-}  // namespace unmask::engine
+}  // namespace unmask

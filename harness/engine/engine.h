@@ -14,7 +14,7 @@
 #include "harness/engine/batch_runner.h"
 #include "harness/engine/clock.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 
 enum class batching : std::uint8_t {
   iter,        // the batch may change after every forward, which is of prompts or of blocks
@@ -109,4 +109,4 @@ struct engine_totals {
 engine_totals run_engine(batch_runner& runner, std::span<const request_plan> plans,
                          const engine_settings& settings, engine_clock& clock, engine_sink& sink);
 
-}  // namespace unmask::engine
+}  // namespace unmask

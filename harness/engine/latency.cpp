@@ -8,7 +8,7 @@
 #include "harness/base/error.h"
 #include "kernels/random.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 namespace {
 
 constexpr std::int32_t profile_length = 256;  // tokens generated per request
@@ -108,4 +108,4 @@ table_cost cost_of(const std::vector<latency_sample>& samples) {
   return table_cost(std::move(table));
 }
 
-}  // namespace unmask::engine
+}  // namespace unmask

@@ -12,7 +12,7 @@
 #include "harness/engine/clock.h"
 #include "harness/engine/loop_runner.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 
 struct latency_grid {
   std::vector<std::int32_t> batches = {1, 2, 4, 8, 16, 32, 64, 128, 256};
@@ -41,4 +41,4 @@ std::vector<latency_sample> measure_latency(const transformer& model,
 
 table_cost cost_of(const std::vector<latency_sample>& samples);
 
-}  // namespace unmask::engine
+}  // namespace unmask

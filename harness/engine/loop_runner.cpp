@@ -6,7 +6,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 namespace {
 
 constexpr std::int32_t stretches = 3;
@@ -224,4 +224,4 @@ void loop_runner::preempt(std::int32_t place, bool keep) {
   if (head_ && head_->first == request) head_.reset();
 }
 
-}  // namespace unmask::engine
+}  // namespace unmask

@@ -12,7 +12,7 @@
 
 #include "harness/engine/batch_runner.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 
 // When an answer ends because it repeats itself: the stop of FOCUS' throughput runs (Appendix F.1;
 // the numbers are those of its released benchmark script, which runs with a window of 32).
@@ -99,4 +99,4 @@ std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
                          std::int32_t prefill_tokens, std::int32_t prefill_chunk,
                          bool mixed = false);
 
-}  // namespace unmask::engine
+}  // namespace unmask

@@ -7,7 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 namespace {
 
 constexpr double undefined = std::numeric_limits<double>::quiet_NaN();
@@ -75,4 +75,4 @@ backlog backlog_of(const std::vector<request_record>& requests) {
   return b;
 }
 
-}  // namespace unmask::engine
+}  // namespace unmask

@@ -10,7 +10,7 @@
 
 #include "harness/engine/engine.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 
 enum class tpot_definition : std::uint8_t {
   stream,  // (last emission - first emission) / (n - 1): what streaming clients of LMDeploy and
@@ -39,4 +39,4 @@ struct backlog {
 };
 backlog backlog_of(const std::vector<request_record>& requests);
 
-}  // namespace unmask::engine
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include "harness/decode/imposed.h"
 #include "kernels/random.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 namespace {
 
 constexpr std::int32_t unknown_step = std::numeric_limits<std::int32_t>::max() / 2;
@@ -406,4 +406,4 @@ trajectory steady_trajectory(std::int32_t block, std::int32_t commits, std::int3
   });
 }
 
-}  // namespace unmask::engine
+}  // namespace unmask

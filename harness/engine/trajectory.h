@@ -16,7 +16,7 @@
 
 #include "harness/decode/step_loop.h"
 
-namespace unmask::inline engine {
+namespace unmask {
 
 // Generated positions from the first one on.
 struct trajectory {
@@ -98,4 +98,4 @@ trajectory draw_trajectory(const commit_process& process, std::int32_t prompt, s
 trajectory steady_trajectory(std::int32_t block, std::int32_t commits, std::int32_t prompt,
                              std::int32_t tokens, std::uint64_t key);
 
-}  // namespace unmask::engine
+}  // namespace unmask

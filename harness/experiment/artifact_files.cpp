@@ -20,7 +20,7 @@
 #include "harness/experiment/overlay.h"
 #include "harness/experiment/request.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -46,7 +46,7 @@ paper_layout read_layout(const fs::path& file, const std::string& scale) {
 }
 
 std::vector<paper_claim> parse_claims(const std::string& text, const fs::path& file) {
-  return analysis::parse_claims(text, file, scales_of);
+  return parse_claims(text, file, scales_of);
 }
 
 std::vector<paper_claim> read_claims(const fs::path& path) {
@@ -206,4 +206,4 @@ int exit_status_of(const std::vector<checked_claim>& claims) {
   return static_cast<int>(missed ? exit_code::not_reproduced : exit_code::ok);
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include "harness/analysis/layout.h"
 #include "harness/experiment/needs.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // Usage errors that name file, line and key.
 paper_layout read_layout(const std::filesystem::path& file, const std::string& scale);
@@ -57,4 +57,4 @@ std::vector<checked_claim> check_claims(const std::vector<paper_claim>& claims,
 // 4 when a claim is NOT REPRODUCED or only PARTLY; else 0.
 int exit_status_of(const std::vector<checked_claim>& claims);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include "harness/workload/benchmarks/benchmark.h"
 #include "harness/workload/scorer.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -222,4 +222,4 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
       r.trials};
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -26,16 +26,16 @@
 #include <optional>
 #include <string>
 
-namespace unmask::inline analysis {
+namespace unmask {
 struct run_settings;
 }
-namespace unmask::inline base {
+namespace unmask {
 class toml_reader;
 }
-namespace unmask::inline model {
+namespace unmask {
 class tokenizer;
 }
-namespace unmask::inline experiment {
+namespace unmask {
 
 struct loaded_model;
 struct loaded_workload;
@@ -76,4 +76,4 @@ std::optional<benchmark_summary> summary_of(const workload_entry& entry, const t
 void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                     const loaded_model& model);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

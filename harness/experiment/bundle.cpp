@@ -14,7 +14,7 @@
 #include "harness/base/files.h"
 #include "harness/base/process.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -164,4 +164,4 @@ unpacked_bundle read_bundle(const fs::path& file, const fs::path& into) {
   return bundle;
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

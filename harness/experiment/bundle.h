@@ -13,7 +13,7 @@
 #include "harness/analysis/row.h"
 #include "harness/experiment/request.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // Packs a run directory. The same directory gives the same bytes: names sorted, no times, no owner.
 // Logs and hidden or unfinished files stay behind. Environment error: no run.json or no rows there,
@@ -30,4 +30,4 @@ struct unpacked_bundle {
 // missing, changed or not listed.
 unpacked_bundle read_bundle(const std::filesystem::path& file, const std::filesystem::path& into);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

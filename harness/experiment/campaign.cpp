@@ -20,7 +20,7 @@
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/progress.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -259,4 +259,4 @@ text_table campaign_table(const std::vector<campaign_outcome>& outcomes) {
   return t;
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -14,7 +14,7 @@
 #include "harness/analysis/text_table.h"
 #include "harness/experiment/catalogue.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 enum class campaign_status : std::uint8_t { measured, not_run, failed };
 const char* name_of(campaign_status status);  // "measured", "NOT RUN", "FAILED"
@@ -83,4 +83,4 @@ std::vector<campaign_outcome> read_campaign_lines(const std::filesystem::path& l
 
 text_table campaign_table(const std::vector<campaign_outcome>& outcomes);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

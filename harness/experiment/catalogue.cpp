@@ -11,7 +11,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -140,4 +140,4 @@ std::string artifact_listing(const std::vector<artifact_entry>& artifacts) {
   return text;
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

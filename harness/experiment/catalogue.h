@@ -11,7 +11,7 @@
 
 #include "harness/experiment/needs.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 struct artifact_scale {
   scale_entry entry;
@@ -42,4 +42,4 @@ std::vector<std::filesystem::path> files_below(
 // One line per artifact and scale: paper, id, scale, "runs here" or why not, title.
 std::string artifact_listing(const std::vector<artifact_entry>& artifacts);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

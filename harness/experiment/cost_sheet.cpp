@@ -13,7 +13,7 @@
 #include "harness/model/weights.h"
 #include "kernels/cuda/device/traffic.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 // Steps per block and rows per decided token as published for FOCUS (its table 5, ShareGPT); rows
@@ -315,4 +315,4 @@ std::vector<text_table> cost_sheet(const std::filesystem::path& shapes, const de
   return tables;
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

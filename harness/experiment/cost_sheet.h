@@ -12,7 +12,7 @@
 #include "harness/analysis/text_table.h"
 #include "harness/profile/cost_model.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // What a step of a method costs beside the model's own kernels, counted by the emulator in a small
 // decoding: kernels that the cost model does not know, copies from the host and fills, host waits,
@@ -31,4 +31,4 @@ text_table cost_goals(const std::filesystem::path& shapes, const device_ceilings
 std::vector<text_table> cost_sheet(const std::filesystem::path& shapes,
                                    const device_ceilings& device);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -15,7 +15,7 @@
 
 #include "harness/experiment/progress.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -239,4 +239,4 @@ std::vector<checked_claim> decide(const std::vector<campaign_item>& items,
   return claims;
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

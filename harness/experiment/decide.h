@@ -14,7 +14,7 @@
 #include "harness/analysis/claims.h"
 #include "harness/experiment/campaign.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // Whether one of these claims is about the artifact and reads the clock: then it runs alone.
 bool is_timed(const campaign_item& item, const std::vector<paper_claim>& claims);
@@ -67,4 +67,4 @@ std::vector<checked_claim> decide(const std::vector<campaign_item>& items,
                                   const artifact_runner& runner, const claim_judge& judge_claims,
                                   std::ostream& progress, std::size_t lanes = 1);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

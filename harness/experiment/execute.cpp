@@ -21,7 +21,7 @@
 #include "kernels/cuda/choice.h"
 #include "kernels/cuda/device.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 constexpr std::size_t largest_config = std::size_t{1} << 20;
@@ -181,4 +181,4 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
   return run_experiment(spec, options, *with);
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -9,7 +9,7 @@
 #include "harness/engine/latency.h"
 #include "harness/experiment/execute_parts.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 std::string cell_name(const std::string& key, const parameter_map& given, std::int32_t requests) {
@@ -113,4 +113,4 @@ std::string point_calibration::report() const {
   return out.is_null() ? "" : out.dump();
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

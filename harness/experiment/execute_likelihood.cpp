@@ -13,7 +13,7 @@
 #include "harness/experiment/execute_parts.h"
 #include "kernels/random.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 // lm-eval divides by characters, not bytes.
@@ -182,4 +182,4 @@ std::unique_ptr<loadable_point> make_likelihood_point(
   return std::make_unique<likelihood_point>(point, std::move(model), std::move(workload));
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

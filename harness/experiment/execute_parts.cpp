@@ -19,7 +19,7 @@
 #include "harness/workload/scorer.h"
 #include "kernels/random.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 const char* effective_format(const std::string& format) {
@@ -343,4 +343,4 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
   return all;
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

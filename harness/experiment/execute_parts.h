@@ -18,7 +18,7 @@
 #include "harness/workload/task.h"
 #include "harness/workload/traces.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // A checkpoint as read, and packed for one backend and format.
 struct loaded_model {
@@ -137,4 +137,4 @@ std::unique_ptr<loadable_point> make_engine_point(const experiment_point& point,
                                                   std::shared_ptr<const loaded_workload> workload,
                                                   std::shared_ptr<step_time_store> times);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

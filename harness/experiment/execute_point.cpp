@@ -26,7 +26,7 @@
 #include "harness/profile/phases.h"
 #include "kernels/random.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 constexpr std::size_t most_requests = 10'000'000;
@@ -458,4 +458,4 @@ std::unique_ptr<loadable_point> make_engine_point(const experiment_point& point,
                                         std::move(times));
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include "harness/workload/benchmarks/benchmark.h"
 #include "harness/workload/traces.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -266,4 +266,4 @@ std::string forecast_table(const experiment_spec& spec, const std::vector<experi
          "harness allows, or 1000 tokens\n";
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

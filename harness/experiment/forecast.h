@@ -15,7 +15,7 @@
 #include "harness/profile/ceilings.h"
 #include "harness/profile/cost_model.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // How long a method should take on a GPU, before it is run, for plans of campaigns: answers, batch,
 // prompt and generated tokens are given, and decode forwards per answer (0: one per token, the most
@@ -61,4 +61,4 @@ struct plan_forecast {
 plan_forecast forecast_of(const experiment_spec& spec, const std::vector<experiment_point>& points,
                           const device_ceilings& device);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

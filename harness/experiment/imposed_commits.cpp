@@ -8,7 +8,7 @@
 #include "harness/base/error.h"
 #include "kernels/random.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 constexpr std::int32_t usual_block = 32;  // of models that were trained without blocks
@@ -65,4 +65,4 @@ bool imposes_ranks(const std::string& from, const loaded_model& model) {
   return model.record.weights == "synthetic" || !from.starts_with("replay:");
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -12,7 +12,7 @@
 #include "harness/engine/trajectory.h"
 #include "harness/experiment/execute_parts.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // "replay:FILE": recorded trajectories by request ([serve] record writes them). "steady:N": N tokens
 // in every step. A name of published_commits(), or "lengths": that of the workload's lengths; drawn
@@ -29,4 +29,4 @@ std::int32_t filler_of(const model_config& model);
 // replayed on weights that mean something.
 bool imposes_ranks(const std::string& from, const loaded_model& model);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -9,7 +9,7 @@
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -125,4 +125,4 @@ std::optional<fs::path> find_trace(const std::string& file) {
   return std::nullopt;
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // Where the models and tasks that come with the program may be: `start` and the folders above it,
 // then the same of the current directory and of the program itself.
@@ -30,4 +30,4 @@ std::vector<std::filesystem::path> dataset_folders();
 // The trace FILE in traces/ of a directory of $UNMASK_DATASETS.
 std::optional<std::filesystem::path> find_trace(const std::string& file);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -18,7 +18,7 @@
 #include "harness/base/process.h"
 #include "harness/experiment/request.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -187,4 +187,4 @@ merge_summary merge_rows(const std::vector<fs::path>& sources, const fs::path& o
   return summary;
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

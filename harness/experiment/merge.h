@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // A batch scheduler's job array over the parts of experiments: points are independent, so parts of
 // a plan can be measured anywhere, in any order, and again after a machine was lost.
@@ -39,4 +39,4 @@ struct merge_summary {
 merge_summary merge_rows(const std::vector<std::filesystem::path>& sources,
                          const std::filesystem::path& output, bool mixed);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -14,7 +14,7 @@
 #include "harness/profile/environment.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -167,4 +167,4 @@ std::string cannot_run(const experiment_spec& spec, const machine_view& machine)
   return list.empty() ? "" : "NOT RUN: needs " + list;
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -17,7 +17,7 @@
 
 #include "harness/experiment/spec.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // Usage error beginning with `where` for a need that is none of the above.
 void check_need(const std::string& need, const std::string& where);
@@ -44,4 +44,4 @@ std::vector<std::string> missing_needs(const std::vector<std::string>& needs,
 // file itself gives. Empty: it can.
 std::string cannot_run(const experiment_spec& spec, const machine_view& machine);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

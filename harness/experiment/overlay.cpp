@@ -8,7 +8,7 @@
 #include "harness/base/toml_reader.h"
 #include "harness/experiment/needs.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 // What a scale may lay over the shared part.
@@ -121,4 +121,4 @@ std::string some_scale(const std::string& text, const std::filesystem::path& fil
   return std::string((*first).first.str());
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

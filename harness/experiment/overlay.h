@@ -12,7 +12,7 @@
 
 #include "harness/experiment/spec.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 struct experiment_table {
   toml::table table;  // without the key `scale`
@@ -27,4 +27,4 @@ experiment_table overlaid_table(const std::string& text, const std::filesystem::
 // "" when the file has no scales or "tiny"; else its first scale.
 std::string some_scale(const std::string& text, const std::filesystem::path& file);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -15,7 +15,7 @@
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 using combination = std::vector<dotted_setting>;
@@ -317,4 +317,4 @@ std::vector<experiment_point> take_shard(const std::vector<experiment_point>& po
   return {begin(part.index), begin(part.index + 1)};
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -11,7 +11,7 @@
 
 #include "harness/experiment/spec.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // What the plan asks about methods; execute.cpp answers from the registry, tests from a table.
 // Its parameters and presets count; usage error when there is no such method.
@@ -57,4 +57,4 @@ struct shard {
 shard parse_shard(const std::string& text);  // "i/n"
 std::vector<experiment_point> take_shard(const std::vector<experiment_point>& points, shard part);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

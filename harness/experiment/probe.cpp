@@ -9,7 +9,7 @@
 #include "harness/engine/closed_loop.h"
 #include "harness/experiment/probes.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 const std::map<std::string, probes::maker>& makers() {
@@ -146,4 +146,4 @@ probe_decode decode_reference(const transformer& model,
   return decode_again(model, method, parameters(all), requests, nullptr);
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

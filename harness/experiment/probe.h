@@ -33,7 +33,7 @@
 #include "harness/decode/step_loop.h"
 #include "harness/engine/trajectory.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 struct probe_settings {
   std::vector<std::string> names;
@@ -135,4 +135,4 @@ probe_decode decode_again(const transformer& model, const method_info& method,
 probe_decode decode_reference(const transformer& model,
                               const std::vector<sequence_request>& requests, std::int64_t block);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -11,7 +11,7 @@
 
 #include "kernels/random.h"
 
-namespace unmask::inline experiment::probe_maths {
+namespace unmask::probe_maths {
 namespace {
 
 constexpr double nothing = std::numeric_limits<double>::quiet_NaN();
@@ -365,4 +365,4 @@ double distance(std::span<const float> a, std::span<const float> b) {
   return std::sqrt(sum);
 }
 
-}  // namespace unmask::experiment::probe_maths
+}  // namespace unmask::probe_maths

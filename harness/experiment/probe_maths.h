@@ -12,7 +12,7 @@
 
 #include "harness/analysis/statistics.h"
 
-namespace unmask::inline experiment::probe_maths {
+namespace unmask::probe_maths {
 
 // ---- traces of decisions ----------------------------------------------------------------------
 
@@ -183,4 +183,4 @@ small_map shrink(std::span<const float> values, std::int32_t rows, std::int32_t 
 // |a - b|_2.
 double distance(std::span<const float> a, std::span<const float> b);
 
-}  // namespace unmask::experiment::probe_maths
+}  // namespace unmask::probe_maths

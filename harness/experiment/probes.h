@@ -16,7 +16,7 @@
 #include "harness/experiment/probe.h"
 #include "harness/experiment/probe_maths.h"
 
-namespace unmask::inline experiment::probes {
+namespace unmask::probes {
 
 using probe_maths::decision_trace, probe_maths::share;
 using maker = std::unique_ptr<probe> (*)(const probe_settings&, const probe_source&);
@@ -195,4 +195,4 @@ inline std::vector<std::vector<double>> intervals_of(const std::vector<mean_by_i
   return out;
 }
 
-}  // namespace unmask::experiment::probes
+}  // namespace unmask::probes

@@ -8,7 +8,7 @@
 #include "harness/experiment/probes.h"
 #include "kernels/reference/backend.h"
 
-namespace unmask::inline experiment::probes {
+namespace unmask::probes {
 namespace {
 
 using nlohmann::json;
@@ -206,4 +206,4 @@ maker_list of_attention() {
   return {{"attention", make<attention_probe>}};
 }
 
-}  // namespace unmask::experiment::probes
+}  // namespace unmask::probes

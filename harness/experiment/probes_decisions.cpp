@@ -8,7 +8,7 @@
 
 #include "harness/experiment/probes.h"
 
-namespace unmask::inline experiment::probes {
+namespace unmask::probes {
 namespace {
 
 using nlohmann::json;
@@ -243,4 +243,4 @@ maker_list of_decisions() {
           {"decoding", make<decoding_probe>}};
 }
 
-}  // namespace unmask::experiment::probes
+}  // namespace unmask::probes

@@ -10,7 +10,7 @@
 #include "harness/experiment/probes.h"
 #include "kernels/selection.h"
 
-namespace unmask::inline experiment::probes {
+namespace unmask::probes {
 namespace {
 
 using nlohmann::json;
@@ -376,4 +376,4 @@ maker_list of_layers() {
   return {{"kv_change", make<kv_change_probe>}, {"importance", make<importance_probe>}};
 }
 
-}  // namespace unmask::experiment::probes
+}  // namespace unmask::probes

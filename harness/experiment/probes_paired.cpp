@@ -9,7 +9,7 @@
 
 #include "harness/experiment/probes.h"
 
-namespace unmask::inline experiment::probes {
+namespace unmask::probes {
 namespace {
 
 using nlohmann::json;
@@ -200,4 +200,4 @@ maker_list of_second_decodes() {
   return {{"contradiction", make<contradiction_probe>}, {"peak_oracle", make<peak_oracle_probe>}};
 }
 
-}  // namespace unmask::experiment::probes
+}  // namespace unmask::probes

@@ -11,7 +11,7 @@
 
 #include "harness/experiment/probes.h"
 
-namespace unmask::inline experiment::probes {
+namespace unmask::probes {
 namespace {
 
 using nlohmann::json;
@@ -145,4 +145,4 @@ maker_list of_traces() {
   return {{"decode_trace", make<trace_probe>}};
 }
 
-}  // namespace unmask::experiment::probes
+}  // namespace unmask::probes

@@ -15,7 +15,7 @@
 #include "harness/profile/cupti_trace.h"
 #include "harness/profile/nvml.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 // FILE, then FILE stem-2, -3, ... for the points that follow.
@@ -162,4 +162,4 @@ point_watcher make_profiler(profile_settings settings) {
   };
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -18,7 +18,7 @@
 #include "harness/profile/phase_clock.h"
 #include "kernels/cuda/device/traffic.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 enum class profile_tool : std::uint8_t {
   phases,  // the phase clock
@@ -72,4 +72,4 @@ struct phase_report {
 // "traffic": steps, launches, waits, copies and "kernels", counted (kernels/cuda/device/traffic.h).
 std::string phases_json(const phase_report& report);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -9,7 +9,7 @@
 
 #include "harness/experiment/profiled.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 using nlohmann::ordered_json;
@@ -131,4 +131,4 @@ std::string phases_json(const phase_report& report) {
   return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

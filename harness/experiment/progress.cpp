@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 std::string short_duration(double seconds) {
   const auto whole = static_cast<long long>(seconds + 0.5);
@@ -73,4 +73,4 @@ void progress::finished(const std::string& line) {
   note(fmt::format("[{}/{}] {}", done_, total_, line));
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <string>
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 class progress {
  public:
@@ -40,4 +40,4 @@ std::string short_duration(double seconds);
 // "1.50 h", "2.1 min", "8.2 s"; for tables.
 std::string duration_text(double seconds);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

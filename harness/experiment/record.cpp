@@ -13,7 +13,7 @@
 #include "harness/analysis/statistics.h"
 #include "harness/base/digest.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 bool stops(std::int32_t token, const token_rules& rules) {
@@ -412,4 +412,4 @@ void measure_row(result_row& row, const measured_point& point) {
   judge_activity(row, point.knobs);
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

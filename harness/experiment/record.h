@@ -13,7 +13,7 @@
 #include "harness/decode/counters.h"
 #include "harness/workload/scorer.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 struct answer_record {
   std::int64_t prompt_tokens = 0;
@@ -96,4 +96,4 @@ void measure_row(result_row& row, const measured_point& point);
 //   counts are finite and not negative.
 std::string broken_law(const pass_record& pass, const token_rules& rules);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include "harness/experiment/runner.h"
 #include "harness/experiment/settings.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 constexpr std::size_t largest_experiment = std::size_t{16} << 20;
@@ -123,4 +123,4 @@ run_manifest read_manifest(const fs::path& file) {
   }
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

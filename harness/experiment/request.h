@@ -13,7 +13,7 @@
 #include "harness/experiment/plan.h"
 #include "harness/experiment/spec.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // What one run of an experiment file was asked for: the file, a scale and settings over both.
 struct run_request {
@@ -48,4 +48,4 @@ std::string manifest_json(const run_manifest& manifest, const experiment_spec& s
 // Environment error that names the file when it is missing, broken or of another version.
 run_manifest read_manifest(const std::filesystem::path& file);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

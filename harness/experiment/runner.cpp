@@ -20,7 +20,7 @@
 #include "harness/profile/nvml.h"
 #include "harness/profile/phases.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 // Points measured in turn. More would keep more unfinished when the run is killed.
@@ -344,4 +344,4 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
   return run.summary();
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -17,7 +17,7 @@
 #include "harness/experiment/plan.h"
 #include "harness/experiment/record.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // One point, loaded and ready to be measured any number of times.
 class prepared_point {
@@ -115,4 +115,4 @@ std::unique_ptr<executor> make_executor();
 std::vector<std::vector<experiment_point>> interleaved_groups(
     const std::vector<experiment_point>& points, bool paired = false);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

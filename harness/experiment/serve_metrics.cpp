@@ -10,7 +10,7 @@
 #include "harness/analysis/statistics.h"
 #include "kernels/random.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 struct named_quantile {
@@ -256,4 +256,4 @@ std::string iteration_csv(const std::vector<iteration_record>& iterations) {
   return text;
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include "harness/decode/parameters.h"
 #include "harness/engine/serving.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 struct served_run {
   std::vector<request_record> requests;  // ordered by arrival
@@ -66,4 +66,4 @@ capacity find_capacity(const std::function<rate_result(double rate)>& at, double
 // One line per forward under a header line.
 std::string iteration_csv(const std::vector<iteration_record>& iterations);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

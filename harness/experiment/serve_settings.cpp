@@ -7,7 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/engine/serving.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 constexpr double most = 1e9;
@@ -142,4 +142,4 @@ std::string serve_help() {
   return text;
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -9,7 +9,7 @@
 
 #include "harness/decode/parameters.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 const std::vector<parameter_spec>& serve_parameters();
 // Usage error, in one sentence, for keys that contradict each other. `resolved`: every key.
@@ -20,4 +20,4 @@ parameter_map serve_identity(parameter_map resolved);
 // One line per key with default and meaning, for --help.
 std::string serve_help();
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -9,7 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/experiment/serve_settings.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 std::vector<std::string> plain_keys() {
@@ -169,4 +169,4 @@ std::string short_key(const std::string& key) {
   return key.substr(key.rfind('.') + 1);
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

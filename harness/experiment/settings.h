@@ -10,7 +10,7 @@
 
 #include "harness/experiment/plan.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // Usage error beginning with `where` unless the key is one of: a key of run_keys.h (also as
 // run.KEY), limit (also as workload.limit), params.NAME, method.LABEL.NAME (also
@@ -39,4 +39,4 @@ bool apply_setting(experiment_point& point, const dotted_setting& setting,
 // The last part of the key: what a reader wants to see beside the value.
 std::string short_key(const std::string& key);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include "harness/experiment/serve_settings.h"
 #include "harness/experiment/settings.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -438,4 +438,4 @@ void apply_override(experiment_spec& spec, const std::string& assignment) {
   spec.overrides.push_back(std::move(setting));
 }
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -54,7 +54,7 @@
 #include "harness/experiment/probe.h"
 #include "harness/workload/task.h"
 
-namespace unmask::inline experiment {
+namespace unmask {
 
 // How much evidence a number needs.
 struct evidence_settings {
@@ -184,4 +184,4 @@ std::filesystem::path find_task(const std::string& name, const std::filesystem::
 // "KEY=VALUE", the value written as in TOML; text may go without quotes.
 void apply_override(experiment_spec& spec, const std::string& assignment);
 
-}  // namespace unmask::experiment
+}  // namespace unmask

@@ -7,7 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/python_text.h"
 
-namespace unmask::inline model {
+namespace unmask {
 namespace {
 
 // Python's str.strip("\n"), one side at a time.
@@ -182,4 +182,4 @@ std::string apply_chat_template(const model_config& config, const tokenizer& tok
   return apply_chat_template(chat_format_of(config, tokens), messages, add_generation_prompt);
 }
 
-}  // namespace unmask::model
+}  // namespace unmask

@@ -11,7 +11,7 @@
 #include "harness/model/config.h"
 #include "harness/model/tokenizer.h"
 
-namespace unmask::inline model {
+namespace unmask {
 
 struct chat_message {
   std::string role;  // "system", "user" or "assistant"
@@ -38,4 +38,4 @@ std::string apply_chat_template(const model_config& config, const tokenizer& tok
                                 const std::vector<chat_message>& messages,
                                 bool add_generation_prompt);
 
-}  // namespace unmask::model
+}  // namespace unmask

@@ -11,7 +11,7 @@
 #include "harness/base/files.h"
 #include "harness/base/json.h"
 
-namespace unmask::inline model {
+namespace unmask {
 namespace {
 
 constexpr std::size_t index_limit = 64 << 20;
@@ -144,4 +144,4 @@ std::string caution_of(const model_config& model, const std::filesystem::path& d
          "speed is the published one";
 }
 
-}  // namespace unmask::model
+}  // namespace unmask

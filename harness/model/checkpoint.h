@@ -14,7 +14,7 @@
 #include "harness/model/config.h"
 #include "harness/model/safetensors.h"
 
-namespace unmask::inline model {
+namespace unmask {
 
 // What the folder of an opt-in model holds in place of its weights, until `./dev model` makes them.
 constexpr const char* delta_file = "delta.safetensors";
@@ -56,4 +56,4 @@ std::string hash_of_checkpoint(const std::filesystem::path& directory);
 // One sentence that says what is not done and what gave it away; empty: nothing is known.
 std::string caution_of(const model_config& model, const std::filesystem::path& directory);
 
-}  // namespace unmask::model
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include "harness/base/nearest.h"
 #include "harness/model/checkpoint.h"
 
-namespace unmask::inline model {
+namespace unmask {
 namespace {
 
 // Bounds on sizes: far above every published model, far below what overflows a 64-bit product.
@@ -436,4 +436,4 @@ model_config read_model_config(const std::filesystem::path& directory) {
   return m;
 }
 
-}  // namespace unmask::model
+}  // namespace unmask

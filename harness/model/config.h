@@ -14,7 +14,7 @@
 #include "kernels/backend.h"
 #include "kernels/model_core.h"
 
-namespace unmask::inline model {
+namespace unmask {
 
 enum class model_family : std::uint8_t { llada, dream, sdar, qwen3, llada2_moe, llama };
 const char* name_of(model_family family);
@@ -80,4 +80,4 @@ model_config read_model_config(const std::filesystem::path& directory);
 model_config parse_model_config(std::string_view config, std::string_view generation,
                                 const std::string& directory);
 
-}  // namespace unmask::model
+}  // namespace unmask

@@ -7,7 +7,7 @@
 #include "kernels/float16.h"
 #include "kernels/host_memory.h"
 
-namespace unmask::inline model {
+namespace unmask {
 namespace {
 
 void widen(const tensor_view& from, float* to) {
@@ -71,4 +71,4 @@ tensor stack_rows(const std::vector<tensor_view>& parts) {
   return t;
 }
 
-}  // namespace unmask::model
+}  // namespace unmask

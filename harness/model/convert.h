@@ -8,7 +8,7 @@
 
 #include "kernels/backend.h"
 
-namespace unmask::inline model {
+namespace unmask {
 
 // A float32 copy of an f32, bf16 or f16 tensor of any rank; or one rounded to bf16.
 tensor to_f32(const tensor_view& from, const backend& backend, dtype rounded = dtype::f32);
@@ -17,4 +17,4 @@ tensor to_f32(const tensor_view& from, const backend& backend, dtype rounded = d
 // else as float32: [n1 + n2 + ..., columns] (or [n1 + n2 + ...]). For packing.
 tensor stack_rows(const std::vector<tensor_view>& parts);
 
-}  // namespace unmask::model
+}  // namespace unmask

@@ -7,7 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json.h"
 
-namespace unmask::inline model {
+namespace unmask {
 namespace {
 
 constexpr std::size_t length_bytes = 8;
@@ -213,4 +213,4 @@ tensor_view safetensors_file::view(std::string_view name) const {
   return view(*entry);
 }
 
-}  // namespace unmask::model
+}  // namespace unmask

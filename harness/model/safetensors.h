@@ -16,7 +16,7 @@
 #include "harness/base/files.h"
 #include "kernels/tensor.h"
 
-namespace unmask::inline model {
+namespace unmask {
 
 inline constexpr std::uint64_t safetensors_header_limit = 100'000'000;  // bytes, as the format says
 
@@ -54,4 +54,4 @@ class safetensors_file {
   std::vector<safetensors_entry> entries_;
 };
 
-}  // namespace unmask::model
+}  // namespace unmask

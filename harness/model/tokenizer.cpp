@@ -9,7 +9,7 @@
 #include "harness/base/unicode.h"
 #include "harness/model/tokenizer_parts.h"
 
-namespace unmask::inline model {
+namespace unmask {
 namespace {
 
 constexpr std::size_t file_limit = 256 << 20;
@@ -115,4 +115,4 @@ std::int32_t tokenizer::vocabulary_size() const {
   return size;
 }
 
-}  // namespace unmask::model
+}  // namespace unmask

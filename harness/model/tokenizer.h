@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-namespace unmask::inline model {
+namespace unmask {
 
 struct tokenizer_parts;
 
@@ -44,4 +44,4 @@ class tokenizer {
   std::shared_ptr<const tokenizer_parts> parts_;
 };
 
-}  // namespace unmask::model
+}  // namespace unmask

@@ -6,7 +6,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask::inline model {
+namespace unmask {
 namespace {
 
 // Printable Latin-1 stands for itself; the other 68 bytes take U+0100 upwards, in order.
@@ -250,4 +250,4 @@ added_token_matcher::match added_token_matcher::next(std::string_view text, std:
   return {std::string_view::npos, 0, 0};
 }
 
-}  // namespace unmask::model
+}  // namespace unmask

@@ -14,7 +14,7 @@
 
 #include "harness/base/regex.h"
 
-namespace unmask::inline model {
+namespace unmask {
 
 // GPT-2 writes each byte as one printable character (a space as U+0120). The bytes behind such a
 // text; nothing when it holds a character outside that alphabet.
@@ -144,4 +144,4 @@ tokenizer_parts read_vocabulary(std::string_view vocab, std::string_view merges,
                                 std::string_view added, std::string_view config,
                                 const std::string& directory);
 
-}  // namespace unmask::model
+}  // namespace unmask

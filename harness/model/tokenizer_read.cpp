@@ -11,7 +11,7 @@
 #include "harness/base/unicode.h"
 #include "harness/model/tokenizer_parts.h"
 
-namespace unmask::inline model {
+namespace unmask {
 namespace {
 
 constexpr std::int64_t max_id = (1 << 24) - 1;
@@ -367,4 +367,4 @@ tokenizer_parts read_vocabulary(std::string_view vocab, std::string_view merges,
   return parts;
 }
 
-}  // namespace unmask::model
+}  // namespace unmask

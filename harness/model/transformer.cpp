@@ -9,7 +9,7 @@
 #include "kernels/model_core.h"
 #include "kernels/moe.h"
 
-namespace unmask::inline model {
+namespace unmask {
 struct transformer::impl {
   struct dense_ffn {
     packed_handle gate_up;  // [2F, D]
@@ -361,4 +361,4 @@ std::size_t transformer::embedding_row_bytes() const {
   return static_cast<std::size_t>(impl_->config.hidden) * size_of(impl_->embedding.type);
 }
 
-}  // namespace unmask::model
+}  // namespace unmask

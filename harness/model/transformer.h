@@ -14,7 +14,7 @@
 #include "harness/model/weights.h"
 #include "kernels/backend.h"
 
-namespace unmask::inline model {
+namespace unmask {
 
 // Analytic cost of the dense parts for one row: multiply-adds count as two operations.
 struct row_cost {
@@ -98,4 +98,4 @@ class transformer {
   std::unique_ptr<impl> impl_;
 };
 
-}  // namespace unmask::model
+}  // namespace unmask

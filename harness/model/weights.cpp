@@ -6,7 +6,7 @@
 
 #include "kernels/float16.h"
 
-namespace unmask::inline model {
+namespace unmask {
 
 model_weights collect_weights(const model_config& config, const weight_source& get) {
   const moe_config& moe = config.moe;
@@ -82,4 +82,4 @@ void soften(model_weights& weights, double by) {
   weights.memory.push_back(softer);
 }
 
-}  // namespace unmask::model
+}  // namespace unmask

@@ -16,7 +16,7 @@
 #include "harness/model/config.h"
 #include "kernels/tensor.h"
 
-namespace unmask::inline model {
+namespace unmask {
 
 // One gated feed-forward: gate and up [F, D], down [D, F].
 struct feed_forward_weights {
@@ -77,4 +77,4 @@ model_weights random_weights(const model_config& config, std::uint64_t seed, dty
 // Divides the final norm, and with it all logits, by `by`: the same arg-max with less confidence.
 void soften(model_weights& weights, double by);
 
-}  // namespace unmask::model
+}  // namespace unmask

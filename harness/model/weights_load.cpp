@@ -13,7 +13,7 @@
 #include "harness/model/weights.h"
 #include "kernels/float16.h"
 
-namespace unmask::inline model {
+namespace unmask {
 namespace {
 
 // Where a naming scheme keeps each tensor, without ".weight" or ".bias"; `layers`, a number and "."
@@ -203,4 +203,4 @@ model_weights load_weights(const model_config& config, const std::filesystem::pa
   return loader(config, directory).load(check_values);
 }
 
-}  // namespace unmask::model
+}  // namespace unmask

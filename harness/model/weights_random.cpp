@@ -12,7 +12,7 @@
 #include "kernels/float16.h"
 #include "kernels/random.h"
 
-namespace unmask::inline model {
+namespace unmask {
 namespace {
 
 constexpr double deviation = 0.02;
@@ -155,4 +155,4 @@ model_weights random_weights(const model_config& config, std::uint64_t seed, dty
   }
 }
 
-}  // namespace unmask::model
+}  // namespace unmask

@@ -2,7 +2,7 @@
 // Copyright The Unmask Authors
 #pragma once
 
-namespace unmask::inline profile {
+namespace unmask {
 
 // Where this program came from. The commit is that of the last build, not of the last configure.
 struct build_info {
@@ -18,4 +18,4 @@ struct build_info {
 
 const build_info& this_build();
 
-}  // namespace unmask::profile
+}  // namespace unmask

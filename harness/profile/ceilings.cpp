@@ -4,7 +4,7 @@
 
 #include "harness/base/nearest.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 namespace {
 
 // Data sheets: H100 SXM and H200 989 TFLOP/s, 3.35 and 4.8 TB/s; A100 SXM 312 TFLOP/s, 2.04 TB/s.
@@ -82,4 +82,4 @@ device_ceilings measured_ceilings(device_ceilings declared, double products, dou
   return declared;
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask

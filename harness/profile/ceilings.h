@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask::inline profile {
+namespace unmask {
 
 struct device_ceilings {
   std::string name;
@@ -42,4 +42,4 @@ std::vector<std::string> known_ceilings();
 // device. Zero keeps the declared one.
 device_ceilings measured_ceilings(device_ceilings declared, double products, double copy);
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -8,7 +8,7 @@
 
 #include "kernels/cuda/moe_tiles.h"
 
-namespace unmask::inline profile::cost {
+namespace unmask::cost {
 namespace {
 
 constexpr double bf16 = 2, f32 = 4;
@@ -278,4 +278,4 @@ launch grouped_tensor(double rows, double per_token, double experts, double shar
   return l;
 }
 
-}  // namespace unmask::profile::cost
+}  // namespace unmask::cost

@@ -8,7 +8,7 @@
 
 #include "harness/profile/cost_model.h"
 
-namespace unmask::inline profile::cost {
+namespace unmask::cost {
 
 // A launch before it is known how it is issued: `busy` is the time of its longest resource.
 struct launch {
@@ -33,4 +33,4 @@ launch grouped_tensor(double rows, double per_token, double experts, double shar
 // Experts that somebody wants, of uniformly chosen ones.
 double experts_hit(double rows, double per_token, double experts);
 
-}  // namespace unmask::profile::cost
+}  // namespace unmask::cost

@@ -10,7 +10,7 @@
 #include "kernels/cuda/head_chunks.h"
 #include "kernels/cuda/row_buckets.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 namespace {
 
 using cost::launch;
@@ -279,4 +279,4 @@ double expected_seconds(const cost_shape& c, const cost_run& run, const device_c
   return std::ceil(run.answers / batch) * answer;
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -16,7 +16,7 @@
 
 #include "harness/profile/ceilings.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 
 // Sizes of a model, named as in model_config (experiment/forecast.h makes it from one).
 struct cost_shape {
@@ -82,4 +82,4 @@ struct cost_run {
 double expected_seconds(const cost_shape& model, const cost_run& run,
                         const device_ceilings& device);
 
-}  // namespace unmask::profile
+}  // namespace unmask

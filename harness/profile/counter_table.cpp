@@ -7,7 +7,7 @@
 #include "harness/base/error.h"
 #include "harness/profile/cupti_counters.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 namespace {
 
 constexpr const char* duration = "gpu__time_duration.sum";
@@ -90,4 +90,4 @@ counter_table sum_ranges(const std::string& chip, const std::vector<counted_rang
   return table;
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask

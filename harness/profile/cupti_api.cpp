@@ -9,7 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/shared_library.h"
 
-namespace unmask::inline profile::cupti {
+namespace unmask::cupti {
 namespace {
 
 struct opening {
@@ -79,6 +79,6 @@ void check(CUptiResult result, const char* call) {
                           (more.empty() ? "" : "; " + more));
 }
 
-}  // namespace unmask::profile::cupti
+}  // namespace unmask::cupti
 
 #endif

@@ -13,7 +13,7 @@
 
 #include <string>
 
-namespace unmask::inline profile::cupti {
+namespace unmask::cupti {
 
 // Records of activities have the layout of the newest header; older libraries write older ones.
 static_assert(CUPTI_API_VERSION >= 130000, "Unmask reads the records of CUPTI 13");
@@ -60,7 +60,7 @@ void check(CUptiResult result, const char* call);
 // What a failure means for the user and what to do about it; empty: nothing special.
 std::string advice(CUptiResult result);
 
-}  // namespace unmask::profile::cupti
+}  // namespace unmask::cupti
 
 #define UNMASK_CUPTI_CALL(name, ...) \
   ::unmask::cupti::check(::unmask::cupti::open_library().name(__VA_ARGS__), #name)

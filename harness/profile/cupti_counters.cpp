@@ -12,7 +12,7 @@
 
 #include "harness/profile/cupti_api.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 namespace {
 
 // CUPTI's parameter blocks: all zero, with their own size.
@@ -317,11 +317,11 @@ std::unique_ptr<range_counters> count_ranges(const std::vector<std::string>& met
   return counters;
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask
 
 #else
 
-namespace unmask::inline profile {
+namespace unmask {
 
 namespace {
 constexpr const char* absent = "this program was built without CUPTI headers";
@@ -338,6 +338,6 @@ std::unique_ptr<range_counters> count_ranges(const std::vector<std::string>&, st
   throw environment_error(absent);
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask
 
 #endif

@@ -15,7 +15,7 @@
 
 #include "harness/profile/phases.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 
 // Time, bytes to and from device memory, bf16 tensor operations, and the hardware's own roofs.
 const std::vector<std::string>& roofline_metrics();
@@ -80,4 +80,4 @@ class range_counters : public phase_listener {
 std::unique_ptr<range_counters> count_ranges(const std::vector<std::string>& metrics,
                                              std::size_t most_ranges);
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -15,7 +15,7 @@
 
 #include "harness/profile/cupti_api.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 namespace {
 
 constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
@@ -250,11 +250,11 @@ std::unique_ptr<kernel_trace> trace_kernels(phase_listener* next) {
   return trace;
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask
 
 #else
 
-namespace unmask::inline profile {
+namespace unmask {
 
 namespace {
 constexpr const char* absent = "this program was built without CUPTI headers";
@@ -268,6 +268,6 @@ std::unique_ptr<kernel_trace> trace_kernels(phase_listener*) {
   throw environment_error(absent);
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask
 
 #endif

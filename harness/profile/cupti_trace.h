@@ -14,7 +14,7 @@
 #include "harness/profile/kernel_table.h"
 #include "harness/profile/phases.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 
 // Empty when CUPTI can be opened here; else one sentence. Says nothing about a GPU.
 std::string why_no_cupti();
@@ -31,4 +31,4 @@ class kernel_trace : public phase_listener, public step_listener {
 // driver or GPU, or when another tool holds it.
 std::unique_ptr<kernel_trace> trace_kernels(phase_listener* next);
 
-}  // namespace unmask::profile
+}  // namespace unmask

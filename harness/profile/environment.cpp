@@ -16,7 +16,7 @@
 
 #include "harness/base/process.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -217,4 +217,4 @@ std::string environment_json(const environment& machine) {
   return all.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -15,7 +15,7 @@
 #include "harness/profile/nvml.h"
 #include "kernels/cuda/device.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 
 // Empty strings and zeros mean "this machine does not say"; they become null in JSON.
 struct environment {
@@ -58,4 +58,4 @@ environment capture_environment(const std::string& cpu_backend);
 // One JSON object on one line, keys in a fixed order, units in the names.
 std::string environment_json(const environment& machine);
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace unmask::inline profile {
+namespace unmask {
 namespace {
 
 // Answers which phase a kernel belongs to.
@@ -126,4 +126,4 @@ std::vector<device_slice> slices_of(const activity_records& records, std::int64_
   return slices;
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -16,7 +16,7 @@
 
 #include "harness/profile/phase_clock.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 
 // A kernel, copy or fill on the device. Nanoseconds; begin = end = 0: the tool recorded no time.
 struct kernel_activity {
@@ -81,4 +81,4 @@ kernel_table correlate(const activity_records& records);
 // The timed records as slices of a trace, shifted by `offset` nanoseconds.
 std::vector<device_slice> slices_of(const activity_records& records, std::int64_t offset);
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -9,7 +9,7 @@
 
 #include "kernels/cuda/device.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 namespace {
 
 // NVML's stable C interface, by hand: pip-style toolkits carry no nvml.h. 0 is success everywhere.
@@ -140,4 +140,4 @@ std::vector<std::pair<std::int64_t, double>> power_sampler::finish() {
   return std::move(values_);
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask

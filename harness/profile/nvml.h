@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace unmask::inline profile {
+namespace unmask {
 
 // What the driver says about one device now. Empty: it does not say.
 struct gpu_telemetry {
@@ -66,4 +66,4 @@ class power_sampler {
   std::jthread thread_;  // writes them
 };
 
-}  // namespace unmask::profile
+}  // namespace unmask

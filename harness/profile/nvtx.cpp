@@ -8,7 +8,7 @@
 #include <nvtx3/nvToolsExt.h>
 #endif
 
-namespace unmask::inline profile {
+namespace unmask {
 namespace {
 
 constexpr std::array<const char*, 11> category_names = {
@@ -88,4 +88,4 @@ bool nvtx_built() {
 
 #endif
 
-}  // namespace unmask::profile
+}  // namespace unmask

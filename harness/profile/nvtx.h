@@ -16,7 +16,7 @@
 
 #include <cstdint>
 
-namespace unmask::inline profile {
+namespace unmask {
 
 enum class range_category : std::uint32_t {
   prefill = 1,  // NVTX keeps 0 for "no category"
@@ -56,4 +56,4 @@ class profile_range {
 
 bool nvtx_built();  // false: the toolkit's headers were absent and ranges do nothing
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <utility>
 
-namespace unmask::inline profile {
+namespace unmask {
 namespace {
 
 std::int64_t steady_nanoseconds() {
@@ -221,4 +221,4 @@ void write_chrome_trace(std::ostream& out, const std::string& title,
   out << "\n]}\n";
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -20,7 +20,7 @@
 
 #include "harness/profile/phases.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 
 struct phase_total {
   profile_phase phase = profile_phase::step;
@@ -108,4 +108,4 @@ void write_chrome_trace(std::ostream& out, const std::string& title,
                         const std::vector<step_event>& steps = {},
                         const std::vector<trace_samples>& samples = {});
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -7,7 +7,7 @@
 
 #include "harness/base/nearest.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 namespace {
 
 struct phase_facts {
@@ -98,4 +98,4 @@ phase_range::~phase_range() {
   if (listener_) listener_->leave(phase_);
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -31,7 +31,7 @@
 
 #include "harness/profile/nvtx.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 
 enum class profile_phase : std::uint8_t {
   measure,
@@ -138,4 +138,4 @@ inline step_listener* current_step_listener() {
   return dynamic_cast<step_listener*>(current_listener());
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -5,7 +5,7 @@
 #include "harness/base/error.h"
 #include "harness/profile/phases.h"
 
-namespace unmask::inline profile {
+namespace unmask {
 namespace {
 
 std::vector<std::string> followed_by(std::vector<std::string> tool,
@@ -58,4 +58,4 @@ std::vector<std::string> ncu_command(const tool_request& request) {
   return followed_by(std::move(tool), request.program);
 }
 
-}  // namespace unmask::profile
+}  // namespace unmask

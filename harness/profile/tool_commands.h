@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask::inline profile {
+namespace unmask {
 
 struct tool_request {
   std::vector<std::string> program;  // the program and its arguments
@@ -28,4 +28,4 @@ std::vector<std::string> nsys_stats_command(const tool_request& request);
 // Usage error for a phase that does not exist or holds others.
 std::vector<std::string> ncu_command(const tool_request& request);
 
-}  // namespace unmask::profile
+}  // namespace unmask

@@ -11,7 +11,7 @@
 #include "harness/base/nearest.h"
 #include "harness/base/python_text.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 using namespace py;
 namespace {
 
@@ -130,4 +130,4 @@ std::string broken_constraint(const json_reader& check, std::string_view output)
   return "";
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -19,10 +19,10 @@
 
 #include "harness/base/json.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 
 // The first rule that the output breaks, as a note; "" when it keeps all. White space around the
 // output does not count. Environment error for a rule that is not in the list above.
 std::string broken_constraint(const json_reader& check, std::string_view output);
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -10,7 +10,7 @@
 
 #include "harness/base/python_text.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 using namespace py;
 namespace {
 
@@ -193,4 +193,4 @@ std::string list_program_mismatch(const json_reader& check, std::string_view pro
   return "";
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

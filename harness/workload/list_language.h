@@ -17,7 +17,7 @@
 
 #include "harness/base/json.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 
 struct list_result {
   bool is_list = true;  // false: a reducer gave the one number in `items`
@@ -35,4 +35,4 @@ list_result run_list_program(std::string_view program, const std::vector<std::in
 // "" when the program gives check.outputs[i] on every check.inputs[i], else the first difference.
 std::string list_program_mismatch(const json_reader& check, std::string_view program);
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -6,7 +6,7 @@
 
 #include "harness/base/digest.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -92,4 +92,4 @@ std::string sample_file_name(const task_item& item, const std::string& date) {
   return "samples_" + task + "_" + date + ".jsonl";
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

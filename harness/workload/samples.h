@@ -12,7 +12,7 @@
 #include "harness/workload/scorer.h"
 #include "harness/workload/task.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 
 struct answer_sample {
   std::string output;                  // what the model answered, cut at the stop strings
@@ -30,4 +30,4 @@ std::string sample_lines(const task_item& item, const answer_sample& sample);
 // item.task, or the family where there is none, without what a file's name cannot hold.
 std::string sample_file_name(const task_item& item, const std::string& date);
 
-}  // namespace unmask::workload
+}  // namespace unmask

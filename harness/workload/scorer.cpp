@@ -12,7 +12,7 @@
 #include "harness/workload/list_language.h"
 #include "harness/workload/scorers/item_scores.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 
 using namespace py;
 namespace {
@@ -119,4 +119,4 @@ score score_answer(const task_item& item, const std::string& output) {
   return find_scorer(item.scorer)(item, reader, output);
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -34,7 +34,7 @@
 
 #include "harness/workload/task.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 
 // A number beside the score: over a run it is the sum of `sum` over the sum of `of`.
 struct measure {
@@ -71,4 +71,4 @@ void require_scorer(const std::string& name, const std::string& where);
 // names the item when its check lacks what the scorer needs.
 score score_answer(const task_item& item, const std::string& output);
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -10,7 +10,7 @@
 #include "harness/base/json_lines.h"
 #include "harness/workload/scorer.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 namespace {
 
 constexpr std::int64_t most_tokens = 1 << 24;
@@ -129,4 +129,4 @@ std::string hash_of_tasks(const std::vector<task_item>& items) {
   return sha256_hex(all);
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

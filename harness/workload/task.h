@@ -11,7 +11,7 @@
 
 #include "harness/model/chat_template.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 
 struct task_item {
   std::string id;
@@ -61,4 +61,4 @@ std::vector<task_item> select(std::vector<task_item> items, const item_selection
 // answered the same questions, whatever the files' spacing or names.
 std::string hash_of_tasks(const std::vector<task_item>& items);
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -12,7 +12,7 @@
 #include "harness/base/nearest.h"
 #include "harness/base/python_text.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 using namespace py;
 namespace {
 
@@ -162,4 +162,4 @@ std::vector<trace_request> read_trace(const std::string& format, const std::stri
   return requests;
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask::inline workload {
+namespace unmask {
 
 struct trace_request {
   double arrival_seconds = 0;  // since the first request of the trace
@@ -26,4 +26,4 @@ const std::vector<std::string>& trace_formats();
 // the file, the line and the column for anything that cannot be read.
 std::vector<trace_request> read_trace(const std::string& format, const std::string& path);
 
-}  // namespace unmask::workload
+}  // namespace unmask

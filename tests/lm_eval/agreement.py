@@ -178,6 +178,6 @@ class Agreement(unittest.TestCase):
 
 if __name__ == "__main__":
     if LM_EVAL is None:
-        print("NOT RUN: needs lm-eval 0.4.8 (tests/lm_eval/requirements.txt)", file=sys.stderr)
+        print("NOT RUN: needs lm-eval 0.4.8 (./dev setup)", file=sys.stderr)
         sys.exit(SKIPPED)
     unittest.main()

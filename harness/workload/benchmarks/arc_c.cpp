@@ -6,7 +6,7 @@
 
 #include "harness/workload/benchmarks/declare.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 source_item item_of(const json_reader& object, std::size_t row) {
@@ -83,4 +83,4 @@ std::vector<benchmark> arc_c() {
   return {lm, opencompass("OC-S"), llada};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

@@ -22,7 +22,7 @@
 #include "harness/workload/benchmarks/official_files.h"
 #include "harness/workload/task.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 
 // One item of an official file.
 struct source_item {
@@ -188,4 +188,4 @@ rendered_prompt render(const opencompass_style& style, const source_item& item,
 std::vector<std::int32_t> drop_middle(std::vector<std::int32_t> ids, std::size_t most);
 std::vector<std::int32_t> cut_left(std::vector<std::int32_t> ids, std::size_t most);
 
-}  // namespace unmask::workload
+}  // namespace unmask

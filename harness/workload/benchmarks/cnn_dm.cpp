@@ -5,7 +5,7 @@
 // keys article and highlights. No harness of the papers has this task: the prompt is our choice.
 #include "harness/workload/benchmarks/declare.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 source_item item_of(std::size_t row, const std::string& article, const std::string& highlights) {
@@ -50,4 +50,4 @@ std::vector<benchmark> cnn_dm() {
   return {b};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

@@ -8,7 +8,7 @@
 #include "harness/base/error.h"
 #include "harness/workload/benchmarks/declare.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 constexpr std::size_t fewest_tokens = 4;
@@ -130,4 +130,4 @@ std::vector<benchmark> conversations() {
           })};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

@@ -12,7 +12,7 @@
 #include "harness/base/json_lines.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 
 std::vector<benchmark> gsm8k();
 std::vector<benchmark> math();
@@ -48,4 +48,4 @@ std::string json_strings(const std::vector<std::string>& texts);
 // The member as an array of strings, or the reader's error.
 std::vector<std::string> texts_of(const json_reader& object, const std::string& key);
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

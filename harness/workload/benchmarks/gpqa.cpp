@@ -10,7 +10,7 @@
 #include "harness/workload/benchmarks/declare.h"
 #include "harness/workload/benchmarks/python_random.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 const std::vector<std::string> columns = {"Question", "Correct Answer", "Incorrect Answer 1",
@@ -127,4 +127,4 @@ std::vector<benchmark> gpqa() {
   return {b, by_likelihood()};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

@@ -4,7 +4,7 @@
 // GSM8K (Cobbe et al. 2021; github.com/openai/grade-school-math): train.jsonl, test.jsonl.
 #include "harness/workload/benchmarks/declare.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 std::vector<source_item> read(const official_files& files, const std::string& split,
@@ -90,4 +90,4 @@ std::vector<benchmark> gsm8k() {
           dream,     llada};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

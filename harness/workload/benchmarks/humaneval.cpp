@@ -4,7 +4,7 @@
 // HumanEval (Chen et al. 2021; github.com/openai/human-eval): HumanEval.jsonl.
 #include "harness/workload/benchmarks/declare.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 std::vector<source_item> read(const official_files& files, const std::string&, const std::string&) {
@@ -73,4 +73,4 @@ std::vector<benchmark> humaneval() {
   return {lm, sanitized, focus, sparse, chat, llada};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

@@ -6,7 +6,7 @@
 #include "harness/base/json_lines.h"
 #include "harness/workload/benchmarks/declare.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 std::vector<source_item> read(const official_files& files, const std::string&, const std::string&) {
@@ -51,4 +51,4 @@ std::vector<benchmark> ifeval() {
   return {lm, base("OC-F", "IFEval_gen_353ae7"), llada};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

@@ -9,7 +9,7 @@
 #include "harness/base/python_text.h"
 #include "harness/workload/benchmarks/declare.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 const std::vector<std::string_view> tasks = py::words_of(
@@ -103,4 +103,4 @@ std::vector<benchmark> longbench() {
   return {ultra, sparse};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

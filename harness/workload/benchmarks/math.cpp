@@ -12,7 +12,7 @@
 #include "harness/workload/benchmarks/declare.h"
 #include "harness/workload/scorers/math_text.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 namespace fs = std::filesystem;
@@ -160,4 +160,4 @@ std::vector<benchmark> math() {
   return {minerva, llada, dream, zero, focus, in_500("LM", minerva), in_500("OC-S", llada)};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

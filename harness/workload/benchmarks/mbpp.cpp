@@ -9,7 +9,7 @@
 #include "harness/base/nearest.h"
 #include "harness/workload/benchmarks/declare.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 source_item item_of(const json_reader& object, const char* text_key) {
@@ -104,4 +104,4 @@ std::vector<benchmark> mbpp() {
   return {lm, llada, focus};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

@@ -7,7 +7,7 @@
 #include "harness/base/python_text.h"
 #include "harness/workload/benchmarks/declare.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 const std::vector<std::string_view> subjects = py::words_of(
@@ -108,4 +108,4 @@ std::vector<benchmark> mmlu() {
   return {likelihood, generative, sparse, llada};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

@@ -13,7 +13,7 @@
 #include "harness/workload/benchmarks/declare.h"
 #include "harness/workload/benchmarks/python_random.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 constexpr int repetitions = 10, buffer_tokens = 600, step = 2048, steps = 16;
@@ -110,4 +110,4 @@ std::vector<benchmark> needle_map() {
   return {b};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

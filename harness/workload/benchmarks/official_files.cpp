@@ -11,7 +11,7 @@
 #include "harness/base/json_lines.h"
 #include "harness/base/nearest.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -122,4 +122,4 @@ std::vector<std::vector<std::string>> csv_rows(const official_text& file) {
   return rows;
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -13,7 +13,7 @@
 #include "harness/base/json.h"
 #include "harness/model/tokenizer.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 
 struct official_text {
   std::string name;  // where it was found, for messages
@@ -49,4 +49,4 @@ void each_object(const official_text& file,
 // without blank lines. Environment error for a quote that never closes.
 std::vector<std::vector<std::string>> csv_rows(const official_text& file);
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -8,7 +8,7 @@
 #include "harness/base/python_text.h"
 #include "harness/workload/benchmarks/declare.h"
 
-namespace unmask::inline workload::declared {
+namespace unmask::declared {
 namespace {
 
 std::vector<std::size_t> read_labels(const official_text& file) {
@@ -76,4 +76,4 @@ std::vector<benchmark> piqa() {
   return {lm, sparse};
 }
 
-}  // namespace unmask::workload::declared
+}  // namespace unmask::declared

@@ -9,7 +9,7 @@
 #include <set>
 #include <stdexcept>
 
-namespace unmask::inline workload {
+namespace unmask {
 namespace {
 
 // The state that init_by_array makes of a key (Matsumoto and Nishimura, mt19937ar), in the form
@@ -100,4 +100,4 @@ std::vector<std::size_t> python_random::sample(std::size_t population, std::size
   return drawn;
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

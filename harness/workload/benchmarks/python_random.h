@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace unmask::inline workload {
+namespace unmask {
 
 class python_random {
  public:
@@ -30,4 +30,4 @@ class python_random {
   std::mt19937 twister_;
 };
 
-}  // namespace unmask::workload
+}  // namespace unmask

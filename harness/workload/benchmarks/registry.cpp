@@ -7,7 +7,7 @@
 #include "harness/base/nearest.h"
 #include "harness/workload/benchmarks/declare.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 namespace {
 
 const std::vector<std::pair<std::string, std::string>> harnesses = {
@@ -176,4 +176,4 @@ std::vector<std::string> declared::texts_of(const json_reader& object, const std
   return texts;
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -14,7 +14,7 @@
 #include "harness/workload/benchmarks/declare.h"
 #include "harness/workload/benchmarks/python_random.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -340,4 +340,4 @@ golden_results replay_prompts(const fs::path& directory, std::vector<fs::path> d
   return replay;
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

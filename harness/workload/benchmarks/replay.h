@@ -11,7 +11,7 @@
 
 #include "harness/base/golden_result.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 
 // Replays prompts/*.jsonl and prompts/gsm8k_fewshot_draws.json below the folder, plain or as .gz.
 // Items come from the official files below `data` (a folder per dataset), then DIRECTORY/data,
@@ -22,4 +22,4 @@ golden_results replay_prompts(const std::filesystem::path& directory,
                               std::vector<std::filesystem::path> data,
                               const std::filesystem::path& examples);
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -7,7 +7,7 @@
 #include "harness/workload/benchmarks/benchmark.h"
 #include "harness/workload/benchmarks/python_random.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 namespace {
 
 // simple_evaluate's fewshot_random_seed.
@@ -176,4 +176,4 @@ task_item benchmark_set::item(std::size_t index, int shots) const {
   return item;
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

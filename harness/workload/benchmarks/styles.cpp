@@ -4,7 +4,7 @@
 #include "harness/base/python_text.h"
 #include "harness/workload/benchmarks/benchmark.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 namespace {
 
 // The text of lm-eval's examples: each question + delimiter + target + blank line.
@@ -133,4 +133,4 @@ std::vector<std::int32_t> cut_left(std::vector<std::int32_t> ids, std::size_t mo
   return ids;
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

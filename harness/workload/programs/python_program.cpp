@@ -8,7 +8,7 @@
 
 #include "harness/base/error.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 namespace {
 
 // The input is a line with the token and then the program. What the driver needs after the program
@@ -139,4 +139,4 @@ std::string reachable_python_code(const std::string& text, const std::string& en
   return run_in_sandbox(reduce_driver, entry_point + "\n" + text, limits).report;
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

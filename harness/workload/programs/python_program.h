@@ -8,7 +8,7 @@
 
 #include "harness/workload/programs/sandbox.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 
 enum class program_verdict { pass, fail, timeout };
 const char* name_of(program_verdict verdict);
@@ -34,4 +34,4 @@ program_result run_python_program(const std::string& text, const sandbox_limits&
 std::string reachable_python_code(const std::string& text, const std::string& entry_point,
                                   const sandbox_limits& limits = {});
 
-}  // namespace unmask::workload
+}  // namespace unmask

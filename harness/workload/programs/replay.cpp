@@ -10,7 +10,7 @@
 #include "harness/workload/programs/python_program.h"
 #include "harness/workload/scorer.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
@@ -111,4 +111,4 @@ golden_results replay_programs(const fs::path& directory, std::vector<fs::path> 
   return replay;
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -11,7 +11,7 @@
 
 #include "harness/base/golden_result.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 
 // sandbox/programs.jsonl, scorers/humaneval.jsonl and scorers/mbpp.jsonl below the folder, plain or
 // as .gz; a missing one is not listed. The tests of the answers come from the official files below
@@ -19,4 +19,4 @@ namespace unmask::inline workload {
 golden_results replay_programs(const std::filesystem::path& directory,
                                std::vector<std::filesystem::path> data);
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -28,7 +28,7 @@
 #include "harness/base/error.h"
 #include "harness/base/python_text.h"
 
-namespace unmask::inline workload {
+namespace unmask {
 namespace {
 
 using std::chrono::steady_clock;
@@ -319,4 +319,4 @@ std::optional<std::string> sandbox_missing() {
   return answer;
 }
 
-}  // namespace unmask::workload
+}  // namespace unmask

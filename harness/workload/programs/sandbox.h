@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-namespace unmask::inline workload {
+namespace unmask {
 
 struct sandbox_limits {
   double seconds = 3.0;                    // wall time from the first statement on
@@ -38,4 +38,4 @@ std::optional<std::string> sandbox_missing();
 sandbox_result run_in_sandbox(const std::string& driver, const std::string& input,
                               const sandbox_limits& limits = {});
 
-}  // namespace unmask::workload
+}  // namespace unmask

@@ -9,7 +9,7 @@
 #include "harness/base/python_regex.h"
 #include "harness/base/python_text.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 using py::pattern;
 namespace {
 
@@ -146,4 +146,4 @@ choice_verdict likelihood_choice(const std::vector<double>& loglikelihoods,
   return {arg_max(loglikelihoods) == gold, arg_max(by_length) == gold};
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -11,7 +11,7 @@
 
 #include "harness/workload/scorers/gsm8k.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 // OpenCompass first_capital_postprocess: the first upper-case character of any script, whatever it
 // is; "" when there is none.
@@ -35,4 +35,4 @@ struct choice_verdict {
 choice_verdict likelihood_choice(const std::vector<double>& loglikelihoods,
                                  const std::vector<std::string>& choices, std::size_t gold);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -5,7 +5,7 @@
 #include "harness/base/python_regex.h"
 #include "harness/base/python_text.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 using py::pattern;
 namespace {
 
@@ -83,4 +83,4 @@ std::string mbpp_opencompass(std::string_view response) {
   return std::string(py::strip(py::replace_all(text, "\\_", "_")));
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

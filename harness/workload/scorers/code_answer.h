@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 // lm-eval 0.4.8, task humaneval: the response up to the first of its stop strings "\nclass",
 // "\ndef", "\n#", "\nif", "\nprint", each cut in this order. The program is prompt + this.
@@ -33,4 +33,4 @@ std::string mbpp_until_done(std::string_view response);
 // a fence and at DONE.
 std::string mbpp_opencompass(std::string_view response);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -7,7 +7,7 @@
 #include "harness/base/python_regex.h"
 #include "harness/base/python_text.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 using py::pattern;
 namespace {
 
@@ -62,4 +62,4 @@ std::string gsm8k_reference(std::string_view solution) {
   return parts.size() < 2 ? "" : py::replace_all(parts[1], ",", "");
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 struct extraction {
   std::string text;    // what the harness takes for the answer
@@ -29,4 +29,4 @@ extraction gsm8k_opencompass(std::string_view response, std::string_view referen
 // What OpenCompass makes of a worked solution: the text after the first "#### ", without commas.
 std::string gsm8k_reference(std::string_view solution);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

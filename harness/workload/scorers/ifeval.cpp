@@ -12,7 +12,7 @@
 #include "harness/workload/benchmarks/python_random.h"
 #include "harness/workload/scorers/language.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 using py::pattern;
 namespace {
 
@@ -393,4 +393,4 @@ ifeval_verdict score_ifeval(const json_reader& check, std::string_view response)
   return verdict;
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -13,7 +13,7 @@
 #include "harness/base/json.h"
 #include "harness/workload/scorers/decision.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 // Undecided are instructions that need NLTK's sentence model (number_sentences,
 // capital_word_frequency), that the harness completes at random because an argument is missing, and
@@ -31,4 +31,4 @@ ifeval_verdict score_ifeval(const json_reader& check, std::string_view response)
 // Python's json.loads(text) succeeds.
 bool is_python_json(std::string_view text);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -15,7 +15,7 @@
 #include "harness/workload/scorers/program_scores.h"
 #include "harness/workload/scorers/rouge.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 score right_or_wrong(const extraction& e) {
@@ -226,4 +226,4 @@ const std::vector<named_item_score>& item_scores() {
   return all;
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -12,7 +12,7 @@
 #include "harness/base/json.h"
 #include "harness/workload/scorer.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 struct named_item_score {
   const char* name;
@@ -20,4 +20,4 @@ struct named_item_score {
 };
 const std::vector<named_item_score>& item_scores();
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

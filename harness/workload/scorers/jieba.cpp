@@ -16,7 +16,7 @@
 #include "harness/base/python_text.h"
 #include "harness/workload/scorers/tables.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 using word_list = std::vector<std::string>;
@@ -286,4 +286,4 @@ std::vector<std::string> jieba_cut(std::string_view text, bool hmm) {
   return out;
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 // jieba.cut(text, cut_all=False, HMM=hmm). The words' concatenation is the text.
 std::vector<std::string> jieba_cut(std::string_view text, bool hmm = true);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

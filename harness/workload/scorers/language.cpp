@@ -16,7 +16,7 @@
 #include "harness/workload/benchmarks/python_random.h"
 #include "harness/workload/scorers/tables.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 constexpr int trials = 7;
@@ -231,4 +231,4 @@ std::string detect_language(std::string_view text, std::uint64_t seed) {
   return known().name(static_cast<std::size_t>(best - mean.begin()));
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

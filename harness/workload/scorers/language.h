@@ -10,10 +10,10 @@
 #include <string>
 #include <string_view>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 // langdetect.detect(text) with DetectorFactory.seed = seed: "en", "zh-cn", ...; "unknown" when no
 // language reaches a probability of 0.1; "" where the package raises "No features in text".
 std::string detect_language(std::string_view text, std::uint64_t seed);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -7,7 +7,7 @@
 
 #include "harness/base/python_text.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 using kind = latex_token::kind;
@@ -525,4 +525,4 @@ formula_ptr parse_verify_latex(std::string_view text) {
   return parser(py::strip(text), latex_dialect::verify).whole();
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -10,7 +10,7 @@
 #include "harness/workload/scorers/latex_tokens.h"
 #include "harness/workload/scorers/math_value.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 enum class latex_dialect { sympy, verify };
 
@@ -29,4 +29,4 @@ sympy_latex parse_sympy_latex(std::string_view text);
 // \\sqrt and \\frac need their braces. Throws as above.
 formula_ptr parse_verify_latex(std::string_view text);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 using kind = latex_token::kind;
@@ -140,4 +140,4 @@ latex_token latex_tokens::cut() {
   return {kind::sign, std::string(1, c)};
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

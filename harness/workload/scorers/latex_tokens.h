@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 // The grammar refuses the text: the answer is wrong, whatever it is compared with.
 struct latex_refused {};
@@ -56,4 +56,4 @@ class latex_tokens {
   std::size_t at_ = 0;  // the next of them
 };
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -12,7 +12,7 @@
 #include "harness/workload/scorers/jieba.h"
 #include "harness/workload/scorers/rouge.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 constexpr std::size_t many = 200;  // difflib: from this length on its heuristic is in force
@@ -323,4 +323,4 @@ double longbench_score(std::string_view task, std::string_view prediction,
   return best;
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

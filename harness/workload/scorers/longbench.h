@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 // qa_f1_score: F1 of the words both texts share, counted with multiplicity, after lower-casing and
 // without ASCII punctuation and the words a, an, the.
@@ -65,4 +65,4 @@ double longbench_score(std::string_view task, std::string_view prediction,
                        const std::vector<std::string>& classes,
                        code_ratio ratio = code_ratio::levenshtein, bool opencompass = false);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

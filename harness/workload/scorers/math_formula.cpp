@@ -9,7 +9,7 @@
 
 #include "harness/workload/scorers/math_value.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 using complex = std::complex<long double>;
@@ -229,4 +229,4 @@ std::optional<complex> numeric_value(const formula& f, unsigned seed) {
   return value;
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -4,7 +4,7 @@
 
 #include "harness/workload/scorers/latex_parser.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 struct formula_reading {
@@ -46,4 +46,4 @@ decision minerva_equal(std::string_view a, std::string_view b) {
   }
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -6,7 +6,7 @@
 
 #include "harness/workload/scorers/decision.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 // lm-eval 0.4.8, minerva_math exact_match: both normalised answers are read by sympy's parse_latex
 // and simplify(a - b) is 0. There is no short cut for equal texts: what the grammar refuses, and
@@ -14,4 +14,4 @@ namespace unmask::inline workload::scorers {
 // outside what our own evaluator decides (math_value.h).
 decision minerva_equal(std::string_view a, std::string_view b);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

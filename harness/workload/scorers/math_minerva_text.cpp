@@ -7,7 +7,7 @@
 #include "harness/base/python_text.h"
 #include "harness/workload/scorers/math_text.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 using py::pattern;
 using py::replace_all;
 namespace {
@@ -187,4 +187,4 @@ bool math_opencompass_equal(std::string_view a, std::string_view b, int version)
   return opencompass_normal(a) == opencompass_normal(b) || a == b;
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -10,7 +10,7 @@
 #include "harness/base/python_text.h"
 #include "harness/workload/scorers/latex_parser.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 using kind = math_object::kind;
@@ -344,4 +344,4 @@ math_object parse_math_object(std::string_view latex) {
   return expression(text);
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -12,7 +12,7 @@
 #include "harness/workload/scorers/decision.h"
 #include "harness/workload/scorers/math_value.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 struct math_object {
   enum class kind { expression, word, set, tuple, interval, united, all_of, matrix, relation };
@@ -29,4 +29,4 @@ math_object parse_math_object(std::string_view latex);
 // gold and answer stand as MATHVerifyEvaluator passes them: its first argument is the answer.
 decision same_object(const math_object& first, const math_object& second);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -5,7 +5,7 @@
 #include "harness/base/python_regex.h"
 #include "harness/base/python_text.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 using py::replace_all;
 namespace {
 
@@ -123,4 +123,4 @@ bool hendrycks_equal(std::string_view a, std::string_view b) {
   }
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 // Where the published Python function raises an exception; type: ValueError, IndexError,
 // AssertionError.
@@ -44,4 +44,4 @@ std::string minerva_normal(std::string_view answer);
 std::string math_opencompass_answer(std::string_view response, int version);
 bool math_opencompass_equal(std::string_view a, std::string_view b, int version);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -8,7 +8,7 @@
 
 #include <map>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 using integer = boost::multiprecision::cpp_int;
@@ -312,4 +312,4 @@ sameness compare(const formula_ptr& a, const formula_ptr& b) {
   return sameness::numeric;
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

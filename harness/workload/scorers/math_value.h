@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 using rational = boost::multiprecision::cpp_rational;
 
@@ -74,4 +74,4 @@ sameness compare(const formula_ptr& a, const formula_ptr& b);
 // Text that is equal for formulas that reduce to the same; nothing where the reduction gives up.
 std::optional<std::string> reduced_text(const formula& f);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

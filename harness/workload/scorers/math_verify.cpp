@@ -11,7 +11,7 @@
 #include "harness/workload/scorers/math_object.h"
 #include "harness/workload/scorers/math_verify_text.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 using kind = math_object::kind;
@@ -334,4 +334,4 @@ math_verdict math_verify_opencompass(std::string_view response, std::string_view
   return {same_object(a.object, b.object), shown};
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

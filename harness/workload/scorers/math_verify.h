@@ -10,7 +10,7 @@
 
 #include "harness/workload/scorers/decision.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 struct math_verdict {
   decision right = decision::broken;
@@ -21,4 +21,4 @@ struct math_verdict {
 // evaluator decides (math_value.h).
 math_verdict math_verify_opencompass(std::string_view response, std::string_view reference);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -9,7 +9,7 @@
 #include "harness/base/python_text.h"
 #include "harness/workload/scorers/math_text.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 using py::pattern;
 using py::replace_all;
 namespace {
@@ -292,4 +292,4 @@ std::vector<found_formula> formulas_in_gold(std::string_view reference) {
   return {{normal(reference, boxes::all, true)}};
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 struct found_formula {
   std::string latex;     // normalised
@@ -25,4 +25,4 @@ std::vector<found_formula> formulas_in(std::string_view response);
 // (\sqrt2, \frac12, a/b) that an answer does not get. None for an empty one.
 std::vector<found_formula> formulas_in_gold(std::string_view reference);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 // For each letter, whether it counts as a consonant; y does when no consonant stands before it.
@@ -166,4 +166,4 @@ std::string porter_stem(const std::string& word) {
   return step_5(step_4(step_3(step_2(step_1c(step_1b(step_1a(word)))))));
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

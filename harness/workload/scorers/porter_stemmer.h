@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 // The stem of a word of a-z0-9 by Porter's algorithm (M. Porter, "An algorithm for suffix
 // stripping", Program 14(3), 1980) with the extensions of the NLTK library, which rouge_score
@@ -12,4 +12,4 @@ namespace unmask::inline workload::scorers {
 // "fulli" and "logi".
 std::string porter_stem(const std::string& word);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -7,7 +7,7 @@
 #include "harness/workload/programs/python_program.h"
 #include "harness/workload/scorers/code_answer.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 constexpr double humaneval_seconds = 3.0;
@@ -101,4 +101,4 @@ const std::vector<named_item_score>& program_scores() {
   return all;
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

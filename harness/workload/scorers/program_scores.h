@@ -7,7 +7,7 @@
 
 #include "harness/workload/scorers/item_scores.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 //   humaneval_lm_eval              prompt + answer cut at the stop strings, 3 s
 //   humaneval_fast_dllm            prompt and first fenced block reduced to what is reachable (also
@@ -22,4 +22,4 @@ namespace unmask::inline workload::scorers {
 // not scored, and the note says NOT RUN and why.
 const std::vector<named_item_score>& program_scores();
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -8,7 +8,7 @@
 #include "harness/base/python_text.h"
 #include "harness/workload/scorers/ifeval.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 class checker {
@@ -121,4 +121,4 @@ bool is_python_json(std::string_view text) {
   return checker(text).whole();
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -12,7 +12,7 @@
 #include "harness/workload/scorers/jieba.h"
 #include "harness/workload/scorers/replay_cases.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace fs = std::filesystem;
 namespace {
 
@@ -165,4 +165,4 @@ std::vector<golden_result> replay_scorers(const fs::path& directory) {
   return results;
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -9,7 +9,7 @@
 
 #include "harness/base/golden_result.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 // Replays scorers/*.jsonl and zh/jieba_cut.jsonl below the folder, plain or as .gz: discrete
 // results must be equal, others within 1e-6. Of humaneval and mbpp only the text of the program is
@@ -22,4 +22,4 @@ std::vector<golden_result> replay_scorers(const std::filesystem::path& directory
 void write_scorer_samples(const std::filesystem::path& directory,
                           const std::filesystem::path& folder);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

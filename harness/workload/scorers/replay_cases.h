@@ -10,7 +10,7 @@
 
 #include "harness/base/json.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 class golden_case {
  public:
@@ -47,4 +47,4 @@ replay_function find_replay(std::string_view file);
 replay_function find_math_replay(std::string_view file);
 replay_function find_text_replay(std::string_view file);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -9,7 +9,7 @@
 #include "harness/workload/scorers/math_verify.h"
 #include "harness/workload/scorers/replay_cases.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 std::string stripped_or_error(const std::string& text) {
@@ -72,4 +72,4 @@ replay_function find_math_replay(std::string_view file) {
   return found == known.end() ? nullptr : found->second;
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -12,7 +12,7 @@
 #include "harness/workload/scorers/math_text.h"
 #include "harness/workload/scorers/replay.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 using json = nlohmann::ordered_json;
@@ -90,4 +90,4 @@ void write_scorer_samples(const fs::path& directory, const fs::path& folder) {
   }
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

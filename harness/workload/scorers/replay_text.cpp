@@ -15,7 +15,7 @@
 #include "harness/workload/scorers/replay_cases.h"
 #include "harness/workload/scorers/rouge.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 void replay_extraction(golden_case& c, const json_reader& filter, const extraction& ours) {
@@ -197,4 +197,4 @@ replay_function find_text_replay(std::string_view file) {
   return found == known.end() ? nullptr : found->second;
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -10,7 +10,7 @@
 #include "harness/base/python_text.h"
 #include "harness/workload/scorers/porter_stemmer.h"
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 using words = std::vector<std::string>;
@@ -225,4 +225,4 @@ rouge_package_scores rouge_package(std::string_view prediction, std::string_view
   return scores;
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

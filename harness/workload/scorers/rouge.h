@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 struct rouge_value {
   double precision = 0, recall = 0, f = 0;
@@ -33,4 +33,4 @@ struct rouge_package_scores {
 };
 rouge_package_scores rouge_package(std::string_view prediction, std::string_view reference);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

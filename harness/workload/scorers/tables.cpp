@@ -16,7 +16,7 @@ UNMASK_EMBED(unmask_jieba_hmm, "jieba_hmm.json.gz")
 UNMASK_EMBED(unmask_langdetect_profiles, "langdetect_profiles.json.gz")
 UNMASK_EMBED(unmask_langdetect_kanji, "langdetect_kanji.txt.gz")
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 namespace {
 
 std::string unpacked(const char* begin, const char* end, const char* name) {
@@ -43,4 +43,4 @@ std::string table_text(table which) {
   return {};
 }
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

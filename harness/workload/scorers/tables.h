@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace unmask::inline workload::scorers {
+namespace unmask::scorers {
 
 enum class table {
   jieba_dictionary,     // lines "word frequency tag"
@@ -19,4 +19,4 @@ enum class table {
 // The table's text, unpacked anew at each call.
 std::string table_text(table which);
 
-}  // namespace unmask::workload::scorers
+}  // namespace unmask::scorers

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/base/package.h"
+
+#include <cstdlib>
+
+#include "harness/base/error.h"
+#include "harness/base/process.h"
+
+namespace unmask {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* package_place = "harness/python";
+
+}  // namespace
+
+fs::path program_root() {
+  std::error_code ignored;
+  const fs::path program = this_program();
+  for (fs::path folder = program.parent_path(); folder.has_relative_path();
+       folder = folder.parent_path()) {
+    if (fs::is_regular_file(folder / package_place / "unmask/__main__.py", ignored)) return folder;
+  }
+  return {};
+}
+
+std::vector<std::string> package_command(const std::vector<std::string>& arguments) {
+  const fs::path root = program_root();
+  if (root.empty()) {
+    throw environment_error(
+        "NOT RUN: needs the Python package unmask (harness/python), which is not "
+        "beside this program");
+  }
+  std::error_code ignored;
+  const fs::path prepared = root / ".venv/bin/python";
+  std::string python = fs::exists(prepared, ignored) ? prepared.string() : "python3";
+  if (const char* given = std::getenv("UNMASK_PYTHON"); given && *given) python = given;
+  std::vector<std::string> command = {
+      "env", "PYTHONPATH=" + (root / package_place).string(), python, "-P", "-B", "-m", "unmask"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
+int run_package(const std::vector<std::string>& arguments) {
+  const std::vector<std::string> command = package_command(arguments);
+  const int status = run_process(command);
+  if (status == 126 || status == 127) {
+    throw environment_error("NOT RUN: needs Python 3.11 (" + command[2] +
+                            " cannot be started); ./dev setup prepares it, $UNMASK_PYTHON names "
+                            "another");
+  }
+  return status;
+}
+
+}  // namespace unmask

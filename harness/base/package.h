@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The Python package `unmask` (harness/python) is what lies behind the rows: prompts and scores of
+// published benchmarks, comparisons, claims, layouts, figures. This is the only place that calls it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace unmask {
+
+// The tree or installation this program belongs to: the nearest folder above it that holds
+// harness/python. Never the current folder. Empty where there is none.
+std::filesystem::path program_root();
+
+// The words that start `python -m unmask ARGUMENTS`: $UNMASK_PYTHON, else the .venv of
+// program_root(), else python3 on PATH; the current folder is not on Python's path. Environment
+// error where there is no package beside the program.
+std::vector<std::string> package_command(const std::vector<std::string>& arguments);
+
+// Runs it and waits; its output goes where ours goes. Returns its exit status. Environment error
+// "NOT RUN: needs Python ..." where it cannot be started.
+int run_package(const std::vector<std::string>& arguments);
+
+}  // namespace unmask

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lies behind Unmask's rows: prompts and scores of published benchmarks by their own libraries,
+rows as frames, comparisons, claims, layouts and what figures show."""
+
+__version__ = "0.1.0"
