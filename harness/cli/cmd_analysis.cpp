@@ -8,7 +8,6 @@
 #include <filesystem>
 
 #include "harness/analysis/ablation.h"
-#include "harness/analysis/compare.h"
 #include "harness/analysis/crossover.h"
 #include "harness/analysis/figure_data.h"
 #include "harness/analysis/json_of.h"
@@ -17,6 +16,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/base/package.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/paired.h"
@@ -34,16 +34,10 @@ frame rows_of(const command_line& line, const char* missing) {
   return read_frame({files.begin(), files.end()});
 }
 
-const option speed_option = {
-    "ignore-speed", flag(),
-    "compare answers, scores and counts alone: for another machine, or one with other work"};
-
-compared_speeds speeds_of(const command_line& line) {
-  return line.given("ignore-speed") ? compared_speeds::none : compared_speeds::ratios;
-}
-
-int exit_status_of(const run_comparison& comparison) {
-  return static_cast<int>(comparison.same() ? exit_code::ok : exit_code::not_reproduced);
+// The command of this name of the package, with these words behind it.
+int run_in_package(const char* name, texts arguments) {
+  arguments.insert(arguments.begin(), name);
+  return run_package(arguments);
 }
 
 // The paper's arrangement of every run below these paths, by the name of its artifact.
@@ -212,7 +206,8 @@ int command_rerun(const texts& arguments) {
       {output_option(
            "folder in which the bundle is unpacked and repeated; default runs/rerun/BUNDLE"),
        {"no-progress", flag(), "no progress on standard error"},
-       speed_option},
+       {"ignore-speed", flag(),
+        "compare answers, scores and counts alone: for another machine, or one with other work"}},
       {"bundle"}, arguments,
       "\nRepeats the run of a bundle and compares: answers and counts must be the same, speed "
       "ratios within their\nintervals. From the root of the source tree, for models and tasks. "
@@ -231,24 +226,14 @@ int command_rerun(const texts& arguments) {
   run.output = place / "rows";
   run.progress = !line.given("no-progress");
   const run_summary summary = run_experiment(spec, run);
-  const run_comparison comparison =
-      compare_runs(bundle.rows, read_rows(summary.file).rows, speeds_of(line));
-  fmt::print("{}", comparison_text(comparison));
-  return summary.failed > 0 ? summary.exit_status() : exit_status_of(comparison);
+  if (summary.failed > 0) return summary.exit_status();
+  texts sides = {bundle.directory.string(), summary.file.parent_path().string()};
+  if (line.given("ignore-speed")) sides.emplace_back("--ignore-speed");
+  return run_in_package("compare", sides);
 }
 
 int command_compare(const texts& arguments) {
-  const command_line line(
-      "compare BEFORE AFTER [options]",
-      {output_option("file; default: standard output"), speed_option}, {"runs..."}, arguments,
-      "\nTwo runs, rows files or whole campaigns of the same experiments: answers, scores and "
-      "counts must be the same,\nspeed ratios within their intervals, all but as many as chance "
-      "explains. exit code 4 when something differs\n");
-  const texts runs = line.list("runs");
-  if (runs.size() != 2) throw usage_error("compare needs two runs");
-  const run_comparison comparison = compare_paths(runs[0], runs[1], speeds_of(line));
-  line.write(comparison_text(comparison));
-  return exit_status_of(comparison);
+  return run_in_package("compare", arguments);
 }
 
 }  // namespace unmask

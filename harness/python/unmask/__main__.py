@@ -11,6 +11,7 @@ from unmask.errors import UserError
 
 # Command: (module, one line of help).
 COMMANDS = {
+    "compare": ("unmask.compare", "two runs or builds: same answers, and which side is faster"),
 }
 
 

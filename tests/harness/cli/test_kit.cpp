@@ -161,7 +161,7 @@ TEST_F(kit, paired_runs_are_judged) {
   EXPECT_TRUE(says("1 cells;")) << said;
   EXPECT_EQ(run("compare abl abl"), 0) << said;
   EXPECT_TRUE(says("REPEATED")) << said;
-  EXPECT_TRUE(says("speed ratios within their intervals")) << said;
+  EXPECT_TRUE(says("speed ratios between methods within their intervals")) << said;
   EXPECT_EQ(run("compare abl abl --ignore-speed"), 0) << said;
   EXPECT_TRUE(says("speeds were not compared")) << said;
 }

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Estimates with 95 % intervals: ratios of times, differences of scores, shares.
+
+Quantiles and distributions are scipy's. The intervals that it (and statsmodels) lack for fractional
+successes and for pairs are written out with their source; the tests hold both kinds against
+scipy.stats and statsmodels."""
+
+from dataclasses import dataclass
+import math
+
+import numpy as np
+from scipy import special
+
+RESAMPLES = 10000
+SEED = 2026
+Z95 = special.ndtri(0.975)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value, the ends of its 95 % interval (None: counted once, or seen once), of how many what,
+    and how the interval was come by."""
+    value: float
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    unit: str = "items"
+    how: str = ""
+
+    @property
+    def range(self):
+        return None if self.low is None else (self.low, self.high)
+
+
+def t_quantile(degrees, q=0.975):
+    """Student's t. (special.stdtrit is scipy.stats.t.ppf without its start-up time.)"""
+    return float(special.stdtrit(degrees, q))
+
+
+def mean(values):
+    return math.nan if len(values) == 0 else math.fsum(values) / len(values)
+
+
+def deviation(values):
+    """Of a sample: n - 1 below the sum; NaN under two values."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+
+
+def half_width(samples):
+    """Half width of Student's interval of the mean, relative to it; infinite under two samples, NaN
+    where the mean is not positive."""
+    if len(samples) < 2:
+        return math.inf
+    middle = mean(samples)
+    if not middle > 0:
+        return math.nan
+    n = len(samples)
+    return t_quantile(n - 1) * deviation(samples) / math.sqrt(n) / middle
+
+
+def wilson(successes, n):
+    """Wilson's interval of a share, Journal of the American Statistical Association 22 (1927) 209.
+    Successes may be fractional, as partial credit is."""
+    if n == 0:
+        return 0.0, 1.0
+    share = successes / n
+    scale = 1 + Z95 ** 2 / n
+    centre = (share + Z95 ** 2 / (2 * n)) / scale
+    half = Z95 / scale * math.sqrt(max(0.0, share * (1 - share) / n + Z95 ** 2 / (4 * n * n)))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _all_positive(samples):
+    return len(samples) > 0 and all(math.isfinite(v) and v > 0 for v in samples)
+
+
+def paired_ratio(a, b):
+    """a/b from n pairs: exp of the mean of log(a_i / b_i), with Student's interval of the logs."""
+    n, how = min(len(a), len(b)), "paired log-ratio, Student's t"
+    if not _all_positive(a) or not _all_positive(b):
+        return Estimate(math.nan, n=n, unit="repetitions", how=how)
+    logs = [math.log(x / y) for x, y in zip(a, b)]
+    middle = mean(logs)
+    if n < 2:
+        return Estimate(math.exp(middle), n=n, unit="repetitions", how=how)
+    half = t_quantile(n - 1) * deviation(logs) / math.sqrt(n)
+    return Estimate(math.exp(middle), math.exp(middle - half), math.exp(middle + half), n,
+                    "repetitions", how)
+
+
+def unpaired_ratio(a, b):
+    """a/b from separate samples: exp of the difference of mean logs, with Welch's interval
+    (degrees of freedom after Satterthwaite)."""
+    n, how = min(len(a), len(b)), "log-ratio, Welch's t"
+    if not _all_positive(a) or not _all_positive(b):
+        return Estimate(math.nan, n=n, unit="repetitions", how=how)
+    x, y = np.log(a), np.log(b)
+    middle = mean(x) - mean(y)
+    if n < 2:
+        return Estimate(math.exp(middle), n=n, unit="repetitions", how=how)
+    vx, vy = deviation(x) ** 2 / len(x), deviation(y) ** 2 / len(y)
+    half = 0.0
+    if vx + vy > 0:
+        degrees = (vx + vy) ** 2 / (vx ** 2 / (len(x) - 1) + vy ** 2 / (len(y) - 1))
+        half = t_quantile(degrees) * math.sqrt(vx + vy)
+    return Estimate(math.exp(middle), math.exp(middle - half), math.exp(middle + half), n,
+                    "repetitions", how)
+
+
+def mcnemar_p(b, c):
+    """McNemar's exact two-sided p: b items only the first got right, c only the second."""
+    return 1.0 if b + c == 0 else min(1.0, 2 * float(special.bdtr(min(b, c), b + c, 0.5)))
+
+
+def paired_share_difference(both, first, second, neither):
+    """Difference of two shares of the same items, with the interval of Newcombe, Statistics in
+    Medicine 17 (1998) 2635, method 10. both: right in both; first, second: in one only."""
+    n, how = both + first + second + neither, "paired shares, Newcombe"
+    if n == 0:
+        return Estimate(0.0, how=how)
+    p, q = (both + first) / n, (both + second) / n
+    p_low, p_high = wilson(both + first, n)
+    q_low, q_high = wilson(both + second, n)
+    product = (both + first) * (second + neither) * (both + second) * (first + neither)
+    agreement = both * neither - first * second
+    if agreement > 0:  # continuity correction
+        agreement = max(agreement - n / 2, 0.0)
+    phi = agreement / math.sqrt(product) if product > 0 else 0.0
+
+    def arm(x, y):
+        return math.sqrt(max(0.0, x * x - 2 * phi * x * y + y * y))
+    return Estimate(p - q, p - q - arm(p - p_low, q_high - q), p - q + arm(p_high - p, q - q_low),
+                    n, "items", how)
+
+
+def share_difference(a, n_a, b, n_b):
+    """Difference of independent shares (or means of scores from 0 to 1): Newcombe, Statistics in
+    Medicine 17 (1998) 873, method 10."""
+    n, how = min(n_a, n_b), "independent shares, Newcombe"
+    if n == 0:
+        return Estimate(a - b, n=n, how=how)
+    a_low, a_high = wilson(a * n_a, n_a)
+    b_low, b_high = wilson(b * n_b, n_b)
+    return Estimate(a - b, a - b - math.hypot(a - a_low, b_high - b),
+                    a - b + math.hypot(a_high - a, b - b_low), n, "items", how)
+
+
+def bootstrap(columns, statistic):
+    """95 % percentile interval of a statistic of n items drawn with replacement, 10000 times.
+    columns: an array of n items; statistic: sums of the columns over the drawn items -> value. How
+    often each kind of item is drawn is multinomial, so that equal items are drawn together."""
+    kinds, counts = np.unique(np.asarray(columns, float), axis=0, return_counts=True)
+    n = int(counts.sum())
+    random = np.random.default_rng(SEED)
+    values = []
+    for _ in range(0, RESAMPLES, 1000):
+        drawn = random.multinomial(n, counts / n, size=1000)
+        values.append(statistic(drawn @ kinds))
+    low, high = np.quantile(np.concatenate(values), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def paired_score_difference(a, b):
+    """Mean of a_i - b_i: Newcombe's interval of right and wrong, a bootstrap over items of graded
+    scores. Where no item differs a bootstrap would claim certainty: then Newcombe's too, partial
+    credit counting as right from one half on."""
+    n = min(len(a), len(b))
+    a, b = np.asarray(a[:n], float), np.asarray(b[:n], float)
+    binary = bool(np.isin(a, (0, 1)).all() and np.isin(b, (0, 1)).all())
+    if n == 0 or binary or bool((a == b).all()):
+        right, other = a >= 0.5, b >= 0.5
+        return paired_share_difference(int((right & other).sum()), int((right & ~other).sum()),
+                                       int((~right & other).sum()), int((~right & ~other).sum()))
+    low, high = bootstrap((a - b)[:, None], lambda sums: sums[:, 0] / n)
+    return Estimate(mean(a - b), low, high, n, "items", "paired bootstrap")
+
+
+def share_over_items(items):
+    """Share of a whole that lies in parts over items, [(part, whole)]: sum of parts over sum of
+    wholes, bootstrap over items, whose tokens are not independent; Wilson's interval of as many
+    items where all agree."""
+    items = np.asarray([(part, whole) for part, whole in items if whole > 0], float)
+    if len(items) == 0:
+        return Estimate(math.nan)
+    n, shares = len(items), items[:, 0] / items[:, 1]
+    value = float(items[:, 0].sum() / items[:, 1].sum())
+    if bool((shares == shares[0]).all()):
+        return Estimate(value, *wilson(value * n, n), n, "items", "Wilson, of items")
+    low, high = bootstrap(items, lambda sums: sums[:, 0] / sums[:, 1])
+    return Estimate(value, low, high, n, "items", "bootstrap over items")
+
+
+def ratio_over_items(above, below):
+    """One such share over another of the same items, which are drawn together."""
+    columns = np.column_stack([np.asarray(above, float), np.asarray(below, float)])
+
+    def ratio(sums):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return (sums[:, 0] / sums[:, 1]) / (sums[:, 2] / sums[:, 3])
+    low, high = bootstrap(columns, ratio)
+    return Estimate(float(ratio(columns.sum(axis=0, keepdims=True))[0]), low, high, len(columns),
+                    "items", "paired bootstrap over items")
+
+
+def corrected_for(points, e, logs):
+    """The interval that the best (or worst) of several points needs for the same 5 % of all of them,
+    each at 1 - 0.05 / points (Bonferroni): distances to its ends, of logarithms where `logs`,
+    widened by the ratio of the quantiles, Student's for repetitions and seeds, normal for items."""
+    if e.low is None or points < 2 or e.low == e.high:
+        return e.range
+    q = 1 - 0.025 / points
+    if e.unit == "items" or e.n < 2:
+        wider = float(special.ndtri(q)) / Z95
+    else:
+        wider = t_quantile(e.n - 1, q) / t_quantile(e.n - 1)
+    if logs:
+        return (e.value * (e.low / e.value) ** wider, e.value * (e.high / e.value) ** wider)
+    return e.value - wider * (e.value - e.low), e.value + wider * (e.high - e.value)
+
+
+def interval_of_average(values, ranges, groups):
+    """Interval of the mean of values that have their own: squares of the distances to the ends add
+    up (Zou and Donner, Statistics in Medicine 27 (2008) 1693). Values of one group, of the same
+    items say, err together: their distances are averaged as they are."""
+    arms = {}
+    for value, (low, high), group in zip(values, ranges, groups):
+        below, above = arms.get(group, (0.0, 0.0))
+        arms[group] = (below + value - low, above + high - value)
+    middle, n = mean(values), len(values)
+    return (middle - math.sqrt(sum(b * b for b, _ in arms.values())) / n,
+            middle + math.sqrt(sum(a * a for _, a in arms.values())) / n)
