@@ -6,9 +6,6 @@
 #include <charconv>
 #include <iostream>
 
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
-
 #include "harness/analysis/store.h"
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
@@ -201,19 +198,6 @@ row_list partners_of(const result_row& left, const row_list& candidates,
     if (circumstance_of(*right, {}) == circumstance_of(left, {})) same.push_back(right);
   }
   return found.size() < 2 || same.empty() ? found : same;
-}
-
-std::string toml_of(const row_selector& selector) {
-  std::string text;  // of JSON: scalars and lists look alike in both languages
-  for (const auto& [key, values] : selector.keys) {
-    nlohmann::json list = nlohmann::json::array();
-    for (const parameter_value& v : values) {
-      std::visit([&](const auto& value) { list.push_back(value); }, v);
-    }
-    text +=
-        fmt::format("{}{} = {}", text.empty() ? "" : ", ", nlohmann::json(key).dump(), list.dump());
-  }
-  return "{" + text + "}";
 }
 
 row_selector selector_of(const std::string& toml, const std::string& where) {

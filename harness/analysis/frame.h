@@ -56,9 +56,7 @@ struct row_selector {
   bool matches(const result_row& row) const;
   std::string text() const;  // "label = FOCUS, batch_size = 1|4"
 };
-// The keys as one line of TOML, {"label" = ["FOCUS"], "batch_size" = [1, 4]}, and back; usage error for
-// what cannot be read.
-std::string toml_of(const row_selector& selector);
+// From one line of TOML, {label = "FOCUS", batch_size = [1, 4]}; usage error for what cannot be read.
 row_selector selector_of(const std::string& toml, const std::string& where);
 // [key] as a selector; `metric` inside it is the metric. Absent: unchanged.
 void read_selector(toml_reader& reader, const std::string& key, row_selector& into);

@@ -9,10 +9,10 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/base/package.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/decode/registry.h"
-#include "harness/experiment/artifact_files.h"
 #include "harness/experiment/catalogue.h"
 #include "harness/experiment/cost_sheet.h"
 #include "harness/model/checkpoint.h"
@@ -82,17 +82,6 @@ void list_benchmarks() {
   }
 }
 
-// The papers' claims in their own words, each with its source, kind and scales.
-void list_claims(const std::filesystem::path& root) {
-  const std::filesystem::path folder = root / "claims";
-  if (!std::filesystem::is_directory(folder)) return;
-  fmt::print("claims\n");
-  for (const paper_claim& c : read_claims(folder)) {
-    fmt::print("  {:<12} {:<38} {} ({}; {}; {})\n", c.paper, c.id, c.statement, c.source,
-               name_of(c.kind), fmt::join(c.scales, ", "));
-  }
-}
-
 std::string range_of(const parameter_spec& p) {
   if (!p.choices.empty()) return fmt::format("one of {}", fmt::join(p.choices, ", "));
   if (p.minimum <= -1e299 && p.maximum >= 1e299) return "";
@@ -119,7 +108,9 @@ int command_list(const texts& arguments) {
   if (what.empty() || what == "models") list_models(root / "models");
   if (what.empty() || what == "tasks") list_folder("tasks", root / "data", ".jsonl");
   if (what.empty() || what == "benchmarks") list_benchmarks();
-  if (what == "claims") list_claims(root);
+  if (what == "claims") {
+    return run_package({"claims", "--list", "--experiments-dir", root.string()});
+  }
   if (what.empty() || what == "experiments") {
     list_folder("experiments", root, ".toml");
     return list_artifacts(root);

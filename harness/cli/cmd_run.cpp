@@ -8,20 +8,23 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <set>
 
 #include "harness/analysis/ablation.h"
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/base/package.h"
+#include "harness/base/process.h"
 #include "harness/base/run_keys.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/paired.h"
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/campaign.h"
-#include "harness/experiment/decide.h"
 #include "harness/experiment/forecast.h"
 #include "harness/experiment/request.h"
 #include "harness/experiment/runner.h"
@@ -58,9 +61,6 @@ option_table run_command_options() {
              {"gpu", std::string("h100"), "whose hours: h100, h200, a100"},
              {"fresh", flag(),
               "measure again what already has a row, and let the new row count (default: resume)"},
-             {"decide", 0.0,
-              "minutes; of a folder: go on with more items and repetitions until every claim is "
-              "decided that can be, or these are spent"},
              {"samples,s", flag(),
               "also store every answer with its score as lm-eval does: samples/POINT/"},
              {"no-progress", flag(), "no progress on standard error"}} +
@@ -172,6 +172,47 @@ int print_forecasts(const std::vector<campaign_item>& items, const command_line&
   return 0;
 }
 
+// The artifacts that a claim on times is about, as the package tells: they need the machine for
+// themselves. Where it cannot tell, all of them do.
+void find_timed(std::vector<campaign_item>& items, const fs::path& experiments) {
+  const scratch_folder scratch;
+  const fs::path list = scratch.path() / "timed.txt";
+  try {
+    if (run_process(package_command({"claims", "--timed", "--experiments-dir", experiments}), list,
+                    scratch.path() / "log.txt") != 0) {
+      return;
+    }
+  } catch (const error&) {
+    return;  // no Python: slower, and right
+  }
+  std::set<fs::path> timed;
+  std::ifstream in(list);
+  for (std::string line; std::getline(in, line);) timed.insert(fs::weakly_canonical(line));
+  for (campaign_item& item : items) {
+    item.timed = timed.contains(fs::weakly_canonical(item.artifact.file));
+  }
+}
+
+// The claims about what was measured, to DIRECTORY/claims.md and claims.json; 4 when one does not hold.
+int judge_claims(const std::vector<campaign_item>& items, const fs::path& directory,
+                 const fs::path& experiments) {
+  if (!fs::is_directory(experiments / "claims")) return 0;
+  texts words = {"claims", directory, "--save", "--scale", items.front().scale,
+                 "--experiments-dir", experiments};
+  for (const campaign_item& item : items) {
+    words.insert(words.end(), {"--paper", item.artifact.header.paper});
+  }
+  try {
+    const int status = run_package(words);
+    if (status != static_cast<int>(exit_code::environment)) return status;
+  } catch (const error& problem) {
+    std::cerr << problem.what() << '\n';
+  }
+  std::cerr << "the claims were not judged; unmask claims " << directory.string()
+            << " does it later\n";
+  return 0;
+}
+
 int run_several(const texts& paths, const command_line& line) {
   std::vector<campaign_item> items = items_of(paths, line);
   if (line.given("dry-run")) {
@@ -185,52 +226,22 @@ int run_several(const texts& paths, const command_line& line) {
     if (line.given(name)) more.push_back(std::string("--") + name);
   }
   const fs::path directory = line.text("output", "runs");
+  const fs::path experiments = line.text("experiments-dir");
   const auto lanes = static_cast<std::size_t>(line.at_least("lanes", 1));
   const artifact_runner runner = [&](const campaign_item& item, const fs::path& output) {
     return run_artifact(item, output, more);
   };
-  const fs::path claims_folder = fs::path(line.text("experiments-dir")) / "claims";
-  std::vector<paper_claim> claims;
-  if (fs::is_directory(claims_folder)) claims = read_claims(claims_folder);
-  std::erase_if(claims, [&](const paper_claim& c) {
-    // Of the other scales most claims know nothing.
-    const std::string& scale = items.front().scale;
-    if (scale != "tiny" && std::ranges::find(c.scales, scale) == c.scales.end()) return true;
-    return std::ranges::none_of(
-        items, [&](const campaign_item& i) { return i.artifact.header.paper == c.paper; });
-  });
-  for (campaign_item& item : items) item.timed = is_timed(item, claims);
-  // What an earlier --decide got more evidence for goes on from there.
-  const evidence_log earlier = read_evidence(directory / campaign_log);
-  for (campaign_item& item : items) {
-    if (const auto at = earlier.find(item.key()); at != earlier.end()) {
-      item.more_items = at->second.items;
-      item.more_repetitions = at->second.repetitions;
-    }
-  }
-  std::vector<campaign_outcome> outcomes = run_campaign(items, directory, runner, std::cerr, lanes);
-  const claim_judge judge = [&] {
-    return check_claims(claims, directory, items.front().scale, this_machine());
-  };
-  const double budget = 60 * line.real("decide");
-  const std::vector<checked_claim> checked =
-      decide(items, directory, budget, runner, judge, std::cerr, lanes);
-  const std::vector<campaign_outcome> last = read_campaign(directory / campaign_log);
-  for (campaign_outcome& o : outcomes) {
-    const std::string title = o.title;
-    o = *std::ranges::find(last, o.key(), &campaign_outcome::key);
-    o.title = title;
-  }
+  if (lanes > 1) find_timed(items, experiments);
+  const std::vector<campaign_outcome> outcomes =
+      run_campaign(items, directory, runner, std::cerr, lanes);
   const std::string summary = render(campaign_table(outcomes), table_format::md);
   write_file(directory / "campaign.md", summary);
   fmt::print("{}\n", summary);
-  const std::string table = render(claims_table(checked), table_format::md);
-  write_file(directory / "claims.md", table);
-  write_file(directory / "claims.json", claims_json(checked));
-  fmt::print("{}", table);
+  std::fflush(stdout);  // what the package prints comes behind it
+  const int judged = judge_claims(items, directory, experiments);
   const bool failed = std::ranges::any_of(
       outcomes, [](const auto& o) { return o.status == campaign_status::failed; });
-  return failed ? static_cast<int>(exit_code::run_failed) : exit_status_of(checked);
+  return failed ? static_cast<int>(exit_code::run_failed) : judged;
 }
 
 }  // namespace

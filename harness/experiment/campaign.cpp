@@ -14,10 +14,10 @@
 #include <sched.h>
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/frame.h"
 #include "harness/analysis/json_of.h"
 #include "harness/base/error.h"
 #include "harness/base/process.h"
-#include "harness/experiment/artifact_files.h"
 #include "harness/experiment/progress.h"
 
 namespace unmask {
@@ -48,9 +48,6 @@ void append_line(const fs::path& log, const campaign_outcome& o) {
                                  {"scale", o.scale},    {"status", name_of(o.status)},
                                  {"rows", o.rows},      {"detail", o.detail},
                                  {"seconds", o.seconds}};
-  if (o.more_items > 1) line["more_items"] = o.more_items;
-  if (o.more_repetitions > 1) line["more_repetitions"] = o.more_repetitions;
-  if (!o.claims.empty()) line["claims"] = o.claims;
   // A line that a crash tore off must not swallow this one.
   bool torn = false;
   if (std::ifstream in(log, std::ios::binary | std::ios::ate); in && in.tellg() > 0) {
@@ -70,12 +67,8 @@ std::size_t reportable_in(const fs::path& output) {
   return read_frame({output}).reportable().size();
 }
 
-void measure(const campaign_item& item, fs::path output, const artifact_runner& runner,
+void measure(const campaign_item& item, const fs::path& output, const artifact_runner& runner,
              campaign_outcome& o) {
-  if (!item.points.empty()) {
-    output /= more_evidence;
-    output /= folder_of_evidence(item.more_items, item.more_repetitions);
-  }
   try {
     fs::create_directories(output);
     const int status = runner(item, output);
@@ -97,9 +90,6 @@ campaign_outcome outcome_of(const campaign_item& item, const fs::path& directory
   o.id = item.artifact.header.id;
   o.title = item.artifact.header.title;
   o.scale = item.scale;
-  o.more_items = item.more_items;
-  o.more_repetitions = item.more_repetitions;
-  o.claims = item.claims;
   const auto start = std::chrono::steady_clock::now();
   const std::string obstacle = obstacle_of(item);
   if (obstacle.empty()) {
@@ -193,19 +183,12 @@ int run_artifact(const campaign_item& item, const fs::path& output,
   std::vector<std::string> words = {"/proc/self/exe", "run",      item.artifact.file.string(),
                                     "--scale",        item.scale, "--output",
                                     output.string()};
-  for (const auto& [key, factor] :
-       {std::pair("items", item.more_items), std::pair("repetitions", item.more_repetitions)}) {
-    if (factor > 1)
-      words.insert(words.end(), {"--set", fmt::format("run.more_{}={}", key, factor)});
-  }
-  for (const row_selector& points : item.points) {
-    words.insert(words.end(), {"--points", toml_of(points)});
-  }
   words.insert(words.end(), more.begin(), more.end());
   return run_process(words, output / "table.md", output / log_name);
 }
 
-std::vector<campaign_outcome> read_campaign_lines(const fs::path& log) {
+std::vector<campaign_outcome> read_campaign(const fs::path& log) {
+  std::map<std::string, std::size_t> place;
   std::vector<campaign_outcome> all;
   std::ifstream in(log);
   for (std::string line; std::getline(in, line);) {
@@ -218,27 +201,19 @@ std::vector<campaign_outcome> read_campaign_lines(const fs::path& log) {
     o.detail = json.value("detail", "");
     o.rows = json.value("rows", std::size_t{0});
     o.seconds = json.value("seconds", 0.0);
-    o.more_items = json.value("more_items", std::int64_t{1});
-    o.more_repetitions = json.value("more_repetitions", std::int64_t{1});
-    o.claims = json.value("claims", std::vector<std::string>());
     const std::string status = json.value("status", "");
     for (const auto known : {campaign_status::measured, campaign_status::not_run}) {
       if (status == name_of(known)) o.status = known;
     }
-    all.push_back(std::move(o));
-  }
-  return all;
-}
-
-std::vector<campaign_outcome> read_campaign(const fs::path& log) {
-  std::map<std::string, std::size_t> place;
-  std::vector<campaign_outcome> all;
-  for (campaign_outcome& o : read_campaign_lines(log)) {
     const auto [at, fresh] = place.emplace(o.key(), all.size());
     if (fresh) all.emplace_back();
     campaign_outcome& last = all[at->second];
     o.total_seconds = last.total_seconds + o.seconds;
-    last = std::move(o);
+    if (json.contains("claims") && !fresh) {
+      last.total_seconds = o.total_seconds;
+    } else {
+      last = std::move(o);
+    }
   }
   return all;
 }

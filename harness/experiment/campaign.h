@@ -22,12 +22,6 @@ const char* name_of(campaign_status status);  // "measured", "NOT RUN", "FAILED"
 struct campaign_item {
   artifact_entry artifact;
   std::string scale;
-  // Factors of the items and of the repetitions that its file asks for (evidence_settings).
-  std::int64_t more_items = 1, more_repetitions = 1;
-  // Not all points but those that some claims (PAPER/CLAIM) rest on: their rows lie below those of
-  // the artifact, in a folder of this evidence.
-  std::vector<row_selector> points;
-  std::vector<std::string> claims;
   // A claim about it reads the clock, so that it needs the machine for itself.
   bool timed = true;
 
@@ -44,9 +38,6 @@ struct campaign_outcome {
   std::size_t rows = 0;      // reportable ones, all runs together
   double seconds = 0;        // of this run
   double total_seconds = 0;  // of all runs into this directory
-  std::int64_t more_items = 1, more_repetitions = 1;
-  // Those for whose sake some points were measured; none: all were.
-  std::vector<std::string> claims;
 
   std::string key() const { return paper + "/" + id + "/" + scale; }
 };
@@ -75,11 +66,10 @@ int run_artifact(const campaign_item& item, const std::filesystem::path& output,
 std::vector<campaign_item> items_at(const std::vector<artifact_entry>& artifacts,
                                     const std::string& scale);
 
-// What DIRECTORY/campaign.jsonl says: the last line of each artifact and scale, the time of all.
+// What DIRECTORY/campaign.jsonl says: the last line of each artifact and scale, the time of all. A line
+// with `claims` tells of a few points that were measured once more: its time counts, no more.
 inline constexpr const char* campaign_log = "campaign.jsonl";
 std::vector<campaign_outcome> read_campaign(const std::filesystem::path& log);
-// Every line of it, in order.
-std::vector<campaign_outcome> read_campaign_lines(const std::filesystem::path& log);
 
 text_table campaign_table(const std::vector<campaign_outcome>& outcomes);
 

@@ -3,3 +3,9 @@
 rows as frames, comparisons, claims, layouts and what figures show."""
 
 __version__ = "0.1.0"
+
+
+def read(*paths):
+    """Reads rows of files and folders as a pandas frame, a line for each point."""
+    from unmask import rows
+    return rows.read(*paths)

@@ -11,7 +11,10 @@ from unmask.errors import UserError
 
 # Command: (module, one line of help).
 COMMANDS = {
+    "claims": ("unmask.claims", "the papers' claims against measured rows"),
     "compare": ("unmask.compare", "two runs or builds: same answers, and which side is faster"),
+    "crossover": ("unmask.crossover", "which method wins where, from rows of a sweep"),
+    "table": ("unmask.table", "rows as the paper arranges them, or each setting beside its base"),
 }
 
 

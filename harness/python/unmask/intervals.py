@@ -13,7 +13,7 @@ from scipy import special
 
 RESAMPLES = 10000
 SEED = 2026
-Z95 = special.ndtri(0.975)
+Z95 = float(special.ndtri(0.975))
 
 
 @dataclass(frozen=True)
@@ -146,16 +146,21 @@ def share_difference(a, n_a, b, n_b):
 
 
 def bootstrap(columns, statistic):
-    """95 % percentile interval of a statistic of n items drawn with replacement, 10000 times.
-    columns: an array of n items; statistic: sums of the columns over the drawn items -> value. How
-    often each kind of item is drawn is multinomial, so that equal items are drawn together."""
-    kinds, counts = np.unique(np.asarray(columns, float), axis=0, return_counts=True)
-    n = int(counts.sum())
-    random = np.random.default_rng(SEED)
+    """95 % percentile interval of a statistic of n items drawn with replacement, at least 10000
+    times. columns: an array of n items; statistic: sums of the columns over the drawn items -> value.
+
+    Where many items are equal it draws how often each kind comes up, which is multinomial and the same
+    as drawing one by one, and can afford to draw more often."""
+    columns = np.asarray(columns, float)
+    kinds, counts = np.unique(columns, axis=0, return_counts=True)
+    n, random = len(columns), np.random.default_rng(SEED)
     values = []
-    for _ in range(0, RESAMPLES, 1000):
-        drawn = random.multinomial(n, counts / n, size=1000)
-        values.append(statistic(drawn @ kinds))
+    if n < 8 * len(kinds):
+        for _ in range(0, RESAMPLES, 1000):
+            values.append(statistic(columns[random.integers(n, size=(1000, n))].sum(axis=1)))
+    else:
+        for _ in range(0, RESAMPLES * max(1, 40 // len(kinds)), 1000):
+            values.append(statistic(random.multinomial(n, counts / n, size=1000) @ kinds))
     low, high = np.quantile(np.concatenate(values), [0.025, 0.975])
     return float(low), float(high)
 

@@ -229,8 +229,6 @@ TEST(runner, only_the_chosen_points_are_measured_and_keep_their_ids) {
   options.output = dir / "some";
   const std::string some = R"({"label" = ["block_diffusion"], "batch_size" = [2, 4]})";
   options.only = {selector_of(some, "--points")};
-  EXPECT_EQ(toml_of(options.only.front()),
-            R"({"batch_size" = [2,4], "label" = ["block_diffusion"]})");
   const run_summary picked = run_experiment(spec_of(all), options, with);
   ASSERT_EQ(picked.rows.size(), 2u);
   EXPECT_EQ(picked.rows.at(1).point_id, whole);

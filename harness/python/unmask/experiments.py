@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Experiment files as analyses need them: which artifact a file is, its scales, what they need, and
+its [layout]. The program alone reads what is measured."""
+
+import functools
+import os
+import tomllib
+
+from unmask.errors import UserError
+from unmask.names import find_known
+
+# What a scale says of itself; everything else it lays over the shared part of its file.
+SCALE_KEYS = ("takes", "note", "not_run", "needs", "set")
+
+
+def program_root():
+    """The tree that this package is part of; where it is installed by itself, the current folder."""
+    root = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
+    return root if os.path.isdir(os.path.join(root, "experiments")) else os.getcwd()
+
+
+def experiments_folder(given):
+    """The folder of experiments: the one given, that of the current folder, else the tree's. Names
+    below it are shown relative to the current folder where that is shorter."""
+    if given:
+        return given
+    if os.path.isdir("experiments"):
+        return "experiments"
+    return os.path.join(program_root(), "experiments")
+
+
+@functools.lru_cache(maxsize=None)
+def read_toml(path, what="experiment"):
+    """Reads a TOML file; UserError that names it where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except OSError:
+        raise UserError(f"cannot read the {what} {path}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise UserError(f"{path}: {problem}") from None
+
+
+def artifact_of(path):
+    """The [artifact] of an experiment file: paper, id, kind, title, ..."""
+    header = read_toml(path).get("artifact", {})
+    return header if isinstance(header, dict) else {}
+
+
+def scales_of(path):
+    """Names of the scales of an experiment file, in its order."""
+    scales = read_toml(path).get("scale", {})
+    return list(scales) if isinstance(scales, dict) else []
+
+
+def place_of(path, scale):
+    """Where the rows of an artifact lie below a folder of results: PAPER/ID/SCALE."""
+    header = artifact_of(path)
+    if not header.get("paper"):
+        raise UserError(f"{path}: has no [artifact], so claims cannot find its rows")
+    return "/".join([header["paper"], header["id"], *([scale] if scale else [])])
+
+
+def _laid_over(base, over):
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        both = isinstance(below, dict) and isinstance(value, dict)
+        merged[key] = _laid_over(below, value) if both else value
+    return merged
+
+
+def at_scale(path, scale):
+    """The table of an experiment file with one of its scales laid over it: tables merge, arrays
+    replace. An empty scale means "tiny"; UserError for one that the file does not have."""
+    table = read_toml(path)
+    scales = table.get("scale")
+    if not scales:
+        return table, ""
+    name = scale or "tiny"
+    find_known("scale", name, list(scales), path)
+    over = {k: v for k, v in scales[name].items() if k not in SCALE_KEYS}
+    return _laid_over({k: v for k, v in table.items() if k != "scale"}, over), name
+
+
+def stated_needs(path, scale):
+    """What an artifact needs at a scale as its file states it: "cuda", "weights:NAME", ... Whether
+    this machine has it `unmask run` says; a verdict does not depend on the machine it is read on."""
+    entry = read_toml(path).get("scale", {}).get(scale, {})
+    table, _ = at_scale(path, scale)
+    needs = [str(need) for need in entry.get("needs", [])]
+    if table.get("run", {}).get("device") == "cuda":
+        needs.append("cuda")
+    needs += [m["path"] for m in table.get("model", []) if isinstance(m, dict) and
+              str(m.get("path", "")).startswith("weights:")]
+    for workload in table.get("workload", []):
+        names = workload.get("benchmark", []) if isinstance(workload, dict) else []
+        needs += [f"benchmark:{name}" for name in ([names] if isinstance(names, str) else names)]
+    return list(dict.fromkeys(needs)), entry.get("not_run", "")

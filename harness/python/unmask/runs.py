@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measured runs: which experiment file and scale rows came from, as the run.json beside them says,
+else as their place PAPER/ARTIFACT/SCALE does."""
+
+from dataclasses import dataclass, field
+import json
+import os
+import re
+
+from unmask import rows
+from unmask.errors import UserError
+
+MANIFEST = "run.json"
+LARGEST_MANIFEST = 64 << 20
+
+
+@dataclass
+class Run:
+    place: str          # of its rows below the folder that was asked for
+    rows: list          # the latest of each point
+    paper: str = ""
+    artifact: str = ""
+    scale: str = ""
+    file: str = ""      # the experiment; "": unknown
+    set: list = field(default_factory=list)
+
+    @property
+    def name(self):
+        return f"{self.paper}_{self.artifact}"
+
+
+def natural_order(text):
+    """A key by which names sort with their numbers by value: table_2 before table_10."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part)
+            for part in re.split(r"(\d+)", text) if part]
+
+
+def _text(value):
+    return value if isinstance(value, str) else ""
+
+
+def read_manifest(path):
+    """What a run was asked for; UserError where the file is no manifest."""
+    try:
+        if os.path.getsize(path) > LARGEST_MANIFEST:
+            raise ValueError("it is too large")
+        with open(path, encoding="utf-8") as file:
+            plan = json.load(file)
+        if not isinstance(plan, dict):
+            raise ValueError("it is no JSON object")
+    except (ValueError, RecursionError) as problem:
+        raise UserError(f"{path}: not a run's manifest: {problem}") from None
+    return plan
+
+
+def origin(run, folder, experiments_dir):
+    """Fills in what the run of these rows was asked for."""
+    manifest = os.path.join(folder, MANIFEST) if folder else ""
+    if manifest and os.path.isfile(manifest):
+        plan = read_manifest(manifest)
+        run.paper, run.artifact, run.scale = (_text(plan.get(k)) for k in ("paper", "artifact",
+                                                                           "scale"))
+        run.set = [s for s in plan.get("set", []) if isinstance(s, str)]
+        experiment = plan.get("experiment")
+        run.file = _text(experiment.get("file")) if isinstance(experiment, dict) else ""
+        return run
+    place = os.path.abspath(folder) if folder else "/" + run.place
+    parts = place.split(os.sep)[-3:]
+    file = os.path.join(experiments_dir, parts[0], parts[1] + ".toml") if len(parts) == 3 else ""
+    if file and os.path.isfile(file):
+        run.paper, run.artifact, run.scale = parts
+        run.file = file
+    return run
+
+
+def runs_below(path, experiments_dir):
+    """The runs at or below a path, in natural order, with their rows; rows measured beside an
+    artifact's own for more evidence are left out."""
+    if not os.path.isdir(path):
+        run = Run(os.path.basename(path), rows.read_latest(path))
+        return [origin(run, os.path.dirname(os.path.abspath(path)), experiments_dir)]
+    found = []
+    for place, read in rows.places_below(path).items():
+        if "/more/" in f"/{place}/":
+            continue
+        folder = os.path.join(path, place)
+        run = Run(place, rows.latest(read))
+        found.append(origin(run, folder if os.path.isdir(folder) else "", experiments_dir))
+    return sorted(found, key=lambda run: natural_order(run.place))
+
+
+def layout_place(run):
+    """Whether the experiment of a run is here to be read."""
+    return bool(run.artifact and run.file and os.path.isfile(run.file))
+
+
