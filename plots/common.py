@@ -42,8 +42,21 @@ def footnote(figure, rows, more=""):
     machines = ", ".join(ordered(machine(r) for r in rows))
     text = f"{len(rows)} rows ({mark_of(rows)}) · {machines}"
     text = f"{more}\n{text}" if more else text
-    figure.text(0.005, 0.03 / figure.get_figheight(), text, fontsize=TINY, color=QUIET, va="bottom",
+    figure.note = figure.text(0.005, 0.03 / figure.get_figheight(), text, fontsize=TINY, color=QUIET, va="bottom",
                 linespacing=1.25)
+
+
+def drawn(draw, rows, options=None):
+    """The drawings of a family, each with the number of rows below it that it does not show."""
+    drawings = draw(rows, options)
+    if not drawings:
+        raise NotDrawn("there is nothing to draw in these rows")
+    for drawing in drawings:
+        left_out = len(rows) - len({r["point_id"] for r in drawing.rows})
+        note = getattr(drawing.figure, "note", None)
+        if left_out > 0 and note is not None:
+            note.set_text(f"{note.get_text()} · {left_out} of {len(rows)} rows are not shown here")
+    return drawings
 
 
 def parser_of(description, default):
@@ -74,7 +87,7 @@ def main(draw, description, default, more=None):
 
     def work():
         style()
-        for drawing in draw(read_rows(options.rows).believed(), options):
+        for drawing in drawn(draw, read_rows(options.rows).believed(), options):
             output = options.output + (f"-{drawing.name}" if drawing.name else "")
             save(drawing.figure, output)
             print(f"{output}.svg .png .pdf: {drawing.title}")

@@ -88,7 +88,7 @@ def cell_html(cell, header, tones):
 
 
 def table(data, caption, tones):
-    """A table as the program hands it out (harness/analysis/text_table.h); columns sort by click."""
+    """A table as the package hands it out (harness/python/unmask/tables.py); columns sort by click."""
     head = "".join(f'<th scope="col"{" class=n" if c["right"] else ""}><button type="button">'
                    f'{text(c["header"])}</button></th>' for c in data["columns"])
     body = "".join("<tr>" + "".join(
@@ -151,7 +151,7 @@ def figures(section, prefix, letters, save, only_fitting):
         if not hasattr(module, "draw"):
             continue
         try:
-            drawings = module.draw(believed, None)
+            drawings = common.drawn(module.draw, believed)
         except NotDrawn as problem:
             missing.append(f"{family}: {problem}")
             continue

@@ -1,17 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The Unmask Authors
-"""Result rows as the program hands them over, and their names. Standard library only."""
+"""Result rows as the package hands them over, and their names."""
 
-import json
 import math
 import os
 import re
-import shutil
-import subprocess
 import sys
 import tomllib
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "harness", "python"))
 
 
 class BadInput(SystemExit):  # so that a script without main() still ends with the sentence
@@ -23,8 +21,8 @@ class NotDrawn(SystemExit):
 
 
 class Rows(list):
-    """Rows as the program hands them over, and what it computed of them (harness/analysis/
-    figure_data.h): pooled, sweeps, crossover, phases."""
+    """Rows as the package hands them over, and what it computed of them (harness/python/unmask/
+    figures.py): pooled, sweeps, crossover, phases."""
 
     def __init__(self, data):
         super().__init__(data["rows"])
@@ -36,36 +34,27 @@ class Rows(list):
         kept = [r for r in self if r["reportable"]]
         if len(kept) < len(self):
             print(f"{len(self) - len(kept)} of {len(self)} rows are not shown: "
-                  "their verdict is none of PASS, NOISY and NOT_VERIFIED", file=sys.stderr)
+                  "their verdict is none of PASS, NOISY, NOT_VERIFIED and INACTIVE", file=sys.stderr)
         if not kept:
             raise NotDrawn("no row to plot" if not self else
-                           "no row has the verdict PASS, NOISY or NOT_VERIFIED")
+                           "no row has the verdict PASS, NOISY, NOT_VERIFIED or INACTIVE")
         shown = Rows.__new__(Rows)
         shown.__dict__.update(self.__dict__)
         shown.extend(kept)
         return shown
 
 
-def program():
-    """$UNMASK_PROGRAM, else the one that was built here last, else the one on the path."""
-    if os.environ.get("UNMASK_PROGRAM"):
-        return os.environ["UNMASK_PROGRAM"]
-    built = [p for p in (os.path.join(ROOT, "build", preset, "bin", "unmask")
-                         for preset in ("dev", "cpu", "release")) if os.path.exists(p)]
-    found = max(built, key=os.path.getmtime) if built else shutil.which("unmask")
-    if not found:
-        raise BadInput("the program unmask is not there: ./dev build unmask, or set UNMASK_PROGRAM")
-    return found
-
-
 def read_rows(paths):
-    """What figures of these files and folders show, as the program computes it."""
-    done = subprocess.run([program(), "table", *paths, "--view", "figures"], capture_output=True,
-                          text=True)
-    if done.returncode != 0:
-        raise BadInput(done.stderr.strip().removeprefix("unmask: "))
-    sys.stderr.write(done.stderr)
-    return Rows(json.loads(done.stdout))
+    """What figures of these files and folders show, as the package computes it (harness/python)."""
+    try:
+        from unmask import figures, rows
+        from unmask.errors import UserError
+    except ImportError as problem:
+        raise BadInput(f"figures need the Python package {problem.name}: ./dev setup --python") from None
+    try:
+        return Rows(figures.figure_data(rows.read_latest(*paths)))
+    except UserError as problem:
+        raise BadInput(str(problem)) from None
 
 
 def metric(row, name):

@@ -22,9 +22,6 @@ def draw(rows, options=None):
         published = common.read_published(options.published, options.artifact, options.metric)
     label = lambda r: common.series_label(r, rows, "batch_size")  # noqa: E731
     names = common.ordered(label(r) for r in rows)
-    shown = [n for n in names if len({r["batch_size"] for r in rows if label(r) == n}) > 1]
-    rows = [r for r in rows if label(r) in shown]
-    names = [n for n in names if n in shown]
     more = common.ordered(v["row"] for v in published)
     look = common.looks(names + [n for n in more if n not in names])
     families = common.ordered(r["workload"]["family"] for r in rows)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Values of rows, and what two rows differ by, each with the interval that its kind allows.
+// What the plain table and the verdict of a row need to know of speeds. Everything else that is
+// estimated from rows the Python package estimates (harness/python).
 #pragma once
 
 #include <optional>
-#include <string>
+#include <vector>
 
-#include "harness/analysis/paired_statistics.h"
 #include "harness/analysis/row.h"
+#include "harness/analysis/statistics.h"
 
 namespace unmask {
 
@@ -16,38 +17,19 @@ namespace unmask {
 inline constexpr double noisy_half_width = 0.25;
 // The row was timed more than once and its speed is known to no better than that.
 bool is_noisy(const result_row& row);
-bool is_speed(const std::string& metric);  // times and rates of a clock
-// Speeds, shares of the time and fitted times of a forward: what other load on the machine changes.
-bool reads_the_clock(const std::string& metric);
 
-struct row_value {
+struct speed_ratio {
   double value = 0;
-  origin from = origin::counted;
+  std::optional<interval> range;  // 95 %; none: timed once
 };
-// "score" (mean, 0 to 1), a metric, a number in a probe by its path, "probes.importance.auc[1]", or
-// in what a method measured to calibrate itself, "calibration.mape". Nothing when the row does not
-// have it.
-std::optional<row_value> value_in(const result_row& row, const std::string& metric);
+// a/b from n pairs: exp of the mean of log(a_i / b_i), interval by Student's t on the logs. Under
+// two pairs, or with a sample that is not positive, there is no interval.
+speed_ratio paired_ratio(const std::vector<double>& a, const std::vector<double>& b);
+// From separate samples: exp of the difference of mean logs, interval by Welch's t.
+speed_ratio unpaired_ratio(const std::vector<double>& a, const std::vector<double>& b);
 
-// left/right of a metric. Times and rates: from the samples, paired where both rows come from one
-// run with as many repetitions. The serving capacity: paired by the seeds of its search where both
-// met the same arrivals, else from the spread over them. Counted and analytic values are exact for
-// these prompts: low = high = value. Other measured values have no interval, nor have shares of a
-// probe, which are of a sample of items. Nothing when either is missing or right is 0.
-std::optional<estimate> ratio_of(const result_row& left, const result_row& right,
-                                 const std::string& left_metric, const std::string& right_metric);
-// left - right of the scores; paired where both rows kept the same items.
-std::optional<estimate> score_difference_of(const result_row& left, const result_row& right);
-// Parts and wholes by item behind a share of a probe, kept as PATH_items; empty where they were not.
-item_shares shares_of(const result_row& row, const std::string& metric);
-// Scores of the items that both rows kept, left and right; empty unless both kept the same items.
-std::pair<std::vector<double>, std::vector<double>> paired_scores(const result_row& left,
-                                                                  const result_row& right);
-// One row's value with its interval: Student's of times, Wilson's of scores.
-std::optional<estimate> estimate_of(const result_row& row, const std::string& metric);
-
-// "1.63 [1.60, 1.66], n = 5 repetitions", digits by size.
-std::string estimate_text(const estimate& e);
-std::string short_number(double value);
+// left/right of output tokens per second, from the repetitions: paired where both rows come from one
+// run with as many of them. Nothing where one of them has no speed.
+std::optional<speed_ratio> speed_over(const result_row& left, const result_row& right);
 
 }  // namespace unmask

@@ -71,14 +71,6 @@ row_list frame::reportable() const {
   return list;
 }
 
-row_list selected(const row_list& rows, const row_selector& by) {
-  row_list found;
-  for (const result_row* row : rows) {
-    if (by.matches(*row)) found.push_back(row);
-  }
-  return found;
-}
-
 std::vector<row_list> grouped(const row_list& rows,
                               const std::function<std::string(const result_row&)>& key) {
   std::map<std::string, std::size_t> place;
@@ -89,13 +81,6 @@ std::vector<row_list> grouped(const row_list& rows,
     groups[at->second].push_back(row);
   }
   return groups;
-}
-
-std::vector<std::string> distinct(const row_list& rows,
-                                  const std::function<std::string(const result_row&)>& key) {
-  std::vector<std::string> all;
-  for (const row_list& group : grouped(rows, key)) all.push_back(key(*group.front()));
-  return all;
 }
 
 std::vector<std::pair<std::string, std::string>> variation_of(const result_row& row) {
@@ -148,11 +133,6 @@ std::optional<std::string> setting_of(const result_row& row, const std::string& 
   return {};
 }
 
-std::optional<double> number_of(const result_row& row, const std::string& key) {
-  const auto text = setting_of(row, key);
-  return text ? as_number(*text) : std::nullopt;
-}
-
 bool row_selector::matches(const result_row& row) const {
   return std::ranges::all_of(keys, [&](const auto& wanted) {
     const auto found = setting_of(row, wanted.first);
@@ -186,18 +166,6 @@ std::string circumstance_of(const result_row& row, const std::set<std::string>& 
     if (!free.contains("serve." + name)) text += name + "=" + to_string(value) + "\n";
   }
   return text;
-}
-
-row_list partners_of(const result_row& left, const row_list& candidates,
-                     const std::set<std::string>& free) {
-  const std::string wanted = circumstance_of(left, free);
-  row_list found, same;
-  for (const result_row* right : candidates) {
-    if (right == &left || circumstance_of(*right, free) != wanted) continue;
-    found.push_back(right);
-    if (circumstance_of(*right, {}) == circumstance_of(left, {})) same.push_back(right);
-  }
-  return found.size() < 2 || same.empty() ? found : same;
 }
 
 row_selector selector_of(const std::string& toml, const std::string& where) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Rows as every analysis sees them: the latest of each point, those that may be reported, picked by
-// what was run, grouped by it, and paired with what they may be compared with.
+// Rows as tables see them: the latest of each point, those that may be reported, picked by what was
+// run, and grouped by it.
 #pragma once
 
 #include <filesystem>
@@ -47,12 +47,10 @@ void check_row_key(const std::string& key, const std::string& where);
 std::optional<std::string> setting_of(const result_row& row, const std::string& key);
 // A text that is a number to its end.
 std::optional<double> as_number(const std::string& text);
-// As a number; nothing when it is none.
-std::optional<double> number_of(const result_row& row, const std::string& key);
 
 struct row_selector {
   std::map<std::string, std::vector<parameter_value>> keys;  // any of the values; none: all rows
-  std::string metric;                                        // empty: that of the claim
+  std::string metric;                                        // must be empty
   bool matches(const result_row& row) const;
   std::string text() const;  // "label = FOCUS, batch_size = 1|4"
 };
@@ -60,13 +58,10 @@ struct row_selector {
 row_selector selector_of(const std::string& toml, const std::string& where);
 // [key] as a selector; `metric` inside it is the metric. Absent: unchanged.
 void read_selector(toml_reader& reader, const std::string& key, row_selector& into);
-row_list selected(const row_list& rows, const row_selector& by);
 
 // Groups of equal keys, in the order of their first rows.
 std::vector<row_list> grouped(const row_list& rows,
                               const std::function<std::string(const result_row&)>& key);
-std::vector<std::string> distinct(const row_list& rows,
-                                  const std::function<std::string(const result_row&)>& key);
 
 // What a sweep changed, "a=1 b=2" as pairs, in its order.
 std::vector<std::pair<std::string, std::string>> variation_of(const result_row& row);
@@ -76,9 +71,5 @@ std::string name_of_row(const result_row& row, const std::set<std::string>& with
 // What two rows must agree in to be compared: model, workload, batch_size, gen_length, seed,
 // every key of [run] and every key of serve, except `free` ones.
 std::string circumstance_of(const result_row& row, const std::set<std::string>& free);
-// The candidates in the circumstances of `left`. A free key is free only as far as it must be: rows
-// that agree in all keys are partners before any others are.
-row_list partners_of(const result_row& left, const row_list& candidates,
-                     const std::set<std::string>& free);
 
 }  // namespace unmask

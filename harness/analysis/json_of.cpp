@@ -12,18 +12,6 @@ ordered_json json_of(const interval& range) {
   return {range.low, range.high};
 }
 
-ordered_json json_of(verdict v) {
-  return name_of(v);
-}
-
-ordered_json json_of(const estimate& e) {
-  return {{"value", e.value},  // JSON has no NaN: it is written as null
-          {"interval", json_of(e.range)},
-          {"n", e.n},
-          {"n_unit", e.unit_of_n},
-          {"how", e.how}};
-}
-
 ordered_json json_of(const text_table& t) {
   ordered_json out = {{"title", t.title},
                       {"columns", ordered_json::array()},

@@ -12,7 +12,6 @@
 
 #include "harness/analysis/row.h"
 #include "harness/analysis/text_table.h"
-#include "harness/analysis/verdict.h"
 #include "harness/base/json.h"
 
 namespace unmask {
@@ -52,9 +51,6 @@ void put_run(Json& out, const run_settings& run) {
 }
 
 nlohmann::ordered_json json_of(const interval& range);  // [low, high]
-nlohmann::ordered_json json_of(verdict v);              // its name
-// {value, interval, n, n_unit, how}; value null when it is not finite.
-nlohmann::ordered_json json_of(const estimate& e);
 nlohmann::ordered_json json_of(const text_table& table);  // as render() says
 
 template <class T>

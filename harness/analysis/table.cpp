@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "harness/analysis/estimates.h"
+#include "harness/analysis/json_of.h"
 
 namespace unmask {
 namespace {
@@ -87,8 +88,8 @@ class speed_bases {
   table_cell speedup(const result_row& row) const {
     const result_row* base = first_.at(place_of(row));
     if (base == &row) return "base";
-    const auto ratio = ratio_of(row, *base, "tokens_per_second", "tokens_per_second");
-    return ratio ? number_cell(*ratio, 2) : "–";
+    const auto ratio = speed_over(row, *base);
+    return ratio ? number_cell(ratio->value, 2, 1, ratio->range) : "–";
   }
 
  private:
@@ -211,16 +212,30 @@ std::vector<text_table> tables_of(const frame& rows) {
   return tables;
 }
 
+// What of a row's machine a reader asks for first.
+std::string machine_text(const result_row& row, const char* key) {
+  const auto environment = tree_of(row.environment);
+  if (!environment.is_object() || !environment.contains(key)) return "";
+  const auto& value = environment[key];
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array() || value.empty()) return "";
+  const bool named = value[0].is_object() && value[0].value("name", "") != "";
+  return named ? value[0]["name"].get<std::string>() : value[0].dump();
+}
+
 text_table flat_table(const frame& rows) {
-  std::set<std::string> metrics;
+  std::set<std::string> metrics, params;
   for (const result_row* row : rows.all()) {
     for (const auto& [name, value] : row->metrics) metrics.insert(name);
+    for (const auto& [name, value] : row->params) params.insert(name);
   }
-  text_table t{"point_id | run_id | model | weights | method | label | variation | params | task",
-               "items"};
+  text_table t{"point_id | run_id | commit | finished_at | cpu | gpu | model | model_hash | weights",
+               "method | label | variation | task | task_hash | items"};
+  for (const std::string& name : params) t.column("params." + name, false);
   for (const run_key& key : run_key_list()) t.column(key.name, false);
   for (const char* name : {"verdict", "reason", "score", "score_exact", "score_n", "score_low",
-                           "score_high", "repetitions", "half_width"}) {
+                           "score_high", "repetitions", "half_width", "tokens_per_second_low",
+                           "tokens_per_second_high"}) {
     t.column(name, false);
   }
   for (const std::string& name : metrics) t.column(name, true);
@@ -228,25 +243,41 @@ text_table flat_table(const frame& rows) {
     return value && std::isfinite(*value) ? to_string(parameter_value(*value)) : "";
   };
   for (const result_row* row : rows.all()) {
-    std::string params;
-    for (const auto& [name, value] : row->params) {
-      params += (params.empty() ? "" : " ") + name + "=" + to_string(value);
-    }
     const score_record none;
     const score_record& score = scored(*row) ? *row->score : none;
     const auto of_score = [&](const auto& value) {
       return scored(*row) ? number(static_cast<double>(value)) : "";
     };
-    std::vector<table_cell> line = {row->point_id,        row->run_id,
-                                    row->model.name,      row->model.weights,
-                                    row->method,          row->label,
-                                    row->variation,       params,
-                                    row->workload.family, std::to_string(row->workload.items)};
+    std::vector<table_cell> line = {row->point_id,
+                                    row->run_id,
+                                    row->source_hash,
+                                    row->finished_at,
+                                    machine_text(*row, "cpu_model"),
+                                    machine_text(*row, "gpus"),
+                                    row->model.name,
+                                    row->model.hash,
+                                    row->model.weights,
+                                    row->method,
+                                    row->label,
+                                    row->variation,
+                                    row->workload.family,
+                                    row->workload.hash,
+                                    std::to_string(row->workload.items)};
+    for (const std::string& name : params) {
+      const auto found = row->params.find(name);
+      line.emplace_back(found == row->params.end() ? "" : to_string(found->second));
+    }
     for (const run_key& key : run_key_list()) line.emplace_back(key.text(row->run));
     line.insert(line.end(),
                 {name_of(row->verdict), row->reason, of_score(score.mean), of_score(score.exact),
                  of_score(score.n), of_score(score.low), of_score(score.high),
                  std::to_string(row->samples.seconds.size()), number(row->samples.half_width)});
+    // A rate is the inverse of a time: so are the ends of its interval.
+    const std::optional<double> speed = row->value_of("tokens_per_second");
+    const double half = row->samples.half_width;
+    const bool known = speed && row->samples.seconds.size() > 1 && half < 1;
+    line.emplace_back(known ? number(*speed / (1 + half)) : "");
+    line.emplace_back(known ? number(*speed / (1 - half)) : "");
     for (const std::string& name : metrics) line.emplace_back(number(row->value_of(name)));
     t.add(std::move(line));
   }

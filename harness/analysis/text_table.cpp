@@ -3,7 +3,9 @@
 #include "harness/analysis/text_table.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -22,7 +24,14 @@ std::string markdown_text(std::string text) {
   return text;
 }
 
-std::string csv_field(const std::string& text) {
+// A spreadsheet takes what begins with = + - @ for a formula: unless it is a number, an apostrophe before
+// it says that it is text.
+std::string csv_field(const std::string& field) {
+  const bool formula = !field.empty() && std::strchr("=+-@\t\r", field[0]) != nullptr;
+  double number = 0;
+  const auto [end, failed] = std::from_chars(field.data(), field.data() + field.size(), number);
+  const bool is_number = failed == std::errc{} && end == field.data() + field.size();
+  const std::string text = (formula && !is_number ? "'" : "") + field;
   if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
@@ -111,10 +120,6 @@ table_cell number_cell(std::optional<double> value, int digits, double factor,
     cell.range = fmt::format("{:.{}f}, {:.{}f}", cell.low, digits, cell.high, digits);
   }
   return cell;
-}
-
-table_cell number_cell(const estimate& e, int digits, double factor) {
-  return number_cell(e.value, digits, factor, e.range);
 }
 
 table_cell count_cell(std::int64_t value) {

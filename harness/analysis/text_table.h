@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "harness/analysis/paired_statistics.h"
+#include "harness/analysis/statistics.h"
 
 namespace unmask {
 
@@ -33,7 +33,6 @@ struct table_cell {
 // "–", or the number times `factor` with so many digits and its interval behind it.
 table_cell number_cell(std::optional<double> value, int digits, double factor = 1,
                        const std::optional<interval>& range = {});
-table_cell number_cell(const estimate& e, int digits, double factor = 1);
 table_cell count_cell(std::int64_t value);
 
 struct table_column {

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// table, claims, compare, crossover, bundle and rerun: what looks at rows that are there.
+// What looks at rows that are there: the plain tables, bundles; the rest is the package's.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>
 
-#include "harness/analysis/ablation.h"
-#include "harness/analysis/crossover.h"
-#include "harness/analysis/figure_data.h"
-#include "harness/analysis/json_of.h"
 #include "harness/analysis/store.h"
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
@@ -19,8 +15,6 @@
 #include "harness/base/package.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
-#include "harness/cli/paired.h"
-#include "harness/experiment/artifact_files.h"
 #include "harness/experiment/bundle.h"
 #include "harness/experiment/runner.h"
 
@@ -40,62 +34,7 @@ int run_in_package(const char* name, texts arguments) {
   return run_package(arguments);
 }
 
-// The paper's arrangement of every run below these paths, by the name of its artifact.
-std::vector<std::pair<std::string, laid_out_table>> paper_tables(const command_line& line) {
-  std::vector<std::pair<std::string, laid_out_table>> tables;
-  for (const std::string& path : line.list("rows")) {
-    for (const artifact_run& run : runs_below(path, line.text("artifact"), line.text("scale"),
-                                              line.text("experiments-dir"))) {
-      const paper_layout layout = read_layout(run.file, run.scale);
-      if (layout.columns.empty() && !line.given("artifact")) continue;  // drawn, not tabulated
-      tables.emplace_back(run.name, lay_out(layout, read_frame({run.rows})));
-    }
-  }
-  if (tables.empty()) {
-    throw usage_error(
-        "no run of an artifact with a [layout] there; give --artifact EXPERIMENT.toml");
-  }
-  return tables;
-}
-
-// One file, or one for each artifact where several are written to a folder.
-void write_paper_tables(const command_line& line, table_format format) {
-  const auto tables = paper_tables(line);
-  const std::string ending = format == table_format::latex ? "tex" : line.text("format");
-  if (tables.size() > 1 && line.given("output")) {
-    for (const auto& [name, table] : tables) {
-      write_file(fs::path(line.text("output")) / (name + "." + ending),
-                 render_layout(table, format));
-    }
-    return;
-  }
-  std::string text;
-  for (const auto& [name, table] : tables) {
-    text += (text.empty() ? "" : "\n") + render_layout(table, format);
-  }
-  line.write(text);
-}
-
 }  // namespace
-
-option_table paired_options() {
-  return {{"margin", 0.02, "of speed, relative: what counts as the same"},
-          {"score-margin", 0.02, "of the score, of 1"},
-          {"base", no_default,
-           "label that all are compared with; default: each label's setting without the sweep"}};
-}
-
-std::string paired_report(const frame& rows, const command_line& line) {
-  const table_format format = line.format();
-  const ablation_margins margins{line.real("margin"), line.real("score-margin")};
-  if (!(margins.speed > 0) || !(margins.score > 0)) {
-    throw usage_error("--margin and --score-margin must be above 0");
-  }
-  const auto lines = paired_comparison(rows, margins, line.text("base"));
-  const auto effects = main_effects(rows, margins);
-  return format == table_format::json ? ablation_json(lines, effects, margins)
-                                      : render(ablation_tables(lines, effects, margins), format);
-}
 
 int command_table(const texts& arguments) {
   const option_table options = {
@@ -103,29 +42,33 @@ int command_table(const texts& arguments) {
       format_option("md, csv, latex or json; rows as json: the rows themselves"),
       {"view", std::string("rows"),
        "rows; paired: each setting against its base, with verdicts; paper: as [layout] of the "
-       "artifact arranges it, beside the published numbers; phases: of unmask profile; figures: "
-       "what plots/ draws, as JSON"},
+       "artifact arranges it, beside the published numbers; phases: of unmask profile"},
+      {"columns", no_default,
+       "score,tokens_per_second,...: these columns, a group of lines for each task, the best of it "
+       "in bold; of --view paper: these of its columns"},
+      {"caption", no_default, "of a LaTeX table"},
+      {"label", no_default, "of a LaTeX table"},
       {"artifact", no_default,
        "experiment file, for the view paper of rows without a run.json beside them"},
       {"scale", no_default, "of --artifact; default tiny"}};
   const command_line line("table ROWS.jsonl|RUN... [options]",
                           options + paired_options() + option_table{experiments_option()},
-                          {"rows..."}, arguments);
+                          {"rows..."}, arguments,
+                          "\nexample: unmask table runs/quickstart --columns score,tokens_per_second,"
+                          "speedup --format latex\n");
   const char* missing = "table needs files of rows";
   line.place("rows", missing);
   const table_format format = line.format();
   const std::string view = line.text("view");
-  find_known("view", view, {"rows", "paired", "paper", "phases", "figures"});
-  if (view == "paper") {
-    write_paper_tables(line, format);
-    return 0;
+  find_known("view", view, {"rows", "paired", "paper", "phases"});
+  const bool arranged = line.given("columns") || line.given("caption") || line.given("label");
+  if (view == "paper" || view == "paired" || (view == "rows" && arranged)) {
+    return run_in_package("table", arguments);
   }
   if (line.given("artifact")) throw usage_error("--artifact needs --view paper");
   const frame rows = rows_of(line, missing);
-  line.write(view == "paired"    ? paired_report(rows, line)
-             : view == "phases"  ? render(phase_tables(rows.all()), format)
-             : view == "figures" ? json_text(figure_data(rows))
-                                 : render_rows(rows, format));
+  line.write(view == "phases" ? render(phase_tables(rows.all()), format)
+                              : render_rows(rows, format));
   return 0;
 }
 
@@ -134,29 +77,11 @@ int command_claims(const texts& arguments) {
 }
 
 int command_crossover(const texts& arguments) {
-  const command_line line(
-      "crossover ROWS.jsonl... [options]",
-      {output_option("file; default: standard output"),
-       format_option("md, csv, latex or json"),
-       {"base", no_default, "label that speed-ups and scores are taken against"},
-       {"score-within", 0.1,
-        "what a method may lose of the base's score (without a base: of the best one's) and still "
-        "win; 0 to 1, 1: whatever it answers"},
-       {"across-models", flag(), "compare methods of all models"}},
-      {"rows..."}, arguments,
-      "\nA cell per model, workload, batch size and generation length; the winner is the fastest "
-      "method that answers well enough.\n");
-  const table_format format = line.format();
-  const crossover_rule rule{line.text("base"), line.given("across-models"),
-                            line.real("score-within")};
-  if (!(rule.score_within >= 0 && rule.score_within <= 1)) {
-    throw usage_error("--score-within is from 0 to 1");
-  }
-  const auto cells = crossover_cells(rows_of(line, "crossover needs files of rows"), rule);
-  if (cells.empty()) throw usage_error("no row of these files has a throughput");
-  line.write(format == table_format::json ? crossover_json(cells)
-                                          : render(crossover_table(cells), format));
-  return 0;
+  return run_in_package("crossover", arguments);
+}
+
+int command_report(const texts& arguments) {
+  return run_in_package("report", arguments);
 }
 
 int command_bundle(const texts& arguments) {

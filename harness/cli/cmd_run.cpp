@@ -12,7 +12,6 @@
 #include <iostream>
 #include <set>
 
-#include "harness/analysis/ablation.h"
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
@@ -22,8 +21,6 @@
 #include "harness/base/run_keys.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
-#include "harness/cli/paired.h"
-#include "harness/experiment/artifact_files.h"
 #include "harness/experiment/campaign.h"
 #include "harness/experiment/forecast.h"
 #include "harness/experiment/request.h"
@@ -80,6 +77,18 @@ run_request request_of(const fs::path& file, const command_line& line) {
   return request;
 }
 
+// Each setting beside its base, with verdicts, as the package tells.
+void print_paired(const fs::path& rows, const command_line& line) {
+  texts words = {"table", rows, "--view", "paired", "--format", line.text("format")};
+  for (const char* name : {"margin", "score-margin"}) {
+    words.insert(words.end(), {std::string("--") + name, fmt::format("{}", line.real(name))});
+  }
+  if (line.given("base")) words.insert(words.end(), {"--base", line.text("base")});
+  if (run_package(words) != 0) {
+    std::cerr << "unmask table " << rows.string() << " --view paired compares the settings later\n";
+  }
+}
+
 int run_one(const fs::path& file, const command_line& line) {
   const table_format format = line.format();
   const run_request request = request_of(file, line);
@@ -107,9 +116,12 @@ int run_one(const fs::path& file, const command_line& line) {
   }
   run.manifest = requested_manifest(request, spec);
   const run_summary summary = run_experiment(spec, run);
-  // Rows measured earlier belong to the same table.
-  const frame rows = summary.skipped > 0 ? read_frame({summary.file}) : frame(summary.rows);
-  fmt::print("{}", line.given("paired") ? paired_report(rows, line) : render_rows(rows, format));
+  if (line.given("paired")) {
+    print_paired(summary.file, line);
+  } else {  // rows measured earlier belong to the same table
+    const frame rows = summary.skipped > 0 ? read_frame({summary.file}) : frame(summary.rows);
+    fmt::print("{}", render_rows(rows, format));
+  }
   std::fflush(stdout);  // the two streams may share a file
   fmt::print(stderr, "{} of {} points measured", summary.measured, summary.planned);
   if (summary.skipped > 0) {

@@ -67,6 +67,13 @@ option_table settings_options() {
           {"device", no_default, "cpu (default), reference, cuda or cuda-emulated"}};
 }
 
+option_table paired_options() {
+  return {{"margin", 0.02, "of speed, relative: what counts as the same"},
+          {"score-margin", 0.02, "of the score, of 1"},
+          {"base", no_default,
+           "label that all are compared with; default: each label's setting without the sweep"}};
+}
+
 option experiments_option() {
   return {"experiments-dir", std::string("experiments"),
           "where experiments, claims, tasks and models lie"};

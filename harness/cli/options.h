@@ -36,6 +36,7 @@ option output_option(const std::string& meaning);
 option format_option(const std::string& meaning);
 option_table settings_options();  // --set, --device
 option experiments_option();
+option_table paired_options();  // --margin, --score-margin, --base
 
 struct help_shown {};  // --help was asked for: nothing else is to be done
 

@@ -368,7 +368,7 @@ experiment_spec parse_spec(const std::string& text, const fs::path& file,
   spec.needs = read.scale.needs;
   spec.not_run = read.scale.not_run;
   toml_reader r(read.table, file.string(), "");
-  r.find("layout");  // of artifact_files.h
+  r.find("layout");  // of the package (harness/python)
   r.table("artifact", [&](toml_reader& t) { read_artifact(t, file, spec.artifact); });
   if (!spec.artifact.not_reproducible.empty()) spec.not_run = spec.artifact.not_reproducible;
   r.text("title", spec.title);

@@ -11,7 +11,7 @@
 #include <map>
 #include <memory>
 
-#include "harness/experiment/artifact_files.h"
+#include "harness/base/files.h"
 #include "harness/experiment/forecast.h"
 #include "harness/experiment/needs.h"
 #include "harness/experiment/plan.h"
@@ -199,63 +199,6 @@ TEST(artifact_files, no_method_is_left_out) {
       })) << method.label;
     }
   });
-}
-
-// Rows and columns that a layout takes from the paper are there.
-TEST(artifact_files, layouts_name_published_cells) {
-  for (const test::paper_files& paper : papers()) {
-    const published_paper numbers =
-        read_published(experiments() / "published" / (paper.name + ".toml"));
-    for (const std::string& id : artifacts_of(paper)) {
-      const fs::path file = experiments() / paper.name / (id + ".toml");
-      const auto printed = [&](const std::string& text, std::string published_value::*part) {
-        return std::ranges::any_of(numbers.values, [&](const published_value& v) {
-          return v.artifact == id && v.*part == text;
-        });
-      };
-      for (const scale_entry& scale : read_any_scale(file).scales) {
-        SCOPED_TRACE(file.string() + ", " + scale.name);
-        const paper_layout layout = read_layout(file, scale.name);
-        for (const auto& [ours, row] : layout.published_rows) {
-          EXPECT_TRUE(printed(row, &published_value::row)) << row;
-        }
-        for (const layout_column& column : layout.columns) {
-          if (column.published.empty() || column.published.find("{}") != std::string::npos)
-            continue;
-          EXPECT_TRUE(printed(column.published, &published_value::column)) << column.published;
-        }
-      }
-    }
-  }
-}
-
-// The reader checks ids, artifacts, scales and keys; here: enough of them, and labels that exist.
-TEST(artifact_claims, name_methods_of_their_artifacts) {
-  for (const test::paper_files& paper : papers()) {
-    const auto claims = read_claims(experiments() / "claims" / (paper.name + ".toml"));
-    EXPECT_GE(claims.size(), 4U) << paper.name;
-    for (const paper_claim& claim : claims) {
-      SCOPED_TRACE(paper.name + ", " + claim.id);
-      EXPECT_EQ(claim.paper, paper.name);
-      for (const std::string& name : claim.scales) {
-        std::vector<method_entry> methods;
-        for (const fs::path& artifact : claim.artifacts) {
-          const experiment_spec spec = read_spec(artifact, name);
-          EXPECT_TRUE(spec.not_run.empty()) << name << " cannot run: " << spec.not_run;
-          std::ranges::copy(spec.methods, std::back_inserter(methods));
-        }
-        for (const row_selector* side : {&claim.left, &claim.right}) {
-          const auto label = side->keys.find("label");
-          if (label == side->keys.end()) continue;
-          for (const parameter_value& value : label->second) {
-            EXPECT_TRUE(std::ranges::any_of(
-                methods, [&](const method_entry& m) { return parameter_value(m.label) == value; }))
-                << std::get<std::string>(value) << " at the scale " << name;
-          }
-        }
-      }
-    }
-  }
 }
 
 TEST(artifact_files, the_overview_links_every_one) {

@@ -38,11 +38,12 @@ def computed(rows):
 
 def page_data(folder, experiments=os.path.join(ROOT, "no-experiments")):
     """What `unmask report` hands to the page; BadInput with its sentence."""
-    done = subprocess.run([rowlib.program(), "report", folder, "--data", "--experiments-dir",
-                           experiments], capture_output=True, text=True, cwd=ROOT)
-    if done.returncode != 0:
-        raise rowlib.BadInput(done.stderr)
-    return json.loads(done.stdout)
+    from unmask import page, tables
+    from unmask.errors import UserError
+    try:
+        return json.loads(tables.json_text(page.page_data(folder, experiments)))
+    except UserError as problem:
+        raise rowlib.BadInput(str(problem)) from None
 
 
 def script(name, *arguments, **environment):

@@ -14,6 +14,7 @@ COMMANDS = {
     "claims": ("unmask.claims", "the papers' claims against measured rows"),
     "compare": ("unmask.compare", "two runs or builds: same answers, and which side is faster"),
     "crossover": ("unmask.crossover", "which method wins where, from rows of a sweep"),
+    "report": ("unmask.page", "one HTML page of a run: tables, figures, claims, decode player"),
     "table": ("unmask.table", "rows as the paper arranges them, or each setting beside its base"),
 }
 

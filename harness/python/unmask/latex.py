@@ -55,7 +55,11 @@ def _header(laid, columns):
     return " & ".join(first) + " \\\\\n" + rules + "\n" + " & ".join(second) + " \\\\\n"
 
 
-def _cell(laid, cell, which, digits):
+def _heading(laid, row):
+    return row.keys[0] if laid.with_groups and row.keys else ""
+
+
+def _cell(cell, which, digits):
     if which == "paper":
         return printed_number(cell.published.value) if cell.published else "--"
     if cell.measured is None:
@@ -74,15 +78,17 @@ def paper_latex(laid, caption="", label=""):
     text += "\\small\n\\setlength{\\tabcolsep}{4pt}\n"
     text += f"\\begin{{tabular}}{{@{{}}l{'r' * len(columns)}@{{}}}}\n\\toprule\n"
     text += _header(laid, columns) + "\\midrule\n"
-    heading = None
-    for row in laid.rows:
-        name = row.keys[0] if laid.with_groups and row.keys else ""
+    heading, place = None, {}
+    for row in laid.rows:  # rows of one group together, in the order of their first
+        place.setdefault(_heading(laid, row), len(place))
+    for row in sorted(laid.rows, key=lambda row: place[_heading(laid, row)]):
+        name = _heading(laid, row)
         if name != heading and heading is not None:
             text += "\\midrule\n"
         if name and name != heading:
             text += rf"\multicolumn{{{len(columns) + 1}}}{{@{{}}l@{{}}}}{{\emph{{{_text(name)}}}}} \\" "\n"
         heading = name
-        cells = [_cell(laid, row.cells[i], which, laid.columns[i].digits)
+        cells = [_cell(row.cells[i], which, laid.columns[i].digits)
                  for _, _, which, i in columns]
         text += " & ".join([_text(row.short or row.name), *cells]) + " \\\\\n"
     text += "\\bottomrule\n\\end{tabular}\n"

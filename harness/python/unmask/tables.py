@@ -68,15 +68,16 @@ def count_cell(value):
 
 def json_text(value):
     """Writes JSON with one value a line; a number that is not finite becomes null."""
-    return json.dumps(_finite(value), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(finite(value), indent=1, ensure_ascii=False) + "\n"
 
 
-def _finite(value):
+def finite(value):
+    """The value with None for every number in it that is not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
-    return [_finite(v) for v in value] if isinstance(value, (list, tuple)) else value
+        return {k: finite(v) for k, v in value.items()}
+    return [finite(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def latex_text(text):

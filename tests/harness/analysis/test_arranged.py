@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paper layouts, columns for a paper, pairs of settings, and which method wins where."""
+
+import contextlib
+import io
+import json
+import os
+import tempfile
+import unittest
+
+from made import copies, row_of
+from scipy import stats
+
+from unmask import crossover, experiments, latex, layout, published, settings, table, tables
+from unmask.errors import UserError
+
+ARTIFACT = """
+[artifact]
+paper = "focus"
+id = "table_5"
+title = "Speed & redundancy"
+published = "../published/focus.toml"
+[scale.tiny]
+[layout]
+rows = "label"
+row_header = "Method"
+across = "batch_size"
+[[layout.columns]]
+metric = "tokens_per_second"
+header = "tok/s"
+published = "TPS {}"
+best = "max"
+[[layout.columns]]
+metric = "score"
+header = "Acc & all"
+factor = 100
+where = { workload = ["word_problem", "gsm8k"] }
+[[layout.columns]]
+metric = "speedup"
+header = "x"
+digits = 2
+[layout.published_rows]
+"fast" = "FOCUS"
+[layout.base]
+label = "slow_1"
+"""
+PAPER = 'paper = "focus"\ntitle = "FOCUS: a paper"\narxiv = "2601.00001"\n'
+
+
+def printed(row, column, number):
+    return (f'[[value]]\nartifact = "table_5"\nrow = "{row}"\ncolumn = "{column}"\n'
+            f'metric = "throughput"\nvalue = {number}\nunit = "tok/s"\nsource = "Table 5"\n')
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.file = self.write("focus/table_5.toml", ARTIFACT)
+        self.write("published/focus.toml", PAPER + printed("FOCUS", "TPS 1", "117.30") +
+                   printed("FOCUS", "TPS 8", 900) + printed("slow_1", "TPS 1", 50) +
+                   printed("LMDeploy", "TPS 8", 400))
+        self.rows = [row_of("slow_1", [2.0, 2.1, 1.9], 1), row_of("slow_1", [1.0, 1.0, 1.0], 8),
+                     row_of("fast", [1.0, 1.02, 0.98], 1), row_of("fast", [0.5, 0.51, 0.49], 8)]
+        self.rows[3]["model"]["weights"] = "synthetic"
+        self.rows[3]["provenance"]["tokens_per_second"] = "synthetic"
+        self.rows[3]["score"] = None
+        for position, row in enumerate(self.rows):
+            row["position"] = position
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        experiments.read_toml.cache_clear()
+        return path
+
+    def laid(self):
+        return layout.lay_out(layout.read_layout(self.file, ""), self.rows)
+
+    def shown(self, form="md"):
+        return tables.render(layout.table_of(self.laid()), form)
+
+
+class Layouts(Files):
+    def test_paper_and_measured_stand_side_by_side_and_apart(self):
+        laid = self.laid()
+        self.assertEqual((len(laid.columns), [r.name for r in laid.rows]),
+                         (6, ["slow_1", "fast", "LMDeploy"]))
+        fast, paper_alone = laid.rows[1], laid.rows[2]
+        self.assertEqual(fast.cells[0].published.value, 117.30)
+        self.assertAlmostEqual(fast.cells[0].measured, 100, places=1)
+        self.assertEqual([r.cells[0].bold for r in laid.rows], [False, True, False])
+        self.assertTrue(fast.cells[1].dagger)
+        self.assertIsNone(fast.cells[3].measured)  # no score of synthetic weights
+        self.assertAlmostEqual(fast.cells[4].measured, 2.0, places=2)
+        self.assertIsNone(paper_alone.cells[1].measured)  # the paper's number is never ours
+        self.assertEqual(paper_alone.cells[1].published.value, 400)
+
+    def test_markdown_by_hand(self):
+        # 100 tokens in 2, 2.1, 1.9 s: t(0.975, 2) * 0.1 / sqrt(3) = 0.2484 s, 12.42 % of 2 s.
+        half = stats.t.ppf(0.975, 2) * 0.1 / 3 ** 0.5 / 2
+        text = self.shown()
+        self.assertTrue(text.startswith("**Speed & redundancy**\n\n| Method | tok/s, batch_size 1, paper "
+                                        "| tok/s, batch_size 1, tiny | tok/s, batch_size 8, paper |"))
+        self.assertIn(f"| slow_1 | 50 | 50.0 [{50 / (1 + half):.1f}, {50 / (1 - half):.1f}] | – | 100.0 | "
+                      "50.0 [24.0, 76.0] | 50.0 [24.0, 76.0] | 1.00 | 1.00 |", text)
+        self.assertIn("| LMDeploy | – | – | 400 | – | – | – | – | – |", text)
+        self.assertIn("paper: as printed in FOCUS: a paper, arXiv 2601.00001.", text)
+        self.assertIn("In brackets: 95 % interval, n from 3 to 10.", text)
+
+    def test_several_rows_in_a_cell_are_averaged(self):
+        more = row_of("fast", [1.0, 1.0, 1.0], 1, "gsm8k")
+        more["score"] = {"mean": 0.7, "exact": 7, "n": 10, "ci95": [0.4, 0.9]}
+        self.rows.append(more)
+        cell = self.laid().rows[1].cells[2]
+        self.assertAlmostEqual(cell.measured, 60)
+        self.assertEqual((cell.unit, cell.n), ("rows", 2))
+
+    def test_a_published_score_stands_beside_one_of_its_harness_only(self):
+        self.write("focus/table_5.toml", ARTIFACT.replace('header = "Acc & all"\n',
+                                                          'header = "Acc & all"\npublished = "Acc"\n'))
+        self.write("published/focus.toml", 'paper = "focus"\ntitle = "F"\nharness = "OC-F"\n' +
+                   printed("slow_1", "Acc", 81.5))
+
+        def cell(harness):
+            for row in self.rows:
+                row["workload"]["benchmark"] = {"harness": harness}
+            return self.laid().rows[0].cells[2]
+        self.assertTrue(cell("OC-F").published)
+        self.assertTrue(cell("").published)  # our own tasks: the layout's words say what they are
+        other = cell("OC-S")
+        self.assertEqual((other.published, other.other_harness), (None, True))
+        self.assertIn("another harness (OC-S; the paper: OC-F)", self.shown())
+
+    def test_what_shows_nothing_and_what_must_not_be_read(self):
+        for row in self.rows:
+            row["score"] = None
+        self.assertIn("Measured in no row: Acc & all, batch_size 1; Acc & all, batch_size 8.",
+                      self.shown())
+        self.assertNotIn("| Acc & all", self.shown())
+        self.rows[1]["environment"] = {"notes": [layout.SHARED_MACHINE]}
+        self.assertIn("Read no speed here: other measurements ran", self.shown())
+        self.rows[0]["verdict"] = "FAILED"
+        self.assertIsNone(self.laid().rows[0].cells[0].measured)
+
+    def test_the_best_is_the_best_of_its_task(self):
+        self.write("focus/table_5.toml", ARTIFACT.replace('rows = "label"',
+                                                          'rows = ["workload", "label"]'))
+        self.rows += [row_of("slow_1", [0.2, 0.21], 1, "story"), row_of("fast", [0.1, 0.11], 1, "story")]
+        bold = {r.name: r.cells[0].bold for r in self.laid().rows if r.keys}
+        self.assertEqual(bold, {"word_problem label=slow_1": False, "word_problem label=fast": True,
+                                "story label=slow_1": False, "story label=fast": True})
+
+    def test_mistakes_are_refused(self):
+        for old, new, says in (('best = "max"', 'best = "maximum"', "did you mean 'max'"),
+                               ('rows = "label"', 'rows = "lable"', "did you mean 'label'"),
+                               ("row_header", "row_heder", "row_heder"),
+                               ('[layout.base]\nlabel = "slow_1"', "", "needs \\[layout.base\\]"),
+                               ('metric = "score"', "digits = 1", "needs `metric`")):
+            self.write("focus/table_5.toml", ARTIFACT.replace(old, new))
+            with self.assertRaisesRegex(UserError, says):
+                self.laid()
+        with self.assertRaisesRegex(UserError, "has no \\[layout\\]"):
+            layout.lay_out(layout.Layout(), self.rows)
+
+    def test_printed_numbers_are_checked(self):
+        value = printed("DC", "tok/s", 12)
+        for text, says in ((PAPER + value + value, "twice"), (PAPER + value + "colour = 3\n", "colour"),
+                           (PAPER + value.replace('source = "Table 5"\n', ""), "source"),
+                           (PAPER + value.replace('unit = "tok/s"\n', ""), "`unit`"),
+                           (PAPER + value.replace("12", "nan"), "finite"),
+                           (PAPER + value.replace("12", '"12"'), "takes a number"),
+                           (PAPER + "[[valeu]]\n", "did you mean 'value'"),
+                           (PAPER.replace('"focus"', '"optimus"'), "name of the file"),
+                           (PAPER + "[[value]\n", "focus.toml")):
+            path = self.write("published/focus.toml", text)
+            with self.assertRaisesRegex(UserError, says):
+                published.read_published(path)
+        path = self.write("published/focus.toml", PAPER + value + value.replace("throughput", "nfe"))
+        with self.assertRaisesRegex(UserError, "several metrics"):
+            published.read_published(path).find("table_5", "DC", "tok/s")
+        self.assertEqual(published.read_published(path).find("table_5", "DC", "tok/s", "nfe").value, 12)
+
+    def test_the_shipped_layouts_name_published_cells(self):
+        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../experiments")
+        checked = 0
+        for paper in ("ada_dlm", "focus", "focus_dllm", "optimus", "sparse_dllm"):
+            numbers = published.read_published(os.path.join(root, "published", f"{paper}.toml"))
+            for name in sorted(os.listdir(os.path.join(root, paper))):
+                path = os.path.join(root, paper, name)
+                if not name.endswith(".toml"):
+                    continue
+                values = [v for v in numbers.values if v.artifact == name[:-5]]
+                for scale in experiments.scales_of(path):
+                    found = layout.read_layout(path, scale)
+                    self.assertLessEqual(set(found.published_rows.values()), {v.row for v in values})
+                    columns = {c.published for c in found.columns if "{}" not in c.published}
+                    self.assertLessEqual(columns - {""}, {v.column for v in values}, path)
+                    checked += 1
+        self.assertGreater(checked, 150)
+
+
+class Latex(Files):
+    def test_numbers_are_rounded_to_what_their_interval_supports(self):
+        # The first digit of the half width is the last that is printed.
+        for value, bounds, text in ((10097.8, (9850, 10360), "10100"), (1.137, (1.104, 1.170), "1.14"),
+                                    (0.00213, (0.0020, 0.0022), "0.0021"), (3.2, (1.0, 5.4), "3"),
+                                    (12.25, None, "12.2"), (5.0, (5.0, 5.0), "5.0")):
+            self.assertEqual(latex.rounded(value, bounds, 1), text)
+
+    def test_headers_span_their_columns_and_groups_have_headings(self):
+        self.write("focus/table_5.toml", ARTIFACT.replace('rows = "label"',
+                                                          'rows = ["workload", "label"]'))
+        self.rows += [row_of("slow_1", [0.2, 0.21], 1, "story_1")]
+        text = latex.paper_latex(self.laid(), "A & B", "tab:x")
+        for words in ("\\caption{A \\& B}\n\\label{tab:x}\n", "\\multicolumn{4}{c}{tok/s}",
+                      "\\multicolumn{2}{c}{Acc \\& all}", "\\cmidrule(lr){2-5}\\cmidrule(lr){6-7}",
+                      "batch\\_size & 1 paper & 1 & 8 paper & 8 & 1 & 8", "{@{}l@{}}{\\emph{story\\_1}} \\\\\nslow\\_1 & "):
+            self.assertIn(words, text)
+        self.assertNotIn("\\pm", text)
+        self.assertNotIn("word\\_problem label", text)
+
+    def test_a_sign_that_is_escaped_already_is_not_escaped_again(self):
+        self.write("focus/table_5.toml", ARTIFACT.replace('"Acc & all"', '"Acc, \\\\%"'))
+        self.assertIn("{Acc, \\%}", latex.paper_latex(self.laid()))
+
+    def test_every_format_escapes_its_own_signs(self):
+        t = tables.Table(["na|me", ">x_y"], title="50 % & more", notes=["a note"])
+        cell = tables.number_cell(1.5, 2, 1, (1.25, 1.75))
+        cell.bold = cell.dagger = True
+        t.add('a|b,"c"', cell)
+        t.add("=cmd|' /C calc'!A0", tables.Cell("-3.5"))
+        t.add("\x1b[31mred", "–")
+        md = tables.render(t, "md")
+        self.assertIn('| a\\|b,"c" | **1.50** [1.25, 1.75] † |\n', md)
+        self.assertNotIn("\x1b", md)
+        self.assertIn("\"'=cmd|' /C calc'!A0\",-3.5".replace('"', ""), tables.render(t, "csv"))
+        self.assertIn('"a|b,""c""",1.50\n', tables.render(t, "csv"))
+        self.assertIn("\\textbf{1.50} {\\scriptsize[1.25, 1.75]}$^\\dagger$", tables.render(t, "latex"))
+        found = json.loads(tables.render(t, "json"))
+        self.assertEqual((found["columns"][1]["right"], found["rows"][0][1]["high"]), (True, 1.75))
+        self.assertEqual(tables.latex_text("a_b & 5 % {x} #1 $y ~ ^ \\"),
+                         "a\\_b \\& 5 \\% \\{x\\} \\#1 \\$y \\textasciitilde{} \\textasciicircum{} "
+                         "\\textbackslash{}")
+
+
+class Command(Files):
+    def run_command(self, *arguments):
+        path = self.write("results/focus/table_5/tiny/rows.jsonl",
+                          "".join(json.dumps(row) + "\n" for row in self.rows))
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            self.assertEqual(table.main([*arguments, "--experiments-dir", self.folder,
+                                         path if "--artifact" in arguments else
+                                         os.path.join(self.folder, "results")]), 0)
+        return said.getvalue()
+
+    def test_the_place_of_rows_or_the_artifact_names_the_layout(self):
+        self.assertEqual(self.run_command("--view", "paper"), self.shown())
+        self.assertEqual(self.run_command("--view", "paper", "--artifact", self.file), self.shown())
+        text = self.run_command("--view", "paper", "--format", "latex", "--columns", "tok/s",
+                                "--caption", "C", "--label", "l")
+        self.assertIn("\\caption{C}\n\\label{l}\n", text)
+        self.assertNotIn("Acc", text)
+        csv = self.run_command("--view", "paper", "--format", "csv")
+        self.assertIn('LMDeploy,"tok/s, batch_size 8",tokens_per_second,8,tiny,,,,,,,400,tok/s,Table 5',
+                      csv)
+
+    def test_chosen_columns_of_any_rows(self):
+        path = self.write("some.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            table.main([path, "--columns", "score,tokens_per_second,speedup", "--format", "latex"])
+        text = said.getvalue()
+        self.assertIn("Method & score, \\% & tok/s & speed-up \\\\", text)
+        self.assertIn("fast batch\\_size=1 & \\textbf{50} & \\textbf{100} & \\textbf{2.0} \\\\", text)
+        with self.assertRaisesRegex(UserError, "unknown column 'scor'; did you mean 'score'"):
+            table.main([path, "--columns", "scor"])
+
+
+class Settings(unittest.TestCase):
+    def rows(self, factor=0.5):
+        kept = {"id": ["a", "b"], "score": [1, 1], "exact": [True, True], "output_tokens": [3, 3],
+                "answer_hash": ["x", "y"], "seconds": [[1.0, 1.0], [2.0, 2.0]]}
+        base = row_of("m", [3.0, 3.3, 3.6], items=kept)
+        fast = row_of("m", [v * factor for v in (3.0, 3.3, 3.6)], items=copies(kept), position=1,
+                      variation="params.steps=4", point_id="fast")
+        fast["items"]["seconds"] = [[v * factor for v in s] for s in kept["seconds"]]
+        return [base, fast]
+
+    def test_a_setting_stands_beside_its_base(self):
+        for factor, verdict in ((0.5, "FASTER"), (2.0, "SLOWER"), (1.0, "SAME")):
+            (line,) = settings.paired_comparison(self.rows(factor))
+            self.assertAlmostEqual(line["speed"].value, 1 / factor)
+            self.assertEqual((line["speed_verdict"], line["paired"], line["same_answers"]),
+                             (verdict, True, 2))
+            self.assertAlmostEqual(line["item_speed"].value, 1 / factor)
+            self.assertEqual(line["score_verdict"], "SAME")
+        text = settings.paired_report(self.rows(), (0.02, 0.02), "", "md")
+        self.assertIn("| m params.steps=4 | m | 2.000 [2.000, 2.000] | FASTER |", text)
+        self.assertIn("2 of 2", text)
+
+    def test_rows_of_two_runs_are_said_to_be_unpaired(self):
+        rows = self.rows()
+        rows[1]["run_id"] = "another"
+        self.assertIn("FASTER (unpaired)", settings.paired_report(rows, (0.02, 0.02), "", "md"))
+        with self.assertRaisesRegex(UserError, "known: m, m params.steps=4"):
+            settings.paired_report(rows, (0.02, 0.02), "n", "md")
+        with self.assertRaisesRegex(UserError, "above 0"):
+            settings.paired_report(rows, (0, 0.02), "", "md")
+
+    def test_main_effects_of_a_factorial(self):
+        rows = [row_of("m", [t, t * 1.1], position=2 * a + b, variation=f"params.a={a} params.b={b}",
+                       point_id=f"{a}{b}")
+                for a, b, t in ((0, 0, 8.0), (0, 1, 4.0), (1, 0, 2.0), (1, 1, 1.0))]
+        effects = settings.main_effects(rows)
+        found = [(e["factor"], e["level"], round(e["speed"].value, 9)) for e in effects]
+        self.assertEqual(found, [("params.a", "1", 4.0), ("params.b", "1", 2.0)])
+        self.assertIn("Main effects", settings.paired_report(rows, (0.02, 0.02), "", "md"))
+
+
+class Crossover(unittest.TestCase):
+    def rows(self, sparse_score=None):
+        rows = []
+        for label, seconds, batch, task in (("vanilla", 1.0, 1, "word_problem"),
+                                            ("sparse", 2.0, 1, "word_problem"),
+                                            ("vanilla", 4.0, 8, "word_problem"),
+                                            ("sparse", 2.0, 8, "word_problem")):
+            row = row_of(label, [seconds, seconds * 1.01, seconds * 0.99], batch, task,
+                         variation=f"batch_size={batch}")
+            row["metrics"].update(prompt_tokens=500, selection_share=0.12 if label == "sparse" else 0)
+            row["provenance"].update(prompt_tokens="counted", selection_share="measured")
+            if sparse_score is not None:
+                row["score"]["mean"] = 0.9 if label == "vanilla" else sparse_score
+            rows.append(row)
+        return rows + [row_of("vanilla", [4.0, 4.2, 3.8], 1, "long"),
+                       row_of("sparse", [4.1, 3.9, 4.05], 1, "long")]
+
+    def test_the_winner_changes_with_the_batch(self):
+        cells = {(c["workload"], c["batch_size"]): c
+                 for c in crossover.crossover_cells(self.rows(), "vanilla")}
+        one, eight, long = (cells[key] for key in (("word_problem", 1), ("word_problem", 8),
+                                                   ("long", 1)))
+        self.assertEqual((one["methods"][0]["label"], one["clear"], one["prompt_tokens"]),
+                         ("vanilla", True, 50))
+        self.assertAlmostEqual(one["margin"].value, 2, places=2)
+        self.assertEqual(eight["methods"][0]["label"], "sparse")
+        self.assertAlmostEqual(eight["methods"][0]["speedup"].value, 2, places=2)
+        self.assertFalse(long["clear"])
+        text = tables.render(crossover.crossover_table(list(cells.values())), "md")
+        for words in ("| 12.00 % |", "(not clear)", "3 cells; sparse wins 1, vanilla wins 1, 1 not clear"):
+            self.assertIn(words, text)
+
+    def test_wrong_answers_do_not_win(self):
+        def winner(score, base="vanilla", within=0.1):
+            cells = crossover.crossover_cells(self.rows(score), base, False, within)
+            return next(c for c in cells if c["batch_size"] == 8)
+        self.assertEqual(winner(0.85)["methods"][0]["label"], "sparse")
+        self.assertEqual(winner(0.85, within=0.01)["methods"][0]["label"], "vanilla")
+        worse = winner(0.3)
+        self.assertEqual([m["worse"] for m in worse["methods"]], [False, True])
+        self.assertIsNone(worse["margin"])  # nobody else answers as well
+        self.assertIn("| sparse 2.00x, 30.0 % |",
+                      tables.render(crossover.crossover_table([worse]), "md"))
+        self.assertEqual(winner(0.3, "")["methods"][0]["label"], "vanilla")
+        self.assertEqual(winner(0.3, within=1)["methods"][0]["label"], "sparse")
+
+    def test_models_are_compared_only_when_asked(self):
+        rows = self.rows()
+        for row in rows:
+            if row["label"] == "sparse":
+                row["model"]["name"] = "another"
+        self.assertEqual(len(crossover.crossover_cells(rows)), 6)
+        cells = crossover.crossover_cells(rows, across_models=True)
+        self.assertEqual(len(cells), 3)
+        self.assertIn("sparse (another)", [c["methods"][0]["label"] for c in cells])
+        with self.assertRaisesRegex(UserError, "did you mean 'vanilla'"):
+            crossover.crossover_cells(rows, "vanila")
+        self.assertEqual(crossover.crossover_cells([]), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What figures and the page show of rows."""
+
+import json
+import os
+import tempfile
+import unittest
+
+from made import row_of
+
+from unmask import figures, page
+from unmask.errors import EnvironmentFault, UserError
+
+
+def answered(label, seconds, right, task="word_problem", **more):
+    """100 tokens in so many seconds, so many of 10 items right."""
+    row = row_of(label, [seconds, seconds], 1, task, **more)
+    row["score"].update(mean=right / 10, n=10)
+    return row
+
+
+class Data(unittest.TestCase):
+    def test_the_front_keeps_what_nothing_beats(self):
+        data = figures.figure_data([answered("slow good", 10, 9), answered("fast bad", 1, 1),
+                                    answered("beaten", 10, 8), answered("mid", 2, 5),
+                                    answered("same", 2, 5), answered("worse", 3, 5)])
+        front = [p["series"] for p in data["pooled"] if p["workload"] is None and p["front"]]
+        self.assertEqual(front, ["slow good", "fast bad", "mid", "same"])
+
+    def test_methods_are_pooled_over_tasks(self):
+        pooled = figures.figure_data([answered("a", 1, 4), answered("a", 3, 8, "needle")])["pooled"]
+        self.assertEqual([p["workload"] for p in pooled], [None, "word_problem", "needle"])
+        self.assertAlmostEqual(pooled[0]["tokens_per_second"], 50)  # 200 tokens in 4 s
+        self.assertAlmostEqual(pooled[0]["score"], 0.6)
+        self.assertEqual(pooled[0]["n"], 20)
+
+    def test_a_sweep_takes_three_values_with_all_else_equal(self):
+        rows = [answered("sparse", 1, 5, variation=f"kernel=3 ratio={v}", point_id=str(v))
+                for v in (0.1, 0.5, 0.9)]
+        self.assertEqual(figures.figure_data(rows[:2])["sweeps"], [])
+        rows.append(answered("dense", 1, 5, variation="kernel=3 ratio=0.5", point_id="dense"))
+        (sweep,) = figures.figure_data(rows)["sweeps"]
+        self.assertEqual((sweep["axis"], [line["name"] for line in sweep["lines"]]),
+                         ("ratio", ["sparse", "dense"]))  # one beside it stays in the figure
+        self.assertEqual([p["x"] for p in sweep["lines"][0]["points"]], [0.1, 0.5, 0.9])
+
+    def test_how_much_was_measured_names_no_series(self):
+        rows = [row_of("m", [1.0, 1.1], batch, variation=f"batch_size={batch} limit={limit}")
+                for batch, limit in ((1, 32), (8, 32), (64, 64))]
+        data = figures.figure_data(rows)["rows"]
+        self.assertEqual([r["name"] for r in data], [f"m batch_size={b}" for b in (1, 8, 64)])
+        self.assertEqual([r["parts"] for r in data], [[("batch_size", b)] for b in ("1", "8", "64")])
+
+    def test_rows_that_may_not_be_reported_are_in_no_figure(self):
+        data = figures.figure_data([answered("a", 1, 5), answered("b", 1, 5, verdict="INVALID")])
+        self.assertEqual([r["reportable"] for r in data["rows"]], [True, False])
+        self.assertEqual(len(data["pooled"]), 2)  # of one method: together, and its task
+
+
+class Page(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def data(self):
+        return page.page_data(self.folder, os.path.join(self.folder, "experiments"))
+
+    def test_a_section_for_each_file_of_rows_with_tables_claims_and_the_campaign(self):
+        rows = [row_of("slow", [2.0, 2.0]), row_of("fast", [1.0, 1.0], position=1)]
+        self.write("focus/table_5/tiny/rows.jsonl", "".join(json.dumps(r) + "\n" for r in rows))
+        self.write("focus/table_5/tiny/run.json", json.dumps(
+            {"paper": "focus", "artifact": "table_5", "scale": "tiny", "set": ["run.seed=1"],
+             "experiment": {"file": "elsewhere/table_5.toml"}}))
+        self.write("claims.json", json.dumps([{"id": "c", "statement": "s", "verdict": "PARTLY"}]))
+        self.write("campaign.jsonl", "".join(json.dumps(line) + "\n" for line in (
+            {"paper": "focus", "id": "table_5", "scale": "tiny", "status": "measured", "rows": 2,
+             "seconds": 30}, {"paper": "focus", "id": "table_5", "scale": "tiny", "rows": 1,
+                              "status": "measured", "seconds": 12, "claims": ["focus/c"]})))
+        data = self.data()
+        (section,) = data["sections"]
+        self.assertEqual(section["command"], "unmask run elsewhere/table_5.toml --scale tiny "
+                                             "--set run.seed=1")
+        self.assertEqual(section["heading"], "focus table 5: Made (tiny)")
+        cells = [[c["text"] for c in row] for row in section["tables"][0]["rows"]]
+        self.assertEqual(cells[0][:7], ["tiny", "slow", "word_problem", "10", "50.0 %",
+                                        "50.0 ± 0.0 %", "base"])
+        self.assertEqual(cells[1][6], "2.00")
+        self.assertEqual([c["tone"] for c in data["claims"]], ["mid"])
+        self.assertEqual([c["text"] for c in data["campaign"]["rows"][0]],
+                         ["focus", "table_5", "tiny", "measured", "2", "42 s", ""])
+
+    def test_what_is_wrong_is_said(self):
+        with self.assertRaisesRegex(EnvironmentFault, "holds no result rows"):
+            self.data()
+        with self.assertRaisesRegex(UserError, "no such file"):
+            page.page_data(os.path.join(self.folder, "none"), "")
+        self.write("rows.jsonl", json.dumps(row_of("a", [1.0])) + "\n")
+        for text, says in (("{", "not JSON"), ("{}", "a list of objects"),
+                           ('[{"id": "x", "statement": "s"}]', "claim number 1 has no `verdict`")):
+            self.write("claims.json", text)
+            with self.assertRaisesRegex(UserError, says):
+                self.data()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""Every row of every shipped artifact is in a figure that the artifact is about, or counted below it."""
+
+import importlib
+import os
+import re
+import sys
+import tomllib
+import unittest
+
+import support
+
+support.needs_matplotlib()
+
+import common  # noqa: E402
+import report  # noqa: E402
+import rows as rowlib  # noqa: E402
+
+from unmask import figures, rows as results  # noqa: E402
+
+ARCHIVE = os.path.join(support.ROOT, "results", "tiny")
+
+
+class Shipped(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        common.style()
+        with open(os.path.join(support.PLOTS, "artifacts.toml"), "rb") as content:
+            cls.families = tomllib.load(content)
+        cls.places = results.places_below(ARCHIVE)
+
+    def tearDown(self):
+        common.plt.close("all")
+
+    def families_of(self, paper, artifact):
+        return self.families[paper].get(artifact, report.FAMILIES)
+
+    def drawings(self, place):
+        paper, artifact, _ = place.split("/")
+        rows = rowlib.Rows(figures.figure_data(results.latest(self.places[place]))).believed()
+        found = []
+        for family in self.families_of(paper, artifact):
+            try:
+                found += common.drawn(importlib.import_module(family).draw, rows)
+            except rowlib.NotDrawn as problem:
+                self.assertTrue(str(problem))
+        return rows, found
+
+    def test_every_row_is_in_a_figure_of_its_artifact(self):
+        self.assertGreater(len(self.places), 60)
+        for place in sorted(self.places):
+            if "/more/" in f"/{place}/" or not self.families_of(*place.split("/")[:2]):
+                continue  # a table says it all
+            with self.subTest(place):
+                rows, drawings = self.drawings(place)
+                self.assertTrue(drawings, "no figure of its own is drawn")
+                seen = {r["point_id"] for d in drawings for r in d.rows}
+                lacking = [f"{r['series']} {r['workload']['family']}" for r in rows
+                           if r["point_id"] not in seen]
+                self.assertEqual(lacking, [])
+                for d in drawings:
+                    left_out = len(rows) - len({r["point_id"] for r in d.rows})
+                    said = re.search(r"· (\d+) of (\d+) rows are not shown here",
+                                     d.figure.note.get_text())
+                    self.assertEqual((left_out, len(rows)) if left_out else None,
+                                     said and (int(said.group(1)), int(said.group(2))))
+            common.plt.close("all")
+
+    def test_the_headline_figure_has_its_batch_of_64(self):
+        rows, drawings = self.drawings("optimus/figure_8/tiny")
+        self.assertEqual(len(rows), 78)
+        for axes in drawings[0].figure.axes:
+            if not axes.containers:
+                continue
+            for line in axes.containers:
+                self.assertEqual(list(line.lines[0].get_xdata()), [1, 8, 64])
+        labels = {text.get_text() for legend in drawings[0].figure.legends
+                  for text in legend.get_texts()}
+        self.assertFalse([name for name in labels if "limit" in name], labels)
+
+
+if __name__ == "__main__":
+    support.main()
