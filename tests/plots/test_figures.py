@@ -354,8 +354,8 @@ class Files(unittest.TestCase):
 
             good = json.dumps(row) + "\n"
             code, _, error = said("{nothing\n" + good)
-            self.assertEqual(code, 2)
-            self.assertIn(f"bad input: {path}:1: not a result row", error)
+            self.assertEqual(code, 0, error)  # a broken line hides no good one
+            self.assertIn(f"{path}:1: passed over a line that is no result row", error)
             code, _, error = said(json.dumps({**row, "schema_version": "2.0"}) + "\n")
             self.assertEqual(code, 2)
             self.assertIn("schema version 2.0", error)

@@ -132,8 +132,7 @@ def _sweep_place(row):
 
 
 def _lines_along(rows, axis, models):
-    """Lines along one number that takes three values or more with everything else equal; beside one such
-    line those of fewer points too."""
+    """Lines along one number, with everything else equal."""
     lines = {}
     for row in rows:
         numbers, rest = _sweep_place(row)
@@ -143,7 +142,7 @@ def _lines_along(rows, axis, models):
         key = (row["label"], rest, row["model"]["name"] if models else "",
                tuple(sorted(numbers.items())), row["batch_size"])
         lines.setdefault(key, {}).setdefault(x, []).append(row)
-    return lines if any(len(points) >= 3 for points in lines.values()) else {}
+    return lines
 
 
 def _line_name(key, every):
@@ -163,9 +162,17 @@ def _sweeps(rows):
     rows = [r for r in rows if _has(r, "tokens_per_second") and
             (setting(r, "serve.arrivals") or "closed") == "closed"]
     models = len({r["model"]["name"] for r in rows}) > 1
+    along = {axis: _lines_along(rows, axis, models)
+             for axis in dict.fromkeys(key for row in rows for key in sorted(_sweep_place(row)[0]))}
+    swept = {r["point_id"] for lines in along.values() for points in lines.values()
+             if len(points) >= 3 for group in points.values() for r in group}
     out = []
-    for axis in dict.fromkeys(key for row in rows for key in sorted(_sweep_place(row)[0])):
-        lines = _lines_along(rows, axis, models)
+    for axis, every in along.items():
+        if not any(len(points) >= 3 for points in every.values()):
+            continue
+        # Three values make a line; fewer stand beside one where no other line has their rows.
+        lines = {key: points for key, points in every.items() if len(points) >= 3 or not any(
+            r["point_id"] in swept for group in points.values() for r in group)}
         drawn = []
         for key, points in lines.items():
             shown = []
@@ -176,8 +183,7 @@ def _sweeps(rows):
                               "score": p["score"], "interval": p["interval"] if p["n"] else None,
                               "hollow": p["hollow"], "rows": [r["point_id"] for r in group]})
             drawn.append({"name": _line_name(key, lines), "points": shown})
-        if drawn:
-            out.append({"axis": axis, "lines": drawn})
+        out.append({"axis": axis, "lines": drawn})
     return out
 
 
