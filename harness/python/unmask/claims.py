@@ -305,7 +305,7 @@ def claim_named(claims, name):
 
 def parser():
     p = argparse.ArgumentParser(
-        prog="unmask claims", formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="unmask claims", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Judges the papers' claims by the rows in RESULTS/PAPER/ARTIFACT/SCALE (default: "
                     "runs),\nor in RESULTS/rows.tar.xz.",
         epilog="""verdicts: REPRODUCED; REPRODUCED (model), by synthetic weights or on a virtual clock; PARTLY, some

@@ -374,7 +374,7 @@ def comparison_text(result, margin=0.02):
 
 def parser():
     p = argparse.ArgumentParser(
-        prog="unmask compare", formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog="unmask compare", allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Compares two runs, rows files or whole campaigns of the same experiments.",
         epilog="""Answers, scores and counts must be the same, and the ratios of speed between methods within
 their intervals, all but as many as chance explains: REPEATED or DIFFERS. Beside it each point's

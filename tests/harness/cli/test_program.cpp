@@ -72,7 +72,7 @@ TEST(program, a_dry_run_prints_the_plan_and_touches_nothing) {
        {"| vanilla |", "| optimus |", "12 points", "forwards at most"});
   EXPECT_FALSE(std::filesystem::exists(out));
   ends("run experiments --only fokus --dry-run", 2, {"unknown paper or artifact", "'focus'"});
-  ends("claims --only focus/no_such --results results", 2, {"unknown paper or claim"});
+  ends("claims results --only focus/no_such", 2, {"unknown paper or claim"});
 }
 
 TEST(program, nothing_asked_for_is_a_usage_error) {
