@@ -6,7 +6,6 @@
 import importlib
 import os
 import re
-import sys
 import tomllib
 import unittest
 

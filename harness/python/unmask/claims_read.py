@@ -17,9 +17,6 @@ RELATIONS = {"ratio": ("about", ">=", "<="), "ordering": (">", "<", ">=", "<="),
              "monotone": ("increasing", "decreasing", "nondecreasing", "nonincreasing"),
              "threshold": (">", "<", ">=", "<="), "equal": ()}
 SIZES = ("ratio", "change", "points", "value")
-CLAIM_KEYS = ("id", "statement", "source", "note", "artifact", "artifacts", "variant", "scales",
-              "kind", "aggregate", "metric", "relation", "along", "left", "right", "tolerance",
-              "expected", "value", "published", "least", "precondition", "controls")
 # What counts as the same elsewhere: two points, or two per cent.
 SAME = 0.02
 

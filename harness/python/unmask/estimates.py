@@ -211,12 +211,6 @@ def _of_samples_of_time(row, metric, v):
     return dataclasses.replace(e, low=ends[0], high=ends[1])
 
 
-def is_noisy(row):
-    """Tells whether a row was timed more than once and its speed is known to no better than ±25 %."""
-    half = row["samples"].get("half_width")
-    return len(row["samples"]["seconds"]) > 1 and half is not None and half > NOISY_HALF_WIDTH
-
-
 def is_modelled(row):
     """Tells whether a row is a statement about a model of the machine: on a virtual clock, or with
     weights without meaning."""

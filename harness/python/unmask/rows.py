@@ -13,7 +13,7 @@ import sys
 import tarfile
 
 from unmask.errors import EnvironmentFault, UserError
-from unmask.names import number_text, unknown_name, value_text
+from unmask.names import unknown_name, value_text
 
 SCHEMA_MAJOR = 1
 # Keys of [run] and what they are where a row, being older, does not name them. The list is that of
@@ -341,6 +341,3 @@ def read(*paths):
     rows themselves are in frame.attrs["rows"]."""
     from unmask.flat import frame_of
     return frame_of(read_latest(*[os.fspath(path) for path in paths]))
-
-
-__all__ = ["read", "read_rows", "read_latest", "number_text"]
