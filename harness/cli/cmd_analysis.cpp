@@ -16,6 +16,7 @@
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/experiment/bundle.h"
+#include "harness/experiment/needs.h"
 #include "harness/experiment/runner.h"
 
 namespace unmask {
