@@ -42,7 +42,7 @@ class library_product {
   }
 
  private:
-  dnnl::engine engine_{dnnl::kind::cpu, 0};
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   dnnl::matmul product_;
   dnnl::memory source_, result_;

@@ -21,7 +21,7 @@ using clock = std::chrono::steady_clock;
 constexpr int trials = 3;  // of each side, before `automatic` decides
 
 const dnnl::engine& cpu_engine() {
-  static const dnnl::engine engine(dnnl::kind::cpu, 0);
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
   return engine;
 }
 
