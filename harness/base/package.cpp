@@ -13,14 +13,20 @@ namespace {
 
 constexpr const char* package_place = "harness/python";
 
+bool holds_package(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / package_place / "unmask/__main__.py", ignored);
+}
+
 }  // namespace
 
 fs::path program_root() {
-  std::error_code ignored;
   const fs::path program = this_program();
   for (fs::path folder = program.parent_path(); folder.has_relative_path();
        folder = folder.parent_path()) {
-    if (fs::is_regular_file(folder / package_place / "unmask/__main__.py", ignored)) return folder;
+    for (const fs::path& place : {folder, folder / "share/unmask"}) {
+      if (holds_package(place)) return place;
+    }
   }
   return {};
 }

@@ -12,7 +12,8 @@
 namespace unmask {
 
 // The tree or installation this program belongs to: the nearest folder above it that holds
-// harness/python. Never the current folder. Empty where there is none.
+// harness/python, or share/unmask of one that was installed. Never the current folder. Empty where
+// there is none.
 std::filesystem::path program_root();
 
 // The words that start `python -m unmask ARGUMENTS`: $UNMASK_PYTHON, else the .venv of
