@@ -52,7 +52,7 @@ target_compile_options(unmask_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -W
                        -Wno-missing-field-initializers -Wno-unknown-pragmas
                        $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option>
                        $<$<BOOL:${UNMASK_WERROR}>:-Werror>>
-                       $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra
+                       $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false -Xcompiler=-Wall,-Wextra
                        $<$<BOOL:${UNMASK_WERROR}>:-Werror=all-warnings>>)
 if(UNMASK_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC forgets that a precompiled header is the system's: its optimiser then reports what it does
