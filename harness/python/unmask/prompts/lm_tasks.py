@@ -84,21 +84,24 @@ def once(function):
     return remembered
 
 
-def task_over(name, splits, shots):
-    """lm-eval's task over lists of records by split; `shots` examples before a question."""
+def task_over(name, asked, pool, shots):
+    """lm-eval's task over the records that are asked, with `shots` examples of `pool` before each."""
     import_lm_eval()
     import datasets
     from lm_eval.api.task import ConfigurableTask
+
+    config = task_config(name)
+    config["num_fewshot"] = shots
+    if config.get("process_docs") is not None:
+        config["process_docs"] = once(config["process_docs"])
+    splits = {config.get("fewshot_split") or config.get("training_split"): pool,
+              config.get("test_split") or config["validation_split"]: asked}
 
     class LocalTask(ConfigurableTask):
         def download(self, *_, **__):
             self.dataset = datasets.DatasetDict(
                 {split: datasets.Dataset.from_list(splits.get(split, [])) for split in SPLITS})
 
-    config = task_config(name)
-    config["num_fewshot"] = shots
-    if config.get("process_docs") is not None:
-        config["process_docs"] = once(config["process_docs"])
     return LocalTask(config=config)
 
 

@@ -14,8 +14,6 @@ from unmask.prompts.records import OPTION_LETTERS, load, read, read_pool
 from unmask.prompts.registry import dataset_of, find, register, tasks_of
 
 TASKS_FORMAT = 1
-# Names of lm-eval's splits for those of the files.
-LM_SPLITS = {"test": "test", "train": "train", "dev": "dev", "valid": "validation", "main": "train"}
 
 
 @dataclasses.dataclass
@@ -88,6 +86,14 @@ def right_option(dataset, number, row):
     return opencompass.gpqa_options(number, row) if dataset == "gpqa" else None
 
 
+def expected(dataset, number, row, task):
+    """(which option is right or None, reference text, what a scorer needs) of a record."""
+    options = right_option(dataset, number, row)
+    if options:
+        return options[1], *choice(len(options[0]), options[1])
+    return None, *reference(dataset, row, task)
+
+
 def task_name(entry, task):
     """lm-eval's name of the task, or one made alike."""
     if not task:
@@ -110,14 +116,12 @@ def record(entry, task, number, item_id, asked, doc, answer, check, **more):
 
 
 def with_lm_eval(entry, request, files, task, shots):
-    splits = entry["split"]
-    rows = read(files, entry["dataset"], splits, task)
-    there = {LM_SPLITS[splits]: [row for _, row in rows]}
+    rows = read(files, entry["dataset"], entry["split"], task)
+    pool = []
     if shots and "examples" in entry:
-        there[LM_SPLITS[entry["examples"]]] = read_pool(files, entry["dataset"], entry["examples"],
-                                                        task)
+        pool = read_pool(files, entry["dataset"], entry["examples"], task)
     name = entry["lm_eval"].replace("{task}", task)
-    made = lm_tasks.task_over(name, there, shots)
+    made = lm_tasks.task_over(name, [row for _, row in rows], pool, shots)
     lm_tasks.check_examples(made, name, shots)
     stop = entry.get("stop", (made.config.generation_kwargs or {}).get("until", []))
     asked = lm_tasks.ask(made, shots, request.form or entry["form"], request.world, request.rank)
@@ -127,7 +131,7 @@ def with_lm_eval(entry, request, files, task, shots):
             right = lm_tasks.right_choice(made, document)
             answer, check = choice(len(continuations), right)
         else:
-            right, (answer, check) = None, reference(entry["dataset"], rows[number][1], task)
+            right, answer, check = expected(entry["dataset"], number, rows[number][1], task)
         yield record(entry, task, number, rows[number][0], text, document, answer, check,
                      stop=stop if made.OUTPUT_TYPE != "multiple_choice" else [],
                      continuations=continuations, right=right)
@@ -161,12 +165,10 @@ def with_opencompass(entry, request, files, task, shots):
     for number, (item_id, row) in enumerate(rows):
         asked = [opencompass.render(entry["style"], fields[number], shown[:kept], form,
                                     request.system) for kept in range(shots, -1, -1)]
-        options = right_option(dataset, number, row)
-        answer, check = choice(len(options[0]), options[1]) if options else reference(
-            dataset, row, task)
+        right, answer, check = expected(dataset, number, row, task)
         doc = row | {"dataset": task} if dataset == "longbench" else row
         yield record(entry, task, number, item_id, asked[0], doc, answer, check,
-                     gen_length=length, right=options[1] if options else None,
+                     gen_length=length, right=right,
                      shorter=asked[1:] if may_exceed(asked[0], limit) else [])
 
 
