@@ -25,11 +25,13 @@ def main(arguments):
                         "made to a number of tokens")
     parser.add_argument("--data", action="append", default=[],
                         help="folder of data sets, or of this one (repeatable; then $UNMASK_DATASETS)")
+    parser.add_argument("--quiet", action="store_true", help="say nothing of a file that was written")
     given = parser.parse_args(arguments)
     folders = [f for f in os.environ.get("UNMASK_DATASETS", "").split(":") if f]
     head = write(Request(given.benchmark, given.harness, given.task, given.prompt, given.shots,
                          not given.no_system, given.world, given.rank, given.max_prompt_tokens,
                          given.tokenizer, tuple(given.data + folders)), given.output)
-    print(f"{given.output}: {head['items']} items of {head['benchmark']}, {head['version']}, "
-          f"{head['config']}")
+    if not given.quiet:
+        print(f"{given.output}: {head['items']} items of {head['benchmark']}, {head['version']}, "
+              f"{head['config']}")
     return 0

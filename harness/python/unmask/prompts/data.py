@@ -4,6 +4,7 @@ JSON lines, one JSON array, Parquet), plain, packed with gzip, as leading record
 or inside a zip archive. Nothing is downloaded and no code of a data set is run."""
 
 import csv
+import fnmatch
 import glob
 import gzip
 import hashlib
@@ -43,9 +44,11 @@ class Files:
                 return [(path, self._take(root, path)) for path in paths]
         for archive in sorted(glob.glob(os.path.join(glob.escape(folder), "*.zip"))):
             with zipfile.ZipFile(archive) as members:
-                if name in members.namelist():
+                found = sorted((member for member in members.namelist()
+                                if fnmatch.fnmatchcase("/" + member, "*/" + name)), key=by_number)
+                if found:
                     self._note(root, archive)
-                    return [(f"{archive}:{name}", members.read(name))]
+                    return [(f"{archive}:{member}", members.read(member)) for member in found]
         return []
 
     def _take(self, root, path):

@@ -8,6 +8,7 @@ import glob
 import importlib.metadata
 import importlib.util
 import json
+import logging
 import os
 import re
 import sys
@@ -39,6 +40,7 @@ def import_lm_eval():
     import datasets
     datasets.disable_progress_bars()
     import lm_eval.filters  # noqa: F401  registers them
+    logging.getLogger("lm-eval").setLevel(logging.ERROR)
     return sys.modules["lm_eval"]
 
 
