@@ -48,7 +48,8 @@ int command_golden(const texts& arguments) {
        {"max-rows", 0,
         "only runs that compute at most so many rows in all (0: all): for slow backends"},
        {"data", repeated(),
-        "folder of official data sets, models/ and tokenizers/ for programs and likelihoods, before "
+        "folder of official data sets, models/ and tokenizers/ for programs and likelihoods, "
+        "before "
         "DIR/data, DIR/../data and DIR/../goldens (repeatable)"},
        {"samples", no_default,
         "write the scorer cases as we judge them into lm-eval's sample files in this folder, and "

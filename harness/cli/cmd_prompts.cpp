@@ -23,8 +23,10 @@ int command_prompts(const texts& arguments) {
           option_table{{"scale", no_default, "of an artifact: tiny (default), shapes, full"}} +
           settings_options(),
       {"file..."}, arguments,
-      "\nWrites what the experiments' benchmarks ask, as their harnesses do, with Python and lm-eval "
-      "0.4.8 (./dev setup).\n`unmask run` finds the files in tasks/ beside the experiment or here, and "
+      "\nWrites what the experiments' benchmarks ask, as their harnesses do, with Python and "
+      "lm-eval "
+      "0.4.8 (./dev setup).\n`unmask run` finds the files in tasks/ beside the experiment or here, "
+      "and "
       "in the folders of $UNMASK_TASKS; it then\nneeds neither Python nor the data.\n");
   const texts files = line.list("file");
   if (files.empty()) throw usage_error("prompts needs an experiment file");

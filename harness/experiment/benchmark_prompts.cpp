@@ -127,16 +127,15 @@ std::string lacks_prompts(const benchmark_request& r, const fs::path& tokenizer)
   if (find_tasks_file(r, tokenizer)) return "";
   const benchmark& b = find_benchmark(r.name, r.harness);
   const std::vector<fs::path> folders = folders_of(r);
-  std::vector<std::string> missing =
-      missing_files(b, r.task, static_cast<int>(r.shots), folders);
+  std::vector<std::string> missing = missing_files(b, r.task, static_cast<int>(r.shots), folders);
   if (missing.empty()) return "";
   constexpr std::size_t most_named = 4;
   const std::size_t more = missing.size() - std::min(missing.size(), most_named);
   missing.resize(missing.size() - more);
   std::vector<std::string> places;
   for (const fs::path& folder : folders) places.push_back((folder / b.data->name).string());
-  return "no " + joined(missing, ", ") + (more > 0 ? " and " + std::to_string(more) + " more" : "") +
-         " in " +
+  return "no " + joined(missing, ", ") +
+         (more > 0 ? " and " + std::to_string(more) + " more" : "") + " in " +
          (places.empty() ? "$UNMASK_DATASETS, which names no folder" : joined(places, " or ")) +
          "; `unmask list benchmarks " + b.name + "` says where they are published";
 }
@@ -166,10 +165,10 @@ fs::path write_tasks_file(const benchmark_request& r, const fs::path& tokenizer,
     throw environment_error(problem.what() + beforehand);
   }
   if (status == 0) return file;
-  throw error(status == static_cast<int>(exit_code::usage) ? exit_code::usage
-                                                           : exit_code::environment,
-              "NOT RUN: benchmark " + r.name +
-                  ": its prompts were not written, for the reason above" + beforehand);
+  throw error(
+      status == static_cast<int>(exit_code::usage) ? exit_code::usage : exit_code::environment,
+      "NOT RUN: benchmark " + r.name + ": its prompts were not written, for the reason above" +
+          beforehand);
 }
 
 fs::path tasks_file(const benchmark_request& r, const fs::path& tokenizer) {
@@ -183,10 +182,10 @@ std::vector<prompts_need> prompts_of(const experiment_spec& spec) {
   for (const workload_entry& w : spec.workloads) {
     if (w.benchmark.name.empty()) continue;
     for (const model_entry& model : spec.models) {
-      const bool asked = w.models.empty() ||
-                         std::ranges::any_of(w.models, [&](const std::string& wanted) {
-                           return wanted == model.name || wanted == model.role;
-                         });
+      const bool asked =
+          w.models.empty() || std::ranges::any_of(w.models, [&](const std::string& wanted) {
+            return wanted == model.name || wanted == model.role;
+          });
       const fs::path tokenizer = model.path / "tokenizer.json";
       if (asked && seen.insert(tasks_file_name(w.benchmark, tokenizer)).second) {
         all.push_back({w.benchmark, tokenizer});

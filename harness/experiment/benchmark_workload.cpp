@@ -104,7 +104,8 @@ void check_benchmark(const std::string& where, benchmark_request& b) {
       throw usage_error("`" + std::string(key) + "` is '" + value + "' but can only be \"off\"");
     }
     if (b.rank >= b.world) throw usage_error("`rank` must be below `world`");
-    if (!b.task.empty() && std::ranges::find(found.data->tasks, b.task) == found.data->tasks.end()) {
+    if (!b.task.empty() &&
+        std::ranges::find(found.data->tasks, b.task) == found.data->tasks.end()) {
       throw usage_error("the benchmark " + found.name + " has no task '" + b.task + "'");
     }
     if (b.kind != "generate" && b.kind != "likelihood") {
@@ -142,8 +143,7 @@ namespace {
 
 // The items that an entry chooses, and what holds for all.
 benchmark_tasks chosen_tasks(const workload_entry& entry, const fs::path& model) {
-  benchmark_tasks all =
-      read_benchmark_tasks(tasks_file(entry.benchmark, model / "tokenizer.json"));
+  benchmark_tasks all = read_benchmark_tasks(tasks_file(entry.benchmark, model / "tokenizer.json"));
   std::vector<task_item> asked;
   std::map<std::string, std::size_t> index_of;
   for (std::size_t i = 0; i < all.items.size(); ++i) {
@@ -198,8 +198,7 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
     for (const benchmark_item& chosen : tasks.items) {
       sequence_request request;
       task_item item;
-      request.prompt =
-          fitted(chosen, most, found.cut_middle, model, r.thinking == "off", item);
+      request.prompt = fitted(chosen, most, found.cut_middle, model, r.thinking == "off", item);
       request.gen_length = generated_length(entry, run, item);
       request.seed = request_seed(run, w.requests.size());
       if (r.trials > 1) item.id += "#" + std::to_string(trial);

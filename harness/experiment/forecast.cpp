@@ -262,7 +262,8 @@ std::string forecast_table(const experiment_spec& spec, const std::vector<experi
                         sum.without_hours)
           : "");
   return text +
-         "~: the prompts of the benchmark are not written yet (unmask prompts); they are taken to be "
+         "~: the prompts of the benchmark are not written yet (unmask prompts); they are taken to "
+         "be "
          "as long as the harness allows, or 1000 tokens\n";
 }
 

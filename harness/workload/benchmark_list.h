@@ -26,10 +26,10 @@ struct benchmark_data {
   // Names of a file by split, the authors' first; "{task}" stands for a subject or task, "*" for
   // anything. A file may also be packed (.gz), cut (STEM.firstN.EXT.gz) or lie in a zip archive.
   std::map<std::string, std::vector<std::string>> files;
-  std::map<std::string, std::string> sha256;  // of the authors' files, where known
-  std::vector<std::string> python;            // what writes them, line by line
-  std::vector<std::string> tasks;             // subjects or tasks; empty: one file
-  std::map<std::string, std::string> task_folders;         // {task} of these in a file's name
+  std::map<std::string, std::string> sha256;                // of the authors' files, where known
+  std::vector<std::string> python;                          // what writes them, line by line
+  std::vector<std::string> tasks;                           // subjects or tasks; empty: one file
+  std::map<std::string, std::string> task_folders;          // {task} of these in a file's name
   std::map<std::string, std::pair<int, int>> task_numbers;  // items and tokens, where they differ
 };
 
@@ -42,10 +42,11 @@ struct benchmark {
   int shots = 0;
   int items = 0;       // there are in the whole benchmark; 0: those of a file
   int gen_length = 0;  // tokens to generate in the paper's setting
-  int max_prompt = 0;  // longest prompt in tokens that the harness's model config allows; 0: none stated
-  bool cut_middle = false;  // what is still too long loses its middle, not its beginning
-  bool choices = false;     // lm-eval's likelihood of each choice
-  std::vector<std::string> reads;          // splits
+  int max_prompt =
+      0;  // longest prompt in tokens that the harness's model config allows; 0: none stated
+  bool cut_middle = false;         // what is still too long loses its middle, not its beginning
+  bool choices = false;            // lm-eval's likelihood of each choice
+  std::vector<std::string> reads;  // splits
   std::vector<std::string> example_files;  // splits read where there are shots
   const benchmark_data* data = nullptr;
 

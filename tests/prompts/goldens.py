@@ -36,8 +36,8 @@ def write_lines(path, rows):
 
 
 def told_items(cases, task):
-    """Question, choices and right one of ARC's and PIQA's items, which lm-eval's records hold whole; a
-    number that no record has is filled by another record."""
+    """Question, choices and right one of ARC's and PIQA's items, which lm-eval's records hold
+    whole; a number that no record has is filled by another record."""
     told = {}
     for _, record in cases:
         if record["task"] == task and "continuations" in record:
@@ -50,8 +50,8 @@ def told_items(cases, task):
 
 
 def made_data(cases, folder, math500):
-    """A folder with what the cases hold themselves: ARC and PIQA from lm-eval's records, and MATH from
-    MATH-500, whose problems are named by MATH's paths."""
+    """A folder with what the cases hold themselves: ARC and PIQA from lm-eval's records, and MATH
+    from MATH-500, whose problems are named by MATH's paths."""
     arc = []
     for question, choices, right in told_items(cases, "arc_challenge"):
         arc.append({"id": "", "question": {"stem": question, "choices": [
@@ -107,7 +107,9 @@ def opencompass_request(record):
 
 
 def request_of(record):
-    return lm_eval_request(record) if record["harness"] == "lm-eval" else opencompass_request(record)
+    if record["harness"] == "lm-eval":
+        return lm_eval_request(record)
+    return opencompass_request(record)
 
 
 class Asker:
@@ -171,7 +173,8 @@ def text_of(item, record):
 
 def difference(got, want):
     at = next((i for i, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
-    return f"at {at} ours reads {got[max(at - 20, 0):at + 40]!r}, theirs {want[max(at - 20, 0):at + 40]!r}"
+    around = slice(max(at - 20, 0), at + 40)
+    return f"at {at} ours reads {got[around]!r}, theirs {want[around]!r}"
 
 
 def named(record):

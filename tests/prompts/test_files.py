@@ -233,8 +233,8 @@ class Rules(Folder):
                          "{b} {b} {{b}} }{")
 
     def test_gpqa_turns_the_options_by_the_row(self):
-        self.text("gpqa/gpqa_diamond.csv", "Id,Question,Correct Answer,Incorrect Answer 1,Incorrect "
-                  'Answer 2,Incorrect Answer 3\n1,"a, ""b""?",r,x,y,z\n'
+        self.text("gpqa/gpqa_diamond.csv", "Id,Question,Correct Answer,Incorrect Answer 1,"
+                  'Incorrect Answer 2,Incorrect Answer 3\n1,"a, ""b""?",r,x,y,z\n'
                   + "".join(f"{i},q,r,x,y,z\n" for i in range(2, 6)))
         items = self.ask("gpqa")[1]
         self.assertEqual(items[0]["doc"]["Question"], 'a, "b"?')

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prompts of the published harnesses to the byte: tests/goldens/evals/prompts holds what the official
-programs sent. $UNMASK_EVALS: another folder of that layout; $UNMASK_EVALS_DATA: folders of data sets
-(separated by colons), looked in first."""
+"""Prompts of the published harnesses to the byte: tests/goldens/evals/prompts holds what the
+official programs sent. $UNMASK_EVALS: another folder of that layout; $UNMASK_EVALS_DATA: folders
+of data sets (separated by colons), looked in first."""
 
 import hashlib
 import json

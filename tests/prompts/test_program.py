@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program's way to prompts: what it says of files, the tasks files that it keeps, and runs that find
-them without Python."""
+"""The program's way to prompts: what it says of files, the tasks files that it keeps, and runs
+that find them without Python."""
 
 import json
 import os

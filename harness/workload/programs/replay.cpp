@@ -4,8 +4,8 @@
 
 #include <functional>
 
-#include "harness/base/error.h"
 #include "harness/base/compressed.h"
+#include "harness/base/error.h"
 #include "harness/base/json_lines.h"
 #include "harness/workload/programs/python_program.h"
 #include "harness/workload/scorer.h"
@@ -66,7 +66,8 @@ std::vector<task_item> items_of(const std::string& name, const std::vector<fs::p
       item.id = id_of(object);
       std::string check = "{\"task_id\":" + json_string(item.id);
       for (const char* key : {"entry_point", "prompt", "test", "test_list", "text"}) {
-        if (object.given(key)) check += ",\"" + std::string(key) + "\":" + json_text(object.at(key));
+        if (object.given(key))
+          check += ",\"" + std::string(key) + "\":" + json_text(object.at(key));
       }
       item.check = check + "}";
     });

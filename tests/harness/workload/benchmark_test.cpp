@@ -100,29 +100,30 @@ TEST(benchmark_tasks, a_broken_file_names_its_line) {
 
 // What OpenCompass' API models were handed, through each model's own template.
 TEST(benchmark_tasks, chat_templates_render_recorded_turns) {
-  const std::vector<std::pair<std::string, chat_format>> formats = {
-      {"llada", chat_format::llada},
-      {"dream", chat_format::qwen25},
-      {"sdar", chat_format::qwen3},
-      {"llada2", chat_format::ling}};
+  const std::vector<std::pair<std::string, chat_format>> formats = {{"llada", chat_format::llada},
+                                                                    {"dream", chat_format::qwen25},
+                                                                    {"sdar", chat_format::qwen3},
+                                                                    {"llada2", chat_format::ling}};
   int compared = 0;
   for (const char* name : {"opencompass_focus", "opencompass_llada"}) {
     const fs::path file =
         source / "tests/goldens/evals/prompts" / (std::string(name) + ".jsonl.gz");
-    for_each_object(read_plain_or_gzip(file, 1U << 28), file.string(), [&](const json_reader& record,
-                                                                           std::size_t) {
-      std::vector<chat_message> turns;
-      for (const json_value& m : *record.at("messages").items()) {
-        const json_reader turn(m, record.file());
-        turns.push_back({turn.text("role"), turn.text("content")});
-      }
-      for (const auto& [model, text] : *record.at("rendered").members()) {
-        const auto known = std::ranges::find(formats, model, [](const auto& f) { return f.first; });
-        ASSERT_NE(known, formats.end()) << model;
-        EXPECT_EQ(apply_chat_template(known->second, turns, true), *text.text()) << model;
-        ++compared;
-      }
-    });
+    for_each_object(read_plain_or_gzip(file, 1U << 28), file.string(),
+                    [&](const json_reader& record, std::size_t) {
+                      std::vector<chat_message> turns;
+                      for (const json_value& m : *record.at("messages").items()) {
+                        const json_reader turn(m, record.file());
+                        turns.push_back({turn.text("role"), turn.text("content")});
+                      }
+                      for (const auto& [model, text] : *record.at("rendered").members()) {
+                        const auto known = std::ranges::find(formats, model,
+                                                             [](const auto& f) { return f.first; });
+                        ASSERT_NE(known, formats.end()) << model;
+                        EXPECT_EQ(apply_chat_template(known->second, turns, true), *text.text())
+                            << model;
+                        ++compared;
+                      }
+                    });
   }
   EXPECT_GE(compared, 29);
 }

@@ -17,15 +17,16 @@ def main(arguments):
     parser.add_argument("--prompt", default="", choices=("", *FORMS), help="form (the harness's)")
     parser.add_argument("--shots", type=int, default=-1, help="examples (the harness's)")
     parser.add_argument("--no-system", action="store_true", help="without the system message")
-    parser.add_argument("--world", type=int, default=1, help="processes that lm-eval would ask with")
+    parser.add_argument("--world", type=int, default=1, help="processes that lm-eval asks with")
     parser.add_argument("--rank", type=int, default=-1, help="of these, the documents of one (all)")
     parser.add_argument("--max-prompt-tokens", type=int, default=-1,
                         help="a longer prompt loses examples; 0: no limit (the harness's)")
-    parser.add_argument("--tokenizer", default="", help="tokenizer.json of the model, where items are "
-                        "made to a number of tokens")
+    parser.add_argument("--tokenizer", default="", help="tokenizer.json of the model, where items "
+                        "are made to a number of tokens")
     parser.add_argument("--data", action="append", default=[],
-                        help="folder of data sets, or of this one (repeatable; then $UNMASK_DATASETS)")
-    parser.add_argument("--quiet", action="store_true", help="say nothing of a file that was written")
+                        help="folder of data sets, or of this one (repeatable; then "
+                             "$UNMASK_DATASETS)")
+    parser.add_argument("--quiet", action="store_true", help="say nothing of the file written")
     given = parser.parse_args(arguments)
     folders = [f for f in os.environ.get("UNMASK_DATASETS", "").split(":") if f]
     head = write(Request(given.benchmark, given.harness, given.task, given.prompt, given.shots,

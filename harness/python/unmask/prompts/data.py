@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and reads the files of a data set: as its authors publish them or as the Hub keeps them (CSV,
-JSON lines, one JSON array, Parquet), plain, packed with gzip, as leading records (STEM.firstN.EXT.gz)
-or inside a zip archive. Nothing is downloaded and no code of a data set is run."""
+"""Finds and reads the files of a data set: as its authors publish them or as the Hub keeps them
+(CSV, JSON lines, one JSON array, Parquet), plain, packed with gzip, as leading records
+(STEM.firstN.EXT.gz) or inside a zip archive. Nothing is downloaded and no code of a data set is
+run."""
 
 import csv
 import fnmatch
@@ -24,7 +25,8 @@ class Files:
         self.read = {}
 
     def find(self, dataset, names, where_to_get=""):
-        """[(name for messages, bytes)] of the first of `names` that is there; a name may have a `*`."""
+        """[(name for messages, bytes)] of the first of `names` that is there; a name may have a
+        `*`."""
         for root in self.roots:
             for folder in (os.path.join(root, dataset), root):
                 for name in names:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prompts as lm-evaluation-harness makes them: its own task definitions, samplers and templates over
-records that are here already. torch is not needed to ask, so the package's __init__, which imports
-lm-eval's models, is passed over."""
+"""Prompts as lm-evaluation-harness makes them: its own task definitions, samplers and templates
+over records that are here already. torch is not needed to ask, so the package's __init__, which
+imports lm-eval's models, is passed over."""
 
 import contextlib
 import glob
@@ -75,8 +75,8 @@ def task_config(name):
 
 
 def once(function):
-    """The same result for the same split: what later runs of lm-eval find in the cache of `datasets`.
-    Without it GPQA's options would be shuffled anew at every look at the file."""
+    """The same result for the same split: what later runs of lm-eval find in the cache of
+    `datasets`. Without it GPQA's options would be shuffled anew at every look at the file."""
     results = {}
 
     def remembered(split):
@@ -87,7 +87,8 @@ def once(function):
 
 
 def task_over(name, asked, pool, shots):
-    """lm-eval's task over the records that are asked, with `shots` examples of `pool` before each."""
+    """lm-eval's task over the records that are asked, with `shots` examples of `pool` before
+    each."""
     import_lm_eval()
     import datasets
     from lm_eval.api.task import ConfigurableTask
@@ -125,8 +126,8 @@ def check_examples(task, name, shots):
         drawn = draw(count)
         for row in drawn:
             if not any(isinstance(value, str) and value.strip() for value in row.values()):
-                raise EnvironmentFault(f"{name}: a drawn example is empty; the file of its examples "
-                                       "is incomplete")
+                raise EnvironmentFault(f"{name}: a drawn example is empty; the file of its "
+                                       "examples is incomplete")
         return drawn
     task.sampler.sample = sample
 
@@ -136,8 +137,8 @@ def turns(history, **_):
 
 
 def ask(task, shots, form, world=1, rank=-1):
-    """{number of the document: (text or turns, continuations)}; lm-eval gives every process documents
-    of its own and a generator of its own. rank below 0: those of all processes."""
+    """{number of the document: (text or turns, continuations)}; lm-eval gives every process
+    documents of its own and a generator of its own. rank below 0: those of all processes."""
     chat = form in ("one-turn", "chat")
     asked = {}
     for process in range(world) if rank < 0 else [rank]:

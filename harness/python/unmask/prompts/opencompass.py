@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prompts as OpenCompass makes them. Its configs are data (benchmarks.json, fewshot/); what it does with
-them is here: {name} is replaced and nothing else, turns are joined by newlines for a plain model and merged
-by role for an API model."""
+"""Prompts as OpenCompass makes them. Its configs are data (benchmarks.json, fewshot/); what it
+does with them is here: {name} is replaced and nothing else, turns are joined by newlines for a
+plain model and merged by role for an API model."""
 
 import re
 
@@ -10,9 +10,11 @@ from unmask.prompts.records import OPTION_LETTERS
 from unmask.prompts.registry import examples as written_examples
 
 LETTERS = "ABCD"
-# GPQA: the orders of correct, wrong 1, 2, 3 under A to D; row i, counted from 1, takes order i mod 4.
+# GPQA: the orders of correct, wrong 1, 2, 3 under A to D; row i, counted from 1, takes order i mod
+# 4.
 GPQA_ORDERS = ("ABCD", "BCDA", "CDAB", "DABC")
-LONGBENCH_SHARED = "hotpotqa"  # Qasper has the prompt and the length of the multi-document questions
+# Qasper has the prompt and the length of the multi-document questions.
+LONGBENCH_SHARED = "hotpotqa"
 
 
 def filled(template, fields):
@@ -27,7 +29,8 @@ def options(texts, right):
 
 
 def gpqa_options(number, row):
-    """The options of row `number`, counted from 0, and which of them is right: the first of that text."""
+    """The options of row `number`, counted from 0, and which of them is right: the first of that
+    text."""
     columns = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
     order = GPQA_ORDERS[(number + 1) % 4]
     texts = [row[columns[LETTERS.index(letter)]] for letter in order]
@@ -114,8 +117,8 @@ def example_fields(entry, shots, pool):
     elif "examples" in entry:
         there = pool
     else:
-        raise UserError(f"the benchmark {entry['name']} ({entry['harness']}) has no examples to put "
-                        "before the question; `shots` must be 0")
+        raise UserError(f"the benchmark {entry['name']} ({entry['harness']}) has no examples to "
+                        "put before the question; `shots` must be 0")
     if len(there) < shots:
         raise UserError(f"{entry['name']}: {shots} examples were asked for, and there are "
                         f"{len(there)}")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records of each data set in the form of the Hub's, which lm-eval's tasks take, from either form of
-its files. A record's own number goes beside it as its id."""
+"""The records of each data set in the form of the Hub's, which lm-eval's tasks take, from either
+form of its files. A record's own number goes beside it as its id."""
 
 from unmask.errors import EnvironmentFault
 from unmask.prompts.data import named_rows, require, rows_of
@@ -76,7 +76,8 @@ def mmlu(files, split, task):
     for number, (where, row) in enumerate(load(files, "mmlu", split, task)):
         if isinstance(row, list):
             if len(row) != 6 or row[5] not in ("A", "B", "C", "D"):
-                raise EnvironmentFault(f"{where}: must be a question, four options and a letter A to D")
+                raise EnvironmentFault(f"{where}: must be a question, four options and a letter A "
+                                       "to D")
             row = {"question": row[0], "subject": task, "choices": row[1:5],
                    "answer": "ABCD".index(row[5])}
         require(where, row, ["question"], ["choices"])
@@ -91,7 +92,8 @@ def arc(files, split, _):
         question = row.get("question")
         if isinstance(question, dict):  # the authors' form
             options = question.get("choices") or []
-            row = {"id": row.get("id") or f"arc_challenge:{number}", "question": question.get("stem"),
+            row = {"id": row.get("id") or f"arc_challenge:{number}",
+                   "question": question.get("stem"),
                    "choices": {"text": [c["text"] for c in options],
                                "label": [c["label"] for c in options]},
                    "answerKey": row.get("answerKey")}
@@ -169,9 +171,9 @@ def longbench(files, split, task):
 
 
 def cnn_dm(files, split, _):
-    return numbered([{key: require(where, row, ["article", "highlights"])[key]
-                      for key in ("article", "highlights")}
-                     for where, row in load_named(files, "cnn_dm", split, ("article", "highlights"))])
+    keys = ("article", "highlights")
+    return numbered([{key: require(where, row, keys)[key] for key in keys}
+                     for where, row in load_named(files, "cnn_dm", split, keys)])
 
 
 def numbered(rows):

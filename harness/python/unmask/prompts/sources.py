@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prompts that no harness of the papers writes: conversations and questions for speed, and needles in a
-haystack whose length is counted in tokens of the model under test."""
+"""Prompts that no harness of the papers writes: conversations and questions for speed, and needles
+in a haystack whose length is counted in tokens of the model under test."""
 
 import random
 
@@ -46,7 +46,8 @@ def needs_tokens(dataset):
 
 
 def request_of(where, row, keys, tokens):
-    """(turns up to the last one of the user, reference answer); None where there is no such request."""
+    """(turns up to the last one of the user, reference answer); None where there is no such
+    request."""
     turns_key, role_key, text_key = keys
     require(where, row, [], [turns_key])
     turns = [{"role": ROLES.get(turn.get(role_key), ""), "content": turn.get(text_key) or ""}
@@ -75,7 +76,8 @@ def conversations(files, dataset, tokenizer):
 
 
 def questions(files, dataset):
-    """[(id, turns, "")]: later turns need the first answer, so a request is the first turn alone."""
+    """[(id, turns, "")]: later turns need the first answer, so a request is the first turn
+    alone."""
     items = []
     for where, row in load(files, dataset, "test"):
         require(where, row, [], ["turns"])
@@ -105,7 +107,8 @@ def haystack_with(tokens, lines, needle, length, depth):
 
 
 def needles(files, task, tokenizer):
-    """[(id, fields, keyword, needle)] of one length and depth, as OpenCompass' seeds choose them."""
+    """[(id, fields, keyword, needle)] of one length and depth, as OpenCompass' seeds choose
+    them."""
     tokens = Tokens(tokenizer, "needle_map")
     length, depth = (int(part) for part in task.split("-"))
     lines = [require(where, row, ["text"])["text"]

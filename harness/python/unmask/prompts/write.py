@@ -179,8 +179,8 @@ def token_limit(entry, request):
 
 
 def may_exceed(asked, limit):
-    """Whether a prompt may have more tokens than the limit: a token holds one byte at least. Turns get a
-    template around them, so they always may."""
+    """Whether a prompt may have more tokens than the limit: a token holds one byte at least. Turns
+    get a template around them, so they always may."""
     return limit > 0 and (isinstance(asked, list) or len(asked.encode()) > limit)
 
 
@@ -210,8 +210,8 @@ def library_versions(entry):
 def shots_of(entry, request):
     shots = entry["shots"] if request.shots < 0 else request.shots
     if shots and "style" not in entry and "lm_eval" not in entry:
-        raise UserError(f"the benchmark {entry['name']} has no examples to put before the question; "
-                        "`shots` must be 0")
+        raise UserError(f"the benchmark {entry['name']} has no examples to put before the "
+                        "question; `shots` must be 0")
     return shots
 
 
