@@ -28,8 +28,8 @@ std::string text_of(const task_item& item, const loaded_model& model, bool think
                              thinking_off);
 }
 
-// Middle cut of OC-U: of more than `most` tokens the first and the last half; cut on the left of the
-// others: the last `most` tokens. Zero: no limit.
+// Middle cut of OC-U: of more than `most` tokens the first and the last half; cut on the left of
+// the others: the last `most` tokens. Zero: no limit.
 std::vector<std::int32_t> cut(std::vector<std::int32_t> ids, std::size_t most, bool middle) {
   if (most == 0 || ids.size() <= most) return ids;
   const auto all = ids.begin();

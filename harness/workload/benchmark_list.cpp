@@ -102,8 +102,8 @@ bool stands_for(const std::string& pattern, const std::string& name) {
   return name.size() >= head.size() + tail.size() && name.starts_with(head) && name.ends_with(tail);
 }
 
-// Whether a folder has the file as it stands, packed or cut. Of an archive the package says what it
-// lacks.
+// Whether a folder has the file as it stands, packed or cut. An archive stands for names in folders;
+// what it lacks the package says.
 bool has_file(const fs::path& folder, const std::string& name) {
   const fs::path whole = folder / name;
   const std::string file = whole.filename().string();
@@ -114,7 +114,7 @@ bool has_file(const fs::path& folder, const std::string& name) {
       return true;
     }
   }
-  return !entries_of(folder, ".zip").empty();
+  return name.find('/') != std::string::npos && !entries_of(folder, ".zip").empty();
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {

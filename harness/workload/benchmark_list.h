@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Which benchmarks there are, as the harnesses of the papers ask them, and which files they are made of:
-// harness/python/unmask/prompts/benchmarks.json. The Python package beside it writes the prompts; the
-// program reads from here what a plan, a need or a list says of them.
+// Which benchmarks there are, as the harnesses of the papers ask them, and which files they are
+// made of: harness/python/unmask/prompts/benchmarks.json. The Python package beside it writes the
+// prompts; the program reads from here what a plan, a need or a list says of them.
 //
-// Harness ids: LM = lm-evaluation-harness 0.4.8; OpenCompass as OC-F (0.5.1.post1 in the FOCUS code),
-// OC-S (0.4.2 with the Sparse-dLLM overlay), OC-U (0.4.2 in the UltraLLaDA code), OC-L (0.4.2, LLaDA's
-// fork); own = no harness of the papers has it, our choice.
+// Harness ids: LM = lm-evaluation-harness 0.4.8; OpenCompass as OC-F (0.5.1.post1 in the FOCUS
+// code), OC-S (0.4.2 with the Sparse-dLLM overlay), OC-U (0.4.2 in the UltraLLaDA code), OC-L
+// (0.4.2, LLaDA's fork); own = no harness of the papers has it, our choice.
 #pragma once
 
 #include <cstdint>
@@ -61,12 +61,12 @@ std::string harness_version(const std::string& harness);  // usage error for an 
 const std::vector<std::string>& prompt_forms();           // raw, bos, one-turn, chat
 
 // The one of this name under a harness id: the first of them, or the one of the config where the
-// harness is given as "OC-S/gsm8k_gen_1dce88_maxoutlen_256". `harness` empty: the first of the name.
-// Usage error with the nearest names.
+// harness is given as "OC-S/gsm8k_gen_1dce88_maxoutlen_256". `harness` empty: the first of the
+// name. Usage error with the nearest names.
 const benchmark& find_benchmark(const std::string& name, const std::string& harness);
 
-// Items there are in a task of a benchmark, or in all of it, and how many tokens an answer has as far
-// as the declaration tells.
+// Items there are in a task of a benchmark, or in all of it, and how many tokens an answer has as
+// far as the declaration tells.
 std::int64_t declared_items(const benchmark& of, const std::string& task);
 int declared_length(const benchmark& of, const std::string& task);
 

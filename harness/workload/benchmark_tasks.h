@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A tasks file of a benchmark, as the Python package writes it (`unmask prompts`): JSON lines. The first
-// says what holds for all:
+// A tasks file of a benchmark, as the Python package writes it (`unmask prompts`): JSON lines. The
+// first says what holds for all:
 //
 //   unmask_tasks (1), benchmark, harness, version, config, form, shots, metric, items, licence,
 //   library {package: version}, data {file below its folder: SHA-256}
@@ -10,9 +10,9 @@
 // each further one is an item:
 //
 //   id, family, benchmark, task (lm-eval's name), doc_id (its number there), prompt or messages
-//   [{role, content}], bos (true: the BOS token's text before it), stop, gen_length, doc (the record as the
-//   data set has it), answer, scorer, check; of a multiple choice: continuations, right; of a prompt that
-//   may be too long: shorter, the same with one example less each time
+//   [{role, content}], bos (true: the BOS token's text before it), stop, gen_length, doc (the
+//   record as the data set has it), answer, scorer, check; of a multiple choice: continuations,
+//   right; of a prompt that may be too long: shorter, the same with one example less each time
 #pragma once
 
 #include <filesystem>

@@ -57,6 +57,9 @@ TEST(benchmarks, each_missing_file_is_named) {
   write_file(folder.path() / "math/test/number_theory/7.json", "x");
   EXPECT_EQ(missing("math", "LM", "num_theory", -1), names{});
   EXPECT_EQ(missing("longbench", "OC-S", "", -1).size(), 23U);  // 21 tasks, prompts and lengths
+  write_file(folder.path() / "longbench/data.zip", "x");
+  EXPECT_EQ(missing("longbench", "OC-S", "", -1),
+            (names{"dataset2prompt.json", "dataset2maxlen.json"}));
 }
 
 const char* const head =
