@@ -40,7 +40,7 @@ def import_lm_eval():
     import datasets
     datasets.disable_progress_bars()
     import lm_eval.filters  # noqa: F401  registers them
-    logging.getLogger("lm-eval").setLevel(logging.ERROR)
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
     return sys.modules["lm_eval"]
 
 
