@@ -38,7 +38,7 @@ TEST(program, help_names_every_command) {
   const outcome o = ends("--help", 0, {});
   for (const char* command :
        {"run", "bench", "generate", "profile", "list", "show", "doctor", "table", "compare",
-        "claims", "crossover", "report", "bundle", "rerun", "golden"}) {
+        "claims", "crossover", "report", "bundle", "rerun", "prompts", "golden"}) {
     EXPECT_TRUE(says(o, command)) << command;
     ends(std::string(command) + " --help", 0, {"usage: unmask " + std::string(command)});
   }
