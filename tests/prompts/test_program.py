@@ -22,7 +22,7 @@ path = "{model}"
 benchmark = "gsm8k"
 shots = 1
 limit = 1
-gen_length = 8
+gen_length = 32
 [[method]]
 name = "vanilla"
 """
