@@ -20,6 +20,7 @@
 #include "harness/cli/options.h"
 #include "harness/cli/paired.h"
 #include "harness/experiment/artifact_files.h"
+#include "harness/experiment/benchmark_prompts.h"
 #include "harness/experiment/campaign.h"
 #include "harness/experiment/decide.h"
 #include "harness/experiment/forecast.h"
@@ -105,6 +106,7 @@ int run_one(const fs::path& file, const command_line& line) {
     if (!obstacle.empty()) fmt::print("{}\n", obstacle);
     return 0;
   }
+  prepare_prompts(spec);
   run.manifest = requested_manifest(request, spec);
   const run_summary summary = run_experiment(spec, run);
   // Rows measured earlier belong to the same table.

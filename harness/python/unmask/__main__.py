@@ -11,6 +11,7 @@ from unmask.errors import UserError
 
 # Command: (module, one line of help).
 COMMANDS = {
+    "prompts": ("unmask.prompts", "write the tasks of a published benchmark as its harness asks them"),
 }
 
 

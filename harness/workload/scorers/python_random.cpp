@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/workload/benchmarks/python_random.h"
+#include "harness/workload/scorers/python_random.h"
 
 #include <algorithm>
 #include <array>
