@@ -53,7 +53,7 @@ int command_golden(const texts& arguments) {
        {"data", repeated(),
         "folder of official data sets, models/ and tokenizers/ for prompts and likelihoods, before "
         "DIR/data, DIR/../data and DIR/../goldens (repeatable)"},
-       {"experiments-dir", std::string("experiments"), "where data/fewshot lies"},
+       experiments_option(),
        {"samples", no_default,
         "write the scorer cases as we judge them into lm-eval's sample files in this folder, and "
         "stop"},
@@ -80,7 +80,7 @@ int command_golden(const texts& arguments) {
   };
   golden_results harnesses;
   if (o.methods.empty()) {
-    harnesses = replay_evaluation(o, line.list("data"), line.text("experiments-dir"));
+    harnesses = replay_evaluation(o, line.list("data"), experiments_folder(line));
   }
   for (const std::string& reason : harnesses.not_run) fmt::print("NOT RUN: {}\n", reason);
   sum.skipped += static_cast<int>(harnesses.not_run.size());

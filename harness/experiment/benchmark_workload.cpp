@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 // The folder of examples that the harnesses write out.
 fs::path examples_folder(const fs::path& start) {
-  return find_embedded("data/fewshot", start).value_or("experiments/data/fewshot");
+  return find_embedded("data/fewshot", start).value_or(shipped_experiments() / "data/fewshot");
 }
 
 benchmark_options options_of(const benchmark_request& r) {

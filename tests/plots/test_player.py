@@ -177,9 +177,10 @@ class Player(unittest.TestCase):
             self.assertGreater(height, 80)
 
     def test_the_page_of_the_committed_campaign(self):
-        page = report.page(support.page_data(os.path.join(support.ROOT, "results", "tiny"),
-                                             os.path.join(support.ROOT, "experiments")))
-        self.assertIn("optimus figure 8", page)  # known by its place: its run.json is not committed
+        folder = os.path.join(self.folder, "campaign")
+        support.unpack_campaign(folder)
+        page = report.page(support.page_data(folder, os.path.join(support.ROOT, "experiments")))
+        self.assertIn("Optimus, Figure 8", page)  # known by its place: its run.json is not committed
         seen = visit(page, 1280, self.folder)
         self.assertEqual(seen["errors"], [])
         self.assertGreater(len(seen["requests"]), 1)
