@@ -273,13 +273,14 @@
   $("clock").addEventListener("input", (event) => { pause(); jump(Number(event.target.value)); });
   // Keys work wherever the focus is while the player stands in the middle of the window, but those
   // that mean something to what has the focus.
-  let inView = false;
-  new IntersectionObserver((seen) => { inView = seen.at(-1).isIntersecting; },
-    { rootMargin: "-25% 0px" }).observe($("player"));
+  const inView = () => {
+    const box = $("player").getBoundingClientRect();
+    return box.top < 0.75 * innerHeight && box.bottom > 0.25 * innerHeight;
+  };
   document.addEventListener("keydown", (event) => {
     const tag = event.target.tagName, own = $("player").contains(event.target);
     if (tag === "SELECT" || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (!own && (!inView || event.target.closest("input, textarea, button, summary, a, [tabindex]"))) return;
+    if (!own && (!inView() || event.target.closest("input, textarea, button, summary, a, [tabindex]"))) return;
     if (!own && (event.key === "Home" || event.key === "End")) return; // they are the page's
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (move && event.target.id !== "clock") { pause(); jump(player.t + move); event.preventDefault(); }

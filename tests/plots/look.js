@@ -66,7 +66,7 @@
     const letters = () => all("figure svg").filter((s) => s.getClientRects().length)
       .map((s) => (7 * s.getBoundingClientRect().width) / s.viewBox.baseVal.width);
     if ($("player")) {
-      $("player").scrollIntoView();
+      $("player").scrollIntoView({ behavior: "instant" });
       await wait(300);
       const key = (name) => document.body.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
       const at = () => Number($("clock").value);
@@ -84,7 +84,7 @@
       out.inField = at();
       page.remove();
       out.now = at();
-      scrollTo(0, document.documentElement.scrollHeight);
+      scrollTo({ top: document.documentElement.scrollHeight, behavior: "instant" });
       await wait(300);
       const before = at();
       key("ArrowRight");
