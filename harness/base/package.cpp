@@ -42,9 +42,14 @@ std::vector<std::string> package_command(const std::vector<std::string>& argumen
   const fs::path prepared = root / ".venv/bin/python";
   std::string python = fs::exists(prepared, ignored) ? prepared.string() : "python3";
   if (const char* given = std::getenv("UNMASK_PYTHON"); given && *given) python = given;
-  std::vector<std::string> command = {
-      "env", "PYTHONPATH=" + (root / package_place).string(),
-      "UNMASK_PROGRAM=" + this_program().string(), python, "-P", "-B", "-m", "unmask"};
+  std::vector<std::string> command = {"env",
+                                      "PYTHONPATH=" + (root / package_place).string(),
+                                      "UNMASK_PROGRAM=" + this_program().string(),
+                                      python,
+                                      "-P",
+                                      "-B",
+                                      "-m",
+                                      "unmask"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }

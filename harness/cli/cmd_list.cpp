@@ -133,8 +133,7 @@ namespace {
 int show_cost(const command_line& line) {
   const device_ceilings device = measured_ceilings(
       ceilings_of(line.text("device")), 1e12 * line.real("tflops"), 1e12 * line.real("terabytes"));
-  const std::filesystem::path shapes =
-      experiments_folder(line) / "shapes";
+  const std::filesystem::path shapes = experiments_folder(line) / "shapes";
   fmt::print("{}", line.given("goals") ? render(cost_goals(shapes, device), line.format())
                                        : render(cost_sheet(shapes, device), line.format()));
   return 0;

@@ -20,8 +20,9 @@ namespace unmask {
 inline constexpr const char* manifest_name = "run.json";
 
 struct run_manifest {
-  std::string file;  // of the experiment: relative to the tree that holds it (experiments/...), else
-                     // to where the program was started, else its bare name
+  std::string
+      file;  // of the experiment: relative to the tree that holds it (experiments/...), else
+             // to where the program was started, else its bare name
   std::string text;  // its content
   std::string scale;
   std::vector<std::string> overrides;  // KEY=VALUE

@@ -57,6 +57,8 @@
         }
       }
     }
+    out.squeezed = all("#claims td").filter((n) => // cards, not cells
+      getComputedStyle(n.parentNode).display === "flex" && n.offsetHeight > 3 * n.offsetWidth).map((n) => n.textContent);
     out.verdictsInView = all("#claims tbody .badge").every((n) => n.getBoundingClientRect().right <= edge);
     out.pale = all(".legend .cell, .quiet, .cards dt, .badge, figcaption, .note, nav a, small, caption")
       .filter((n) => n.getClientRects().length && contrast(n) < 4.5)

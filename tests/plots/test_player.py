@@ -197,7 +197,7 @@ class Player(unittest.TestCase):
         """What holds of any page in any window."""
         self.assertEqual(seen["errors"], [])
         self.assertEqual((seen["inner"], seen["wide"]), (width, 0))
-        for what in ("outside", "outsideOpened", "cut", "overlaps", "pale"):
+        for what in ("outside", "outsideOpened", "cut", "squeezed", "overlaps", "pale"):
             self.assertEqual(seen[what], [], f"{width} {dark}")
         self.assertEqual(seen["ground"] == "rgb(16, 19, 23)", dark)
         self.assertGreater(seen["letters"], 7)

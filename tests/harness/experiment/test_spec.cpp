@@ -121,12 +121,13 @@ TEST(spec, tasks_are_found_beside_the_file_and_not_above_it) {
   EXPECT_EQ(s.workloads.at(0).file, dir / "experiments/data/own_task.jsonl");
   EXPECT_EQ(s.workloads[0].name, "own_task");
   EXPECT_THROW(parse_spec(text, dir / "experiments/paper/table.toml"), error);
-  EXPECT_NE(message_of([&] { find_task("own_tsk", dir / "experiments"); })
-                .find("did you mean 'own_task'?"),
+  EXPECT_NE(message_of([&] {
+              find_task("own_tsk", dir / "experiments");
+            }).find("did you mean 'own_task'?"),
             std::string::npos);
-  EXPECT_NE(message_of([&] { find_task("../data/own_task", dir / "experiments"); })
-                .find("not a path"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of([&] { find_task("../data/own_task", dir / "experiments"); }).find("not a path"),
+      std::string::npos);
 }
 
 // What comes with the program is found from anywhere, and what is not says where it was looked for.
