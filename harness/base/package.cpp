@@ -42,8 +42,14 @@ std::vector<std::string> package_command(const std::vector<std::string>& argumen
   const fs::path prepared = root / ".venv/bin/python";
   std::string python = fs::exists(prepared, ignored) ? prepared.string() : "python3";
   if (const char* given = std::getenv("UNMASK_PYTHON"); given && *given) python = given;
-  std::vector<std::string> command = {
-      "env", "PYTHONPATH=" + (root / package_place).string(), python, "-P", "-B", "-m", "unmask"};
+  std::vector<std::string> command = {"env",
+                                      "PYTHONPATH=" + (root / package_place).string(),
+                                      "UNMASK_PROGRAM=" + this_program().string(),
+                                      python,
+                                      "-P",
+                                      "-B",
+                                      "-m",
+                                      "unmask"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
@@ -52,7 +58,7 @@ int run_package(const std::vector<std::string>& arguments) {
   const std::vector<std::string> command = package_command(arguments);
   const int status = run_process(command);
   if (status == 126 || status == 127) {
-    throw environment_error("NOT RUN: needs Python 3.11 (" + command[2] +
+    throw environment_error("NOT RUN: needs Python 3.11 (" + command[3] +
                             " cannot be started); ./dev setup prepares it, $UNMASK_PYTHON names "
                             "another");
   }

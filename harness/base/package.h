@@ -17,8 +17,8 @@ namespace unmask {
 std::filesystem::path program_root();
 
 // The words that start `python -m unmask ARGUMENTS`: $UNMASK_PYTHON, else the .venv of
-// program_root(), else python3 on PATH; the current folder is not on Python's path. Environment
-// error where there is no package beside the program.
+// program_root(), else python3 on PATH; the current folder is not on Python's path. The package finds
+// this program in $UNMASK_PROGRAM. Environment error where there is no package beside the program.
 std::vector<std::string> package_command(const std::vector<std::string>& arguments);
 
 // Runs it and waits; its output goes where ours goes. Returns its exit status. Environment error

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// table, claims, compare, crossover, bundle and rerun: what looks at rows that are there.
+// table, claims, compare and crossover: what looks at rows that are there.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -21,8 +21,6 @@
 #include "harness/cli/options.h"
 #include "harness/cli/paired.h"
 #include "harness/experiment/artifact_files.h"
-#include "harness/experiment/bundle.h"
-#include "harness/experiment/runner.h"
 
 namespace unmask {
 namespace fs = std::filesystem;
@@ -51,7 +49,7 @@ std::vector<std::pair<std::string, laid_out_table>> paper_tables(const command_l
   std::vector<std::pair<std::string, laid_out_table>> tables;
   for (const std::string& path : line.list("rows")) {
     for (const artifact_run& run : runs_below(path, line.text("artifact"), line.text("scale"),
-                                              line.text("experiments-dir"))) {
+                                              experiments_folder(line))) {
       const paper_layout layout = read_layout(run.file, run.scale);
       if (layout.columns.empty() && !line.given("artifact")) continue;  // drawn, not tabulated
       tables.emplace_back(run.name, lay_out(layout, read_frame({run.rows})));
@@ -152,7 +150,7 @@ int command_claims(const texts& arguments) {
       "NOT REPRODUCED or PARTLY\n");
   const table_format format = line.format();
   const fs::path results = line.given("results") ? line.list("results").front() : "runs";
-  const fs::path folder = fs::path(line.text("experiments-dir")) / "claims";
+  const fs::path folder = experiments_folder(line) / "claims";
   if (!fs::is_directory(folder))
     throw environment_error("there are no claims in " + folder.string());
   if (!fs::is_directory(results)) {
@@ -191,50 +189,6 @@ int command_crossover(const texts& arguments) {
   line.write(format == table_format::json ? crossover_json(cells)
                                           : render(crossover_table(cells), format));
   return 0;
-}
-
-int command_bundle(const texts& arguments) {
-  const command_line line(
-      "bundle RUN -o FILE.tar", {output_option("FILE.tar")}, {"directory"}, arguments,
-      "\nPacks the directory of a run: rows, what was asked for, environment, hashes. Another "
-      "machine\nrepeats it with unmask rerun FILE.tar\n");
-  const fs::path directory = line.place("directory", "bundle needs the directory of a run");
-  if (!line.given("output")) throw usage_error("bundle needs -o FILE.tar");
-  const fs::path file = line.text("output");
-  for (const std::string& name : write_bundle(directory, file)) fmt::print("  {}\n", name);
-  fmt::print("{}\n", file.string());
-  return 0;
-}
-
-int command_rerun(const texts& arguments) {
-  const command_line line(
-      "rerun BUNDLE.tar [options]",
-      {output_option(
-           "folder in which the bundle is unpacked and repeated; default runs/rerun/BUNDLE"),
-       {"no-progress", flag(), "no progress on standard error"},
-       speed_option},
-      {"bundle"}, arguments,
-      "\nRepeats the run of a bundle and compares: answers and counts must be the same, speed "
-      "ratios within their\nintervals. From the root of the source tree, for models and tasks. "
-      "exit code 4 when something differs\n");
-  const fs::path file = line.place("bundle", "rerun needs a bundle");
-  const fs::path place = line.text("output", "runs/rerun/" + file.stem().string());
-  const unpacked_bundle bundle = read_bundle(file, place / "bundle");
-  const run_manifest& m = bundle.manifest;
-  experiment_spec spec = parse_spec(m.text, m.file, m.scale);
-  for (const std::string& assignment : m.overrides) apply_override(spec, assignment);
-  if (const std::string obstacle = cannot_run(spec, this_machine()); !obstacle.empty()) {
-    fmt::print("{}\n", obstacle);
-    return static_cast<int>(exit_code::environment);
-  }
-  run_options run;
-  run.output = place / "rows";
-  run.progress = !line.given("no-progress");
-  const run_summary summary = run_experiment(spec, run);
-  const run_comparison comparison =
-      compare_runs(bundle.rows, read_rows(summary.file).rows, speeds_of(line));
-  fmt::print("{}", comparison_text(comparison));
-  return summary.failed > 0 ? summary.exit_status() : exit_status_of(comparison);
 }
 
 int command_compare(const texts& arguments) {

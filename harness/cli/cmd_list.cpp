@@ -137,7 +137,7 @@ const char* type_of(const parameter_value& v) {
 int command_list(const texts& arguments) {
   const command_line line("list [methods|models|tasks|benchmarks [NAME]|experiments|claims]",
                           {experiments_option()}, {"what", "name"}, arguments);
-  const std::filesystem::path root = line.text("experiments-dir");
+  const std::filesystem::path root = experiments_folder(line);
   const std::string what = line.given("what") ? line.list("what").front() : "";
   if (!what.empty()) {
     find_known("listing", what,
@@ -166,8 +166,7 @@ namespace {
 int show_cost(const command_line& line) {
   const device_ceilings device = measured_ceilings(
       ceilings_of(line.text("device")), 1e12 * line.real("tflops"), 1e12 * line.real("terabytes"));
-  const std::filesystem::path shapes =
-      std::filesystem::path(line.text("experiments-dir")) / "shapes";
+  const std::filesystem::path shapes = experiments_folder(line) / "shapes";
   fmt::print("{}", line.given("goals") ? render(cost_goals(shapes, device), line.format())
                                        : render(cost_sheet(shapes, device), line.format()));
   return 0;
@@ -183,7 +182,7 @@ int command_show(const texts& arguments) {
        {"terabytes", 0.0, "cost: its copy rate as measured, TB/s (0: as declared)"},
        {"goals", flag(), "cost: the goals alone"},
        format_option("cost: md, csv, latex or json"),
-       {"experiments-dir", std::string("experiments"), "cost: where shapes/ lies"}},
+       experiments_option()},
       {"method"}, arguments,
       "\ncost: expected time, tokens/s and share of the limit of five published models on a GPU "
       "that is not here\n");

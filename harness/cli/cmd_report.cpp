@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "harness/analysis/figure_data.h"
 #include "harness/analysis/json_of.h"
@@ -17,6 +16,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/base/package.h"
 #include "harness/base/process.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
@@ -36,8 +36,8 @@ constexpr std::size_t largest_file = std::size_t{1} << 30;
 // $UNMASK_PYTHON, else the one that `./dev setup` prepares, else the one on the path.
 std::string python() {
   if (const char* given = std::getenv("UNMASK_PYTHON"); given && *given) return given;
-  const fs::path prepared = ".venv/bin/python";
-  return fs::exists(prepared) ? prepared.string() : "python3";
+  const fs::path prepared = program_root() / ".venv/bin/python";
+  return is_file(prepared) ? prepared.string() : "python3";
 }
 
 ordered_json read_json(const fs::path& file) {
@@ -47,24 +47,24 @@ ordered_json read_json(const fs::path& file) {
 }
 
 bool holds_rows(const fs::path& file) {
-  std::ifstream in(file);
-  std::string line;
-  std::getline(in, line);
-  const ordered_json first = tree_of(line);
+  const std::string text = read_file(file, largest_file);
+  const ordered_json first = tree_of(text.substr(0, text.find('\n')));
   return first.is_object() && first.contains("point_id") && first.contains("metrics");
 }
 
 // What a run was asked for: its run.json, else what its place PAPER/ARTIFACT/SCALE says.
 struct origin_of_rows {
-  std::string paper, artifact, scale, file;
+  std::string paper, artifact, scale, file, rows;
   std::vector<std::string> set;
 };
 
 origin_of_rows origin_of(const fs::path& rows, const fs::path& experiments) {
   const fs::path manifest = rows.parent_path() / manifest_name;
   origin_of_rows o;
+  o.rows = rows.string();
   if (fs::exists(manifest)) {
     const ordered_json plan = read_json(manifest);
+    if (!plan.is_object()) throw usage_error(manifest.string() + ": not a run's manifest");
     try {
       o.paper = plan.value("paper", "");
       o.artifact = plan.value("artifact", "");
@@ -118,9 +118,14 @@ std::string with_spaces(std::string text) {
 
 // The paper's table beside ours, and the artifact's title; nothing where the file is not here.
 void add_layout(ordered_json& section, const origin_of_rows& o, const frame& rows) {
-  if (o.artifact.empty() || !fs::exists(o.file)) return;
+  run_manifest asked;
+  asked.file = o.file;
+  std::error_code none;
+  fs::path file = file_of(asked, fs::path(o.rows).parent_path());
+  if (!fs::exists(file, none)) file = o.file;
+  if (o.artifact.empty() || !fs::exists(file, none)) return;
   try {
-    const paper_layout layout = read_layout(o.file, o.scale);
+    const paper_layout layout = read_layout(file, o.scale);
     section["title"] = layout.title;
     if (!layout.columns.empty()) section["table"] = json_of(table_of(lay_out(layout, rows)));
   } catch (const error&) {  // the file has changed since: its rows are still worth a page
@@ -212,19 +217,21 @@ int command_report(const texts& arguments) {
        {"data", flag(), "print what the page shows as JSON, and draw nothing"},
        {"title", no_default, "of the page"},
        {"figures", flag(), "also save each result's figures as SVG, PNG and PDF beside its rows"},
-       {"plots-dir", std::string("plots"), "where report.py lies"},
+       {"plots-dir", no_default, "where report.py lies; default: with the program"},
        experiments_option()},
       {"dir"}, arguments,
       "\nOne self-contained HTML page of the rows below DIR. Drawn by Python 3.11; figures "
       "need\nmatplotlib (./dev setup prepares both).\n");
   const fs::path place = line.place("dir", "report needs the folder of a run");
-  const fs::path script = fs::path(line.text("plots-dir")) / "report.py";
+  const fs::path plots =
+      line.given("plots-dir") ? fs::path(line.text("plots-dir")) : program_root() / "plots";
+  const fs::path script = plots / "report.py";
   const bool data_only = line.given("data");
   if (!data_only && !fs::exists(script)) {
     throw environment_error(script.string() +
-                            " is not there: run from the source tree or give --plots-dir");
+                            " is not there; --plots-dir says where report.py lies");
   }
-  const std::string data = json_text(page_data(place, line.text("experiments-dir")));
+  const std::string data = json_text(page_data(place, experiments_folder(line)));
   if (data_only) {
     line.write(data);
     return 0;

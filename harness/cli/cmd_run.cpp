@@ -3,6 +3,7 @@
 //
 // unmask run: one experiment file, or every artifact of several files and folders in turn.
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -64,21 +65,63 @@ option_table run_command_options() {
               "decided that can be, or these are spent"},
              {"samples,s", flag(),
               "also store every answer with its score as lm-eval does: samples/POINT/"},
+             {"from", no_default, "FILE, instead of an experiment: what this run.json asked for"},
+             {"confine", no_default,
+              "folder that the experiment may read in, besides models and tasks of this program, "
+              "$UNMASK_MODELS and $UNMASK_DATASETS: for files of somebody else"},
+             {"allow-outside", flag(),
+              "let the experiment's own serve.log and serve.record write outside the current "
+              "folder, and over any file"},
              {"no-progress", flag(), "no progress on standard error"}} +
          paired_options() + option_table{experiments_option()};
 }
 
 run_request request_of(const fs::path& file, const command_line& line) {
-  run_request request{file, line.text("scale"), {}};
+  run_request request{file, line.text("scale"), {}, {}, {}};
+  if (line.given("from")) request = request_again(line.text("from"));
+  request.bounds = {line.text("confine"), line.given("allow-outside")};
   // The user's own settings come after these and win.
   if (line.given("paired")) {
-    request.overrides = {"run.paired=true"};
-    if (read_spec(file, request.scale).evidence.min_repetitions < paired_repetitions) {
+    const evidence_settings evidence = requested_spec(request).evidence;
+    if (evidence.min_repetitions < paired_repetitions) {
       request.overrides.push_back(fmt::format("run.repetitions.min={}", paired_repetitions));
     }
+    request.overrides.emplace_back("run.paired=true");
   }
   for (const std::string& setting : line.settings()) request.overrides.push_back(setting);
   return request;
+}
+
+// The whole plan as one JSON object, without looking at weights or datasets.
+void print_plan(const run_request& request, const experiment_spec& spec,
+                const std::string& obstacle, const command_line& line) {
+  for (const char* name : {"points", "shard"}) {
+    if (line.given(name)) {
+      throw usage_error(std::string("--dry-run --format json is of the whole plan, without --") +
+                        name);
+    }
+  }
+  nlohmann::ordered_json out = {{"file", fs::absolute(request.file).string()},
+                                {"name", output_name(spec).generic_string()},
+                                {"scale", spec.scale},
+                                {"obstacle", obstacle}};
+  std::vector<experiment_point> points;
+  if (!spec.models.empty()) points = make_plan(spec, make_executor()->methods());
+  const plan_forecast all = forecast_of(spec, points, ceilings_of(line.text("gpu")));
+  out["answers"] = all.answers;
+  out["forwards"] = all.forwards;
+  out["gpu_hours"] = all.gpu_hours;
+  out["points_without_hours"] = all.without_hours;
+  out["points"] = nlohmann::ordered_json::array();
+  for (const experiment_point& p : points) {
+    out["points"].push_back({{"model", p.model.name},
+                             {"workload", p.workload.name},
+                             {"method", p.method},
+                             {"label", p.label},
+                             {"variation", p.variation}});
+  }
+  using handling = nlohmann::ordered_json::error_handler_t;
+  fmt::print("{}\n", out.dump(-1, ' ', false, handling::replace));
 }
 
 int run_one(const fs::path& file, const command_line& line) {
@@ -95,6 +138,10 @@ int run_one(const fs::path& file, const command_line& line) {
   run.samples = line.given("samples");
   run.progress = !line.given("no-progress");
   const std::string obstacle = cannot_run(spec, this_machine());
+  if (line.given("dry-run") && format == table_format::json) {
+    print_plan(request, spec, obstacle, line);
+    return 0;
+  }
   const bool only_plan = line.given("dry-run");
   if (!obstacle.empty() && (!only_plan || spec.models.empty())) {
     fmt::print("{}\n", obstacle);
@@ -151,7 +198,7 @@ int print_forecasts(const std::vector<campaign_item>& items, const command_line&
     if (item.artifact.problem.empty() && item.artifact.header.not_reproducible.empty() &&
         std::ranges::any_of(item.artifact.scales,
                             [&](const auto& s) { return s.entry.name == item.scale; })) {
-      run_request request{item.artifact.file, item.scale, line.settings()};
+      run_request request{item.artifact.file, item.scale, line.settings(), {}, {}};
       const experiment_spec spec = requested_spec(request);
       if (!spec.models.empty()) {
         sum = forecast_of(spec, make_plan(spec, with->methods()), device);
@@ -183,15 +230,16 @@ int run_several(const texts& paths, const command_line& line) {
   for (const std::string& setting : line.settings()) {
     more.insert(more.end(), {"--set", setting});
   }
-  for (const char* name : {"fresh", "paired", "samples"}) {
+  for (const char* name : {"fresh", "paired", "samples", "allow-outside"}) {
     if (line.given(name)) more.push_back(std::string("--") + name);
   }
+  if (line.given("confine")) more.insert(more.end(), {"--confine", line.text("confine")});
   const fs::path directory = line.text("output", "runs");
   const auto lanes = static_cast<std::size_t>(line.at_least("lanes", 1));
   const artifact_runner runner = [&](const campaign_item& item, const fs::path& output) {
     return run_artifact(item, output, more);
   };
-  const fs::path claims_folder = fs::path(line.text("experiments-dir")) / "claims";
+  const fs::path claims_folder = experiments_folder(line) / "claims";
   std::vector<paper_claim> claims;
   if (fs::is_directory(claims_folder)) claims = read_claims(claims_folder);
   std::erase_if(claims, [&](const paper_claim& c) {
@@ -247,6 +295,12 @@ int command_run(const texts& arguments) {
   const command_line line("run EXPERIMENT.toml|FOLDER... [options]", run_command_options(),
                           {"experiments..."}, arguments,
                           epilogue + run_help() + "\n" + serve_help());
+  if (line.given("from")) {
+    if (line.given("experiments") || line.given("scale")) {
+      throw usage_error("--from says which experiment at which scale; name no other");
+    }
+    return run_one({}, line);
+  }
   line.place("experiments",
              "run needs an experiment file or a folder; see unmask list experiments");
   const texts paths = line.list("experiments");

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <sstream>
 
 #include "harness/analysis/json_of.h"
 #include "harness/base/digest.h"
@@ -316,7 +316,7 @@ golden_summary replay_decode(const golden_options& options) {
     const std::string name = file.stem().string();
     const method_info* how = method_registry::instance().replaying(name);
     if (!wanted(options, name, how == nullptr ? name : how->name)) continue;
-    std::ifstream in(file);
+    std::istringstream in(read_file(file, std::size_t{1} << 30));
     int taken = 0;
     for (std::string line; std::getline(in, line);) {
       if (line.empty()) continue;

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/nearest.h"
 #include "harness/decode/imposed.h"
 #include "kernels/decisions.h"
@@ -256,8 +257,8 @@ void trajectory_recorder::save(const std::string& path) const {
 }
 
 trajectory_source load_trajectories(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw environment_error("cannot read the trajectories of " + path);
+  constexpr std::size_t largest = std::size_t{1} << 30;
+  std::istringstream in(read_file(path, largest));
   auto all = std::make_shared<std::map<std::int64_t, trajectory>>();
   std::size_t number = 0;
   for (std::string line; std::getline(in, line);) {

@@ -108,7 +108,10 @@ std::vector<artifact_run> runs_below(const fs::path& path, const std::string& ar
     const fs::path folder = fs::absolute(rows).lexically_normal().parent_path();
     if (fs::exists(folder / manifest_name)) {
       const run_manifest m = read_manifest(folder / manifest_name);
-      if (!m.paper.empty()) runs.push_back({m.paper + "_" + m.artifact, m.file, rows, m.scale});
+      fs::path file = file_of(m, folder);
+      std::error_code none;
+      if (!fs::exists(file, none)) file = m.file;  // as the user who ran it named it
+      if (!m.paper.empty()) runs.push_back({m.paper + "_" + m.artifact, file, rows, m.scale});
       continue;
     }
     // A campaign's layout, PAPER/ARTIFACT/SCALE, says the same.

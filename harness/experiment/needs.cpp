@@ -69,7 +69,7 @@ std::string what_is_missing(const std::string& need, const machine_view& m) {
   }
   if (parts.kind == "model") {
     const fs::path config = fs::path("models") / parts.value / "config.json";
-    if (find_embedded(config, fs::current_path())) return "";
+    if (find_embedded(config, {})) return "";
     return "not made yet; ./dev model " + parts.value + " makes it";
   }
   if (parts.kind == "benchmark") {

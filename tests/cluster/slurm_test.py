@@ -111,7 +111,7 @@ def rows_in(folder):
 
 def check(cluster, program, place, source):
     experiment = pathlib.Path(source) / "tests" / "cluster" / "array.toml"
-    runs = place / "runs"
+    runs = place / "100% runs of it"  # as no one should name a folder
     made = subprocess.run([program, "plan", experiment, "--scheduler", "slurm", "--shards", "2",
                            "--output", runs, "--sbatch=--mem=100"],
                           capture_output=True, text=True, check=True)

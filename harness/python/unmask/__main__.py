@@ -12,6 +12,10 @@ from unmask.errors import UserError
 # Command: (module, one line of help).
 COMMANDS = {
     "prompts": ("unmask.prompts", "write the tasks of a published benchmark as its harness asks them"),
+    "bundle": ("unmask.bundle", "a run as one file, to be repeated elsewhere"),
+    "rerun": ("unmask.rerun", "repeat a bundle and compare"),
+    "plan": ("unmask.plan", "what experiments would measure; as a job array for a cluster"),
+    "merge": ("unmask.merge", "rows that were measured in parts as one file"),
 }
 
 
