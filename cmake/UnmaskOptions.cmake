@@ -52,7 +52,7 @@ target_compile_options(unmask_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -W
                        -Wno-missing-field-initializers -Wno-unknown-pragmas
                        $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option>
                        $<$<BOOL:${UNMASK_WERROR}>:-Werror>>
-                       $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra
+                       $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false -Xcompiler=-Wall,-Wextra
                        $<$<BOOL:${UNMASK_WERROR}>:-Werror=all-warnings>>)
 if(UNMASK_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC forgets that a precompiled header is the system's: its optimiser then reports what it does
@@ -102,8 +102,6 @@ find_package(Boost 1.74 REQUIRED COMPONENTS program_options)
 find_package(ICU REQUIRED COMPONENTS uc)
 find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
-find_path(MINIZIP_INCLUDE minizip/unzip.h REQUIRED)
-find_library(MINIZIP_LIBRARY minizip REQUIRED)
 find_path(ONIG_INCLUDE oniguruma.h REQUIRED)
 find_library(ONIG_LIBRARY onig REQUIRED)
 find_path(SECCOMP_INCLUDE seccomp.h REQUIRED)

@@ -1,13 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Which candidates are decided, and what happens to those that are. accept [C] uint8 is set to 0 or
-// 1 for every candidate.
+// Which candidates are decided, and what happens to those that are. accept [C] uint8 holds one
+// `decision` for every candidate; rules that only keep or take write 0 and 1.
 #pragma once
 
+#include "kernels/host_device.h"
 #include "kernels/operation.h"
+#include "kernels/token_state.h"
 
-namespace unmask::op {
+namespace unmask {
+
+// What a step does with a candidate.
+enum decision : std::uint8_t {
+  decision_keep = 0,     // it stays as it is
+  decision_take = 1,     // a mask gets its token and is decided
+  decision_replace = 2,  // a decided position gets another token and stays decided
+  decision_reopen = 3,   // a decided position becomes a mask again
+  decision_hold = 4      // a mask is decided and its token kept, but the canvas keeps the mask
+};
+
+// Whether it gives a mask its token.
+UNMASK_HOST_DEVICE constexpr bool decides_mask(std::uint8_t what) {
+  return what == decision_take || what == decision_hold;
+}
+
+// Numbers of decisions of each kind, [S] each; null: that kind does not come up.
+struct decision_counts {
+  std::int32_t* taken = nullptr;  // or held
+  std::int32_t* replaced = nullptr;
+  std::int32_t* reopened = nullptr;
+  std::int32_t* refused = nullptr;  // takes of what is no mask, changes of what is not decided
+};
+
+namespace op {
 
 // The quota[s] candidates of highest score (all when fewer).
 struct accept_top {
@@ -43,19 +69,23 @@ struct uniform_scores {
   float* score = nullptr;
 };
 
-// Write accepted tokens: canvas[s, position] = token, state[s, position] = decoded_state,
-// committed[s] += number accepted. canvas [S, length] int32, state [S, length] uint8. A token
-// equal to mask_id leaves its position masked and is not counted (loops that recognise a mask
+// Carries out decisions and adds their numbers to `counts`. canvas [S, length] int32, state
+// [S, length] uint8 token_state. Take: canvas = token, state = decoded. Replace: canvas = token.
+// Reopen: canvas = mask_token, state = masked. Hold: held = token, state = decoded. A decision that
+// does not fit the state of its position changes nothing and is counted as refused, as is a hold
+// where nothing holds. A taken or held
+// token equal to mask_id leaves its position masked and is not counted (loops that recognise a mask
 // by its id); mask_id -1: the state array alone decides.
 struct commit {
   candidate_set candidates;
   const std::int32_t* token = nullptr;
   const std::uint8_t* accept = nullptr;
-  std::uint8_t decoded_state = 0;
-  std::int32_t mask_id = 0;
+  std::int32_t mask_id = -1;
+  std::int32_t mask_token = 0;
   tensor_view canvas;
   tensor_view state;
-  std::int32_t* committed = nullptr;
+  tensor_view held;  // [S, length] int32; no data: nothing is held
+  decision_counts counts;
 };
 
 // out[i] = a wa + b wb in float32 (b null: a wa); out may be a.
@@ -74,4 +104,5 @@ struct round_bf16 {
   float* x = nullptr;
 };
 
-}  // namespace unmask::op
+}  // namespace op
+}  // namespace unmask

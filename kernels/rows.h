@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/operation.h"
+#include "kernels/token_state.h"
 
 namespace unmask {
 
@@ -75,14 +76,14 @@ struct gather_tokens {
   std::int32_t* token = nullptr;
 };
 
-// Candidates of this forward: positions p in [first[s], last[s]) with state[s, p] == want whose
+// Candidates of this forward: positions p in [first[s], last[s]) with one of the wanted states whose
 // predicting row, that of position p - shift, is in `rows`. Fills begin [S+1], position and row
 // (index into rows); returns the total. state [S, length] uint8.
 struct find_candidates {
   using result = std::int32_t;
   row_set rows;
   tensor_view state;
-  std::uint8_t want = 0;
+  std::uint8_t wanted = 0;  // bit k: positions of state k (one_state())
   const std::int32_t* first = nullptr;
   const std::int32_t* last = nullptr;
   std::int32_t shift = 0;

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "kernels/host_device.h"
+
 namespace unmask {
 
 enum token_state : std::uint8_t {
@@ -13,5 +15,13 @@ enum token_state : std::uint8_t {
   state_decoded = 1,  // has its token; its K/V may still change
   state_cached = 2    // its K/V is final and kept
 };
+
+// Sets of states, as one bit each.
+UNMASK_HOST_DEVICE constexpr std::uint8_t one_state(std::uint8_t state) {
+  return static_cast<std::uint8_t>(1U << state);
+}
+UNMASK_HOST_DEVICE constexpr bool is_one_of(std::uint8_t state, std::uint8_t states) {
+  return (states >> state & 1U) != 0;
+}
 
 }  // namespace unmask

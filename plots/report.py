@@ -15,11 +15,13 @@ import re
 import sys
 import tomllib
 
+import page_text
 import rows as rowlib
 from rows import BadInput, NotDrawn
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CROWD = 6  # from more results than this the page has an index and closed sections
+LARGE = 256 << 10  # letters of decodes from which on they are packed
 # Modules with draw(rows, options), in the order of the page.
 FAMILIES = ["throughput", "throughput_batch", "sweep", "pareto", "redundancy", "serving", "latency",
             "crossover", "decode_order", "step_breakdown", "roofline", "probes"]
@@ -46,8 +48,9 @@ def number(value, digits=3):
 class Section:
     """The rows of one file: a title, where it lies, and how it was run."""
 
-    def __init__(self, data):
-        self.path, self.name, self.heading = data["path"], data["name"], data["heading"]
+    def __init__(self, data, heading):
+        self.path, self.name, self.heading = data["path"], data["name"], heading
+        self.paper, self.artifact, self.scale, self.more = page_text.identity(data)
         self.title, self.command = data["title"], data["command"]
         self.rows = rowlib.Rows(data["figures"])
         self.table, self.tables = data["table"], data["tables"]
@@ -97,7 +100,8 @@ def table(data, caption, tones):
         for c, cell in zip(data["columns"], row)) + "</tr>" for row in data["rows"])
     notes = "".join(f'<p class="quiet">{text(n)}</p>' for n in data["notes"])
     return (f'<div class="scroll" tabindex="0" role="region" aria-label="{text(caption)}">'
-            f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>{body}'
+            f'<table class="sortable"><caption>{text(caption)}</caption><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}"
             f"</tbody></table></div>{notes}")
 
 
@@ -162,10 +166,14 @@ def figures(section, prefix, letters, save, only_fitting):
         for place, drawing in enumerate(drawings):
             svg = common.svg_text(drawing.figure)
             name = f"{prefix}-{family}{place}"
+            label = f"{drawing.title}. " + page_text.in_words(family, believed, rowlib.method_label)
             (parts if fits else others).append(
-                f'<figure id="{name}"><div class="paper">'
-                f"{inline_svg(svg, name, drawing.title, letters)}</div>"
-                f"<figcaption>{text(drawing.title)}.</figcaption></figure>")
+                f'<figure id="{name}"><div class="paper" tabindex="0" role="region" '
+                f'aria-label="{text(drawing.title)}">'
+                f"{inline_svg(svg, name, label, letters)}</div>"
+                f"<figcaption>{text(drawing.title)}. "
+                '<button type="button" class="zoom" aria-pressed="false">enlarge</button>'
+                "</figcaption></figure>")
             if save and fits:
                 file = family + (f"-{drawing.name}" if drawing.name else "")
                 common.save(drawing.figure,
@@ -248,7 +256,36 @@ def interval_text(claim):
     return f' <small>[{number(interval[0])}, {number(interval[1])}]</small>'
 
 
-def claims_part(claims):
+def options_of(values, name=str):
+    return "".join(f'<option value="{text(v)}">{text(name(v))}</option>' for v in values)
+
+
+def claim_links(claim, sections):
+    """Links to the results that a claim is judged on."""
+    links = []
+    for file in claim.get("artifacts") or []:
+        paper, artifact = os.path.normpath(str(file)).removesuffix(".toml").split(os.sep)[-2:]
+        places = [i for i, s in enumerate(sections) if (s.paper, s.artifact) == (paper, artifact)]
+        here = [i for i in places if sections[i].scale == claim.get("scale")] or places
+        links += [f'<a href="#part-{i}">{text(page_text.artifact_name(artifact))}'
+                  f'{", " + text(sections[i].more) if sections[i].more else ""}</a>' for i in here]
+    return " · ".join(links)
+
+
+def claims_filter(claims):
+    """What narrows the list; the page's script shows it and answers it."""
+    verdicts = rowlib.ordered(c["verdict"] for c in claims)
+    papers = rowlib.ordered(c["paper"] for c in claims if c.get("paper"))
+    return ('<div class="filter" id="claim-filter" role="search" hidden>'
+            '<label>search <input type="search" id="claim-search"></label>'
+            f'<label>verdict <select id="claim-verdict"><option value="">all</option>'
+            f'{options_of(verdicts)}</select></label>'
+            f'<label>paper <select id="claim-paper"><option value="">all</option>'
+            f'{options_of(papers, page_text.paper_name)}</select></label>'
+            '<span id="claim-count" role="status"></span></div>')
+
+
+def claims_part(claims, sections):
     if not claims:
         return ""
     columns = ["claim", "verdict", "measured", "n", "published", "scale"]
@@ -271,10 +308,13 @@ def claims_part(claims):
         scale = text(c.get("scale", "")) + (" <small>tiny models</small>"
                                             if c.get("tiny_models") else "")
         where = " · ".join(text(c[k]) for k in ("paper", "id") if c.get(k))
+        links = claim_links(c, sections)
         body.append(
-            f'<tr><td>{text(c["statement"])}<br><small>{where}'
+            f'<tr data-verdict="{text(c["verdict"])}" data-paper="{text(c.get("paper", ""))}">'
+            f'<td>{text(c["statement"])}<br><small>{where}'
             + (f" · {text(c['reason'])}" if c.get("reason") else "")
-            + (f" · {text(c['note'])}" if c.get("note") else "") + "</small></td>"
+            + (f" · {text(c['note'])}" if c.get("note") else "")
+            + (f" · {links}" if links else "") + "</small></td>"
             f'<td>{badge(c["verdict"], c["tone"])}</td>'
             f'<td class="n">{measured}{"†" if c.get("synthetic") else ""}{interval_text(c)}</td>'
             f'<td class="n">{"–" if c.get("n") is None else text(c["n"])}'
@@ -286,9 +326,21 @@ def claims_part(claims):
     summary = ", ".join(f"{n} {v}" for v, n in counted([c["verdict"] for c in claims]).items())
     return ('<section id="claims" class="block"><h2>Claims</h2>'
             f'<p class="quiet">{text(summary)}. Brackets: 95 % intervals; published values are the '
-            'papers\'.</p><div class="scroll" tabindex="0" role="region" aria-label="claims">'
-            f'<table class="sortable"><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody>'
+            f'papers\'.</p>{claims_filter(claims)}'
+            '<div class="scroll" tabindex="0" role="region" aria-label="claims">'
+            '<table class="sortable"><caption>The papers\' claims against these rows</caption>'
+            f'<thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody>'
             "</table></div></section>")
+
+
+def closed_part(name, heading, body, packed=""):
+    """A part that opens by a click, a link into it or a search in the page. What is packed is
+    unpacked then."""
+    later = (f'<div class="later"></div><script type="text/plain" class="packed">'
+             f"{page_text.packed(packed)}</script>" if packed else "")
+    return (f'<section id="{name}" class="block part"><h2><button type="button" class="opens" '
+            f'aria-expanded="false" aria-controls="{name}-body">{text(heading)}</button></h2>'
+            f'<div id="{name}-body" class="body" hidden="until-found">{body}{later}</div></section>')
 
 
 def section_part(section, place, letters, closed, save, tones):
@@ -296,19 +348,20 @@ def section_part(section, place, letters, closed, save, tones):
     drawn, others, missing = figures(section, f"s{place}", letters, save, closed)
     if others:
         drawn += f"<details><summary>More figures of these rows</summary>{others}</details>"
-    tables = "".join(table(t, section.title, tones) for t in section.tables)
+    tables = "".join(table(t, f"Rows: {section.heading}", tones) for t in section.tables)
     undrawn = ""
     if missing:
         undrawn = ("<details><summary>Figures that these rows cannot show</summary><ul>"
                    + "".join(f"<li>{text(m)}</li>" for m in missing) + "</ul></details>")
-    paper = (f"<h3>As in the paper</h3>{table(section.table, section.title, tones)}"
+    paper = ("<h3>As in the paper</h3>"
+             + table(section.table, f"As in the paper: {section.heading}", tones)
              if section.table else "")
     rows = f'<p class="quiet">{many(every, "row")} of <code>{text(section.name)}</code></p>'
+    name = f"part-{place}"
     if closed:  # one of many: a click away
-        return (f'<section id="part-{place}" class="block"><details class="part"><summary><h2>'
-                f"{text(section.heading)}</h2></summary>{rows}{paper}{drawn}{undrawn}"
-                f"<h3>Rows</h3>{tables}</details></section>")
-    return (f'<section id="part-{place}" class="block"><h2>{text(section.heading)}</h2>{rows}'
+        return closed_part(name, section.heading, rows + paper,
+                           f"{drawn}{undrawn}<h3>Rows</h3>{tables}")
+    return (f'<section id="{name}" class="block"><h2>{text(section.heading)}</h2>{rows}'
             f"{paper}{drawn}{undrawn}<h3>Rows</h3>{tables}</section>")
 
 
@@ -321,12 +374,15 @@ def letters_part(letters):
 
 def index_part(sections, campaign, tones):
     """What there is, for a folder of many results, and what the campaign says of the rest."""
-    said = table(campaign, "campaign", tones) if campaign else ""
+    said = table(campaign, "Everything that was asked for", tones) if campaign else ""
     links = "".join(f'<li><a href="#part-{i}">{text(s.heading)}</a></li>'
                     for i, s in enumerate(sections))
-    more = f"<details><summary>Everything that was asked for</summary>{said}</details>" if said else ""
-    return (f'<section id="results" class="block"><h2>Results</h2><ul class="index">{links}</ul>'
-            f"{more}</section>")
+    more = closed_part("asked", "Everything that was asked for", said) if said else ""
+    return ('<section id="results" class="block"><h2>Results</h2>'
+            '<div class="filter" id="result-filter" role="search" hidden><label>search '
+            '<input type="search" id="result-search"></label>'
+            '<span id="result-count" role="status"></span></div>'
+            f'<ul class="index">{links}</ul></section>{more}')
 
 
 def player_data(rows):
@@ -400,7 +456,7 @@ Space plays, ← and → step.</p>
 </ul></section>"""
 
 
-def environment_part(rows):
+def environment_part(rows, closed):
     def line(name, values):
         return f'<tr><th scope="row">{text(name)}</th><td>{values}</td></tr>'
 
@@ -433,16 +489,23 @@ def environment_part(rows):
             f"{build.get('flags')}; CUDA {build.get('cuda_toolkit')}")))
         lines.append(line("everything", f"<details><summary>JSON</summary><pre>"
                           f"{text(json.dumps(environment, indent=1, sort_keys=True))}</pre></details>"))
-    return ('<section id="environment" class="block"><h2>What ran on what</h2><div class="scroll" '
-            f'tabindex="0" role="region" aria-label="environment"><table><tbody>{"".join(lines)}'
-            "</tbody></table></div></section>")
+    found = ('<div class="scroll" tabindex="0" role="region" aria-label="environment"><table>'
+             "<caption>Models, workloads, sources and machines of these rows</caption>"
+             f'<tbody>{"".join(lines)}</tbody></table></div>')
+    return part_of("environment", "What ran on what", found, closed)
+
+
+def part_of(name, heading, body, closed):
+    if closed:
+        return closed_part(name, heading, body)
+    return f'<section id="{name}" class="block"><h2>{text(heading)}</h2>{body}</section>'
 
 
 def command_box(line):
     return (f'<div class="command"><pre>{text(line)}</pre><button type="button">copy</button></div>')
 
 
-def reproduce_part(sections, root):
+def reproduce_part(sections, root, closed):
     parts = []
     for s in sections:
         seeds = rowlib.ordered(r["seed"] for r in s.rows)
@@ -463,7 +526,7 @@ def reproduce_part(sections, root):
     parts.append("<h3>Figures and this page</h3>")
     parts.append(command_box("./dev setup --python"))
     parts.append(command_box(f"unmask report {quoted(root)}"))
-    return f'<section id="reproduce" class="block"><h2>Reproduce</h2>{"".join(parts)}</section>'
+    return part_of("reproduce", "Reproduce", "".join(parts), closed)
 
 
 def embedded_json(data):
@@ -472,12 +535,33 @@ def embedded_json(data):
     return out.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
+def traces_script(player):
+    """The decodes for the player; packed where they are many."""
+    if not player["groups"]:
+        return ""
+    told = embedded_json(player)
+    if len(told) > LARGE:
+        return f'<script type="text/plain" id="traces">{page_text.packed(told)}</script>'
+    return f'<script type="application/json" id="traces">{told}</script>'
+
+
+def page_title(sections, root):
+    if len(sections) == 1:
+        return sections[0].heading
+    name = os.path.basename(os.path.normpath(root))
+    artifacts = {(s.paper, s.artifact) for s in sections if s.paper}
+    if len(sections) <= CROWD or not artifacts:
+        return name
+    papers = len({paper for paper, _ in artifacts})
+    return f"{name}: {many(len(artifacts), 'artifact')} of {many(papers, 'paper')}"
+
+
 def page(data, title=None, save=False):
-    sections = [Section(s) for s in data["sections"]]
+    sections = [Section(s, h) for s, h in zip(data["sections"],
+                                              page_text.headings(data["sections"]))]
     claims, tones, root = data["claims"], data["tones"], data["root"]
     rows = [r for s in sections for r in s.rows]
-    title = title or (sections[0].heading if len(sections) == 1
-                      else os.path.basename(os.path.normpath(root)))
+    title = title or page_title(sections, root)
     player = player_data(rows)
     crowd = len(sections) > CROWD
     links = [("overview", "Overview")]
@@ -490,17 +574,16 @@ def page(data, title=None, save=False):
             + "; ".join(rowlib.ordered(s.heading for s in sections[:CROWD]))
             + ("; …" if crowd else "."))
     letters = {}
-    reproduce = reproduce_part(sections, root)
+    reproduce = reproduce_part(sections, root, crowd)
     results = (index_part(sections, data["campaign"], tones) if crowd else "") + "".join(
         section_part(s, i, letters, crowd, save, tones) for i, s in enumerate(sections))
     return fill(
         asset("page.html"), title=text(title), style=asset("style.css"),
         nav="".join(f'<a href="#{i}">{text(n)}</a>' for i, n in links), lead=text(lead),
-        cards=cards(rows), notes=notes(rows), player=player_part(player), claims=claims_part(claims),
+        cards=cards(rows), notes=notes(rows), player=player_part(player), claims=claims_part(claims, sections),
         sections=letters_part(letters) + results,
-        environment=environment_part(rows), reproduce=reproduce,
-        data=(f'<script type="application/json" id="traces">{embedded_json(player)}</script>'
-              if player["groups"] else ""),
+        environment=environment_part(rows, crowd), reproduce=reproduce,
+        data=traces_script(player),
         script=asset("page.js") + asset("player.js"))
 
 

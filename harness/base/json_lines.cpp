@@ -54,7 +54,8 @@ void for_each_json_line(const std::string& path,
 }
 
 std::string json_string(const std::string& text) {
-  return nlohmann::json(text).dump();
+  using handling = nlohmann::json::error_handler_t;  // a file may hold anything
+  return nlohmann::json(text).dump(-1, ' ', false, handling::replace);
 }
 
 std::string json_text(const json_value& value) {

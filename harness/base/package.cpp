@@ -13,14 +13,20 @@ namespace {
 
 constexpr const char* package_place = "harness/python";
 
+bool holds_package(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / package_place / "unmask/__main__.py", ignored);
+}
+
 }  // namespace
 
 fs::path program_root() {
-  std::error_code ignored;
   const fs::path program = this_program();
   for (fs::path folder = program.parent_path(); folder.has_relative_path();
        folder = folder.parent_path()) {
-    if (fs::is_regular_file(folder / package_place / "unmask/__main__.py", ignored)) return folder;
+    for (const fs::path& place : {folder, folder / "share/unmask"}) {
+      if (holds_package(place)) return place;
+    }
   }
   return {};
 }
@@ -36,8 +42,14 @@ std::vector<std::string> package_command(const std::vector<std::string>& argumen
   const fs::path prepared = root / ".venv/bin/python";
   std::string python = fs::exists(prepared, ignored) ? prepared.string() : "python3";
   if (const char* given = std::getenv("UNMASK_PYTHON"); given && *given) python = given;
-  std::vector<std::string> command = {
-      "env", "PYTHONPATH=" + (root / package_place).string(), python, "-P", "-B", "-m", "unmask"};
+  std::vector<std::string> command = {"env",
+                                      "PYTHONPATH=" + (root / package_place).string(),
+                                      "UNMASK_PROGRAM=" + this_program().string(),
+                                      python,
+                                      "-P",
+                                      "-B",
+                                      "-m",
+                                      "unmask"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   return command;
 }
@@ -46,7 +58,7 @@ int run_package(const std::vector<std::string>& arguments) {
   const std::vector<std::string> command = package_command(arguments);
   const int status = run_process(command);
   if (status == 126 || status == 127) {
-    throw environment_error("NOT RUN: needs Python 3.11 (" + command[2] +
+    throw environment_error("NOT RUN: needs Python 3.11 (" + command[3] +
                             " cannot be started); ./dev setup prepares it, $UNMASK_PYTHON names "
                             "another");
   }

@@ -12,12 +12,13 @@
 namespace unmask {
 
 // The tree or installation this program belongs to: the nearest folder above it that holds
-// harness/python. Never the current folder. Empty where there is none.
+// harness/python, or share/unmask of one that was installed. Never the current folder. Empty where
+// there is none.
 std::filesystem::path program_root();
 
 // The words that start `python -m unmask ARGUMENTS`: $UNMASK_PYTHON, else the .venv of
-// program_root(), else python3 on PATH; the current folder is not on Python's path. Environment
-// error where there is no package beside the program.
+// program_root(), else python3 on PATH; the current folder is not on Python's path. The package finds
+// this program in $UNMASK_PROGRAM. Environment error where there is no package beside the program.
 std::vector<std::string> package_command(const std::vector<std::string>& arguments);
 
 // Runs it and waits; its output goes where ours goes. Returns its exit status. Environment error

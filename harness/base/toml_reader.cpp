@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/nearest.h"
 
 namespace unmask {
@@ -170,12 +170,12 @@ parameter_value toml_scalar(const toml::node& node, const std::string& where) {
 }
 
 std::string toml_text(const std::filesystem::path& file, const std::string& what) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) {
-    throw usage_error("cannot read the " + what + " " + file.string());
+  constexpr std::size_t largest = std::size_t{16} << 20;
+  try {
+    return read_file(file, largest);
+  } catch (const error& problem) {
+    throw usage_error("cannot read the " + what + " " + problem.what());
   }
-  return text.str();
 }
 
 toml::table parsed_toml(const std::string& text, const std::filesystem::path& file) {

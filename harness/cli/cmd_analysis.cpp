@@ -1,26 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What looks at rows that are there: the plain tables, bundles; the rest is the package's.
-#include <fmt/core.h>
-
-#include <algorithm>
-#include <filesystem>
-
-#include "harness/analysis/store.h"
+// What looks at rows that are there: the plain tables; the rest is the package's.
+#include "harness/analysis/frame.h"
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
-#include "harness/base/files.h"
 #include "harness/base/nearest.h"
 #include "harness/base/package.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
-#include "harness/experiment/bundle.h"
-#include "harness/experiment/needs.h"
-#include "harness/experiment/runner.h"
 
 namespace unmask {
-namespace fs = std::filesystem;
 namespace {
 
 frame rows_of(const command_line& line, const char* missing) {
@@ -83,51 +73,6 @@ int command_crossover(const texts& arguments) {
 
 int command_report(const texts& arguments) {
   return run_in_package("report", arguments);
-}
-
-int command_bundle(const texts& arguments) {
-  const command_line line(
-      "bundle RUN -o FILE.tar", {output_option("FILE.tar")}, {"directory"}, arguments,
-      "\nPacks the directory of a run: rows, what was asked for, environment, hashes. Another "
-      "machine\nrepeats it with unmask rerun FILE.tar\n");
-  const fs::path directory = line.place("directory", "bundle needs the directory of a run");
-  if (!line.given("output")) throw usage_error("bundle needs -o FILE.tar");
-  const fs::path file = line.text("output");
-  for (const std::string& name : write_bundle(directory, file)) fmt::print("  {}\n", name);
-  fmt::print("{}\n", file.string());
-  return 0;
-}
-
-int command_rerun(const texts& arguments) {
-  const command_line line(
-      "rerun BUNDLE.tar [options]",
-      {output_option(
-           "folder in which the bundle is unpacked and repeated; default runs/rerun/BUNDLE"),
-       {"no-progress", flag(), "no progress on standard error"},
-       {"ignore-speed", flag(),
-        "compare answers, scores and counts alone: for another machine, or one with other work"}},
-      {"bundle"}, arguments,
-      "\nRepeats the run of a bundle and compares: answers and counts must be the same, speed "
-      "ratios within their\nintervals. From the root of the source tree, for models and tasks. "
-      "exit code 4 when something differs\n");
-  const fs::path file = line.place("bundle", "rerun needs a bundle");
-  const fs::path place = line.text("output", "runs/rerun/" + file.stem().string());
-  const unpacked_bundle bundle = read_bundle(file, place / "bundle");
-  const run_manifest& m = bundle.manifest;
-  experiment_spec spec = parse_spec(m.text, m.file, m.scale);
-  for (const std::string& assignment : m.overrides) apply_override(spec, assignment);
-  if (const std::string obstacle = cannot_run(spec, this_machine()); !obstacle.empty()) {
-    fmt::print("{}\n", obstacle);
-    return static_cast<int>(exit_code::environment);
-  }
-  run_options run;
-  run.output = place / "rows";
-  run.progress = !line.given("no-progress");
-  const run_summary summary = run_experiment(spec, run);
-  if (summary.failed > 0) return summary.exit_status();
-  texts sides = {bundle.directory.string(), summary.file.parent_path().string()};
-  if (line.given("ignore-speed")) sides.emplace_back("--ignore-speed");
-  return run_in_package("compare", sides);
 }
 
 int command_compare(const texts& arguments) {

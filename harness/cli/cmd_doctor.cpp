@@ -104,7 +104,7 @@ int command_doctor(const texts& arguments) {
 
   bool good = true;
   std::vector<std::string> models;
-  for (const auto& entry : entries_of(line.text("experiments-dir") + "/models")) {
+  for (const auto& entry : entries_of(experiments_folder(line) / "models")) {
     if (is_file(entry / "config.json")) models.push_back(entry);
   }
   for (const std::string& more : line.list("model")) models.push_back(more);

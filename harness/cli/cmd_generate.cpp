@@ -21,6 +21,7 @@
 #include "harness/engine/closed_loop.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/weights.h"
+#include "kernels/decisions.h"
 
 namespace unmask {
 namespace {
@@ -67,11 +68,14 @@ class watch_canvas final : public step_observer {
     cells_.resize(static_cast<std::size_t>(q.length - q.prompt_length));
     ++step_;
     for (std::int32_t c = 0; c < step.candidates.count; ++c) {
-      if (step.candidates.accept.as<std::uint8_t>()[c] == 0) continue;
+      const std::uint8_t what = step.candidates.accept.as<std::uint8_t>()[c];
+      if (what == decision_keep) continue;
       const auto at = step.candidates.position.as<std::int32_t>()[c] - q.prompt_length;
       if (at < 0 || at >= static_cast<std::int32_t>(cells_.size())) continue;
-      cells_[static_cast<std::size_t>(at)] = {step.candidates.token.as<std::int32_t>()[c],
-                                              step.candidates.probability.as<float>()[c], step_};
+      cell& changed = cells_[static_cast<std::size_t>(at)];
+      changed = what == decision_reopen ? cell{}
+                                        : cell{step.candidates.token.as<std::int32_t>()[c],
+                                               step.candidates.probability.as<float>()[c], step_};
     }
     draw(step);
     if (terminal_) std::this_thread::sleep_for(pause_);

@@ -8,7 +8,6 @@
 #include "harness/cli/golden.h"
 #include "harness/cli/options.h"
 #include "harness/decode/likelihood_replay.h"
-#include "harness/workload/benchmarks/replay.h"
 #include "harness/workload/programs/replay.h"
 #include "harness/workload/scorers/replay.h"
 
@@ -24,14 +23,12 @@ void print_result(const golden_result& file, bool quiet) {
   for (const std::string& reason : file.first_failures) fmt::print("  {}\n", reason);
 }
 
-// Prompts, scorers, likelihoods and programs.
-golden_results replay_evaluation(const golden_options& o, const std::vector<std::string>& data,
-                                 const std::string& experiments) {
+// Scorers, likelihoods and programs.
+golden_results replay_evaluation(const golden_options& o, const std::vector<std::string>& data) {
   const std::vector<std::filesystem::path> roots(data.begin(), data.end());
   golden_results all;
   for (const golden_results& part :
-       {replay_prompts(o.directory, roots, std::filesystem::path(experiments) / "data/fewshot"),
-        golden_results{scorers::replay_scorers(o.directory), {}},
+       {golden_results{scorers::replay_scorers(o.directory), {}},
         replay_likelihood(o.directory, roots, *o.backend), replay_programs(o.directory, roots)}) {
     std::ranges::copy(part.files, std::back_inserter(all.files));
     std::ranges::copy(part.not_run, std::back_inserter(all.not_run));
@@ -51,9 +48,9 @@ int command_golden(const texts& arguments) {
        {"max-rows", 0,
         "only runs that compute at most so many rows in all (0: all): for slow backends"},
        {"data", repeated(),
-        "folder of official data sets, models/ and tokenizers/ for prompts and likelihoods, before "
+        "folder of official data sets, models/ and tokenizers/ for programs and likelihoods, "
+        "before "
         "DIR/data, DIR/../data and DIR/../goldens (repeatable)"},
-       {"experiments-dir", std::string("experiments"), "where data/fewshot lies"},
        {"samples", no_default,
         "write the scorer cases as we judge them into lm-eval's sample files in this folder, and "
         "stop"},
@@ -80,7 +77,7 @@ int command_golden(const texts& arguments) {
   };
   golden_results harnesses;
   if (o.methods.empty()) {
-    harnesses = replay_evaluation(o, line.list("data"), line.text("experiments-dir"));
+    harnesses = replay_evaluation(o, line.list("data"));
   }
   for (const std::string& reason : harnesses.not_run) fmt::print("NOT RUN: {}\n", reason);
   sum.skipped += static_cast<int>(harnesses.not_run.size());

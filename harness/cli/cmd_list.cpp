@@ -17,7 +17,7 @@
 #include "harness/experiment/cost_sheet.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
-#include "harness/workload/benchmarks/benchmark.h"
+#include "harness/workload/benchmark_list.h"
 
 namespace unmask {
 namespace {
@@ -71,15 +71,43 @@ void list_benchmarks() {
   for (const benchmark& b : benchmarks()) {
     const std::string items = b.items > 0 ? fmt::format("{} items", b.items) : "items of a file";
     fmt::print("  {:<16} {:<5} {:<46} {:<15} {} shots, prompt {}, {} tokens, {} by {}\n", b.name,
-               b.harness, b.config, items, b.shots, name_of(b.form), b.gen_length, b.metric,
-               b.scorer);
+               b.harness, b.config, items, b.shots, b.form, b.gen_length, b.metric, b.scorer);
   }
-  std::vector<std::string> named;
+  for (const auto& [id, version] : benchmark_harnesses()) fmt::print("  {:<5} {}\n", id, version);
+  fmt::print(
+      "data, in $UNMASK_DATASETS/NAME or `path` (unmask list benchmarks NAME: files, checksums and "
+      "how to get them)\n");
+  for (const benchmark_data* d : benchmark_data_sets()) {
+    std::vector<std::string> firsts;
+    for (const auto& [split, files] : d->files) firsts.push_back(files.front());
+    fmt::print("  {:<13} {:<30} {} ({})\n", d->name, d->hub.empty() ? d->home : d->hub,
+               fmt::join(firsts, ", "), d->licence);
+  }
+}
+
+// What one benchmark is made of, where its files are published and what writes them.
+void list_benchmark(const std::string& name) {
+  const benchmark_data& d = *find_benchmark(name, "").data;
+  fmt::print("{}: {}\n  published  {}\n", name, d.title, d.home);
+  if (!d.hub.empty()) fmt::print("  data set   {} (Hugging Face Hub)\n", d.hub);
+  fmt::print("  licence    {}\n  folder     $UNMASK_DATASETS/{}, or `path` of the workload\n",
+             d.licence, d.name);
+  if (!d.tasks.empty()) fmt::print("  tasks      {}\n", fmt::join(d.tasks, ", "));
+  fmt::print("files, one of each line; plain, .gz, STEM.firstN.EXT.gz or inside a .zip\n");
+  for (const auto& [split, files] : d.files) {
+    fmt::print("  {:<12} {}\n", split, fmt::join(files, " | "));
+  }
+  for (const auto& [file, hash] : d.sha256) fmt::print("  sha256       {}  {}\n", hash, file);
+  fmt::print("harnesses\n");
   for (const benchmark& b : benchmarks()) {
-    if (std::find(named.begin(), named.end(), b.harness) != named.end()) continue;
-    named.push_back(b.harness);
-    fmt::print("  {:<5} {}\n", b.harness, harness_version(b.harness));
+    if (b.name != name) continue;
+    std::vector<std::string> reads = b.reads;
+    if (b.shots > 0) reads.insert(reads.end(), b.example_files.begin(), b.example_files.end());
+    fmt::print("  {:<5} {:<46} {} shots, prompt {}; reads {}\n", b.harness, b.config, b.shots,
+               b.form, fmt::join(reads, ", "));
   }
+  fmt::print("Python that writes them in this layout, in a folder of $UNMASK_DATASETS\n");
+  for (const std::string& line : d.python) fmt::print("  {}\n", line);
 }
 
 std::string range_of(const parameter_spec& p) {
@@ -96,13 +124,18 @@ const char* type_of(const parameter_value& v) {
 }  // namespace
 
 int command_list(const texts& arguments) {
-  const command_line line("list [methods|models|tasks|benchmarks|experiments|claims]",
-                          {experiments_option()}, {"what"}, arguments);
-  const std::filesystem::path root = line.text("experiments-dir");
+  const command_line line("list [methods|models|tasks|benchmarks [NAME]|experiments|claims]",
+                          {experiments_option()}, {"what", "name"}, arguments);
+  const std::filesystem::path root = experiments_folder(line);
   const std::string what = line.given("what") ? line.list("what").front() : "";
   if (!what.empty()) {
     find_known("listing", what,
                {"methods", "models", "tasks", "benchmarks", "experiments", "claims"});
+  }
+  if (line.given("name")) {
+    if (what != "benchmarks") throw usage_error("list " + what + " takes no name");
+    list_benchmark(line.list("name").front());
+    return 0;
   }
   if (what.empty() || what == "methods") list_methods();
   if (what.empty() || what == "models") list_models(root / "models");
@@ -124,8 +157,7 @@ namespace {
 int show_cost(const command_line& line) {
   const device_ceilings device = measured_ceilings(
       ceilings_of(line.text("device")), 1e12 * line.real("tflops"), 1e12 * line.real("terabytes"));
-  const std::filesystem::path shapes =
-      std::filesystem::path(line.text("experiments-dir")) / "shapes";
+  const std::filesystem::path shapes = experiments_folder(line) / "shapes";
   fmt::print("{}", line.given("goals") ? render(cost_goals(shapes, device), line.format())
                                        : render(cost_sheet(shapes, device), line.format()));
   return 0;
@@ -141,7 +173,7 @@ int command_show(const texts& arguments) {
        {"terabytes", 0.0, "cost: its copy rate as measured, TB/s (0: as declared)"},
        {"goals", flag(), "cost: the goals alone"},
        format_option("cost: md, csv, latex or json"),
-       {"experiments-dir", std::string("experiments"), "cost: where shapes/ lies"}},
+       experiments_option()},
       {"method"}, arguments,
       "\ncost: expected time, tokens/s and share of the limit of five published models on a GPU "
       "that is not here\n");

@@ -17,6 +17,7 @@
 #include "harness/cli/model_spec.h"
 #include "harness/cli/options.h"
 #include "harness/experiment/profiled.h"
+#include "harness/experiment/request.h"
 #include "harness/model/config.h"
 #include "harness/profile/cupti_trace.h"
 #include "harness/profile/environment.h"
@@ -61,7 +62,7 @@ experiment_spec spec_of_target(const fs::path& directory, const command_line& li
                                 line.at_least("gen-length", 1));
   } else {
     workload.name = line.text("task", "word_problem");
-    workload.file = find_task(workload.name, fs::current_path() / "experiments");
+    workload.file = find_task(workload.name, {});
   }
   spec.workloads.push_back(workload);
   spec.run.batch_size = line.at_least("batch-size", 1);
@@ -79,7 +80,7 @@ std::string device_of(const experiment_spec& spec) {
 }
 
 experiment_spec spec_of_file(const fs::path& file, const command_line& line) {
-  experiment_spec spec = read_spec(file);
+  experiment_spec spec = requested_spec({file, "", {}, {}, {}});
   for (const std::string& assignment : line.settings()) apply_override(spec, assignment);
   const texts wanted = line.parts("method");
   if (!wanted.empty()) {

@@ -3,6 +3,7 @@
 //
 // unmask run: one experiment file, or every artifact of several files and folders in turn.
 #include <fmt/core.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +22,7 @@
 #include "harness/base/run_keys.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
+#include "harness/experiment/benchmark_prompts.h"
 #include "harness/experiment/campaign.h"
 #include "harness/experiment/forecast.h"
 #include "harness/experiment/request.h"
@@ -60,18 +62,28 @@ option_table run_command_options() {
               "measure again what already has a row, and let the new row count (default: resume)"},
              {"samples,s", flag(),
               "also store every answer with its score as lm-eval does: samples/POINT/"},
+             {"from", no_default, "FILE, instead of an experiment: what this run.json asked for"},
+             {"confine", no_default,
+              "folder that the experiment may read in, besides models and tasks of this program, "
+              "$UNMASK_MODELS and $UNMASK_DATASETS: for files of somebody else"},
+             {"allow-outside", flag(),
+              "let the experiment's own serve.log and serve.record write outside the current "
+              "folder, and over any file"},
              {"no-progress", flag(), "no progress on standard error"}} +
          paired_options() + option_table{experiments_option()};
 }
 
 run_request request_of(const fs::path& file, const command_line& line) {
-  run_request request{file, line.text("scale"), {}};
+  run_request request{file, line.text("scale"), {}, {}, {}};
+  if (line.given("from")) request = request_again(line.text("from"));
+  request.bounds = {line.text("confine"), line.given("allow-outside")};
   // The user's own settings come after these and win.
   if (line.given("paired")) {
-    request.overrides = {"run.paired=true"};
-    if (read_spec(file, request.scale).evidence.min_repetitions < paired_repetitions) {
+    const evidence_settings evidence = requested_spec(request).evidence;
+    if (evidence.min_repetitions < paired_repetitions) {
       request.overrides.push_back(fmt::format("run.repetitions.min={}", paired_repetitions));
     }
+    request.overrides.emplace_back("run.paired=true");
   }
   for (const std::string& setting : line.settings()) request.overrides.push_back(setting);
   return request;
@@ -89,6 +101,38 @@ void print_paired(const fs::path& rows, const command_line& line) {
   }
 }
 
+// The whole plan as one JSON object, without looking at weights or datasets.
+void print_plan(const run_request& request, const experiment_spec& spec,
+                const std::string& obstacle, const command_line& line) {
+  for (const char* name : {"points", "shard"}) {
+    if (line.given(name)) {
+      throw usage_error(std::string("--dry-run --format json is of the whole plan, without --") +
+                        name);
+    }
+  }
+  nlohmann::ordered_json out = {{"file", fs::absolute(request.file).string()},
+                                {"name", output_name(spec).generic_string()},
+                                {"scale", spec.scale},
+                                {"obstacle", obstacle}};
+  std::vector<experiment_point> points;
+  if (!spec.models.empty()) points = make_plan(spec, make_executor()->methods());
+  const plan_forecast all = forecast_of(spec, points, ceilings_of(line.text("gpu")));
+  out["answers"] = all.answers;
+  out["forwards"] = all.forwards;
+  out["gpu_hours"] = all.gpu_hours;
+  out["points_without_hours"] = all.without_hours;
+  out["points"] = nlohmann::ordered_json::array();
+  for (const experiment_point& p : points) {
+    out["points"].push_back({{"model", p.model.name},
+                             {"workload", p.workload.name},
+                             {"method", p.method},
+                             {"label", p.label},
+                             {"variation", p.variation}});
+  }
+  using handling = nlohmann::ordered_json::error_handler_t;
+  fmt::print("{}\n", out.dump(-1, ' ', false, handling::replace));
+}
+
 int run_one(const fs::path& file, const command_line& line) {
   const table_format format = line.format();
   const run_request request = request_of(file, line);
@@ -103,6 +147,10 @@ int run_one(const fs::path& file, const command_line& line) {
   run.samples = line.given("samples");
   run.progress = !line.given("no-progress");
   const std::string obstacle = cannot_run(spec, this_machine());
+  if (line.given("dry-run") && format == table_format::json) {
+    print_plan(request, spec, obstacle, line);
+    return 0;
+  }
   const bool only_plan = line.given("dry-run");
   if (!obstacle.empty() && (!only_plan || spec.models.empty())) {
     fmt::print("{}\n", obstacle);
@@ -114,6 +162,7 @@ int run_one(const fs::path& file, const command_line& line) {
     if (!obstacle.empty()) fmt::print("{}\n", obstacle);
     return 0;
   }
+  prepare_prompts(spec);
   run.manifest = requested_manifest(request, spec);
   const run_summary summary = run_experiment(spec, run);
   if (line.given("paired")) {
@@ -161,7 +210,7 @@ int print_forecasts(const std::vector<campaign_item>& items, const command_line&
     if (item.artifact.problem.empty() && item.artifact.header.not_reproducible.empty() &&
         std::ranges::any_of(item.artifact.scales,
                             [&](const auto& s) { return s.entry.name == item.scale; })) {
-      run_request request{item.artifact.file, item.scale, line.settings()};
+      run_request request{item.artifact.file, item.scale, line.settings(), {}, {}};
       const experiment_spec spec = requested_spec(request);
       if (!spec.models.empty()) {
         sum = forecast_of(spec, make_plan(spec, with->methods()), device);
@@ -234,11 +283,12 @@ int run_several(const texts& paths, const command_line& line) {
   for (const std::string& setting : line.settings()) {
     more.insert(more.end(), {"--set", setting});
   }
-  for (const char* name : {"fresh", "paired", "samples"}) {
+  for (const char* name : {"fresh", "paired", "samples", "allow-outside"}) {
     if (line.given(name)) more.push_back(std::string("--") + name);
   }
+  if (line.given("confine")) more.insert(more.end(), {"--confine", line.text("confine")});
   const fs::path directory = line.text("output", "runs");
-  const fs::path experiments = line.text("experiments-dir");
+  const fs::path experiments = experiments_folder(line);
   const auto lanes = static_cast<std::size_t>(line.at_least("lanes", 1));
   const artifact_runner runner = [&](const campaign_item& item, const fs::path& output) {
     return run_artifact(item, output, more);
@@ -268,6 +318,12 @@ int command_run(const texts& arguments) {
   const command_line line("run EXPERIMENT.toml|FOLDER... [options]", run_command_options(),
                           {"experiments..."}, arguments,
                           epilogue + run_help() + "\n" + serve_help());
+  if (line.given("from")) {
+    if (line.given("experiments") || line.given("scale")) {
+      throw usage_error("--from says which experiment at which scale; name no other");
+    }
+    return run_one({}, line);
+  }
   line.place("experiments",
              "run needs an experiment file or a folder; see unmask list experiments");
   const texts paths = line.list("experiments");

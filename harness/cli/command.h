@@ -34,6 +34,7 @@ int command_crossover(const std::vector<std::string>& arguments);
 int command_compare(const std::vector<std::string>& arguments);
 int command_bundle(const std::vector<std::string>& arguments);
 int command_rerun(const std::vector<std::string>& arguments);
+int command_prompts(const std::vector<std::string>& arguments);
 int command_plan(const std::vector<std::string>& arguments);
 int command_merge(const std::vector<std::string>& arguments);
 int command_doctor(const std::vector<std::string>& arguments);

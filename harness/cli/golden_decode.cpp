@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <sstream>
 
 #include "harness/analysis/json_of.h"
 #include "harness/base/digest.h"
@@ -16,6 +16,7 @@
 #include "harness/cli/golden.h"
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
+#include "kernels/decisions.h"
 #include "kernels/head.h"
 
 namespace unmask {
@@ -54,6 +55,7 @@ class replay final : public step_observer {
     compare_rows(i, forwards[i], step);
     if (difference_.empty()) compare_logits(i, forwards[i], step);
     if (difference_.empty()) compare_trace(i, forwards[i], step);
+    if (difference_.empty()) compare_events(i, forwards[i], step);
     if (step.plan.of[0].what == forward_kind::prefill) return;
     ++steps_;
     // As the row of a result has it: the metric `processed_rows`.
@@ -157,7 +159,7 @@ class replay final : public step_observer {
     const auto begin = want.at("block_start").get<std::int32_t>();
     json ours = {{"committed", json::array()}, {"P", json::array()}, {"S", json::array()}};
     for (std::int32_t c = 0; c < step.candidates.count; ++c) {
-      if (step.candidates.accept.as<std::uint8_t>()[c] == 0) continue;
+      if (!decides_mask(step.candidates.accept.as<std::uint8_t>()[c])) continue;
       ours["committed"].push_back({step.candidates.position.as<std::int32_t>()[c] - begin,
                                    step.candidates.token.as<std::int32_t>()[c]});
     }
@@ -179,6 +181,30 @@ class replay final : public step_observer {
                                   expected.at(name).dump());
         return;
       }
+    }
+  }
+
+  // What the forward decided, as the registry's runs list it: [position, token] of masks, [position,
+  // old, new] of replaced tokens, positions of reopened ones. A mask decided as a mask is not listed.
+  void compare_events(std::size_t i, const json& want, const step_view& step) {
+    json ours = {
+        {"decided", json::array()}, {"edited", json::array()}, {"reopened", json::array()}};
+    const std::int32_t* canvas = step.state.canvas().row<std::int32_t>(0);
+    for (std::int32_t c = 0; c < step.candidates.count; ++c) {
+      const auto position = step.candidates.position.as<std::int32_t>()[c];
+      const auto token = step.candidates.token.as<std::int32_t>()[c];
+      const std::uint8_t what = step.candidates.accept.as<std::uint8_t>()[c];
+      if (decides_mask(what) && token != model_.config().mask_id) {
+        ours["decided"].push_back({position, token});
+      }
+      if (what == decision_replace) ours["edited"].push_back({position, canvas[position], token});
+      if (what == decision_reopen) ours["reopened"].push_back(position);
+    }
+    for (const auto& [name, events] : ours.items()) {
+      if (!want.contains(name) || events == want.at(name)) continue;
+      difference_ =
+          fmt::format("forward {}: {} {}, golden {}", i, name, events.dump(), want.at(name).dump());
+      return;
     }
   }
 
@@ -290,7 +316,7 @@ golden_summary replay_decode(const golden_options& options) {
     const std::string name = file.stem().string();
     const method_info* how = method_registry::instance().replaying(name);
     if (!wanted(options, name, how == nullptr ? name : how->name)) continue;
-    std::ifstream in(file);
+    std::istringstream in(read_file(file, std::size_t{1} << 30));
     int taken = 0;
     for (std::string line; std::getline(in, line);) {
       if (line.empty()) continue;

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "harness/base/files.h"
@@ -83,8 +82,7 @@ golden_summary replay_logits(const golden_options& options) {
     throw environment_error("no golden logits: " + folder.string() + " is not a directory");
   }
   for (const std::filesystem::path& file : entries_of(folder)) {
-    std::ifstream in(file);
-    const json golden = json::parse(in);
+    const json golden = json::parse(read_file(file, std::size_t{1} << 30));
     const std::filesystem::path directory =
         options.directory / "models" / golden.at("model").get<std::string>();
     const model_config config = read_model_config(directory);

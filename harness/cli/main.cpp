@@ -29,6 +29,7 @@ const std::vector<command>& commands() {
       {"report", "one HTML page of a run: tables, figures, decode player", command_report},
       {"bundle", "a run as one file, to be repeated elsewhere", command_bundle},
       {"rerun", "repeat a bundle and compare", command_rerun},
+      {"prompts", "write what benchmarks ask into files, for runs without Python", command_prompts},
       {"plan", "what experiments would measure; as a job array for a cluster", command_plan},
       {"merge", "rows that were measured in parts as one file", command_merge},
       {"golden", "replay the official implementations' outputs and compare", command_golden},

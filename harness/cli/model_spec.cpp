@@ -33,7 +33,7 @@ option_table model_options(int repetitions) {
 std::filesystem::path model_folder(const std::filesystem::path& given) {
   std::error_code none;
   if (given.has_parent_path() || std::filesystem::is_directory(given, none)) return given;
-  return find_embedded("models" / given, std::filesystem::current_path(none)).value_or(given);
+  return find_embedded("models" / given, {}).value_or(given);
 }
 
 std::filesystem::path fresh_folder(const std::filesystem::path& wanted) {

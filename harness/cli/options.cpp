@@ -13,6 +13,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/experiment/locate.h"
 
 namespace unmask {
 namespace po = boost::program_options;
@@ -75,8 +76,13 @@ option_table paired_options() {
 }
 
 option experiments_option() {
-  return {"experiments-dir", std::string("experiments"),
-          "where experiments, claims, tasks and models lie"};
+  return {"experiments-dir", no_default,
+          "where experiments, claims, tasks and models lie; default: those of the program"};
+}
+
+std::filesystem::path experiments_folder(const command_line& line) {
+  if (line.given("experiments-dir")) return line.text("experiments-dir");
+  return shipped_experiments();
 }
 
 command_line::command_line(const std::string& usage, const option_table& options,

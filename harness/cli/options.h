@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <variant>
@@ -72,5 +73,8 @@ class command_line {
   struct parsed;
   std::unique_ptr<parsed> parsed_;
 };
+
+// Of --experiments-dir, else those that come with the program.
+std::filesystem::path experiments_folder(const command_line& line);
 
 }  // namespace unmask

@@ -51,8 +51,13 @@ void batch::admit(std::int32_t s, const sequence_request& request, std::int32_t 
   std::fill(canvas + prompt, canvas + length, filler);
   std::fill(state, state + prompt, state_decoded);
   std::fill(state + prompt, state + length, state_masked);
+  if (held_) std::fill_n(held_.row<std::int32_t>(s), max_length_, -1);
   seed_.as<std::uint64_t>()[s] = request.seed;
   step_.as<std::int32_t>()[s] = 0;
+}
+
+void batch::keep_held_tokens() {
+  held_ = backend_->allocate(dtype::i32, {capacity_, max_length_}, memory_use::host_visible);
 }
 
 void batch::clear(std::int32_t s) {
@@ -78,7 +83,13 @@ void batch::advance_step(std::int32_t s) {
 std::vector<std::int32_t> batch::tokens(std::int32_t s, std::int32_t first,
                                         std::int32_t last) const {
   const std::int32_t* canvas = canvas_.row<std::int32_t>(s);
-  return {canvas + first, canvas + last};
+  std::vector<std::int32_t> tokens(canvas + first, canvas + last);
+  if (!held_) return tokens;
+  const std::int32_t* held = held_.row<std::int32_t>(s);
+  for (std::int32_t p = first; p < last; ++p) {
+    if (held[p] >= 0) tokens[static_cast<std::size_t>(p - first)] = held[p];
+  }
+  return tokens;
 }
 
 }  // namespace unmask

@@ -69,6 +69,10 @@ class batch {
   // [capacity, max_length] int32 token ids; uint8 token_state.
   const tensor& canvas() const { return canvas_; }
   const tensor& state() const { return state_; }
+  // Tokens of held decisions (kernels/decisions.h), [capacity, max_length] int32, -1 where there is
+  // none; no data unless keep_held_tokens() was called before the first request.
+  tensor_view held() const { return held_ ? held_.view() : tensor_view{}; }
+  void keep_held_tokens();
   const std::uint64_t* seeds() const { return seed_.as<std::uint64_t>(); }  // [capacity]
   std::int32_t* steps() const { return step_.as<std::int32_t>(); }          // [capacity]
   // Number of positions in [first, last) of sequence s whose state is `want`.
@@ -76,13 +80,14 @@ class batch {
                      std::uint8_t want) const;
   void set_state(std::int32_t s, std::int32_t first, std::int32_t last, std::uint8_t to);
   void advance_step(std::int32_t s);
+  // What the positions are decided as: the held token where there is one, else the canvas.
   std::vector<std::int32_t> tokens(std::int32_t s, std::int32_t first, std::int32_t last) const;
 
  private:
   const unmask::backend* backend_;
   const model_config* model_;
   std::int32_t capacity_, max_length_;
-  tensor canvas_, state_, seed_, step_;
+  tensor canvas_, state_, held_, seed_, step_;
   std::vector<sequence> sequences_;
   std::vector<bool> occupied_;
 };

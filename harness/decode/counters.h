@@ -37,7 +37,14 @@ inline constexpr int first_late_layer = 2;
   X(std::int64_t, feed_forward_rows, "feed_forward_rows", "rows", "layer_rows",                  \
     "of those of all layers, rows that passed the feed-forward as well")                         \
   X(std::int64_t, head_rows, "head_rows", "rows", "", "rows multiplied with the LM head")        \
-  X(std::int64_t, committed, "committed", "tokens", "head_rows", "tokens decided")               \
+  X(std::int64_t, committed, "committed", "tokens", "head_rows",                                 \
+    "tokens decided, less those that were masked again")                                         \
+  X(std::int64_t, replaced, "replaced", "tokens", "head_rows",                                   \
+    "decided tokens that another one took the place of")                                         \
+  X(std::int64_t, flips, "flips", "tokens", "replaced",                                          \
+    "of those, back to a token that the position had before")                                    \
+  X(std::int64_t, reopened, "reopened", "tokens", "head_rows",                                   \
+    "decided tokens that were masked again")                                                     \
   X(double, keys_seen, "keys_seen", "keys", "",                                                  \
     "keys attended, summed over rows and layers, mean over the heads")                           \
   X(double, flops, "flops", "FLOP", "",                                                          \

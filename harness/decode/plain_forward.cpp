@@ -25,7 +25,7 @@ class one_forward final : public pace_policy {
     step.last = step.kv_length = step.candidate_first = step.candidate_last = b.at(s).length;
     return step;
   }
-  void observe(batch& b, std::int32_t s, const sequence_step&, std::int32_t) override {
+  void observe(batch& b, std::int32_t s, const sequence_step&, const step_outcome&) override {
     b.at(s).finished = true;
   }
 };

@@ -15,7 +15,7 @@ candidate_lists make_candidate_lists(const backend& backend, std::int32_t sequen
   };
   candidate_lists c;
   c.begin = list(dtype::i32, sequences + 1);
-  c.committed = list(dtype::i32, sequences);
+  c.outcome = list(dtype::i32, 4 * sequences);
   for (tensor* t : {&c.position, &c.row, &c.token}) *t = list(dtype::i32, rows);
   for (tensor* t : {&c.probability, &c.margin, &c.negative_entropy, &c.score}) {
     *t = list(dtype::f32, rows);

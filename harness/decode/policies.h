@@ -95,7 +95,7 @@ struct eviction_view {
 struct candidate_lists {
   tensor begin, position, row;
   tensor token, probability, margin, negative_entropy, score, accept;
-  tensor committed;  // [S] tokens decided by this step
+  tensor outcome;  // [4, S] numbers of decisions of this step: step_outcome, then those refused
   std::int32_t count = 0;
   // Where the head writes. Only what the rule reads: the entropy costs a second pass over the
   // vocabulary, on a GPU a second product with the whole head.
@@ -113,6 +113,14 @@ struct candidate_lists {
 // Room for the candidates of `sequences` places with `rows` rows in all.
 candidate_lists make_candidate_lists(const backend& backend, std::int32_t sequences,
                                      std::int64_t rows);
+
+// What became of the candidates of one sequence in a step.
+struct step_outcome {
+  std::int32_t taken = 0;     // masks that got a token
+  std::int32_t replaced = 0;  // decided positions that got another one
+  std::int32_t reopened = 0;  // decided positions that are masks again
+  bool quiet() const { return taken == 0 && replaced == 0 && reopened == 0; }
+};
 
 // What a scheduler may know about how a pace moves over the canvas.
 struct pace_shape {
@@ -154,7 +162,12 @@ class pace_policy {
   virtual sequence_step plan(const batch& b, std::int32_t s) = 0;
   // After the decisions of a step; sets sequence::finished and output_end when the answer is done.
   virtual void observe(batch& b, std::int32_t s, const sequence_step& step,
-                       std::int32_t committed) = 0;
+                       const step_outcome& outcome) = 0;
+  // Whether no later step changes a token of [first, last), so that the positions may be handed to
+  // the client. Default: none of them is a mask.
+  virtual bool closed(const batch& b, std::int32_t s, std::int32_t first, std::int32_t last) const {
+    return b.count(s, first, last, state_masked) == 0;
+  }
   // Tokens per request that this pace chose for the last forward, whatever the rows then came to;
   // 0: it chooses none.
   std::int32_t chosen_chunk() const { return chosen_chunk_; }
@@ -290,6 +303,9 @@ class feature_policy {
 // What a cache policy does besides writing every row's K/V.
 struct cache_traits {
   bool evicts = false;  // after_attention() is asked in the forwards for which prepare() says so
+  // K/V of decided positions are kept while others of their block are still masks: no rule may
+  // replace or reopen a token then.
+  bool keeps_decided = false;
 };
 
 // What is kept of K/V between forwards.
@@ -318,11 +334,15 @@ class cache_policy {
   cache_traits traits_;
 };
 
-// What the rule of an unmask policy is like. A rule that reopens or replaces decided tokens will say
-// so here, so that a cache which counts on them can refuse it.
+// Which decisions the rule of an unmask policy makes beside keeping and taking (kernels/decisions.h).
+// A rule that replaces or reopens gets the decided positions of the step's range as candidates too.
 struct unmask_traits {
   // A decided token equal to the mask id stays masked (official LLaDA and Dream loops).
   bool masks_by_id = false;
+  bool replaces = false;
+  bool reopens = false;
+  bool holds = false;
+  bool revises() const { return replaces || reopens; }
 };
 
 // Which candidates are decided.
@@ -334,7 +354,7 @@ class unmask_policy {
   // Fill token and whatever scores decide() needs. `head_input` [R, D] is the final-norm output.
   virtual void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
                      const packed_matrix& head, candidate_lists& candidates) = 0;
-  // Fill accept.
+  // Fill accept with decisions that the traits announce.
   virtual void decide(const batch& b, const step_plan& plan, candidate_lists& candidates) = 0;
   // Somebody else decided (trajectory.h): `accept` is filled. For policies that learn from what was
   // decided; scores mean nothing then.

@@ -22,6 +22,11 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
       partial(method.rows->traits().partial_rows),
       graphs(backend) {
   if (l.dry) refuse_dry();
+  if (method.unmask->traits().revises() && method.cache->traits().keeps_decided) {
+    throw usage_error((method.method.empty() ? "this method" : method.method) +
+                      ": its cache keeps the K/V of decided tokens, which its rule may still "
+                      "replace or mask again");
+  }
   const std::int64_t n = m.max_rows();
   const std::int64_t s = l.sequences;
   acts[0] = m.make_activations();
@@ -58,6 +63,8 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
     part = m.make_activations();
   }
   found = make_candidate_lists(backend, l.sequences, n);
+  if (method.unmask->traits().holds) state.keep_held_tokens();
+  tokens_had.resize(static_cast<std::size_t>(s));
   if (method.features) {
     features = std::make_unique<feature_layers>(m, *method.features, l.sequences, l.max_length);
   }
@@ -88,6 +95,7 @@ std::int32_t step_loop::admit(const sequence_request& request, std::int32_t slot
       return -1;
     }
     m.state.admit(s, request, length);
+    m.tokens_had[static_cast<std::size_t>(s)].clear();
     if (m.carried) m.carried->forget(s);
     m.method.pace->start(m.state, s);
     return s;
@@ -137,8 +145,8 @@ std::int32_t step_loop::rows_entered(std::int32_t s) const {
   return impl_->entered.begin.as<std::int32_t>()[s + 1] -
          impl_->entered.begin.as<std::int32_t>()[s];
 }
-std::int32_t step_loop::committed(std::int32_t s) const {
-  return impl_->found.committed.as<std::int32_t>()[s];
+step_outcome step_loop::outcome(std::int32_t s) const {
+  return impl_->outcome_of(s);
 }
 std::int32_t step_loop::candidates(std::int32_t s) const {
   return impl_->found.begin.as<std::int32_t>()[s + 1] - impl_->found.begin.as<std::int32_t>()[s];
@@ -148,7 +156,9 @@ std::size_t step_loop::peak_cache_bytes() const {
 }
 std::optional<std::size_t> step_loop::state_bytes() const {
   const auto& of_method = impl_->method.views.state_bytes;
-  return of_method ? std::optional(of_method()) : std::nullopt;
+  if (!of_method) return std::nullopt;
+  const tensor_view held = impl_->state.held();
+  return of_method() + (held.data ? held.elements() * sizeof(std::int32_t) : 0);
 }
 void step_loop::observe(step_observer* observer) {
   impl_->observer = observer;
@@ -214,7 +224,9 @@ bool step_loop::impl::make_plan() {
     const step_arrays& a = plan.arrays;
     a.first[s] = in.first;
     a.last[s] = in.last;
-    a.candidate_first[s] = in.candidate_first;
+    // A prompt is decided and never up for a decision.
+    a.candidate_first[s] =
+        step.active ? std::max(in.candidate_first, state.at(s).prompt_length) : 0;
     a.candidate_last[s] = in.candidate_last;
     a.kv_length[s] = in.kv_length;
     a.quota[s] = in.quota;
@@ -251,10 +263,13 @@ std::pair<profile_phase, std::int32_t> step_loop::impl::kind_of_forward() const 
 
 std::int32_t step_loop::impl::find_candidates() {
   const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
+  const bool revises = method.unmask->traits().revises();
+  const auto wanted =
+      static_cast<std::uint8_t>(one_state(state_masked) | (revises ? one_state(state_decoded) : 0));
   const row_set readable =
       carried ? carried->read(state, plan, rows, final, limits.dry) : rows.set(limits.sequences);
   found.count = backend.run(
-      op::find_candidates{readable, state.state(), state_masked, plan.arrays.candidate_first,
+      op::find_candidates{readable, state.state(), wanted, plan.arrays.candidate_first,
                           plan.arrays.candidate_last, shift, found.begin.as<std::int32_t>(),
                           found.position.as<std::int32_t>(), found.row.as<std::int32_t>()});
   if (!carried) return rows.rows;
@@ -270,7 +285,7 @@ void step_loop::impl::decide() {
   {
     const phase_range range(profile_phase::candidates, -1);
     outputs = find_candidates();
-    std::fill_n(found.committed.as<std::int32_t>(), sequences, 0);
+    std::fill_n(found.outcome.as<std::int32_t>(), 4 * sequences, 0);
   }
   if (found.count > 0) {
     {
@@ -288,13 +303,7 @@ void step_loop::impl::decide() {
     observer->on_step({state, plan, entered.set(sequences), entered.token.as<std::int32_t>(),
                        rows.set(sequences), found, final.view().first(outputs)});
   }
-  if (found.count > 0) {
-    const phase_range range(profile_phase::commit, found.count);
-    backend.run(op::commit{found.set(sequences), found.token.as<std::int32_t>(),
-                           found.accept.as<std::uint8_t>(), state_decoded,
-                           method.unmask->traits().masks_by_id ? model.config().mask_id : -1,
-                           state.canvas(), state.state(), found.committed.as<std::int32_t>()});
-  }
+  if (found.count > 0) commit();
   {
     const phase_range range(profile_phase::settle, -1);
     method.cache->settle(state, plan);
@@ -309,20 +318,98 @@ void step_loop::impl::decide() {
     const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
     if (!step.active) continue;
     sequence_counters& c = state.at(s).counters;
-    const std::int32_t committed = found.committed.as<std::int32_t>()[s];
+    refuse_broken_decisions(s);
+    const step_outcome outcome = outcome_of(s);
     const std::int64_t judged = begin[s + 1] - begin[s];
-    c.committed += committed;
-    c.decided_early += std::max(committed - std::max(step.quota, 1), 0);
+    c.committed += outcome.taken - outcome.reopened;
+    c.replaced += outcome.replaced;
+    c.reopened += outcome.reopened;
+    if (method.unmask->traits().replaces) c.flips += count_flips(s);
+    c.decided_early += std::max(outcome.taken - std::max(step.quota, 1), 0);
     c.head_rows += judged;
     for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
-      c.mask_decided += accept[i] != 0 && token[i] == model.config().mask_id ? 1 : 0;
+      c.mask_decided += decides_mask(accept[i]) && token[i] == model.config().mask_id ? 1 : 0;
     }
     c.flops += static_cast<double>(judged) * model.head_flops();
     if (parts && parts[s] == schedule_action::recompute) continue;
     state.advance_step(s);
-    method.pace->observe(state, s, step, committed);
+    method.pace->observe(state, s, step, outcome);
   }
   if (step_listener* who = current_step_listener()) who->step(numbers());
+}
+
+// Carries out what was decided.
+void step_loop::impl::commit() {
+  const phase_range range(profile_phase::commit, found.count);
+  const unmask_traits& may = method.unmask->traits();
+  const std::int32_t sequences = limits.sequences;
+  auto* counts = found.outcome.as<std::int32_t>();
+  op::commit commit{.candidates = found.set(sequences),
+                    .token = found.token.as<std::int32_t>(),
+                    .accept = found.accept.as<std::uint8_t>(),
+                    .mask_id = may.masks_by_id ? model.config().mask_id : -1,
+                    .mask_token = model.config().mask_id,
+                    .canvas = state.canvas(),
+                    .state = state.state(),
+                    .held = state.held(),
+                    .counts = {.taken = counts}};
+  // Where every candidate is a mask, nothing else can happen to it.
+  if (may.revises()) {
+    commit.counts = {counts, counts + sequences, counts + 2 * sequences, counts + 3 * sequences};
+  }
+  backend.run(commit);
+}
+
+step_outcome step_loop::impl::outcome_of(std::int32_t s) const {
+  const std::int32_t* counts = found.outcome.as<std::int32_t>() + s;
+  return {counts[0], counts[limits.sequences], counts[2 * limits.sequences]};
+}
+
+void step_loop::impl::refuse_broken_decisions(std::int32_t s) const {
+  const unmask_traits& may = method.unmask->traits();
+  const std::uint8_t* accept = found.accept.as<std::uint8_t>();
+  const auto announced = [&](std::uint8_t what) {
+    switch (what) {
+      case decision_keep:
+      case decision_take:
+        return true;
+      case decision_replace:
+        return may.replaces;
+      case decision_reopen:
+        return may.reopens;
+      case decision_hold:
+        return may.holds;
+      default:
+        return false;
+    }
+  };
+  const std::int32_t* begin = found.begin.as<std::int32_t>();
+  const bool all = std::all_of(accept + begin[s], accept + begin[s + 1], announced);
+  const std::int32_t refused = found.outcome.as<std::int32_t>()[3 * limits.sequences + s];
+  if (all && refused == 0) return;
+  throw std::logic_error(method.method + (all ? ": it takes a token that is decided already, or "
+                                                "replaces or masks one that is not"
+                                              : ": its rule makes a decision that its traits do "
+                                                "not announce"));
+}
+
+// Replaced tokens that a position had before. Call it once a step.
+std::int64_t step_loop::impl::count_flips(std::int32_t s) {
+  const std::int32_t* begin = found.begin.as<std::int32_t>();
+  std::int64_t flips = 0;
+  for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
+    const std::uint8_t what = found.accept.as<std::uint8_t>()[i];
+    if (what != decision_take && what != decision_replace) continue;
+    const std::int32_t token = found.token.as<std::int32_t>()[i];
+    std::vector<std::int32_t>& had =
+        tokens_had[static_cast<std::size_t>(s)][found.position.as<std::int32_t>()[i]];
+    if (std::ranges::find(had, token) == had.end()) {
+      had.push_back(token);
+    } else if (what == decision_replace) {
+      ++flips;
+    }
+  }
+  return flips;
 }
 
 // What the step held, for whoever listens.
@@ -335,7 +422,7 @@ step_numbers step_loop::impl::numbers() const {
     ++n.batch;
     n.keys += step.kv_length;
     n.masked += state.count(s, q.prompt_length, q.length, state_masked);
-    n.committed += found.committed.as<std::int32_t>()[s];
+    n.committed += outcome_of(s).taken - outcome_of(s).reopened;
     n.requests.push_back(q.request.id >= 0 ? q.request.id : s);
   }
   n.rows = entered.rows;

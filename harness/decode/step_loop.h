@@ -110,7 +110,7 @@ class step_loop {
   pace_policy& pace() const;
   const step_plan& plan() const;                    // of the last step
   std::int32_t rows_entered(std::int32_t s) const;  // by the last step, at layer 0
-  std::int32_t committed(std::int32_t s) const;     // by the last step
+  step_outcome outcome(std::int32_t s) const;       // of the last step
   std::int32_t candidates(std::int32_t s) const;    // of the last step
   // Most memory that K/V and stored layer outputs took together, in bytes.
   std::size_t peak_cache_bytes() const;

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <chrono>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -73,6 +74,8 @@ struct step_loop::impl {
   tensor updated_index;
   transformer::activations part;
   candidate_lists found;
+  // Of a rule that replaces: the tokens that each generated position of a place has had.
+  std::vector<std::map<std::int32_t, std::vector<std::int32_t>>> tokens_had;
   std::optional<carried_outputs> carried;  // of a block-causal model with shifted logits
   step_plan plan;
   std::int32_t most_pages = 0;             // paged_kv::most_pages of this step: short_pages or 0
@@ -152,6 +155,12 @@ struct step_loop::impl {
   void count_layer(std::int32_t layer, const layer_work& work, bool stored_at_once);
 
   void decide();
+  void commit();
+  step_outcome outcome_of(std::int32_t s) const;
+  // Throws a logic_error that names the method when it made decisions that it did not announce or
+  // that do not fit the canvas.
+  void refuse_broken_decisions(std::int32_t s) const;
+  std::int64_t count_flips(std::int32_t s);
   // Finds the candidates and returns how many rows of `final` they are read from.
   std::int32_t find_candidates();
 };

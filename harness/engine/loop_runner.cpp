@@ -141,7 +141,7 @@ bool loop_runner::complete_blocks(std::int32_t place) {
   const std::int32_t length = loop_.state().at(place).length;
   while (block > 0 && p.complete < length) {
     const std::int32_t end = std::min((p.complete / block + 1) * block, length);
-    if (loop_.state().count(place, p.complete, end, state_masked) > 0) break;
+    if (!loop_.pace().closed(loop_.state(), place, p.complete, end)) break;
     p.complete = end;
   }
   return p.complete > before;
@@ -178,7 +178,7 @@ void loop_runner::forward(std::span<const schedule_action> parts, std::span<plac
     o.what = step.what;
     o.rows = loop_.rows_entered(s);
     o.candidates = loop_.candidates(s);
-    o.committed = loop_.committed(s);
+    o.committed = loop_.outcome(s).taken - loop_.outcome(s).reopened;
     o.context = step.kv_length;
     p.used = std::max({p.used, step.last, step.kv_length});
     o.resolved = complete_blocks(s) || q.finished;

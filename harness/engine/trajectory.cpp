@@ -9,8 +9,10 @@
 #include <sstream>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/nearest.h"
 #include "harness/decode/imposed.h"
+#include "kernels/decisions.h"
 #include "kernels/random.h"
 
 namespace unmask {
@@ -173,7 +175,20 @@ double share_for_mean(double mean, double ratio, std::int32_t block) {
 
 }  // namespace
 
+namespace {
+
+// Recorded decisions are of the first kind alone: which masks a step takes.
+void refuse_revising(const recipe& method) {
+  if (!method.unmask->traits().revises()) return;
+  throw usage_error((method.method.empty() ? "this method" : method.method) +
+                    " replaces or reopens tokens: a recorded or drawn order of decisions cannot be "
+                    "imposed on it");
+}
+
+}  // namespace
+
 recipe with_trajectory(recipe method, trajectory_source source, std::int32_t filler) {
+  refuse_revising(method);
   method.unmask = std::make_unique<trajectory_unmask>(
       std::make_shared<held_trajectories>(std::move(source)), stand_in::all, filler,
       std::vector<std::int32_t>{}, std::move(method.unmask));
@@ -181,6 +196,7 @@ recipe with_trajectory(recipe method, trajectory_source source, std::int32_t fil
 }
 
 recipe with_order(recipe method, trajectory_source source) {
+  refuse_revising(method);
   method.unmask = std::make_unique<trajectory_unmask>(
       std::make_shared<held_trajectories>(std::move(source)), stand_in::order, 0,
       std::vector<std::int32_t>{}, std::move(method.unmask));
@@ -189,6 +205,7 @@ recipe with_order(recipe method, trajectory_source source) {
 
 recipe with_imposed(recipe method, trajectory_source source, const model_config& model,
                     std::int32_t filler, bool ranks) {
+  refuse_revising(method);
   const auto held = std::make_shared<held_trajectories>(std::move(source));
   std::vector<std::int32_t> refused = model.stop_ids;
   refused.push_back(model.mask_id);
@@ -214,11 +231,12 @@ void trajectory_recorder::on_step(const step_view& step) {
     t.step.resize(size, -1);
     t.token.resize(size, 0);
     for (std::int32_t i = begin[s]; i < begin[s + 1]; ++i) {
-      if (!c.accept.as<std::uint8_t>()[i]) continue;
+      const std::uint8_t what = c.accept.as<std::uint8_t>()[i];
+      if (what == decision_keep) continue;
       const auto position = static_cast<std::size_t>(c.position.as<std::int32_t>()[i] -
                                                      q.prompt_length + q.request.resumed);
-      t.step[position] = q.step;
-      t.token[position] = c.token.as<std::int32_t>()[i];
+      if (what != decision_replace) t.step[position] = what == decision_reopen ? -1 : q.step;
+      if (what != decision_reopen) t.token[position] = c.token.as<std::int32_t>()[i];
     }
   }
 }
@@ -239,8 +257,8 @@ void trajectory_recorder::save(const std::string& path) const {
 }
 
 trajectory_source load_trajectories(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw environment_error("cannot read the trajectories of " + path);
+  constexpr std::size_t largest = std::size_t{1} << 30;
+  std::istringstream in(read_file(path, largest));
   auto all = std::make_shared<std::map<std::int64_t, trajectory>>();
   std::size_t number = 0;
   for (std::string line; std::getline(in, line);) {

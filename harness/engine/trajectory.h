@@ -20,13 +20,15 @@ namespace unmask {
 
 // Generated positions from the first one on.
 struct trajectory {
-  std::vector<std::int32_t> step;   // the forward that decided it; -1: never decided
-  std::vector<std::int32_t> token;  // empty: tokens mean nothing
+  std::vector<std::int32_t> step;   // the forward that decided it (for good); -1: never decided
+  std::vector<std::int32_t> token;  // the last one it got; empty: tokens mean nothing
 };
 
 // Trajectories by sequence_request::id.
 using trajectory_source = std::function<trajectory(std::int64_t id)>;
 
+// All three refuse a recipe that replaces or reopens tokens.
+//
 // The same recipe with its decisions replaced: in each forward, the candidates of a sequence whose
 // recorded step is the smallest among its candidates are decided. Under the recipe that was
 // recorded this repeats the recording; under another one each forward decides at least one token

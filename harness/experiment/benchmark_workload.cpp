@@ -6,40 +6,19 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
+#include "harness/base/nearest.h"
 #include "harness/base/toml_reader.h"
+#include "harness/experiment/benchmark_prompts.h"
 #include "harness/experiment/execute_parts.h"
-#include "harness/experiment/locate.h"
 #include "harness/model/chat_template.h"
-#include "harness/workload/benchmarks/benchmark.h"
+#include "harness/workload/benchmark_list.h"
+#include "harness/workload/benchmark_tasks.h"
 #include "harness/workload/scorer.h"
 
 namespace unmask {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The folder of examples that the harnesses write out.
-fs::path examples_folder(const fs::path& start) {
-  return find_embedded("data/fewshot", start).value_or("experiments/data/fewshot");
-}
-
-benchmark_options options_of(const benchmark_request& r) {
-  benchmark_options o;
-  o.shots = static_cast<int>(r.shots);
-  o.group = r.task;
-  o.form = r.prompt;
-  o.system = r.system.empty();
-  o.world = r.world;
-  o.rank = r.rank;
-  o.examples = examples_folder(r.base);
-  return o;
-}
-
-std::vector<fs::path> folders_of(const benchmark_request& r) {
-  std::vector<fs::path> folders = dataset_folders();
-  if (!r.path.empty()) folders.insert(folders.begin(), r.base / r.path);
-  return folders;
-}
 
 // What the harness hands to the model, as one text.
 std::string text_of(const task_item& item, const loaded_model& model, bool thinking_off) {
@@ -49,17 +28,36 @@ std::string text_of(const task_item& item, const loaded_model& model, bool think
                              thinking_off);
 }
 
-// Tokens of an item's prompt within the limit: OpenCompass drops examples from the end, then the
-// tokenizer cuts. `item` becomes what was asked.
-std::vector<std::int32_t> fitted(const benchmark_set& set, std::size_t index, std::size_t most,
-                                 const loaded_model& model, bool thinking_off, task_item& item) {
-  std::vector<std::int32_t> ids = model.tokens->encode(text_of(item, model, thinking_off));
-  const bool drops = set.of().harness.starts_with("OC-");
-  for (int shots = set.shots(); drops && shots > 0 && most > 0 && ids.size() > most;) {
-    item = set.item(index, --shots);
-    ids = model.tokens->encode(text_of(item, model, thinking_off));
+// Middle cut of OC-U: of more than `most` tokens the first and the last half; cut on the left of
+// the others: the last `most` tokens. Zero: no limit.
+std::vector<std::int32_t> cut(std::vector<std::int32_t> ids, std::size_t most, bool middle) {
+  if (most == 0 || ids.size() <= most) return ids;
+  const auto all = ids.begin();
+  const auto size = static_cast<std::ptrdiff_t>(most);
+  if (middle) {
+    ids.erase(all + size / 2, ids.end() - size / 2);
+  } else {
+    ids.erase(all, ids.end() - size);
   }
-  return set.of().cut_middle ? drop_middle(std::move(ids), most) : cut_left(std::move(ids), most);
+  return ids;
+}
+
+// Tokens of an item's prompt within the limit: OpenCompass drops examples from the end, then the
+// tokenizer cuts. The item becomes what was asked.
+std::vector<std::int32_t> fitted(benchmark_item item, std::size_t most, bool cut_middle,
+                                 const loaded_model& model, bool thinking_off, task_item& asked) {
+  asked = std::move(item.task);
+  std::vector<std::int32_t> ids = model.tokens->encode(text_of(asked, model, thinking_off));
+  const std::size_t fewer = std::max(item.shorter_prompts.size(), item.shorter_messages.size());
+  for (std::size_t i = 0; i < fewer && most > 0 && ids.size() > most; ++i) {
+    if (!item.shorter_prompts.empty()) {
+      asked.prompt = item.shorter_prompts[i];
+    } else {
+      asked.messages = item.shorter_messages[i];
+    }
+    ids = model.tokens->encode(text_of(asked, model, thinking_off));
+  }
+  return cut(std::move(ids), most, cut_middle);
 }
 
 // The declared scorer; a program that has none of that name decodes and says so.
@@ -99,15 +97,15 @@ void read_benchmark_keys(toml_reader& r, const fs::path& file, benchmark_request
 void check_benchmark(const std::string& where, benchmark_request& b) {
   try {
     const benchmark& found = find_benchmark(b.name, b.harness);
-    if (!b.prompt.empty()) parse_prompt_form(b.prompt, "`prompt`");
-    const auto* lm = std::get_if<lm_eval_style>(&found.style);
-    const bool choices = lm != nullptr && lm->choices;
+    if (!b.prompt.empty()) find_known("form of a prompt", b.prompt, prompt_forms(), "`prompt`");
+    const bool choices = found.choices;
     for (const auto& [key, value] : {std::pair("thinking", b.thinking), {"system", b.system}}) {
       if (value.empty() || value == "off") continue;
       throw usage_error("`" + std::string(key) + "` is '" + value + "' but can only be \"off\"");
     }
     if (b.rank >= b.world) throw usage_error("`rank` must be below `world`");
-    if (!b.task.empty() && std::ranges::find(found.groups, b.task) == found.groups.end()) {
+    if (!b.task.empty() &&
+        std::ranges::find(found.data->tasks, b.task) == found.data->tasks.end()) {
       throw usage_error("the benchmark " + found.name + " has no task '" + b.task + "'");
     }
     if (b.kind != "generate" && b.kind != "likelihood") {
@@ -143,62 +141,64 @@ std::string canonical_benchmark(const benchmark_request& b) {
 
 namespace {
 
-// The items that an entry chooses.
-std::vector<task_item> chosen_items(const benchmark_set& set, const workload_entry& entry) {
-  std::vector<task_item> items;
-  const benchmark_request& r = entry.benchmark;
-  for (std::size_t i = 0; i < set.size(); ++i) {
-    task_item item = set.item(i);
-    const auto document = static_cast<std::int64_t>(item.doc_id);
-    if (r.rank < 0 || document % r.world == r.rank) items.push_back(std::move(item));
+// The items that an entry chooses, and what holds for all.
+benchmark_tasks chosen_tasks(const workload_entry& entry, const fs::path& model) {
+  benchmark_tasks all = read_benchmark_tasks(tasks_file(entry.benchmark, model / "tokenizer.json"));
+  std::vector<task_item> asked;
+  std::map<std::string, std::size_t> index_of;
+  for (std::size_t i = 0; i < all.items.size(); ++i) {
+    asked.push_back(all.items[i].task);
+    index_of[asked.back().id] = i;
   }
-  return select(std::move(items), entry.items);
+  benchmark_tasks chosen{all.head, {}};
+  for (const task_item& item : select(std::move(asked), entry.items)) {
+    chosen.items.push_back(all.items[index_of.at(item.id)]);
+  }
+  return chosen;
 }
 
-benchmark_set set_of(const benchmark_request& r, const tokenizer* tokens) {
-  return benchmark_set(find_benchmark(r.name, r.harness), official_files(folders_of(r), tokens),
-                       options_of(r));
+std::string hash_of(const benchmark_tasks& tasks) {
+  std::vector<task_item> items;
+  for (const benchmark_item& item : tasks.items) items.push_back(item.task);
+  return hash_of_tasks(items);
+}
+
+benchmark_summary summary_of_tasks(const benchmark_tasks& tasks, std::int64_t trials) {
+  benchmark_summary summary;
+  const auto count = static_cast<double>(tasks.items.size());
+  summary.hash = hash_of(tasks);
+  summary.items = static_cast<std::int64_t>(tasks.items.size()) * trials;
+  for (const benchmark_item& item : tasks.items) {
+    std::size_t bytes = item.task.prompt.size();
+    for (const chat_message& m : item.task.messages) bytes += m.content.size();
+    summary.prompt_bytes += static_cast<double>(bytes) / count;
+    summary.gen_length += item.task.gen_length / count;
+    summary.continuations += static_cast<std::int64_t>(item.task.continuations.size());
+  }
+  return summary;
 }
 
 }  // namespace
 
-std::optional<benchmark_summary> summary_of(const workload_entry& entry, const tokenizer* tokens) {
-  try {
-    const benchmark_set set = set_of(entry.benchmark, tokens);
-    const std::vector<task_item> items = chosen_items(set, entry);
-    benchmark_summary summary;
-    summary.hash = hash_of_tasks(items);
-    summary.items = static_cast<std::int64_t>(items.size()) * entry.benchmark.trials;
-    for (const task_item& item : items) {
-      std::size_t bytes = item.prompt.size();
-      for (const chat_message& m : item.messages) bytes += m.content.size();
-      summary.prompt_bytes += static_cast<double>(bytes) / static_cast<double>(items.size());
-      summary.gen_length +=
-          static_cast<double>(item.gen_length) / static_cast<double>(items.size());
-      summary.continuations += static_cast<std::int64_t>(item.continuations.size());
-    }
-    return summary;
-  } catch (const error&) {
-    return std::nullopt;  // not here, or not readable: loading it says so
-  }
+std::optional<benchmark_summary> summary_of(const workload_entry& entry, const fs::path& model) {
+  if (!find_tasks_file(entry.benchmark, model / "tokenizer.json")) return std::nullopt;
+  return summary_of_tasks(chosen_tasks(entry, model), entry.benchmark.trials);
 }
 
 void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                     const loaded_model& model) {
   const benchmark_request& r = entry.benchmark;
   const benchmark& found = find_benchmark(r.name, r.harness);
-  const benchmark_set set = set_of(r, &*model.tokens);
-  const std::vector<task_item> items = chosen_items(set, entry);
-  std::map<std::string, std::size_t> index_of;
-  for (std::size_t i = 0; i < set.size(); ++i) index_of[set.source(i).id] = i;
+  const benchmark_tasks tasks = chosen_tasks(entry, model.directory);
   const std::string scorer = scorer_of(found);
   const auto most =
       static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : found.max_prompt);
-  w.record = {entry.name, hash_of_tasks(items), static_cast<std::int64_t>(items.size())};
+  w.record = {entry.name, hash_of(tasks), static_cast<std::int64_t>(tasks.items.size())};
   for (std::int64_t trial = 0; trial < r.trials; ++trial) {
-    for (task_item item : items) {
+    for (const benchmark_item& chosen : tasks.items) {
       sequence_request request;
-      request.prompt = fitted(set, index_of.at(item.id), most, model, r.thinking == "off", item);
+      task_item item;
+      request.prompt = fitted(chosen, most, found.cut_middle, model, r.thinking == "off", item);
       request.gen_length = generated_length(entry, run, item);
       request.seed = request_seed(run, w.requests.size());
       if (r.trials > 1) item.id += "#" + std::to_string(trial);
@@ -208,16 +208,15 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
       w.items.push_back(std::move(item));
     }
   }
-  const bool judged = scorer == found.scorer || r.kind == "likelihood";
-  const std::string form = !r.prompt.empty() ? r.prompt : name_of(found.form);
+  const bool scored = scorer == found.scorer || r.kind == "likelihood";
   w.record.benchmark = {
       found.harness,
-      harness_version(found.harness),
+      tasks.head.version,
       found.config,
-      form,
-      judged ? found.scorer : "NOT RUN: this program has no scorer " + found.scorer,
+      tasks.head.form,
+      scored ? found.scorer : "NOT RUN: this program has no scorer " + found.scorer,
       found.metric,
-      set.shots(),
+      tasks.head.shots,
       declared_items(found, r.task),
       r.trials};
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A [[workload]] that is a benchmark as a harness of the papers runs it (harness/workload/
-// benchmarks; `unmask list benchmarks`):
+// A [[workload]] that is a benchmark as a harness of the papers runs it (`unmask list benchmarks`). Its
+// prompts are written by the Python package and kept (benchmark_prompts.h):
 //
 //   benchmark = "gsm8k"     harness = "OC-S" or "OC-S/CONFIG"; the first of the name without it
 //   task                    one subject or task of several (mmlu, longbench, needle_map); all without;
@@ -15,7 +15,7 @@
 //   thinking = "off"        the template's empty block of thought (SDAR, Qwen3)
 //   max_prompt_tokens       longer prompts lose examples, then tokens (OC-U: in the middle, else on the
 //                           left); the harness's own without it; 0: no limit
-//   path                    a folder of datasets, or of this one; $UNMASK_DATASETS besides
+//   path                    a folder of data sets, or of this one; $UNMASK_DATASETS besides
 //   trials                  every item so many times, each with noise of its own
 //   kind = "likelihood"     the choice that the model finds likeliest instead of a generated answer:
 //                           mc_num, mc_batch (rows of a round), guidance (harness/decode/likelihood.h)
@@ -31,9 +31,6 @@ struct run_settings;
 }
 namespace unmask {
 class toml_reader;
-}
-namespace unmask {
-class tokenizer;
 }
 namespace unmask {
 
@@ -62,17 +59,19 @@ void check_benchmark(const std::string& where, benchmark_request& request);
 // One line of JSON, keys sorted, of what decides the prompts; for the id of a point.
 std::string canonical_benchmark(const benchmark_request& request);
 
-// What a benchmark's official files say about a run before any model is loaded.
+// What a benchmark's prompts say about a run before any model is loaded.
 struct benchmark_summary {
   std::string hash;                         // of the chosen items with their prompts
   std::int64_t items = 0;                   // every trial counted
   double prompt_bytes = 0, gen_length = 0;  // means; gen_length as declared
   std::int64_t continuations = 0;           // of choices by likelihood, in one trial
 };
-// Nothing where the files are not here. `tokens`: for items that are made to a number of tokens.
-std::optional<benchmark_summary> summary_of(const workload_entry& entry, const tokenizer* tokens);
+// Nothing where its prompts are not written. `model`: the folder with the tokenizer, for items that are
+// made to a number of tokens.
+std::optional<benchmark_summary> summary_of(const workload_entry& entry,
+                                            const std::filesystem::path& model);
 
-// Items, requests and record of a benchmark; environment error that names what is missing.
+// Items, requests and record of a benchmark; environment error as tasks_file.
 void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_settings& run,
                     const loaded_model& model);
 

@@ -9,6 +9,7 @@
 #include <future>
 #include <mutex>
 #include <ostream>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -17,11 +18,14 @@
 #include "harness/analysis/frame.h"
 #include "harness/analysis/json_of.h"
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/process.h"
 #include "harness/experiment/progress.h"
 
 namespace unmask {
 namespace {
+
+constexpr std::size_t largest_log = std::size_t{64} << 20;
 
 namespace fs = std::filesystem;
 
@@ -50,9 +54,9 @@ void append_line(const fs::path& log, const campaign_outcome& o) {
                                  {"seconds", o.seconds}};
   // A line that a crash tore off must not swallow this one.
   bool torn = false;
-  if (std::ifstream in(log, std::ios::binary | std::ios::ate); in && in.tellg() > 0) {
-    in.seekg(-1, std::ios::end);
-    torn = in.get() != '\n';
+  if (std::error_code none; fs::exists(log, none)) {
+    const std::string before = read_file(log, largest_log);
+    torn = !before.empty() && before.back() != '\n';
   }
   std::ofstream out(log, std::ios::app | std::ios::binary);
   out << (torn ? "\n" : "")
@@ -190,7 +194,9 @@ int run_artifact(const campaign_item& item, const fs::path& output,
 std::vector<campaign_outcome> read_campaign(const fs::path& log) {
   std::map<std::string, std::size_t> place;
   std::vector<campaign_outcome> all;
-  std::ifstream in(log);
+  std::error_code none;
+  if (!fs::exists(log, none)) return all;
+  std::istringstream in(read_file(log, largest_log));
   for (std::string line; std::getline(in, line);) {
     const auto json = tree_of<nlohmann::json>(line);
     if (!json.is_object()) continue;  // a torn last line

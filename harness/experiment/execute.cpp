@@ -63,7 +63,7 @@ class real_executor final : public executor {
       const std::string which = canonical_benchmark(p.workload.benchmark) +
                                 p.workload.benchmark.path + text_of(p.workload.items);
       p.workload.hash = remembered(which, [&] {
-        const auto summary = summary_of(p.workload, tokens_of(p.model.path));
+        const auto summary = summary_of(p.workload, p.model.path);
         return summary ? summary->hash : "";
       });
       return;
@@ -145,15 +145,6 @@ class real_executor final : public executor {
     }
     return at->second;
   }
-  // The tokenizer beside a model; null where there is none.
-  const tokenizer* tokens_of(const std::filesystem::path& model) {
-    const auto [at, fresh] = tokenizers_.try_emplace(model);
-    std::error_code none;
-    if (fresh && std::filesystem::exists(model / "tokenizer.json", none)) {
-      at->second = tokenizer::load(model);
-    }
-    return at->second ? &*at->second : nullptr;
-  }
   // Points for a GPU run on the CPU, and are recorded so, where there is none.
   std::string device_present(const std::string& wanted) {
     if (wanted != "cuda" || !cuda::query().devices.empty()) return wanted;
@@ -163,7 +154,6 @@ class real_executor final : public executor {
   }
 
   std::map<std::string, std::string> hashes_;
-  std::map<std::filesystem::path, std::optional<tokenizer>> tokenizers_;
   bool told_ = false;
   std::string model_key_;
   std::shared_ptr<loaded_model> model_;

@@ -213,6 +213,7 @@ std::string model_key(const model_entry& entry, const run_settings& run) {
 
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {
   auto m = std::make_shared<loaded_model>();
+  m->directory = entry.path;
   m->config = read_model_config(entry.path);
   if (!m->config.caution.empty()) fmt::print(stderr, "note: {}\n", m->config.caution);
   m->device = run.device;

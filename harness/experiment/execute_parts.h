@@ -22,6 +22,7 @@ namespace unmask {
 
 // A checkpoint as read, and packed for one backend and format.
 struct loaded_model {
+  std::filesystem::path directory;  // of the checkpoint
   model_config config;
   std::optional<tokenizer> tokens;  // absent when only shapes were wanted
   model_weights weights;

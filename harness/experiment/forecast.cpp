@@ -10,7 +10,7 @@
 
 #include "harness/base/error.h"
 #include "harness/model/config.h"
-#include "harness/workload/benchmarks/benchmark.h"
+#include "harness/workload/benchmark_list.h"
 #include "harness/workload/traces.h"
 
 namespace unmask {
@@ -40,7 +40,7 @@ std::int64_t cut(std::int64_t there, const item_selection& items) {
   return items.limit > 0 ? std::min(items.limit, left) : left;
 }
 
-work of_benchmark(const workload_entry& entry) {
+work of_benchmark(const workload_entry& entry, const fs::path& model) {
   // Points of one experiment ask for the same items again and again.
   static std::map<std::string, std::optional<benchmark_summary>> read;
   const benchmark& b = find_benchmark(entry.benchmark.name, entry.benchmark.harness);
@@ -49,7 +49,7 @@ work of_benchmark(const workload_entry& entry) {
                           std::to_string(entry.items.limit) + " " +
                           std::to_string(entry.items.offset);
   const auto [at, fresh] = read.try_emplace(key);
-  if (fresh) at->second = summary_of(entry, nullptr);
+  if (fresh) at->second = summary_of(entry, model);
   const double most =
       static_cast<double>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : b.max_prompt);
   const auto within = [&](double tokens) { return most > 0 ? std::min(tokens, most) : tokens; };
@@ -71,7 +71,7 @@ work work_of(const experiment_point& p) {
   const workload_entry& w = p.workload;
   work found;
   if (!w.benchmark.name.empty()) {
-    found = of_benchmark(w);
+    found = of_benchmark(w, p.model.path);
   } else if (!w.trace_format.empty() && fs::exists(w.file)) {
     const auto requests = read_trace(w.trace_format, w.file.string());
     found.items = cut(static_cast<std::int64_t>(requests.size()), w.items);
@@ -262,8 +262,9 @@ std::string forecast_table(const experiment_spec& spec, const std::vector<experi
                         sum.without_hours)
           : "");
   return text +
-         "~: the files of the benchmark are not here; its prompts are taken to be as long as the "
-         "harness allows, or 1000 tokens\n";
+         "~: the prompts of the benchmark are not written yet (unmask prompts); they are taken to "
+         "be "
+         "as long as the harness allows, or 1000 tokens\n";
 }
 
 }  // namespace unmask

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "harness/base/error.h"
 #include "harness/base/files.h"
-#include "harness/base/nearest.h"
+#include "harness/base/package.h"
+#include "harness/base/process.h"
 
 namespace unmask {
 namespace {
@@ -30,14 +30,9 @@ std::vector<fs::path> directories_of(const char* name) {
   return all;
 }
 
-// A folder and those above it.
-void climb(const fs::path& start, std::vector<fs::path>& into) {
-  fs::path place = fs::absolute(start.empty() ? fs::path(".") : start).lexically_normal();
-  while (true) {
-    if (std::ranges::find(into, place) == into.end()) into.push_back(place);
-    if (!place.has_parent_path() || place == place.parent_path()) return;
-    place = place.parent_path();
-  }
+// Below the folder that it is looked for in.
+bool stays_below(const fs::path& name) {
+  return !name.is_absolute() && std::ranges::find(name, fs::path("..")) == name.end();
 }
 
 std::optional<fs::path> newest_snapshot(const fs::path& repository) {
@@ -57,39 +52,53 @@ std::optional<fs::path> newest_snapshot(const fs::path& repository) {
 
 }  // namespace
 
-std::vector<fs::path> embedded_places(const fs::path& start) {
-  std::vector<fs::path> places;
-  std::error_code none;
-  climb(start, places);
-  climb(fs::current_path(none), places);
-  if (const fs::path program = fs::read_symlink("/proc/self/exe", none); !none) {
-    climb(program.parent_path(), places);
+fs::path shipped_experiments() {
+  if (const fs::path root = program_root(); !root.empty()) return root / "experiments";
+  std::error_code ignored;
+  for (fs::path folder = this_program().parent_path(); folder.has_relative_path();
+       folder = folder.parent_path()) {
+    if (fs::is_directory(folder / "experiments/models", ignored)) return folder / "experiments";
   }
+  return {};
+}
+
+std::vector<fs::path> embedded_places(const fs::path& beside) {
+  std::vector<fs::path> places;
+  if (!beside.empty()) places.push_back(fs::absolute(beside).lexically_normal());
+  if (const fs::path shipped = shipped_experiments(); !shipped.empty()) places.push_back(shipped);
   return places;
 }
 
-std::string looked_in(const fs::path& start) {
-  std::error_code none;
-  const fs::path program = fs::read_symlink("/proc/self/exe", none).parent_path();
-  return "looked in and above " + fs::absolute(start.empty() ? "." : start).string() + ", " +
-         fs::current_path(none).string() + " and " + program.string();
+std::string looked_in(const fs::path& beside) {
+  std::string text;
+  for (const fs::path& place : embedded_places(beside)) {
+    text += (text.empty() ? "looked in " : " and ") + place.string();
+  }
+  return text.empty() ? "this program has no folder `experiments` with it" : text;
 }
 
-std::optional<fs::path> find_embedded(const fs::path& path, const fs::path& start) {
+std::optional<fs::path> find_embedded(const fs::path& path, const fs::path& beside) {
   std::error_code ignored;
-  for (const fs::path& place : embedded_places(start)) {
-    for (const fs::path& candidate : {place / path, place / "experiments" / path}) {
-      if (fs::exists(candidate, ignored)) return candidate.lexically_normal();
-    }
+  if (!beside.empty() && stays_below(path)) {
+    const fs::path candidate = fs::absolute(beside) / path;
+    if (fs::exists(candidate, ignored)) return candidate.lexically_normal();
   }
-  return std::nullopt;
+  fs::path name;
+  for (const fs::path& part : path.lexically_normal()) {
+    const bool leading = name.empty() && (part == ".." || part == "experiments");
+    if (!leading) name /= part;
+  }
+  const fs::path shipped = shipped_experiments();
+  if (shipped.empty() || name.empty() || !stays_below(name)) return std::nullopt;
+  if (!fs::exists(shipped / name, ignored)) return std::nullopt;
+  return (shipped / name).lexically_normal();
 }
 
 std::optional<fs::path> find_weights(const std::string& name) {
   const std::size_t slash = name.rfind('/');
   const std::string last = slash == std::string::npos ? name : name.substr(slash + 1);
-  if (last.empty() || last == "." || last == "..") return std::nullopt;
-  for (const fs::path& directory : directories_of("UNMASK_MODELS")) {
+  if (last.empty() || last == "." || !stays_below(name)) return std::nullopt;
+  for (const fs::path& directory : model_folders()) {
     for (const fs::path& candidate : {directory / name, directory / last}) {
       if (is_file(candidate / "config.json")) return candidate;
     }
@@ -113,12 +122,17 @@ std::optional<fs::path> find_weights(const std::string& name) {
   return std::nullopt;
 }
 
+std::vector<fs::path> model_folders() {
+  return directories_of("UNMASK_MODELS");
+}
+
 std::vector<fs::path> dataset_folders() {
   return directories_of("UNMASK_DATASETS");
 }
 
 std::optional<fs::path> find_trace(const std::string& file) {
-  for (const fs::path& directory : directories_of("UNMASK_DATASETS")) {
+  if (!stays_below(file)) return std::nullopt;
+  for (const fs::path& directory : dataset_folders()) {
     const fs::path candidate = directory / "traces" / file;
     if (is_file(candidate)) return candidate;
   }

@@ -11,20 +11,28 @@
 
 namespace unmask {
 
-// Where the models and tasks that come with the program may be: `start` and the folders above it,
-// then the same of the current directory and of the program itself.
-std::vector<std::filesystem::path> embedded_places(const std::filesystem::path& start);
-std::string looked_in(const std::filesystem::path& start);  // the same for a sentence
-// PATH or experiments/PATH in the first of these places that has it.
+// The folder `experiments` that comes with the program: in program_root(), else in the nearest
+// folder above the program's own file that has one (a packed program). Empty where there is none.
+// Nothing is ever looked for in the current folder or above it.
+std::filesystem::path shipped_experiments();
+
+// Where the models and tasks of an experiment may be: the folder of its file (empty: it has none),
+// then what comes with the program.
+std::vector<std::filesystem::path> embedded_places(const std::filesystem::path& beside);
+std::string looked_in(const std::filesystem::path& beside);  // the same for a sentence
+// PATH in the first of these places that has it; "experiments/PATH" and "../PATH", as files that lie
+// in the tree say it, are PATH of what comes with the program.
 std::optional<std::filesystem::path> find_embedded(const std::filesystem::path& path,
-                                                   const std::filesystem::path& start);
+                                                   const std::filesystem::path& beside);
 
 // The model directory NAME (one that holds config.json): in the directories of $UNMASK_MODELS
 // (separated by colons), then as the newest snapshot of any models--ORG--NAME in $HF_HUB_CACHE,
-// $HF_HOME/hub and ~/.cache/huggingface/hub. NAME may be "ORG/NAME".
+// $HF_HOME/hub and ~/.cache/huggingface/hub. NAME may be "ORG/NAME"; one that leads out of these
+// folders, by ".." or "/", is none.
 std::optional<std::filesystem::path> find_weights(const std::string& name);
 
-// The directories of $UNMASK_DATASETS.
+// The directories of $UNMASK_MODELS and of $UNMASK_DATASETS.
+std::vector<std::filesystem::path> model_folders();
 std::vector<std::filesystem::path> dataset_folders();
 
 // The trace FILE in traces/ of a directory of $UNMASK_DATASETS.

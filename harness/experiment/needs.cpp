@@ -8,11 +8,12 @@
 
 #include "harness/analysis/frame.h"
 #include "harness/base/error.h"
+#include "harness/experiment/benchmark_prompts.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/settings.h"
 #include "harness/model/checkpoint.h"
 #include "harness/profile/environment.h"
-#include "harness/workload/benchmarks/benchmark.h"
+#include "harness/workload/benchmark_list.h"
 
 namespace unmask {
 namespace {
@@ -40,6 +41,15 @@ std::optional<double> number(const std::string& text) {
   return value > 0.0 ? value : std::nullopt;
 }
 
+// A benchmark as a need names it: NAME, or NAME/HARNESS[/CONFIG].
+benchmark_request request_named(const std::string& value) {
+  const std::size_t slash = std::min(value.find('/'), value.size());
+  benchmark_request request;
+  request.name = value.substr(0, slash);
+  request.harness = slash < value.size() ? value.substr(slash + 1) : "";
+  return request;
+}
+
 std::string what_is_missing(const std::string& need, const machine_view& m) {
   const need_parts parts = split(need);
   const auto less = [&](double here, const char* unit) {
@@ -59,13 +69,13 @@ std::string what_is_missing(const std::string& need, const machine_view& m) {
   }
   if (parts.kind == "model") {
     const fs::path config = fs::path("models") / parts.value / "config.json";
-    if (find_embedded(config, fs::current_path())) return "";
+    if (find_embedded(config, {})) return "";
     return "not made yet; ./dev model " + parts.value + " makes it";
   }
   if (parts.kind == "benchmark") {
-    return m.has_dataset(find_benchmark(parts.value, "").folder)
-               ? ""
-               : "no folder " + find_benchmark(parts.value, "").folder + " in $UNMASK_DATASETS";
+    if (m.has_dataset(parts.value)) return "";
+    const std::string lack = lacks_prompts(request_named(parts.value), {});
+    return lack.empty() ? "not on that machine" : lack;
   }
   return m.has_trace(parts.value) ? "" : "not in $UNMASK_DATASETS/traces";
 }
@@ -86,7 +96,8 @@ void check_need(const std::string& need, const std::string& where) {
                         "' must name what it needs after the colon");
     }
     if (parts.kind == "benchmark") {
-      located(where, [&] { find_benchmark(parts.value, ""); });
+      const benchmark_request named = request_named(parts.value);
+      located(where, [&] { find_benchmark(named.name, named.harness); });
     }
     return;
   }
@@ -121,10 +132,13 @@ std::vector<std::string> needs_of(const experiment_spec& spec) {
       add("model:" + model.path.lexically_normal().filename().string());
     }
   }
+  // Prompts that were written beforehand need no data.
+  for (const prompts_need& need : prompts_of(spec)) {
+    const benchmark_request& r = need.request;
+    if (!r.path.empty() || find_tasks_file(r, need.tokenizer)) continue;
+    add("benchmark:" + r.name + (r.harness.empty() ? "" : "/" + r.harness));
+  }
   for (const workload_entry& w : spec.workloads) {
-    if (!w.benchmark.name.empty() && w.benchmark.path.empty()) {
-      add("benchmark:" + w.benchmark.name);
-    }
     if (w.file.string().starts_with("trace:")) add(w.file.string());
   }
   return all;
@@ -142,10 +156,8 @@ machine_view this_machine() {
   m.memory_gb = static_cast<double>(here.memory_bytes) / gib;
   m.cores = std::max(here.cpus_usable, 1);
   m.has_weights = [](const std::string& name) { return find_weights(name).has_value(); };
-  m.has_dataset = [](const std::string& folder) {
-    const auto folders = dataset_folders();
-    return std::ranges::any_of(folders,
-                               [&](const fs::path& f) { return fs::is_directory(f / folder); });
+  m.has_dataset = [](const std::string& name) {
+    return lacks_prompts(request_named(name), {}).empty();
   };
   m.has_trace = [](const std::string& file) { return find_trace(file).has_value(); };
   return m;
@@ -163,7 +175,13 @@ std::vector<std::string> missing_needs(const std::vector<std::string>& needs,
 
 std::string cannot_run(const experiment_spec& spec, const machine_view& machine) {
   if (!spec.not_run.empty()) return "NOT RUN: " + spec.not_run;
-  const std::string list = joined(missing_needs(needs_of(spec), machine), "; ");
+  std::vector<std::string> missing = missing_needs(needs_of(spec), machine);
+  for (const prompts_need& need : prompts_of(spec)) {
+    if (need.request.path.empty()) continue;  // its files are the experiment's own
+    const std::string lack = lacks_prompts(need.request, need.tokenizer);
+    if (!lack.empty()) missing.push_back("benchmark:" + need.request.name + " (" + lack + ")");
+  }
+  const std::string list = joined(missing, "; ");
   return list.empty() ? "" : "NOT RUN: needs " + list;
 }
 

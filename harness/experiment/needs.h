@@ -6,7 +6,8 @@
 //
 //   cuda              kernels in this program and a GPU     gpus:N          that many
 //   weights:NAME      a model directory (locate.h)          gpu_memory_gb:N of one GPU
-//   benchmark:NAME    its folder of official files          memory_gb:N     of the machine
+//   benchmark:NAME    every file of it, or its prompts written beforehand; NAME/HARNESS[/CONFIG]
+//   memory_gb:N       of the machine
 //   trace:FILE        a request trace                       cores:N         usable by this process
 #pragma once
 
@@ -32,6 +33,7 @@ struct machine_view {
   double gpu_memory_gb = 0;  // of the largest GPU, 2^30 bytes
   double memory_gb = 0;
   int cores = 1;
+  // has_dataset: all files of a benchmark, as a need names it.
   std::function<bool(const std::string&)> has_weights, has_dataset, has_trace;
 };
 machine_view this_machine();

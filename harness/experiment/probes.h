@@ -15,6 +15,7 @@
 
 #include "harness/experiment/probe.h"
 #include "harness/experiment/probe_maths.h"
+#include "kernels/decisions.h"
 
 namespace unmask::probes {
 
@@ -152,9 +153,12 @@ class decision_probe : public probe {
     const candidate_lists& c = step.candidates;
     if (c.count == 0) return;
     auto& judged = trace_.emplace_back();
+    const std::uint8_t* state = step.state.state().row<std::uint8_t>(0);
     for (std::int32_t i = 0; i < c.count; ++i) {
-      judged.push_back({c.position.as<std::int32_t>()[i], c.token.as<std::int32_t>()[i],
-                        c.probability.as<float>()[i], c.accept.as<std::uint8_t>()[i] != 0});
+      const std::int32_t position = c.position.as<std::int32_t>()[i];
+      if (state[position] != state_masked) continue;  // up for another token, not for its first
+      judged.push_back({position, c.token.as<std::int32_t>()[i], c.probability.as<float>()[i],
+                        decides_mask(c.accept.as<std::uint8_t>()[i])});
     }
   }
   void end() override {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/experiment/probes.h"
+#include "kernels/decisions.h"
 #include "kernels/selection.h"
 
 namespace unmask::probes {
@@ -147,7 +148,8 @@ class importance_probe final : public probe {
     std::vector<std::int32_t> accepted;
     const candidate_lists& c = step.candidates;
     for (std::int32_t i = 0; i < c.count; ++i) {
-      if (c.accept.as<std::uint8_t>()[i] != 0) accepted.push_back(c.position.as<std::int32_t>()[i]);
+      if (decides_mask(c.accept.as<std::uint8_t>()[i]))
+        accepted.push_back(c.position.as<std::int32_t>()[i]);
     }
     const auto is_accepted = [&](std::int32_t p) {
       return std::binary_search(accepted.begin(), accepted.end(), p);

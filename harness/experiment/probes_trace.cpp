@@ -10,6 +10,7 @@
 #include <set>
 
 #include "harness/experiment/probes.h"
+#include "kernels/decisions.h"
 
 namespace unmask::probes {
 namespace {
@@ -75,7 +76,7 @@ class trace_probe final : public probe {
     }
     const candidate_lists& c = step.candidates;
     json position = json::array(), token = json::array(), confidence = json::array();
-    json accepted = json::array();
+    json accepted = json::array(), replaced = json::array(), reopened = json::array();
     for (std::int32_t i = 0; i < c.count; ++i) {
       position.push_back(c.position.as<std::int32_t>()[i]);
       token.push_back(c.token.as<std::int32_t>()[i]);
@@ -83,7 +84,10 @@ class trace_probe final : public probe {
       // Four places: colours and histograms do not change, rows stay small.
       confidence.push_back(std::round(static_cast<double>(c.probability.as<float>()[i]) * 1e4) /
                            1e4);
-      if (c.accept.as<std::uint8_t>()[i] != 0) accepted.push_back(i);
+      const std::uint8_t what = c.accept.as<std::uint8_t>()[i];
+      if (decides_mask(what)) accepted.push_back(i);
+      if (what == decision_replace) replaced.push_back(i);
+      if (what == decision_reopen) reopened.push_back(i);
     }
     steps_.push_back({{"phase", name_of(plan.what)},
                       {"block", {plan.block_first, plan.block_last}},
@@ -96,6 +100,8 @@ class trace_probe final : public probe {
                       {"token", token},
                       {"confidence", confidence},
                       {"accepted", accepted}});
+    if (!replaced.empty()) steps_.back()["replaced"] = replaced;
+    if (!reopened.empty()) steps_.back()["reopened"] = reopened;
     visible_ = json();
     keys_ = -1;
   }

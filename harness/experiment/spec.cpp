@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "harness/base/error.h"
+#include "harness/base/files.h"
 #include "harness/base/toml_reader.h"
 #include "harness/experiment/locate.h"
 #include "harness/experiment/needs.h"
@@ -405,19 +406,19 @@ experiment_spec read_any_scale(const fs::path& file) {
   return parse_spec(text, file, some_scale(text, file));
 }
 
-fs::path find_task(const std::string& name, const fs::path& start) {
+fs::path find_task(const std::string& name, const fs::path& beside) {
+  if (fs::path(name).has_parent_path() || name == "..") {
+    throw usage_error("a task has a name, not a path like '" + name + "'; `file` takes a path");
+  }
   std::vector<std::string> known;
-  std::error_code ignored;
-  for (const fs::path& place : embedded_places(start)) {
-    for (const char* below : {"data", "experiments/data"}) {
-      const fs::path file = place / below / (name + ".jsonl");
-      if (fs::is_regular_file(file, ignored)) return file;
-      for (const auto& entry : fs::directory_iterator(place / below, ignored)) {
-        if (entry.path().extension() == ".jsonl") known.push_back(entry.path().stem().string());
-      }
+  for (const fs::path& place : embedded_places(beside)) {
+    const fs::path file = place / "data" / (name + ".jsonl");
+    if (is_file(file)) return file;
+    for (const fs::path& other : entries_of(place / "data", ".jsonl")) {
+      known.push_back(other.stem().string());
     }
   }
-  throw usage_error(unknown_name("task", name, known) + "; " + looked_in(start));
+  throw usage_error(unknown_name("task", name, known) + "; " + looked_in(beside));
 }
 
 void apply_override(experiment_spec& spec, const std::string& assignment) {

@@ -177,9 +177,9 @@ experiment_spec parse_spec(const std::string& toml, const std::filesystem::path&
 // The default scale, or the first one where there is no default: for listings.
 experiment_spec read_any_scale(const std::filesystem::path& file);
 
-// The file of a task given by name: data/NAME.jsonl or experiments/data/NAME.jsonl in one of
-// embedded_places(start). Usage error with the nearest name and those places when there is none.
-std::filesystem::path find_task(const std::string& name, const std::filesystem::path& start);
+// The file of a task given by name: data/NAME.jsonl in one of embedded_places(beside). Usage error
+// with the nearest name and those places when there is none, and for a path.
+std::filesystem::path find_task(const std::string& name, const std::filesystem::path& beside);
 
 // "KEY=VALUE", the value written as in TOML; text may go without quotes.
 void apply_override(experiment_spec& spec, const std::string& assignment);

@@ -157,7 +157,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(attention_threads, 2)
           const float k = key[lane * k_pitch + d];
 #pragma unroll
           for (int i = 0; i < rows_per_warp; ++i) {
-            score[i] += query[(warp * rows_per_warp + i) * dim + d] * k;
+            score[i] = fused_multiply_add(query[(warp * rows_per_warp + i) * dim + d], k, score[i]);
           }
         }
         const bool there = j0 + lane < chunk_end;
@@ -172,7 +172,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(attention_threads, 2)
           const float base = m == -INFINITY ? 0.0F : m;
           const float w = seen ? expf(x - base) : 0.0F;
           grow[i] = expf(part[i].m - base);
-          part[i] = {m, part[i].l * grow[i] + warp_sum(w)};
+          part[i] = {m, fused_multiply_add(part[i].l, grow[i], warp_sum(w))};
           weight[(warp * rows_per_warp + i) * key_tile + lane] = w;
         }
         sync_warp();
@@ -193,7 +193,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(attention_threads, 2)
           for (int i = 0; i < rows_per_warp; ++i) {
             const float w = weight[(warp * rows_per_warp + i) * key_tile + j];
 #pragma unroll
-            for (int d = 0; d < dims; ++d) o[i][d] += w * v[d];
+            for (int d = 0; d < dims; ++d) o[i][d] = fused_multiply_add(w, v[d], o[i][d]);
           }
         }
         sync_warp();
@@ -326,10 +326,12 @@ UNMASK_KERNEL void UNMASK_THREADS(attention_threads) key_mass_kernel(attention_p
         const float* q = static_cast<const float*>(p.q) + row * p.q_stride +
                          static_cast<std::int64_t>(h) * p.dim;
         float score = 0;
-        for (int d = 0; d < p.dim; ++d) score += q[d] * key[lane * pitch + d];
+        for (int d = 0; d < p.dim; ++d) {
+          score = fused_multiply_add(q[d], key[lane * pitch + d], score);
+        }
         const float* kept = p.softmax + (row * p.heads + h) * 2;
         if (there && admits(p, s, h, p.position[row], slot)) {
-          sum += expf(score * p.scale - kept[0]) / kept[1];
+          sum += expf(fused_multiply_add(score, p.scale, -kept[0])) / kept[1];
         }
       }
     }

@@ -125,12 +125,12 @@ UNMASK_KERNEL void UNMASK_THREADS(plan_threads) tensor_merge_kernel(attention_pa
     for (int split = 0; split < splits; ++split) {
       const float* from = part(split);
       const float scale = expf(from[dim] - base);
-      sum += from[dim + 1] * scale;
+      sum = fused_multiply_add(from[dim + 1], scale, sum);
 #pragma unroll
       for (int d = 0; d < per; d += 2) {
         const float_pair x = load_pair(from, dtype::f32, lane * 2 + d * warp_size);
-        total[d] += x.a * scale;
-        total[d + 1] += x.b * scale;
+        total[d] = fused_multiply_add(x.a, scale, total[d]);
+        total[d + 1] = fused_multiply_add(x.b, scale, total[d + 1]);
       }
     }
     const float factor = sum == 0 ? 0.0F : 1.0F / sum;
@@ -386,7 +386,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 
       if constexpr (groups) {
         // The same in all lanes, as the compiler can see: addresses then take no registers of them.
         const std::uint16_t* q = query + shuffle(warp / 4, 0) * 64 * 64;
-        wgmma_begin();
+        wgmma_begin(score);
 #pragma unroll
         for (int step = 0; step < steps; ++step) {
           const int half = step / 4, column = step % 4 * 16;
@@ -481,9 +481,11 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 
           top = fmaxf(top, shuffle_xor(top, 1));
           top = fmaxf(top, shuffle_xor(top, 2));
           const float base_log2 = top == -INFINITY ? 0.0F : top * p.scale_log2;
-          // Not by exp2 where the largest score is the old one: nvcc multiplies and subtracts with
-          // one rounding, base_log2 has had two, and what is left of 0 would scale every tile.
-          grow[i][h] = m[i][h] == top ? 1.0F : exp2_fast(m[i][h] * p.scale_log2 - base_log2);
+          // Not by exp2 where the largest score is the old one: it is multiplied and subtracted from
+          // with one rounding, base_log2 has had two, and what is left of 0 would scale every tile.
+          grow[i][h] = m[i][h] == top
+                           ? 1.0F
+                           : exp2_fast(fused_multiply_add(m[i][h], p.scale_log2, -base_log2));
           higher = higher || grow[i][h] != 1.0F;
           m[i][h] = top;
           float sum = 0;
@@ -491,11 +493,12 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 
           for (int n = 0; n < score_keys / 8; ++n) {
 #pragma unroll
             for (int e = 2 * h; e < 2 * h + 2; ++e) {
-              score[i][n][e] = exp2_fast(score[i][n][e] * p.scale_log2 - base_log2);
+              score[i][n][e] =
+                  exp2_fast(fused_multiply_add(score[i][n][e], p.scale_log2, -base_log2));
               sum += score[i][n][e];
             }
           }
-          l[i][h] = l[i][h] * grow[i][h] + sum;
+          l[i][h] = fused_multiply_add(l[i][h], grow[i][h], sum);
         }
       }
       // Few tiles behind the first hold a row's largest score. To know it takes a register.
@@ -512,12 +515,12 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(warps* warp_size, row_tiles == 1 ? 2 : 
         }
       }
       if constexpr (groups) {
-        std::uint32_t a[score_keys / 16][4];  // all of them before wgmma_begin()
+        std::uint32_t a[score_keys / 16][4];
 #pragma unroll
         for (int step = 0; step < score_keys / 16; ++step) {
           pack_weights(a[step], score[0][2 * step], score[0][2 * step + 1]);
         }
-        wgmma_begin();
+        wgmma_begin(o, a);
 #pragma unroll
         for (int step = 0; step < score_keys / 16; ++step) {
           wgmma_64x128x16(o[0], a[step], v + step * 16 * 64, tensor_keys * 64 * 2);

@@ -33,17 +33,16 @@ struct alignas(8) float_pair {
 };
 UNMASK_DEVICE float_pair load_pair(const void* data, dtype type, std::int64_t i) {
   if (type == dtype::f32) {
-    return *reinterpret_cast<const float_pair*>(static_cast<const float*>(data) + i);
+    return word_at<float_pair>(static_cast<const float*>(data) + i);
   }
-  const std::uint32_t both =
-      *reinterpret_cast<const std::uint32_t*>(static_cast<const std::uint16_t*>(data) + i);
+  const auto both = word_at<std::uint32_t>(static_cast<const std::uint16_t*>(data) + i);
   return {float_bits(both << 16), float_bits(both & 0xFFFF0000U)};
 }
 UNMASK_DEVICE void store_pair(void* data, dtype type, std::int64_t i, float a, float b) {
   if (type == dtype::bf16) {
-    *reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(data) + i) = pack_bf16(a, b);
+    word_at<std::uint32_t>(static_cast<std::uint16_t*>(data) + i) = pack_bf16(a, b);
   } else {
-    *reinterpret_cast<float_pair*>(static_cast<float*>(data) + i) = {a, b};
+    word_at<float_pair>(static_cast<float*>(data) + i) = {a, b};
   }
 }
 // silu(g) u of two bfloat16 elements, silu to a few units in the last place of float32, far below
@@ -68,19 +67,18 @@ struct alignas(8) half_quad {
 };
 UNMASK_DEVICE float_quad load_quad(const void* data, dtype type, std::int64_t i) {
   if (type == dtype::f32) {
-    return *reinterpret_cast<const float_quad*>(static_cast<const float*>(data) + i);
+    return word_at<float_quad>(static_cast<const float*>(data) + i);
   }
-  const half_quad h =
-      *reinterpret_cast<const half_quad*>(static_cast<const std::uint16_t*>(data) + i);
+  const half_quad h = word_at<half_quad>(static_cast<const std::uint16_t*>(data) + i);
   return {{float_bits(h.pair[0] << 16), float_bits(h.pair[0] & 0xFFFF0000U),
            float_bits(h.pair[1] << 16), float_bits(h.pair[1] & 0xFFFF0000U)}};
 }
 UNMASK_DEVICE void store_quad(void* data, dtype type, std::int64_t i, const float_quad& q) {
   if (type == dtype::bf16) {
-    *reinterpret_cast<half_quad*>(static_cast<std::uint16_t*>(data) +
-                                  i) = {{pack_bf16(q.x[0], q.x[1]), pack_bf16(q.x[2], q.x[3])}};
+    word_at<half_quad>(static_cast<std::uint16_t*>(data) +
+                       i) = {{pack_bf16(q.x[0], q.x[1]), pack_bf16(q.x[2], q.x[3])}};
   } else {
-    *reinterpret_cast<float_quad*>(static_cast<float*>(data) + i) = q;
+    word_at<float_quad>(static_cast<float*>(data) + i) = q;
   }
 }
 // Whether rows can be taken `n` elements at a time: widths, strides and addresses of whole groups.

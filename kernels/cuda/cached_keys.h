@@ -43,6 +43,11 @@ UNMASK_DEVICE bool is_aligned_16(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
 }
 
+// sum + a b: the product is exact in float64, so that one rounding is what two would give.
+UNMASK_DEVICE double add_product(double sum, float a, float b) {
+  return fused_multiply_add(static_cast<double>(a), static_cast<double>(b), sum);
+}
+
 // sum_d a[d] b[d] in float64, one term after the other: the products are exact and the order is the
 // definition's. A lane that has a row to itself reads it 16 bytes at a time where it can.
 UNMASK_DEVICE double dot_product(const float* a, const float* b, int n) {
@@ -50,14 +55,14 @@ UNMASK_DEVICE double dot_product(const float* a, const float* b, int n) {
   int d = 0;
   if (is_aligned_16(a) && is_aligned_16(b)) {
     for (; d + 4 <= n; d += 4) {
-      const four_floats x = *reinterpret_cast<const four_floats*>(a + d);
-      const four_floats y = *reinterpret_cast<const four_floats*>(b + d);
+      const four_floats x = word_at<four_floats>(a + d);
+      const four_floats y = word_at<four_floats>(b + d);
       for (int i = 0; i < 4; ++i) {
-        sum += static_cast<double>(x.x[i]) * static_cast<double>(y.x[i]);
+        sum = add_product(sum, x.x[i], y.x[i]);
       }
     }
   }
-  for (; d < n; ++d) sum += static_cast<double>(a[d]) * static_cast<double>(b[d]);
+  for (; d < n; ++d) sum = add_product(sum, a[d], b[d]);
   return sum;
 }
 // Of bfloat16 rows.
@@ -66,20 +71,17 @@ UNMASK_DEVICE double dot_product(const std::uint16_t* a, const std::uint16_t* b,
   int d = 0;
   if (is_aligned_16(a) && is_aligned_16(b)) {
     for (; d + 8 <= n; d += 8) {
-      const bf16_piece x = *reinterpret_cast<const bf16_piece*>(a + d);
-      const bf16_piece y = *reinterpret_cast<const bf16_piece*>(b + d);
+      const bf16_piece x = word_at<bf16_piece>(a + d);
+      const bf16_piece y = word_at<bf16_piece>(b + d);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        sum += static_cast<double>(float_bits(x.pair[i] << 16)) *
-               static_cast<double>(float_bits(y.pair[i] << 16));
-        sum += static_cast<double>(float_bits(x.pair[i] & 0xFFFF0000U)) *
-               static_cast<double>(float_bits(y.pair[i] & 0xFFFF0000U));
+        sum = add_product(sum, float_bits(x.pair[i] << 16), float_bits(y.pair[i] << 16));
+        sum = add_product(sum, float_bits(x.pair[i] & 0xFFFF0000U),
+                          float_bits(y.pair[i] & 0xFFFF0000U));
       }
     }
   }
-  for (; d < n; ++d) {
-    sum += static_cast<double>(bf16_to_float(a[d])) * static_cast<double>(bf16_to_float(b[d]));
-  }
+  for (; d < n; ++d) sum = add_product(sum, bf16_to_float(a[d]), bf16_to_float(b[d]));
   return sum;
 }
 

@@ -9,6 +9,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/cuda/groups.h"
+#include "kernels/decisions.h"
 #include "kernels/random.h"
 
 namespace unmask::cuda::UNMASK_TARGET {
@@ -103,29 +104,61 @@ struct commit_params {
   candidate_set candidates;
   const std::int32_t* token;
   const std::uint8_t* accept;
-  std::uint8_t decoded_state;
   std::int32_t mask_id;
+  std::int32_t mask_token;
   std::int32_t* canvas;
   std::int64_t canvas_stride;
   std::uint8_t* state;
   std::int64_t state_stride;
-  std::int32_t* committed;
+  std::int32_t* held;
+  std::int64_t held_stride;
+  decision_counts counts;
 };
 
-// One warp for each sequence.
+// What candidate c of sequence s comes to: its decision, keep where a mask stays one by its id, and
+// refused_decision where it does not fit the state of its position.
+constexpr std::uint8_t refused_decision = 255;
+UNMASK_DEVICE std::uint8_t decision_of(const commit_params& p, int s, int c) {
+  const std::uint8_t what = p.accept[c];
+  const bool decides = decides_mask(what);
+  if (what == decision_keep || (decides && p.token[c] == p.mask_id)) return decision_keep;
+  if (what == decision_hold && p.held == nullptr) return refused_decision;
+  const std::uint8_t state = p.state[s * p.state_stride + p.candidates.position[c]];
+  return state == (decides ? state_masked : state_decoded) ? what : refused_decision;
+}
+
+// Carries out one decision. Each position is a candidate once, so no other lane touches it.
+UNMASK_DEVICE void carry_out(const commit_params& p, int s, int c, std::uint8_t what) {
+  const std::int64_t position = p.candidates.position[c];
+  std::int32_t& token = p.canvas[s * p.canvas_stride + position];
+  if (what == decision_take || what == decision_replace) token = p.token[c];
+  if (what == decision_hold) p.held[s * p.held_stride + position] = p.token[c];
+  if (what == decision_reopen) token = p.mask_token;
+  if (what != decision_replace) {
+    p.state[s * p.state_stride + position] = what == decision_reopen ? state_masked : state_decoded;
+  }
+}
+
+// One warp for each sequence: first the counts of what must fit the old states, then the changes.
 UNMASK_KERNEL void commit_kernel(commit_params p) {
   const warp_group group;
   const int s = static_cast<int>(block_index());
   const int first = p.candidates.begin[s], n = p.candidates.begin[s + 1] - first;
-  const int written = group.count(n, [&](int i) {
-    const int c = first + i;
-    if (p.accept[c] == 0 || p.token[c] == p.mask_id) return false;
-    const std::int64_t position = p.candidates.position[c];
-    p.canvas[s * p.canvas_stride + position] = p.token[c];
-    p.state[s * p.state_stride + position] = p.decoded_state;
-    return true;
+  const auto count = [&](std::int32_t* counts, std::uint8_t kind) {
+    if (counts == nullptr) return;
+    const int found = group.count(n, [&](int i) { return decision_of(p, s, first + i) == kind; });
+    if (group.rank() == 0) counts[s] += found;
+  };
+  count(p.counts.replaced, decision_replace);
+  count(p.counts.reopened, decision_reopen);
+  count(p.counts.refused, refused_decision);
+  const int taken = group.count(n, [&](int i) {
+    const std::uint8_t what = decision_of(p, s, first + i);
+    if (what == decision_keep || what == refused_decision) return false;
+    carry_out(p, s, first + i, what);
+    return decides_mask(what);
   });
-  if (group.rank() == 0) p.committed[s] += written;
+  if (group.rank() == 0) p.counts.taken[s] += taken;
 }
 
 struct combine_scores_params {

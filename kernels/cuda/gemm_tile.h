@@ -44,7 +44,7 @@ UNMASK_DEVICE int8_word weight_value(const int8_word* w, std::int64_t i) {
   return w[i];
 }
 UNMASK_DEVICE void multiply_add(float& sum, float x, float w) {
-  sum += x * w;
+  sum = fused_multiply_add(x, w, sum);
 }
 UNMASK_DEVICE void multiply_add(std::int32_t& sum, int8_word x, int8_word w) {
   sum = dot_int8(x, w, sum);

@@ -272,16 +272,9 @@ UNMASK_DEVICE void take_top(const G& group, int n, const K& key, int quota, std:
   for_each_taken(group, n, key, c, [&](int i, bool taken) { accept[i] = taken ? 1 : 0; });
 }
 
-// ---- arithmetic that may not be contracted ------------------------------------------------------
-
-// a b rounded once: nvcc would fuse it with a following sum, and the rounding of a decision would
-// differ from the definition's.
+// a b rounded on its own, as in the definition of a decision (portable.h).
 UNMASK_DEVICE double product(double a, double b) {
-#if defined(__CUDA_ARCH__)
-  return __dmul_rn(a, b);
-#else
   return a * b;
-#endif
 }
 
 // sum[0 .. s) of what the sequences before s have: where the entries of s begin.

@@ -57,7 +57,8 @@ layout make_layout(cudaDataType type, std::int64_t rows, std::int64_t columns, s
 // What a tuned choice is valid for.
 struct problem {
   std::int64_t n = 0, k = 0, m = 0;
-  bool accumulate = false, bias = false;
+  bool accumulate = false;
+  int bias = 0;          // bytes that its address is a multiple of, 16 at most; 0: there is none
   bool aligned = false;  // every operand's rows start at multiples of 16 bytes
   bool half = false;     // the result is bfloat16
   bool int8 = false;     // else the operands are bfloat16
@@ -67,6 +68,14 @@ struct problem {
 bool aligned_16(const library_product& p) {
   const auto at = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
   return at(p.x) && at(p.w) && at(p.y) && p.depth % (p.int8 ? 16 : 8) == 0 && p.y_stride % 8 == 0;
+}
+
+// The library's heuristics look at the bias' address, and their choice holds for no smaller alignment.
+int alignment_of_bias(const library_product& p) {
+  const auto at = reinterpret_cast<std::uintptr_t>(p.bias);
+  int bytes = at == 0 ? 0 : 1;
+  while (bytes > 0 && bytes < 16 && at % (2 * static_cast<std::uintptr_t>(bytes)) == 0) bytes *= 2;
+  return bytes;
 }
 
 std::string safe(std::string text) {
@@ -117,9 +126,8 @@ std::string line_of(const problem& p, const choice& c) {
                 "{\"n\":%lld,\"k\":%lld,\"m\":%lld,\"accumulate\":%d,\"bias\":%d,\"aligned\":%d,"
                 "\"half\":%d,\"int8\":%d,\"microseconds\":%.3f,\"algorithm\":\"%s\"}",
                 static_cast<long long>(p.n), static_cast<long long>(p.k),
-                static_cast<long long>(p.m), p.accumulate ? 1 : 0, p.bias ? 1 : 0,
-                p.aligned ? 1 : 0, p.half ? 1 : 0, p.int8 ? 1 : 0,
-                static_cast<double>(c.microseconds), hex.c_str());
+                static_cast<long long>(p.m), p.accumulate ? 1 : 0, p.bias, p.aligned ? 1 : 0,
+                p.half ? 1 : 0, p.int8 ? 1 : 0, static_cast<double>(c.microseconds), hex.c_str());
   return text;
 }
 
@@ -139,7 +147,7 @@ bool parse_line(const std::string& line, problem* p, choice* c) {
     bytes[i] = static_cast<unsigned char>(std::strtoul(two, nullptr, 16));
   }
   std::memcpy(&c->algorithm, bytes.data(), bytes.size());
-  *p = {n, k, m, accumulate != 0, bias != 0, aligned != 0, half != 0, int8 != 0};
+  *p = {n, k, m, accumulate != 0, bias, aligned != 0, half != 0, int8 != 0};
   return true;
 }
 
@@ -321,8 +329,9 @@ library_gemm::~library_gemm() {
 bool library_gemm::multiply(const library_product& p, void* stream) {
   impl_->stream = static_cast<cudaStream_t>(stream);
   const impl::call c = impl_->prepare(p, p.rows);
-  const problem key{p.columns,         p.depth,       row_bucket(p.rows), p.accumulate,
-                    p.bias != nullptr, aligned_16(p), p.y_bf16,           p.int8};
+  const problem key{
+      p.columns, p.depth, row_bucket(p.rows), p.accumulate, alignment_of_bias(p), aligned_16(p),
+      p.y_bf16,  p.int8};
   auto known = impl_->tuned.find(key);
   const auto tune = [&] {  // waits: what is being recorded must have run before
     cudaStreamCaptureStatus recording{};
@@ -337,21 +346,23 @@ bool library_gemm::multiply(const library_product& p, void* stream) {
     known = impl_->tuned.emplace(key, tune()).first;
     if (known->second.microseconds >= 0) impl_->keep(key, known->second);
   }
-  cublasLtMatmulHeuristicResult_t fit{};
-  const bool runs = known->second.microseconds >= 0 &&
-                    library().cublasLtMatmulAlgoCheck(
-                        impl_->handle, c.what.get(), c.w.get(), c.x.get(), c.y.get(), c.y.get(),
-                        &known->second.algorithm, &fit) == CUBLAS_STATUS_SUCCESS &&
-                    fit.workspaceSize <= workspace_bytes;
+  const auto runs = [&](const choice& with) {
+    cublasLtMatmulHeuristicResult_t fit{};
+    return with.microseconds >= 0 &&
+           library().cublasLtMatmulAlgoCheck(impl_->handle, c.what.get(), c.w.get(), c.x.get(),
+                                             c.y.get(), c.y.get(), &with.algorithm,
+                                             &fit) == CUBLAS_STATUS_SUCCESS &&
+           fit.workspaceSize <= workspace_bytes;
+  };
   const choice* chosen = &known->second;
-  if (!runs) {  // this M or alignment does not suit the bucket's choice
+  if (!runs(*chosen)) {  // this M does not suit the bucket's choice
     problem exact = key;
     exact.m = p.rows;
     auto own = impl_->tuned_exactly.find(exact);
     if (own == impl_->tuned_exactly.end()) own = impl_->tuned_exactly.emplace(exact, tune()).first;
     chosen = &own->second;
+    if (!runs(*chosen)) return false;
   }
-  if (chosen->microseconds < 0) return false;
   impl_->run(p, c, chosen->algorithm, p.y);
   return true;
 }

@@ -60,7 +60,9 @@ UNMASK_KERNEL void rms_norm_kernel(rms_norm_params p) {
       if (d >= p.width) continue;
       held[i] = load_quad(x, dtype::f32, d);
 #pragma unroll
-      for (int e = 0; e < 4; ++e) squares += held[i].x[e] * held[i].x[e];
+      for (int e = 0; e < 4; ++e) {
+        squares = fused_multiply_add(held[i].x[e], held[i].x[e], squares);
+      }
     }
     const float factor =
         reciprocal_sqrt(block_sum(squares, scratch) / static_cast<float>(p.width) + p.eps);
@@ -75,7 +77,9 @@ UNMASK_KERNEL void rms_norm_kernel(rms_norm_params p) {
     }
     return;
   }
-  for (int d = first; d < p.width; d += row_threads) squares += x[d] * x[d];
+  for (int d = first; d < p.width; d += row_threads) {
+    squares = fused_multiply_add(x[d], x[d], squares);
+  }
   const float mean = block_sum(squares, scratch) / static_cast<float>(p.width);
   const float factor = reciprocal_sqrt(mean + p.eps);
   for (int d = first; d < p.width; d += row_threads) {
@@ -115,7 +119,7 @@ UNMASK_DEVICE void norm_and_rotate(void* x, std::int64_t at, const float* norm_w
     float squares = 0;
     for (int d = lane; d < dim; d += warp_size) {
       const float e = load_float(x, type, at + d);
-      squares += e * e;
+      squares = fused_multiply_add(e, e, squares);
     }
     factor = reciprocal_sqrt(warp_sum(squares) / static_cast<float>(dim) + eps);
   }
@@ -126,8 +130,8 @@ UNMASK_DEVICE void norm_and_rotate(void* x, std::int64_t at, const float* norm_w
   for (int i = lane; i < half; i += warp_size) {
     const int j = i + half;
     const float a = normed(i), b = normed(j);
-    store_float(x, type, at + i, a * cosine[i] - b * sine[i]);
-    store_float(x, type, at + j, b * cosine[i] + a * sine[i]);
+    store_float(x, type, at + i, fused_multiply_add(a, cosine[i], -(b * sine[i])));
+    store_float(x, type, at + j, fused_multiply_add(b, cosine[i], a * sine[i]));
   }
   if (!norm) return;
   for (int d = 2 * half + lane; d < dim; d += warp_size) store_float(x, type, at + d, normed(d));
@@ -145,7 +149,7 @@ UNMASK_DEVICE float_quad norm_and_rotate_quad(void* x, std::int64_t at, const fl
   if (norm_weight != nullptr) {
     float squares = 0;
 #pragma unroll
-    for (int e = 0; e < 4; ++e) squares += mine.x[e] * mine.x[e];
+    for (int e = 0; e < 4; ++e) squares = fused_multiply_add(mine.x[e], mine.x[e], squares);
     const float factor = reciprocal_sqrt(warp_sum(squares) / 128.0F + eps);
     const float_quad w = load_quad(norm_weight, dtype::f32, 4 * lane);
 #pragma unroll
@@ -157,17 +161,20 @@ UNMASK_DEVICE float_quad norm_and_rotate_quad(void* x, std::int64_t at, const fl
     const float other = shuffle_xor(mine.x[e], apart);
     if (!rotates) continue;
     const int i = 4 * (lane & (apart - 1)) + e;
-    mine.x[e] = mine.x[e] * cosine[i] + (second ? other : -other) * sine[i];
+    mine.x[e] = fused_multiply_add(mine.x[e], cosine[i], (second ? other : -other) * sine[i]);
   }
   store_quad(x, type, at + 4 * lane, mine);
   return type == dtype::f32 ? mine : load_quad(x, type, at + 4 * lane);
 }
 
-// Lanes between partners, 0: elements are taken one by one.
-inline int lanes_apart(const tensor_view& heads, int dim, int half) {
+// Lanes between partners, 0: elements are taken one by one. norm_weight: [dim], or no data.
+inline int lanes_apart(const tensor_view& heads, const tensor_view& norm_weight, int dim,
+                       int half) {
   const int apart = half / 4;
   const bool power = apart > 0 && (apart & (apart - 1)) == 0;
-  return dim == 128 && half % 4 == 0 && power && in_groups(4, heads, dim) ? apart : 0;
+  const bool quads =
+      in_groups(4, heads, dim) && (norm_weight.data == nullptr || in_groups(4, norm_weight, dim));
+  return dim == 128 && half % 4 == 0 && power && quads ? apart : 0;
 }
 
 // A warp takes one head at a time; the row's sines are computed once for all of them.
@@ -210,12 +217,12 @@ UNMASK_KERNEL void silu_mul_kernel(silu_mul_params p) {
     const auto* in = static_cast<const std::uint16_t*>(p.gate_up) + gate;
     auto* to = static_cast<std::uint16_t*>(p.out) + out;
     for (int f = 8 * first; f < p.width; f += 8 * step) {
-      const bf16_piece g = *reinterpret_cast<const bf16_piece*>(in + f);
-      const bf16_piece u = *reinterpret_cast<const bf16_piece*>(in + p.width + f);
+      const bf16_piece g = word_at<bf16_piece>(in + f);
+      const bf16_piece u = word_at<bf16_piece>(in + p.width + f);
       bf16_piece y;
 #pragma unroll
       for (int i = 0; i < 4; ++i) y.pair[i] = gated_pair(g.pair[i], u.pair[i]);
-      *reinterpret_cast<bf16_piece*>(to + f) = y;
+      word_at<bf16_piece>(to + f) = y;
     }
     return;
   }

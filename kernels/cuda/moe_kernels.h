@@ -131,6 +131,7 @@ UNMASK_DEVICE void route_row(const route_params& p, std::int64_t r, const route_
       }
     }
     if (chosen == 0x7FFFFFFF) chosen = i;  // only NaN left
+    sync_warp();                           // all have read what is marked now
     if (lane == 0) {
       p.expert[r * p.expert_stride + i] = chosen;
       selection[chosen] = float_bits(0x7FC00000U);  // taken
@@ -161,7 +162,7 @@ UNMASK_KERNEL void UNMASK_THREADS(route_threads) moe_route_kernel(route_params p
     const float* w = p.weight + e * p.weight_stride;
     float sum = 0;
     for (int d = lane_index(); d < p.width; d += warp_size) {
-      sum += load_float(p.x, p.x_type, r * p.x_stride + d) * w[d];
+      sum = fused_multiply_add(load_float(p.x, p.x_type, r * p.x_stride + d), w[d], sum);
     }
     sum = warp_sum(sum);
     if (lane_index() == 0) room.score[e] = route_score(p, sum);

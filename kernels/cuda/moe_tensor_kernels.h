@@ -183,7 +183,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 2)
           if constexpr (gated) {
             const number *gate = sum[i][n] + 2 * h, *up = sum[i][n + warp_columns / 8] + 2 * h;
             if (column < p.columns) {
-              *reinterpret_cast<std::uint32_t*>(static_cast<std::uint16_t*>(p.y) + to + column) =
+              word_at<std::uint32_t>(static_cast<std::uint16_t*>(p.y) + to + column) =
                   gated_pair(pack_bf16(gate[0], gate[1]), pack_bf16(up[0], up[1]));
             }
             continue;
@@ -318,7 +318,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 1)
       sync_block();
       const std::uint16_t* xs = x_shared + stage * x_tile;
       const std::uint16_t* ws = w_shared + stage * w_tile + group * wide_half * wide_depth;
-      wgmma_begin();
+      wgmma_begin(sum);
 #pragma unroll
       for (int k = 0; k < wide_depth; k += 16) {
         wgmma_64x144x16(sum[0], ws + k, xs + k);
@@ -348,7 +348,7 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(routed_threads, 1)
         const int column = tile.first_column + group * group_columns + operand * 64 +
                            warp % 4 * 16 + half * 8 + lane / 4 - odd;
         if (!there || column >= p.columns) continue;
-        *reinterpret_cast<std::uint32_t*>(y + column) =
+        word_at<std::uint32_t>(y + column) =
             odd != 0 ? other >> 16 | (mine & 0xFFFF0000U) : (mine & 0xFFFFU) | other << 16;
       }
     }

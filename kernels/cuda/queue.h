@@ -190,7 +190,9 @@ class queue {
 #endif
   }
 #if defined(__CUDACC__)
-  cudaStream_t stream() const {
+  // For a library: who asks queues something, which the next synchronize() has to wait for.
+  cudaStream_t stream() {
+    queued_ = true;
     return stream_;
   }
 #else

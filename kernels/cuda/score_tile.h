@@ -53,7 +53,7 @@ UNMASK_DEVICE void load_score_rows(std::uint32_t (&a)[dim / 16][4], const std::u
     for (int i = 0; i < 4; ++i) {
       const std::uint16_t* from = i % 2 == 0 ? row : row_8;
       const int at = step * 16 + i / 2 * 8 + column;
-      a[step][i] = from != nullptr ? *reinterpret_cast<const std::uint32_t*>(from + at) : 0;
+      a[step][i] = from != nullptr ? word_at<std::uint32_t>(from + at) : 0;
     }
   }
 }
@@ -159,7 +159,8 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(score_threads, 2)
 #pragma unroll
           for (int e = 0; e < 4; ++e) {
             const int j = base + n * 8 + lane % 4 * 2 + e % 2;
-            const float w = exp2_fast(score[n][e] * scale_log2 - top[e / 2]) * factor[e / 2];
+            const float w =
+                exp2_fast(fused_multiply_add(score[n][e], scale_log2, -top[e / 2])) * factor[e / 2];
             const bool hidden = j >= keys || factor[e / 2] == 0 ||
                                 (p.mask != mask_kind::full && slot_of_key(p, s, j) >= seen[e / 2]);
             sum[n][e % 2] += hidden ? 0.0F : w;

@@ -127,9 +127,11 @@ UNMASK_DEVICE void importance_tiles(const importance_params& p, const block_grou
         for (int f = 0; f < tile; ++f) wide[f] = static_cast<double>(x == 0 ? k[f].a : k[f].b);
 #pragma unroll
         for (int e = 0; e < tile; ++e) {
-          const auto of_query = static_cast<double>(x == 0 ? q[e].a : q[e].b);
+          const auto of_query = static_cast<double>(x == 0 ? q[e].a : q[e].b);  // exact products
 #pragma unroll
-          for (int f = 0; f < tile; ++f) sum[e][f] += of_query * wide[f];
+          for (int f = 0; f < tile; ++f) {
+            sum[e][f] = fused_multiply_add(of_query, wide[f], sum[e][f]);
+          }
         }
       }
     }

@@ -59,15 +59,37 @@ void uniform_scores(const op::uniform_scores& args) {
   }
 }
 
-// canvas[s, p] = token, state[s, p] = decoded_state for the accepted; committed[s] += their number.
-// Nothing happens where the token is mask_id.
+// Counts one decision of a kind that may not come up.
+void count(std::int32_t* counts, std::int32_t s) {
+  if (counts != nullptr) ++counts[s];
+}
+
+// keep: nothing. take, hold: a mask is decided, unless its token is mask_id. replace, reopen: a
+// decided position changes. Anything else is refused.
 void commit(const op::commit& args) {
   for (std::int32_t s = 0; s < args.candidates.sequences; ++s) {
     for (std::int32_t c = args.candidates.begin[s]; c < args.candidates.begin[s + 1]; ++c) {
-      if (args.accept[c] == 0 || args.token[c] == args.mask_id) continue;
-      args.canvas.row<std::int32_t>(s)[args.candidates.position[c]] = args.token[c];
-      args.state.row<std::uint8_t>(s)[args.candidates.position[c]] = args.decoded_state;
-      ++args.committed[s];
+      const std::uint8_t what = args.accept[c];
+      const bool decides = decides_mask(what);
+      if (what == decision_keep || (decides && args.token[c] == args.mask_id)) continue;
+      const std::int32_t position = args.candidates.position[c];
+      std::int32_t& token = args.canvas.row<std::int32_t>(s)[position];
+      std::uint8_t& state = args.state.row<std::uint8_t>(s)[position];
+      const bool nowhere = what == decision_hold && args.held.data == nullptr;
+      if (nowhere || state != (decides ? state_masked : state_decoded)) {
+        count(args.counts.refused, s);
+      } else if (decides) {
+        state = state_decoded;
+        (what == decision_hold ? args.held.row<std::int32_t>(s)[position] : token) = args.token[c];
+        count(args.counts.taken, s);
+      } else if (what == decision_replace) {
+        token = args.token[c];
+        count(args.counts.replaced, s);
+      } else {
+        token = args.mask_token;
+        state = state_masked;
+        count(args.counts.reopened, s);
+      }
     }
   }
 }

@@ -61,13 +61,13 @@ void gather_tokens(const op::gather_tokens& args) {
   }
 }
 
-// {(p, r) : p in [first_s, last_s), state[s, p] == want, row r of s has position p - shift}.
+// {(p, r) : p in [first_s, last_s), state[s, p] is wanted, row r of s has position p - shift}.
 std::int32_t find_candidates(const op::find_candidates& args) {
   std::int32_t total = 0;
   args.begin[0] = 0;
   for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
     for (std::int32_t p = args.first[s]; p < args.last[s]; ++p) {
-      if (args.state.row<std::uint8_t>(s)[p] != args.want) continue;
+      if (!is_one_of(args.state.row<std::uint8_t>(s)[p], args.wanted)) continue;
       for (std::int32_t r = args.rows.row_begin[s]; r < args.rows.row_begin[s + 1]; ++r) {
         if (args.rows.position[r] != p - args.shift) continue;
         args.position[total] = p;

@@ -49,7 +49,7 @@ recipe make(const model_config& model, const parameters& p) {
   r.pace = std::make_unique<pace>(s, shared);
   r.rows = std::make_unique<rows>(s, shared);
   r.keys = std::make_unique<key_policy>();
-  r.cache = std::make_unique<append_cache>();
+  r.cache = std::make_unique<append_cache>(/*keeps_decided=*/true);
   r.unmask = std::make_unique<unmask>(s, shared);
   r.views.state_bytes = [shared] { return shared->bytes(); };
   return r;

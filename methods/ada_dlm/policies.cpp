@@ -29,11 +29,6 @@ void shared_state::make_room(const batch& b, const settings& s) {
   remembers = s.decision.rule != freeze_rule::threshold;
   history = backend.allocate(dtype::f32, {places, length, remembers ? s.history : 1});
   flags = backend.allocate(dtype::u8, {places, length}, memory_use::host_visible);
-  if (s.keep_mask_input) {
-    answer = backend.allocate(dtype::i32, {places, length}, memory_use::host_visible);
-    answer_state = backend.allocate(dtype::u8, {places, length});
-    answer_count = backend.allocate(dtype::i32, {places});
-  }
   const auto n = static_cast<std::size_t>(places);
   scope_first.resize(n);
   scope_last.resize(n);
@@ -42,14 +37,12 @@ void shared_state::make_room(const batch& b, const settings& s) {
 }
 
 std::size_t shared_state::bytes() const {
-  return (remembers ? history.bytes() : 0) + answer.bytes() + answer_state.bytes() +
-         answer_count.bytes();
+  return remembers ? history.bytes() : 0;
 }
 
 void shared_state::forget(const batch& b, std::int32_t s) {
   b.backend().clear(history.row<float>(s),
                     static_cast<std::size_t>(history.view().columns()) * sizeof(float));
-  if (answer) std::fill_n(answer.row<std::int32_t>(s), b.max_length(), b.model().mask_id);
 }
 
 std::int32_t pace::canvas_length(const model_config&, const sequence_request& request) const {
@@ -100,11 +93,11 @@ sequence_step pace::plan(const batch& b, std::int32_t s) {
   return step;
 }
 
-void pace::observe(batch& b, std::int32_t s, const sequence_step&, std::int32_t committed) {
+void pace::observe(batch& b, std::int32_t s, const sequence_step&, const step_outcome& outcome) {
   const sequence& q = b.at(s);
   progress& p = progress_.at(s);
   ++p.step;
-  p.idle_steps = committed > 0 ? 0 : p.idle_steps + 1;
+  p.idle_steps = outcome.taken > 0 ? 0 : p.idle_steps + 1;
   // Only tokens that stay masked by their id can keep a scope from ever coming clean.
   const bool stuck = settings_.remask_by_id && p.idle_steps >= p.scope_last - p.scope_first;
   if (p.step == settings_.steps || b.count(s, q.prompt_length, q.length, state_masked) == 0) {
@@ -127,11 +120,6 @@ void pace::finish(batch& b, std::int32_t s) {
   sequence& q = b.at(s);
   q.finished = true;
   q.output_end = q.length;
-  if (settings_.keep_mask_input) {
-    std::copy(shared_->answer.row<std::int32_t>(s) + q.prompt_length,
-              shared_->answer.row<std::int32_t>(s) + q.length,
-              b.canvas().row<std::int32_t>(s) + q.prompt_length);
-  }
 }
 
 void rows::select(const batch& b, const step_plan& plan, row_lists& list) {
@@ -164,8 +152,8 @@ void rows::feed_forward_rows(const batch& b, const step_plan&, const row_lists& 
       backend.run(op::compact{b.capacity(), shared_->flags, 1, first_.data(), last_.data(),
                               updated.begin.as<std::int32_t>(), updated.position.as<std::int32_t>(),
                               updated.sequence.as<std::int32_t>()});
-  backend.run(op::find_candidates{list.set(b.capacity()), shared_->flags, 1, first_.data(),
-                                  last_.data(), 0, updated.begin.as<std::int32_t>(),
+  backend.run(op::find_candidates{list.set(b.capacity()), shared_->flags, one_state(1),
+                                  first_.data(), last_.data(), 0, updated.begin.as<std::int32_t>(),
                                   updated.position.as<std::int32_t>(), index.as<std::int32_t>()});
 }
 
@@ -191,12 +179,10 @@ void unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
   backend.run(
       op::accept_two_centroids{set, shared_->history, shared_->rank.data(), params, accept});
   if (settings_.keep_mask_input) {
-    // The token waits beside the canvas; what the loop writes is the mask id once more.
-    backend.run(op::commit{set, c.token.as<std::int32_t>(), accept, state_decoded, -1,
-                           shared_->answer, shared_->answer_state,
-                           shared_->answer_count.as<std::int32_t>()});
     backend.synchronize();
-    std::fill_n(c.token.as<std::int32_t>(), c.count, b.model().mask_id);
+    for (std::int32_t i = 0; i < c.count; ++i) {
+      if (accept[i] == decision_take) accept[i] = decision_hold;
+    }
   }
 }
 

@@ -63,9 +63,8 @@ struct shared_state {
 
   // [S, L, m] confidences, newest first; 0: not scored. The threshold reads those of the step alone.
   tensor history;
-  bool remembers = true;                      // some of the history is of earlier steps
-  tensor flags;                               // [S, L] 1: this position is computed in this step
-  tensor answer, answer_state, answer_count;  // keep_mask_input: frozen tokens until the end
+  bool remembers = true;  // some of the history is of earlier steps
+  tensor flags;           // [S, L] 1: this position is computed in this step
   shared_vector<std::int32_t> scope_first, scope_last, rank;
   shared_vector<std::uint8_t> whole;  // every position in play is computed
 };
@@ -82,7 +81,7 @@ class pace final : public pace_policy {
   void start(batch& b, std::int32_t s) override;
   sequence_step plan(const batch& b, std::int32_t s) override;
   void observe(batch& b, std::int32_t s, const sequence_step& step,
-               std::int32_t committed) override;
+               const step_outcome& outcome) override;
 
  private:
   struct progress {
@@ -115,7 +114,9 @@ class rows final : public row_policy {
 class unmask final : public unmask_policy {
  public:
   unmask(settings s, std::shared_ptr<shared_state> shared)
-      : unmask_policy({s.remask_by_id}), settings_(std::move(s)), shared_(std::move(shared)) {}
+      : unmask_policy({.masks_by_id = s.remask_by_id, .holds = s.keep_mask_input}),
+        settings_(std::move(s)),
+        shared_(std::move(shared)) {}
   void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override;
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;

@@ -22,6 +22,9 @@ class no_cache final : public cache_policy {
 // Every forward writes its rows' K/V for good; later forwards see them as history.
 class append_cache : public cache_policy {
  public:
+  // keeps_decided: cache_traits.
+  explicit append_cache(bool keeps_decided = false)
+      : cache_policy({.keeps_decided = keeps_decided}) {}
   kv_storage storage(std::int32_t, std::int32_t length) const override { return {length, 0}; }
 };
 

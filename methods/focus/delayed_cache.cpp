@@ -102,7 +102,7 @@ recipe make_delayed(const std::string& name, const model_config& model, const pa
   r.keys = std::make_unique<delayed_keys>(s.block_length, state);
   r.pace = std::make_unique<delayed_pace>(std::move(s), state);
   r.rows = std::make_unique<delayed_rows>(state);
-  r.cache = std::make_unique<append_cache>();
+  r.cache = std::make_unique<append_cache>(/*keeps_decided=*/true);
   r.unmask = std::make_unique<block_unmask>(block_unmask_settings_of(model, p));
   return r;
 }

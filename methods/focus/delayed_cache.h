@@ -101,9 +101,9 @@ class delayed_pace final : public block_pace {
     state_->start(b, s);
   }
   void observe(batch& b, std::int32_t s, const sequence_step& step,
-               std::int32_t committed) override {
-    block_pace::observe(b, s, step, committed);
-    state_->observe(s, step, committed);
+               const step_outcome& outcome) override {
+    block_pace::observe(b, s, step, outcome);
+    state_->observe(s, step, outcome.taken);
   }
 
  private:

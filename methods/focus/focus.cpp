@@ -22,7 +22,7 @@ recipe make_focus(const model_config& model, const parameters& p) {
   auto rows = std::make_unique<focus_rows>(state);
   r.views.eviction = [of = rows.get()](std::int32_t place) { return of->eviction(place); };
   r.rows = std::move(rows);
-  r.cache = std::make_unique<append_cache>();
+  r.cache = std::make_unique<append_cache>(/*keeps_decided=*/true);
   r.unmask = std::make_unique<block_unmask>(block_unmask_settings_of(model, p));
   return r;
 }

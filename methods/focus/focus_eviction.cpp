@@ -71,7 +71,7 @@ void focus_eviction::find(const batch& b, const step_plan& plan, const row_lists
     processed_end_[s] = r.processed_end;
   }
   count_ = b.backend().run(op::find_candidates{
-      rows.set(b.capacity()), b.state(), state_masked, first_.data(), last_.data(), 0,
+      rows.set(b.capacity()), b.state(), one_state(state_masked), first_.data(), last_.data(), 0,
       begin_.as<std::int32_t>(), position_.as<std::int32_t>(), row_.as<std::int32_t>()});
 }
 

@@ -156,7 +156,7 @@ sequence_step optimus_pace::plan(const batch& b, std::int32_t s) {
 }
 
 void optimus_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
-                           std::int32_t committed) {
+                           const step_outcome& outcome) {
   optimus_state& state = *state_;
   progress& p = progress_.at(s);
   const bool prefill = step.what == forward_kind::prefill;
@@ -165,8 +165,8 @@ void optimus_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
     const chunk_choice made =
         prefill ? chunk_choice{state.settings.chunk.block, false} : state.choice;
     seen.size = made.size;
-    if (!prefill) state.elastic->record(made, committed);
-    state.elastic->observe(s, made, seen, committed);
+    if (!prefill) state.elastic->record(made, outcome.taken);
+    state.elastic->observe(s, made, seen, outcome.taken);
   }
   seen.passed.clear();
   seen.slot.clear();

@@ -65,7 +65,7 @@ class optimus_pace : public pace_policy {
   void begin(const batch& b, const schedule_action* parts) override;
   sequence_step plan(const batch& b, std::int32_t s) override;
   void observe(batch& b, std::int32_t s, const sequence_step& step,
-               std::int32_t committed) override;
+               const step_outcome& outcome) override;
   std::string learnt() const override { return state_->elastic ? state_->elastic->report() : ""; }
 
  private:
@@ -113,7 +113,8 @@ class optimus_keys : public key_policy {
 // What settles becomes cached; provisional K/V is never seen again.
 class optimus_cache final : public cache_policy {
  public:
-  explicit optimus_cache(std::shared_ptr<optimus_state> state) : state_(std::move(state)) {}
+  explicit optimus_cache(std::shared_ptr<optimus_state> state)
+      : cache_policy({.keeps_decided = true}), state_(std::move(state)) {}
   kv_storage storage(std::int32_t, std::int32_t length) const override { return {length, 0}; }
   void settle(batch& b, const step_plan& plan) override;
 

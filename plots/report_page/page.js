@@ -18,40 +18,107 @@
     const number = Number(value);
     return value === "" || Number.isNaN(number) ? value.toLowerCase() : number;
   };
-  for (const header of document.querySelectorAll("table.sortable th")) {
-    header.querySelector("button").addEventListener("click", () => {
-      const column = header.cellIndex, body = header.closest("table").tBodies[0];
-      const down = header.getAttribute("aria-sort") === "ascending";
-      for (const other of header.parentNode.cells) other.removeAttribute("aria-sort");
-      header.setAttribute("aria-sort", down ? "descending" : "ascending");
-      const rows = [...body.rows].map((row) => [keyOf(row, column), row]);
-      rows.sort(([a], [b]) => {
-        if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
-        return (a < b ? -1 : a > b ? 1 : 0) * (down ? -1 : 1);
-      });
-      for (const [, row] of rows) body.append(row);
+  const sort = (header) => {
+    const column = header.cellIndex, body = header.closest("table").tBodies[0];
+    const down = header.getAttribute("aria-sort") === "ascending";
+    for (const other of header.parentNode.cells) other.removeAttribute("aria-sort");
+    header.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const rows = [...body.rows].map((row) => [keyOf(row, column), row]);
+    rows.sort(([a], [b]) => {
+      if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1;
+      return (a < b ? -1 : a > b ? 1 : 0) * (down ? -1 : 1);
     });
+    for (const [, row] of rows) body.append(row);
+  };
+
+  // What a part holds besides its text is packed until somebody opens it.
+  const unpacked = async (node) => {
+    const bytes = Uint8Array.from(atob(node.textContent.trim()), (c) => c.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  };
+  window.unpacked = unpacked; // for the player
+  const show = async (body) => {
+    body.hidden = false;
+    body.parentNode.querySelector(".opens").setAttribute("aria-expanded", "true");
+    const source = body.querySelector("script.packed");
+    if (!source) return;
+    source.remove();
+    body.querySelector(".later").innerHTML = await unpacked(source);
+  };
+  const hide = (body) => {
+    body.setAttribute("hidden", "until-found");
+    body.parentNode.querySelector(".opens").setAttribute("aria-expanded", "false");
+  };
+  for (const body of document.querySelectorAll(".part > .body")) {
+    body.addEventListener("beforematch", () => show(body));
   }
 
-  // A link into a closed part opens it.
-  const open = () => {
+  const copy = async (button) => {
+    const pre = button.parentNode.querySelector("pre");
+    try {
+      await navigator.clipboard.writeText(pre.textContent);
+      button.textContent = "copied";
+    } catch {
+      getSelection().selectAllChildren(pre);
+      button.textContent = "selected";
+    }
+    setTimeout(() => { button.textContent = "copy"; }, 1500);
+  };
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (!button) return;
+    if (button.matches("table.sortable th button")) sort(button.parentNode);
+    if (button.matches(".command button")) copy(button);
+    if (button.matches(".opens")) {
+      const body = document.getElementById(button.getAttribute("aria-controls"));
+      if (body.hidden) show(body);
+      else hide(body);
+    }
+    if (button.matches(".zoom")) {
+      const large = button.closest("figure").classList.toggle("large");
+      button.setAttribute("aria-pressed", large);
+      button.textContent = large ? "reduce" : "enlarge";
+    }
+  });
+
+  // A link to a closed part opens it.
+  const open = async () => {
     const part = location.hash ? document.getElementById(location.hash.slice(1)) : null;
-    part?.querySelector("details.part")?.setAttribute("open", "");
+    const body = part?.querySelector(":scope > .body[hidden]");
+    if (!body) return;
+    await show(body);
+    part.scrollIntoView();
   };
   addEventListener("hashchange", open);
   open();
 
-  for (const button of document.querySelectorAll(".command button")) {
-    button.addEventListener("click", async () => {
-      const text = button.parentNode.querySelector("pre").textContent;
-      try {
-        await navigator.clipboard.writeText(text);
-        button.textContent = "copied";
-      } catch {
-        getSelection().selectAllChildren(button.parentNode.querySelector("pre"));
-        button.textContent = "selected";
-      }
-      setTimeout(() => { button.textContent = "copy"; }, 1500);
-    });
+  // Shows what holds every word that was typed, and what the other fields ask for.
+  const narrow = (field, items, count, also = () => true) => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let kept = 0;
+    for (const item of items) {
+      item.hidden = !also(item) || words.some((w) => !item.textContent.toLowerCase().includes(w));
+      kept += !item.hidden;
+    }
+    count.textContent = kept === items.length ? "" : `${kept} of ${items.length}`;
+  };
+  const $ = (id) => document.getElementById(id);
+  if ($("claim-filter")) {
+    $("claim-filter").hidden = false;
+    const rows = [...document.querySelectorAll("#claims tbody tr")];
+    const apply = () => narrow($("claim-search"), rows, $("claim-count"), (row) =>
+      (!$("claim-verdict").value || row.dataset.verdict === $("claim-verdict").value) &&
+      (!$("claim-paper").value || row.dataset.paper === $("claim-paper").value));
+    for (const id of ["claim-search", "claim-verdict", "claim-paper"]) {
+      $(id).addEventListener("input", apply);
+    }
+    apply(); // a browser may have kept what was typed
+  }
+  if ($("result-filter")) {
+    $("result-filter").hidden = false;
+    const links = [...document.querySelectorAll("#results .index li")];
+    const apply = () => narrow($("result-search"), links, $("result-count"));
+    $("result-search").addEventListener("input", apply);
+    apply();
   }
 })();

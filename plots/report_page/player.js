@@ -3,10 +3,11 @@
 // The decode player: two recorded decodes of one request side by side, forward by forward.
 // Forward 0 is the canvas before anything ran; after forward t everything it decided is shown.
 "use strict";
-(() => {
+(async () => {
   const source = document.getElementById("traces");
   if (!source) return;
-  const data = JSON.parse(source.textContent);
+  const plain = source.type === "application/json";
+  const data = JSON.parse(plain ? source.textContent : await window.unpacked(source));
   const $ = (id) => document.getElementById(id);
   const svg = (name, attributes) => {
     const node = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -270,9 +271,17 @@
   $("next").addEventListener("click", () => { pause(); jump(player.t + 1); });
   $("last").addEventListener("click", () => { pause(); jump(player.end); });
   $("clock").addEventListener("input", (event) => { pause(); jump(Number(event.target.value)); });
-  $("player").addEventListener("keydown", (event) => {
-    const tag = event.target.tagName;
+  // Keys work wherever the focus is while the player stands in the middle of the window, but those
+  // that mean something to what has the focus.
+  const inView = () => {
+    const box = $("player").getBoundingClientRect();
+    return box.top < 0.75 * innerHeight && box.bottom > 0.25 * innerHeight;
+  };
+  document.addEventListener("keydown", (event) => {
+    const tag = event.target.tagName, own = $("player").contains(event.target);
     if (tag === "SELECT" || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!own && (!inView() || event.target.closest("input, textarea, button, summary, a, [tabindex]"))) return;
+    if (!own && (event.key === "Home" || event.key === "End")) return; // they are the page's
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (move && event.target.id !== "clock") { pause(); jump(player.t + move); event.preventDefault(); }
     if (event.key === "Home" && event.target.id !== "clock") { pause(); jump(0); event.preventDefault(); }

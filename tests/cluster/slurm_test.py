@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+# A requeued task may start when its old credential has expired: after 120 s unless told otherwise.
 PROGRAMS = ["sbatch", "squeue", "scontrol", "slurmctld", "slurmd", "munged"]
 SLURM_CONF = """
 ClusterName=unmask
@@ -21,7 +22,7 @@ SlurmdUser={user}
 SlurmctldPort={controller}
 SlurmdPort={daemon}
 AuthType=auth/munge
-AuthInfo=socket={place}/munge/socket
+AuthInfo=socket={place}/munge/socket,cred_expire=10
 CredType=cred/munge
 StateSaveLocation={place}/state
 SlurmdSpoolDir={place}/spool
@@ -110,7 +111,7 @@ def rows_in(folder):
 
 def check(cluster, program, place, source):
     experiment = pathlib.Path(source) / "tests" / "cluster" / "array.toml"
-    runs = place / "runs"
+    runs = place / "100% runs of it"  # as no one should name a folder
     made = subprocess.run([program, "plan", experiment, "--scheduler", "slurm", "--shards", "2",
                            "--output", runs, "--sbatch=--mem=100"],
                           capture_output=True, text=True, check=True)

@@ -25,6 +25,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -71,8 +72,11 @@ def run(given):
     build, which = find_build(given.build)
     problem = gpu_problem()
     results = os.path.abspath(given.results or os.path.join(ROOT, "runs", "gpu"))
-    work = os.path.join(ROOT, "runs", "gpu", "work-" + name + time.strftime("-%Y%m%dT%H%M%SZ",
-                                                                           time.gmtime()))
+    # A folder of its own: two checks may start in the same second.
+    runs = os.path.join(ROOT, "runs", "gpu")
+    os.makedirs(runs, exist_ok=True)
+    work = tempfile.mkdtemp(dir=runs, prefix="work-" + name + time.strftime("-%Y%m%dT%H%M%SZ-",
+                                                                            time.gmtime()))
     settings = Settings(build, results, work, "gpu-" + name, given.budget or BUDGETS[name],
                         not problem, problem, given.rehearse)
     print(which, flush=True)

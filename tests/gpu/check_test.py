@@ -427,6 +427,26 @@ class Tables(Workspace):
         self.assertEqual(set(statuses), {"NOT RUN"})
         self.assertTrue(os.path.exists(os.path.join(self.results, "gpu-first.md")))
 
+    def test_two_checks_of_the_same_second_keep_their_own_records(self):
+        root = os.path.join(self.folder.name, "root")
+
+        def first(check, _):
+            check.stage("a", 5, lambda log, limit: "", False)
+        counts = []
+        with mock.patch.object(driver, "ROOT", root), mock.patch.dict(os.environ), \
+                mock.patch.object(stages, "first", first), \
+                mock.patch.object(driver.time, "strftime", lambda *_: "-20300101T000000Z"):
+            for name in ("one", "two"):
+                folder = os.path.join(self.folder.name, name)
+                code, _ = self.quietly(driver.main, ["--first", "--keep", "--build", self.build,
+                                                     "--results", folder])
+                self.assertEqual(code, 0)
+                with tarfile.open(os.path.join(folder, "gpu-first.tar.gz")) as packed:
+                    read = packed.extractfile("gpu-first/stages.jsonl").read()
+                counts.append(len(read.splitlines()))
+        self.assertEqual(counts, [1, 1])
+        self.assertEqual(len(os.listdir(os.path.join(root, "runs", "gpu"))), 2)
+
 
 if __name__ == "__main__":
     unittest.main()

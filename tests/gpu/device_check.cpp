@@ -15,6 +15,7 @@
 
 #include "harness/base/error.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/emulation.h"
 #include "kernels/shared_vector.h"
 
 namespace unmask::gpu_check {
@@ -59,6 +60,8 @@ int run(int argc, char** argv) {
     if (machine.devices.empty()) throw environment_error(machine.note);
   }
   ::setenv("UNMASK_CUDA_GRAPHS", "on", 0);  // the emulator records only where it is asked to
+  // As on a GPU: launches wait for the host, which cannot touch device memory, nor kernels its own.
+  cuda::set_emulation({.deferred = true, .own_memory_only = true, .hides_memory = true});
   checker check(backend == "cuda"            ? cuda_backend()
                 : backend == "cuda-emulated" ? cuda_emulated_backend()
                                              : cpu_backend(),

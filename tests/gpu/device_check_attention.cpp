@@ -72,7 +72,39 @@ struct attention_case {
   mask_kind mask = mask_kind::full;
   std::int64_t group = 1, dim = 64;
   bool listed = false, mass = false;
+  std::int64_t apart = 0;  // rows of a sequence at most; 0: as many keys as the size says
 };
+
+// The keys that rows see.
+key_set seen_by(const side& s, const attention_case& t, const ragged& r, const mirrored& key_begin,
+                const mirrored& key_slot) {
+  key_set seen;
+  seen.kv_length = s.at(r.lengths);
+  seen.mask = t.mask;
+  seen.block = 32;
+  if (t.listed) {
+    seen.key_begin = s.at(key_begin);
+    seen.key_slot = s.at(key_slot);
+  }
+  return seen;
+}
+
+// The results as bfloat16 are those of float32, `wide`, rounded once.
+void expect_rounded(checker& c, const std::string& what, const mirrored& wide,
+                    const std::function<void(const tensor_view&)>& attend_into) {
+  const tensor half = c.device().allocate(dtype::bf16, {wide.here.view().elements()});
+  tensor_view rows = wide.there.view();
+  rows.data = half.view().data;
+  rows.type = dtype::bf16;
+  attend_into(rows);
+  std::vector<std::uint16_t> got(static_cast<std::size_t>(half.view().elements()));
+  c.device().read(got.data(), half.view().data, got.size() * 2);
+  const std::vector<std::byte> bytes = c.fetch(wide);
+  const auto* full = reinterpret_cast<const float*>(bytes.data());
+  std::size_t differ = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) differ += got[i] != to_bf16(full[i]);
+  c.report("attention", what + " as bfloat16", static_cast<double>(differ) * 2);
+}
 
 void attend(checker& c, const attention_case& t) {
   const std::int64_t kv_heads = 2, heads = kv_heads * t.group;
@@ -80,7 +112,7 @@ void attend(checker& c, const attention_case& t) {
   const ragged r(c,
                  {static_cast<std::int32_t>(c.size(70, 1500)), 1,
                   static_cast<std::int32_t>(c.size(600, 3001))},
-                 c.size(60, 120));
+                 t.apart > 0 ? t.apart : c.size(60, 120));
   const cache_pair cache = filled_cache(c, r, t.type, kv_heads, t.dim);
   const mirrored q = representable(c, t.type, {r.rows, heads, t.dim});
   const mirrored out = c.poisoned({r.rows, heads, t.dim});
@@ -100,15 +132,8 @@ void attend(checker& c, const attention_case& t) {
   const mirrored mass = c.empty(dtype::f32, {r.sequences, longest});
   const float scale = 1.0F / std::sqrt(static_cast<float>(t.dim));
   c.both([&](const side& s) {
-    key_set seen;
-    seen.kv_length = s.at(r.lengths);
-    seen.mask = t.mask;
-    seen.block = 32;
-    if (t.listed) {
-      seen.key_begin = s.at(key_begin);
-      seen.key_slot = s.at(key_slot);
-    }
-    s.with().run(op::attention{r.set(s), s(q), cache.of(s, r), seen, scale, s(out),
+    s.with().run(op::attention{r.set(s), s(q), cache.of(s, r),
+                               seen_by(s, t, r, key_begin, key_slot), scale, s(out),
                                t.mass ? s(mass).view() : tensor_view{}});
   });
   const std::string what = std::string(unmask::name_of(t.type)) + " " + name_of(t.mask) +
@@ -116,6 +141,14 @@ void attend(checker& c, const attention_case& t) {
                            c.text({r.rows, heads, t.dim}) + " group " + std::to_string(t.group);
   if (t.type == dtype::bf16) {
     c.compare_typical("attention", what, out, 8e-2);
+    const side s(c.device(), true);
+    if (!t.mass) {
+      expect_rounded(c, what, out, [&](const tensor_view& half) {
+        c.device().run(op::attention{r.set(s), s(q), cache.of(s, r),
+                                     seen_by(s, t, r, key_begin, key_slot), scale, half,
+                                     tensor_view{}});
+      });
+    }
   } else {
     c.compare("attention", what, out, 1e-4, 1e-5);
   }
@@ -163,6 +196,12 @@ void check_attention(checker& c) {
     cases.push_back({dtype::bf16, mask_kind::full, 4, 64});
     cases.push_back({dtype::bf16, mask_kind::full, 4, 128, true});
     cases.push_back({dtype::bf16, mask_kind::full, 4, 128, false, true});
+    // Items of 16, 32, 64 and 128 rows.
+    for (const std::int64_t dim : {64, 128}) {
+      for (const std::int64_t apart : {120, 20, 6, 3}) {
+        cases.push_back({dtype::bf16, mask_kind::block_causal, 1, dim, false, false, apart});
+      }
+    }
   } else {
     c.report("attention", "this backend keeps no bf16 K/V", 0);
   }

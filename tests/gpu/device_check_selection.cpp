@@ -44,8 +44,7 @@ void decide(checker& c) {
   }
   c.send(score);
   const mirrored top = c.poisoned(dtype::u8, {count}), above = c.poisoned(dtype::u8, {count});
-  const mirrored canvas = c.poisoned(dtype::i32, {3, count}),
-                 state = c.empty(dtype::u8, {3, count});
+  const mirrored canvas = c.poisoned(dtype::i32, {3, count}), state = states(c, 3, count);
   const mirrored committed = c.ints({0, 0, 0});
   c.both([&](const side& s) {
     const candidate_set candidates{3, count, s.at(begin), s.at(position), s.at(position)};
@@ -53,8 +52,12 @@ void decide(checker& c) {
         op::accept_top{candidates, s.at<float>(score), s.at(quota), s.at<std::uint8_t>(top)});
     s.with().run(op::accept_threshold{candidates, s.at<float>(score), 1.0F, false, true,
                                       s.at<std::uint8_t>(above)});
-    s.with().run(op::commit{candidates, s.at(position), s.at<std::uint8_t>(above), 1, -1, s(canvas),
-                            s(state), s.at(committed)});
+    s.with().run(op::commit{.candidates = candidates,
+                            .token = s.at(position),
+                            .accept = s.at<std::uint8_t>(above),
+                            .canvas = s(canvas),
+                            .state = s(state),
+                            .counts = {.taken = s.at(committed)}});
   });
   c.same("accept_top", std::to_string(count), top);
   c.same("accept_threshold", std::to_string(count), above);
@@ -74,9 +77,9 @@ void find_candidates(checker& c) {
                    row = c.empty(dtype::i32, {sequences * length});
     std::int32_t found[2] = {};
     c.both([&](const side& s) {
-      found[s.is_device()] =
-          s.with().run(op::find_candidates{r.set(s), s(state), 0, s.at(first), s.at(last), shift,
-                                           s.at(begin), s.at(position), s.at(row)});
+      found[s.is_device()] = s.with().run(
+          op::find_candidates{r.set(s), s(state), one_state(0), s.at(first), s.at(last), shift,
+                              s.at(begin), s.at(position), s.at(row)});
     });
     const std::string what = "shift " + std::to_string(shift);
     c.report("find_candidates", what, found[0] == found[1] ? 0 : 2);

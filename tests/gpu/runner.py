@@ -169,16 +169,17 @@ class Check:
         come back, the largest files are left out and named in left-out.txt."""
         self.flushed = time.monotonic()
         target = os.path.join(self.settings.results, self.settings.name + ".tar.gz")
+        fresh = f"{target}.{os.getpid()}.new"  # of this check alone
         while True:
-            self._write_archive(target + ".new")
-            if os.path.getsize(target + ".new") <= ARCHIVE_LIMIT:
+            self._write_archive(fresh)
+            if os.path.getsize(fresh) <= ARCHIVE_LIMIT:
                 break
             sizes = [(os.path.getsize(p), p) for p in self._files() if p not in self.left_out]
             self.left_out.append(max(sizes)[1])
             with open(self.path("left-out.txt"), "w", encoding="utf-8") as out:
                 out.writelines(os.path.relpath(p, self.settings.work) + "\n"
                                for p in self.left_out)
-        os.replace(target + ".new", target)
+        os.replace(fresh, target)
 
     def _files(self):
         return sorted(os.path.join(folder, f) for folder, _, files in os.walk(self.settings.work)

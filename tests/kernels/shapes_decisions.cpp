@@ -5,6 +5,7 @@
 #include "kernels/decisions.h"
 #include "methods/baselines/block_diffusion/kernels/acceptance.h"
 #include "methods/baselines/vanilla/kernels/acceptance.h"
+#include "methods/llada21/kernels/edits.h"
 #include "tests/kernels/scenes.h"
 
 namespace unmask::test {
@@ -64,20 +65,42 @@ const declared gumbel(
       return op::gumbel_scores{s.candidates, noise(at, b), 0.3F, at.inout(s.n, score)};
     },
     1.2e-7);  // the last bit at most
-const auto commits = for_each_of<int>({-1, 5}, [](int mask_id) {
+const auto commits = for_each_of(numbers(4), [](int i) {
   return declared([=](operands& at, const batch& b) {
     const scene s(at, b);
     const std::int64_t length = 2200;
     const counts one = same(b, 1);
-    return op::commit{s.candidates,
+    const auto count = [&] { return at.inout(one, indices(b.size(), 3)); };
+    const bool revises = i >= 2;  // decided positions are candidates too
+    op::commit commit{s.candidates,
                       at.in(random_numbers<std::int32_t>(b, s.n, 1, 0, 9)),
-                      at.in(random_numbers<std::uint8_t>(b, s.n, 2, 0, 1)),
-                      2,
-                      mask_id,
+                      at.in(random_numbers<std::uint8_t>(b, s.n, 2, 0, revises ? 4 : 1)),
+                      i % 2 == 0 ? -1 : 5,
+                      7,
                       at.out_rows(one, {length}, 0, indices(b.size() * 2200, 5)),
-                      at.out_rows(one, {length}, 0, bytes(b.size() * 2200, 0)),
-                      at.inout(one, indices(b.size(), 3))};
+                      at.out_rows(one, {length}, 0, bytes(b.size() * 2200, revises ? 1 : 0)),
+                      at.out_rows(one, {length}, 0, indices(b.size() * 2200, 5)),
+                      {count()}};
+    if (revises) commit.counts = {commit.counts.taken, count(), count(), count()};
+    return commit;
   });
+});
+const declared masks_scored([](operands& at, const batch& b) {
+  const scene s(at, b);
+  return op::score_masks{s.candidates,
+                         at.out_rows(same(b, 1), {2200}, 0, bytes(b.size() * 2200, 1)), s.score,
+                         at.out<float>(s.n)};
+});
+const declared edits_accepted([](operands& at, const batch& b) {
+  const scene s(at, b);
+  const counts one = same(b, 1);
+  return op::accept_edits{s.candidates,
+                          at.out_rows(one, {2200}, 0, indices(b.size() * 2200, 5)),
+                          at.out_rows(one, {2200}, 0, bytes(b.size() * 2200, 1)),
+                          at.in(random_numbers<std::int32_t>(b, s.n, 1, 0, 9)),
+                          s.score,
+                          0.4F,
+                          at.inout(s.n, random_numbers<std::uint8_t>(b, s.n, 2, 0, 1))};
 });
 const auto combined = for_each_of<bool>({false, true}, [](bool two) {
   return declared([=](operands& at, const batch& b) {

@@ -92,7 +92,7 @@ const auto found = for_each_of(numbers(4), [](int i) {
     const std::int64_t most = static_cast<std::int64_t>(b.size()) * room;
     return op::find_candidates{r.set,
                                f.state,
-                               0,
+                               i < 2 ? one_state(0) : std::uint8_t{3},
                                f.first,
                                f.last,
                                i % 2,

@@ -270,6 +270,30 @@ TEST(attention, tensor_cores_match_the_reference) {
   });
 }
 
+// More items than blocks that run at once: a block's second item finds the memory as its first left it.
+TEST(attention, blocks_take_several_items) {
+  for_each_device([&](const backend& device) {
+    const std::size_t multiprocessors =
+        device.name() == "cuda"
+            ? static_cast<std::size_t>(cuda::query().devices.front().multiprocessors)
+            : 4;
+    unsigned seed = 40;
+    for (const auto& [of, rows] :
+         {std::pair<shape, std::int32_t>{{2, 1, 64}, 1}, {{32, 1, 128}, 3}}) {
+      const std::vector<std::int32_t> lengths(8 * multiprocessors + 3, rows);
+      attention_case c(of, lengths, 2, mask_kind::causal, false, seed++);
+      half_cache half(c);
+      round_queries(c);
+      grid want({c.rows.set.rows, of.heads, of.dim}), got({c.rows.set.rows, of.heads, of.dim});
+      const float scale = 1.0F / std::sqrt(static_cast<float>(of.dim));
+      cpu_backend().run(op::attention{c.rows.set, c.q, c.cache.kv, c.keys, scale, want, {}});
+      device.run(op::attention{c.rows.set, c.q, half.kv, c.keys, scale, got, {}});
+      device.synchronize();
+      EXPECT_LT(relative_error(got, want), 6e-3) << of.dim;
+    }
+  });
+}
+
 // 128 packed rows share what is read from shared memory: a fragment of keys or values serves two
 // products of rows, and queries are read for half a tile of 128 dimensions at a time.
 TEST(attention, wide_items_read_fragments_for_two_products) {

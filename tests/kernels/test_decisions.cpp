@@ -9,6 +9,7 @@
 #include "kernels/noise.h"
 #include "methods/baselines/block_diffusion/kernels/acceptance.h"
 #include "methods/baselines/vanilla/kernels/acceptance.h"
+#include "methods/llada21/kernels/edits.h"
 #include "tests/kernels/support.h"
 
 namespace unmask {
@@ -118,15 +119,67 @@ TEST(decisions, commit_writes_accepted_tokens) {
     for (const std::int32_t mask_id : {-1, 99}) {
       std::vector<std::int32_t> canvas(8, 99), committed{5, 0};
       std::vector<std::uint8_t> state(8, 0);
-      backend->run(op::commit{c.set(), token.data(), accept.data(), 2, mask_id,
-                              make_view(canvas.data(), dtype::i32, {2, 4}),
-                              make_view(state.data(), dtype::u8, {2, 4}), committed.data()});
+      backend->run(op::commit{.candidates = c.set(),
+                              .token = token.data(),
+                              .accept = accept.data(),
+                              .mask_id = mask_id,
+                              .canvas = make_view(canvas.data(), dtype::i32, {2, 4}),
+                              .state = make_view(state.data(), dtype::u8, {2, 4}),
+                              .counts = {.taken = committed.data()}});
       EXPECT_EQ(canvas, (std::vector<std::int32_t>{11, 99, 99, 99, 99, 13, 99, 99}));
       const bool by_id = mask_id == 99;
-      EXPECT_EQ(state, (std::vector<std::uint8_t>{2, 0, 0, 0, 0, 2, 0,
-                                                  by_id ? std::uint8_t{0} : std::uint8_t{2}}));
+      EXPECT_EQ(state, (std::vector<std::uint8_t>{1, 0, 0, 0, 0, 1, 0,
+                                                  by_id ? std::uint8_t{0} : std::uint8_t{1}}));
       EXPECT_EQ(committed, (std::vector<std::int32_t>{6, by_id ? 1 : 2}));
     }
+  }
+}
+
+// A mask can be taken or held, a decided position replaced or reopened; nothing else happens.
+TEST(decisions, commit_carries_out_what_fits_the_state) {
+  test::candidates_fixture c;
+  c.add({0, 1, 2, 3, 4, 5, 6});
+  const std::vector<std::int32_t> token{10, 11, 12, 13, 14, 15, 16};
+  const accepts accept{decision_take,   decision_hold, decision_replace, decision_reopen,
+                       decision_reopen, decision_take, decision_replace};
+  for (const backend* backend : backends) {
+    std::vector<std::int32_t> canvas{99, 99, 2, 3, 99, 5, 6}, held(7, -1);
+    std::vector<std::uint8_t> state{0, 0, 1, 1, 0, 1, 2};
+    std::int32_t taken = 0, replaced = 0, reopened = 0, refused = 0;
+    backend->run(op::commit{.candidates = c.set(),
+                            .token = token.data(),
+                            .accept = accept.data(),
+                            .mask_token = 99,
+                            .canvas = make_view(canvas.data(), dtype::i32, {1, 7}),
+                            .state = make_view(state.data(), dtype::u8, {1, 7}),
+                            .held = make_view(held.data(), dtype::i32, {1, 7}),
+                            .counts = {&taken, &replaced, &reopened, &refused}});
+    EXPECT_EQ(canvas, (std::vector<std::int32_t>{10, 99, 12, 99, 99, 5, 6}));
+    EXPECT_EQ(held, (std::vector<std::int32_t>{-1, 11, -1, -1, -1, -1, -1}));
+    EXPECT_EQ(state, (std::vector<std::uint8_t>{1, 1, 1, 0, 0, 1, 2}));
+    EXPECT_EQ((std::vector{taken, replaced, reopened, refused}), (std::vector{2, 1, 1, 3}));
+  }
+}
+
+// By hand: threshold 0.5; positions 0 and 1 are masks, 2 to 4 decided as 2, 3, 4.
+TEST(decisions, edits_replace_decided_tokens_by_surer_others) {
+  test::candidates_fixture c;
+  c.add({0, 1, 2, 3, 4});
+  std::vector<std::int32_t> canvas{99, 99, 2, 3, 4};
+  std::vector<std::uint8_t> state{0, 0, 1, 1, 1};
+  const std::vector<std::int32_t> token{7, 7, 7, 3, 7};
+  const std::vector<float> probability{0.9F, 0.1F, 0.6F, 0.9F, 0.5F};
+  const auto canvas_view = make_view(canvas.data(), dtype::i32, {1, 5});
+  const auto state_view = make_view(state.data(), dtype::u8, {1, 5});
+  for (const backend* backend : backends) {
+    std::vector<float> score(5, test::nan);
+    backend->run(op::score_masks{c.set(), state_view, probability.data(), score.data()});
+    const float none = -std::numeric_limits<float>::infinity();
+    EXPECT_EQ(score, (std::vector<float>{0.9F, 0.1F, none, none, none}));
+    accepts a{1, 0, 1, 1, 1};
+    backend->run(op::accept_edits{c.set(), canvas_view, state_view, token.data(),
+                                  probability.data(), 0.5F, a.data()});
+    EXPECT_EQ(a, (accepts{1, 0, decision_replace, decision_keep, decision_keep}));
   }
 }
 

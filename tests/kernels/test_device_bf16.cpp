@@ -179,7 +179,8 @@ TEST(device_bf16, attention_rounds_its_result) {
   test::for_each_device([&](const backend& device) {
     std::mt19937 rng(13);
     constexpr std::int64_t heads = 4, kv_heads = 2;
-    for (const auto& [dim, tensor] : {std::pair<std::int64_t, bool>{64, true}, {24, false}}) {
+    for (const auto& [dim, tensor] :
+         {std::pair<std::int64_t, bool>{64, true}, {128, true}, {24, false}}) {
       for (const std::int32_t keys : {40, 700}) {
         const test::rows_fixture rows(rng, {3, 2}, keys);
         test::cache_fixture cache(rng, 2, (keys + kv_page_size - 1) / kv_page_size, kv_heads, dim);
@@ -363,6 +364,43 @@ TEST(device_bf16, the_head_sees_rounded_rows_in_every_chunk) {
 }
 
 // More candidates than one group of them: a row's results do not depend on which it is in.
+// Candidates drawn with Gumbel noise from logits of rounded or quantised weights: the reference's.
+TEST(device_bf16, the_head_draws_with_noise) {
+  test::for_each_device([&](const backend& device) {
+    for (const weight_format format : {weight_format::bf16, weight_format::int8}) {
+      std::mt19937 rng(15);
+      constexpr std::int64_t vocabulary = 17000, width = 8;
+      grid x({6, width}), w({vocabulary, width});
+      x.randomize(rng);
+      half_grid({6, width}).round(x);  // x holds the rounded values
+      w.randomize(rng);
+      test::candidates_fixture c;
+      c.add({3, 9});
+      c.add({1});
+      c.row = {5, 0, 3};
+      const std::vector<std::uint64_t> seeds{11, 12};
+      const std::vector<std::int32_t> steps{3, 4};
+      std::vector<std::int32_t> want(3), got(3);
+      std::vector<float> want_p(3), got_p(3);
+      const auto ask = [&](const backend& by, std::vector<std::int32_t>& token,
+                           std::vector<float>& probability) {
+        confidence_out out;
+        out.token = token.data();
+        out.probability = probability.data();
+        confidence_params params;
+        params.gumbel_temperature = 0.7F;
+        params.noise = {seeds.data(), steps.data()};
+        by.run(op::confidence{x, *by.pack(w, format), c.set(), params, out});
+        by.synchronize();
+      };
+      ask(device, got, got_p);
+      ask(reference_backend(), want, want_p);
+      EXPECT_EQ(got, want);
+      test::expect_close(got_p, want_p, format == weight_format::bf16 ? 1e-4 : 1e-2, "probability");
+    }
+  });
+}
+
 TEST(device_bf16, the_head_takes_candidates_in_groups) {
   test::for_each_device([&](const backend& device) {
     std::mt19937 rng(16);

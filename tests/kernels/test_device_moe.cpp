@@ -178,60 +178,79 @@ void experts_by_hand(const grid& x, const std::vector<std::int32_t>& expert,
   }
 }
 
+// Rows of a feed-forward: few of them take the small tiles, many and all the large ones where there are
+// any.
+struct feed_forward {
+  std::int64_t width, hidden, few, many, rows;
+};
+
+void expect_the_definition(const backend& device, const feed_forward& of) {
+  const std::int64_t width = of.width, hidden = of.hidden, rows = of.rows;
+  std::mt19937 rng(14);
+  const std::int64_t k = 2;
+  std::vector<std::vector<float>> up, down;
+  moe_experts own;
+  own.hidden = static_cast<std::int32_t>(hidden);
+  for (int e = 0; e < 5; ++e) {
+    up.push_back(test::random_vector(rng, 2 * hidden * width, 0.2F));
+    down.push_back(test::random_vector(rng, hidden * width, 0.2F));
+    own.gate_up.push_back(device.pack(make_view(up.back().data(), dtype::f32, {2 * hidden, width}),
+                                      weight_format::bf16));
+    own.down.push_back(device.pack(make_view(down.back().data(), dtype::f32, {width, hidden}),
+                                   weight_format::bf16));
+  }
+  // Expert 0 gets every row and more than a tile; expert 4 none.
+  std::vector<std::int32_t> expert;
+  std::vector<float> weight;
+  for (std::int32_t r = 0; r < rows; ++r) {
+    expert.insert(expert.end(), {0, r % 3 == 0 ? r % 4 : 0});
+    weight.insert(weight.end(), {0.7F, 0.4F});
+  }
+  const tensor_view routed = make_view(expert.data(), dtype::i32, {rows, k});
+  const tensor_view shares = make_view(weight.data(), dtype::f32, {rows, k});
+  grid x({rows, width}, 2), start({rows, width}), want({rows, width});
+  x.randomize(rng);
+  start.randomize(rng);
+  want.copy(start);
+  const auto decode = [&](std::int64_t from, std::int64_t n) {
+    auto y = std::make_unique<grid>(std::vector<std::int64_t>{n, width}, 4);
+    for (std::int64_t r = 0; r < n; ++r) std::copy_n(start.row(from + r), width, y->row(r));
+    device.run(op::moe_feed_forward{x.view().slice(from, n), routed.slice(from, n),
+                                    shares.slice(from, n), own, *y});
+    device.synchronize();
+    return y;
+  };
+  // A row alone and among others; the same where experts have the rows for the large tiles, whose
+  // instructions need not sum in the same order.
+  const auto one = decode(7, 1), few = decode(0, of.few), many = decode(0, of.many),
+             all = decode(0, rows);
+  EXPECT_TRUE(test::same_bits(one->row(0), few->row(7), width));
+  EXPECT_TRUE(test::same_bits(many->row(7), all->row(7), width));
+  experts_by_hand(x, expert, weight, up, down, k, hidden, want);
+  // Gate, up, their product and each expert's result are rounded to bfloat16 between the products:
+  // each by 2^-9 at most.
+  double difference = 0, size = 0;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t d = 0; d < width; ++d) {
+      const double w = want.at(r, d), off = all->at(r, d) - w;
+      difference += off * off;
+      size += w * w;
+    }
+  }
+  EXPECT_LT(std::sqrt(difference / size), 4e-3);
+}
+
 TEST(device_moe_tensor, feed_forward_matches_the_definition_and_the_batch) {
   test::for_each_device([&](const backend& device) {
-    std::mt19937 rng(14);
-    const std::int64_t width = 72, hidden = 40, rows = 520, k = 2;  // more than one block plans
-    std::vector<std::vector<float>> up, down;
-    moe_experts own;
-    own.hidden = static_cast<std::int32_t>(hidden);
-    for (int e = 0; e < 5; ++e) {
-      up.push_back(test::random_vector(rng, 2 * hidden * width, 0.2F));
-      down.push_back(test::random_vector(rng, hidden * width, 0.2F));
-      own.gate_up.push_back(device.pack(
-          make_view(up.back().data(), dtype::f32, {2 * hidden, width}), weight_format::bf16));
-      own.down.push_back(device.pack(make_view(down.back().data(), dtype::f32, {width, hidden}),
-                                     weight_format::bf16));
-    }
-    // Expert 0 gets every row and more than a tile; expert 4 none.
-    std::vector<std::int32_t> expert;
-    std::vector<float> weight;
-    for (std::int32_t r = 0; r < rows; ++r) {
-      expert.insert(expert.end(), {0, r % 3 == 0 ? r % 4 : 0});
-      weight.insert(weight.end(), {0.7F, 0.4F});
-    }
-    const tensor_view routed = make_view(expert.data(), dtype::i32, {rows, k});
-    const tensor_view shares = make_view(weight.data(), dtype::f32, {rows, k});
-    grid x({rows, width}, 2), start({rows, width}), want({rows, width});
-    x.randomize(rng);
-    start.randomize(rng);
-    want.copy(start);
-    const auto decode = [&](std::int64_t from, std::int64_t n) {
-      auto y = std::make_unique<grid>(std::vector<std::int64_t>{n, width}, 4);
-      for (std::int64_t r = 0; r < n; ++r) std::copy_n(start.row(from + r), width, y->row(r));
-      device.run(op::moe_feed_forward{x.view().slice(from, n), routed.slice(from, n),
-                                      shares.slice(from, n), own, *y});
-      device.synchronize();
-      return y;
-    };
-    // A row alone and among others; the same where experts have the rows for the large tiles, whose
-    // instructions need not sum in the same order.
-    const auto one = decode(7, 1), few = decode(0, 90), many = decode(0, 400),
-               all = decode(0, rows);
-    EXPECT_TRUE(test::same_bits(one->row(0), few->row(7), width));
-    EXPECT_TRUE(test::same_bits(many->row(7), all->row(7), width));
-    experts_by_hand(x, expert, weight, up, down, k, hidden, want);
-    // Gate, up, their product and each expert's result are rounded to bfloat16 between the products:
-    // each by 2^-9 at most.
-    double difference = 0, size = 0;
-    for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t d = 0; d < width; ++d) {
-        const double w = want.at(r, d), off = all->at(r, d) - w;
-        difference += off * off;
-        size += w * w;
-      }
-    }
-    EXPECT_LT(std::sqrt(difference / size), 4e-3);
+    expect_the_definition(device, {72, 40, 90, 400, 520});  // more than one block plans
+  });
+}
+
+// More steps of 64 than there are stages: the ring turns, and a wait that is missing shows.
+TEST(device_moe_tensor, experts_fill_the_ring_of_stages) {
+  static_assert(328 > 64 * (cuda::emulated::wide_stages + 1));
+  test::for_each_device([&](const backend& device) {
+    expect_the_definition(device, {328, 40, 20, 240, 260});
   });
 }
 

@@ -189,7 +189,7 @@ UNMASK_KERNEL void group_kernel(group_params p) {
     copy_async_wait<0>();
     if (p.plant != fault::no_copy_fence) fence_shared_copies();
     sync_block();
-    if (p.plant != fault::no_begin) wgmma_begin();
+    if (p.plant != fault::no_begin) wgmma_begin(sum);
     const int other = p.plant == fault::other_operands && warp_index() == 1 ? 64 * 64 : 0;
     for (int i = 0; i < 64; i += 16) {
       if (p.plant == fault::half_a_group && i == 48 && k > 0 && warp_index() > 1) continue;

@@ -77,8 +77,8 @@ TEST(rows, candidates_need_their_predicting_row) {
   for (const backend* backend : backends) {
     const auto run = [&](std::int32_t shift, const std::vector<std::int32_t>& low) {
       std::vector<std::int32_t> b(3, -7), p(8, -7), r(8, -7);
-      const auto n = backend->run(op::find_candidates{rows, view, 0, low.data(), last.data(), shift,
-                                                      b.data(), p.data(), r.data()});
+      const auto n = backend->run(op::find_candidates{
+          rows, view, one_state(0), low.data(), last.data(), shift, b.data(), p.data(), r.data()});
       p.resize(static_cast<std::size_t>(n));
       r.resize(static_cast<std::size_t>(n));
       return std::tuple{b, p, r};

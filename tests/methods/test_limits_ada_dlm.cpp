@@ -159,9 +159,8 @@ TEST(limits_ada_dlm, state_is_the_history) {
   EXPECT_EQ(bytes("ada_dlm", {}, 2), 2U * (40U + 24U) * 3U * 4U);
   EXPECT_EQ(bytes("ada_dlm", {{"history", 5}}, 1), (40U + 24U) * 5U * 4U);
   EXPECT_EQ(bytes("ada_dlm", {{"rule", "threshold"}}, 1), 0U);
-  // The tokens that wait: an id, a flag, a count.
-  EXPECT_EQ(bytes("ada_dlm", {{"frozen_input", "mask"}}, 1),
-            (40U + 24U) * (3U * 4U + 4U + 1U) + 4U);
+  // The tokens that wait: an id each.
+  EXPECT_EQ(bytes("ada_dlm", {{"frozen_input", "mask"}}, 1), (40U + 24U) * (3U * 4U + 4U));
   EXPECT_FALSE(bytes("vanilla", {{"block_length", 8}}, 1));
 }
 

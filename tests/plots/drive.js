@@ -27,6 +27,7 @@
   const both = () => [look("side-a"), look("side-b")];
   const out = { errors: window.seenErrors };
   try {
+    for (let n = 0; n < 200 && !$("request").options.length; ++n) await wait(50);
     out.requests = [...$("request").options].map((o) => o.textContent);
     out.steps = [];
     for (let r = 0; r < out.requests.length; ++r) {

@@ -4,8 +4,10 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import unittest
 
@@ -44,6 +46,20 @@ def page_data(folder, experiments=os.path.join(ROOT, "no-experiments")):
         return json.loads(tables.json_text(page.page_data(folder, experiments)))
     except UserError as problem:
         raise rowlib.BadInput(str(problem)) from None
+
+
+def unpack_campaign(folder):
+    """The committed campaign as a folder of its own: rows, claims and what became of each artifact."""
+    tiny = os.path.join(ROOT, "results", "tiny")
+    with tarfile.open(os.path.join(tiny, "rows.tar.xz")) as archive:
+        for member in archive:
+            if member.isreg():
+                path = os.path.join(folder, os.path.normpath(member.name))
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                with open(path, "wb") as out:
+                    shutil.copyfileobj(archive.extractfile(member), out)
+    for name in ("campaign.jsonl", "claims.json"):
+        shutil.copy(os.path.join(tiny, name), folder)
 
 
 def script(name, *arguments, **environment):

@@ -35,17 +35,34 @@ def browser():
     return given or next((b for b in BROWSERS if shutil.which(b)), None)
 
 
-def visit(page, width, folder):
-    """What drive.js saw on the page in a window of this width."""
-    with open(os.path.join(support.HERE, "drive.js"), encoding="utf-8") as code:
+HOST = """<!doctype html><iframe src="PAGE" style="width:WIDTHpx;height:844px;border:0"></iframe>
+<script>addEventListener("message", (event) => {
+  const pre = document.createElement("pre");
+  pre.id = "outcome";
+  pre.textContent = event.data;
+  document.body.append(pre);
+});</script>"""
+
+
+def visit(page, width, folder, driver="drive", theme=None):
+    """What a driver saw on the page in a window of this width. No window of a browser is as narrow
+    as a phone, so that page stands in a frame."""
+    with open(os.path.join(support.HERE, driver + ".js"), encoding="utf-8") as code:
         driven = page.replace("<title>", WATCH + "<title>", 1).replace(
             "</body>", f"<script>{code.read()}</script></body>")
-    path = os.path.join(folder, f"page-{width}.html")
+    if theme:
+        driven = driven.replace('<html lang="en">', f'<html lang="en" data-theme="{theme}">', 1)
+    path = os.path.join(folder, f"page-{driver}-{width}-{theme}.html")
     with open(path, "w", encoding="utf-8") as out:
         out.write(driven)
+    if width < 500:
+        host = path.replace(".html", "-host.html")
+        with open(host, "w", encoding="utf-8") as out:
+            out.write(HOST.replace("PAGE", os.path.basename(path)).replace("WIDTH", str(width)))
+        path, width = host, 600
     done = subprocess.run(
         [browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-         "--disable-extensions", f"--user-data-dir={folder}/profile-{width}",
+         "--disable-extensions", f"--user-data-dir={folder}/profile-{os.path.basename(path)}",
          f"--window-size={width},900", "--virtual-time-budget=30000", "--dump-dom",
          "file://" + path], capture_output=True, text=True, timeout=300)
     found = re.search(r'<pre id="outcome">(.*?)</pre>', done.stdout, re.S)
@@ -176,15 +193,61 @@ class Player(unittest.TestCase):
             self.assertGreater(width, 200)
             self.assertGreater(height, 80)
 
-    def test_the_page_of_the_committed_campaign(self):
-        page = report.page(support.page_data(os.path.join(support.ROOT, "results", "tiny"),
-                                             os.path.join(support.ROOT, "experiments")))
-        self.assertIn("optimus figure 8", page)  # known by its place: its run.json is not committed
-        seen = visit(page, 1280, self.folder)
+    def stands(self, seen, width, dark):
+        """What holds of any page in any window."""
         self.assertEqual(seen["errors"], [])
-        self.assertGreater(len(seen["requests"]), 1)
-        self.assertEqual(seen["unnamed"], [])
-        self.assertLessEqual(seen["width"][0], seen["width"][1])
+        self.assertEqual((seen["inner"], seen["wide"]), (width, 0))
+        for what in ("outside", "outsideOpened", "cut", "squeezed", "overlaps", "pale"):
+            self.assertEqual(seen[what], [], f"{width} {dark}")
+        self.assertEqual(seen["ground"] == "rgb(16, 19, 23)", dark)
+        self.assertGreater(seen["letters"], 7)
+        self.assertTrue(seen["verdictsInView"])
+        self.assertEqual(len(seen["titles"]), len(set(seen["titles"])))
+        self.assertEqual(seen["noCaption"], 0)
+        # Keys of the freshly opened page, and of one whose player is out of sight.
+        self.assertEqual((seen["right"], seen["left"], seen["spaceTaken"], seen["playing"]),
+                         (1, 0, True, "true"))
+        self.assertEqual(seen["inField"], seen["now"])
+        self.assertEqual(seen["away"], 0)
+        if "zoom" in seen:
+            small, large, sticks_out = seen["zoom"]
+            self.assertGreaterEqual(large, small)
+            self.assertEqual((large, sticks_out), (1200 if width < 1280 else large, 0))
+
+    def test_a_page_at_every_width_light_and_dark(self):
+        for width in (390, 768, 1280):
+            for theme in ("light", "dark"):
+                with self.subTest(width=width, theme=theme):
+                    self.stands(visit(self.page, width, self.folder, "look", theme), width,
+                                theme == "dark")
+
+    def test_the_page_of_the_committed_campaign(self):
+        folder = os.path.join(self.folder, "campaign")
+        support.unpack_campaign(folder)
+        page = report.page(support.page_data(folder, os.path.join(support.ROOT, "experiments")))
+        # Known by its place: its run.json is not committed.
+        self.assertIn("Optimus, Figure 8: Throughput against batch size (tiny)", page)
+        self.assertIn("Ada-DLM, Table 4: History m (tiny), 16 times the items", page)
+        self.assertLess(len(page.encode()), 3 << 20)
+        for width, theme in ((390, "light"), (390, "dark"), (768, "light"), (1280, "light"),
+                             (1280, "dark")):
+            with self.subTest(width=width, theme=theme):
+                seen = visit(page, width, self.folder, "look", theme)
+                self.stands(seen, width, theme == "dark")
+                self.assertLess(seen["nodes"], 30000)
+                self.assertGreater(seen["closed"], 60)
+                self.assertEqual(seen["opened"][:2], ["true", False])
+                self.assertGreater(seen["opened"][2], 0)
+                self.assertEqual(seen["shutAgain"], ["false", "until-found"])
+                self.assertFalse(seen["found"][0])
+                self.assertGreater(seen["found"][1], 0)
+                self.assertEqual(seen["claims"], 166)
+                for name in ("byVerdict", "byPaper"):
+                    self.assertTrue(seen[name][2] and 0 < seen[name][1] < 166, seen[name])
+                self.assertEqual(seen["byNothing"], 0)
+                self.assertTrue(0 < seen["byWord"] < 166)
+                self.assertGreater(len(seen["claimLinks"]), 100)
+                self.assertTrue(all(there for _, there in seen["claimLinks"]))
 
     def test_a_narrow_window(self):
         seen = visit(self.page, 500, self.folder)

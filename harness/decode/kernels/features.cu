@@ -80,9 +80,9 @@ UNMASK_KERNEL void row_distance_kernel(row_distance_params p) {
   double ab = 0, aa = 0, bb = 0;  // products of floats are exact in float64
   for (std::int64_t c = group.rank(); c < p.width; c += group.size()) {
     const double x = load_float(p.a, type, r * p.a_stride + c), y = b[c];
-    ab += x * y;
-    aa += x * x;
-    bb += y * y;
+    ab = fused_multiply_add(x, y, ab);
+    aa = fused_multiply_add(x, x, aa);
+    bb = fused_multiply_add(y, y, bb);
   }
   ab = group_sum(group, ab);
   aa = group_sum(group, aa);

@@ -16,6 +16,11 @@ COMMANDS = {
     "crossover": ("unmask.crossover", "which method wins where, from rows of a sweep"),
     "report": ("unmask.page", "one HTML page of a run: tables, figures, claims, decode player"),
     "table": ("unmask.table", "rows as the paper arranges them, or each setting beside its base"),
+    "prompts": ("unmask.prompts", "write the tasks of a published benchmark as its harness asks them"),
+    "bundle": ("unmask.bundle", "a run as one file, to be repeated elsewhere"),
+    "rerun": ("unmask.rerun", "repeat a bundle and compare"),
+    "plan": ("unmask.plan", "what experiments would measure; as a job array for a cluster"),
+    "merge": ("unmask.merge", "rows that were measured in parts as one file"),
 }
 
 

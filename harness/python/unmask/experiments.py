@@ -14,19 +14,21 @@ SCALE_KEYS = ("takes", "note", "not_run", "needs", "set")
 
 
 def program_root():
-    """The tree that this package is part of; where it is installed by itself, the current folder."""
+    """The tree or installation that this package is part of; where it is installed by itself, none:
+    what a command needs must then be named. The current folder is never searched."""
     root = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../.."))
-    return root if os.path.isdir(os.path.join(root, "experiments")) else os.getcwd()
+    return root if os.path.isdir(os.path.join(root, "experiments")) else ""
+
+
+def shown_path(path):
+    """A path as a user would type it: relative where it lies below the current folder."""
+    near = os.path.relpath(path)
+    return path if near.startswith(os.pardir) else near
 
 
 def experiments_folder(given):
-    """The folder of experiments: the one given, that of the current folder, else the tree's. Names
-    below it are shown relative to the current folder where that is shorter."""
-    if given:
-        return given
-    if os.path.isdir("experiments"):
-        return "experiments"
-    return os.path.join(program_root(), "experiments")
+    """The folder of experiments: the one given, else that of the program."""
+    return given or (shown_path(os.path.join(program_root(), "experiments")) if program_root() else "")
 
 
 @functools.lru_cache(maxsize=None)

@@ -7,7 +7,7 @@ import json
 import os
 import re
 
-from unmask import rows
+from unmask import experiments, rows
 from unmask.errors import UserError
 
 MANIFEST = "run.json"
@@ -33,6 +33,18 @@ def natural_order(text):
     """A key by which names sort with their numbers by value: table_2 before table_10."""
     return [(0, int(part), "") if part.isdigit() else (1, 0, part)
             for part in re.split(r"(\d+)", text) if part]
+
+
+def experiment_of(name, folder):
+    """Where the experiment lies that a manifest names: in the program's tree where it has such a
+    place, beside the manifest, or as the user who ran it named it."""
+    root = experiments.program_root()
+    inside = os.path.normpath(os.path.join(root, name))
+    ours = os.path.dirname(name) and root and inside.startswith(root + os.sep)
+    beside = os.path.join(folder, os.path.basename(name))
+    if ours and os.path.isfile(inside):
+        return experiments.shown_path(inside)
+    return beside if os.path.isfile(beside) else name
 
 
 def _text(value):
@@ -62,7 +74,8 @@ def origin(run, folder, experiments_dir):
                                                                            "scale"))
         run.set = [s for s in plan.get("set", []) if isinstance(s, str)]
         experiment = plan.get("experiment")
-        run.file = _text(experiment.get("file")) if isinstance(experiment, dict) else ""
+        named = _text(experiment.get("file")) if isinstance(experiment, dict) else ""
+        run.file = experiment_of(named, folder) if named else ""
         return run
     place = os.path.abspath(folder) if folder else "/" + run.place
     parts = place.split(os.sep)[-3:]

@@ -9,7 +9,7 @@
 
 #include "harness/base/python_regex.h"
 #include "harness/base/python_text.h"
-#include "harness/workload/benchmarks/python_random.h"
+#include "harness/workload/scorers/python_random.h"
 #include "harness/workload/scorers/language.h"
 
 namespace unmask::scorers {

@@ -13,7 +13,7 @@
 #include "harness/base/python_regex.h"
 #include "harness/base/python_text.h"
 #include "harness/base/unicode.h"
-#include "harness/workload/benchmarks/python_random.h"
+#include "harness/workload/scorers/python_random.h"
 #include "harness/workload/scorers/tables.h"
 
 namespace unmask::scorers {

@@ -568,7 +568,7 @@ namespace unmask::cuda::emulated {
 void fence_shared_copies() {
   emu::running->unfenced = false;
 }
-void wgmma_begin() {
+void wgmma_begin_products() {
   emu::running->begun = true;
 }
 void wgmma_64x144x16(float (&d)[72], const void* a, const void* b, const emu::where& place) {

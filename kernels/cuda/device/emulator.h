@@ -181,7 +181,11 @@ void mma_16832(std::int32_t (&c)[4], const std::uint32_t (&a)[4], std::uint32_t 
                std::uint32_t b1, const emu::where& place = emu::where::current());
 // nvidia.h. Products take place when they are waited for, or at once with eager copies.
 void fence_shared_copies();
-void wgmma_begin();
+void wgmma_begin_products();
+template <class... T>
+void wgmma_begin(T&...) {  // the registers of the products to come
+  wgmma_begin_products();
+}
 void wgmma_64x144x16(float (&d)[72], const void* a, const void* b,
                      const emu::where& place = emu::where::current());
 void wgmma_64x64x16(float (&d)[8][4], const void* a, const void* b,
@@ -238,6 +242,9 @@ inline float reciprocal_sqrt(float x) {
   return 1.0F / std::sqrt(x);
 }
 inline float fused_multiply_add(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+inline double fused_multiply_add(double a, double b, double c) {
   return std::fma(a, b, c);
 }
 inline int count_bits(std::uint32_t x) {

@@ -134,8 +134,23 @@ UNMASK_INLINE void fence_shared_copies() {
   asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
 #endif
 }
-UNMASK_INLINE void wgmma_begin() {
+// The registers that the products add to and read are named, so that nothing that the compiler moves
+// touches them behind the fence.
+UNMASK_INLINE void hold_register(float& f) {
+  asm volatile("" : "+f"(f)::"memory");
+}
+UNMASK_INLINE void hold_register(std::uint32_t& u) {
+  asm volatile("" : "+r"(u)::"memory");
+}
+template <class T, int count>
+UNMASK_INLINE void hold_register(T (&all)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) hold_register(all[i]);
+}
+template <class... T>
+UNMASK_INLINE void wgmma_begin(T&... registers) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  (hold_register(registers), ...);
   asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory");
 #endif
 }
@@ -257,6 +272,9 @@ UNMASK_INLINE float reciprocal_sqrt(float x) {
 }
 UNMASK_INLINE float fused_multiply_add(float a, float b, float c) {
   return __fmaf_rn(a, b, c);
+}
+UNMASK_INLINE double fused_multiply_add(double a, double b, double c) {
+  return __fma_rn(a, b, c);
 }
 UNMASK_INLINE int count_bits(std::uint32_t x) {
   return __popc(x);

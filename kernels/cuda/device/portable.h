@@ -14,12 +14,17 @@
 // atomic_add; copy_async_16/_commit/_wait; load_matrix_x4
 // (_transposed), mma_16816, mma_16832, wgmma_64x64x16, _64x128x16, _64x144x16 (_begin, _commit, _wait,
 // fence_shared_copies), dot_int8; pack_bf16, bf16_of, float_bits, bits_of, exp2_fast, divide_fast, sine_and_cosine, reciprocal_sqrt, fused_multiply_add; count_bits,
-// leading_zeros, first_bit; shared_allocator, shared_array. Float functions are those of <cmath> in
+// leading_zeros, first_bit; word_at; shared_allocator, shared_array. Float functions are those of <cmath> in
 // both.
+//
+// No compiler fuses a product with a sum (--fmad=false): which of two products it rounded would depend
+// on the kernel, and with it bits that whole and partial forwards share. What is to be fused says
+// fused_multiply_add.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 
 #if defined(__CUDACC__)
 #include "kernels/cuda/device/nvidia.h"
@@ -58,6 +63,22 @@ UNMASK_DEVICE float f16_to_float(std::uint16_t h) {
   if (exponent != 0) return float_bits(sign | ((exponent + 112) << 23) | (fraction << 13));
   const float magnitude = static_cast<float>(fraction) * 0x1.0p-24F;
   return float_bits(sign | bits_of(magnitude));
+}
+
+// A word of several elements at `p`, in one access. A GPU does it where the address is a multiple of
+// the word's size and nowhere else; the host of the emulator does not mind, so it is asked here.
+template <class T>
+UNMASK_DEVICE T& word_at(void* p) {
+#if !defined(__CUDACC__)
+  if (reinterpret_cast<std::uintptr_t>(p) % sizeof(T) != 0) {
+    emulator::fail("an access of " + std::to_string(sizeof(T)) + " bytes is not aligned");
+  }
+#endif
+  return *static_cast<T*>(p);
+}
+template <class T>
+UNMASK_DEVICE const T& word_at(const void* p) {
+  return word_at<T>(const_cast<void*>(p));
 }
 
 // Sum, largest and smallest of the warp's values, on every lane; lanes combine in a fixed tree.

@@ -23,8 +23,8 @@ bool can_use_tensor_cores(const attention_params& p) {
     return side.type == dtype::bf16 && reinterpret_cast<std::uintptr_t>(side.data) % 16 == 0 &&
            side.page_stride % 8 == 0;
   };
-  const bool pairs = p.out_type == dtype::f32 ||
-                     (p.out_stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(p.out) % 4 == 0);
+  const bool pairs = p.out_stride % 2 == 0 &&
+                     reinterpret_cast<std::uintptr_t>(p.out) % (2 * size_of(p.out_type)) == 0;
   const bool pieces = p.q_type == dtype::f32 ||
                       (p.q_stride % 8 == 0 && reinterpret_cast<std::uintptr_t>(p.q) % 16 == 0);
   return pairs && pieces && (p.dim == 64 || p.dim == 128) && aligned(p.keys) && aligned(p.values) &&

@@ -42,12 +42,20 @@ void uniform_scores(const device_backend& device, const op::uniform_scores& args
 }
 
 void commit(const device_backend& device, const op::commit& args) {
-  device.work().launch(
-      "commit", warp_each(args.candidates.sequences), commit_kernel,
-      {device.in(args.candidates), device.in(args.token), device.in(args.accept),
-       args.decoded_state, args.mask_id, device.out(args.canvas).as<std::int32_t>(),
-       args.canvas.row_stride, device.out(args.state).as<std::uint8_t>(), args.state.row_stride,
-       device.out(args.committed)});
+  device.work().launch("commit", warp_each(args.candidates.sequences), commit_kernel,
+                       {device.in(args.candidates),
+                        device.in(args.token),
+                        device.in(args.accept),
+                        args.mask_id,
+                        args.mask_token,
+                        device.out(args.canvas).as<std::int32_t>(),
+                        args.canvas.row_stride,
+                        device.out(args.state).as<std::uint8_t>(),
+                        args.state.row_stride,
+                        args.held.data ? device.out(args.held).as<std::int32_t>() : nullptr,
+                        args.held.row_stride,
+                        {device.out(args.counts.taken), device.out(args.counts.replaced),
+                         device.out(args.counts.reopened), device.out(args.counts.refused)}});
 }
 
 void combine_scores(const device_backend& device, const op::combine_scores& args) {

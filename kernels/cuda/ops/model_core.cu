@@ -210,16 +210,17 @@ const float* or_null(const tensor_view& v) {
 
 void head_norm_rope(const device_backend& device, const op::head_norm_rope& args) {
   const int half = args.rope.rotary_dim / 2;
-  const head_norm_rope_params p{device.out(args.x).data,
-                                or_null(device.in(args.norm_weight)),
-                                device.rope_frequencies(args.rope),
-                                device.in(args.position),
-                                args.x.row_stride,
-                                static_cast<int>(args.x.shape[1]),
-                                static_cast<int>(args.x.shape[2]),
-                                half,
-                                lanes_apart(args.x, static_cast<int>(args.x.shape[2]), half),
-                                args.eps};
+  const head_norm_rope_params p{
+      device.out(args.x).data,
+      or_null(device.in(args.norm_weight)),
+      device.rope_frequencies(args.rope),
+      device.in(args.position),
+      args.x.row_stride,
+      static_cast<int>(args.x.shape[1]),
+      static_cast<int>(args.x.shape[2]),
+      half,
+      lanes_apart(args.x, args.norm_weight, static_cast<int>(args.x.shape[2]), half),
+      args.eps};
   device.work().launch(
       "head_norm_rope", {blocks_for(args.x.rows(), 1), row_threads, angle_bytes(half)},
       instance_for(args.x, head_norm_rope_kernel<dtype::f32>, head_norm_rope_kernel<dtype::bf16>),
@@ -261,8 +262,9 @@ void rotate_and_store(const device_backend& device, const op::rotate_and_store& 
   if (args.k.type != args.q.type || args.v.type != args.q.type) {
     throw std::logic_error("rotate_and_store: q, k and v differ in type");
   }
-  const bool together = in_groups(4, args.k, dim) && in_groups(4, args.v, dim) &&
-                        in_groups(4, args.cache.keys, dim) && in_groups(4, args.cache.values, dim);
+  const bool together = lanes_apart(args.k, args.k_norm, dim, half) > 0 &&
+                        in_groups(4, args.v, dim) && in_groups(4, args.cache.keys, dim) &&
+                        in_groups(4, args.cache.values, dim);
   const paged_kv cache = device.out(args.cache);
   const rotate_and_store_params p{
       {device.out(args.q).data, device.out(args.k).data, device.in(args.v).data},
@@ -271,7 +273,7 @@ void rotate_and_store(const device_backend& device, const op::rotate_and_store& 
       static_cast<int>(args.k.shape[1]),
       dim,
       half,
-      together ? lanes_apart(args.q, dim, half) : 0,
+      together ? lanes_apart(args.q, args.q_norm, dim, half) : 0,
       {or_null(device.in(args.q_norm)), or_null(device.in(args.k_norm))},
       device.rope_frequencies(args.rope),
       args.eps,

@@ -47,7 +47,7 @@ class one_token final : public pace_policy {
     return step;
   }
 
-  void observe(batch& b, std::int32_t s, const sequence_step& step, std::int32_t) override {
+  void observe(batch& b, std::int32_t s, const sequence_step& step, const step_outcome&) override {
     sequence& q = b.at(s);
     entered_.at(s) = step.last;
     if (step.candidate_last == step.candidate_first) return;

@@ -73,7 +73,7 @@ std::int32_t block_pace::quota_of(const progress& p) const {
 }
 
 void block_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
-                         std::int32_t committed) {
+                         const step_outcome& outcome) {
   progress& p = progress_.at(s);
   if (!p.prefilled) {
     observe_prefill(b, s, step);
@@ -86,7 +86,7 @@ void block_pace::observe(batch& b, std::int32_t s, const sequence_step& step,
   }
   if (step.candidate_last == step.candidate_first) return;
   ++p.step;
-  p.idle = committed > 0 ? 0 : p.idle + 1;
+  p.idle = outcome.taken > 0 ? 0 : p.idle + 1;
   if (p.idle > settings_.block_length) refuse_stuck(p);
   const bool complete =
       b.count(s, p.history, p.history + settings_.block_length, state_masked) == 0;

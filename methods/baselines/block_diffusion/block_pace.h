@@ -50,7 +50,7 @@ class block_pace : public pace_policy {
   // Throws when a block makes no progress for block_length steps: a model that keeps predicting
   // the mask token under a rule that recognises masks by their id.
   void observe(batch& b, std::int32_t s, const sequence_step& step,
-               std::int32_t committed) override;
+               const step_outcome& outcome) override;
 
  private:
   // Where a sequence stands.

@@ -100,14 +100,15 @@ block_settings block_settings_of(const std::string& method, const model_config& 
   s.block_length = block_length_of(model, p);
   if (declared(p, "steps")) s.steps = static_cast<std::int32_t>(p.integer("steps"));
   s.stop_in_prompt_block = p.flag("stop_in_prompt_block");
-  const std::string& stop = p.text("stop");
-  s.use_stop_ids = stop != "none";
-  if (stop == "model") {
-    s.stop_ids = model.stop_ids;
-  } else if (s.use_stop_ids) {
-    s.stop_ids = parse_ids(method, stop);
-  }
+  s.use_stop_ids = p.text("stop") != "none";
+  s.stop_ids = stop_ids_of(method, model, p.text("stop"));
   return s;
+}
+
+std::vector<std::int32_t> stop_ids_of(const std::string& method, const model_config& model,
+                                      const std::string& stop) {
+  if (stop == "model") return model.stop_ids;
+  return stop == "none" ? std::vector<std::int32_t>{} : parse_ids(method, stop);
 }
 
 block_unmask_settings block_unmask_settings_of(const model_config& model, const parameters& p) {

@@ -23,6 +23,10 @@ parameter_spec sampler_parameter();
 // A preset of published code that draws its tokens, with the arg-max instead (`sampler`).
 parameter_map with_argmax(parameter_map preset);
 
+// The parameter `stop`: the model's stop ids, none, or those that it lists; usage error otherwise.
+std::vector<std::int32_t> stop_ids_of(const std::string& method, const model_config& model,
+                                      const std::string& stop);
+
 // From resolved parameters. What a method does not declare (loop, steps, remasking, everything of
 // engine_parameters()) is LMDeploy's.
 block_settings block_settings_of(const std::string& method, const model_config& model,

@@ -9,8 +9,17 @@
 
 namespace unmask {
 
-block_unmask::block_unmask(block_unmask_settings s)
-    : unmask_policy({s.masks_by_id}), settings_(std::move(s)) {
+namespace {
+
+unmask_traits with_masks_by_id(unmask_traits traits, bool masks_by_id) {
+  traits.masks_by_id = masks_by_id;
+  return traits;
+}
+
+}  // namespace
+
+block_unmask::block_unmask(block_unmask_settings s, unmask_traits more)
+    : unmask_policy(with_masks_by_id(more, s.masks_by_id)), settings_(std::move(s)) {
   if (settings_.bf16) settings_.threshold = from_bf16(to_bf16(settings_.threshold));
 }
 
@@ -37,9 +46,13 @@ void block_unmask::judge(const batch& b, const step_plan&, const tensor_view& he
 }
 
 void block_unmask::decide(const batch& b, const step_plan& plan, candidate_lists& c) {
+  decide_by(c.probability.as<float>(), b, plan, c);
+}
+
+void block_unmask::decide_by(const float* score, const batch& b, const step_plan& plan,
+                             candidate_lists& c) {
   const backend& backend = b.backend();
   const candidate_set set = c.set(b.capacity());
-  const float* score = c.probability.as<float>();
   std::uint8_t* accept = c.accept.as<std::uint8_t>();
   const std::int32_t* quota = plan.arrays.quota;
   if (settings_.remasking == "low_confidence_static") {

@@ -24,13 +24,16 @@ struct block_unmask_settings {
 
 class block_unmask : public unmask_policy {
  public:
-  explicit block_unmask(block_unmask_settings s);
+  // `more`: decisions of a rule that builds on these.
+  explicit block_unmask(block_unmask_settings s, unmask_traits more = {});
   void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
              const packed_matrix& head, candidate_lists& c) override;
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override;
 
  protected:
   const block_unmask_settings& settings() const { return settings_; }
+  // The rule with another score [C] than the confidence.
+  void decide_by(const float* score, const batch& b, const step_plan& plan, candidate_lists& c);
 
  private:
   block_unmask_settings settings_;

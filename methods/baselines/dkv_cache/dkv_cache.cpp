@@ -215,7 +215,7 @@ recipe make_dkv_cache(const model_config& model, const parameters& p) {
   const auto tokens_per_step = static_cast<std::int32_t>(p.integer("tokens_per_step"));
   std::string variant = p.text("variant");
   r.keys = std::make_unique<key_policy>();
-  r.cache = std::make_unique<append_cache>();
+  r.cache = std::make_unique<append_cache>(/*keeps_decided=*/true);
   if (is_dream(model)) {
     time_schedule::settings t;
     t.method = "dkv_cache";

@@ -78,7 +78,7 @@ method_info dllm_cache_info() {
   };
   m.make = [](const model_config& model, const parameters& p) {
     recipe r = make_canvas("dllm_cache", model, p);
-    r.cache = std::make_unique<append_cache>();
+    r.cache = std::make_unique<append_cache>(/*keeps_decided=*/true);
     r.features = std::make_unique<interval_refresh>(intervals{
         static_cast<std::int32_t>(p.integer("prompt_interval_kp")),
         static_cast<std::int32_t>(p.integer("response_interval_kr")), p.real("transfer_ratio")});

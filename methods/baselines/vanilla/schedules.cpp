@@ -113,12 +113,12 @@ sequence_step block_schedule::plan(const batch& b, std::int32_t s) {
 }
 
 void block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step,
-                             std::int32_t committed) {
+                             const step_outcome& outcome) {
   sequence& q = b.at(s);
   block_progress& p = progress_.at(s);
   ++p.step;
   // Only a step that should have decided something and did not is idle (it decided the mask id).
-  p.idle_steps = committed > 0 || step.quota == 0 ? 0 : p.idle_steps + 1;
+  p.idle_steps = outcome.taken > 0 || step.quota == 0 ? 0 : p.idle_steps + 1;
   const std::int32_t first = q.prompt_length + p.block * p.block_length;
   const bool clean = b.count(s, first, first + p.block_length, state_masked) == 0;
   // A model that keeps deciding the mask id would never come clean: leave after a block of tries.
@@ -167,10 +167,10 @@ sequence_step dream_block_schedule::plan(const batch& b, std::int32_t s) {
 }
 
 void dream_block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step,
-                                   std::int32_t committed) {
+                                   const step_outcome& outcome) {
   block_progress& p = progress_.at(s);
   ++p.step;
-  p.idle_steps = committed > 0 ? 0 : p.idle_steps + 1;
+  p.idle_steps = outcome.taken > 0 ? 0 : p.idle_steps + 1;
   const bool clean = b.count(s, step.block_first, step.block_last, state_masked) == 0;
   bool over = settings_.until_clean && clean && p.step > 1;
   // A model that keeps deciding the mask id would never come clean: leave after a block of tries.
@@ -234,13 +234,13 @@ sequence_step time_schedule::plan(const batch& b, std::int32_t s) {
 }
 
 void time_schedule::observe(batch& b, std::int32_t s, const sequence_step& step,
-                            std::int32_t committed) {
+                            const step_outcome& outcome) {
   progress& p = progress_.at(s);
   if (settings_.confidence_threshold) {
-    p.carried = std::max(0, step.quota - committed);
+    p.carried = std::max(0, step.quota - outcome.taken);
     // Refused tokens of the last step get one step more, again and again until none is refused, or
     // until a canvas of such steps decided nothing: the model then keeps predicting the mask token.
-    p.idle_steps = committed > 0 ? 0 : p.idle_steps + 1;
+    p.idle_steps = outcome.taken > 0 ? 0 : p.idle_steps + 1;
     const bool stuck = p.idle_steps >= b.at(s).request.gen_length;
     if (p.step + 1 == p.steps && p.carried > 0 && !stuck) {
       p.per_step = 0;

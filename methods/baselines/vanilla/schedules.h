@@ -44,7 +44,7 @@ class block_schedule final : public pace_policy {
   void start(batch& b, std::int32_t s) override;
   sequence_step plan(const batch& b, std::int32_t s) override;
   void observe(batch& b, std::int32_t s, const sequence_step& step,
-               std::int32_t committed) override;
+               const step_outcome& outcome) override;
 
   // Tokens to decide in step i of a block entered with m masks and S steps.
   static std::int32_t quota(std::int32_t masks, std::int32_t steps, std::int32_t i);
@@ -79,7 +79,7 @@ class dream_block_schedule final : public pace_policy {
   void start(batch& b, std::int32_t s) override;
   sequence_step plan(const batch& b, std::int32_t s) override;
   void observe(batch& b, std::int32_t s, const sequence_step& step,
-               std::int32_t committed) override;
+               const step_outcome& outcome) override;
 
  private:
   settings settings_;
@@ -105,7 +105,7 @@ class time_schedule final : public pace_policy {
   void start(batch& b, std::int32_t s) override;
   sequence_step plan(const batch& b, std::int32_t s) override;
   void observe(batch& b, std::int32_t s, const sequence_step& step,
-               std::int32_t committed) override;
+               const step_outcome& outcome) override;
 
   // Fraction 1 - t_{i+1} / t_i of step i of `steps`, float32 as in the official loop.
   static float transfer_fraction(std::int32_t steps, float eps, std::int32_t i);

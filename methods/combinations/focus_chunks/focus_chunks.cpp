@@ -30,9 +30,9 @@ class focus_chunk_pace final : public optimus_pace {
     state_->budgets->start(s);
   }
   void observe(batch& b, std::int32_t s, const sequence_step& step,
-               std::int32_t committed) override {
-    state_->budgets->observe(s, step, committed);
-    optimus_pace::observe(b, s, step, committed);
+               const step_outcome& outcome) override {
+    state_->budgets->observe(s, step, outcome.taken);
+    optimus_pace::observe(b, s, step, outcome);
   }
 
  private:

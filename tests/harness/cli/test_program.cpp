@@ -38,7 +38,7 @@ TEST(program, help_names_every_command) {
   const outcome o = ends("--help", 0, {});
   for (const char* command :
        {"run", "bench", "generate", "profile", "list", "show", "doctor", "table", "compare",
-        "claims", "crossover", "report", "bundle", "rerun", "golden"}) {
+        "claims", "crossover", "report", "bundle", "rerun", "prompts", "golden"}) {
     EXPECT_TRUE(says(o, command)) << command;
     ends(std::string(command) + " --help", 0, {"usage: unmask " + std::string(command)});
   }
@@ -194,9 +194,9 @@ TEST(program, benchmarks_are_listed_with_harness_and_items) {
         "lm-evaluation-harness 0.4.8"});
 }
 
-TEST(program, recorded_prompts_and_likelihoods_replay) {
+TEST(program, recorded_scores_and_likelihoods_replay) {
   const outcome o = ends(std::string("golden tests/goldens/evals --data '") + UNMASK_GOLDENS + "'",
-                         0, {"opencompass_sparse.jsonl", "llada.json"});
+                         0, {"gsm8k_lm_eval.jsonl", "llada.json"});
   if (says(o, "needs a sandbox")) GTEST_SKIP() << "NOT RUN: its programs need a sandbox";
   EXPECT_FALSE(says(o, "NOT RUN")) << o.text;
 }
@@ -205,7 +205,12 @@ TEST(program, recorded_prompts_and_likelihoods_replay) {
 TEST(program, benchmarks_run_end_to_end) {
   const scratch_folder scratch;
   const std::filesystem::path& folder = scratch.path();
+  ::setenv("UNMASK_TASKS", (folder / "tasks").c_str(), 1);
+  const outcome written =
+      run("prompts experiments/benchmarks_smoke.toml -o '" + (folder / "tasks").string() + "'");
+  if (says(written, "NOT RUN: needs")) GTEST_SKIP() << "NOT RUN: needs Python with lm-eval";
   ends("run experiments/benchmarks_smoke.toml --samples -o '" + folder.string() + "'", 0, {});
+  ::unsetenv("UNMASK_TASKS");
   const outcome rows =
       ends("table '" + (folder / "rows.jsonl").string() + "'", 0,
            {"gsm8k", "math500", "ifeval", "longbench/multi_news", "mmlu/anatomy", "arc_c"});

@@ -54,7 +54,7 @@ TEST(scales, another_scale_and_its_needs) {
   for (const char* part :
        {"NOT RUN: needs memory_gb:64 (16 here)", "gpus:2 (0 here)",
         "cuda (this program was built without CUDA)", "weights:GSAI-ML/LLaDA-8B (not in",
-        "benchmark:gsm8k (no folder gsm8k in"}) {
+        "benchmark:gsm8k (no test.jsonl, train.jsonl in"}) {
     EXPECT_TRUE(has(why, part)) << why;
   }
   machine_view large = small_machine();
@@ -119,6 +119,9 @@ TEST(locate, weights_and_datasets_are_found_where_the_environment_says) {
   write(scratch / "models/My-8B/config.json", "{}");
   write(scratch / "hub/models--org--Other-7B/snapshots/abc/config.json", "{}");
   write(scratch / "sets/gsm8k/test.jsonl", "");
+  write(scratch / "sets/gsm8k/train.first2.jsonl.gz", "");
+  write(scratch / "sets/math500/test-00000-of-00001.parquet", "");
+  write(scratch / "sets/piqa/valid.jsonl", "");
   write(scratch / "sets/traces/azure.csv", "");
   const std::string models = "/nowhere:" + (scratch / "models").string();
   ::setenv("UNMASK_MODELS", models.c_str(), 1);
@@ -131,7 +134,9 @@ TEST(locate, weights_and_datasets_are_found_where_the_environment_says) {
   EXPECT_FALSE(find_weights("8B"));
   EXPECT_FALSE(find_weights(".."));
   EXPECT_TRUE(this_machine().has_dataset("gsm8k"));
-  EXPECT_FALSE(this_machine().has_dataset("math500"));
+  EXPECT_TRUE(this_machine().has_dataset("math500/OC-F"));
+  EXPECT_FALSE(this_machine().has_dataset("humaneval"));
+  EXPECT_FALSE(this_machine().has_dataset("piqa"));  // its labels are another file
   EXPECT_TRUE(find_trace("azure.csv"));
   ::unsetenv("UNMASK_MODELS");
   ::unsetenv("HF_HUB_CACHE");

@@ -111,17 +111,22 @@ TEST(spec, names_must_be_unique) {
             std::string::npos);
 }
 
-TEST(spec, tasks_are_found_beside_the_file_and_above_it) {
+TEST(spec, tasks_are_found_beside_the_file_and_not_above_it) {
   scratch_directory dir;
   std::filesystem::create_directories(dir / "experiments/data");
   std::filesystem::create_directories(dir / "experiments/paper");
-  std::ofstream(dir / "experiments/data/needle.jsonl") << "{}\n";
-  const experiment_spec s = parse_spec("[[workload]]\ntasks = [\"needle\"]\nlimit = 2",
-                                       dir / "experiments/paper/table.toml");
-  EXPECT_EQ(s.workloads.at(0).file, dir / "experiments/data/needle.jsonl");
-  EXPECT_EQ(s.workloads[0].name, "needle");
+  std::ofstream(dir / "experiments/data/own_task.jsonl") << "{}\n";
+  const std::string text = "[[workload]]\ntasks = [\"own_task\"]\nlimit = 2";
+  const experiment_spec s = parse_spec(text, dir / "experiments/table.toml");
+  EXPECT_EQ(s.workloads.at(0).file, dir / "experiments/data/own_task.jsonl");
+  EXPECT_EQ(s.workloads[0].name, "own_task");
+  EXPECT_THROW(parse_spec(text, dir / "experiments/paper/table.toml"), error);
+  EXPECT_NE(message_of([&] {
+              find_task("own_tsk", dir / "experiments");
+            }).find("did you mean 'own_task'?"),
+            std::string::npos);
   EXPECT_NE(
-      message_of([&] { find_task("neddle", dir / "experiments"); }).find("did you mean 'needle'?"),
+      message_of([&] { find_task("../data/own_task", dir / "experiments"); }).find("not a path"),
       std::string::npos);
 }
 
@@ -138,7 +143,7 @@ TEST(spec, a_file_outside_the_tree_finds_what_comes_with_the_program) {
   EXPECT_EQ(parse_spec("[[model]]\npath = \"models/none\"", dir / "mine.toml").models.at(0).path,
             dir / "models/none");  // loading it says that it is not there
   const std::string problem = message_of([&] { find_task("neddle", dir.path()); });
-  EXPECT_NE(problem.find("looked in and above " + dir.path().string()), std::string::npos);
+  EXPECT_NE(problem.find("looked in " + dir.path().string()), std::string::npos);
 }
 
 TEST(spec, overrides_take_toml_values_or_bare_text) {

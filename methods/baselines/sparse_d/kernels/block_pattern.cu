@@ -185,8 +185,9 @@ UNMASK_KERNEL void UNMASK_THREADS_BLOCKS(score_threads, 2)
       for (int n = 0; n < 8; ++n) {
 #pragma unroll
         for (int e = 0; e < 2; ++e) {
-          columns[n][e] = exp2_fast((score[n][e] - top[0]) * scale_log2) * factor[0] +
-                          exp2_fast((score[n][2 + e] - top[1]) * scale_log2) * factor[1];
+          const float other = exp2_fast((score[n][2 + e] - top[1]) * scale_log2) * factor[1];
+          columns[n][e] =
+              fused_multiply_add(exp2_fast((score[n][e] - top[0]) * scale_log2), factor[0], other);
         }
       }
       sum_columns(columns, of_warps);

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""Words and packing of the report page: headings that tell results apart, what a figure shows for
+those who do not see it, and parts that are only unpacked when they are opened."""
+
+import base64
+import gzip
+import re
+
+PAPERS = {"ada_dlm": "Ada-DLM", "focus": "FOCUS", "focus_dllm": "Focus-dLLM", "optimus": "Optimus",
+          "sparse_dllm": "Sparse-dLLM"}
+# Of the families of figures that show one quantity: its metric, its unit, and what is best.
+QUANTITIES = {"throughput": ("tokens_per_second", "tokens/s", max),
+              "throughput_batch": ("tokens_per_second", "tokens/s", max),
+              "sweep": ("tokens_per_second", "tokens/s", max),
+              "pareto": ("tokens_per_second", "tokens/s", max),
+              "crossover": ("tokens_per_second", "tokens/s", max),
+              "redundancy": ("redundancy", "rows computed per token", min)}
+MORE = re.compile(r"(?:^|/)([^/]+)/([^/]+)/([^/]+)/more/items(\d+)_repetitions(\d+)/")
+
+
+def paper_name(paper):
+    return PAPERS.get(paper, paper.replace("_", " "))
+
+
+def artifact_name(artifact):
+    return artifact.replace("_", " ").capitalize()
+
+
+def more_evidence(name):
+    """(paper, artifact, scale, words) of rows that are further evidence for an artifact's claim, by
+    where they lie; None of other rows."""
+    found = MORE.search(name)
+    if not found:
+        return None
+    paper, artifact, scale, items, repetitions = found.groups()
+    words = [f"{n} times the {what}" for n, what in ((items, "items"), (repetitions, "repetitions"))
+             if n != "1"]
+    return paper, artifact, scale, " and ".join(words) or "once more"
+
+
+def identity(data):
+    """(paper, artifact, scale, words about more evidence) of a section's data; "" where unknown."""
+    if data["paper"]:
+        scale = re.search(r" \((\w+)\)$", data["heading"])
+        return data["paper"], data["artifact"], scale.group(1) if scale else "", ""
+    return more_evidence(data["name"]) or ("", "", "", "")
+
+
+def headings(sections):
+    """A heading for each section's data, no two the same."""
+    titles = {}
+    for data in sections:
+        if data["paper"]:
+            titles[identity(data)[:3]] = data["title"]
+    made = []
+    for data in sections:
+        paper, artifact, scale, more = identity(data)
+        title = titles.get((paper, artifact, scale), data["title"])
+        name = ", ".join(([paper_name(paper)] if paper else [])
+                         + ([artifact_name(artifact)] if artifact else []))
+        heading = data["heading"] if not paper else (
+            (name if title == name else f"{name}: {title}") + (f" ({scale})" if scale else "")
+            + (f", {more}" if more else ""))
+        made.append(heading)
+    return [h if made.count(h) == 1 else f"{h} · {data['name']}" for h, data in zip(made, sections)]
+
+
+def in_words(family, rows, name_of):
+    """What a figure says, in a sentence: the best and the worst of what it compares."""
+    names = list(dict.fromkeys(name_of(r) for r in rows))
+    if family not in QUANTITIES:
+        shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")
+        return f"Shown: {shown}."
+    metric, unit, better = QUANTITIES[family]
+    valued = [(r["metrics"][metric], name_of(r), r) for r in rows
+              if r["metrics"].get(metric) is not None]
+    if not valued:
+        return ""
+
+    def said(found):
+        value, name, row = found
+        return f"{name} with {value:.4g} {unit} on {row['workload']['family'].replace('_', ' ')}"
+    best = better(valued, key=lambda v: v[0])
+    worst = (min if better is max else max)(valued, key=lambda v: v[0])
+    if len(names) == 1 or best[0] == worst[0]:
+        return f"Best: {said(best)}."
+    return f"Best: {said(best)}; worst: {said(worst)}."
+
+
+def packed(text):
+    """Text as the page unpacks it; the same text gives the same letters."""
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
+
+
+def unpacked(text):
+    return gzip.decompress(base64.b64decode(text)).decode()

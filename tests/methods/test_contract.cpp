@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What the step loop says to a method that breaks the contract of decisions.
+#include <gtest/gtest.h>
+
+#include "harness/decode/step_loop.h"
+#include "harness/engine/trajectory.h"
+#include "kernels/decisions.h"
+#include "methods/baselines/common.h"
+#include "tests/methods/tiny_models.h"
+
+namespace unmask::testing {
+namespace {
+
+// Decides by the recipe's own rule, and then something else about its last candidate.
+class meddling_unmask final : public unmask_policy {
+ public:
+  meddling_unmask(std::unique_ptr<unmask_policy> own, unmask_traits traits, std::uint8_t decision)
+      : unmask_policy(traits), own_(std::move(own)), decision_(decision) {}
+  void judge(const batch& b, const step_plan& plan, const tensor_view& head_input,
+             const packed_matrix& head, candidate_lists& c) override {
+    own_->judge(b, plan, head_input, head, c);
+  }
+  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+    own_->decide(b, plan, c);
+    b.backend().synchronize();
+    c.accept.as<std::uint8_t>()[c.count - 1] = decision_;
+  }
+
+ private:
+  std::unique_ptr<unmask_policy> own_;
+  std::uint8_t decision_;
+};
+
+const parameter_map one_by_one = {{"threshold", 1.5}, {"stop", "none"}, {"block_length", 8}};
+
+recipe make(const std::string& method, const transformer& model) {
+  return method_registry::instance().make(method, model.config(), "", one_by_one);
+}
+
+std::string decoding_ends_with(unmask_traits traits, std::uint8_t decision) {
+  const auto model = tiny_model(model_family::sdar, reference_backend());
+  recipe r = make("llada2", *model);
+  r.unmask = std::make_unique<meddling_unmask>(std::move(r.unmask), traits, decision);
+  step_loop loop(*model, std::move(r), {1, 16, 0});
+  loop.admit({{1, 2, 3, 4, 5, 6, 7, 8}, 8, 0});
+  try {
+    while (loop.step()) {
+    }
+  } catch (const std::logic_error& broken) {
+    return broken.what();
+  }
+  return "";
+}
+
+TEST(contract, decisions_that_were_not_announced_are_refused) {
+  for (const std::uint8_t what : {decision_replace, decision_reopen, decision_hold}) {
+    EXPECT_EQ(decoding_ends_with({}, what),
+              "llada2: its rule makes a decision that its traits do not announce");
+  }
+  EXPECT_EQ(decoding_ends_with({}, 9),
+            "llada2: its rule makes a decision that its traits do not announce");
+}
+
+TEST(contract, decisions_that_do_not_fit_the_canvas_are_refused) {
+  const std::string misfit =
+      "llada2: it takes a token that is decided already, or replaces or masks one that is not";
+  // The last candidate of the first forward is a mask.
+  EXPECT_EQ(decoding_ends_with({.replaces = true}, decision_replace), misfit);
+  EXPECT_EQ(decoding_ends_with({.reopens = true}, decision_reopen), misfit);
+  // Decided positions stay candidates, so the last one is taken again and again.
+  EXPECT_EQ(decoding_ends_with({.replaces = true}, decision_take), misfit);
+}
+
+// Held tokens come out although the canvas keeps the mask.
+TEST(contract, a_held_token_is_decided_and_the_canvas_keeps_the_mask) {
+  const auto model = tiny_model(model_family::sdar, reference_backend());
+  recipe r = make("llada2", *model);
+  r.unmask = std::make_unique<meddling_unmask>(std::move(r.unmask), unmask_traits{.holds = true},
+                                               decision_hold);
+  step_loop loop(*model, std::move(r), {1, 16, 0});
+  loop.admit({{1, 2, 3, 4, 5, 6, 7, 8}, 8, 0});
+  while (loop.step()) {
+  }
+  const std::int32_t mask = model->config().mask_id;
+  EXPECT_EQ(loop.state().canvas().row<std::int32_t>(0)[15], mask);
+  ASSERT_EQ(loop.output(0).size(), 8U);
+  EXPECT_NE(loop.output(0).back(), mask);
+  EXPECT_EQ(loop.state().at(0).counters.committed, 8);
+}
+
+TEST(contract, caches_that_keep_decided_rows_refuse_rules_that_revise) {
+  const auto model = tiny_model(model_family::sdar, reference_backend());
+  recipe r = make("llada21", *model);
+  r.cache = std::make_unique<append_cache>(/*keeps_decided=*/true);
+  test::expect_error(exit_code::usage, "llada21: its cache keeps the K/V of decided tokens", [&] {
+    step_loop(*model, std::move(r), {1, 16, 0});
+  });
+}
+
+TEST(contract, no_order_is_imposed_on_rules_that_revise) {
+  const auto model = tiny_model(model_family::sdar, reference_backend());
+  const trajectory_source none = [](std::int64_t) { return trajectory{}; };
+  for (const auto& impose : std::vector<std::function<recipe(recipe)>>{
+           [&](recipe r) { return with_trajectory(std::move(r), none, 1); },
+           [&](recipe r) { return with_order(std::move(r), none); },
+           [&](recipe r) { return with_imposed(std::move(r), none, model->config(), 1, true); }}) {
+    test::expect_error(exit_code::usage, "llada21 replaces or reopens tokens",
+                       [&] { impose(make("llada21", *model)); });
+    EXPECT_NO_THROW(impose(make("llada2", *model)));
+  }
+}
+
+}  // namespace
+}  // namespace unmask::testing
