@@ -10,7 +10,6 @@
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
-#include "harness/experiment/runner.h"
 #include "harness/experiment/settings.h"
 
 namespace unmask {
@@ -62,15 +61,21 @@ std::filesystem::path output_name(const experiment_spec& spec) {
   return spec.scale.empty() ? name : name / spec.scale;
 }
 
-std::string requested_manifest(const run_request& request, const experiment_spec& spec) {
-  const std::unique_ptr<executor> with = make_executor();
+experiment_record experiment_of(const experiment_spec& spec) {
+  if (spec.file.empty()) return {};
+  return {portable_path(spec.file), spec.artifact.paper, spec.artifact.id, spec.scale};
+}
+
+std::string requested_manifest(const run_request& request, const experiment_spec& spec,
+                               const std::string& source_hash,
+                               const std::vector<experiment_point>& points) {
   run_manifest manifest;
   manifest.file = portable_path(request.file);
   manifest.text = read_file(request.file, largest_experiment);
   manifest.scale = spec.scale;
   manifest.overrides = request.overrides;
-  manifest.source_hash = with->source_hash();
-  return manifest_json(manifest, spec, plan_points(spec, *with));
+  manifest.source_hash = source_hash;
+  return manifest_json(manifest, spec, points);
 }
 
 std::string manifest_json(const run_manifest& m, const experiment_spec& spec,
