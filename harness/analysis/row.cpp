@@ -209,7 +209,7 @@ void read_model(result_row& row, const json& model) {
     const auto* text = std::get_if<std::string run_keys::*>(&key.field);
     if (!key.used || !text) continue;
     row.model.used.** text = "f32";  // rows that are older than such a key kept everything in it
-    take_if_there(model, key.name, row.model.used.** text);
+    take_if_there(model, key.name, row.model.used.**text);
   }
 }
 

@@ -105,8 +105,8 @@ struct sample_record {
 
 // The experiment that a row is of.
 struct experiment_record {
-  std::string file;             // relative to where the program was started, or its bare name; empty:
-                                // made by a program, or written before schema 1.5
+  std::string file;  // relative to where the program was started, or its bare name; empty:
+                     // made by a program, or written before schema 1.5
   std::string paper, artifact;  // empty: a plain experiment
   std::string scale;            // empty: the file has none
 };

@@ -26,8 +26,10 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t largest_file = std::size_t{4} << 30;
 
-[[noreturn]] void fail(const fs::path& path, const std::string& what, const std::string& more = "") {
-  throw environment_error("cannot " + what + " " + path.string() + ": " + std::strerror(errno) + more);
+[[noreturn]] void fail(const fs::path& path, const std::string& what,
+                       const std::string& more = "") {
+  throw environment_error("cannot " + what + " " + path.string() + ": " + std::strerror(errno) +
+                          more);
 }
 
 // Whether a last line without its end was cut short as it was written. One that is whole and no row
@@ -77,10 +79,11 @@ std::size_t visit_file(const fs::path& path,
     } catch (const error& problem) {
       ++broken;
       say_once(std::string(problem.what()) + "; stepped over, all other rows count. " +
-               (last ? "It has no line end: it was cut off as it was written, and the next run into "
-                       "this folder moves it aside"
-                     : "Run the command that wrote it once more to measure its point; `sed -i " +
-                           std::to_string(number) + "d " + path.string() + "` deletes the line"));
+               (last
+                    ? "It has no line end: it was cut off as it was written, and the next run into "
+                      "this folder moves it aside"
+                    : "Run the command that wrote it once more to measure its point; `sed -i " +
+                          std::to_string(number) + "d " + path.string() + "` deletes the line"));
     }
     if (row) visit(std::move(*row), line, where);
   }
@@ -162,6 +165,14 @@ stored_rows read_rows(const fs::path& path) {
     stored.rows.push_back(std::move(row));
   });
   return stored;
+}
+
+experiment_record experiment_of_rows(const fs::path& path) {
+  experiment_record last;
+  for_each_row(path, [&](result_row&& row, const std::string&, const std::string&) {
+    last = std::move(row.experiment);
+  });
+  return last;
 }
 
 std::set<std::string> completed_points(const std::vector<result_row>& rows) {

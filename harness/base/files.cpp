@@ -9,8 +9,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -67,9 +67,13 @@ class mapped_files {
   static std::vector<std::int64_t> identity_of(const std::filesystem::path& path) {
     struct stat s {};
     if (::stat(path.c_str(), &s) != 0) return {};
-    return {static_cast<std::int64_t>(s.st_dev), static_cast<std::int64_t>(s.st_ino),
-            static_cast<std::int64_t>(s.st_size), s.st_mtim.tv_sec, s.st_mtim.tv_nsec,
-            s.st_ctim.tv_sec, s.st_ctim.tv_nsec};
+    return {static_cast<std::int64_t>(s.st_dev),
+            static_cast<std::int64_t>(s.st_ino),
+            static_cast<std::int64_t>(s.st_size),
+            s.st_mtim.tv_sec,
+            s.st_mtim.tv_nsec,
+            s.st_ctim.tv_sec,
+            s.st_ctim.tv_nsec};
   }
   struct entry {
     std::weak_ptr<const mapped_file> mapping;

@@ -72,9 +72,8 @@ class real_executor final : public executor {
     }
     if (p.workload.file.empty()) return;  // published lengths
     if (const std::filesystem::path& judge = p.workload.judge; !judge.empty()) {
-      p.workload.judge_hash =
-          remembered(judge.string() + "\ncheckpoint",
-                     [&] { return hash_of_checkpoint(judge, &opened_); });
+      p.workload.judge_hash = remembered(judge.string() + "\ncheckpoint",
+                                         [&] { return hash_of_checkpoint(judge, &opened_); });
     }
     const std::string file = p.workload.file.string();
     if (!p.workload.trace_format.empty()) {

@@ -92,10 +92,10 @@ class likelihood_point final : public loadable_point {
                      item.family,
                      i,
                      value});
-      all.back().filters = {{"none",
-                             "",
-                             {{"acc", chosen.acc ? "1.0" : "0.0"},
-                              {"acc_norm", chosen.acc_norm ? "1.0" : "0.0"}}}};
+      all.back().filters = {
+          {"none",
+           "",
+           {{"acc", chosen.acc ? "1.0" : "0.0"}, {"acc_norm", chosen.acc_norm ? "1.0" : "0.0"}}}};
     }
     return all;
   }

@@ -139,7 +139,8 @@ class engine_point final : public loadable_point {
   pass_size size() const override {
     pass_size all;
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
-      all.positions += lengths_[i] - static_cast<std::int64_t>(workload_->requests[i].prompt.size());
+      all.positions +=
+          lengths_[i] - static_cast<std::int64_t>(workload_->requests[i].prompt.size());
     }
     all.items = static_cast<std::int64_t>(lengths_.size());
     if (!served_) return all;
@@ -169,7 +170,8 @@ class engine_point final : public loadable_point {
     if (!in.contains("cost")) return;
     std::vector<table_cost::sample> samples;
     for (const auto& s : in.at("cost")) samples.push_back({s.at(0), s.at(1)});
-    measured_ = std::make_shared<table_cost>(std::move(samples), cost_per_request(), cost_per_key());
+    measured_ =
+        std::make_shared<table_cost>(std::move(samples), cost_per_request(), cost_per_key());
   }
 
   pass_record pass() override {

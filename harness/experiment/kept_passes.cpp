@@ -3,7 +3,6 @@
 #include "harness/experiment/kept_passes.h"
 
 #include <cmath>
-#include <iostream>
 
 #include <nlohmann/json.hpp>
 
@@ -37,18 +36,27 @@ void each_number(pass_record& p, const Visit& visit) {
 
 template <class Visit>
 void each_column(const Visit& visit) {
-  visit("prompt_tokens", [](auto& a) -> auto& { return a.prompt_tokens; });
-  visit("canvas_tokens", [](auto& a) -> auto& { return a.canvas_tokens; });
-  visit("tokens", [](auto& a) -> auto& { return a.tokens; });
-  visit("seconds", [](auto& a) -> auto& { return a.seconds; });
-  visit("first_block_seconds", [](auto& a) -> auto& { return a.first_block_seconds; });
-  visit("request", [](auto& a) -> auto& { return a.request; });
-  visit("loglikelihoods", [](auto& a) -> auto& { return a.loglikelihoods; });
-  visit("standard_error", [](auto& a) -> auto& { return a.standard_error; });
+  visit(
+      "prompt_tokens", [](auto& a) -> auto& { return a.prompt_tokens; });
+  visit(
+      "canvas_tokens", [](auto& a) -> auto& { return a.canvas_tokens; });
+  visit(
+      "tokens", [](auto& a) -> auto& { return a.tokens; });
+  visit(
+      "seconds", [](auto& a) -> auto& { return a.seconds; });
+  visit(
+      "first_block_seconds", [](auto& a) -> auto& { return a.first_block_seconds; });
+  visit(
+      "request", [](auto& a) -> auto& { return a.request; });
+  visit(
+      "loglikelihoods", [](auto& a) -> auto& { return a.loglikelihoods; });
+  visit(
+      "standard_error", [](auto& a) -> auto& { return a.standard_error; });
   for (const counter_spec& c : counter_list()) {
     std::visit(
         [&](const auto field) {
-          visit(c.metric, [field](auto& a) -> auto& { return a.work.*field; });
+          visit(
+              c.metric, [field](auto& a) -> auto& { return a.work.*field; });
         },
         c.field);
   }
@@ -143,8 +151,11 @@ pass_record pass_of_line(const std::string& line, const pass_record* first) {
   return pass;
 }
 
-kept_passes::kept_passes(fs::path rows_folder, std::string circumstances)
-    : folder_(std::move(rows_folder) / "unfinished"), circumstances_(std::move(circumstances)) {}
+kept_passes::kept_passes(fs::path rows_folder, std::string circumstances,
+                         std::function<void(const std::string&)> say)
+    : folder_(std::move(rows_folder) / "unfinished"),
+      circumstances_(std::move(circumstances)),
+      say_(std::move(say)) {}
 
 fs::path kept_passes::file_of(const std::string& point) const {
   return folder_ / (point + ".passes");
@@ -182,8 +193,7 @@ unfinished_point kept_passes::take_up(const std::string& point) {
     }
   }
   if (!ours) {
-    std::cerr << file.string()
-              << ": passes of another program or machine; they are measured again\n";
+    say_(file.string() + ": passes of another program or machine; they are measured again");
     drop(point);
     return {};
   }
@@ -212,9 +222,9 @@ void kept_passes::keep(const std::string& point, const pass_record& pass, const 
     ++counts_[point];
   } catch (const error& problem) {
     if (!said_) {
-      std::cerr << "passes cannot be kept, a run that is killed now loses those of its points without "
-                   "a row: "
-                << problem.what() << '\n';
+      say_(std::string("passes cannot be kept; a run that is killed now loses those of its points "
+                       "without a row: ") +
+           problem.what());
     }
     said_ = true;
   }

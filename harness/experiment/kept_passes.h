@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -34,8 +35,10 @@ struct unfinished_point {
 
 class kept_passes {
  public:
-  // `circumstances`: what a pass must share with another to stand in one row with it.
-  kept_passes(std::filesystem::path rows_folder, std::string circumstances);
+  // `circumstances`: what a pass must share with another to stand in one row with it. `say` is told,
+  // in a sentence, what cannot be kept or taken up.
+  kept_passes(std::filesystem::path rows_folder, std::string circumstances,
+              std::function<void(const std::string&)> say);
   // The passes of a point that can go on. A file of other circumstances is removed and said.
   unfinished_point take_up(const std::string& point);
   // Adds a pass of a point. A pass that cannot be kept is said once a run and costs nothing else.
@@ -48,6 +51,7 @@ class kept_passes {
   std::filesystem::path file_of(const std::string& point) const;
   std::filesystem::path folder_;
   std::string circumstances_;
+  std::function<void(const std::string&)> say_;
   std::map<std::string, std::unique_ptr<line_file>> open_;
   std::map<std::string, std::size_t> counts_;
   bool said_ = false;

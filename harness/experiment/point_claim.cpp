@@ -130,7 +130,8 @@ bool goes_on(const fs::path& file, const json& record, bool free) {
 }
 
 bool same_file(int descriptor, const fs::path& file) {
-  struct stat held {}, there {};
+  struct stat held {
+  }, there{};
   return ::fstat(descriptor, &held) == 0 && ::stat(file.c_str(), &there) == 0 &&
          held.st_dev == there.st_dev && held.st_ino == there.st_ino;
 }

@@ -112,8 +112,8 @@ double progress::items_done() const {
   double part = static_cast<double>(meter_.items.load(std::memory_order_relaxed));
   if (pass_tokens_ > 0) {
     const auto tokens = static_cast<double>(meter_.tokens.load(std::memory_order_relaxed));
-    part = std::max(part, static_cast<double>(pass_items_) * tokens /
-                              static_cast<double>(pass_tokens_));
+    part = std::max(part,
+                    static_cast<double>(pass_items_) * tokens / static_cast<double>(pass_tokens_));
   }
   return static_cast<double>(done_) + std::min(part, static_cast<double>(pass_items_));
 }

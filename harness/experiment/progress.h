@@ -34,14 +34,14 @@ class progress {
   ~progress();
   progress& operator=(progress&&) = delete;
 
-  void expect(std::int64_t items);     // so many more items to answer (fewer, when negative)
-  void now(const std::string& what);   // what is being done
+  void expect(std::int64_t items);    // so many more items to answer (fewer, when negative)
+  void now(const std::string& what);  // what is being done
   // A pass over so many items begins, with so many positions to decide (0: nobody knows).
   void begin_pass(const std::string& what, std::int64_t items, std::int64_t tokens);
   void end_pass(bool whole = true);  // false: it was given up
   work_meter& meter() { return meter_; }
-  void finished(const std::string& line);  // one more point is over; the line stays on screen
-  void note(const std::string& line);      // a line that stays, no point
+  void finished(const std::string& line);    // one more point is over; the line stays on screen
+  void note(const std::string& line);        // a line that stays, no point
   void last_words(const std::string& line);  // the same, and nothing is drawn any more
 
   // The line, no wider than `columns`; 0: of any width.

@@ -411,7 +411,7 @@ void measure_row(result_row& row, const measured_point& point) {
     const auto why = std::ranges::find_if(
         all, [](const scored_answer& a) { return a.note.starts_with("NOT RUN"); });
     const std::string undecided = undecided_items(all);
-    row.reason = why != all.end()      ? why->note
+    row.reason = why != all.end()     ? why->note
                  : !undecided.empty() ? undecided
                                       : "no item of this workload can be scored";
   } else {

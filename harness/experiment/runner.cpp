@@ -9,6 +9,7 @@
 #include <ctime>
 #include <deque>
 #include <fstream>
+#include <iostream>
 #include <mutex>
 #include <random>
 #include <set>
@@ -67,15 +68,20 @@ result_row planned_row(const experiment_point& p) {
 
 // Items of a point before it is loaded, as far as its plan says.
 std::int64_t items_of(const experiment_point& p) {
-  return std::max<std::int64_t>(p.workload.count > 0 ? p.workload.count : p.workload.items.limit, 1);
+  return std::max<std::int64_t>(p.workload.count > 0 ? p.workload.count : p.workload.items.limit,
+                                1);
 }
 
-// What changes in an environment without making it another machine: how busy it was, and where it put
-// the process.
+// An environment without what changes while it stays the same machine: how busy and warm it is.
 std::string machine_of(const std::string& environment) {
   nlohmann::json machine = nlohmann::json::parse(environment, nullptr, false);
-  for (const char* key : {"load_average", "memory_available_bytes", "notes"}) {
-    if (machine.is_object()) machine.erase(key);
+  if (!machine.is_object()) return environment;
+  for (const char* key : {"load_average", "memory_available_bytes", "notes"}) machine.erase(key);
+  for (nlohmann::json& gpu : machine["gpus"]) {
+    for (const char* key :
+         {"sm_clock_mhz", "memory_clock_mhz", "temperature_c", "throttle_reasons"}) {
+      if (gpu.is_object()) gpu.erase(key);
+    }
   }
   return machine.dump();
 }
@@ -110,8 +116,8 @@ class experiment_run {
         progress_(points.size(), options.progress ? stderr : nullptr),
         environment_(with.environment()),
         source_hash_(with.source_hash()),
-        passes_(options.output,
-                sha256_hex(with.program_hash() + "\n" + machine_of(environment_))),
+        passes_(options.output, sha256_hex(with.program_hash() + "\n" + machine_of(environment_)),
+                [this](const std::string& line) { say(line); }),
         rows_kept_(rows_there),
         rule_(spec.evidence.min_repetitions * spec.evidence.more_repetitions,
               spec.evidence.max_repetitions * spec.evidence.more_repetitions,
@@ -161,6 +167,14 @@ class experiment_run {
 
   run_summary& summary() { return summary_; }
   void note(const std::string& line) { progress_.note(line); }
+  // What must be heard with and without progress.
+  void say(const std::string& line) {
+    if (options_.progress) {
+      progress_.note(line);
+    } else {
+      std::cerr << line << '\n';
+    }
+  }
 
  private:
   template <class Work>
@@ -257,7 +271,8 @@ class experiment_run {
     const energy_meter meter = meter_of(f.point->run.device);
     const std::optional<double> before = meter.joules();
     {
-      const phase_range range(profile_phase::measure, round);  // what a profiler around us looks for
+      const phase_range range(profile_phase::measure,
+                              round);  // what a profiler around us looks for
       f.measured.passes.push_back(timed_pass(f, fmt::format(" repetition {}", round + 1)));
     }
     pass_record& pass = f.measured.passes.back();
@@ -387,7 +402,7 @@ class experiment_run {
         rows_.append(row.line);
       } catch (const error& problem) {
         problem_ = problem.what();
-        progress_.note(problem_);
+        say(problem_);
         return;
       }
       ++rows_kept_;
@@ -400,10 +415,11 @@ class experiment_run {
   void end_group(std::span<const experiment_point> group) {
     if (!waiting_.empty()) write_waiting();
     if (!waiting_.empty()) {
-      throw environment_error(fmt::format(
-          "{}. {} of the rows just measured could not be written; their passes are kept where there "
-          "was room for them. Make room and give the same command again: it continues",
-          problem_, waiting_.size()));
+      throw environment_error(
+          fmt::format("{}. {} of the rows just measured could not be written; their passes are "
+                      "kept where there "
+                      "was room for them. Make room and give the same command again: it continues",
+                      problem_, waiting_.size()));
     }
     if (!spec_.evidence.paired) return;
     const std::lock_guard hold(keeping_);
@@ -433,11 +449,9 @@ class experiment_run {
   void say_last_words() {
     const bool held = keeping_.try_lock_for(std::chrono::seconds(2));
     const std::string passes = held ? fmt::format("{} passes", passes_.count()) : "the passes";
-    progress_.last_words(fmt::format("stopped; {} rows and {} kept in {}{}", rows_kept_.load(),
-                                     passes, options_.output.string(),
-                                     options_.resume && options_.continues
-                                         ? "; the same command continues"
-                                         : ""));
+    progress_.last_words(fmt::format(
+        "stopped; {} rows and {} kept in {}{}", rows_kept_.load(), passes, options_.output.string(),
+        options_.resume && options_.continues ? "; the same command continues" : ""));
     claim_.release();
   }
 

@@ -27,11 +27,14 @@ const std::string models = UNMASK_SOURCE_DIR "/experiments/models/";
 class faults : public testing::Test {
  protected:
   faults() {
-    write_file(root_ / "d.toml", "title = \"faults\"\n[run]\nrepetitions = 2\nwarmup = 0\n"
-                                 "[[model]]\npath = \"" + models + "tiny-llada\"\n"
-                                 "[[workload]]\ntasks = [\"word_problem\"]\nlimit = 2\n"
-                                 "[[method]]\nname = \"vanilla\"\n[[method]]\nname = \"fast_dllm\"\n"
-                                 "[sweep]\nseed = [0, 1, 2]\n");
+    write_file(root_ / "d.toml",
+               "title = \"faults\"\n[run]\nrepetitions = 2\nwarmup = 0\n"
+               "[[model]]\npath = \"" +
+                   models +
+                   "tiny-llada\"\n"
+                   "[[workload]]\ntasks = [\"word_problem\"]\nlimit = 2\n"
+                   "[[method]]\nname = \"vanilla\"\n[[method]]\nname = \"fast_dllm\"\n"
+                   "[sweep]\nseed = [0, 1, 2]\n");
   }
 
   test::outcome program(const std::string& arguments, const std::string& variables = "") {
@@ -96,7 +99,8 @@ TEST_F(faults, a_signal_ends_the_run_with_what_was_kept) {
   for (const auto& [number, code] : {std::pair{SIGTERM, 143}, std::pair{SIGINT, 130}}) {
     const std::string output = "out" + std::to_string(code);
     const pid_t child = start(output);
-    for (int i = 0; i < 60000 && entries_of(root_ / output / "unfinished", ".passes").empty(); ++i) {
+    for (int i = 0; i < 60000 && entries_of(root_ / output / "unfinished", ".passes").empty();
+         ++i) {
       ::usleep(1000);
     }
     ::kill(child, number);

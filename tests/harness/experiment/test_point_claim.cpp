@@ -98,7 +98,9 @@ TEST_P(claims, the_claim_of_a_killed_run_is_found_and_said) {
   const std::filesystem::path left = claim_file();
   ASSERT_FALSE(left.empty());
   testing::internal::CaptureStderr();
-  { const point_claim mine(dir_.path(), "rows.jsonl", [] { return ids{"a"}; }); }
+  {
+    const point_claim mine(dir_.path(), "rows.jsonl", [] { return ids{"a"}; });
+  }
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find(left.string() + ": left by a run that is over"), std::string::npos) << said;
   EXPECT_FALSE(std::filesystem::exists(left));

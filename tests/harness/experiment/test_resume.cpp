@@ -222,7 +222,6 @@ TEST(resume, a_full_disk_costs_no_row_and_no_point_has_two) {
     unmask_test_faults(fault);
     testing::internal::CaptureStderr();
     run_options options = quiet(dir / "out");
-    options.progress = true;
     const run_summary s = run_experiment(spec_of(false), options, with);
     unmask_test_faults("");
     const std::string said = testing::internal::GetCapturedStderr();
