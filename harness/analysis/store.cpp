@@ -38,6 +38,15 @@ bool is_torn(const std::string& line) {
   return tree_of(line).is_discarded();
 }
 
+void refuse_later_version(const std::string& line, const std::string& where) {
+  try {
+    parse_row(line, where);
+  } catch (const unknown_schema&) {
+    throw;
+  } catch (const error&) {  // no row of any version: readers step over it
+  }
+}
+
 // False when the system refuses; errno says why.
 bool write_all(int descriptor, const std::string& text) {
   std::size_t done = 0;
@@ -78,12 +87,14 @@ std::size_t visit_file(const fs::path& path,
       throw;
     } catch (const error& problem) {
       ++broken;
-      say_once(std::string(problem.what()) + "; stepped over, all other rows count. " +
-               (last
-                    ? "It has no line end: it was cut off as it was written, and the next run into "
-                      "this folder moves it aside"
-                    : "Run the command that wrote it once more to measure its point; `sed -i " +
-                          std::to_string(number) + "d " + path.string() + "` deletes the line"));
+      say_once(last && is_torn(line)
+                   ? where +
+                         ": cut off as it was written; stepped over, all other rows count. The "
+                         "next run into this folder moves it aside"
+                   : std::string(problem.what()) +
+                         "; stepped over, all other rows count. Run the command that wrote it once "
+                         "more to measure its point; `sed -i " +
+                         std::to_string(number) + "d " + path.string() + "` deletes the line");
     }
     if (row) visit(std::move(*row), line, where);
   }
@@ -109,6 +120,7 @@ line_file::line_file(const fs::path& path) : path_(path) {
       const std::size_t start = newline == std::string::npos ? 0 : newline + 1;
       const std::string line = text.substr(start);
       if (!is_torn(line)) {
+        refuse_later_version(line, path.string() + ": its last line");
         if (!write_all(descriptor_, "\n")) fail(path, "write to");
       } else {
         replace_file(path.string() + ".torn", line);

@@ -206,7 +206,7 @@ TEST(store, a_broken_line_hides_no_row_and_is_named) {
       {with("\"run_id\":\"run\"", "\"run_id\":3"), "`run_id` should be a text and is number"},
       {with("\"position\":0", "\"position\":1e300"), "`position` should be a whole number"},
       {with("\"position\":0", "\"position\":18446744073709551615"), "`position` is beyond"},
-      {with("\"PASS\"", "\"GOOD\""), "'GOOD' is no known value"}};
+      {with("\"NOISY\"", "\"GOOD\""), "'GOOD' is no known value"}};
   for (const auto& [line, reason] : broken) {
     scratch_directory dir;  // a name of its own: a note is said once
     const std::string file = (dir / "rows.jsonl").string();
