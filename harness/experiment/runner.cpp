@@ -448,10 +448,12 @@ class experiment_run {
   // unless the disk hangs.
   void say_last_words() {
     const bool held = keeping_.try_lock_for(std::chrono::seconds(2));
-    const std::string passes = held ? fmt::format("{} passes", passes_.count()) : "the passes";
-    progress_.last_words(fmt::format(
-        "stopped; {} rows and {} kept in {}{}", rows_kept_.load(), passes, options_.output.string(),
-        options_.resume && options_.continues ? "; the same command continues" : ""));
+    const std::size_t rows = rows_kept_, passes = held ? passes_.count() : 0;
+    progress_.last_words(
+        fmt::format("stopped; {} row{} and {} kept in {}{}", rows, rows == 1 ? "" : "s",
+                    held ? fmt::format("{} pass{}", passes, passes == 1 ? "" : "es") : "the passes",
+                    options_.output.string(),
+                    options_.resume && options_.continues ? "; the same command continues" : ""));
     claim_.release();
   }
 

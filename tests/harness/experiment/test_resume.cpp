@@ -116,7 +116,8 @@ class resumed : public testing::TestWithParam<bool> {};
 
 TEST_P(resumed, killed_at_any_moment_it_loses_the_pass_in_flight_and_gives_the_same_rows) {
   const scratch_directory dir;
-  const experiment_spec spec = spec_of(GetParam());
+  experiment_spec spec = spec_of(GetParam());
+  spec.evidence.warmup = 0;  // each process has its own
   counting_executor undisturbed;
   undisturbed.log = dir / "log";
   run_experiment(spec, quiet(dir / "whole"), undisturbed);
@@ -139,7 +140,8 @@ TEST_P(resumed, killed_at_any_moment_it_loses_the_pass_in_flight_and_gives_the_s
       run_experiment(spec, quiet(dir / "killed"), with);
       ::_exit(0);
     }
-    ::usleep(10'000 + random() % 60'000);
+    // Later and later, so that it ends on a busy machine too.
+    ::usleep(static_cast<useconds_t>(random() % (40'000 + 4'000 * kills)));
     ::kill(child, SIGKILL);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -150,9 +152,8 @@ TEST_P(resumed, killed_at_any_moment_it_loses_the_pass_in_flight_and_gives_the_s
   EXPECT_EQ(comparable(dir / "killed"), expected);
   EXPECT_FALSE(std::filesystem::exists(dir / "killed/unfinished"));
   EXPECT_FALSE(std::filesystem::exists(dir / "killed/.claims"));
-  // Of each process at most the pass in flight, and its warm-ups (a group's), are measured again.
-  const std::size_t again = std::filesystem::file_size(dir / "killed_log") - passes;
-  EXPECT_LE(again, kills * (1 + 6)) << kills;
+  // Of each process at most the pass in flight is measured again.
+  EXPECT_LE(std::filesystem::file_size(dir / "killed_log") - passes, kills);
   std::int64_t taken_up = 0;
   for (const result_row& row : read_rows(dir / "killed").rows) taken_up += row.samples.taken_up;
   EXPECT_GT(taken_up, 0);
@@ -285,7 +286,9 @@ TEST(resume, rows_of_an_earlier_plan_are_not_shown_as_this_ones) {
   run_experiment(spec_of(false), quiet(dir / "out"), with);
   experiment_spec edited = spec_of(false);
   edited.methods.erase(edited.methods.begin());
-  edited.axes[0].values = {std::int64_t{3}, std::int64_t{4}};
+  for (sweep_axis& axis : edited.axes) {
+    if (axis.key == "params.steps") axis.values = {std::int64_t{3}, std::int64_t{4}};
+  }
   const run_summary s = run_experiment(edited, quiet(dir / "out"), with);
   EXPECT_EQ(s.planned, 4u);
   EXPECT_EQ(s.skipped, 2u);
