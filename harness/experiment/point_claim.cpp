@@ -218,7 +218,7 @@ point_claim::point_claim(const fs::path& folder, const std::string& rows_file,
   fs::create_directories(folder_, failed);
   if (failed) throw environment_error("cannot write " + folder_.string() + ": " + failed.message());
   const turn mine(folder_);
-  if (const std::vector<std::string> points = choose(); !points.empty()) claim(rows_file, points);
+  claim(rows_file, choose());
 }
 
 void point_claim::claim(const std::string& rows_file, const std::vector<std::string>& points) {
@@ -230,8 +230,8 @@ void point_claim::claim(const std::string& rows_file, const std::vector<std::str
     if (const auto theirs = record.find("points"); theirs != record.end() && theirs->is_array()) {
       for (const json& id : *theirs) common += id.is_string() && wanted.contains(id);
     }
-    const bool same_rows = text_in(record, "rows") == rows_file;
-    if (common == 0 && !same_rows && !record.empty()) continue;
+    const bool same_rows = !wanted.empty() && text_in(record, "rows") == rows_file;
+    if (common == 0 && !same_rows && (wanted.empty() || !record.empty())) continue;
     throw environment_error(fmt::format(
         "another run is writing to {} ({}): {}; wait for it or choose another output directory; if "
         "it is over, delete {}",
@@ -240,6 +240,7 @@ void point_claim::claim(const std::string& rows_file, const std::vector<std::str
                    : "it writes " + rows_file,
         other.string()));
   }
+  if (wanted.empty()) return;  // nothing to measure, but what others left is gone
   json record = this_process();
   record["rows"] = rows_file;
   record["points"] = points;
@@ -250,10 +251,11 @@ void point_claim::claim(const std::string& rows_file, const std::vector<std::str
 }
 
 void point_claim::release() {
-  if (descriptor_ < 0) return;
-  ::unlink(file_.c_str());
-  ::close(descriptor_);
-  descriptor_ = -1;
+  if (descriptor_ >= 0) {
+    ::unlink(file_.c_str());
+    ::close(descriptor_);
+    descriptor_ = -1;
+  }
   std::error_code ignored;
   fs::remove(folder_, ignored);  // empty: the last run takes it away
 }

@@ -167,6 +167,10 @@ class experiment_run {
 
   run_summary& summary() { return summary_; }
   void note(const std::string& line) { progress_.note(line); }
+  // Passes of points with a row: their run was killed before it could remove them.
+  void forget(const std::set<std::string>& points) {
+    for (const std::string& id : points) passes_.drop(id);
+  }
   // What must be heard with and without progress.
   void say(const std::string& line) {
     if (options_.progress) {
@@ -580,6 +584,7 @@ run_summary run_experiment(const experiment_spec& spec, const run_options& optio
     replace_file(options.output / manifest_name, options.manifest(plan));  // the same of all shards
   }
   experiment_run run(spec, options, with, points, there, skipped, claim);
+  run.forget(done);
   if (skipped > 0) {
     run.note(fmt::format("{} of {} points already have a row in {}", skipped, planned.size(),
                          options.output.string()));

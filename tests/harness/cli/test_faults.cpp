@@ -32,7 +32,7 @@ class faults : public testing::Test {
                "[[model]]\npath = \"" +
                    models +
                    "tiny-llada\"\n"
-                   "[[workload]]\ntasks = [\"word_problem\"]\nlimit = 2\n"
+                   "[[workload]]\ntasks = [\"word_problem\"]\nlimit = 1\n"
                    "[[method]]\nname = \"vanilla\"\n[[method]]\nname = \"fast_dllm\"\n"
                    "[sweep]\nseed = [0, 1, 2]\n");
   }
