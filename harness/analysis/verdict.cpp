@@ -20,8 +20,8 @@ const char* name_of(verdict v) {
 const char* tone_of(const std::string& name) {
   static const std::set<std::string> good = {
       "PASS", "REPRODUCED", "REPRODUCED (model)", "SAME", "FASTER", "BETTER", "REPEATED"};
-  static const std::set<std::string> bad = {"INVALID", "INCORRECT", "FAILED", "NOT REPRODUCED",
-                                            "DIFFERS", "SLOWER",    "WORSE"};
+  static const std::set<std::string> bad = {"INVALID", "FAILED", "NOT REPRODUCED",
+                                            "DIFFERS", "SLOWER", "WORSE"};
   return good.contains(name) ? "good" : bad.contains(name) ? "bad" : "mid";
 }
 

@@ -52,7 +52,8 @@ bool holds_rows(const fs::path& file) {
   return first.is_object() && first.contains("point_id") && first.contains("metrics");
 }
 
-// What a run was asked for: its run.json, else what its place PAPER/ARTIFACT/SCALE says.
+// What a run was asked for: its run.json, else what its rows say, else (of rows before schema 1.5) its
+// place PAPER/ARTIFACT/SCALE.
 struct origin_of_rows {
   std::string paper, artifact, scale, file, rows;
   std::vector<std::string> set;
@@ -75,6 +76,9 @@ origin_of_rows origin_of(const fs::path& rows, const fs::path& experiments) {
       throw usage_error(manifest.string() + ": not a run's manifest: " + problem.what());
     }
     return o;
+  }
+  if (const experiment_record e = experiment_of_rows(rows); !e.file.empty()) {
+    return {e.paper, e.artifact, e.scale, e.file, {}};
   }
   for (const artifact_run& run : runs_below(rows, "", "", experiments)) {
     o.file = run.file.string();

@@ -114,7 +114,12 @@ std::vector<artifact_run> runs_below(const fs::path& path, const std::string& ar
       if (!m.paper.empty()) runs.push_back({m.paper + "_" + m.artifact, file, rows, m.scale});
       continue;
     }
-    // A campaign's layout, PAPER/ARTIFACT/SCALE, says the same.
+    // So does every row since schema 1.5.
+    if (const experiment_record e = experiment_of_rows(rows); !e.file.empty()) {
+      if (!e.paper.empty()) runs.push_back({e.paper + "_" + e.artifact, e.file, rows, e.scale});
+      continue;
+    }
+    // A campaign's layout, PAPER/ARTIFACT/SCALE, says the same of older ones.
     const std::string id = folder.parent_path().filename();
     const std::string paper = folder.parent_path().parent_path().filename();
     const fs::path file = experiments / paper / (id + ".toml");

@@ -32,8 +32,8 @@ struct artifact_run {
   std::filesystem::path file, rows;
   std::string scale;
 };
-// The runs at or below a path, in natural order: as the run.json beside their rows says, else as
-// their place PAPER/ARTIFACT/SCALE does. `artifact` given: the path itself, of that file and scale.
+// The runs at or below a path, in natural order: as the run.json beside their rows says, else the rows
+// themselves, else (of rows before schema 1.5) their place PAPER/ARTIFACT/SCALE. `artifact` given: the path itself, of that file and scale.
 std::vector<artifact_run> runs_below(const std::filesystem::path& path, const std::string& artifact,
                                      const std::string& scale,
                                      const std::filesystem::path& experiments);
