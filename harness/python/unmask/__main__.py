@@ -11,6 +11,7 @@ from unmask.errors import UserError
 
 # Command: (module, one line of help).
 COMMANDS = {
+    "score": ("unmask.score", "score sample files with the benchmarks' own libraries"),
 }
 
 
