@@ -87,6 +87,13 @@ class Command(unittest.TestCase):
         results, _ = self.score(path, "--benchmark", "gsm8k", "--harness", "OC-S")
         self.assertEqual([r["value"] for r in results], [1.0, 1.0])
 
+    def test_what_the_program_scored_itself_stays(self):
+        line = {"doc_id": 0, "doc": {}, "resps": [["x"]], "scorer": "exact", "scored": True,
+                "value": 0.5, "undecided": False, "note": "expected `y`"}
+        (result,), said = self.score(self.write("samples_words_x.jsonl", [line]))
+        self.assertEqual((result["status"], result["value"], result["note"]),
+                         ("scored", 0.5, "expected `y`"))
+
     def test_the_line_says_how_it_was_asked(self):
         path = self.write("x.jsonl", [gsm8k_line(0, 7, "it is 7", benchmark="gsm8k", style="OC-L")])
         self.assertEqual(self.score(path)[0][0]["scorer"], "gsm8k_opencompass")

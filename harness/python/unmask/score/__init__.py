@@ -46,6 +46,9 @@ def read_line(line, where):
     for key, value in (line.get("check") or {}).items():
         doc.setdefault(key, value)
     return {"doc": doc, "target": str(line.get("target", "")), "resps": resps,
+            "said": {"status": "scored" if line.get("scored") else
+                     "undecided" if line.get("undecided") else "not_run",
+                     "value": line.get("value"), "note": line.get("note", "")},
             **{key: line.get(key) for key in ("doc_id", "item", "point_id", "benchmark", "style",
                                               "scorer")}}
 
@@ -62,16 +65,18 @@ def choose_scorer(item, options):
     benchmark = options.benchmark or item["benchmark"] or ""
     style = options.harness or item["style"] or ""
     file_task = task_of_file(item["file"])
-    if not benchmark and item["scorer"] in scorers.SCORERS:
+    if not benchmark and item["scorer"]:
         name = item["scorer"]
+        if name not in scorers.SCORERS:
+            return name, ""
     elif not benchmark or (benchmark not in {way[0] for way in scorers.WAYS} and not style):
         named = benchmark or file_task
         if not named:
             raise UserError(f"{item['file']}: names no task; say --benchmark")
-        name = {"humaneval": "humaneval_lm_eval", "mbpp": "mbpp_lm_eval", "ifeval": "ifeval"}.get(named)
-        if not name and named.startswith("minerva_math"):
+        name = next((way[3] for way in scorers.WAYS if way[1:3] == ("LM", named)), "lm_eval")
+        if named.startswith("minerva_math"):
             name = "math_minerva_lm_eval"
-        return (name, scorers.SCORERS[name].task) if name else ("lm_eval", named)
+        return name, named if scorers.SCORERS[name].task == "*" else scorers.SCORERS[name].task
     else:
         name, _ = scorers.find_way(benchmark, style)
     task = scorers.SCORERS[name].task
@@ -93,39 +98,40 @@ def response_of(resps, task, where):
     return first, [r[0] for r in resps]
 
 
-def prepare(items, options):
-    """Adds scorer, responses and lm-eval's task to every item; one task object for each name."""
+def prepare(items):
+    """Adds responses and lm-eval's task to every item; one task object for each name."""
     tasks = {}
     for item in items:
         where = f"{item['file']}:{item['line']}"
-        name, task = choose_scorer(item, options)
+        name, task = item["scorer"], item["task_name"]
         lacking = [key for key in scorers.SCORERS[name].needs if key not in item["doc"]]
         if lacking:
             raise UserError(f"{where}: the record lacks `{lacking[0]}`, which {name} needs")
-        item["scorer"], item["task_name"] = name, task
         item["text"], item["responses"] = response_of(item.pop("resps"), task, where)
         if task and task not in tasks:
             tasks[task] = official.build_task(task, item["doc"])
-    if any(scorers.SCORERS[item["scorer"]].libraries for item in items):
-        official.load()  # its alarms are off for math-verify too
     return tasks
 
 
 def score_items(items, options):
-    """Judges every item; each gets status, value and what stands beside it."""
-    tasks = prepare(items, options)
+    """Judges every item; each gets status, value and what stands beside it. What the program itself
+    scored (its six own scorers) stays as it is."""
+    for item in items:
+        item["scorer"], item["task_name"] = choose_scorer(item, options)
+    waiting = [item for item in items if item["scorer"] in scorers.SCORERS]
+    libraries = {name: scorers.libraries_of(name) for name in {item["scorer"] for item in waiting}}
+    tasks = prepare(waiting)
 
     def judge(item):
         name = item["scorer"]
         return scorers.SCORERS[name].judge(item | {"task": tasks.get(item["task_name"])})
 
-    judged = workers.judge_all(items, judge, options.workers,
-                               workers.Limits(cpu_seconds=options.seconds))
-    libraries = {name: scorers.libraries_of(name) for name in {item["scorer"] for item in items}}
+    judged = iter(workers.judge_all(waiting, judge, options.workers,
+                                    workers.Limits(cpu_seconds=options.seconds)))
     return [{key: item[key] for key in ("file", "doc_id", "item", "point_id", "scorer")}
-            | {"scored": result["status"] == "scored", "value": None, "extracted": "", "filters": [],
-               "measures": {}} | result | {"libraries": libraries[item["scorer"]]}
-            for item, result in zip(items, judged)]
+            | {"value": None, "extracted": "", "filters": [], "measures": {}}
+            | (next(judged) if item["scorer"] in scorers.SCORERS else item["said"])
+            | {"libraries": libraries.get(item["scorer"], {})} for item in items]
 
 
 def interval(values):
@@ -144,7 +150,7 @@ def summarize(results, out):
     """One line for each file: score, interval, items, undecided, libraries."""
     for path in dict.fromkeys(r["file"] for r in results):
         of_file = [r for r in results if r["file"] == path]
-        values = [r["value"] for r in of_file if r["scored"]]
+        values = [r["value"] for r in of_file if r["status"] == "scored"]
         words = [path, "by " + ", ".join(dict.fromkeys(r["scorer"] for r in of_file)) + ":"]
         if values:
             words.append(f"{100 * sum(values) / len(values):.2f} %")
@@ -190,6 +196,7 @@ def main(arguments):
     parser.add_argument("--harness", help="in this harness's way: LM, OC-F, OC-S, OC-L, OC-U, or "
                         "ID/CONFIG; default: what the file says, else the first of the benchmark")
     parser.add_argument("-o", "--output", help="write one JSON line an item into this file")
+    parser.add_argument("-q", "--quiet", action="store_true", help="print no summary")
     parser.add_argument("--workers", type=int, default=0, help="processes that judge; default: one a core")
     parser.add_argument("--seconds", type=float, default=20.0,
                         help="processor time for one item, beyond which it is undecided; default: 20")
@@ -200,5 +207,6 @@ def main(arguments):
         with open(options.output, "w", encoding="utf-8") as out:
             for result in results:
                 out.write(json.dumps(result, ensure_ascii=False) + "\n")
-    summarize(results, sys.stdout)
+    if not options.quiet:
+        summarize(results, sys.stdout)
     return 0

@@ -2,9 +2,7 @@
 """lm-eval's own tasks as scorers of single answers, without its models and without a data set.
 
 torch is not needed to score an answer, so the package's __init__, which imports lm-eval's models, is
-passed over. Nothing is downloaded. lm-eval and math-verify end a comparison by an alarm after five
-seconds of the clock on the wall, and count it as wrong; here the process that judges has a limit on
-processor time instead (workers.py), and what reaches it is undecided."""
+passed over. Nothing is downloaded."""
 
 import functools
 import glob
@@ -14,7 +12,6 @@ import logging
 import os
 import random
 import re
-import signal
 import sys
 import types
 
@@ -38,7 +35,6 @@ def load():
     # is imported; where it is not installed they raise, and the item is undecided.
     os.environ["LOCAL_RANK"] = "1"
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
-    signal.alarm = lambda seconds: 0
     # Without a seed langdetect finds another language in a short text now and then.
     from langdetect import DetectorFactory
     DetectorFactory.seed = 0
@@ -46,8 +42,12 @@ def load():
 
 
 def libraries(*names):
-    """{name: version} of the installed packages."""
-    return {name: importlib.metadata.version(name) for name in names}
+    """{name: version} of the packages; EnvironmentFault where one is not installed."""
+    try:
+        return {name: importlib.metadata.version(name) for name in names}
+    except importlib.metadata.PackageNotFoundError as missing:
+        raise EnvironmentFault(f"NOT RUN: needs the Python package {missing.name}; ./dev setup "
+                               "installs it") from None
 
 
 @functools.lru_cache(None)

@@ -3,7 +3,11 @@
 
 An answer is a stranger's text, and the libraries that judge it may recurse, loop or take all memory. Each
 process judges one item after the other; one that reaches a limit or dies is replaced, and its item, no
-other, is undecided. The processes are copies (fork) of this one, so libraries are loaded once."""
+other, is undecided. The processes are copies (fork) of this one, so libraries are loaded once.
+
+lm-eval and math-verify end a comparison by an alarm after five seconds of the clock on the wall and count
+it as wrong. Here alarms are off and the limit is on processor time: what reaches it is undecided, and a
+loaded machine changes no verdict."""
 
 import ctypes
 import dataclasses
@@ -64,6 +68,7 @@ def _judge_one(judge, item):
 def _serve(pipe, items, judge, memory):
     """The life of a process that judges; it ends with the one that started it."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+    signal.alarm = lambda seconds: 0
     nothing = os.open(os.devnull, os.O_RDWR)
     for file in (0, 1, 2):
         os.dup2(nothing, file)
