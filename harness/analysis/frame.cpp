@@ -53,7 +53,6 @@ frame read_frame(const std::vector<std::filesystem::path>& paths) {
   std::vector<result_row> rows;
   for (const std::filesystem::path& path : paths) {
     stored_rows stored = read_rows(path);
-    if (stored.torn > 0) std::cerr << path.string() << ": ignored a torn last line\n";
     std::ranges::move(stored.rows, std::back_inserter(rows));
   }
   return frame(rows);

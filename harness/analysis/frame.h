@@ -37,7 +37,7 @@ class frame {
  private:
   std::vector<result_row> rows_;
 };
-// Rows of files and directories; a torn last line is passed over and said on standard error.
+// Rows of files and directories, as read_rows() gives them.
 frame read_frame(const std::vector<std::filesystem::path>& paths);
 
 // Keys: label method preset model workload variation kind, those of [run], params.NAME, serve.NAME.

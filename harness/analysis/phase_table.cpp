@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include <algorithm>
+#include <iostream>
 
 #include <fmt/format.h>
 
@@ -18,17 +19,18 @@ table_cell amount(const ordered_json& value, double unit, int digits) {
 }
 
 // Device time where kernels were traced, else the CPU's own time of the phase.
-double seconds_of(const ordered_json& phase, bool device) {
+double seconds_of(ordered_json& phase, bool device) {
   return phase[device ? "device_seconds" : "own_seconds"].get<double>();
 }
 
-text_table table_of(const result_row& row, const ordered_json& report) {
+// A report may be anybody's: a key that it lacks is null, and what then has the wrong type throws.
+text_table table_of(const result_row& row, ordered_json report) {
   text_table t{"phase | >calls | >ms | >share | >rows | >GFLOP | >MB | >GFLOP/s | >GB/s",
                ">% of roof"};
   t.title = fmt::format("{} · {} · {}", row.model.name, row.workload.family, name_of_row(row));
   const bool device = !report["kernels"].empty();
   double between = 0, total = 0;
-  for (const ordered_json& p : report["phases"]) {
+  for (ordered_json& p : report["phases"]) {
     total += seconds_of(p, device);
     if (p["container"]) between += seconds_of(p, device);
   }
@@ -37,7 +39,7 @@ text_table table_of(const result_row& row, const ordered_json& report) {
                      table_cell(fmt::format("{:.1f} %", 100 * seconds / total)));
   };
   std::vector<std::pair<double, std::vector<table_cell>>> lines;
-  for (const ordered_json& p : report["phases"]) {
+  for (ordered_json& p : report["phases"]) {
     const double seconds = seconds_of(p, device);
     if (p["container"] || !(total > 0)) continue;
     const auto [ms, share] = times(seconds);
@@ -61,7 +63,7 @@ text_table table_of(const result_row& row, const ordered_json& report) {
       device ? "Device" : "CPU", report["seconds"].get<double>(),
       report["untraced_seconds"].get<double>(),
       100 * (report["seconds"].get<double>() / report["untraced_seconds"].get<double>() - 1));
-  if (const ordered_json& roofs = report["roofs"]; !roofs["source"].get<std::string>().empty()) {
+  if (ordered_json& roofs = report["roofs"]; !roofs["source"].get<std::string>().empty()) {
     note += fmt::format(
         " Roofs: {} GFLOP/s, {} GB/s ({}).", amount(roofs["flops_per_second"], 1e9, 1).text,
         amount(roofs["bytes_per_second"], 1e9, 1).text, roofs["source"].get<std::string>());
@@ -85,7 +87,7 @@ table_cell percent(const ordered_json& part, const ordered_json& whole) {
 }
 
 // Kernels of the emulated device, what they touch in a step, the largest first.
-text_table traffic_table(const result_row& row, const ordered_json& traffic) {
+text_table traffic_table(const result_row& row, ordered_json traffic) {
   text_table t{"kernel | >launches | >kB read | >kB written | >host bytes | >sectors a request",
                ">excess % | >uncoalesced % | >bank conflicts % | >ldmatrix | >mma"};
   t.title = fmt::format("{} · {} · {}: memory traffic a step", row.model.name, row.workload.family,
@@ -93,10 +95,10 @@ text_table traffic_table(const result_row& row, const ordered_json& traffic) {
   const double steps = std::max(1.0, traffic["steps"].get<double>());
   std::vector<ordered_json> kernels(traffic["kernels"].begin(), traffic["kernels"].end());
   const auto bytes = [](const ordered_json& k) {
-    return k["read_bytes"].get<double>() + k["written_bytes"].get<double>();
+    return k.at("read_bytes").get<double>() + k.at("written_bytes").get<double>();
   };
   std::ranges::stable_sort(kernels, std::ranges::greater{}, bytes);
-  for (const ordered_json& k : kernels) {
+  for (ordered_json& k : kernels) {
     const auto requests = k["requests"].get<double>();
     t.add({k["kernel"].get<std::string>(), amount(k["launches"], steps, 1),
            amount(k["read_bytes"], steps * 1e3, 1), amount(k["written_bytes"], steps * 1e3, 1),
@@ -122,10 +124,15 @@ std::vector<text_table> phase_tables(const row_list& rows) {
   for (const result_row* row : rows) {
     const auto found = row->probes.find("phases");
     if (found == row->probes.end()) continue;
-    const ordered_json report = ordered_json::parse(found->second);
-    tables.push_back(table_of(*row, report));
-    if (report.contains("traffic") && report["traffic"].is_object()) {
-      tables.push_back(traffic_table(*row, report["traffic"]));
+    try {
+      const ordered_json report = ordered_json::parse(found->second);
+      tables.push_back(table_of(*row, report));
+      if (report.contains("traffic") && report["traffic"].is_object()) {
+        tables.push_back(traffic_table(*row, report["traffic"]));
+      }
+    } catch (const ordered_json::exception&) {
+      std::cerr << "point " << row->point_id
+                << ": its report `phases` lacks a key or holds another type; it is not shown\n";
     }
   }
   return tables;

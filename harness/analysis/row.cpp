@@ -2,6 +2,8 @@
 // Copyright The Unmask Authors
 #include "harness/analysis/row.h"
 
+#include <limits>
+
 #include <nlohmann/json.hpp>
 
 #include "harness/analysis/json_of.h"
@@ -12,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* verdict_names[] = {"PASS",         "NOISY",         "INVALID", "INCORRECT",
-                                         "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED",  "INACTIVE"};
+constexpr const char* verdict_names[] = {"PASS",          "NOISY",  "INVALID", "NOT_VERIFIED",
+                                         "NOT_SUPPORTED", "FAILED", "INACTIVE"};
 constexpr const char* origin_names[] = {"measured", "counted", "analytic", "synthetic"};
 
 template <class Enum, std::size_t n>
@@ -33,8 +35,83 @@ json number(double value) {
   return value;
 }
 
-double real(const json& value) {
-  return value.is_null() ? std::nan("") : value.get<double>();
+// What a key of a row holds, by name: a row may be anybody's, and its reader must hear which key is
+// wrong and how.
+[[noreturn]] void wrong(const std::string& key, const char* wanted, const json& value) {
+  throw std::runtime_error("`" + key + "` should be " + wanted + " and is " + value.type_name());
+}
+
+void read(const json& value, const std::string& key, std::string& into) {
+  if (!value.is_string()) wrong(key, "a text", value);
+  into = value.get<std::string>();
+}
+void read(const json& value, const std::string& key, bool& into) {
+  if (!value.is_boolean()) wrong(key, "true or false", value);
+  into = value.get<bool>();
+}
+void read(const json& value, const std::string& key, std::int64_t& into) {
+  if (!value.is_number_integer()) wrong(key, "a whole number", value);
+  if (value.is_number_unsigned() &&
+      value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max()) {
+    throw std::runtime_error("`" + key + "` is beyond every count");
+  }
+  into = value.get<std::int64_t>();
+}
+void read(const json& value, const std::string& key, double& into) {  // null: not a number
+  if (!value.is_number() && !value.is_null()) wrong(key, "a number", value);
+  into = value.is_null() ? std::nan("") : value.get<double>();
+}
+template <class T>
+void read(const json& value, const std::string& key, std::vector<T>& into) {
+  if (!value.is_array()) wrong(key, "a list", value);
+  for (const json& item : value) {
+    T one{};
+    read(item, key, one);
+    into.push_back(std::move(one));
+  }
+}
+
+const json& member(const json& in, const std::string& key) {
+  const auto found = in.find(key);  // of what is no object: nothing
+  if (found == in.end()) throw std::runtime_error("`" + key + "` is missing");
+  return *found;
+}
+const json& object(const json& in, const std::string& key) {
+  const json& value = member(in, key);
+  if (!value.is_object()) wrong(key, "an object", value);
+  return value;
+}
+template <class T>
+void take(const json& in, const char* key, T& into) {
+  read(member(in, key), key, into);
+}
+template <class T>
+void take_if_there(const json& in, const char* key, T& into) {
+  if (in.contains(key)) take(in, key, into);
+}
+
+double real(const json& in, const std::string& key) {
+  double value = 0;
+  read(in, key, value);
+  return value;
+}
+
+// What an exception says, without the library's "[json.exception.NAME.NUMBER] ".
+std::string plain(const std::string& problem) {
+  const std::size_t end = problem.starts_with("[json.exception.") ? problem.find("] ") : 0;
+  return end == 0 || end == std::string::npos ? problem : problem.substr(end + 2);
+}
+
+// Why a text is no JSON object with a schema_version.
+std::string why_no_row(const std::string& line, const json& in) {
+  if (is_hostile_json(line)) return "holds a zero byte or is nested deeper than any row";
+  if (!in.is_discarded()) return "one JSON object with `schema_version` is expected";
+  try {
+    (void)json::parse(line);
+  } catch (const json::exception& problem) {
+    return "no JSON: " + plain(problem.what());
+  }
+  return "no JSON";
 }
 
 json object_of(const std::string& text) {
@@ -44,7 +121,10 @@ json object_of(const std::string& text) {
 
 parameter_map params_of(const json& in) {
   parameter_map params;
-  for (const auto& [name, value] : in.items()) params[name] = parameter_of(value);
+  for (const auto& [name, value] : in.items()) {
+    if (!value.is_primitive() || value.is_null()) wrong(name, "a setting", value);
+    params[name] = parameter_of(value);
+  }
   return params;
 }
 
@@ -56,15 +136,12 @@ json of_items(const item_records& items) {
 
 item_records items_of(const json& in) {
   item_records items;
-  items.id = in.at("id").get<std::vector<std::string>>();
-  for (const json& v : in.at("score")) items.score.push_back(real(v));
-  items.exact = in.at("exact").get<std::vector<bool>>();
-  items.output_tokens = in.at("output_tokens").get<std::vector<std::int64_t>>();
-  for (const json& list : in.at("seconds")) {
-    items.seconds.emplace_back();
-    for (const json& v : list) items.seconds.back().push_back(real(v));
-  }
-  items.answer_hash = in.at("answer_hash").get<std::vector<std::string>>();
+  take(in, "id", items.id);
+  take(in, "score", items.score);
+  take(in, "exact", items.exact);
+  take(in, "output_tokens", items.output_tokens);
+  take(in, "seconds", items.seconds);
+  take(in, "answer_hash", items.answer_hash);
   const std::size_t n = items.id.size();
   if (items.score.size() != n || items.exact.size() != n || items.output_tokens.size() != n ||
       items.seconds.size() != n || items.answer_hash.size() != n) {
@@ -73,35 +150,115 @@ item_records items_of(const json& in) {
   return items;
 }
 
-void read_results(result_row& row, const json& in) {
-  row.verdict = named<verdict_kind>(verdict_names, in.at("verdict").get<std::string>());
-  row.reason = in.at("reason").get<std::string>();
-  const json& from = in.at("provenance");
-  for (const auto& [name, value] : in.at("metrics").items()) {
-    row.metrics[name] = {
-        real(value), named<origin>(origin_names, from.at(name).get<std::string>()), {}};
-  }
-  if (in.contains("metric_samples")) {
-    for (const auto& [name, values] : in.at("metric_samples").items()) {
-      for (const json& v : values) row.metrics.at(name).samples.push_back(real(v));
+score_record score_of(const json& in) {
+  score_record s;
+  take(in, "mean", s.mean);
+  take(in, "exact", s.exact);
+  take(in, "n", s.n);
+  std::vector<double> range;
+  take(in, "ci95", range);
+  if (range.size() != 2) throw std::runtime_error("`ci95` should be two numbers");
+  s.low = range[0];
+  s.high = range[1];
+  take_if_there(in, "undecided", s.undecided);
+  take_if_there(in, "mean_of_groups", s.mean_of_groups);
+  if (in.contains("beside")) {
+    for (const auto& [name, value] : object(in, "beside").items()) {
+      s.beside[name] = real(value, name);
     }
   }
-  if (const json& s = in.at("score"); !s.is_null()) {
-    row.score = score_record{s.at("mean"),
-                             s.at("exact"),
-                             s.at("n"),
-                             s.at("ci95").at(0),
-                             s.at("ci95").at(1),
-                             s.value("undecided", std::int64_t{0}),
-                             s.value("mean_of_groups", std::nan("")),
-                             s.value("beside", std::map<std::string, double>{}),
-                             s.value("trial_deviation", 0.0)};
+  take_if_there(in, "trial_deviation", s.trial_deviation);
+  return s;
+}
+
+void read_results(result_row& row, const json& in) {
+  std::string name;
+  take(in, "verdict", name);
+  row.verdict = named<verdict_kind>(verdict_names, name);
+  take(in, "reason", row.reason);
+  const json& from = object(in, "provenance");
+  for (const auto& [metric, value] : object(in, "metrics").items()) {
+    std::string where;
+    take(from, metric.c_str(), where);
+    row.metrics[metric] = {real(value, metric), named<origin>(origin_names, where), {}};
   }
-  const json& samples = in.at("samples");
-  for (const json& v : samples.at("seconds")) row.samples.seconds.push_back(real(v));
-  for (const json& v : samples.at("warmup_seconds")) row.samples.warmup_seconds.push_back(real(v));
-  row.samples.half_width = real(samples.at("half_width"));
-  row.samples.stop = samples.at("stop").get<std::string>();
+  if (in.contains("metric_samples")) {
+    for (const auto& [metric, values] : object(in, "metric_samples").items()) {
+      const auto of = row.metrics.find(metric);
+      if (of == row.metrics.end()) throw std::runtime_error("`" + metric + "` is no metric");
+      read(values, metric, of->second.samples);
+    }
+  }
+  if (!member(in, "score").is_null()) row.score = score_of(object(in, "score"));
+  const json& samples = object(in, "samples");
+  take(samples, "seconds", row.samples.seconds);
+  take(samples, "warmup_seconds", row.samples.warmup_seconds);
+  take(samples, "half_width", row.samples.half_width);
+  take(samples, "stop", row.samples.stop);
+  take_if_there(samples, "taken_up", row.samples.taken_up);
+}
+
+void read_model(result_row& row, const json& model) {
+  take(model, "name", row.model.name);
+  take(model, "hash", row.model.hash);
+  take(model, "parameters", row.model.parameters);
+  take(model, "weights", row.model.weights);
+  take_if_there(model, "layers", row.model.layers);
+  take_if_there(model, "caution", row.model.caution);
+  for (const run_key& key : run_key_list()) {
+    const auto* text = std::get_if<std::string run_keys::*>(&key.field);
+    if (!key.used || !text) continue;
+    row.model.used.** text = "f32";  // rows that are older than such a key kept everything in it
+    take_if_there(model, key.name, row.model.used.**text);
+  }
+}
+
+void read_workload(result_row& row, const json& workload) {
+  take(workload, "family", row.workload.family);
+  take(workload, "hash", row.workload.hash);
+  take(workload, "items", row.workload.items);
+  take_if_there(workload, "judge", row.workload.judge);
+  if (!workload.contains("benchmark")) return;
+  const json& in = object(workload, "benchmark");
+  benchmark_record& b = row.workload.benchmark;
+  take(in, "harness", b.harness);
+  take(in, "version", b.version);
+  take(in, "config", b.config);
+  take(in, "prompt", b.prompt);
+  take(in, "extraction", b.scorer);
+  take(in, "metric", b.metric);
+  take(in, "shots", b.shots);
+  take(in, "items_there", b.items);
+  take(in, "trials", b.trials);
+}
+
+void read_settings(result_row& row, const json& in) {
+  take(in, "run_id", row.run_id);
+  take(in, "point_id", row.point_id);
+  take(in, "title", row.title);
+  take(in, "position", row.position);
+  if (in.contains("experiment")) {
+    const json& e = object(in, "experiment");
+    take(e, "file", row.experiment.file);
+    take(e, "paper", row.experiment.paper);
+    take(e, "artifact", row.experiment.artifact);
+    take(e, "scale", row.experiment.scale);
+  }
+  read_model(row, object(in, "model"));
+  read_workload(row, object(in, "workload"));
+  take(in, "method", row.method);
+  take(in, "preset", row.preset);
+  take(in, "label", row.label);
+  take(in, "variation", row.variation);
+  row.params = params_of(object(in, "params"));
+  // A key that a row does not have is younger than the row: it had its default.
+  for (const run_key& key : run_key_list()) {
+    std::visit([&](const auto field) { take_if_there(in, key.name, row.run.*field); }, key.field);
+  }
+  if (in.contains("serve")) {
+    row.run.kind = "serve";
+    row.run.serve = params_of(object(in, "serve"));
+  }
 }
 
 }  // namespace
@@ -142,6 +299,10 @@ std::string to_json_line(const result_row& row) {
   out["point_id"] = row.point_id;
   out["title"] = row.title;
   out["position"] = row.position;
+  if (const experiment_record& e = row.experiment; !e.file.empty()) {
+    out["experiment"] = {
+        {"file", e.file}, {"paper", e.paper}, {"artifact", e.artifact}, {"scale", e.scale}};
+  }
   out["model"] = {{"name", row.model.name},
                   {"hash", row.model.hash},
                   {"parameters", row.model.parameters},
@@ -199,6 +360,7 @@ std::string to_json_line(const result_row& row) {
                     {"warmup_seconds", row.samples.warmup_seconds},
                     {"half_width", number(row.samples.half_width)},
                     {"stop", row.samples.stop}};
+  if (row.samples.taken_up > 0) out["samples"]["taken_up"] = row.samples.taken_up;
   if (!row.answers_hash.empty()) out["answers_hash"] = row.answers_hash;
   if (!row.items.empty()) out["items"] = of_items(row.items);
   if (!row.probes.empty()) {
@@ -217,70 +379,32 @@ std::string to_json_line(const result_row& row) {
 result_row parse_row(const std::string& line, const std::string& where) {
   const json in = tree_of<json>(line);
   if (!in.is_object() || !in.contains("schema_version") || !in["schema_version"].is_string()) {
-    throw environment_error(where + ": not a result row (one JSON object with schema_version)");
+    throw environment_error(where + ": not a result row (" + why_no_row(line, in) + ")");
   }
   result_row row;
   row.schema_version = in["schema_version"].get<std::string>();
   if (row.schema_version.rfind(std::to_string(row_schema_major) + ".", 0) != 0) {
-    throw environment_error(where + ": schema version " + row.schema_version +
-                            " is not known to this program, which reads " +
-                            std::to_string(row_schema_major) + ".x; use the version that wrote it");
+    throw unknown_schema(where + ": schema version " + row.schema_version +
+                         " is not known to this program, which reads " +
+                         std::to_string(row_schema_major) + ".x; use the version that wrote it");
   }
   try {
-    row.run_id = in.at("run_id");
-    row.point_id = in.at("point_id");
-    row.title = in.at("title");
-    row.position = in.at("position");
-    const json& model = in.at("model");
-    row.model = {model.at("name"),
-                 model.at("hash"),
-                 model.at("parameters"),
-                 model.at("weights"),
-                 {},
-                 model.value("layers", std::int64_t{0}),
-                 model.value("caution", "")};
-    for (const run_key& key : run_key_list()) {
-      const auto* text = std::get_if<std::string run_keys::*>(&key.field);
-      // Rows that are older than such a key kept everything in f32.
-      if (key.used && text) row.model.used.** text = model.value(key.name, "f32");
-    }
-    const json& workload = in.at("workload");
-    row.workload = {workload.at("family"), workload.at("hash"), workload.at("items")};
-    if (workload.contains("benchmark")) {
-      const json& b = workload.at("benchmark");
-      row.workload.benchmark = {b.at("harness"), b.at("version"),     b.at("config"),
-                                b.at("prompt"),  b.at("extraction"),  b.at("metric"),
-                                b.at("shots"),   b.at("items_there"), b.at("trials")};
-    }
-    row.workload.judge = workload.value("judge", "");
-    row.method = in.at("method");
-    row.preset = in.at("preset");
-    row.label = in.at("label");
-    row.variation = in.at("variation");
-    row.params = params_of(in.at("params"));
-    // A key that a row does not have is younger than the row: it had its default.
-    for (const run_key& key : run_key_list()) {
-      if (!in.contains(key.name)) continue;
-      std::visit([&](const auto member) { in.at(key.name).get_to(row.run.*member); }, key.field);
-    }
-    if (in.contains("serve")) {
-      row.run.kind = "serve";
-      row.run.serve = params_of(in.at("serve"));
-    }
+    read_settings(row, in);
     read_results(row, in);
-    if (in.contains("answers_hash")) row.answers_hash = in.at("answers_hash");
-    if (in.contains("items")) row.items = items_of(in.at("items"));
+    take_if_there(in, "answers_hash", row.answers_hash);
+    if (in.contains("items")) row.items = items_of(object(in, "items"));
     if (in.contains("probes")) {
-      for (const auto& [name, result] : in.at("probes").items()) row.probes[name] = result.dump();
+      for (const auto& [name, result] : object(in, "probes").items()) {
+        row.probes[name] = result.dump();
+      }
       if (auto old = row.probes.extract("calibration")) row.calibration = std::move(old.mapped());
     }
-    if (in.contains("calibration")) row.calibration = in.at("calibration").dump();
-    if (!in.at("environment").is_object()) throw std::runtime_error("`environment` is no object");
-    row.environment = in.at("environment").dump();
-    row.source_hash = in.at("source_hash");
-    row.finished_at = in.at("finished_at");
+    if (in.contains("calibration")) row.calibration = object(in, "calibration").dump();
+    row.environment = object(in, "environment").dump();
+    take(in, "source_hash", row.source_hash);
+    take(in, "finished_at", row.finished_at);
   } catch (const std::exception& problem) {
-    throw environment_error(where + ": broken result row: " + problem.what());
+    throw environment_error(where + ": broken result row: " + plain(problem.what()));
   }
   return row;
 }

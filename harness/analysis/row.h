@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "harness/base/error.h"
 #include "harness/base/run_keys.h"
 #include "harness/base/value.h"
 
@@ -19,13 +20,12 @@ namespace unmask {
 
 // Major: old readers would misread the row. Minor: fields were added.
 inline constexpr int row_schema_major = 1;
-inline constexpr int row_schema_minor = 4;
+inline constexpr int row_schema_minor = 5;
 
 enum class verdict_kind : std::uint8_t {
   pass,           // every check held and the output was scored
   noisy,          // as PASS, but the speed is known to no better than a quarter either way
   invalid,        // the numbers contradict each other or physics
-  incorrect,      // the output is wrong for a method that promises exactness
   not_verified,   // nothing was found wrong, but nobody looked at the output
   not_supported,  // this method cannot decode this model
   failed,         // the run ended with an error
@@ -100,6 +100,15 @@ struct sample_record {
   std::vector<double> warmup_seconds;  // kept apart, in no statistic
   double half_width = 0;               // relative, 95 %, of the mean
   std::string stop;                    // half_width, max_repetitions
+  std::int64_t taken_up = 0;  // of the repetitions, those that an earlier, stopped run had made
+};
+
+// The experiment that a row is of.
+struct experiment_record {
+  std::string file;  // relative to where the program was started, or its bare name; empty:
+                     // made by a program, or written before schema 1.5
+  std::string paper, artifact;  // empty: a plain experiment
+  std::string scale;            // empty: the file has none
 };
 
 // One entry per item of the workload, in its order: what paired comparisons need.
@@ -118,6 +127,7 @@ struct result_row {
   std::string schema_version;  // "MAJOR.MINOR"
   std::string run_id, point_id, title;
   std::int64_t position = 0;  // of the point in the plan of its experiment
+  experiment_record experiment;
   model_record model;
   workload_record workload;
   std::string method, preset, label, variation;
@@ -150,7 +160,11 @@ std::string point_name(const result_row& row);
 bool is_reportable(const result_row& row);
 
 std::string to_json_line(const result_row& row);  // one line, no newline
-// Environment error naming `where` for text that is no row, or has another major schema version.
+// Environment error that names `where`, and the key, for text that is no row; unknown_schema for a row
+// of another major version.
+struct unknown_schema : error {
+  explicit unknown_schema(const std::string& sentence) : error(exit_code::environment, sentence) {}
+};
 result_row parse_row(const std::string& line, const std::string& where);
 
 }  // namespace unmask

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Result files: JSON Lines that only ever grow. A row is one write and one fsync, so a killed run
-// loses the point in flight and nothing else.
+// Result files: JSON Lines that only ever grow. A row is one write and one fsync; a write that fails
+// is taken back, so that no half row stands before the next one. There is one reader: it steps over a
+// line that is no row, says which and why, and gives every other one.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,29 +19,40 @@ namespace unmask {
 // Appends lines to one file. Holds an advisory lock: two runs cannot interleave in one file.
 class line_file {
  public:
-  // Creates the file if needed. A torn last line (no newline, left by a crash) is cut off; a whole
-  // row that only lacks its newline is kept.
+  // Creates the file if needed. A torn last line (no newline, left by a crash) is moved to FILE.torn;
+  // a whole one that only lacks its newline is kept.
   explicit line_file(const std::filesystem::path& path);
   ~line_file();
   line_file(const line_file&) = delete;
   line_file& operator=(const line_file&) = delete;
 
-  void append(const std::string& line);  // on disk when it returns
+  // The line is on the disk when it returns. Environment error when it cannot be, with the reason of
+  // the system; the file is then as it was before.
+  void append(const std::string& line);
   const std::filesystem::path& path() const { return path_; }
 
  private:
   std::filesystem::path path_;
   int descriptor_ = -1;
+  bool half_ = false;  // a failed line could not be taken back: it must not swallow the next one
 };
 
 struct stored_rows {
   std::vector<result_row> rows;
-  std::size_t torn = 0;  // last lines that were cut short, ignored
+  std::size_t broken = 0;  // lines that were stepped over
 };
 
-// Rows of a file, or of every *.jsonl of a directory (samples_* aside) in order of their names.
-// Environment errors: a broken line that is not the last, an unknown schema.
+// Visits every row of a file, or of every *.jsonl of a directory (samples_* aside) in order of their
+// names, with its line and "FILE:LINE". Returns how many lines are no rows: each is stepped over and
+// said on standard error, once a process. Environment errors: nothing at this path, a file that cannot
+// be read, a row of a major schema version that this program does not know.
+std::size_t for_each_row(const std::filesystem::path& path,
+                         const std::function<void(result_row&& row, const std::string& line,
+                                                  const std::string& where)>& visit);
 stored_rows read_rows(const std::filesystem::path& path);
+
+// What the last row of a file or directory says it is of; empty: rows of before schema 1.5, or none.
+experiment_record experiment_of_rows(const std::filesystem::path& path);
 
 // Ids whose measurement is over: every verdict but FAILED. Those are not run again on resume.
 std::set<std::string> completed_points(const std::vector<result_row>& rows);

@@ -9,9 +9,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <map>
+#include <mutex>
 
 #include "harness/base/error.h"
 
@@ -43,15 +46,64 @@ class descriptor {
   std::size_t size_ = 0;
 };
 
+// Files that are mapped now, by path; a file that was replaced or changed is another one.
+class mapped_files {
+ public:
+  std::shared_ptr<const mapped_file> find(const std::filesystem::path& path) {
+    const std::lock_guard hold(guard_);
+    const auto at = known_.find(path);
+    if (at == known_.end()) return nullptr;
+    std::shared_ptr<const mapped_file> mapping = at->second.mapping.lock();
+    if (mapping && at->second.identity == identity_of(path)) return mapping;
+    known_.erase(at);
+    return nullptr;
+  }
+  void add(const std::filesystem::path& path, const std::shared_ptr<const mapped_file>& mapping) {
+    const std::lock_guard hold(guard_);
+    known_[path] = {mapping, identity_of(path)};
+  }
+
+ private:
+  static std::vector<std::int64_t> identity_of(const std::filesystem::path& path) {
+    struct stat s {};
+    if (::stat(path.c_str(), &s) != 0) return {};
+    return {static_cast<std::int64_t>(s.st_dev),
+            static_cast<std::int64_t>(s.st_ino),
+            static_cast<std::int64_t>(s.st_size),
+            s.st_mtim.tv_sec,
+            s.st_mtim.tv_nsec,
+            s.st_ctim.tv_sec,
+            s.st_ctim.tv_nsec};
+  }
+  struct entry {
+    std::weak_ptr<const mapped_file> mapping;
+    std::vector<std::int64_t> identity;
+  };
+  std::mutex guard_;
+  std::map<std::filesystem::path, entry> known_;
+};
+
+mapped_files& mappings() {
+  static mapped_files all;
+  return all;
+}
+
+[[noreturn]] void refuse_size(const std::filesystem::path& path, std::size_t size,
+                              std::size_t limit) {
+  throw environment_error(path.string() + ": " + std::to_string(size) + " bytes, more than the " +
+                          std::to_string(limit) + " such a file may have");
+}
+
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path, std::size_t limit) {
-  const descriptor file(path);
-  if (file.size() > limit) {
-    throw environment_error(path.string() + ": " + std::to_string(file.size()) +
-                            " bytes, more than the " + std::to_string(limit) +
-                            " such a file may have");
+  if (const auto mapped = mappings().find(path)) {
+    const std::span<const std::byte> bytes = mapped->bytes();
+    if (bytes.size() > limit) refuse_size(path, bytes.size(), limit);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
+  const descriptor file(path);
+  if (file.size() > limit) refuse_size(path, file.size(), limit);
   std::string text(file.size(), '\0');
   std::size_t done = 0;
   while (done < text.size()) {
@@ -74,10 +126,25 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
 
 void replace_file(const std::filesystem::path& path, const std::string& text) {
   const std::filesystem::path beside = path.string() + ".part" + std::to_string(::getpid());
-  write_file(beside, text);
-  std::error_code failed;
-  std::filesystem::rename(beside, path, failed);
-  if (failed) throw environment_error("cannot write " + path.string());
+  std::error_code failed, ignored;
+  try {
+    write_file(beside, text);
+    if (!flush_to_disk(beside)) throw environment_error("cannot flush " + beside.string());
+    std::filesystem::rename(beside, path, failed);
+    if (failed) throw environment_error("cannot write " + path.string());
+  } catch (...) {
+    std::filesystem::remove(beside, ignored);
+    throw;
+  }
+  flush_to_disk(path.parent_path());
+}
+
+bool flush_to_disk(const std::filesystem::path& path) {
+  const int file = ::open(path.empty() ? "." : path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool done = ::fsync(file) == 0;
+  ::close(file);
+  return done;
 }
 
 bool is_file(const std::filesystem::path& path) {
@@ -108,6 +175,7 @@ scratch_folder::~scratch_folder() {
 }
 
 std::shared_ptr<const mapped_file> mapped_file::open(const std::filesystem::path& path) {
+  if (auto mapped = mappings().find(path)) return mapped;
   const descriptor file(path);
   std::shared_ptr<mapped_file> mapping(new mapped_file);
   if (file.size() == 0) return mapping;
@@ -118,6 +186,7 @@ std::shared_ptr<const mapped_file> mapped_file::open(const std::filesystem::path
   }
   mapping->data_ = static_cast<const std::byte*>(data);
   mapping->size_ = file.size();
+  mappings().add(path, mapping);
   return mapping;
 }
 

@@ -20,9 +20,13 @@ std::string read_file(const std::filesystem::path& path, std::size_t limit);
 
 // Writes a file and makes the folders it lies in. Environment error that names the file.
 void write_file(const std::filesystem::path& path, const std::string& text);
-// The same, whole or not at all: written beside and renamed. Processes that do so at the same time
-// do not disturb each other.
+// The same, whole or not at all, also when the power goes: written beside, flushed to the disk and
+// renamed. Processes that do so at the same time do not disturb each other; one that fails leaves
+// nothing behind.
 void replace_file(const std::filesystem::path& path, const std::string& text);
+// Waits until a file's content, or a folder's names, are on the disk. False: the system says that they
+// are not, or, of a folder, that it cannot tell.
+bool flush_to_disk(const std::filesystem::path& path);
 
 bool is_file(const std::filesystem::path& path);  // a regular one that can be reached
 // What a folder holds (of files with this extension alone, where one is given), sorted; nothing
@@ -43,7 +47,9 @@ class scratch_folder {
   std::filesystem::path path_;
 };
 
-// A file mapped read-only; stays mapped while the pointer lives. Empty files map to an empty span.
+// A file mapped read-only; stays mapped while the pointer lives, and who opens or reads it meanwhile is
+// given the same mapping, as long as the file was not replaced or changed. Empty files map to an empty
+// span.
 class mapped_file {
  public:
   static std::shared_ptr<const mapped_file> open(const std::filesystem::path& path);

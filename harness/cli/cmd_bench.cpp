@@ -58,6 +58,7 @@ int command_bench(const texts& arguments) {
   run_options run;
   run.output = line.given("output") ? fs::path(line.text("output"))
                                     : fresh_folder(fs::path("runs") / "bench" / model.stem());
+  run.continues = line.given("output");
   run.progress = !line.given("no-progress");
   for (const std::int64_t prompt : or_else("prompt-tokens", 128)) {
     workload_entry workload;
@@ -67,7 +68,7 @@ int command_bench(const texts& arguments) {
     spec.workloads.push_back(workload);
   }
   const run_summary summary = run_experiment(spec, run);
-  fmt::print("{}", render_rows(frame(summary.rows), format));
+  fmt::print("{}", render_rows(summary.of_plan(), format));
   std::fflush(stdout);
   fmt::print(stderr, "rows: {}\n", run.output.string());
   return summary.exit_status();

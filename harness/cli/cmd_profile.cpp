@@ -250,6 +250,7 @@ int command_profile(const std::vector<std::string>& arguments) {
   run_options run;
   run.watch = make_profiler(std::move(settings));
   run.output = fresh_folder(output);
+  run.continues = false;
   const run_summary summary = run_experiment(spec, run);
   const frame rows(summary.rows);
   fmt::print("{}", render(phase_tables(rows.all()), table_format::md));

@@ -156,20 +156,22 @@ int run_one(const fs::path& file, const command_line& line) {
     fmt::print("{}\n", obstacle);
     return static_cast<int>(only_plan ? exit_code::ok : exit_code::environment);
   }
+  const std::unique_ptr<executor> with = make_executor();
   if (only_plan) {
-    const auto points = plan_points(spec, *make_executor(), run);
+    const auto points = plan_points(spec, *with, run);
     fmt::print("{}", forecast_table(spec, points, ceilings_of(line.text("gpu"))));
     if (!obstacle.empty()) fmt::print("{}\n", obstacle);
     return 0;
   }
   prepare_prompts(spec);
-  run.manifest = requested_manifest(request, spec);
-  const run_summary summary = run_experiment(spec, run);
+  run.manifest = [&](const std::vector<experiment_point>& plan) {
+    return requested_manifest(request, spec, with->source_hash(), plan);
+  };
+  const run_summary summary = run_experiment(spec, run, *with);
   if (line.given("paired")) {
     print_paired(summary.file, line);
-  } else {  // rows measured earlier belong to the same table
-    const frame rows = summary.skipped > 0 ? read_frame({summary.file}) : frame(summary.rows);
-    fmt::print("{}", render_rows(rows, format));
+  } else {
+    fmt::print("{}", render_rows(summary.of_plan(), format));
   }
   std::fflush(stdout);  // the two streams may share a file
   fmt::print(stderr, "{} of {} points measured", summary.measured, summary.planned);

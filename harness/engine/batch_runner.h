@@ -29,7 +29,7 @@ struct place_progress {
 struct finished_answer {
   std::vector<std::int32_t> output;
   sequence_counters counters;
-  bool repeats = false;  // ended where it began to repeat itself (repetition.h)
+  bool repeats = false;  // ended where it began to repeat itself (run_keys.h: repeat_window)
 };
 
 enum : std::int32_t {

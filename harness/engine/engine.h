@@ -103,9 +103,9 @@ struct engine_totals {
   std::int64_t forwards = 0, prefill_forwards = 0, preemptions = 0;
 };
 
-// Usage error when lmd is asked for longer turns than the method's shape allows.
-// Serve every plan to its end. Every request reaches the sink exactly once, in the order in which
-// they ended. What the engine holds is bounded by the requests in the system.
+// Serves every plan to its end. Every request reaches the sink exactly once, in the order in which
+// they ended. What the engine holds is bounded by the requests in the system. Usage error when lmd is
+// asked for longer turns than the method's shape allows.
 engine_totals run_engine(batch_runner& runner, std::span<const request_plan> plans,
                          const engine_settings& settings, engine_clock& clock, engine_sink& sink);
 

@@ -56,7 +56,7 @@ class real_executor final : public executor {
   void identify(experiment_point& p) override {
     p.run.device = device_present(p.run.device);
     p.model.hash = remembered(p.model.path.string() + "\n" + p.model.weights, [&] {
-      if (p.model.weights == "checkpoint") return hash_of_checkpoint(p.model.path);
+      if (p.model.weights == "checkpoint") return hash_of_checkpoint(p.model.path, &opened_);
       return sha256_hex(read_file(p.model.path / "config.json", largest_config));
     });
     if (!p.workload.benchmark.name.empty()) {
@@ -64,14 +64,16 @@ class real_executor final : public executor {
                                 p.workload.benchmark.path + text_of(p.workload.items);
       p.workload.hash = remembered(which, [&] {
         const auto summary = summary_of(p.workload, p.model.path);
+        if (summary) counts_[which] = summary->items;
         return summary ? summary->hash : "";
       });
+      p.workload.count = counts_[which];
       return;
     }
     if (p.workload.file.empty()) return;  // published lengths
     if (const std::filesystem::path& judge = p.workload.judge; !judge.empty()) {
-      p.workload.judge_hash =
-          remembered(judge.string() + "\ncheckpoint", [&] { return hash_of_checkpoint(judge); });
+      p.workload.judge_hash = remembered(judge.string() + "\ncheckpoint",
+                                         [&] { return hash_of_checkpoint(judge, &opened_); });
     }
     const std::string file = p.workload.file.string();
     if (!p.workload.trace_format.empty()) {
@@ -79,10 +81,14 @@ class real_executor final : public executor {
           remembered(file, [&] { return sha256_hex(read_file(file, largest_workload)); });
       return;
     }
-    // Of the items it takes: a file that grows leaves the points that others of its items make.
-    p.workload.hash = remembered(file + text_of(p.workload.items), [&] {
-      return hash_of_tasks(select(read_tasks(file), p.workload.items));
+    // Hashes the chosen items alone, so that a file that grows leaves the ids of earlier points.
+    const std::string which = file + text_of(p.workload.items);
+    p.workload.hash = remembered(which, [&] {
+      const std::vector<task_item> items = select(read_tasks(file), p.workload.items);
+      counts_[which] = static_cast<std::int64_t>(items.size());
+      return hash_of_tasks(items);
     });
+    p.workload.count = counts_[which];
   }
 
   std::vector<preparation> prepare(std::span<const experiment_point> group) override {
@@ -133,6 +139,14 @@ class real_executor final : public executor {
     const build_info& build = this_build();
     return std::string(build.git_commit) + (build.git_dirty ? "-dirty" : "");
   }
+  std::string program_hash() const override {
+    const std::filesystem::path program = "/proc/self/exe";
+    return remembered_hash(program, user_hash_memory(), [&] {
+      const auto file = mapped_file::open(program);
+      return sha256_hex(
+          {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
+    });
+  }
 
  private:
   // A file that is not there has no hash: loading it says so.
@@ -154,6 +168,9 @@ class real_executor final : public executor {
   }
 
   std::map<std::string, std::string> hashes_;
+  std::map<std::string, std::int64_t> counts_;  // items, beside the hashes of workloads
+  // Files of models that were hashed stay mapped: loading reads them there and opens none again.
+  std::vector<std::shared_ptr<const mapped_file>> opened_;
   bool told_ = false;
   std::string model_key_;
   std::shared_ptr<loaded_model> model_;

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "harness/analysis/json_of.h"
 #include "harness/engine/latency.h"
 #include "harness/experiment/execute_parts.h"
 
@@ -99,6 +100,32 @@ void point_calibration::run(const transformer& packed, const cost_model* cost) {
   if (!found_) return;
   parameter_map filled = settings_.values();
   for (const auto& [name, value] : found_->settings) filled[name] = value;
+  settings_ = parameters(std::move(filled));
+}
+
+std::string point_calibration::memory() const {
+  nlohmann::json out;
+  if (found_) {
+    out = {{"settings", json_of<nlohmann::json>(found_->settings)},
+           {"report", found_->report},
+           {"modelled", modelled_}};
+  }
+  if (!learnt_.empty()) out["learnt"] = learnt_;
+  return out.is_null() ? "" : out.dump();
+}
+
+void point_calibration::remember(const std::string& memory) {
+  const nlohmann::json in = nlohmann::json::parse(memory);
+  learnt_ = in.value("learnt", "");
+  if (!in.contains("report")) return;
+  done_ = true;
+  modelled_ = in.at("modelled");
+  found_.emplace();
+  found_->report = in.at("report");
+  parameter_map filled = settings_.values();
+  for (const auto& [name, value] : in.at("settings").items()) {
+    filled[name] = found_->settings[name] = parameter_of(value);
+  }
   settings_ = parameters(std::move(filled));
 }
 

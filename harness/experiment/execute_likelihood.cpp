@@ -23,11 +23,10 @@ double characters(const std::string& text) {
   return std::max(n, 1.0);
 }
 
-struct judged_item {
+struct chosen_item {
   bool acc = false, acc_norm = false;
   bool within_error = false;  // best and second differ by less than two standard errors
   double standard_error = 0;  // largest among its choices
-  std::vector<double> loglikelihoods;
 };
 
 class likelihood_point final : public loadable_point {
@@ -61,13 +60,13 @@ class likelihood_point final : public loadable_point {
   pass_record pass() override {
     using clock = std::chrono::steady_clock;
     pass_record pass;
-    judged_.clear();
     const auto begin = clock::now();
     for (std::size_t i = 0; i < pairs_.size(); ++i) {
       const auto asked = clock::now();
       answer_record answer;
       answer.prompt_tokens = static_cast<std::int64_t>(pairs_[i].front().context.size());
-      judged_.push_back(judge(i, answer));
+      estimate(i, answer);
+      if (meter_) meter_->items.fetch_add(1, std::memory_order_relaxed);
       answer.seconds = std::chrono::duration<double>(clock::now() - asked).count();
       answer.first_block_seconds = answer.seconds;
       pass.steps += answer.work.forwards;
@@ -77,34 +76,39 @@ class likelihood_point final : public loadable_point {
     return pass;
   }
 
-  std::vector<scored_answer> score(const pass_record&) override {
+  void count_in(work_meter& meter) override { meter_ = &meter; }
+
+  std::vector<scored_answer> score(const pass_record& pass) override {
     std::vector<scored_answer> all;
-    for (std::size_t i = 0; i < judged_.size(); ++i) {
-      const bool right = by_characters_ ? judged_[i].acc_norm : judged_[i].acc;
+    chosen_.clear();
+    for (std::size_t i = 0; i < pass.answers.size(); ++i) {
+      const std::vector<double>& value = pass.answers[i].loglikelihoods;
+      const chosen_item& chosen = chosen_.emplace_back(choose(i, pass.answers[i]));
+      const bool right = by_characters_ ? chosen.acc_norm : chosen.acc;
       const task_item& item = workload_->items[i];
       all.push_back({{true, right ? 1.0 : 0.0, right, right ? "" : "another choice is likelier"},
                      item.id,
-                     texts_[i],
+                     nlohmann::json{{"loglikelihoods", value}}.dump(),
                      item.family,
                      i,
-                     judged_[i].loglikelihoods});
-      all.back().filters = {{"none",
-                             "",
-                             {{"acc", judged_[i].acc ? "1.0" : "0.0"},
-                              {"acc_norm", judged_[i].acc_norm ? "1.0" : "0.0"}}}};
+                     value});
+      all.back().filters = {
+          {"none",
+           "",
+           {{"acc", chosen.acc ? "1.0" : "0.0"}, {"acc_norm", chosen.acc_norm ? "1.0" : "0.0"}}}};
     }
     return all;
   }
 
   std::map<std::string, std::string> measured_reports() const override {
     double acc = 0, norm = 0, close = 0, error = 0;
-    for (const judged_item& j : judged_) {
+    for (const chosen_item& j : chosen_) {
       acc += j.acc;
       norm += j.acc_norm;
       close += j.within_error;
       error = std::max(error, j.standard_error);
     }
-    const double n = std::max<double>(static_cast<double>(judged_.size()), 1);
+    const double n = std::max<double>(static_cast<double>(chosen_.size()), 1);
     const nlohmann::json report = {
         {"rule", settings_.rule == likelihood_rule::dream ? "dream" : "llada"},
         {"mc_num", settings_.mc_num},
@@ -137,22 +141,28 @@ class likelihood_point final : public loadable_point {
                              static_cast<std::int32_t>(p.context.size() + p.continuation.size()));
       }
     }
-    texts_.resize(pairs_.size());
   }
 
-  judged_item judge(std::size_t i, answer_record& answer) {
-    const task_item& item = workload_->items[i];
-    std::vector<double> value, norm;
-    judged_item j;
+  void estimate(std::size_t i, answer_record& answer) {
     for (std::size_t c = 0; c < pairs_[i].size(); ++c) {
       const likelihood_estimate e =
           log_likelihood(*model_->packed, pairs_[i][c].context, pairs_[i][c].continuation,
                          settings_, stream_key(i, c));
-      value.push_back(e.log_likelihood);
-      norm.push_back(e.log_likelihood / characters(item.continuations[c].substr(1)));
-      j.standard_error = std::max(j.standard_error, e.standard_error);
+      answer.loglikelihoods.push_back(e.log_likelihood);
+      answer.standard_error = std::max(answer.standard_error, e.standard_error);
       answer.work.forwards += e.forwards;
     }
+  }
+
+  chosen_item choose(std::size_t i, const answer_record& answer) const {
+    const task_item& item = workload_->items[i];
+    const std::vector<double>& value = answer.loglikelihoods;
+    std::vector<double> norm;
+    for (std::size_t c = 0; c < value.size(); ++c) {
+      norm.push_back(value[c] / characters(item.continuations[c].substr(1)));
+    }
+    chosen_item j;
+    j.standard_error = answer.standard_error;
     const auto best = [](const std::vector<double>& of) {
       return static_cast<int>(std::ranges::max_element(of) - of.begin());
     };
@@ -161,8 +171,6 @@ class likelihood_point final : public loadable_point {
     std::vector<double> sorted = value;
     std::ranges::sort(sorted, std::greater<>());
     j.within_error = sorted.size() > 1 && sorted[0] - sorted[1] < 2 * j.standard_error;
-    texts_[i] = nlohmann::json{{"loglikelihoods", value}}.dump();
-    j.loglikelihoods = std::move(value);
     return j;
   }
 
@@ -170,8 +178,8 @@ class likelihood_point final : public loadable_point {
   bool by_characters_ = false;
   std::int32_t rows_ = 1;
   std::vector<std::vector<encoded_pair>> pairs_;  // by item, then by choice
-  std::vector<judged_item> judged_;               // of the last pass
-  std::vector<std::string> texts_;
+  std::vector<chosen_item> chosen_;               // of the pass that was scored
+  work_meter* meter_ = nullptr;
 };
 
 }  // namespace

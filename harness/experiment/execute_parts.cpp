@@ -102,9 +102,11 @@ void fill_random(loaded_workload& w, const workload_entry& entry, const run_sett
 }
 
 // Before the prompts get the template of the model that answers.
-void invite_judge(loaded_workload& w, const std::filesystem::path& path) {
+void invite_judge(loaded_workload& w, const workload_entry& of) {
+  const std::filesystem::path& path = of.judge;
   model_entry entry;
   entry.path = path;
+  entry.hash = of.judge_hash;
   entry.name = path.filename().string();
   w.judge = load_model(entry, {});
   const loaded_model& judge = *w.judge;
@@ -142,7 +144,7 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
   w.items = located(entry.file.string(), [&] { return select(std::move(all), entry.items); });
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
   const chat_format format = chat_format_of(model.config, *model.tokens);
-  if (!entry.judge.empty()) invite_judge(w, entry.judge);
+  if (!entry.judge.empty()) invite_judge(w, entry);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
     task_item& item = w.items[i];
     sequence_request request;
@@ -249,7 +251,9 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
   }
   m->weights = random ? random_weights(m->config, std::stoull(entry.weights.substr(7)), dtype::bf16)
                       : load_weights(m->config, entry.path);
-  m->record.hash = random ? entry.weights : hash_of_checkpoint(entry.path);
+  m->record.hash = random               ? entry.weights
+                   : entry.hash.empty() ? hash_of_checkpoint(entry.path)
+                                        : entry.hash;
   if (!random) m->record.weights = "checkpoint";
   if (entry.positions > 0) m->record.hash += fmt::format(", {} positions", entry.positions);
   if (entry.soften != 1) {
@@ -333,12 +337,19 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
                                          const token_rules& rules) {
   std::vector<scored_answer> all;
   for (std::size_t i = 0; i < answers.size(); ++i) {
-    const auto length = static_cast<std::size_t>(answer_tokens_of(answers[i], rules));
     const task_item& item = workload.items[item_of[i]];
-    std::string text = model.tokens->decode(std::span(answers[i].tokens).first(length), true);
-    for (const std::string& stop : item.stop) text = text.substr(0, text.find(stop));
-    scored_answer s{score_answer(item, text), item.id, text, item.family, item_of[i], {}};
-    if (workload.judge && item.scorer == "none") judge_likelihood(workload, item_of[i], s);
+    scored_answer s{{}, item.id, "", item.family, item_of[i], {}};
+    try {
+      const auto length = static_cast<std::size_t>(answer_tokens_of(answers[i], rules));
+      s.text = model.tokens->decode(std::span(answers[i].tokens).first(length), true);
+      for (const std::string& stop : item.stop) s.text = s.text.substr(0, s.text.find(stop));
+      static_cast<score&>(s) = score_answer(item, s.text);
+      if (workload.judge && item.scorer == "none") judge_likelihood(workload, item_of[i], s);
+    } catch (const std::exception& problem) {  // of this item alone
+      static_cast<score&>(s) = {};
+      s.undecided = true;
+      s.note = problem.what();
+    }
     all.push_back(std::move(s));
   }
   return all;

@@ -66,7 +66,8 @@ std::int32_t generated_length(const workload_entry& entry, const run_settings& r
 // Each request has noise of its own, whatever the batch it is decoded in.
 std::uint64_t request_seed(const run_settings& run, std::size_t request);
 
-// Detokenise and score answers; answer i belongs to item item_of[i].
+// Detokenise and score answers; answer i belongs to item item_of[i]. An answer that cannot be judged is
+// undecided, with the reason as its note.
 std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,
                                          const std::vector<answer_record>& answers,
                                          const std::vector<std::size_t>& item_of,
@@ -91,6 +92,9 @@ class point_calibration {
   // What the method learnt from the steps of the last pass (pace_policy::learnt()).
   void keep(std::string learnt) { learnt_ = std::move(learnt); }
   std::string report() const;  // JSON object; empty: nothing was learnt
+  // All of it as text, for another process that goes on with the same point; empty: nothing yet.
+  std::string memory() const;
+  void remember(const std::string& memory);
 
  private:
   recipe make(const parameter_map& given) const;

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <set>
 
+#include <nlohmann/json.hpp>
+
 #include "harness/analysis/statistics.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
@@ -33,12 +35,20 @@ constexpr std::size_t most_requests = 10'000'000;
 
 class keeping_sink final : public engine_sink {
  public:
-  explicit keeping_sink(served_run& into) : into_(into) {}
-  void on_request(request_record&& record) override { into_.requests.push_back(std::move(record)); }
-  void on_iteration(const iteration_record& it) override { into_.iterations.push_back(it); }
+  // `meter` may be null: nobody follows.
+  keeping_sink(served_run& into, work_meter* meter) : into_(into), meter_(meter) {}
+  void on_request(request_record&& record) override {
+    if (meter_) meter_->items.fetch_add(1, std::memory_order_relaxed);
+    into_.requests.push_back(std::move(record));
+  }
+  void on_iteration(const iteration_record& it) override {
+    if (meter_) meter_->tokens.fetch_add(it.committed, std::memory_order_relaxed);
+    into_.iterations.push_back(it);
+  }
 
  private:
   served_run& into_;
+  work_meter* meter_;
 };
 
 // Keys of [serve] of a closed batch.
@@ -126,9 +136,47 @@ class engine_point final : public loadable_point {
   parameter_map measured_settings() const override { return calibration_.filled(); }
   std::string calibration_report() const override { return calibration_.report(); }
 
+  pass_size size() const override {
+    pass_size all;
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+      all.positions +=
+          lengths_[i] - static_cast<std::int64_t>(workload_->requests[i].prompt.size());
+    }
+    all.items = static_cast<std::int64_t>(lengths_.size());
+    if (!served_) return all;
+    const std::int64_t asked = serve_.integer("requests");  // the workload's, again and again
+    if (asked > 0) all.positions = all.positions * asked / std::max<std::int64_t>(all.items, 1);
+    return {asked > 0 ? asked : all.items, serve_.flag("search") ? 0 : all.positions};
+  }
+  void count_in(work_meter& meter) override { meter_ = &meter; }
+
+  // The profile that a virtual clock was measured with, and the calibration.
+  std::string memory() const override {
+    const std::string learnt = calibration_.memory();
+    if (!measured_ && learnt.empty()) return "";
+    nlohmann::json out = {{"calibration", learnt}};
+    if (measured_) {
+      for (const table_cost::sample& s : measured_->samples()) {
+        out["cost"].push_back({s.rows, s.seconds});
+      }
+    }
+    return out.dump();
+  }
+  void remember(const std::string& memory) override {
+    if (memory.empty()) return;
+    const nlohmann::json in = nlohmann::json::parse(memory);
+    const std::string learnt = in.at("calibration");
+    if (!learnt.empty()) calibration_.remember(learnt);
+    if (!in.contains("cost")) return;
+    std::vector<table_cost::sample> samples;
+    for (const auto& s : in.at("cost")) samples.push_back({s.at(0), s.at(1)});
+    measured_ =
+        std::make_shared<table_cost>(std::move(samples), cost_per_request(), cost_per_key());
+  }
+
   pass_record pass() override {
-    // A virtual clock is the machine that a method is told about. Real time without layers is no
-    // machine at all.
+    // A method is calibrated against the cost model of a virtual clock, else against the model
+    // itself. A dry run on a real clock has nothing to calibrate against.
     if (is_virtual() || !dry_) {
       calibration_.run(*model_->packed, is_virtual() ? cost().get() : nullptr);
     }
@@ -176,7 +224,7 @@ class engine_point final : public loadable_point {
       const auto prompt = static_cast<std::int64_t>(workload_->requests[item].prompt.size());
       answer_record answer{prompt, lengths_[item] - prompt, r.answer.output, r.answer.counters};
       answer.request = r.request;
-      // Of a closed batch from its place on: how long it waited for one is the batch size's doing.
+      // In a closed batch, latency starts at admission: queueing depends on the batch size alone.
       answer.seconds = served_ ? e2e_of(r) : r.finish - r.admitted;
       answer.first_block_seconds = served_                     ? ttfb_of(r)
                                    : answer.work.committed > 0 ? r.first_decided - r.admitted
@@ -306,18 +354,19 @@ class engine_point final : public loadable_point {
     return all;
   }
 
+  double cost_per_request() const { return serve_.real("cost_per_request_ms") / 1e3; }
+  double cost_per_key() const { return serve_.real("cost_per_key_us") / 1e6; }
   std::shared_ptr<const cost_model> cost() {
-    const double per_request = serve_.real("cost_per_request_ms") / 1e3;
-    const double per_key = serve_.real("cost_per_key_us") / 1e6;
     if (!measures_cost()) {
-      return std::make_shared<table_cost>(parse_cost(serve_.text("cost"), per_request, per_key));
+      return std::make_shared<table_cost>(
+          parse_cost(serve_.text("cost"), cost_per_request(), cost_per_key()));
     }
     // Once per point: every pass and every rate of a search runs on the same clock.
     if (!measured_) {
       const auto samples = measure_latency(
           *model_->packed, [&](std::int32_t) { return make(); }, grid());
-      measured_ =
-          std::make_shared<table_cost>(parse_cost(cost_of(samples).text(), per_request, per_key));
+      measured_ = std::make_shared<table_cost>(
+          parse_cost(cost_of(samples).text(), cost_per_request(), cost_per_key()));
     }
     return measured_;
   }
@@ -359,7 +408,7 @@ class engine_point final : public loadable_point {
     const std::string& record = serve_.text("record");
     if (!record.empty()) loop.observe(&recorder);
     served_run run;
-    keeping_sink sink(run);
+    keeping_sink sink(run, meter_);
     const phase_range range(profile_phase::run, static_cast<std::int64_t>(arrivals.size()));
     // Recording is what an engine does when it starts: the real clock stands still meanwhile.
     engine_clock clock = model ? engine_clock(model, overhead)
@@ -440,6 +489,7 @@ class engine_point final : public loadable_point {
   serving_objective objective_;
   trajectory_source source_;
   std::shared_ptr<const table_cost> measured_;
+  work_meter* meter_ = nullptr;
   served_run last_;
   // Of the last run's loop.
   std::size_t peak_kv_bytes_ = 0;

@@ -273,6 +273,17 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
   row.score = s;
 }
 
+// "3 of 500 items are undecided, the first, ID: NOTE"; empty when none is.
+std::string undecided_items(const std::vector<scored_answer>& scores) {
+  const auto undecided = [](const scored_answer& a) { return a.undecided; };
+  const auto first = std::ranges::find_if(scores, undecided);
+  if (first == scores.end()) return "";
+  const auto n = std::ranges::count_if(scores, undecided);
+  return fmt::format("{} of {} items {} undecided, the first, {}: {}", n, scores.size(),
+                     n == 1 ? "is" : "are", first->id.empty() ? "without an id" : first->id,
+                     first->note.empty() ? "no reason given" : first->note);
+}
+
 // The speed of a setting that never acted is the speed of something else.
 void judge_activity(result_row& row, const std::vector<active_knob>& knobs) {
   // Decisions without meaning, or without a layer, say nothing about a setting.
@@ -344,6 +355,7 @@ void measure_row(result_row& row, const measured_point& point) {
   row.verdict = verdict_kind::invalid;
   row.samples.warmup_seconds = point.warmup_seconds;
   row.samples.stop = point.stop;
+  row.samples.taken_up = static_cast<std::int64_t>(std::min(point.taken_up, point.passes.size()));
   for (const pass_record& pass : point.passes) row.samples.seconds.push_back(pass.seconds);
   row.samples.half_width = relative_half_width(row.samples.seconds);
   if (point.passes.empty()) {
@@ -398,10 +410,16 @@ void measure_row(result_row& row, const measured_point& point) {
     const auto& all = point.scores;
     const auto why = std::ranges::find_if(
         all, [](const scored_answer& a) { return a.note.starts_with("NOT RUN"); });
-    row.reason = why != all.end() ? why->note : "no item of this workload can be scored";
+    const std::string undecided = undecided_items(all);
+    row.reason = why != all.end()     ? why->note
+                 : !undecided.empty() ? undecided
+                                      : "no item of this workload can be scored";
   } else {
     row.verdict = verdict_kind::pass;
     row.reason = row.model.caution;
+    if (const std::string undecided = undecided_items(point.scores); !undecided.empty()) {
+      row.reason += (row.reason.empty() ? "" : "; ") + undecided;
+    }
     if (is_noisy(row)) {
       row.verdict = verdict_kind::noisy;
       row.reason += row.reason.empty() ? "" : "; ";

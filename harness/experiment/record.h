@@ -23,6 +23,9 @@ struct answer_record {
   double seconds = 0;              // admission to finish
   double first_block_seconds = 0;  // admission to first decided token
   std::size_t request = 0;         // of a served pass: which arrival it answers
+  // Of a choice by likelihood: one per continuation, and the largest standard error among them.
+  std::vector<double> loglikelihoods = {};
+  double standard_error = 0;
 };
 
 struct pass_record {
@@ -81,6 +84,7 @@ struct measured_point {
   std::vector<pass_record> passes;
   std::vector<double> warmup_seconds;
   std::string stop;                   // why the repetitions ended
+  std::size_t taken_up = 0;           // of the passes: made by an earlier run that was stopped
   std::vector<scored_answer> scores;  // of the first pass
   token_rules rules;
   std::vector<active_knob> knobs;

@@ -99,8 +99,14 @@ std::filesystem::path output_name(const experiment_spec& spec) {
   return spec.scale.empty() ? name : name / spec.scale;
 }
 
-std::string requested_manifest(const run_request& request, const experiment_spec& spec) {
-  const std::unique_ptr<executor> with = make_executor();
+experiment_record experiment_of(const experiment_spec& spec) {
+  if (spec.file.empty()) return {};
+  return {portable_path(spec.file), spec.artifact.paper, spec.artifact.id, spec.scale};
+}
+
+std::string requested_manifest(const run_request& request, const experiment_spec& spec,
+                               const std::string& source_hash,
+                               const std::vector<experiment_point>& points) {
   run_manifest manifest;
   if (request.again) manifest = *request.again;
   if (!request.again) {
@@ -110,8 +116,8 @@ std::string requested_manifest(const run_request& request, const experiment_spec
   manifest.scale = spec.scale;
   manifest.overrides.insert(manifest.overrides.end(), request.overrides.begin(),
                             request.overrides.end());
-  manifest.source_hash = with->source_hash();
-  return manifest_json(manifest, spec, plan_points(spec, *with));
+  manifest.source_hash = source_hash;
+  return manifest_json(manifest, spec, points);
 }
 
 std::string manifest_json(const run_manifest& m, const experiment_spec& spec,

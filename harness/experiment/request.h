@@ -53,8 +53,13 @@ experiment_spec requested_spec(const run_request& request);
 // Where its rows go below a directory of runs: PAPER/ID/SCALE of an artifact, else the file's stem.
 std::filesystem::path output_name(const experiment_spec& spec);
 
-// The manifest of the run; `spec` is what requested_spec made of the request.
-std::string requested_manifest(const run_request& request, const experiment_spec& spec);
+// What its rows say of the experiment they are of.
+experiment_record experiment_of(const experiment_spec& spec);
+
+// The manifest of the run; `spec` is what requested_spec made of the request, `points` its whole plan.
+std::string requested_manifest(const run_request& request, const experiment_spec& spec,
+                               const std::string& source_hash,
+                               const std::vector<experiment_point>& points);
 
 // One JSON object: the manifest, the evidence asked for and every planned point, resolved.
 std::string manifest_json(const run_manifest& manifest, const experiment_spec& spec,

@@ -15,9 +15,15 @@
 
 #include "harness/analysis/frame.h"
 #include "harness/experiment/plan.h"
+#include "harness/experiment/progress.h"
 #include "harness/experiment/record.h"
 
 namespace unmask {
+
+// What a pass is about to do, for progress: requests to answer and positions to decide (0: unknown).
+struct pass_size {
+  std::int64_t items = 0, positions = 0;
+};
 
 // One point, loaded and ready to be measured any number of times.
 class prepared_point {
@@ -28,6 +34,13 @@ class prepared_point {
   virtual token_rules rules() const = 0;
   virtual std::vector<active_knob> knobs() const { return {}; }
   virtual pass_record pass() = 0;  // decode the whole workload once
+  virtual pass_size size() const { return {workload().items, 0}; }
+  // Passes add what they answer and decide to this meter, which outlives the point.
+  virtual void count_in(work_meter& meter) { (void)meter; }
+  // What later passes, and the row, need to know of what was measured before or in earlier ones (a
+  // calibration), as text; and the way back, in another process, before its first pass. Empty: nothing.
+  virtual std::string memory() const { return {}; }
+  virtual void remember(const std::string& memory) { (void)memory; }
   // Parameters that were filled from measurements before the first pass; no part of the point's id.
   virtual parameter_map measured_settings() const { return {}; }
   // And what was measured for them, a JSON object; empty: nothing.
@@ -71,6 +84,8 @@ class executor {
   virtual std::vector<preparation> prepare(std::span<const experiment_point> group) = 0;
   virtual std::string environment() const = 0;  // JSON object, the build among it
   virtual std::string source_hash() const = 0;
+  // Tells this build from every other, also from one of the same commit with edits of its own.
+  virtual std::string program_hash() const { return source_hash(); }
 };
 
 // Looks at a point once more after its timed passes, outside every timer: JSON objects by name, kept
@@ -87,16 +102,21 @@ struct run_options {
   bool resume = true;
   bool progress = true;  // on standard error
   bool samples = false;  // every answer in lm-eval's form: samples/POINT/samples_TASK_DATE.jsonl
-  std::string manifest;  // written beside the rows (request.h); empty: none
-  point_watcher watch;   // a profiler's; empty: nobody
+  // What is written beside the rows (request.h), of the whole plan; empty: nothing.
+  std::function<std::string(const std::vector<experiment_point>& plan)> manifest;
+  point_watcher watch;    // a profiler's; empty: nobody
+  bool continues = true;  // the same command goes on in the same folder
 };
 
 struct run_summary {
   std::string run_id;
   std::filesystem::path file;  // the rows
   std::size_t planned = 0, skipped = 0, measured = 0, not_supported = 0;
-  std::size_t failed = 0;        // FAILED, INVALID or INCORRECT
-  std::vector<result_row> rows;  // of this run, in the order they were written
+  std::size_t failed = 0;           // FAILED or INVALID
+  std::vector<result_row> rows;     // of this run, in the order they were written
+  std::vector<result_row> earlier;  // of the points of the plan that were skipped
+  // The rows of the plan, whichever run wrote them, and of nothing else that lies in the folder.
+  frame of_plan() const;
   int exit_status() const { return failed > 0 ? 1 : 0; }
 };
 

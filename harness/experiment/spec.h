@@ -98,6 +98,7 @@ struct workload_entry {
   std::string trace_format;     // of a trace; empty: tasks
   std::string lengths;          // name of published lengths; empty: a file
   item_selection items;         // which; 0: all
+  std::int64_t count = 0;       // items that it then takes; 0: nobody looked yet
   std::string hash;             // of the file; "": nobody looked yet
   benchmark_request benchmark;  // as a harness runs it; no name: something else
   std::int64_t gen_length = 0;  // tokens to generate, before [run] and the items; 0: theirs

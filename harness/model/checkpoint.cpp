@@ -111,7 +111,8 @@ checkpoint::located checkpoint::find(std::string_view name) const {
   return {&file, file.find(name)};
 }
 
-std::string hash_of_checkpoint(const std::filesystem::path& directory) {
+std::string hash_of_checkpoint(const std::filesystem::path& directory,
+                               std::vector<std::shared_ptr<const mapped_file>>* opened) {
   if (!std::filesystem::is_directory(directory)) {
     throw environment_error(directory.string() + ": no such directory");
   }
@@ -125,6 +126,7 @@ std::string hash_of_checkpoint(const std::filesystem::path& directory) {
   for (const std::string& name : names) {
     lines += remembered_hash(directory / name, memory, [&] {
       const auto file = mapped_file::open(directory / name);
+      if (opened) opened->push_back(file);
       return sha256_hex(
           {reinterpret_cast<const char*>(file->bytes().data()), file->bytes().size()});
     });

@@ -7,10 +7,12 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "harness/base/files.h"
 #include "harness/model/config.h"
 #include "harness/model/safetensors.h"
 
@@ -44,8 +46,10 @@ class checkpoint {
 
 // SHA-256, in lower-case hex, over the lines "DIGEST  NAME\n" (ascending names) of every file that
 // decides what the model computes: configs, tokenizer files, index and shards. Equal to
-// `sha256sum FILES... | sha256sum`. Reads every byte of what user_hash_memory() does not know.
-std::string hash_of_checkpoint(const std::filesystem::path& directory);
+// `sha256sum FILES... | sha256sum`. Reads every byte of what user_hash_memory() does not know; what it
+// maps to do so goes to `opened`, where that is given, so that loading need not open it again.
+std::string hash_of_checkpoint(const std::filesystem::path& directory,
+                               std::vector<std::shared_ptr<const mapped_file>>* opened = nullptr);
 
 // What this program does not do of how a checkpoint's authors decode it.
 // LLaDA2.1 and LLaDA2.2 share architecture name and config.json with LLaDA2.0, key for key, but

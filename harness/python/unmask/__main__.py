@@ -21,6 +21,7 @@ COMMANDS = {
     "rerun": ("unmask.rerun", "repeat a bundle and compare"),
     "plan": ("unmask.plan", "what experiments would measure; as a job array for a cluster"),
     "merge": ("unmask.merge", "rows that were measured in parts as one file"),
+    "score": ("unmask.score", "score sample files with the benchmarks' own libraries"),
 }
 
 

@@ -24,8 +24,7 @@ RUN_KEYS = {"batch_size": 1, "gen_length": 0, "seed": 0, "device": "cpu", "forma
 # Besides the keys of [run], params.NAME and serve.NAME.
 PLAIN_KEYS = ("label", "method", "preset", "model", "workload", "variation", "kind")
 REPORTABLE = ("PASS", "NOISY", "NOT_VERIFIED", "INACTIVE")
-VERDICTS = ("PASS", "NOISY", "INVALID", "INCORRECT", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED",
-            "INACTIVE")
+VERDICTS = ("PASS", "NOISY", "INVALID", "NOT_VERIFIED", "NOT_SUPPORTED", "FAILED", "INACTIVE")
 LARGEST_FILE = 4 << 30
 ARCHIVE = "rows.tar.xz"
 LARGEST_ARCHIVE = 1 << 30  # unpacked

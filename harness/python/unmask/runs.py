@@ -77,6 +77,11 @@ def origin(run, folder, experiments_dir):
         named = _text(experiment.get("file")) if isinstance(experiment, dict) else ""
         run.file = experiment_of(named, folder) if named else ""
         return run
+    said = run.rows[0].get("experiment") if run.rows else None  # since schema 1.5
+    if isinstance(said, dict) and all(isinstance(v, str) for v in said.values()):
+        run.paper, run.artifact, run.scale = (said.get(k, "") for k in ("paper", "artifact", "scale"))
+        run.file = experiment_of(said.get("file", ""), folder) if said.get("file") else ""
+        return run
     place = os.path.abspath(folder) if folder else "/" + run.place
     parts = place.split(os.sep)[-3:]
     file = os.path.join(experiments_dir, parts[0], parts[1] + ".toml") if len(parts) == 3 else ""

@@ -32,7 +32,7 @@ def row_of(label, seconds, batch=1, task="word_problem", **more):
     """A scored row whose repetitions took these seconds, 100 output tokens each."""
     middle = statistics.mean(seconds)
     row = {
-        "schema_version": "1.4", "run_id": "run", "point_id": f"{label}/{batch}/{task}",
+        "schema_version": "1.5", "run_id": "run", "point_id": f"{label}/{batch}/{task}",
         "title": "Made", "position": 0,
         "model": {"name": "tiny", "hash": "m" * 64, "parameters": 2000000, "weights": "checkpoint",
                   "format": "f32", "kv_type": "f32", "layers": 4},

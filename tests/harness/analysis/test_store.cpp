@@ -2,11 +2,12 @@
 // Copyright The Unmask Authors
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-
 #include <limits>
 
 #include "harness/analysis/store.h"
+#include "tests/faults/failing_files.h"
 #include "tests/harness/experiment/fixtures.h"
 
 namespace unmask {
@@ -25,6 +26,22 @@ TEST(row, survives_the_round_trip) {
   EXPECT_EQ(back.params, row.params);
   EXPECT_EQ(back.run, row.run);
   EXPECT_EQ(back.metrics.size(), row.metrics.size());
+}
+
+TEST(row, names_its_experiment_and_older_ones_do_not) {
+  result_row row = sample_row();
+  EXPECT_EQ(to_json_line(row).find("\"experiment\""), std::string::npos);
+  row.experiment = {"experiments/focus/table_2.toml", "focus", "table_2", "tiny"};
+  row.samples.taken_up = 2;
+  const std::string line = to_json_line(row);
+  EXPECT_NE(line.find(R"("experiment":{"file":"experiments/focus/table_2.toml","paper":"focus",)"
+                      R"("artifact":"table_2","scale":"tiny"})"),
+            std::string::npos)
+      << line;
+  const result_row back = parse_row(line, "x");
+  EXPECT_EQ(to_json_line(back), line);
+  EXPECT_EQ(back.experiment.artifact, "table_2");
+  EXPECT_EQ(back.samples.taken_up, 2);
 }
 
 TEST(row, holes_are_null_and_bad_bytes_do_not_stop_it) {
@@ -72,7 +89,7 @@ TEST(row, a_calibration_has_its_own_key_and_is_found_in_older_rows) {
   line.erase(line.find(key), key.size() + 1);
   const std::string probes = R"("probes":{)";
   line.insert(line.find(probes) + probes.size(), key + ",");
-  line.replace(line.find(R"("1.4")"), 5, R"("1.2")");
+  line.replace(line.find(R"("1.5")"), 5, R"("1.2")");
   const result_row old = parse_row(line, "x");
   EXPECT_EQ(old.calibration, row.calibration);
   EXPECT_EQ(old.probes, row.probes);
@@ -101,7 +118,7 @@ TEST(row, items_come_back_and_are_absent_without) {
 
 TEST(row, unknown_major_versions_are_refused_and_minor_ones_read) {
   std::string line = to_json_line(sample_row());
-  const std::string now = R"("schema_version":"1.4")";
+  const std::string now = R"("schema_version":"1.5")";
   ASSERT_NE(line.find(now), std::string::npos);
   line.replace(line.find(now), now.size(), R"("schema_version":"1.7","new":3)");
   EXPECT_EQ(parse_row(line, "x").schema_version, "1.7");
@@ -123,7 +140,7 @@ TEST(store, appends_whole_lines) {
   const stored_rows stored = read_rows(dir / "deep");
   ASSERT_EQ(stored.rows.size(), 3u);
   EXPECT_EQ(stored.rows[2].point_id, "c");
-  EXPECT_EQ(stored.torn, 0u);
+  EXPECT_EQ(stored.broken, 0u);
 }
 
 TEST(store, one_writer_at_a_time) {
@@ -143,7 +160,7 @@ TEST(store, a_torn_last_line_costs_only_itself) {
     const bool whole = cut == b.size();
     const stored_rows torn = read_rows(dir / "rows.jsonl");
     EXPECT_EQ(torn.rows.size(), whole ? 2u : 1u);
-    EXPECT_EQ(torn.torn, whole || cut == 0 ? 0u : 1u);
+    EXPECT_EQ(torn.broken, whole || cut == 0 ? 0u : 1u);
     line_file(dir / "rows.jsonl").append(to_json_line(sample_row("c")));
     const stored_rows mended = read_rows(dir / "rows.jsonl");
     ASSERT_EQ(mended.rows.size(), whole ? 3u : 2u) << cut;
@@ -158,7 +175,7 @@ TEST(store, a_torn_last_line_costs_only_itself) {
 TEST(store, a_whole_last_line_that_is_no_row_of_this_program_is_kept) {
   scratch_directory dir;
   std::string later = to_json_line(sample_row());
-  later.replace(later.find(R"("1.4")"), 5, R"("2.0")");
+  later.replace(later.find(R"("1.5")"), 5, R"("2.0")");
   write_file(dir / "rows.jsonl", later);
   EXPECT_NE(message_of([&] { line_file(dir / "rows.jsonl"); }).find("schema version 2.0"),
             std::string::npos);
@@ -166,12 +183,98 @@ TEST(store, a_whole_last_line_that_is_no_row_of_this_program_is_kept) {
   EXPECT_EQ(test::text_of(dir / "rows.jsonl"), later);
 }
 
-TEST(store, a_broken_line_in_the_middle_is_an_error) {
-  scratch_directory dir;
-  write_file(dir / "rows.jsonl", "{\"torn\n" + to_json_line(sample_row()) + "\n");
-  EXPECT_NE(message_of([&] { read_rows(dir / "rows.jsonl"); }).find("rows.jsonl:1"),
-            std::string::npos);
-  EXPECT_THROW(read_rows(dir / "absent"), error);
+// Every way in which a line came to be broken: it hides no row, and the note names file, line and key.
+TEST(store, a_broken_line_hides_no_row_and_is_named) {
+  const std::string good = to_json_line(sample_row("g"));
+  const auto without = [&](const std::string& key) {
+    std::string line = good;
+    const std::size_t at = line.find("\"" + key + "\":");
+    return line.replace(at, key.size() + 3, "\"old_" + key + "\":");
+  };
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string line = good;
+    return line.replace(line.find(from), from.size(), to);
+  };
+  const std::vector<std::pair<std::string, std::string>> broken = {
+      {good.substr(0, 100), "no JSON"},
+      {std::string(3, '\0'), "zero byte"},
+      {R"({"point_id":"x"})", "`schema_version` is expected"},
+      {"[1, 2]", "`schema_version` is expected"},
+      {with("\"mean\":0.5", "\"mean\":NaN"), "no JSON: parse error"},
+      {without("score"), "`score` is missing"},
+      {without("environment"), "`environment` is missing"},
+      {with("\"run_id\":\"run\"", "\"run_id\":3"), "`run_id` should be a text and is number"},
+      {with("\"position\":0", "\"position\":1e300"), "`position` should be a whole number"},
+      {with("\"position\":0", "\"position\":18446744073709551615"), "`position` is beyond"},
+      {with("\"NOISY\"", "\"GOOD\""), "'GOOD' is no known value"}};
+  for (const auto& [line, reason] : broken) {
+    scratch_directory dir;  // a name of its own: a note is said once
+    const std::string file = (dir / "rows.jsonl").string();
+    write_file(file, to_json_line(sample_row("a")) + "\n" + line + "\n\n" + good + "\r\n" +
+                         to_json_line(sample_row("z")));
+    testing::internal::CaptureStderr();
+    const stored_rows read = read_rows(file);
+    const stored_rows again = read_rows(dir.path());
+    const std::string said = testing::internal::GetCapturedStderr();
+    ASSERT_EQ(read.rows.size(), 3u) << reason;  // the last one has no line end
+    EXPECT_EQ(read.rows[2].point_id, "z");
+    EXPECT_EQ(read.broken, 1u);
+    EXPECT_EQ(again.rows.size(), 3u);
+    EXPECT_NE(said.find(file + ":2: "), std::string::npos) << said;
+    EXPECT_NE(said.find(reason), std::string::npos) << said << "\nlacks: " << reason;
+    EXPECT_NE(said.find("sed -i 2d " + file), std::string::npos) << said;
+    EXPECT_EQ(said.find("json.exception"), std::string::npos) << said;
+    EXPECT_EQ(std::ranges::count(said, '\n'), 1) << said;
+    // And the next run appends behind it all.
+    line_file(file).append(to_json_line(sample_row("n")));
+    EXPECT_EQ(read_rows(file).rows.back().point_id, "n");
+    EXPECT_EQ(read_rows(file).rows.size(), 4u);
+  }
+  EXPECT_THROW(read_rows("absent"), error);
+}
+
+class failing_disk : public testing::Test {
+ protected:
+  ~failing_disk() override { unmask_test_faults(""); }
+  std::string append(line_file& to, const std::string& id) {
+    return message_of([&] { to.append(to_json_line(sample_row(id))); });
+  }
+  std::string ids(const std::filesystem::path& file) {
+    std::string all;
+    for (const result_row& row : read_rows(file).rows) all += row.point_id;
+    return all;
+  }
+  scratch_directory dir_;
+  const std::filesystem::path file_ = dir_ / "rows.jsonl";
+};
+
+TEST_F(failing_disk, a_row_that_the_disk_does_not_take_is_taken_back) {
+  for (const auto& [fault, reason] : {std::pair{"write=2", "No space left on device"},
+                                      std::pair{"full=2", "No space left on device"},
+                                      std::pair{"fsync=2", "Input/output error"}}) {
+    std::filesystem::remove(file_);
+    line_file file(file_);
+    unmask_test_faults(fault);
+    EXPECT_EQ(append(file, "a"), "");
+    const std::string before = test::text_of(file_);
+    const std::string problem = append(file, "b");
+    EXPECT_NE(problem.find(file_.string() + ": " + reason), std::string::npos) << problem;
+    EXPECT_EQ(test::text_of(file_), before) << fault;  // as if it had never been tried
+    unmask_test_faults("");
+    EXPECT_EQ(append(file, "c"), "");
+    EXPECT_EQ(ids(file_), "ac") << fault;
+  }
+}
+
+TEST_F(failing_disk, half_a_row_that_cannot_be_taken_back_swallows_no_other) {
+  line_file file(file_);
+  unmask_test_faults("write=2,truncate");
+  EXPECT_EQ(append(file, "a"), "");
+  EXPECT_NE(append(file, "b").find("half a line may be left"), std::string::npos);
+  EXPECT_EQ(append(file, "c"), "");
+  EXPECT_EQ(append(file, "d"), "");
+  EXPECT_EQ(ids(file_), "acd");
+  EXPECT_EQ(read_rows(file_).broken, 1u);
 }
 
 TEST(store, failed_points_are_not_complete_and_samples_are_not_rows) {

@@ -155,5 +155,33 @@ TEST(progress, plain_lines_when_not_on_a_terminal) {
   silent.finished("y");
 }
 
+// Reports come with rows, and rows from anybody.
+TEST(table, a_report_of_phases_of_another_shape_is_said_and_hides_no_other) {
+  const std::string good =
+      R"({"kernels":[],"phases":[{"phase":"attention","container":false,"own_seconds":1,"calls":2,)"
+      R"("rows":3,"flops":4,"bytes":5,"roof_share":0.5}],"seconds":1,"untraced_seconds":1,)"
+      R"("roofs":{"source":""},"device_unattributed":0,"provenance":{"work":"analytic"}})";
+  result_row right = sample_row("right");
+  right.probes["phases"] = good;
+  ASSERT_EQ(phase_tables({&right}).size(), 1u);
+  std::vector<std::string> wrong = {"3", "[]", "{}", R"("text")", R"({"phases":7})"};
+  // The same report with one key gone, or of another type.
+  for (const char* key : {"phases", "phase", "container", "own_seconds", "seconds", "provenance"}) {
+    const std::string name = std::string("\"") + key + "\":";
+    std::string gone = good, other = good;
+    wrong.push_back(gone.replace(gone.find(name), name.size(), "\"x\":"));
+    wrong.push_back(other.replace(other.find(name), name.size(), name + "[0],\"x\":"));
+  }
+  for (const std::string& report : wrong) {
+    result_row row = sample_row("wrong");
+    row.probes["phases"] = report;
+    testing::internal::CaptureStderr();
+    const auto tables = phase_tables({&row, &right});
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_GE(tables.size(), 1u) << report;
+    EXPECT_EQ(tables.size() == 1, has(said, "point wrong: its report `phases`")) << report << said;
+  }
+}
+
 }  // namespace
 }  // namespace unmask

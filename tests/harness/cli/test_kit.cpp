@@ -106,7 +106,7 @@ right = { label = "one" }
 };
 
 TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
-  EXPECT_EQ(run("run experiments -o out"), 4) << said;  // one claim is wrong
+  EXPECT_EQ(run("run experiments -o out --experiments-dir experiments"), 4) << said;  // one claim is wrong
   EXPECT_TRUE(says("1 of 1 artifacts measured")) << said;
   EXPECT_TRUE(
       says("1 REPRODUCED, 0 REPRODUCED (model), 0 PARTLY, 0 AMBIGUOUS, 1 NOT REPRODUCED, "
@@ -115,10 +115,10 @@ TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
   EXPECT_TRUE(says("0.500, n = 2 items")) << said;
   EXPECT_NE(read("out/claims.json").find("\"NOT REPRODUCED\""), std::string::npos);
   const std::string rows = read("out/focus/table_1/tiny/rows.jsonl");
-  EXPECT_EQ(run("run experiments/focus -o out"), 4) << said;
+  EXPECT_EQ(run("run experiments/focus -o out --experiments-dir experiments"), 4) << said;
   EXPECT_EQ(read("out/focus/table_1/tiny/rows.jsonl"), rows);  // nothing was measured again
-  EXPECT_EQ(run("claims out --format json"), 4) << said;
-  EXPECT_EQ(run("claims out --only focus/half"), 0) << said;
+  EXPECT_EQ(run("claims out --format json --experiments-dir experiments"), 4) << said;
+  EXPECT_EQ(run("claims out --only focus/half --experiments-dir experiments"), 0) << said;
   EXPECT_EQ(run("table out/focus/table_1/tiny/rows.jsonl --view paper --artifact "
                 "experiments/focus/table_1.toml --format csv"),
             0);
@@ -141,9 +141,9 @@ TEST_F(kit, what_is_missing_is_said_before_anything_runs) {
   EXPECT_TRUE(says("benchmark:gsm8k (")) << said;
   EXPECT_EQ(run("run experiments/focus/table_1.toml --scale full --dry-run"), 0);
   EXPECT_TRUE(says("2 points")) << said;
-  EXPECT_EQ(run("list experiments"), 0);
+  EXPECT_EQ(run("list experiments --experiments-dir experiments"), 0);
   EXPECT_TRUE(says("tiny   runs here (1 s)")) << said;
-  EXPECT_EQ(run("run experiments --scale full"), 0) << said;
+  EXPECT_EQ(run("run experiments --scale full --experiments-dir experiments"), 0) << said;
   EXPECT_TRUE(says("1 NOT RUN") || says("2 NOT RUN")) << said;
   EXPECT_TRUE(says("0 of 1 artifacts measured")) << said;
   EXPECT_FALSE(fs::exists(root / "runs/focus/table_1/full/rows.jsonl"));
@@ -168,7 +168,7 @@ TEST_F(kit, paired_runs_are_judged) {
 
 TEST_F(kit, mistakes_are_usage_errors_that_name_the_place) {
   const std::pair<const char*, const char*> cases[] = {
-      {"claims out --only optimis", "focus"},
+      {"claims out --only optimis --experiments-dir experiments", "focus"},
       {"claims out --format mdd", "'md'"},
       {"run experiments --only focus/table_2", "table_1"},
       {"run experiments/data", "no artifact"},
@@ -184,11 +184,11 @@ TEST_F(kit, mistakes_are_usage_errors_that_name_the_place) {
     EXPECT_EQ(run(arguments), 2) << arguments << said;
     EXPECT_TRUE(says(part)) << arguments << ": " << said;
   }
-  EXPECT_EQ(run("claims nowhere"), 3) << said;
+  EXPECT_EQ(run("claims nowhere --experiments-dir experiments"), 3) << said;
   EXPECT_EQ(run("rerun none.tar"), 3) << said;
   EXPECT_EQ(run("bundle none -o x.tar"), 3) << said;
   write("experiments/focus/table_1.toml", broken);
-  EXPECT_EQ(run("list experiments"), 2);
+  EXPECT_EQ(run("list experiments --experiments-dir experiments"), 2);
   EXPECT_TRUE(says("BROKEN")) << said;
 }
 

@@ -6,7 +6,10 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <set>
 #include <type_traits>
+
+#include <nlohmann/json.hpp>
 
 #include "tests/harness/experiment/fixtures.h"
 
@@ -114,6 +117,55 @@ TEST(record, results_are_documented_as_the_program_knows_them) {
     EXPECT_NE(text.find(line + "\n"), std::string::npos)
         << "results/README.md does not hold this line:\n"
         << line;
+  }
+}
+
+// Names in back quotes anywhere in the table of fields: a field that is written and not explained is
+// missing there.
+TEST(record, every_field_of_a_row_and_every_key_of_run_is_documented) {
+  std::ifstream file(std::string(UNMASK_SOURCE_DIR) + "/results/README.md");
+  const std::string whole{std::istreambuf_iterator<char>(file), {}};
+  const std::size_t begin = whole.find("\n| field | meaning |");
+  const std::size_t end = whole.find("\n## ", begin);
+  ASSERT_NE(begin, std::string::npos);
+  const std::string table = whole.substr(begin, end - begin);
+  // A row in which nothing is absent.
+  result_row row = sample_row();
+  row.experiment = {"a.toml", "focus", "table_2", "tiny"};
+  row.model.caution = row.workload.judge = row.answers_hash = "x";
+  row.workload.benchmark = {"h", "v", "c", "p", "s", "m", 1, 2, 3};
+  row.score = score_record{0.5, 1, 2, 0.1, 0.9, 3, 0.6, {{"b", 0.5}}, 0.25};
+  row.samples.taken_up = 1;
+  row.items.id = row.items.answer_hash = {"a"};
+  row.items.score = {1};
+  row.items.exact = {true};
+  row.items.output_tokens = {1};
+  row.items.seconds = {{1}};
+  row.probes["decoding"] = row.calibration = "{}";
+  row.metrics["tpf"].samples = {1, 2};
+  row.run.kind = "serve";
+  const auto written = nlohmann::json::parse(to_json_line(row));
+  std::set<std::string> fields;
+  for (const auto& [name, value] : written.items()) fields.insert(name);
+  for (const char* inside : {"experiment", "model", "workload", "score", "samples", "items"}) {
+    for (const auto& [name, value] : written.at(inside).items()) fields.insert(name);
+  }
+  for (const auto& [name, value] : written.at("workload").at("benchmark").items()) {
+    fields.insert(name);
+  }
+  for (const run_key& key : run_key_list()) fields.insert(key.name);
+  EXPECT_GT(fields.size(), 60u);
+  for (const std::string& name : fields) {
+    EXPECT_TRUE(table.find("`" + name + "`") != std::string::npos ||
+                table.find("." + name + "`") != std::string::npos)
+        << "results/README.md does not explain `" << name << "`";
+  }
+  EXPECT_NE(whole.find("This page describes " + std::to_string(row_schema_major) + "." +
+                       std::to_string(row_schema_minor) + ":"),
+            std::string::npos);
+  for (int v = 0; v <= static_cast<int>(verdict_kind::inactive); ++v) {
+    const std::string name = name_of(static_cast<verdict_kind>(v));
+    EXPECT_NE(whole.find("\n| " + name + " | "), std::string::npos) << name;
   }
 }
 
