@@ -35,16 +35,18 @@ def natural_order(text):
             for part in re.split(r"(\d+)", text) if part]
 
 
-def experiment_of(name, folder):
+def experiment_of(name, folder, artifact, experiments_dir):
     """Where the experiment lies that a manifest names: in the program's tree where it has such a
-    place, beside the manifest, or as the user who ran it named it."""
+    place, beside the manifest, as the user who ran it named it, or at its artifact's place
+    PAPER/ARTIFACT among the experiments."""
     root = experiments.program_root()
     inside = os.path.normpath(os.path.join(root, name))
     ours = os.path.dirname(name) and root and inside.startswith(root + os.sep)
     beside = os.path.join(folder, os.path.basename(name))
     if ours and os.path.isfile(inside):
         return experiments.shown_path(inside)
-    return beside if os.path.isfile(beside) else name
+    known = os.path.join(experiments_dir, *artifact) + ".toml" if all(artifact) else ""
+    return next((path for path in (beside, name, known) if path and os.path.isfile(path)), name)
 
 
 def _text(value):
@@ -75,12 +77,14 @@ def origin(run, folder, experiments_dir):
         run.set = [s for s in plan.get("set", []) if isinstance(s, str)]
         experiment = plan.get("experiment")
         named = _text(experiment.get("file")) if isinstance(experiment, dict) else ""
-        run.file = experiment_of(named, folder) if named else ""
+        of = (run.paper, run.artifact)
+        run.file = experiment_of(named, folder, of, experiments_dir) if named else ""
         return run
     said = run.rows[0].get("experiment") if run.rows else None  # since schema 1.5
     if isinstance(said, dict) and all(isinstance(v, str) for v in said.values()):
         run.paper, run.artifact, run.scale = (said.get(k, "") for k in ("paper", "artifact", "scale"))
-        run.file = experiment_of(said.get("file", ""), folder) if said.get("file") else ""
+        named, of = said.get("file", ""), (run.paper, run.artifact)
+        run.file = experiment_of(named, folder, of, experiments_dir) if named else ""
         return run
     place = os.path.abspath(folder) if folder else "/" + run.place
     parts = place.split(os.sep)[-3:]

@@ -123,9 +123,9 @@ TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
                 "experiments/focus/table_1.toml --format csv"),
             0);
   EXPECT_TRUE(says("one,nfe,nfe,,tiny,")) << said;
-  EXPECT_EQ(run("table out --view paper"), 0) << said;  // run.json names the artifact
+  EXPECT_EQ(run("table out --view paper --experiments-dir experiments"), 0) << said;  // run.json names the artifact
   EXPECT_TRUE(says("| one | 512 |")) << said;
-  EXPECT_EQ(run("table out --view paper --format latex -o paper.tex"), 0) << said;
+  EXPECT_EQ(run("table out --view paper --format latex -o paper.tex --experiments-dir experiments"), 0) << said;
   EXPECT_NE(read("paper.tex").find("\\toprule"), std::string::npos);
 
   EXPECT_EQ(run("bundle out/focus/table_1/tiny -o run.tar"), 0) << said;
