@@ -36,17 +36,15 @@ def natural_order(text):
 
 
 def experiment_of(name, folder, artifact, experiments_dir):
-    """Where the experiment lies that a manifest names: in the program's tree where it has such a
-    place, beside the manifest, as the user who ran it named it, or at its artifact's place
-    PAPER/ARTIFACT among the experiments."""
+    """Where the experiment lies that a manifest names: at its artifact's place PAPER/ARTIFACT among the
+    experiments, in the program's tree, beside the manifest, or as the user who ran it named it."""
     root = experiments.program_root()
     inside = os.path.normpath(os.path.join(root, name))
     ours = os.path.dirname(name) and root and inside.startswith(root + os.sep)
-    beside = os.path.join(folder, os.path.basename(name))
-    if ours and os.path.isfile(inside):
-        return experiments.shown_path(inside)
-    known = os.path.join(experiments_dir, *artifact) + ".toml" if all(artifact) else ""
-    return next((path for path in (beside, name, known) if path and os.path.isfile(path)), name)
+    places = [os.path.join(experiments_dir, *artifact) + ".toml" if all(artifact) else "",
+              experiments.shown_path(inside) if ours else "",
+              os.path.join(folder, os.path.basename(name)), name]
+    return next((path for path in places if path and os.path.isfile(path)), name)
 
 
 def _text(value):
