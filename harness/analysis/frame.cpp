@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iostream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "harness/analysis/store.h"
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
+#include "harness/base/output.h"
 #include "harness/base/toml_reader.h"
 
 namespace unmask {
@@ -56,7 +56,7 @@ frame read_frame(const std::vector<std::filesystem::path>& paths) {
   std::vector<result_row> rows;
   for (const std::filesystem::path& path : paths) {
     stored_rows stored = read_rows(path);
-    if (stored.torn > 0) std::cerr << path.string() << ": ignored a torn last line\n";
+    if (stored.torn > 0) tell("{}: ignored a torn last line\n", path.string());
     std::ranges::move(stored.rows, std::back_inserter(rows));
   }
   return frame(rows);

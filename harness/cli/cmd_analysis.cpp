@@ -17,11 +17,13 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/base/output.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/paired.h"
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/bundle.h"
+#include "harness/experiment/catalogue.h"
 #include "harness/experiment/runner.h"
 
 namespace unmask {
@@ -31,7 +33,36 @@ namespace {
 frame rows_of(const command_line& line, const char* missing) {
   line.place("rows", missing);
   const texts files = line.list("rows");
-  return read_frame({files.begin(), files.end()});
+  const frame rows = read_frame({files.begin(), files.end()});
+  if (!rows.rows().empty()) return rows;
+  // A folder of runs is none: its rows lie one folder deeper, those of a job array in its tasks'.
+  for (const std::string& file : files) {
+    if (!fs::is_directory(file)) continue;
+    const auto below = files_below(file, [](const std::string& name) {
+      return name == "rows.jsonl" || (name.starts_with("part-") && name.ends_with(".jsonl"));
+    });
+    if (below.empty()) continue;
+    throw environment_error(
+        file + " holds no result rows itself; give " + below.front().parent_path().string() +
+        " or another of its folders, or make one file of all: unmask merge " + file + " -o FILE");
+  }
+  throw environment_error(files.front() +
+                          " holds no result rows (*.jsonl); give a file of rows or the folder of a "
+                          "run");
+}
+
+// What a view shows must be there: an empty table answers nothing.
+void check_view(const std::string& view, const frame& rows, const command_line& line) {
+  if (view == "phases" && std::ranges::none_of(rows.rows(), [](const auto& r) {
+        return r.probes.contains("phases");
+      })) {
+    throw usage_error("no row has phases; unmask profile measures them");
+  }
+  if (view == "paired" &&
+      paired_comparison(rows, {line.real("margin"), line.real("score-margin")}, line.text("base"))
+          .empty()) {
+    throw usage_error("no row has a base that it can be compared with; name one with --base LABEL");
+  }
 }
 
 const option speed_option = {
@@ -128,6 +159,7 @@ int command_table(const texts& arguments) {
   }
   if (line.given("artifact")) throw usage_error("--artifact needs --view paper");
   const frame rows = rows_of(line, missing);
+  check_view(view, rows, line);
   line.write(view == "paired"    ? paired_report(rows, line)
              : view == "phases"  ? render(phase_tables(rows.all()), format)
              : view == "figures" ? json_text(figure_data(rows))
@@ -201,8 +233,8 @@ int command_bundle(const texts& arguments) {
   const fs::path directory = line.place("directory", "bundle needs the directory of a run");
   if (!line.given("output")) throw usage_error("bundle needs -o FILE.tar");
   const fs::path file = line.text("output");
-  for (const std::string& name : write_bundle(directory, file)) fmt::print("  {}\n", name);
-  fmt::print("{}\n", file.string());
+  for (const std::string& name : write_bundle(directory, file)) print("  {}\n", name);
+  print("{}\n", file.string());
   return 0;
 }
 
@@ -224,7 +256,7 @@ int command_rerun(const texts& arguments) {
   experiment_spec spec = parse_spec(m.text, m.file, m.scale);
   for (const std::string& assignment : m.overrides) apply_override(spec, assignment);
   if (const std::string obstacle = cannot_run(spec, this_machine()); !obstacle.empty()) {
-    fmt::print("{}\n", obstacle);
+    print("{}\n", obstacle);
     return static_cast<int>(exit_code::environment);
   }
   run_options run;
@@ -233,7 +265,7 @@ int command_rerun(const texts& arguments) {
   const run_summary summary = run_experiment(spec, run);
   const run_comparison comparison =
       compare_runs(bundle.rows, read_rows(summary.file).rows, speeds_of(line));
-  fmt::print("{}", comparison_text(comparison));
+  print("{}", comparison_text(comparison));
   return summary.failed > 0 ? summary.exit_status() : exit_status_of(comparison);
 }
 

@@ -9,9 +9,12 @@
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/output.h"
 #include "harness/base/process.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
+#include "harness/cli/terminal.h"
+#include "harness/experiment/device.h"
 #include "harness/experiment/forecast.h"
 #include "harness/experiment/merge.h"
 #include "harness/experiment/needs.h"
@@ -29,13 +32,19 @@ struct planned_experiment {
   fs::path rows;  // below the output directory
   std::size_t points = 0;
   plan_forecast expected;
-  std::string obstacle;  // why it cannot run on this machine
+  std::string obstacle;   // why it cannot run on this machine
+  std::string no_device;  // the part of that which is about its device
 };
 
 planned_experiment planned(const run_request& request, const device_ceilings& device) {
   const experiment_spec spec = requested_spec(request);
-  planned_experiment plan{fs::absolute(request.file), output_name(spec), 0, {}, ""};
+  planned_experiment plan{fs::absolute(request.file), output_name(spec), 0, {}, "", ""};
   plan.obstacle = cannot_run(spec, this_machine());
+  try {
+    choose_devices(spec);
+  } catch (const error& missing) {
+    plan.no_device = missing.what();
+  }
   if (spec.models.empty()) return plan;
   plan.expected = forecast_of(spec, make_plan(spec, make_executor()->methods()), device);
   plan.points = plan.expected.points;
@@ -72,7 +81,7 @@ int command_plan(const words& arguments) {
   const command_line line("plan EXPERIMENT.toml... [options]", options + settings_options(),
                           {"experiment..."}, arguments);
   line.place("experiment", "plan needs experiment files");
-  const std::int64_t shards = line.at_least("shards", 1);
+  const std::int64_t shards = line.within("shards", 1, 100000);
   const std::string scheduler = line.text("scheduler");
   const bool slurm = !scheduler.empty();
   if (slurm && scheduler != "slurm") {
@@ -81,23 +90,29 @@ int command_plan(const words& arguments) {
   array_request array;
   array.directory = fs::absolute(line.text("output", "runs/array"));
   array.directives = line.list("sbatch");
-  fmt::print(
+  std::string table =
       "| experiment | points | answers | forwards, at most | GPU hours | on this machine |\n"
-      "|---|---:|---:|---:|---:|---|\n");
+      "|---|---:|---:|---:|---:|---|\n";
+  std::string no_device;
   const device_ceilings& device = ceilings_of(line.text("gpu"));
   for (const std::string& file : line.list("experiment")) {
     const run_request request{file, line.text("scale"), line.settings()};
     const planned_experiment plan = planned(request, device);
-    fmt::print("| {} | {} | {} | {:.0f} | {:.1f} | {} |\n", plan.rows.string(), plan.points,
-               plan.expected.answers, plan.expected.forwards, plan.expected.gpu_hours,
-               plan.obstacle.empty() ? "can run" : plan.obstacle);
+    table +=
+        fmt::format("| {} | {} | {} | {:.0f} | {:.1f} | {} |\n", plan.rows.string(), plan.points,
+                    plan.expected.answers, plan.expected.forwards, plan.expected.gpu_hours,
+                    plan.obstacle.empty() ? "can run" : plan.obstacle);
+    if (no_device.empty()) no_device = plan.no_device;
     add_parts(array, plan, request, static_cast<std::size_t>(shards));
   }
+  print_tables(table);
+  // A job array may be for other machines; a plan alone is for this one.
+  if (!slurm && !no_device.empty()) throw environment_error(no_device);
   if (!slurm) return 0;
   const fs::path script = array.directory / "array.sh";
   write_file(script, slurm_script(array));
-  fmt::print("\n{} tasks. Submit them with: sbatch {}\nThen: unmask merge {} -o rows.jsonl\n",
-             array.parts.size(), script.string(), array.directory.string());
+  print("\n{} tasks. Submit them with: sbatch {}\nThen: unmask merge {} -o rows.jsonl\n",
+        array.parts.size(), script.string(), array.directory.string());
   return 0;
 }
 
@@ -113,13 +128,13 @@ int command_merge(const words& arguments) {
   const std::vector<fs::path> sources(rows.begin(), rows.end());
   const fs::path output = line.text("output");
   const merge_summary sum = merge_rows(sources, output, line.given("mixed-environments"));
-  fmt::print("{} points in {}", sum.points, output.string());
-  if (sum.superseded > 0) fmt::print(", {} earlier attempts left out", sum.superseded);
-  if (!sum.unsettled.empty()) fmt::print(", {} FAILED", sum.unsettled.size());
-  fmt::print("\n");
+  print("{} points in {}", sum.points, output.string());
+  if (sum.superseded > 0) print(", {} earlier attempts left out", sum.superseded);
+  if (!sum.unsettled.empty()) print(", {} FAILED", sum.unsettled.size());
+  print("\n");
   if (sum.missing.empty()) return static_cast<int>(exit_code::ok);
-  fmt::print(stderr, "{} planned points have no row yet, the first is {}; submit the array again\n",
-             sum.missing.size(), sum.missing.front());
+  tell("{} planned points have no row yet, the first is {}; submit the array again\n",
+       sum.missing.size(), sum.missing.front());
   return static_cast<int>(exit_code::run_failed);
 }
 

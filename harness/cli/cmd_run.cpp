@@ -8,17 +8,18 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
 
 #include "harness/analysis/ablation.h"
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/base/output.h"
 #include "harness/base/run_keys.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/paired.h"
+#include "harness/cli/terminal.h"
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/campaign.h"
 #include "harness/experiment/decide.h"
@@ -34,9 +35,10 @@ namespace {
 constexpr int paired_repetitions = 4;
 
 option_table run_command_options() {
-  return option_table{output_option("folder that rows are appended in; default runs/EXPERIMENT, of "
-                                    "several files runs, each below PAPER/ARTIFACT/SCALE"),
-                      format_option("of the table: md, csv, latex, json")} +
+  return option_table{
+             output_option("append rows in this folder; default runs/EXPERIMENT, of an "
+                           "artifact runs/PAPER/ARTIFACT/SCALE, of several files below runs"),
+             format_option("print the table as md, csv, latex or json")} +
          settings_options() +
          option_table{
              {"scale", no_default,
@@ -96,27 +98,26 @@ int run_one(const fs::path& file, const command_line& line) {
   const std::string obstacle = cannot_run(spec, this_machine());
   const bool only_plan = line.given("dry-run");
   if (!obstacle.empty() && (!only_plan || spec.models.empty())) {
-    fmt::print("{}\n", obstacle);
+    print("{}\n", obstacle);
     return static_cast<int>(only_plan ? exit_code::ok : exit_code::environment);
   }
   if (only_plan) {
     const auto points = plan_points(spec, *make_executor(), run);
-    fmt::print("{}", forecast_table(spec, points, ceilings_of(line.text("gpu"))));
-    if (!obstacle.empty()) fmt::print("{}\n", obstacle);
+    print_tables(forecast_table(spec, points, ceilings_of(line.text("gpu"))));
+    if (!obstacle.empty()) print("{}\n", obstacle);
     return 0;
   }
   run.manifest = requested_manifest(request, spec);
   const run_summary summary = run_experiment(spec, run);
   // Rows measured earlier belong to the same table.
   const frame rows = summary.skipped > 0 ? read_frame({summary.file}) : frame(summary.rows);
-  fmt::print("{}", line.given("paired") ? paired_report(rows, line) : render_rows(rows, format));
-  std::fflush(stdout);  // the two streams may share a file
-  fmt::print(stderr, "{} of {} points measured", summary.measured, summary.planned);
+  print_tables(line.given("paired") ? paired_report(rows, line) : render_rows(rows, format));
+  tell("{} of {} points measured", summary.measured, summary.planned);
   if (summary.skipped > 0) {
-    fmt::print(stderr, ", {} had a row already (--fresh measures again)", summary.skipped);
+    tell(", {} had a row already (--fresh measures again)", summary.skipped);
   }
-  if (summary.failed > 0) fmt::print(stderr, ", {} FAILED or INVALID", summary.failed);
-  fmt::print(stderr, "\nrows: {}\n", summary.file.string());
+  if (summary.failed > 0) tell(", {} FAILED or INVALID", summary.failed);
+  tell("\nrows: {}\n", summary.file.string());
   return summary.exit_status();
 }
 
@@ -168,7 +169,7 @@ int print_forecasts(const std::vector<campaign_item>& items, const command_line&
                   "is a prediction; forwards count a token each, so methods that decide "
                   "several at once take less",
                   all.points, all.answers, all.gpu_hours, device.name));
-  fmt::print("{}", render(t, table_format::md));
+  print_tables(render(t, table_format::md));
   return 0;
 }
 
@@ -208,13 +209,14 @@ int run_several(const texts& paths, const command_line& line) {
       item.more_repetitions = at->second.repetitions;
     }
   }
-  std::vector<campaign_outcome> outcomes = run_campaign(items, directory, runner, std::cerr, lanes);
+  std::vector<campaign_outcome> outcomes =
+      run_campaign(items, directory, runner, error_stream(), lanes);
   const claim_judge judge = [&] {
     return check_claims(claims, directory, items.front().scale, this_machine());
   };
   const double budget = 60 * line.real("decide");
   const std::vector<checked_claim> checked =
-      decide(items, directory, budget, runner, judge, std::cerr, lanes);
+      decide(items, directory, budget, runner, judge, error_stream(), lanes);
   const std::vector<campaign_outcome> last = read_campaign(directory / campaign_log);
   for (campaign_outcome& o : outcomes) {
     const std::string title = o.title;
@@ -223,11 +225,11 @@ int run_several(const texts& paths, const command_line& line) {
   }
   const std::string summary = render(campaign_table(outcomes), table_format::md);
   write_file(directory / "campaign.md", summary);
-  fmt::print("{}\n", summary);
+  print_tables(summary + "\n");
   const std::string table = render(claims_table(checked), table_format::md);
   write_file(directory / "claims.md", table);
   write_file(directory / "claims.json", claims_json(checked));
-  fmt::print("{}", table);
+  print_tables(table);
   const bool failed = std::ranges::any_of(
       outcomes, [](const auto& o) { return o.status == campaign_status::failed; });
   return failed ? static_cast<int>(exit_code::run_failed) : exit_status_of(checked);

@@ -9,6 +9,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
+#include "harness/base/output.h"
 #include "harness/decode/likelihood.h"
 #include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
@@ -106,7 +107,9 @@ void invite_judge(loaded_workload& w, const std::filesystem::path& path) {
   model_entry entry;
   entry.path = path;
   entry.name = path.filename().string();
-  w.judge = load_model(entry, {});
+  run_settings judging;
+  judging.device = "cpu";
+  w.judge = load_model(entry, judging);
   const loaded_model& judge = *w.judge;
   if (judge.config.attention != mask_kind::causal || !judge.tokens) {
     throw usage_error("workload.judge is " + path.string() +
@@ -214,7 +217,7 @@ std::string model_key(const model_entry& entry, const run_settings& run) {
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run) {
   auto m = std::make_shared<loaded_model>();
   m->config = read_model_config(entry.path);
-  if (!m->config.caution.empty()) fmt::print(stderr, "note: {}\n", m->config.caution);
+  if (!m->config.caution.empty()) tell("note: {}\n", m->config.caution);
   m->device = run.device;
   m->kv_dtype = stored_kv_dtype(run);
   const bool random = entry.weights != "checkpoint";

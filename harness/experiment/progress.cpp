@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/output.h"
+
 namespace unmask {
 
 std::string short_duration(double seconds) {
@@ -50,7 +52,7 @@ void progress::draw(bool always) {
     const double left = spent / static_cast<double>(done_) * static_cast<double>(total_ - done_);
     line += " · " + short_duration(left) + " left";
   }
-  std::fputs(("\r\033[K" + line).c_str(), stream_);
+  std::fputs(("\r\033[K" + shown_line(line)).c_str(), stream_);
   std::fflush(stream_);
   drawn_ = true;
 }
@@ -63,7 +65,7 @@ void progress::now(const std::string& what) {
 void progress::note(const std::string& line) {
   if (stream_ == nullptr) return;
   wipe();
-  std::fputs((line + "\n").c_str(), stream_);
+  std::fputs((shown_line(line) + "\n").c_str(), stream_);
   std::fflush(stream_);
   draw(true);
 }
