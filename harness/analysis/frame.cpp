@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iostream>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include "harness/analysis/store.h"
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
+#include "harness/base/output.h"
 #include "harness/base/toml_reader.h"
 
 namespace unmask {

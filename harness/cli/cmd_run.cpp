@@ -9,17 +9,18 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
-#include <iostream>
 
 #include "harness/analysis/ablation.h"
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/base/output.h"
 #include "harness/base/run_keys.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/cli/paired.h"
+#include "harness/cli/terminal.h"
 #include "harness/experiment/artifact_files.h"
 #include "harness/experiment/benchmark_prompts.h"
 #include "harness/experiment/campaign.h"
@@ -36,9 +37,10 @@ namespace {
 constexpr int paired_repetitions = 4;
 
 option_table run_command_options() {
-  return option_table{output_option("folder that rows are appended in; default runs/EXPERIMENT, of "
-                                    "several files runs, each below PAPER/ARTIFACT/SCALE"),
-                      format_option("of the table: md, csv, latex, json")} +
+  return option_table{
+             output_option("append rows in this folder; default runs/EXPERIMENT, of an "
+                           "artifact runs/PAPER/ARTIFACT/SCALE, of several files below runs"),
+             format_option("print the table as md, csv, latex or json")} +
          settings_options() +
          option_table{
              {"scale", no_default,
@@ -121,7 +123,7 @@ void print_plan(const run_request& request, const experiment_spec& spec,
                              {"variation", p.variation}});
   }
   using handling = nlohmann::ordered_json::error_handler_t;
-  fmt::print("{}\n", out.dump(-1, ' ', false, handling::replace));
+  print("{}\n", out.dump(-1, ' ', false, handling::replace));
 }
 
 int run_one(const fs::path& file, const command_line& line) {
@@ -144,14 +146,14 @@ int run_one(const fs::path& file, const command_line& line) {
   }
   const bool only_plan = line.given("dry-run");
   if (!obstacle.empty() && (!only_plan || spec.models.empty())) {
-    fmt::print("{}\n", obstacle);
+    print("{}\n", obstacle);
     return static_cast<int>(only_plan ? exit_code::ok : exit_code::environment);
   }
   const std::unique_ptr<executor> with = make_executor();
   if (only_plan) {
     const auto points = plan_points(spec, *with, run);
-    fmt::print("{}", forecast_table(spec, points, ceilings_of(line.text("gpu"))));
-    if (!obstacle.empty()) fmt::print("{}\n", obstacle);
+    print_tables(forecast_table(spec, points, ceilings_of(line.text("gpu"))));
+    if (!obstacle.empty()) print("{}\n", obstacle);
     return 0;
   }
   prepare_prompts(spec);
@@ -160,14 +162,13 @@ int run_one(const fs::path& file, const command_line& line) {
   };
   const run_summary summary = run_experiment(spec, run, *with);
   const frame rows = summary.of_plan();
-  fmt::print("{}", line.given("paired") ? paired_report(rows, line) : render_rows(rows, format));
-  std::fflush(stdout);  // the two streams may share a file
-  fmt::print(stderr, "{} of {} points measured", summary.measured, summary.planned);
+  print_tables(line.given("paired") ? paired_report(rows, line) : render_rows(rows, format));
+  tell("{} of {} points measured", summary.measured, summary.planned);
   if (summary.skipped > 0) {
-    fmt::print(stderr, ", {} had a row already (--fresh measures again)", summary.skipped);
+    tell(", {} had a row already (--fresh measures again)", summary.skipped);
   }
-  if (summary.failed > 0) fmt::print(stderr, ", {} FAILED or INVALID", summary.failed);
-  fmt::print(stderr, "\nrows: {}\n", summary.file.string());
+  if (summary.failed > 0) tell(", {} FAILED or INVALID", summary.failed);
+  tell("\nrows: {}\n", summary.file.string());
   return summary.exit_status();
 }
 
@@ -219,7 +220,7 @@ int print_forecasts(const std::vector<campaign_item>& items, const command_line&
                   "is a prediction; forwards count a token each, so methods that decide "
                   "several at once take less",
                   all.points, all.answers, all.gpu_hours, device.name));
-  fmt::print("{}", render(t, table_format::md));
+  print_tables(render(t, table_format::md));
   return 0;
 }
 
@@ -260,13 +261,14 @@ int run_several(const texts& paths, const command_line& line) {
       item.more_repetitions = at->second.repetitions;
     }
   }
-  std::vector<campaign_outcome> outcomes = run_campaign(items, directory, runner, std::cerr, lanes);
+  std::vector<campaign_outcome> outcomes =
+      run_campaign(items, directory, runner, error_stream(), lanes);
   const claim_judge judge = [&] {
     return check_claims(claims, directory, items.front().scale, this_machine());
   };
   const double budget = 60 * line.real("decide");
   const std::vector<checked_claim> checked =
-      decide(items, directory, budget, runner, judge, std::cerr, lanes);
+      decide(items, directory, budget, runner, judge, error_stream(), lanes);
   const std::vector<campaign_outcome> last = read_campaign(directory / campaign_log);
   for (campaign_outcome& o : outcomes) {
     const std::string title = o.title;
@@ -275,11 +277,11 @@ int run_several(const texts& paths, const command_line& line) {
   }
   const std::string summary = render(campaign_table(outcomes), table_format::md);
   write_file(directory / "campaign.md", summary);
-  fmt::print("{}\n", summary);
+  print_tables(summary + "\n");
   const std::string table = render(claims_table(checked), table_format::md);
   write_file(directory / "claims.md", table);
   write_file(directory / "claims.json", claims_json(checked));
-  fmt::print("{}", table);
+  print_tables(table);
   const bool failed = std::ranges::any_of(
       outcomes, [](const auto& o) { return o.status == campaign_status::failed; });
   return failed ? static_cast<int>(exit_code::run_failed) : exit_status_of(checked);
