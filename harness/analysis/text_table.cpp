@@ -50,7 +50,8 @@ bool is_number(const std::string& text) {
 // a text (OWASP, "CSV Injection").
 std::string csv_field(const std::string& raw) {
   std::string text = shown(raw);
-  const bool formula = !raw.empty() && std::string_view("=+-@\t\r").find(raw[0]) != std::string::npos;
+  const bool formula =
+      !raw.empty() && std::string_view("=+-@\t\r").find(raw[0]) != std::string::npos;
   if (formula && !is_number(raw)) text.insert(0, "'");
   if (text.find_first_of(",\"\n\t") == std::string::npos) return text;
   std::string out = "\"";

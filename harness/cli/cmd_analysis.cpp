@@ -78,8 +78,8 @@ int exit_status_of(const run_comparison& comparison) {
 std::vector<std::pair<std::string, laid_out_table>> paper_tables(const command_line& line) {
   std::vector<std::pair<std::string, laid_out_table>> tables;
   for (const std::string& path : line.list("rows")) {
-    for (const artifact_run& run : runs_below(path, line.text("artifact"), line.text("scale"),
-                                              experiments_folder(line))) {
+    for (const artifact_run& run :
+         runs_below(path, line.text("artifact"), line.text("scale"), experiments_folder(line))) {
       const paper_layout layout = read_layout(run.file, run.scale);
       if (layout.columns.empty() && !line.given("artifact")) continue;  // drawn, not tabulated
       tables.emplace_back(run.name, lay_out(layout, read_frame({run.rows})));

@@ -52,8 +52,8 @@ int command_golden(const texts& arguments) {
        {"max-rows", 0,
         "replay only runs that compute at most N rows in all (0: all): for slow backends"},
        {"data", repeated(),
-         "look for official data sets, models/ and tokenizers/ for programs and likelihoods here "
-         "before DIR/data, DIR/../data and DIR/../goldens (repeatable)"},
+        "look for official data sets, models/ and tokenizers/ for programs and likelihoods here "
+        "before DIR/data, DIR/../data and DIR/../goldens (repeatable)"},
        {"samples", no_default,
         "write the scorer cases as we judge them into lm-eval's sample files in this folder, and "
         "stop"},

@@ -85,7 +85,7 @@ void list_benchmarks() {
   for (const benchmark& b : benchmarks()) {
     const std::string items = b.items > 0 ? fmt::format("{} items", b.items) : "items of a file";
     print("  {:<16} {:<5} {:<46} {:<15} {} shots, prompt {}, {} tokens, {} by {}\n", b.name,
-               b.harness, b.config, items, b.shots, b.form, b.gen_length, b.metric, b.scorer);
+          b.harness, b.config, items, b.shots, b.form, b.gen_length, b.metric, b.scorer);
   }
   for (const auto& [id, version] : benchmark_harnesses()) print("  {:<5} {}\n", id, version);
   print(
@@ -95,7 +95,7 @@ void list_benchmarks() {
     std::vector<std::string> firsts;
     for (const auto& [split, files] : d->files) firsts.push_back(files.front());
     print("  {:<13} {:<30} {} ({})\n", d->name, d->hub.empty() ? d->home : d->hub,
-               fmt::join(firsts, ", "), d->licence);
+          fmt::join(firsts, ", "), d->licence);
   }
 }
 
@@ -104,8 +104,8 @@ void list_benchmark(const std::string& name) {
   const benchmark_data& d = *find_benchmark(name, "").data;
   print("{}: {}\n  published  {}\n", name, d.title, d.home);
   if (!d.hub.empty()) print("  data set   {} (Hugging Face Hub)\n", d.hub);
-  print("  licence    {}\n  folder     $UNMASK_DATASETS/{}, or `path` of the workload\n",
-             d.licence, d.name);
+  print("  licence    {}\n  folder     $UNMASK_DATASETS/{}, or `path` of the workload\n", d.licence,
+        d.name);
   if (!d.tasks.empty()) print("  tasks      {}\n", fmt::join(d.tasks, ", "));
   print("files, one of each line; plain, .gz, STEM.firstN.EXT.gz or inside a .zip\n");
   for (const auto& [split, files] : d.files) {
@@ -117,8 +117,8 @@ void list_benchmark(const std::string& name) {
     if (b.name != name) continue;
     std::vector<std::string> reads = b.reads;
     if (b.shots > 0) reads.insert(reads.end(), b.example_files.begin(), b.example_files.end());
-    print("  {:<5} {:<46} {} shots, prompt {}; reads {}\n", b.harness, b.config, b.shots,
-               b.form, fmt::join(reads, ", "));
+    print("  {:<5} {:<46} {} shots, prompt {}; reads {}\n", b.harness, b.config, b.shots, b.form,
+          fmt::join(reads, ", "));
   }
   print("Python that writes them in this layout, in a folder of $UNMASK_DATASETS\n");
   for (const std::string& line : d.python) print("  {}\n", line);
@@ -206,8 +206,7 @@ namespace {
 int show_cost(const command_line& line) {
   const device_ceilings device = measured_ceilings(
       ceilings_of(line.text("gpu")), 1e12 * line.real("tflops"), 1e12 * line.real("terabytes"));
-  const std::filesystem::path shapes =
-      experiments_folder(line) / "shapes";
+  const std::filesystem::path shapes = experiments_folder(line) / "shapes";
   print_tables(line.given("goals") ? render(cost_goals(shapes, device), line.format())
                                    : render(cost_sheet(shapes, device), line.format()));
   return 0;
