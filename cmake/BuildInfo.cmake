@@ -11,8 +11,10 @@ if(GIT_FOUND)
                   OUTPUT_VARIABLE where RESULT_VARIABLE failed ERROR_QUIET)
   if(NOT failed AND where MATCHES "^\n([0-9a-f]+)\n$")
     set(GIT_COMMIT ${CMAKE_MATCH_1})
-    # results/ is output: a row that was just appended does not make the next one's source dirty.
-    execute_process(COMMAND ${GIT_EXECUTABLE} -C ${SOURCE} status --porcelain -- . :!results
+    # What the program is made of, and tracked files alone: notes and experiments of the user's own
+    # beside them change nothing.
+    execute_process(COMMAND ${GIT_EXECUTABLE} -C ${SOURCE} status --porcelain --untracked-files=no
+                            -- kernels harness methods cmake CMakeLists.txt CMakePresets.json
                     OUTPUT_VARIABLE changes ERROR_QUIET)
     if(changes)
       set(GIT_DIRTY "true")

@@ -4,7 +4,7 @@
 """Nsight's reports back into rows: kernels by phase, as CUPTI's are (the probe `phases`), so that
 tables and figures take them like everything else.
 
-    unmask profile MODEL --device cuda --tool nsys -o runs/p
+    unmask profile MODEL --tool nsys -o runs/p
     nsys export --type sqlite runs/p/nsys.nsys-rep
     python3 plots/nsight.py runs/p/nsys-rows/rows.jsonl --nsys runs/p/nsys.sqlite -o rows.jsonl
     python3 plots/nsight.py runs/p/ncu-rows/rows.jsonl --ncu runs/p/ncu.ncu-rep -o rows.jsonl

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iostream>
 
 #include "harness/analysis/store.h"
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
+#include "harness/base/output.h"
 #include "harness/base/toml_reader.h"
 
 namespace unmask {

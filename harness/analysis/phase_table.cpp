@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include <algorithm>
-#include <iostream>
 
 #include <fmt/format.h>
 
 #include "harness/analysis/json_of.h"
 #include "harness/analysis/table.h"
+#include "harness/base/output.h"
 
 namespace unmask {
 namespace {
@@ -131,8 +131,8 @@ std::vector<text_table> phase_tables(const row_list& rows) {
         tables.push_back(traffic_table(*row, report["traffic"]));
       }
     } catch (const ordered_json::exception&) {
-      std::cerr << "point " << row->point_id
-                << ": its report `phases` lacks a key or holds another type; it is not shown\n";
+      tell("point {}: its report `phases` lacks a key or holds another type; it is not shown\n",
+           row->point_id);
     }
   }
   return tables;

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <iostream>
 #include <mutex>
 #include <optional>
 
@@ -18,6 +17,7 @@
 #include "harness/analysis/json_of.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/output.h"
 
 namespace unmask {
 namespace {
@@ -65,7 +65,7 @@ void say_once(const std::string& note) {
   static std::mutex guard;
   static std::set<std::string> said;
   const std::lock_guard hold(guard);
-  if (said.insert(note).second) std::cerr << note << '\n';
+  if (said.insert(note).second) tell("{}\n", note);
 }
 
 std::size_t visit_file(const fs::path& path,

@@ -33,11 +33,17 @@ table_cell metric_cell(const result_row& row, const std::string& name, int digit
   return number_cell(row.value_of(name), digits, factor);
 }
 
+// Known to worse than a tenth.
+constexpr double noisy_from = 0.1;
+bool badly_known(const result_row& row) {
+  return std::isfinite(row.samples.half_width) && row.samples.half_width > noisy_from;
+}
+
 table_cell throughput(const result_row& row) {
   table_cell cell = metric_cell(row, "tokens_per_second", 1);
   const double spread = row.samples.half_width;
   if (std::isfinite(cell.value) && std::isfinite(spread)) {
-    cell.text += fmt::format(" ± {:.1f} %", spread * 100);
+    cell.text += fmt::format(" ± {:.1f} %{}", spread * 100, badly_known(row) ? " !" : "");
     cell.low = cell.value * (1 - spread);
     cell.high = cell.value * (1 + spread);
   }
@@ -69,6 +75,8 @@ run_key_names varying(const row_list& rows) {
 
 std::string method_cell(const result_row& row, const run_key_names& shown) {
   std::string text = name_of_row(row);
+  const bool named = row.label.find(row.preset) != std::string::npos;
+  if (!row.preset.empty() && !named) text.insert(row.label.size(), " (" + row.preset + ")");
   for (const run_key* key : shown) {
     const bool there = row.variation.find(std::string(key->name) + "=") != std::string::npos;
     if (!there) text += fmt::format(" {}={}", key->name, key->text(row.run));
@@ -99,10 +107,27 @@ class speed_bases {
   std::map<std::string, const result_row*> first_;
 };
 
-std::string verdict_cell(const result_row& row) {
-  const bool quiet = row.verdict == verdict_kind::pass || row.reason.empty();
-  return name_of(row.verdict) + (quiet ? "" : ": " + row.reason);
-}
+// Verdicts with their reasons; long ones as footnotes, each once.
+class verdict_cells {
+ public:
+  std::string cell(const result_row& row) {
+    const std::string verdict = name_of(row.verdict);
+    if (row.verdict == verdict_kind::pass || row.reason.empty()) return verdict;
+    if (row.reason.size() <= longest_inside) return verdict + ": " + row.reason;
+    auto at = std::ranges::find(reasons_, row.reason);
+    if (at == reasons_.end()) at = reasons_.insert(at, row.reason);
+    return fmt::format("{} ({})", verdict, at - reasons_.begin() + 1);
+  }
+  void add_notes(text_table& t) const {
+    for (std::size_t i = 0; i < reasons_.size(); ++i) {
+      t.notes.push_back(fmt::format("({}) {}", i + 1, reasons_[i]));
+    }
+  }
+
+ private:
+  static constexpr std::size_t longest_inside = 24;
+  std::vector<std::string> reasons_;
+};
 
 // Means over the families, each with the same weight: items and nfe per item differ by family.
 std::vector<table_cell> mean_line(const std::string& method, const row_list& rows) {
@@ -147,6 +172,7 @@ text_table decode_table(const row_list& rows) {
                ">redundancy | >nfe | verdict"};
   const run_key_names shown = varying(rows);
   const speed_bases bases(rows);
+  verdict_cells verdicts;
   for (const result_row* row : rows) {
     std::vector<table_cell> line = {model_name(*row), method_cell(*row, shown),
                                     row->workload.family, count_cell(row->workload.items)};
@@ -157,7 +183,7 @@ text_table decode_table(const row_list& rows) {
     } else {
       line.insert(line.end(), 6, "–");  // no number of a run that may not be reported
     }
-    line.emplace_back(verdict_cell(*row));
+    line.emplace_back(verdicts.cell(*row));
     t.add(std::move(line));
   }
   row_list good = rows;
@@ -167,6 +193,11 @@ text_table decode_table(const row_list& rows) {
        grouped(good, [&](const result_row& r) { return model_name(r) + "\n" + method(r); })) {
     if (group.size() > 1) t.add(mean_line(method(*group.front()), group));
   }
+  verdicts.add_notes(t);
+  const auto shown_noisy = [](const result_row* r) { return is_reportable(*r) && badly_known(*r); };
+  if (std::ranges::any_of(rows, shown_noisy)) {
+    t.notes.push_back(fmt::format("!: speed known to worse than {:.0f} %", noisy_from * 100));
+  }
   return t;
 }
 
@@ -174,6 +205,7 @@ text_table serve_table(const row_list& rows) {
   text_table t{"model | method | workload | >finished | arrivals | clock | >tok/s | >TTFB P50 ms",
                "TPOT definition | >TPOT P50 ms | >TPOT P90 ms | >goodput/s | >capacity/s",
                ">batch | >rows/request | verdict"};
+  verdict_cells verdicts;
   for (const result_row* row : rows) {
     std::string method = name_of_row(*row);
     if (row->variation.find("policy=") == std::string::npos) {
@@ -195,9 +227,10 @@ text_table serve_table(const row_list& rows) {
     } else {
       line.insert(line.end(), 12, "–");
     }
-    line.emplace_back(verdict_cell(*row));
+    line.emplace_back(verdicts.cell(*row));
     t.add(std::move(line));
   }
+  verdicts.add_notes(t);
   return t;
 }
 

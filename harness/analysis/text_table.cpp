@@ -3,36 +3,57 @@
 #include "harness/analysis/text_table.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
-#include <cstring>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "harness/analysis/json_of.h"
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
+#include "harness/base/output.h"
 
 namespace unmask {
 namespace {
 
-std::string markdown_text(std::string text) {
-  for (std::size_t i = 0; (i = text.find('|', i)) != std::string::npos; i += 2) {
-    text.insert(i, "\\");
+// One line in which nothing ends the cell or begins a tag of HTML.
+std::string markdown_text(const std::string& raw) {
+  const std::string text = shown_line(raw);
+  std::string out;
+  std::size_t slashes = 0;  // directly before this sign
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    const char next = i + 1 < text.size() ? text[i + 1] : ' ';
+    const bool tag = c == '<' && (std::isalpha(static_cast<unsigned char>(next)) != 0 ||
+                                  next == '/' || next == '!' || next == '?');
+    // Backslashes before a bar would escape the one that escapes the bar.
+    if (c == '|') out.append(slashes + 1, '\\');
+    if (tag) out += '\\';
+    out += c;
+    slashes = c == '\\' ? slashes + 1 : 0;
   }
-  std::ranges::replace(text, '\n', ' ');
-  return text;
+  return out;
 }
 
-// A spreadsheet takes what begins with = + - @ for a formula: unless it is a number, an apostrophe before
-// it says that it is text.
-std::string csv_field(const std::string& field) {
-  const bool formula = !field.empty() && std::strchr("=+-@\t\r", field[0]) != nullptr;
-  double number = 0;
-  const auto [end, failed] = std::from_chars(field.data(), field.data() + field.size(), number);
-  const bool is_number = failed == std::errc{} && end == field.data() + field.size();
-  const std::string text = (formula && !is_number ? "'" : "") + field;
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+bool is_number(const std::string& text) {
+  const char* begin = text.data() + (text.starts_with("+") ? 1 : 0);
+  const char* end = text.data() + text.size();
+  double value = 0;
+  const auto [stop, failed] = std::from_chars(begin, end, value);
+  return begin < end && *begin != '+' && stop == end &&
+         (failed == std::errc{} || failed == std::errc::result_out_of_range);
+}
+
+// A text that a spreadsheet would take for a formula gets the apostrophe by which spreadsheets know
+// a text (OWASP, "CSV Injection").
+std::string csv_field(const std::string& raw) {
+  std::string text = shown(raw);
+  const bool formula =
+      !raw.empty() && std::string_view("=+-@\t\r").find(raw[0]) != std::string::npos;
+  if (formula && !is_number(raw)) text.insert(0, "'");
+  if (text.find_first_of(",\"\n\t") == std::string::npos) return text;
   std::string out = "\"";
   for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
   return out + "\"";
@@ -70,7 +91,7 @@ std::string markdown(const text_table& t) {
     for (const table_cell& c : row) line(text, markdown_cell(c));
     text += "\n";
   }
-  for (const std::string& note : t.notes) text += "\n" + note + "\n";
+  for (const std::string& note : t.notes) text += "\n" + shown(note) + "\n";
   return text;
 }
 
@@ -97,6 +118,8 @@ std::string latex(const text_table& t) {
                      latex_text(t.title) + "}\n\\begin{tabular}{" + columns + "}\n\\toprule\n" +
                      head + " \\\\\n\\midrule\n";
   for (const auto& row : t.rows) {
+    // Behind "\\\\" a bracket is a distance and a star a command.
+    if (!row.empty() && row.front().text.find_first_of("[*") == 0) text += "{}";
     for (std::size_t i = 0; i < row.size(); ++i) text += (i ? " & " : "") + latex_cell(row[i]);
     text += " \\\\\n";
   }
@@ -173,7 +196,8 @@ std::string render(const std::vector<text_table>& tables, table_format format) {
   return text;
 }
 
-std::string latex_text(const std::string& text) {
+std::string latex_text(const std::string& raw) {
+  const std::string text = shown_line(raw);
   // Bytes of UTF-8 signs that plain LaTeX does not set, and its own special characters.
   static const std::vector<std::pair<std::string, std::string>> signs = {
       {"\\", "\\textbackslash{}"},
@@ -201,7 +225,7 @@ std::string latex_text(const std::string& text) {
       return text.compare(i, sign.first.size(), sign.first) == 0;
     });
     if (found == signs.end()) {
-      out += text[i] == '\n' ? ' ' : text[i];
+      out += text[i];
       ++i;
     } else {
       out += found->second;

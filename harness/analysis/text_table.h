@@ -58,6 +58,8 @@ enum class table_format : std::uint8_t { md, csv, latex, json };
 table_format parse_table_format(const std::string& name, const std::vector<std::string>& known = {
                                                              "md", "csv", "latex", "json"});
 
+// Control characters are written out (base/output.h), and cells that a spreadsheet would take for a
+// formula begin with an apostrophe in CSV; numbers stay numbers.
 // md: title, table, notes. csv: the header, then the rows; notes are left out. latex: a table
 // environment (booktabs). json: {title, columns: [{header, right}], rows: [[{text, range, bold,
 // dagger, value, low, high}]], notes}, keys without content left out.

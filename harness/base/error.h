@@ -10,10 +10,10 @@ namespace unmask {
 // Process exit codes, stable for scripts.
 enum class exit_code : int {
   ok = 0,
-  run_failed = 1,     // a run failed, was INVALID, or a golden case differs
+  run_failed = 1,     // a run failed, was INVALID or NOT_SUPPORTED, or a golden case differs
   usage = 2,          // unknown option, name or key; impossible setting
-  environment = 3,    // model files, memory, device
-  not_reproduced = 4  // a claim did not hold
+  environment = 3,    // model files, memory, device, output that did not reach its file
+  not_reproduced = 4  // a claim did not hold, or two runs differ
 };
 
 // Every error a user can cause carries one sentence that names the file, key or tensor and says

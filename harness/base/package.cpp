@@ -55,6 +55,7 @@ std::vector<std::string> package_command(const std::vector<std::string>& argumen
 }
 
 int run_package(const std::vector<std::string>& arguments) {
+  if (package_is_described) throw package_described{arguments};
   const std::vector<std::string> command = package_command(arguments);
   const int status = run_process(command);
   if (status == 126 || status == 127) {

@@ -2,6 +2,7 @@
 // Copyright The Unmask Authors
 #include "harness/base/regex.h"
 
+#define ONIG_ESCAPE_UCHAR_COLLISION 1  // ICU has a UChar of its own
 #include <oniguruma.h>
 
 #include <mutex>

@@ -42,8 +42,9 @@ std::string run_key::text(const run_keys& run) const {
   return std::visit([&](const auto member) { return std::string(as_text(run.*member)); }, field);
 }
 
-bool run_key::at_default(const run_keys& run) const {
-  return text(run) == text(run_keys());
+bool run_key::is_part_of_ids(const run_keys& run) const {
+  const std::string value = text(run);
+  return value != text(run_keys()) && !(std::string_view(name) == "device" && value == "cpu");
 }
 
 std::vector<std::string> run_key::choices() const {
@@ -77,6 +78,7 @@ void check_run_keys(const run_keys& run) {
 }
 
 void check_run_device(const run_keys& run) {
+  if (run.device == "auto") return;  // looked at again when the device is known
   for (const run_key& key : run_key_list()) {
     std::string others;
     const choice* chosen = nullptr;

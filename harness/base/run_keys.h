@@ -17,16 +17,17 @@ namespace unmask {
 // X(type, key, unit, default, lowest, highest, words, used, meaning)
 //   words: what a text may be, parted by blanks; WORD@DEVICE is for that device alone
 //   used:  a row's model holds what the key came to, "auto" resolved, beside what was asked for
-// A key at its default is no part of a point's id, so that new keys leave old ids alone.
+// A key at its default is no part of a point's id, so that new keys leave old ids alone; of the
+// device, "cpu" is none: it was the default when the first ids were made.
 #define UNMASK_RUN_KEYS(X)                                                                      \
   X(std::int64_t, batch_size, "requests", 1, 1, 1 << 20, "", false,                             \
     "decoded together; of serve: places")                                                       \
   X(std::int64_t, gen_length, "tokens", 0, 0, 1 << 24, "", false,                               \
     "to generate; 0: what each item asks for")                                                  \
   X(std::int64_t, seed, "", 0, 0, INT64_MAX, "", false, "of sampling and remasking noise")      \
-  X(std::string, device, "", "cpu", 0, 0, "cpu cuda reference cuda-emulated", false,            \
-    "whose kernels run; cuda falls back to cpu where there is no GPU, and the row says cpu; "   \
-    "cuda-emulated counts what kernels do, and its times mean nothing")                         \
+  X(std::string, device, "", "auto", 0, 0, "auto cpu cuda reference cuda-emulated", false,      \
+    "whose kernels run; auto: cuda where there is a usable GPU, else cpu, and the row says "    \
+    "which; cuda-emulated counts what kernels do, and its times mean nothing")                  \
   X(std::string, format, "", "auto", 0, 0, "auto f32 bf16 int8", true,                          \
     "of packed weights; auto: f32")                                                             \
   X(std::string, kv_type, "", "auto", 0, 0, "auto f32 bf16@cuda", true,                         \
@@ -61,7 +62,7 @@ struct run_key {
   std::variant<std::int64_t run_keys::*, std::string run_keys::*> field;
 
   std::string text(const run_keys& run) const;
-  bool at_default(const run_keys& run) const;
+  bool is_part_of_ids(const run_keys& run) const;
   std::vector<std::string> choices() const;  // without their devices
 };
 

@@ -2,6 +2,9 @@
 // Copyright The Unmask Authors
 //
 // What looks at rows that are there: the plain tables; the rest is the package's.
+#include <algorithm>
+#include <filesystem>
+
 #include "harness/analysis/frame.h"
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
@@ -9,14 +12,40 @@
 #include "harness/base/package.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
+#include "harness/experiment/catalogue.h"
 
 namespace unmask {
+namespace fs = std::filesystem;
 namespace {
 
 frame rows_of(const command_line& line, const char* missing) {
   line.place("rows", missing);
   const texts files = line.list("rows");
-  return read_frame({files.begin(), files.end()});
+  const frame rows = read_frame({files.begin(), files.end()});
+  if (!rows.rows().empty()) return rows;
+  // A folder of runs is none: its rows lie one folder deeper, those of a job array in its tasks'.
+  for (const std::string& file : files) {
+    if (!fs::is_directory(file)) continue;
+    const auto below = files_below(file, [](const std::string& name) {
+      return name == "rows.jsonl" || (name.starts_with("part-") && name.ends_with(".jsonl"));
+    });
+    if (below.empty()) continue;
+    throw environment_error(
+        file + " holds no result rows itself; give " + below.front().parent_path().string() +
+        " or another of its folders, or make one file of all: unmask merge " + file + " -o FILE");
+  }
+  throw environment_error(files.front() +
+                          " holds no result rows (*.jsonl); give a file of rows or the folder of a "
+                          "run");
+}
+
+// What a view shows must be there: an empty table answers nothing.
+void check_view(const std::string& view, const frame& rows) {
+  if (view == "phases" && std::ranges::none_of(rows.rows(), [](const auto& r) {
+        return r.probes.contains("phases");
+      })) {
+    throw usage_error("no row has phases; unmask profile measures them");
+  }
 }
 
 // The command of this name of the package, with these words behind it.
@@ -58,6 +87,7 @@ int command_table(const texts& arguments) {
   }
   if (line.given("artifact")) throw usage_error("--artifact needs --view paper");
   const frame rows = rows_of(line, missing);
+  check_view(view, rows);
   line.write(view == "phases" ? render(phase_tables(rows.all()), format)
                               : render_rows(rows, format));
   return 0;

@@ -6,14 +6,16 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
+#include "harness/base/output.h"
 #include "harness/cli/command.h"
 #include "harness/cli/model_spec.h"
 #include "harness/cli/options.h"
+#include "harness/cli/terminal.h"
+#include "harness/decode/registry.h"
 #include "harness/experiment/runner.h"
 
 namespace unmask {
@@ -26,32 +28,72 @@ sweep_axis axis_of(const std::string& key, const std::vector<std::int64_t>& valu
 
 }  // namespace
 
+namespace {
+
+option_table bench_options() {
+  return option_table{
+             output_option(
+                 "write the rows into this folder; default runs/bench/MODEL, then -2, -3"),
+             format_option("print the table as md, csv, latex or json"),
+             {"prompt-tokens,p", repeated(), "make random prompts of N,N,... tokens; default 128"},
+             {"gen-length,n", repeated(), "generate N,N,... tokens; default 64"},
+             {"batch-size,b", repeated(), "decode N,N,... requests at a time; default 1"},
+             {"requests", 0, "make N prompts of each length (0: as many as the largest batch)"},
+             {"no-progress", flag(), "show no progress on standard error"}} +
+         model_options(5);
+}
+
+// The preset of a method that holds its paper's or its authors' settings; null: it has none.
+const std::pair<const std::string, parameter_map>* published_preset(const method_info& method) {
+  for (const char* name : {"paper", "official"}) {
+    const auto at = method.presets.find(name);
+    if (at != method.presets.end()) return &*at;
+  }
+  return nullptr;
+}
+
+// One sentence for each method that these rows measured at other settings than its paper's.
+void tell_other_settings(const frame& rows) {
+  std::vector<std::string> told;
+  for (const result_row* row : rows.reportable()) {
+    const auto* preset = published_preset(method_registry::instance().find(row->method));
+    if (!preset || std::ranges::find(told, row->method) != told.end()) continue;
+    std::string differs;
+    for (const auto& [key, value] : preset->second) {
+      const auto at = row->params.find(key);
+      if (at == row->params.end() || to_string(at->second) == to_string(value)) continue;
+      differs += fmt::format("{}{}={}, not {}", differs.empty() ? "" : "; ", key,
+                             to_string(at->second), to_string(value));
+    }
+    if (differs.empty()) continue;
+    told.push_back(row->method);
+    tell("note: {} ran without its published settings ({}); --preset {} takes them\n", row->method,
+         differs, preset->first);
+  }
+}
+
+}  // namespace
+
 int command_bench(const texts& arguments) {
-  const option_table options = {
-      output_option("folder for the rows; default runs/bench/MODEL, then -2, -3, ..."),
-      format_option("of the table: md, csv, latex, json"),
-      {"prompt-tokens,p", repeated(), "of random prompts, a,b; default 128"},
-      {"gen-length,n", repeated(), "tokens of the canvas, a,b; default 64"},
-      {"batch-size,b", repeated(), "requests at a time, a,b; default 1"},
-      {"requests", 0, "prompts of each length; default: the largest batch size"},
-      {"no-progress", flag(), "no progress on standard error"}};
-  const command_line line(
-      "bench MODEL [options]", options + model_options(5), {"model"}, arguments,
-      "\nMethods in turn on the same prompts; rows never carry a score.\nexample: unmask bench "
-      "experiments/models/tiny-llada -m vanilla,fast_dllm,focus_dllm -p 512,2048 -n 128 -b 1,8\n");
-  const fs::path model = line.place("model", "bench needs a model folder");
+  const command_line line("bench MODEL [options]", bench_options(), {"model"}, arguments,
+                          "\nMeasures methods in turn on the same random prompts; rows never carry "
+                          "a score.\n");
+  const fs::path given = line.place("model", "bench needs a model folder");
   const table_format format = line.format();
-  const auto or_else = [&](const char* name, std::int64_t otherwise) {
-    const std::vector<std::int64_t> given = line.numbers(name, 1);
-    return given.empty() ? std::vector<std::int64_t>{otherwise} : given;
+  const auto or_else = [&](const char* name, std::int64_t otherwise, std::int64_t most) {
+    const std::vector<std::int64_t> numbers = line.numbers(name, 1, most);
+    return numbers.empty() ? std::vector<std::int64_t>{otherwise} : numbers;
   };
-  const std::vector<std::int64_t> batches = or_else("batch-size", 1);
-  const std::vector<std::int64_t> lengths = or_else("gen-length", 64);
-  const std::int64_t asked = line.at_least("requests", 0);
+  const std::vector<std::int64_t> prompts = or_else("prompt-tokens", 128, 1 << 24);
+  const std::vector<std::int64_t> batches = or_else("batch-size", 1, 1 << 20);
+  const std::vector<std::int64_t> lengths = or_else("gen-length", 64, 1 << 24);
+  const std::int64_t asked = line.within("requests", 0, 1 << 20);
   const std::int64_t requests = asked > 0 ? asked : std::ranges::max(batches);
-  experiment_spec spec = spec_of_model(model, line);
+  experiment_spec spec = spec_of_model(given, line);
+  const fs::path model = spec.models.front().path;
+  check_prompts(model, requests, std::ranges::max(prompts), std::ranges::max(lengths));
   spec.title = "Benchmark of " + spec.models.front().name;
-  spec.evidence.max_repetitions = line.at_least("repetitions", 1);
+  spec.evidence.max_repetitions = line.within("repetitions", 1, 100000);
   spec.evidence.min_repetitions = std::min<std::int64_t>(3, spec.evidence.max_repetitions);
   // Rows keep the swept settings, also where there is one value of each.
   spec.axes = {axis_of("gen_length", lengths), axis_of("batch_size", batches)};
@@ -60,7 +102,7 @@ int command_bench(const texts& arguments) {
                                     : fresh_folder(fs::path("runs") / "bench" / model.stem());
   run.continues = line.given("output");
   run.progress = !line.given("no-progress");
-  for (const std::int64_t prompt : or_else("prompt-tokens", 128)) {
+  for (const std::int64_t prompt : prompts) {
     workload_entry workload;
     workload.name = fmt::format("{} random tokens", prompt);
     workload.items.limit = requests;
@@ -68,10 +110,12 @@ int command_bench(const texts& arguments) {
     spec.workloads.push_back(workload);
   }
   const run_summary summary = run_experiment(spec, run);
-  fmt::print("{}", render_rows(summary.of_plan(), format));
-  std::fflush(stdout);
-  fmt::print(stderr, "rows: {}\n", run.output.string());
-  return summary.exit_status();
+  const frame rows = summary.of_plan();
+  print_tables(render_rows(rows, format));
+  tell_other_settings(rows);
+  tell("rows: {}\n", run.output.string());
+  return summary.not_supported > 0 ? static_cast<int>(exit_code::run_failed)
+                                   : summary.exit_status();
 }
 
 }  // namespace unmask

@@ -6,9 +6,12 @@
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/output.h"
 #include "harness/base/shared_library.h"
 #include "harness/cli/command.h"
+#include "harness/cli/model_spec.h"
 #include "harness/cli/options.h"
+#include "harness/experiment/device.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
 #include "harness/model/tokenizer.h"
@@ -26,14 +29,14 @@ bool check_model(const std::filesystem::path& directory) {
     const model_config config = read_model_config(directory);
     const model_weights weights = load_weights(config, directory);
     const tokenizer tokens = tokenizer::load(directory);
-    fmt::print("  ok    {}  {:.2f} M parameters, tokenizer of {} entries\n", directory.string(),
-               static_cast<double>(config.parameters()) * 1e-6, tokens.vocabulary_size());
-    if (!config.caution.empty()) fmt::print("  NOTE  {}\n", config.caution);
+    print("  ok    {}  {:.2f} M parameters, tokenizer of {} entries\n", directory.string(),
+          static_cast<double>(config.parameters()) * 1e-6, tokens.vocabulary_size());
+    if (!config.caution.empty()) print("  NOTE  {}\n", config.caution);
     return true;
   } catch (const error& failure) {
-    fmt::print("  FAIL  {}\n", failure.what());
+    print("  FAIL  {}\n", failure.what());
   } catch (const std::filesystem::filesystem_error& failure) {
-    fmt::print("  FAIL  {}: {}\n", failure.path1().string(), failure.code().message());
+    print("  FAIL  {}: {}\n", failure.path1().string(), failure.code().message());
   }
   return false;
 }
@@ -45,8 +48,8 @@ void print_libraries() {
                                                            {"cupti   ", cupti_library()}};
   for (const auto& [name, search] : wanted) {
     const shared_library found = open_shared_library(search);
-    fmt::print("{} {}\n", name,
-               found.handle ? found.path : "NOT RUN: not found (tried " + found.tried + ")");
+    print("{} {}\n", name,
+          found.handle ? found.path : "NOT RUN: not found (tried " + found.tried + ")");
   }
 }
 
@@ -55,7 +58,7 @@ void print_libraries() {
 int command_doctor(const texts& arguments) {
   const command_line line(
       "doctor [options]",
-      {{"json", flag(), "the environment record of result rows, as JSON"},
+      {{"json", flag(), "print the environment record of result rows, as JSON"},
        {"measure", flag(), "also measure the copy bandwidth of every GPU"},
        {"libraries", flag(), "also open CUDA's libraries and say which files they are"},
        {"model", repeated(), "also read this checkpoint to the last byte (repeatable)"},
@@ -63,52 +66,53 @@ int command_doctor(const texts& arguments) {
       {}, arguments);
   const environment machine = capture_environment(cpu_backend().name());
   if (line.given("json")) {
-    fmt::print("{}\n", environment_json(machine));
+    print("{}\n", environment_json(machine));
     return 0;
   }
-  fmt::print("build    unmask {} {}{}, {}\n", machine.build.version, machine.build.git_commit,
-             machine.build.git_dirty ? " (modified)" : "", machine.build.compiler);
-  fmt::print("system   {}, {}\n", machine.os, machine.kernel);
-  fmt::print("cpu      {}, {} usable, backend {}, {} threads\n", machine.cpu_model,
-             machine.cpus_usable, machine.cpu_backend, machine.omp_threads);
-  fmt::print("memory   {:.1f} GiB, {:.1f} available\n",
-             static_cast<double>(machine.memory_bytes) / (1 << 30),
-             static_cast<double>(machine.memory_available_bytes) / (1 << 30));
-  fmt::print("nvtx     {}\n", nvtx_built() ? "ranges compiled in" : "headers absent: no ranges");
-  fmt::print("nsys     {}\n", machine.nsys.empty() ? "not on PATH" : machine.nsys);
-  fmt::print("ncu      {}\n", machine.ncu.empty() ? "not on PATH" : machine.ncu);
+  print("build    unmask {} {}{}, {}\n", machine.build.version, machine.build.git_commit,
+        machine.build.git_dirty ? " (modified)" : "", machine.build.compiler);
+  print("system   {}, {}\n", machine.os, machine.kernel);
+  print("cpu      {}, {} usable, backend {}, {} threads\n", machine.cpu_model, machine.cpus_usable,
+        machine.cpu_backend, machine.omp_threads);
+  print("memory   {:.1f} GiB, {:.1f} available\n",
+        static_cast<double>(machine.memory_bytes) / (1 << 30),
+        static_cast<double>(machine.memory_available_bytes) / (1 << 30));
+  print("nvtx     {}\n", nvtx_built() ? "ranges compiled in" : "headers absent: no ranges");
+  print("nsys     {}\n", machine.nsys.empty() ? "not on PATH" : machine.nsys);
+  print("ncu      {}\n", machine.ncu.empty() ? "not on PATH" : machine.ncu);
   for (const cuda::device_properties& d : machine.cuda.devices) {
-    fmt::print("gpu {}    {}, compute {}.{}, {:.1f} GiB\n", d.index, d.name, d.compute_major,
-               d.compute_minor, static_cast<double>(d.memory_bytes) / (1 << 30));
+    print("gpu {}    {}, compute {}.{}, {:.1f} GiB\n", d.index, d.name, d.compute_major,
+          d.compute_minor, static_cast<double>(d.memory_bytes) / (1 << 30));
     if (!line.given("measure")) continue;
     const cuda::copy_roof roof = cuda::measure_copy_roof(d.index);
-    fmt::print("         copies {:.0f} GB/s, read plus written, best of {}\n",
-               roof.bytes_per_second * 1e-9, roof.repetitions);
+    print("         copies {:.0f} GB/s, read plus written, best of {}\n",
+          roof.bytes_per_second * 1e-9, roof.repetitions);
     for (const auto kind :
          {cuda::product_kind::f32, cuda::product_kind::bf16, cuda::product_kind::int8}) {
       try {
         const cuda::product_roof product = cuda::measure_product_roof(d.index, kind);
-        fmt::print("         {}: {:.1f} T operations/s, best of {}\n", product.what,
-                   product.operations_per_second * 1e-12, product.repetitions);
+        print("         {}: {:.1f} T operations/s, best of {}\n", product.what,
+              product.operations_per_second * 1e-12, product.repetitions);
       } catch (const error& e) {  // the library may be absent: no reason to stop
         if (e.code() != exit_code::environment) throw;
-        fmt::print("         NOT RUN: {}\n", e.what());
+        print("         NOT RUN: {}\n", e.what());
       }
     }
   }
   if (line.given("libraries")) print_libraries();
   if (line.given("measure") && machine.cuda.devices.empty()) {
-    fmt::print("gpu      NOT RUN: --measure needs a GPU\n");
+    print("gpu      NOT RUN: --measure needs a GPU\n");
   }
-  for (const std::string& note : machine.notes) fmt::print("note     {}\n", note);
+  print("device   auto is {}\n", device_line({choose_device("auto")}).substr(8));
+  for (const std::string& note : machine.notes) print("note     {}\n", note);
 
   bool good = true;
   std::vector<std::string> models;
   for (const auto& entry : entries_of(experiments_folder(line) / "models")) {
     if (is_file(entry / "config.json")) models.push_back(entry);
   }
-  for (const std::string& more : line.list("model")) models.push_back(more);
-  if (!models.empty()) fmt::print("models\n");
+  for (const std::string& more : line.list("model")) models.push_back(model_folder(more));
+  if (!models.empty()) print("models\n");
   for (const std::string& model : models) good = check_model(model) && good;
   return static_cast<int>(good ? exit_code::ok : exit_code::environment);
 }

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include <fmt/core.h>
 #include <algorithm>
 #include <iterator>
 
+#include "harness/base/nearest.h"
+#include "harness/base/output.h"
+#include "harness/base/run_keys.h"
 #include "harness/cli/command.h"
 #include "harness/cli/golden.h"
 #include "harness/cli/options.h"
 #include "harness/decode/likelihood_replay.h"
+#include "harness/experiment/device.h"
+#include "harness/experiment/execute_parts.h"
 #include "harness/workload/programs/replay.h"
 #include "harness/workload/scorers/replay.h"
 
@@ -17,10 +21,10 @@ namespace {
 // Cases of the evaluation harnesses are counted by file.
 void print_result(const golden_result& file, bool quiet) {
   if (quiet && file.failed == 0) return;
-  fmt::print("{:<44} {} passed, {} failed", file.file, file.passed, file.failed);
-  if (file.undecided > 0) fmt::print(" ({} undecided)", file.undecided);
-  fmt::print("\n");
-  for (const std::string& reason : file.first_failures) fmt::print("  {}\n", reason);
+  print("{:<44} {} passed, {} failed", file.file, file.passed, file.failed);
+  if (file.undecided > 0) print(" ({} undecided)", file.undecided);
+  print("\n");
+  for (const std::string& reason : file.first_failures) print("  {}\n", reason);
 }
 
 // Scorers, likelihoods and programs.
@@ -42,15 +46,14 @@ int command_golden(const texts& arguments) {
   const command_line line(
       "golden DIR [options]",
       {{"method", repeated(),
-        "only this method or golden file (repeatable); leaves out the logits"},
-       {"device", std::string("cpu"), "cpu, reference, cuda or cuda-emulated"},
-       {"limit", 0, "only the first so many runs of each file (0: all)"},
+        "replay only this method or golden file (repeatable), without the logits"},
+       device_option(),
+       {"limit", 0, "replay at most N runs of each file (0: all)"},
        {"max-rows", 0,
-        "only runs that compute at most so many rows in all (0: all): for slow backends"},
+        "replay only runs that compute at most N rows in all (0: all): for slow backends"},
        {"data", repeated(),
-        "folder of official data sets, models/ and tokenizers/ for programs and likelihoods, "
-        "before "
-        "DIR/data, DIR/../data and DIR/../goldens (repeatable)"},
+        "look for official data sets, models/ and tokenizers/ for programs and likelihoods here "
+        "before DIR/data, DIR/../data and DIR/../goldens (repeatable)"},
        {"samples", no_default,
         "write the scorer cases as we judge them into lm-eval's sample files in this folder, and "
         "stop"},
@@ -60,9 +63,13 @@ int command_golden(const texts& arguments) {
   o.directory = line.place("dir", "golden needs the folder of the golden data");
   o.methods = line.list("method");
   o.quiet = line.given("quiet");
-  o.limit = static_cast<int>(line.at_least("limit", 0));
+  o.limit = static_cast<int>(line.within("limit", 0, 1 << 24));
   o.max_rows = line.at_least("max-rows", 0);
-  o.backend = &device_named(line.text("device"));
+  const std::string wanted = line.text("device", "auto");
+  find_known("device", wanted, find_run_key("device")->choices());
+  const chosen_device device = choose_device(wanted);
+  o.backend = &backend_of(device.name);
+  tell("{}\n", device_line({device}));
 
   if (line.given("samples")) {
     scorers::write_scorer_samples(o.directory, line.text("samples"));
@@ -79,7 +86,7 @@ int command_golden(const texts& arguments) {
   if (o.methods.empty()) {
     harnesses = replay_evaluation(o, line.list("data"));
   }
-  for (const std::string& reason : harnesses.not_run) fmt::print("NOT RUN: {}\n", reason);
+  for (const std::string& reason : harnesses.not_run) print("NOT RUN: {}\n", reason);
   sum.skipped += static_cast<int>(harnesses.not_run.size());
   for (const golden_result& file : harnesses.files) {
     print_result(file, o.quiet);
@@ -96,10 +103,10 @@ int command_golden(const texts& arguments) {
     throw usage_error("no golden case matches; see the file names under " +
                       (o.directory / "decode").string());
   }
-  fmt::print("{} passed, {} failed", sum.passed, sum.failed);
-  if (sum.skipped > 0) fmt::print(", {} skipped", sum.skipped);
-  if (sum.left_out > 0) fmt::print(", {} left out by --limit or --max-rows", sum.left_out);
-  fmt::print("\n");
+  print("{} passed, {} failed", sum.passed, sum.failed);
+  if (sum.skipped > 0) print(", {} skipped", sum.skipped);
+  if (sum.left_out > 0) print(", {} left out by --limit or --max-rows", sum.left_out);
+  print("\n");
   return static_cast<int>(sum.failed == 0 ? exit_code::ok : exit_code::run_failed);
 }
 

@@ -9,9 +9,11 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/base/output.h"
 #include "harness/base/package.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
+#include "harness/cli/terminal.h"
 #include "harness/decode/registry.h"
 #include "harness/experiment/catalogue.h"
 #include "harness/experiment/cost_sheet.h"
@@ -22,17 +24,26 @@
 namespace unmask {
 namespace {
 
+// "  name   text" lines whose texts stand below each other.
+void print_columns(const std::vector<std::pair<std::string, std::string>>& lines) {
+  std::size_t width = 0;
+  for (const auto& [name, text] : lines) width = std::max(width, name.size());
+  for (const auto& [name, text] : lines) print("  {:<{}}  {}\n", name, width, text);
+}
+
 void list_methods() {
-  fmt::print("methods\n");
+  print("methods\n");
+  std::vector<std::pair<std::string, std::string>> lines;
   for (const std::string& name : method_registry::instance().names()) {
-    fmt::print("  {:<18}{}\n", name, method_registry::instance().find(name).summary);
+    lines.emplace_back(name, method_registry::instance().find(name).summary);
   }
+  print_columns(lines);
 }
 
 void list_folder(const char* title, const std::filesystem::path& folder, const char* suffix) {
   if (!std::filesystem::is_directory(folder)) return;
-  fmt::print("{}\n", title);
-  for (const auto& file : entries_of(folder, suffix)) fmt::print("  {}\n", file.string());
+  print("{}\n", title);
+  for (const auto& file : entries_of(folder, suffix)) print("  {}\n", file.string());
 }
 
 void list_models(const std::filesystem::path& folder) {
@@ -45,69 +56,72 @@ void list_models(const std::filesystem::path& folder) {
       opt_in.push_back(entry);
     }
   }
-  fmt::print("models\n");
+  print("models\n");
+  std::vector<std::pair<std::string, std::string>> lines;
   for (const auto& path : found) {
     const model_config c = read_model_config(path);
-    fmt::print("  {:<36}{}, {} layers, d {}, {:.2f} M parameters\n", path.string(),
-               name_of(c.family), c.layers, c.hidden, static_cast<double>(c.parameters()) * 1e-6);
+    lines.emplace_back(path.string(),
+                       fmt::format("{}, {} layers, d {}, {:.2f} M parameters", name_of(c.family),
+                                   c.layers, c.hidden, static_cast<double>(c.parameters()) * 1e-6));
   }
   for (const auto& path : opt_in) {
-    fmt::print("  {:<36}opt-in, not made yet: ./dev model {}\n", path.string(),
-               path.filename().string());
+    lines.emplace_back(path.string(),
+                       "opt-in, not made yet: ./dev model " + path.filename().string());
   }
+  print_columns(lines);
 }
 
 // Tables and figures of the papers; an unreadable file makes the exit code one of usage.
 int list_artifacts(const std::filesystem::path& root) {
   const std::vector<artifact_entry> all = find_artifacts(root, this_machine());
-  if (!all.empty()) fmt::print("artifacts\n{}", artifact_listing(all));
+  if (!all.empty()) print("artifacts\n{}", artifact_listing(all));
   const bool good = std::all_of(all.begin(), all.end(),
                                 [](const artifact_entry& a) { return a.problem.empty(); });
   return static_cast<int>(good ? exit_code::ok : exit_code::usage);
 }
 
 void list_benchmarks() {
-  fmt::print("benchmarks\n");
+  print("benchmarks\n");
   for (const benchmark& b : benchmarks()) {
     const std::string items = b.items > 0 ? fmt::format("{} items", b.items) : "items of a file";
-    fmt::print("  {:<16} {:<5} {:<46} {:<15} {} shots, prompt {}, {} tokens, {} by {}\n", b.name,
-               b.harness, b.config, items, b.shots, b.form, b.gen_length, b.metric, b.scorer);
+    print("  {:<16} {:<5} {:<46} {:<15} {} shots, prompt {}, {} tokens, {} by {}\n", b.name,
+          b.harness, b.config, items, b.shots, b.form, b.gen_length, b.metric, b.scorer);
   }
-  for (const auto& [id, version] : benchmark_harnesses()) fmt::print("  {:<5} {}\n", id, version);
-  fmt::print(
+  for (const auto& [id, version] : benchmark_harnesses()) print("  {:<5} {}\n", id, version);
+  print(
       "data, in $UNMASK_DATASETS/NAME or `path` (unmask list benchmarks NAME: files, checksums and "
       "how to get them)\n");
   for (const benchmark_data* d : benchmark_data_sets()) {
     std::vector<std::string> firsts;
     for (const auto& [split, files] : d->files) firsts.push_back(files.front());
-    fmt::print("  {:<13} {:<30} {} ({})\n", d->name, d->hub.empty() ? d->home : d->hub,
-               fmt::join(firsts, ", "), d->licence);
+    print("  {:<13} {:<30} {} ({})\n", d->name, d->hub.empty() ? d->home : d->hub,
+          fmt::join(firsts, ", "), d->licence);
   }
 }
 
 // What one benchmark is made of, where its files are published and what writes them.
 void list_benchmark(const std::string& name) {
   const benchmark_data& d = *find_benchmark(name, "").data;
-  fmt::print("{}: {}\n  published  {}\n", name, d.title, d.home);
-  if (!d.hub.empty()) fmt::print("  data set   {} (Hugging Face Hub)\n", d.hub);
-  fmt::print("  licence    {}\n  folder     $UNMASK_DATASETS/{}, or `path` of the workload\n",
-             d.licence, d.name);
-  if (!d.tasks.empty()) fmt::print("  tasks      {}\n", fmt::join(d.tasks, ", "));
-  fmt::print("files, one of each line; plain, .gz, STEM.firstN.EXT.gz or inside a .zip\n");
+  print("{}: {}\n  published  {}\n", name, d.title, d.home);
+  if (!d.hub.empty()) print("  data set   {} (Hugging Face Hub)\n", d.hub);
+  print("  licence    {}\n  folder     $UNMASK_DATASETS/{}, or `path` of the workload\n", d.licence,
+        d.name);
+  if (!d.tasks.empty()) print("  tasks      {}\n", fmt::join(d.tasks, ", "));
+  print("files, one of each line; plain, .gz, STEM.firstN.EXT.gz or inside a .zip\n");
   for (const auto& [split, files] : d.files) {
-    fmt::print("  {:<12} {}\n", split, fmt::join(files, " | "));
+    print("  {:<12} {}\n", split, fmt::join(files, " | "));
   }
-  for (const auto& [file, hash] : d.sha256) fmt::print("  sha256       {}  {}\n", hash, file);
-  fmt::print("harnesses\n");
+  for (const auto& [file, hash] : d.sha256) print("  sha256       {}  {}\n", hash, file);
+  print("harnesses\n");
   for (const benchmark& b : benchmarks()) {
     if (b.name != name) continue;
     std::vector<std::string> reads = b.reads;
     if (b.shots > 0) reads.insert(reads.end(), b.example_files.begin(), b.example_files.end());
-    fmt::print("  {:<5} {:<46} {} shots, prompt {}; reads {}\n", b.harness, b.config, b.shots,
-               b.form, fmt::join(reads, ", "));
+    print("  {:<5} {:<46} {} shots, prompt {}; reads {}\n", b.harness, b.config, b.shots, b.form,
+          fmt::join(reads, ", "));
   }
-  fmt::print("Python that writes them in this layout, in a folder of $UNMASK_DATASETS\n");
-  for (const std::string& line : d.python) fmt::print("  {}\n", line);
+  print("Python that writes them in this layout, in a folder of $UNMASK_DATASETS\n");
+  for (const std::string& line : d.python) print("  {}\n", line);
 }
 
 std::string range_of(const parameter_spec& p) {
@@ -123,28 +137,54 @@ const char* type_of(const parameter_value& v) {
 
 }  // namespace
 
+namespace {
+
+const std::vector<std::string> listings = {"methods",    "models",      "tasks",
+                                           "benchmarks", "experiments", "claims"};
+
+// How many there are of each, and how to see them.
+void list_counts(const std::filesystem::path& root) {
+  const auto has_config = [](const auto& entry) { return is_file(entry / "config.json"); };
+  const std::filesystem::path claims = root / "claims";
+  const auto models = entries_of(root / "models");
+  const std::size_t counts[] = {
+      method_registry::instance().names().size(),
+      static_cast<std::size_t>(std::ranges::count_if(models, has_config)),
+      entries_of(root / "data", ".jsonl").size(),
+      benchmarks().size(),
+      entries_of(root, ".toml").size() + find_artifacts(root, this_machine()).size(),
+      std::filesystem::is_directory(claims) ? read_claims(claims).size() : 0};
+  for (std::size_t i = 0; i < listings.size(); ++i) {
+    print("{:>5} {:<12}  unmask list {}\n", counts[i], listings[i], listings[i]);
+  }
+}
+
+}  // namespace
+
 int command_list(const texts& arguments) {
   const command_line line("list [methods|models|tasks|benchmarks [NAME]|experiments|claims]",
-                          {experiments_option()}, {"what", "name"}, arguments);
+                          {experiments_option()}, {"what", "name"}, arguments,
+                          "\nWithout a word: how many there are of each.\n");
   const std::filesystem::path root = experiments_folder(line);
-  const std::string what = line.given("what") ? line.list("what").front() : "";
-  if (!what.empty()) {
-    find_known("listing", what,
-               {"methods", "models", "tasks", "benchmarks", "experiments", "claims"});
+  if (!line.given("what")) {
+    list_counts(root);
+    return 0;
   }
+  const std::string what = line.list("what").front();
+  find_known("listing", what, listings);
   if (line.given("name")) {
     if (what != "benchmarks") throw usage_error("list " + what + " takes no name");
     list_benchmark(line.list("name").front());
     return 0;
   }
-  if (what.empty() || what == "methods") list_methods();
-  if (what.empty() || what == "models") list_models(root / "models");
-  if (what.empty() || what == "tasks") list_folder("tasks", root / "data", ".jsonl");
-  if (what.empty() || what == "benchmarks") list_benchmarks();
+  if (what == "methods") list_methods();
+  if (what == "models") list_models(root / "models");
+  if (what == "tasks") list_folder("tasks", root / "data", ".jsonl");
+  if (what == "benchmarks") list_benchmarks();
   if (what == "claims") {
     return run_package({"claims", "--list", "--experiments-dir", root.string()});
   }
-  if (what.empty() || what == "experiments") {
+  if (what == "experiments") {
     list_folder("experiments", root, ".toml");
     return list_artifacts(root);
   }
@@ -156,10 +196,10 @@ namespace {
 // What the cost model expects of the published models on a GPU that is not here.
 int show_cost(const command_line& line) {
   const device_ceilings device = measured_ceilings(
-      ceilings_of(line.text("device")), 1e12 * line.real("tflops"), 1e12 * line.real("terabytes"));
+      ceilings_of(line.text("gpu")), 1e12 * line.real("tflops"), 1e12 * line.real("terabytes"));
   const std::filesystem::path shapes = experiments_folder(line) / "shapes";
-  fmt::print("{}", line.given("goals") ? render(cost_goals(shapes, device), line.format())
-                                       : render(cost_sheet(shapes, device), line.format()));
+  print_tables(line.given("goals") ? render(cost_goals(shapes, device), line.format())
+                                   : render(cost_sheet(shapes, device), line.format()));
   return 0;
 }
 
@@ -168,11 +208,12 @@ int show_cost(const command_line& line) {
 int command_show(const texts& arguments) {
   const command_line line(
       "show METHOD|cost [options]",
-      {{"device", std::string("h200"), "cost: the GPU, h100, h200 or a100"},
-       {"tflops", 0.0, "cost: its largest bfloat16 products as measured, TFLOP/s (0: as declared)"},
-       {"terabytes", 0.0, "cost: its copy rate as measured, TB/s (0: as declared)"},
-       {"goals", flag(), "cost: the goals alone"},
-       format_option("cost: md, csv, latex or json"),
+      {{"gpu", std::string("h200"), "cost: expect it of this GPU: h100, h200 or a100"},
+       {"tflops", 0.0,
+        "cost: take this as its largest bfloat16 products, TFLOP/s (0: as declared)"},
+       {"terabytes", 0.0, "cost: take this as its copy rate, TB/s (0: as declared)"},
+       {"goals", flag(), "cost: print the goals alone"},
+       format_option("cost: print md, csv, latex or json"),
        experiments_option()},
       {"method"}, arguments,
       "\ncost: expected time, tokens/s and share of the limit of five published models on a GPU "
@@ -182,21 +223,21 @@ int command_show(const texts& arguments) {
       "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));
   if (asked == "cost") return show_cost(line);
   const method_info& m = methods.find(asked);
-  fmt::print("{}: {}\n  paper   {}\n  source  {}\n\n", m.name, m.summary, m.paper, m.source);
-  fmt::print("  pace    {}\n  rows    {}\n  keys    {}\n  cache   {}\n  unmask  {}\n\n", m.pace,
-             m.rows, m.keys, m.cache, m.unmask);
-  fmt::print("parameters\n");
+  print("{}: {}\n  paper   {}\n  source  {}\n\n", m.name, m.summary, m.paper, m.source);
+  print("  pace    {}\n  rows    {}\n  keys    {}\n  cache   {}\n  unmask  {}\n\n", m.pace, m.rows,
+        m.keys, m.cache, m.unmask);
+  print("parameters\n");
   for (const parameter_spec& p : m.parameters) {
-    fmt::print("  {:<22}{} = {}\n{:26}{}\n", p.name, type_of(p.default_value),
-               to_string(p.default_value), "", p.meaning);
+    print("  {:<22}{} = {}\n{:26}{}\n", p.name, type_of(p.default_value),
+          to_string(p.default_value), "", p.meaning);
     const std::string range = range_of(p);
-    if (!range.empty()) fmt::print("{:26}{}\n", "", range);
-    if (!p.source.empty()) fmt::print("{:26}source: {}\n", "", p.source);
+    if (!range.empty()) print("{:26}{}\n", "", range);
+    if (!p.source.empty()) print("{:26}source: {}\n", "", p.source);
   }
   for (const auto& [name, settings] : m.presets) {
-    fmt::print("preset {}:", name);
-    for (const auto& [key, value] : settings) fmt::print(" {}={}", key, to_string(value));
-    fmt::print("\n");
+    print("preset {}:", name);
+    for (const auto& [key, value] : settings) print(" {}={}", key, to_string(value));
+    print("\n");
   }
   return 0;
 }

@@ -6,16 +6,18 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
+#include "harness/base/output.h"
 #include "harness/base/process.h"
 #include "harness/cli/command.h"
 #include "harness/cli/model_spec.h"
 #include "harness/cli/options.h"
+#include "harness/cli/terminal.h"
+#include "harness/experiment/device.h"
 #include "harness/experiment/profiled.h"
 #include "harness/experiment/request.h"
 #include "harness/model/config.h"
@@ -33,21 +35,23 @@ const std::vector<std::string> tools = {"phases", "nvtx", "cupti", "nsys", "ncu"
 
 option_table profile_options() {
   return option_table{
-             output_option("folder for rows and reports; default runs/profile/TARGET"),
+             output_option("write rows and reports into this folder; default runs/profile/TARGET"),
              {"tool,t", std::string("phases"),
-              "phases: time, rows, FLOPs and bytes of every phase; nvtx: ranges only, for a "
-              "profiler of yours; cupti: kernels and counters by phase; nsys, ncu: Nsight Systems, "
-              "Nsight Compute"},
+              "look with this tool. phases: time, rows, FLOPs and bytes of every phase; nvtx: "
+              "ranges only, for a profiler of yours; cupti: kernels and counters by phase; nsys, "
+              "ncu: Nsight Systems, Nsight Compute. The last three run on cuda"},
              {"print-command", flag(), "print the command line of nsys or ncu and stop"},
              {"phase", repeated(),
-              "ncu: kernels of this phase only (repeatable; names in harness/profile/README.md)"},
-             {"launch-count", 20, "ncu: at most so many kernels"},
+              "ncu: profile kernels of this phase only (repeatable; names in "
+              "harness/profile/README.md)"},
+             {"launch-count", 20, "ncu: profile at most N kernels"},
              {"trace", no_default, "write the profiled pass as a Chrome trace (Perfetto reads it)"},
-             {"task", no_default, "task of a model (default word_problem)"},
-             {"limit", 4, "items of the task, or random prompts"},
-             {"prompt-tokens,p", 0, "random prompts of so many tokens instead of a task"},
-             {"gen-length,n", 0, "tokens of the canvas (0: the task's)"},
-             {"batch-size,b", 1, "places in the batch"}} +
+             {"task", no_default, "decode items of this task; default word_problem"},
+             {"limit", 4, "decode N items of the task, or N random prompts"},
+             {"prompt-tokens,p", 0,
+              "decode random prompts of N tokens instead of a task (0: the task)"},
+             {"gen-length,n", 0, "generate N tokens (0: as many as the task says)"},
+             {"batch-size,b", 1, "decode N requests at a time"}} +
          model_options(3);
 }
 
@@ -55,9 +59,11 @@ experiment_spec spec_of_target(const fs::path& directory, const command_line& li
   experiment_spec spec = spec_of_model(directory, line);
   spec.title = "Profile of " + spec.models.front().name;
   workload_entry workload;
-  workload.items.limit = line.at_least("limit", 1);
-  if (line.at_least("prompt-tokens", 0) > 0) {
+  workload.items.limit = line.within("limit", 1, 1 << 20);
+  if (line.within("prompt-tokens", 0, 1 << 24) > 0) {
     workload.prompt_tokens = line.whole("prompt-tokens");
+    check_prompts(spec.models.front().path, workload.items.limit, workload.prompt_tokens,
+                  line.within("gen-length", 0, 1 << 24));
     workload.name = fmt::format("{} + {} random tokens", workload.prompt_tokens,
                                 line.at_least("gen-length", 1));
   } else {
@@ -65,18 +71,9 @@ experiment_spec spec_of_target(const fs::path& directory, const command_line& li
     workload.file = find_task(workload.name, {});
   }
   spec.workloads.push_back(workload);
-  spec.run.batch_size = line.at_least("batch-size", 1);
-  spec.run.gen_length = line.at_least("gen-length", 0);
+  spec.run.batch_size = line.within("batch-size", 1, 1 << 20);
+  spec.run.gen_length = line.within("gen-length", 0, 1 << 24);
   return spec;
-}
-
-// The device that the points will ask for: --set and --device win over the file.
-std::string device_of(const experiment_spec& spec) {
-  std::string device = spec.run.device;
-  for (const dotted_setting& s : spec.overrides) {
-    if (s.key == "run.device" || s.key == "device") device = to_string(s.value);
-  }
-  return device;
 }
 
 experiment_spec spec_of_file(const fs::path& file, const command_line& line) {
@@ -141,10 +138,12 @@ machine_roofs roofs_of(const std::string& device, const std::string& format) {
 
 // The program and its arguments for the child of a profiler: as called, without what concerns the
 // tool, and with one bare `measure` range.
-std::vector<std::string> child_command(const std::vector<std::string>& arguments) {
+std::vector<std::string> child_command(const std::vector<std::string>& arguments,
+                                       const std::string& device) {
   std::vector<std::string> child = {fs::read_symlink("/proc/self/exe").string(), "profile"};
-  const std::vector<std::string> dropped = {
-      "--tool", "-t", "--phase", "--launch-count", "--trace", "--repetitions", "--output", "-o"};
+  const std::vector<std::string> dropped = {"--tool",         "-t",      "--phase",
+                                            "--launch-count", "--trace", "--repetitions",
+                                            "--output",       "-o",      "--device"};
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const std::string& a = arguments[i];
     if (a == "--print-command" || a == "--print_command") continue;
@@ -157,23 +156,23 @@ std::vector<std::string> child_command(const std::vector<std::string>& arguments
     }
     child.push_back(a);
   }
-  child.insert(child.end(), {"--tool=nvtx", "--repetitions=1"});
+  child.insert(child.end(), {"--device=" + device, "--tool=nvtx", "--repetitions=1"});
   return child;
 }
 
 int not_run(const std::string& why) {
-  fmt::print("NOT RUN: {}\n", why);
+  print("NOT RUN: {}\n", why);
   return static_cast<int>(exit_code::environment);
 }
 
 int profile_outside(const std::string& tool, const std::vector<std::string>& arguments,
                     const fs::path& output, const command_line& line, const std::string& device) {
   tool_request request;
-  request.program = child_command(arguments);
+  request.program = child_command(arguments, device);
   request.program.push_back("--output=" + (output / (tool + "-rows")).string());
   request.report = (output / tool).string();
   request.phases = line.list("phase");
-  request.launches = static_cast<int>(line.at_least("launch-count", 1));
+  request.launches = static_cast<int>(line.within("launch-count", 1, 1 << 20));
   const bool nsys = tool == "nsys";
   if (nsys && !request.phases.empty()) {
     throw usage_error("--phase is for ncu; nsys records every phase");
@@ -182,15 +181,13 @@ int profile_outside(const std::string& tool, const std::vector<std::string>& arg
                                                          : ncu_command(request)};
   if (nsys) commands.push_back(nsys_stats_command(request));
   if (line.given("print-command")) {
-    for (const auto& command : commands) fmt::print("{}\n", shell_line(command));
+    for (const auto& command : commands) print("{}\n", shell_line(command));
     return 0;
   }
   if (!nsys && device != "cuda") {
     return not_run("ncu profiles kernels of a GPU; this is device " + device);
   }
-  if (const cuda::report gpus = cuda::query(); !nsys && gpus.devices.empty()) {
-    return not_run(gpus.note);
-  }
+  choose_device(device);
   const environment machine = capture_environment("");
   if ((nsys ? machine.nsys : machine.ncu).empty()) {
     return not_run(nsys ? "needs nsys (Nsight Systems) on PATH"
@@ -198,7 +195,7 @@ int profile_outside(const std::string& tool, const std::vector<std::string>& arg
   }
   fs::create_directories(output);
   for (const auto& command : commands) {
-    fmt::print("{}\n", shell_line(command));
+    print("{}\n", shell_line(command));
     if (const int status = run_process(command); status != 0) {
       throw error(exit_code::run_failed, fmt::format("{} ended with {}", command[0], status));
     }
@@ -223,22 +220,28 @@ int command_profile(const std::vector<std::string>& arguments) {
   }
   const bool file = target.extension() == ".toml";
   experiment_spec spec = file ? spec_of_file(target, line) : spec_of_target(target, line);
-  const std::string device = device_of(spec);
+  // What a GPU's tool looks at is the GPU, unless the user names another device.
+  const bool gpu_tool = outside || tool == "cupti";
+  const std::vector<std::string> asked = devices_of(spec);
+  if (gpu_tool && asked == std::vector<std::string>{"auto"}) {
+    apply_override(spec, "run.device=cuda");
+  }
+  const std::string wanted = devices_of(spec).front();
+  const std::string device = wanted == "auto" ? choose_device(wanted).name : wanted;
   // Kernels of a CUDA graph run outside the ranges of their phases, and a profile is about phases:
   // every pass, timed and traced, launches its kernels, unless the user says otherwise.
   if (device.starts_with("cuda") && spec.run.graphs == "auto") spec.run.graphs = "off";
-  spec.evidence.min_repetitions = spec.evidence.max_repetitions = line.at_least("repetitions", 1);
-  spec.evidence.warmup = line.at_least("warmup", 0);
+  spec.evidence.min_repetitions = spec.evidence.max_repetitions =
+      line.within("repetitions", 1, 100000);
+  spec.evidence.warmup = line.within("warmup", 0, 1000);
   const fs::path output = line.text("output", "runs/profile/" + target.stem().string());
   if (outside) return profile_outside(tool, arguments, output, line, device);
   if (tool == "cupti") {
-    if (const std::string why = why_no_cupti(); !why.empty()) return not_run("needs CUPTI: " + why);
     if (device != "cuda") {
       return not_run("CUPTI sees what a GPU runs; this is device " + device);
     }
-    if (const cuda::report machine = cuda::query(); machine.devices.empty()) {
-      return not_run(machine.note);
-    }
+    choose_device(device);
+    if (const std::string why = why_no_cupti(); !why.empty()) return not_run("needs CUPTI: " + why);
   }
 
   profile_settings settings;
@@ -253,17 +256,14 @@ int command_profile(const std::vector<std::string>& arguments) {
   run.continues = false;
   const run_summary summary = run_experiment(spec, run);
   const frame rows(summary.rows);
-  fmt::print("{}", render(phase_tables(rows.all()), table_format::md));
-  std::fflush(stdout);
+  print_tables(render(phase_tables(rows.all()), table_format::md));
   for (const result_row& row : summary.rows) {
     if (row.probes.contains("phases") || tool == "nvtx") continue;
-    fmt::print(stderr, "{} {}: {} {}\n", row.model.name, row.label, name_of(row.verdict),
-               row.reason);
+    tell("{} {}: {} {}\n", row.model.name, row.label, name_of(row.verdict), row.reason);
   }
-  fmt::print(stderr, "rows: {}\n", summary.file.string());
+  tell("rows: {}\n", summary.file.string());
   if (line.given("trace")) {
-    fmt::print(stderr, "trace: {} (open it in ui.perfetto.dev or chrome://tracing)\n",
-               line.text("trace"));
+    tell("trace: {} (open it in ui.perfetto.dev or chrome://tracing)\n", line.text("trace"));
   }
   return summary.exit_status();
 }

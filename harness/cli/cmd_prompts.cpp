@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "harness/base/error.h"
+#include "harness/base/output.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
 #include "harness/experiment/benchmark_prompts.h"
@@ -35,11 +36,11 @@ int command_prompts(const texts& arguments) {
   for (const std::string& file : files) {
     const experiment_spec spec = requested_spec({file, line.text("scale"), line.settings()});
     for (const prompts_need& need : prompts_of(spec)) {
-      fmt::print("{}\n", write_tasks_file(need.request, need.tokenizer, folder).string());
+      print("{}\n", write_tasks_file(need.request, need.tokenizer, folder).string());
       ++count;
     }
   }
-  if (count == 0) fmt::print("no workload of these files is a benchmark\n");
+  if (count == 0) print("no workload of these files is a benchmark\n");
   return 0;
 }
 

@@ -10,18 +10,19 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <set>
 
 #include "harness/analysis/table.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/base/output.h"
 #include "harness/base/package.h"
 #include "harness/base/process.h"
 #include "harness/base/run_keys.h"
 #include "harness/cli/command.h"
 #include "harness/cli/options.h"
+#include "harness/cli/terminal.h"
 #include "harness/experiment/benchmark_prompts.h"
 #include "harness/experiment/campaign.h"
 #include "harness/experiment/forecast.h"
@@ -36,9 +37,10 @@ namespace {
 constexpr int paired_repetitions = 4;
 
 option_table run_command_options() {
-  return option_table{output_option("folder that rows are appended in; default runs/EXPERIMENT, of "
-                                    "several files runs, each below PAPER/ARTIFACT/SCALE"),
-                      format_option("of the table: md, csv, latex, json")} +
+  return option_table{
+             output_option("append rows in this folder; default runs/EXPERIMENT, of an "
+                           "artifact runs/PAPER/ARTIFACT/SCALE, of several files below runs"),
+             format_option("print the table as md, csv, latex or json")} +
          settings_options() +
          option_table{
              {"scale", no_default,
@@ -97,7 +99,7 @@ void print_paired(const fs::path& rows, const command_line& line) {
   }
   if (line.given("base")) words.insert(words.end(), {"--base", line.text("base")});
   if (run_package(words) != 0) {
-    std::cerr << "unmask table " << rows.string() << " --view paired compares the settings later\n";
+    tell("unmask table {} --view paired compares the settings later\n", rows.string());
   }
 }
 
@@ -130,7 +132,7 @@ void print_plan(const run_request& request, const experiment_spec& spec,
                              {"variation", p.variation}});
   }
   using handling = nlohmann::ordered_json::error_handler_t;
-  fmt::print("{}\n", out.dump(-1, ' ', false, handling::replace));
+  print("{}\n", out.dump(-1, ' ', false, handling::replace));
 }
 
 int run_one(const fs::path& file, const command_line& line) {
@@ -153,14 +155,14 @@ int run_one(const fs::path& file, const command_line& line) {
   }
   const bool only_plan = line.given("dry-run");
   if (!obstacle.empty() && (!only_plan || spec.models.empty())) {
-    fmt::print("{}\n", obstacle);
+    print("{}\n", obstacle);
     return static_cast<int>(only_plan ? exit_code::ok : exit_code::environment);
   }
   const std::unique_ptr<executor> with = make_executor();
   if (only_plan) {
     const auto points = plan_points(spec, *with, run);
-    fmt::print("{}", forecast_table(spec, points, ceilings_of(line.text("gpu"))));
-    if (!obstacle.empty()) fmt::print("{}\n", obstacle);
+    print_tables(forecast_table(spec, points, ceilings_of(line.text("gpu"))));
+    if (!obstacle.empty()) print("{}\n", obstacle);
     return 0;
   }
   prepare_prompts(spec);
@@ -171,15 +173,14 @@ int run_one(const fs::path& file, const command_line& line) {
   if (line.given("paired")) {
     print_paired(summary.file, line);
   } else {
-    fmt::print("{}", render_rows(summary.of_plan(), format));
+    print_tables(render_rows(summary.of_plan(), format));
   }
-  std::fflush(stdout);  // the two streams may share a file
-  fmt::print(stderr, "{} of {} points measured", summary.measured, summary.planned);
+  tell("{} of {} points measured", summary.measured, summary.planned);
   if (summary.skipped > 0) {
-    fmt::print(stderr, ", {} had a row already (--fresh measures again)", summary.skipped);
+    tell(", {} had a row already (--fresh measures again)", summary.skipped);
   }
-  if (summary.failed > 0) fmt::print(stderr, ", {} FAILED or INVALID", summary.failed);
-  fmt::print(stderr, "\nrows: {}\n", summary.file.string());
+  if (summary.failed > 0) tell(", {} FAILED or INVALID", summary.failed);
+  tell("\nrows: {}\n", summary.file.string());
   return summary.exit_status();
 }
 
@@ -231,7 +232,7 @@ int print_forecasts(const std::vector<campaign_item>& items, const command_line&
                   "is a prediction; forwards count a token each, so methods that decide "
                   "several at once take less",
                   all.points, all.answers, all.gpu_hours, device.name));
-  fmt::print("{}", render(t, table_format::md));
+  print_tables(render(t, table_format::md));
   return 0;
 }
 
@@ -269,10 +270,9 @@ int judge_claims(const std::vector<campaign_item>& items, const fs::path& direct
     const int status = run_package(words);
     if (status != static_cast<int>(exit_code::environment)) return status;
   } catch (const error& problem) {
-    std::cerr << problem.what() << '\n';
+    tell("{}\n", problem.what());
   }
-  std::cerr << "the claims were not judged; unmask claims " << directory.string()
-            << " does it later\n";
+  tell("the claims were not judged; unmask claims {} does it later\n", directory.string());
   return 0;
 }
 
@@ -297,11 +297,10 @@ int run_several(const texts& paths, const command_line& line) {
   };
   if (lanes > 1) find_timed(items, experiments);
   const std::vector<campaign_outcome> outcomes =
-      run_campaign(items, directory, runner, std::cerr, lanes);
+      run_campaign(items, directory, runner, error_stream(), lanes);
   const std::string summary = render(campaign_table(outcomes), table_format::md);
   write_file(directory / "campaign.md", summary);
-  fmt::print("{}\n", summary);
-  std::fflush(stdout);  // what the package prints comes behind it
+  print_tables(summary + "\n");
   const int judged = judge_claims(items, directory, experiments);
   const bool failed = std::ranges::any_of(
       outcomes, [](const auto& o) { return o.status == campaign_status::failed; });

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend.h"
-
 namespace unmask {
 
 struct command {
@@ -37,10 +35,9 @@ int command_rerun(const std::vector<std::string>& arguments);
 int command_prompts(const std::vector<std::string>& arguments);
 int command_plan(const std::vector<std::string>& arguments);
 int command_merge(const std::vector<std::string>& arguments);
+int command_completion(const std::vector<std::string>& arguments);
+int command_man(const std::vector<std::string>& arguments);
+int command_help(const std::vector<std::string>& arguments);
 int command_doctor(const std::vector<std::string>& arguments);
-
-// cpu, reference, cuda or cuda-emulated; cuda says in one line that there is no GPU and gives the
-// CPU backend where that is so. Throws usage_error for another name.
-const backend& device_named(const std::string& name);
 
 }  // namespace unmask

@@ -13,6 +13,7 @@
 #include "harness/analysis/json_of.h"
 #include "harness/base/digest.h"
 #include "harness/base/files.h"
+#include "harness/base/output.h"
 #include "harness/cli/golden.h"
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
@@ -330,7 +331,7 @@ golden_summary replay_decode(const golden_options& options) {
       ++taken;
       if (how == nullptr) {
         ++sum.skipped;
-        if (!options.quiet) fmt::print("SKIP {}  no method '{}' is registered\n", id, name);
+        if (!options.quiet) print("SKIP {}  no method '{}' is registered\n", id, name);
         continue;
       }
       const auto model_name = golden.at("model").get<std::string>();
@@ -344,8 +345,8 @@ golden_summary replay_decode(const golden_options& options) {
       const std::string difference = run_case(golden, *how, how->official.at(name), *model);
       (difference.empty() ? sum.passed : sum.failed)++;
       if (!options.quiet || !difference.empty()) {
-        fmt::print("{} {}{}\n", difference.empty() ? "PASS" : "FAIL", id,
-                   difference.empty() ? "" : "  " + difference);
+        print("{} {}{}\n", difference.empty() ? "PASS" : "FAIL", id,
+              difference.empty() ? "" : "  " + difference);
       }
     }
   }

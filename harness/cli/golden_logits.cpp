@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "harness/base/files.h"
+#include "harness/base/output.h"
 #include "harness/cli/golden.h"
 #include "harness/decode/plain_forward.h"
 
@@ -110,8 +111,8 @@ golden_summary replay_logits(const golden_options& options) {
       const bool good = w.difference <= tolerance;
       (good ? sum.passed : sum.failed)++;
       if (!options.quiet || !good) {
-        fmt::print("{} {}  largest relative difference {:.1e}{}\n", good ? "PASS" : "FAIL",
-                   c.at("id").get<std::string>(), w.difference, good ? "" : " at " + w.where);
+        print("{} {}  largest relative difference {:.1e}{}\n", good ? "PASS" : "FAIL",
+              c.at("id").get<std::string>(), w.difference, good ? "" : " at " + w.where);
       }
     }
   }

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include <filesystem>
-#include <iostream>
+#include <system_error>
 
 #include "harness/base/error.h"
+#include "harness/base/nearest.h"
+#include "harness/base/output.h"
 #include "harness/cli/command.h"
+#include "harness/cli/help.h"
 #include "harness/cli/options.h"
-#include "harness/decode/parameters.h"
-#include "harness/experiment/execute_parts.h"
 #include "harness/profile/build_info.h"
-#include "kernels/cuda/device.h"
 
 namespace unmask {
 
 const std::vector<command>& commands() {
   static const std::vector<command> all = {
       {"run", "measure an experiment file, or every artifact of a folder", command_run},
-      {"bench", "methods x shapes of one model in one line, without a file", command_bench},
+      {"bench", "measure methods x shapes of one model in one line, without a file", command_bench},
       {"generate", "decode one prompt; --watch shows the canvas being unmasked", command_generate},
       {"profile", "time, work and kernels of every phase of a step; nsys and ncu", command_profile},
-      {"list", "methods, tasks, models, experiments and claims", command_list},
+      {"list", "methods, tasks, models, benchmarks, experiments and claims", command_list},
       {"show", "one method: its five slots, parameters and sources", command_show},
       {"doctor", "what this machine has and what is missing", command_doctor},
       {"table", "measured rows as a table: plain, paired, as the paper, phases", command_table},
@@ -33,78 +33,70 @@ const std::vector<command>& commands() {
       {"plan", "what experiments would measure; as a job array for a cluster", command_plan},
       {"merge", "rows that were measured in parts as one file", command_merge},
       {"golden", "replay the official implementations' outputs and compare", command_golden},
+      {"completion", "print a script that completes these commands in bash or zsh",
+       command_completion},
+      {"man", "print the manual page", command_man},
+      {"help", "tell a command's options, with examples", command_help},
   };
   return all;
 }
 
-const backend& device_named(const std::string& name) {
-  if (name == "cuda") {
-    const cuda::report machine = cuda::query();
-    if (machine.devices.empty()) {
-      std::cerr << machine.note << "; using the CPU instead\n";
-      return cpu_backend();
-    }
-  }
-  return backend_of(name);
-}
-
 namespace {
 
-void print_help(std::ostream& out) {
-  out << "unmask: benchmarks and profiles decoding methods for diffusion language models\n\n"
-         "usage: unmask COMMAND [options]     (unmask COMMAND --help tells more)\n\n";
-  for (const command& c : commands()) {
-    out << "  " << c.name << std::string(12 - std::string(c.name).size(), ' ') << c.summary << '\n';
+int dispatch(const texts& arguments) {
+  if (arguments.empty()) {
+    write_error(program_help());
+    return static_cast<int>(exit_code::usage);
   }
-  out << "\nfirst steps: unmask run experiments/quickstart.toml\n"
-         "             unmask generate --watch --model experiments/models/tiny-llada \"...\"\n"
-         "             unmask bench experiments/models/tiny-llada -m vanilla,fast_dllm -n 64\n"
-         "unmask --version: version, commit and build\n"
-         "exit codes: 0 ok, 1 a run failed, 2 usage, 3 environment, 4 claim not reproduced\n";
-}
-
-int dispatch(const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" ||
-      arguments[0] == "help") {
-    print_help(arguments.empty() ? std::cerr : std::cout);
-    return static_cast<int>(arguments.empty() ? exit_code::usage : exit_code::ok);
+  if (arguments[0] == "--help" || arguments[0] == "-h") {
+    write_output(program_help());
+    return 0;
   }
   if (arguments[0] == "--version") {
     const build_info build = this_build();
-    std::cout << "unmask " << build.version << ", commit " << build.git_commit
-              << (build.git_dirty ? " (modified)" : "") << ", " << build.build_type << ", "
-              << build.compiler << '\n';
+    print("unmask {}, commit {}{}, {}, {}\n", build.version, build.git_commit,
+          build.git_dirty ? " (modified)" : "", build.build_type, build.compiler);
     return 0;
   }
-  std::vector<std::string> names;
-  for (const command& c : commands()) {
-    if (arguments[0] == c.name) return c.run({arguments.begin() + 1, arguments.end()});
-    names.emplace_back(c.name);
+  const texts names = names_in(commands(), &command::name);
+  return commands()[find_known("command", arguments[0], names)].run(
+      {arguments.begin() + 1, arguments.end()});
+}
+
+int fail(exit_code code, const std::string& sentence) {
+  write_error("unmask: " + sentence + "\n");
+  return static_cast<int>(code);
+}
+
+// Runs `work`; what it throws becomes one sentence and an exit code.
+template <class Work>
+int guarded(const Work& work) {
+  try {
+    return work();
+  } catch (const help_shown&) {
+    return 0;
+  } catch (const error& failure) {
+    return fail(failure.code(), failure.what());
+  } catch (const std::filesystem::filesystem_error& failure) {
+    return fail(exit_code::environment, failure.path1().string() + ": " + failure.code().message());
+  } catch (const std::bad_alloc&) {
+    return fail(exit_code::environment, "out of memory; use a smaller batch size, length or model");
+  } catch (const std::exception& failure) {
+    return fail(exit_code::run_failed, std::string("internal error: ") + failure.what());
   }
-  throw usage_error(unknown_name("command", arguments[0], names));
 }
 
 }  // namespace
 }  // namespace unmask
 
 int unmask_main(int argc, char** argv) {
-  try {
-    return unmask::dispatch({argv + 1, argv + argc});
-  } catch (const unmask::help_shown&) {
+  const int code = unmask::guarded([&] { return unmask::dispatch({argv + 1, argv + argc}); });
+  // What did not reach its file was not done, whatever else came of it.
+  const int written = unmask::guarded([] {
+    unmask::check_output();
     return 0;
-  } catch (const unmask::error& failure) {
-    std::cerr << "unmask: " << failure.what() << '\n';
-    return static_cast<int>(failure.code());
-  } catch (const std::filesystem::filesystem_error& failure) {
-    std::cerr << "unmask: " << failure.path1().string() << ": " << failure.code().message() << '\n';
-    return static_cast<int>(unmask::exit_code::environment);
-  } catch (const std::bad_alloc&) {
-    std::cerr << "unmask: out of memory; use a smaller batch size, length or model\n";
-    return static_cast<int>(unmask::exit_code::environment);
-  } catch (const std::exception& failure) {
-    std::cerr << "unmask: internal error: " << failure.what() << '\n';
-    return static_cast<int>(unmask::exit_code::run_failed);
-  }
+  });
+  return written != 0 ? written : code;
 }
 
 // Weak: the GPU check's one program (tests/gpu/multicall.cpp) has a main() of its own.

@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "harness/base/error.h"
 #include "harness/decode/registry.h"
 #include "harness/experiment/locate.h"
@@ -18,22 +20,52 @@ std::string usual_method(const model_config& config) {
 option_table model_options(int repetitions) {
   return option_table{
              {"method,m", repeated(),
-              "decoding methods, a,b (repeatable); default: the one the model was made for; of an "
-              "experiment file: only methods of this name or label"},
-             {"preset", no_default, "named settings of the methods"},
+              "measure these decoding methods, a,b (repeatable); default: the one the model was "
+              "made for; of an experiment file: only methods of this name or label"},
+             {"preset", no_default, "take these named settings of the methods"},
              {"weights", std::string("checkpoint"),
-              "checkpoint or random:SEED (then config.json is enough)"},
-             {"layers", 0, "random weights: only the first so many layers"},
-             {"seed", 0, "of random prompts and sampling noise"},
-             {"repetitions", repetitions, "timed passes"},
-             {"warmup", 1, "passes before them"}} +
+              "take the checkpoint's weights, or random:SEED (then config.json is enough)"},
+             {"layers", 0, "with random weights: take only the first N layers (0: all)"},
+             {"seed", 0, "draw random prompts and sampling noise from this seed"},
+             {"repetitions", repetitions, "time at most N passes"},
+             {"warmup", 1, "make N passes before them"}} +
          settings_options();
+}
+
+namespace {
+constexpr std::int64_t largest_number = 1 << 24, most_prompt_tokens = 1 << 28;
+}  // namespace
+
+void check_prompts(const std::filesystem::path& model, std::int64_t prompts,
+                   std::int64_t prompt_tokens, std::int64_t gen_length) {
+  const model_config config = read_model_config(model);
+  if (prompt_tokens + gen_length > config.max_positions) {
+    throw usage_error(fmt::format(
+        "prompts of {} tokens and a canvas of {} take {} positions, but {} was made "
+        "for {}",
+        prompt_tokens, gen_length, prompt_tokens + gen_length, config.name, config.max_positions));
+  }
+  if (prompts > most_prompt_tokens / std::max<std::int64_t>(prompt_tokens, 1)) {
+    throw usage_error(fmt::format("{} prompts of {} tokens are more than {} tokens; take fewer",
+                                  prompts, prompt_tokens, most_prompt_tokens));
+  }
 }
 
 std::filesystem::path model_folder(const std::filesystem::path& given) {
   std::error_code none;
-  if (given.has_parent_path() || std::filesystem::is_directory(given, none)) return given;
-  return find_embedded("models" / given, {}).value_or(given);
+  if (std::filesystem::exists(given, none)) return given;
+  const std::string name = given.string();
+  if (!given.has_parent_path()) {
+    const auto embedded = find_embedded("models" / given, {});
+    if (embedded) return *embedded;
+  }
+  if (const auto weights = find_weights(name.starts_with("weights:") ? name.substr(8) : name)) {
+    return *weights;
+  }
+  throw environment_error(name +
+                          ": no such folder, and no such model in $UNMASK_MODELS or the Hugging "
+                          "Face cache; give the folder that holds config.json, or fetch a "
+                          "published model with: hf download ORG/NAME");
 }
 
 std::filesystem::path fresh_folder(const std::filesystem::path& wanted) {
@@ -57,7 +89,7 @@ experiment_spec spec_of_model(const std::filesystem::path& given, const command_
   const model_config config = read_model_config(directory);
   std::string name = directory.filename().string();
   if (name.empty()) name = directory.parent_path().filename().string();  // "folder/"
-  if (const std::int64_t layers = line.at_least("layers", 0); layers > 0) {
+  if (const std::int64_t layers = line.within("layers", 0, largest_number); layers > 0) {
     name += fmt::format(", {} of {} layers", layers, config.layers);
   }
   model_entry model;
@@ -77,7 +109,7 @@ experiment_spec spec_of_model(const std::filesystem::path& given, const command_
     spec.methods.push_back(entry);
   }
   spec.run.seed = line.at_least("seed", 0);
-  spec.evidence.warmup = line.at_least("warmup", 0);
+  spec.evidence.warmup = line.within("warmup", 0, 1000);
   for (const std::string& assignment : line.settings()) apply_override(spec, assignment);
   return spec;
 }

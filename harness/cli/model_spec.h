@@ -19,7 +19,13 @@ std::string usual_method(const model_config& config);
 // --method, --preset, --weights, --layers, --seed, --repetitions, --warmup; --set and --device.
 option_table model_options(int repetitions);
 
-// What --model names: a folder, or by its name alone one of those that come with the program.
+// Usage error when random prompts of so many tokens, and the canvas behind them, do not fit the model
+// or are more than memory is meant for. Before they are made.
+void check_prompts(const std::filesystem::path& model, std::int64_t prompts,
+                   std::int64_t prompt_tokens, std::int64_t gen_length);
+
+// What --model names: a folder, an embedded model by its name, or a published one, "ORG/NAME", in
+// $UNMASK_MODELS or the Hugging Face cache. Environment error for anything else.
 std::filesystem::path model_folder(const std::filesystem::path& given);
 
 // The wanted folder, or -2, -3, ... behind its name, so that it holds nothing yet: what is measured

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <charconv>
-#include <iostream>
+#include <deque>
+#include <filesystem>
+#include <map>
 #include <sstream>
+#include <utility>
 
 #include <fmt/core.h>
 #include <boost/program_options.hpp>
@@ -13,6 +16,12 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/base/output.h"
+#include "harness/base/package.h"
+#include "harness/base/process.h"
+#include "harness/base/run_keys.h"
+#include "harness/cli/help.h"
+#include "harness/cli/terminal.h"
 #include "harness/experiment/locate.h"
 
 namespace unmask {
@@ -32,6 +41,34 @@ struct value_of_option {
   }
 };
 
+// What stands for a value in help, by the option's name; others by their type.
+std::string placeholder(const option& o, const std::string& name) {
+  static const std::map<std::string, std::string> known = {
+      {"output", "PATH"},      {"format", "FORMAT"},
+      {"set", "KEY=VALUE"},    {"device", "DEVICE"},
+      {"model", "FOLDER"},     {"method", "NAME"},
+      {"preset", "NAME"},      {"experiments-dir", "FOLDER"},
+      {"artifact", "FILE"},    {"trace", "FILE"},
+      {"samples", "FOLDER"},   {"data", "FOLDER"},
+      {"plots-dir", "FOLDER"}, {"scale", "SCALE"},
+      {"shard", "I/N"},        {"weights", "WEIGHTS"},
+      {"tool", "TOOL"},        {"phase", "NAME"},
+      {"view", "VIEW"},        {"gpu", "NAME"},
+      {"only", "NAME"},        {"prompt-tokens", "N"},
+      {"gen-length", "N"},     {"batch-size", "N"},
+      {"color", "WHEN"},       {"base", "LABEL"},
+      {"task", "NAME"}};
+  if (std::holds_alternative<flag>(o.otherwise)) return "";
+  if (std::holds_alternative<std::int64_t>(o.otherwise)) return "N";
+  if (std::holds_alternative<double>(o.otherwise)) return "X";
+  const auto at = known.find(name);
+  return at == known.end() ? "TEXT" : at->second;
+}
+
+// Where words_of() wants the words of the next command_line that is made.
+command_words* wanted_words = nullptr;
+struct words_given {};
+
 // --gen_length and --gen-length are one option.
 texts spelled(texts arguments) {
   for (std::string& a : arguments) {
@@ -43,6 +80,90 @@ texts spelled(texts arguments) {
 }
 
 }  // namespace
+
+namespace {
+
+// The options in a help text of Python's argparse: "  -o FILE, --output FILE  meaning", the meaning
+// perhaps on the lines below.
+option_table options_in(const std::string& help) {
+  static std::deque<std::string> names;  // an option keeps a pointer to its name
+  option_table options;
+  std::istringstream in(help);
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t dash = line.find("--");
+    if (!line.starts_with("  -") || dash == std::string::npos) {
+      const std::size_t first = line.find_first_not_of(' ');
+      if (first != std::string::npos && first > 4 && !options.empty()) {
+        options.back().meaning += (options.back().meaning.empty() ? "" : " ") + line.substr(first);
+      }
+      continue;
+    }
+    const std::size_t end = std::min(line.find_first_of(" ,=", dash), line.size());
+    std::string name = line.substr(dash + 2, end - dash - 2);
+    if (name == "help") continue;
+    if (line[3] != '-') name += std::string(",") + line[3];
+    const std::size_t gap = std::min(line.find("  ", end), line.size());
+    const std::size_t meaning = line.find_first_not_of(' ', gap);
+    names.push_back(name);
+    option o{names.back().c_str(), flag(),
+             meaning == std::string::npos ? "" : line.substr(meaning)};
+    if (gap > end) o.otherwise = no_default;  // a value stands behind the name
+    options.push_back(o);
+  }
+  return options;
+}
+
+// Of a command that the Python package answers: what its --help says.
+command_words words_of_package(const texts& arguments) {
+  command_words words;
+  const scratch_folder scratch;
+  const std::filesystem::path out = scratch.path() / "help", ignored = scratch.path() / "errors";
+  texts command = package_command({arguments.front(), "--help"});
+  if (run_process(command, out, ignored) != 0) return words;
+  const std::string help = read_file(out, std::size_t{1} << 20);
+  words.usage = arguments.front() + " [options]";
+  words.options = options_in(help);
+  return words;
+}
+
+}  // namespace
+
+command_words words_of(int (*command)(const texts& arguments)) {
+  command_words words;
+  wanted_words = &words;
+  package_is_described = true;
+  texts package;
+  try {
+    command({"--help"});
+  } catch (const words_given&) {
+  } catch (const package_described& described) {
+    package = described.arguments;
+  }
+  package_is_described = false;
+  wanted_words = nullptr;
+  return package.empty() ? words : words_of_package(package);
+}
+
+option_words spelled_out(const option& o) {
+  const std::string name = o.name;
+  const std::size_t comma = std::min(name.find(','), name.size());
+  const std::string plain = name.substr(0, comma);
+  return {comma < name.size() ? name.substr(comma + 1) : "", plain, placeholder(o, plain)};
+}
+
+std::string meaning_of(const option& o) {
+  const auto with = [&](const std::string& value) {
+    return value.empty() || o.meaning.find("(" + value + ": ") != std::string::npos
+               ? o.meaning
+               : o.meaning + "; default " + value;
+  };
+  if (const auto* text = std::get_if<std::string>(&o.otherwise)) return with(*text);
+  if (const auto* real = std::get_if<double>(&o.otherwise)) return with(fmt::format("{:g}", *real));
+  if (const auto* whole = std::get_if<std::int64_t>(&o.otherwise)) {
+    return with(std::to_string(*whole));
+  }
+  return o.meaning;
+}
 
 struct command_line::parsed {
   po::variables_map values;
@@ -63,9 +184,15 @@ option format_option(const std::string& meaning) {
 
 option_table settings_options() {
   return {{"set", repeated(),
-           "KEY=VALUE by the dotted keys of experiment files (repeatable): params.threshold=0.9, "
+           "set a dotted key of experiment files (repeatable): params.threshold=0.9, "
            "run.batch_size=4"},
-          {"device", no_default, "cpu (default), reference, cuda or cuda-emulated"}};
+          device_option()};
+}
+
+option device_option() {
+  return {"device", no_default,
+          joined(find_run_key("device")->choices()) +
+              "; default auto: cuda where there is a usable GPU, else cpu"};
 }
 
 option_table paired_options() {
@@ -88,6 +215,10 @@ std::filesystem::path experiments_folder(const command_line& line) {
 command_line::command_line(const std::string& usage, const option_table& options,
                            const texts& places, const texts& arguments, const std::string& epilogue)
     : parsed_(std::make_unique<parsed>()) {
+  if (wanted_words) {
+    *std::exchange(wanted_words, nullptr) = {usage, options, places, epilogue};
+    throw words_given();
+  }
   po::options_description visible("options");
   for (const option& o : options) {
     visible.add_options()(o.name, std::visit(value_of_option(), o.otherwise), o.meaning.c_str());
@@ -112,7 +243,7 @@ command_line::command_line(const std::string& usage, const option_table& options
                   .run(),
               parsed_->values);
     if (given("help")) {
-      std::cout << "usage: unmask " << usage << "\n\n" << visible << epilogue;
+      write_output(help_text({usage, options, places, epilogue}));
       throw help_shown();
     }
     po::notify(parsed_->values);
@@ -152,14 +283,16 @@ texts command_line::parts(const std::string& name) const {
   return all;
 }
 
-std::vector<std::int64_t> command_line::numbers(const std::string& name, std::int64_t least) const {
+std::vector<std::int64_t> command_line::numbers(const std::string& name, std::int64_t least,
+                                                std::int64_t most) const {
   std::vector<std::int64_t> all;
   for (const std::string& text : parts(name)) {
     std::int64_t value = 0;
     const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (failed != std::errc{} || end != text.data() + text.size() || value < least) {
+    if (failed != std::errc{} || end != text.data() + text.size() || value < least ||
+        value > most) {
       throw usage_error(
-          fmt::format("--{} takes whole numbers of at least {}, not '{}'", name, least, text));
+          fmt::format("--{} takes whole numbers from {} to {}, not '{}'", name, least, most, text));
     }
     all.push_back(value);
   }
@@ -168,6 +301,13 @@ std::vector<std::int64_t> command_line::numbers(const std::string& name, std::in
 
 std::int64_t command_line::whole(const std::string& name) const {
   return parsed_->values[name].as<std::int64_t>();
+}
+
+std::int64_t command_line::within(const std::string& name, std::int64_t least,
+                                  std::int64_t most) const {
+  const std::int64_t value = at_least(name, least);
+  if (value <= most) return value;
+  throw usage_error(fmt::format("--{} is {} but must be at most {}", name, value, most));
 }
 
 std::int64_t command_line::at_least(const std::string& name, std::int64_t least) const {
@@ -198,9 +338,9 @@ texts command_line::settings() const {
 
 void command_line::write(const std::string& text) const {
   if (given("output")) {
-    write_file(this->text("output"), text);
+    write_file(this->text("output"), shown(text));
   } else {
-    fmt::print("{}", text);
+    print_tables(text);
   }
 }
 

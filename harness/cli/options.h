@@ -36,16 +36,36 @@ const std::string no_default;
 option output_option(const std::string& meaning);
 option format_option(const std::string& meaning);
 option_table settings_options();  // --set, --device
+option device_option();
 option experiments_option();
 option_table paired_options();  // --margin, --score-margin, --base
 
 struct help_shown {};  // --help was asked for: nothing else is to be done
 
+// All that a command says about its command line: help, completion and the manual are made of it.
+struct command_words {
+  std::string usage;  // "run EXPERIMENT.toml|FOLDER... [options]"
+  option_table options;
+  texts places;
+  std::string epilogue;
+};
+// Those of a command, which is not run: its first command_line is made for nobody.
+command_words words_of(int (*command)(const texts& arguments));
+
+// "-o, --output PATH" in parts: "o", "output", "PATH". A flag has no value.
+struct option_words {
+  std::string letter, name, value;
+};
+option_words spelled_out(const option& o);
+// The meaning with its default behind it, as a person would write it: "...; default 0.1".
+std::string meaning_of(const option& o);
+
 class command_line {
  public:
   // `usage`: what stands behind "unmask". `places`: names of the words without an option; "NAME..."
   // takes all that are left. `_` and `-` are the same in option names; unknown options are usage
-  // errors with the nearest match. --help prints the options and the epilogue and throws help_shown.
+  // errors with the nearest match. --help prints usage, options, epilogue and the command's examples
+  // (help.h) and throws help_shown.
   command_line(const std::string& usage, const option_table& options, const texts& places,
                const texts& arguments, const std::string& epilogue = "");
   ~command_line();
@@ -54,11 +74,14 @@ class command_line {
   std::string text(const std::string& name, const std::string& otherwise = "") const;
   texts list(const std::string& name) const;   // of a repeated option, of places
   texts parts(const std::string& name) const;  // "a,b" given once or several times
-  // Whole numbers of parts(), each at least `least`; usage error that names the option.
-  std::vector<std::int64_t> numbers(const std::string& name, std::int64_t least) const;
+  // Whole numbers of parts(), each within these bounds; usage error that names the option.
+  std::vector<std::int64_t> numbers(const std::string& name, std::int64_t least,
+                                    std::int64_t most) const;
   std::int64_t whole(const std::string& name) const;
   // Usage error when it is below `least`.
   std::int64_t at_least(const std::string& name, std::int64_t least) const;
+  // Usage error when it is outside; for what goes into a smaller type, or into memory.
+  std::int64_t within(const std::string& name, std::int64_t least, std::int64_t most) const;
   double real(const std::string& name) const;
 
   // A word that must be there; usage error with this sentence where it is not.
@@ -66,7 +89,7 @@ class command_line {
   table_format format() const;  // of --format
   // What --set and --device say, as assignments in their order; the device last.
   texts settings() const;
-  // To standard output, or to the file that -o names.
+  // To standard output, where tables fit the terminal, or to the file that -o names.
   void write(const std::string& text) const;
 
  private:

@@ -3,10 +3,26 @@
 #include "harness/decode/policies.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 
+#include "harness/base/error.h"
+
 namespace unmask {
+
+std::int32_t request_positions(const std::string& method, const sequence_request& request,
+                               std::int32_t block) {
+  if (request.gen_length <= 0) throw usage_error(method + ": gen_length must be positive");
+  const std::int64_t positions =
+      static_cast<std::int64_t>(request.prompt.size()) + std::int64_t{request.gen_length};
+  const std::int64_t whole = (positions + block - 1) / block * block;
+  if (whole > std::numeric_limits<std::int32_t>::max()) {
+    throw usage_error(method + ": prompt and canvas take " + std::to_string(whole) +
+                      " positions, more than any model was made for; take a smaller gen_length");
+  }
+  return static_cast<std::int32_t>(whole);
+}
 
 candidate_lists make_candidate_lists(const backend& backend, std::int32_t sequences,
                                      std::int64_t rows) {

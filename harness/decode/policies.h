@@ -23,6 +23,11 @@
 
 namespace unmask {
 
+// Positions that the prompt and the canvas of a request take, in whole blocks of `block`. Usage error
+// that names the method where nothing is to be generated or nobody could count so many positions.
+std::int32_t request_positions(const std::string& method, const sequence_request& request,
+                               std::int32_t block = 1);
+
 // What a place does in a step composed by a scheduler.
 enum class schedule_action : std::uint8_t {
   out,       // waits

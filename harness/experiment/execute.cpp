@@ -4,13 +4,14 @@
 // Where an experiment meets models, methods and tasks (with execute_*.cpp); the rest of this room
 // knows none of them.
 #include <algorithm>
-#include <iostream>
 
 #include <fmt/format.h>
 
 #include "harness/base/digest.h"
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/output.h"
+#include "harness/experiment/device.h"
 #include "harness/experiment/execute_parts.h"
 #include "harness/experiment/imposed_commits.h"
 #include "harness/experiment/locate.h"
@@ -19,7 +20,6 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cuda/choice.h"
-#include "kernels/cuda/device.h"
 
 namespace unmask {
 namespace {
@@ -54,7 +54,9 @@ class real_executor final : public executor {
   }
 
   void identify(experiment_point& p) override {
-    p.run.device = device_present(p.run.device);
+    // An absent "cuda" stays in the plan, for forecasts; run_experiment() refuses to measure it.
+    if (p.run.device == "auto") p.run.device = choose_device("auto").name;
+    check_run_device(p.run);
     p.model.hash = remembered(p.model.path.string() + "\n" + p.model.weights, [&] {
       if (p.model.weights == "checkpoint") return hash_of_checkpoint(p.model.path, &opened_);
       return sha256_hex(read_file(p.model.path / "config.json", largest_config));
@@ -159,19 +161,10 @@ class real_executor final : public executor {
     }
     return at->second;
   }
-  // Points for a GPU run on the CPU, and are recorded so, where there is none.
-  std::string device_present(const std::string& wanted) {
-    if (wanted != "cuda" || !cuda::query().devices.empty()) return wanted;
-    if (!told_) std::cerr << cuda::query().note << "; running on the CPU instead\n";
-    told_ = true;
-    return "cpu";
-  }
-
   std::map<std::string, std::string> hashes_;
   std::map<std::string, std::int64_t> counts_;  // items, beside the hashes of workloads
   // Files of models that were hashed stay mapped: loading reads them there and opens none again.
   std::vector<std::shared_ptr<const mapped_file>> opened_;
-  bool told_ = false;
   std::string model_key_;
   std::shared_ptr<loaded_model> model_;
   std::shared_ptr<step_time_store> times_ = std::make_shared<step_time_store>();
@@ -184,6 +177,7 @@ std::unique_ptr<executor> make_executor() {
 }
 
 run_summary run_experiment(const experiment_spec& spec, const run_options& options) {
+  tell("{}\n", device_line(choose_devices(spec)));
   const std::unique_ptr<executor> with = make_executor();
   return run_experiment(spec, options, *with);
 }

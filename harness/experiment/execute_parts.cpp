@@ -9,6 +9,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
+#include "harness/base/output.h"
 #include "harness/decode/likelihood.h"
 #include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
@@ -108,7 +109,9 @@ void invite_judge(loaded_workload& w, const workload_entry& of) {
   entry.path = path;
   entry.hash = of.judge_hash;
   entry.name = path.filename().string();
-  w.judge = load_model(entry, {});
+  run_settings judging;
+  judging.device = "cpu";
+  w.judge = load_model(entry, judging);
   const loaded_model& judge = *w.judge;
   if (judge.config.attention != mask_kind::causal || !judge.tokens) {
     throw usage_error("workload.judge is " + path.string() +
@@ -217,7 +220,7 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
   auto m = std::make_shared<loaded_model>();
   m->directory = entry.path;
   m->config = read_model_config(entry.path);
-  if (!m->config.caution.empty()) fmt::print(stderr, "note: {}\n", m->config.caution);
+  if (!m->config.caution.empty()) tell("note: {}\n", m->config.caution);
   m->device = run.device;
   m->kv_dtype = stored_kv_dtype(run);
   const bool random = entry.weights != "checkpoint";

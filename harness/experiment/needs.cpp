@@ -9,8 +9,8 @@
 #include "harness/analysis/frame.h"
 #include "harness/base/error.h"
 #include "harness/experiment/benchmark_prompts.h"
+#include "harness/experiment/device.h"
 #include "harness/experiment/locate.h"
-#include "harness/experiment/settings.h"
 #include "harness/model/checkpoint.h"
 #include "harness/profile/environment.h"
 #include "harness/workload/benchmark_list.h"
@@ -58,7 +58,8 @@ std::string what_is_missing(const std::string& need, const machine_view& m) {
   };
   if (parts.kind == "cuda") {
     if (!m.cuda_kernels) return "this program was built without CUDA";
-    return m.gpus > 0 ? "" : "no GPU is visible";
+    if (m.gpus == 0) return "no GPU is visible";
+    return m.no_gpu;
   }
   if (parts.kind == "gpus") return less(static_cast<double>(m.gpus), "");
   if (parts.kind == "gpu_memory_gb") return less(m.gpu_memory_gb, "");
@@ -113,18 +114,8 @@ std::vector<std::string> needs_of(const experiment_spec& spec) {
     if (!one_of(all, need)) all.push_back(need);
   };
   for (const std::string& need : spec.needs) add(need);
-  // An artifact says what it was written for. A plain experiment on a machine without a GPU runs on
-  // the CPU instead, which its rows record (runner.cpp).
-  bool cuda = spec.run.device == "cuda";
-  for (const sweep_axis& axis : spec.axes) {
-    if (short_key(axis.key) != "device") continue;
-    cuda = std::ranges::any_of(axis.values,
-                               [](const parameter_value& v) { return to_string(v) == "cuda"; });
-  }
-  for (const dotted_setting& s : spec.overrides) {
-    if (s.key == "device" || s.key == "run.device") cuda = to_string(s.value) == "cuda";
-  }
-  if (cuda && !spec.artifact.paper.empty()) add("cuda");
+  const std::vector<std::string> devices = devices_of(spec);
+  if (one_of(devices, "cuda")) add("cuda");
   for (const model_entry& model : spec.models) {
     if (!model.published.empty()) add("weights:" + model.published);
     std::error_code none;
@@ -150,6 +141,7 @@ machine_view this_machine() {
   machine_view m;
   m.cuda_kernels = here.cuda.built;
   m.gpus = here.cuda.devices.size();
+  if (m.cuda_kernels && m.gpus > 0) m.no_gpu = why_no_gpu();
   for (const cuda::device_properties& d : here.cuda.devices) {
     m.gpu_memory_gb = std::max(m.gpu_memory_gb, static_cast<double>(d.memory_bytes) / gib);
   }

@@ -30,6 +30,7 @@ std::vector<std::string> needs_of(const experiment_spec& spec);
 struct machine_view {
   bool cuda_kernels = false;
   std::size_t gpus = 0;
+  std::string no_gpu;        // why none of them can be used; empty: one can
   double gpu_memory_gb = 0;  // of the largest GPU, 2^30 bytes
   double memory_gb = 0;
   int cores = 1;

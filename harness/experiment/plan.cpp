@@ -251,7 +251,7 @@ std::string canonical_settings(const experiment_point& p) {
       {"method", p.method},
       {"params", json_of<nlohmann::json>(p.params)}};
   for (const run_key& key : run_key_list()) {
-    if (!key.at_default(p.run)) all[key.name] = key.text(p.run);
+    if (key.is_part_of_ids(p.run)) all[key.name] = key.text(p.run);
   }
   // Absent at their defaults, for the ids of points that are older than these keys.
   const item_selection& items = p.workload.items;

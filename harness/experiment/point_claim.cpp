@@ -12,7 +12,6 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
-#include <iostream>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -22,6 +21,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/output.h"
 
 namespace unmask {
 namespace {
@@ -146,8 +146,7 @@ bool nobody_holds(const fs::path& file) {
   const json record = held ? json() : record_of(file);
   const bool over = !held && !goes_on(file, record, free) && same_file(descriptor, file);
   if (over) {
-    std::cerr << file.string() << ": left by a run that is over (" << owner_of(record)
-              << "); removed\n";
+    tell("{}: left by a run that is over ({}); removed\n", file.string(), owner_of(record));
     ::unlink(file.c_str());
   }
   ::close(descriptor);

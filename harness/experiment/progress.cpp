@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "harness/base/output.h"
+
 namespace unmask {
 namespace {
 
@@ -156,7 +158,7 @@ void progress::draw() {
 void progress::say(const std::string& line) {
   if (stream_ == nullptr) return;
   wipe();
-  std::fputs((line + "\n").c_str(), stream_);
+  std::fputs((shown_line(line) + "\n").c_str(), stream_);
   std::fflush(stream_);
 }
 

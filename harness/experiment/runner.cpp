@@ -9,7 +9,6 @@
 #include <ctime>
 #include <deque>
 #include <fstream>
-#include <iostream>
 #include <mutex>
 #include <random>
 #include <set>
@@ -23,6 +22,7 @@
 #include "harness/base/error.h"
 #include "harness/base/files.h"
 #include "harness/base/nearest.h"
+#include "harness/base/output.h"
 #include "harness/experiment/kept_passes.h"
 #include "harness/experiment/point_claim.h"
 #include "harness/experiment/request.h"
@@ -176,7 +176,7 @@ class experiment_run {
     if (options_.progress) {
       progress_.note(line);
     } else {
-      std::cerr << line << '\n';
+      tell("{}\n", line);
     }
   }
 

@@ -8,7 +8,7 @@ namespace unmask {
 struct build_info {
   const char* version;             // "0.1.0"
   const char* git_commit;          // 40 hex digits, or "unknown" outside a checkout
-  bool git_dirty;                  // the sources differ from that commit (results/ not counted)
+  bool git_dirty;                  // tracked files that make the program differ from it
   const char* compiler;            // "gcc 12.2.0"
   const char* flags;               // of every C++ file
   const char* build_type;          // CMake's name

@@ -46,8 +46,7 @@ void shared_state::forget(const batch& b, std::int32_t s) {
 }
 
 std::int32_t pace::canvas_length(const model_config&, const sequence_request& request) const {
-  if (request.gen_length <= 0) throw usage_error("ada_dlm: gen_length must be positive");
-  return static_cast<std::int32_t>(request.prompt.size()) + request.gen_length;
+  return request_positions("ada_dlm", request);
 }
 
 void pace::start(batch& b, std::int32_t s) {

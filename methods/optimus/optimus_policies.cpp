@@ -35,9 +35,7 @@ void optimus_state::start(const batch& b, std::int32_t s) {
 
 std::int32_t optimus_pace::canvas_length(const model_config&,
                                          const sequence_request& request) const {
-  if (request.gen_length <= 0) throw usage_error("optimus: gen_length must be positive");
-  return round_up(static_cast<std::int32_t>(request.prompt.size()) + request.gen_length,
-                  state_->settings.chunk.block);
+  return request_positions("optimus", request, state_->settings.chunk.block);
 }
 
 namespace {

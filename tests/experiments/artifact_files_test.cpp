@@ -74,7 +74,7 @@ TEST(artifact_files, every_scale_can_be_planned) {
         }
         // What cannot be had here is asked for, not met in the middle of a run.
         EXPECT_TRUE((name != "tiny" && name != "real") ||
-                    (spec.needs.empty() && spec.run.device == "cpu"));
+                    (spec.needs.empty() && spec.run.device == "auto"));
         EXPECT_TRUE(name != "full" || spec.run.device == "cuda");
         if (name == "real") {
           EXPECT_EQ(needs_of(spec), (std::vector<std::string>{"model:smol"}));

@@ -8,6 +8,7 @@ import os
 import sys
 
 from unmask.errors import UserError
+from unmask.text import shown
 
 # Command: (module, one line of help).
 COMMANDS = {
@@ -25,34 +26,53 @@ COMMANDS = {
 }
 
 
-def main(arguments):
+def tell(sentence):
+    """Writes one sentence to standard error."""
+    print(f"unmask: {shown(sentence)}", file=sys.stderr)
+
+
+def call(arguments):
+    """Runs a command: its exit code. Raises what the command raises."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print("usage: python -m unmask COMMAND ...\n")
         for name, (_, words) in COMMANDS.items():
             print(f"  {name:<12}{words}")
         return 0 if arguments else 2
     if arguments[0] not in COMMANDS:
-        print(f"unmask: unknown command: {arguments[0]}", file=sys.stderr)
+        tell(f"unknown command: {arguments[0]}")
         return 2
     try:
         module = importlib.import_module(COMMANDS[arguments[0]][0])
     except ModuleNotFoundError as missing:
-        print(f"unmask: NOT RUN: needs the Python package {missing.name}; ./dev setup installs it",
-              file=sys.stderr)
+        tell(f"NOT RUN: needs the Python package {missing.name}; ./dev setup installs it")
         return 3
     try:
-        code = module.main(arguments[1:])
+        return module.main(arguments[1:])
+    except SystemExit as end:  # argparse: --help or a usage error
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 2
+
+
+def main(arguments):
+    """Runs a command; errors become a sentence and an exit code, and so does output that is lost."""
+    try:
+        code = call(arguments)
         sys.stdout.flush()
         return code
     except UserError as problem:
-        print(f"unmask: {problem}", file=sys.stderr)
+        tell(problem)
         return problem.code
     except BrokenPipeError:  # the reader has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 1
     except OSError as problem:
-        print(f"unmask: {problem.filename or 'output'}: {problem.strerror}", file=sys.stderr)
+        tell(f"{problem.filename or 'standard output'}: {problem.strerror}")
+        drop_output()
         return 3
+
+
+def drop_output():
+    """Gives up what standard output still holds, so that the interpreter does not write it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def run():

@@ -9,8 +9,8 @@
 
 #include "harness/base/python_regex.h"
 #include "harness/base/python_text.h"
-#include "harness/workload/scorers/python_random.h"
 #include "harness/workload/scorers/language.h"
+#include "harness/workload/scorers/python_random.h"
 
 namespace unmask::scorers {
 using py::pattern;

@@ -17,8 +17,7 @@ class one_token final : public pace_policy {
   explicit one_token(bool stop) : pace_policy({1, 1, false, 0, 1}), stop_(stop) {}
 
   std::int32_t canvas_length(const model_config&, const sequence_request& request) const override {
-    if (request.gen_length <= 0) throw usage_error("autoregressive: gen_length must be positive");
-    return static_cast<std::int32_t>(request.prompt.size()) + request.gen_length;
+    return request_positions("autoregressive", request);
   }
 
   std::int32_t prefill_rows(const batch& b, std::int32_t s) const override {

@@ -8,11 +8,7 @@
 namespace unmask {
 
 std::int32_t block_pace::canvas_length(const model_config&, const sequence_request& request) const {
-  if (request.gen_length <= 0) {
-    throw usage_error(settings_.method + ": gen_length must be positive");
-  }
-  return round_up(static_cast<std::int32_t>(request.prompt.size()) + request.gen_length,
-                  settings_.block_length);
+  return request_positions(settings_.method, request, settings_.block_length);
 }
 
 std::int32_t block_pace::prefill_end(const batch& b, std::int32_t s) const {

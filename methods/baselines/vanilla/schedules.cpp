@@ -55,7 +55,7 @@ block_progress first_block(const Settings& set, std::int32_t gen) {
 template <class Settings>
 std::int32_t blockwise_length(const Settings& set, const sequence_request& request) {
   first_block(set, request.gen_length);
-  return static_cast<std::int32_t>(request.prompt.size()) + request.gen_length;
+  return request_positions(set.method, request);
 }
 
 // The rows of step `step` of the block [first, last).
@@ -183,9 +183,7 @@ void dream_block_schedule::observe(batch& b, std::int32_t s, const sequence_step
 
 std::int32_t time_schedule::canvas_length(const model_config&,
                                           const sequence_request& request) const {
-  if (request.gen_length <= 0) {
-    throw usage_error(settings_.method + ": gen_length must be positive");
-  }
+  const std::int32_t positions = request_positions(settings_.method, request);
   const std::int32_t steps =
       steps_for(settings_.method, request.gen_length, settings_.steps, settings_.tokens_per_step);
   if (settings_.confidence_threshold && request.gen_length % steps != 0) {
@@ -193,7 +191,7 @@ std::int32_t time_schedule::canvas_length(const model_config&,
                       std::to_string(request.gen_length) + " to be a multiple of steps " +
                       std::to_string(steps));
   }
-  return static_cast<std::int32_t>(request.prompt.size()) + request.gen_length;
+  return positions;
 }
 
 void time_schedule::start(batch& b, std::int32_t s) {

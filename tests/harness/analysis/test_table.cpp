@@ -22,11 +22,12 @@ bool has(const std::string& text, const std::string& part) {
 TEST(table, markdown_of_a_row) {
   const std::string text = render_rows(std::vector{sample_row()}, table_format::md);
   // Passes of 1.0, 1.2 and 0.8 s: deviation 0.2, 4.3027 * 0.2 / sqrt(3) = 49.7 %.
-  EXPECT_TRUE(
-      has(text,
-          "| tiny | vanilla | word_problem | 2 | 50.0 % [9, 91] | 6.0 ± 49.7 % | base | "
-          "2.00 | 4.00 | 6 | NOISY: the speed is known to ±50 % only, from 3 repetitions |\n"))
+  EXPECT_TRUE(has(text,
+                  "| tiny | vanilla | word_problem | 2 | 50.0 % [9, 91] | 6.0 ± 49.7 % ! | base | "
+                  "2.00 | 4.00 | 6 | NOISY (1) |\n"))
       << text;
+  EXPECT_TRUE(has(text, "\n(1) the speed is known to ±50 % only, from 3 repetitions\n")) << text;
+  EXPECT_TRUE(has(text, "\n!: speed known to worse than 10 %\n")) << text;
   EXPECT_FALSE(has(text, "mean of"));
 }
 
@@ -39,9 +40,57 @@ TEST(table, speed_ups_are_over_the_first_method_of_the_same_circumstances) {
   wide.run.batch_size = 4;
   const std::string text = render_rows(std::vector{sample_row(), fast, wide}, table_format::md);
   EXPECT_TRUE(has(text, "| 2.00 [2.00, 2.00] |")) << text;
-  EXPECT_TRUE(has(text, "± 49.7 % | base |")) << text;
+  EXPECT_TRUE(has(text, "± 49.7 % ! | base |")) << text;
   fast.workload.hash = "other items";
   EXPECT_FALSE(has(render_rows(std::vector{sample_row(), fast}, table_format::md), "| 2.00 ["));
+}
+
+// A verdict that says something else does not hide it, and a reason stands once.
+TEST(table, a_noisy_speed_is_marked_whatever_the_verdict) {
+  result_row row = sample_row(), other = sample_row("other");
+  row.verdict = other.verdict = verdict_kind::not_verified;
+  row.reason = other.reason = "no item of this workload can be scored";
+  other.label = "other";
+  other.samples.half_width = 0.1;
+  const std::string text = render_rows(std::vector{row, other}, table_format::md);
+  EXPECT_TRUE(has(text, "± 49.7 % ! |")) << text;
+  EXPECT_TRUE(has(text, "± 10.0 % |")) << text;
+  EXPECT_EQ(text.find("no item"), text.rfind("no item")) << text;
+  EXPECT_TRUE(has(text, "| NOT_VERIFIED (1) |")) << text;
+}
+
+TEST(table, a_preset_stands_behind_the_label) {
+  result_row row = sample_row();
+  row.preset = "official";
+  EXPECT_TRUE(has(render_rows(std::vector{row}, table_format::md), "| vanilla (official) |"));
+  row.label = "vanilla, official";
+  EXPECT_TRUE(has(render_rows(std::vector{row}, table_format::md), "| vanilla, official |"));
+}
+
+// OWASP, "CSV Injection": what begins with one of = + - @, a tab or a return is a formula.
+TEST(text_table, csv_cells_are_no_formulas_and_numbers_stay_numbers) {
+  text_table t{"a"};
+  for (const char* text : {"=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\tx", "\rx", "-1.5",
+                           "+3", "-1e-300", "-1e999", "plain", "-", "+", "--1", "++1"}) {
+    t.add({text});
+  }
+  EXPECT_EQ(
+      render(t, table_format::csv),
+      "a\n'=cmd|' /C calc'!A0\n'+1+1\n'-2+3\n'@SUM(A1)\n\"'\tx\"\n'\\u000dx\n-1.5\n+3\n-1e-300\n"
+      "-1e999\nplain\n'-\n'+\n'--1\n'++1\n");
+}
+
+TEST(text_table, no_text_ends_its_cell_or_commands_its_reader) {
+  text_table t{"a | b"};
+  t.add({"[2cm]\x1b[2J", "x\\|y"});
+  t.add({"*", "<script>a\n<b"});
+  t.add({"5 < 6", "\xC2\x9Bx"});
+  EXPECT_EQ(render(t, table_format::md),
+            "| a | b |\n|---|---|\n| [2cm]\\u001b[2J | x\\\\\\|y |\n| * | \\<script>a \\<b |\n"
+            "| 5 < 6 | \\u009bx |\n");
+  const std::string latex = render(t, table_format::latex);
+  EXPECT_TRUE(has(latex, "\n{}[2cm]\\textbackslash{}u001b[2J & ")) << latex;
+  EXPECT_TRUE(has(latex, "\n{}* & $<$script$>$a $<$b")) << latex;
 }
 
 TEST(table, families_get_a_mean_line) {

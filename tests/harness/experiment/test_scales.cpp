@@ -66,13 +66,14 @@ TEST(scales, another_scale_and_its_needs) {
   EXPECT_EQ(cannot_run(parsed(artifact_text), small_machine()), "");
 }
 
-// Without a GPU a plain experiment falls back to the CPU; only an artifact insists.
-TEST(scales, a_plain_experiment_does_not_insist_on_its_device) {
+// A plain experiment insists on its device as an artifact does.
+TEST(scales, a_device_that_is_asked_for_is_needed) {
   experiment_spec spec = parsed(artifact_text);
+  EXPECT_EQ(cannot_run(spec, small_machine()), "");
   spec.run.device = "cuda";
   EXPECT_NE(cannot_run(spec, small_machine()), "");
   spec.artifact = {};
-  EXPECT_EQ(cannot_run(spec, small_machine()), "");
+  EXPECT_NE(cannot_run(spec, small_machine()), "");
 }
 
 TEST(scales, mistakes_are_named_with_their_line) {

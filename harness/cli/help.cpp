@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "harness/cli/help.h"
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "harness/base/display.h"
+#include "harness/base/error.h"
+#include "harness/cli/command.h"
+
+namespace unmask {
+namespace {
+
+constexpr int page_width = 100, meaning_column = 30;
+
+// The words of `text` in lines of page_width, all but the first behind `indent` blanks.
+std::string wrapped(const std::string& text, int indent) {
+  std::istringstream in(text);
+  std::string out;
+  int column = indent;
+  for (std::string word; in >> word;) {
+    const int width = display_width(word);
+    if (column > indent && column + 1 + width > page_width) {
+      out += "\n" + std::string(static_cast<std::size_t>(indent), ' ');
+      column = indent;
+    }
+    if (column > indent) {
+      out += ' ';
+      ++column;
+    }
+    out += word;
+    column += width;
+  }
+  return out;
+}
+
+std::string option_lines(const option& o) {
+  const option_words w = spelled_out(o);
+  std::string line = w.letter.empty() ? "      " : "  -" + w.letter + ", ";
+  line += "--" + w.name + (w.value.empty() ? "" : " " + w.value);
+  const auto width = static_cast<std::size_t>(meaning_column);
+  if (line.size() + 2 > width) {
+    line += "\n" + std::string(width, ' ');
+  } else {
+    line.resize(width, ' ');
+  }
+  return line + wrapped(meaning_of(o), meaning_column) + "\n";
+}
+
+const option help_option = {"help,h", flag(), "print this text"};
+
+std::string summary_of(const std::string& name) {
+  for (const command& c : commands()) {
+    if (name == c.name) return c.summary;
+  }
+  return "";
+}
+
+// Text in man(7): no line of it is taken for a request, no sign for an escape.
+std::string roff(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\') {
+      out += "\\e";
+    } else if (c == '-') {
+      out += "\\-";
+    } else if ((c == '.' || c == '\'') && (out.empty() || out.back() == '\n')) {
+      out += std::string("\\&") + c;
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+std::string roff_option(const option& o) {
+  const option_words w = spelled_out(o);
+  std::string text = ".TP\n";
+  if (!w.letter.empty()) text += "\\fB\\-" + roff(w.letter) + "\\fR, ";
+  text += "\\fB\\-\\-" + roff(w.name) + "\\fR";
+  if (!w.value.empty()) text += " \\fI" + roff(w.value) + "\\fR";
+  return text + "\n" + roff(meaning_of(o)) + "\n";
+}
+
+}  // namespace
+
+const std::vector<exit_meaning>& exit_codes() {
+  static const std::vector<exit_meaning> all = {
+      {0, "ok"},
+      {1,
+       "a run FAILED or was INVALID, a method that was asked for does not support the model, a "
+       "golden case differs, or planned points have no row"},
+      {2, "usage: an unknown option, name or key, or a setting that cannot be"},
+      {3,
+       "environment: a file, device, tool or memory that is not there, or output that did not "
+       "reach its file"},
+      {4, "a claim was not reproduced, or two runs differ"}};
+  return all;
+}
+
+texts examples_of(const std::string& command) {
+  static const std::map<std::string, texts> all = {
+      {"run",
+       {"run experiments/quickstart.toml",
+        "run experiments/quickstart.toml --set params.threshold=0.8 -o runs/again",
+        "run experiments --only focus_dllm --dry-run"}},
+      {"bench",
+       {"bench tiny-llada -m vanilla,fast_dllm -n 64",
+        "bench tiny-sdar -m block_diffusion,optimus -p 128,512 -n 64 -b 1,8"}},
+      {"generate",
+       {"generate --set params.threshold=0.9 \"Compute 5 * 7 - 15 - 19 + 38.\"",
+        "generate --watch --model tiny-sdar \"Compute 5 * 7 - 15 - 19 + 38.\""}},
+      {"profile",
+       {"profile tiny-llada -m fast_dllm --trace trace.json",
+        "profile tiny-sdar --tool nsys --print-command"}},
+      {"list", {"list methods", "list experiments"}},
+      {"show", {"show focus", "show cost --gpu h100"}},
+      {"doctor", {"doctor", "doctor --model experiments/models/tiny-llada"}},
+      {"table", {"table runs/quickstart", "table runs/quickstart --format csv -o quickstart.csv"}},
+      {"compare", {"compare runs/before runs/after"}},
+      {"claims", {"claims runs/campaign", "claims runs/campaign --only optimus"}},
+      {"crossover", {"crossover results/epyc-2core/crossover.jsonl --base vanilla"}},
+      {"report", {"report runs/quickstart"}},
+      {"bundle", {"bundle runs/quickstart -o quickstart.tar"}},
+      {"rerun", {"rerun quickstart.tar"}},
+      {"plan", {"plan experiments/focus/table_1.toml --scheduler slurm --shards 8 -o runs/focus"}},
+      {"merge", {"merge runs/focus -o focus.jsonl"}},
+      {"golden", {"golden tests/goldens"}},
+      {"completion", {"completion bash", "completion zsh"}},
+      {"man", {"man"}},
+      {"help", {"help run"}}};
+  const auto at = all.find(command);
+  return at == all.end() ? texts{} : at->second;
+}
+
+std::string help_text(const command_words& words) {
+  const std::string name = words.usage.substr(0, words.usage.find(' '));
+  std::string text = "usage: unmask " + words.usage + "\n";
+  if (const std::string summary = summary_of(name); !summary.empty()) text += "\n" + summary + "\n";
+  text += "\noptions:\n";
+  for (const option& o : words.options) text += option_lines(o);
+  text += option_lines(help_option) + words.epilogue;
+  const texts examples = examples_of(name);
+  if (!examples.empty()) text += examples.size() > 1 ? "\nexamples:\n" : "\nexample:\n";
+  for (const std::string& e : examples) text += "  unmask " + e + "\n";
+  return text;
+}
+
+std::string program_help() {
+  std::string text =
+      "unmask: benchmarks and profiles decoding methods for diffusion language models\n\n"
+      "usage: unmask COMMAND [options]\n\n";
+  std::size_t width = 0;
+  for (const command& c : commands()) width = std::max(width, std::string_view(c.name).size());
+  for (const command& c : commands()) {
+    text += fmt::format("  {:<{}}  {}\n", c.name, width, c.summary);
+  }
+  text +=
+      "\nunmask help COMMAND tells its options, with examples; unmask --version the commit and "
+      "build\n\nfirst steps:\n";
+  for (const char* name : {"run", "generate", "bench"}) {
+    text += "  unmask " + examples_of(name).front() + "\n";
+  }
+  text += "\nexit codes:\n";
+  for (const exit_meaning& e : exit_codes()) {
+    text += fmt::format("  {}  {}\n", e.code, wrapped(e.meaning, 5));
+  }
+  return text;
+}
+
+std::string manual_page() {
+  std::string text =
+      ".\\\" Made by `unmask man` from the option tables of the program.\n"
+      ".TH UNMASK 1\n.SH NAME\nunmask \\- benchmarks and profiles decoding methods for diffusion "
+      "language models\n.SH SYNOPSIS\n.B unmask\n.I COMMAND\n[options]\n.SH COMMANDS\n";
+  for (const command& c : commands()) {
+    const command_words words = words_of(c.run);
+    text += ".SS " + roff(words.usage.empty() ? c.name : words.usage) + "\n";
+    text += roff(c.summary) + ".\n";
+    for (const option& o : words.options) text += roff_option(o);
+    const texts examples = examples_of(c.name);
+    if (!examples.empty()) text += ".PP\nExamples:\n.PP\n.nf\n";
+    for (const std::string& e : examples) text += roff("    unmask " + e) + "\n";
+    if (!examples.empty()) text += ".fi\n";
+  }
+  text += ".SH EXIT STATUS\n";
+  for (const exit_meaning& e : exit_codes()) {
+    text += fmt::format(".TP\n.B {}\n{}\n", e.code, roff(e.meaning));
+  }
+  text += ".SH ENVIRONMENT\n";
+  for (const auto& [name, meaning] : std::map<std::string, std::string>{
+           {"UNMASK_MODELS", "folders of checkpoints, parted by colons"},
+           {"UNMASK_DATASETS", "folders of benchmark data and traces, parted by colons"},
+           {"UNMASK_PYTHON", "the Python that runs the package behind some commands"},
+           {"NO_COLOR", "set: no colours"}}) {
+    text += ".TP\n.B " + roff(name) + "\n" + roff(meaning) + "\n";
+  }
+  return text;
+}
+
+}  // namespace unmask

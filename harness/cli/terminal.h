@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// What is different where standard output is a terminal.
+#pragma once
+
+#include <string>
+
+#include "harness/cli/options.h"
+
+namespace unmask {
+
+struct terminal_size {
+  int columns = 80, rows = 24;
+};
+
+// Whether standard output is a terminal that can be drawn on.
+bool output_is_terminal();
+// Of the terminal on standard output; 80 x 24 where it does not say.
+terminal_size size_of_terminal();
+
+option color_option();
+// --color always, never, or auto: on a terminal, unless $NO_COLOR is set (no-color.org). Usage error
+// for another word.
+bool with_color(const command_line& line);
+
+// Markdown for people: its tables with padded columns, without the bars at their ends, cut to this
+// many columns of a terminal: the widest columns of text first, then whole columns from the right,
+// which a line below tells. Everything else is as it was.
+std::string fitted(const std::string& markdown, int columns);
+
+// Standard output: fitted() on a terminal, as it is otherwise.
+void print_tables(const std::string& markdown);
+
+// The other screen of a terminal for as long as this lives, left also when a signal ends the program.
+class alternate_screen {
+ public:
+  alternate_screen();
+  ~alternate_screen();
+  alternate_screen& operator=(alternate_screen&&) = delete;
+};
+
+}  // namespace unmask

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts of strangers on their way to a terminal, as harness/base/output.h shows them."""
+
+import re
+
+# C0 but newline and tab, DEL, C1, and the marks that turn the direction of writing.
+COMMANDS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def shown(text):
+    """The text with every control character written out, "\\u001b"; lone surrogates as U+FFFD."""
+    return COMMANDS.sub(written_out, str(text))
+
+
+def written_out(sign):
+    """A control character as \\uXXXX, half a surrogate pair as the replacement character."""
+    code = ord(sign[0])
+    return "\ufffd" if 0xD800 <= code <= 0xDFFF else f"\\u{code:04x}"

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the Python package ends: texts of strangers are shown, output that is lost is an error."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+sys.path.insert(0, os.path.join(ROOT, "harness/python"))
+
+from unmask.text import shown  # noqa: E402
+
+
+class Text(unittest.TestCase):
+    def test_control_characters_are_written_out(self):
+        self.assertEqual(shown("a\tb\nc \u00fc\u6f22"), "a\tb\nc \u00fc\u6f22")
+        self.assertEqual(shown("\x1b]0;x\x07\x7f\x9b\r"), r"\u001b]0;x\u0007\u007f\u009b\u000d")
+        self.assertEqual(shown("\u202ea\u2066"), r"\u202ea\u2066")
+        self.assertEqual(shown("\udc9b\ud800"), "\ufffd\ufffd")
+
+
+class Package(unittest.TestCase):
+    def run_package(self, redirect, *arguments, module=""):
+        """`python -m unmask ARGUMENTS`, with a command `talk` that is this text of Python."""
+        with tempfile.TemporaryDirectory() as folder:
+            with open(os.path.join(folder, "talk.py"), "w", encoding="utf-8") as file:
+                file.write(module)
+            start = ("import sys; sys.path[:0] = sys.argv[1:3]; import unmask.__main__ as m; "
+                     "m.COMMANDS['talk'] = ('talk', 'x'); sys.argv = ['unmask'] + sys.argv[3:]; m.run()")
+            with open(redirect, "w", encoding="utf-8") as out:
+                return subprocess.run(
+                    [sys.executable, "-B", "-c", start, folder, os.path.join(ROOT, "harness/python"),
+                     *arguments], stdout=out, stderr=subprocess.PIPE, text=True, timeout=60)
+
+    def test_a_full_disk_is_exit_code_3_and_one_sentence(self):
+        argparse = ("import argparse\ndef main(arguments):\n"
+                    "    argparse.ArgumentParser().parse_args(arguments)\n    print('x')\n    return 0\n")
+        many = "def main(arguments):\n    print('x' * 1000000)\n    return 0\n"
+        for arguments, module in ((["--help"], ""), (["talk"], argparse), (["talk", "--help"], argparse),
+                                  (["talk"], many)):
+            done = self.run_package("/dev/full", *arguments, module=module)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertEqual(done.stderr, "unmask: standard output: No space left on device\n")
+
+    def test_other_ends(self):
+        argparse = ("import argparse\ndef main(arguments):\n"
+                    "    argparse.ArgumentParser().parse_args(arguments)\n    return 4\n")
+        for arguments, module, code in (([], "", 2), (["tlak"], "", 2), (["talk"], argparse, 4),
+                                        (["talk", "--help"], argparse, 0),
+                                        (["talk", "--no"], argparse, 2)):
+            self.assertEqual(self.run_package(os.devnull, *arguments, module=module).returncode, code)
+
+    def test_an_error_shows_its_text(self):
+        module = ("from unmask.errors import UserError\ndef main(arguments):\n"
+                  "    raise UserError('\\x1b[31mred: no such key')\n")
+        done = self.run_package(os.devnull, "talk", module=module)
+        self.assertEqual((done.returncode, done.stderr), (2, "unmask: \\u001b[31mred: no such key\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
