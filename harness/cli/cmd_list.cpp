@@ -95,7 +95,7 @@ void list_benchmarks() {
     std::vector<std::string> firsts;
     for (const auto& [split, files] : d->files) firsts.push_back(files.front());
     print("  {:<13} {:<30} {} ({})\n", d->name, d->hub.empty() ? d->home : d->hub,
-          fmt::join(firsts, ", "), d->licence);
+          joined(firsts), d->licence);
   }
 }
 
@@ -106,7 +106,7 @@ void list_benchmark(const std::string& name) {
   if (!d.hub.empty()) print("  data set   {} (Hugging Face Hub)\n", d.hub);
   print("  licence    {}\n  folder     $UNMASK_DATASETS/{}, or `path` of the workload\n", d.licence,
         d.name);
-  if (!d.tasks.empty()) print("  tasks      {}\n", fmt::join(d.tasks, ", "));
+  if (!d.tasks.empty()) print("  tasks      {}\n", joined(d.tasks));
   print("files, one of each line; plain, .gz, STEM.firstN.EXT.gz or inside a .zip\n");
   for (const auto& [split, files] : d.files) {
     print("  {:<12} {}\n", split, fmt::join(files, " | "));
@@ -118,14 +118,14 @@ void list_benchmark(const std::string& name) {
     std::vector<std::string> reads = b.reads;
     if (b.shots > 0) reads.insert(reads.end(), b.example_files.begin(), b.example_files.end());
     print("  {:<5} {:<46} {} shots, prompt {}; reads {}\n", b.harness, b.config, b.shots, b.form,
-          fmt::join(reads, ", "));
+          joined(reads));
   }
   print("Python that writes them in this layout, in a folder of $UNMASK_DATASETS\n");
   for (const std::string& line : d.python) print("  {}\n", line);
 }
 
 std::string range_of(const parameter_spec& p) {
-  if (!p.choices.empty()) return fmt::format("one of {}", fmt::join(p.choices, ", "));
+  if (!p.choices.empty()) return fmt::format("one of {}", joined(p.choices));
   if (p.minimum <= -1e299 && p.maximum >= 1e299) return "";
   return fmt::format("{:g} to {:g}", p.minimum, p.maximum);
 }
