@@ -109,7 +109,7 @@ void list_benchmark(const std::string& name) {
   if (!d.tasks.empty()) print("  tasks      {}\n", joined(d.tasks));
   print("files, one of each line; plain, .gz, STEM.firstN.EXT.gz or inside a .zip\n");
   for (const auto& [split, files] : d.files) {
-    print("  {:<12} {}\n", split, fmt::join(files, " | "));
+    print("  {:<12} {}\n", split, joined(files, " | "));
   }
   for (const auto& [file, hash] : d.sha256) print("  sha256       {}  {}\n", hash, file);
   print("harnesses\n");
