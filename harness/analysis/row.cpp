@@ -312,6 +312,7 @@ std::string to_json_line(const result_row& row) {
   }
   out["model"]["layers"] = row.model.layers;
   if (!row.model.caution.empty()) out["model"]["caution"] = row.model.caution;
+  if (!row.model.chat_template.empty()) out["model"]["chat_template"] = row.model.chat_template;
   out["workload"] = {
       {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
   if (const benchmark_record& b = row.workload.benchmark; !b.harness.empty()) {

@@ -6,6 +6,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/json.h"
 #include "harness/base/unicode.h"
 #include "harness/model/tokenizer_parts.h"
 
@@ -15,7 +16,10 @@ namespace {
 constexpr std::size_t file_limit = 256 << 20;
 
 std::string read_if_present(const std::filesystem::path& path) {
-  return std::filesystem::exists(path) ? read_file(path, file_limit) : std::string();
+  if (!std::filesystem::exists(path)) return {};
+  std::string text = read_file(path, file_limit);
+  refuse_lfs_pointer(text, path.string());
+  return text;
 }
 
 void encode_plain(const tokenizer_parts& parts, std::string_view text,
@@ -55,7 +59,7 @@ tokenizer tokenizer::load(const std::filesystem::path& directory) {
                             ": holds neither tokenizer.json nor vocab.json and merges.txt");
   }
   return parse_vocabulary(read_file(directory / "vocab.json", file_limit),
-                          read_file(directory / "merges.txt", file_limit),
+                          read_if_present(directory / "merges.txt"),
                           read_if_present(directory / "added_tokens.json"), config,
                           directory.string());
 }
@@ -83,6 +87,14 @@ std::vector<std::int32_t> tokenizer::encode(std::string_view text, bool parse_sp
     cut_added(parts, parts.normalized, composed, parse_special, ids,
               [&](std::string_view rest) { encode_plain(parts, rest, ids); });
   });
+  return ids;
+}
+
+std::vector<std::int32_t> tokenizer::encode_raw(std::string_view text) const {
+  std::vector<std::int32_t> ids = parts_->before;
+  const std::vector<std::int32_t> inner = encode(text);
+  ids.insert(ids.end(), inner.begin(), inner.end());
+  ids.insert(ids.end(), parts_->after.begin(), parts_->after.end());
   return ids;
 }
 
