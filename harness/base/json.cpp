@@ -144,8 +144,9 @@ bool is_hostile_json(std::string_view text) {
 
 void refuse_lfs_pointer(std::string_view text, const std::string& file) {
   if (!text.starts_with("version https://git-lfs.github.com/spec/")) return;
-  throw environment_error(file + ": is a Git LFS pointer, the file itself was never fetched; run "
-                                 "`git lfs pull` in its folder, or download the file");
+  throw environment_error(file +
+                          ": is a Git LFS pointer, the file itself was never fetched; run "
+                          "`git lfs pull` in its folder, or download the file");
 }
 
 json_value parse_python_json(std::string_view text, const std::string& file) {

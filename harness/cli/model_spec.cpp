@@ -99,6 +99,10 @@ experiment_spec spec_of_model(const std::filesystem::path& given, const command_
   const model_config config = read_model_config(directory);
   std::string name = directory.filename().string();
   if (name.empty()) name = directory.parent_path().filename().string();  // "folder/"
+  if (const auto above = directory.parent_path(); above.filename() == "snapshots") {
+    const std::string entry = above.parent_path().filename().string();  // models--ORG--NAME
+    if (const auto at = entry.rfind("--"); at != std::string::npos) name = entry.substr(at + 2);
+  }
   if (const std::int64_t layers = line.within("layers", 0, largest_number); layers > 0) {
     name += fmt::format(", {} of {} layers", layers, config.layers);
   }

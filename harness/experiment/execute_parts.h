@@ -25,7 +25,7 @@ namespace unmask {
 struct loaded_model {
   std::filesystem::path directory;  // of the checkpoint
   model_config config;
-  std::optional<tokenizer> tokens;  // absent when only shapes were wanted
+  std::optional<tokenizer> tokens;    // absent when only shapes were wanted
   std::optional<chat_template> chat;  // with the tokenizer
   model_weights weights;
   model_record record;

@@ -92,8 +92,7 @@ chat_template chat_template::load(const fs::path& directory, const model_config&
   t.directory_ = directory.string();
   const auto object_of = [&](const char* name) {
     if (!is_file(directory / name)) return json_value{json_value::object{}};
-    return parse_python_json(read_file(directory / name, file_limit),
-                             (directory / name).string());
+    return parse_python_json(read_file(directory / name, file_limit), (directory / name).string());
   };
   const auto take = [&](const char* name, std::string text) {
     if (!t.text_.empty() || text.empty()) return;
@@ -173,8 +172,7 @@ void chat_template::render_with_python(const std::vector<conversation>& chats,
     return value.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
   };
   const std::string place = directory_ + "/" + file_;
-  std::string requests =
-      line({{"template", text_}, {"variables", variables_}, {"where", place}});
+  std::string requests = line({{"template", text_}, {"variables", variables_}, {"where", place}});
   for (const conversation& chat : chats) {
     json request = {{"messages", json::array()}, {"add_generation_prompt", true}};
     for (const chat_message& m : chat) {
@@ -184,8 +182,8 @@ void chat_template::render_with_python(const std::vector<conversation>& chats,
     requests += line(request);
   }
   const scratch_folder scratch;
-  const fs::path asked = scratch.path() / "asked.jsonl", answered = scratch.path() / "answers.jsonl",
-                 said = scratch.path() / "said.txt";
+  const fs::path asked = scratch.path() / "asked.jsonl",
+                 answered = scratch.path() / "answers.jsonl", said = scratch.path() / "said.txt";
   write_file(asked, requests);
   const std::string why =
       place + ": the program does not know this chat template, so the Python package renders it: ";
@@ -201,8 +199,9 @@ void chat_template::render_with_python(const std::vector<conversation>& chats,
     while (words.ends_with('\n')) words.pop_back();
     if (words.starts_with("unmask: ")) words.erase(0, 8);
     if (status == 126 || status == 127) {
-      words = "NOT RUN: needs Python 3.11 with jinja2 (./dev setup prepares it, $UNMASK_PYTHON "
-              "names another)";
+      words =
+          "NOT RUN: needs Python 3.11 with jinja2 (./dev setup prepares it, $UNMASK_PYTHON "
+          "names another)";
     } else if (status > 128) {
       words = "it was stopped by signal " + std::to_string(status - 128) +
               " (more time or memory than a template may take)";
@@ -213,8 +212,8 @@ void chat_template::render_with_python(const std::vector<conversation>& chats,
   std::size_t begin = 0;
   for (const conversation& chat : chats) {
     const std::size_t end = std::min(answers.find('\n', begin), answers.size());
-    const json_value answer = parse_json(
-        std::string_view(answers).substr(begin, end - begin), "answer of the Python package");
+    const json_value answer = parse_json(std::string_view(answers).substr(begin, end - begin),
+                                         "answer of the Python package");
     rendered_[memory_key(chat, thinking_off)] =
         json_reader(answer, "answer of the Python package").text("text");
     begin = end + 1;

@@ -23,11 +23,16 @@ bool plain_name(const std::string& name) {
 }
 
 bool decides_the_model(const std::string& name) {
-  constexpr const char* exact[] = {"config.json",         "generation_config.json",
-                                   "tokenizer.json",      "tokenizer_config.json",
-                                   "vocab.json",          "merges.txt",
-                                   "added_tokens.json",   "special_tokens_map.json",
-                                   "chat_template.jinja", "chat_template.json",
+  constexpr const char* exact[] = {"config.json",
+                                   "generation_config.json",
+                                   "tokenizer.json",
+                                   "tokenizer_config.json",
+                                   "vocab.json",
+                                   "merges.txt",
+                                   "added_tokens.json",
+                                   "special_tokens_map.json",
+                                   "chat_template.jinja",
+                                   "chat_template.json",
                                    "model.safetensors.index.json"};
   return name.ends_with(".safetensors") ||
          std::find(std::begin(exact), std::end(exact), name) != std::end(exact);
@@ -185,7 +190,9 @@ std::string hash_of_checkpoint(const std::filesystem::path& directory,
 
 std::string contradictions_of(const model_config& model, const std::filesystem::path& directory) {
   std::string all = mask_contradiction(model, directory);
-  const auto say = [&](const std::string& sentence) { all += (all.empty() ? "" : "; ") + sentence; };
+  const auto say = [&](const std::string& sentence) {
+    all += (all.empty() ? "" : "; ") + sentence;
+  };
   if (is_file(directory / "model.safetensors") &&
       is_file(directory / "model.safetensors.index.json")) {
     say("the folder holds model.safetensors and an index of shards: the first is read, as "

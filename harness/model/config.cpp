@@ -394,8 +394,9 @@ model_config parse_model_config(std::string_view config_text, std::string_view g
   const std::string prefix = directory.empty() ? "" : directory + "/";
   const json_value root = parse_python_json(config_text, prefix + "config.json");
   const json_value generation_root =
-      generation_text.empty() ? json_value{json_value::object{}}
-                              : parse_python_json(generation_text, prefix + "generation_config.json");
+      generation_text.empty()
+          ? json_value{json_value::object{}}
+          : parse_python_json(generation_text, prefix + "generation_config.json");
   const json_reader config(root, prefix + "config.json");
   const json_reader generation(generation_root, prefix + "generation_config.json");
   const architecture& kind = find_architecture(config);

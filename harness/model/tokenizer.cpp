@@ -58,10 +58,9 @@ tokenizer tokenizer::load(const std::filesystem::path& directory) {
     throw environment_error(directory.string() +
                             ": holds neither tokenizer.json nor vocab.json and merges.txt");
   }
-  return parse_vocabulary(read_file(directory / "vocab.json", file_limit),
-                          read_if_present(directory / "merges.txt"),
-                          read_if_present(directory / "added_tokens.json"), config,
-                          directory.string());
+  return parse_vocabulary(
+      read_file(directory / "vocab.json", file_limit), read_if_present(directory / "merges.txt"),
+      read_if_present(directory / "added_tokens.json"), config, directory.string());
 }
 
 tokenizer tokenizer::parse(std::string_view tokenizer_json, std::string_view config,

@@ -134,8 +134,8 @@ struct tokenizer_parts {
   std::vector<added_token> added;
   std::unordered_map<std::int32_t, std::size_t> added_by_id;  // id -> index in added
   std::vector<std::int32_t> before, after;  // ids that the post_processor puts around a text
-  added_token_matcher raw;         // tokens looked for in the text as given
-  added_token_matcher normalized;  // tokens looked for after normalisation
+  added_token_matcher raw;                  // tokens looked for in the text as given
+  added_token_matcher normalized;           // tokens looked for after normalisation
 };
 
 // Texts are whole files; empty: no such file. Errors name directory/file and key.

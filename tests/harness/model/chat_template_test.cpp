@@ -19,12 +19,10 @@ namespace {
 
 using nlohmann::json;
 
-const std::map<std::string, chat_format> formats = {{"llada", chat_format::llada},
-                                                    {"qwen3", chat_format::qwen3},
-                                                    {"qwen25", chat_format::qwen25},
-                                                    {"ling", chat_format::ling},
-                                                    {"headers", chat_format::headers},
-                                                    {"chatml", chat_format::chatml}};
+const std::map<std::string, chat_format> formats = {
+    {"llada", chat_format::llada},     {"qwen3", chat_format::qwen3},
+    {"qwen25", chat_format::qwen25},   {"ling", chat_format::ling},
+    {"headers", chat_format::headers}, {"chatml", chat_format::chatml}};
 
 TEST(chat_template, equals_jinja_byte_for_byte) {
   std::size_t count = 0;
@@ -114,8 +112,11 @@ TEST(chat_template, is_not_known_by_its_text_alone) {
 
 TEST(chat_template, the_file_of_its_own_comes_first) {
   const scratch_folder folder;
-  test::expect_environment_error([&] { loaded(folder.path()).render(conversation{{"user", "x"}}); },
-                                 {folder.path().string(), "has no chat template", "--raw"});
+  test::expect_environment_error(
+      [&] {
+        loaded(folder.path()).render(conversation{{"user", "x"}});
+      },
+      {folder.path().string(), "has no chat template", "--raw"});
   EXPECT_EQ(loaded(folder.path()).summary(), "none");
   write_file(folder.path() / "chat_template.json", R"({"chat_template": "a"})");
   EXPECT_TRUE(loaded(folder.path()).summary().starts_with("own of chat_template.json"));
@@ -132,7 +133,9 @@ TEST(chat_template, without_python_says_so) {
   write_file(folder.path() / "chat_template.jinja", "c");
   ::setenv("UNMASK_PYTHON", "/nowhere/python", 1);
   test::expect_environment_error(
-      [&] { loaded(folder.path()).render(conversation{{"user", "x"}}); },
+      [&] {
+        loaded(folder.path()).render(conversation{{"user", "x"}});
+      },
       {"chat_template.jinja", "NOT RUN: needs Python", "--raw"});
   ::unsetenv("UNMASK_PYTHON");
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "harness/model/checkpoint.h"
 #include "tests/harness/model/support.h"
 
 namespace unmask {
@@ -81,7 +82,8 @@ TEST(config, constants_of_python_are_read) {
   const auto with = [&](const std::string& more) {
     return parse_model_config(text + more + "}", "", "models/some");
   };
-  EXPECT_EQ(with(R"("a": NaN, "b": [Infinity, -Infinity], "c": "NaN \"NaN, Infinity")").eos_id, 251);
+  EXPECT_EQ(with(R"("a": NaN, "b": [Infinity, -Infinity], "c": "NaN \"NaN, Infinity")").eos_id,
+            251);
   json config = llada();
   config.erase("rms_norm_eps");
   text = config.dump();
@@ -114,7 +116,8 @@ TEST(config, a_pointer_and_the_root_of_a_cache_are_named) {
   fs::create_directories(root / "snapshots/abc");
   expect_environment_error([&] { read_model_config(root); },
                            {"models--x--y", "Hugging Face cache", "snapshots/abc"});
-  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 5\n";
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 5\n";
   write_file(root / "snapshots/abc/config.json", pointer);
   expect_environment_error([&] { read_model_config(root / "snapshots/abc"); },
                            {"config.json", "Git LFS pointer", "git lfs pull"});

@@ -290,8 +290,9 @@ TEST(tokenizer, raw_prompts_get_what_the_post_processor_adds) {
     const std::vector<std::int32_t> ids = made.encode_raw("hi"), inner = made.encode("hi");
     const auto at = std::search(ids.begin(), ids.end(), inner.begin(), inner.end());
     EXPECT_NE(at, ids.end());
-    return std::pair(std::vector<std::int32_t>(ids.begin(), at),
-                     std::vector<std::int32_t>(at + static_cast<std::ptrdiff_t>(inner.size()), ids.end()));
+    return std::pair(
+        std::vector<std::int32_t>(ids.begin(), at),
+        std::vector<std::int32_t>(at + static_cast<std::ptrdiff_t>(inner.size()), ids.end()));
   };
   using ids = std::vector<std::int32_t>;
   const std::string bos = R"({"type": "TemplateProcessing", "pair": [],
