@@ -17,6 +17,7 @@
 namespace unmask {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
 const std::map<std::string, chat_format> formats = {
