@@ -50,7 +50,7 @@ const icu::Normalizer2* old_nfc() {
     UErrorCode status = U_ZERO_ERROR;
     const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(status);
     // Both live as long as the program.
-    auto* known = new icu::UnicodeSet(icu::UnicodeString(u"[:age=10.0:]"), status);
+    auto* known = new icu::UnicodeSet(icu::UnicodeString(u"[:age=9.0:]"), status);
     if (U_FAILURE(status)) return static_cast<const icu::Normalizer2*>(nullptr);
     known->freeze();
     return static_cast<const icu::Normalizer2*>(new icu::FilteredNormalizer2(*nfc, *known));

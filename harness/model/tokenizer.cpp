@@ -15,11 +15,14 @@ namespace {
 
 constexpr std::size_t file_limit = 256 << 20;
 
-std::string read_if_present(const std::filesystem::path& path) {
-  if (!std::filesystem::exists(path)) return {};
+std::string read_text(const std::filesystem::path& path) {
   std::string text = read_file(path, file_limit);
   refuse_lfs_pointer(text, path.string());
   return text;
+}
+
+std::string read_if_present(const std::filesystem::path& path) {
+  return std::filesystem::exists(path) ? read_text(path) : std::string();
 }
 
 void encode_plain(const tokenizer_parts& parts, std::string_view text,
@@ -59,7 +62,7 @@ tokenizer tokenizer::load(const std::filesystem::path& directory) {
                             ": holds neither tokenizer.json nor vocab.json and merges.txt");
   }
   return parse_vocabulary(
-      read_file(directory / "vocab.json", file_limit), read_if_present(directory / "merges.txt"),
+      read_file(directory / "vocab.json", file_limit), read_text(directory / "merges.txt"),
       read_if_present(directory / "added_tokens.json"), config, directory.string());
 }
 
