@@ -205,6 +205,7 @@ void read_model(result_row& row, const json& model) {
   take(model, "weights", row.model.weights);
   take_if_there(model, "layers", row.model.layers);
   take_if_there(model, "caution", row.model.caution);
+  take_if_there(model, "chat_template", row.model.chat_template);
   for (const run_key& key : run_key_list()) {
     const auto* text = std::get_if<std::string run_keys::*>(&key.field);
     if (!key.used || !text) continue;

@@ -102,9 +102,9 @@ int command_generate(const texts& arguments) {
   parameter_map resolved;
   recipe made =
       method_registry::instance().make(name, config, line.text("preset"), given.params, &resolved);
-  const sequence_request request{prompt_tokens(prompt, line.given("raw"), directory, config, tokens),
-                                 gen_length,
-                                 static_cast<std::uint64_t>(line.at_least("seed", 0))};
+  const sequence_request request{
+      prompt_tokens(prompt, line.given("raw"), directory, config, tokens), gen_length,
+      static_cast<std::uint64_t>(line.at_least("seed", 0))};
   const std::int32_t length = made.pace->canvas_length(config, request);
   if (length > config.max_positions) {
     throw usage_error(fmt::format("prompt and canvas take {} positions, but {} was made for {}",
