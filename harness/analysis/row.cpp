@@ -205,6 +205,7 @@ void read_model(result_row& row, const json& model) {
   take(model, "weights", row.model.weights);
   take_if_there(model, "layers", row.model.layers);
   take_if_there(model, "caution", row.model.caution);
+  take_if_there(model, "chat_template", row.model.chat_template);
   for (const run_key& key : run_key_list()) {
     const auto* text = std::get_if<std::string run_keys::*>(&key.field);
     if (!key.used || !text) continue;
@@ -312,6 +313,7 @@ std::string to_json_line(const result_row& row) {
   }
   out["model"]["layers"] = row.model.layers;
   if (!row.model.caution.empty()) out["model"]["caution"] = row.model.caution;
+  if (!row.model.chat_template.empty()) out["model"]["chat_template"] = row.model.chat_template;
   out["workload"] = {
       {"family", row.workload.family}, {"items", row.workload.items}, {"hash", row.workload.hash}};
   if (const benchmark_record& b = row.workload.benchmark; !b.harness.empty()) {

@@ -65,6 +65,7 @@ struct model_record {
   run_keys used = {};                  // what those keys came to that are declared `used`
   std::int64_t layers = 0;             // 0: written before this was recorded
   std::string caution;                 // model_config::caution
+  std::string chat_template = {};      // chat_template::summary(): text, file, who renders it
 };
 
 // How a harness runs a benchmark: what a score must share with another to stand beside it.

@@ -142,7 +142,36 @@ bool is_hostile_json(std::string_view text) {
   return false;
 }
 
+void refuse_lfs_pointer(std::string_view text, const std::string& file) {
+  if (!text.starts_with("version https://git-lfs.github.com/spec/")) return;
+  throw environment_error(file +
+                          ": is a Git LFS pointer, the file itself was never fetched; run "
+                          "`git lfs pull` in its folder, or download the file");
+}
+
+json_value parse_python_json(std::string_view text, const std::string& file) {
+  std::string plain;
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (c == '"') quoted = !quoted;
+    std::size_t length = quoted && c == '\\' ? 2 : 1;
+    if (!quoted && (c == 'N' || c == 'I' || c == '-')) {
+      for (const std::string_view word : {"NaN", "Infinity", "-Infinity"}) {
+        if (text.substr(i).starts_with(word)) length = word.size();
+      }
+    }
+    const bool constant = !quoted && length > 1;
+    if (constant) plain += '"';
+    plain += text.substr(i, length);
+    if (constant) plain += '"';
+    i += length;
+  }
+  return parse_json(plain, file);
+}
+
 json_value parse_json(std::string_view text, const std::string& file) {
+  refuse_lfs_pointer(text, file);
   if (text.find('\0') != std::string_view::npos) {  // where nlohmann would end
     throw environment_error(file + ": not valid JSON: it has a zero byte");
   }

@@ -41,6 +41,13 @@ struct json_member {
 // text that is not UTF-8, a key given twice, nesting deeper than 64.
 json_value parse_json(std::string_view text, const std::string& file);
 
+// The same as Python's json.load reads it: NaN, Infinity and -Infinity, which transformers writes for
+// keys of no use here, are the texts of those names, so that a key that is used refuses them.
+json_value parse_python_json(std::string_view text, const std::string& file);
+
+// Environment error where the text is a Git LFS pointer instead of the file that it stands for.
+void refuse_lfs_pointer(std::string_view text, const std::string& file);
+
 // Whether a text that nlohmann reads into a tree would end the program, by nesting deeper than 64 when
 // the tree is walked, or be cut short at a zero byte. What it says of text that is no JSON means nothing.
 bool is_hostile_json(std::string_view text);

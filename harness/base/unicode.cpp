@@ -6,6 +6,7 @@
 #include <unicode/normalizer2.h>
 #include <unicode/stringpiece.h>
 #include <unicode/uchar.h>
+#include <unicode/uniset.h>
 #include <unicode/utf8.h>
 
 #include "harness/base/error.h"
@@ -41,10 +42,28 @@ std::string repair_utf8(std::string_view text) {
   return out;
 }
 
+namespace {
+
+// Null: ICU has no data.
+const icu::Normalizer2* old_nfc() {
+  static const icu::Normalizer2* const made = [] {
+    UErrorCode status = U_ZERO_ERROR;
+    const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(status);
+    // Both live as long as the program.
+    auto* known = new icu::UnicodeSet(icu::UnicodeString(u"[:age=9.0:]"), status);
+    if (U_FAILURE(status)) return static_cast<const icu::Normalizer2*>(nullptr);
+    known->freeze();
+    return static_cast<const icu::Normalizer2*>(new icu::FilteredNormalizer2(*nfc, *known));
+  }();
+  return made;
+}
+
+}  // namespace
+
 std::string normalize_nfc(std::string_view text) {
   UErrorCode status = U_ZERO_ERROR;
-  const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(status);
-  if (U_FAILURE(status)) {
+  const icu::Normalizer2* nfc = old_nfc();
+  if (nfc == nullptr) {
     throw environment_error("the ICU library has no data for Unicode normalisation");
   }
   const icu::StringPiece piece(text.data(), checked_size(text));

@@ -11,7 +11,8 @@ namespace unmask {
 // Unicode standard recommends and Rust and Python do).
 std::string repair_utf8(std::string_view text);
 
-// Normalisation form C of valid UTF-8.
+// Normalisation form C of valid UTF-8, by the tables of the Hugging Face tokenizers library, which end
+// with Unicode 9: a mark that is newer keeps its place, a composition that is newer is not made.
 std::string normalize_nfc(std::string_view text);
 
 // Bytes of the character that starts at text[at]; text is valid UTF-8, at < text.size().

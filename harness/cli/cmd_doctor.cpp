@@ -12,6 +12,7 @@
 #include "harness/cli/model_spec.h"
 #include "harness/cli/options.h"
 #include "harness/experiment/device.h"
+#include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
 #include "harness/model/tokenizer.h"
@@ -24,13 +25,15 @@ namespace unmask {
 namespace {
 
 // Reads a checkpoint to the last byte; the first thing wrong with it becomes the answer.
-bool check_model(const std::filesystem::path& directory) {
+bool check_model(const std::filesystem::path& given) {
   try {
+    const std::filesystem::path directory = model_folder(given);
     const model_config config = read_model_config(directory);
     const model_weights weights = load_weights(config, directory);
     const tokenizer tokens = tokenizer::load(directory);
     print("  ok    {}  {:.2f} M parameters, tokenizer of {} entries\n", directory.string(),
           static_cast<double>(config.parameters()) * 1e-6, tokens.vocabulary_size());
+    print("        chat template: {}\n", chat_template::load(directory, config).summary());
     if (!config.caution.empty()) print("  NOTE  {}\n", config.caution);
     return true;
   } catch (const error& failure) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <span>
 
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
@@ -17,6 +18,7 @@
 #include "harness/experiment/device.h"
 #include "harness/experiment/execute_parts.h"
 #include "harness/model/chat_template.h"
+#include "harness/model/tokenizer.h"
 #include "harness/model/weights.h"
 
 namespace unmask {
@@ -68,6 +70,14 @@ option_table generate_options() {
       color_option()};
 }
 
+std::vector<std::int32_t> prompt_tokens(const std::string& prompt, bool raw,
+                                        const std::filesystem::path& directory,
+                                        const model_config& config, const tokenizer& tokens) {
+  if (raw) return tokens.encode_raw(prompt);
+  const conversation chat = {{"user", prompt}};
+  return tokens.encode(chat_template::load(directory, config).render(chat));
+}
+
 }  // namespace
 
 int command_generate(const texts& arguments) {
@@ -92,10 +102,9 @@ int command_generate(const texts& arguments) {
   parameter_map resolved;
   recipe made =
       method_registry::instance().make(name, config, line.text("preset"), given.params, &resolved);
-  const std::string text =
-      line.given("raw") ? prompt : apply_chat_template(config, tokens, {{"user", prompt}}, true);
-  const sequence_request request{tokens.encode(text), gen_length,
-                                 static_cast<std::uint64_t>(line.at_least("seed", 0))};
+  const sequence_request request{
+      prompt_tokens(prompt, line.given("raw"), directory, config, tokens), gen_length,
+      static_cast<std::uint64_t>(line.at_least("seed", 0))};
   const std::int32_t length = made.pace->canvas_length(config, request);
   if (length > config.max_positions) {
     throw usage_error(fmt::format("prompt and canvas take {} positions, but {} was made for {}",

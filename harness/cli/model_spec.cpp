@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "harness/base/error.h"
+#include "harness/base/python_text.h"
 #include "harness/decode/registry.h"
 #include "harness/experiment/locate.h"
 
@@ -52,20 +53,29 @@ void check_prompts(const std::filesystem::path& model, std::int64_t prompts,
 }
 
 std::filesystem::path model_folder(const std::filesystem::path& given) {
+  namespace fs = std::filesystem;
   std::error_code none;
-  if (std::filesystem::exists(given, none)) return given;
-  const std::string name = given.string();
-  if (!given.has_parent_path()) {
-    const auto embedded = find_embedded("models" / given, {});
-    if (embedded) return *embedded;
+  if (fs::is_directory(given, none)) {
+    // The root of an entry of a Hugging Face cache holds no model itself.
+    const std::string entry = fs::weakly_canonical(given, none).filename().string();
+    if (fs::exists(given / "config.json", none) || !entry.starts_with("models--")) return given;
+    return newest_snapshot(given).value_or(given);
   }
-  if (const auto weights = find_weights(name.starts_with("weights:") ? name.substr(8) : name)) {
-    return *weights;
+  if (fs::exists(given, none)) return given;
+  for (const fs::path& place : {"models" / given, given}) {
+    if (given.is_absolute()) break;
+    if (const auto embedded = find_embedded(place, {})) return *embedded;
   }
-  throw environment_error(name +
-                          ": no such folder, and no such model in $UNMASK_MODELS or the Hugging "
-                          "Face cache; give the folder that holds config.json, or fetch a "
-                          "published model with: hf download ORG/NAME");
+  std::string name = given.string();
+  if (name.starts_with("weights:")) name.erase(0, 8);
+  if (name.starts_with("models--")) name = py::replace_all(name.substr(8), "--", "/");
+  if (const auto found = find_weights(name)) return *found;
+  throw environment_error(fmt::format(
+      "{}: no such folder, and no such model that comes with the program, in $UNMASK_MODELS or in "
+      "the Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub); give the "
+      "folder that holds config.json, or fetch a published model with: hf download {}",
+      given.string(),
+      name.find('/') != std::string::npos && given.is_relative() ? name : "ORG/NAME"));
 }
 
 std::filesystem::path fresh_folder(const std::filesystem::path& wanted) {
@@ -89,6 +99,10 @@ experiment_spec spec_of_model(const std::filesystem::path& given, const command_
   const model_config config = read_model_config(directory);
   std::string name = directory.filename().string();
   if (name.empty()) name = directory.parent_path().filename().string();  // "folder/"
+  if (const auto above = directory.parent_path(); above.filename() == "snapshots") {
+    const std::string entry = above.parent_path().filename().string();  // models--ORG--NAME
+    if (const auto at = entry.rfind("--"); at != std::string::npos) name = entry.substr(at + 2);
+  }
   if (const std::int64_t layers = line.within("layers", 0, largest_number); layers > 0) {
     name += fmt::format(", {} of {} layers", layers, config.layers);
   }

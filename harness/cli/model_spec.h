@@ -24,8 +24,9 @@ option_table model_options(int repetitions);
 void check_prompts(const std::filesystem::path& model, std::int64_t prompts,
                    std::int64_t prompt_tokens, std::int64_t gen_length);
 
-// What --model names: a folder, an embedded model by its name, or a published one, "ORG/NAME", in
-// $UNMASK_MODELS or the Hugging Face cache. Environment error for anything else.
+// The folder of what --model names: a folder (of a checkpoint, or the root of its entry in a Hugging
+// Face cache), a model that comes with the program by its name, or a published one, ORG/NAME, that
+// find_weights() finds. Environment error that names the places looked in.
 std::filesystem::path model_folder(const std::filesystem::path& given);
 
 // The wanted folder, or -2, -3, ... behind its name, so that it holds nothing yet: what is measured

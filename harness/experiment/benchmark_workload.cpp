@@ -24,8 +24,15 @@ namespace fs = std::filesystem;
 std::string text_of(const task_item& item, const loaded_model& model, bool thinking_off) {
   if (item.bos) return "<|beginoftext|>" + item.prompt;
   if (item.messages.empty()) return item.prompt;
-  return apply_chat_template(chat_format_of(model.config, *model.tokens), item.messages, true,
-                             thinking_off);
+  return model.chat->render(item.messages, thinking_off);
+}
+
+// A raw prompt gets the tokens around it that transformers' tokenizer adds; one with BOS has them.
+std::vector<std::int32_t> tokens_of(const task_item& item, const loaded_model& model,
+                                    bool thinking_off) {
+  const std::string text = text_of(item, model, thinking_off);
+  const bool raw = item.messages.empty() && !item.bos;
+  return raw ? model.tokens->encode_raw(text) : model.tokens->encode(text);
 }
 
 // Middle cut of OC-U: of more than `most` tokens the first and the last half; cut on the left of
@@ -47,7 +54,7 @@ std::vector<std::int32_t> cut(std::vector<std::int32_t> ids, std::size_t most, b
 std::vector<std::int32_t> fitted(benchmark_item item, std::size_t most, bool cut_middle,
                                  const loaded_model& model, bool thinking_off, task_item& asked) {
   asked = std::move(item.task);
-  std::vector<std::int32_t> ids = model.tokens->encode(text_of(asked, model, thinking_off));
+  std::vector<std::int32_t> ids = tokens_of(asked, model, thinking_off);
   const std::size_t fewer = std::max(item.shorter_prompts.size(), item.shorter_messages.size());
   for (std::size_t i = 0; i < fewer && most > 0 && ids.size() > most; ++i) {
     if (!item.shorter_prompts.empty()) {
@@ -55,7 +62,7 @@ std::vector<std::int32_t> fitted(benchmark_item item, std::size_t most, bool cut
     } else {
       asked.messages = item.shorter_messages[i];
     }
-    ids = model.tokens->encode(text_of(asked, model, thinking_off));
+    ids = tokens_of(asked, model, thinking_off);
   }
   return cut(std::move(ids), most, cut_middle);
 }
@@ -194,6 +201,12 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
   const auto most =
       static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : found.max_prompt);
   w.record = {entry.name, hash_of(tasks), static_cast<std::int64_t>(tasks.items.size())};
+  std::vector<conversation> chats;  // rendered at once and remembered
+  for (const benchmark_item& item : tasks.items) {
+    if (!item.task.messages.empty()) chats.push_back(item.task.messages);
+    chats.insert(chats.end(), item.shorter_messages.begin(), item.shorter_messages.end());
+  }
+  if (!chats.empty()) model.chat->render(chats, r.thinking == "off");
   for (std::int64_t trial = 0; trial < r.trials; ++trial) {
     for (const benchmark_item& chosen : tasks.items) {
       sequence_request request;

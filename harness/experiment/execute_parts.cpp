@@ -102,6 +102,13 @@ void fill_random(loaded_workload& w, const workload_entry& entry, const run_sett
   w.record = {entry.name, fmt::format("random tokens, seed {}", run.seed), entry.items.limit};
 }
 
+// Each task as the first turn of a chat.
+std::vector<conversation> questions_of(const std::vector<task_item>& items) {
+  std::vector<conversation> chats;
+  for (const task_item& item : items) chats.push_back({{"user", item.prompt}});
+  return chats;
+}
+
 // Before the prompts get the template of the model that answers.
 void invite_judge(loaded_workload& w, const workload_entry& of) {
   const std::filesystem::path& path = of.judge;
@@ -117,10 +124,8 @@ void invite_judge(loaded_workload& w, const workload_entry& of) {
     throw usage_error("workload.judge is " + path.string() +
                       ", which is no autoregressive model with a tokenizer");
   }
-  const chat_format format = chat_format_of(judge.config, *judge.tokens);
-  for (const task_item& item : w.items) {
-    w.judged_prompts.push_back(
-        judge.tokens->encode(apply_chat_template(format, {{"user", item.prompt}}, true)));
+  for (const std::string& prompt : judge.chat->render(questions_of(w.items))) {
+    w.judged_prompts.push_back(judge.tokens->encode(prompt));
   }
   w.record.judge = entry.name;
 }
@@ -146,12 +151,12 @@ void fill_tasks(loaded_workload& w, const workload_entry& entry, const run_setti
   std::vector<task_item> all = read_tasks(entry.file.string());
   w.items = located(entry.file.string(), [&] { return select(std::move(all), entry.items); });
   w.record = {entry.name, hash_of_tasks(w.items), static_cast<std::int64_t>(w.items.size())};
-  const chat_format format = chat_format_of(model.config, *model.tokens);
+  const std::vector<std::string> prompts = model.chat->render(questions_of(w.items));
   if (!entry.judge.empty()) invite_judge(w, entry);
   for (std::size_t i = 0; i < w.items.size(); ++i) {
     task_item& item = w.items[i];
     sequence_request request;
-    item.prompt = apply_chat_template(format, {{"user", item.prompt}}, true);
+    item.prompt = prompts[i];
     request.prompt = model.tokens->encode(item.prompt);
     request.gen_length = generated_length(entry, run, item);
     request.seed = request_seed(run, i);
@@ -244,6 +249,8 @@ std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_set
   // Lengths, a trace and random prompts need no text; load_workload() says when a workload does.
   if (std::filesystem::exists(entry.path / "tokenizer.json", none)) {
     m->tokens = tokenizer::load(entry.path);
+    m->chat = chat_template::load(entry.path, m->config);
+    m->record.chat_template = m->chat->summary();
   }
   if (runs_dry(run)) {
     m->config = shape_only(m->config);

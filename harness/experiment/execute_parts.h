@@ -13,6 +13,7 @@
 #include "harness/decode/step_loop.h"
 #include "harness/engine/clock.h"
 #include "harness/experiment/runner.h"
+#include "harness/model/chat_template.h"
 #include "harness/model/tokenizer.h"
 #include "harness/model/weights.h"
 #include "harness/workload/task.h"
@@ -24,7 +25,8 @@ namespace unmask {
 struct loaded_model {
   std::filesystem::path directory;  // of the checkpoint
   model_config config;
-  std::optional<tokenizer> tokens;  // absent when only shapes were wanted
+  std::optional<tokenizer> tokens;    // absent when only shapes were wanted
+  std::optional<chat_template> chat;  // with the tokenizer
   model_weights weights;
   model_record record;
   std::string device;

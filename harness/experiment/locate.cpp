@@ -35,21 +35,6 @@ bool stays_below(const fs::path& name) {
   return !name.is_absolute() && std::ranges::find(name, fs::path("..")) == name.end();
 }
 
-std::optional<fs::path> newest_snapshot(const fs::path& repository) {
-  std::optional<fs::path> newest;
-  fs::file_time_type when{};
-  for (const fs::path& snapshot : entries_of(repository / "snapshots")) {
-    std::error_code failed;
-    const auto changed = fs::last_write_time(snapshot, failed);
-    if (failed || !is_file(snapshot / "config.json")) continue;
-    if (!newest || changed > when) {
-      newest = snapshot;
-      when = changed;
-    }
-  }
-  return newest;
-}
-
 }  // namespace
 
 fs::path shipped_experiments() {
@@ -92,6 +77,21 @@ std::optional<fs::path> find_embedded(const fs::path& path, const fs::path& besi
   if (shipped.empty() || name.empty() || !stays_below(name)) return std::nullopt;
   if (!fs::exists(shipped / name, ignored)) return std::nullopt;
   return (shipped / name).lexically_normal();
+}
+
+std::optional<fs::path> newest_snapshot(const fs::path& repository) {
+  std::optional<fs::path> newest;
+  fs::file_time_type when{};
+  for (const fs::path& snapshot : entries_of(repository / "snapshots")) {
+    std::error_code failed;
+    const auto changed = fs::last_write_time(snapshot, failed);
+    if (failed || !is_file(snapshot / "config.json")) continue;
+    if (!newest || changed > when) {
+      newest = snapshot;
+      when = changed;
+    }
+  }
+  return newest;
 }
 
 std::optional<fs::path> find_weights(const std::string& name) {

@@ -31,6 +31,9 @@ std::optional<std::filesystem::path> find_embedded(const std::filesystem::path& 
 // folders, by ".." or "/", is none.
 std::optional<std::filesystem::path> find_weights(const std::string& name);
 
+// The newest snapshot with a config.json below models--ORG--NAME of a Hugging Face cache.
+std::optional<std::filesystem::path> newest_snapshot(const std::filesystem::path& repository);
+
 // The directories of $UNMASK_MODELS and of $UNMASK_DATASETS.
 std::vector<std::filesystem::path> model_folders();
 std::vector<std::filesystem::path> dataset_folders();

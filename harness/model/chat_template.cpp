@@ -39,7 +39,7 @@ reasoned split_reasoning(std::string_view content) {
 }
 
 // Index of the last user message that is not a wrapped tool response.
-std::size_t last_query(const std::vector<chat_message>& messages) {
+std::size_t last_query(const conversation& messages) {
   for (std::size_t i = messages.size(); i-- > 0;) {
     const chat_message& m = messages[i];
     const bool tool_response =
@@ -49,19 +49,22 @@ std::size_t last_query(const std::vector<chat_message>& messages) {
   return messages.size() - 1;
 }
 
-std::string render_llada(const std::vector<chat_message>& messages) {
-  std::string out = "<|startoftext|>";
+constexpr const char* start_of_text = "<|startoftext|>";  // `bos_token` of both header formats
+
+// trimmed: Jinja's trim, Python's strip, on each text.
+std::string render_headers(const conversation& messages, bool trimmed, bool opens_answer) {
+  std::string out = start_of_text;
   for (const chat_message& m : messages) {
     out += "<|start_header_id|>" + m.role + "<|end_header_id|>\n\n";
-    out += py::strip(m.content);  // Jinja's trim
+    out += trimmed ? py::strip(m.content) : m.content;
     out += "<|eot_id|>";
   }
-  // The published template opens the answer always, asked or not.
-  return out + "<|start_header_id|>assistant<|end_header_id|>\n\n";
+  if (opens_answer) out += "<|start_header_id|>assistant<|end_header_id|>\n\n";
+  return out;
 }
 
 // The turns as they are, behind `opening`.
-std::string render_chatml(std::string opening, const std::vector<chat_message>& messages,
+std::string render_chatml(std::string opening, const conversation& messages,
                           bool add_generation_prompt) {
   for (const chat_message& m : messages) {
     opening += "<|im_start|>" + m.role + "\n" + m.content + "<|im_end|>\n";
@@ -70,12 +73,12 @@ std::string render_chatml(std::string opening, const std::vector<chat_message>& 
   return opening;
 }
 
-std::string render_qwen25(const std::vector<chat_message>& messages, bool add_generation_prompt) {
+std::string render_qwen25(const conversation& messages, bool add_generation_prompt) {
   const char* usual = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n";
   return render_chatml(messages[0].role == "system" ? "" : usual, messages, add_generation_prompt);
 }
 
-std::string render_sink(const std::vector<chat_message>& messages, bool add_generation_prompt) {
+std::string render_sink(const conversation& messages, bool add_generation_prompt) {
   std::string sink;
   for (std::int32_t i = 0; i < sink_length; ++i) sink += "<|im_start|>";
   return render_chatml(std::move(sink), messages, add_generation_prompt);
@@ -88,7 +91,7 @@ std::string with_reasoning(const reasoned& parts) {
       .append(without_leading_newlines(parts.answer));
 }
 
-std::string render_qwen3(const std::vector<chat_message>& messages, bool add_generation_prompt) {
+std::string render_qwen3(const conversation& messages, bool add_generation_prompt) {
   std::string out;
   const std::size_t query = last_query(messages);
   for (std::size_t i = 0; i < messages.size(); ++i) {
@@ -108,7 +111,7 @@ std::string render_qwen3(const std::vector<chat_message>& messages, bool add_gen
   return out;
 }
 
-std::string render_ling(const std::vector<chat_message>& messages, bool add_generation_prompt) {
+std::string render_ling(const conversation& messages, bool add_generation_prompt) {
   std::string out = "<role>SYSTEM</role>";
   if (messages[0].role == "system") out += messages[0].content + "\n";
   out += "detailed thinking off<|role_end|>";
@@ -132,23 +135,7 @@ std::string render_ling(const std::vector<chat_message>& messages, bool add_gene
 
 }  // namespace
 
-chat_format chat_format_of(const model_config& config, const tokenizer& tokens) {
-  const auto has = [&](const char* token) { return tokens.token_id(token) >= 0; };
-  // The order matters: LLaDA's vocabulary reserves <role> too, but ends turns with <|eot_id|>.
-  if (has("<|start_header_id|>") && has("<|eot_id|>")) return chat_format::llada;
-  if (has("<|role_end|>") || (config.family == model_family::llada2_moe && has("<role>"))) {
-    return chat_format::ling;
-  }
-  if (has("<|im_start|>") && has("<|im_end|>")) {
-    if (config.sink_tokens > 0) return chat_format::sink;
-    return config.family == model_family::dream ? chat_format::qwen25 : chat_format::qwen3;
-  }
-  throw environment_error(
-      config.name + ": the tokenizer has no chat tokens that are known (<|im_start|>, " +
-      "<|start_header_id|> or <|role_end|>); use the prompt without a template");
-}
-
-std::string apply_chat_template(chat_format format, const std::vector<chat_message>& messages,
+std::string apply_chat_template(chat_format format, const conversation& messages,
                                 bool add_generation_prompt, bool thinking_off) {
   if (messages.empty()) throw usage_error("a chat needs at least one message");
   for (const chat_message& m : messages) {
@@ -161,8 +148,12 @@ std::string apply_chat_template(chat_format format, const std::vector<chat_messa
     throw usage_error("this model's chat template has no thinking to turn off");
   }
   switch (format) {
-    case chat_format::llada:
-      return render_llada(messages);
+    case chat_format::llada:  // opens the answer always, asked or not
+      return render_headers(messages, true, true);
+    case chat_format::headers:
+      return render_headers(messages, false, add_generation_prompt);
+    case chat_format::chatml:
+      return render_chatml("", messages, add_generation_prompt);
     case chat_format::qwen3:
       return render_qwen3(messages, add_generation_prompt) +
              (thinking_off && add_generation_prompt ? "<think>\n\n</think>\n\n" : "");
@@ -174,12 +165,6 @@ std::string apply_chat_template(chat_format format, const std::vector<chat_messa
       return render_ling(messages, add_generation_prompt);
   }
   throw std::logic_error("apply_chat_template: unknown format");
-}
-
-std::string apply_chat_template(const model_config& config, const tokenizer& tokens,
-                                const std::vector<chat_message>& messages,
-                                bool add_generation_prompt) {
-  return apply_chat_template(chat_format_of(config, tokens), messages, add_generation_prompt);
 }
 
 }  // namespace unmask

@@ -23,11 +23,17 @@ bool plain_name(const std::string& name) {
 }
 
 bool decides_the_model(const std::string& name) {
-  constexpr const char* exact[] = {"config.json",         "generation_config.json",
-                                   "tokenizer.json",      "tokenizer_config.json",
-                                   "vocab.json",          "merges.txt",
-                                   "added_tokens.json",   "special_tokens_map.json",
-                                   "chat_template.jinja", "model.safetensors.index.json"};
+  constexpr const char* exact[] = {"config.json",
+                                   "generation_config.json",
+                                   "tokenizer.json",
+                                   "tokenizer_config.json",
+                                   "vocab.json",
+                                   "merges.txt",
+                                   "added_tokens.json",
+                                   "special_tokens_map.json",
+                                   "chat_template.jinja",
+                                   "chat_template.json",
+                                   "model.safetensors.index.json"};
   return name.ends_with(".safetensors") ||
          std::find(std::begin(exact), std::end(exact), name) != std::end(exact);
 }
@@ -62,16 +68,63 @@ std::string marker_of(const std::filesystem::path& directory) {
   return {};
 }
 
+constexpr std::size_t file_limit = 256 << 20;
+
+json_value object_in(const std::filesystem::path& file) {
+  return is_file(file) ? parse_python_json(read_file(file, file_limit), file.string())
+                       : json_value{json_value::object{}};
+}
+
+// The id of an added token in the files of a tokenizer; -1: none of them lists it.
+std::int64_t added_id(const std::filesystem::path& directory, const json_value& config,
+                      const std::string& token) {
+  const auto is_token = [&](const json_value& entry) {
+    const json_value* content = entry.find("content");
+    return content != nullptr && content->text() != nullptr && *content->text() == token;
+  };
+  if (const json_value* listed = config.find("added_tokens_decoder");
+      listed != nullptr && listed->members() != nullptr) {
+    for (const auto& [id, entry] : *listed->members()) {
+      if (is_token(entry)) return std::atoll(id.c_str());
+    }
+  }
+  const json_value added = object_in(directory / "added_tokens.json");
+  if (const json_value* id = added.find(token); id != nullptr && id->integer() != nullptr) {
+    return *id->integer();
+  }
+  const json_value tokenizer = object_in(directory / "tokenizer.json");
+  if (const json_value* list = tokenizer.find("added_tokens");
+      list != nullptr && list->items() != nullptr) {
+    for (const json_value& entry : *list->items()) {
+      const json_value* id = entry.find("id");
+      if (is_token(entry) && id != nullptr && id->integer() != nullptr) return *id->integer();
+    }
+  }
+  return -1;
+}
+
+std::string mask_contradiction(const model_config& model, const std::filesystem::path& directory) {
+  const json_value config = object_in(directory / "tokenizer_config.json");
+  const json_value* named = config.find("mask_token");
+  if (named != nullptr && named->members() != nullptr) named = named->find("content");
+  if (model.mask_id < 0 || named == nullptr || named->text() == nullptr) return {};
+  const std::int64_t id = added_id(directory, config, *named->text());
+  if (id < 0 || id == model.mask_id) return {};
+  return "mask_token_id of config.json is " + std::to_string(model.mask_id) +
+         ", but mask_token of tokenizer_config.json has the id " + std::to_string(id) +
+         ": the canvas is filled with the first, and answers are nonsense where it is wrong";
+}
+
 }  // namespace
 
 checkpoint::checkpoint(const std::filesystem::path& directory) : directory_(directory.string()) {
   const std::filesystem::path single = directory / "model.safetensors";
   const std::filesystem::path index = directory / "model.safetensors.index.json";
-  if (std::filesystem::exists(index)) {
-    open_index(index);
-  } else if (std::filesystem::exists(single)) {
+  if (std::filesystem::exists(single)) {
     files_.emplace_back(single);
     for (const safetensors_entry& entry : files_[0].entries()) names_.emplace_back(entry.name, 0);
+  } else if (std::filesystem::exists(index)) {
+    open_index(index);
   } else {
     throw environment_error(directory_ +
                             ": holds neither model.safetensors nor model.safetensors.index.json");
@@ -91,7 +144,7 @@ void checkpoint::open_index(const std::filesystem::path& index) {
     const auto [at, fresh] = opened.emplace(*shard, files_.size());
     if (fresh) {
       const std::filesystem::path path = index.parent_path() / *shard;
-      if (!std::filesystem::exists(path)) {
+      if (!is_file(path)) {  // or its name is longer than a file's can be
         map.fail(tensor, "is in the shard " + *shard + ", which is missing");
       }
       files_.emplace_back(path);
@@ -133,6 +186,25 @@ std::string hash_of_checkpoint(const std::filesystem::path& directory,
     lines += "  " + name + "\n";
   }
   return sha256_hex(lines);
+}
+
+std::string contradictions_of(const model_config& model, const std::filesystem::path& directory) {
+  std::string all = mask_contradiction(model, directory);
+  const auto say = [&](const std::string& sentence) {
+    all += (all.empty() ? "" : "; ") + sentence;
+  };
+  if (is_file(directory / "model.safetensors") &&
+      is_file(directory / "model.safetensors.index.json")) {
+    say("the folder holds model.safetensors and an index of shards: the first is read, as "
+        "transformers does");
+  }
+  if (const json_value config = object_in(directory / "config.json");
+      config.find("quantization_config") != nullptr &&
+      !config.find("quantization_config")->is_null()) {
+    say("quantization_config of config.json is not applied: the weights are computed with as they "
+        "are stored");
+  }
+  return all;
 }
 
 std::string caution_of(const model_config& model, const std::filesystem::path& directory) {

@@ -23,7 +23,8 @@ constexpr const char* delta_file = "delta.safetensors";
 
 class checkpoint {
  public:
-  // Opens model.safetensors, or model.safetensors.index.json and every shard it names. A missing
+  // Opens model.safetensors, else model.safetensors.index.json and every shard it names: the order
+  // of transformers. A missing
   // or broken file, or an index that maps a tensor to a shard without it, is an environment error.
   explicit checkpoint(const std::filesystem::path& directory);
 
@@ -59,5 +60,10 @@ std::string hash_of_checkpoint(const std::filesystem::path& directory,
 // was renamed and stripped of those files cannot be told from LLaDA2.0.
 // One sentence that says what is not done and what gave it away; empty: nothing is known.
 std::string caution_of(const model_config& model, const std::filesystem::path& directory);
+
+// Where the files of a checkpoint contradict each other, and which of them counts: a mask token of
+// tokenizer_config.json with another id than config.json's, model.safetensors beside an index of
+// shards, quantization_config beside weights that are read as they are stored. Empty: nowhere.
+std::string contradictions_of(const model_config& model, const std::filesystem::path& directory);
 
 }  // namespace unmask

@@ -307,15 +307,25 @@ void append_ids(const json_reader& config, const char* key, std::int32_t vocabul
 
 void read_ids(const json_reader& config, const json_reader& generation, const architecture& kind,
               model_config& m) {
-  append_ids(config, "eos_token_id", m.vocabulary, m.stop_ids);
+  std::vector<std::int32_t> own;
+  append_ids(config, "eos_token_id", m.vocabulary, own);
   append_ids(generation, "eos_token_id", m.vocabulary, m.stop_ids);
+  if (m.stop_ids.empty()) m.stop_ids = own;  // transformers' generate() reads the first file alone
   if (m.stop_ids.empty() && kind.default_eos >= 0 && kind.default_eos < m.vocabulary) {
     m.stop_ids.push_back(kind.default_eos);
   }
   if (m.stop_ids.empty()) {
     config.fail("eos_token_id", "is missing, and generation_config.json does not give it either");
   }
-  m.eos_id = m.stop_ids.front();
+  const bool agree = !own.empty() && std::ranges::find(m.stop_ids, own[0]) != m.stop_ids.end();
+  m.eos_id = agree ? own[0] : m.stop_ids.front();  // what pads, where both name it
+  for (const std::int32_t id : own) {
+    if (std::ranges::find(m.stop_ids, id) != m.stop_ids.end()) continue;
+    m.caution = fmt::format(
+        "config.json names eos_token_id {}, generation_config.json does not: answers end at the "
+        "second file's ids alone, as in transformers",
+        id);
+  }
   if (m.attention == mask_kind::causal) return;
 
   const char* key = "mask_token_id";
@@ -382,10 +392,11 @@ const char* name_of(model_family family) {
 model_config parse_model_config(std::string_view config_text, std::string_view generation_text,
                                 const std::string& directory) {
   const std::string prefix = directory.empty() ? "" : directory + "/";
-  const json_value root = parse_json(config_text, prefix + "config.json");
+  const json_value root = parse_python_json(config_text, prefix + "config.json");
   const json_value generation_root =
-      generation_text.empty() ? json_value{json_value::object{}}
-                              : parse_json(generation_text, prefix + "generation_config.json");
+      generation_text.empty()
+          ? json_value{json_value::object{}}
+          : parse_python_json(generation_text, prefix + "generation_config.json");
   const json_reader config(root, prefix + "config.json");
   const json_reader generation(generation_root, prefix + "generation_config.json");
   const architecture& kind = find_architecture(config);
@@ -427,12 +438,22 @@ model_config read_model_config(const std::filesystem::path& directory) {
         directory.string() + ": holds only the delta to a model that lies elsewhere; " +
         "./dev model " + directory.lexically_normal().filename().string() + " makes the model");
   }
+  if (!std::filesystem::exists(directory / "config.json")) {
+    const std::vector<std::filesystem::path> snapshots = entries_of(directory / "snapshots");
+    if (!snapshots.empty()) {
+      throw environment_error(directory.string() +
+                              ": is the root of a Hugging Face cache entry; its model lies in " +
+                              snapshots.back().string());
+    }
+  }
   const std::filesystem::path generation = directory / "generation_config.json";
   model_config m = parse_model_config(
       read_file(directory / "config.json", config_limit),
       std::filesystem::exists(generation) ? read_file(generation, config_limit) : "",
       directory.string());
-  m.caution = caution_of(m, directory);
+  for (const std::string& sentence : {caution_of(m, directory), contradictions_of(m, directory)}) {
+    if (!sentence.empty()) m.caution += (m.caution.empty() ? "" : "; ") + sentence;
+  }
   return m;
 }
 

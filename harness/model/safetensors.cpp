@@ -52,6 +52,7 @@ class header_reader {
   }
 
   std::string_view header_text() {
+    refuse_lfs_pointer({reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}, file_);
     if (bytes_.size() < length_bytes) {
       fail("truncated: " + std::to_string(bytes_.size()) +
            " bytes cannot hold the 8-byte header length");

@@ -6,6 +6,7 @@
 
 #include "harness/base/error.h"
 #include "harness/base/files.h"
+#include "harness/base/json.h"
 #include "harness/base/unicode.h"
 #include "harness/model/tokenizer_parts.h"
 
@@ -14,8 +15,14 @@ namespace {
 
 constexpr std::size_t file_limit = 256 << 20;
 
+std::string read_text(const std::filesystem::path& path) {
+  std::string text = read_file(path, file_limit);
+  refuse_lfs_pointer(text, path.string());
+  return text;
+}
+
 std::string read_if_present(const std::filesystem::path& path) {
-  return std::filesystem::exists(path) ? read_file(path, file_limit) : std::string();
+  return std::filesystem::exists(path) ? read_text(path) : std::string();
 }
 
 void encode_plain(const tokenizer_parts& parts, std::string_view text,
@@ -54,10 +61,9 @@ tokenizer tokenizer::load(const std::filesystem::path& directory) {
     throw environment_error(directory.string() +
                             ": holds neither tokenizer.json nor vocab.json and merges.txt");
   }
-  return parse_vocabulary(read_file(directory / "vocab.json", file_limit),
-                          read_file(directory / "merges.txt", file_limit),
-                          read_if_present(directory / "added_tokens.json"), config,
-                          directory.string());
+  return parse_vocabulary(
+      read_file(directory / "vocab.json", file_limit), read_text(directory / "merges.txt"),
+      read_if_present(directory / "added_tokens.json"), config, directory.string());
 }
 
 tokenizer tokenizer::parse(std::string_view tokenizer_json, std::string_view config,
@@ -83,6 +89,14 @@ std::vector<std::int32_t> tokenizer::encode(std::string_view text, bool parse_sp
     cut_added(parts, parts.normalized, composed, parse_special, ids,
               [&](std::string_view rest) { encode_plain(parts, rest, ids); });
   });
+  return ids;
+}
+
+std::vector<std::int32_t> tokenizer::encode_raw(std::string_view text) const {
+  std::vector<std::int32_t> ids = parts_->before;
+  const std::vector<std::int32_t> inner = encode(text);
+  ids.insert(ids.end(), inner.begin(), inner.end());
+  ids.insert(ids.end(), parts_->after.begin(), parts_->after.end());
   return ids;
 }
 

@@ -34,6 +34,9 @@ class tokenizer {
   // Token ids of a text; malformed UTF-8 counts as U+FFFD. No token is added around the text.
   // parse_special false: special tokens written in the text are treated as plain text.
   std::vector<std::int32_t> encode(std::string_view text, bool parse_special = true) const;
+  // A prompt without a chat template: encode() with the tokens that the post_processor of
+  // tokenizer.json puts around a text, as transformers' tokenizer(text) adds them.
+  std::vector<std::int32_t> encode_raw(std::string_view text) const;
   // Text of tokens, valid UTF-8 (incomplete sequences become U+FFFD); ids without a token vanish.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special) const;
   std::int32_t token_id(std::string_view token) const;  // as in the vocabulary file; -1: absent

@@ -133,8 +133,9 @@ struct tokenizer_parts {
   bool nfc = false;
   std::vector<added_token> added;
   std::unordered_map<std::int32_t, std::size_t> added_by_id;  // id -> index in added
-  added_token_matcher raw;         // tokens looked for in the text as given
-  added_token_matcher normalized;  // tokens looked for after normalisation
+  std::vector<std::int32_t> before, after;  // ids that the post_processor puts around a text
+  added_token_matcher raw;                  // tokens looked for in the text as given
+  added_token_matcher normalized;           // tokens looked for after normalisation
 };
 
 // Texts are whole files; empty: no such file. Errors name directory/file and key.

@@ -193,6 +193,64 @@ void read_decoder(const json_reader& component) {
   }
 }
 
+// ---- post-processor -----------------------------------------------------------------------------
+
+// "cls" and "sep" of BertProcessing and RobertaProcessing: ["<s>", 0].
+std::int32_t id_of_pair(const json_reader& component, const char* key) {
+  const json_value::array* pair = component.at(key).items();
+  const std::int64_t* id = pair != nullptr && pair->size() == 2 ? (*pair)[1].integer() : nullptr;
+  if (id == nullptr || *id < 0 || *id > max_id) component.fail(key, "must be a token and its id");
+  return static_cast<std::int32_t>(*id);
+}
+
+// The ids of {"SpecialToken": {"id": NAME}}: those of `special_tokens`.
+std::vector<std::int32_t> template_ids(const json_reader& component, const std::string& name) {
+  std::vector<std::int32_t> ids;
+  const json_reader token = component.child("special_tokens").child(name);
+  const json_value::array* list = token.at("ids").items();
+  if (list == nullptr) token.fail("ids", "must be an array of token ids");
+  for (const json_value& item : *list) {
+    const std::int64_t* id = item.integer();
+    if (id == nullptr || *id < 0 || *id > max_id) token.fail("ids", "holds no token id");
+    ids.push_back(static_cast<std::int32_t>(*id));
+  }
+  return ids;
+}
+
+// Puts ids around those that are there: a Sequence works from the inside out.
+void put_around(const std::vector<std::int32_t>& before, const std::vector<std::int32_t>& after,
+                tokenizer_parts& parts) {
+  parts.before.insert(parts.before.begin(), before.begin(), before.end());
+  parts.after.insert(parts.after.end(), after.begin(), after.end());
+}
+
+void read_postprocessor(const json_reader& component, tokenizer_parts& parts) {
+  const std::string type = component.text("type");
+  if (type == "Sequence") {
+    for_each_child(component, "processors",
+                   [&](const json_reader& child) { read_postprocessor(child, parts); });
+  } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+    put_around({id_of_pair(component, "cls")}, {id_of_pair(component, "sep")}, parts);
+  } else if (type == "TemplateProcessing") {
+    std::vector<std::int32_t> before, after;
+    bool behind = false;
+    for_each_child(component, "single", [&](const json_reader& piece) {
+      if (piece.given("Sequence")) {
+        if (behind) piece.fail("Sequence", "stands twice in the template of one text");
+        behind = true;
+        return;
+      }
+      const auto ids = template_ids(component, piece.child("SpecialToken").text("id"));
+      auto& side = behind ? after : before;
+      side.insert(side.end(), ids.begin(), ids.end());
+    });
+    put_around(before, after, parts);
+  } else if (type != "ByteLevel") {  // which only moves offsets
+    refuse(component, type,
+           "ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing and Sequence");
+  }
+}
+
 // ---- added tokens -------------------------------------------------------------------------------
 
 // Adds unless the id or the text is taken already (the first list read wins).
@@ -298,7 +356,7 @@ void read_added_map(const json_value& root, const std::string& file, tokenizer_p
 }
 
 json_value parse_or_empty(std::string_view text, const std::string& file) {
-  return text.empty() ? json_value{json_value::object{}} : parse_json(text, file);
+  return text.empty() ? json_value{json_value::object{}} : parse_python_json(text, file);
 }
 
 }  // namespace
@@ -315,6 +373,7 @@ tokenizer_parts read_tokenizer_json(std::string_view text, std::string_view conf
     root.fail("pre_tokenizer", "has no ByteLevel component; only byte-level BPE is supported");
   }
   if (root.given("decoder")) read_decoder(root.child("decoder"));
+  if (root.given("post_processor")) read_postprocessor(root.child("post_processor"), parts);
   const std::string config_file = in(directory, "tokenizer_config.json");
   const json_value config_value = parse_or_empty(config_text, config_file);
   const json_reader config(config_value, config_file);

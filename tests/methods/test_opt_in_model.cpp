@@ -27,12 +27,12 @@ TEST(opt_in_model, finds_a_needle_with_every_method_of_block_causal_models) {
   const transformer model(config, load_weights(config, folder), cpu_backend(), weight_format::f32,
                           256);
   sequence_request request;
-  request.prompt = tokens.encode(apply_chat_template(
-      config, tokens,
-      {{"user",
-        "The lamp by the river was small. The owl sang near the market. The code "
-        "of the cave is 4817. What is the code of the cave?"}},
-      true));
+  request.prompt = tokens.encode(
+      chat_template::load(folder, config)
+          .render(conversation{
+              {"user",
+               "The lamp by the river was small. The owl sang near the market. The code "
+               "of the cave is 4817. What is the code of the cave?"}}));
   request.gen_length = 32;
   const parameter_map one_by_one = {{"remasking", "low_confidence_static"}};
   for (const char* method : {"block_diffusion", "delayed_cache", "delayed_cache_plus"}) {

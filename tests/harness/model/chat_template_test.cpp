@@ -6,25 +6,29 @@
 // and with the block trimming that transformers uses.
 #include "harness/model/chat_template.h"
 
+#include <cstdlib>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "harness/base/files.h"
 #include "tests/harness/model/support.h"
 
 namespace unmask {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
-const std::map<std::string, chat_format> formats = {{"llada", chat_format::llada},
-                                                    {"qwen3", chat_format::qwen3},
-                                                    {"qwen25", chat_format::qwen25},
-                                                    {"ling", chat_format::ling}};
+const std::map<std::string, chat_format> formats = {
+    {"llada", chat_format::llada},     {"qwen3", chat_format::qwen3},
+    {"qwen25", chat_format::qwen25},   {"ling", chat_format::ling},
+    {"headers", chat_format::headers}, {"chatml", chat_format::chatml}};
 
 TEST(chat_template, equals_jinja_byte_for_byte) {
   std::size_t count = 0;
   for (const json& item : json::parse(test::text_of(test::fixtures() / "chat_templates.json"))) {
-    std::vector<chat_message> messages;
+    conversation messages;
     for (const json& m : item["messages"]) messages.push_back({m["role"], m["content"]});
     SCOPED_TRACE(item.dump());
     EXPECT_EQ(apply_chat_template(formats.at(item["format"]), messages, item["generation_prompt"]),
@@ -43,39 +47,98 @@ TEST(chat_template, thinking_is_turned_off_where_there_is_any) {
   EXPECT_THROW(apply_chat_template(chat_format::qwen25, chat, true, true), error);
 }
 
-tokenizer with_tokens(const std::vector<std::string>& special) {
-  json t = json::parse(test::text_of(test::fixtures() / "tokenizer.json"));
-  std::int32_t id = 400;
-  for (const std::string& token : special) {
-    t["added_tokens"].push_back({{"id", id++}, {"content", token}, {"special", true}});
+void expect_equal_cases(std::istream& lines, std::size_t wanted) {
+  std::size_t count = 0;
+  for (std::string text; std::getline(lines, text); ++count) {
+    const json item = json::parse(text);
+    conversation messages;
+    for (const json& m : item["messages"]) messages.push_back({m["role"], m["content"]});
+    const std::string made =
+        apply_chat_template(formats.at(item["format"]), messages, item["generation_prompt"],
+                            item["thinking_off"].get<bool>());
+    ASSERT_EQ(made, item["text"].get<std::string>()) << text;
   }
-  return tokenizer::parse(t.dump(), "", "models/some");
+  EXPECT_GE(count, wanted);
 }
 
-TEST(chat_template, is_chosen_by_special_tokens) {
+// fixtures/chat_cases.jsonl: chat_cases.py --write, transformers 5.23.
+TEST(chat_template, equals_transformers) {
+  std::ifstream lines(test::fixtures() / "chat_cases.jsonl");
+  expect_equal_cases(lines, 300);
+}
+
+TEST(chat_template, equals_the_cases_of_a_file) {
+  const char* file = std::getenv("UNMASK_CHAT_CASES");
+  if (file == nullptr) GTEST_SKIP() << "NOT RUN: needs UNMASK_CHAT_CASES; chat_cases.py makes it";
+  std::ifstream lines(file);
+  expect_equal_cases(lines, 1);
+}
+
+chat_template loaded(const fs::path& folder, std::int32_t sink = 0) {
   model_config config;
-  config.name = "some";
-  const auto chosen = [&](model_family family, const std::vector<std::string>& tokens) {
-    config.family = family;
-    return chat_format_of(config, with_tokens(tokens));
-  };
-  EXPECT_EQ(chosen(model_family::llada, {"<role>", "<|start_header_id|>", "<|eot_id|>"}),
-            chat_format::llada);
-  EXPECT_EQ(chosen(model_family::sdar, {"<|im_start|>", "<|im_end|>"}), chat_format::qwen3);
-  EXPECT_EQ(chosen(model_family::qwen3, {"<|im_start|>", "<|im_end|>"}), chat_format::qwen3);
-  EXPECT_EQ(chosen(model_family::dream, {"<|im_start|>", "<|im_end|>"}), chat_format::qwen25);
-  EXPECT_EQ(chosen(model_family::llada2_moe, {"<role>", "</role>", "<|role_end|>"}),
-            chat_format::ling);
-  config.sink_tokens = sink_length;
-  EXPECT_EQ(chosen(model_family::llama, {"<|im_start|>", "<|im_end|>"}), chat_format::sink);
-  config.sink_tokens = 0;
-  EXPECT_EQ(chosen(model_family::llama, {"<|im_start|>", "<|im_end|>"}), chat_format::qwen3);
-  config.family = model_family::llada;
-  test::expect_environment_error([&] { chat_format_of(config, with_tokens({})); },
-                                 {"some", "chat tokens"});
-  EXPECT_EQ(apply_chat_template(config, with_tokens({"<|im_start|>", "<|im_end|>"}),
-                                {{"user", "x"}}, true),
-            "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n");
+  config.sink_tokens = sink;
+  return chat_template::load(folder, config);
+}
+
+TEST(chat_template, is_known_by_its_text) {
+  const std::map<std::string, std::string> published = {{"llada_8b", "LLaDA-8B of"},
+                                                        {"qwen3_sdar", "Qwen3 and SDAR of"},
+                                                        {"dream", "Dream of"},
+                                                        {"llada2_mini", "LLaDA2.0 of"}};
+  for (const auto& [name, start] : published) {
+    const scratch_folder folder;
+    json config = json::parse(test::text_of(test::published() / "templates" / (name + ".json")));
+    write_file(folder.path() / "tokenizer_config.json", config.dump());
+    EXPECT_TRUE(loaded(folder.path()).summary().starts_with(start));
+    config["chat_template"] = config["chat_template"].get<std::string>() + " ";
+    write_file(folder.path() / "tokenizer_config.json", config.dump());
+    EXPECT_TRUE(loaded(folder.path()).summary().starts_with("own of tokenizer_config.json"));
+    EXPECT_TRUE(loaded(folder.path(), sink_length).summary().starts_with("sink of config.json"));
+  }
+  EXPECT_TRUE(loaded(test::embedded_models() / "tiny-llada").summary().starts_with("headers of"));
+  EXPECT_TRUE(loaded(test::embedded_models() / "tiny-sdar").summary().starts_with("ChatML of"));
+  EXPECT_EQ(loaded(test::embedded_models() / "tiny-llada").render(conversation{{"user", " x"}}),
+            "<|startoftext|><|start_header_id|>user<|end_header_id|>\n\n x<|eot_id|>"
+            "<|start_header_id|>assistant<|end_header_id|>\n\n");
+}
+
+// LLaDA's text under another BOS is another template.
+TEST(chat_template, is_not_known_by_its_text_alone) {
+  const scratch_folder folder;
+  json config = json::parse(test::text_of(test::published() / "templates/llada_8b.json"));
+  config["bos_token"] = "<s>";
+  write_file(folder.path() / "tokenizer_config.json", config.dump());
+  EXPECT_TRUE(loaded(folder.path()).summary().starts_with("own of"));
+}
+
+TEST(chat_template, the_file_of_its_own_comes_first) {
+  const scratch_folder folder;
+  test::expect_environment_error(
+      [&] {
+        loaded(folder.path()).render(conversation{{"user", "x"}});
+      },
+      {folder.path().string(), "has no chat template", "--raw"});
+  EXPECT_EQ(loaded(folder.path()).summary(), "none");
+  write_file(folder.path() / "chat_template.json", R"({"chat_template": "a"})");
+  EXPECT_TRUE(loaded(folder.path()).summary().starts_with("own of chat_template.json"));
+  write_file(folder.path() / "tokenizer_config.json",
+             R"({"chat_template": [{"name": "rag", "template": "x"},
+                                   {"name": "default", "template": "b"}]})");
+  EXPECT_TRUE(loaded(folder.path()).summary().starts_with("own of tokenizer_config.json"));
+  write_file(folder.path() / "chat_template.jinja", "c");
+  EXPECT_TRUE(loaded(folder.path()).summary().starts_with("own of chat_template.jinja"));
+}
+
+TEST(chat_template, without_python_says_so) {
+  const scratch_folder folder;
+  write_file(folder.path() / "chat_template.jinja", "c");
+  ::setenv("UNMASK_PYTHON", "/nowhere/python", 1);
+  test::expect_environment_error(
+      [&] {
+        loaded(folder.path()).render(conversation{{"user", "x"}});
+      },
+      {"chat_template.jinja", "NOT RUN: needs Python", "--raw"});
+  ::unsetenv("UNMASK_PYTHON");
 }
 
 TEST(chat_template, a_sink_is_a_block_of_opening_tokens_before_the_first_turn) {

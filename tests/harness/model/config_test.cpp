@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "harness/model/checkpoint.h"
 #include "tests/harness/model/support.h"
 
 namespace unmask {
@@ -65,6 +66,66 @@ void expect_refused(json config, const std::string& key, const json& value,
 
 const json absent(json::value_t::discarded);
 
+// transformers' generate() reads generation_config.json alone.
+TEST(config, end_tokens_are_those_of_generation_config) {
+  const model_config m = parse(llada(), R"({"eos_token_id": 249})");
+  EXPECT_EQ(m.stop_ids, (std::vector<std::int32_t>{249}));
+  EXPECT_EQ(m.eos_id, 249);
+  EXPECT_NE(m.caution.find("eos_token_id 251"), std::string::npos);
+  EXPECT_EQ(parse(llada(), R"({"temperature": 0.1})").stop_ids, (std::vector<std::int32_t>{251}));
+  EXPECT_EQ(parse(llada(), R"({"eos_token_id": [249, 251]})").caution, "");
+}
+
+TEST(config, constants_of_python_are_read) {
+  std::string text = llada().dump();
+  text.back() = ',';
+  const auto with = [&](const std::string& more) {
+    return parse_model_config(text + more + "}", "", "models/some");
+  };
+  EXPECT_EQ(with(R"("a": NaN, "b": [Infinity, -Infinity], "c": "NaN \"NaN, Infinity")").eos_id,
+            251);
+  json config = llada();
+  config.erase("rms_norm_eps");
+  text = config.dump();
+  text.back() = ',';
+  expect_environment_error([&] { with(R"("rms_norm_eps": NaN)"); }, {"`rms_norm_eps`", "number"});
+}
+
+TEST(config, contradictions_between_files_are_said) {
+  const scratch_folder folder;
+  json config = llada();
+  config["quantization_config"] = {{"quant_method", "awq"}};
+  write_file(folder.path() / "config.json", config.dump());
+  write_file(folder.path() / "tokenizer_config.json",
+             R"({"mask_token": "<m>", "added_tokens_decoder": {"249": {"content": "<m>"}}})");
+  write_file(folder.path() / "model.safetensors", "");
+  write_file(folder.path() / "model.safetensors.index.json", "");
+  const std::string said = read_model_config(folder.path()).caution;
+  for (const char* part : {"mask_token_id of config.json is 250", "has the id 249",
+                           "model.safetensors and an index", "quantization_config"}) {
+    EXPECT_NE(said.find(part), std::string::npos) << part << " not in " << said;
+  }
+  write_file(folder.path() / "tokenizer_config.json", R"({"mask_token": {"content": "<m>"}})");
+  write_file(folder.path() / "added_tokens.json", R"({"<m>": 250})");
+  EXPECT_EQ(read_model_config(folder.path()).caution.find("mask"), std::string::npos);
+}
+
+TEST(config, a_pointer_and_the_root_of_a_cache_are_named) {
+  const scratch_folder folder;
+  const fs::path root = folder.path() / "models--x--y";
+  fs::create_directories(root / "snapshots/abc");
+  expect_environment_error([&] { read_model_config(root); },
+                           {"models--x--y", "Hugging Face cache", "snapshots/abc"});
+  const std::string pointer =
+      "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 5\n";
+  write_file(root / "snapshots/abc/config.json", pointer);
+  expect_environment_error([&] { read_model_config(root / "snapshots/abc"); },
+                           {"config.json", "Git LFS pointer", "git lfs pull"});
+  write_file(root / "snapshots/abc/model.safetensors", pointer);
+  expect_environment_error([&] { checkpoint(root / "snapshots/abc"); },
+                           {"model.safetensors", "Git LFS pointer"});
+}
+
 TEST(config, llada) {
   const model_config m = parse(llada(), R"({"eos_token_id": [249, 251]})");
   EXPECT_EQ(m.family, model_family::llada);
@@ -76,7 +137,7 @@ TEST(config, llada) {
   EXPECT_FALSE(m.shifted_logits || m.qk_norm || m.qkv_bias);
   EXPECT_EQ(m.mask_id, 250);
   EXPECT_EQ(m.eos_id, 251);
-  EXPECT_EQ(m.stop_ids, (std::vector<std::int32_t>{251, 249}));
+  EXPECT_EQ(m.stop_ids, (std::vector<std::int32_t>{249, 251}));
   json config = llada();
   config.erase("mlp_hidden_size");
   config["mlp_ratio"] = 4;

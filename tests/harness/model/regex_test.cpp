@@ -10,6 +10,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <nlohmann/json.hpp>
+
 namespace unmask {
 namespace {
 
@@ -58,6 +60,15 @@ TEST(unicode, white_space_and_repair) {
   EXPECT_EQ(trailing_space("   "), 3U);
   EXPECT_EQ(repair_utf8("a\xC3(b"), "a\xEF\xBF\xBD(b");
   EXPECT_EQ(normalize_nfc("e\u0301"), "\u00e9");
+}
+
+// fixtures/nfc_cases.json: [text, NFC of tokenizers 0.23.3], with marks that are newer than its tables.
+TEST(unicode, normalises_as_the_tokenizers_library_does) {
+  const auto cases = nlohmann::json::parse(test::text_of(test::fixtures() / "nfc_cases.json"));
+  ASSERT_EQ(cases.size(), 400U);
+  for (const auto& item : cases) {
+    EXPECT_EQ(normalize_nfc(item[0].get<std::string>()), item[1].get<std::string>()) << item;
+  }
 }
 
 spans pcre2_matches(const char* pattern, const std::string& text) {

@@ -281,5 +281,34 @@ TEST(tokenizer, embedded_models_round_trip) {
   }
 }
 
+// The ids that tokenizers 0.23 puts around "hi" with these post-processors.
+TEST(tokenizer, raw_prompts_get_what_the_post_processor_adds) {
+  const auto around = [](const char* processor) {
+    json t = json::parse(test::text_of(test::fixtures() / "tokenizer.json"));
+    t["post_processor"] = json::parse(processor);
+    const tokenizer made = tokenizer::parse(t.dump(), "", "some");
+    const std::vector<std::int32_t> ids = made.encode_raw("hi"), inner = made.encode("hi");
+    const auto at = std::search(ids.begin(), ids.end(), inner.begin(), inner.end());
+    EXPECT_NE(at, ids.end());
+    return std::pair(
+        std::vector<std::int32_t>(ids.begin(), at),
+        std::vector<std::int32_t>(at + static_cast<std::ptrdiff_t>(inner.size()), ids.end()));
+  };
+  using ids = std::vector<std::int32_t>;
+  const std::string bos = R"({"type": "TemplateProcessing", "pair": [],
+    "single": [{"SpecialToken": {"id": "B", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+    "special_tokens": {"B": {"id": "B", "ids": [7, 8], "tokens": ["x", "y"]}}})";
+  const std::string level = R"({"type": "ByteLevel", "trim_offsets": true})";
+  EXPECT_EQ(around("null"), std::pair(ids{}, ids{}));
+  EXPECT_EQ(around(level.c_str()), std::pair(ids{}, ids{}));
+  EXPECT_EQ(around(bos.c_str()), std::pair(ids({7, 8}), ids{}));
+  EXPECT_EQ(around((R"({"type": "Sequence", "processors": [)" + level + "," + bos + "]}").c_str()),
+            std::pair(ids({7, 8}), ids{}));
+  EXPECT_EQ(around(R"({"type": "RobertaProcessing", "cls": ["c", 3], "sep": ["s", 4]})"),
+            std::pair(ids{3}, ids{4}));
+  test::expect_environment_error([&] { around(R"({"type": "Other"})"); },
+                                 {"`post_processor.type`", "Other"});
+}
+
 }  // namespace
 }  // namespace unmask

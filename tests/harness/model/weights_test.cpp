@@ -178,6 +178,20 @@ TEST_F(sharded, missing_shard) {
   expect_refused({"index.json", "`weight_map.", "b.safetensors", "missing"});
 }
 
+// transformers reads the single file first, and does not look at an index beside it.
+TEST_F(sharded, a_single_file_comes_before_the_index) {
+  fs::remove(path("b.safetensors"));
+  write_file(path("model.safetensors"), test::make_safetensors(tensors()));
+  const model_weights w = load_weights(config(), directory_.path());
+  EXPECT_EQ(w.bytes, 4U * static_cast<std::uint64_t>(config().parameters()));
+}
+
+TEST_F(sharded, name_longer_than_a_file_can_have) {
+  map_["lm_head.weight"] = "\"" + std::string(300, 'a') + "\"";
+  write_index();
+  expect_refused({"index.json", "`weight_map.lm_head.weight`", "aaa", "missing"});
+}
+
 TEST_F(sharded, truncated_shard) {
   fs::resize_file(path("b.safetensors"), fs::file_size(path("b.safetensors")) - 5);
   expect_refused({"b.safetensors", "truncated"});
