@@ -50,7 +50,7 @@ void put_run(Json& out, const run_settings& run) {
   if (run.kind == "serve") out["serve"] = json_of<Json>(run.serve);
 }
 
-nlohmann::ordered_json json_of(const interval& range);  // [low, high]
+nlohmann::ordered_json json_of(const interval& range);    // [low, high]
 nlohmann::ordered_json json_of(const text_table& table);  // as render() says
 
 template <class T>

@@ -107,7 +107,7 @@ std::string why_no_row(const std::string& line, const json& in) {
   if (is_hostile_json(line)) return "holds a zero byte or is nested deeper than any row";
   if (!in.is_discarded()) return "one JSON object with `schema_version` is expected";
   try {
-    (void)json::parse(line);
+    const json read = json::parse(line);
   } catch (const json::exception& problem) {
     return "no JSON: " + plain(problem.what());
   }

@@ -262,13 +262,14 @@ text_table flat_table(const frame& rows) {
     for (const auto& [name, value] : row->metrics) metrics.insert(name);
     for (const auto& [name, value] : row->params) params.insert(name);
   }
-  text_table t{"point_id | run_id | commit | finished_at | cpu | gpu | model | model_hash | weights",
-               "method | label | variation | task | task_hash | items"};
+  text_table t{
+      "point_id | run_id | commit | finished_at | cpu | gpu | model | model_hash | weights",
+      "method | label | variation | task | task_hash | items"};
   for (const std::string& name : params) t.column("params." + name, false);
   for (const run_key& key : run_key_list()) t.column(key.name, false);
-  for (const char* name : {"verdict", "reason", "score", "score_exact", "score_n", "score_low",
-                           "score_high", "repetitions", "half_width", "tokens_per_second_low",
-                           "tokens_per_second_high"}) {
+  for (const char* name :
+       {"verdict", "reason", "score", "score_exact", "score_n", "score_low", "score_high",
+        "repetitions", "half_width", "tokens_per_second_low", "tokens_per_second_high"}) {
     t.column(name, false);
   }
   for (const std::string& name : metrics) t.column(name, true);

@@ -71,11 +71,11 @@ int command_table(const texts& arguments) {
       {"artifact", no_default,
        "experiment file, for the view paper of rows without a run.json beside them"},
       {"scale", no_default, "of --artifact; default tiny"}};
-  const command_line line("table ROWS.jsonl|RUN... [options]",
-                          options + paired_options() + option_table{experiments_option()},
-                          {"rows..."}, arguments,
-                          "\nexample: unmask table runs/quickstart --columns score,tokens_per_second,"
-                          "speedup --format latex\n");
+  const command_line line(
+      "table ROWS.jsonl|RUN... [options]",
+      options + paired_options() + option_table{experiments_option()}, {"rows..."}, arguments,
+      "\nexample: unmask table runs/quickstart --columns score,tokens_per_second,"
+      "speedup --format latex\n");
   const char* missing = "table needs files of rows";
   line.place("rows", missing);
   const table_format format = line.format();

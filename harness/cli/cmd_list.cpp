@@ -94,8 +94,8 @@ void list_benchmarks() {
   for (const benchmark_data* d : benchmark_data_sets()) {
     std::vector<std::string> firsts;
     for (const auto& [split, files] : d->files) firsts.push_back(files.front());
-    print("  {:<13} {:<30} {} ({})\n", d->name, d->hub.empty() ? d->home : d->hub,
-          joined(firsts), d->licence);
+    print("  {:<13} {:<30} {} ({})\n", d->name, d->hub.empty() ? d->home : d->hub, joined(firsts),
+          d->licence);
   }
 }
 
@@ -142,24 +142,15 @@ namespace {
 const std::vector<std::string> listings = {"methods",    "models",      "tasks",
                                            "benchmarks", "experiments", "claims"};
 
-// The tables [[claim]] of every paper's file; what they say the package reads.
-std::size_t count_claims(const std::filesystem::path& folder) {
-  if (!std::filesystem::is_directory(folder)) return 0;
-  constexpr std::size_t largest = 1 << 24;
-  const std::string head = "\n[[claim]]";
-  std::size_t count = 0;
-  for (const std::filesystem::path& file : entries_of(folder, ".toml")) {
-    const std::string text = "\n" + read_file(file, largest);
-    for (std::size_t at = text.find(head); at != std::string::npos; at = text.find(head, at + 1)) {
-      ++count;
-    }
-  }
-  return count;
-}
-
 // How many there are of each, and how to see them.
 void list_counts(const std::filesystem::path& root) {
   const auto has_config = [](const auto& entry) { return is_file(entry / "config.json"); };
+  std::size_t claims = 0;
+  for (const auto& file : entries_of(root / "claims", ".toml")) {
+    const std::string text = read_file(file, std::size_t{1} << 24);
+    for (std::size_t at = 0; (at = text.find("[[claim]]\n", at)) != std::string::npos; ++at)
+      ++claims;
+  }
   const auto models = entries_of(root / "models");
   const std::size_t counts[] = {
       method_registry::instance().names().size(),
@@ -167,7 +158,7 @@ void list_counts(const std::filesystem::path& root) {
       entries_of(root / "data", ".jsonl").size(),
       benchmarks().size(),
       entries_of(root, ".toml").size() + find_artifacts(root, this_machine()).size(),
-      count_claims(root / "claims")};
+      claims};
   for (std::size_t i = 0; i < listings.size(); ++i) {
     print("{:>5} {:<12}  unmask list {}\n", counts[i], listings[i], listings[i]);
   }

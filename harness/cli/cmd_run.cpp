@@ -261,8 +261,9 @@ void find_timed(std::vector<campaign_item>& items, const fs::path& experiments) 
 int judge_claims(const std::vector<campaign_item>& items, const fs::path& directory,
                  const fs::path& experiments) {
   if (!fs::is_directory(experiments / "claims")) return 0;
-  texts words = {"claims", directory, "--save", "--scale", items.front().scale,
-                 "--experiments-dir", experiments};
+  texts words = {"claims",   directory,           "--save",
+                 "--scale",  items.front().scale, "--experiments-dir",
+                 experiments};
   for (const campaign_item& item : items) {
     words.insert(words.end(), {"--paper", item.artifact.header.paper});
   }

@@ -16,7 +16,7 @@ namespace unmask {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::size_t file_limit = 64 << 20;
+constexpr std::size_t template_limit = 64 << 20;
 constexpr std::size_t answer_limit = std::size_t{1} << 30;
 
 // Published templates by the SHA-256 of their text. Formats that write BOS out hold for one BOS.
@@ -92,7 +92,8 @@ chat_template chat_template::load(const fs::path& directory, const model_config&
   t.directory_ = directory.string();
   const auto object_of = [&](const char* name) {
     if (!is_file(directory / name)) return json_value{json_value::object{}};
-    return parse_python_json(read_file(directory / name, file_limit), (directory / name).string());
+    return parse_python_json(read_file(directory / name, template_limit),
+                             (directory / name).string());
   };
   const auto take = [&](const char* name, std::string text) {
     if (!t.text_.empty() || text.empty()) return;
@@ -101,7 +102,7 @@ chat_template chat_template::load(const fs::path& directory, const model_config&
   };
   if (is_file(directory / "chat_template.jinja")) {
     take("chat_template.jinja",
-         universal_newlines(read_file(directory / "chat_template.jinja", file_limit)));
+         universal_newlines(read_file(directory / "chat_template.jinja", template_limit)));
   }
   for (const char* name :
        {"tokenizer_config.json", "chat_template.json", "special_tokens_map.json"}) {

@@ -68,10 +68,10 @@ std::string marker_of(const std::filesystem::path& directory) {
   return {};
 }
 
-constexpr std::size_t file_limit = 256 << 20;
+constexpr std::size_t checkpoint_limit = 256 << 20;
 
 json_value object_in(const std::filesystem::path& file) {
-  return is_file(file) ? parse_python_json(read_file(file, file_limit), file.string())
+  return is_file(file) ? parse_python_json(read_file(file, checkpoint_limit), file.string())
                        : json_value{json_value::object{}};
 }
 

@@ -13,10 +13,10 @@
 namespace unmask {
 namespace {
 
-constexpr std::size_t file_limit = 256 << 20;
+constexpr std::size_t tokenizer_limit = 256 << 20;
 
 std::string read_text(const std::filesystem::path& path) {
-  std::string text = read_file(path, file_limit);
+  std::string text = read_file(path, tokenizer_limit);
   refuse_lfs_pointer(text, path.string());
   return text;
 }
@@ -55,14 +55,15 @@ void cut_added(const tokenizer_parts& parts, const added_token_matcher& matcher,
 tokenizer tokenizer::load(const std::filesystem::path& directory) {
   const std::string config = read_if_present(directory / "tokenizer_config.json");
   if (std::filesystem::exists(directory / "tokenizer.json")) {
-    return parse(read_file(directory / "tokenizer.json", file_limit), config, directory.string());
+    return parse(read_file(directory / "tokenizer.json", tokenizer_limit), config,
+                 directory.string());
   }
   if (!std::filesystem::exists(directory / "vocab.json")) {
     throw environment_error(directory.string() +
                             ": holds neither tokenizer.json nor vocab.json and merges.txt");
   }
   return parse_vocabulary(
-      read_file(directory / "vocab.json", file_limit), read_text(directory / "merges.txt"),
+      read_file(directory / "vocab.json", tokenizer_limit), read_text(directory / "merges.txt"),
       read_if_present(directory / "added_tokens.json"), config, directory.string());
 }
 

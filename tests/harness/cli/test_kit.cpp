@@ -106,7 +106,8 @@ right = { label = "one" }
 };
 
 TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
-  EXPECT_EQ(run("run experiments -o out --experiments-dir experiments"), 4) << said;  // one claim is wrong
+  EXPECT_EQ(run("run experiments -o out --experiments-dir experiments"), 4)
+      << said;  // one claim is wrong
   EXPECT_TRUE(says("1 of 1 artifacts measured")) << said;
   EXPECT_TRUE(
       says("1 REPRODUCED, 0 REPRODUCED (model), 0 PARTLY, 0 AMBIGUOUS, 1 NOT REPRODUCED, "
@@ -123,9 +124,12 @@ TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
                 "experiments/focus/table_1.toml --format csv"),
             0);
   EXPECT_TRUE(says("one,nfe,nfe,,tiny,")) << said;
-  EXPECT_EQ(run("table out --view paper --experiments-dir experiments"), 0) << said;  // run.json names the artifact
+  EXPECT_EQ(run("table out --view paper --experiments-dir experiments"), 0)
+      << said;  // run.json names the artifact
   EXPECT_TRUE(says("| one | 512 |")) << said;
-  EXPECT_EQ(run("table out --view paper --format latex -o paper.tex --experiments-dir experiments"), 0) << said;
+  EXPECT_EQ(run("table out --view paper --format latex -o paper.tex --experiments-dir experiments"),
+            0)
+      << said;
   EXPECT_NE(read("paper.tex").find("\\toprule"), std::string::npos);
 
   EXPECT_EQ(run("bundle out/focus/table_1/tiny -o run.tar"), 0) << said;
