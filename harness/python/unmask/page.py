@@ -299,7 +299,7 @@ def main(arguments):
     try:
         file = os.path.join(folder, "page.json")
         tables.write(tables.json_text(data), file)
-        words = [sys.executable, "-P", "-B", script, file, "-o",
+        words = [sys.executable, "-B", script, file, "-o",
                  options.output or os.path.join(beside, "report.html")]
         words += ["--title", options.title] if options.title else []
         words += ["--figures"] if options.figures else []

@@ -18,7 +18,7 @@ from unmask.names import unknown_name, value_text
 SCHEMA_MAJOR = 1
 # Keys of [run] and what they are where a row, being older, does not name them. The list is that of
 # harness/base/run_keys.h; a test holds the two together.
-RUN_KEYS = {"batch_size": 1, "gen_length": 0, "seed": 0, "device": "cpu", "format": "auto",
+RUN_KEYS = {"batch_size": 1, "gen_length": 0, "seed": 0, "device": "auto", "format": "auto",
             "kv_type": "auto", "gemm": "auto", "graphs": "auto", "impose": "none",
             "repeat_window": 0, "isa": "auto"}
 # Besides the keys of [run], params.NAME and serve.NAME.

@@ -38,7 +38,7 @@ def row_of(label, seconds, batch=1, task="word_problem", **more):
                   "format": "f32", "kv_type": "f32", "layers": 4},
         "workload": {"family": task, "hash": f"hash of {task}", "items": 10},
         "method": "vanilla", "preset": "", "label": label, "variation": "", "params": {},
-        **results.RUN_KEYS, "batch_size": batch, "verdict": "PASS", "reason": "",
+        **results.RUN_KEYS, "device": "cpu", "batch_size": batch, "verdict": "PASS", "reason": "",
         "metrics": {"output_tokens": 100, "committed": 100, "redundancy": 4,
                     "wall_seconds": middle, "tokens_per_second": 100 / middle},
         "provenance": {"output_tokens": "counted", "committed": "counted", "redundancy": "counted",
