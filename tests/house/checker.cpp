@@ -172,7 +172,7 @@ class inspector {
       std::istringstream words(lines[i]);
       std::string kind, name;
       words >> kind >> name;
-      if (kind == "enum") words >> name;
+      if (kind == "enum" && one_of(name, {"class", "struct"})) words >> name;
       const bool indented = lines[i].empty() || lines[i][0] == ' ';
       if (indented || !one_of(kind, {"class", "struct", "enum"}) || name.empty()) continue;
       if (lines[i].back() == ';' && lines[i].find('{') == std::string::npos) continue;  // declared

@@ -287,14 +287,13 @@ TEST(tokenizer, raw_prompts_get_what_the_post_processor_adds) {
     json t = json::parse(test::text_of(test::fixtures() / "tokenizer.json"));
     t["post_processor"] = json::parse(processor);
     const tokenizer made = tokenizer::parse(t.dump(), "", "some");
-    const std::vector<std::int32_t> ids = made.encode_raw("hi"), inner = made.encode("hi");
-    const auto at = std::search(ids.begin(), ids.end(), inner.begin(), inner.end());
-    EXPECT_NE(at, ids.end());
+    const std::vector<std::int32_t> around_it = made.encode_raw("hi"), inner = made.encode("hi");
+    const auto at = std::search(around_it.begin(), around_it.end(), inner.begin(), inner.end());
+    EXPECT_NE(at, around_it.end());
     return std::pair(
-        std::vector<std::int32_t>(ids.begin(), at),
-        std::vector<std::int32_t>(at + static_cast<std::ptrdiff_t>(inner.size()), ids.end()));
+        std::vector<std::int32_t>(around_it.begin(), at),
+        std::vector<std::int32_t>(at + static_cast<std::ptrdiff_t>(inner.size()), around_it.end()));
   };
-  using ids = std::vector<std::int32_t>;
   const std::string bos = R"({"type": "TemplateProcessing", "pair": [],
     "single": [{"SpecialToken": {"id": "B", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
     "special_tokens": {"B": {"id": "B", "ids": [7, 8], "tokens": ["x", "y"]}}})";
