@@ -37,7 +37,8 @@ TEST(registry, no_method_is_named_in_kernels) {
   for (const std::string& name : method_registry::instance().names()) {
     any += (any.empty() ? "\\b(" : "|") + name;
   }
-  const std::regex named(any + ")\\b", std::regex::icase);
+  // "LLaDA2.0" with its point is a model's name, not the method's.
+  const std::regex named(any + ")\\b(?!\\.\\d)", std::regex::icase);
   int files = 0;
   for (const auto& entry :
        std::filesystem::recursive_directory_iterator(UNMASK_SOURCE_DIR "/kernels")) {
