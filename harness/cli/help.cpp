@@ -125,6 +125,7 @@ texts examples_of(const std::string& command) {
       {"claims", {"claims runs/campaign", "claims runs/campaign --only optimus"}},
       {"crossover", {"crossover results/epyc-2core/crossover.jsonl --base vanilla"}},
       {"report", {"report runs/quickstart"}},
+      {"prompts", {"prompts experiments/benchmarks_smoke.toml -o tasks/"}},
       {"bundle", {"bundle runs/quickstart -o quickstart.tar"}},
       {"rerun", {"rerun quickstart.tar"}},
       {"plan", {"plan experiments/focus/table_1.toml --scheduler slurm --shards 8 -o runs/focus"}},

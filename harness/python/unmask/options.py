@@ -4,10 +4,21 @@
 import argparse
 
 
+EXAMPLES = {
+    "bundle": "bundle runs/quickstart -o quickstart.tar",
+    "rerun": "rerun quickstart.tar",
+    "plan": "plan experiments/focus/table_1.toml --scheduler slurm --shards 8 -o runs/focus",
+    "merge": "merge runs/focus -o focus.jsonl",
+    "report": "report runs/quickstart",
+}
+
+
 def parser(command, description, epilog=None):
-    """Makes a parser of `unmask COMMAND`; --help ends with `epilog`."""
-    return argparse.ArgumentParser(prog=f"unmask {command}", allow_abbrev=False,
-                                   description=description, epilog=epilog)
+    """Makes a parser of `unmask COMMAND`; --help ends with an example and `epilog`."""
+    example = f"example: unmask {EXAMPLES[command]}"
+    return argparse.ArgumentParser(
+        prog=f"unmask {command}", allow_abbrev=False, description=description,
+        epilog=f"{example}; {epilog}" if epilog else example)
 
 
 def spelled(arguments):

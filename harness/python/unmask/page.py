@@ -2,7 +2,6 @@
 """unmask report: one HTML page of a run's folder. Computes what the page shows; plots/report.py draws
 it."""
 
-import argparse
 import json
 import os
 import shlex
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-from unmask import estimates, experiments, layout, rows as results, runs, tables
+from unmask import estimates, experiments, layout, options, rows as results, runs, tables
 from unmask.errors import EnvironmentFault, UserError
 from unmask.figures import figure_data
 from unmask.rows import RUN_KEYS, circumstance, is_reportable, is_synthetic, row_name, setting
@@ -263,8 +262,8 @@ def page_data(path, folder):
 
 
 def parser():
-    p = argparse.ArgumentParser(
-        prog="unmask report", allow_abbrev=False,
+    p = options.parser(
+        "report",
         description="Writes one self-contained HTML page of the rows below DIR. Figures need "
                     "matplotlib (./dev setup prepares it).")
     p.add_argument("dir", nargs="?", default="", metavar="DIR|ROWS.jsonl")

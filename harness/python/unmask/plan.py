@@ -8,7 +8,7 @@ import os
 import shlex
 
 from unmask import options as command_options
-from unmask.errors import UserError
+from unmask.errors import EnvironmentFault, UserError
 from unmask.files import replace_file, shown
 from unmask.program import answer_of, program
 
@@ -112,7 +112,10 @@ def main(arguments):
     given = parsed(arguments)
     plans = [planned(experiment, given) for experiment in given.experiments]
     print(table(plans), end="")
-    if given.scheduler is None:
+    if given.scheduler is None:  # a plan alone is for this machine, a job array may be for others
+        lacks = [p["obstacle"] for p in plans if "needs cuda" in (p["obstacle"] or "")]
+        if lacks:
+            raise EnvironmentFault(lacks[0])
         return 0
     folder = os.path.abspath(given.output)
     tasks = [task for plan in plans for task in tasks_of(plan, given, folder)]

@@ -59,7 +59,9 @@ class faults : public testing::Test {
   std::map<std::string, std::string> results(const std::string& output) {
     std::map<std::string, std::string> all;
     for (const result_row& row : read_rows(root_ / output).rows) {
-      std::string text = std::string(name_of(row.verdict)) + " " + row.answers_hash;
+      // How noisy a machine is, is not the run's doing.
+      const bool noisy = row.verdict == verdict_kind::noisy;
+      std::string text = std::string(noisy ? "PASS" : name_of(row.verdict)) + " " + row.answers_hash;
       for (const auto& [name, m] : row.metrics) {
         if (m.from != origin::measured) text += " " + name + "=" + std::to_string(m.value);
       }
