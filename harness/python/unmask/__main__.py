@@ -77,6 +77,8 @@ def drop_output():
 
 
 def run():
+    # Also with $PYTHONUNBUFFERED: argparse lets an error of writing pass, flush() does not.
+    sys.stdout.reconfigure(write_through=False)
     sys.exit(main(sys.argv[1:]))
 
 
