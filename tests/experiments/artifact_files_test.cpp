@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "harness/base/files.h"
+#include "harness/experiment/benchmark_prompts.h"
 #include "harness/experiment/forecast.h"
 #include "harness/experiment/needs.h"
 #include "harness/experiment/plan.h"
@@ -145,6 +146,7 @@ TEST(artifact_files, forecasts_count_as_by_hand) {
 TEST(artifact_files, ids_know_the_items_of_a_benchmark) {
   const scratch_folder scratch;
   const fs::path& folder = scratch.path();
+  ::setenv("XDG_CACHE_HOME", folder.c_str(), 1);  // where the package's prompts are kept
   const auto id_with = [&](const std::string& answer) {
     write_file(folder / "gsm8k/test.jsonl",
                R"({"question": "1 + 1?", "answer": ")" + answer + "\"}\n");
@@ -153,6 +155,7 @@ TEST(artifact_files, ids_know_the_items_of_a_benchmark) {
         "harness = \"OC-F\"\npath = \"" +
             folder.string() + "\"\n[[method]]\nname = \"vanilla\"\n",
         experiments() / "x.toml");
+    prepare_prompts(spec);  // as `unmask run` does before it plans
     return plan_points(spec, *make_executor()).at(0).id;
   };
   const std::string two = id_with("#### 2");

@@ -61,7 +61,8 @@ class faults : public testing::Test {
     for (const result_row& row : read_rows(root_ / output).rows) {
       // How noisy a machine is, is not the run's doing.
       const bool noisy = row.verdict == verdict_kind::noisy;
-      std::string text = std::string(noisy ? "PASS" : name_of(row.verdict)) + " " + row.answers_hash;
+      std::string text =
+          std::string(noisy ? "PASS" : name_of(row.verdict)) + " " + row.answers_hash;
       for (const auto& [name, m] : row.metrics) {
         if (m.from != origin::measured) text += " " + name + "=" + std::to_string(m.value);
       }

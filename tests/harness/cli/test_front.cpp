@@ -55,7 +55,7 @@ TEST(help, tells_every_command_with_examples_and_defaults_for_people) {
       EXPECT_NE(o.text.find("--" + spelled_out(option).name), std::string::npos);
     }
   }
-  EXPECT_NE(run("crossover --help").text.find("default 0.1"), std::string::npos);
+  EXPECT_NE(run("crossover --help").text.find("default: 0.1"), std::string::npos);
   ends("help generte", 2, {"'generate'"});
   ends("help run bench", 2, {});
 }
