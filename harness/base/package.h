@@ -12,7 +12,8 @@
 namespace unmask {
 
 // The tree or installation this program belongs to: the nearest folder above it that holds
-// harness/python, or share/unmask of one that was installed. Never the current folder. Empty where
+// harness/python, or share/unmask of one that was installed; $UNMASK_ROOT where the program was packed
+// without them. Never the current folder. Empty where
 // there is none.
 std::filesystem::path program_root();
 

@@ -17,6 +17,8 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+# The packed program lies elsewhere and finds tasks and models here.
+os.environ.setdefault("UNMASK_ROOT", ROOT)
 # What may come back from a borrowed machine: 16 MiB a file. A little below, for the archive's head.
 ARCHIVE_LIMIT = 15 << 20
 FLUSH_SECONDS = 30
