@@ -123,10 +123,10 @@ std::vector<std::string> needs_of(const experiment_spec& spec) {
       add("model:" + model.path.lexically_normal().filename().string());
     }
   }
-  // Prompts that were written beforehand need no data.
+  // Prompts that were written beforehand need no data, and fewer examples fewer files.
   for (const prompts_need& need : prompts_of(spec)) {
     const benchmark_request& r = need.request;
-    if (!r.path.empty() || find_tasks_file(r, need.tokenizer)) continue;
+    if (!r.path.empty() || lacks_prompts(r, need.tokenizer).empty()) continue;
     add("benchmark:" + r.name + (r.harness.empty() ? "" : "/" + r.harness));
   }
   for (const workload_entry& w : spec.workloads) {
