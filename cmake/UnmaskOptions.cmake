@@ -104,8 +104,6 @@ find_package(OpenSSL REQUIRED)
 find_package(ZLIB REQUIRED)
 find_path(ONIG_INCLUDE oniguruma.h REQUIRED)
 find_library(ONIG_LIBRARY onig REQUIRED)
-find_path(SECCOMP_INCLUDE seccomp.h REQUIRED)
-find_library(SECCOMP_LIBRARY seccomp REQUIRED)
 
 # unmask_precompile(target [flavour]): the headers that most files read are parsed once for all
 # targets of a flavour (plain; parallel: with OpenMP; light; test: light, with GoogleTest). Light code

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 
-# `unmask golden` names its files after the loop that was recorded.
+# `unmask_golden` names its files after the loop that was recorded.
 GOLDEN_FILE = {"vanilla": "vanilla_llada"}
 # Settings that recorded runs spell differently or cannot leave out.
 GOLDEN_PARAMS = {"sparse_d": {"pattern_scale": "sqrt(n_heads)"}}
@@ -24,11 +24,11 @@ class Unmask:
         listed = self.call("list")
         self.methods = {line.split()[0] for line in listed.splitlines() if line.startswith("  ")}
 
-    def call(self, *arguments, accept=(0,)):
-        done = subprocess.run([self.program, *arguments], env=self.environment, text=True,
+    def call(self, *arguments, accept=(0,), program=""):
+        done = subprocess.run([program or self.program, *arguments], env=self.environment, text=True,
                               capture_output=True)
         if done.returncode not in accept:
-            raise RuntimeError(f"unmask {' '.join(arguments)} ended with {done.returncode}:\n"
+            raise RuntimeError(f"{done.args[0]} {' '.join(arguments)} ended with {done.returncode}:\n"
                                f"{done.stdout}{done.stderr}")
         return done.stdout + (done.stderr if done.returncode else "")
 
@@ -56,7 +56,7 @@ class Unmask:
         return rows[-1], {s["item"]: s["output"] for s in samples}
 
     def replay(self, folder, model, method, settings, runs):
-        """Lets `unmask golden` repeat recorded runs [(id, prompt ids, output ids, forwards)] and
+        """Lets `unmask_golden` repeat recorded runs [(id, prompt ids, output ids, forwards)] and
         compare rows, positions and input ids of every forward, and the output. Returns the list of
         its complaints, or None where it cannot replay this method."""
         base = os.path.join(folder, "replay")
@@ -75,12 +75,13 @@ class Unmask:
                                     "params": params, "prompt_ids": prompt,
                                     "output_ids": output, "nfe": len(forwards),
                                     "forwards": forwards}) + "\n")
-        lines = self.call("golden", base, "--method", stem, accept=(0, 1)).splitlines()
+        beside = os.path.join(os.path.dirname(self.program), "unmask_golden")
+        lines = self.call(base, "--method", stem, accept=(0, 1), program=beside).splitlines()
         os.remove(path)
         if any(line.startswith("SKIP") for line in lines):
             return None
         passed = [line for line in lines if line.startswith("PASS")]
         failed = [line.removeprefix("FAIL ") for line in lines if line.startswith("FAIL")]
         if len(passed) + len(failed) != len(runs):
-            raise RuntimeError("unmask golden said something else:\n" + "\n".join(lines))
+            raise RuntimeError("unmask_golden said something else:\n" + "\n".join(lines))
         return failed

@@ -168,6 +168,7 @@ score_record score_of(const json& in) {
     }
   }
   take_if_there(in, "trial_deviation", s.trial_deviation);
+  if (in.contains("libraries")) object(in, "libraries").get_to(s.libraries);
   return s;
 }
 
@@ -354,6 +355,7 @@ std::string to_json_line(const result_row& row) {
       out["score"]["mean_of_groups"] = row.score->mean_of_groups;
     }
     if (!row.score->beside.empty()) out["score"]["beside"] = row.score->beside;
+    if (!row.score->libraries.empty()) out["score"]["libraries"] = row.score->libraries;
     if (row.workload.benchmark.trials > 1) {
       out["score"]["trial_deviation"] = number(row.score->trial_deviation);
     }

@@ -94,6 +94,8 @@ struct score_record {
   double mean_of_groups = std::nan("");
   std::map<std::string, double> beside = {};  // what else the scorer measures, by name
   double trial_deviation = 0;  // of the means of a benchmark's trials; 0 with one trial
+  // Name and version of the libraries that scored; empty: this program's own scorers.
+  std::map<std::string, std::string> libraries = {};
 };
 
 struct sample_record {

@@ -6,10 +6,9 @@
 
 #include "harness/base/compressed.h"
 #include "harness/base/error.h"
-#include "harness/base/python_text.h"
+#include "harness/base/text.h"
 
 namespace unmask {
-using namespace py;
 namespace {
 
 constexpr std::size_t largest_file = std::size_t{1} << 30;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// What the Python package does with runs and their rows: a run as one file, the same again, a plan
-// as a job array, rows of parts as one file.
+// What the Python package does with runs, their answers and their rows: a run as one file, the same
+// again, scores of sample files, a plan as a job array, rows of parts as one file.
 #include "harness/base/package.h"
 #include "harness/cli/command.h"
 
@@ -27,6 +27,10 @@ int command_rerun(const std::vector<std::string>& arguments) {
 
 int command_plan(const std::vector<std::string>& arguments) {
   return in_package("plan", arguments);
+}
+
+int command_score(const std::vector<std::string>& arguments) {
+  return in_package("score", arguments);
 }
 
 int command_merge(const std::vector<std::string>& arguments) {

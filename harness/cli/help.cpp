@@ -126,11 +126,11 @@ texts examples_of(const std::string& command) {
       {"crossover", {"crossover results/epyc-2core/crossover.jsonl --base vanilla"}},
       {"report", {"report runs/quickstart"}},
       {"prompts", {"prompts experiments/benchmarks_smoke.toml -o tasks/"}},
+      {"score", {"score runs/gsm8k/samples", "score samples_gsm8k_2026-01-01.jsonl --harness LM"}},
       {"bundle", {"bundle runs/quickstart -o quickstart.tar"}},
       {"rerun", {"rerun quickstart.tar"}},
       {"plan", {"plan experiments/focus/table_1.toml --scheduler slurm --shards 8 -o runs/focus"}},
       {"merge", {"merge runs/focus -o focus.jsonl"}},
-      {"golden", {"golden tests/goldens"}},
       {"completion", {"completion bash", "completion zsh"}},
       {"man", {"man"}},
       {"help", {"help run"}}};

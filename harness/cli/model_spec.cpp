@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "harness/base/error.h"
-#include "harness/base/python_text.h"
+#include "harness/base/text.h"
 #include "harness/decode/registry.h"
 #include "harness/experiment/locate.h"
 
@@ -68,7 +68,7 @@ std::filesystem::path model_folder(const std::filesystem::path& given) {
   }
   std::string name = given.string();
   if (name.starts_with("weights:")) name.erase(0, 8);
-  if (name.starts_with("models--")) name = py::replace_all(name.substr(8), "--", "/");
+  if (name.starts_with("models--")) name = replace_all(name.substr(8), "--", "/");
   if (const auto found = find_weights(name)) return *found;
   throw environment_error(fmt::format(
       "{}: no such folder, and no such model that comes with the program, in $UNMASK_MODELS or in "

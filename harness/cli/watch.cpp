@@ -8,7 +8,7 @@
 
 #include "harness/base/display.h"
 #include "harness/base/output.h"
-#include "harness/base/python_text.h"
+#include "harness/base/text.h"
 #include "kernels/decisions.h"
 
 namespace unmask {
@@ -116,7 +116,7 @@ void watch_canvas::on_step(const step_view& step) {
     const std::array<std::int32_t, 1> token = {step.candidates.token.as<std::int32_t>()[c]};
     const bool ends = std::ranges::find(settings_.end_ids, token[0]) != settings_.end_ids.end();
     const std::string text =
-        ends ? end_sign : py::replace_all(shown(tokens_.decode(token, false)), "\n", line_sign);
+        ends ? end_sign : replace_all(shown(tokens_.decode(token, false)), "\n", line_sign);
     cells_[static_cast<std::size_t>(at)] = {shown_line(text), true, true,
                                             step.candidates.probability.as<float>()[c]};
   }

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "harness/base/error.h"
-#include "harness/base/python_text.h"
+#include "harness/base/text.h"
 #include "harness/decode/plain_forward.h"
 #include "kernels/random.h"
 
@@ -212,7 +212,7 @@ likelihood_estimate log_likelihood(const transformer& model,
 
 encoded_pair encode_pair(const tokenizer& tokens, std::string_view context,
                          std::string_view continuation, const std::string& bos, std::int32_t eos) {
-  const std::string_view words = py::rstrip(context);
+  const std::string_view words = rstrip(context);
   const std::string before = bos + std::string(words);
   const std::string all =
       before + std::string(context.substr(words.size())) + std::string(continuation);

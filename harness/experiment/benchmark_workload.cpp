@@ -13,7 +13,6 @@
 #include "harness/model/chat_template.h"
 #include "harness/workload/benchmark_list.h"
 #include "harness/workload/benchmark_tasks.h"
-#include "harness/workload/scorer.h"
 
 namespace unmask {
 namespace {
@@ -65,12 +64,6 @@ std::vector<std::int32_t> fitted(benchmark_item item, std::size_t most, bool cut
     ids = tokens_of(asked, model, thinking_off);
   }
   return cut(std::move(ids), most, cut_middle);
-}
-
-// The declared scorer; a program that has none of that name decodes and says so.
-std::string scorer_of(const benchmark& b) {
-  const auto& known = scorer_names();
-  return std::ranges::find(known, b.scorer) == known.end() ? "none" : b.scorer;
 }
 
 }  // namespace
@@ -197,7 +190,6 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
   const benchmark_request& r = entry.benchmark;
   const benchmark& found = find_benchmark(r.name, r.harness);
   const benchmark_tasks tasks = chosen_tasks(entry, model.directory);
-  const std::string scorer = scorer_of(found);
   const auto most =
       static_cast<std::size_t>(r.max_prompt_tokens >= 0 ? r.max_prompt_tokens : found.max_prompt);
   w.record = {entry.name, hash_of(tasks), static_cast<std::int64_t>(tasks.items.size())};
@@ -215,22 +207,14 @@ void fill_benchmark(loaded_workload& w, const workload_entry& entry, const run_s
       request.gen_length = generated_length(entry, run, item);
       request.seed = request_seed(run, w.requests.size());
       if (r.trials > 1) item.id += "#" + std::to_string(trial);
-      item.scorer = scorer;
       item.prompt = text_of(item, model, r.thinking == "off");
       w.requests.push_back(std::move(request));
       w.items.push_back(std::move(item));
     }
   }
-  const bool scored = scorer == found.scorer || r.kind == "likelihood";
   w.record.benchmark = {
-      found.harness,
-      tasks.head.version,
-      found.config,
-      tasks.head.form,
-      scored ? found.scorer : "NOT RUN: this program has no scorer " + found.scorer,
-      found.metric,
-      tasks.head.shots,
-      declared_items(found, r.task),
+      found.harness, tasks.head.version, found.config,     tasks.head.form,
+      found.scorer,  found.metric,       tasks.head.shots, declared_items(found, r.task),
       r.trials};
 }
 

@@ -1,33 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// A multiple choice by likelihood: each continuation's log likelihood under the masked model, and
-// lm-eval's two ways to choose. No method decodes anything.
+// A multiple choice by likelihood: each continuation's log likelihood under the masked model. The
+// benchmark's own library chooses among them. No method decodes anything.
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "harness/base/error.h"
-#include "harness/base/python_text.h"
 #include "harness/decode/likelihood.h"
 #include "harness/experiment/execute_parts.h"
+#include "harness/experiment/official_scores.h"
 #include "kernels/random.h"
 
 namespace unmask {
 namespace {
-
-// lm-eval divides by characters, not bytes.
-double characters(const std::string& text) {
-  double n = 0;
-  for (std::size_t at = 0; at < text.size(); at += py::decode_utf8(text, at).bytes) ++n;
-  return std::max(n, 1.0);
-}
-
-struct chosen_item {
-  bool acc = false, acc_norm = false;
-  bool within_error = false;  // best and second differ by less than two standard errors
-  double standard_error = 0;  // largest among its choices
-};
 
 class likelihood_point final : public loadable_point {
  public:
@@ -51,7 +39,6 @@ class likelihood_point final : public loadable_point {
     settings_.guidance = b.guidance;
     settings_.seed = static_cast<std::uint64_t>(point.run.seed);
     if (dream && b.guidance > 0) throw usage_error("`guidance` is LLaDA's; Dream has none");
-    by_characters_ = workload_->record.benchmark.metric == "acc_norm";
     encode();
   }
 
@@ -80,45 +67,29 @@ class likelihood_point final : public loadable_point {
 
   std::vector<scored_answer> score(const pass_record& pass) override {
     std::vector<scored_answer> all;
-    chosen_.clear();
+    largest_error_ = 0;
+    close_choices_ = 0;
     for (std::size_t i = 0; i < pass.answers.size(); ++i) {
       const std::vector<double>& value = pass.answers[i].loglikelihoods;
-      const chosen_item& chosen = chosen_.emplace_back(choose(i, pass.answers[i]));
-      const bool right = by_characters_ ? chosen.acc_norm : chosen.acc;
       const task_item& item = workload_->items[i];
-      all.push_back({{true, right ? 1.0 : 0.0, right, right ? "" : "another choice is likelier"},
-                     item.id,
-                     nlohmann::json{{"loglikelihoods", value}}.dump(),
-                     item.family,
-                     i,
-                     value});
-      all.back().filters = {
-          {"none",
-           "",
-           {{"acc", chosen.acc ? "1.0" : "0.0"}, {"acc_norm", chosen.acc_norm ? "1.0" : "0.0"}}}};
+      all.push_back(
+          {{}, item.id, nlohmann::json{{"loglikelihoods", value}}.dump(), item.family, i, value});
+      largest_error_ = std::max(largest_error_, pass.answers[i].standard_error);
+      close_choices_ += is_close(pass.answers[i]);
     }
+    score_officially(all, workload_->items);
     return all;
   }
 
   std::map<std::string, std::string> measured_reports() const override {
-    double acc = 0, norm = 0, close = 0, error = 0;
-    for (const chosen_item& j : chosen_) {
-      acc += j.acc;
-      norm += j.acc_norm;
-      close += j.within_error;
-      error = std::max(error, j.standard_error);
-    }
-    const double n = std::max<double>(static_cast<double>(chosen_.size()), 1);
     const nlohmann::json report = {
         {"rule", settings_.rule == likelihood_rule::dream ? "dream" : "llada"},
         {"mc_num", settings_.mc_num},
         {"batch_size", settings_.batch_size},
         {"guidance", settings_.guidance},
         {"seed", settings_.seed},
-        {"acc", acc / n},
-        {"acc_norm", norm / n},
-        {"largest_standard_error", error},
-        {"choices_within_two_standard_errors", close}};
+        {"largest_standard_error", largest_error_},
+        {"choices_within_two_standard_errors", close_choices_}};
     return {{"likelihood", report.dump()}};
   }
 
@@ -154,31 +125,18 @@ class likelihood_point final : public loadable_point {
     }
   }
 
-  chosen_item choose(std::size_t i, const answer_record& answer) const {
-    const task_item& item = workload_->items[i];
-    const std::vector<double>& value = answer.loglikelihoods;
-    std::vector<double> norm;
-    for (std::size_t c = 0; c < value.size(); ++c) {
-      norm.push_back(value[c] / characters(item.continuations[c].substr(1)));
-    }
-    chosen_item j;
-    j.standard_error = answer.standard_error;
-    const auto best = [](const std::vector<double>& of) {
-      return static_cast<int>(std::ranges::max_element(of) - of.begin());
-    };
-    j.acc = best(value) == item.right;
-    j.acc_norm = best(norm) == item.right;
-    std::vector<double> sorted = value;
+  // Best and second differ by less than two standard errors of the estimates.
+  static bool is_close(const answer_record& answer) {
+    std::vector<double> sorted = answer.loglikelihoods;
     std::ranges::sort(sorted, std::greater<>());
-    j.within_error = sorted.size() > 1 && sorted[0] - sorted[1] < 2 * j.standard_error;
-    return j;
+    return sorted.size() > 1 && sorted[0] - sorted[1] < 2 * answer.standard_error;
   }
 
   likelihood_settings settings_;
-  bool by_characters_ = false;
   std::int32_t rows_ = 1;
   std::vector<std::vector<encoded_pair>> pairs_;  // by item, then by choice
-  std::vector<chosen_item> chosen_;               // of the pass that was scored
+  double largest_error_ = 0;                      // of the pass that was scored: among all choices
+  std::int64_t close_choices_ = 0;  // and of it: items whose choice is within the error
   work_meter* meter_ = nullptr;
 };
 

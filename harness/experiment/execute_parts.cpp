@@ -13,10 +13,10 @@
 #include "harness/decode/likelihood.h"
 #include "harness/engine/arrivals.h"
 #include "harness/engine/trajectory.h"
+#include "harness/experiment/official_scores.h"
 #include "harness/experiment/settings.h"
 #include "harness/model/chat_template.h"
 #include "harness/model/checkpoint.h"
-#include "harness/workload/samples.h"
 #include "harness/workload/scorer.h"
 #include "kernels/random.h"
 
@@ -321,24 +321,8 @@ std::map<std::string, std::string> loadable_point::samples(const std::vector<sco
                                                            const std::string& run_id,
                                                            const std::string& point_id,
                                                            const std::string& date) const {
-  std::map<std::string, std::string> files;
-  for (const scored_answer& s : scores) {
-    const task_item& item = workload_->items[s.item];
-    std::string& lines = files[sample_file_name(item, date)];
-    lines += sample_lines(item, {s.text,
-                                 s.loglikelihoods,
-                                 s.filters,
-                                 {{"run_id", json_string(run_id)},
-                                  {"point_id", json_string(point_id)},
-                                  {"item", json_string(s.id)},
-                                  {"output", json_string(s.text)},
-                                  {"scored", s.scored ? "true" : "false"},
-                                  {"value", fmt::format("{}", s.value)},
-                                  {"undecided", s.undecided ? "true" : "false"},
-                                  {"note", json_string(s.note)}}}) +
-             "\n";
-  }
-  return files;
+  return sample_files_of(scores, workload_->items, date,
+                         {{"run_id", json_string(run_id)}, {"point_id", json_string(point_id)}});
 }
 
 std::vector<scored_answer> score_answers(const loaded_model& model, const loaded_workload& workload,
@@ -353,7 +337,7 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
       const auto length = static_cast<std::size_t>(answer_tokens_of(answers[i], rules));
       s.text = model.tokens->decode(std::span(answers[i].tokens).first(length), true);
       for (const std::string& stop : item.stop) s.text = s.text.substr(0, s.text.find(stop));
-      static_cast<score&>(s) = score_answer(item, s.text);
+      if (is_own_scorer(item.scorer)) static_cast<score&>(s) = score_answer(item, s.text);
       if (workload.judge && item.scorer == "none") judge_likelihood(workload, item_of[i], s);
     } catch (const std::exception& problem) {  // of this item alone
       static_cast<score&>(s) = {};
@@ -362,6 +346,7 @@ std::vector<scored_answer> score_answers(const loaded_model& model, const loaded
     }
     all.push_back(std::move(s));
   }
+  score_officially(all, workload.items);
   return all;
 }
 

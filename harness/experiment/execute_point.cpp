@@ -279,6 +279,8 @@ class engine_point final : public loadable_point {
     }
     if (model_->tokens && workload_->items.size() >= requests.size()) {
       source.score = [this](std::size_t request, std::span<const std::int32_t> canvas) {
+        // The libraries of a benchmark score whole passes, not canvases one by one.
+        if (!is_own_scorer(workload_->items[request].scorer)) return std::optional<double>();
         answer_record answer;
         answer.tokens.assign(canvas.begin(), canvas.end());
         std::ranges::replace(answer.tokens, -1, model_->config.mask_id);

@@ -253,6 +253,7 @@ void score_row(result_row& row, const std::vector<scored_answer>& scores) {
     ++s.n;
     s.exact += a.exact;
     sum += a.value;
+    s.libraries.insert(a.libraries.begin(), a.libraries.end());
   }
   if (s.n == 0 || row.model.weights == "synthetic") return;
   s.mean = sum / static_cast<double>(s.n);

@@ -24,6 +24,7 @@
 #include "harness/base/nearest.h"
 #include "harness/base/output.h"
 #include "harness/experiment/kept_passes.h"
+#include "harness/experiment/official_scores.h"
 #include "harness/experiment/point_claim.h"
 #include "harness/experiment/request.h"
 #include "harness/experiment/stop_signal.h"
@@ -343,7 +344,7 @@ class experiment_run {
         row.probes[name] = report;
       }
     }
-    write_samples(f);
+    write_samples(f, row);
     write(f, std::move(row));
   }
 
@@ -435,9 +436,14 @@ class experiment_run {
     }
   }
 
-  void write_samples(const in_flight& f) {
-    if (!options_.samples) return;
+  // Where the benchmark's libraries were not there to score the answers, these are kept for them.
+  void write_samples(const in_flight& f, result_row& row) {
+    const bool later = std::ranges::any_of(f.measured.scores, [](const scored_answer& s) {
+      return s.note.starts_with(scores_not_run);
+    });
+    if (!options_.samples && !later) return;
     const std::filesystem::path folder = options_.output / "samples" / f.point->id;
+    if (later && !row.score) row.reason += "; `unmask score " + folder.string() + "` scores later";
     std::filesystem::create_directories(folder);
     for (const auto& [name, lines] :
          f.ready->samples(f.measured.scores, summary_.run_id, f.point->id, sample_date_)) {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "harness/base/error.h"
-#include "harness/base/python_text.h"
+#include "harness/base/text.h"
 
 namespace unmask {
 namespace {
@@ -56,7 +56,7 @@ std::string render_headers(const conversation& messages, bool trimmed, bool open
   std::string out = start_of_text;
   for (const chat_message& m : messages) {
     out += "<|start_header_id|>" + m.role + "<|end_header_id|>\n\n";
-    out += trimmed ? py::strip(m.content) : m.content;
+    out += trimmed ? strip(m.content) : m.content;
     out += "<|eot_id|>";
   }
   if (opens_answer) out += "<|start_header_id|>assistant<|end_header_id|>\n\n";

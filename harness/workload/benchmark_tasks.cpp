@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "harness/base/error.h"
+#include "harness/workload/scorer.h"
 
 namespace unmask {
 namespace {
@@ -46,7 +47,9 @@ benchmark_item read_item(const json& object) {
   t.doc_id = object.at("doc_id");
   t.doc = object.at("doc").dump();
   t.answer = object.at("answer");
+  t.target = object.value("target", "");
   t.scorer = object.at("scorer");
+  require_scorer(t.scorer, "`scorer`");
   t.check = nlohmann::json::parse(object.at("check").dump()).dump();  // keys sorted
   t.gen_length = object.at("gen_length");
   if (object.contains("messages")) t.messages = messages_of(object.at("messages"));

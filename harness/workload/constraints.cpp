@@ -9,10 +9,9 @@
 
 #include "harness/base/error.h"
 #include "harness/base/nearest.h"
-#include "harness/base/python_text.h"
+#include "harness/base/text.h"
 
 namespace unmask {
-using namespace py;
 namespace {
 
 using pieces = std::vector<std::string_view>;

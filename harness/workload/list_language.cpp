@@ -8,10 +8,9 @@
 #include <set>
 #include <stdexcept>
 
-#include "harness/base/python_text.h"
+#include "harness/base/text.h"
 
 namespace unmask {
-using namespace py;
 namespace {
 
 // `square` overflows 64 bits after five stages, and a later `count` or `evens` does not care.

@@ -20,12 +20,8 @@ json doc_of(const task_item& item) {
   return {{"id", item.id}, {"prompt", item.prompt}, {"answer", item.answer}};
 }
 
-// As the task's doc_to_target gives it.
-std::string target_of(const task_item& item, const json& doc) {
-  if (item.right >= 0 && !item.continuations.empty()) return std::to_string(item.right);
-  if (item.scorer == "ifeval") return "0";
-  if (item.scorer == "math_minerva_lm_eval") return doc.value("answer", item.answer);
-  return item.answer;
+std::string target_of(const task_item& item) {
+  return item.target.empty() ? item.answer : item.target;
 }
 
 json arguments_of(const task_item& item) {
@@ -45,7 +41,7 @@ json arguments_of(const task_item& item) {
 
 std::string sample_lines(const task_item& item, const answer_sample& sample) {
   const json doc = doc_of(item);
-  const std::string target = target_of(item, doc);
+  const std::string target = target_of(item);
   // Requests by responses; a likelihood comes with whether greedy decoding would say the same, which
   // masked models do not tell.
   json responses = json::array({json::array({sample.output})});

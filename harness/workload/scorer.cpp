@@ -3,18 +3,20 @@
 #include "harness/workload/scorer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <string_view>
 
+#include "harness/base/error.h"
 #include "harness/base/json.h"
 #include "harness/base/nearest.h"
-#include "harness/base/python_text.h"
+#include "harness/base/text.h"
+#include "harness/workload/benchmark_list.h"
 #include "harness/workload/constraints.h"
 #include "harness/workload/list_language.h"
-#include "harness/workload/scorers/item_scores.h"
 
 namespace unmask {
 
-using namespace py;
 namespace {
 
 using scorer_function = score (*)(const task_item&, const json_reader& check, std::string_view);
@@ -33,6 +35,13 @@ std::string leading_integer(std::string_view text) {
   return end > digits ? std::string(text.substr(0, end)) : "";
 }
 
+// An integer of any number of digits without leading zeros; the minus of 0 is none.
+std::string canonical(std::string_view digits) {
+  const bool negative = digits.starts_with('-');
+  digits.remove_prefix(std::min(digits.find_first_not_of("-0"), digits.size() - 1));
+  return negative && digits != "0" ? "-" + std::string(digits) : std::string(digits);
+}
+
 // The integer after the last `####` of the output against check.value. Only the number's beginning
 // counts: what follows its digits is not looked at.
 std::string final_number_mismatch(const json_reader& check, std::string_view output) {
@@ -43,7 +52,7 @@ std::string final_number_mismatch(const json_reader& check, std::string_view out
   const std::string_view tail = strip(output.substr(mark + 4));
   const std::string number = leading_integer(tail);
   if (number.empty()) return "no number follows ####";
-  if (parse_int(number) == wanted) return "";  // as text: a model may write any number of digits
+  if (canonical(number) == wanted) return "";  // as text: a model may write any number of digits
   return "the answer is " + in_ticks(number) + ", expected " + wanted;
 }
 
@@ -75,7 +84,7 @@ score score_none(const task_item&, const json_reader&, std::string_view) {
 }
 
 struct named_scorer {
-  const char* name;
+  std::string_view name;
   scorer_function function;
 };
 constexpr named_scorer own_scorers[] = {{"final_number", judged<final_number_mismatch>},
@@ -85,14 +94,9 @@ constexpr named_scorer own_scorers[] = {{"final_number", judged<final_number_mis
                                         {"contains", score_contains},
                                         {"none", score_none}};
 
-scorer_function find_scorer(std::string_view name) {
-  for (const named_scorer& s : own_scorers) {
-    if (name == s.name) return s.function;
-  }
-  for (const scorers::named_item_score& s : scorers::item_scores()) {
-    if (name == s.name) return s.function;
-  }
-  return nullptr;
+const named_scorer* find_own(std::string_view name) {
+  const auto* const found = std::ranges::find(own_scorers, name, &named_scorer::name);
+  return found == std::end(own_scorers) ? nullptr : found;
 }
 
 }  // namespace
@@ -101,22 +105,31 @@ const std::vector<std::string>& scorer_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
     for (const named_scorer& s : own_scorers) list.emplace_back(s.name);
-    for (const scorers::named_item_score& s : scorers::item_scores()) list.emplace_back(s.name);
+    for (const benchmark& b : benchmarks()) {
+      if (std::ranges::find(list, b.scorer) == list.end()) list.push_back(b.scorer);
+    }
     return list;
   }();
   return names;
 }
 
+bool is_own_scorer(const std::string& name) {
+  return find_own(name) != nullptr;
+}
+
 void require_scorer(const std::string& name, const std::string& where) {
-  find_known("scorer", name, scorer_names(), where);
+  if (!is_own_scorer(name)) find_known("scorer", name, scorer_names(), where);
 }
 
 score score_answer(const task_item& item, const std::string& output) {
-  require_scorer(item.scorer, "task " + item.id);
+  const named_scorer* own = find_own(item.scorer);
+  if (own == nullptr) {
+    throw usage_error("task " + item.id + ": `" + item.scorer + "` is no scorer of this program");
+  }
   const std::string where = "task " + item.id + ", check";
   const json_value check = parse_json(item.check, where);
   const json_reader reader(check, where);
-  return find_scorer(item.scorer)(item, reader, output);
+  return own->function(item, reader, output);
 }
 
 }  // namespace unmask

@@ -1,33 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 //
-// Scorers: how right an output is. Those of the embedded models' tasks are the definitions in
+// Scorers: how right an output is. Those of the embedded models' tasks, here, are the definitions in
 // experiments/models/train/scorers.py word for word, so that the training side's numbers and ours
-// can be compared; the others are the official scorers of the papers' harnesses (scorers/), equal
-// case by case to what their code returns.
+// can be compared. Those of published benchmarks (benchmark_list.h) are known by name alone: the
+// benchmark's own libraries score their answers, in the Python package (experiment/official_scores.h).
 //
 //   final_number  the integer after the last `####` equals check.value
 //   list_program  the program, run on every check.inputs, gives check.outputs (list_language.h)
 //   constraints   every rule of check.constraints holds (constraints.h)
 //   exact         equals the answer, white space at both ends aside
 //   contains      check.text occurs and is not part of a longer run of digits
-//   rouge_l       F of ROUGE-L of rouge_score without stemmer, against the answer
 //   none          not scored: there is no exact answer
-//
-//   gsm8k_lm_eval, gsm8k_cot_lm_eval   check.target: the worked solution. Value: strict-match;
-//                                      flexible-extract beside it
-//   gsm8k_opencompass, _v2             check.target
-//   math_minerva_lm_eval, math_opencompass, math_opencompass_v2, math500_opencompass_verify
-//                                      check.answer: the gold answer in LaTeX
-//   first_capital, first_option        check.answer: a letter; check.options: "ABCD"
-//   mmlu_generative_lm_eval            check.answer
-//   ifeval      check.instruction_id_list, check.kwargs. Value: mean of prompt level and
-//               instruction level, strict (FOCUS); the four levels beside it
-//   longbench   check.task, check.answers, check.all_classes
-//   rouge_score check.answers[0] or the answer. Value: ROUGE-L with stemmer; ROUGE-1, ROUGE-2 and
-//               the values without it beside it
 #pragma once
 
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,25 +37,30 @@ struct filtered_answer {
 };
 
 struct score {
-  bool scored = false;  // false: the scorer is `none` or undecided; value says nothing
-  double value = 0;     // 0 to 1
-  bool exact = false;   // value is 1
-  std::string note;     // why not 1, one line; empty when exact
-  // The official scorer would give a verdict that ours cannot establish: counted, never passed.
-  bool undecided = false;
+  bool scored = false;         // false: the scorer is `none` or undecided; value says nothing
+  double value = 0;            // 0 to 1
+  bool exact = false;          // value is 1
+  std::string note;            // why not 1, one line; empty when exact
+  bool undecided = false;      // no verdict could be established: counted, never passed
   std::string extracted = {};  // what the scorer took for the answer, where it extracts one
   std::vector<measure> measures = {};
   std::vector<filtered_answer> filters = {};  // as lm-eval reports it; empty: extracted and value
+  std::map<std::string, std::string> libraries =
+      {};  // name and version of what decided; empty: we did
 };
 
+// Those of this program first.
 const std::vector<std::string>& scorer_names();
+
+// Whether this program scores it itself.
+bool is_own_scorer(const std::string& name);
 
 // Usage error "WHERE: unknown scorer NAME; did you mean ..." unless the name is known.
 void require_scorer(const std::string& name, const std::string& where);
 
-// Scores the text an item's prompt led to, special tokens and everything after EOS removed.
-// Never fails because of the output; usage error for an unknown scorer, environment error that
-// names the item when its check lacks what the scorer needs.
+// Scores the text an item's prompt led to, special tokens and everything after EOS removed, by one of
+// this program's own scorers. Never fails because of the output; usage error for another scorer,
+// environment error that names the item when its check lacks what the scorer needs.
 score score_answer(const task_item& item, const std::string& output);
 
 }  // namespace unmask

@@ -26,6 +26,7 @@ struct task_item {
   std::string doc;
   std::size_t doc_id = 0;
   std::string task;
+  std::string target;  // the reference as the harness's sample files hold it; empty: the answer
   // Of a benchmark: turns of a chat (empty: `prompt` is the whole text), the BOS token's text before
   // it, one continuation per choice and the right one, and where generated text is cut.
   std::vector<chat_message> messages;

@@ -10,10 +10,9 @@
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
 #include "harness/base/nearest.h"
-#include "harness/base/python_text.h"
+#include "harness/base/text.h"
 
 namespace unmask {
-using namespace py;
 namespace {
 
 constexpr std::int64_t most_trace_tokens = 1 << 24;

@@ -12,6 +12,7 @@
 int unmask_main(int argc, char** argv);
 int unmask_bench_main(int argc, char** argv);
 int unmask_device_check_main(int argc, char** argv);
+int unmask_golden_main(int argc, char** argv);
 int unmask_predict_main(int argc, char** argv);
 #if UNMASK_HAS_CEILINGS
 int unmask_ceilings_main(int argc, char** argv);
@@ -31,6 +32,7 @@ struct program {
 constexpr program programs[] = {{"unmask", unmask_main},
                                 {"unmask_bench", unmask_bench_main},
                                 {"unmask_device_check", unmask_device_check_main},
+                                {"unmask_golden", unmask_golden_main},
                                 {"unmask_predict", unmask_predict_main},
 #if UNMASK_HAS_CEILINGS
                                 {"unmask_ceilings", unmask_ceilings_main},

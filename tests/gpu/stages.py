@@ -161,7 +161,7 @@ def goldens(check, folder):
         small = ["--limit", "1", "--max-rows", "120"] if check.settings.rehearse else []
         report = check.path("golden.txt")
         try:
-            check.run([check.program("unmask"), "golden", source, "--device", check.backend, *small],
+            check.run([check.program("unmask_golden"), source, "--device", check.backend, *small],
                       log, limit, output=report)
         finally:
             if not folder:

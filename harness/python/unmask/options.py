@@ -10,6 +10,7 @@ EXAMPLES = {
     "plan": "plan experiments/focus/table_1.toml --scheduler slurm --shards 8 -o runs/focus",
     "merge": "merge runs/focus -o focus.jsonl",
     "report": "report runs/quickstart",
+    "score": "score runs/gsm8k/samples",
 }
 
 

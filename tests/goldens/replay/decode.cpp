@@ -14,11 +14,11 @@
 #include "harness/base/digest.h"
 #include "harness/base/files.h"
 #include "harness/base/output.h"
-#include "harness/cli/golden.h"
 #include "harness/decode/registry.h"
 #include "harness/decode/step_loop.h"
 #include "kernels/decisions.h"
 #include "kernels/head.h"
+#include "tests/goldens/replay/replay.h"
 
 namespace unmask {
 namespace {

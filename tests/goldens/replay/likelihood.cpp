@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include "harness/decode/likelihood_replay.h"
+#include "tests/goldens/replay/likelihood.h"
 
 #include <algorithm>
 #include <cmath>
@@ -149,7 +149,7 @@ golden_results replay_likelihood(const fs::path& directory, std::vector<fs::path
     if (!fs::is_regular_file(path)) continue;
     const json_value value = parse_json(read_plain_or_gzip(path, largest_file), path.string());
     const json_reader file(value, path.string());
-    golden_result result{path.filename().string(), 0, 0, 0, {}};
+    golden_result result{path.filename().string(), 0, 0, {}};
     std::size_t number = 0;
     for (const json_value& entry : *file.at("cases").items()) {
       const json_reader c(entry, path.string());

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "harness/base/golden_result.h"
 #include "kernels/backend.h"
+#include "tests/goldens/replay/result.h"
 
 namespace unmask {
 

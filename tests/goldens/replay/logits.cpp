@@ -7,8 +7,8 @@
 
 #include "harness/base/files.h"
 #include "harness/base/output.h"
-#include "harness/cli/golden.h"
 #include "harness/decode/plain_forward.h"
+#include "tests/goldens/replay/replay.h"
 
 namespace unmask {
 namespace {

@@ -1,80 +1,103 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
-#include <algorithm>
-#include <iterator>
+//
+// unmask_golden DIR: replays outputs of the official implementations and compares. A tool for whoever
+// ports a method or a backend.
+#include <boost/program_options.hpp>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
 
+#include "harness/base/error.h"
 #include "harness/base/nearest.h"
 #include "harness/base/output.h"
 #include "harness/base/run_keys.h"
-#include "harness/cli/command.h"
-#include "harness/cli/golden.h"
-#include "harness/cli/options.h"
-#include "harness/decode/likelihood_replay.h"
 #include "harness/experiment/device.h"
 #include "harness/experiment/execute_parts.h"
-#include "harness/workload/programs/replay.h"
-#include "harness/workload/scorers/replay.h"
+#include "tests/goldens/replay/likelihood.h"
+#include "tests/goldens/replay/replay.h"
 
 namespace unmask {
 namespace {
 
-// Cases of the evaluation harnesses are counted by file.
-void print_result(const golden_result& file, bool quiet) {
-  if (quiet && file.failed == 0) return;
-  print("{:<44} {} passed, {} failed", file.file, file.passed, file.failed);
-  if (file.undecided > 0) print(" ({} undecided)", file.undecided);
-  print("\n");
-  for (const std::string& reason : file.first_failures) print("  {}\n", reason);
-}
+namespace po = boost::program_options;
+using texts = std::vector<std::string>;
 
-// Scorers, likelihoods and programs.
-golden_results replay_evaluation(const golden_options& o, const std::vector<std::string>& data) {
-  const std::vector<std::filesystem::path> roots(data.begin(), data.end());
-  golden_results all;
-  for (const golden_results& part :
-       {golden_results{scorers::replay_scorers(o.directory), {}},
-        replay_likelihood(o.directory, roots, *o.backend), replay_programs(o.directory, roots)}) {
-    std::ranges::copy(part.files, std::back_inserter(all.files));
-    std::ranges::copy(part.not_run, std::back_inserter(all.not_run));
-  }
+constexpr const char* usage =
+    "usage: unmask_golden DIR [options]\n\n"
+    "Replays the golden data of a folder: logits, decoding runs, likelihoods.\n\noptions:\n";
+
+po::options_description option_list() {
+  po::options_description all;
+  all.add_options()("help,h", "print this text")(
+      "method", po::value<texts>()->default_value({}, ""),
+      "replay only this method or golden file (repeatable), without the logits")(
+      "device", po::value<std::string>()->default_value("auto"),
+      "auto, cpu, cuda, cuda-emulated or reference")("limit", po::value<int>()->default_value(0),
+                                                     "replay at most N runs of each file (0: all)")(
+      "max-rows", po::value<std::int64_t>()->default_value(0),
+      "replay only runs that compute at most N rows in all (0: all): for slow backends")(
+      "data", po::value<texts>()->default_value({}, ""),
+      "look for models/ and tokenizers/ of likelihoods here before DIR/data, DIR/../data and "
+      "DIR/../goldens (repeatable)")("quiet,q", po::bool_switch(),
+                                     "print failures and the summary only");
   return all;
 }
 
-}  // namespace
+// Nothing where only help was asked for.
+std::optional<po::variables_map> read_words(int argc, char** argv) {
+  po::options_description shown = option_list(), all;
+  all.add(shown).add_options()("dir", po::value<std::string>());
+  po::variables_map values;
+  const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
+  try {
+    po::store(po::command_line_parser(argc, argv)
+                  .options(all)
+                  .positional(po::positional_options_description().add("dir", 1))
+                  .style(style)
+                  .run(),
+              values);
+    po::notify(values);
+  } catch (const po::error& problem) {
+    throw usage_error(std::string(problem.what()) + "; unmask_golden --help lists the options");
+  }
+  if (values.contains("help")) {
+    std::ostringstream text;
+    text << usage << shown;
+    write_output(text.str());
+    return {};
+  }
+  if (!values.contains("dir"))
+    throw usage_error("unmask_golden needs the folder of the golden data");
+  return values;
+}
 
-int command_golden(const texts& arguments) {
-  const command_line line(
-      "golden DIR [options]",
-      {{"method", repeated(),
-        "replay only this method or golden file (repeatable), without the logits"},
-       device_option(),
-       {"limit", 0, "replay at most N runs of each file (0: all)"},
-       {"max-rows", 0,
-        "replay only runs that compute at most N rows in all (0: all): for slow backends"},
-       {"data", repeated(),
-        "look for official data sets, models/ and tokenizers/ for programs and likelihoods here "
-        "before DIR/data, DIR/../data and DIR/../goldens (repeatable)"},
-       {"samples", no_default,
-        "write the scorer cases as we judge them into lm-eval's sample files in this folder, and "
-        "stop"},
-       {"quiet,q", flag(), "print failures and the summary only"}},
-      {"dir"}, arguments);
+golden_options options_of(const po::variables_map& values) {
   golden_options o;
-  o.directory = line.place("dir", "golden needs the folder of the golden data");
-  o.methods = line.list("method");
-  o.quiet = line.given("quiet");
-  o.limit = static_cast<int>(line.within("limit", 0, 1 << 24));
-  o.max_rows = line.at_least("max-rows", 0);
-  const std::string wanted = line.text("device", "auto");
+  o.directory = values["dir"].as<std::string>();
+  o.methods = values["method"].as<texts>();
+  o.quiet = values["quiet"].as<bool>();
+  o.limit = values["limit"].as<int>();
+  o.max_rows = values["max-rows"].as<std::int64_t>();
+  if (o.limit < 0 || o.max_rows < 0)
+    throw usage_error("--limit and --max-rows must not be negative");
+  const std::string wanted = values["device"].as<std::string>();
   find_known("device", wanted, find_run_key("device")->choices());
   const chosen_device device = choose_device(wanted);
   o.backend = &backend_of(device.name);
   tell("{}\n", device_line({device}));
+  return o;
+}
 
-  if (line.given("samples")) {
-    scorers::write_scorer_samples(o.directory, line.text("samples"));
-    return 0;
-  }
+void print_result(const golden_result& file, bool quiet) {
+  if (quiet && file.failed == 0) return;
+  print("{:<44} {} passed, {} failed\n", file.file, file.passed, file.failed);
+  for (const std::string& reason : file.first_failures) print("  {}\n", reason);
+}
+
+golden_summary replay_all(const golden_options& o, const texts& data) {
   golden_summary sum;
   const auto add = [&](const golden_summary& part) {
     sum.passed += part.passed;
@@ -82,20 +105,28 @@ int command_golden(const texts& arguments) {
     sum.skipped += part.skipped;
     sum.left_out += part.left_out;
   };
-  golden_results harnesses;
+  golden_results likelihoods;
   if (o.methods.empty()) {
-    harnesses = replay_evaluation(o, line.list("data"));
+    likelihoods = replay_likelihood(o.directory, {data.begin(), data.end()}, *o.backend);
   }
-  for (const std::string& reason : harnesses.not_run) print("NOT RUN: {}\n", reason);
-  sum.skipped += static_cast<int>(harnesses.not_run.size());
-  for (const golden_result& file : harnesses.files) {
+  for (const std::string& reason : likelihoods.not_run) print("NOT RUN: {}\n", reason);
+  sum.skipped += static_cast<int>(likelihoods.not_run.size());
+  for (const golden_result& file : likelihoods.files) {
     print_result(file, o.quiet);
     add({file.passed, file.failed});
   }
-  if (harnesses.files.empty() || std::filesystem::exists(o.directory / "decode")) {
+  if (likelihoods.files.empty() || std::filesystem::exists(o.directory / "decode")) {
     if (o.methods.empty()) add(replay_logits(o));
     add(replay_decode(o));
   }
+  return sum;
+}
+
+int replay_golden_data(int argc, char** argv) {
+  const auto values = read_words(argc, argv);
+  if (!values) return 0;
+  const golden_options o = options_of(*values);
+  const golden_summary sum = replay_all(o, (*values)["data"].as<texts>());
   if (sum.passed + sum.failed + sum.skipped == 0 && sum.left_out > 0) {
     throw usage_error("--max-rows " + std::to_string(o.max_rows) + " leaves out every golden case");
   }
@@ -107,7 +138,26 @@ int command_golden(const texts& arguments) {
   if (sum.skipped > 0) print(", {} skipped", sum.skipped);
   if (sum.left_out > 0) print(", {} left out by --limit or --max-rows", sum.left_out);
   print("\n");
+  check_output();
   return static_cast<int>(sum.failed == 0 ? exit_code::ok : exit_code::run_failed);
 }
 
+}  // namespace
 }  // namespace unmask
+
+int unmask_golden_main(int argc, char** argv) {
+  try {
+    return unmask::replay_golden_data(argc, argv);
+  } catch (const unmask::error& problem) {
+    unmask::write_error(std::string("unmask_golden: ") + problem.what() + "\n");
+    return static_cast<int>(problem.code());
+  } catch (const std::exception& problem) {
+    unmask::write_error(std::string("unmask_golden: internal error: ") + problem.what() + "\n");
+    return static_cast<int>(unmask::exit_code::run_failed);
+  }
+}
+
+// Weak: the GPU check's one program (tests/gpu/multicall.cpp) has a main() of its own.
+[[gnu::weak]] int main(int argc, char** argv) {
+  return unmask_golden_main(argc, argv);
+}

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "harness/base/golden_result.h"
 #include "kernels/backend.h"
+#include "tests/goldens/replay/result.h"
 
 namespace unmask {
 

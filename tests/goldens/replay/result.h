@@ -13,7 +13,6 @@ struct golden_result {
 
   std::string file;
   int passed = 0, failed = 0;
-  int undecided = 0;                        // of `failed`: cases that we refuse to decide
   std::vector<std::string> first_failures;  // at most most_shown, one sentence each
 
   void add(const std::string& reason) {  // an empty reason: the case passed
@@ -26,7 +25,7 @@ struct golden_result {
   }
 };
 
-// What the replay of several files found. Cases without their data, model or sandbox are neither
+// What the replay of several files found. Cases without their data or model are neither
 // passed nor failed: not_run says of each what it needs.
 struct golden_results {
   std::vector<golden_result> files;

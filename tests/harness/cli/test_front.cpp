@@ -178,7 +178,6 @@ TEST(limits, numbers_outside_their_type_or_the_model_are_refused_before_anything
            {"profile tiny-sdar --limit 4294967297", "--limit"},
            {"profile tiny-sdar --tool ncu --print-command --launch-count 4294967297",
             "--launch-count"},
-           {"golden tests/goldens --limit 4294967297", "--limit"},
            {"plan experiments/quickstart.toml --shards 4294967297", "--shards"}}) {
     // What is built before the look at it would not fit.
     const test::outcome o =

@@ -128,10 +128,6 @@ TEST(program, doctor_reports_the_machine_and_reads_the_embedded_models) {
   ends("doctor --json", 0, {"\"cpu"});
 }
 
-TEST(program, golden_refuses_a_folder_without_goldens) {
-  ends("golden tests", 3, {});
-}
-
 // The same seed gives the same table; ten virtual minutes take no time worth mentioning.
 TEST(program, serves_in_virtual_time_and_repeats_itself) {
   const scratch_folder scratch;

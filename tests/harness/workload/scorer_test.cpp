@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "harness/workload/scorer.h"
+#include "harness/base/text.h"
 
-#include "harness/base/python_text.h"
 #include "harness/workload/constraints.h"
 #include "harness/workload/list_language.h"
 #include "tests/harness/workload/support.h"
@@ -34,10 +34,9 @@ TEST(scorers, spoiled_reference_answers_are_wrong) {
       if (item.scorer == "final_number") {
         EXPECT_EQ(score_answer(item, item.answer + "0").value, item.answer.ends_with(" 0"))
             << item.id;
-        EXPECT_EQ(score_answer(item, py::replace_all(item.answer, "####", "")).value, 0) << item.id;
+        EXPECT_EQ(score_answer(item, replace_all(item.answer, "####", "")).value, 0) << item.id;
       } else if (item.scorer == "contains") {
-        EXPECT_EQ(score_answer(item, py::replace_all(item.answer, "is ", "is 1")).value, 0)
-            << item.id;
+        EXPECT_EQ(score_answer(item, replace_all(item.answer, "is ", "is 1")).value, 0) << item.id;
       } else {
         // Constraints say nothing about a word at the end of the last item.
         const bool loose = item.scorer == "constraints";

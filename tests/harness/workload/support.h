@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <string>
 
-#include "harness/base/golden_result.h"
 #include "harness/workload/scorer.h"
 #include "tests/support.h"
 
@@ -24,17 +23,6 @@ inline std::string public_data(const std::string& name) {
 
 inline const char* const families[] = {"word_problem", "equation", "list_program", "instruction",
                                        "retrieval_kv", "needle",   "summary",      "story"};
-
-// Recorded cases that passed; each that failed fails the test with its reason.
-inline int passed_of(const std::vector<golden_result>& files) {
-  int passed = 0;
-  for (const golden_result& file : files) {
-    passed += file.passed;
-    EXPECT_EQ(file.failed, 0) << file.file;
-    for (const std::string& reason : file.first_failures) ADD_FAILURE() << reason;
-  }
-  return passed;
-}
 
 // A file in a folder of its own, gone when the test ends.
 class scratch_file {

@@ -132,7 +132,9 @@ def with_lm_eval(entry, request, files, task, shots):
             answer, check = choice(len(continuations), right)
         else:
             right, answer, check = expected(entry["dataset"], number, rows[number][1], task)
+        target = str(made.doc_to_target(document))
         yield record(entry, task, number, rows[number][0], text, document, answer, check,
+                     target=target if target != answer else None,
                      stop=stop if made.OUTPUT_TYPE != "multiple_choice" else [],
                      continuations=continuations, right=right)
 

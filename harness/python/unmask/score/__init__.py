@@ -4,13 +4,13 @@
 A sample file is what `unmask run --samples` or lm-eval's --log_samples writes: JSON lines with doc,
 target and resps. The result is one JSON line an item, and a summary."""
 
-import argparse
 import glob
 import json
 import os
 import re
 import sys
 
+from unmask import options as option_names
 from unmask.errors import UserError
 from unmask.score import official, scorers, workers
 
@@ -189,7 +189,8 @@ def sample_files(paths):
 
 
 def main(arguments):
-    parser = argparse.ArgumentParser(prog="unmask score", description=__doc__.split("\n")[0])
+    parser = option_names.parser("score", "Scores answers in lm-eval's sample files, made by `unmask run "
+                                 "--samples` or any other harness, with the benchmarks' own libraries.")
     parser.add_argument("files", nargs="+", metavar="FILE", help="sample file, or a folder of them")
     parser.add_argument("--benchmark", help="score as this benchmark (unmask list benchmarks) or as this "
                         "task of lm-eval; default: what the file says")
@@ -200,7 +201,7 @@ def main(arguments):
     parser.add_argument("--workers", type=int, default=0, help="processes that judge; default: one a core")
     parser.add_argument("--seconds", type=float, default=20.0,
                         help="processor time for one item, beyond which it is undecided; default: 20")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(option_names.spelled(arguments))
     items = [item for path in sample_files(options.files) for item in read_samples(path)]
     results = score_items(items, options)
     if options.output:
