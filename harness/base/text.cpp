@@ -2,6 +2,8 @@
 // Copyright The Unmask Authors
 #include "harness/base/text.h"
 
+#include <unicode/locid.h>
+#include <unicode/unistr.h>
 #include <unicode/utf8.h>
 
 #include <cstddef>
@@ -78,6 +80,14 @@ std::vector<std::string_view> split(std::string_view text, std::string_view sepa
     if (at == std::string_view::npos) return pieces;
     text.remove_prefix(at + separator.size());
   }
+}
+
+std::string lower(std::string_view text) {
+  std::string out;
+  icu::UnicodeString::fromUTF8(icu::StringPiece(text.data(), static_cast<int32_t>(text.size())))
+      .toLower(icu::Locale::getRoot())
+      .toUTF8String(out);
+  return out;
 }
 
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {

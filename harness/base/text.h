@@ -17,6 +17,7 @@ std::string_view rstrip(std::string_view text);                 // without that 
 std::vector<std::string_view> words_of(std::string_view text);  // between white space
 // Keeps empty pieces; the separator must not be empty.
 std::vector<std::string_view> split(std::string_view text, std::string_view separator);
+std::string lower(std::string_view text);  // by Unicode's full case mapping, of no language
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 
 inline bool is_digit(char c) {

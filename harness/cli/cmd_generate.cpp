@@ -26,41 +26,48 @@ namespace {
 
 constexpr std::int64_t longest_canvas = 1 << 24, longest_pause = 60'000;
 
-// What --set and --device say of one decode: parameters of the method, and the device.
-struct generate_settings {
-  parameter_map params;  // names are checked by the method
-  std::string device = "auto";
-};
-generate_settings settings_of(const texts& assignments) {
+// Keys of [run] that one decode obeys; the others would be taken and mean nothing.
+constexpr std::string_view decode_keys[] = {"device", "format", "kv_type", "isa", "gemm", "graphs"};
+
+bool sets_a_decode(std::string key) {
+  if (key.starts_with("params.")) return true;
+  if (key.starts_with("run.")) key.erase(0, 4);
+  return std::ranges::find(decode_keys, key) != std::end(decode_keys);
+}
+
+// The one point of an experiment with this model, method and settings, as `unmask run` would plan it.
+experiment_point planned(const command_line& line) {
   experiment_spec spec;
-  for (const std::string& text : assignments) {
-    const std::string key = text.substr(0, text.find('='));
-    if (!key.starts_with("params.") && key != "run.device" && key != "device") {
-      throw usage_error("--set of generate takes params.NAME=VALUE or run.device=NAME, not '" +
-                        text + "'");
+  spec.models = {entry_of_model(line.text("model"))};
+  const std::string usual = usual_method(read_model_config(spec.models.front().path));
+  spec.methods = entries_of_methods({line.text("method", usual)}, line.text("preset"));
+  spec.run.seed = line.at_least("seed", 0);
+  spec.run.gen_length = line.within("gen-length", 1, longest_canvas);
+  for (const std::string& text : line.settings()) {
+    if (!sets_a_decode(text.substr(0, text.find('=')))) {
+      throw usage_error(
+          "--set of generate takes params.NAME=VALUE and run.KEY=VALUE with the keys " +
+          joined({std::begin(decode_keys), std::end(decode_keys)}, ", ") + "; not '" + text + "'");
     }
     apply_override(spec, text);
   }
-  generate_settings given;
-  for (const dotted_setting& s : spec.overrides) {
-    if (s.key.starts_with("params.")) {
-      given.params[s.key.substr(7)] = s.value;
-    } else {
-      given.device = to_string(s.value);
-    }
-  }
-  find_known("device", given.device, find_run_key("device")->choices());
-  return given;
+  workload_entry& prompt = spec.workloads.emplace_back();
+  prompt.name = "prompt";
+  prompt.prompt_tokens = prompt.items.limit = 1;
+  tell("{}\n", device_line(choose_devices(spec)));
+  return plan_points(spec, *make_executor()).front();
 }
 
 option_table generate_options() {
   return {
       {"model", std::string("tiny-llada"),
-       "decode with this checkpoint: a folder in Hugging Face layout, or the name of an "
-       "embedded model"},
+       "decode with this checkpoint: a folder in Hugging Face layout, ORG/NAME of its cache, or "
+       "the name of an embedded model"},
       {"method,m", no_default, "decode by this method; default: the one the model was made for"},
       {"preset", no_default, "take these named settings of the method"},
-      {"set", repeated(), "set a parameter of the method (repeatable): params.threshold=0.9"},
+      {"set", repeated(),
+       "set a parameter of the method, or how the model runs (repeatable): params.threshold=0.9, "
+       "run.format=bf16"},
       device_option(),
       {"gen-length,n", 64, "generate this many tokens"},
       {"seed", 0, "draw sampling noise from this seed"},
@@ -71,11 +78,12 @@ option_table generate_options() {
 }
 
 std::vector<std::int32_t> prompt_tokens(const std::string& prompt, bool raw,
-                                        const std::filesystem::path& directory,
-                                        const model_config& config, const tokenizer& tokens) {
-  if (raw) return tokens.encode_raw(prompt);
-  const conversation chat = {{"user", prompt}};
-  return tokens.encode(chat_template::load(directory, config).render(chat));
+                                        const loaded_model& model) {
+  if (!model.tokens) {
+    throw environment_error(model.directory.string() + ": has no tokenizer.json beside the model");
+  }
+  if (raw) return model.tokens->encode_raw(prompt);
+  return model.tokens->encode(model.chat->render(conversation{{"user", prompt}}));
 }
 
 }  // namespace
@@ -85,34 +93,26 @@ int command_generate(const texts& arguments) {
                           arguments);
   line.place("prompt", "generate needs a prompt");
   const std::string prompt = joined(line.list("prompt"), " ");
-  const auto gen_length = static_cast<std::int32_t>(line.within("gen-length", 1, longest_canvas));
   const std::chrono::milliseconds pause(line.within("pause", 0, longest_pause));
-  const generate_settings given = settings_of(line.settings());
   const bool color = with_color(line);
-  const chosen_device device = choose_device(given.device);
-  tell("{}\n", device_line({device}));
-  const std::filesystem::path directory = model_folder(line.text("model"));
-  const model_config config = read_model_config(directory);
-  if (!config.caution.empty()) tell("note: {}\n", config.caution);
-  if (const std::string outside = outside_training(directory, prompt); !outside.empty()) {
+  const experiment_point point = planned(line);
+  if (const std::string outside = outside_training(point.model.path, prompt); !outside.empty()) {
     tell("note: {}\n", outside);
   }
-  const tokenizer tokens = tokenizer::load(directory);
-  const std::string name = line.text("method", usual_method(config));
-  parameter_map resolved;
-  recipe made =
-      method_registry::instance().make(name, config, line.text("preset"), given.params, &resolved);
-  const sequence_request request{
-      prompt_tokens(prompt, line.given("raw"), directory, config, tokens), gen_length,
-      static_cast<std::uint64_t>(line.at_least("seed", 0))};
+  const std::shared_ptr<loaded_model> model = load_model_of(point);
+  const model_config& config = model->config;
+  recipe made = method_registry::instance().make(point.method, config, "", point.params);
+  const sequence_request request{prompt_tokens(prompt, line.given("raw"), *model),
+                                 static_cast<std::int32_t>(point.run.gen_length),
+                                 static_cast<std::uint64_t>(point.run.seed)};
+  const tokenizer& tokens = *model->tokens;
   const std::int32_t length = made.pace->canvas_length(config, request);
   if (length > config.max_positions) {
     throw usage_error(fmt::format("prompt and canvas take {} positions, but {} was made for {}",
                                   length, config.name, config.max_positions));
   }
-  const transformer model(config, load_weights(config, directory), backend_of(device.name),
-                          weight_format::f32, length);
-  step_loop loop(model, std::move(made), {1, length, 0});
+  model->make_room(length);
+  step_loop loop(*model->packed, std::move(made), {1, length, 0});
   std::optional<watch_canvas> watcher;
   if (line.given("watch")) {
     watcher.emplace(tokens, watch_settings{output_is_terminal(), color, pause, config.stop_ids});
@@ -132,8 +132,8 @@ int command_generate(const texts& arguments) {
   const std::size_t counted = std::min(answer + 1, output.size());
   const sequence_counters& c = loop.state().at(0).counters;
   print("{}\n", tokens.decode(std::span(output).first(answer), true));
-  tell("[{}: {} output tokens, {} forwards, {} rows, {:.1f} ms{}]\n", name, counted, c.forwards,
-       c.rows, seconds * 1e3, watcher ? " with drawing" : "");
+  tell("[{}: {} output tokens, {} forwards, {} rows, {:.1f} ms{}]\n", point.method, counted,
+       c.forwards, c.rows, seconds * 1e3, watcher ? " with drawing" : "");
   return 0;
 }
 

@@ -87,8 +87,32 @@ std::filesystem::path fresh_folder(const std::filesystem::path& wanted) {
   return place;
 }
 
+model_entry entry_of_model(const std::filesystem::path& given) {
+  model_entry model;
+  model.path = model_folder(given);
+  model.name = model.path.filename().string();
+  if (model.name.empty()) model.name = model.path.parent_path().filename().string();  // "folder/"
+  if (const auto above = model.path.parent_path(); above.filename() == "snapshots") {
+    const std::string entry = above.parent_path().filename().string();  // models--ORG--NAME
+    if (const auto at = entry.rfind("--"); at != std::string::npos)
+      model.name = entry.substr(at + 2);
+  }
+  return model;
+}
+
+std::vector<method_entry> entries_of_methods(const texts& methods, const std::string& preset) {
+  std::vector<method_entry> all;
+  for (const std::string& method : methods) {
+    method_registry::instance().find(method);  // the nearest name where there is none
+    method_entry& entry = all.emplace_back();
+    entry.name = entry.label = method;
+    entry.preset = preset;
+    entry.where = "--method";
+  }
+  return all;
+}
+
 experiment_spec spec_of_model(const std::filesystem::path& given, const command_line& line) {
-  const std::filesystem::path directory = model_folder(given);
   experiment_spec spec;
   const std::string weights = line.text("weights");
   const bool random = weights.starts_with("random:") && weights.size() > 7 &&
@@ -96,32 +120,17 @@ experiment_spec spec_of_model(const std::filesystem::path& given, const command_
   if (weights != "checkpoint" && !random) {
     throw usage_error("--weights is checkpoint or random:SEED, not '" + weights + "'");
   }
-  const model_config config = read_model_config(directory);
-  std::string name = directory.filename().string();
-  if (name.empty()) name = directory.parent_path().filename().string();  // "folder/"
-  if (const auto above = directory.parent_path(); above.filename() == "snapshots") {
-    const std::string entry = above.parent_path().filename().string();  // models--ORG--NAME
-    if (const auto at = entry.rfind("--"); at != std::string::npos) name = entry.substr(at + 2);
-  }
-  if (const std::int64_t layers = line.within("layers", 0, largest_number); layers > 0) {
-    name += fmt::format(", {} of {} layers", layers, config.layers);
-  }
-  model_entry model;
-  model.name = name;
-  model.path = directory;
+  model_entry model = entry_of_model(given);
+  const model_config config = read_model_config(model.path);
   model.weights = weights;
-  model.layers = line.whole("layers");
+  model.layers = line.within("layers", 0, largest_number);
+  if (model.layers > 0) {
+    model.name += fmt::format(", {} of {} layers", model.layers, config.layers);
+  }
   spec.models.push_back(model);
   texts methods = line.parts("method");
   if (methods.empty()) methods.push_back(usual_method(config));
-  for (const std::string& method : methods) {
-    method_registry::instance().find(method);  // the nearest name where there is none
-    method_entry entry;
-    entry.name = entry.label = method;
-    entry.preset = line.text("preset");
-    entry.where = "--method";
-    spec.methods.push_back(entry);
-  }
+  spec.methods = entries_of_methods(methods, line.text("preset"));
   spec.run.seed = line.at_least("seed", 0);
   spec.evidence.warmup = line.within("warmup", 0, 1000);
   for (const std::string& assignment : line.settings()) apply_override(spec, assignment);

@@ -33,6 +33,11 @@ std::filesystem::path model_folder(const std::filesystem::path& given);
 // here is looked at once.
 std::filesystem::path fresh_folder(const std::filesystem::path& wanted);
 
+// The entry of a model in a folder, under the name that rows give it.
+model_entry entry_of_model(const std::filesystem::path& given);
+// Those methods with this preset; usage error with the nearest name where there is none.
+std::vector<method_entry> entries_of_methods(const texts& methods, const std::string& preset);
+
 // Model, methods, seed, evidence and settings; no workload yet.
 experiment_spec spec_of_model(const std::filesystem::path& given, const command_line& line);
 

@@ -95,17 +95,14 @@ class real_executor final : public executor {
 
   std::vector<preparation> prepare(std::span<const experiment_point> group) override {
     const experiment_point& first = group.front();
-    choose_kernels(first.run);
-    if (!std::filesystem::exists(first.model.path / "config.json")) {
-      throw environment_error("no model in " + first.model.path.string() +
-                              " (no config.json there); " + looked_in(first.model.path));
-    }
     const std::string key = model_key(first.model, first.run);
     if (key != model_key_) {
       model_.reset();  // one model in memory at a time
       model_key_.clear();
-      model_ = load_model(first.model, first.run);
+      model_ = load_model_of(first);
       model_key_ = key;
+    } else {
+      choose_kernels(first.run);
     }
     const auto workload = load_workload(first.workload, first.run, *model_);
     std::vector<preparation> all;
@@ -171,6 +168,15 @@ class real_executor final : public executor {
 };
 
 }  // namespace
+
+std::shared_ptr<loaded_model> load_model_of(const experiment_point& point) {
+  choose_kernels(point.run);
+  if (!std::filesystem::exists(point.model.path / "config.json")) {
+    throw environment_error("no model in " + point.model.path.string() +
+                            " (no config.json there); " + looked_in(point.model.path));
+  }
+  return load_model(point.model, point.run);
+}
 
 std::unique_ptr<executor> make_executor() {
   return std::make_unique<real_executor>();

@@ -58,6 +58,9 @@ dtype stored_kv_dtype(const run_settings& run);
 // Several models in one process are kept apart by this key.
 std::string model_key(const model_entry& entry, const run_settings& run);
 std::shared_ptr<loaded_model> load_model(const model_entry& entry, const run_settings& run);
+// The same for a planned point, after the backends have been told what its [run] says about kernels.
+// Environment error that names the places looked in where there is no such model.
+std::shared_ptr<loaded_model> load_model_of(const experiment_point& point);
 std::shared_ptr<const loaded_workload> load_workload(const workload_entry& entry,
                                                      const run_settings& run,
                                                      const loaded_model& model);

@@ -79,6 +79,42 @@ score score_contains(const task_item&, const json_reader& check, std::string_vie
   return all_or_nothing(in_ticks(wanted) + " does not occur");
 }
 
+// [a-z0-9]+ of the lower-cased text.
+std::vector<std::string> plain_words(std::string_view text) {
+  std::vector<std::string> words;
+  bool inside = false;
+  for (const char c : lower(text)) {
+    const bool letter = (c >= 'a' && c <= 'z') || is_digit(c);
+    if (letter && !inside) words.emplace_back();
+    if (letter) words.back() += c;
+    inside = letter;
+  }
+  return words;
+}
+
+std::size_t longest_common_subsequence(const std::vector<std::string>& a,
+                                       const std::vector<std::string>& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (const std::string& word : a) {
+    std::size_t diagonal = 0;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t above = row[j + 1];
+      row[j + 1] = word == b[j] ? diagonal + 1 : std::max(above, row[j]);
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+score score_rouge_l(const task_item& item, const json_reader&, std::string_view output) {
+  const std::vector<std::string> words = plain_words(output), wanted = plain_words(item.answer);
+  const auto common = static_cast<double>(longest_common_subsequence(words, wanted));
+  const double value =
+      common > 0 ? 2 * common / static_cast<double>(words.size() + wanted.size()) : 0;
+  const bool exact = value == 1;
+  return {true, value, exact, exact ? "" : "words differ from the reference"};
+}
+
 score score_none(const task_item&, const json_reader&, std::string_view) {
   return {false, 0.0, false, "not scored"};
 }
@@ -92,6 +128,7 @@ constexpr named_scorer own_scorers[] = {{"final_number", judged<final_number_mis
                                         {"constraints", judged<broken_constraint>},
                                         {"exact", score_exact},
                                         {"contains", score_contains},
+                                        {"rouge_l", score_rouge_l},
                                         {"none", score_none}};
 
 const named_scorer* find_own(std::string_view name) {
@@ -122,6 +159,7 @@ void require_scorer(const std::string& name, const std::string& where) {
 }
 
 score score_answer(const task_item& item, const std::string& output) {
+  require_scorer(item.scorer, "task " + item.id);
   const named_scorer* own = find_own(item.scorer);
   if (own == nullptr) {
     throw usage_error("task " + item.id + ": `" + item.scorer + "` is no scorer of this program");

@@ -11,6 +11,8 @@
 //   constraints   every rule of check.constraints holds (constraints.h)
 //   exact         equals the answer, white space at both ends aside
 //   contains      check.text occurs and is not part of a longer run of digits
+//   rouge_l       F of the longest common subsequence of words, [a-z0-9]+ of the lower-cased texts,
+//                 of output and answer
 //   none          not scored: there is no exact answer
 #pragma once
 

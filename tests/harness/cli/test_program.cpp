@@ -86,6 +86,20 @@ TEST(program, a_missing_model_is_an_environment_error_that_names_it) {
   ends("generate --model no/such/model hello", 3, {"no/such/model"});
 }
 
+// The keys of [run] that say how the model runs, as a file's are; those of a campaign are refused.
+TEST(program, generate_takes_the_settings_of_a_run) {
+  const test::outcome plain = run("generate -n 32 'Compute 3 + 4.'");
+  EXPECT_EQ(
+      run("generate -n 32 --set run.format=bf16 --set run.gemm=library 'Compute 3 + 4.'").code, 0);
+  EXPECT_EQ(run("generate -n 32 --set run.kv_type=bf16 'Compute 3 + 4.'").code, 2);  // a GPU's
+  EXPECT_EQ(run("generate -n 32 --set run.isa=auto --set run.format=f32 'Compute 3 + 4.'")
+                .text.substr(0, 40),
+            plain.text.substr(0, 40));
+  ends("generate --set run.format=int9 x", 2, {"format"});
+  ends("generate --set run.batch_size=4 x", 2, {"run.batch_size=4", "kv_type"});
+  ends("generate --set workload.limit=4 x", 2, {"workload.limit=4"});
+}
+
 TEST(program, generate_decodes_with_each_embedded_model) {
   for (const char* model : {"tiny-llada", "tiny-sdar", "tiny-ar", "tiny-llada2", "tiny-dream"}) {
     const std::string folder = std::string("experiments/models/") + model;

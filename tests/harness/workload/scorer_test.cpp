@@ -129,9 +129,23 @@ TEST(scorers, exact_contains_and_none) {
   EXPECT_FALSE(score_answer(item_of("none", "x", "{}"), "x").scored);
 }
 
+// By experiments/models/train/scorers.py.
+TEST(scorers, rouge_l) {
+  const auto value = [](const char* output, const char* answer) {
+    return score_answer(item_of("rouge_l", answer, "{}"), output).value;
+  };
+  EXPECT_DOUBLE_EQ(value("The cat sat", "a cat sat down"), 4.0 / 7);
+  EXPECT_EQ(value("\u212a2 \u0130x", "k2 i x"), 1);  // lower case beyond ASCII
+  EXPECT_EQ(value("", "x"), 0);
+  EXPECT_EQ(value("a b c d", "d c b a"), 0.25);
+  EXPECT_EQ(value("Caf\u00e9 NOIR", "caf noir"), 1);
+}
+
 TEST(scorers, errors) {
   expect_error(exit_code::usage, "did you mean 'longbench'?",
                [] { score_answer(item_of("longbenc", "", "{}"), ""); });
+  expect_error(exit_code::usage, "`ifeval` is no scorer of this program",
+               [] { score_answer(item_of("ifeval", "", "{}"), ""); });
   expect_error(exit_code::environment, "task case, check: `value` is missing",
                [] { score_answer(item_of("final_number", "", "{}"), "#### 1"); });
   expect_error(exit_code::environment, "`text` is missing",
