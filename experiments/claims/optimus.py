@@ -118,7 +118,8 @@ def small_blocks_lose_alone(f):
 
 
 USED = {"kind": "signal", "items": "32 stories", "preset": "blocks, threshold 0.9",
-        "clock": "none: rows and tokens are counted"}
+        "clock": "none: rows and tokens are counted",
+        "note": "Tokens that a prefill decides are in the numerator, its rows are not in the denominator."}
 
 
 @claim(place="Section 3.3, Fig. 3c",

@@ -210,6 +210,8 @@ def k(f):
         self.assertEqual(none.verdict, "NOT SUPPORTED")
         self.assertIn("excludes half of the published effect, 0.150", none.reason)
         self.assertIn("could have seen", none.reason)
+        half = none.estimate.high - none.estimate.value
+        self.assertAlmostEqual(none.p, 2 * stats.norm.sf(stats.norm.ppf(0.975) * 0.15 / half))
         self.assertEqual(self.judged(text.format(0.01), rows).verdict, "OPEN")
         clear = self.judged(text.format(0.5), [scored("fast", 150, 200), scored("slow", 100, 200)])
         self.assertEqual((clear.verdict, clear.size), ("SUPPORTED", "outside"))

@@ -197,12 +197,15 @@ def _distance(claim, v):
     return min((abs(v - b) / abs(b) for b in ends), default=abs(v))
 
 
-def _p_value(claim, e):
-    """Two-sided p of the bound, from the interval: normal on the scale of the claim."""
+def _p_value(claim, e, found):
+    """Two-sided p of the bound, or of half the published effect where that is what failed, from the
+    interval: normal on the scale of the claim."""
     if e.low is None or e.low == e.high:
         return None
     scale = math.log if _as_ratio(claim) and e.low > 0 and claim.bound.edge > 0 else (lambda v: v)
     ends = [b for b in (claim.bound.low, claim.bound.high) if b is not None]
+    if found == FAILED and judge(e.range, claim.bound.region) != FAILED:
+        ends = [_halfway(claim)]
     p = []
     for b in ends:
         half = scale(e.value) - scale(e.low) if e.value > b else scale(e.high) - scale(e.value)
@@ -223,8 +226,8 @@ def _size(claim, e):
 
 def _weigh(claim, r):
     e = r.finding.estimate
-    r.size, r.p = _size(claim, e), _p_value(claim, e)
     found = _result_of_interval(claim, e)
+    r.size, r.p = _size(claim, e), _p_value(claim, e, found)
     r.verdict = {HELD: "SUPPORTED", UNDECIDED: "OPEN", FAILED: "NOT SUPPORTED"}[found]
     text = f"{r.finding.shown} = {estimate_text(e)}, wanted {claim.bound.text}"
     if len(r.finding.points) > 1:
