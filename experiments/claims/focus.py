@@ -7,7 +7,7 @@ steps, so that there is nothing to evict."""
 
 from unmask.register import (Published, above, at_equal_score, at_least, at_most, below, claim, control,
                              difference, growth, level, no_precondition, presumes, presumes_of_tasks, ratio,
-                             repeated, score, scored, speed, within)
+                             repeated, score, scored, share, speed, within)
 
 FEW = 4.05                              # tokens a step, the largest of Figure 2
 CHAT = ("story", "sharegpt")
@@ -129,8 +129,7 @@ def top_fifth_holds_the_decodable(f):
        quantity="share in the top fifth by the difference less that by layer 1",
        bound=above(0, "paper: \"more discriminative\""),
        published=Published(0.055, "appendix B, HumanEval: 57.4 - 51.9 %", 0.001),
-       controls=("delta_beats_layer_1_by_area",),
-       **PRE_TRAINED)
+       controls=("delta_beats_layer_1_by_area",), **PRE_TRAINED)
 def delta_beats_layer_1(f):
     return difference(signal(f, "probes.importance.delta_top_fifth"),
                       signal(f, "probes.importance.layer1_top_fifth"))
@@ -169,6 +168,28 @@ def decided_tokens_draw_attention(f):
        **PRE_TRAINED)
 def others_drift_down(f):
     return signal(f, "probes.importance.delta_mean_of_others")
+
+
+@claim(place="Appendix D.3",
+       statement="The difference is less skewed than the importance of layer 1.",
+       quantity="skewness of the difference less that of layer 1, absolute values",
+       bound=below(0, "paper"), **PRE_TRAINED)
+def difference_is_less_skewed(f):
+    return difference(signal(f, "probes.importance.delta_skewness"),
+                      signal(f, "probes.importance.layer1_skewness"))
+
+
+@claim(place="Figs. 9 to 11", statement="On IFEval most steps decide a single token.",
+       kind="signal", quantity="share of the steps that decide one token",
+       bound=above(0.5, "paper: mostly one"), regime=PRE_TRAINED_MODEL, artifacts=("figure_2",),
+       scales=("real", "full"), tasks="instructions; IFEval at full", items="12 here", preset=HF,
+       controls=("few_tokens_on_stories",), note=WITNESS)
+def instructions_decide_one(f):
+    rows = f.pick(label=THRESHOLD, workload=("instruction", "ifeval"))
+    histograms = [row["probes"]["decoding"]["histogram"] for row in rows]
+    items = sum(row["workload"]["items"] for row in rows)
+    # As sure as its items are many: the steps of one go together.
+    return share(items * sum(h[1] for h in histograms) / sum(map(sum, histograms)), items)
 
 
 @claim(place="Appendix B, Fig. 12, \"universal\"",
@@ -275,6 +296,13 @@ def top_stays_with_the_budget(f):
        **OPEN_TEXT)
 def top_beats_random_on_experts(f):
     return kept(f, "Top", "Random", 2, LLADA2)
+
+
+@claim(place="Section 5.1, Table 3, LLaDA2.0",
+       statement="On a mixture of experts random 2 rows answer better than the least important "
+                 "ones.", quantity="Random - Bottom, K = 2", bound=above(0, "paper"), **OPEN_TEXT)
+def random_beats_bottom_on_experts(f):
+    return kept(f, "Random", "Bottom", 2, LLADA2)
 
 
 # ---- Quality (section 5.2, Table 4; section 5.4, Table 6) ----

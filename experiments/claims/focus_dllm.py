@@ -381,6 +381,12 @@ def wider_window_adds_nothing(f):
     return score(f, {"window": 16}, {"window": 8}, alpha=0.5, rho=4.0, dense_layers=(2, 6))
 
 
+@claim(place="Section 7, Fig. 7", statement="One dense layer answers as well as two.",
+       quantity="one dense layer - two", bound=KEPT, **FIGURE_7)
+def one_dense_layer_is_as_good(f):
+    return score(f, {"dense_layers": 1}, {"dense_layers": 2}, alpha=0.5, rho=4.0, window=8)
+
+
 # ---- Controls ----
 
 EVERY = no_precondition("it says what prompts of every length give")

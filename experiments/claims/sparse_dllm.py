@@ -176,6 +176,15 @@ def less_memory_on_long_prompts(f):
     return ratio(f, "peak_kv_bytes", "Sparse-dLLM", "Fast-dLLM")
 
 
+@claim(place="Long-context efficiency, Fig. 5",
+       statement="Memory of Sparse-dLLM is flat where that of Fast-dLLM grows with the prompt.",
+       bound=below(1, "paper"), artifacts=("figure_5",), controls=("slots_are_half",),
+       **{**MEMORY, "quantity": "K/V, Sparse-dLLM over Fast-dLLM: at 8K tokens over at 0.5K",
+          "scales": ("tiny", )})
+def memory_grows_less(f):
+    return growth(f, "peak_kv_bytes", "Sparse-dLLM", "Fast-dLLM", "workload", "0.5K", "8K")
+
+
 @claim(place="Ablations, Fig. 6", statement="Memory grows linearly with the share of keys kept.",
        bound=within(0.8, 1.25, "us: a quarter either way"), artifacts=("table_7",),
        controls=("slots_are_half",),

@@ -152,6 +152,28 @@ class Judging(Made):
         self.assertLess(of_best.low, alone.low)  # corrected for their number
         self.assertGreater(of_best.high, alone.high)
 
+    def test_times_of_items_add_the_spread_over_prompts(self):
+        seconds = {"fast": [1.0, 1.0, 1.0, 2.0, 1.5, 0.5, 0.9, 1.1], "slow": [2.0, 3.0, 1.5, 2.5, 3.5, 2.2, 1.8, 2.6]}
+        tokens = {"fast": [5, 6, 7, 8, 5, 6, 7, 9], "slow": [5, 5, 7, 7, 6, 6, 8, 8]}
+        rows = []
+        for label, of_items in seconds.items():
+            row = scored(label, 8, 8, (9.0, 9.1, 8.9))
+            row["items"]["seconds"], row["items"]["output_tokens"] = [[s] for s in of_items], tokens[label]
+            rows.append(row)
+        alone = self.judged(FASTER, [unscored(label, [9.0, 9.1, 8.9]) for label in seconds]).estimate
+        both = self.judged(FASTER, rows).estimate
+        # The jackknife over prompts, a method of its own: standard error of the log of the ratio.
+        def rate(label, left_out):
+            keep = [i for i in range(8) if i != left_out]
+            return sum(tokens[label][i] for i in keep) / sum(seconds[label][i] for i in keep)
+        logs = [math.log(rate("fast", i) / rate("slow", i)) for i in range(8)]
+        error = math.sqrt(7 / 8 * sum((v - sum(logs) / 8) ** 2 for v in logs))
+        wider = math.sqrt(math.log(both.high / both.value) ** 2 - math.log(alone.high / alone.value) ** 2)
+        self.assertAlmostEqual(wider / (stats.t.ppf(0.975, 7) * error), 1, delta=0.1)
+        self.assertIn("over prompts too", both.how)
+        large = [scored(label, 8, 8, (9.0, 9.1, 8.9), batch=8) for label in seconds]
+        self.assertIn("over repetitions alone, not over prompts", self.judged(FASTER, large).reason)
+
     def test_one_timing_decides_nothing(self):
         r = self.judged(FASTER, [unscored("fast", [1.0]), unscored("slow", [4.0])])
         self.assertEqual((r.verdict, r.size), ("OPEN", "no size published"))
@@ -526,6 +548,22 @@ class Shipped(unittest.TestCase):
             self.assertEqual(s["register"], self.register.hash)
             if s["measured"] is not None:
                 self.assertTrue(math.isclose(s["measured"], r.estimate.value, rel_tol=1e-9), s["id"])
+
+    def test_what_the_readmes_say_of_them_is_so(self):
+        with open("results/tiny/claims.json", encoding="utf-8") as file:
+            stated = json.load(file)
+        verdicts = [s["verdict"] for s in stated if s["role"] == "claim"]
+        count = ", ".join(f"{verdicts.count(v)} {v}" for v in judge.VERDICTS)
+        partly = sum(s["role"] == "claim" and s["kind"] == "speed" and s["verdict"] == "PARTLY"
+                     for s in stated)
+        for path, words in (("README.md", f"the verdicts on {len(verdicts)} claims"),
+                            ("results/tiny/README.md", f"{len(verdicts)} claims of the papers: {count}"),
+                            ("results/tiny/README.md", f"and {len(stated) - len(verdicts)} controls"),
+                            ("results/tiny/README.md", f"All {partly} speeds that hold are PARTLY")):
+            with open(path, encoding="utf-8") as file:
+                self.assertIn(words, " ".join(file.read().split()), path)
+        self.assertNotIn(("speed", "SUPPORTED"), [(s["kind"], s["verdict"]) for s in stated
+                                                  if s["role"] == "claim"])
 
     def test_a_claim_file_stands_beside_an_installed_program_too(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -2,7 +2,7 @@
 """What claims measure: pooled ratios with the score of the same rows, differences of scores, shares,
 growth along a setting. Each gives a Finding; none of them knows what a claim wants."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 import math
 
 import numpy as np
@@ -15,6 +15,7 @@ from unmask.rows import row_name
 
 # So many graded scores that differ show the spread of their differences.
 ENOUGH_FOR_A_BOOTSTRAP = 20
+PROMPTS = ", over prompts too"
 SKEW = "; items from the 81st on left out: they were drawn otherwise"
 
 
@@ -52,8 +53,32 @@ def _geometric(points, groups):
         ranges = [(math.log(e.low), math.log(e.high)) for e in points]
         low, high = map(math.exp, intervals.interval_of_average(logs, ranges, groups))
     how = "counted" if all(e.how == "counted" for e in points) else "geometric mean of points"
+    how += PROMPTS if all(PROMPTS in e.how for e in points) else ""
     return Estimate(math.exp(intervals.mean(logs)), low, high, min(e.n for e in points),
                     points[0].unit, how)
+
+
+def _over_prompts(e, left, right, metric):
+    """A ratio of rates with the spread over prompts beside that over repetitions, where both rows kept the
+    times of their items, answered one by one: the linearised ratio of means on logarithms (Cochran,
+    Sampling Techniques, 1977, 6.9), Student's t; squares of both half widths add up."""
+    kept = left.get("items"), right.get("items")
+    if (e.low is None or not e.low > 0 or metric not in estimates.RATES or not all(kept) or
+            {left["batch_size"], right["batch_size"]} != {1} or kept[0]["id"] != kept[1]["id"] or
+            left["workload"]["hash"] != right["workload"]["hash"]):
+        return e
+    n, terms = len(kept[0]["id"]), 0.0
+    for items, sign in zip(kept, (1, -1)):
+        seconds = np.array([intervals.mean(s) for s in items["seconds"]])
+        tokens = np.array(items["output_tokens"], float) if metric == "tokens_per_second" else np.ones(n)
+        terms = terms + sign * (tokens / tokens.sum() - seconds / seconds.sum())
+    if n < 2 or not np.all(np.isfinite(terms)):
+        return e
+    half = intervals.t_quantile(n - 1) * math.sqrt(n / (n - 1) * float((terms ** 2).sum()))
+    below = math.hypot(half, math.log(e.value / e.low))
+    beyond = math.hypot(half, math.log(e.high / e.value))
+    return replace(e, low=e.value * math.exp(-below), high=e.value * math.exp(beyond),
+                   how=e.how + PROMPTS)
 
 
 def _ratios(pairs, metric, other):
@@ -61,7 +86,7 @@ def _ratios(pairs, metric, other):
     for left, right in pairs:
         e = estimates.ratio(left, right, metric, other)
         if e is not None:
-            found.append((left, right, e))
+            found.append((left, right, _over_prompts(e, left, right, metric)))
     if not found:
         raise NeedsRows(f"{metric} in the rows")
     return found

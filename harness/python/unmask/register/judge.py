@@ -11,6 +11,7 @@ from scipy import special
 from unmask import experiments
 from unmask.estimates import NOISY_HALF_WIDTH, estimate_text, is_modelled, short_number
 from unmask.intervals import Z95, mean
+from unmask.register.compare import PROMPTS
 from unmask.register.declare import RATIOS, Regime
 from unmask.register.frame import Frame, NeedsRows
 from unmask.register.power import smallest_effect
@@ -238,6 +239,8 @@ def _weigh(claim, r):
         text += _quality(claim, r)
     if r.verdict != "SUPPORTED":
         text += _smallest(claim, e)
+    if r.verdict == "OPEN" and claim.kind == "score":
+        text += f"; it needs {claim.items}"
     if r.tiny_models:
         text += "; on tiny models, not the paper's"
     if r.synthetic:
@@ -259,6 +262,7 @@ def _precision(claim, r, found):
     if claim.kind == "speed" and e.low > 0:
         half = math.sqrt(e.high / e.low) - 1
         text = f"; NOISY: ±{100 * half:.0f} %" if half > NOISY_HALF_WIDTH else ""
+        text += "" if PROMPTS in e.how else "; over repetitions alone, not over prompts"
     if found == FAILED and judge(e.range, claim.bound.region) != FAILED:
         text += f"; the interval excludes half of the published effect, {short_number(_halfway(claim))}"
     return text
