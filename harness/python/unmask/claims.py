@@ -13,6 +13,7 @@ from unmask.estimates import estimate_text, short_number
 from unmask.names import find_known, keep_named
 from unmask.register.declare import RATIOS, read_register
 from unmask.register.judge import VERDICTS, Evidence, judge_all, needs_text, result_of, run_line
+from unmask.settings import estimate_json
 from unmask.verdicts import tone
 
 SINCE = "register.json"
@@ -97,10 +98,6 @@ def claims_text(judged, controls, register, form):
     return text
 
 
-def _estimate_json(e):
-    return e and {"value": e.value, "interval": e.range, "n": e.n, "n_unit": e.unit, "how": e.how}
-
-
 def claim_json(c, r, register):
     """A claim with its verdict as an object; results/README.md describes it."""
     e, p = r.estimate, c.published
@@ -109,7 +106,7 @@ def claim_json(c, r, register):
             "kind": c.kind, "artifacts": [a.replace(os.sep, "/") for a in c.artifacts],
             "scale": r.scale, "verdict": r.verdict, "tone": tone(r.verdict), "size": r.size or None,
             "reason": r.reason, "measured": e and e.value, "interval": e and e.range, "n": e and e.n,
-            "n_unit": e and e.unit, "score": _estimate_json(r.finding.quality if r.finding else None),
+            "n_unit": e and e.unit, "score": estimate_json(r.finding.quality if r.finding else None),
             "bound": {"low": c.bound.low, "high": c.bound.high, "open": c.bound.open, "by": c.bound.by},
             "published": p and {"value": p.value, "unit": "x" if c.kind in RATIOS else "",
                                 "source": p.source, "approximate": p.approximate},
@@ -123,11 +120,6 @@ def claim_json(c, r, register):
 
 def judged_json(judged, controls, register):
     return tables.json_text([claim_json(c, r, register) for c, r in judged + controls])
-
-
-def timed_artifacts(claims):
-    """The experiment files that a claim on times is about: they need the machine for themselves."""
-    return sorted({path for c in claims for path in c.artifacts if c.reads_the_clock})
 
 
 def explain(c, register, evidence, asked):
@@ -276,7 +268,8 @@ def main(arguments):
     if options.register:
         tables.write(write_since(folder, register), options.output)
     elif options.timed:
-        tables.write("".join(f"{path}\n" for path in timed_artifacts(claims)), options.output)
+        timed = sorted({path for c in claims for path in c.artifacts if c.reads_the_clock})
+        tables.write("".join(f"{path}\n" for path in timed), options.output)
     elif options.list:
         tables.write(list_claims(register, claims), options.output)
     else:

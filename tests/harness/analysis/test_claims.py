@@ -9,7 +9,6 @@ import io
 import json
 import math
 import os
-import shutil
 import tempfile
 import textwrap
 import unittest
@@ -251,6 +250,19 @@ def k(f):
         again = rows + [scored("fast", 40, 40, task="list", batch=8),
                         scored("slow", 20, 40, task="list", batch=8)]
         self.assertEqual(self.judged(text, again).estimate.n, 50)
+
+    def test_answers_and_likelihoods_are_never_averaged(self):
+        def rows(of_text):
+            story = {"family": "story", "items": 40, "hash": "hash of story", "judge": "tiny-ar"}
+            return [scored("fast", 40, 40, (1.0, 1.01, 0.99)), scored("slow", 30, 40, (2.0, 2.02, 1.98)),
+                    scored("fast", of_text, 40, (1.0, 1.01, 0.99), task="story", workload=dict(story)),
+                    scored("slow", 40, 40, (2.0, 2.02, 1.98), task="story", workload=dict(story))]
+        text = '\n@claim(**SCORE)\ndef c(f):\n    return score(f, "fast", "slow"{})\n'
+        self.assertAlmostEqual(self.judged(text.format(""), rows(10)).estimate.value, 0.25)
+        story = self.judged(text.format(', workload="story"'), rows(10))
+        self.assertAlmostEqual(story.estimate.value, -0.75)
+        r = self.judged(FASTER, rows(10))
+        self.assertEqual((r.verdict, r.finding.quality.value), ("PARTLY", -0.75))
 
     def test_items_that_were_drawn_otherwise_are_left_out(self):
         text = '\n@claim(**SCORE)\ndef c(f):\n    return score(f, "fast", "slow")\n'
@@ -564,12 +576,6 @@ class Shipped(unittest.TestCase):
                 self.assertIn(words, " ".join(file.read().split()), path)
         self.assertNotIn(("speed", "SUPPORTED"), [(s["kind"], s["verdict"]) for s in stated
                                                   if s["role"] == "claim"])
-
-    def test_a_claim_file_stands_beside_an_installed_program_too(self):
-        with tempfile.TemporaryDirectory() as folder:
-            shutil.copytree("experiments", folder, dirs_exist_ok=True,
-                            ignore=shutil.ignore_patterns("models", "data", "shapes"))
-            self.assertEqual(read_register(os.path.join(folder, "claims")).hash, self.register.hash)
 
 
 if __name__ == "__main__":

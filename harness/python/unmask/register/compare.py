@@ -10,13 +10,13 @@ import numpy as np
 from unmask import estimates, intervals
 from unmask.estimates import is_modelled, short_number
 from unmask.intervals import Estimate
-from unmask.register.frame import NeedsRows, items_kept
+from unmask.register.frame import NeedsRows, items_kept, settings_of
 from unmask.rows import row_name
 
 # So many graded scores that differ show the spread of their differences.
 ENOUGH_FOR_A_BOOTSTRAP = 20
 PROMPTS = ", over prompts too"
-SKEW = "; items from the 81st on left out: they were drawn otherwise"
+SKEW = "items from the 81st on left out: they were drawn otherwise"
 
 
 @dataclass
@@ -126,11 +126,24 @@ def speed(frame, of, over, clock="tokens_per_second", **where):
     """How many times as fast one side is, pooled over all points geometrically, and the difference of
     the scores of the same rows."""
     found = ratio(frame, clock, of, over, **where)
-    pairs = [(a, b) for a, b in frame.pairs(of, over, **where) if a["score"] and b["score"]]
+    pairs = _scored(frame.pairs(of, over, **where))
     if pairs and not is_modelled(pairs[0][0]):
-        found.quality = _mean_of_tasks(pairs, found.notes)[0]
+        kinds = [_mean_of_tasks(kind, found.notes)[0] for kind in _answered_and_judged(pairs) if kind]
+        found.quality = min(kinds, key=lambda e: e.value)
+        found.notes += ["score: the worse of answers and of judged text"] if len(kinds) > 1 else []
         found.unscored = len(found.points) - len(pairs)
     return found
+
+
+def _scored(pairs):
+    return [(a, b) for a, b in pairs if a["score"] and b["score"]]
+
+
+def _answered_and_judged(pairs):
+    """Pairs whose score is that of answers, and those whose score is the likelihood of their text: the
+    two are never averaged."""
+    return ([p for p in pairs if not p[0]["workload"].get("judge")],
+            [p for p in pairs if p[0]["workload"].get("judge")])
 
 
 def fastest_rival(frame, of, rivals, clock="tokens_per_second", **where):
@@ -151,14 +164,16 @@ def at_equal_score(frame, of, rivals, clock="tokens_per_second", **where):
     items say; the difference of scores that stands beside the speed is of the even ones."""
     good = []
     for rival in rivals:
-        pairs = [(a, b) for a, b in frame.pairs(rival, of, **where) if a["score"] and b["score"]]
+        if not frame.look(**{**where, **settings_of(rival)}):
+            continue
+        pairs = next(filter(None, _answered_and_judged(_scored(frame.pairs(rival, of, **where)))), [])
         if pairs and _mean_of_tasks(pairs, [], parity=1)[0].value >= 0:
             good.append(rival)
     if not good:
         raise NeedsRows("a setting of the simpler method that scores as well")
     found = fastest_rival(frame, of, good, clock, **where)
     label = found.shown.partition(" / ")[2]
-    pairs = [(a, b) for a, b in frame.pairs(of, label, **where) if a["score"] and b["score"]]
+    pairs = next(filter(None, _answered_and_judged(_scored(frame.pairs(of, label, **where)))))
     found.quality = _mean_of_tasks(pairs, found.notes, parity=0)[0]
     return found
 
@@ -233,7 +248,7 @@ def _mean_of_tasks(pairs, notes, parity=None, by_item=False):
     for left, right in pairs:
         tasks.setdefault(left["workload"]["family"], []).append((left, right))
     if any((items_kept(a) or math.inf) < a["score"]["n"] for a, _ in pairs):
-        notes.append(SKEW.strip("; "))
+        notes.append(SKEW)
     points, arrays = [], []
     for task, members in tasks.items():
         scores = _item_scores(members, parity)
@@ -257,8 +272,10 @@ def _mean_of_tasks(pairs, notes, parity=None, by_item=False):
 
 def score(frame, of, over, by_item=False, **where):
     """The difference of two sides' scores on the same items: mean over tasks, or over items where the
-    paper has one task in several lengths."""
-    pairs = [(a, b) for a, b in frame.pairs(of, over, **where) if a["score"] and b["score"]]
+    paper has one task in several lengths. Of answers, and of the likelihood of text where nothing else was
+    asked for."""
+    answered, judged = _answered_and_judged(_scored(frame.pairs(of, over, **where)))
+    pairs = answered or judged
     if not pairs:
         raise NeedsRows("scores in the rows")
     notes = []

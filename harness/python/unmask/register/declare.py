@@ -3,6 +3,7 @@
 clock, tasks, items, controls. The function below the declaration measures; unmask.register.judge
 judges."""
 
+import ast
 from dataclasses import dataclass, field
 import hashlib
 import inspect
@@ -164,12 +165,12 @@ class Claim:
         return not self.clock.startswith(("none", "virtual"))
 
 
-def _hash_of(c):
+def _hash_of(c, source):
     """Of all that a claim says but its note, of what its function does and of the constants that it
-    names."""
+    names. source: of the function, behind its `def`."""
     parts = [f"{name}={getattr(c, name)!r}" for name in Claim.__dataclass_fields__
              if name not in ("function", "where", "hash", "of", "note")]
-    parts.append(inspect.getsource(c.function).partition("\ndef ")[2])
+    parts.append(source)
     known = c.function.__globals__
     parts += [f"{name}={known[name]!r}" for name in c.function.__code__.co_names
               if isinstance(known.get(name), (str, int, float, tuple, list, dict))]
@@ -181,6 +182,7 @@ class Register:
 
     def __init__(self, paper="", folder=""):
         self.paper, self.folder, self.claims, self.controls = paper, folder, [], []
+        self.sources = {}  # of the functions of a file
 
     def add(self, function, is_control, fields):
         where = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
@@ -200,12 +202,12 @@ class Register:
                 raise UserError(f"{where}: {c.id} names {a}, which does not exist")
         portable = [os.path.basename(a) for a in c.artifacts]
         kept, c.artifacts = c.artifacts, tuple(portable)
-        c.hash, c.artifacts = _hash_of(c), kept
+        c.hash, c.artifacts = _hash_of(c, self.sources[c.id]), kept
         (self.controls if is_control else self.claims).append(c)
         return c
 
     def named(self, key):
-        return {c.key: c for c in self.claims + self.controls}.get(key)
+        return next((c for c in self.claims + self.controls if c.key == key), None)
 
     @property
     def hash(self):
@@ -257,8 +259,11 @@ def read_register(folder):
         _reading.append(part)
         try:
             with open(path, encoding="utf-8") as file:
-                code = compile(file.read(), path, "exec")
-            exec(code, {"__name__": f"claims_of_{name[:-3]}", "__file__": path})
+                text = file.read()
+            tree, lines = ast.parse(text, path), text.splitlines(keepends=True)
+            part.sources = {n.name: "".join(lines[n.lineno - 1:n.end_lineno]).removeprefix("def ")
+                            for n in tree.body if isinstance(n, ast.FunctionDef)}
+            exec(compile(tree, path, "exec"), {"__name__": f"claims_of_{name[:-3]}", "__file__": path})
         except (SyntaxError, NameError, TypeError, AttributeError, ImportError) as problem:
             raise UserError(f"{path}: {type(problem).__name__}: {problem}") from None
         finally:

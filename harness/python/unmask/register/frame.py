@@ -36,7 +36,8 @@ def _selector(where):
     return Selector(keys)
 
 
-def _side(side):
+def settings_of(side):
+    """The settings of one side of a comparison: a label, several, or a dict."""
     return {"label": side} if isinstance(side, (str, list, tuple)) else dict(side)
 
 
@@ -71,7 +72,7 @@ class Frame:
     def pairs(self, of, over, **where):
         """Rows of one side beside those of the other that agree in everything else: model, task, keys of
         [run] and arrivals. A side is a label, or a dict of settings that it alone has."""
-        left, right = _side(of), _side(over)
+        left, right = settings_of(of), settings_of(over)
         free = frozenset(_key(name) for name in {*left, *right} if left.get(name) != right.get(name))
         others = {}
         for row in self.pick(**{**where, **right}):

@@ -159,10 +159,6 @@ def _register_state(claim, r, used, since):
         r.registered = "before its rows" if entry["since"] <= first else "after its rows"
 
 
-def _as_ratio(claim):
-    return claim.kind in RATIOS
-
-
 def _result_of_interval(claim, e):
     """HELD, UNDECIDED or FAILED. A direction fails too where less than half of the published effect is
     left in the interval: so small an effect is not the paper's."""
@@ -170,10 +166,9 @@ def _result_of_interval(claim, e):
         return UNDECIDED
     region = claim.bound.region
     if e.how == "counted":
-        if not region.holds(e.value):
-            near = _distance(claim, e.value) <= COUNT_MARGIN
-            return UNDECIDED if near else FAILED
-        return HELD if _distance(claim, e.value) > COUNT_MARGIN else UNDECIDED
+        if _distance(claim, e.value) <= COUNT_MARGIN:
+            return UNDECIDED
+        return HELD if region.holds(e.value) else FAILED
     found = judge(e.range, region)
     if found == UNDECIDED and claim.published is not None and claim.bound.edge == _neutral(claim):
         half = _halfway(claim)
@@ -184,12 +179,12 @@ def _result_of_interval(claim, e):
 
 
 def _neutral(claim):
-    return 1.0 if _as_ratio(claim) else 0.0 if claim.kind == "score" else None
+    return 1.0 if claim.kind in RATIOS else 0.0 if claim.kind == "score" else None
 
 
 def _halfway(claim):
     at = claim.published.value
-    return math.sqrt(at) if _as_ratio(claim) else at / 2
+    return math.sqrt(at) if claim.kind in RATIOS else at / 2
 
 
 def _distance(claim, v):
@@ -203,7 +198,7 @@ def _p_value(claim, e, found):
     interval: normal on the scale of the claim."""
     if e.low is None or e.low == e.high:
         return None
-    scale = math.log if _as_ratio(claim) and e.low > 0 and claim.bound.edge > 0 else (lambda v: v)
+    scale = math.log if claim.kind in RATIOS and e.low > 0 and claim.bound.edge > 0 else (lambda v: v)
     ends = [b for b in (claim.bound.low, claim.bound.high) if b is not None]
     if found == FAILED and judge(e.range, claim.bound.region) != FAILED:
         ends = [_halfway(claim)]
@@ -285,11 +280,9 @@ def _quality(claim, r):
 
 
 def _smallest(claim, e):
-    effect = smallest_effect(e, _as_ratio(claim))
-    if effect is None:
-        return ""
-    if _as_ratio(claim):
-        return f"; could have seen a factor of {effect:.3g}"
+    effect = smallest_effect(e, claim.kind in RATIOS)
+    if effect is None or claim.kind in RATIOS:
+        return "" if effect is None else f"; could have seen a factor of {effect:.3g}"
     return f"; could have seen {100 * effect:.2g} points" if claim.kind == "score" else (
         f"; could have seen a difference of {short_number(effect)}")
 

@@ -27,8 +27,7 @@ def scored(effect, differ):
 
 
 def repeated(effect, spread):
-    """The number of repetitions of a claim on times, in words: a ratio of 1 + `effect` where single
-    ratios spread by `spread` (relative standard deviation)."""
+    """The number of repetitions of a claim on times, in words; spread: relative, of single ratios."""
     n = max(3, math.ceil((STANDARD_ERRORS * spread / math.log1p(effect)) ** 2) + 2)
     return f"{n} repetitions, to see {100 * effect:g} % where single ratios spread by {100 * spread:g} %"
 
