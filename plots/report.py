@@ -295,7 +295,7 @@ def claims_part(claims, sections):
         if isinstance(published, dict):
             shown = f"{number(published.get('value'))} {text(published.get('unit', ''))}"
             source = published.get("source", "")
-            if c.get("size"):
+            if c.get("size") in ("inside", "outside"):
                 source = f"{c['size']} the interval measured here · {source}"
         else:
             shown = "–" if published is None else (

@@ -540,7 +540,7 @@ def dc_over_dc_plus(f):
     return speed(f, "DC", "DC+", workload=CHAT, batch_size=LARGE)
 
 
-@control(statement="Blocks of 4 are faster than blocks of 32.",
+@control(statement="Blocks of 2, 4 and 8 are faster than blocks of 32.",
          quantity="throughput, blocks of 2, 4 and 8 over blocks of 32", **SIMPLER)
 def small_blocks_on_chat(f):
     return speed(f, ("BD2", "BD4", "BD8"), "LMDeploy", workload=CHAT, batch_size=LARGE, model=SDAR)

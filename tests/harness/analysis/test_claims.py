@@ -289,7 +289,7 @@ def k(f):
         self.assertEqual(r.finding.shown, "fast / strict")
         self.assertEqual(r.finding.quality.n, 100)  # the other half chose
         bad = self.judged(text, rows[:2] + [scored("strict", 100, 200, (2.0, 2.02, 1.98))])
-        self.assertIn("NOT RUN: needs a setting of the simpler method that scores as well", bad.reason)
+        self.assertIn("needs a setting of the simpler method that scores as well", bad.reason)
 
     def test_a_speed_that_falls_all_along(self):
         text = ('\n@claim(**{**SPEED, "bound": below(1, "paper")})\ndef c(f):\n'
@@ -311,7 +311,7 @@ def k(f):
         rows[1]["metrics"]["redundancy"] = 6
         self.assertEqual(self.judged(slow, rows).verdict, "PARTLY")
         lacking = slow.replace('"redundancy"', '"no_such_metric"')
-        self.assertIn("NOT RUN: needs no_such_metric in the rows, for the precondition",
+        self.assertIn("needs no_such_metric in the rows, for the precondition",
                       self.judged(lacking, rows).reason)
         tasks = slow.replace("presumes(", "presumes_of_tasks(")
         rows += [row_of("fast", [9.0, 9.01], 1, "story"), row_of("slow", [1.0, 1.01], 1, "story")]
@@ -322,7 +322,7 @@ def k(f):
 
     def test_what_was_not_measured_says_what_it_needs(self):
         r = self.judged(FASTER, [row_of("fast", [1.0])])
-        self.assertIn("NOT RUN: needs rows with label = slow", r.reason)
+        self.assertIn("needs rows with label = slow", r.reason)
         bad = row_of("slow", [1.0], verdict="INVALID", reason="counts do not close")
         self.assertIn("slow is INVALID: counts do not close", self.judged(FASTER, [bad]).reason)
         full = self.register(FASTER.replace("**SPEED", '**{**SPEED, "scales": ("full",)}'))

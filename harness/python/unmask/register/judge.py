@@ -95,7 +95,7 @@ def _judged(claim, evidence, asked):
         if at not in evidence.places:
             where = os.path.join(evidence.results, at)
             needs = needs_text(artifact, r.scale)
-            r.reason = f"NOT RUN: no rows in {where}; {run_line(artifact, r.scale, where)}" + (
+            r.reason = f"no rows in {where}; {run_line(artifact, r.scale, where)}" + (
                 f"; {needs}" if needs else "")
             return r
         rows += evidence.places[at]
@@ -103,11 +103,11 @@ def _judged(claim, evidence, asked):
     try:
         outside = _outside(claim, frame)
         if outside:
-            r.verdict, r.reason = "NOT APPLICABLE", f"NOT APPLICABLE: presumes that {outside}"
+            r.verdict, r.reason = "NOT APPLICABLE", f"presumes that {outside}"
             return r
         r.finding = claim.function(frame)
     except NeedsRows as lack:
-        r.reason = f"NOT RUN: needs {lack}" + _unreportable(frame)
+        r.reason = f"needs {lack}" + _unreportable(frame)
         return r
     _describe_rows(r, frame.used)
     _register_state(claim, r, frame.used, evidence.since)
