@@ -6,7 +6,7 @@ The paper is about long contexts: LongBench's prompts have 1.2K tokens and more,
 32K."""
 
 from unmask.register import (Published, above, at_equal_score, at_least, at_most, below, claim, control,
-                             fastest_rival, growth, level, no_precondition, presumes, presumes_a_gpu,
+                             growth, level, no_precondition, presumes, presumes_a_gpu,
                              presumes_of_tasks, ratio, repeated, score, scored, speed)
 
 CANVAS = "canvas_tokens_per_second"

@@ -12,6 +12,7 @@ import os
 import tempfile
 import textwrap
 import unittest
+import unittest.mock
 
 from made import row_of
 from scipy import stats
@@ -270,9 +271,8 @@ def k(f):
         r = self.judged(text, rows)
         self.assertEqual((r.estimate.n, r.estimate.value), (80, 0))
         self.assertIn("items from the 81st on left out", r.reason)
-        for row in rows:
-            row["finished_at"] = "2027-01-01T00:00:00Z"
-        self.assertEqual(self.judged(text, rows).estimate.n, 200)
+        with unittest.mock.patch("unmask.register.frame.REDRAWN", "2025-01-01T00:00:00Z"):
+            self.assertEqual(self.judged(text, rows).estimate.n, 200)
 
     def test_growth_compares_ratios(self):
         text = ('\n@claim(**SPEED)\ndef c(f):\n    return growth(f, "tokens_per_second", "fast", "slow", '
