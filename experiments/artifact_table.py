@@ -3,6 +3,7 @@
 # Copyright The Unmask Authors
 """Prints what the files of experiments/PAPER hold as a table: artifact_table.py PAPER"""
 
+import json
 import re
 import sys
 import tomllib
@@ -30,9 +31,12 @@ def number_of(path):
 def main():
     paper = sys.argv[1]
     published = read(EXPERIMENTS / "published" / f"{paper}.toml")
-    claims = read(EXPERIMENTS / "claims" / f"{paper}.toml")
-    about = [Path(a).stem for c in claims["claim"] for a in c.get("artifacts", [c.get("artifact")])]
-    print(f"{len(published['value'])} published values, {len(claims['claim'])} claims.\n")
+    register = json.loads((EXPERIMENTS / "claims/register.json").read_text(encoding="utf-8"))
+    mine = [c for key, c in register.items() if key.split("/")[0] == paper]
+    claims = [c for c in mine if c["role"] == "claim"]
+    about = [artifact for c in claims for artifact in c["artifacts"]]
+    print(f"{len(published['value'])} published values, {len(claims)} claims and "
+          f"{len(mine) - len(claims)} controls.\n")
     print("| artifact | shows | tiny | shapes | full | values, claims | the paper contradicts itself |\n"
           "|---|---|---|---|---|---:|---|")
     for path in sorted((EXPERIMENTS / paper).glob("*.toml"), key=number_of):

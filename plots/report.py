@@ -295,8 +295,8 @@ def claims_part(claims, sections):
         if isinstance(published, dict):
             shown = f"{number(published.get('value'))} {text(published.get('unit', ''))}"
             source = published.get("source", "")
-            if published.get("size"):
-                source = f"{published['size']} the interval measured here · {source}"
+            if c.get("size") in ("inside", "outside"):
+                source = f"{c['size']} the interval measured here · {source}"
         else:
             shown = "–" if published is None else (
                 number(published) if isinstance(published, (int, float)) else text(published))
@@ -313,6 +313,7 @@ def claims_part(claims, sections):
             f'<tr data-verdict="{text(c["verdict"])}" data-paper="{text(c.get("paper", ""))}">'
             f'<td>{text(c["statement"])}<br><small>{where}'
             + (f" · {text(c['reason'])}" if c.get("reason") else "")
+            + (f" · reading: {text(c['reading'])}" if c.get("reading") else "")
             + (f" · {text(c['note'])}" if c.get("note") else "")
             + (f" · {links}" if links else "") + "</small></td>"
             f'<td>{badge(c["verdict"], c["tone"])}</td>'

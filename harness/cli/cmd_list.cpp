@@ -146,10 +146,9 @@ const std::vector<std::string> listings = {"methods",    "models",      "tasks",
 void list_counts(const std::filesystem::path& root) {
   const auto has_config = [](const auto& entry) { return is_file(entry / "config.json"); };
   std::size_t claims = 0;
-  for (const auto& file : entries_of(root / "claims", ".toml")) {
+  for (const auto& file : entries_of(root / "claims", ".py")) {
     const std::string text = read_file(file, std::size_t{1} << 24);
-    for (std::size_t at = 0; (at = text.find("[[claim]]\n", at)) != std::string::npos; ++at)
-      ++claims;
+    for (std::size_t at = 0; (at = text.find("\n@claim(", at)) != std::string::npos; ++at) ++claims;
   }
   const auto models = entries_of(root / "models");
   const std::size_t counts[] = {

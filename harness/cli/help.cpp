@@ -98,7 +98,7 @@ const std::vector<exit_meaning>& exit_codes() {
       {3,
        "environment: a file, device, tool or memory that is not there, or output that did not "
        "reach its file"},
-      {4, "a claim was not reproduced, or two runs differ"}};
+      {4, "a claim is not supported, or two runs differ"}};
   return all;
 }
 

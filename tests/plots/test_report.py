@@ -29,7 +29,7 @@ CLAIMS = [{"id": "a", "paper": "focus", "statement": "Fewer <rows> & \"tokens\".
            "published": {"value": 3.12, "unit": "rows/token", "source": "Table 5"}},
           {"id": "b", "statement": "Needs a GPU.", "verdict": "NOT RUN", "reason": "needs cuda",
            "measured": None, "interval": None, "n": None, "published": None},
-          {"id": "c", "statement": "As good.", "verdict": "AMBIGUOUS",
+          {"id": "c", "statement": "As good.", "verdict": "OPEN",
            "reason": "underpowered: 12 items", "measured": 0.0, "interval": [-0.142, 0.142],
            "n": 12, "n_unit": "items", "published": None}]
 EXPERIMENTS = os.path.join(support.ROOT, "experiments")
@@ -144,7 +144,7 @@ class Page(Case):
         self.assertIn("Fewer &lt;rows&gt; &amp; &quot;tokens&quot;.", self.page)
         for words in ("PARTLY", "holds at 1 of 2 points", "0.892", "[0.8, 0.95]", "3.12 rows/token",
                       "Table 5", "NOT RUN", "needs cuda", "tiny models",
-                      '<span class="badge mid">○ AMBIGUOUS</span>', "underpowered: 12 items"):
+                      '<span class="badge mid">○ OPEN</span>', "underpowered: 12 items"):
             self.assertIn(words, self.page)
 
     def test_synthetic_values_carry_a_mark_and_no_score(self):

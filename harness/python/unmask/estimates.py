@@ -11,6 +11,8 @@ from unmask.rows import is_synthetic, setting
 # Half width, relative, from which on a speed is NOISY: no verdict rests on it.
 NOISY_HALF_WIDTH = 0.25
 RATES = {"tokens_per_second": "output_tokens", "canvas_tokens_per_second": "committed"}
+# Rates of what was delivered, from those of all that was decided: padding behind an answer left out.
+DELIVERED = {"decode_output_tokens_per_second": "decode_tokens_per_second"}
 # Keys of [serve] that are the scheduler's own: they leave arrivals and lengths alone.
 SCHEDULER_KEYS = ("policy", "forwards_per_turn", "paging", "recompute", "log")
 
@@ -18,10 +20,6 @@ SCHEDULER_KEYS = ("policy", "forwards_per_turn", "paging", "recompute", "log")
 def is_timed(metric):
     """Tells whether a row's samples give the metric: seconds, or tokens over them."""
     return metric == "wall_seconds" or metric in RATES
-
-
-def is_speed(metric):
-    return is_timed(metric) or metric == "decode_tokens_per_second"
 
 
 def reads_the_clock(metric):
@@ -36,13 +34,21 @@ def reads_the_clock(metric):
 def samples(row, metric):
     """What a value is the mean of, by repetition or by seed; [] where it was found once."""
     if not is_timed(metric):
-        values = row.get("metric_samples", {}).get(metric, [])
-        return [math.nan if v is None else v for v in values] if len(values) > 1 else []
+        values, scale = row.get("metric_samples", {}).get(metric, []), 1.0
+        if not values and metric in DELIVERED:
+            values, scale = row.get("metric_samples", {}).get(DELIVERED[metric], []), _delivered(row)
+        return [math.nan if v is None else v * scale for v in values] if len(values) > 1 else []
     seconds = [math.nan if v is None else v for v in row["samples"]["seconds"]]
     if metric == "wall_seconds":
         return seconds
     tokens = row["metrics"].get(RATES[metric]) or 0
     return [tokens / v if v else math.inf for v in seconds]
+
+
+def _delivered(row):
+    """The share of the tokens decided that an answer up to its end holds."""
+    metrics = row["metrics"]
+    return metrics["output_tokens"] / metrics["committed"] if metrics.get("committed") else math.nan
 
 
 def _number_at(tree, path):
@@ -78,8 +84,12 @@ def value(row, metric):
     if metric.startswith("calibration."):
         found = _number_at(row, metric)
         return None if found is None else (found, origin)
-    found = row["metrics"].get(metric)
-    return None if found is None else (float(found), row["provenance"].get(metric, "counted"))
+    found, of = row["metrics"].get(metric), metric
+    if found is None and metric in DELIVERED:
+        of = DELIVERED[metric]
+        found = row["metrics"].get(of)
+        found = None if found is None else found * _delivered(row)
+    return None if found is None else (float(found), row["provenance"].get(of, "counted"))
 
 
 def _beside(metric, suffix):

@@ -159,7 +159,7 @@ def bootstrap(columns, statistic):
         for _ in range(0, RESAMPLES, 1000):
             values.append(statistic(columns[random.integers(n, size=(1000, n))].sum(axis=1)))
     else:
-        for _ in range(0, RESAMPLES * max(1, 40 // len(kinds)), 1000):
+        for _ in range(0, RESAMPLES * max(1, 8 // len(kinds)), 1000):
             values.append(statistic(random.multinomial(n, counts / n, size=1000) @ kinds))
     low, high = np.quantile(np.concatenate(values), [0.025, 0.975])
     return float(low), float(high)

@@ -12,7 +12,7 @@ import math
 import os
 
 from unmask import estimates, experiments
-from unmask.claims_read import Selector, read_selector
+from unmask.selectors import Selector, read_selector
 from unmask.errors import UserError
 from unmask.intervals import mean
 from unmask.names import find_known, number_text

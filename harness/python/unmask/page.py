@@ -173,7 +173,7 @@ def _claims_in(path):
             if not isinstance(claim, dict) or not isinstance(claim.get(key), str):
                 raise UserError(f"{path}: claim number {number} has no `{key}`")
         claim["tone"] = tone(claim["verdict"])
-    return claims
+    return [claim for claim in claims if claim.get("role") != "control"]
 
 
 def _duration(seconds):

@@ -210,20 +210,22 @@ def read_latest(*paths):
     return latest([row for path in paths for row in read_rows(path)])
 
 
-def places_below(path):
-    """Reads every rows.jsonl below a folder, by the folder's place in it, "focus/table_5/tiny". A
-    folder without any that holds rows.tar.xz stands for what the archive holds."""
+def places_below(path, wanted=lambda place: True):
+    """Reads every rows.jsonl below a folder, by the folder's place in it, "focus/table_5/tiny", of the
+    places that are wanted. A folder without any that holds rows.tar.xz stands for what the archive
+    holds."""
     found = {}
     for folder, folders, files in os.walk(path):
         folders.sort()
         if "rows.jsonl" in files:
             place = os.path.relpath(folder, path).replace(os.sep, "/")
-            found["" if place == "." else place] = _rows_of_file(os.path.join(folder, "rows.jsonl"))
+            if wanted(place):
+                found["" if place == "." else place] = _rows_of_file(os.path.join(folder, "rows.jsonl"))
     archive = os.path.join(path, ARCHIVE)
-    return found if found or not os.path.isfile(archive) else _rows_of_archive(archive)
+    return found if found or not os.path.isfile(archive) else _rows_of_archive(archive, wanted)
 
 
-def _rows_of_archive(path):
+def _rows_of_archive(path, wanted):
     found, size = {}, 0
     try:
         with tarfile.open(path, "r:xz") as archive:
@@ -235,6 +237,8 @@ def _rows_of_archive(path):
                     raise EnvironmentFault(f"{path}: unpacks to more than "
                                            f"{LARGEST_ARCHIVE >> 30} GB")
                 place = os.path.dirname(os.path.normpath(member.name))
+                if not wanted(place):
+                    continue
                 text = io.BytesIO(archive.extractfile(member).read())
                 found[place] = _read_lines(text, f"{path}({member.name})")
     except (tarfile.TarError, EOFError) as problem:

@@ -190,13 +190,13 @@ def paired_tables(lines, effects, margins):
     return several
 
 
-def _estimate_json(e):
+def estimate_json(e):
     return e and {"value": e.value, "interval": e.range, "n": e.n, "n_unit": e.unit, "how": e.how}
 
 
 def paired_json(lines, effects, margins):
     def plain(entry):
-        return {k: _estimate_json(v) if isinstance(v, Estimate) else v for k, v in entry.items()}
+        return {k: estimate_json(v) if isinstance(v, Estimate) else v for k, v in entry.items()}
     return {"speed_margin": margins[0], "score_margin": margins[1],
             "comparisons": list(map(plain, lines)), "main_effects": list(map(plain, effects))}
 

@@ -63,30 +63,23 @@ columns = ["nfe"]
     write("experiments/published/focus.toml",
           "paper = \"focus\"\ntitle = \"F\"\n[[value]]\nartifact = \"table_1\"\nrow = \"one\"\n"
           "column = \"NFE\"\nmetric = \"nfe\"\nvalue = 512\nunit = \"\"\nsource = \"Table 1\"\n");
-    write("experiments/claims/focus.toml", R"(paper = "focus"
-[[claim]]
-id = "half"
-statement = "Two tokens per step take half the forwards."
-source = "Table 1"
-artifact = "../focus/table_1.toml"
-scales = ["tiny", "full"]
-kind = "ratio"
-metric = "nfe"
-left = { label = "two" }
-right = { label = "one" }
-expected = 0.5
-tolerance = 0.01
-[[claim]]
-id = "wrong"
-statement = "Two tokens per step take more forwards."
-source = "nowhere"
-artifact = "../focus/table_1.toml"
-scales = ["tiny"]
-kind = "ordering"
-metric = "nfe"
-relation = ">"
-left = { label = "two" }
-right = { label = "one" }
+    write("experiments/claims/focus.py", R"(
+from unmask.register import above, claim, no_precondition, ratio, within
+
+FORWARDS = {"kind": "count", "quantity": "forwards", "artifacts": ("table_1",), "items": "all",
+            "tasks": "all", "regime": no_precondition("forwards are counted on any task")}
+
+
+@claim(place="Table 1", statement="Two tokens per step take half the forwards.",
+       bound=within(0.4, 0.6, "us"), scales=("tiny", "full"), **FORWARDS)
+def half(f):
+    return ratio(f, "nfe", "two", "one")
+
+
+@claim(place="nowhere", statement="Two tokens per step take more forwards.", bound=above(1, "us"),
+       scales=("tiny",), **FORWARDS)
+def wrong(f):
+    return ratio(f, "nfe", "two", "one")
 )");
   }
 
@@ -110,11 +103,11 @@ TEST_F(kit, a_campaign_measures_tabulates_and_judges_and_continues) {
       << said;  // one claim is wrong
   EXPECT_TRUE(says("1 of 1 artifacts measured")) << said;
   EXPECT_TRUE(
-      says("1 REPRODUCED, 0 REPRODUCED (model), 0 PARTLY, 0 AMBIGUOUS, 1 NOT REPRODUCED, "
-           "0 NOT APPLICABLE, 0 NOT RUN, of 2 claims"))
+      says("1 SUPPORTED, 0 PARTLY, 1 NOT SUPPORTED, 0 NOT APPLICABLE, 0 OPEN, 0 NOT RUN, of 2 "
+           "claims"))
       << said;
   EXPECT_TRUE(says("0.500, n = 2 items")) << said;
-  EXPECT_NE(read("out/claims.json").find("\"NOT REPRODUCED\""), std::string::npos);
+  EXPECT_NE(read("out/claims.json").find("\"NOT SUPPORTED\""), std::string::npos);
   const std::string rows = read("out/focus/table_1/tiny/rows.jsonl");
   EXPECT_EQ(run("run experiments/focus -o out --experiments-dir experiments"), 4) << said;
   EXPECT_EQ(read("out/focus/table_1/tiny/rows.jsonl"), rows);  // nothing was measured again

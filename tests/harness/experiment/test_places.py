@@ -31,7 +31,7 @@ class Planted(support.Case):
                 self.write(place + name, PLANTED.format(self.mark))
             self.write(place + "data/word_problem.jsonl", '{"planted": true}\n')
             self.write(place + "experiments/data/word_problem.jsonl", '{"planted": true}\n')
-            self.write(place + "experiments/claims/focus.toml", "planted = 1\n")
+            self.write(place + "experiments/claims/focus.py", PLANTED.format(self.mark))
             for models in ("models", "experiments/models"):
                 self.write(f"{place}{models}/tiny-sdar/config.json", "planted")
 

@@ -1,0 +1,561 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Ada-DLM (ACL 2026) claims, and the controls beside it. No official code exists: what is checked is a
+reading of the paper. Two things it leaves open are readings, each a claim of its own: Algorithm 1 has no
+blocks where the cache has, and tokens behind the answer may count or not.
+
+Its regime is a threshold that decides few tokens a step; on the embedded models that is stories alone,
+which need a causal model's likelihood as their score."""
+
+from unmask.intervals import Estimate
+from unmask.register import (NeedsRows, Published, above, at_least, at_most, below, claim, control,
+                             at_equal_score, largest, level, no_precondition, presumes, presumes_of_tasks,
+                             ratio, repeated, score, scored, share, speed, within, within_row)
+from unmask.register.compare import Finding
+
+TOKENS, CANVAS = "tokens_per_second", "canvas_tokens_per_second"
+MODELS = ("tiny-llada", "LLaDA-8B-Instruct", "Dream-v0-Instruct-7B")
+KEPT = at_least(-0.02, "us: two points, for \"statistical parity\"")
+FASTER = above(1, "paper: faster")
+
+
+def few(label):
+    return presumes_of_tasks("the threshold of 0.9 decides at most three tokens a step",
+                             "committed_per_step", at_most(3, "us: the paper's models decide one to three"),
+                             label=label, model=MODELS)
+
+
+SPEEDS = {"kind": "speed", "quality": KEPT, "scales": ("tiny", "full"), "items": repeated(0.05, 0.03),
+          "tasks": "stories here, judged by a causal model; the paper's tasks at full",
+          "clock": "delivered tokens a second, prefill included", "preset": "block32: blocks of 32"}
+TABLE_1 = {**SPEEDS, "artifacts": ("table_1",), "regime": few("Fast-dLLM")}
+TABLE_5 = {**SPEEDS, "artifacts": ("table_5",), "regime": few("threshold 0.9")}
+ABLATION = {**SPEEDS, "regime": no_precondition("settings of the rule are compared with each other")}
+SCORES = {"kind": "score", "scales": ("tiny", "full"), "items": scored(0.02, 0.1), "preset": "block32",
+          "tasks": "mean of the tasks with an answer",
+          "regime": no_precondition("scores are compared at the published settings")}
+SIGNAL = {"kind": "signal", "scales": ("tiny", "full"), "items": "64 a task here", "preset": "Fast-dLLM, 0.9",
+          "tasks": "all tasks of the file, pooled",
+          "regime": no_precondition("this is the paper's observation")}
+
+
+# ---- What static thresholds miss (sections 1 and 3) ----
+
+@claim(place="Section 3.3, Fig. 1",
+       statement="15 to 20 % of the active steps are in the stagnation zone.",
+       quantity="share of active tokens whose best token stays while they stay below 0.9",
+       bound=at_least(0.15, "paper: \"approximately 15-20 %\""),
+       published=Published(0.175, "section 3.3, \"approximately 15-20 %\"", 0.025),
+       artifacts=("figure_1",), controls=("stagnation_without_stories",), **SIGNAL)
+def stagnation(f):
+    return level(f, "probes.stagnation.share", label="Fast-dLLM", model=MODELS)
+
+
+@claim(place="Section 1, Fig. 2",
+       statement="A static threshold misses up to 43.75 % of the stable tokens.",
+       quantity="share of the stable tokens of a sample that are below 0.9, the largest",
+       bound=at_least(0.4375, "paper: \"up to\""), published=Published(0.4375, "section 1", 0.0),
+       artifacts=("figure_2",), controls=("missed_stable_without_stories",),
+       each_because="\"up to\": the largest counts", **SIGNAL)
+def missed_stable_tokens(f):
+    return largest(level(f, "probes.stagnation.missed_stable.sample_max", label="Fast-dLLM", model=MODELS))
+
+
+@claim(place="Sections 1 and 3.3",
+       statement="Confidences of tokens decided late fall after their peak.",
+       quantity="share of decided tokens more than 0.05 below an earlier peak",
+       bound=at_least(0.01, "us: one in a hundred; the paper gives no number"),
+       artifacts=("figure_1",), controls=("decline_without_stories",), **SIGNAL)
+def post_peak_decline(f):
+    return level(f, "probes.stagnation.decline.share", label="Fast-dLLM", model=MODELS)
+
+
+@claim(place="Section 1",
+       statement="The decline costs quality: the token of the peak is better than the one that "
+                 "is decided.",
+       quantity="share of declined samples in which the peak's token scores better",
+       bound=above(0.5, "us: chance"), artifacts=("figure_1",),
+       controls=("decline_without_stories",), **SIGNAL)
+def decline_costs_quality(f):
+    declines = [row["probes"]["stagnation"]["decline"] for row in f.pick(label="Fast-dLLM")]
+    better = sum(d["peak_better"] or 0 for d in declines)
+    worse = sum(d["committed_better"] or 0 for d in declines)
+    if not better + worse:
+        raise NeedsRows("declined tokens whose peak decides otherwise")
+    return share(better, better + worse)
+
+
+# ---- Speed (abstract, section 5.2, Table 1) ----
+
+RIVALS = ("threshold_of_equal_text", "threshold_0_7")
+
+
+@claim(place="Section 5.2, Table 1", statement="Ada-DLM is 4.65 times as fast as vanilla decoding.",
+       quantity="throughput over vanilla", bound=FASTER,
+       published=Published(4.65, "Table 1, LLaDA-8B, mean speed-up", 0.005),
+       rivals=("fast_dllm_over_vanilla", "vanilla_with_early_stop"),
+       controls=("stories_stay_likely",), **TABLE_1)
+def faster_than_vanilla(f):
+    return speed(f, "Ada-DLM", "Vanilla", TOKENS, model=MODELS)
+
+
+@claim(place="Abstract, section 5.2, Table 1",
+       statement="Ada-DLM is about twice as fast as Fast-dLLM on the same cache.",
+       quantity="throughput over Fast-dLLM", bound=FASTER,
+       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005),
+       reading="blocks of 32, delivered tokens", rivals=RIVALS,
+       controls=("stories_stay_likely", "beats_a_threshold_of_equal_score",
+                 "faster_where_the_threshold_is_slow", "fewer_forwards_on_softened_models"),
+       **TABLE_1)
+def faster_than_fast_dllm(f):
+    return speed(f, "Ada-DLM", "Fast-dLLM", TOKENS, model=MODELS)
+
+
+@claim(place="Abstract, section 5.2, Table 1",
+       statement="Ada-DLM is about twice as fast as Fast-dLLM on the same cache.",
+       quantity="throughput over Fast-dLLM", bound=FASTER,
+       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005),
+       reading="blocks of 32, canvas tokens", rivals=RIVALS, controls=("stories_stay_likely",),
+       **{**TABLE_1, "clock": "canvas tokens a second, prefill included"})
+def faster_than_fast_dllm_by_canvas(f):
+    return speed(f, "Ada-DLM", "Fast-dLLM", CANVAS, model=MODELS)
+
+
+@claim(place="Abstract, section 5.2, Algorithm 1",
+       statement="Ada-DLM is about twice as fast as Fast-dLLM on the same cache.",
+       quantity="throughput over Fast-dLLM", bound=FASTER,
+       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005),
+       reading="whole canvas, delivered tokens", rivals=RIVALS, controls=("stories_stay_likely",),
+       **{**TABLE_5, "preset": "whole canvas, as Algorithm 1 is written"})
+def faster_than_fast_dllm_whole_canvas(f):
+    return speed(f, "whole canvas", "threshold 0.9", TOKENS, model=MODELS)
+
+
+@claim(place="Abstract, section 5.2, Algorithm 1",
+       statement="Ada-DLM is about twice as fast as Fast-dLLM on the same cache.",
+       quantity="throughput over Fast-dLLM", bound=FASTER,
+       published=Published(1.72, "Table 1, LLaDA-8B, means: 4.65 / 2.71", 0.005),
+       reading="whole canvas, canvas tokens", rivals=RIVALS, controls=("stories_stay_likely",),
+       **{**TABLE_5, "preset": "whole canvas, as Algorithm 1 is written",
+          "clock": "canvas tokens a second, prefill included"})
+def faster_than_fast_dllm_whole_canvas_by_canvas(f):
+    return speed(f, "whole canvas", "threshold 0.9", CANVAS, model=MODELS)
+
+
+@claim(place="Section 5.2, Table 1",
+       statement="The cache alone (dKV-Cache) is faster than vanilla decoding.",
+       quantity="throughput, dKV-Cache over vanilla", bound=FASTER,
+       published=Published(1.13, "Table 1, LLaDA-8B, mean; 0.82 on GSM8K", 0.005),
+       controls=("cache_forwards",), artifacts=("table_1",), **ABLATION)
+def cache_alone_is_faster(f):
+    return speed(f, "dKV-Cache", "Vanilla", TOKENS, model=MODELS)
+
+
+@claim(place="Section 5.3, Table 2", statement="On long prompts Ada-DLM is faster than Fast-dLLM.",
+       quantity="throughput over Fast-dLLM", bound=FASTER,
+       published=Published(1.55, "Table 2, SPS: 12.81 / 8.26", 0.005), artifacts=("table_2",),
+       controls=("more_forwards_on_long_prompts",),
+       **{**SPEEDS, "regime": few("Fast-dLLM"), "tasks": "long prompts with long open answers"})
+def faster_on_long_prompts(f):
+    return speed(f, "Ada-DLM", "Fast-dLLM", TOKENS)
+
+
+@claim(place="Section 4.2.3, appendix A.3",
+       statement="Pruning the feed-forward alone is faster than vanilla decoding.",
+       quantity="throughput, feed-forward only over vanilla", bound=FASTER, artifacts=("table_5",),
+       controls=("pruning_rows_beats_pruning_the_feed_forward",), **ABLATION)
+def feed_forward_alone_is_faster(f):
+    return speed(f, "feed-forward only", "Vanilla", TOKENS, model=MODELS)
+
+
+@claim(place="Section 4.2.3, appendix F",
+       statement="The decision takes less than 0.2 % of the time.", kind="signal",
+       quantity="share of the time in the rule", bound=at_most(0.002, "paper"),
+       published=Published(0.002, "appendix F"), artifacts=("table_1",), scales=("tiny", "full"),
+       regime=no_precondition("small models make it harder"), tasks="every task of the file",
+       items=repeated(0.2, 0.1), clock="share of the time, measured", preset="block32")
+def overhead_is_small(f):
+    return level(f, "rule_share", label="Ada-DLM")
+
+
+@claim(place="Section 5.4, Fig. 4",
+       statement="Active tokens fall more steeply than under the threshold.", kind="count",
+       quantity="area under the active tokens by step, Ada-DLM over Fast-dLLM",
+       bound=below(1, "paper: \"steeper drop\""), artifacts=("figure_4",), scales=("tiny", "full"),
+       regime=few("Fast-dLLM"), tasks="stories", items="8 requests here", preset="block32",
+       controls=("active_area_on_answers",))
+def active_tokens_drop_faster(f):
+    return active_area(f, model=MODELS)
+
+
+def active_area(f, **where):
+    """The areas under the mean number of active tokens by step, over each other."""
+    ours, theirs = zip(*f.pairs("Ada-DLM", "Fast-dLLM", **where))
+    areas = [sum(sum(row["probes"]["stagnation"]["active_by_step"]) for row in side)
+             for side in (ours, theirs)]
+    if not areas[1]:
+        raise NeedsRows("active tokens by step")
+    quotient, n = areas[0] / areas[1], sum(row["workload"]["items"] for row in ours)
+    return Finding("area, Ada-DLM / Fast-dLLM", Estimate(quotient, quotient, quotient, n, "items", "counted"))
+
+
+# ---- Quality (abstract, section 5.2) ----
+
+@claim(place="Section 5.2, Table 1", statement="Ada-DLM answers as well as vanilla decoding.",
+       quantity="Ada-DLM - vanilla", bound=KEPT, artifacts=("table_1",),
+       published=Published(-0.0010, "Table 1, LLaDA-8B, GSM8K: 72.50 - 72.60", 0.0001),
+       controls=("threshold_keeps_quality", "last_confidence_keeps_quality"), **SCORES)
+def keeps_quality(f):
+    return score(f, "Ada-DLM", "Vanilla", model=MODELS)
+
+
+@claim(place="Abstract, section 5.2",
+       statement="On open text Ada-DLM is up to 19 % better than Fast-dLLM.",
+       quantity="Ada-DLM - Fast-dLLM, summaries", bound=above(0, "paper"), artifacts=("table_6",),
+       published=Published(0.0279, "SAMSum: 17.37 - 14.58", 0.0001),
+       controls=("stories_stay_likely",),
+       **{**SCORES, "tasks": "summaries (ROUGE-L here)", "items": scored(0.03, 0.3)})
+def better_on_open_text(f):
+    return score(f, "Ada-DLM", "Fast-dLLM", model=MODELS)
+
+
+@claim(place="Table 6", statement="On long summaries its ROUGE-1 is above that of Fast-dLLM.",
+       quantity="Ada-DLM - Fast-dLLM, ROUGE-1", bound=above(0, "paper"), artifacts=("table_6",),
+       published=Published(0.0201, "Table 6: 16.51 - 14.50", 0.0001),
+       controls=("stories_stay_likely",),
+       **{**SCORES, "tasks": "summaries by ROUGE-1", "scales": ("full",)})
+def better_by_rouge_1(f):
+    return score(f, "Ada-DLM", "Fast-dLLM")
+
+
+@claim(place="Table 2", statement="On long prompts Ada-DLM answers as well as vanilla decoding.",
+       quantity="Ada-DLM - vanilla", bound=KEPT, artifacts=("table_2",),
+       controls=("threshold_keeps_quality_on_long_prompts",), **SCORES)
+def keeps_quality_on_long_prompts(f):
+    return score(f, "Ada-DLM", "Vanilla")
+
+
+def temperature(row):
+    return float(row["params"].get("temperature", 0))
+
+
+@claim(place="Section 5.3", statement="Over five seeds the score spreads by 0.18 points.",
+       kind="signal", quantity="standard deviation of the score over five seeds",
+       bound=at_most(0.005, "us: half a point"),
+       published=Published(0.0018, "section 5.3: 72.50 +- 0.18", 0.00005), artifacts=("table_1",),
+       scales=("tiny", "full"), regime=presumes("tokens are drawn", temperature, above(0, "us")),
+       tasks="tasks with an answer", items="five seeds", preset="block32, temperature above 0")
+def seeds_agree(f):
+    return level(f, "score_deviation", label="Ada-DLM")
+
+
+# ---- Settings (Tables 3, 4 and 5) ----
+
+TABLE_3 = {**ABLATION, "artifacts": ("table_3",)}
+TABLE_4 = {**ABLATION, "artifacts": ("table_4",)}
+
+
+@claim(place="Table 3", statement="A larger K is faster.",
+       quantity="throughput, K = 25 % over K = 5 %", bound=FASTER,
+       published=Published(1.36, "Table 3: 5.21 / 3.82", 0.003),
+       controls=("larger_k_takes_fewer_forwards",),
+       **{**TABLE_3, "quality": at_least(-0.0325, "us: two points below the published -1.25")})
+def larger_k_is_faster(f):
+    return speed(f, "K = 25 %", "K = 5 %", TOKENS, model=MODELS)
+
+
+@claim(place="Table 3", statement="A larger K answers worse.", quantity="K = 25 % - K = 5 %",
+       bound=below(0, "paper"), published=Published(-0.0125, "Table 3: 71.55 - 72.80", 0.0001),
+       artifacts=("table_3",), controls=("larger_k_takes_fewer_forwards",), **SCORES)
+def larger_k_is_worse(f):
+    return score(f, "K = 25 %", "K = 5 %", model=MODELS)
+
+
+@claim(place="Table 3", statement="K = 15 % is on the front of score and speed.",
+       quantity="throughput over the fastest other K that scores as well", bound=FASTER,
+       controls=("larger_k_takes_fewer_forwards",), **TABLE_3)
+def k_of_15_is_on_the_front(f):
+    return at_equal_score(f, "K = 15 %", [f"K = {k} %" for k in (5, 10, 20, 25)], TOKENS, model=MODELS)
+
+
+@claim(place="Section 4.2.2", statement="The frozen set is not bound by K.", kind="signal",
+       quantity="share of the steps that freeze more than K tokens", bound=above(0, "paper"),
+       artifacts=("table_3",), scales=("tiny", "full"),
+       regime=no_precondition("it is a property of the rule"), tasks="every task of the file",
+       items="every step", preset="block32")
+def frozen_set_exceeds_k(f):
+    return level(f, "frozen_above_k_share", label="K = 15 %")
+
+
+@claim(place="Table 4", statement="A longer history is slower.",
+       quantity="throughput, m = 5 over m = 1", bound=below(1, "paper"),
+       published=Published(0.78, "Table 4: 3.96 / 5.09", 0.002),
+       controls=("longer_history_takes_fewer_forwards",), **TABLE_4)
+def longer_history_is_slower(f):
+    return speed(f, "m = 5", "m = 1", TOKENS, model=MODELS)
+
+
+@claim(place="Table 4", statement="A history of 3 answers better than the last confidence alone.",
+       quantity="m = 3 - m = 1", bound=above(0, "paper"),
+       published=Published(0.0070, "Table 4: 72.50 - 71.80", 0.0001), artifacts=("table_4",),
+       controls=("last_confidence_keeps_quality", "history_of_three_takes_fewer_forwards",
+                 "history_beats_the_plain_average"), **SCORES)
+def history_helps(f):
+    return score(f, "m = 3", "m = 1", model=MODELS)
+
+
+@claim(place="Table 4", statement="A history of 5 answers no better than one of 3.",
+       quantity="m = 5 - m = 3", bound=at_most(0.005, "us: half a point"), artifacts=("table_4",),
+       published=Published(0.0016, "Table 4: 72.66 - 72.50", 0.0001),
+       controls=("last_confidence_keeps_quality",), **SCORES)
+def longest_history_adds_nothing(f):
+    return score(f, "m = 5", "m = 3", model=MODELS)
+
+
+DISTANCES = {**SCORES, "artifacts": ("table_5",), "controls": ("plain_average_keeps_quality",)}
+
+
+@claim(place="Table 5", statement="Squared Euclidean distance answers better than cosine.",
+       quantity="squared Euclidean - cosine", bound=above(0, "paper"),
+       published=Published(0.083, "Table 5: 72.50 - 64.20", 0.0001), **DISTANCES)
+def euclidean_beats_cosine(f):
+    return score(f, "Sq. Euclidean", "Cosine", model=MODELS)
+
+
+@claim(place="Table 5", statement="Squared Euclidean distance answers better than Manhattan.",
+       quantity="squared Euclidean - Manhattan", bound=above(0, "paper"),
+       published=Published(0.0216, "Table 5: 72.50 - 70.34", 0.0001), **DISTANCES)
+def euclidean_beats_manhattan(f):
+    return score(f, "Sq. Euclidean", "Manhattan", model=MODELS)
+
+
+@claim(place="Table 5", statement="Manhattan distance answers better than cosine.",
+       quantity="Manhattan - cosine", bound=above(0, "paper"),
+       published=Published(0.0614, "Table 5: 70.34 - 64.20", 0.0001), **DISTANCES)
+def manhattan_beats_cosine(f):
+    return score(f, "Manhattan", "Cosine", model=MODELS)
+
+
+@claim(place="Table 5", statement="Cosine distance is faster than squared Euclidean.",
+       quantity="throughput, cosine over squared Euclidean", bound=FASTER,
+       published=Published(1.31, "Table 5: 6.08 / 4.65", 0.003),
+       controls=("cosine_takes_more_forwards",),
+       **{**TABLE_5, "quality": at_least(-0.103, "us: two points below the published -8.3")})
+def cosine_is_faster(f):
+    return speed(f, "Cosine", "Sq. Euclidean", TOKENS, model=MODELS)
+
+
+@claim(place="Table 5", statement="Manhattan distance is slower than squared Euclidean.",
+       quantity="throughput, Manhattan over squared Euclidean", bound=below(1, "paper"),
+       published=Published(0.905, "Table 5: 4.21 / 4.65", 0.002),
+       controls=("cosine_takes_more_forwards",), **TABLE_5)
+def manhattan_is_slower(f):
+    return speed(f, "Manhattan", "Sq. Euclidean", TOKENS, model=MODELS)
+
+
+@claim(place="Table 4", statement="A history of 3 is on the front of score and speed.",
+       quantity="throughput over the fastest other history that scores as well", bound=FASTER,
+       controls=("longer_history_takes_fewer_forwards",), **TABLE_4)
+def history_of_three_is_on_the_front(f):
+    return at_equal_score(f, "m = 3", [f"m = {m}" for m in (1, 2, 4, 5)], TOKENS, model=MODELS)
+
+
+@claim(place="Abstract, section 5.2", statement="On news summaries it is better than Fast-dLLM.",
+       quantity="Ada-DLM - Fast-dLLM, CNN/DM", bound=above(0, "paper"), artifacts=("table_1",),
+       published=Published(0.0251, "CNN/DM: 21.82 - 19.31", 0.0001),
+       controls=("stories_stay_likely",),
+       **{**SCORES, "tasks": "summaries of news", "scales": ("full",), "items": scored(0.025, 0.3)})
+def better_on_news(f):
+    return score(f, "Ada-DLM", "Fast-dLLM", workload="cnn_dailymail")
+
+
+# ---- Memory (appendix D, Table 7) ----
+
+MEMORY = {"artifacts": ("table_7",), "scales": ("shapes",), "tasks": "prompts of stated length",
+          "items": "one prompt a length: bytes do not depend on it", "preset": "whole canvas",
+          "regime": no_precondition("bytes follow from the shape")}
+
+
+@claim(place="Appendix D, Table 7",
+       statement="At 16K the history takes 0.19 MiB beside 8192 MiB of K/V.", kind="count",
+       quantity="bytes of the history over bytes of K/V",
+       bound=within(2.25e-5, 2.39e-5, "us: 3 %, what the printed 0.19 leaves open"),
+       published=Published(2.319e-5, "Table 7, UltraLLaDA: 0.19 / 8192", 6.1e-7), **MEMORY)
+def state_at_16k(f):
+    return within_row(f, "state_bytes", "peak_kv_bytes", label="Ada-DLM", model="ultrallada")
+
+
+@claim(place="Appendix D", statement="At short prompts the history takes less than 0.02 MiB.",
+       kind="signal", quantity="bytes of the history", bound=below(20972, "paper: 0.02 MiB"),
+       published=Published(10486, "Table 7, LLaDA and Dream: 0.01 MiB", 5243), **MEMORY)
+def state_is_small(f):
+    return level(f, "state_bytes", label="Ada-DLM", model=("llada-8b", "dream-7b"))
+
+
+# ---- Controls ----
+
+@control(statement="Fast-dLLM is faster than vanilla decoding.",
+         quantity="throughput, Fast-dLLM over vanilla", bound=FASTER, **TABLE_1)
+def fast_dllm_over_vanilla(f):
+    return speed(f, "Fast-dLLM", "Vanilla", TOKENS, model=MODELS)
+
+
+@control(statement="Vanilla decoding that stops behind the answer's block is faster than one "
+                   "that does not.", quantity="throughput, early stop over none", bound=FASTER,
+         **TABLE_1)
+def vanilla_with_early_stop(f):
+    return speed(f, "Vanilla, early stop", "Vanilla", TOKENS, model=MODELS)
+
+
+@control(statement="A threshold that writes text as likely (0.5) is faster than the one of 0.9.",
+         quantity="throughput, threshold 0.5 over 0.9", bound=FASTER, **TABLE_5)
+def threshold_of_equal_text(f):
+    return speed(f, "threshold 0.5", "threshold 0.9", TOKENS, model=MODELS)
+
+
+@control(statement="A threshold of 0.7 is faster than one of 0.9.", bound=FASTER,
+         quantity="throughput, threshold 0.7 over 0.9", **TABLE_5)
+def threshold_0_7(f):
+    return speed(f, "threshold 0.7", "threshold 0.9", TOKENS, model=MODELS)
+
+
+@control(statement="Ada-DLM is faster than the fastest threshold that scores as well.",
+         quantity="throughput at equal score over thresholds of 0.6 to 0.95", bound=FASTER,
+         artifacts=("table_5",), **ABLATION)
+def beats_a_threshold_of_equal_score(f):
+    return at_equal_score(f, "Sq. Euclidean", [f"threshold {t}" for t in (0.6, 0.7, 0.8, 0.9, 0.95)], TOKENS,
+                          model=MODELS)
+
+
+@control(statement="Ada-DLM writes stories as likely as those of Fast-dLLM.",
+         quantity="likelihood a token, Ada-DLM - Fast-dLLM", bound=KEPT, artifacts=("table_1",),
+         **{**SCORES, "tasks": "stories, judged by a causal model", "items": scored(0.05, 0.5)})
+def stories_stay_likely(f):
+    return score(f, "Ada-DLM", "Fast-dLLM", workload="story", model=MODELS)
+
+
+ANSWERS = ("word_problem", "list_program", "retrieval_64", "retrieval_128", "summary")
+
+
+@control(statement="Without stories 15 % of the active steps are in the stagnation zone.",
+         quantity="share of active tokens, all tasks but stories", bound=at_least(0.15, "us"),
+         artifacts=("figure_1",), **SIGNAL)
+def stagnation_without_stories(f):
+    return level(f, "probes.stagnation.share", label="Fast-dLLM", model=MODELS, workload=ANSWERS)
+
+
+@control(statement="Without stories a static threshold misses up to 43.75 % of the stable tokens.",
+         quantity="share of the stable tokens of a sample, the largest",
+         bound=at_least(0.4375, "us"), artifacts=("figure_2",), each_because="\"up to\"", **SIGNAL)
+def missed_stable_without_stories(f):
+    return largest(level(f, "probes.stagnation.missed_stable.sample_max", label="Fast-dLLM", model=MODELS,
+                         workload=ANSWERS))
+
+
+@control(statement="Without stories confidences fall after their peak.",
+         quantity="share of decided tokens below an earlier peak", bound=at_least(0.01, "us"),
+         artifacts=("figure_1",), **SIGNAL)
+def decline_without_stories(f):
+    return level(f, "probes.stagnation.decline.share", label="Fast-dLLM", model=MODELS, workload=ANSWERS)
+
+
+FORWARDS = {"kind": "count", "quantity": "forwards", "scales": ("tiny",), "items": "every item",
+            "tasks": "every task of the file", "clock": "none: forwards are counted",
+            "regime": no_precondition("forwards are counted on any task")}
+
+
+@control(statement="The cache alone takes as many forwards as vanilla decoding.",
+         bound=within(0.8, 1.25, "us"), artifacts=("table_1",), **FORWARDS)
+def cache_forwards(f):
+    return ratio(f, "nfe", "dKV-Cache", "Vanilla", model=MODELS)
+
+
+@control(statement="On long prompts Ada-DLM takes more forwards than Fast-dLLM.",
+         bound=above(1, "us"), artifacts=("table_2",), **FORWARDS)
+def more_forwards_on_long_prompts(f):
+    return ratio(f, "nfe", "Ada-DLM", "Fast-dLLM")
+
+
+@control(statement="A larger K takes fewer forwards.", bound=below(1, "us"), artifacts=("table_3",),
+         **FORWARDS)
+def larger_k_takes_fewer_forwards(f):
+    return ratio(f, "nfe", "K = 25 %", "K = 5 %", model=MODELS)
+
+
+@control(statement="A history of 5 takes fewer forwards than one of 1.", bound=below(1, "us"),
+         artifacts=("table_4",), **FORWARDS)
+def longer_history_takes_fewer_forwards(f):
+    return ratio(f, "nfe", "m = 5", "m = 1", model=MODELS)
+
+
+@control(statement="A history of 3 takes fewer forwards than one of 1.", bound=below(1, "us"),
+         artifacts=("table_4",), **FORWARDS)
+def history_of_three_takes_fewer_forwards(f):
+    return ratio(f, "nfe", "m = 3", "m = 1", model=MODELS)
+
+
+@control(statement="Cosine distance takes more forwards than squared Euclidean.",
+         bound=above(1, "us"), artifacts=("table_5",), **FORWARDS)
+def cosine_takes_more_forwards(f):
+    return ratio(f, "nfe", "Cosine", "Sq. Euclidean", model=MODELS)
+
+
+@control(statement="On tasks with an answer active tokens fall more steeply, too.", kind="count",
+         quantity="area under the active tokens by step, Ada-DLM over Fast-dLLM",
+         bound=below(1, "us"), artifacts=("figure_4",), scales=("tiny",),
+         items="6 to 8 requests a task", preset="block32",
+         regime=no_precondition("it asks the tasks out of the regime"),
+         tasks="tasks with an answer")
+def active_area_on_answers(f):
+    return active_area(f, model=MODELS, workload=ANSWERS)
+
+
+@control(statement="The threshold on the same cache (Fast-dLLM) answers as well as vanilla "
+                   "decoding.", quantity="Fast-dLLM - vanilla", bound=KEPT, artifacts=("table_1",),
+         **SCORES)
+def threshold_keeps_quality(f):
+    return score(f, "Fast-dLLM", "Vanilla", model=MODELS)
+
+
+@control(statement="On long prompts the threshold answers as well as vanilla decoding.",
+         quantity="Fast-dLLM - vanilla", bound=KEPT, artifacts=("table_2",), **SCORES)
+def threshold_keeps_quality_on_long_prompts(f):
+    return score(f, "Fast-dLLM", "Vanilla")
+
+
+@control(statement="The last confidence alone answers as well as vanilla decoding.",
+         quantity="m = 1 - vanilla", bound=KEPT, artifacts=("table_4",), **SCORES)
+def last_confidence_keeps_quality(f):
+    return score(f, "m = 1", "Vanilla", model=MODELS)
+
+
+@control(statement="The plain average of the history answers as well as vanilla decoding.",
+         quantity="plain average - vanilla", bound=KEPT, artifacts=("table_5",), **SCORES)
+def plain_average_keeps_quality(f):
+    return score(f, "moving average", "Vanilla", model=MODELS)
+
+
+@control(statement="The two centroids answer better than the plain average of the same history.",
+         quantity="squared Euclidean - plain average", bound=above(0, "us"), artifacts=("table_5",),
+         **SCORES)
+def history_beats_the_plain_average(f):
+    return score(f, "Sq. Euclidean", "moving average", model=MODELS)
+
+
+@control(statement="Leaving frozen rows out is faster than leaving them out of the feed-forward.",
+         quantity="throughput, rows over feed-forward", bound=FASTER, artifacts=("table_5",),
+         **ABLATION)
+def pruning_rows_beats_pruning_the_feed_forward(f):
+    return speed(f, "Sq. Euclidean", "feed-forward only", TOKENS, model=MODELS)
+
+
+@control(statement="On a model whose threshold decides about one token a step (logits / 3) "
+                   "Ada-DLM is faster.", quantity="throughput over Fast-dLLM", bound=FASTER,
+         artifacts=("table_1",), **{**ABLATION, "scales": ("tiny",)})
+def faster_where_the_threshold_is_slow(f):
+    return speed(f, "Ada-DLM", "Fast-dLLM", TOKENS, model="tiny-llada, logits / 3")
+
+
+@control(statement="With logits divided by 2 Ada-DLM takes fewer forwards than Fast-dLLM.",
+         bound=below(1, "us"), artifacts=("table_1",), **FORWARDS)
+def fewer_forwards_on_softened_models(f):
+    return ratio(f, "nfe", "Ada-DLM", "Fast-dLLM", model="tiny-llada, logits / 2")

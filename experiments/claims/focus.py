@@ -1,0 +1,755 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What FOCUS (arXiv 2601.23278) claims, and the controls beside it.
+
+The paper's regime is a model that decides few tokens a step: at most 4.05 on average of 32 (Figure 2).
+Of the embedded tasks only stories are in it; the answers of the others are decided in two or three
+steps, so that there is nothing to evict."""
+
+from unmask.register import (Published, above, at_equal_score, at_least, at_most, below, claim, control,
+                             difference, growth, level, no_precondition, presumes, presumes_of_tasks, ratio,
+                             repeated, score, scored, share, speed, within)
+
+FEW = 4.05                              # tokens a step, the largest of Figure 2
+CHAT = ("story", "sharegpt")
+SDAR = ("tiny-sdar", "SDAR-8B-Chat-b32")
+LLADA2 = ("tiny-llada2", "LLaDA2.0-mini")
+LARGE = (32, 256)
+THRESHOLD = "threshold 0.9"
+KEPT = at_least(-0.02, "us: two points are our reading of \"preserving quality\"")
+FASTER = above(1, "paper: improves throughput")
+HF = "hf, the official code with Transformers"
+LMD = "lmdeploy, the official engine; thresholds as published, 0.8 of FOCUS against 0.9"
+
+
+def few_a_step(label="LMDeploy", **where):
+    return presumes("whole blocks decide few tokens a step, at most 4.05 as in Figure 2",
+                    "committed_per_step", at_most(FEW, "paper: Figure 2"), label=label, **where)
+
+
+WITNESS = ("At the scale real the model is smol, trained for minutes: its free text is not readable, so "
+           "it is a weak witness.")
+PRE_TRAINED_MODEL = presumes("the model is pre-trained, of at least 100 million parameters", "parameters",
+                             at_least(1e8, "us: the paper has 8 and 16 billion"))
+
+# Speeds of one set-up: chats in large batches, text judged by a causal model.
+ON_CHAT = {"kind": "speed", "quality": KEPT, "preset": LMD, "scales": ("tiny", "full"),
+           "clock": "delivered tokens a second, prefill included",
+           "tasks": "stories, judged by an autoregressive model; ShareGPT at full",
+           "items": repeated(0.05, 0.03)}
+AT_32 = {**ON_CHAT, "artifacts": ("figure_8",),
+         "regime": few_a_step(workload=CHAT, batch_size=LARGE)}
+IN_FIGURE_6 = {**ON_CHAT, "artifacts": ("figure_6",),
+               "regime": few_a_step(workload=CHAT, batch_size=LARGE)}
+IN_FIGURE_7 = {**ON_CHAT, "artifacts": ("figure_7",), "scales": ("tiny",),
+               "regime": few_a_step(workload=CHAT, batch_size=32)}
+SCORES = {"kind": "score", "preset": HF, "scales": ("tiny", "full"), "clock": "none: nothing is timed",
+          "tasks": "mean of the artifact's tasks, as the paper averages its five"}
+ROWS = {"kind": "count", "quantity": "rows of layers 2 and up in decode forwards, a delivered token",
+        "preset": LMD, "scales": ("tiny", "full"), "artifacts": ("table_5",),
+        "tasks": "the task that the statement names",
+        "clock": "none: rows a delivered token are counted", "items": "32 stories; all of a data set at full",
+        "controls": ("rows_at_equal_thresholds",)}
+
+
+# ---- The opportunity: few tokens a step, and which they are (sections 2 and 3) ----
+
+@claim(place="Section 2, Fig. 2",
+       statement="Whole blocks of 32 at threshold 0.9 decide few tokens a step.", kind="signal",
+       quantity="tokens decided a step, mean over steps",
+       bound=at_most(FEW, "paper: the highest of four data sets"),
+       published=Published(4.05, "section 2, the highest of four data sets"),
+       regime=PRE_TRAINED_MODEL, artifacts=("figure_2",), scales=("real", "full"),
+       tasks="every task of the file", items="12 a task here", preset=HF,
+       controls=("few_tokens_on_stories", "few_tokens_on_embedded_tasks"))
+def few_tokens_per_step(f):
+    return level(f, "probes.decoding.mean", label=THRESHOLD)
+
+
+@claim(place="Figs. 9 to 11", statement="Few tokens are decided a step at blocks of 64 too.",
+       kind="signal", quantity="tokens decided a step, mean over steps",
+       bound=at_most(FEW, "us: the bound of Figure 2, as these figures print no mean"),
+       regime=PRE_TRAINED_MODEL, artifacts=("figure_9",), scales=("tiny", "full"),
+       tasks="every task of the file", items="32 a task", preset=HF,
+       controls=("few_tokens_on_stories",))
+def few_tokens_at_blocks_of_64(f):
+    return level(f, "probes.decoding.mean", label=THRESHOLD, block_length=64)
+
+
+def signal(f, metric):
+    """Mean over the texts that are in the regime."""
+    return level(f, metric, label=THRESHOLD)
+
+
+PRE_TRAINED = {"kind": "signal", "artifacts": ("figure_4",), "scales": ("real", "full"), "preset": HF,
+               "tasks": "every text on which at most 4.05 tokens are decided a step",
+               "items": "12 a text here; the paper shows one data set", "note": WITNESS,
+               "regime": presumes_of_tasks("few tokens are decided a step, at most 4.05 as in Figure 2",
+                                           "committed_per_step", at_most(FEW, "paper: Figure 2"),
+                                           label=THRESHOLD)}
+IN_TWELVE = {**PRE_TRAINED, "scales": ("tiny",), "items": "320 stories", "tasks": "stories"}
+
+
+@claim(place="Section 3.2, Fig. 4",
+       statement="The importance difference of layers 1 and 0 tells decodable tokens from others.",
+       quantity="area under the curve",
+       bound=above(0.5, "us: chance; the paper shows shares, no area"),
+       controls=("delta_predicts_in_twelve_layers",), **PRE_TRAINED)
+def delta_predicts_decodability(f):
+    return signal(f, "probes.importance.layers[1].auc_delta")
+
+
+@claim(place="Section 3.1, Fig. 3", statement="The importance of layer 0 does not tell them apart.",
+       quantity="area under the curve",
+       bound=within(0.45, 0.55, "us: our reading of \"negligible\""),
+       controls=("layer_0_is_flat_in_twelve_layers",), **PRE_TRAINED)
+def layer_0_is_flat(f):
+    return signal(f, "probes.importance.layers[0].auc")
+
+
+@claim(place="Section 3.1, Fig. 3", statement="From layer 1 on importance tells them apart.",
+       quantity="area under the curve", bound=above(0.5, "us: chance"),
+       controls=("layer_0_is_flat_in_twelve_layers",), **PRE_TRAINED)
+def layer_1_separates(f):
+    return signal(f, "probes.importance.layers[1].auc")
+
+
+@claim(place="Section 3.2, Fig. 4",
+       statement="The top fifth of the importance difference holds about 57 % of the decodable "
+                 "tokens.", quantity="share of the decodable tokens in the highest fifth",
+       bound=at_least(0.5, "us: more than half, for \"57.4 %\""),
+       published=Published(0.574, "Fig. 4, HumanEval", 0.0005),
+       controls=("top_fifth_is_above_chance", "top_fifth_in_twelve_layers"), **PRE_TRAINED)
+def top_fifth_holds_the_decodable(f):
+    return signal(f, "probes.importance.delta_top_fifth")
+
+
+@claim(place="Appendix B, Fig. 13",
+       statement="The difference's top fifth holds more of the decodable tokens than that of "
+                 "layer 1 alone.",
+       quantity="share in the top fifth by the difference less that by layer 1",
+       bound=above(0, "paper: \"more discriminative\""),
+       published=Published(0.055, "appendix B, HumanEval: 57.4 - 51.9 %", 0.001),
+       controls=("delta_beats_layer_1_by_area",), **PRE_TRAINED)
+def delta_beats_layer_1(f):
+    return difference(signal(f, "probes.importance.delta_top_fifth"),
+                      signal(f, "probes.importance.layer1_top_fifth"))
+
+
+@claim(place="Appendix D, Proposition D.1, Fig. 14",
+       statement="The signal-to-noise ratio of the difference is above 1, which the bound on "
+                 "errors needs.", quantity="mean of the decodable over the deviation of the others",
+       bound=above(1, "paper: the proposition's condition"),
+       controls=("signal_to_noise_in_twelve_layers",), **PRE_TRAINED)
+def signal_to_noise_above_one(f):
+    return signal(f, "probes.importance.gamma")
+
+
+@claim(place="Appendix D, equation 14",
+       statement="The share of decodable tokens that eviction loses is below exp(-(gamma - 1)^2 "
+                 "/ 2).", quantity="eviction error less its bound",
+       bound=at_most(0, "paper: equation 14"), controls=("signal_to_noise_in_twelve_layers",),
+       **{**PRE_TRAINED, "regime": presumes_of_tasks("the signal-to-noise ratio is above 1",
+          "probes.importance.gamma", above(1, "paper"), label=THRESHOLD)})
+def eviction_error_keeps_its_bound(f):
+    return difference(signal(f, "probes.importance.eviction_error"),
+                      signal(f, "probes.importance.eviction_error_bound"))
+
+
+@claim(place="Fig. 3, top", statement="Decided tokens draw most of the attention of a block.",
+       quantity="share of the attention mass of the block on decided tokens",
+       bound=above(0.5, "us: \"most\""), **PRE_TRAINED)
+def decided_tokens_draw_attention(f):
+    return signal(f, "probes.importance.decided_mass")
+
+
+@claim(place="Appendix D.3",
+       statement="The importance of tokens that are not decodable drifts down.",
+       quantity="mean difference of the tokens that are not decodable", bound=below(0, "paper"),
+       **PRE_TRAINED)
+def others_drift_down(f):
+    return signal(f, "probes.importance.delta_mean_of_others")
+
+
+@claim(place="Appendix D.3",
+       statement="The difference is less skewed than the importance of layer 1.",
+       quantity="skewness of the difference less that of layer 1, absolute values",
+       bound=below(0, "paper"), **PRE_TRAINED)
+def difference_is_less_skewed(f):
+    return difference(signal(f, "probes.importance.delta_skewness"),
+                      signal(f, "probes.importance.layer1_skewness"))
+
+
+@claim(place="Figs. 9 to 11", statement="On IFEval most steps decide a single token.",
+       kind="signal", quantity="share of the steps that decide one token",
+       bound=above(0.5, "paper: mostly one"), regime=PRE_TRAINED_MODEL, artifacts=("figure_2",),
+       scales=("real", "full"), tasks="instructions; IFEval at full", items="12 here", preset=HF,
+       controls=("few_tokens_on_stories",), note=WITNESS)
+def instructions_decide_one(f):
+    rows = f.pick(label=THRESHOLD, workload=("instruction", "ifeval"))
+    histograms = [row["probes"]["decoding"]["histogram"] for row in rows]
+    items = sum(row["workload"]["items"] for row in rows)
+    # As sure as its items are many: the steps of one go together.
+    return share(items * sum(h[1] for h in histograms) / sum(map(sum, histograms)), items)
+
+
+@claim(place="Appendix B, Fig. 12, \"universal\"",
+       statement="The importance difference tells decodable tokens from others in every model.",
+       kind="signal", quantity="area under the curve", bound=above(0.5, "us: chance"),
+       regime=PRE_TRAINED_MODEL, artifacts=("figure_12",), scales=("tiny", "full"),
+       tasks="stories; GSM8K at full", items="24 here", preset=HF,
+       each_because="the paper says \"universal\"", controls=("delta_predicts_in_twelve_layers",))
+def universal_over_models(f):
+    return level(f, "probes.importance.layers[1].auc_delta", workload=("story", "gsm8k"))
+
+
+# ---- Which rows are kept matters (section 5.1, Table 3) ----
+
+OPEN_TEXT = {**SCORES, "artifacts": ("table_3",), "tasks": "stories, judged by a causal model: the "
+             "other tasks are decided in a step or two whatever is kept",
+             "items": scored(0.1, 0.5),
+             "controls": ("top_beats_random_on_answers", "top_beats_random_one_per_step",
+                          "random_beats_bottom_one_per_step"),
+             "regime": presumes("tokens are decided one or two a step", "committed_per_step",
+                                at_most(FEW, "paper: Figure 2"), workload=CHAT)}
+
+
+def kept(f, better, worse, k, model="tiny-sdar"):
+    return score(f, f"{better}, K = {k}", f"{worse}, K = {k}", workload=CHAT, model=model)
+
+
+@claim(place="Section 5.1, Table 3",
+       statement="With 2 rows, the most important ones answer better than random ones.",
+       quantity="Top - Random, K = 2", bound=above(0, "paper"),
+       published=Published(0.474, "Table 3, SDAR, K = 2, means of five tasks: 69.5 - 22.1", 0.001),
+       **OPEN_TEXT)
+def top_beats_random_of_2(f):
+    return kept(f, "Top", "Random", 2)
+
+
+@claim(place="Section 5.1, Table 3",
+       statement="With 4 rows, the most important ones answer better than random ones.",
+       quantity="Top - Random, K = 4", bound=above(0, "paper"),
+       published=Published(0.342, "Table 3, SDAR, K = 4, means of five tasks: 68.7 - 34.5", 0.001),
+       **OPEN_TEXT)
+def top_beats_random_of_4(f):
+    return kept(f, "Top", "Random", 4)
+
+
+@claim(place="Section 5.1, Table 3",
+       statement="With 8 rows, the most important ones answer better than random ones.",
+       quantity="Top - Random, K = 8", bound=above(0, "paper"),
+       published=Published(0.165, "Table 3, SDAR, K = 8, means of five tasks: 68.4 - 51.9", 0.001),
+       **OPEN_TEXT)
+def top_beats_random_of_8(f):
+    return kept(f, "Top", "Random", 8)
+
+
+@claim(place="Section 5.1, Table 3",
+       statement="With 2 rows, random ones answer better than the least important ones.",
+       quantity="Random - Bottom, K = 2", bound=above(0, "paper"),
+       published=Published(0.052, "Table 3, SDAR, K = 2, means of five tasks: 22.1 - 16.9", 0.001),
+       **OPEN_TEXT)
+def random_beats_bottom_of_2(f):
+    return kept(f, "Random", "Bottom", 2)
+
+
+@claim(place="Section 5.1, Table 3",
+       statement="With 4 rows, random ones answer better than the least important ones.",
+       quantity="Random - Bottom, K = 4", bound=above(0, "paper"),
+       published=Published(0.113, "Table 3, SDAR, K = 4, means of five tasks: 34.5 - 23.2", 0.001),
+       **OPEN_TEXT)
+def random_beats_bottom_of_4(f):
+    return kept(f, "Random", "Bottom", 4)
+
+
+@claim(place="Section 5.1, Table 3",
+       statement="With 8 rows, random ones answer better than the least important ones.",
+       quantity="Random - Bottom, K = 8", bound=above(0, "paper"),
+       published=Published(0.221, "Table 3, SDAR, K = 8, means of five tasks: 51.9 - 29.8", 0.001),
+       **OPEN_TEXT)
+def random_beats_bottom_of_8(f):
+    return kept(f, "Random", "Bottom", 8)
+
+
+@claim(place="Section 5.1, Table 3",
+       statement="Random rows answer better the more of them are kept.",
+       quantity="Random, K = 8 less K = 2", bound=above(0, "paper"),
+       published=Published(0.298, "Table 3, SDAR, means of five tasks: 51.9 - 22.1", 0.001),
+       **OPEN_TEXT)
+def random_rises_with_the_budget(f):
+    return score(f, "Random, K = 8", "Random, K = 2", workload=CHAT, model="tiny-sdar")
+
+
+@claim(place="Section 5.1, Table 3",
+       statement="The most important rows answer as well with 2 as with 8.",
+       quantity="Top, K = 2 less K = 8",
+       bound=at_least(-0.02, "us: two points, for \"remains stable\""),
+       published=Published(0.011, "Table 3, SDAR, means of five tasks: 69.5 - 68.4", 0.001),
+       **OPEN_TEXT)
+def top_stays_with_the_budget(f):
+    return score(f, "Top, K = 2", "Top, K = 8", workload=CHAT, model="tiny-sdar")
+
+
+@claim(place="Section 5.1, Table 3, LLaDA2.0",
+       statement="On a mixture of experts, too, the most important 2 rows answer better than "
+                 "random ones.", quantity="Top - Random, K = 2", bound=above(0, "paper"),
+       **OPEN_TEXT)
+def top_beats_random_on_experts(f):
+    return kept(f, "Top", "Random", 2, LLADA2)
+
+
+@claim(place="Section 5.1, Table 3, LLaDA2.0",
+       statement="On a mixture of experts random 2 rows answer better than the least important "
+                 "ones.", quantity="Random - Bottom, K = 2", bound=above(0, "paper"), **OPEN_TEXT)
+def random_beats_bottom_on_experts(f):
+    return kept(f, "Random", "Bottom", 2, LLADA2)
+
+
+# ---- Quality (section 5.2, Table 4; section 5.4, Table 6) ----
+
+ANSWERS = no_precondition("scores are compared at the paper's thresholds whatever is decided a step")
+TABLE_4 = {**SCORES, "artifacts": ("table_4",), "regime": ANSWERS, "items": scored(0.02, 0.1)}
+TABLE_6 = {**SCORES, "artifacts": ("table_6",), "regime": ANSWERS, "items": scored(0.02, 0.1)}
+
+
+@claim(place="Section 5.2, Table 4",
+       statement="At threshold 0.9 FOCUS answers as well as whole blocks.",
+       quantity="FOCUS - whole blocks, both at 0.9", bound=KEPT,
+       published=Published(0.016, "Table 4, means of five tasks: 69.2 - 67.6", 0.001),
+       controls=("the_cache_keeps_quality",), **TABLE_4)
+def as_good_at_0_9(f):
+    return score(f, "Conf. 0.9, FOCUS, alpha 1.5", "Conf. 0.9, baseline")
+
+
+@claim(place="Section 5.2, Table 4",
+       statement="At threshold 0.8 FOCUS answers better than whole blocks.",
+       quantity="FOCUS - whole blocks, both at 0.8", bound=above(0, "paper"),
+       published=Published(0.040, "Table 4, means of five tasks: 68.4 - 64.4", 0.001),
+       controls=("low_thresholds_cost_whole_blocks",), **TABLE_4)
+def better_at_0_8(f):
+    return score(f, "Conf. 0.8, FOCUS, alpha 1.5", "Conf. 0.8, baseline")
+
+
+@claim(place="Section 5.2, Table 4",
+       statement="At threshold 0.7 FOCUS answers better than whole blocks.",
+       quantity="FOCUS - whole blocks, both at 0.7", bound=above(0, "paper"),
+       published=Published(0.0506, "Table 4, means of five tasks: 66.67 - 61.61", 0.0001),
+       controls=("low_thresholds_cost_whole_blocks",), **TABLE_4)
+def robust_at_low_thresholds(f):
+    return score(f, "Conf. 0.7, FOCUS, alpha 1.5", "Conf. 0.7, baseline")
+
+
+@claim(place="Section 5.2, Table 4",
+       statement="Whole blocks answer worse at threshold 0.7 than at 0.9.",
+       quantity="whole blocks, 0.7 less 0.9", bound=below(0, "paper"),
+       published=Published(-0.06, "Table 4, means of five tasks: 61.6 - 67.6", 0.001),
+       controls=("the_cache_keeps_quality",), **TABLE_4)
+def whole_blocks_fall(f):
+    return score(f, "Conf. 0.7, baseline", "Conf. 0.9, baseline")
+
+
+@claim(place="Section 5.4, Table 6",
+       statement="The delayed cache without the neighbour rule (DC) answers worse than whole "
+                 "blocks.", quantity="DC - whole blocks", bound=below(0, "paper"),
+       published=Published(-0.0436, "Table 6, means of five tasks: 63.24 - 67.60", 0.0001),
+       controls=("the_cache_keeps_quality",), **TABLE_6)
+def dc_loses_quality(f):
+    return score(f, "DC", "Baseline")
+
+
+@claim(place="Section 5.4, Table 6",
+       statement="Waiting for the right neighbour (DC+) answers better than DC.",
+       quantity="DC+ - DC", bound=above(0, "paper"),
+       published=Published(0.024, "Table 6, means of five tasks: 65.64 - 63.24", 0.0001),
+       controls=("the_cache_keeps_quality",), **TABLE_6)
+def dc_plus_repairs(f):
+    return score(f, "DC+", "DC")
+
+
+@claim(place="Abstract, section 5.4, Table 6", statement="FOCUS answers as well as whole blocks.",
+       quantity="FOCUS at 0.8 - whole blocks at 0.9", bound=KEPT,
+       published=Published(0.0077, "Table 6, means of five tasks: 68.37 - 67.60", 0.0001),
+       controls=("keeps_quality_at_equal_thresholds", "the_cache_keeps_quality"), **TABLE_6)
+def focus_keeps_quality(f):
+    return score(f, "FOCUS", "Baseline")
+
+
+# ---- Speed (abstract, section 5.3, Figs. 6 and 7; section 5.4, Fig. 8) ----
+
+RIVALS_32 = ("dc_on_chat", "small_blocks_on_chat", "fixed_tokens_on_chat", "tuned_threshold_on_chat")
+
+
+@claim(place="Abstract, section 5.3, Fig. 6",
+       statement="In large batches of chats FOCUS has about 2.32 times the throughput of whole "
+                 "blocks.", quantity="throughput, FOCUS at 0.8 over whole blocks at 0.9",
+       bound=FASTER, published=Published(2.32, "section 5.3, batch 256", 0.005), rivals=RIVALS_32,
+       controls=("focus_over_dc_at_equal_text", "focus_over_dc_at_equal_thresholds",
+                 "random_rows_at_equal_budget", "stories_stay_likely",
+                 "stories_stay_likely_at_equal_thresholds", "dc_keeps_stories_likely"),
+       note="Rows of Figure 8: the same points with text that is judged.", **AT_32)
+def speedup_of_2_32(f):
+    return speed(f, "FOCUS", "LMDeploy", workload=CHAT, batch_size=LARGE, model=SDAR)
+
+
+@claim(place="Abstract, section 5.3, Fig. 7",
+       statement="With blocks of 64 FOCUS has about 3.52 times the throughput of whole blocks.",
+       quantity="throughput, FOCUS at 0.8 over whole blocks at 0.9, blocks of 64", bound=FASTER,
+       published=Published(3.52, "section 5.3, Fig. 7", 0.005), rivals=("dc_at_blocks_of_64",),
+       controls=("focus_over_dc_at_equal_text",), **IN_FIGURE_7)
+def gain_at_blocks_of_64(f):
+    return speed(f, "FOCUS", "LMDeploy", workload=CHAT, block_length=64, batch_size=32)
+
+
+@claim(place="Abstract, section 5.3, Fig. 7", statement="The speed-up grows with the block.",
+       quantity="speed-up with blocks of 64 over that with blocks of 16",
+       bound=above(1, "paper: a larger advantage with larger blocks"),
+       published=Published(1.517, "2.32 with blocks of 32, 3.52 with 64: 3.52 / 2.32", 0.005),
+       rivals=("dc_at_blocks_of_64",), controls=("fewer_rows_at_larger_blocks",), **IN_FIGURE_7)
+def speedup_grows_with_the_block(f):
+    return growth(f, "tokens_per_second", "FOCUS", "LMDeploy", "block_length", 16, 64, workload=CHAT,
+                  batch_size=32)
+
+
+@claim(place="Section 5.3, Fig. 6", statement="The speed-up grows with the batch.",
+       quantity="speed-up at batch 32 (256 at full) over that at batch 1 (32)",
+       bound=above(1, "paper: the baseline is flat from 32 to 256, FOCUS grows on"), rivals=(),
+       controls=("speedup_of_a_batch_of_one",), **{**IN_FIGURE_6, "scales": ("tiny",)})
+def speedup_grows_with_the_batch(f):
+    return growth(f, "tokens_per_second", "FOCUS", "LMDeploy", "batch_size", 1, 32, workload=CHAT,
+                  model=SDAR)
+
+
+@claim(place="Section 5.3, Fig. 6",
+       statement="The throughput of whole blocks is flat from batch 32 to 256.", kind="speed",
+       quantity="throughput of whole blocks, batch 256 over 32", quality=KEPT,
+       bound=within(0.8, 1.25, "us: a quarter either way, for \"approximately 900 tokens/s\""),
+       published=Published(1.0, "section 5.3: about 900 tokens/s from 32 to 256", 0.05, True),
+       regime=no_precondition("it is a statement about the machine"), artifacts=("figure_6",),
+       scales=("shapes", "full"), tasks="every task of the file", items=repeated(0.1, 0.05),
+       clock="delivered tokens a second, prefill included", preset=LMD)
+def whole_blocks_saturate(f):
+    return speed(f, {"label": "LMDeploy", "batch_size": 256}, {"label": "LMDeploy", "batch_size": 32})
+
+
+@claim(place="Section 5.3, Fig. 6",
+       statement="On LLaDA2.0 FOCUS has about 1.54 times the throughput of whole blocks on chats.",
+       quantity="throughput, FOCUS at 0.8 over whole blocks at 0.9, mixture of experts",
+       bound=FASTER, published=Published(1.54, "section 5.3, ShareGPT: 3369 / 2181", 0.005),
+       controls=("llada2_rows_are_fewer",), **IN_FIGURE_6)
+def llada2_speedup(f):
+    return speed(f, "FOCUS", "LMDeploy", workload=CHAT, batch_size=LARGE, model=LLADA2)
+
+
+@claim(place="Section 5.3", statement="On LLaDA2.0 and MATH FOCUS is slightly slower at batch 64.",
+       quantity="throughput, FOCUS over whole blocks, MATH, batch 64",
+       bound=below(1, "paper: \"slight regression\""),
+       regime=few_a_step(workload="math500", batch_size=64),
+       **{k: v for k, v in IN_FIGURE_6.items() if k not in ("regime", "scales")}, scales=("full",))
+def llada2_loses_on_math(f):
+    return speed(f, "FOCUS", "LMDeploy", workload="math500", batch_size=64, model=LLADA2)
+
+
+@claim(place="Section 5.4, Fig. 8",
+       statement="FOCUS has a higher throughput than its cache alone (DC+).",
+       quantity="throughput, FOCUS at 0.8 over DC+ at 0.9", bound=FASTER,
+       rivals=("dc_over_dc_plus",), controls=("focus_over_dc_plus_at_equal_thresholds",), **AT_32)
+def eviction_beats_the_cache_alone(f):
+    return speed(f, "FOCUS", "DC+", workload=CHAT, batch_size=LARGE)
+
+
+@claim(place="Section 5.4, Fig. 8",
+       statement="The cache inside the block (DC+) has a higher throughput than whole blocks.",
+       quantity="throughput, DC+ over whole blocks, both at 0.9", bound=FASTER,
+       rivals=("dc_on_chat",), controls=("dc_plus_keeps_stories_likely",), **AT_32)
+def cache_beats_blocks(f):
+    return speed(f, "DC+", "LMDeploy", workload=CHAT, batch_size=LARGE)
+
+
+# ---- Work (abstract, Table 5; section 4.2) ----
+
+FEWER = at_most(0.35, "paper: \"65 to 80 %\" fewer")
+
+
+@claim(place="Abstract, section 1, Table 5",
+       statement="On chats FOCUS computes 79 % fewer rows a token than whole blocks.", bound=FEWER,
+       published=Published(0.2077, "Table 5, SDAR, ShareGPT: 3.12 / 15.02", 0.0005),
+       regime=few_a_step("BD32", workload=CHAT, model=SDAR), **ROWS)
+def rows_on_chat(f):
+    return ratio(f, "processed_rows_per_output", "FOCUS", "BD32", workload=CHAT, model=SDAR)
+
+
+@claim(place="Section 5.3, Table 5",
+       statement="On MATH FOCUS computes 64 % fewer rows a token than whole blocks.", bound=FEWER,
+       published=Published(0.361, "Table 5, SDAR, MATH: 2.69 / 7.45", 0.001),
+       regime=few_a_step("BD32", workload=("word_problem", "math500"), model=SDAR), **ROWS)
+def rows_on_math(f):
+    return ratio(f, "processed_rows_per_output", "FOCUS", "BD32", workload=("word_problem", "math500"),
+                 model=SDAR)
+
+
+@claim(place="Table 5",
+       statement="On LLaDA2.0 and chats FOCUS computes at least 65 % fewer rows a token.",
+       bound=FEWER, regime=few_a_step("BD32", workload=CHAT, model=LLADA2), **ROWS)
+def llada2_rows_on_chat(f):
+    return ratio(f, "processed_rows_per_output", "FOCUS", "BD32", workload=CHAT, model=LLADA2)
+
+
+@claim(place="Table 5", statement="On LLaDA2.0 and MATH FOCUS computes 70 % fewer rows a token.",
+       bound=FEWER, published=Published(0.300, "Table 5, LLaDA2.0, MATH: 3.04 / 10.13", 0.0005),
+       regime=few_a_step("BD32", workload=("word_problem", "math500"), model=LLADA2), **ROWS)
+def llada2_rows_on_math(f):
+    return ratio(f, "processed_rows_per_output", "FOCUS", "BD32", workload=("word_problem", "math500"),
+                 model=LLADA2)
+
+
+@claim(place="Section 4.2",
+       statement="A token is computed at most once more to keep placeholders right.", kind="signal",
+       quantity="computations of a position for a placeholder, largest", bound=at_most(1, "paper"),
+       regime=no_precondition("it is a property of the rule"), artifacts=("table_5",),
+       scales=("tiny", "full"), tasks="every task of the file", items="all", preset=LMD)
+def placeholders_cost_one(f):
+    return level(f, "placeholder_computations_max", label="FOCUS")
+
+
+@claim(place="Section 5.3, appendix E.5", statement="Choosing rows takes about 1 % of a step.",
+       kind="signal", quantity="share of the time spent on choosing and dropping rows",
+       bound=at_most(0.02, "us: up to 2 %, for \"approximately 1 %\""),
+       published=Published(0.01, "appendix E.5", 0.005),
+       regime=presumes("layers are as dear as those of a model of a billion parameters",
+                       "parameters", at_least(1e9, "us: the paper has 8 billion"), label="FOCUS"),
+       artifacts=("table_5",), scales=("tiny", "full"), tasks="every task of the file",
+       items=repeated(0.2, 0.1), clock="share of the time, measured", preset=LMD)
+def overhead_is_small(f):
+    return level(f, "selection_share", label="FOCUS")
+
+
+# ---- Controls ----
+
+SIMPLER = {**AT_32, "bound": FASTER}
+
+
+@control(statement="The delayed cache without the neighbour rule and without eviction (DC) is "
+                   "faster than whole blocks.", quantity="throughput, DC over whole blocks",
+         **SIMPLER)
+def dc_on_chat(f):
+    return speed(f, "DC", "LMDeploy", workload=CHAT, batch_size=LARGE, model=SDAR)
+
+
+@control(statement="DC is faster than DC+.", quantity="throughput, DC over DC+", **SIMPLER)
+def dc_over_dc_plus(f):
+    return speed(f, "DC", "DC+", workload=CHAT, batch_size=LARGE)
+
+
+@control(statement="Blocks of 2, 4 and 8 are faster than blocks of 32.",
+         quantity="throughput, blocks of 2, 4 and 8 over blocks of 32", **SIMPLER)
+def small_blocks_on_chat(f):
+    return speed(f, ("BD2", "BD4", "BD8"), "LMDeploy", workload=CHAT, batch_size=LARGE, model=SDAR)
+
+
+@control(statement="Two tokens a step are faster than whole blocks.",
+         quantity="throughput, a fixed number of tokens a step over whole blocks", **SIMPLER)
+def fixed_tokens_on_chat(f):
+    return speed(f, "two tokens a step", "LMDeploy", workload=CHAT, batch_size=LARGE, model=SDAR)
+
+
+@control(statement="Whole blocks at a threshold that writes text as likely as FOCUS' are faster "
+                   "than at 0.9.",
+         quantity="throughput, whole blocks at a tuned threshold over 0.9", **SIMPLER)
+def tuned_threshold_on_chat(f):
+    return speed(f, "whole blocks, threshold 0.8", "LMDeploy", workload=CHAT, batch_size=LARGE,
+                 model=SDAR)
+
+
+@control(statement="At blocks of 64 DC is faster than whole blocks.",
+         quantity="throughput, DC over whole blocks of 64", bound=FASTER, **IN_FIGURE_7)
+def dc_at_blocks_of_64(f):
+    return speed(f, "DC", "LMDeploy", workload=CHAT, block_length=64, batch_size=32)
+
+
+@control(statement="FOCUS is faster than the fastest of DC and DC+ whose text is as likely.",
+         quantity="throughput at equal text, FOCUS over DC or DC+", **SIMPLER)
+def focus_over_dc_at_equal_text(f):
+    return at_equal_score(f, "FOCUS", ("DC", "DC, threshold 0.8", "DC, threshold 0.7", "DC+"),
+                          workload=CHAT, batch_size=LARGE)
+
+
+@control(statement="At the same threshold FOCUS is faster than DC.",
+         quantity="throughput, FOCUS over DC, both at 0.9", **SIMPLER)
+def focus_over_dc_at_equal_thresholds(f):
+    return speed(f, "FOCUS, threshold 0.9", "DC", workload=CHAT, batch_size=LARGE)
+
+
+@control(statement="At the same threshold FOCUS is faster than DC+.",
+         quantity="throughput, FOCUS over DC+, both at 0.9", **SIMPLER)
+def focus_over_dc_plus_at_equal_thresholds(f):
+    return speed(f, "FOCUS, threshold 0.9", "DC+", workload=CHAT, batch_size=LARGE)
+
+
+@control(statement="At a budget of two rows, as FOCUS has it here, the chosen ones are faster "
+                   "than random ones.", quantity="throughput, FOCUS over random rows at its budget",
+         **SIMPLER)
+def random_rows_at_equal_budget(f):
+    return speed(f, "FOCUS, threshold 0.9", "FOCUS, 2 random rows", workload=CHAT, batch_size=LARGE)
+
+
+@control(statement="With one request FOCUS is faster than whole blocks.",
+         quantity="throughput at batch 1, FOCUS over whole blocks", bound=FASTER,
+         **{**IN_FIGURE_6, "scales": ("tiny",)})
+def speedup_of_a_batch_of_one(f):
+    return speed(f, "FOCUS", "LMDeploy", workload=CHAT, batch_size=1, model=SDAR)
+
+
+@control(statement="FOCUS saves more rows with blocks of 64 than with blocks of 16.", kind="count",
+         quantity="rows a token, FOCUS over whole blocks: at blocks of 64 over at 16",
+         bound=below(1, "us"), regime=few_a_step(workload=CHAT, batch_size=32), preset=LMD,
+         artifacts=("figure_7",), scales=("tiny",), tasks="stories", items="32 stories")
+def fewer_rows_at_larger_blocks(f):
+    return growth(f, "processed_rows_per_output", "FOCUS", "LMDeploy", "block_length", 16, 64,
+                  workload=CHAT, batch_size=32)
+
+
+@control(statement="On LLaDA2.0 FOCUS computes fewer rows a token than whole blocks.",
+         bound=below(1, "us"), regime=few_a_step("BD32", workload=CHAT, model=LLADA2),
+         **{**ROWS, "controls": ()})
+def llada2_rows_are_fewer(f):
+    return ratio(f, "processed_rows_per_output", "FOCUS", "BD32", workload=CHAT, model=LLADA2)
+
+
+@control(statement="At the same threshold too FOCUS computes at least 65 % fewer rows a token "
+                   "on chats.", bound=FEWER, regime=few_a_step("BD32", workload=CHAT, model=SDAR),
+         **{**ROWS, "controls": ()})
+def rows_at_equal_thresholds(f):
+    return ratio(f, "processed_rows_per_output", "FOCUS, threshold 0.9", "BD32", workload=CHAT,
+                 model=SDAR)
+
+
+TEXT = {**SCORES, "preset": LMD, "artifacts": ("figure_8",), "scales": ("tiny",), "bound": KEPT,
+        "regime": few_a_step(workload=CHAT), "tasks": "stories, judged by an autoregressive model",
+        "items": scored(0.05, 0.5)}
+
+
+@control(statement="FOCUS writes stories as likely as those of whole blocks.",
+         quantity="likelihood a token, FOCUS - whole blocks", **TEXT)
+def stories_stay_likely(f):
+    return score(f, "FOCUS", "LMDeploy", workload=CHAT)
+
+
+@control(statement="At the same threshold FOCUS writes stories as likely as those of whole blocks.",
+         quantity="likelihood a token, FOCUS at 0.9 - whole blocks", **TEXT)
+def stories_stay_likely_at_equal_thresholds(f):
+    return score(f, "FOCUS, threshold 0.9", "LMDeploy", workload=CHAT)
+
+
+@control(statement="DC writes stories as likely as those of whole blocks.",
+         quantity="likelihood a token, DC - whole blocks", **TEXT)
+def dc_keeps_stories_likely(f):
+    return score(f, "DC", "LMDeploy", workload=CHAT)
+
+
+@control(statement="DC+ writes stories as likely as those of whole blocks.",
+         quantity="likelihood a token, DC+ - whole blocks", **TEXT)
+def dc_plus_keeps_stories_likely(f):
+    return score(f, "DC+", "LMDeploy", workload=CHAT)
+
+
+@control(statement="Whole blocks answer worse at threshold 0.7 than at 0.9: there is something "
+                   "to win back.", quantity="whole blocks, 0.7 less 0.9", bound=below(0, "us"),
+         **TABLE_4)
+def low_thresholds_cost_whole_blocks(f):
+    return score(f, "Conf. 0.7, baseline", "Conf. 0.9, baseline")
+
+
+@control(statement="At threshold 0.9 FOCUS answers as well as whole blocks.",
+         quantity="FOCUS at 0.9 - whole blocks", bound=KEPT, **TABLE_6)
+def keeps_quality_at_equal_thresholds(f):
+    return score(f, "FOCUS, threshold 0.9", "Baseline")
+
+
+@control(statement="Without eviction (DC+) the cache answers as well as whole blocks.",
+         quantity="DC+ - whole blocks", bound=KEPT, **TABLE_6)
+def the_cache_keeps_quality(f):
+    return score(f, "DC+", "Baseline")
+
+
+ON_ANSWERS = {**SCORES, "artifacts": ("table_3",), "regime": ANSWERS, "items": scored(0.02, 0.2),
+              "tasks": "four tasks whose answers are decided in a step or two"}
+
+
+@control(statement="On tasks whose answers are decided in a step or two, too, the most "
+                   "important 4 rows answer better than random ones.",
+         quantity="Top - Random, K = 4", bound=above(0, "us"), **ON_ANSWERS)
+def top_beats_random_on_answers(f):
+    return score(f, "Top, K = 4", "Random, K = 4", model="tiny-sdar")
+
+
+@control(statement="Where every step decides one row, the most important 4 answer better than "
+                   "random ones.", quantity="Top - Random, K = 4, one a step", bound=above(0, "us"),
+         **ON_ANSWERS)
+def top_beats_random_one_per_step(f):
+    return score(f, "Top, K = 4, one per step", "Random, K = 4, one per step")
+
+
+@control(statement="Where every step decides one row, random rows answer better than the least "
+                   "important.", quantity="Random - Bottom, K = 4, one a step",
+         bound=above(0, "us"), **ON_ANSWERS)
+def random_beats_bottom_one_per_step(f):
+    return score(f, "Random, K = 4, one per step", "Bottom, K = 4, one per step")
+
+
+@control(statement="On stories few tokens are decided a step.", kind="signal",
+         quantity="tokens decided a step, mean over steps", bound=at_most(FEW, "paper: Figure 2"),
+         regime=no_precondition("it says which task is in the regime"), artifacts=("figure_2",),
+         scales=("tiny",), tasks="stories", items="40", preset=HF)
+def few_tokens_on_stories(f):
+    return level(f, "probes.decoding.mean", label=THRESHOLD, workload="story")
+
+
+@control(statement="On the embedded tasks with an answer few tokens are decided a step.",
+         kind="signal", quantity="tokens decided a step, mean over steps",
+         bound=at_most(FEW, "paper: Figure 2"),
+         regime=no_precondition("it says which tasks are in the regime"), artifacts=("figure_2",),
+         scales=("tiny",), tasks="all but stories", items="40 a task", preset=HF)
+def few_tokens_on_embedded_tasks(f):
+    return level(f, "probes.decoding.mean", label=THRESHOLD,
+                 workload=("equation", "instruction", "list_program", "word_problem"))
+
+
+@control(statement="The top fifth of the difference holds more than a fifth of the decodable "
+                   "tokens.", quantity="share of the decodable tokens in the highest fifth",
+         bound=above(0.2, "us: chance"), **PRE_TRAINED)
+def top_fifth_is_above_chance(f):
+    return signal(f, "probes.importance.delta_top_fifth")
+
+
+@control(statement="By area, too, the difference separates better than layer 1 alone.",
+         quantity="area under the curve, difference less layer 1, of the same draws",
+         bound=above(0, "us"), **PRE_TRAINED)
+def delta_beats_layer_1_by_area(f):
+    return signal(f, "probes.importance.layers[1].auc_gain")
+
+
+@control(statement="In twelve layers trained from zero the difference tells decodable tokens "
+                   "from others.", quantity="area under the curve", bound=above(0.5, "us: chance"),
+         **IN_TWELVE)
+def delta_predicts_in_twelve_layers(f):
+    return signal(f, "probes.importance.layers[1].auc_delta")
+
+
+@control(statement="In twelve layers layer 0 does not tell them apart.",
+         quantity="area under the curve", bound=within(0.45, 0.55, "us"), **IN_TWELVE)
+def layer_0_is_flat_in_twelve_layers(f):
+    return signal(f, "probes.importance.layers[0].auc")
+
+
+@control(statement="In twelve layers the top fifth holds half of the decodable tokens.",
+         quantity="share of the decodable tokens in the highest fifth", bound=at_least(0.5, "us"),
+         **IN_TWELVE)
+def top_fifth_in_twelve_layers(f):
+    return signal(f, "probes.importance.delta_top_fifth")
+
+
+@control(statement="In twelve layers the signal-to-noise ratio is above 1.",
+         quantity="mean of the decodable over the deviation of the others", bound=above(1, "us"),
+         **IN_TWELVE)
+def signal_to_noise_in_twelve_layers(f):
+    return signal(f, "probes.importance.gamma")

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The register of claims: what is declared before rows are looked at, how rows are compared, and how a
+claim is judged. Files of claims (experiments/claims/PAPER.py) import from here."""
+
+from unmask.register.compare import (at_equal_score, difference, falling, fastest_rival, growth, largest,
+                                     level, ratio, score, share, smallest, speed, within_row)
+from unmask.register.declare import (Published, above, at_least, at_most, below, claim, control,
+                                     no_precondition, presumes, presumes_a_gpu, presumes_of_tasks, within)
+from unmask.register.frame import NeedsRows
+from unmask.register.power import repeated, scored
+
+__all__ = ["NeedsRows", "Published", "above", "at_equal_score", "at_least", "at_most", "below", "claim",
+           "control", "difference", "falling", "fastest_rival", "growth", "largest", "level",
+           "no_precondition", "presumes", "presumes_a_gpu", "presumes_of_tasks", "ratio", "repeated",
+           "score", "scored", "share", "smallest", "speed", "within", "within_row"]
