@@ -5,7 +5,8 @@
 #   unmask_operations(name SOURCES ... DEVICE ... LIBS public libraries)
 #
 # Emulated kernels say where they load and store (kernels/cuda/device/traffic.h): GCC calls a
-# function for each access. The sanitizer itself is not linked, and nothing may think it is.
+# function for each access. The sanitizer itself is not linked, and nothing may think it is. No
+# hardening: a checked memcpy() is a call, not an access.
 set(UNMASK_SEE_ACCESSES "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT UNMASK_SANITIZE AND NOT UNMASK_BUILD_FUZZ)
   set(UNMASK_SEE_ACCESSES -fsanitize=thread -U__SANITIZE_THREAD__ -DUNMASK_SEES_ACCESSES
@@ -19,7 +20,7 @@ function(unmask_operations name)
     list(APPEND device_sources ${source})
   endforeach()
   set_source_files_properties(${device_sources} PROPERTIES
-    LANGUAGE CXX COMPILE_OPTIONS "${UNMASK_SEE_ACCESSES}" SKIP_PRECOMPILE_HEADERS ON)
+    LANGUAGE CXX COMPILE_OPTIONS "${UNMASK_SEE_ACCESSES};${unmask_no_hardening}" SKIP_PRECOMPILE_HEADERS ON)
   add_library(${name}_archive STATIC ${arg_SOURCES} ${device_sources})
   target_link_libraries(${name}_archive PUBLIC unmask_flags ${arg_LIBS}
                         PRIVATE OpenMP::OpenMP_CXX)
