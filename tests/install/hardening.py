@@ -52,10 +52,22 @@ def broken_checks(program):
         yield "large frames may jump over the guard page: compile with -fstack-clash-protection"
 
 
-def broken_names(program, folders):
-    """Folders of the machine that built it."""
+def bytes_without_device_code(program):
+    """The file without the section that holds the GPU's code: nvcc has no option that changes the names
+    in its line tables."""
     with open(program, "rb") as file:
         text = file.read()
+    section = re.search(r"\s\.nv_fatbin\s+\w+\s+[0-9a-f]+\s+([0-9a-f]+)\s+([0-9a-f]+)",
+                        run("readelf", "-SW", program))
+    if not section:
+        return text
+    first, size = (int(number, 16) for number in section.groups())
+    return text[:first] + text[first + size:]
+
+
+def broken_names(program, folders):
+    """Folders of the machine that built it."""
+    text = bytes_without_device_code(program)
     for folder in folders:
         count = text.count(folder.encode() + b"/")
         if count:
