@@ -28,12 +28,6 @@ class AnswerTrace:
         self.answer.step([p for p, _ in kept], [t for _, t in kept], self.rows)
 
 
-def until_stop(ids, stop_ids):
-    """Up to and including the first stop token."""
-    end = next((i + 1 for i, t in enumerate(ids) if t in stop_ids), len(ids))
-    return ids[:end]
-
-
 def record_passes(folder, comparison, label, method, settings, row, passes):
     """Decodes all prompts so many times and appends PyTorch's row to folder/rows.jsonl, Unmask's own
     to folder/unmask.jsonl."""
@@ -47,7 +41,7 @@ def record_passes(folder, comparison, label, method, settings, row, passes):
                 answer = recorder.answer(len(prompt), settings["gen_length"])
                 trace = AnswerTrace(answer, len(prompt), mask)
                 ids = decode(c.model, prompt, method, settings | c.more, trace)
-                answer.finish(until_stop(ids, c.text.stop_ids))
+                answer.finish(ids, c.text.stop_ids)
     recorder.write()
     with open(os.path.join(folder, "unmask.jsonl"), "a", encoding="utf-8") as out:
         out.write(json.dumps(row) + "\n")

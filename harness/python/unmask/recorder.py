@@ -8,7 +8,7 @@
                 answer = recorder.answer(len(prompt), gen_length)
                 ...                                     # in the loop, once a forward:
                 answer.step(positions, tokens, rows)    # what it decided, of how many rows
-                answer.finish(output_ids)
+                answer.finish(output_ids, stop_ids)
     recorder.write(scores)
 
 The row goes to the folder's rows.jsonl, the order of decisions to trajectories/POINT.txt, which
@@ -51,7 +51,8 @@ class Answer:
 
     def __init__(self, prompt_tokens, gen_length):
         self.prompt_tokens, self.gen_length = prompt_tokens, gen_length
-        self.decided, self.forwards, self.rows, self.output = {}, 0, 0, None
+        self.decided, self.forwards, self.rows = {}, 0, 0
+        self.output, self.counted = None, 0
 
     def step(self, positions, tokens, rows=0):
         """Notes a forward that computed `rows` rows: it decided these tokens at these positions. Of
@@ -67,9 +68,12 @@ class Answer:
         self.forwards += 1
         self.rows += int(rows)
 
-    def finish(self, output):
-        """Takes the answer's tokens, up to and including the first stop token."""
+    def finish(self, output, stop_ids=()):
+        """Takes the tokens that the method returned. Those up to and including the first stop token are
+        the answer, and counted; all of them are hashed, as Unmask does."""
         self.output = list(map(int, output))
+        ends = (i + 1 for i, token in enumerate(self.output) if token in stop_ids)
+        self.counted = next(ends, len(self.output))
 
     def line(self):
         """Its trajectory, STEP:TOKEN for every position; -1:0 where nothing was decided."""
@@ -104,7 +108,7 @@ class Recorder:
         answers = self.passes[0]
         count = {"prompt_tokens": sum(a.prompt_tokens for a in answers),
                  "canvas_tokens": sum(a.gen_length for a in answers),
-                 "output_tokens": sum(len(a.output) for a in answers),
+                 "output_tokens": sum(a.counted for a in answers),
                  "committed": sum(len(a.decided) for a in answers),
                  "nfe": sum(a.forwards for a in answers), "rows": sum(a.rows for a in answers)}
         if not count["rows"]:
@@ -139,10 +143,11 @@ class Recorder:
         if scores is not None:
             score = {"mean": sum(scores) / len(scores), "exact": sum(s == 1 for s in scores),
                      "n": len(scores), "ci95": list(intervals.wilson(sum(scores), len(scores)))}
-        samples = {"seconds": self.seconds, "warmup_seconds": self.warmup, "stop": "max_repetitions"}
+        samples = {"seconds": self.seconds, "warmup_seconds": self.warmup, "half_width": half,
+                   "stop": "max_repetitions"}
         return self.head | {
             "verdict": verdict, "reason": reason, "metrics": metrics, "provenance": provenance,
-            "score": score, "samples": samples | ({} if half is None else {"half_width": half}),
+            "score": score, "samples": samples,
             "answers_hash": hashlib.sha256("".join(texts).encode()).hexdigest(),
             "environment": machine(), "source_hash": "", "measured_by": self.program,
             "finished_at": f"{datetime.datetime.now(datetime.UTC):%Y-%m-%dT%H:%M:%SZ}"}
