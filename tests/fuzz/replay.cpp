@@ -47,12 +47,14 @@ std::vector<std::string> seeds_in(const std::filesystem::path& folder) {
 
 // One change: a bit, a byte that means something in JSON, TOML or CSV, a piece left out, doubled or
 // taken from another seed, a number at the edge of a type.
-std::string changed(std::string text, const std::vector<std::string>& seeds, std::mt19937_64& random) {
+std::string changed(std::string text, const std::vector<std::string>& seeds,
+                    std::mt19937_64& random) {
   const auto below = [&](std::size_t n) { return n == 0 ? 0 : random() % n; };
   const std::size_t at = below(text.size() + 1), length = below(text.size() - at + 1) % 64;
   static const char signs[] = "{}[]\",:=\n\\#.-\0\xff";
-  static const char* const numbers[] = {"-1",  "0",    "9223372036854775808", "1e999", "nan", "null",
-                                        "1e-9", "true", "4294967296",          "[[",    "\"\""};
+  static const char* const numbers[] = {
+      "-1",   "0",    "9223372036854775808", "1e999", "nan", "null",
+      "1e-9", "true", "4294967296",          "[[",    "\"\""};
   switch (below(7)) {
     case 0:
       if (at < text.size()) text[at] = static_cast<char>(text[at] ^ (1 << below(8)));
