@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A library of operations (kernels/operation.h). Each registers itself before main(), so whoever
-# links the library takes all of it. DEVICE sources (.cu) are compiled twice: as C++, for the
-# emulator, and, where there is a CUDA compiler, by nvcc.
+# links the library takes all of it. DEVICE sources (.cu) are compiled by nvcc where there is a CUDA
+# compiler, and in builds with tests also as C++, for the emulator.
 #   unmask_operations(name SOURCES ... DEVICE ... LIBS public libraries)
 #
 # Emulated kernels say where they load and store (kernels/cuda/device/traffic.h): GCC calls a
@@ -21,7 +21,10 @@ function(unmask_operations name)
   endforeach()
   set_source_files_properties(${device_sources} PROPERTIES
     LANGUAGE CXX COMPILE_OPTIONS "${UNMASK_SEE_ACCESSES};${unmask_no_hardening}" SKIP_PRECOMPILE_HEADERS ON)
-  add_library(${name}_archive STATIC ${arg_SOURCES} ${device_sources})
+  add_library(${name}_archive STATIC ${arg_SOURCES})
+  if(UNMASK_BUILD_TESTS)
+    target_sources(${name}_archive PRIVATE ${device_sources})
+  endif()
   target_link_libraries(${name}_archive PUBLIC unmask_flags ${arg_LIBS}
                         PRIVATE OpenMP::OpenMP_CXX)
   unmask_precompile(${name}_archive parallel)
