@@ -35,7 +35,8 @@ const std::vector<check_field>& check_fields() {
 void require_task_fields(const json_reader& line) {
   std::vector<std::string> missing;
   for (const task_field& field : task_fields()) {
-    if (field.needed && !line.given(field.name)) missing.push_back("`" + line.name_of(field.name) + "`");
+    if (field.needed && !line.given(field.name))
+      missing.push_back("`" + line.name_of(field.name) + "`");
   }
   const json_value* scorer = line.find("scorer");
   const json_value* check = line.find("check");
