@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # A library of operations (kernels/operation.h). Each registers itself before main(), so whoever
-# links the library takes all of it. DEVICE sources (.cu) are compiled twice: as C++, for the
-# emulator, and, where there is a CUDA compiler, by nvcc.
+# links the library takes all of it. DEVICE sources (.cu) are compiled by nvcc where there is a CUDA
+# compiler, and in builds with tests also as C++, for the emulator.
 #   unmask_operations(name SOURCES ... DEVICE ... LIBS public libraries)
 #
 # Emulated kernels say where they load and store (kernels/cuda/device/traffic.h): GCC calls a
-# function for each access. The sanitizer itself is not linked, and nothing may think it is.
+# function for each access. The sanitizer itself is not linked, and nothing may think it is. No
+# hardening: a checked memcpy() is a call, not an access.
 set(UNMASK_SEE_ACCESSES "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT UNMASK_SANITIZE AND NOT UNMASK_BUILD_FUZZ)
   set(UNMASK_SEE_ACCESSES -fsanitize=thread -U__SANITIZE_THREAD__ -DUNMASK_SEES_ACCESSES
@@ -19,8 +20,11 @@ function(unmask_operations name)
     list(APPEND device_sources ${source})
   endforeach()
   set_source_files_properties(${device_sources} PROPERTIES
-    LANGUAGE CXX COMPILE_OPTIONS "${UNMASK_SEE_ACCESSES}" SKIP_PRECOMPILE_HEADERS ON)
-  add_library(${name}_archive STATIC ${arg_SOURCES} ${device_sources})
+    LANGUAGE CXX COMPILE_OPTIONS "${UNMASK_SEE_ACCESSES};${unmask_no_hardening}" SKIP_PRECOMPILE_HEADERS ON)
+  add_library(${name}_archive STATIC ${arg_SOURCES})
+  if(UNMASK_BUILD_TESTS)
+    target_sources(${name}_archive PRIVATE ${device_sources})
+  endif()
   target_link_libraries(${name}_archive PUBLIC unmask_flags ${arg_LIBS}
                         PRIVATE OpenMP::OpenMP_CXX)
   unmask_precompile(${name}_archive parallel)

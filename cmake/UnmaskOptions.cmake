@@ -54,6 +54,7 @@ target_compile_options(unmask_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -W
                        $<$<BOOL:${UNMASK_WERROR}>:-Werror>>
                        $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false -Xcompiler=-Wall,-Wextra
                        $<$<BOOL:${UNMASK_WERROR}>:-Werror=all-warnings>>)
+include(UnmaskHardening)
 if(UNMASK_PCH AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # GCC forgets that a precompiled header is the system's: its optimiser then reports what it does
   # not report of the same header when included. The preset cpu, without one, warns of all this.

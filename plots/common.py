@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from rows import *  # noqa: F401,F403
 from rows import BadInput, NotDrawn, machine, ordered, read_rows
 from style import *  # noqa: F401,F403
-from style import QUIET, TINY, plt, save, style
+from style import COLUMN, SETUP, plt, save, set_note, style
 
 
 class Drawing(NamedTuple):
@@ -41,9 +41,7 @@ def footnote(figure, rows, more=""):
     """Where the numbers come from: rows, machine, and a mark that changes with them."""
     machines = ", ".join(ordered(machine(r) for r in rows))
     text = f"{len(rows)} rows ({mark_of(rows)}) · {machines}"
-    text = f"{more}\n{text}" if more else text
-    figure.note = figure.text(0.005, 0.03 / figure.get_figheight(), text, fontsize=TINY, color=QUIET, va="bottom",
-                linespacing=1.25)
+    set_note(figure, f"{more}\n{text}" if more else text)
 
 
 def drawn(draw, rows, options=None):
@@ -53,9 +51,9 @@ def drawn(draw, rows, options=None):
         raise NotDrawn("there is nothing to draw in these rows")
     for drawing in drawings:
         left_out = len(rows) - len({r["point_id"] for r in drawing.rows})
-        note = getattr(drawing.figure, "note", None)
+        note = getattr(drawing.figure, "note_text", None)
         if left_out > 0 and note is not None:
-            note.set_text(f"{note.get_text()} · {left_out} of {len(rows)} rows are not shown here")
+            set_note(drawing.figure, f"{note} · {left_out} of {len(rows)} rows are not shown here")
     return drawings
 
 
@@ -63,7 +61,34 @@ def parser_of(description, default):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("rows", nargs="+", help="row files (*.jsonl) or directories of them")
     parser.add_argument("-o", "--output", default=default, help="path without extension")
+    paper_arguments(parser)
     return parser
+
+
+def paper_arguments(parser):
+    """What a figure needs to stand in a paper."""
+    group = parser.add_argument_group("for a paper")
+    group.add_argument("--column", action="store_true",
+                       help=f"make the figure as wide as a column ({COLUMN} inches)")
+    group.add_argument("--width", type=float, metavar="INCHES", help="make it as wide as this")
+    group.add_argument("--method", action="append", default=[], metavar="LABEL",
+                       help="draw this method alone (repeatable: these, in this order)")
+    group.add_argument("--rename", action="append", default=[], metavar="LABEL=NAME",
+                       help="write NAME for a label (repeatable)")
+    group.add_argument("--direct", action="store_true",
+                       help="write names beside marks and lines instead of a legend, where the figure "
+                       "has marks or lines")
+    group.add_argument("--no-note", action="store_true",
+                       help="leave out the lines below the figure; say in the caption what they say")
+    group.add_argument("--font", default="DejaVu Sans", help="font, e.g. \"DejaVu Serif\"")
+
+
+def set_up(options):
+    """Makes the options of paper_arguments those of every figure from now on."""
+    if options.width is not None and not 1 <= options.width <= 40:
+        raise BadInput(f"--width {options.width:g}: say 1 to 40 inches")
+    SETUP.width = options.width or (COLUMN if options.column else None)
+    SETUP.note, SETUP.direct, SETUP.font = not options.no_note, options.direct, options.font
 
 
 def guarded(work):
@@ -86,8 +111,10 @@ def main(draw, description, default, more=None):
     options = parser.parse_args()
 
     def work():
+        set_up(options)
         style()
-        for drawing in drawn(draw, read_rows(options.rows).believed(), options):
+        rows = read_rows(options.rows, options.method, options.rename)
+        for drawing in drawn(draw, rows.believed(), options):
             output = options.output + (f"-{drawing.name}" if drawing.name else "")
             save(drawing.figure, output)
             print(f"{output}.svg .png .pdf: {drawing.title}")

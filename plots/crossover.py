@@ -29,7 +29,7 @@ def draw(rows, options=None):
     families = {m: sorted({k[2] for k in cells if k[0] == m}, key=lambda f: contexts[(m, f)])
                 for m in {k[0] for k in cells}}
     tall = max(len(f) for f in families.values())
-    columns = min(3, len(panels))
+    columns = common.columns_in(min(3, len(panels)))
     figure, axes = common.grid(len(panels), columns, common.PAGE if columns > 1 else 4.4,
                                0.7 + 0.48 * tall)
     for place, (cell, (model, generation)) in enumerate(zip(axes, panels)):

@@ -77,7 +77,7 @@ def draw(rows, options=None):
     lines = [(key, group[start:start + SHOWN]) for key, group in groups.items()
              for start in range(0, len(group), SHOWN)]
     figure, axes = common.plt.subplots(len(lines), SHOWN, squeeze=False,
-                                       figsize=(common.PAGE, 1.75 * len(lines) + 0.4))
+                                       figsize=(common.SETUP.width or common.PAGE, 1.75 * len(lines) + 0.4))
     mark = None
     for line, ((model, family), group) in zip(axes, lines):
         for cell in line[len(group):]:

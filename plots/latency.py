@@ -105,7 +105,7 @@ def draw(rows, options=None):
     if panels == 0:
         raise NotDrawn("latency and commits need rows of the method optimus: elastic ones for T(x), "
                        "two fixed chunk sizes for N(c)")
-    columns = min(2, panels)
+    columns = common.columns_in(min(2, panels))
     figure, cells = common.grid(panels, columns, common.PAGE if columns > 1 else 4.6, 2.7)
     for cell, row in zip(cells, profiles.values()):
         draw_latency(cell, row)

@@ -50,7 +50,7 @@ def draw(rows, options=None):
     names = common.ordered(p["series"] for p in chosen)
     look = common.looks(names)
     families = common.ordered(p["workload"] for p in chosen)
-    columns = min(3, len(families))
+    columns = common.columns_in(min(3, len(families)))
     figure, cells = common.grid(len(families), columns, common.PAGE if columns > 1 else 6.0,
                                 2.3 if columns > 1 else 3.0)
     for cell, family in zip(cells, families):
@@ -58,7 +58,11 @@ def draw(rows, options=None):
         cell.set(xlabel="output tokens per second", ylabel="score, %")
         if family:
             cell.set_title(family.replace("_", " "))
-    common.legend_above(figure, common.series_handles(names, look))
+        if common.SETUP.direct:
+            common.name_directly(figure, cell, [
+                (p["tokens_per_second"], 100 * p["score"], p["series"], look[p["series"]].colour)
+                for p in chosen if p["workload"] == family])
+    common.legend_above(figure, [] if common.SETUP.direct else common.series_handles(names, look))
     scored = [r for r in rows if r.get("score")]
     common.footnote(figure, scored, "whiskers: 95 % interval (Wilson); dashed: Pareto front of a "
                     "model; pale: beaten at both by another method on the same model")

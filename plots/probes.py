@@ -54,7 +54,7 @@ def summed(results, values):
 
 def panels(count, height=1.9, rows=1):
     """A page wide."""
-    figure, axes = plt.subplots(rows, count, figsize=(common.PAGE, height * rows + 0.4),
+    figure, axes = plt.subplots(rows, count, figsize=(common.SETUP.width or common.PAGE, height * rows + 0.4),
                                 squeeze=False)
     return figure, axes
 

@@ -75,7 +75,7 @@ def draw(rows, options=None):
         extra[f"{value['row']}, {value.get('column', '')} (published)"] = float(value["value"])
     look = common.looks(common.ordered(n.split(", batch ")[0] for n in names))
     look = {n: look[n.split(", batch ")[0]] for n in names}
-    columns = min(len(families), 4 if len(names) < 8 else 3)
+    columns = common.columns_in(min(len(families), 4 if len(names) < 8 else 3))
     figure, cells = common.grid(len(families), columns, common.PAGE if columns > 1 else 5.0,
                                 0.6 + 0.16 * (len(names) + len(extra)))
     everything = [v for f in found.values() for v, _ in f.values()] + list(extra.values())

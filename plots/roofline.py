@@ -53,9 +53,9 @@ def draw_roofs(cell, flops, bandwidth, xs):
     if bandwidth:
         end = min(high, ridge) if ridge else high
         cell.plot([low, end], [low * bandwidth, end * bandwidth], **line)
-        cell.annotate(f"{bandwidth:.0f} GB/s", (low, low * bandwidth), xytext=(8, 0),
-                      textcoords="offset points", fontsize=common.TINY + 1, color=QUIET,
-                      rotation_mode="anchor")
+        # Below the line and along it: the roof itself stays free.
+        cell.annotate(f"{bandwidth:.0f} GB/s", (low, low * bandwidth), xytext=(10, -3), va="top",
+                      textcoords="offset points", fontsize=common.TINY + 1, color=QUIET)
     if flops:
         cell.plot([max(low, ridge or low), high], [flops, flops], **line)
         cell.annotate(f"{flops:.0f} GFLOP/s", (high, flops), xytext=(-2, 3), ha="right",
@@ -80,7 +80,7 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
     kinds = common.ordered(p[1] for _, _, points in drawn for p in points)
     colour = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(names)}
     marker = {phase: MARKERS[i % len(MARKERS)] for i, phase in enumerate(kinds)}
-    columns = min(2, len(drawn))
+    columns = common.columns_in(min(2, len(drawn)))
     figure, cells = common.grid(len(drawn), columns, common.PAGE if columns > 1 else 5.2, 3.1)
     for cell, ((device, kind, _), chosen, points) in zip(cells, drawn):
         cell.set(xscale="log", yscale="log")
@@ -89,14 +89,18 @@ def draw(rows, options=None):  # pylint: disable=unused-argument
             cell.plot([x], [y / 1e9], linestyle="none", marker=marker[phase], markersize=5.5,
                       markerfacecolor=PAPER if analytic else colour[name],
                       markeredgecolor=colour[name], markeredgewidth=1.0, zorder=3)
+        if common.SETUP.direct:
+            common.name_directly(figure, cell, [(x, y / 1e9, phase, colour[name])
+                                                for name, phase, x, y, _ in points])
         cell.set(xlabel="FLOPs per byte", ylabel="GFLOP/s")
         readable(cell.xaxis)
         readable(cell.yaxis)
         if len(drawn) > 1:
             cell.set_title(f"{device}, {kind}")
     handles = [common.Patch(facecolor=colour[n], label=n) for n in names]
-    handles += [common.Line2D([], [], linestyle="none", color=QUIET, marker=marker[p], label=p,
-                              markerfacecolor=PAPER) for p in kinds]
+    if not common.SETUP.direct:  # else phases are named where they are
+        handles += [common.Line2D([], [], linestyle="none", color=QUIET, marker=marker[p], label=p,
+                                  markerfacecolor=PAPER) for p in kinds]
     common.legend_above(figure, handles)
     hollow = any(p[4] for _, _, points in drawn for p in points)
     common.footnote(figure, rows, "roofs measured in the same process"

@@ -44,7 +44,28 @@ class Rows(list):
         return shown
 
 
-def read_rows(paths):
+def choose(rows, methods, renamed):
+    """Rows of the methods whose labels `methods` lists, in its order, and labels as `renamed` has it;
+    a method is also named by label and sweep together."""
+    from unmask.names import find_known
+    from unmask.rows import row_name
+    known = sorted({name for r in rows for name in (r["label"], row_name(r))})
+    for name in methods:
+        find_known("method", name, known)
+    if methods:
+        rows = [r for name in methods for r in rows if name in (r["label"], row_name(r))]
+    for text in renamed:
+        label, equals, name = text.partition("=")
+        if not equals or not name:
+            raise BadInput(f"--rename {text}: say LABEL=NAME")
+        find_known("label", label, sorted({r["label"] for r in rows}))
+        for row in rows:
+            if row["label"] == label:
+                row["label"] = name
+    return rows
+
+
+def read_rows(paths, methods=(), renamed=()):
     """What figures of these files and folders show, as the package computes it (harness/python)."""
     try:
         from unmask import figures, rows
@@ -52,7 +73,7 @@ def read_rows(paths):
     except ImportError as problem:
         raise BadInput(f"figures need the Python package {problem.name}: ./dev setup --python") from None
     try:
-        return Rows(figures.figure_data(rows.read_latest(*paths)))
+        return Rows(figures.figure_data(choose(rows.read_latest(*paths), methods, renamed)))
     except UserError as problem:
         raise BadInput(str(problem)) from None
 

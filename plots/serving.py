@@ -41,7 +41,7 @@ def rate_curves(rows):
     rows = [r for r in rows if group_of(r) in groups]
     names = common.ordered(label_of(r, rows) for r in rows)
     look = common.looks(names)
-    columns = min(2, len(groups))
+    columns = common.columns_in(min(2, len(groups)))
     figure, cells = common.grid(len(groups), columns, common.PAGE if columns > 1 else 4.8, 2.4)
     hollow, missing = set(), False
     for cell, group in zip(cells, groups):

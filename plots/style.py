@@ -2,7 +2,7 @@
 # Copyright The Unmask Authors
 """How every figure looks: sizes, colours, and files that depend on the rows alone.
 
-Colours are Okabe and Ito's (told apart with every common colour blindness), doubled by markers and
+Colours are Okabe and Ito's and four more (told apart with every common colour blindness), doubled by markers and
 dashes so that they survive grey print. Measured values are solid, published ones hatched, and values
 that no machine measured (analytic, synthetic) hollow.
 """
@@ -10,6 +10,8 @@ that no machine measured (analytic, synthetic) hollow.
 import io
 import math
 import os
+import textwrap
+import types
 
 import matplotlib
 
@@ -24,7 +26,10 @@ COLUMN, PAGE = 3.4, 7.0
 # Points.
 TEXT, SMALL, TINY = 8, 7, 5.5
 
-COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#7F7F7F", "#000000"]
+# Okabe and Ito's without their yellow, which is too pale for a line on white, and four that keep any two
+# at least 16 apart (CIE 1976) also for protanopes, deuteranopes and tritanopes (tests/plots/test_paper.py).
+COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#8700F0",
+           "#5A2D00", "#001E87", "#5A4B5A"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 DASHES = ["-", (0, (5, 1.5)), (0, (1.5, 1)), (0, (4, 1, 1, 1))]
 HATCHES = ["", "//", "..", "\\\\", "xx", "--", "++", "oo"]  # of single panels without published bars
@@ -32,10 +37,21 @@ PUBLISHED = "////"
 INK, QUIET, GRID, PAPER = "#1B1F24", "#6A737D", "#DCE0E5", "#FFFFFF"
 
 
+# What the options of a figure for a paper change (common.paper_arguments). width: inches; None: what
+# suits the figure. note: the lines below it. direct: names beside marks and lines, not in a legend.
+SETUP = types.SimpleNamespace(width=None, note=True, direct=False, font="DejaVu Sans")
+NOTE_LINE = 0.085  # inches
+
+
+def columns_in(wanted):
+    """How many panels fit side by side: `wanted`, or fewer in a narrower figure."""
+    return wanted if SETUP.width is None else max(1, min(wanted, int(SETUP.width / 2.2)))
+
+
 def style():
     plt.rcdefaults()  # a user's own settings must not change a byte
     plt.rcParams.update({
-        "font.family": "DejaVu Sans", "font.size": TEXT, "axes.titlesize": TEXT,
+        "font.family": SETUP.font, "font.size": TEXT, "axes.titlesize": TEXT,
         "axes.labelsize": TEXT, "xtick.labelsize": SMALL, "ytick.labelsize": SMALL,
         "legend.fontsize": SMALL, "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK,
         "ytick.color": INK, "axes.edgecolor": INK, "axes.linewidth": 0.6,
@@ -101,6 +117,7 @@ def series_handles(names, look, hollow=()):
 
 def grid(panels, columns, width=PAGE, height=2.0):
     """Figure of `width` inches with a list of exactly `panels` axes, each `height` inches high."""
+    width = SETUP.width or width
     lines = math.ceil(panels / columns)
     figure, axes = plt.subplots(lines, columns, figsize=(width, height * lines + 0.35),
                                 squeeze=False)
@@ -134,16 +151,86 @@ def label_below(figure, text):
 
 
 def finish(figure, above=0.0):
-    """Lay the panels out below `above` inches of legend and above the two lines of the footnote."""
+    """Lay the panels out below `above` inches of legend and above the lines of the footnote."""
+    figure.above = above
     high = figure.get_figheight()
     text = getattr(figure, "below", "")
-    below = 0.25 + (0.17 if text else 0)
-    figure.tight_layout(rect=(0, below / high, 1, 1 - above / high), w_pad=1.2, h_pad=1.0)
+    notes = NOTE_LINE * getattr(figure, "note_lines", 2) + 0.08 if SETUP.note else 0.02
+    below = notes + (0.17 if text else 0)
+    place = {"rect": (0, below / high, 1, 1 - above / high), "w_pad": 1.2, "h_pad": 1.0}
+    figure.tight_layout(**place)
+    if getattr(figure, "direct", None):
+        for cell, marks in figure.direct:
+            write_beside(cell, marks)
+        figure.direct = []
     if text:
         boxes = [cell.get_position() for cell in figure.axes]
         middle = (min(b.x0 for b in boxes) + max(b.x1 for b in boxes)) / 2
-        figure.text(middle, 0.27 / high, text, ha="center", va="bottom", fontsize=TEXT)
+        if getattr(figure, "below_text", None):
+            figure.below_text.remove()
+        figure.below_text = figure.text(middle, (notes + 0.02) / high, text, ha="center", va="bottom", fontsize=TEXT)
     return figure
+
+
+def name_directly(figure, cell, marks):
+    """Names marks beside them once the figure is laid out: [(x, y, name, colour)] in data units."""
+    known = dict(getattr(figure, "direct", []))
+    figure.direct = [*(known | {cell: [*known.get(cell, []), *marks]}).items()]
+
+
+def name_last(figure, cell, points, name, look):
+    """Names a line at its last point, where names stand beside what they name."""
+    if SETUP.direct and points:
+        name_directly(figure, cell, [(*points[-1], name, look.colour)])
+
+
+def write_beside(cell, marks):
+    """Names right of the marks, in the right third left of them, and inside the figure; one that would
+    lie over another moves up until it is free."""
+    points = 72 / cell.figure.dpi
+    left, width, most = cell.bbox.x0, cell.bbox.width, cell.figure.bbox.x1 - 2
+    placed = []
+    for x, y, name, colour in sorted(marks, key=lambda m: cell.transData.transform(m[:2])[1]):
+        on_left = cell.transData.transform((x, y))[0] > left + 0.67 * width
+        text = cell.annotate(name, (x, y), xytext=(-5 if on_left else 5, 0),
+                             textcoords="offset points", ha="right" if on_left else "left",
+                             va="center", fontsize=TINY + 0.5, color=colour, annotation_clip=False)
+        across = -5 if on_left else 5
+        box = text.get_window_extent()
+        spare = 0.07 * box.width  # letters are set wider at the resolution of the file
+        across += (min(0, most - spare - box.x1) or max(0, left + spare - box.x0)) * points
+        text.set_position((across, 0))
+        box = text.get_window_extent()
+        up = 0.0
+        while True:
+            over = [b for b in placed if b.x0 < box.x1 and box.x0 < b.x1 and
+                    b.y0 < box.y1 + up - 0.5 and box.y0 + up + 0.5 < b.y1]
+            if not over:
+                break
+            up = max(b.y1 for b in over) - box.y0
+        text.set_position((across, up * points))
+        placed.append(text.get_window_extent())
+
+
+def set_note(figure, text):
+    """The lines below a figure, broken where a narrow one needs it; the figure grows by lines beyond
+    the second."""
+    if not SETUP.note:
+        return
+    lines = text.split("\n")
+    if SETUP.width is not None:  # a character is about half as wide as high
+        lines = [part for line in lines
+                 for part in textwrap.wrap(line, int(SETUP.width * 72 / (0.53 * TINY))) or [""]]
+    before, after = getattr(figure, "note_lines", 2), max(2, len(lines))
+    if after != before:
+        figure.note_lines = after
+        figure.set_figheight(figure.get_figheight() + NOTE_LINE * (after - before))
+        finish(figure, figure.above)
+    if getattr(figure, "note", None):
+        figure.note.remove()
+    figure.note = figure.text(0.005, 0.03 / figure.get_figheight(), "\n".join(lines), fontsize=TINY,
+                              color=QUIET, va="bottom", linespacing=1.25)
+    figure.note_text = text
 
 
 def svg_text(figure):

@@ -43,13 +43,14 @@ def draw(rows, options=None):
                      for p in line if value(p) is not None}) > 1]
     names = common.ordered(n for lines in of.values() for n in lines)
     look = common.looks(names)
-    columns = len(of)
+    columns = common.columns_in(len(of))
+    stacked = columns < len(of)
     width = {1: 3.6, 2: 5.4}.get(columns, common.PAGE)
-    figure, cells = common.grid(columns * len(shown), columns, width, 1.75)
+    figure, cells = common.grid(len(of) * len(shown), columns, width, 1.75)
     used, hollow = set(), set()
     for place, (title, value, spread) in enumerate(shown):
         for column, (axis, lines) in enumerate(of.items()):
-            cell = cells[place * columns + column]
+            cell = cells[place * len(of) + column]
             for name, line in lines.items():
                 line = [p for p in line if value(p) is not None]
                 used.update(i for p in line for i in p["rows"])
@@ -75,12 +76,17 @@ def draw(rows, options=None):
                                                 for p in line))
             if title == "score, %":
                 cell.set_ylim(-3, 103)
-            if column == 0:
+            if common.SETUP.direct:
+                ends = {name: [p for p in line if value(p) is not None] for name, line in lines.items()}
+                common.name_directly(figure, cell, [
+                    (line[-1]["x"], value(line[-1]), name, look[name].colour)
+                    for name, line in ends.items() if line])
+            if column == 0 or stacked:
                 cell.set_ylabel(title)
-            if place == len(shown) - 1:
+            if place == len(shown) - 1 or stacked:
                 cell.set_xlabel(axis.replace("_", " "))
-    common.legend_above(figure, common.series_handles(names, look, hollow)
-                        + common.provenance_handles(bool(hollow), False))
+    handles = [] if common.SETUP.direct else common.series_handles(names, look, hollow)
+    common.legend_above(figure, handles + common.provenance_handles(bool(hollow), False))
     drawn = [r for r in rows if r["point_id"] in used]
     common.footnote(figure, drawn,
                     "all tasks together; whiskers: 95 % interval (score: Wilson)")

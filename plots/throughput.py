@@ -39,7 +39,7 @@ def draw(rows, options=None):
     names = common.ordered(common.series_label(r, rows) for r in rows)
     families = common.ordered(r["workload"]["family"] for r in rows)
     look = common.looks(names)
-    columns = min(len(families), 4 if len(names) < 8 else 3)
+    columns = common.columns_in(min(len(families), 4 if len(names) < 8 else 3))
     wide = len(families) > 1
     figure, cells = common.grid(len(families), columns, common.PAGE if wide else 5.0,
                                 0.55 + 0.16 * max(3, len(names)))

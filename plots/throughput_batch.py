@@ -25,7 +25,7 @@ def draw(rows, options=None):
     more = common.ordered(v["row"] for v in published)
     look = common.looks(names + [n for n in more if n not in names])
     families = common.ordered(r["workload"]["family"] for r in rows)
-    columns = min(3, len(families))
+    columns = common.columns_in(min(3, len(families)))
     width = {1: 4.6, 2: 6.2}.get(columns, common.PAGE)
     figure, cells = common.grid(len(families), columns, width, 2.5)
     hollow = set()
@@ -43,21 +43,25 @@ def draw(rows, options=None):
                           [metric(r, "tokens_per_second") for r in line],
                           yerr=[common.half_width(r) for r in line], elinewidth=0.7, capsize=1.5,
                           label=name, **look[name].line(empty))
+            common.name_last(figure, cell, [(r["batch_size"], metric(r, "tokens_per_second"))
+                                            for r in line], name, look[name])
         for name in more:
             points = sorted((common.first_number(v.get("column", "")), v["value"])
                             for v in published if v["row"] == name)
             points = [p for p in points if not math.isnan(p[0])]
             cell.plot(*zip(*points), label=f"{name} (published)", color=look[name].colour,
                       linestyle=":", marker="x") if points else None
+            common.name_last(figure, cell, points, f"{name} (published)", look[name])
         cell.set_xscale("log", base=2)
         cell.set_xticks(sizes, [str(s) for s in sizes])
         cell.minorticks_off()
         cell.set(ylim=(0, None), xlabel="requests in the batch", ylabel="output tokens per second")
         if len(families) > 1:
             cell.set_title(family.replace("_", " "))
-    handles = [h for h in common.series_handles(names, look, hollow)]
+    handles = common.series_handles(names, look, hollow)
     handles += [common.Line2D([], [], color=look[n].colour, linestyle=":", marker="x",
                               label=f"{n} (published)") for n in more]
+    handles = [] if common.SETUP.direct else handles
     common.legend_above(figure, handles + common.provenance_handles(bool(hollow), False))
     common.footnote(figure, rows, "whiskers: 95 % interval of the mean")
     return [Drawing("", "Output tokens per second against batch size", figure, rows)]

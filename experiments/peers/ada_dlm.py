@@ -51,6 +51,8 @@ class AdaDlm(Method):
             history[at] = torch.cat((confidence[:, None], history[at, :-1]), dim=1)
             take = torch.ones(len(at), dtype=torch.bool) if final else freeze(history[at], rank)
             x[at[take]] = token[take]
+            if trace:
+                trace.decide(at[take], token[take])
             state[at[take]] = DECIDED
             while last < n and not bool((state[first:last] == MASKED).any()):
                 first, last = last, min(n, last + scope)

@@ -28,6 +28,9 @@ class Trace:
         ranges = [[p[a], p[b - 1] + 1] for a, b in zip(starts, starts[1:])]
         self.forwards.append({"rows": len(p), "pos": ranges, "ids": ids.tolist()})
 
+    def decide(self, positions, tokens):
+        """What the forward decided: a comparison of rows and ids shows it already."""
+
 
 def quotas(masks, steps):
     """How many of `masks` tokens each step decides: equal shares, the first ones take the rest."""
@@ -94,6 +97,8 @@ def decode_blocks(model, prompt, settings, method, trace=None):
             if not settings.get("leftovers", True):
                 open_rows &= positions >= block.first
             rows = open_rows.nonzero()[:, 0]
+            at = token = rows[:0]
+            pick = slice(None)
             decided = 0
             if len(rows) > 0:
                 at = positions[rows]
@@ -102,6 +107,8 @@ def decode_blocks(model, prompt, settings, method, trace=None):
                 pick = choose(confidence, block.quota, threshold)
                 x[at[pick]] = token[pick]
                 decided = int((token[pick] != mask).sum())
+            if trace:
+                trace.decide(at[pick], token[pick])
             step += 1
             if not until_clean:
                 if step == steps:

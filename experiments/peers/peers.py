@@ -20,6 +20,7 @@ import torch
 from decode import Trace
 from llada import load
 from methods import METHODS, compared, decode, official_confidence
+from recording import record_passes
 from table import table
 from unmask_program import GOLDEN_FILE, Unmask
 from workload import TINY, Text, read_items, sized_item, write_items, write_proxy
@@ -158,6 +159,8 @@ def measure(c, a, label, method, settings):
             else:
                 row, answers = c.unmask_pass(label, method, settings, a.warmup)
                 unmask_seconds.append(row["samples"]["seconds"][0])
+    if a.record:
+        record_passes(a.record, c, label, method, settings, row, a.repeats)
     ratios = [t / u for t, u in zip(torch_seconds, unmask_seconds)]
     return {
         "label": label, "method": method, "params": settings,
@@ -240,6 +243,9 @@ def main():
                            "others are faster for another reason, and may answer otherwise")
             p.add_argument("--bar", type=float, default=0.0, help="fail below this median ratio")
             p.add_argument("--out", help="file that JSON rows are appended to")
+            p.add_argument("--record", default="", metavar="DIR",
+                           help="also time PyTorch once more, as rows and trajectories in Unmask's "
+                           "own formats, with Unmask's row beside them")
     a = parser.parse_args()
     if a.command == "proxy":
         write_proxy(a.out, a.layers, a.dim, a.heads, a.hidden, a.seed)

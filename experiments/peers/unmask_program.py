@@ -21,7 +21,7 @@ class Unmask:
         self.program = os.path.abspath(program)
         self.format = weight_format
         self.environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
-        listed = self.call("list")
+        listed = self.call("list", "methods")
         self.methods = {line.split()[0] for line in listed.splitlines() if line.startswith("  ")}
 
     def call(self, *arguments, accept=(0,), program=""):

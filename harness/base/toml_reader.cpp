@@ -12,6 +12,8 @@
 namespace unmask {
 namespace {
 
+toml_reader::asked_keys* asked = nullptr;
+
 std::string kind_of(const toml::node& node) {
   std::ostringstream text;
   text << node.type();
@@ -36,8 +38,13 @@ std::string toml_reader::name_of(const std::string& key) const {
   return "`" + (path_.empty() ? key : path_ + "." + key) + "`";
 }
 
+void toml_reader::note_asked(asked_keys* into) {
+  asked = into;
+}
+
 const toml::node* toml_reader::find(const std::string& key) {
   known_.insert(key);
+  if (asked != nullptr) (*asked)[path_].insert(key);
   return table_.get(key);
 }
 

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -49,6 +50,11 @@ class toml_reader {
   std::string where(const toml::node& node) const;
   [[noreturn]] void fail(const toml::node& node, const std::string& sentence) const;
   std::string name_of(const std::string& key) const;
+
+  // From here on every key that any reader looks up is noted by the path of its table; null: no more.
+  // So a test learns what is read, and holds documentation against it.
+  using asked_keys = std::map<std::string, std::set<std::string>>;
+  static void note_asked(asked_keys* into);
 
  private:
   const toml::table& table_;

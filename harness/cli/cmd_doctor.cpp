@@ -20,6 +20,7 @@
 #include "harness/profile/environment.h"
 #include "harness/profile/nvtx.h"
 #include "kernels/backend.h"
+#include "kernels/cuda/device/traffic.h"
 
 namespace unmask {
 namespace {
@@ -107,6 +108,10 @@ int command_doctor(const texts& arguments) {
     print("gpu      NOT RUN: --measure needs a GPU\n");
   }
   print("device   auto is {}\n", device_line({choose_device("auto")}).substr(8));
+  print("emulator {}\n",
+        cuda::emulator::is_built()
+            ? "of CUDA kernels: --device cuda-emulated"
+            : "of CUDA kernels: not in this program, which was built without tests");
   for (const std::string& note : machine.notes) print("note     {}\n", note);
 
   bool good = true;

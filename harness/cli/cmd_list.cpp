@@ -17,6 +17,7 @@
 #include "harness/decode/registry.h"
 #include "harness/experiment/catalogue.h"
 #include "harness/experiment/cost_sheet.h"
+#include "harness/experiment/format.h"
 #include "harness/model/checkpoint.h"
 #include "harness/model/config.h"
 #include "harness/workload/benchmark_list.h"
@@ -211,7 +212,7 @@ int show_cost(const command_line& line) {
 
 int command_show(const texts& arguments) {
   const command_line line(
-      "show METHOD|cost [options]",
+      "show METHOD|cost|format [options]",
       {{"gpu", std::string("h200"), "cost: expect it of this GPU: h100, h200 or a100"},
        {"tflops", 0.0,
         "cost: take this as its largest bfloat16 products, TFLOP/s (0: as declared)"},
@@ -221,11 +222,16 @@ int command_show(const texts& arguments) {
        experiments_option()},
       {"method"}, arguments,
       "\ncost: expected time, tokens/s and share of the limit of five published models on a GPU "
-      "that is not here\n");
+      "that is not here\nformat: every key of an experiment file and of a file of tasks, in "
+      "Markdown\n");
   const method_registry& methods = method_registry::instance();
   const std::string asked = line.place(
       "method", fmt::format("show needs a method: {}", fmt::join(methods.names(), ", ")));
   if (asked == "cost") return show_cost(line);
+  if (asked == "format") {
+    print("{}", format_page());
+    return 0;
+  }
   const method_info& m = methods.find(asked);
   print("{}: {}\n  paper   {}\n  source  {}\n\n", m.name, m.summary, m.paper, m.source);
   print("  pace    {}\n  rows    {}\n  keys    {}\n  cache   {}\n  unmask  {}\n\n", m.pace, m.rows,

@@ -11,6 +11,7 @@
 #include "harness/base/error.h"
 #include "harness/experiment/settings.h"
 #include "harness/profile/build_info.h"
+#include "kernels/backend.h"
 
 namespace unmask {
 
@@ -53,6 +54,7 @@ chosen_device choose_device(const std::string& wanted, const cuda::report& machi
 }
 
 chosen_device choose_device(const std::string& wanted) {
+  if (wanted == "cuda-emulated") (void)cuda_emulated_backend();  // throws where it is not built
   if (wanted != "auto" && wanted != "cuda") return {wanted, ""};
   return choose_device(wanted, cuda::query(), this_build().cuda_architectures);
 }

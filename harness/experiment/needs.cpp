@@ -14,6 +14,7 @@
 #include "harness/model/checkpoint.h"
 #include "harness/profile/environment.h"
 #include "harness/workload/benchmark_list.h"
+#include "kernels/cuda/device/traffic.h"
 
 namespace unmask {
 namespace {
@@ -60,6 +61,10 @@ std::string what_is_missing(const std::string& need, const machine_view& m) {
     if (!m.cuda_kernels) return "this program was built without CUDA";
     if (m.gpus == 0) return "no GPU is visible";
     return m.no_gpu;
+  }
+  if (parts.kind == "cuda-emulated") {
+    return cuda::emulator::is_built() ? ""
+                                      : "it belongs to builds with tests; ./dev build makes one";
   }
   if (parts.kind == "gpus") return less(static_cast<double>(m.gpus), "");
   if (parts.kind == "gpu_memory_gb") return less(m.gpu_memory_gb, "");
@@ -115,7 +120,9 @@ std::vector<std::string> needs_of(const experiment_spec& spec) {
   };
   for (const std::string& need : spec.needs) add(need);
   const std::vector<std::string> devices = devices_of(spec);
-  if (one_of(devices, "cuda")) add("cuda");
+  for (const char* device : {"cuda", "cuda-emulated"}) {
+    if (one_of(devices, device)) add(device);
+  }
   for (const model_entry& model : spec.models) {
     if (!model.published.empty()) add("weights:" + model.published);
     std::error_code none;

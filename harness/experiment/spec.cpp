@@ -3,6 +3,7 @@
 #include "harness/experiment/spec.h"
 
 #include <algorithm>
+#include <optional>
 #include <type_traits>
 
 #include "harness/base/error.h"
@@ -71,6 +72,20 @@ fs::path model_folder(const fs::path& file, const std::string& path) {
   return find_embedded(path, file.parent_path()).value_or(given);
 }
 
+// "ORG/NAME", as --model takes it: where no such folder is, what $UNMASK_MODELS or a Hugging Face
+// cache holds under this name.
+void read_published_name(const std::string& path, model_entry& model) {
+  std::error_code none;
+  const bool named = std::ranges::count(path, '/') == 1 && !path.starts_with('/') &&
+                     !path.starts_with('.') && !path.ends_with('/');
+  if (!named || fs::exists(model.path, none)) return;
+  const std::optional<fs::path> found = find_weights(path);
+  if (!found) return;  // reading it then says that there is no such folder
+  model.published = path;
+  model.path = *found;
+  if (model.name.empty()) model.name = fs::path(path).filename().string();
+}
+
 model_entry read_model(toml_reader& r, const fs::path& file) {
   model_entry model;
   std::string path;
@@ -98,6 +113,7 @@ model_entry read_model(toml_reader& r, const fs::path& file) {
     if (model.name.empty()) model.name = fs::path(model.published).filename().string();
   } else {
     model.path = model_folder(file, path);
+    read_published_name(path, model);
   }
   if (model.name.empty()) {
     const fs::path trimmed = model.path.has_filename() ? model.path : model.path.parent_path();

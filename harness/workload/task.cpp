@@ -9,6 +9,7 @@
 #include "harness/base/error.h"
 #include "harness/base/json_lines.h"
 #include "harness/workload/scorer.h"
+#include "harness/workload/task_fields.h"
 
 namespace unmask {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 constexpr std::int64_t most_tokens = 1 << 24;
 
 task_item read_item(const json_reader& object) {
+  require_task_fields(object);
   task_item item;
   item.id = object.text("id");
   item.family = object.text("family");

@@ -11,7 +11,6 @@
 // Changes are found by comparing with what the device has, so nothing has to announce them.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -51,32 +50,33 @@ class exchange {
 
  private:
   static constexpr std::size_t reserved = std::size_t{1} << 36;  // addresses, not memory
-  static constexpr int smallest = 8, sizes = 29;                 // blocks of 2^8 .. 2^36 bytes
+  static constexpr std::size_t alignment = 256;
   struct slab {
     std::uintptr_t host = 0;
-    std::size_t bytes = 0, used = 0;
+    std::map<std::uintptr_t, std::size_t> free;  // ranges by address, never two side by side
     std::shared_ptr<void> device, known;
   };
   struct block {
-    std::size_t bytes = 0;   // that were asked for
-    int size = 0, slab = 0;  // room: 2^size bytes
+    std::size_t bytes = 0, room = 0;  // asked for; taken
+    int slab = 0;
     unsigned char* device = nullptr;
     unsigned char* known = nullptr;  // what the device has, in pinned memory
     bool behind = false, released = false;
   };
   using blocks = std::map<std::uintptr_t, block>;
   exchange() = default;
-  int slab_with(std::size_t bytes);
+  void add_slab(std::size_t bytes);
+  // The lowest free range of that many bytes, or 0.
+  std::uintptr_t take_range(slab& from, std::size_t room);
   blocks::iterator block_of(const void* host);
   static bool take_changes(blocks::value_type& named);
   void send(queue& work, blocks::iterator changed);
-  void recycle(std::uintptr_t host, const block& b);
+  void recycle(blocks::iterator released);
 
   std::uintptr_t first_ = 0, next_ = 0;
   std::vector<slab> slabs_;
   blocks blocks_;
   std::vector<blocks::value_type*> behind_;
-  std::array<std::vector<std::uintptr_t>, sizes> free_;
   uses* noted_ = nullptr;
 };
 

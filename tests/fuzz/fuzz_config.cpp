@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     require(m.heads % m.kv_heads == 0);
     require(m.rope.rotary_dim > 0 && m.rope.rotary_dim <= m.head_dim);
     require(m.mask_id < m.vocabulary && m.eos_id >= 0 && m.eos_id < m.vocabulary);
-    require(!m.stop_ids.empty() && m.stop_ids.front() == m.eos_id);
+    require(std::ranges::find(m.stop_ids, m.eos_id) != m.stop_ids.end());
     require(m.parameters() > 0);
     require(m.moe.experts == 0 || m.moe.experts % m.moe.groups == 0);
   } catch (const unmask::error& problem) {

@@ -4,6 +4,7 @@
 // What the emulated device refuses as a GPU would: bad input that a kernel sees, and memory of the
 // host.
 #include "harness/decode/kernels/features.h"
+#include "kernels/cuda/device/traffic.h"
 #include "kernels/decisions.h"
 #include "kernels/sanitized.h"
 #include "kernels/selection.h"
@@ -71,6 +72,35 @@ TEST(device_memory, exchanged_arrays_are_copied_when_an_operation_is_run) {
   EXPECT_EQ(doubled.as<float>()[0], 21);
   EXPECT_EQ(tripled.as<float>()[0], 4);
   EXPECT_EQ(next.as<float>()[0], 4);
+  cuda::set_emulation(before);
+}
+
+// Arrays that are allocated together lie together and share a copy, also where larger ones lay
+// between those whose place they take.
+TEST(device_memory, neighbours_share_a_copy_whatever_lay_there_before) {
+  const cuda::emulation before = cuda::current_emulation();
+  cuda::set_emulation({{}, false, true});
+  const backend& device = cuda_emulated_backend();
+  const auto array = [&](std::int64_t count) {
+    return device.allocate(dtype::f32, {count}, memory_use::host_visible);
+  };
+  {
+    std::vector<tensor> mixed;
+    for (int i = 0; i < 6; ++i) {
+      mixed.push_back(array(100));
+      mixed.push_back(array(40000));
+    }
+    while (!mixed.empty()) mixed.erase(mixed.begin());
+  }
+  const tensor a = array(100), b = array(100), sum = array(100);
+  std::fill_n(a.as<float>(), 100, 1.0F);
+  std::fill_n(b.as<float>(), 100, 2.0F);
+  device.synchronize();
+  cuda::emulator::begin_counting(false);
+  device.run(op::combine_scores{100, a.as<float>(), 1, b.as<float>(), 1, sum.as<float>()});
+  device.synchronize();
+  EXPECT_EQ(cuda::emulator::end_counting().copies, 1U);
+  EXPECT_EQ(sum.as<float>()[99], 3);
   cuda::set_emulation(before);
 }
 

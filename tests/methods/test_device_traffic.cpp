@@ -7,8 +7,6 @@
 // file is the budget: a count may fall below it and not rise above it. A run of this test writes
 // what it found into device_traffic.json and, kernel by kernel, device_traffic.md of the current
 // directory. The cost model's launches and bytes are held against the same counts.
-// The budget is that of a fresh process, as ctest starts one: operands that lie side by side go over
-// in one copy, and what ran before in a process decides which do.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -166,6 +164,20 @@ TEST_F(device_traffic_test, no_method_is_over_its_budget) {
   std::ofstream("device_traffic.json") << found.dump(1) << "\n";
   for (const auto& [name, line] : budget.items()) {
     EXPECT_TRUE(found.contains(name)) << name << " has a budget and no method";
+  }
+}
+
+// Operands that lie side by side go over in one copy. That they do is no matter of what other
+// methods have left behind.
+TEST_F(device_traffic_test, copies_do_not_depend_on_what_ran_before) {
+  std::map<std::string, setting> first;
+  for (const setting& s : one_of_each()) first[s.method] = s;
+  const setting& optimus = first.at("optimus");
+  const auto copies = [&] { return decode_counted(optimus, 1).work.copies; };
+  const std::uint64_t alone = copies();
+  for (const char* other : {"llada21", "focus_dllm", "ada_dlm"}) {
+    decode_counted(first.at(other), 4);
+    EXPECT_EQ(copies(), alone) << "behind " << other;
   }
 }
 

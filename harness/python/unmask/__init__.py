@@ -9,3 +9,9 @@ def read(*paths):
     """Reads rows of files and folders as a pandas frame, a line for each point."""
     from unmask import rows
     return rows.read(*paths)
+
+
+def record(folder, **settings):
+    """Records a decoding loop of another program as a row and trajectories (unmask.recorder)."""
+    from unmask import recorder
+    return recorder.record(folder, **settings)

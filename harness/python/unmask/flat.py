@@ -20,6 +20,7 @@ def flat_row(row):
     low, high = score.get("ci95", (None, None))
     out = {"point_id": row["point_id"], "run_id": row["run_id"], "title": row["title"],
            "position": row["position"], "commit": row["source_hash"],
+           "measured_by": row.get("measured_by", "Unmask"),
            "finished_at": row["finished_at"], "cpu": environment.get("cpu_model"),
            "gpu": _gpu(environment), "model": row["model"]["name"],
            "model_hash": row["model"]["hash"], "weights": row["model"]["weights"],

@@ -54,7 +54,8 @@ def _method_cell(row, varying):
 
 def _verdict_cell(row):
     quiet = row["verdict"] == "PASS" or not row["reason"]
-    return row["verdict"] + ("" if quiet else f": {row['reason']}")
+    elsewhere = f" (measured by {row['measured_by']})" if "measured_by" in row else ""
+    return row["verdict"] + ("" if quiet else f": {row['reason']}") + elsewhere
 
 
 def _decode_table(rows):

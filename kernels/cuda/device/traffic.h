@@ -19,6 +19,8 @@
 
 namespace unmask::cuda::emulator {
 
+// False in builds without tests, to which the emulator belongs.
+bool is_built();
 // False in builds with sanitizers, which use the same calls for themselves, and with other compilers
 // than GCC: launches, waits and products are counted there, accesses are not.
 bool sees_accesses();

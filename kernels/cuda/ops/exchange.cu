@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <iterator>
+#include <stdexcept>
 
 #include "harness/base/error.h"
 #include "kernels/cuda/queue.h"
@@ -25,10 +25,7 @@ exchange& exchange::of_backend() {
 
 // Slabs of host memory lie in one range of addresses, so that other pointers are told apart by a
 // comparison.
-int exchange::slab_with(std::size_t bytes) {
-  for (std::size_t i = 0; i < slabs_.size(); ++i) {
-    if (slabs_[i].bytes - slabs_[i].used >= bytes) return static_cast<int>(i);
-  }
+void exchange::add_slab(std::size_t bytes) {
   constexpr std::size_t usual = std::size_t{4} << 20;
   const std::size_t size = std::max(usual, bytes);
   if (first_ == 0) {
@@ -42,54 +39,84 @@ int exchange::slab_with(std::size_t bytes) {
     throw environment_error("out of memory: cannot allocate " + std::to_string(size >> 20) +
                             " MiB for lists; use a smaller batch");
   }
-  slabs_.push_back({next_, size, 0, allocate_memory(size, memory_kind::device),
+  slabs_.push_back({next_,
+                    {{next_, size}},
+                    allocate_memory(size, memory_kind::device),
                     allocate_memory(size, memory_kind::pinned)});
   next_ += size;
-  return static_cast<int>(slabs_.size()) - 1;
 }
 
+std::uintptr_t exchange::take_range(slab& from, std::size_t room) {
+  for (auto range = from.free.begin(); range != from.free.end(); ++range) {
+    const auto [address, bytes] = *range;
+    if (bytes < room) continue;
+    from.free.erase(range);
+    if (bytes > room) from.free[address + room] = bytes - room;
+    return address;
+  }
+  return 0;
+}
+
+// The lowest address that will do: lists that are allocated together lie together, whatever was
+// allocated and released before them, and so share copies.
 void* exchange::allocate(std::size_t bytes) {
-  const std::size_t room = std::bit_ceil(std::max(bytes, std::size_t{1} << smallest));
-  const int size = std::countr_zero(room);
-  std::vector<std::uintptr_t>& kept = free_.at(static_cast<std::size_t>(size - smallest));
-  if (!kept.empty()) {
-    const std::uintptr_t host = kept.back();
-    kept.pop_back();
-    block& b = blocks_.at(host);
-    b.bytes = bytes;
-    b.released = false;
+  const std::size_t room =
+      (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  for (std::size_t index = 0;; ++index) {
+    if (index == slabs_.size()) add_slab(room);
+    slab& s = slabs_[index];
+    const std::uintptr_t host = take_range(s, room);
+    if (host == 0) continue;
+    const std::size_t at = host - s.host;
+    blocks_[host] = {bytes, room, static_cast<int>(index),
+                     static_cast<unsigned char*>(s.device.get()) + at,
+                     static_cast<unsigned char*>(s.known.get()) + at};
     return reinterpret_cast<void*>(host);
   }
-  const int index = slab_with(room);
-  slab& s = slabs_[static_cast<std::size_t>(index)];
-  const std::size_t at = std::exchange(s.used, s.used + room);
-  blocks_[s.host + at] = {bytes, size, index, static_cast<unsigned char*>(s.device.get()) + at,
-                          static_cast<unsigned char*>(s.known.get()) + at};
-  return reinterpret_cast<void*>(s.host + at);
 }
 
-void exchange::recycle(std::uintptr_t host, const block& b) {
-  free_[static_cast<std::size_t>(b.size - smallest)].push_back(host);
+// What device and host know of these bytes is the same now, and stays so for the next to take them.
+void exchange::recycle(blocks::iterator released) {
+  std::map<std::uintptr_t, std::size_t>& free =
+      slabs_[static_cast<std::size_t>(released->second.slab)].free;
+  auto range = free.emplace(released->first, released->second.room).first;
+  blocks_.erase(released);
+  const auto next = std::next(range);
+  if (next != free.end() && range->first + range->second == next->first) {
+    range->second += next->second;
+    free.erase(next);
+  }
+  if (range == free.begin()) return;
+  const auto before = std::prev(range);
+  if (before->first + before->second != range->first) return;
+  before->second += range->second;
+  free.erase(range);
 }
 
 // Kernels in flight may still read it: later copies to the device come behind them. What they write
 // has to arrive first.
 void exchange::release(void* host) noexcept {
-  const auto at = reinterpret_cast<std::uintptr_t>(host);
-  block& b = blocks_.at(at);
-  b.released = true;
-  if (!b.behind) recycle(at, b);
+  const auto at = blocks_.find(reinterpret_cast<std::uintptr_t>(host));
+  at->second.released = true;
+  if (!at->second.behind) recycle(at);
 }
 
 exchange::blocks::iterator exchange::block_of(const void* host) {
-  return std::prev(blocks_.upper_bound(reinterpret_cast<std::uintptr_t>(host)));
+  const auto address = reinterpret_cast<std::uintptr_t>(host);
+  const auto next = blocks_.upper_bound(address);
+  if (next != blocks_.begin()) {
+    const auto at = std::prev(next);
+    if (address <= at->first + at->second.room) return at;
+  }
+  throw std::logic_error("a kernel is given a list that has been released");
 }
 
-// Whether the host has changed a block that kernels do not write now: it is known then.
+// Whether the host has changed a block that kernels do not write now: it is known then. (A block that
+// is released and not recycled yet is one that kernels write.)
 bool exchange::take_changes(blocks::value_type& named) {
   auto& [address, b] = named;
   const void* mine = reinterpret_cast<const void*>(address);
-  if (b.behind || b.released || std::memcmp(mine, b.known, b.bytes) == 0) return false;
+  if (b.behind || std::memcmp(mine, b.known, b.bytes) == 0) return false;
   std::memcpy(b.known, mine, b.bytes);
   return true;
 }
@@ -161,7 +188,7 @@ void exchange::finish_fetching() {
     auto& [address, b] = *named;
     b.behind = false;
     if (b.released) {
-      recycle(address, b);
+      recycle(blocks_.find(address));
     } else {
       std::memcpy(reinterpret_cast<void*>(address), b.known, b.bytes);
     }

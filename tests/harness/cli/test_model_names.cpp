@@ -51,6 +51,26 @@ TEST_F(model_names, are_folders_cache_entries_published_and_embedded_ones) {
   }
 }
 
+// [[model]] path takes the same name; a folder beside the file goes before the cache.
+TEST_F(model_names, an_experiment_names_a_published_model_as_the_option_does) {
+  const auto run = [&](const std::string& path) {
+    write_file(folder_.path() / "x.toml",
+               "title = \"x\"\n[run]\ngen_length = 32\n[[model]]\npath = \"" + path +
+                   "\"\n[[workload]]\ntasks = [\"word_problem\"]\n"
+                   "limit = 1\n[[method]]\nname = \"vanilla\"\n");
+    return run_program(folder_.path().string(), "run x.toml --fresh --no-progress -o out",
+                       "HF_HUB_CACHE='" + (folder_.path() / "hub").string() + "'");
+  };
+  const test::outcome found = run("Some/Tiny");
+  EXPECT_EQ(found.code, 0) << found.text;
+  EXPECT_NE(found.text.find("Tiny"), std::string::npos) << found.text;
+  const test::outcome missing = run("Some/Other");
+  EXPECT_NE(missing.code, 0);
+  EXPECT_NE(missing.text.find("Some/Other"), std::string::npos) << missing.text;
+  fs::create_directories(folder_.path() / "Some/Tiny");  // holds no model
+  EXPECT_NE(run("Some/Tiny").code, 0);
+}
+
 TEST_F(model_names, a_checkpoint_without_a_template_is_told_so) {
   std::string config = read_file(snapshot() / "tokenizer_config.json", 1 << 20);
   const std::string key = "\"chat_template\"";

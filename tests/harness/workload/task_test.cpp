@@ -46,8 +46,14 @@ TEST(tasks, errors_name_file_line_and_key) {
   };
   fails("{", exit_code::environment, "not valid JSON");
   fails("[1]", exit_code::environment, "must be an object");
-  fails(R"({"id": "b"})", exit_code::environment, "`family` is missing");
-  fails(R"({"id": 3})", exit_code::environment, "`id` must be a string");
+  fails(R"({"id": "b"})", exit_code::environment,
+        "`family`, `prompt`, `scorer` and `gen_length` are missing");
+  fails(R"({"id":"b","family":"f","prompt":"p","scorer":"list_program","check":{"inputs":[]}})",
+        exit_code::environment, "`gen_length` and `check.outputs` are missing");
+  fails(R"({"id":"b","family":"f","prompt":"p","scorer":"contains","gen_length":8})",
+        exit_code::environment, "`check.text` is missing");
+  fails(R"({"id":3,"family":"f","prompt":"p","scorer":"exact","gen_length":8})",
+        exit_code::environment, "`id` must be a string");
   fails(good, exit_code::environment, "already given on line 1");
   fails(R"({"id":"b","family":"f","prompt":"p","scorer":"exact","gen_length":0})",
         exit_code::environment, "`gen_length` is 0");

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiler and linker options that make a memory fault in the program end it instead of being used
+# (files of strangers are read), and that keep folders of the build machine out of the binary.
+# tests/install/hardening.py reads the linked program and holds each of them.
+include(CheckCXXCompilerFlag)
+
+# Names in error messages and debug information are relative to the repository.
+set(unmask_prefix_maps -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+if(NOT PROJECT_BINARY_DIR MATCHES "^${PROJECT_SOURCE_DIR}/")
+  list(APPEND unmask_prefix_maps -ffile-prefix-map=${PROJECT_BINARY_DIR}/=build/)
+endif()
+list(JOIN unmask_prefix_maps "," unmask_host_prefix_maps)
+target_compile_options(unmask_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:${unmask_prefix_maps}>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${unmask_host_prefix_maps}>)
+
+# Sanitizers check more, and replace what these options rely on.
+if(UNMASK_SANITIZE OR UNMASK_BUILD_FUZZ)
+  return()
+endif()
+set(unmask_hardening -fstack-protector-strong)
+check_cxx_compiler_flag(-fstack-clash-protection UNMASK_HAS_STACK_CLASH_PROTECTION)
+if(UNMASK_HAS_STACK_CLASH_PROTECTION)
+  list(APPEND unmask_hardening -fstack-clash-protection)
+endif()
+if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")
+  # Level 3 also checks sizes that are known only at run time. Compilers older than GCC 12 take it
+  # as level 2.
+  list(APPEND unmask_hardening -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+endif()
+target_compile_options(unmask_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${unmask_hardening}>)
+# What an exempt target or source adds (kernels/CMakeLists.txt and UnmaskOperations say why).
+set(unmask_no_hardening -fno-stack-protector -fno-stack-clash-protection -U_FORTIFY_SOURCE)
+# -pie: objects are position independent in any case, but only some compilers link so by default.
+target_link_options(unmask_flags INTERFACE
+  "$<$<STREQUAL:$<TARGET_PROPERTY:TYPE>,EXECUTABLE>:LINKER:-z,relro,-z,now;-pie>")

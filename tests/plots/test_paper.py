@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The Unmask Authors
+"""What the options for a figure in a paper do: width, choice and order, names, notes, colours."""
+
+import itertools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import support
+
+support.needs_matplotlib()
+
+import numpy as np  # noqa: E402
+
+import common  # noqa: E402
+import pareto  # noqa: E402
+import roofline  # noqa: E402
+import rows as rowlib  # noqa: E402
+import style  # noqa: E402
+import throughput_batch  # noqa: E402
+
+# Machado, Oliveira and Fernandes 2009, severity 1.0, on linear sRGB.
+VISIONS = {
+    "normal": np.eye(3),
+    "protanopia": np.array([[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216],
+                            [-0.003882, -0.048116, 1.051998]]),
+    "deuteranopia": np.array([[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
+                              [-0.011820, 0.042940, 0.968881]]),
+    "tritanopia": np.array([[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602],
+                            [0.004733, 0.691367, 0.303900]])}
+XYZ = np.array([[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750],
+                [0.0193339, 0.1191920, 0.9503041]])
+
+
+def linear(colour):
+    """sRGB "#RRGGBB" as linear light (IEC 61966-2-1)."""
+    c = np.array([int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)])
+    return np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+
+
+def lab(light):
+    """CIE 1976 L*a*b* under D65."""
+    v = XYZ @ np.clip(light, 0, 1) / np.array([0.95047, 1, 1.08883])
+    f = np.where(v > 216 / 24389, np.cbrt(v), (24389 / 27 * v + 16) / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def distance(a, b, vision):
+    return np.linalg.norm(lab(VISIONS[vision] @ linear(a)) - lab(VISIONS[vision] @ linear(b)))
+
+
+class Colours(unittest.TestCase):
+    def test_any_two_stay_apart_for_everyone(self):
+        self.assertGreaterEqual(len(common.COLOURS), 10)
+        for a, b in itertools.combinations(common.COLOURS, 2):
+            for vision in VISIONS:
+                self.assertGreater(distance(a, b, vision), 16, (a, b, vision))
+
+    def test_the_measure_finds_what_is_too_near(self):
+        self.assertLess(distance("#009E73", "#7F7F7F", "deuteranopia"), 10)
+
+    def test_each_is_seen_on_white(self):
+        for colour in common.COLOURS:  # relative luminance and contrast as WCAG 2 defines them
+            luminance = np.array([0.2126, 0.7152, 0.0722]) @ linear(colour)
+            self.assertGreater(1.05 / (luminance + 0.05), 2, colour)
+
+    def test_thirteen_series_differ_in_colour_marker_or_dash(self):
+        looks = style.looks(range(22)).values()
+        self.assertEqual(len({(k.colour, k.marker, str(k.dash)) for k in looks}), 22)
+
+
+class Paper(unittest.TestCase):
+    def setUp(self):
+        common.style()
+        self.addCleanup(self.reset)
+
+    def reset(self):
+        common.SETUP.width, common.SETUP.note, common.SETUP.direct = None, True, False
+        common.plt.close("all")
+
+    def test_a_column_is_as_wide_as_a_column(self):
+        common.SETUP.width = common.COLUMN
+        for module, name, options in ((pareto, "decode", None), (throughput_batch, "decode", None)):
+            (drawing,) = common.drawn(module.draw, support.rows_of(name), options)
+            self.assertEqual(drawing.figure.get_figwidth(), common.COLUMN)
+            drawing.figure.canvas.draw()
+            box = drawing.figure.get_tightbbox()
+            self.assertLessEqual(box.x1, common.COLUMN * 1.01, module.__name__)
+            self.assertGreaterEqual(box.x0, -0.02, module.__name__)
+            longest = max(len(line) for line in drawing.figure.note.get_text().split("\n"))
+            self.assertLess(longest, 90)
+
+    def test_methods_are_chosen_ordered_and_renamed(self):
+        paths = [support.fixture("decode")]
+        every = common.ordered(r["label"] for r in rowlib.read_rows(paths))
+        chosen = [every[2], every[0]]
+        rows = rowlib.read_rows(paths, chosen, [f"{every[0]}=Ours"])
+        self.assertEqual(common.ordered(r["label"] for r in rows), [every[2], "Ours"])
+        names = common.ordered(p["series"] for p in rows.pooled)
+        self.assertTrue(names[0].startswith(every[2]))
+        self.assertTrue(all(n.startswith((every[2], "Ours")) for n in names))
+        for methods, renamed, sentence in ((["fats_dllm dual"], [], "fast_dllm dual"),
+                                           ([], ["x"], "LABEL=NAME"), ([], ["x=y"], "label")):
+            with self.assertRaisesRegex(rowlib.BadInput, sentence):
+                rowlib.read_rows(paths, methods, renamed)
+
+    def test_no_note_leaves_none_and_no_room_for_it(self):
+        (with_note,) = common.drawn(pareto.draw, support.rows_of("decode"))
+        low = min(a.get_position().y0 for a in with_note.figure.axes)
+        common.SETUP.note = False
+        (without,) = common.drawn(pareto.draw, support.rows_of("decode"))
+        self.assertFalse([t for t in without.figure.texts if "rows (" in t.get_text()])
+        self.assertLess(min(a.get_position().y0 for a in without.figure.axes), low)
+
+    def test_names_stand_beside_points_and_not_over_each_other(self):
+        common.SETUP.direct, common.SETUP.width = True, 5
+        for module in (pareto, throughput_batch):
+            (drawing,) = common.drawn(module.draw, support.rows_of("decode"))
+            drawing.figure.canvas.draw()
+            shown = {p["series"] for p in support.rows_of("decode").pooled}
+            self.assertFalse(drawing.figure.legends, module.__name__)
+            for axes in drawing.figure.axes:
+                boxes = [t.get_window_extent() for t in axes.texts]
+                self.assertTrue(boxes)
+                self.assertLessEqual(max(b.x1 for b in boxes), drawing.figure.bbox.x1)
+                for a, b in itertools.combinations(boxes, 2):
+                    wide = min(a.x1, b.x1) - max(a.x0, b.x0)
+                    high = min(a.y1, b.y1) - max(a.y0, b.y0)
+                    self.assertFalse(wide > 1 and high > 2, module.__name__)
+            if module is pareto:
+                (axes,) = drawing.figure.axes
+                self.assertEqual({t.get_text() for t in axes.texts}, shown)
+
+    def test_the_bandwidth_of_a_roofline_does_not_lie_on_its_line(self):
+        _, cell = common.plt.subplots()
+        cell.set(xscale="log", yscale="log")
+        roofline.draw_roofs(cell, 100e9, 37e9, [0.5, 4])
+        cell.figure.canvas.draw()
+        (label,) = [t for t in cell.texts if "GB/s" in t.get_text()]
+        box = label.get_window_extent()
+        line = cell.lines[0].get_transform().transform(cell.lines[0].get_xydata())
+        ys = np.interp([box.x0, box.x1], line[:, 0], line[:, 1])
+        self.assertTrue((ys > box.y1).all(), (ys, box))
+
+    def test_the_command_line_takes_them(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def run(*words):
+                return subprocess.run([sys.executable, "-B", os.path.join(support.PLOTS, "pareto.py"),
+                                       support.fixture("decode"), "-o", os.path.join(folder, "p"), *words],
+                                      capture_output=True, text=True, check=False)
+            done = run("--column", "--no-note", "--direct", "--font", "DejaVu Serif")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(os.path.join(folder, "p.svg"), encoding="utf-8") as file:
+                width = re.search(r'<svg[^>]* width="([\d.]+)pt"', file.read())
+            self.assertAlmostEqual(float(width.group(1)), 72 * common.COLUMN, 1)
+            for words, sentence in ((["--method", "nothing"], "unknown method"),
+                                    (["--width", "0.1"], "1 to 40 inches")):
+                refused = run(*words)
+                self.assertEqual(refused.returncode, 2)
+                self.assertIn(sentence, refused.stderr)
+
+
+if __name__ == "__main__":
+    support.main()
