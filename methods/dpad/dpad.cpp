@@ -214,8 +214,7 @@ method_info info() {
       choice_spec("cache", {"none", "prefix", "dual"},
                   "what is reused inside a block: nothing, K/V before it, K/V around it", code),
       flag_spec("early_termination", true,
-                "end after a clean block with the end token; what lies behind becomes that token",
-                code),
+                "end the answer with a clean block that holds the end token", code),
       real_spec("threshold", 0.0, 0, 2,
                 "decide every token at least this confident, at least one; 0: schedule", code),
       confidence_parameter()};

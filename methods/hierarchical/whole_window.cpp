@@ -14,8 +14,8 @@ std::vector<parameter_spec> loop_parameters() {
   return {integer_spec("block_length", 32, 1, 4096, "tokens per block", code),
           text_spec("stop", "model", "stop ids: 'model', 'none' or ids with commas", code),
           flag_spec("early_stop", true,
-                    "behind a block with a stop id everything becomes that id; false: it stays "
-                    "masked. The answer ends either way",
+                    "behind a block with a stop id the canvas becomes that id; false: it stays "
+                    "masked. The answer ends with the block either way",
                     code)};
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "harness/decode/step_loop.h"
 #include "tests/methods/tiny_models.h"
 
 namespace unmask::testing {
@@ -94,8 +95,9 @@ TEST(limits_hierarchical, runs_double_at_most) {
   EXPECT_TRUE(d != one_by_one());
 }
 
-// A stop id ends the answer behind its block; what lies there becomes that id, or stays a mask.
-TEST(limits_hierarchical, a_stop_id_ends_the_answer_behind_its_block) {
+// A stop id ends the answer with its block. What then lies behind it, that id or masks, was not decided
+// and is no part of the answer.
+TEST(limits_hierarchical, a_stop_id_ends_the_answer_with_its_block) {
   const auto model = tiny_model(model_family::llada, reference_backend());
   const auto requests = tiny_requests(4, 24);
   const auto of = [&](const std::string& stop, bool early) {
@@ -104,15 +106,34 @@ TEST(limits_hierarchical, a_stop_id_ends_the_answer_behind_its_block) {
   };
   const auto whole = of("none", true);
   const std::int32_t stop = whole.answers[0].output[3];  // in the first block
-  const auto filled = of(std::to_string(stop), true), masked = of(std::to_string(stop), false);
-  const std::int32_t mask = model->config().mask_id;
-  for (std::int32_t p = 0; p < 24; ++p) {
-    const auto i = static_cast<std::size_t>(p);
-    EXPECT_EQ(filled.answers[0].output[i], p < 8 ? whole.answers[0].output[i] : stop);
-    EXPECT_EQ(masked.answers[0].output[i], p < 8 ? whole.answers[0].output[i] : mask);
+  for (const bool early : {true, false}) {
+    const decoded_answer ended = of(std::to_string(stop), early).answers[0];
+    const auto& all = whole.answers[0].output;
+    EXPECT_EQ(ended.output, (std::vector<std::int32_t>(all.begin(), all.begin() + 8)));
+    EXPECT_LT(ended.counters.forwards, whole.answers[0].counters.forwards);
+    EXPECT_EQ(ended.counters.committed, 8);
   }
-  EXPECT_LT(filled.answers[0].counters.forwards, whole.answers[0].counters.forwards);
-  EXPECT_EQ(filled.answers[0].counters.committed, 8);
+}
+
+// The canvas behind the answer, as the official loops return it.
+TEST(limits_hierarchical, early_stop_fills_the_canvas_behind_the_answer) {
+  const auto model = tiny_model(model_family::llada, reference_backend());
+  const auto canvas_of = [&](const std::string& stop, bool early) {
+    const parameter_map given = {{"low_threshold", 0.1}, {"stop", stop}, {"early_stop", early}};
+    step_loop loop(
+        *model,
+        method_registry::instance().make("hierarchical", model->config(), "", with(blocks, given)),
+        {1, 80, 0});
+    loop.admit(tiny_requests(1, 24)[0]);
+    while (loop.step()) {
+    }
+    return loop.canvas(0);
+  };
+  const std::int32_t stop = canvas_of("none", true)[3];
+  const auto filled = canvas_of(std::to_string(stop), true);
+  const auto masked = canvas_of(std::to_string(stop), false);
+  EXPECT_EQ(std::count(filled.begin() + 8, filled.end(), stop), 16);
+  EXPECT_EQ(std::count(masked.begin() + 8, masked.end(), model->config().mask_id), 16);
 }
 
 TEST(limits_credit_decoding, without_credit_it_is_the_threshold_rule) {

@@ -70,9 +70,10 @@ void set_window(sequence_step& out, std::int32_t step, std::int32_t full_steps,
   if (partial == block_schedule::window::block) out.last = last;
 }
 
-void finish(sequence& q) {
+// The answer ends at `end`.
+void finish(sequence& q, std::int32_t end) {
   q.finished = true;
-  q.output_end = q.length;
+  q.output_end = end;
 }
 
 }  // namespace
@@ -133,9 +134,11 @@ void block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step
   const bool over = settings_.until_clean ? (clean && p.step >= settings_.min_steps) || stuck
                                           : p.step == p.steps_per_block;
   if (!over && !(settings_.within_steps && p.step == p.steps_per_block)) return;
-  if (++p.block == p.blocks || stop_behind_block(b, s, first, first + p.block_length,
-                                                 settings_.stop_ids, settings_.fill_behind)) {
-    finish(q);
+  const std::int32_t last = first + p.block_length;
+  const bool stops =
+      stop_behind_block(b, s, first, last, settings_.stop_ids, settings_.fill_behind);
+  if (++p.block == p.blocks || stops) {
+    finish(q, last);
   } else {
     enter_block(b, s);
   }
@@ -194,10 +197,9 @@ void dream_block_schedule::observe(batch& b, std::int32_t s, const sequence_step
   if (!over) return;
   p.step = settings_.first_step;
   p.idle_steps = 0;
-  if (++p.block == p.blocks || stop_behind_block(b, s, step.block_first, step.block_last,
-                                                 settings_.stop_ids, settings_.fill_behind)) {
-    finish(b.at(s));
-  }
+  const bool stops = stop_behind_block(b, s, step.block_first, step.block_last, settings_.stop_ids,
+                                       settings_.fill_behind);
+  if (++p.block == p.blocks || stops) finish(b.at(s), step.block_last);
 }
 
 std::int32_t time_schedule::canvas_length(const model_config&,
@@ -264,7 +266,7 @@ void time_schedule::observe(batch& b, std::int32_t s, const sequence_step& step,
       ++p.steps;
     }
   }
-  if (++p.step == p.steps) finish(b.at(s));
+  if (++p.step == p.steps) finish(b.at(s), b.at(s).length);
 }
 
 }  // namespace unmask

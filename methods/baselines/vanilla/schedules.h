@@ -39,8 +39,8 @@ class block_schedule final : public pace_policy {
     // Rows that partial windows lie to the left of their candidates: 1 where position p is read from
     // row p - 1.
     std::int32_t window_shift = 0;
-    // Stop ids that end the answer after the block that holds one; none: nothing does. The positions
-    // behind that block become the first of them (`fill_behind`), or stay masks.
+    // Stop ids that end the answer with the block that holds one; none: nothing does. On the canvas the
+    // positions behind that block become the first of them (`fill_behind`), or stay masks.
     std::vector<std::int32_t> stop_ids;
     bool fill_behind = false;
     bool within_steps = false;  // until_clean: a block is left after its S steps even so
