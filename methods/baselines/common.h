@@ -88,4 +88,20 @@ inline std::int32_t end_of_answer(const batch& b, std::int32_t s, std::int32_t f
   return hit == canvas + last ? last : static_cast<std::int32_t>(hit - canvas) + 1;
 }
 
+// Whether the block [first, last) holds a stop id. With `fill`, every position behind it then becomes
+// the first of the stop ids, without a forward and without being counted as decided. For
+// pace_policy::observe: the canvas is the host's between two steps.
+inline bool stop_behind_block(batch& b, std::int32_t s, std::int32_t first, std::int32_t last,
+                              const std::vector<std::int32_t>& stop_ids, bool fill) {
+  bool stopped = false;
+  end_of_answer(b, s, first, last, stop_ids, &stopped);
+  if (stopped && fill) {
+    const std::int32_t length = b.at(s).length;
+    std::int32_t* canvas = b.canvas().row<std::int32_t>(s);
+    std::fill(canvas + last, canvas + length, stop_ids.front());
+    b.set_state(s, last, length, state_decoded);
+  }
+  return stopped;
+}
+
 }  // namespace unmask

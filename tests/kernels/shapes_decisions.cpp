@@ -5,7 +5,12 @@
 #include "kernels/decisions.h"
 #include "methods/baselines/block_diffusion/kernels/acceptance.h"
 #include "methods/baselines/vanilla/kernels/acceptance.h"
+#include "methods/credit_decoding/kernels/credit.h"
+#include "methods/eb_sampler/kernels/entropy_bound.h"
+#include "methods/hierarchical/kernels/runs.h"
+#include "methods/klass/kernels/history.h"
 #include "methods/llada21/kernels/edits.h"
+#include "methods/pc_sampler/kernels/surprise.h"
 #include "tests/kernels/scenes.h"
 
 namespace unmask::test {
@@ -101,6 +106,153 @@ const declared edits_accepted([](operands& at, const batch& b) {
                           s.score,
                           0.4F,
                           at.inout(s.n, random_numbers<std::uint8_t>(b, s.n, 2, 0, 1))};
+});
+// No bound, one that a few pass, one that all pass; both sums; one token at least, or three.
+const auto bounded = for_each_of(numbers(12), [](int i) {
+  return declared([=](operands& at, const batch& b) {
+    const scene s(at, b);
+    std::size_t k = 0;
+    const auto entropy = joined<float>(b, [&](int q) { return tied(q, s.n[k++], 3, false); });
+    const float bounds[] = {0, 2.5F, infinity};
+    return op::accept_entropy_bound{
+        s.candidates,   s.score,       at.in(entropy),           bounds[i % 3],
+        i / 3 % 2 == 0, i < 6 ? 1 : 3, at.out<std::uint8_t>(s.n)};
+  });
+});
+const auto best_of_runs = for_each_of<float>({-infinity, 0.5F}, [](float above) {
+  return declared([=](operands& at, const batch& b) {
+    const scene s(at, b);
+    return op::accept_run_best{s.candidates, s.score, above, at.out<std::uint8_t>(s.n)};
+  });
+});
+const auto near_best = for_each_of<float>({0.5F, 2}, [](float threshold) {
+  return declared([=](operands& at, const batch& b) {
+    const scene s(at, b);
+    return op::accept_near_best{s.candidates, s.score, threshold, 0.125F,
+                                at.out<std::uint8_t>(s.n)};
+  });
+});
+// What rules remember of forty positions, seven tokens each.
+constexpr std::int64_t remembered = 40;
+std::int64_t some_of_them(int s) {
+  return s == 12 ? 12 : s;  // at most 3 + 3 (12 - 1) positions
+}
+// Lists of `room` of the seven tokens, none twice.
+std::vector<std::int32_t> distinct_tokens(const batch& b, std::int64_t room) {
+  return joined<std::int32_t>(b, [&](int s) {
+    std::mt19937 rng = rng_of(s, 5);
+    std::vector<std::int32_t> all;
+    for (std::int64_t place = 0; place < remembered; ++place) {
+      indices tokens{0, 1, 2, 3, 4, 5, 6};
+      std::shuffle(tokens.begin(), tokens.end(), rng);
+      all.insert(all.end(), tokens.begin(), tokens.begin() + room);
+    }
+    return all;
+  });
+}
+std::vector<float> positive(const batch& b, std::int64_t n, int array) {
+  return joined<float>(b, [&](int s) {
+    std::mt19937 rng = rng_of(s, array);
+    std::vector<float> v = random_vector(rng, n, 1);
+    for (float& x : v) x = std::abs(x);
+    return v;
+  });
+}
+// Lists of three tokens, some of them full; both kinds of forwards.
+const declared credited(
+    [](operands& at, const batch& b) {
+      const scene s(at, b, some_of_them, false);
+      const counts one = same(b, 1);
+      const auto listed = random_numbers<std::int32_t>(b, same(b, remembered), 4, 0, 3);
+      return op::credited_confidence{
+          .candidates = s.candidates,
+          .logits = at.normal(b, s.n, {7}, 1),
+          .first = of_each(at, b, [](int) { return 0; }),
+          .fresh = of_each(at, b, [](int q) { return q % 2; }),
+          .alpha = 1.5F,
+          .exponent = 0.3F,
+          .decay = 0.8F,
+          .refused = 2,
+          .listed = at.out_rows(one, {remembered}, 0, listed),
+          .tokens = at.out_rows(one, {remembered, 3}, 0, distinct_tokens(b, 3)),
+          .credits = at.out_rows(one, {remembered, 3}, 0, positive(b, remembered * 3, 6)),
+          .token = at.out<std::int32_t>(s.n),
+          .probability = at.out<float>(s.n),
+          .score = at.out<float>(s.n)};
+    },
+    1e-6);
+// Places that hold a distribution of their position, or of another one; counts of both kinds.
+const declared compared(
+    [](operands& at, const batch& b) {
+      const scene s(at, b, some_of_them, false);
+      const counts one = same(b, 1);
+      const auto owners = joined<std::int32_t>(b, [](int q) {
+        indices all(static_cast<std::size_t>(remembered));
+        for (int p = 0; p < remembered; ++p) all[static_cast<std::size_t>(p)] = p % 3 == q ? -1 : p;
+        return all;
+      });
+      const auto still = random_numbers<std::int32_t>(b, same(b, remembered), 4, 0, 3);
+      const auto scale = joined<float>(b, [](int) {
+        std::vector<float> all;
+        for (int p = 0; p < remembered; ++p) all.insert(all.end(), {2.5F, 1e-8F});
+        return all;
+      });
+      return op::compare_distributions{
+          .candidates = s.candidates,
+          .logits = at.normal(b, s.n, {7}, 1),
+          .origin = of_each(at, b, [](int) { return 0; }),
+          .fresh = of_each(at, b, [](int q) { return q == 4 ? 1 : 0; }),
+          .epsilon = 1e-12,
+          .limit = 0.7F,
+          .history = 2,
+          .still_before = 1,
+          .owner = at.out_rows(one, {remembered}, 0, owners),
+          .still = at.out_rows(one, {remembered}, 0, still),
+          .kept = at.out_rows(one, {remembered, 7}, 0, positive(b, remembered * 7, 6)),
+          .scale = at.out_rows(one, {remembered, 2}, 0, scale),
+          .token = at.out<std::int32_t>(s.n),
+          .probability = at.out<float>(s.n),
+          .doubt = at.out<float>(s.n),
+          .moved = at.out<float>(s.n),
+          .settled = at.out<std::uint8_t>(s.n)};
+    },
+    1e-6);
+// The three choices, with both comparisons and, in the last three, with nobody ready.
+const auto settled = for_each_of(numbers(9), [](int i) {
+  return declared([=](operands& at, const batch& b) {
+    const scene s(at, b);
+    std::size_t k = 0, m = 0;
+    const auto confidence = joined<float>(b, [&](int q) { return tied(q, s.n[k++], 3, false); });
+    const auto moved = joined<float>(b, [&](int q) { return tied(q, s.n[m++], 4, false); });
+    return op::accept_settled{.candidates = s.candidates,
+                              .last = of_each(at, b, [](int q) { return q == 5 ? 90 : 1000; }),
+                              .allowed = of_each(at, b, [](int q) { return q == 3 ? 0 : 1; }),
+                              .probability = at.in(confidence),
+                              .doubt = s.score,
+                              .moved = at.in(moved),
+                              .settled = at.in(random_numbers<std::uint8_t>(b, s.n, 5, 0, 1)),
+                              .threshold = i < 6 ? 0.5F : 5,
+                              .strict = i < 3,
+                              .choice = static_cast<op::ready_choice>(i % 3),
+                              .quota = of_each(
+                                  at, b, [](int q) { return q * 2; }),
+                              .at_most = i < 8 ? 9 : 1,
+                              .accept = at.out<std::uint8_t>(s.n)};
+  });
+});
+const declared surprising([](operands& at, const batch& b) {
+  const scene s(at, b);
+  std::size_t k = 0;
+  const auto confidence = joined<float>(b, [&](int q) { return tied(q, s.n[k++], 3); });
+  return op::surprise_scores{.candidates = s.candidates,
+                             .first = of_each(at, b, [](int q) { return q * 3; }),
+                             .weight = at.shared({30}, 4).as<float>(),
+                             .places = 30,
+                             .surprise = at.shared({10}, 5).as<float>(),
+                             .token = at.in(random_numbers<std::int32_t>(b, s.n, 1, 0, 9)),
+                             .probability = at.in(confidence),
+                             .limit = 0.5F,
+                             .score = at.out<float>(s.n)};
 });
 const auto combined = for_each_of<bool>({false, true}, [](bool two) {
   return declared([=](operands& at, const batch& b) {

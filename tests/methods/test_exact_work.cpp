@@ -27,9 +27,12 @@ namespace {
 using json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-// Methods that would ask the clock of this machine get a setting that leaves nothing to ask.
-const std::map<std::string, std::string> fixed = {{"optimus", "params.chunk = 8\n"},
-                                                  {"focus_chunks", "params.chunk = 8\n"}};
+// Methods that would ask the clock of this machine get a setting that leaves nothing to ask, and one
+// that drops what lies behind a block gets several blocks.
+const std::map<std::string, std::string> fixed = {
+    {"optimus", "params.chunk = 8\n"},
+    {"focus_chunks", "params.chunk = 8\n"},
+    {"dpad", "params.block_length = 8\nparams.window = 16\n"}};
 
 std::string experiment() {
   const std::string source = UNMASK_SOURCE_DIR;

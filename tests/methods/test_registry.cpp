@@ -67,7 +67,8 @@ TEST(registry, answers_an_unknown_name_with_the_nearest) {
 TEST(registry, knobs_are_parameters_and_their_counters_are_counted) {
   for (const std::string& name : method_registry::instance().names()) {
     const method_info& m = method_registry::instance().find(name);
-    EXPECT_TRUE(!m.knobs.empty() || name == "autoregressive") << name;
+    // pc_sampler decides as many tokens as a schedule says, in another order, which no counter shows.
+    EXPECT_TRUE(!m.knobs.empty() || name == "autoregressive" || name == "pc_sampler") << name;
     for (const method_knob& knob : m.knobs) {
       EXPECT_TRUE(std::ranges::any_of(
           m.parameters, [&](const parameter_spec& p) { return p.name == knob.parameter; }))

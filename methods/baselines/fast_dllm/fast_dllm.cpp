@@ -12,12 +12,6 @@
 namespace unmask {
 namespace {
 
-block_schedule::window window_of(const std::string& cache) {
-  if (cache == "prefix") return block_schedule::window::suffix;
-  if (cache == "dual") return block_schedule::window::block;
-  return block_schedule::window::canvas;
-}
-
 recipe make_fast_dllm(const model_config& model, const parameters& p) {
   const std::string& cache = p.text("cache");
   unmask_settings u = sampling_settings(model, p);
@@ -56,7 +50,7 @@ recipe make_fast_dllm(const model_config& model, const parameters& p) {
     t.eps = static_cast<float>(p.real("eps"));
     t.until_clean = true;
     t.endless = u.threshold > 0;
-    t.partial = window_of(cache);
+    t.partial = window_of_cache(cache);
     // The cached loop ranks by negative entropy whatever alg says; its threshold mode by
     // confidence.
     u.score = t.endless ? "confidence_threshold" : "entropy";
@@ -68,7 +62,7 @@ recipe make_fast_dllm(const model_config& model, const parameters& p) {
     t.tokens_per_step = tokens_per_step;
     t.block_length = block_length;
     t.until_clean = true;
-    t.partial = window_of(cache);
+    t.partial = window_of_cache(cache);
     // The pinned cached loops look for leftover masks at the end of a pass only; the revision that
     // brought the factor rule looks first.
     if (cache != "none" && u.factor <= 0) t.min_steps = 2;

@@ -70,9 +70,10 @@ void set_window(sequence_step& out, std::int32_t step, std::int32_t full_steps,
   if (partial == block_schedule::window::block) out.last = last;
 }
 
-void finish(sequence& q) {
+// The answer ends at `end`.
+void finish(sequence& q, std::int32_t end) {
   q.finished = true;
-  q.output_end = q.length;
+  q.output_end = end;
 }
 
 }  // namespace
@@ -107,6 +108,13 @@ sequence_step block_schedule::plan(const batch& b, std::int32_t s) {
   // Leftover masks of earlier blocks (a token decided as the mask id) are candidates again.
   if (!settings_.leftovers) step.candidate_first = first;
   set_window(step, p.step, settings_.full_steps, settings_.partial, first, first + p.block_length);
+  if (settings_.judge_next_block) {
+    step.candidate_last = std::min(step.block_last + p.block_length, q.length);
+  }
+  if (settings_.window_shift > 0 && step.first > 0) {
+    step.first -= settings_.window_shift;
+    step.last -= settings_.window_shift;
+  }
   // Past the schedule (until_clean with a leftover) one token per step.
   step.quota = p.step < p.steps_per_block ? quota(p.masks, p.steps_per_block, p.step) : 1;
   return step;
@@ -125,12 +133,21 @@ void block_schedule::observe(batch& b, std::int32_t s, const sequence_step& step
   const bool stuck = p.idle_steps >= p.block_length;
   const bool over = settings_.until_clean ? (clean && p.step >= settings_.min_steps) || stuck
                                           : p.step == p.steps_per_block;
-  if (!over) return;
-  if (++p.block == p.blocks) {
-    finish(q);
+  if (!over && !(settings_.within_steps && p.step == p.steps_per_block)) return;
+  const std::int32_t last = first + p.block_length;
+  const bool stops =
+      stop_behind_block(b, s, first, last, settings_.stop_ids, settings_.fill_behind);
+  if (++p.block == p.blocks || stops) {
+    finish(q, last);
   } else {
     enter_block(b, s);
   }
+}
+
+block_schedule::window window_of_cache(const std::string& cache) {
+  if (cache == "prefix") return block_schedule::window::suffix;
+  if (cache == "dual") return block_schedule::window::block;
+  return block_schedule::window::canvas;
 }
 
 std::int32_t dream_block_schedule::canvas_length(const model_config&,
@@ -140,6 +157,7 @@ std::int32_t dream_block_schedule::canvas_length(const model_config&,
 
 void dream_block_schedule::start(batch& b, std::int32_t s) {
   progress_.at(s) = first_block(settings_, b.at(s).request.gen_length);
+  progress_.at(s).step = settings_.first_step;
 }
 
 sequence_step dream_block_schedule::plan(const batch& b, std::int32_t s) {
@@ -177,8 +195,11 @@ void dream_block_schedule::observe(batch& b, std::int32_t s, const sequence_step
   over = over || (settings_.endless ? p.idle_steps >= p.block_length
                                     : p.step >= std::max(p.steps_per_block, 1));
   if (!over) return;
-  p.step = p.idle_steps = 0;
-  if (++p.block == p.blocks) finish(b.at(s));
+  p.step = settings_.first_step;
+  p.idle_steps = 0;
+  const bool stops = stop_behind_block(b, s, step.block_first, step.block_last, settings_.stop_ids,
+                                       settings_.fill_behind);
+  if (++p.block == p.blocks || stops) finish(b.at(s), step.block_last);
 }
 
 std::int32_t time_schedule::canvas_length(const model_config&,
@@ -245,7 +266,7 @@ void time_schedule::observe(batch& b, std::int32_t s, const sequence_step& step,
       ++p.steps;
     }
   }
-  if (++p.step == p.steps) finish(b.at(s));
+  if (++p.step == p.steps) finish(b.at(s), b.at(s).length);
 }
 
 }  // namespace unmask

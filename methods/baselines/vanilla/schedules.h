@@ -36,6 +36,16 @@ class block_schedule final : public pace_policy {
     window partial = window::canvas;   // what the later steps of a block compute
     std::int32_t full_steps = 1;       // steps of a block that compute everything
     bool leftovers = true;  // full steps: masks left in earlier blocks are candidates again
+    // Rows that partial windows lie to the left of their candidates: 1 where position p is read from
+    // row p - 1.
+    std::int32_t window_shift = 0;
+    // Stop ids that end the answer with the block that holds one; none: nothing does. On the canvas the
+    // positions behind that block become the first of them (`fill_behind`), or stay masks.
+    std::vector<std::int32_t> stop_ids;
+    bool fill_behind = false;
+    bool within_steps = false;  // until_clean: a block is left after its S steps even so
+    // Masks of the next block are candidates too, for rules that look at them and leave them alone.
+    bool judge_next_block = false;
   };
   explicit block_schedule(const settings& s) : settings_(s) {}
 
@@ -55,6 +65,10 @@ class block_schedule final : public pace_policy {
   per_sequence<block_progress> progress_;
 };
 
+// What is computed after the full forward under a K/V cache of this name: none (everything), prefix
+// (block and suffix), dual (the block).
+block_schedule::window window_of_cache(const std::string& cache);
+
 // Dream decoded in blocks (Fast-dLLM's generation_utils_block.py, Sparse-dLLM): the first step of a
 // block is a full forward that decides the block's first token only; step i >= 1 of S = steps /
 // blocks decides int(m (1 - t_{i+1} / t_i)) of the block's m masks, the last step all of them.
@@ -71,6 +85,10 @@ class dream_block_schedule final : public pace_policy {
     bool first_token = true;   // step 0 decides the first token only; false: the usual count
     block_schedule::window partial = block_schedule::window::block;
     std::int32_t full_steps = 1;
+    std::int32_t first_step = 0;  // what a block counts its steps from
+    // As block_schedule's.
+    std::vector<std::int32_t> stop_ids;
+    bool fill_behind = false;
   };
   explicit dream_block_schedule(const settings& s) : settings_(s) {}
 

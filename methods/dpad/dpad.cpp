@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// DPad (ICLR 2026): masks far behind the block in work are a scratchpad of which a few cells suffice.
+// Each block keeps a random subset that thins out with the distance; the others do not exist for it.
+#include <algorithm>
+
+#include "methods/baselines/common.h"
+#include "methods/baselines/specs.h"
+#include "methods/baselines/vanilla/loop_parameters.h"
+#include "methods/baselines/vanilla/ranked_unmask.h"
+#include "methods/baselines/vanilla/schedules.h"
+#include "methods/dpad/suffix_choice.h"
+
+namespace unmask::dpad {
+namespace {
+
+// The block that a sequence decodes and what is left behind it; pace, rows and cache share it.
+struct active_suffix {
+  std::int32_t block_first = -1, block_last = 0;
+  std::vector<std::int32_t> kept;
+};
+using active_suffixes = per_sequence<active_suffix>;
+
+// A block schedule whose forwards see the active positions alone.
+class dropping_pace final : public pace_policy {
+ public:
+  dropping_pace(std::unique_ptr<pace_policy> blocks, std::shared_ptr<active_suffixes> active,
+                dropout_settings dropout)
+      : blocks_(std::move(blocks)), active_(std::move(active)), dropout_(std::move(dropout)) {}
+
+  std::int32_t canvas_length(const model_config& model,
+                             const sequence_request& request) const override {
+    return blocks_->canvas_length(model, request);
+  }
+  void start(batch& b, std::int32_t s) override {
+    blocks_->start(b, s);
+    active_->at(s) = {};
+  }
+  sequence_step plan(const batch& b, std::int32_t s) override {
+    sequence_step step = blocks_->plan(b, s);
+    active_suffix& active = active_->at(s);
+    if (active.block_first != step.block_first) {
+      const sequence& q = b.at(s);
+      const std::int32_t block =
+          (step.block_first - q.prompt_length) / std::max(step.block_last - step.block_first, 1);
+      active = {step.block_first, step.block_last,
+                choose_suffix(dropout_, q.request, block, step.block_last, q.length)};
+    }
+    step.kv_length = step.block_last + static_cast<std::int32_t>(active.kept.size());
+    return step;
+  }
+  void observe(batch& b, std::int32_t s, const sequence_step& step,
+               const step_outcome& outcome) override {
+    blocks_->observe(b, s, step, outcome);
+  }
+
+ private:
+  std::unique_ptr<pace_policy> blocks_;
+  std::shared_ptr<active_suffixes> active_;
+  dropout_settings dropout_;
+};
+
+// What is in play and has not been dropped.
+class active_rows final : public row_policy {
+ public:
+  explicit active_rows(std::shared_ptr<active_suffixes> active) : active_(std::move(active)) {}
+  void select(const batch& b, const step_plan& plan, row_lists& rows) override {
+    auto* begin = rows.begin.as<std::int32_t>();
+    auto* position = rows.position.as<std::int32_t>();
+    auto* sequence = rows.sequence.as<std::int32_t>();
+    std::int32_t n = 0;
+    for (std::int32_t s = 0; s < b.capacity(); ++s) {
+      begin[s] = n;
+      const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
+      if (!step.active) continue;
+      const active_suffix& active = active_->at(s);
+      const std::int32_t last = std::min(step.last, active.block_last);
+      for (std::int32_t p = step.first; p < last; ++p) position[n++] = p;
+      if (step.last > active.block_last) {
+        std::ranges::copy(active.kept, position + n);
+        n += static_cast<std::int32_t>(active.kept.size());
+      }
+      std::fill(sequence + begin[s], sequence + n, s);
+    }
+    begin[b.capacity()] = n;
+    rows.rows = n;
+  }
+
+ private:
+  std::shared_ptr<active_suffixes> active_;
+};
+
+// K/V of what was kept lie right behind the block's: the keys of a forward are the first slots, and
+// nothing dropped is among them.
+class compact_cache final : public cache_policy {
+ public:
+  compact_cache(std::shared_ptr<active_suffixes> active, bool keeps)
+      : active_(std::move(active)), keeps_(keeps) {}
+  kv_storage storage(std::int32_t, std::int32_t length) const override {
+    return keeps_ ? kv_storage{length, 0} : kv_storage{0, length};
+  }
+  bool prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache&) override {
+    const std::int32_t* begin = rows.begin.as<std::int32_t>();
+    const std::int32_t* position = rows.position.as<std::int32_t>();
+    std::int32_t* slot = rows.slot.as<std::int32_t>();
+    for (std::int32_t s = 0; s < b.capacity(); ++s) {
+      if (!plan.of[static_cast<std::size_t>(s)].active) continue;
+      std::int32_t behind = active_->at(s).block_last;
+      for (std::int32_t r = begin[s]; r < begin[s + 1]; ++r) {
+        slot[r] = position[r] < active_->at(s).block_last ? position[r] : behind++;
+        rows.slots_differ = rows.slots_differ || slot[r] != position[r];
+      }
+    }
+    return false;
+  }
+
+ private:
+  std::shared_ptr<active_suffixes> active_;
+  bool keeps_;
+};
+
+std::vector<std::int32_t> slot_positions(const active_suffix& active) {
+  std::vector<std::int32_t> positions(static_cast<std::size_t>(active.block_last));
+  for (std::size_t p = 0; p < positions.size(); ++p) positions[p] = static_cast<std::int32_t>(p);
+  positions.insert(positions.end(), active.kept.begin(), active.kept.end());
+  return positions;
+}
+
+dropout_settings dropout_of(const parameters& p) {
+  return {p.text("dropout"), static_cast<std::int32_t>(p.integer("window")), p.real("sigma"),
+          p.real("scale"), static_cast<std::int32_t>(p.integer("preserved_tokens"))};
+}
+
+// What both schedules read alike.
+template <class Settings>
+Settings schedule_of(const model_config& model, const parameters& p) {
+  Settings t;
+  t.method = "dpad";
+  t.steps = static_cast<std::int32_t>(p.integer("steps"));
+  t.tokens_per_step = static_cast<std::int32_t>(p.integer("tokens_per_step"));
+  t.block_length = static_cast<std::int32_t>(p.integer("block_length"));
+  t.until_clean = true;
+  t.partial = window_of_cache(p.text("cache"));
+  if (p.flag("early_termination")) t.stop_ids = {model.eos_id};
+  t.fill_behind = true;
+  return t;
+}
+
+std::unique_ptr<pace_policy> blocks_of(const model_config& model, const parameters& p) {
+  if (!is_dream(model)) {
+    return std::make_unique<block_schedule>(schedule_of<block_schedule::settings>(model, p));
+  }
+  auto t = schedule_of<dream_block_schedule::settings>(model, p);
+  t.eps = static_cast<float>(p.real("eps"));
+  t.endless = p.real("threshold") > 0;
+  // Without a cache no forward is spent on the first token, and the count begins with step 1 too.
+  t.first_token = p.text("cache") != "none";
+  t.first_step = t.first_token ? 0 : 1;
+  return std::make_unique<dream_block_schedule>(t);
+}
+
+recipe make(const model_config& model, const parameters& p) {
+  unmask_settings u = sampling_settings(model, p);
+  u.threshold = static_cast<float>(p.real("threshold"));
+  if (is_dream(model)) u.score = u.threshold > 0 ? "confidence_threshold" : "entropy";
+  set_confidence_dtype(u, is_dream(model), p);
+  const auto active = std::make_shared<active_suffixes>();
+  recipe r;
+  r.pace = std::make_unique<dropping_pace>(blocks_of(model, p), active, dropout_of(p));
+  r.rows = std::make_unique<active_rows>(active);
+  r.keys = std::make_unique<key_policy>();
+  r.cache = std::make_unique<compact_cache>(active, p.text("cache") != "none");
+  r.unmask = std::make_unique<ranked_unmask>(u);
+  r.views.slot_positions = [active](const step_plan& plan, std::int32_t, std::int32_t s) {
+    const bool on = plan.of[static_cast<std::size_t>(s)].active;
+    return on ? slot_positions(active->at(s)) : std::vector<std::int32_t>{};
+  };
+  return r;
+}
+
+// The scripts of the authors' repository.
+std::map<std::string, parameter_map> presets() {
+  const auto gaussian = [](double sigma, double scale, std::int64_t window) {
+    return parameter_map{{"sigma", sigma}, {"scale", scale}, {"window", window}};
+  };
+  return {{"llada-humaneval", gaussian(3, 2.3, 512)}, {"llada-mbpp", gaussian(3, 2.3, 128)},
+          {"llada15", gaussian(3, 1.6, 256)},         {"dream-gsm8k", gaussian(4, 1.6, 256)},
+          {"dream-math", gaussian(4, 1.6, 128)},      {"dream-humaneval", gaussian(3, 2.3, 128)},
+          {"dream-mbpp", gaussian(3, 1.6, 128)}};
+}
+
+method_info info() {
+  method_info m;
+  m.name = "dpad";
+  m.summary = "far masks behind a block are dropped before its first forward";
+  m.paper = "DPad (ICLR 2026), arXiv 2508.14148";
+  m.source = "methods/dpad";
+  m.pace = "block schedule, until clean";
+  m.rows = "prompt, blocks and kept suffix; with a cache as fast_dllm, of these";
+  m.keys = "prompt, blocks and kept suffix";
+  m.cache = "none, or refreshed at block entry";
+  m.unmask = "top-n of the schedule; threshold when set";
+  const std::string code = "DPad generate_dropout.py";
+  m.parameters = {
+      choice_spec("dropout", {"gaussian", "uniform", "none"},
+                  "which suffix masks stay: fewer with the distance, preserved_tokens of the "
+                  "window, all",
+                  code),
+      integer_spec("window", 256, 1, 1e6, "positions behind the block that may stay", code),
+      real_spec("sigma", 4.0, 0, 100, "gaussian: standard deviations that the window spans", code),
+      real_spec("scale", 2.0, 0, 1e6, "gaussian: factor on the probability to stay", code),
+      integer_spec("preserved_tokens", 32, 0, 1e6, "uniform: positions that stay", code),
+      choice_spec("cache", {"none", "prefix", "dual"},
+                  "what is reused inside a block: nothing, K/V before it, K/V around it", code),
+      flag_spec("early_termination", true,
+                "end the answer with a clean block that holds the end token", code),
+      real_spec("threshold", 0.0, 0, 2,
+                "decide every token at least this confident, at least one; 0: schedule", code),
+      confidence_parameter()};
+  append(m.parameters, schedule_parameters());
+  append(m.parameters, sampling_parameters());
+  m.knobs = {{"dropout", "rows_skipped", "none"}, {"threshold", "decided_early", "0"}};
+  m.presets = presets();
+  m.check = [](const model_config& model, const parameters& p) {
+    need_bidirectional("dpad", model);
+    if (p.flag("early_termination") && model.eos_id < 0) {
+      throw usage_error("dpad: " + model.name +
+                        " has no end token; set early_termination to false");
+    }
+  };
+  m.make = make;
+  return m;
+}
+
+parameter_map official(const parameter_map& recorded) {
+  return take(recorded, {"dropout", "window", "sigma", "scale", "preserved_tokens", "cache",
+                         "early_termination", "threshold", "steps", "block_length", "eps"});
+}
+
+const register_method registered(info(), {{"dpad", official}});
+
+}  // namespace
+}  // namespace unmask::dpad
