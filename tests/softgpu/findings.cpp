@@ -92,11 +92,15 @@ void note_host(const char* kind, const std::string& what) {
   emit(std::string("HOST: ") + kind + ": " + what);
 }
 
-void write_coverage(const std::vector<kernel*>& kernels) {
+void write_coverage(const std::vector<kernel*>& kernels, const std::vector<std::string>& others) {
   const std::string& folder = options().coverage;
   if (folder.empty() || kernels.empty()) return;
   std::filesystem::create_directories(folder);
   std::ofstream out(folder + "/counts." + std::to_string(getpid()) + ".txt");
+  const std::string arch = std::to_string(kernels[0]->arch);
+  for (const std::string& name : others) {
+    out << "K\t" << arch << '\t' << demangled(name) << '\t' << arch << '.' << name << "\t0\nC\n";
+  }
   for (const kernel* k : kernels) {
     const std::string name = std::to_string(k->arch) + "." + k->name;
     out << "K\t" << k->arch << '\t' << k->shown << '\t' << name << '\t' << k->launches << "\nC";

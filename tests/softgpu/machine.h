@@ -210,7 +210,8 @@ void note(const warp& w, const instruction& i, int lane, const char* kind, const
 void note_host(const char* kind, const std::string& what);
 std::uint64_t findings();
 std::string demangled(const std::string& name);
-void write_coverage(const std::vector<kernel*>& kernels);
+// Into the folder of $UNMASK_SOFTGPU_COVERAGE: what was executed; `others` are kernels that never ran.
+void write_coverage(const std::vector<kernel*>& kernels, const std::vector<std::string>& others);
 
 // ---- memory access by lanes (memory.cpp) ----
 enum class space : std::uint8_t { generic, global, shared, local, parameter };

@@ -117,10 +117,15 @@ void write_statistics(const std::vector<kernel*>& kernels) {
 
 [[gnu::destructor]] void write_at_end() {
   std::vector<kernel*> kernels;
+  std::vector<std::string> others;
   for (const auto& [host, f] : all().functions) {
-    if (f->code != nullptr) kernels.push_back(f->code.get());
+    if (f->code != nullptr) {
+      kernels.push_back(f->code.get());
+    } else {
+      others.push_back(f->name);
+    }
   }
-  write_coverage(kernels);
+  write_coverage(kernels, others);
   if (options().statistics) write_statistics(kernels);
 }
 

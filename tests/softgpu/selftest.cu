@@ -320,7 +320,19 @@ static void check_single_instructions() {
   }
 }
 
-int main() {
+__global__ void sum_kernel(const float* from, int count, float* to) {
+  for (int n = 0; n < count; ++n) to[0] += from[n];
+}
+
+// A fault that is planted: a kernel reads one element behind what the host allocated for it.
+static int read_behind_the_heap() {
+  std::vector<float> fifteen(15, 1.0F), sum(1);
+  sum_kernel<<<1, 1>>>(fifteen.data(), 16, sum.data());
+  return cudaDeviceSynchronize() == cudaSuccess ? 0 : 1;
+}
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "read_behind_the_heap") == 0) return read_behind_the_heap();
   check_mma();
   check_mma_int8();
   cudaFuncAttributes of{};
