@@ -28,12 +28,15 @@ function(unmask_operations name)
   target_link_libraries(${name}_archive PUBLIC unmask_flags ${arg_LIBS}
                         PRIVATE OpenMP::OpenMP_CXX)
   unmask_precompile(${name}_archive parallel)
+  set_property(GLOBAL APPEND PROPERTY UNMASK_DEVICE_SOURCES ${device_sources})  # for tests/softgpu
   if(UNMASK_HAS_CUDA AND device_sources)
     # A folder of its own: properties of source files do not reach there.
     set(device_objects ${name}_cuda)
     add_subdirectory(${PROJECT_SOURCE_DIR}/cmake/device ${CMAKE_CURRENT_BINARY_DIR}/device)
     target_sources(${name}_archive PRIVATE $<TARGET_OBJECTS:${name}_cuda>)
-    target_link_libraries(${name}_archive PRIVATE CUDA::cudart_static)
+    # A program with the property UNMASK_SOFTGPU has a runtime of its own (tests/softgpu).
+    target_link_libraries(${name}_archive PRIVATE
+      $<$<NOT:$<BOOL:$<TARGET_PROPERTY:UNMASK_SOFTGPU>>>:CUDA::cudart_static>)
   endif()
   add_library(${name} INTERFACE)
   target_link_libraries(${name} INTERFACE "$<LINK_LIBRARY:WHOLE_ARCHIVE,${name}_archive>")

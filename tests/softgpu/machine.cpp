@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "tests/softgpu/machine.h"
+
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstdio>
+
+namespace unmask::softgpu {
+namespace {
+
+constexpr int launch_failure = 719, launch_timeout = 702;
+constexpr std::uint64_t most_turns = 50000000;  // of a block's warps: more than any kernel needs
+
+// ---- a warp ----
+
+void settle(warp& w) {
+  while (!w.ways.empty() && (w.ways.back().lanes == 0 || w.ways.back().pc == w.ways.back().meet)) {
+    w.ways.pop_back();
+  }
+}
+
+void part(warp& w, const instruction& i, std::uint32_t taken, std::uint32_t other,
+          std::mt19937& random) {
+  frame& f = w.ways.back();
+  int meet = i.meet;
+  const int next = f.pc + 1;
+  if (meet < 0 || meet == f.meet) {
+    meet = f.meet;
+    w.ways.pop_back();
+  } else {
+    f.pc = meet;
+  }
+  const frame a{i.target, meet, taken}, b{next, meet, other};
+  const bool first = (random() & 1) != 0;
+  w.ways.push_back(first ? a : b);
+  w.ways.push_back(first ? b : a);
+}
+
+void leave(warp& w, std::uint32_t lanes) {
+  w.left |= lanes;
+  for (frame& any : w.ways) any.lanes &= ~lanes;
+}
+
+void take_branch(warp& w, const instruction& i, std::uint32_t lanes, std::mt19937& random) {
+  frame& f = w.ways.back();
+  const std::uint32_t other = f.lanes & ~lanes;
+  if (lanes == 0) {
+    ++f.pc;
+  } else if (other == 0) {
+    f.pc = i.target;
+  } else {
+    part(w, i, lanes, other, random);
+  }
+}
+
+void wait_at_barrier(warp& w, const instruction& i, std::uint32_t lanes) {
+  const std::uint32_t there = w.lanes & ~w.left;
+  if (lanes != there) {
+    w.active = lanes;
+    char text[96];
+    std::snprintf(text, sizeof text, "bar.sync by lanes %08x of %08x", lanes, there);
+    fail(w, i, std::countr_zero(lanes), launch_failure, text);
+  }
+  w.is = warp::state::waiting;
+  w.barrier = static_cast<int>(i.extra);
+  w.barrier_threads = i.extra2;
+  ++w.turn;
+}
+
+// Registers of a wgmma that has not been waited for: its sums are nobody else's, and what it reads
+// of a may not be written (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions").
+void guard_registers_in_flight(warp& w, const instruction& i) {
+  for (int n = 0; n < i.count; ++n) {
+    const operand& o = i.o[n];
+    if (o.bank != operand::registers || o.bytes == 0) continue;
+    const std::uint8_t busy = w.busy[o.at / 64];
+    const bool sum = (busy & 1) != 0, writes = n < i.outputs;
+    if (busy != 0 && (sum || writes)) {
+      note(w, i, 0, "register of a wgmma in flight",
+           std::string(writes ? "writes" : "reads") + " operand " + std::to_string(n) +
+               (sum ? ", a sum" : ", a fragment of a"));
+    }
+    w.touched[o.at / 64] = w.clock;
+  }
+}
+
+void execute(warp& w, const kernel& k, const instruction& i, std::uint32_t lanes) {
+  w.active = lanes;
+  if (i.aligned && lanes != 0xFFFFFFFFU) {
+    char text[96];
+    std::snprintf(text, sizeof text, "an aligned instruction by lanes %08x alone", lanes);
+    note(w, i, std::countr_zero(lanes), "divergent collective", text);
+  }
+  if (k.has_wgmma) {
+    ++w.clock;
+    if (i.register_use) guard_registers_in_flight(w, i);
+  }
+  i.run(w, i);
+}
+
+std::uint32_t guarded(const warp& w, const instruction& i, std::uint32_t lanes) {
+  if (!i.guarded) return lanes;
+  const std::uint32_t p = *reinterpret_cast<const std::uint32_t*>(w.base[0] + i.guard);
+  return lanes & (i.guard_negated ? ~p : p);
+}
+
+// Until a barrier, the end, or as many instructions as are allowed.
+void run_warp(warp& w, kernel& k, int allowed, std::mt19937& random) {
+  const int count = static_cast<int>(k.code.size());
+  while (allowed-- > 0) {
+    settle(w);
+    if (w.ways.empty()) {
+      w.is = warp::state::done;
+      return;
+    }
+    frame& f = w.ways.back();
+    if (f.pc >= count) {
+      leave(w, f.lanes);
+      continue;
+    }
+    const instruction& i = k.code[static_cast<std::size_t>(f.pc)];
+    const std::uint32_t lanes = guarded(w, i, f.lanes);
+    ++k.warp_instructions;
+    if (lanes != 0) {
+      ++k.executed[i.index];
+      k.lane_instructions += static_cast<std::uint64_t>(std::popcount(lanes));
+    }
+    if (i.what == instruction::sort::branch) {
+      take_branch(w, i, lanes, random);
+      continue;
+    }
+    ++f.pc;
+    if (lanes == 0) continue;
+    if (i.what == instruction::sort::leave) {
+      leave(w, lanes);
+    } else if (i.what == instruction::sort::barrier) {
+      wait_at_barrier(w, i, lanes);
+      return;
+    } else {
+      execute(w, k, i, lanes);
+    }
+  }
+}
+
+using special_value = std::uint32_t (*)(const block& b, std::uint32_t thread, int warp);
+const std::map<std::string, special_value>& special_registers() {
+  static const std::map<std::string, special_value> all = {
+      {"%tid.x", [](const block& b, std::uint32_t t, int) { return t % b.shape.threads.x; }},
+      {"%tid.y", [](const block& b, std::uint32_t t,
+                    int) { return t / b.shape.threads.x % b.shape.threads.y; }},
+      {"%tid.z", [](const block& b, std::uint32_t t,
+                    int) { return t / b.shape.threads.x / b.shape.threads.y; }},
+      {"%ntid.x", [](const block& b, std::uint32_t, int) { return b.shape.threads.x; }},
+      {"%ntid.y", [](const block& b, std::uint32_t, int) { return b.shape.threads.y; }},
+      {"%ntid.z", [](const block& b, std::uint32_t, int) { return b.shape.threads.z; }},
+      {"%ctaid.x", [](const block& b, std::uint32_t, int) { return b.place.x; }},
+      {"%ctaid.y", [](const block& b, std::uint32_t, int) { return b.place.y; }},
+      {"%ctaid.z", [](const block& b, std::uint32_t, int) { return b.place.z; }},
+      {"%nctaid.x", [](const block& b, std::uint32_t, int) { return b.shape.grid.x; }},
+      {"%nctaid.y", [](const block& b, std::uint32_t, int) { return b.shape.grid.y; }},
+      {"%nctaid.z", [](const block& b, std::uint32_t, int) { return b.shape.grid.z; }},
+      {"%laneid", [](const block&, std::uint32_t t, int) { return t % 32; }},
+      {"%warpid",
+       [](const block&, std::uint32_t, int w) { return static_cast<std::uint32_t>(w); }}};
+  return all;
+}
+
+void set_special_registers(warp& w, const kernel& k) {
+  for (const kernel::special& s : k.specials) {
+    const special_value value = special_registers().at(s.name);
+    auto* r = w.at<std::uint32_t>(s.to);
+    for (int l = 0; l < 32; ++l) {
+      r[l] = value(*w.in, static_cast<std::uint32_t>(w.thread(l)), w.index);
+    }
+  }
+}
+
+// ---- a block ----
+
+void reset(warp& w, const kernel& k) {
+  w.is = warp::state::ready;
+  w.left = 0;
+  w.turn = 1;
+  w.last = nullptr;
+  w.ways.assign(1, frame{0, -1, w.lanes});
+  w.products.clear();
+  w.product_groups.clear();
+  w.product_count = 0;
+  w.fenced = false;
+  w.clock = 1;
+  w.fence_clock = 0;
+  std::fill(w.busy.begin(), w.busy.end(), 0);
+  std::fill(w.touched.begin(), w.touched.end(), 0);
+  for (int l = 0; l < 32; ++l) {
+    w.open[l].clear();
+    w.groups[l].clear();
+  }
+  set_special_registers(w, k);
+}
+
+// What shared memory and registers hold before they are written is undefined: here it is a NaN.
+void fill_with_nan(std::uint8_t* to, std::size_t bytes, std::uint32_t nan) {
+  for (std::size_t n = 0; n + 4 <= bytes; n += 4) std::memcpy(to + n, &nan, 4);
+}
+
+void reset(block& b, const kernel& k) {
+  for (warp& w : b.warps) reset(w, k);
+  ++b.epoch;
+  std::memset(b.flags.data(), 0, b.flags.size());
+  fill_with_nan(b.shared.data(), b.shared.size(), 0xFFC0BAD0U);
+  if (!k.has_wgmma) return;
+  std::fill(b.unfenced.begin(), b.unfenced.end(), 0);
+  for (auto& list : b.writes) list.clear();
+  for (auto& log : b.group_log) log.clear();
+}
+
+void look_for_work_in_flight(warp& w, const kernel& k) {
+  if (!w.products.empty() || !w.product_groups.empty()) {
+    note(w, k.code.back(), 0, "wgmma in flight at the end", "");
+  }
+  for (int l = 0; l < 32; ++l) {
+    bool pending = !w.open[l].empty();
+    for (const auto& group : w.groups[l]) pending = pending || !group.empty();
+    if (!pending) continue;
+    note(w, k.code.back(), l, "cp.async in flight at the end", "copies that nobody waited for");
+    return;
+  }
+}
+
+// All warps wait or are done. Opens one barrier that is complete.
+bool open_barrier(block& b) {
+  for (const warp& first : b.warps) {
+    if (first.is != warp::state::waiting) continue;
+    const int id = first.barrier;
+    const auto waits = [&](const warp& w) {
+      return w.is == warp::state::waiting && w.barrier == id;
+    };
+    const auto arrived = static_cast<std::uint32_t>(std::ranges::count_if(b.warps, waits));
+    const bool all_here = std::ranges::all_of(
+        b.warps, [&](const warp& w) { return w.is == warp::state::done || waits(w); });
+    const std::uint32_t needed = first.barrier_threads;
+    if (needed == 0 ? !all_here : arrived * 32 < needed) continue;
+    for (warp& w : b.warps) {
+      if (waits(w)) w.is = warp::state::ready;
+    }
+    ++b.epoch;
+    return true;
+  }
+  return false;
+}
+
+// Every warp that is ready runs for a while; false: none was.
+bool take_turns(block& b, kernel& k, std::mt19937& random) {
+  const std::size_t warps = b.warps.size(), first = random() % warps;
+  bool some = false;
+  for (std::size_t n = 0; n < warps; ++n) {
+    warp& w = b.warps[(first + n) % warps];
+    if (w.is != warp::state::ready) continue;
+    some = true;
+    run_warp(w, k, 1 + static_cast<int>(random() % 512), random);
+    if (w.is == warp::state::done) look_for_work_in_flight(w, k);
+  }
+  return some;
+}
+
+void run_block(block& b, kernel& k, std::mt19937& random) {
+  reset(b, k);
+  for (std::uint64_t turns = 0; turns < most_turns; ++turns) {
+    if (take_turns(b, k, random)) continue;
+    const bool all_done =
+        std::ranges::all_of(b.warps, [](const warp& w) { return w.is == warp::state::done; });
+    if (all_done) return;
+    if (!open_barrier(b)) fail_launch(k, launch_timeout, "warps wait at different barriers");
+  }
+  fail_launch(k, launch_timeout, "the kernel does not end");
+}
+
+// ---- a launch ----
+
+void make_warps(block& b, kernel& k, std::uint32_t threads) {
+  static std::vector<std::uint8_t> registers;
+  const std::size_t warps = (threads + 31) / 32, each = (k.register_bytes + 127) / 64 * 64;
+  if (registers.size() < warps * each + 64) registers.resize(warps * each + 64);
+  const auto address = reinterpret_cast<std::uintptr_t>(registers.data());
+  auto* aligned = registers.data() + ((address + 63) / 64 * 64 - address);
+  fill_with_nan(aligned, warps * each, 0xFFC0DEADU);
+  b.warps.resize(warps);
+  for (std::size_t n = 0; n < warps; ++n) {
+    warp& w = b.warps[n];
+    w.index = static_cast<int>(n);
+    w.in = &b;
+    w.k = &k;
+    w.base[operand::registers] = aligned + n * each;
+    w.base[operand::constants] = k.constants.data();
+    const std::uint32_t here = threads - static_cast<std::uint32_t>(n) * 32;
+    w.lanes = here >= 32 ? 0xFFFFFFFFU : (1U << here) - 1;
+    if (k.has_wgmma) {
+      w.busy.assign(each / 64, 0);
+      w.touched.assign(each / 64, 0);
+    }
+  }
+}
+
+void make_room(block& b, const kernel& k, std::uint32_t threads) {
+  b.shared_end = b.shape.dynamic_shared == 0 ? shared_base + k.static_shared
+                                             : k.static_shared_end + b.shape.dynamic_shared;
+  const std::size_t room = (b.shared_end + 127) / 64 * 64, lanes = (threads + 31) / 32 * 32;
+  b.shared.assign(room, 0);
+  b.flags.assign(room, 0);
+  if (options().races) b.records.assign(room / 4 + 4, {});
+  if (k.has_wgmma) {
+    b.unfenced.assign(room, 0);
+    b.writes.resize(lanes);
+  }
+  b.local.assign(k.local_bytes * lanes, 0xCB);
+}
+
+std::vector<std::uint64_t> order_of_blocks(std::uint64_t blocks, std::mt19937& random) {
+  std::vector<std::uint64_t> order(blocks);
+  for (std::uint64_t n = 0; n < blocks; ++n) order[n] = n;
+  if (options().order == 1) std::ranges::reverse(order);
+  if (options().order == 2) std::ranges::shuffle(order, random);
+  return order;
+}
+
+}  // namespace
+
+bool is_special_register(const std::string& name) {
+  return special_registers().contains(name);
+}
+
+void run_launch(kernel& k, const launch_shape& shape, std::vector<std::uint8_t> parameters) {
+  static std::uint64_t launch = 0;
+  static std::mt19937 random(options().seed);
+  ++k.launches;
+  block b;
+  b.k = &k;
+  b.shape = shape;
+  b.launch = ++launch;
+  b.parameters = &parameters;
+  const std::uint32_t threads = shape.threads.x * shape.threads.y * shape.threads.z;
+  make_room(b, k, threads);
+  make_warps(b, k, threads);
+  const dim3_t& grid = shape.grid;
+  const std::uint64_t blocks = std::uint64_t{grid.x} * grid.y * grid.z;
+  for (const std::uint64_t n : order_of_blocks(blocks, random)) {
+    b.number = n;
+    b.place = {static_cast<std::uint32_t>(n % grid.x),
+               static_cast<std::uint32_t>(n / grid.x % grid.y),
+               static_cast<std::uint32_t>(n / grid.x / grid.y)};
+    run_block(b, k, random);
+  }
+}
+
+}  // namespace unmask::softgpu

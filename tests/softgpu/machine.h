@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// A GPU in software: runs one launch of a kernel, block after block, its warps in turns. A warp's
+// lanes run in lock-step and part at branches; they meet again where their ways meet (the immediate
+// post-dominator). Every access is checked against the allocations. What is asynchronous on a GPU
+// (cp.async, wgmma) happens here as late as it may.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/softgpu/ptx.h"
+#include "tests/softgpu/settings.h"
+
+namespace unmask::softgpu {
+
+struct dim3_t {
+  std::uint32_t x = 1, y = 1, z = 1;
+};
+
+// ---- device memory ----
+struct access_record {                  // of one byte of global memory, for races
+  std::uint64_t written = 0, read = 0;  // launch << 24 | block & 0xFFFFFF, 0: never
+  std::uint32_t write_epoch = 0, read_epoch = 0;
+  std::uint16_t write_warp = 0, read_warp = 0;
+  bool atomic = false, many = false;
+};
+struct allocation {
+  std::uintptr_t begin = 0, end = 0;  // as kernels see it
+  std::ptrdiff_t to_host = 0;         // what is added to find the bytes
+  enum class home : std::uint8_t { device, pinned, managed, constant } where = home::device;
+  std::vector<access_record> records;
+};
+class memory {
+ public:
+  static memory& all();
+  // Device memory lies in pages that the host cannot touch at the address that it is given.
+  allocation* take(std::size_t bytes, allocation::home where);
+  bool release(std::uintptr_t address);
+  allocation* find(std::uintptr_t address);
+  std::size_t used() const { return used_; }
+  std::size_t capacity = std::size_t{80} << 30;
+
+ private:
+  std::map<std::uintptr_t, std::unique_ptr<allocation>> owned_;
+  std::multimap<std::size_t, std::uintptr_t> free_;
+  std::uintptr_t hidden_ = 0, seen_ = 0;
+  std::size_t next_ = 0, used_ = 0;
+};
+
+// ---- decoded kernels ----
+struct warp;
+struct instruction;
+using runner = void (*)(warp&, const instruction&);
+
+struct operand {
+  static constexpr std::uint8_t registers = 0, constants = 1, nowhere = 2;
+  std::uint8_t bank = registers;
+  std::uint8_t bytes = 0;  // 0: predicate
+  bool negated = false;
+  std::uint32_t at = 0;
+};
+
+struct instruction {
+  enum class sort : std::uint8_t { plain, branch, leave, barrier, warp_barrier };
+  runner run = nullptr;
+  sort what = sort::plain;
+  bool aligned = false;  // all lanes of the warp must be there
+  bool guarded = false, guard_negated = false;
+  std::uint32_t guard = 0;
+  const operand* o = nullptr;
+  std::uint16_t count = 0, outputs = 0;  // operands; the first `outputs` are written
+  std::int64_t offset = 0;               // of an address
+  int target = -1, meet = -1;            // of a branch
+  std::uint32_t extra = 0, extra2 = 0;
+  int line = 0, place = -1;
+  std::uint32_t index = 0;
+  bool register_use = true;  // false: wgmma, which has rules of its own
+};
+
+struct kernel {
+  std::string name, shown;
+  int arch = 0;
+  std::unique_ptr<ptx_entry> entry;
+  std::vector<instruction> code;
+  std::deque<std::vector<operand>> pools;
+  std::vector<std::uint8_t> constants;
+  std::size_t register_bytes = 0;
+  std::uint32_t static_shared = 0, static_shared_end = 0, dynamic_align = 1, local_bytes = 0;
+  struct special {
+    std::string name;
+    operand to;
+  };
+  std::vector<special> specials;
+  bool has_wgmma = false;
+  std::vector<std::uint64_t> executed;  // warps that executed an instruction
+  std::uint64_t launches = 0, warp_instructions = 0, lane_instructions = 0;
+};
+constexpr std::uint32_t shared_base = 1024;  // the first KiB of a block's window is the system's
+constexpr std::uint64_t shared_window = std::uint64_t{0x4} << 40;
+constexpr std::uint64_t local_window = std::uint64_t{0x5} << 40;
+std::unique_ptr<kernel> decode(const ptx_module& module, const std::string& entry, int arch,
+                               const std::map<std::string, std::uint64_t>& variables);
+void find_meetings(kernel& k);
+// %tid.x and the like, %laneid, %warpid.
+bool is_special_register(const std::string& name);
+
+// ---- execution ----
+struct fault : std::runtime_error {  // the launch ends
+  fault(int error, const std::string& what) : std::runtime_error(what), status(error) {}
+  int status;  // a cudaError_t
+};
+
+struct copy_request {
+  std::uint32_t to;
+  std::uintptr_t from;  // host's
+  std::uint8_t bytes, valid;
+};
+struct wgmma_request {
+  const instruction* i;
+  std::uint64_t a = 0, b = 0;
+  bool add = true, done = false;
+};
+struct shared_record {  // of four bytes, for races
+  std::uint32_t write_epoch = 0, read_epoch = 0, write_turn = 0, read_turn = 0;
+  std::uint16_t writer = 0;     // thread
+  std::uint16_t read_warp = 0;  // the last
+  std::uint32_t read_warps = 0, read_lanes = 0;
+  bool atomic = false;  // the last write, and all reads of its epoch
+};
+
+struct block;
+struct frame {
+  int pc, meet;
+  std::uint32_t lanes;
+};
+struct warp {
+  std::uint8_t* base[2] = {nullptr, nullptr};
+  std::uint32_t active = 0;  // of the instruction at hand
+  std::uint32_t lanes = 0, left = 0;
+  block* in = nullptr;
+  const kernel* k = nullptr;
+  int index = 0;
+  enum class state : std::uint8_t { ready, waiting, done } is = state::ready;
+  int barrier = 0;
+  std::uint32_t barrier_threads = 0;
+  std::vector<frame> ways;
+  std::vector<copy_request> open[32];
+  std::deque<std::vector<copy_request>> groups[32];
+  std::vector<wgmma_request> products;
+  std::deque<std::vector<wgmma_request>> product_groups;
+  std::size_t product_count = 0;
+  bool fenced = false;  // a wgmma.fence was executed
+  std::uint64_t clock = 0, fence_clock = 0;
+  std::vector<std::uint64_t> touched;  // per register (64 bytes): when, by what is no wgmma
+  std::vector<std::uint8_t> busy;      // per register: 1 a result, 2 an operand in flight
+  std::uint32_t turn = 1;              // warp barriers so far
+  allocation* last = nullptr;
+  template <class T>
+  T* at(const operand& o) const {
+    return reinterpret_cast<T*>(base[o.bank] + o.at);
+  }
+  std::uint32_t mask(const operand& o) const {
+    const std::uint32_t m = *at<std::uint32_t>(o);
+    return o.negated ? ~m : m;
+  }
+  int thread(int lane) const { return index * 32 + lane; }
+};
+
+struct launch_shape {
+  dim3_t grid, threads;
+  std::uint32_t dynamic_shared = 0;
+};
+
+struct block {
+  static constexpr std::uint8_t written = 1, copy_on_its_way = 2;  // of a shared byte's flags
+  const kernel* k = nullptr;
+  launch_shape shape;
+  dim3_t place;
+  std::uint64_t number = 0, launch = 0;
+  std::vector<std::uint8_t>* parameters = nullptr;
+  std::uint32_t shared_end = 0;
+  std::vector<std::uint8_t> shared, flags;
+  std::vector<std::uint16_t> unfenced;  // thread + 1 that wrote without a proxy fence
+  std::vector<std::vector<std::pair<std::uint32_t, std::uint32_t>>> writes;  // per thread, unfenced
+  std::vector<shared_record> records;
+  std::vector<std::uint8_t> local;
+  std::uint32_t epoch = 1;
+  std::vector<warp> warps;
+  std::vector<std::uint64_t> group_log[8];  // products of each warpgroup
+};
+
+// Runs the launch. Throws fault.
+void run_launch(kernel& k, const launch_shape& shape, std::vector<std::uint8_t> parameters);
+
+// ---- findings ----
+[[noreturn]] void fail(const warp& w, const instruction& i, int lane, int status,
+                       const std::string& what);
+[[noreturn]] void fail_launch(const kernel& k, int status, const std::string& what);
+void note(const warp& w, const instruction& i, int lane, const char* kind, const std::string& what);
+void note_host(const char* kind, const std::string& what);
+std::uint64_t findings();
+std::string demangled(const std::string& name);
+// Into the folder of $UNMASK_SOFTGPU_COVERAGE: what was executed; `others` are kernels that never ran.
+void write_coverage(const std::vector<kernel*>& kernels, const std::vector<std::string>& others);
+
+// ---- memory access by lanes (memory.cpp) ----
+enum class space : std::uint8_t { generic, global, shared, local, parameter };
+// The host's address of `bytes` bytes; checks bounds and alignment and notes the access.
+std::uint8_t* reach(warp& w, const instruction& i, int lane, space s, std::uint64_t address,
+                    std::uint32_t bytes, bool write, bool atomic = false);
+void shared_written(warp& w, const instruction& i, int lane, std::uint32_t at, std::uint32_t bytes,
+                    bool atomic = false);
+void shared_read(warp& w, const instruction& i, int lane, std::uint32_t at, std::uint32_t bytes,
+                 bool async_proxy = false);
+void commit_copies(warp& w, std::uint32_t lanes);
+void wait_copies(warp& w, const instruction& i, std::uint32_t lanes, std::size_t left);
+void proxy_fence(warp& w, std::uint32_t lanes);
+void wgmma_wait(warp& w, std::size_t left);
+void wgmma_issue(warp& w, const instruction& i);
+
+}  // namespace unmask::softgpu

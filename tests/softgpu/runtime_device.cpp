@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The CUDA runtime's stand-in: the card, registration of kernels, and their attributes.
+#include <cstdio>
+
+#include "tests/softgpu/runtime_state.h"
+
+namespace {
+
+int processors() {
+  const int asked = unmask::softgpu::options().multiprocessors;
+  return asked > 0 ? asked : unmask::softgpu::device().multiprocessors;
+}
+
+}  // namespace
+
+using namespace unmask::softgpu;
+
+extern "C" {
+
+void** __cudaRegisterFatBinary(
+    void*) {  // machine code: the machine reads the PTX files of the build
+  static int one;
+  return reinterpret_cast<void**>(&one);
+}
+void __cudaRegisterFatBinaryEnd(void**) {}
+void __cudaUnregisterFatBinary(void**) {}
+char __cudaInitModule(void**) {
+  return 1;
+}
+void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*, uint3*,
+                            dim3*, dim3*, int*) {
+  auto f = std::make_unique<function>();
+  f->name = name;
+  all().functions[host] = std::move(f);
+}
+void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
+
+cudaError_t cudaGetDeviceCount(int* n) {
+  *n = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* n) {
+  *n = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int n) {
+  return n == 0 ? cudaSuccess : result(cudaErrorInvalidDevice);
+}
+cudaError_t cudaRuntimeGetVersion(int* v) {
+  *v = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* v) {
+  *v = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device) {
+  if (device != 0) return result(cudaErrorInvalidDevice);
+  std::snprintf(text, static_cast<std::size_t>(length), "0000:00:00.0");
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+  if (device != 0) return result(cudaErrorInvalidDevice);
+  const card& own = unmask::softgpu::device();
+  *p = cudaDeviceProp{};
+  std::snprintf(p->name, sizeof p->name, "%s", own.name);
+  p->totalGlobalMem = memory::all().capacity;
+  p->major = options().arch / 10;
+  p->minor = options().arch % 10;
+  p->multiProcessorCount = processors();
+  p->l2CacheSize = own.l2_bytes;
+  p->warpSize = 32;
+  p->maxThreadsPerBlock = 1024;
+  p->maxThreadsPerMultiProcessor = 2048;
+  p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+  p->sharedMemPerBlock = 49152;
+  p->sharedMemPerBlockOptin = static_cast<std::size_t>(own.shared_of_block);
+  p->sharedMemPerMultiprocessor = static_cast<std::size_t>(own.shared_of_processor);
+  p->reservedSharedMemPerBlock = 1024;
+  p->maxGridSize[0] = 0x7FFFFFFF;
+  p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+  p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
+  p->maxThreadsDim[2] = 64;
+  p->memoryBusWidth = 5120;
+  p->ECCEnabled = 1;
+  p->unifiedAddressing = p->managedMemory = p->concurrentManagedAccess = 1;
+  p->pageableMemoryAccess = options().pageable ? 1 : 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr which, int) {
+  const card& own = unmask::softgpu::device();
+  switch (which) {
+    case cudaDevAttrMultiProcessorCount:
+      *v = processors();
+      break;
+    case cudaDevAttrPageableMemoryAccess:
+      *v = options().pageable ? 1 : 0;
+      break;
+    case cudaDevAttrClockRate:
+      *v = own.clock_khz;
+      break;
+    case cudaDevAttrMemoryClockRate:
+      *v = own.memory_clock_khz;
+      break;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      *v = 5120;
+      break;
+    case cudaDevAttrEccEnabled:
+      *v = 1;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *v = own.shared_of_block;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *v = options().arch / 10;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *v = options().arch % 10;
+      break;
+    default:
+      note_host("unknown attribute", std::to_string(static_cast<int>(which)));
+      return result(cudaErrorInvalidValue);
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  if (refused("cudaDeviceSynchronize")) return cudaErrorStreamCaptureUnsupported;
+  return result(drain_all());
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void* host) {
+  const auto found = all().functions.find(host);
+  if (found == all().functions.end()) return result(cudaErrorInvalidDeviceFunction);
+  function& f = *found->second;
+  const cudaError_t e = ready(f);
+  if (e != cudaSuccess) return result(e);
+  *a = cudaFuncAttributes{};
+  a->sharedSizeBytes = f.code->static_shared;
+  a->maxThreadsPerBlock = f.code->entry->max_threads[0] > 0 ? f.code->entry->max_threads[0] : 1024;
+  const int registers = images::all().registers_of(f.name);
+  a->numRegs = registers == 0 ? 32 : registers;
+  a->ptxVersion = a->binaryVersion = f.code->arch;
+  a->maxDynamicSharedSizeBytes = f.shared_limit;
+  return cudaSuccess;
+}
+cudaError_t cudaFuncSetAttribute(const void* host, cudaFuncAttribute which, int value) {
+  const auto found = all().functions.find(host);
+  if (found == all().functions.end()) return result(cudaErrorInvalidDeviceFunction);
+  function& f = *found->second;
+  const cudaError_t e = ready(f);
+  if (e != cudaSuccess) return result(e);
+  if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return result(cudaErrorInvalidValue);
+  const int optin = device().shared_of_block;
+  if (value < 0 || value + static_cast<int>(f.code->static_shared) > optin) {
+    note_host("attribute refused",
+              f.code->shown + ": " + std::to_string(value) + " bytes of dynamic shared memory");
+    return result(cudaErrorInvalidValue);
+  }
+  f.shared_limit = value;
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// The GPU in software against the vendor's definitions, with nothing of the project: products through
+// ldmatrix and mma, wgmma from CUTLASS' canonical layouts (Swizzle<3,4,3>, K-major and MN-major), and single
+// instructions against the host. Prints what is wrong; exit code 1 then.
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+static int wrong = 0;
+static void expect(bool right, const char* what, long at = -1) {
+  if (right) return;
+  if (++wrong < 20) std::printf("WRONG %s at %ld\n", what, at);
+}
+static float from_bf16(std::uint16_t h) {
+  const std::uint32_t b = std::uint32_t{h} << 16;
+  float f;
+  std::memcpy(&f, &b, 4);
+  return f;
+}
+static std::uint16_t small_bf16() {
+  return static_cast<std::uint16_t>((std::rand() & 1) << 15 | (0x3F00 + (std::rand() & 0xFF)));
+}
+
+__device__ std::uint32_t address(const void* p) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
+}
+
+// c[16][8] = a[16][16] b[16][8]: a row-major, b row-major in shared memory ([k][n]), read transposed.
+__global__ void mma_kernel(const std::uint16_t* a, const std::uint16_t* b, float* c) {
+  __shared__ __align__(16) std::uint16_t as[16 * 16], bs[16 * 8];
+  const int l = threadIdx.x;
+  for (int i = l; i < 256; i += 32) as[i] = a[i];
+  for (int i = l; i < 128; i += 32) bs[i] = b[i];
+  __syncwarp();
+  std::uint32_t ra[4], rb[2];
+  // Matrices of eight rows: (rows 0-7, k 0-7), (rows 8-15, k 0-7), (rows 0-7, k 8-15), (rows 8-15, k 8-15).
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(ra[0]), "=r"(ra[1]), "=r"(ra[2]), "=r"(ra[3])
+               : "r"(address(as + (l % 16) * 16 + (l / 16) * 8)));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+               : "=r"(rb[0]), "=r"(rb[1])
+               : "r"(address(bs + (l % 16) * 8)));
+  float d[4] = {0, 0, 0, 0};
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(ra[0]), "r"(ra[1]), "r"(ra[2]), "r"(ra[3]), "r"(rb[0]), "r"(rb[1]));
+  const int row = l / 4, column = l % 4 * 2;
+  c[row * 8 + column] = d[0];
+  c[row * 8 + column + 1] = d[1];
+  c[(row + 8) * 8 + column] = d[2];
+  c[(row + 8) * 8 + column + 1] = d[3];
+}
+// The same with int8: a[16][32], b given as [8][32], so that a lane's four bytes lie side by side.
+__global__ void mma_int8_kernel(const std::int8_t* a, const std::int8_t* b, int* c) {
+  const int l = threadIdx.x, g = l / 4, t = l % 4;
+  const auto word = [](const std::int8_t* p) { return *reinterpret_cast<const std::uint32_t*>(p); };
+  int d[4] = {1, 2, 3, 4};
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(word(a + g * 32 + t * 4)), "r"(word(a + (g + 8) * 32 + t * 4)),
+        "r"(word(a + g * 32 + 16 + t * 4)), "r"(word(a + (g + 8) * 32 + 16 + t * 4)),
+        "r"(word(b + g * 32 + t * 4)), "r"(word(b + g * 32 + 16 + t * 4)));
+  c[g * 8 + t * 2] = d[0] - 1;
+  c[g * 8 + t * 2 + 1] = d[1] - 2;
+  c[(g + 8) * 8 + t * 2] = d[2] - 3;
+  c[(g + 8) * 8 + t * 2 + 1] = d[3] - 4;
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDA_ARCH__)
+#define HAS_WGMMA 1
+#endif
+// CUTLASS: Swizzle<3,4,3> of byte addresses.
+__host__ __device__ inline int swizzled(int byte) {
+  return byte ^ ((byte >> 7 & 7) << 4);
+}
+// c[64][64] = a[64][64] b[64][64]. a K-major: byte 128 m + 2 k. b is [n][k], K-major, or [k][n], MN-major.
+template <bool mn_major>
+__global__ void wgmma_kernel(const std::uint16_t* a, const std::uint16_t* b, float* c) {
+  extern __shared__ __align__(1024) unsigned char room[];
+  unsigned char *as = room, *bs = room + 8192;
+  for (int i = threadIdx.x; i < 64 * 64; i += 128) {
+    *reinterpret_cast<std::uint16_t*>(as + swizzled(i * 2)) = a[i];
+    *reinterpret_cast<std::uint16_t*>(bs + swizzled(i * 2)) = b[i];
+  }
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+  __syncthreads();
+  float d[32];
+  for (int i = 0; i < 32; ++i) d[i] = 0;
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define D8(i)                                                                                 \
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+      "+f"(d[i + 6]), "+f"(d[i + 7])
+  asm volatile("" : D8(0), D8(8), D8(16), D8(24)::"memory");
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+  for (int k = 0; k < 4; ++k) {
+    const auto describe = [](std::uint32_t at) {
+      return std::uint64_t{(at & 0x3FFFF) >> 4} | std::uint64_t{1} << 16 | std::uint64_t{64} << 32 |
+             std::uint64_t{1} << 62;
+    };
+    const std::uint64_t da = describe(address(as) + k * 32),
+                        db = describe(address(bs) + (mn_major ? k * 2048 : k * 32));
+#define REGS                                                                                     \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%" \
+  "25,%26,%27,%28,%29,%30,%31}"
+    if (mn_major) {
+      asm volatile(
+          "{.reg .pred p; setp.ne.b32 p, %34, 0; "
+          "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " REGS ", %32, %33, p, 1, 1, 0, 1;}"
+          : D8(0), D8(8), D8(16), D8(24)
+          : "l"(da), "l"(db), "r"(k));
+    } else {
+      asm volatile(
+          "{.reg .pred p; setp.ne.b32 p, %34, 0; "
+          "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " REGS ", %32, %33, p, 1, 1, 0, 0;}"
+          : D8(0), D8(8), D8(16), D8(24)
+          : "l"(da), "l"(db), "r"(k));
+    }
+  }
+  asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;"
+               : D8(0), D8(8), D8(16), D8(24)::"memory");
+#endif
+  const int w = threadIdx.x / 32, l = threadIdx.x % 32;
+  for (int i = 0; i < 32; ++i)
+    c[(16 * w + l / 4 + i / 2 % 2 * 8) * 64 + i / 4 * 8 + l % 4 * 2 + i % 2] = d[i];
+}
+
+struct single {
+  std::uint32_t prmt, bfi, brev, find, funnel, up, down, idx, vote;
+  float rm, rn, sat;
+  int rni, rzi;
+  double reciprocal;
+  std::int64_t wide;
+  int quotient, remainder, dot;
+};
+__global__ void single_kernel(const std::uint32_t* in, single* out) {
+  const int l = threadIdx.x;
+  const std::uint32_t a = in[l], b = in[l + 32], c = in[l + 64];
+  single s{};
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(s.prmt) : "r"(a), "r"(b), "r"(c & 0xFFFF));
+  asm("bfi.b32 %0, %1, %2, %3, %4;" : "=r"(s.bfi) : "r"(a), "r"(b), "r"(c % 40), "r"(a % 40));
+  s.brev = __brev(a);
+  asm("bfind.shiftamt.u32 %0, %1;" : "=r"(s.find) : "r"(a >> (c % 32)));
+  s.funnel = __funnelshift_l(a, b, c);
+  s.up = __shfl_up_sync(0xFFFFFFFFU, a, 3);
+  s.down = __shfl_down_sync(0xFFFFFFFFU, a, 5, 16);
+  s.idx = __shfl_sync(0xFFFFFFFFU, a, static_cast<int>(b), 8);
+  s.vote = __ballot_sync(0xFFFFFFFFU, (a & 1) != 0);
+  const float x = static_cast<float>(static_cast<int>(a)) * 1e-5F,
+              y = static_cast<float>(static_cast<int>(b)) * 1e-7F,
+              z = static_cast<float>(static_cast<int>(c)) * 1e-3F;
+  s.rm = __fmaf_rd(x, y, z);
+  s.rn = __fmaf_rn(x, y, z);
+  s.sat = __saturatef(y * 0.02F);
+  s.rni = __float2int_rn(x * 7);
+  s.rzi = __float2int_rz(x * 1e6F);
+  s.reciprocal = 1.0 / (static_cast<double>(x) + 3e5);
+  s.wide = static_cast<std::int64_t>(static_cast<int>(a)) * static_cast<int>(b);
+  s.quotient = static_cast<int>(a) / (static_cast<int>(b) | 1);
+  s.remainder = static_cast<int>(a) % (static_cast<int>(b) | 1);
+  s.dot = __dp4a(static_cast<int>(a), static_cast<int>(b), static_cast<int>(c));
+  out[l] = s;
+}
+
+template <class T>
+static T* device(const std::vector<T>& v) {
+  void* p = nullptr;
+  if (cudaMalloc(&p, v.size() * sizeof(T)) != cudaSuccess) std::exit(2);
+  cudaMemcpy(p, v.data(), v.size() * sizeof(T), cudaMemcpyHostToDevice);
+  return static_cast<T*>(p);
+}
+template <class T>
+static std::vector<T> back(const T* p, std::size_t n) {
+  std::vector<T> v(n);
+  if (cudaDeviceSynchronize() != cudaSuccess ||
+      cudaMemcpy(v.data(), p, n * sizeof(T), cudaMemcpyDeviceToHost) != cudaSuccess) {
+    std::printf("WRONG: the device reports an error\n");
+    std::exit(1);
+  }
+  return v;
+}
+
+static void check_mma() {
+  std::vector<std::uint16_t> a(256), b(128);
+  for (auto& h : a) h = small_bf16();
+  for (auto& h : b) h = small_bf16();
+  float* c = device(std::vector<float>(128, -1));
+  mma_kernel<<<1, 32>>>(device(a), device(b), c);
+  const auto got = back(c, 128);
+  for (int m = 0; m < 16; ++m) {
+    for (int n = 0; n < 8; ++n) {
+      double sum = 0;
+      for (int k = 0; k < 16; ++k)
+        sum += double{from_bf16(a[m * 16 + k])} * from_bf16(b[k * 8 + n]);
+      expect(std::fabs(got[m * 8 + n] - sum) < 1e-4, "mma bf16", m * 8 + n);
+    }
+  }
+}
+
+static void check_mma_int8() {
+  std::vector<std::int8_t> a(512), b(256);
+  for (auto& h : a) h = static_cast<std::int8_t>(std::rand());
+  for (auto& h : b) h = static_cast<std::int8_t>(std::rand());
+  int* c = device(std::vector<int>(128, -1));
+  mma_int8_kernel<<<1, 32>>>(device(a), device(b), c);
+  const auto got = back(c, 128);
+  for (int m = 0; m < 16; ++m) {
+    for (int n = 0; n < 8; ++n) {
+      int sum = 0;
+      for (int k = 0; k < 32; ++k) sum += a[m * 32 + k] * b[n * 32 + k];
+      expect(got[m * 8 + n] == sum, "mma int8", m * 8 + n);
+    }
+  }
+}
+
+template <bool mn_major>
+static void check_wgmma() {
+  std::vector<std::uint16_t> a(4096), b(4096);
+  for (auto& h : a) h = small_bf16();
+  for (auto& h : b) h = small_bf16();
+  float* c = device(std::vector<float>(4096, -1));
+  wgmma_kernel<mn_major><<<1, 128, 16384>>>(device(a), device(b), c);
+  const auto got = back(c, 4096);
+  for (int m = 0; m < 64; ++m) {
+    for (int n = 0; n < 64; ++n) {
+      double sum = 0;
+      for (int k = 0; k < 64; ++k) {
+        sum +=
+            double{from_bf16(a[m * 64 + k])} * from_bf16(mn_major ? b[k * 64 + n] : b[n * 64 + k]);
+      }
+      expect(std::fabs(got[m * 64 + n] - sum) < 1e-3, mn_major ? "wgmma MN-major" : "wgmma K-major",
+             m * 64 + n);
+    }
+  }
+}
+
+static void check_bits(const single& s, std::uint32_t a, std::uint32_t b, std::uint32_t c, int l) {
+  std::uint32_t p = 0;
+  for (int n = 0; n < 4; ++n) {
+    const std::uint32_t pick = c >> (4 * n) & 15;
+    std::uint32_t byte =
+        static_cast<std::uint32_t>((std::uint64_t{b} << 32 | a) >> (8 * (pick & 7))) & 255;
+    if (pick & 8) byte = byte & 128 ? 255 : 0;
+    p |= byte << (8 * n);
+  }
+  expect(s.prmt == p, "prmt", l);
+  const std::uint32_t pos = c % 40, len = a % 40;
+  std::uint64_t mask = len >= 32 ? 0xFFFFFFFFU : (1U << len) - 1;
+  mask = pos >= 32 ? 0 : mask << pos & 0xFFFFFFFFU;
+  expect(s.bfi == ((b & ~mask) | ((pos >= 32 ? 0 : std::uint64_t{a} << pos) & mask)), "bfi", l);
+  std::uint32_t r = 0;
+  for (int n = 0; n < 32; ++n) r |= (a >> n & 1) << (31 - n);
+  expect(s.brev == r, "brev", l);
+  const std::uint32_t f = a >> (c % 32);
+  expect(s.find == (f == 0 ? 0xFFFFFFFFU : static_cast<std::uint32_t>(__builtin_clz(f))), "bfind",
+         l);
+  expect(s.funnel == static_cast<std::uint32_t>((std::uint64_t{b} << 32 | a) >> (32 - (c & 31))),
+         "shf", l);
+}
+
+static void check_lanes(const single& s, const std::vector<std::uint32_t>& in, std::uint32_t b,
+                        int l) {
+  std::uint32_t ballot = 0;
+  for (int n = 0; n < 32; ++n) ballot |= (in[n] & 1) << n;
+  expect(s.up == in[l >= 3 ? l - 3 : l], "shfl.up", l);
+  expect(s.down == in[l % 16 + 5 < 16 ? l + 5 : l], "shfl.down", l);
+  expect(s.idx == in[l / 8 * 8 + b % 8], "shfl.idx", l);
+  expect(s.vote == ballot, "vote", l);
+}
+
+static void check_numbers(const single& s, std::uint32_t a, std::uint32_t b, std::uint32_t c,
+                          int l) {
+  const float x = static_cast<float>(static_cast<int>(a)) * 1e-5F,
+              y = static_cast<float>(static_cast<int>(b)) * 1e-7F,
+              z = static_cast<float>(static_cast<int>(c)) * 1e-3F;
+  const long double exact = static_cast<long double>(x) * y + z;
+  expect(s.rn == std::fma(x, y, z), "fma.rn", l);
+  expect(s.rm <= exact && std::nextafterf(s.rm, INFINITY) > exact, "fma.rm", l);
+  const float t = y * 0.02F;
+  expect(s.sat == (t < 0 ? 0 : t > 1 ? 1 : t), "cvt.sat", l);
+  expect(s.rni == static_cast<int>(std::nearbyintf(x * 7)), "cvt.rni", l);
+  const float big = x * 1e6F;
+  expect(s.rzi == (big >= 2147483648.0F    ? 2147483647
+                   : big <= -2147483648.0F ? -2147483647 - 1
+                                           : static_cast<int>(big)),
+         "cvt.rzi", l);
+  expect(s.reciprocal == 1.0 / (static_cast<double>(x) + 3e5), "division of doubles", l);
+  expect(s.wide == static_cast<std::int64_t>(static_cast<int>(a)) * static_cast<int>(b), "mul.wide",
+         l);
+  expect(s.quotient == static_cast<int>(a) / (static_cast<int>(b) | 1) &&
+             s.remainder == static_cast<int>(a) % (static_cast<int>(b) | 1),
+         "div, rem", l);
+  int dot = static_cast<int>(c);
+  for (int n = 0; n < 4; ++n)
+    dot += static_cast<std::int8_t>(a >> (8 * n)) * static_cast<std::int8_t>(b >> (8 * n));
+  expect(s.dot == dot, "dp4a", l);
+}
+
+static void check_single_instructions() {
+  std::vector<std::uint32_t> in(96);
+  for (auto& w : in)
+    w = static_cast<std::uint32_t>(std::rand()) * 2654435761U +
+        static_cast<std::uint32_t>(std::rand());
+  single* out = device(std::vector<single>(32));
+  single_kernel<<<1, 32>>>(device(in), out);
+  const auto got = back(out, 32);
+  for (int l = 0; l < 32; ++l) {
+    const std::uint32_t a = in[l], b = in[l + 32], c = in[l + 64];
+    check_bits(got[l], a, b, c, l);
+    check_lanes(got[l], in, b, l);
+    check_numbers(got[l], a, b, c, l);
+  }
+}
+
+__global__ void sum_kernel(const float* from, int count, float* to) {
+  for (int n = 0; n < count; ++n) to[0] += from[n];
+}
+
+// A fault that is planted: a kernel reads one element behind what the host allocated for it.
+static int read_behind_the_heap() {
+  std::vector<float> fifteen(15, 1.0F), sum(1);
+  sum_kernel<<<1, 1>>>(fifteen.data(), 16, sum.data());
+  return cudaDeviceSynchronize() == cudaSuccess ? 0 : 1;
+}
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "read_behind_the_heap") == 0) return read_behind_the_heap();
+  check_mma();
+  check_mma_int8();
+  cudaFuncAttributes of{};
+  cudaFuncGetAttributes(&of, reinterpret_cast<const void*>(wgmma_kernel<false>));
+  if (of.binaryVersion == 90) {
+    check_wgmma<false>();
+    check_wgmma<true>();
+  }
+  check_single_instructions();
+  std::printf("%d wrong\n", wrong);
+  return wrong != 0;
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Shared memory of a block: which bytes were written, which are targets of copies that nobody waited
+// for, which the asynchronous proxy may not read yet, and who touched them since the last barrier.
+#include <algorithm>
+
+#include "tests/softgpu/machine.h"
+
+namespace unmask::softgpu {
+namespace {
+
+std::string byte_name(std::uint32_t at) {
+  return "shared byte " + std::to_string(at - shared_base);
+}
+
+void note_race(const warp& w, const instruction& i, int lane, bool between_warps,
+               const std::string& what) {
+  note(w, i, lane, between_warps ? "shared race between warps" : "shared race in a warp",
+       what + " with no barrier between");
+}
+
+// The last write to a word against this access of it.
+void compare_with_writer(const warp& w, const instruction& i, int lane, std::uint32_t word,
+                         const shared_record& r, const char* does) {
+  if (r.write_epoch != w.in->epoch) return;
+  const int other = r.writer / 32;
+  const std::string what = std::string(does) + " " + byte_name(word * 4) + " that ";
+  if (other != w.index) {
+    note_race(w, i, lane, true, what + "warp " + std::to_string(other) + " wrote");
+  } else if (r.writer % 32 != lane && r.write_turn == w.turn) {
+    note_race(w, i, lane, false,
+              what + "lane " + std::to_string(r.writer % 32) + " of the same warp wrote");
+  }
+}
+
+void record_write(warp& w, const instruction& i, int lane, std::uint32_t word, bool atomic) {
+  block& b = *w.in;
+  shared_record& r = b.records[word];
+  if (!(atomic && r.atomic)) compare_with_writer(w, i, lane, word, r, "writes");
+  const std::string what = "writes " + byte_name(word * 4) + " that ";
+  if (r.read_epoch == b.epoch && (r.read_warps & ~(1U << w.index)) != 0) {
+    note_race(w, i, lane, true,
+              what + "warps of the mask " + std::to_string(r.read_warps) + " read");
+  } else if (r.read_epoch == b.epoch && r.read_warp == w.index && r.read_turn == w.turn &&
+             (r.read_lanes & ~(1U << lane)) != 0) {
+    note_race(w, i, lane, false, what + "other lanes of the same warp read");
+  }
+  r.atomic = atomic;
+  r.write_epoch = b.epoch;
+  r.write_turn = w.turn;
+  r.writer = static_cast<std::uint16_t>(w.thread(lane));
+}
+
+void record_read(warp& w, const instruction& i, int lane, std::uint32_t word) {
+  const block& b = *w.in;
+  shared_record& r = w.in->records[word];
+  compare_with_writer(w, i, lane, word, r, "reads");
+  if (r.read_epoch != b.epoch) {
+    r.read_epoch = b.epoch;
+    r.read_warps = 0;
+    r.read_lanes = 0;
+  }
+  if (r.read_warp != w.index || r.read_turn != w.turn) r.read_lanes = 0;
+  r.read_warp = static_cast<std::uint16_t>(w.index);
+  r.read_turn = w.turn;
+  r.read_warps |= 1U << w.index;
+  r.read_lanes |= 1U << lane;
+}
+
+// Were these bytes all written, with no copy on its way? One comparison in the usual case.
+bool plainly_written(const block& b, std::uint32_t at, std::uint32_t bytes) {
+  constexpr std::uint64_t written = 0x0101010101010101U;
+  std::uint64_t flags[2] = {written, written};
+  if (bytes != 4 && bytes != 8 && bytes != 16) return false;
+  std::memcpy(flags, b.flags.data() + at, bytes);
+  return flags[0] == written && flags[1] == written;
+}
+
+void look_for_unwritten(const warp& w, const instruction& i, int lane, std::uint32_t at,
+                        std::uint32_t bytes) {
+  for (std::uint32_t n = at; n < at + bytes; ++n) {
+    const std::uint8_t flag = w.in->flags[n];
+    if (flag == block::written) continue;
+    if ((flag & block::copy_on_its_way) != 0) {
+      note(w, i, lane, "read before a copy arrived",
+           byte_name(n) + " is the target of a cp.async that nobody waited for");
+    } else {
+      note(w, i, lane, "uninitialised shared memory", byte_name(n) + " was never written");
+    }
+    return;
+  }
+}
+
+void look_for_missing_fence(const warp& w, const instruction& i, int lane, std::uint32_t at,
+                            std::uint32_t bytes) {
+  for (std::uint32_t n = at; n < at + bytes; ++n) {
+    if (w.in->unfenced[n] == 0) continue;
+    note(w, i, lane, "no proxy fence",
+         byte_name(n) + " was written by thread " + std::to_string(w.in->unfenced[n] - 1) +
+             ", which executed no fence.proxy.async since");
+    return;
+  }
+}
+
+}  // namespace
+
+void shared_written(warp& w, const instruction& i, int lane, std::uint32_t at, std::uint32_t bytes,
+                    bool atomic) {
+  block& b = *w.in;
+  const auto* flags = b.flags.data() + at;
+  const auto* under_copy = std::find_if(
+      flags, flags + bytes, [](std::uint8_t f) { return (f & block::copy_on_its_way) != 0; });
+  if (under_copy != flags + bytes) {
+    note(w, i, lane, "write under a copy",
+         byte_name(at + static_cast<std::uint32_t>(under_copy - flags)) +
+             " is the target of a cp.async that nobody waited for");
+  }
+  std::memset(b.flags.data() + at, block::written, bytes);
+  if (w.k->has_wgmma) {
+    const int thread = w.thread(lane);
+    std::fill_n(b.unfenced.begin() + at, bytes, static_cast<std::uint16_t>(thread + 1));
+    b.writes[static_cast<std::size_t>(thread)].emplace_back(at, bytes);
+  }
+  if (!options().races || bytes < 4) return;  // records are of four bytes
+  for (std::uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word) {
+    record_write(w, i, lane, word, atomic);
+  }
+}
+
+void shared_read(warp& w, const instruction& i, int lane, std::uint32_t at, std::uint32_t bytes,
+                 bool async_proxy) {
+  if (!plainly_written(*w.in, at, bytes)) look_for_unwritten(w, i, lane, at, bytes);
+  if (async_proxy) look_for_missing_fence(w, i, lane, at, bytes);
+  if (!options().races || bytes < 4) return;
+  for (std::uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word) {
+    record_read(w, i, lane, word);
+  }
+}
+
+// ---- cp.async ----
+
+namespace {
+void arrive(warp& w, const instruction& i, int lane, const copy_request& c) {
+  block& b = *w.in;
+  for (std::uint32_t n = 0; n < c.bytes; ++n)
+    b.flags[c.to + n] &= static_cast<std::uint8_t>(~block::copy_on_its_way);
+  std::memset(b.shared.data() + c.to, 0, c.bytes);
+  if (c.valid > 0)
+    std::memcpy(b.shared.data() + c.to, reinterpret_cast<const void*>(c.from), c.valid);
+  shared_written(w, i, lane, c.to, c.bytes);
+}
+}  // namespace
+
+void commit_copies(warp& w, std::uint32_t lanes) {
+  for (int l = 0; l < 32; ++l) {
+    if ((lanes >> l & 1) == 0) continue;
+    w.groups[l].push_back(std::move(w.open[l]));
+    w.open[l].clear();
+  }
+}
+
+void wait_copies(warp& w, const instruction& i, std::uint32_t lanes, std::size_t left) {
+  for (int l = 0; l < 32; ++l) {
+    if ((lanes >> l & 1) == 0) continue;
+    while (w.groups[l].size() > left) {
+      for (const copy_request& c : w.groups[l].front()) arrive(w, i, l, c);
+      w.groups[l].pop_front();
+    }
+  }
+}
+
+void proxy_fence(warp& w, std::uint32_t lanes) {
+  if (!w.k->has_wgmma) return;
+  block& b = *w.in;
+  for (int l = 0; l < 32; ++l) {
+    if ((lanes >> l & 1) == 0) continue;
+    const int thread = w.thread(l);
+    auto& mine = b.writes[static_cast<std::size_t>(thread)];
+    for (const auto& [at, bytes] : mine) {
+      for (std::uint32_t n = 0; n < bytes; ++n) {
+        if (b.unfenced[at + n] == thread + 1) b.unfenced[at + n] = 0;
+      }
+    }
+    mine.clear();
+  }
+}
+
+}  // namespace unmask::softgpu
