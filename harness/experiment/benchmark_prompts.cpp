@@ -81,8 +81,8 @@ std::vector<std::string> asked(const benchmark_request& r, const benchmark& b,
 bool of_these_data(const fs::path& file, const std::vector<fs::path>& folders) {
   const tasks_head head = read_benchmark_tasks(file, true).head;
   for (const auto& [name, hash] : head.data) {
-    const auto root =
-        std::ranges::find_if(folders, [&](const fs::path& f) { return is_file(f / name); });
+    const auto root = std::ranges::find_if(
+        folders, [&, file_name = name](const fs::path& f) { return is_file(f / file_name); });
     if (root != folders.end() && digest_of(*root / name) != hash) return false;
   }
   return true;
