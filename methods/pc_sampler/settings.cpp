@@ -16,7 +16,8 @@ std::string counts() {
 
 const register_settings pc_sampler({.method = "pc_sampler",
                                     .refused = {dream, sdar, qwen3},
-                                    .settings = {{"pc_canvas", llada, {{"frequencies", counts()}}},
+                                    .settings = {{"pc_flat", llada, {}},
+                                                 {"pc_canvas", llada, {{"frequencies", counts()}}},
                                                  {"pc_blocks",
                                                   llada,
                                                   {{"frequencies", counts()},

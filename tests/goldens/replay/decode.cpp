@@ -68,11 +68,8 @@ class replay final : public step_observer {
   // What the official loops count themselves: rows of the last layer and forwards after the
   // prefill; blocks committed times their length.
   std::string compare_counters() const {
-    if (!golden_.contains("official_counters") || golden_.at("official_counters").is_null()) {
-      return "";
-    }
     const json& params = golden_.at("params");
-    const json& counters = golden_.at("official_counters");
+    const json counters = golden_.value("official_counters", json());
     json ours = {{"processed", processed_}, {"steps", steps_}, {"forwards", forward_}};
     if (counters.contains("generated")) {
       ours["generated"] = commits_ * params.at("block_length").get<std::int64_t>();
@@ -188,23 +185,17 @@ class replay final : public step_observer {
     }
   }
 
-  // Recorded events are differences between inputs: of the events of forward i, those at positions
-  // that are rows of it and of the next one. Windows that lie to the left of what they decide
-  // leave a position out.
-  json seen_twice(std::size_t i, const json& events) const {
+  // Recorded events are differences between inputs: those of forward i at rows of it and of the next.
+  json seen_twice(std::size_t i, json events) const {
     const json& forwards = golden_.at("forwards");
-    const auto computes = [](const json& forward, std::int32_t p) {
-      return std::ranges::any_of(forward.at("pos"), [&](const json& range) {
-        return range[0].get<std::int32_t>() <= p && p < range[1].get<std::int32_t>();
-      });
+    const auto misses = [&](std::size_t forward, const json& event) {
+      const json& at = event.is_array() ? event[0] : event;
+      return std::ranges::none_of(forwards[std::min(forward, forwards.size() - 1)].at("pos"),
+                                  [&](const json& r) { return r[0] <= at && at < r[1]; });
     };
-    json seen = json::array();
-    for (const json& event : events) {
-      const auto p = (event.is_array() ? event[0] : event).get<std::int32_t>();
-      const json& next = forwards[std::min(i + 1, forwards.size() - 1)];
-      if (computes(forwards[i], p) && computes(next, p)) seen.push_back(event);
-    }
-    return seen;
+    std::erase_if(events.get_ref<json::array_t&>(),
+                  [&](const json& event) { return misses(i, event) || misses(i + 1, event); });
+    return events;
   }
 
   // What the forward decided, as the registry's runs list it: [position, token] of masks, [position,
@@ -271,19 +262,15 @@ std::int64_t total_rows(const json& golden) {
   return rows;
 }
 
-std::vector<std::vector<float>> draws_that_keep(const json& golden) {
-  const json& params = golden.at("params");
-  const auto block = params.at("block_length").get<std::size_t>();
-  const std::size_t prompt = golden.at("prompt_ids").size();
-  const std::size_t length = prompt + params.at("gen_length").get<std::size_t>();
+// 0 of suffix positions that stay, 1 of the others, per block.
+std::vector<std::vector<float>> draws_that_keep(const json& golden, std::size_t length) {
   std::vector<std::vector<float>> draws;
+  auto first = golden.at("prompt_ids").size();
   for (const json& ranges : golden.at("suffix_kept")) {
-    const std::size_t first = prompt + (draws.size() + 1) * block;
-    std::vector<float>& of = draws.emplace_back(length - first, 1.0F);
+    first += golden.at("params").at("block_length").get<std::size_t>();
+    draws.emplace_back(length - first, 1.0F);
     for (const json& range : ranges) {
-      std::fill(of.begin() + range[0].get<std::ptrdiff_t>() - static_cast<std::ptrdiff_t>(first),
-                of.begin() + range[1].get<std::ptrdiff_t>() - static_cast<std::ptrdiff_t>(first),
-                0.0F);
+      for (std::size_t p = range[0]; p < range[1]; ++p) draws.back()[p - first] = 0;
     }
   }
   return draws;
@@ -296,18 +283,15 @@ std::string run_case(const json& golden, const method_info& how, official_settin
                            params.at("gen_length").get<std::int32_t>(),
                            0,
                            {}};
-  if (golden.contains("random_uniforms")) {
-    request.recorded_uniforms = golden.at("random_uniforms").get<std::vector<std::vector<float>>>();
-  }
-  // Draws of a suffix; where the run names the positions that stayed alone, 0 of those and 1 of others.
-  if (golden.contains("suffix_uniforms")) {
-    request.recorded_uniforms = golden.at("suffix_uniforms").get<std::vector<std::vector<float>>>();
-  } else if (golden.contains("suffix_kept")) {
-    request.recorded_uniforms = draws_that_keep(golden);
+  for (const char* draws : {"random_uniforms", "suffix_uniforms"}) {
+    if (golden.contains(draws)) golden.at(draws).get_to(request.recorded_uniforms);
   }
   recipe r = method_registry::instance().make(how.name, model.config(), "",
                                               settings(recorded_parameters(params)));
   const std::int32_t length = r.pace->canvas_length(model.config(), request);
+  if (golden.contains("suffix_kept") && request.recorded_uniforms.empty()) {
+    request.recorded_uniforms = draws_that_keep(golden, static_cast<std::size_t>(length));
+  }
   const recipe_views views = r.views;
   step_loop loop(model, std::move(r), {1, length, 0});
   replay watcher(golden, model, views);
