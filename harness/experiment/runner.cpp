@@ -120,9 +120,9 @@ class experiment_run {
         passes_(options.output, sha256_hex(with.program_hash() + "\n" + machine_of(environment_)),
                 [this](const std::string& line) { say(line); }),
         rows_kept_(rows_there),
-        rule_(spec.evidence.min_repetitions * spec.evidence.more_repetitions,
+        rule_{spec.evidence.min_repetitions * spec.evidence.more_repetitions,
               spec.evidence.max_repetitions * spec.evidence.more_repetitions,
-              spec.evidence.ci_half_width),
+              spec.evidence.ci_half_width},
         stop_([this] { say_last_words(); }) {
     summary_.run_id = new_run_id();
     summary_.file = rows_.path();
