@@ -56,7 +56,8 @@ std::string demangled(const std::string& name) {
   char* text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
   std::string s = status == 0 ? text : name;
   std::free(text);
-  for (const std::string drop : {"unmask::cuda::native::", "unmask::cuda::", "unmask::", "void "}) {
+  for (const std::string drop : {"(anonymous namespace)::", "unmask::cuda::native::",
+                                 "unmask::cuda::", "unmask::", "void "}) {
     for (std::size_t at = s.find(drop); at != std::string::npos; at = s.find(drop)) {
       s.erase(at, drop.size());
     }
