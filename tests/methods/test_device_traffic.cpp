@@ -130,20 +130,13 @@ void write_kernels(std::ofstream& out, const std::string& title, const method_co
   }
 }
 
-// One setting of every method, the first, in the order of the budget: what ran before in a process
-// decides which operands lie side by side, so that a new method goes behind the others, as its budget
-// does.
-std::vector<setting> one_of_each(const json& budget) {
-  std::vector<std::string> order;
-  for (const auto& [name, line] : budget.items()) order.push_back(name.substr(0, name.find(',')));
+// One setting of every method, the first.
+std::vector<setting> one_of_each() {
   std::vector<setting> first;
   std::set<std::string> seen;
   for (const setting& s : all_settings()) {
     if (seen.insert(s.method).second) first.push_back(s);
   }
-  std::ranges::stable_sort(first, {}, [&](const setting& s) {
-    return std::ranges::find(order, s.method) - order.begin();
-  });
   return first;
 }
 
@@ -154,7 +147,7 @@ TEST_F(device_traffic_test, no_method_is_over_its_budget) {
   std::ofstream kernels("device_traffic.md");
   kernels << "# What the kernels do to memory, by method\n\nCounted by the emulator of the CUDA "
              "backend on a model of three small layers.\n";
-  for (const setting& s : one_of_each(budget)) {
+  for (const setting& s : one_of_each()) {
     for (const std::int32_t batch : {1, 4}) {
       const std::string name = fmt::format("{}, batch {}", s.method, batch);
       const method_counts m = decode_counted(s, batch);
