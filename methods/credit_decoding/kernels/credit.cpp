@@ -83,7 +83,7 @@ void credited_confidence(const op::credited_confidence& args) {
       if (args.fresh[s] != 0) *list.size = 0;
       list.fade(args.decay);
       list.add(static_cast<std::int32_t>(best - logit),
-               static_cast<float>(std::pow(1.0 / sum, double{args.exponent})));
+               static_cast<float>(std::exp(-double{args.exponent} * std::log(sum))));
       judge(args, list, c, double{*best}, sum);
     }
   }

@@ -47,7 +47,8 @@ UNMASK_DEVICE void judge_credits(const credit_params& p, int c, std::int32_t fav
     credits[i] *= p.decay;
     if (tokens[i] == favourite) found = i;
   }
-  const float more = static_cast<float>(pow(1.0 / raw_sum, static_cast<double>(p.exponent)));
+  // (1 / raw_sum) ** exponent, without the function that nvcc calls for a power of doubles.
+  const float more = static_cast<float>(exp(-static_cast<double>(p.exponent) * log(raw_sum)));
   if (found >= 0) {
     credits[found] += more;
   } else if (n < p.room) {

@@ -197,13 +197,6 @@ TEST(program, benchmarks_are_listed_with_harness_and_items) {
         "lm-evaluation-harness 0.4.8"});
 }
 
-TEST(program, recorded_scores_and_likelihoods_replay) {
-  const outcome o = ends(std::string("golden tests/goldens/evals --data '") + UNMASK_GOLDENS + "'",
-                         0, {"gsm8k_lm_eval.jsonl", "llada.json"});
-  if (says(o, "needs a sandbox")) GTEST_SKIP() << "NOT RUN: its programs need a sandbox";
-  EXPECT_FALSE(says(o, "NOT RUN")) << o.text;
-}
-
 // Official prompt, decoding, extraction, score, samples and likelihoods, in one run.
 TEST(program, benchmarks_run_end_to_end) {
   const scratch_folder scratch;
