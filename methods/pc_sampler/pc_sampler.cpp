@@ -55,13 +55,13 @@ std::vector<double> counts_of(const std::string& given, std::int32_t vocabulary)
 }
 
 // -ln(f + 1e-9) with f = count / tokens of the corpus; a token that was not seen counts as one.
-shared_vector<float> surprise_of(const model_config& model, const parameters& p) {
+std::vector<float> surprise_of(const model_config& model, const parameters& p) {
   const std::vector<double> counts = counts_of(p.text("frequencies"), model.vocabulary);
   double tokens = p.real("corpus_tokens");
   if (tokens == 0) {
     for (const double n : counts) tokens += n;
   }
-  shared_vector<float> surprise(counts.size());
+  std::vector<float> surprise(counts.size());
   for (std::size_t v = 0; v < counts.size(); ++v) {
     surprise[v] = static_cast<float>(-std::log((counts[v] > 0 ? counts[v] : 1) / tokens + 1e-9));
   }
@@ -70,9 +70,9 @@ shared_vector<float> surprise_of(const model_config& model, const parameters& p)
 
 class surprise_unmask final : public unmask_policy {
  public:
-  surprise_unmask(shared_vector<float> surprise, double lambda, float limit)
+  surprise_unmask(std::vector<float> surprise, double lambda, float limit)
       : unmask_policy({.masks_by_id = true}),
-        surprise_(std::move(surprise)),
+        table_(std::move(surprise)),
         lambda_(lambda),
         limit_(limit) {}
 
@@ -84,7 +84,9 @@ class surprise_unmask final : public unmask_policy {
   }
 
   void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+    // Not before: a recipe may be made before its backend says where its operations read.
     if (weight_.empty()) {
+      surprise_.assign(table_.begin(), table_.end());
       for (std::int32_t i = 0; i < b.max_length(); ++i) {
         weight_.push_back(static_cast<float>(std::exp(-lambda_ * i)));
       }
@@ -104,6 +106,7 @@ class surprise_unmask final : public unmask_policy {
   }
 
  private:
+  std::vector<float> table_;
   shared_vector<float> surprise_, weight_;
   double lambda_;
   float limit_;
