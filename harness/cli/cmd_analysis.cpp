@@ -62,7 +62,8 @@ int command_table(const texts& arguments) {
       format_option("md, csv, latex or json; rows as json: the rows themselves"),
       {"view", std::string("rows"),
        "rows; paired: each setting against its base, with verdicts; paper: as [layout] of the "
-       "artifact arranges it, beside the published numbers; phases: of unmask profile"},
+       "artifact arranges it, beside the published numbers; parallelism: the area under score "
+       "against tokens a forward of each method; phases: of unmask profile"},
       {"columns", no_default,
        "score,tokens_per_second,...: these columns, a group of lines for each task, the best of it "
        "in bold; of --view paper: these of its columns"},
@@ -80,9 +81,10 @@ int command_table(const texts& arguments) {
   line.place("rows", missing);
   const table_format format = line.format();
   const std::string view = line.text("view");
-  find_known("view", view, {"rows", "paired", "paper", "phases"});
+  find_known("view", view, {"rows", "paired", "paper", "parallelism", "phases"});
   const bool arranged = line.given("columns") || line.given("caption") || line.given("label");
-  if (view == "paper" || view == "paired" || (view == "rows" && arranged)) {
+  const bool in_package = view == "paper" || view == "paired" || view == "parallelism";
+  if (in_package || (view == "rows" && arranged)) {
     return run_in_package("table", arguments);
   }
   if (line.given("artifact")) throw usage_error("--artifact needs --view paper");

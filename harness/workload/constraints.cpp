@@ -34,14 +34,20 @@ bool has_between(std::string_view text, char low, char high) {
 using text_rule = bool (*)(const json_reader&, std::string_view);
 using item_rule = bool (*)(const json_reader&, const pieces&);
 
-bool all_in_set(const json_reader& rule, const pieces& items) {
-  const json_value::array* values = rule.at("set").items();
-  if (values == nullptr) rule.fail("set", "must be an array of strings");
+// Views of the rule's own strings.
+std::set<std::string_view> strings_of(const json_reader& rule, std::string_view key) {
+  const json_value::array* values = rule.at(key).items();
+  if (values == nullptr) rule.fail(key, "must be an array of strings");
   std::set<std::string_view> set;
   for (const json_value& value : *values) {
-    if (value.text() == nullptr) rule.fail("set", "must be an array of strings");
+    if (value.text() == nullptr) rule.fail(key, "must be an array of strings");
     set.insert(*value.text());
   }
+  return set;
+}
+
+bool all_in_set(const json_reader& rule, const pieces& items) {
+  const std::set<std::string_view> set = strings_of(rule, "set");
   return std::all_of(items.begin(), items.end(), [&](auto item) { return set.contains(item); });
 }
 
@@ -54,6 +60,24 @@ bool all_start_with(const json_reader& rule, const pieces& items) {
 // std::string_view compares bytes as unsigned char, and UTF-8 keeps the order of code points.
 bool is_sorted(const json_reader&, const pieces& items) {
   return std::is_sorted(items.begin(), items.end());
+}
+
+// A row or column that has as many different symbols of the set as the set is large has each once.
+bool is_latin_square(const json_reader& rule, const pieces& rows) {
+  const std::set<std::string_view> symbols = strings_of(rule, "set");
+  std::vector<std::set<std::string_view>> columns(symbols.size());
+  for (std::string_view row : rows) {
+    const pieces cells = split(row, " ");
+    if (cells.size() != symbols.size()) return false;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (!symbols.contains(cells[i])) return false;
+      columns[i].insert(cells[i]);
+    }
+    if (std::set(cells.begin(), cells.end()).size() != symbols.size()) return false;
+  }
+  return rows.size() == symbols.size() &&
+         std::all_of(columns.begin(), columns.end(),
+                     [&](const auto& column) { return column.size() == symbols.size(); });
 }
 
 struct named_rule {
@@ -86,6 +110,8 @@ const named_rule rules[] = {
      [](const json_reader&, std::string_view t) {
        return has_between(t, 'A', 'Z') && !has_between(t, 'a', 'z');
      }},
+    {"one_of",
+     [](const json_reader& r, std::string_view t) { return strings_of(r, "texts").contains(t); }},
     {"item_count", nullptr,
      [](const json_reader& r, const pieces& items) { return has_count(r, items.size()); }},
     {"items_in", nullptr, all_in_set},
@@ -95,6 +121,7 @@ const named_rule rules[] = {
      }},
     {"sorted", nullptr, is_sorted},
     {"items_start_with", nullptr, all_start_with},
+    {"latin_square", nullptr, is_latin_square},
 };
 
 const named_rule& find_rule(const json_reader& rule, const std::string& type) {

@@ -7,11 +7,14 @@
 //   equals, starts_with, ends_with, contains, not_contains   text
 //   repeat       text occurs exactly `count` times, copies not overlapping
 //   word_count   exactly `count` words          all_upper   a letter A-Z and none of a-z
+//   one_of       text is one of `texts`
 //
 // and on the items the text splits into at `sep`, after `strip` is taken off its end:
 //
 //   item_count   count        items_in   every item is in `set`     items_unique
 //   sorted       by code point           items_start_with   every item starts with `prefix`
+//   latin_square each item holds the symbols of `set` once, separated by a space, and so does each
+//                column of the items
 #pragma once
 
 #include <string>

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import torch
 
+from parallel import PARALLEL
 from tasks import Stream
 from tokenizer import EOS, MASK
 from words import KEYS
@@ -42,15 +43,15 @@ class Batcher:
     or SCORED."""
 
     def __init__(self, kind, codec, seed, excluded, budget=4096, copy=0.5, drills=0.0, long=0.0,
-                 blocks=(32,)):
+                 blocks=(32,), parallel=0.0):
         self.kind, self.codec, self.budget = kind, codec, budget
-        self.copy, self.drills, self.long = copy, drills, long
+        self.copy, self.drills, self.long, self.parallel = copy, drills, long, parallel
         self.blocks, self.block = blocks, blocks[0]  # every item draws its block length
         self.stream = Stream(seed, excluded)
         self.rng = random.Random(seed + 1)
         self.np = np.random.default_rng(seed + 2)
         self.queues = {b: [] for b in BUCKETS}
-        self.names = list(WEIGHTS) + ["copying", "arithmetic"]
+        self.names = list(WEIGHTS) + ["copying", "arithmetic"] + list(PARALLEL)
         self.weights = list(WEIGHTS.values())
         self.words = [codec.encode(" " + w)[0] for w in KEYS]
         self.digits = [codec.encode(str(d))[0] for d in range(10)]
@@ -298,7 +299,10 @@ class Batcher:
             return self.push(*self.copying(p), self.names.index("copying"))
         if u < self.copy_share(p) + self.drills * (1 - self.copy_share(p)):
             return self.push(*self.drill(), self.names.index("arithmetic"))
-        family = self.rng.choices(list(WEIGHTS), self.weights)[0]
+        if self.parallel and self.rng.random() < self.parallel:
+            family = self.rng.choice(list(PARALLEL))
+        else:
+            family = self.rng.choices(list(WEIGHTS), self.weights)[0]
         size = pick_size(self.rng, p, self.long) if family in SIZED else None
         prompt, answer = self.codec.pair(self.stream.draw(family, size))
         fam = self.names.index(family)

@@ -11,6 +11,7 @@ import json
 import os
 import random
 
+from parallel import PARALLEL
 from tasks import FAMILIES, Stream, needle_at, prompt_hash
 from tokenizer import Codec
 
@@ -20,7 +21,7 @@ SIZES = {"retrieval_kv": [(64, 24), (128, 24), (256, 16), (512, 8), (1024, 4), (
          "summary": [(60, 24), (120, 24), (200, 20), (320, 12)],
          "ledger": [(20, 40), (28, 40)]}
 GEN = {"word_problem": 64, "equation": 64, "list_program": 64, "instruction": 64,
-       "retrieval_kv": 32, "needle": 32, "summary": 64, "story": 64, "ledger": 64}
+       "retrieval_kv": 32, "needle": 32, "summary": 64, "story": 64, "ledger": 64, **dict.fromkeys(PARALLEL, 32)}
 COUNT = 80
 MORE = [{"word_problem": [(None, 720)], "equation": [(None, 720)], "list_program": [(None, 720)],
          "instruction": [(None, 720)],
@@ -98,6 +99,7 @@ def main():
     ap.add_argument("--tokenizer", required=True)
     ap.add_argument("--out", required=True)
     ap.add_argument("--map", action="store_true")
+    ap.add_argument("--family", choices=FAMILIES, action="append", help="this one alone; may be repeated")
     ap.add_argument("--more", type=int, choices=range(len(MORE)))
     a = ap.parse_args()
     codec = Codec(a.tokenizer, "qwen")
@@ -106,7 +108,7 @@ def main():
         return write_map(codec, os.path.join(a.out, "needle_map"))
     if a.more is not None:
         return append_more(codec, a.out, a.more)
-    for family in FAMILIES:
+    for family in a.family or FAMILIES:
         stream = Stream(SEED + FAMILIES.index(family))
         sizes = SIZES.get(family, [(None, COUNT)])
         write(os.path.join(a.out, family + ".jsonl"),

@@ -50,6 +50,8 @@ def _holds(text, rule):
         return len(text.split()) == rule["count"]
     if kind == "all_upper":
         return bool(re.search("[A-Z]", text)) and not re.search("[a-z]", text)
+    if kind == "one_of":
+        return text in rule["texts"]
     items = _items(text, rule)
     if kind == "item_count":
         return len(items) == rule["count"]
@@ -61,6 +63,10 @@ def _holds(text, rule):
         return items == sorted(items)
     if kind == "items_start_with":
         return all(x.startswith(rule["prefix"]) for x in items)
+    if kind == "latin_square":
+        rows, symbols = [x.split(" ") for x in items], sorted(rule["set"])
+        return (len(rows) == len(symbols) and all(sorted(row) == symbols for row in rows)
+                and all(sorted(column) == symbols for column in zip(*rows)))
     raise ValueError(f"unknown constraint {kind}")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generators of the eight task families. Every item is exactly scorable (see README.md).
+"""Generators of the task families; those of parallel.py are the last six. Every item is exactly scorable (see README.md).
 
 A generator takes a `random.Random` and an optional size hint and returns a dict with the keys
 family, prompt, answer, scorer, check, gen_length.
@@ -8,6 +8,7 @@ import hashlib
 import random
 
 import listlang
+from parallel import PARALLEL
 from words import (ADJECTIVES, ADVERBS, BY_LETTER, CATEGORIES, KEYS, LETTERS, NAMES, OBJECTS,
                    PLACES, THINGS, UPPER, VERBS)
 
@@ -510,7 +511,7 @@ def ledger(rng, size=None):
 
 GENERATORS = {"word_problem": word_problem, "equation": equation, "list_program": list_program,
               "instruction": instruction, "retrieval_kv": retrieval_kv, "needle": needle,
-              "summary": summary, "story": story, "ledger": ledger}
+              "summary": summary, "story": story, "ledger": ledger, **PARALLEL}
 FAMILIES = list(GENERATORS)
 
 

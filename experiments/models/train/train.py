@@ -101,6 +101,8 @@ def main():
                     help="share of arithmetic drills among the other sequences")
     ap.add_argument("--long", type=float, default=0.0,
                     help="share of retrieval and summary contexts of 200 to 2000 tokens")
+    ap.add_argument("--parallel", type=float, default=0.0,
+                    help="share of the tasks of parallel.py among the sequences with a task")
     ap.add_argument("--ranked-from", type=float, default=0.3,
                     help="progress from which masks follow the model's own confidence")
     ap.add_argument("--block", default="32", help="block length (sdar, llada2); of several, separated by "
@@ -133,7 +135,7 @@ def main():
         elapsed, run = saved["elapsed"], saved["run"] + 1
     path = os.path.join(a.tokenizer, "llada.json" if a.kind == "llada" else "qwen.json")
     batcher = Batcher("sdar" if cfg.in_blocks else a.kind, Codec(path, a.kind), a.seed + 1000 * (run + 1),
-                      excluded_hashes(a.exclude), a.budget, a.copy, a.drills, a.long, blocks)
+                      excluded_hashes(a.exclude), a.budget, a.copy, a.drills, a.long, blocks, a.parallel)
     chance = torch.Generator().manual_seed(a.seed + 77 * (run + 1))
     hidden = torch.compile(model.hidden, dynamic=False)
     log = open(os.path.join(a.out, "log.txt"), "a", encoding="utf-8")

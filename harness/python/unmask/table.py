@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""unmask table, the views that the package arranges: paper, paired, figures, and chosen columns. The
+"""unmask table, the views that the package arranges: paper, paired, parallelism, and chosen columns. The
 plain table of rows, CSV of rows and phases are the program's own."""
 
 import argparse
 import os
 
-from unmask import experiments, layout, settings, tables
+from unmask import experiments, layout, parallelism, settings, tables
 from unmask.errors import UserError
 from unmask.latex import paper_latex
 from unmask.names import find_known
 from unmask.rows import read_latest
 from unmask.runs import layout_place, runs_below
 
-VIEWS = ("paper", "paired", "columns")
+VIEWS = ("paper", "paired", "parallelism", "columns")
 
 
 def _laid_tables(options):
@@ -112,6 +112,8 @@ def main(arguments):
     if options.view == "paired":
         margins = (options.margin, options.score_margin)
         text = settings.paired_report(rows, margins, options.base, options.format)
+    elif options.view == "parallelism":
+        text = parallelism.report(rows, options.format)
     else:
         names = names or ["score", "tokens_per_second", "speedup"]
         text = render_layout(layout.lay_out_columns(rows, names, options.caption), options)

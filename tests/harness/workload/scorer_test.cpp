@@ -212,7 +212,16 @@ TEST(constraints, every_rule) {
       {R"({"type": "sorted", "sep": ", "})", "Z, a, \xC3\xA9", true},
       {R"({"type": "sorted", "sep": ", "})", "a, Z", false},
       {R"({"type": "items_start_with", "sep": ", ", "prefix": "l"})", "lake, lion", true},
-      {R"({"type": "items_start_with", "sep": ", ", "prefix": "l"})", "lake, owl", false}};
+      {R"({"type": "items_start_with", "sep": ", ", "prefix": "l"})", "lake, owl", false},
+      {R"({"type": "one_of", "texts": ["a b", "b a"]})", "b a", true},
+      {R"({"type": "one_of", "texts": ["a b", "b a"]})", "b", false},
+      {R"({"type": "latin_square", "sep": ", ", "set": ["A", "B"]})", "B A, A B", true},
+      {R"({"type": "latin_square", "sep": ", ", "set": ["A", "B"]})", "A B, A B", false},
+      {R"({"type": "latin_square", "sep": ", ", "set": ["A", "B"]})", "A A, B B", false},
+      {R"({"type": "latin_square", "sep": ", ", "set": ["A", "B"]})", "A B, B C", false},
+      {R"({"type": "latin_square", "sep": ", ", "set": ["A", "B"]})", "A B", false},
+      {R"({"type": "latin_square", "sep": ", ", "set": ["A", "B"]})", "A B, B A, A B", false},
+      {R"({"type": "latin_square", "sep": ", ", "set": ["A", "B"]})", "A  B, B A", false}};
   for (const rule_case& c : cases) {
     EXPECT_EQ(keeps(c.rule, c.output), c.kept) << c.rule << " on " << c.output;
   }

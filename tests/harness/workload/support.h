@@ -22,7 +22,9 @@ inline std::string public_data(const std::string& name) {
 }
 
 inline const char* const families[] = {"word_problem", "equation", "list_program", "instruction",
-                                       "retrieval_kv", "needle",   "summary",      "story"};
+                                       "retrieval_kv", "needle",   "summary",      "story",
+                                       "ledger",       "copy",     "reverse",      "sort",
+                                       "insert",       "shuffle",  "latin_square"};
 
 // A file in a folder of its own, gone when the test ends.
 class scratch_file {
