@@ -85,6 +85,21 @@ def _table(judged, title):
     return table
 
 
+def headlines_table(judged):
+    """A line for each claim of an abstract, without reasons: for a page that says what came of them."""
+    table = tables.Table(["paper", "headline", "published", "here", "score beside it", "verdict", "campaigns"])
+    for c, r in judged:
+        quality = r.finding.quality if r.finding else None
+        reading = f" ({c.reading})" if c.reading else ""
+        table.add(c.paper, f"{c.statement.rstrip('.')}{reading}",
+                  f"{short_number(c.published.value)}" if c.published else "–",
+                  estimate_text(r.estimate) if r.estimate else "–",
+                  estimate_text(quality) if quality else "–", r.verdict, r.campaigns or "one")
+    count = Counter(r.verdict for _, r in judged)
+    table.notes.append("".join(f"{count[v]} {v}, " for v in VERDICTS) + f"of {len(judged)} headlines")
+    return table
+
+
 def claims_tables(judged, controls):
     """The claims, a line each, how many have which verdict; then the controls."""
     return [_table(judged, "Claims")] + ([_table(controls, "Controls")] if controls else [])
@@ -225,6 +240,8 @@ examples: unmask run experiments -o runs; unmask claims runs
                         "claims that are for it alone")
     p.add_argument("--paper", action="append", default=[], metavar="PAPER",
                    help="keep the claims of PAPER, which may have none (repeatable)")
+    p.add_argument("--headlines", action="store_true",
+                   help="the claims of the abstracts alone, a short line each; exit code 0 whatever they are")
     p.add_argument("--timed", action="store_true",
                    help="list the experiment files that a claim on times is about, and judge none")
     p.add_argument("--list", action="store_true", help="list the claims and judge none")
@@ -246,7 +263,12 @@ def _judge(options, register, claims, folder):
         return 0
     if options.save and options.scale != "tiny":
         claims = [c for c in claims if options.scale in c.scales]
+    if options.headlines:
+        claims = [c for c in claims if c.place.startswith("Abstract")]
     judged = repeats.judge_campaigns(claims, register, evidence, options.scale)
+    if options.headlines:
+        tables.write(tables.render(headlines_table(judged), options.format), options.output)
+        return 0
     named = {f"{c.paper}/{name}" for c in claims for name in c.controls + c.rivals}
     controls = repeats.controls_of([k for k in register.controls if k.key in named], evidence, options.scale)
     if options.save:
