@@ -338,8 +338,8 @@ def streaming_across_blocks_wins_alone(f):
        kind="capacity",
        quantity="tokens a second in a closed loop, Optimus over block-synchronous batches",
        bound=FASTER, published=Published(2.55, "section 7.3, mean; 9.69 the largest", 0.005),
-       artifacts=("figure_9",), controls=("more_than_block_sync",),
-       **{k: v for k, v in SERVED.items() if k not in ("kind", "quantity")})
+       artifacts=("figure_9",), controls=("more_than_block_sync",), scales=("shapes",),
+       **{k: v for k, v in SERVED.items() if k not in ("kind", "quantity", "scales")})
 def throughput_over_sglang(f):
     return ratio(f, "tokens_per_second", {"label": "Optimus", "serve_policy": "iter"},
                  {"label": "LMDeploy-BD32", "serve_policy": "block_sync"}, serve_arrivals="closed")
