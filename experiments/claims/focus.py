@@ -7,7 +7,7 @@ steps, so that there is nothing to evict."""
 
 from unmask.register import (Published, above, at_equal_score, at_least, at_most, below, claim, control,
                              difference, growth, level, no_precondition, presumes, presumes_of_tasks, ratio,
-                             repeated, score, scored, share, speed, within)
+                             graded, repeated, score, scored, share, speed, within)
 
 FEW = 4.05                              # tokens a step, the largest of Figure 2
 CHAT = ("story", "sharegpt")
@@ -206,7 +206,7 @@ def universal_over_models(f):
 
 OPEN_TEXT = {**SCORES, "artifacts": ("table_3",), "tasks": "stories, judged by a causal model: the "
              "other tasks are decided in a step or two whatever is kept",
-             "items": scored(0.1, 0.5),
+             "items": graded(0.03, 0.15),
              "controls": ("top_beats_random_on_answers", "top_beats_random_one_per_step",
                           "random_beats_bottom_one_per_step"),
              "regime": presumes("tokens are decided one or two a step", "committed_per_step",

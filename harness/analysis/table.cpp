@@ -150,7 +150,7 @@ std::vector<table_cell> mean_line(const std::string& method, const row_list& row
   table_cell score = number_cell(mean_of(scores), 1, 100);
   if (!scores.empty()) score.text += " %";
   line.insert(line.end(),
-              {count_cell(items), score, mean("tokens_per_second", 1), "",
+              {count_cell(items), score, mean("tokens_per_second", 1), "", mean("tpf", 2),
                mean("committed_per_step", 2), mean("redundancy", 2), mean("nfe", 0), ""});
   return line;
 }
@@ -168,8 +168,9 @@ std::string arrivals(const result_row& row) {
 }  // namespace
 
 text_table decode_table(const row_list& rows) {
-  text_table t{"model | method | task | >items | >score | >tok/s ± | >speed-up | >committed/step",
-               ">redundancy | >nfe | verdict"};
+  text_table t{
+      "model | method | task | >items | >score | >tok/s ± | >speed-up | >delivered/forward",
+      ">committed/step | >redundancy | >nfe | verdict"};
   const run_key_names shown = varying(rows);
   const speed_bases bases(rows);
   verdict_cells verdicts;
@@ -177,11 +178,12 @@ text_table decode_table(const row_list& rows) {
     std::vector<table_cell> line = {model_name(*row), method_cell(*row, shown),
                                     row->workload.family, count_cell(row->workload.items)};
     if (is_reportable(*row)) {
-      line.insert(line.end(), {score_cell(*row), throughput(*row), bases.speedup(*row),
-                               metric_cell(*row, "committed_per_step", 2),
-                               metric_cell(*row, "redundancy", 2), metric_cell(*row, "nfe", 0)});
+      line.insert(line.end(),
+                  {score_cell(*row), throughput(*row), bases.speedup(*row),
+                   metric_cell(*row, "tpf", 2), metric_cell(*row, "committed_per_step", 2),
+                   metric_cell(*row, "redundancy", 2), metric_cell(*row, "nfe", 0)});
     } else {
-      line.insert(line.end(), 6, "–");  // no number of a run that may not be reported
+      line.insert(line.end(), 7, "–");  // no number of a run that may not be reported
     }
     line.emplace_back(verdicts.cell(*row));
     t.add(std::move(line));

@@ -13,7 +13,8 @@
 namespace unmask {
 
 // Closed batches: model, method, task, items, score, tok/s, speed-up over the first method that ran
-// on the same model and workload in the same circumstances, committed/step, redundancy, nfe,
+// on the same model and workload in the same circumstances, tokens delivered a forward, committed/step,
+// redundancy, nfe,
 // verdict, long reasons as footnotes, "!" behind a speed known to worse than 10 %, the preset behind a
 // method's label, with a mean line over the families of each method that ran on several. A row with
 // synthetic weights says so and never shows a score.

@@ -99,6 +99,10 @@ int command_claims(const texts& arguments) {
   return run_in_package("claims", arguments);
 }
 
+int command_campaign(const texts& arguments) {
+  return run_in_package("campaign", arguments);
+}
+
 int command_crossover(const texts& arguments) {
   return run_in_package("crossover", arguments);
 }

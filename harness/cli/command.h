@@ -26,6 +26,7 @@ int command_table(const std::vector<std::string>& arguments);
 int command_report(const std::vector<std::string>& arguments);
 int command_profile(const std::vector<std::string>& arguments);
 int command_claims(const std::vector<std::string>& arguments);
+int command_campaign(const std::vector<std::string>& arguments);
 int command_bench(const std::vector<std::string>& arguments);
 int command_crossover(const std::vector<std::string>& arguments);
 int command_compare(const std::vector<std::string>& arguments);

@@ -123,6 +123,8 @@ texts examples_of(const std::string& command) {
       {"table", {"table runs/quickstart", "table runs/quickstart --format csv -o quickstart.csv"}},
       {"compare", {"compare runs/before runs/after"}},
       {"claims", {"claims runs/campaign", "claims runs/campaign --only optimus"}},
+      {"campaign",
+       {"campaign runs/campaign", "campaign runs/campaign --campaigns 0 --archive results/tiny"}},
       {"crossover", {"crossover results/epyc-2core/crossover.jsonl --base vanilla"}},
       {"report", {"report runs/quickstart"}},
       {"prompts", {"prompts experiments/benchmarks_smoke.toml -o tasks/"}},

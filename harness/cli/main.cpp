@@ -24,6 +24,8 @@ const std::vector<command>& commands() {
       {"doctor", "what this machine has and what is missing", command_doctor},
       {"table", "measured rows as a table: plain, paired, as the paper, phases", command_table},
       {"compare", "two runs or campaigns: same answers, counts and speed ratios?", command_compare},
+      {"campaign", "every artifact from one clean commit, several times, with all claims",
+       command_campaign},
       {"claims", "the papers' claims against measured rows", command_claims},
       {"crossover", "which method wins where, from rows of a sweep", command_crossover},
       {"report", "one HTML page of a run: tables, figures, decode player", command_report},

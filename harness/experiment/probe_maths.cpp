@@ -281,6 +281,33 @@ std::vector<float> standard_scores(std::span<const float> values) {
   return scores;
 }
 
+void third_moments::add(double v) {
+  ++n;
+  sum += v;
+  squares += v * v;
+  cubes += v * v * v;
+}
+
+third_moments& third_moments::operator+=(const third_moments& other) {
+  n += other.n;
+  sum += other.sum;
+  squares += other.squares;
+  cubes += other.cubes;
+  return *this;
+}
+
+double third_moments::skewness() const {
+  const auto count = static_cast<double>(n);
+  const double mean = sum / count, variance = squares / count - mean * mean;
+  if (!(variance > 0)) return std::nan("");
+  const double third = cubes / count - 3 * mean * squares / count + 2 * mean * mean * mean;
+  return third / (variance * std::sqrt(variance));
+}
+
+double third_moments::size_of_skewness() const {
+  return std::fabs(skewness());
+}
+
 importance_deltas& importance_deltas::operator+=(const importance_deltas& other) {
   decodable += other.decodable;
   not_decodable += other.not_decodable;

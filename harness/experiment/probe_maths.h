@@ -146,6 +146,16 @@ std::vector<std::int32_t> percentile_bins(std::span<const float> values, std::in
 // Standard scores (v - mean) / sigma with sigma over n; zeros without spread.
 std::vector<float> standard_scores(std::span<const float> values);
 
+// Sums of which the skewness of values follows: mean cubed deviation over the deviation cubed.
+struct third_moments {
+  std::int64_t n = 0;
+  double sum = 0, squares = 0, cubes = 0;
+  void add(double v);
+  third_moments& operator+=(const third_moments& other);
+  double skewness() const;          // NaN without spread
+  double size_of_skewness() const;  // its absolute value
+};
+
 // FOCUS, appendix D: the importance deltas of one item, or of several together.
 struct importance_deltas {
   moments decodable, not_decodable;
@@ -155,6 +165,7 @@ struct importance_deltas {
   double gamma() const;
   // The same without that assumption: the difference of the two means over sigma (the remark in D.3).
   double separation() const;
+  double mean_of_others() const { return not_decodable.mean(); }
 };
 
 // ---- attention --------------------------------------------------------------------------------

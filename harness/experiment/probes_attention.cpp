@@ -3,6 +3,10 @@
 //
 // Attention maps and sinks. A sink of a layer is a key among the sink_share with the largest
 // attention, averaged over the rows and heads of a step.
+#include <algorithm>
+#include <cctype>
+#include <functional>
+
 #include <nlohmann/json.hpp>
 
 #include "harness/experiment/probes.h"
@@ -84,13 +88,17 @@ class attention_probe final : public probe {
 
   void on_layer(const layer_view& layer) override {
     slots_.see(layer);
-    if (step_ % settings_.every != 0) return;
+    const bool look = step_ % settings_.every == 0;
+    if (!look && step_ % settings_.every != 1) return;  // the step after a look: what persists
     const attention_map map = attention_of(layer, slots_);
     if (map.rows == 0 || map.slot.empty()) return;
     std::vector<double> mass(map.slot.size(), 0.0);
     for (std::size_t i = 0; i < map.weight.size(); ++i) {
       mass[i % mass.size()] += map.weight[i] / static_cast<double>(map.rows);
     }
+    see_outside(layer, map, mass);
+    if (!look) return;
+    see_spread(layer, map, mass);
     const auto n = static_cast<std::int32_t>(
         std::max<long>(1, std::lround(settings_.sink_share * static_cast<double>(mass.size()))));
     const std::vector<std::int32_t> top = probe_maths::largest(mass, n);
@@ -101,12 +109,15 @@ class attention_probe final : public probe {
       sinks.push_back(map.position[static_cast<std::size_t>(j)]);
     }
     add_at(sink_mass_, static_cast<std::size_t>(layer.layer), held);
+    see_pivots(layer, sinks);
     sinks_.push_back(sinks);
     if (requests_ == 1) draw(layer, map, sinks);
   }
 
   void on_step(const step_view&) override {
     ++step_;
+    outside_before_.swap(outside_);
+    outside_.clear();
     if (sinks_.empty()) return;
     ++looks_;
     const std::size_t layers = sinks_.size();
@@ -130,6 +141,8 @@ class attention_probe final : public probe {
   void begin_request(const batch&) override {
     step_ = 0;
     before_.clear();
+    outside_.clear();
+    outside_before_.clear();
     slots_.begin();
   }
 
@@ -161,6 +174,66 @@ class attention_probe final : public probe {
     out["step_overlap"] = values_of(over_time_);
     out["step_overlap_ci95"] = intervals_of(over_time_);
     out["maps"] = maps;
+    out["first_token_mass"] = rounded(first_token_.value());
+    out["first_token_mass_ci95"] = first_token_.interval();
+    out["outside_overlap_mean"] = rounded(outside_stays_.value());
+    out["outside_overlap_mean_ci95"] = outside_stays_.interval();
+    out["pivot_without_meaning"] = rounded(without_meaning_.value());
+    out["pivot_without_meaning_ci95"] = without_meaning_.interval();
+    const auto widest = std::ranges::max_element(
+        keys_for_90_, {}, [](const mean_by_item& layer) { return layer.value(); });
+    if (widest != keys_for_90_.end()) {
+      out["keys_for_90_max"] = rounded(widest->value());
+      out["keys_for_90_max_ci95"] = widest->interval();
+    }
+  }
+
+  // The highest tenth of the keys outside the block, and how much of it was so in the step before.
+  void see_outside(const layer_view& layer, const attention_map& map,
+                   const std::vector<double>& mass) {
+    const sequence_step& step = layer.plan.of.front();
+    std::vector<double> outside;
+    std::vector<std::int32_t> position;
+    for (std::size_t j = 0; j < mass.size(); ++j) {
+      if (map.position[j] >= step.block_first && map.position[j] < step.block_last) continue;
+      outside.push_back(mass[j]);
+      position.push_back(map.position[j]);
+    }
+    std::vector<std::int32_t> tenth;
+    const auto n = static_cast<std::int32_t>(outside.size() / 10);
+    for (const std::int32_t j : probe_maths::largest(outside, n)) {
+      tenth.push_back(position[static_cast<std::size_t>(j)]);
+    }
+    const std::size_t at = outside_.size();
+    if (at < outside_before_.size() && !tenth.empty() && !outside_before_[at].empty()) {
+      outside_stays_.add(probe_maths::overlap(outside_before_[at], tenth), requests_);
+    }
+    outside_.push_back(tenth);
+  }
+
+  // Share of the keys that hold nine tenths of the mass, and what the first token draws.
+  void see_spread(const layer_view& layer, const attention_map& map, std::vector<double> mass) {
+    if (map.position.front() == 0) first_token_.add(mass.front(), requests_);
+    std::ranges::sort(mass, std::greater<>());
+    double held = 0;
+    std::size_t keys = 0;
+    while (keys < mass.size() && held < 0.9) held += mass[keys++];
+    const auto l = static_cast<std::size_t>(layer.layer);
+    if (keys_for_90_.size() <= l) keys_for_90_.resize(l + 1);
+    keys_for_90_[l].add(static_cast<double>(keys) / static_cast<double>(mass.size()), requests_);
+  }
+
+  // Which of the keys with most attention are punctuation, spaces or special tokens.
+  void see_pivots(const layer_view& layer, const std::vector<std::int32_t>& pivots) {
+    if (!source_.text) return;
+    const std::int32_t* canvas = layer.state.canvas().row<std::int32_t>(0);
+    for (const std::int32_t p : pivots) {
+      const std::string text = source_.text(canvas[p]);
+      const bool special = text.starts_with("<|") && text.ends_with("|>");
+      const bool word = std::ranges::any_of(
+          text, [](unsigned char c) { return std::isalnum(c) != 0 || c >= 0x80; });
+      without_meaning_.add(special || !word ? 1 : 0, requests_);
+    }
   }
 
   struct drawing {
@@ -197,6 +270,9 @@ class attention_probe final : public probe {
   std::vector<mean> sink_mass_;
   std::vector<mean_by_item> over_time_;
   std::vector<std::vector<mean_by_item>> overlap_;
+  std::vector<std::vector<std::int32_t>> outside_, outside_before_;  // by layer
+  mean_by_item outside_stays_, first_token_, without_meaning_;
+  std::vector<mean_by_item> keys_for_90_;  // by layer
   std::map<std::int32_t, drawing> first_, last_;
 };
 

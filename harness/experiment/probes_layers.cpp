@@ -172,6 +172,7 @@ class importance_probe final : public probe {
       }
       keep(is_accepted, masked_[l].position, probe_maths::standard_scores(masked_[l].value),
            layer_[l].raw);
+      add_decided_mass(state, all_[l]);
     }
     // Differences of neighbouring layers; a layer that lost rows has none.
     for (std::size_t l = 1; l < layers; ++l) {
@@ -186,6 +187,8 @@ class importance_probe final : public probe {
           const bool yes = is_accepted(masked_[l].position[i]);
           (yes ? deltas_.back().decodable : deltas_.back().not_decodable).add(delta[i]);
           if (yes) decodable_deltas_.push_back(delta[i]);
+          skew_.back().add(delta[i]);
+          raw_skew_.back().add(masked_[l].value[i]);
         }
         delta_bins_.count(is_accepted, masked_[l].position, delta);
         raw_bins_.count(is_accepted, masked_[l].position, masked_[l].value);
@@ -198,6 +201,8 @@ class importance_probe final : public probe {
     block_.begin();
     for (layer_record& l : layer_) l.begin_item(requests_);
     deltas_.emplace_back();
+    skew_.emplace_back();
+    raw_skew_.emplace_back();
     delta_bins_.top.emplace_back();
     raw_bins_.top.emplace_back();
   }
@@ -228,6 +233,17 @@ class importance_probe final : public probe {
                                     {"not_decodable", bins.counts[0]}};
     }
     report_gamma(out);
+    out["delta_mean_of_others"] = probe_maths::sum_of(deltas_).mean_of_others();
+    out["delta_mean_of_others_ci95"] =
+        probe_maths::interval_of(deltas_, &probe_maths::importance_deltas::mean_of_others);
+    for (const auto& [name, of] :
+         {std::pair("delta_skewness", &skew_), std::pair("layer1_skewness", &raw_skew_)}) {
+      out[name] = probe_maths::sum_of(*of).size_of_skewness();
+      out[std::string(name) + "_ci95"] =
+          probe_maths::interval_of(*of, &probe_maths::third_moments::size_of_skewness);
+    }
+    out["decided_mass"] = rounded(decided_mass_.value());
+    out["decided_mass_ci95"] = decided_mass_.interval();
     // Density of the standardised difference of layers 1 and 0: sixteen bins from -4 to 4.
     std::vector<std::int64_t> yes(16), no(16);
     if (layer_.size() > 1) {
@@ -355,6 +371,19 @@ class importance_probe final : public probe {
     return s;
   }
 
+  // What decided rows draw of a layer's attention inside the block, where there are both kinds.
+  void add_decided_mass(const std::uint8_t* state, const scored& all) {
+    double decided = 0, whole = 0;
+    std::size_t masks = 0;
+    for (std::size_t i = 0; i < all.position.size(); ++i) {
+      const bool is_mask = state[all.position[i]] == state_masked;
+      decided += is_mask ? 0 : all.value[i];
+      whole += all.value[i];
+      masks += is_mask;
+    }
+    if (masks > 0 && masks < all.position.size()) decided_mass_.add(decided / whole, requests_);
+  }
+
   template <class Accepted>
   static void keep(const Accepted& accepted, const std::vector<std::int32_t>& position,
                    const std::vector<float>& value, classes& into) {
@@ -370,6 +399,9 @@ class importance_probe final : public probe {
   fifths delta_bins_, raw_bins_;                        // of layer 1 minus layer 0, and of layer 1
   std::vector<probe_maths::importance_deltas> deltas_;  // by item, of layer 1 minus layer 0
   std::vector<float> decodable_deltas_;
+  std::vector<probe_maths::third_moments> skew_,
+      raw_skew_;               // by item: of the difference, of layer 1
+  mean_by_item decided_mass_;  // over layers and steps
 };
 
 }  // namespace

@@ -136,6 +136,9 @@ recipe make_focus_dllm(const model_config& model, const parameters& p) {
   f.past_confidence = p.flag("past_confidence");
   f.sparse_attention = p.flag("sparse_attention");
   f.sinks = p.flag("sinks");
+  using choice = focus_dllm_settings::choice;
+  const std::string& blocks = p.text("selection");
+  f.blocks = blocks == "random" ? choice::random : blocks == "last" ? choice::last : choice::score;
   f.forget = p.text("inactive_confidence") == "none";
   recipe r;
   r.rows = std::make_unique<focused_rows>(state, is_dream(model));
@@ -212,6 +215,11 @@ method_info focus_dllm_info() {
                    "Focus-dLLM section 5"),
       real_spec("alpha", 0.5, 0, 1, "share of the prompt's blocks that sparse layers see",
                 eq + "8"),
+      choice_spec(
+          "selection", {"score", "random", "last"},
+          "the prompt's blocks that sparse layers see: by score (the paper), or as controls "
+          "drawn anew by every layer, or the last ones",
+          eq + "8"),
       integer_spec("prompt_block_size", 64, 1, 65536,
                    "tokens of a prompt block (mean of its post-RoPE keys; the last may be ragged)",
                    eq + "7"),

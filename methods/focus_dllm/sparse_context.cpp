@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "methods/focus_dllm/sparse_context.h"
+#include "kernels/decisions.h"
 #include "kernels/rows.h"
 #include "kernels/selection.h"
 #include "methods/focus_dllm/kernels/block_means.h"
@@ -127,6 +128,7 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
   const backend& backend = b.backend();
   const std::int32_t sequences = b.capacity();
   const std::int64_t width = q.shape[1] * q.shape[2];
+  const bool scored = state_->settings.blocks == focus_dllm_settings::choice::score;
   blocks_.clear();
   mean_rows_.resize(static_cast<std::size_t>(sequences) * 2);
   top_begin_.assign(1, 0);
@@ -142,7 +144,7 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
     std::int32_t* count = mean_rows_.data() + std::int64_t{s} * 2;
     count[0] = 0;
     count[1] = focus_begin_[static_cast<std::size_t>(s) + 1] - begin;
-    if (!on) continue;
+    if (!on || !scored) continue;
     tensor_view rows = q;
     rows.rank = 2;
     rows.shape = {q.shape[0], width, 0, 0};
@@ -154,6 +156,10 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
     set.row_begin = count;
     backend.run(op::mean_rows{set, gathered, mean_query_.view().slice(s, 1)});
   }
+  if (!scored) {
+    rank_blocks(b, layer);
+    return;
+  }
   const tensor_view mean =
       make_view(mean_query_.view().data, dtype::f32, {sequences, q.shape[1], q.shape[2]});
   paged_kv means;
@@ -163,6 +169,34 @@ void sparse_context::score_blocks(const batch& b, const step_plan& plan, std::in
   backend.run(op::key_scores{
       mean, means, {blocks_.data(), nullptr, nullptr, mask_kind::full, 1}, score_.as<float>()});
   backend.run(op::top_indices{sequences, block_begin_.data(), score_.as<float>(), top_begin_.data(),
+                              top_.as<std::int32_t>()});
+}
+
+// The top C of blocks that are not scored: the last ones, or drawn by seed, forward, layer and block.
+void sparse_context::rank_blocks(const batch& b, std::int32_t layer) {
+  const backend& backend = b.backend();
+  block_.clear();
+  block_order_.clear();
+  for (const std::int32_t blocks : blocks_) {
+    for (std::int32_t i = 0; i < blocks; ++i) {
+      block_.push_back(i);
+      block_order_.push_back(static_cast<float>(i));
+    }
+  }
+  const float* ranked = block_order_.data();
+  if (state_->settings.blocks == focus_dllm_settings::choice::random) {
+    const auto at = static_cast<std::size_t>(layer);
+    draw_.resize(static_cast<std::size_t>(b.model().layers));
+    draw_[at].clear();
+    for (std::int32_t s = 0; s < b.capacity(); ++s) {
+      draw_[at].push_back(b.at(s).step * b.model().layers + layer);
+    }
+    const candidate_set set{b.capacity(), static_cast<std::int32_t>(block_.size()),
+                            block_begin_.data(), block_.data(), nullptr};
+    backend.run(op::uniform_scores{set, {b.seeds(), draw_[at].data()}, score_.as<float>()});
+    ranked = score_.as<float>();
+  }
+  backend.run(op::top_indices{b.capacity(), block_begin_.data(), ranked, top_begin_.data(),
                               top_.as<std::int32_t>()});
 }
 
@@ -196,7 +230,9 @@ void sparse_context::choose(const layer_rows& rows, const paged_kv& cache, doubl
     b.backend().clear(mass_.view().data, mass_.bytes());
   }
   if (dense(b, layer)) return;
-  refresh_means(b, plan, layer, cache);
+  if (state_->settings.blocks == focus_dllm_settings::choice::score) {
+    refresh_means(b, plan, layer, cache);
+  }
   if (!any_focused_) return;
   if (layer == state_->settings.dense_layers) {
     if (state_->settings.sinks) find_sinks(b, plan);

@@ -22,6 +22,8 @@ struct focus_dllm_settings {
   double alpha = 0.5;
   std::int32_t prompt_block_size = 64;
   bool sinks = true;
+  // By which the prompt's blocks are chosen; the other two are controls.
+  enum class choice { score, random, last } blocks = choice::score;
   double sink_fraction = 0.01;
 };
 
@@ -63,6 +65,7 @@ class sparse_context final : public key_policy {
                      const paged_kv& cache);
   void score_blocks(const batch& b, const step_plan& plan, std::int32_t layer,
                     const tensor_view& q);
+  void rank_blocks(const batch& b, std::int32_t layer);
   void list_slots(const batch& b, const step_plan& plan, std::int32_t layer);
 
   std::shared_ptr<focus_dllm_state> state_;
@@ -76,6 +79,11 @@ class sparse_context final : public key_policy {
   shared_vector<std::int32_t> focus_row_;    // their rows that guide, end to end
   shared_vector<std::int32_t> focus_begin_, top_begin_, block_begin_, blocks_;
   shared_vector<std::int32_t> mass_begin_, sink_begin_, zero_, length_, seen_from_;
+  // Of blocks that are not scored: their numbers as positions and as scores; of each layer [S] the
+  // coordinate of its draws.
+  shared_vector<std::int32_t> block_;
+  shared_vector<float> block_order_;
+  std::vector<shared_vector<std::int32_t>> draw_;
   shared_vector<std::int32_t> mean_rows_,
       means_of_;        // [S, 2], [S, 4] arguments of per-sequence operations
   tensor focus_query_;  // gathered q rows of one sequence

@@ -14,6 +14,7 @@ const register_settings sparse_dllm(
                   {"sparse_prefix_avg",
                    llada,
                    {{"block_length", 8}, {"eviction", "prefix"}, {"pooling", "avg"}, {"delay", 2}}},
+                  {"sparse_random", llada, {{"block_length", 8}, {"selection", "random"}}},
                   {"sparse_dream", dream, {{"block_length", 8}}}}});
 
 }  // namespace

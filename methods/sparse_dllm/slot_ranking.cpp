@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The Unmask Authors
 #include "methods/sparse_dllm/slot_ranking.h"
+#include "kernels/decisions.h"
 #include "kernels/rows.h"
 #include "kernels/selection.h"
 #include "methods/sparse_dllm/kernels/eviction.h"
 
 namespace unmask {
 
-void slot_ranking::rank(std::int32_t layer, const backend& backend, const tensor_view& q,
-                        std::span<const std::int32_t> first, std::span<const std::int32_t> last,
-                        const paged_kv& cache, std::span<const std::int32_t> keep) {
+// The product of each candidate's key with the mean query of its sequence's rows.
+void slot_ranking::score(const backend& backend, const tensor_view& q,
+                         std::span<const std::int32_t> first, std::span<const std::int32_t> last,
+                         const paged_kv& cache) {
   const auto sequences = static_cast<std::int32_t>(first.size());
   const std::int64_t heads = q.shape[1], dim = q.shape[2];
   if (!mean_query_) mean_query_ = backend.allocate(dtype::f32, {sequences, heads * dim});
-  const auto all = static_cast<std::int64_t>(slots_.size());
-  if (!score_ || score_.view().rows() < all) {  // grows only
-    for (tensor* t : {&score_, &pooled_}) *t = backend.allocate(dtype::f32, {all + all / 4});
-  }
   mean_begin_.resize(first.size() * 2);
   for (std::int32_t s = 0; s < sequences; ++s) {
     if (candidates(s) == 0) continue;
@@ -38,8 +36,37 @@ void slot_ranking::rank(std::int32_t layer, const backend& backend, const tensor
                              cache,
                              {nullptr, begin_.data(), slots_.data(), mask_kind::full, 1},
                              score_.as<float>()});
+}
+
+// A draw by seed, forward, layer and position, so that it is the same in any batch.
+void slot_ranking::draw(std::int32_t layer, const batch& b) {
+  const auto at = static_cast<std::size_t>(layer);
+  if (draw_.size() <= at) draw_.resize(at + 1);
+  draw_[at].clear();
+  for (std::int32_t s = 0; s < b.capacity(); ++s) {
+    draw_[at].push_back(b.at(s).step * b.model().layers + layer);
+  }
+  const candidate_set set{b.capacity(), static_cast<std::int32_t>(slots_.size()), begin_.data(),
+                          slots_.data(), nullptr};
+  b.backend().run(op::uniform_scores{set, {b.seeds(), draw_[at].data()}, score_.as<float>()});
+}
+
+void slot_ranking::rank(std::int32_t layer, const batch& b, const tensor_view& q,
+                        std::span<const std::int32_t> first, std::span<const std::int32_t> last,
+                        const paged_kv& cache, std::span<const std::int32_t> keep) {
+  const backend& backend = b.backend();
+  const auto sequences = static_cast<std::int32_t>(first.size());
+  const auto all = static_cast<std::int64_t>(slots_.size());
+  if (!score_ || score_.view().rows() < all) {  // grows only
+    for (tensor* t : {&score_, &pooled_}) *t = backend.allocate(dtype::f32, {all + all / 4});
+  }
+  if (random_) {
+    draw(layer, b);
+  } else {
+    score(backend, q, first, last, cache);
+  }
   const float* ranked = score_.as<float>();
-  if (kernel_size_ > 0) {
+  if (kernel_size_ > 0 && !random_) {
     backend.run(op::pool{sequences, begin_.data(), score_.as<float>(), kernel_size_, maximum_,
                          pooled_.as<float>()});
     ranked = pooled_.as<float>();

@@ -22,8 +22,9 @@ inline std::int32_t retained(std::int32_t candidates, double ratio) {
 class slot_ranking {
  public:
   // `kernel_size`: window of the pooling, odd; 0: none. `maximum`: of the window, else its mean.
-  slot_ranking(std::int32_t kernel_size, bool maximum)
-      : kernel_size_(kernel_size), maximum_(maximum) {}
+  // `random`: scores are drawn, for each layer anew, and nothing is pooled.
+  slot_ranking(std::int32_t kernel_size, bool maximum, bool random = false)
+      : kernel_size_(kernel_size), maximum_(maximum), random_(random) {}
 
   // Candidates of this step, the same in every layer: sequence s has the slots add()ed between its
   // begin() and the next one.
@@ -39,7 +40,7 @@ class slot_ranking {
 
   // Ranks the candidates of one layer by the rows [first[s], last[s]) of q [R, heads, dim], after
   // RoPE. `keep` [S]: how many of sequence s are wanted.
-  void rank(std::int32_t layer, const backend& backend, const tensor_view& q,
+  void rank(std::int32_t layer, const batch& b, const tensor_view& q,
             std::span<const std::int32_t> first, std::span<const std::int32_t> last,
             const paged_kv& cache, std::span<const std::int32_t> keep);
   // What is kept of it, as places among the candidates of each sequence, best first, ties in the
@@ -50,12 +51,17 @@ class slot_ranking {
   }
 
  private:
+  void score(const backend& backend, const tensor_view& q, std::span<const std::int32_t> first,
+             std::span<const std::int32_t> last, const paged_kv& cache);
+  void draw(std::int32_t layer, const batch& b);
+
   std::int32_t kernel_size_;
-  bool maximum_;
+  bool maximum_, random_;
   tensor mean_query_, score_, pooled_;
   shared_vector<std::int32_t> begin_{0}, slots_, top_begin_;
-  std::vector<shared_vector<std::int32_t>> top_;  // of each layer
-  shared_vector<std::int32_t> mean_begin_;        // [S, 2] rows of each mean query
+  std::vector<shared_vector<std::int32_t>> top_;   // of each layer
+  shared_vector<std::int32_t> mean_begin_;         // [S, 2] rows of each mean query
+  std::vector<shared_vector<std::int32_t>> draw_;  // of each layer [S]: coordinate of its draws
 };
 
 }  // namespace unmask

@@ -27,6 +27,7 @@ struct eviction_settings {
   bool max_pooling = true;
   std::int32_t delay = 1;
   bool prefix_only = false;
+  bool random = false;             // a control: kept positions are drawn
   std::int32_t block_length = 32;  // 0: the whole canvas
 };
 
@@ -56,7 +57,7 @@ class evicting_cache final : public cache_policy {
       : cache_policy({true}),
         state_(std::move(state)),
         settings_(state_->settings),
-        ranking_(settings_.kernel_size, settings_.max_pooling) {}
+        ranking_(settings_.kernel_size, settings_.max_pooling, settings_.random) {}
 
   // The first block keeps the most: with every later one a position that was kept, or a share of
   // one, is scored with the rest.
@@ -107,8 +108,7 @@ class evicting_cache final : public cache_policy {
     const batch& b = layer.state;
     const auto at = static_cast<std::size_t>(layer.layer);
     if (layer.layer == 0) list_scored(layer);
-    ranking_.rank(layer.layer, b.backend(), layer.q, first_, last_, cache.layer(layer.layer),
-                  selected_);
+    ranking_.rank(layer.layer, b, layer.q, first_, last_, cache.layer(layer.layer), selected_);
     kept_[at].resize(static_cast<std::size_t>(kept_begin_.back()));
     op::list_kept list = ranking_.kept(layer.layer);
     list.suffix = suffix_.data();
@@ -200,6 +200,7 @@ recipe make_sparse_dllm(const model_config& model, const parameters& p) {
   e.max_pooling = p.text("pooling") == "max";
   e.delay = static_cast<std::int32_t>(p.integer("delay"));
   e.prefix_only = p.text("eviction") == "prefix";
+  e.random = p.text("selection") == "random";
   e.block_length = static_cast<std::int32_t>(p.integer("block_length"));
   recipe r;
   r.rows = std::make_unique<row_policy>();
@@ -259,7 +260,11 @@ method_info sparse_dllm_info() {
                    "full forwards of a block before the one that builds the cache",
                    "Sparse-dLLM Table 3"),
       choice_spec("eviction", {"bidirectional", "prefix"},
-                  "evict from prefix and suffix, or from the prefix only", "Sparse-dLLM Table 4")};
+                  "evict from prefix and suffix, or from the prefix only", "Sparse-dLLM Table 4"),
+      choice_spec("selection", {"score", "random"},
+                  "what is kept: the best by score (the paper), or, as a control, positions drawn "
+                  "anew by every layer",
+                  paper)};
   append(m.parameters, schedule_parameters());
   append(m.parameters, sampling_parameters());
   m.presets["official"] = {};

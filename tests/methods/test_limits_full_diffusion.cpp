@@ -5,6 +5,8 @@
 // baseline token for token.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "methods/baselines/sparse_d/pattern_keys.h"
 #include "tests/methods/tiny_models.h"
 
@@ -36,6 +38,8 @@ TEST(limits_full, sparse_dllm_keeping_all_without_delay_is_fast_dllm_dual) {
                 blocks);
     expect_same(family, "sparse_dllm", with(with(blocks, keep), {{"eviction", "prefix"}}),
                 "fast_dllm", blocks);
+    expect_same(family, "sparse_dllm", with(with(blocks, keep), {{"selection", "random"}}),
+                "fast_dllm", blocks);
   }
 }
 
@@ -54,9 +58,62 @@ TEST(limits_full, focus_dllm_seeing_every_prompt_block_is_its_dense_recipe) {
   for (const model_family family : {model_family::llada, model_family::dream}) {
     const parameter_map base =
         with(blocks, {{"dense_layers", one}, {"dense_tail_layers", 0}, {"prompt_block_size", 4}});
-    expect_same(family, "focus_dllm", with(base, {{"alpha", 1.0}}), "focus_dllm",
-                with(base, {{"sparse_attention", false}}));
+    for (const char* selection : {"score", "random", "last"}) {
+      expect_same(family, "focus_dllm",
+                  with(base, {{"alpha", 1.0}, {"selection", std::string(selection)}}), "focus_dllm",
+                  with(base, {{"sparse_attention", false}}));
+    }
   }
+}
+
+// The controls choose other keys than the score does, and the same ones in any batch.
+TEST(limits_full, keys_that_are_not_scored_are_others_in_any_batch) {
+  const parameter_map focus =
+      with(blocks, {{"dense_layers", one}, {"prompt_block_size", 4}, {"alpha", 0.5}});
+  struct control {
+    const char* method;
+    parameter_map given;
+    std::vector<std::string> selections;
+  };
+  const auto model = tiny_model(model_family::llada, cpu_backend());
+  const auto requests = tiny_requests(4, 24);
+  for (const control& c : {control{"sparse_dllm", blocks, {"random"}},
+                           control{"focus_dllm", focus, {"random", "last"}}}) {
+    const auto scored = decode_closed(*model, c.method, c.given, requests, 1);
+    for (const std::string& selection : c.selections) {
+      const parameter_map given = with(c.given, {{"selection", selection}});
+      const auto alone = decode_closed(*model, c.method, given, requests, 1);
+      EXPECT_NE(outputs(alone), outputs(scored)) << c.method << ", " << selection;
+      EXPECT_EQ(outputs(alone), outputs(decode_closed(*model, c.method, given, requests, 3)));
+    }
+  }
+}
+
+// On a model for which a token that it writes in a first block ends the answer.
+TEST(limits_full, vanilla_that_stops_gives_the_same_answer_in_fewer_forwards) {
+  const auto requests = tiny_requests(12, 48);
+  const auto usual = tiny_model(model_family::llada, cpu_backend());
+  const std::int32_t stop = outputs(decode_closed(*usual, "vanilla", blocks, requests, 1))[0][2];
+  model_config c = tiny_config(model_family::llada);
+  c.eos_id = stop;
+  c.stop_ids = {stop};
+  const auto model = tiny_model(c, cpu_backend(), 2048, 7, dtype::f32);
+  const auto whole = decode_closed(*model, "vanilla", blocks, requests, 1);
+  const auto stops =
+      decode_closed(*model, "vanilla", with(blocks, {{"early_stop", true}}), requests, 1);
+  const auto padded = outputs(whole), stopping = outputs(stops);
+  int stopped = 0;
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    const std::vector<std::int32_t>&a = padded[i], &b = stopping[i];
+    const auto end = std::find(a.begin(), a.end(), stop) - a.begin();
+    const bool ends_early = end < static_cast<std::ptrdiff_t>(a.size()) - 8;
+    EXPECT_TRUE(std::equal(a.begin(), a.begin() + end, b.begin()));
+    const auto full = whole.answers[i].counters.forwards,
+               fewer = stops.answers[i].counters.forwards;
+    EXPECT_EQ(fewer, ends_early ? (end / 8 + 1) * 8 : full);
+    stopped += ends_early;
+  }
+  EXPECT_GT(stopped, 0) << "no answer of this model ends before its canvas does";
 }
 
 TEST(limits_full, focus_dllm_without_indicator_and_sparsity_is_fast_dllm_dual) {

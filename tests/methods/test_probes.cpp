@@ -441,6 +441,18 @@ TEST(probes, kv_changes_above_the_first_layer_only) {
   EXPECT_EQ(cached.results.at("kv_change").at("regions").at("before").at("positions"), 0);
 }
 
+TEST(probe_maths, skewness_by_hand) {
+  probe_maths::third_moments m, right;
+  for (const double v : {0.0, 0.0, 0.0, 4.0}) m.add(v);  // mean 1, variance 3, third moment 6
+  EXPECT_NEAR(m.skewness(), 6 / std::pow(3, 1.5), 1e-12);
+  for (const double v : {-1.0, -1.0, -1.0, -5.0}) right.add(v);
+  EXPECT_NEAR(right.skewness(), -m.skewness(), 1e-12);
+  EXPECT_NEAR(right.size_of_skewness(), m.skewness(), 1e-12);
+  probe_maths::third_moments flat;
+  flat.add(2);
+  EXPECT_TRUE(std::isnan(flat.skewness()));
+}
+
 // The importance of n masked rows sums to n times the number of heads, in every layer.
 TEST(probes, importance_sums_to_the_heads) {
   for (const model_family family : {llada, sdar}) {
@@ -469,6 +481,12 @@ TEST(probes, importance_sums_to_the_heads) {
     EXPECT_NEAR(i.at("gamma_separation").get<double>(),
                 i.at("gamma").get<double>() * (1 + tokens.at("decodable").get<double>() / others),
                 1e-4);
+    // For the same reason the others' mean is below 0 where that of the decodable is above it.
+    EXPECT_LT(i.at("delta_mean_of_others").get<double>() * i.at("gamma").get<double>(), 0);
+    EXPECT_GT(i.at("decided_mass"), 0);
+    EXPECT_LT(i.at("decided_mass"), 1);
+    EXPECT_GE(i.at("delta_skewness"), 0);
+    EXPECT_GE(i.at("layer1_skewness"), 0);
     EXPECT_GE(i.at("eviction_error"), 0);
     EXPECT_LE(i.at("eviction_error"), 1);
     // Quintiles hold a fifth of the tokens each, as far as numbers divide.
@@ -553,6 +571,12 @@ TEST(probes, attention_with_every_key_a_sink) {
   const probed p = look({"attention"}, "vanilla", llada, blocks_of_8, settings);
   const json& a = p.results.at("attention");
   EXPECT_EQ(a.at("looks"), 3 * 4);
+  EXPECT_GT(a.at("keys_for_90_max"), 0);
+  EXPECT_LE(a.at("keys_for_90_max"), 0.95);
+  EXPECT_GT(a.at("first_token_mass"), 0);
+  EXPECT_LT(a.at("first_token_mass"), 0.5);
+  EXPECT_GT(a.at("outside_overlap_mean"), 0.1);  // by chance
+  EXPECT_LE(a.at("outside_overlap_mean"), 1);
   for (std::size_t x = 0; x < 3; ++x) {
     EXPECT_NEAR(a.at("sink_mass")[x].get<double>(), 1, 1e-4);
     EXPECT_EQ(a.at("step_overlap")[x], 1);

@@ -5,36 +5,17 @@ import random
 import numpy as np
 import torch
 
+from curriculum import SIZED, WEIGHTS, pick_size
 from parallel import PARALLEL
 from tasks import Stream
 from tokenizer import EOS, MASK
 from words import KEYS
 
 BUCKETS = [32, 64, 96, 128, 160, 192, 256, 320, 448, 576, 832, 1088, 2176]
-WEIGHTS = {"word_problem": 0.24, "equation": 0.13, "list_program": 0.10, "instruction": 0.17,
-           "retrieval_kv": 0.16, "needle": 0.08, "summary": 0.07, "story": 0.05, "ledger": 0.10}
-SIZED = ("retrieval_kv", "needle", "summary")
 EOS_WEIGHT = 0.1
 NEAR_EOS_WEIGHT = 0.5  # the end of an answer: its place decides whether the answer is cut
 IGNORED, DECIDED, SCORED = 0, 1, 2  # a token's part in the block being decoded; SCORED: an answer's
 COPIES = 4  # noise draws that share one clean context
-
-
-def pick_size(rng, p, long):
-    """Context size in tokens at training progress p in [0, 1]: short first, long late and rare;
-    `long` of them are spread evenly over the orders of magnitude from 200 to 2000."""
-    u = rng.random()
-    if rng.random() < long:
-        return int(200 * 10 ** rng.random())
-    if p < 0.12:
-        return rng.randint(12, 50)
-    if p < 0.25:
-        return rng.randint(12, 90)
-    if p < 0.45:
-        return rng.randint(16, 160 if u < 0.9 else 250)
-    if u < 0.92:
-        return rng.randint(16, 200)
-    return rng.randint(200, 480)
 
 
 class Batcher:

@@ -2,15 +2,19 @@
 """Writes the held-out splits. Usage: python heldout.py --tokenizer TOK/qwen.json --out DATA_DIR
 
 --map writes needle_map/DEPTH.jsonl alone: needles by length, at one depth a file.
---more 0 appends the items of MORE[0] to the files there are, --more 1 those of MORE[1] after them, so
-that a difference of two points, and then of half a point, can be decided. The models had been trained
-by then, so no prompt may occur among DRAWS of the trainer's.
+--added takes the items behind FIRST of each family away and writes those of ADDED anew. The models had
+been trained by then. So these are drawn as training draws, what training may have seen is kept, and every
+item says how common it is: `trained`, how often its prompt came up in REPLAYED draws of the trainer's
+streams, and `repeats`, the id of an earlier item with the same prompt.
+
+The first items say the same of themselves: training left their prompts out (`trained` 0).
 """
 import argparse
 import json
 import os
 import random
 
+from curriculum import SIZED, WEIGHTS, pick_size
 from parallel import PARALLEL
 from tasks import FAMILIES, Stream, needle_at, prompt_hash
 from tokenizer import Codec
@@ -23,15 +27,14 @@ SIZES = {"retrieval_kv": [(64, 24), (128, 24), (256, 16), (512, 8), (1024, 4), (
 GEN = {"word_problem": 64, "equation": 64, "list_program": 64, "instruction": 64,
        "retrieval_kv": 32, "needle": 32, "summary": 64, "story": 64, "ledger": 64, **dict.fromkeys(PARALLEL, 32)}
 COUNT = 80
-MORE = [{"word_problem": [(None, 720)], "equation": [(None, 720)], "list_program": [(None, 720)],
-         "instruction": [(None, 720)],
-         "retrieval_kv": [(128, 120), (256, 80), (512, 48), (1024, 28), (2000, 28)],
-         "needle": [(128, 120), (256, 80), (512, 48), (1024, 28), (2000, 28)],
-         "story": [(None, 320)]},
-        {"word_problem": [(None, 2000)], "equation": [(None, 2000)], "list_program": [(None, 2000)],
-         "instruction": [(None, 2000)]}]
-DRAWS = {"word_problem": 1_000_000, "equation": 2_000_000, "list_program": 500_000,
-         "instruction": 2_000_000}  # the others never repeat a prompt
+FIRST = {family: sum(n for _, n in SIZES.get(family, [(None, COUNT)])) for family in FAMILIES}
+LONG = [(128, 120), (256, 148), (512, 96), (1024, 68), (2000, 44)]
+ADDED = {"word_problem": [(None, 920)], "equation": [(None, 920)], "list_program": [(None, 920)],
+         "instruction": [(None, 920)], "retrieval_kv": LONG, "needle": LONG, "story": [(None, 320)]}
+# Every model was trained from stream 1001; a training that was interrupted went on with the next ones. The
+# sizes of a few families follow the processor time that training had used, so no replay meets the very
+# same prompts: it has the seeds, the interleaving of families and the curriculum.
+TRAINER_SEED, RUNS, REPLAYED = 1, 3, 300_000
 MAP_SIZES, MAP_DEPTHS = (256, 512, 1024, 2000), (0, 25, 50, 75, 100)
 MAP_ITEMS = (3, 9)  # the second lot was drawn later
 
@@ -52,42 +55,96 @@ def write_map(codec, folder):
         write(os.path.join(folder, f"{depth}.jsonl"), some)
 
 
-def items(stream, sizes, seen, codec, family, first):
-    """Rows of as many items of each size, no prompt of which is in `seen`, which they enter."""
-    for size, count in sizes:
+def kind_of(it):
+    """What an item's difficulty depends on, in a word or two."""
+    family, answer = it["family"], it["answer"]
+    if family == "equation":
+        return f"{answer.count('=')} steps"
+    if family == "word_problem":
+        return f"{answer.count('=')} steps"
+    if family == "list_program":
+        return f"{answer.count('|') + 1} stages"
+    if family == "instruction":
+        return " ".join(it["prompt"].split()[:2])
+    if family in PARALLEL:
+        return f"{answer.count(',') + 1} items"
+    return family
+
+
+def row_of(it, number, size, codec):
+    """A line of a file; a canvas that holds the answer and its end."""
+    need, gen = len(codec.encode(it["answer"])) + 1, GEN[it["family"]]
+    while gen < need:
+        gen += 32
+    check = dict(it["check"])
+    if size:
+        check["context_tokens"] = len(codec.encode(it["prompt"]))
+    return {"id": f"{it['family']}-{number:03d}", "family": it["family"], "prompt": it["prompt"],
+            "answer": it["answer"], "scorer": it["scorer"], "check": check, "gen_length": gen}
+
+
+def with_strata(rows, codec, trained):
+    """Rows with kind, tokens of the prompt, and what is known of the prompt. trained: {hash: times}."""
+    seen = {}
+    for row in rows:
+        key = prompt_hash(row["prompt"])
+        for name in ("kind", "tokens", "trained", "repeats"):
+            row.pop(name, None)
+        row.update(kind=kind_of(row), tokens=len(codec.encode(row["prompt"])),
+                   trained=trained.get(key, 0))
+        if key in seen:
+            row["repeats"] = seen[key]
+        seen.setdefault(key, row["id"])
+    return rows
+
+
+def first_items(codec, family):
+    """Different prompts, the only ones of their kind: training leaves them out."""
+    stream, seen, rows = Stream(SEED + FAMILIES.index(family)), set(), []
+    for size, count in SIZES.get(family, [(None, COUNT)]):
         for _ in range(count):
             it = stream.draw(family, size)
             while prompt_hash(it["prompt"]) in seen:
                 it = stream.draw(family, size)
             seen.add(prompt_hash(it["prompt"]))
-            need = len(codec.encode(it["answer"])) + 1
-            gen = GEN[family]
-            while gen < need:
-                gen += 32
-            check = dict(it["check"])
-            if size:
-                check["context_tokens"] = len(codec.encode(it["prompt"]))
-            yield {"id": f"{family}-{first:03d}", "family": family, "prompt": it["prompt"],
-                   "answer": it["answer"], "scorer": it["scorer"], "check": check,
-                   "gen_length": gen}
-            first += 1
+            rows.append(row_of(it, len(rows), size, codec))
+    return rows
 
 
-def append_more(codec, folder, lot):
-    for family, sizes in MORE[lot].items():
-        path = os.path.join(folder, family + ".jsonl")
-        with open(path, encoding="utf-8") as f:
-            seen = {prompt_hash(json.loads(line)["prompt"]) for line in f}
-        first, trained = len(seen), Stream(1)
-        for _ in range(DRAWS.get(family, 0)):
-            seen.add(prompt_hash(trained.draw(family, None)["prompt"]))
-        seed = SEED + 2000 + 100 * lot + list(MORE[lot]).index(family)
-        rows = list(items(Stream(seed), sizes, seen, codec, family, first))
-        write(path, rows, "a")
+def replayed(excluded):
+    """How often each prompt comes up in the trainer's streams, families interleaved as in training."""
+    times = {}
+    for run in range(RUNS):
+        seed = TRAINER_SEED + 1000 * (run + 1)
+        stream, rng = Stream(seed, excluded), random.Random(seed + 1)
+        for i in range(REPLAYED):
+            family = rng.choices(list(WEIGHTS), WEIGHTS.values())[0]
+            size = pick_size(rng, i / REPLAYED, 0.1) if family in SIZED else None
+            key = prompt_hash(stream.draw(family, size)["prompt"])
+            times[key] = times.get(key, 0) + 1
+    return times
 
 
-def write(path, rows, mode="w"):
-    with open(path, mode, encoding="utf-8") as f:
+def add_items(codec, folder):
+    files = {}
+    for family in FAMILIES:
+        with open(os.path.join(folder, family + ".jsonl"), encoding="utf-8") as f:
+            files[family] = [json.loads(line) for line in f][:FIRST[family]]
+    trained = replayed({prompt_hash(row["prompt"]) for rows in files.values() for row in rows})
+    for family, rows in files.items():
+        stream = Stream(SEED + 3000 + FAMILIES.index(family))
+        for size, count in ADDED.get(family, []):
+            for _ in range(count):
+                rows.append(row_of(stream.draw(family, size), len(rows), size, codec))
+        rows = with_strata(rows, codec, trained)
+        write(os.path.join(folder, family + ".jsonl"), rows)
+        added = rows[FIRST[family]:]
+        print(f"{family}: of {len(added)} added, {sum(r['trained'] > 0 for r in added)} came up in "
+              f"training, {sum('repeats' in r for r in added)} repeat an earlier item")
+
+
+def write(path, rows):
+    with open(path, "w", encoding="utf-8") as f:
         for row in rows:
             f.write(json.dumps(row, ensure_ascii=False) + "\n")
     ctx = [r["check"].get("context_tokens", 0) for r in rows]
@@ -100,19 +157,16 @@ def main():
     ap.add_argument("--out", required=True)
     ap.add_argument("--map", action="store_true")
     ap.add_argument("--family", choices=FAMILIES, action="append", help="this one alone; may be repeated")
-    ap.add_argument("--more", type=int, choices=range(len(MORE)))
+    ap.add_argument("--added", action="store_true")
     a = ap.parse_args()
     codec = Codec(a.tokenizer, "qwen")
     os.makedirs(a.out, exist_ok=True)
     if a.map:
         return write_map(codec, os.path.join(a.out, "needle_map"))
-    if a.more is not None:
-        return append_more(codec, a.out, a.more)
+    if a.added:
+        return add_items(codec, a.out)
     for family in a.family or FAMILIES:
-        stream = Stream(SEED + FAMILIES.index(family))
-        sizes = SIZES.get(family, [(None, COUNT)])
-        write(os.path.join(a.out, family + ".jsonl"),
-              list(items(stream, sizes, set(), codec, family, 0)))
+        write(os.path.join(a.out, family + ".jsonl"), first_items(codec, family))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from unmask.text import shown
 
 # Command: (module, one line of help).
 COMMANDS = {
+    "campaign": ("unmask.campaign", "every artifact from one clean commit, several times, with all claims"),
     "claims": ("unmask.claims", "the papers' claims against measured rows"),
     "compare": ("unmask.compare", "two runs or builds: same answers, and which side is faster"),
     "crossover": ("unmask.crossover", "which method wins where, from rows of a sweep"),

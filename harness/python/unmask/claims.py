@@ -12,7 +12,8 @@ from unmask.errors import EnvironmentFault, UserError
 from unmask.estimates import estimate_text, short_number
 from unmask.names import find_known, keep_named
 from unmask.register.declare import RATIOS, read_register
-from unmask.register.judge import VERDICTS, Evidence, judge_all, needs_text, result_of, run_line
+from unmask.register import repeats
+from unmask.register.judge import VERDICTS, judge_all, needs_text, result_of, run_line
 from unmask.settings import estimate_json
 from unmask.verdicts import tone
 
@@ -26,6 +27,8 @@ HEAD = [
     "machine that it needs.",
     "size: whether the published number lies inside the interval or outside; SUPPORTED speaks of the bound, "
     "not of the size. corrected: what is left of a verdict among all claims (Benjamini and Hochberg).",
+    "campaigns: how many of several whole campaigns give the verdict, which is that of most; the numbers are those "
+    "of the first that gives it, and where no verdict has a majority the claim is OPEN.",
     "registered: whether a claim was last changed before its rows were measured or after, when they may "
     "have suggested it. Controls are no claims of the papers and are counted apart.",
 ]
@@ -67,7 +70,7 @@ def _published_text(c):
 
 def _table(judged, title):
     table = tables.Table(["id", "paper", "claim", "scale", "verdict", "size", "measured here", "bound",
-                          "published", "score beside it", "corrected", "registered", "reason"])
+                          "published", "score beside it", "corrected", "campaigns", "registered", "reason"])
     table.title = title
     for c, r in judged:
         quality = r.finding.quality if r.finding else None
@@ -75,10 +78,25 @@ def _table(judged, title):
         table.add(c.id, c.paper, f"{c.statement} ({c.place}{reading})", r.scale, r.verdict, r.size or "–",
                   estimate_text(r.estimate) if r.estimate else "–", f"{c.bound.text} ({c.bound.by})",
                   _published_text(c), estimate_text(quality) if quality else "–",
-                  r.after_correction or "–", r.registered or "–", r.reason)
+                  r.after_correction or "–", r.campaigns or "–", r.registered or "–", r.reason)
     count = Counter(r.verdict for _, r in judged)
     table.notes.append("".join(f"{count[v]} {v}, " for v in VERDICTS) + f"of {len(judged)} " +
                        ("controls" if judged and judged[0][0].is_control else "claims"))
+    return table
+
+
+def headlines_table(judged):
+    """A line for each claim of an abstract, without reasons: for a page that says what came of them."""
+    table = tables.Table(["paper", "headline", "published", "here", "score beside it", "verdict", "campaigns"])
+    for c, r in judged:
+        quality = r.finding.quality if r.finding else None
+        reading = f" ({c.reading})" if c.reading else ""
+        table.add(c.paper, f"{c.statement.rstrip('.')}{reading}",
+                  f"{short_number(c.published.value)}" if c.published else "–",
+                  estimate_text(r.estimate) if r.estimate else "–",
+                  estimate_text(quality) if quality else "–", r.verdict, r.campaigns or "one")
+    count = Counter(r.verdict for _, r in judged)
+    table.notes.append("".join(f"{count[v]} {v}, " for v in VERDICTS) + f"of {len(judged)} headlines")
     return table
 
 
@@ -112,7 +130,9 @@ def claim_json(c, r, register):
                                 "source": p.source, "approximate": p.approximate},
             "regime": c.regime if isinstance(c.regime, str) else c.regime.says, "preset": c.preset,
             "clock": c.clock, "tasks": c.tasks, "items": c.items, "p": r.p,
-            "corrected": r.after_correction or None, "registered": r.registered or None,
+            "corrected": r.after_correction or None, "campaigns": [
+                {"verdict": verdict, "measured": found and found.value, "interval": found and found.range}
+                for verdict, found in r.each], "registered": r.registered or None,
             "hash": c.hash, "register": register.hash, "dirty_rows": r.dirty, "rows": r.rows,
             "tiny_models": r.tiny_models, "synthetic": r.synthetic, "note": c.note,
             "controls": [f"{k.paper}/{k.id}" for k, _ in r.controls]}
@@ -220,6 +240,8 @@ examples: unmask run experiments -o runs; unmask claims runs
                         "claims that are for it alone")
     p.add_argument("--paper", action="append", default=[], metavar="PAPER",
                    help="keep the claims of PAPER, which may have none (repeatable)")
+    p.add_argument("--headlines", action="store_true",
+                   help="the claims of the abstracts alone, a short line each; exit code 0 whatever they are")
     p.add_argument("--timed", action="store_true",
                    help="list the experiment files that a claim on times is about, and judge none")
     p.add_argument("--list", action="store_true", help="list the claims and judge none")
@@ -234,16 +256,21 @@ examples: unmask run experiments -o runs; unmask claims runs
 def _judge(options, register, claims, folder):
     if not os.path.isdir(options.results):
         raise EnvironmentFault(f"there are no results in {options.results}")
-    evidence = Evidence(options.results, read_since(folder))
+    evidence = repeats.evidence_of(options.results, read_since(folder))
     if options.explain:
-        text = explain(claim_named(register, options.explain), register, evidence, options.scale)
+        text = explain(claim_named(register, options.explain), register, evidence[0], options.scale)
         tables.write(text, options.output)
         return 0
     if options.save and options.scale != "tiny":
         claims = [c for c in claims if options.scale in c.scales]
-    judged = judge_all(claims, register, evidence, options.scale)
+    if options.headlines:
+        claims = [c for c in claims if c.place.startswith("Abstract")]
+    judged = repeats.judge_campaigns(claims, register, evidence, options.scale)
+    if options.headlines:
+        tables.write(tables.render(headlines_table(judged), options.format), options.output)
+        return 0
     named = {f"{c.paper}/{name}" for c in claims for name in c.controls + c.rivals}
-    controls = [(k, result_of(k, evidence, options.scale)) for k in register.controls if k.key in named]
+    controls = repeats.controls_of([k for k in register.controls if k.key in named], evidence, options.scale)
     if options.save:
         tables.write(claims_text(judged, controls, register, "md"),
                      os.path.join(options.results, "claims.md"))

@@ -62,7 +62,7 @@ def _decode_table(rows):
     """A line for each row: score, speed, speed-up over the first method that ran on the same weights and
     prompts in the same circumstances, and what was counted."""
     table = tables.Table(["model", "method", "task", ">items", ">score", ">tok/s ±", ">speed-up",
-                          ">committed/step", ">redundancy", ">nfe", "verdict"])
+                          ">delivered/forward", ">committed/step", ">redundancy", ">nfe", "verdict"])
     varying = [key for key in RUN_KEYS if len({row[key] for row in rows}) > 1]
     bases = {}
 
@@ -71,14 +71,14 @@ def _decode_table(rows):
     for row in filter(is_reportable, rows):
         bases.setdefault(place(row), row)
     for row in rows:
-        cells = ["–"] * 6
+        cells = ["–"] * 7
         if is_reportable(row):
             base = bases[place(row)]
             ratio = None if base is row else estimates.ratio(row, base, "tokens_per_second")
             cells = [_score_cell(row), _speed_cell(row),
                      "base" if base is row else estimate_cell(ratio, 2) if ratio else "–",
-                     _metric_cell(row, "committed_per_step", 2), _metric_cell(row, "redundancy", 2),
-                     _metric_cell(row, "nfe", 0)]
+                     _metric_cell(row, "tpf", 2), _metric_cell(row, "committed_per_step", 2),
+                     _metric_cell(row, "redundancy", 2), _metric_cell(row, "nfe", 0)]
         table.add(_model_name(row), _method_cell(row, varying), row["workload"]["family"],
                   count_cell(row["workload"]["items"]), *cells, _verdict_cell(row))
     return table

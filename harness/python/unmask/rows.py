@@ -210,9 +210,9 @@ def read_latest(*paths):
     return latest([row for path in paths for row in read_rows(path)])
 
 
-def places_below(path, wanted=lambda place: True):
+def places_below(path, wanted=lambda place: True, archive=ARCHIVE):
     """Reads every rows.jsonl below a folder, by the folder's place in it, "focus/table_5/tiny", of the
-    places that are wanted. A folder without any that holds rows.tar.xz stands for what the archive
+    places that are wanted. A folder without any that holds an archive of this name stands for what that
     holds."""
     found = {}
     for folder, folders, files in os.walk(path):
@@ -221,7 +221,7 @@ def places_below(path, wanted=lambda place: True):
             place = os.path.relpath(folder, path).replace(os.sep, "/")
             if wanted(place):
                 found["" if place == "." else place] = _rows_of_file(os.path.join(folder, "rows.jsonl"))
-    archive = os.path.join(path, ARCHIVE)
+    archive = os.path.join(path, archive)
     return found if found or not os.path.isfile(archive) else _rows_of_archive(archive, wanted)
 
 

@@ -13,7 +13,8 @@ bool dream_schedule(const model_config& model, const parameters& p) {
   return schedule == "dream" || (schedule == "auto" && model.family == model_family::dream);
 }
 
-recipe make_canvas(const std::string& method, const model_config& model, const parameters& p) {
+recipe make_canvas(const std::string& method, const model_config& model, const parameters& p,
+                   bool early_stop) {
   recipe r;
   r.method = method;
   r.rows = std::make_unique<row_policy>();
@@ -50,6 +51,8 @@ recipe make_canvas(const std::string& method, const model_config& model, const p
   s.tokens_per_step = tokens_per_step;
   s.block_length = static_cast<std::int32_t>(p.integer("block_length"));
   s.until_clean = p.flag("until_clean") || u.threshold > 0 || u.factor > 0;
+  if (early_stop) s.stop_ids = model.stop_ids;
+  s.fill_behind = early_stop;
   r.pace = std::make_unique<block_schedule>(s);
   u.score = p.text("remasking");
   r.unmask = std::make_unique<ranked_unmask>(u);

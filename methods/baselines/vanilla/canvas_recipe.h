@@ -17,8 +17,10 @@ namespace unmask {
 std::vector<parameter_spec> canvas_parameters();
 // Usage errors, naming `method`, for models and settings that whole-canvas decoding cannot run.
 void check_canvas(const std::string& method, const model_config& model, const parameters& p);
-// All five slots; `method` names the errors of later requests.
-recipe make_canvas(const std::string& method, const model_config& model, const parameters& p);
+// All five slots; `method` names the errors of later requests. `early_stop`: LLaDA's schedule ends with
+// the block that holds the answer's end; the positions behind it become that token without a forward.
+recipe make_canvas(const std::string& method, const model_config& model, const parameters& p,
+                   bool early_stop = false);
 // Whether Dream's loop runs (schedule dream, or auto on a model of that family).
 bool dream_schedule(const model_config& model, const parameters& p);
 // Steps that the settings plan for a canvas of gen_length tokens: `steps`, or one per

@@ -16,6 +16,7 @@ const register_settings vanilla(
          {"llada_factor", llada, {{"block_length", 8}, {"factor", 1.0}}},
          {"llada_gumbel", llada, {{"block_length", 8}, {"temperature", 0.7}}},
          {"llada_random", llada, {{"block_length", 8}, {"remasking", "random"}}},
+         {"llada_early_stop", llada, {{"block_length", 8}, {"early_stop", true}}},
          {"dream_entropy", dream, {}},
          {"dream_origin", dream, {{"alg", "origin"}}},
          {"dream_sampled", dream, {{"temperature", 0.6}, {"top_p", 0.9}, {"alg_temp", 0.4}}},

@@ -4,6 +4,7 @@
 // Whole-canvas decoding without a cache: LLaDA's semi-autoregressive schedule and Dream's time
 // schedule, each with its ways of choosing tokens. The baseline every speed-up is measured from.
 #include "harness/decode/registry.h"
+#include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/canvas_recipe.h"
 
 namespace unmask {
@@ -21,13 +22,25 @@ method_info vanilla_info() {
   m.cache = "none";
   m.unmask = "top-n of the schedule; threshold or factor when set";
   m.parameters = canvas_parameters();
+  append(m.parameters,
+         {flag_spec("early_stop", false,
+                    "LLaDA: end with the block that holds the answer's end, as a control; the "
+                    "official loop decides the padding behind it",
+                    "")});
   m.knobs = {{"threshold", "decided_early", "0"}};
   m.presets["dream-instruct"] = {{"temperature", 0.2}, {"top_p", 0.95}, {"alg", "entropy"}};
   m.check = [](const model_config& model, const parameters& p) {
     check_canvas("vanilla", model, p);
+    if (p.flag("early_stop") && dream_schedule(model, p)) {
+      throw usage_error("vanilla: early_stop needs blocks, which Dream's schedule does not have");
+    }
+    if (p.flag("early_stop") && model.stop_ids.empty()) {
+      throw usage_error("vanilla: early_stop needs a model with stop ids; " + model.name +
+                        " has none");
+    }
   };
   m.make = [](const model_config& model, const parameters& p) {
-    return make_canvas("vanilla", model, p);
+    return make_canvas("vanilla", model, p, p.flag("early_stop"));
   };
   return m;
 }

@@ -36,7 +36,7 @@ class prompt_keys final : public key_policy {
     const step_plan& plan = layer.plan;
     if (layer.layer == 0) open_step(b, plan);
     if (!ranking_.empty()) {
-      ranking_.rank(layer.layer, b.backend(), layer.q, first_, last_, cache, keep_);
+      ranking_.rank(layer.layer, b, layer.q, first_, last_, cache, keep_);
     }
     if (!lists_) return;
     const std::vector<std::vector<std::int32_t>>& kept =

@@ -7,9 +7,9 @@ from unmask.register.compare import (at_equal_score, difference, falling, fastes
 from unmask.register.declare import (Published, above, at_least, at_most, below, claim, control,
                                      no_precondition, presumes, presumes_a_gpu, presumes_of_tasks, within)
 from unmask.register.frame import NeedsRows
-from unmask.register.power import repeated, scored
+from unmask.register.power import graded, repeated, scored, unlost
 
 __all__ = ["NeedsRows", "Published", "above", "at_equal_score", "at_least", "at_most", "below", "claim",
-           "control", "difference", "falling", "fastest_rival", "growth", "largest", "level",
+           "control", "difference", "falling", "fastest_rival", "graded", "growth", "largest", "level",
            "no_precondition", "presumes", "presumes_a_gpu", "presumes_of_tasks", "ratio", "repeated",
-           "score", "scored", "share", "smallest", "speed", "within", "within_row"]
+           "score", "scored", "share", "smallest", "speed", "unlost", "within", "within_row"]

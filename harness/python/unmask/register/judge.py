@@ -43,6 +43,8 @@ class Result:
     tiny_models: bool = False
     synthetic: bool = False
     controls: list = field(default_factory=list)  # [(Claim, Result)]
+    campaigns: str = ""        # how many of several campaigns give this verdict; "" of one
+    each: list = field(default_factory=list)  # of every campaign: (verdict, Estimate or None)
 
     @property
     def estimate(self):
@@ -53,10 +55,10 @@ class Evidence:
     """The rows below a folder of results, by their place PAPER/ARTIFACT/SCALE; what lies deeper was
     measured after a look at these, and is not read."""
 
-    def __init__(self, results, since=None):
+    def __init__(self, results, since=None, archive=ARCHIVE):
         self.results, self.since, self.judged = results, since or {}, {}
-        self.is_archive = os.path.isfile(os.path.join(results, ARCHIVE))
-        found = places_below(results, lambda place: place.count("/") <= 2)
+        self.is_archive = os.path.isfile(os.path.join(results, archive))
+        found = places_below(results, lambda place: place.count("/") <= 2, archive)
         self.places = {place: latest(rows) for place, rows in found.items() if rows}
 
 

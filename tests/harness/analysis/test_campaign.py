@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Campaigns: what is refused, what an archive holds, and what several of them say together."""
+
+import json
+import os
+import pathlib
+import tempfile
+import unittest
+import unittest.mock
+
+from made import row_of
+from test_claims import FASTER, Made, scored, write
+
+from unmask import campaign
+from unmask.errors import UserError
+from unmask.register import repeats
+
+FAST, SLOW = (1.0, 1.01, 0.99), (2.0, 2.02, 1.98)
+
+
+def rows(faster, score=180):
+    return [scored("fast", score, 200, FAST if faster else SLOW),
+            scored("slow", 180, 200, SLOW if faster else FAST)]
+
+
+class Campaigns(Made):
+    def put_campaigns(self, *each, ended=True, **more):
+        for number, found in enumerate(each, 1):
+            self.put(found, f"{number}/focus/table_5/tiny")
+            record = {"program": "unmask 1, commit a", "register": "r"} | ({"ended": "now"} if ended else {})
+            write(f"{self.folder}/results/{number}/campaign.json", json.dumps({**record, **more}))
+        return f"{self.folder}/results"
+
+    def verdict(self, where):
+        register = self.register(FASTER)
+        (_, r), = repeats.judge_campaigns(register.claims, register, repeats.evidence_of(where), "tiny")
+        return r
+
+    def test_the_verdict_is_that_of_most_campaigns(self):
+        r = self.verdict(self.put_campaigns(rows(True), rows(False), rows(True)))
+        self.assertEqual((r.verdict, r.campaigns), ("SUPPORTED", "2 of 3: SUPPORTED, NOT SUPPORTED, SUPPORTED"))
+        self.assertAlmostEqual(r.estimate.value, 2, delta=0.05)
+        self.assertAlmostEqual(r.each[1][1].value, 0.5, delta=0.05)
+
+    def test_without_a_majority_a_claim_is_open(self):
+        r = self.verdict(self.put_campaigns(rows(True), rows(False), rows(True, 120)))
+        self.assertEqual((r.verdict, r.campaigns), ("OPEN", "1 of 3: SUPPORTED, NOT SUPPORTED, PARTLY"))
+
+    def test_one_campaign_is_judged_by_itself(self):
+        self.put(rows(True))
+        r = self.verdict(f"{self.folder}/results")
+        self.assertEqual((r.verdict, r.campaigns, r.each), ("SUPPORTED", "", []))
+
+    def test_an_archive_gives_the_same_verdicts(self):
+        results = self.put_campaigns(rows(True), rows(True), rows(False))
+        before = self.verdict(results)
+        with tempfile.TemporaryDirectory() as into:
+            campaign.archive(results, into)
+            self.assertEqual(sorted(os.listdir(into)), ["rows-2.tar.xz", "rows-3.tar.xz", "rows.tar.xz"])
+            first = {file.name: file.read_bytes() for file in pathlib.Path(into).iterdir()}
+            self.assertEqual(self.verdict(into).each, before.each)
+            campaign.archive(results, into)  # the same rows, the same bytes
+            self.assertEqual(first, {file.name: file.read_bytes() for file in pathlib.Path(into).iterdir()})
+
+    def refused(self, words, call, *arguments):
+        with self.assertRaises(UserError) as caught:
+            call(*arguments)
+        self.assertIn(words, str(caught.exception))
+
+    def test_rows_that_nobody_can_build_again_are_refused(self):
+        self.refused("uncommitted changes", campaign.refuse_modified, "unmask 1, commit a (modified)", False)
+        campaign.refuse_modified("unmask 1, commit a (modified)", True)
+        campaign.refuse_modified("unmask 1, commit a", False)
+        dirty = row_of("fast", [1.0])
+        dirty["environment"]["build"] = {"git_dirty": True}
+        with tempfile.TemporaryDirectory() as into:
+            self.refused("`environment.build.git_dirty` of fast is true", campaign.archive,
+                         self.put_campaigns([dirty]), into)
+            other = {**row_of("fast", [1.0]), "source_hash": "e" * 40}
+            self.refused("a campaign is of one commit", campaign.archive,
+                         self.put_campaigns([row_of("slow", [1.0]), other]), into)
+            self.refused("its campaigns are of the commits", campaign.archive,
+                         self.put_campaigns([row_of("slow", [1.0])], [other]), into)
+            self.refused("was not measured to its end", campaign.archive,
+                         self.put_campaigns([row_of("slow", [1.0])], ended=False), into)
+            with unittest.mock.patch.object(campaign, "LARGEST", 100):
+                self.refused("more than 0 MB", campaign.archive, self.put_campaigns(rows(True), rows(True)), into)
+
+    def test_campaigns_of_a_folder_are_of_one_program(self):
+        results = self.put_campaigns(rows(True))
+        register = unittest.mock.Mock(hash="r")
+        place, record = campaign.begin(results, 2, "unmask 1, commit a", register)
+        self.assertEqual((record["seed"], os.path.basename(place)), (1, "2"))
+        self.refused("campaign 1 has `program`", campaign.begin, results, 3, "unmask 1, commit b", register)
+        register.hash = "changed"
+        self.refused("campaign 1 has `register`", campaign.begin, results, 3, "unmask 1, commit a", register)
+
+
+if __name__ == "__main__":
+    unittest.main()
