@@ -120,9 +120,14 @@ class engine_point final : public loadable_point {
 
   std::int32_t rows() const override {
     const recipe made = make();
-    std::int32_t rows =
-        engine_rows(model_->config, *made.pace, workload_->requests, places_, prefill_tokens(),
-                    static_cast<std::int32_t>(serve_.integer("prefill_chunk")));
+    // More arrivals than requests ask these again, all places at once where need be.
+    std::vector<sequence_request> requests = workload_->requests;
+    for (std::size_t i = 0;
+         served_ && !requests.empty() && requests.size() < static_cast<std::size_t>(places_); ++i) {
+      requests.push_back(workload_->requests[i % workload_->requests.size()]);
+    }
+    std::int32_t rows = engine_rows(model_->config, *made.pace, requests, places_, prefill_tokens(),
+                                    static_cast<std::int32_t>(serve_.integer("prefill_chunk")));
     if (!is_virtual() && !dry_) rows = std::max(rows, calibration_.rows());
     if (measures_cost()) {
       rows = std::max(rows, latency_rows(grid(), made.pace->shape().block));

@@ -59,6 +59,16 @@ double value(const result_row& row, const char* name) {
   return row.value_of(name).value_or(-1);
 }
 
+// Four problems for sixteen places: lists are made for sixteen requests, not for four.
+TEST_F(serve_runs, more_places_than_requests_ask_them_again_all_at_once) {
+  const std::string closed = "clock = \"virtual\"\ncost = \"1:10 512:100\"\nrequests = ";
+  const result_row many = run(closed + "32\n", "16"), few = run(closed + "4\n", "4");
+  ASSERT_TRUE(is_reportable(many)) << many.reason;
+  EXPECT_EQ(value(many, "batch_max"), 16);
+  EXPECT_EQ(value(many, "requests_finished"), 32);
+  EXPECT_EQ(value(many, "output_tokens"), 8 * value(few, "output_tokens"));
+}
+
 TEST_F(serve_runs, clients_that_leave_are_counted_and_their_tokens_are_discarded) {
   const std::string virtual_clock = "clock = \"virtual\"\ncost = \"1:10 512:100\"\nrequests = 12\n";
   const result_row all = run(virtual_clock);
