@@ -69,16 +69,29 @@ struct list_flags : compact {
 };
 
 // token[r] = canvas[sequence[r], position[r]], 0 in a padding row; canvas [S, length]
-// int32.
+// int32. A row with own[r] >= 0 has that token instead.
 struct gather_tokens {
   row_set rows;
   tensor_view canvas;
   std::int32_t* token = nullptr;
+  const std::int32_t* own = nullptr;  // [R]; null: no row has a token of its own
+};
+
+// What views see, as the key list of an attention: the slots of the ranges [range[v, i, 0],
+// range[v, i, 1]), one range after the other, at slot[begin[v]] and on. begin [V+1] is given.
+struct list_ranges {
+  std::int32_t views = 0;
+  std::int32_t ranges = 0;              // of each view; some may be empty
+  const std::int32_t* range = nullptr;  // [V, ranges, 2]
+  const std::int32_t* begin = nullptr;
+  std::int32_t* slot = nullptr;
 };
 
 // Candidates of this forward: positions p in [first[s], last[s]) with one of the wanted states whose
 // predicting row, that of position p - shift, is in `rows`. Fills begin [S+1], position and row
-// (index into rows); returns the total. state [S, length] uint8.
+// (index into rows); returns the total. state [S, length] uint8. With `judges`, where several rows may
+// stand at one position, row r predicts where the state is one of judges[r], and the candidates lie in
+// the order of their rows.
 struct find_candidates {
   using result = std::int32_t;
   row_set rows;
@@ -90,6 +103,7 @@ struct find_candidates {
   std::int32_t* begin = nullptr;
   std::int32_t* position = nullptr;
   std::int32_t* row = nullptr;
+  const std::uint8_t* judges = nullptr;  // [R]; null: `wanted` in every row
 };
 
 // flags[s, p] = value for p in [first[s], last[s]).

@@ -75,6 +75,12 @@ void batch::set_state(std::int32_t s, std::int32_t first, std::int32_t last, std
   std::fill(state + first, state + last, to);
 }
 
+void batch::reopen(std::int32_t s, std::int32_t position) {
+  set_state(s, position, position + 1, state_masked);
+  --at(s).counters.committed;
+  ++at(s).counters.reopened;
+}
+
 void batch::advance_step(std::int32_t s) {
   ++at(s).step;
   ++step_.as<std::int32_t>()[s];

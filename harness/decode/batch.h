@@ -79,6 +79,9 @@ class batch {
   std::int32_t count(std::int32_t s, std::int32_t first, std::int32_t last,
                      std::uint8_t want) const;
   void set_state(std::int32_t s, std::int32_t first, std::int32_t last, std::uint8_t to);
+  // A decided position is a mask again by the word of its pace, between two steps: it was decided as
+  // the mask token, which the canvas keeps. Counted as a rule's decision to reopen it would be.
+  void reopen(std::int32_t s, std::int32_t position);
   void advance_step(std::int32_t s);
   // What the positions are decided as: the held token where there is one, else the canvas.
   std::vector<std::int32_t> tokens(std::int32_t s, std::int32_t first, std::int32_t last) const;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "kernels/rows.h"
+
 namespace unmask {
 namespace {
 
@@ -114,16 +116,23 @@ void kv_cache::show(std::int32_t s) {
   publish(active_, s);
 }
 
-paged_kv kv_cache::seen(const page_table& table, std::int32_t layer) const {
-  return {keys_.view(), values_.view(),
-          table.on_device.as<std::int32_t>() + std::int64_t{layer} * stride_, layers_ * stride_,
-          stride_};
+paged_kv kv_cache::seen(const tensor& tables, std::int32_t layer) const {
+  return {keys_.view(), values_.view(), tables.as<std::int32_t>() + std::int64_t{layer} * stride_,
+          layers_ * stride_, stride_};
 }
 paged_kv kv_cache::layer(std::int32_t index) const {
-  return seen(active_, index);
+  return seen(active_.on_device, index);
+}
+paged_kv kv_cache::layer(std::int32_t index, const tensor& tables) const {
+  return seen(tables, index);
 }
 paged_kv kv_cache::stored(std::int32_t index) const {
-  return seen(stored_, index);
+  return seen(stored_.on_device, index);
+}
+
+void kv_cache::gather_tables(const std::int32_t* sequence, std::int32_t views,
+                             const tensor& tables) const {
+  backend_.run(op::gather_rows{active_.on_device, sequence, tables.view().first(views)});
 }
 
 std::size_t kv_cache::page_bytes() const {

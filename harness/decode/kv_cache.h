@@ -49,6 +49,11 @@ class kv_cache {
   paged_kv layer(std::int32_t index) const;
   // Layer `index` with every sequence's own slots, for a copy out of the scratch.
   paged_kv stored(std::int32_t index) const;
+  // Tables of views: row v of `tables` [views, table_width()] int32 becomes the table of sequence[v],
+  // and layer(index, tables) is layer(index) with one table for each of them.
+  std::int64_t table_width() const { return std::int64_t{layers_} * stride_; }
+  void gather_tables(const std::int32_t* sequence, std::int32_t views, const tensor& tables) const;
+  paged_kv layer(std::int32_t index, const tensor& tables) const;
 
   // Pages in the unit that admission thinks in: one page of every stored layer (without stored
   // layers: one page).
@@ -66,7 +71,7 @@ class kv_cache {
   };
   std::int32_t* row(page_table& table, std::int32_t layer, std::int32_t s) const;
   std::int32_t* scratch_row(std::int32_t s) { return scratch_.data() + std::int64_t{s} * stride_; }
-  paged_kv seen(const page_table& table, std::int32_t layer) const;
+  paged_kv seen(const tensor& tables, std::int32_t layer) const;
   void publish(page_table& table, std::int32_t s);
   void show(std::int32_t s);
 

@@ -43,6 +43,7 @@ struct sequence_step {
   std::int32_t candidate_first = 0, candidate_last = 0;  // where tokens may be decided
   std::int32_t quota = 0;      // tokens the schedule wants decided (policies may exceed or ignore)
   std::int32_t kv_length = 0;  // keys visible to this forward: slots [0, kv_length)
+  std::int32_t slots = 0;  // that it touches, where rows of views have some behind the positions
   std::int32_t block_first = 0, block_last = 0;  // the block being decoded
   std::int32_t step = 0;                         // steps made in this block before this one
   std::int32_t commit =
@@ -69,12 +70,28 @@ struct step_plan {
   step_arrays arrays;
 };
 
+// Rows of a sequence that see the same keys are a view. Without row_traits::views each sequence is one
+// view and nothing of this is listed. With it several rows of a sequence may stand at one position:
+// each has a slot of its own, may have a token of its own, and says what it judges.
+struct row_views {
+  static constexpr std::int32_t ranges = 3;
+  std::int32_t count = 0;
+  tensor begin;     // [V+1] rows of each view; positions ascend inside a view
+  tensor sequence;  // [V] ascending
+  tensor token;     // [rows] the row's token; -1: the canvas's
+  // [rows] uint8: the row judges its position in these states (one_state()). Not read where
+  // row_traits::carries holds.
+  tensor judges;
+  tensor range;  // [V, ranges, 2] slots that its rows see, empty ranges included
+};
+
 // The row lists of a forward in backend memory, rebuilt every step without allocating.
 struct row_lists {
   tensor begin, sequence, position, token;
   std::int32_t rows = 0;
   tensor slot;                // [rows] read when slots_differ
   bool slots_differ = false;  // a cache policy that compacts: slot[r] instead of position[r]
+  row_views views = {};
   row_set set(std::int32_t sequences) const {
     return {sequences,
             rows,
@@ -140,6 +157,8 @@ struct pace_shape {
   std::int32_t turn = 0;
   // A prompt may enter in pieces of a multiple of so many rows; 0: it enters whole.
   std::int32_t prefill_piece = 0;
+  // Rows of a forward at most (row_traits::views): so many of each position, and more.
+  std::int32_t row_copies = 1, more_rows = 0;
 };
 
 // How much of each sequence may enter this step: block, chunk, whole canvas, one token.
@@ -198,6 +217,16 @@ struct row_traits {
   // feed_forward_rows() names the rows that write K/V and pass the feed-forward; the others only
   // attend, and keep the residual. Does not combine with narrowing.
   bool partial_rows = false;
+  // Views that a sequence has at most, and one more for every so many positions (0: none);
+  // select() lists them (row_views), key_policy::see() their keys. views 0: a sequence is one view,
+  // which is not listed. Does not combine with the two above.
+  std::int32_t views = 0, view_positions = 0;
+  std::int32_t most_views(std::int32_t positions) const {
+    return views + (view_positions > 0 ? positions / view_positions + 1 : 0);
+  }
+  // Where logits are shifted, the row before a candidate may lie in an earlier forward
+  // (carried_outputs), as always under a model's own block-causal mask. No position has several rows.
+  bool carries = false;
 };
 
 // Which positions are computed.
@@ -256,6 +285,8 @@ struct key_traits {
   // choose() is asked in every layer. Only then may select() answer otherwise than by the plan, and
   // use a mass or a block mask.
   bool chooses = false;
+  // see() says what the views of the rows see; select() is not asked. Does not combine with choosing.
+  bool by_view = false;
 };
 
 // Which cached slots each row attends to in a layer.
@@ -276,6 +307,10 @@ class key_policy {
   // Default: slots [0, kv_length) under the model's own mask. kv_length [S] holds the plan's.
   virtual layer_keys select(const batch& b, const step_plan& plan, std::int32_t layer,
                             const std::int32_t* kv_length) const;
+  // key_traits::by_view. Once per forward, behind select() of the rows: fills rows.views.range.
+  virtual void see(const batch& b, const step_plan& plan, row_lists& rows) const {
+    (void)b, (void)plan, (void)rows;
+  }
 
  private:
   key_traits traits_;

@@ -29,8 +29,26 @@ double keys_of_row(const layer_keys& keys, std::int32_t s, std::int32_t position
 
 }  // namespace
 
+// Of a method with views. Hidden are those of the positions in play that a view leaves out.
+step_loop::impl::row_keys step_loop::impl::keys_seen_by_views(std::int32_t s) const {
+  const row_views& views = rows.views;
+  const std::int32_t *row = views.begin.as<std::int32_t>(), *of = views.sequence.as<std::int32_t>(),
+                     *key = view_key_begin.as<std::int32_t>();
+  const double shown = plan.of[static_cast<std::size_t>(s)].last;
+  row_keys seen;
+  for (std::int32_t v = 0; v < views.count; ++v) {
+    const double n = row[v + 1] - row[v], keys = key[v + 1] - key[v];
+    if (of[v] != s || n == 0) continue;
+    seen.sum += n * keys;
+    seen.busiest = std::max(seen.busiest, keys);
+    seen.hidden += n * std::max(shown - keys, 0.0);
+  }
+  return seen;
+}
+
 step_loop::impl::row_keys step_loop::impl::keys_seen(const row_set& set, const layer_keys& keys,
                                                      std::int32_t s) const {
+  if (most_views > 0) return keys_seen_by_views(s);
   row_keys seen;
   layer_keys shown;
   shown.set.kv_length = plan.arrays.kv_length;

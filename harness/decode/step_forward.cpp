@@ -48,8 +48,55 @@ bool step_loop::impl::choose_rows() {
     throw std::logic_error("step_loop: more rows than the model was made for");
   }
   const bool evicts = method.cache->prepare(state, plan, rows, cache);
+  if (most_views > 0) list_views();
   if (partial) method.rows->feed_forward_rows(state, plan, rows, updated, updated_index);
   return evicts;
+}
+
+// What a method with views needs beside its rows, for `most_views` views of all places.
+void step_loop::impl::make_view_lists() {
+  if (method.rows->traits().views == 0) return;
+  most_views = limits.sequences * method.rows->traits().most_views(limits.max_length);
+  const std::int64_t n = model.max_rows();
+  const auto ints = [&](std::initializer_list<std::int64_t> shape) {
+    return backend.allocate(dtype::i32, shape, memory_use::host_visible);
+  };
+  row_views& views = rows.views;
+  views.begin = ints({most_views + 1});
+  views.sequence = ints({most_views});
+  views.token = ints({n});
+  views.judges = backend.allocate(dtype::u8, {n}, memory_use::host_visible);
+  views.range = ints({most_views, row_views::ranges, 2});
+  view_key_begin = ints({most_views + 1});
+  view_tables = backend.allocate(dtype::i32, {most_views, cache.table_width()});
+}
+
+// The keys that the views see, and the page tables by which they see them. Views that this forward
+// does not have get no rows and no keys.
+void step_loop::impl::list_views() {
+  row_views& views = rows.views;
+  if (views.count > most_views) throw std::logic_error("step_loop: more views than announced");
+  method.keys->see(state, plan, rows);
+  const std::int32_t* range = views.range.as<std::int32_t>();
+  auto* begin = view_key_begin.as<std::int32_t>();
+  begin[0] = 0;
+  for (std::int32_t v = 0; v < most_views; ++v) {
+    std::int32_t keys = 0;
+    for (std::int32_t i = 0; v < views.count && i < row_views::ranges; ++i, range += 2) {
+      keys += std::max(range[1] - range[0], 0);
+    }
+    begin[v + 1] = begin[v] + keys;
+  }
+  std::fill(views.begin.as<std::int32_t>() + views.count,
+            views.begin.as<std::int32_t>() + most_views + 1, rows.rows);
+  if (limits.dry) return;
+  const std::int64_t keys = begin[most_views];
+  if (!view_slots || view_slots.view().rows() < keys) {
+    view_slots = backend.allocate(dtype::i32, {keys + keys / 2});
+  }
+  backend.run(op::list_ranges{views.count, row_views::ranges, views.range.as<std::int32_t>(), begin,
+                              view_slots.as<std::int32_t>()});
+  cache.gather_tables(views.sequence.as<std::int32_t>(), views.count, view_tables);
 }
 
 // The rows before any narrowing, for the observer and the accounting.
@@ -64,7 +111,10 @@ void step_loop::impl::note_entered() {
 
 void step_loop::impl::gather_tokens() {
   backend.run(
-      op::gather_tokens{rows.set(limits.sequences), state.canvas(), rows.token.as<std::int32_t>()});
+      op::gather_tokens{.rows = rows.set(limits.sequences),
+                        .canvas = state.canvas(),
+                        .token = rows.token.as<std::int32_t>(),
+                        .own = most_views > 0 ? rows.views.token.as<std::int32_t>() : nullptr});
 }
 
 void step_loop::impl::make_program(bool evicts) {
@@ -189,6 +239,10 @@ void step_loop::impl::decide_on_host(const layer_action& action) {
         throw usage_error("what a layer computes can be looked at on the device cpu only, not on " +
                           backend.name());
       }
+      if (most_views > 0) {
+        throw usage_error("what a layer computes cannot be looked at with " + method.method +
+                          ": its rows see keys by views");
+      }
       select_keys(l);
       const layer_rows of = rows_of_layer(l);
       const float scale = 1.0F / std::sqrt(static_cast<float>(model.config().head_dim));
@@ -247,6 +301,13 @@ void step_loop::impl::select_keys(std::int32_t layer) {
   const phase_range range(profile_phase::selection, layer);
   const stopwatch clock(seconds.selection);
   layer_keys& keys = keys_of[static_cast<std::size_t>(layer)];
+  if (most_views > 0) {
+    keys = {};
+    keys.set.kv_length = plan.arrays.kv_length;
+    keys.set.key_begin = view_key_begin.as<std::int32_t>();
+    keys.set.key_slot = view_slots.as<std::int32_t>();
+    return;
+  }
   keys = method.keys->select(state, plan, layer, plan.arrays.kv_length);
   if (method.keys->traits().chooses) return;
   if (keys.mass.data != nullptr || keys.set.tiles.keep != nullptr) {
@@ -286,10 +347,16 @@ void step_loop::impl::attend(std::int32_t layer, const layer_input& in) {
   const float scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
   const tensor_view attended = in.acts->attention.view().first(in.set.rows);
   const layer_keys& keys = keys_of[static_cast<std::size_t>(layer)];
+  row_set set = in.set;
   paged_kv pages = cache.layer(layer);
+  if (most_views > 0) {  // a view is a sequence of its own
+    set.sequences = most_views;
+    set.row_begin = rows.views.begin.as<std::int32_t>();
+    pages = cache.layer(layer, view_tables);
+  }
   pages.most_pages = most_pages;
   backend.run(op::attention{
-      in.set, model.query(*in.acts, in.set.rows), pages, keys.set, scale,
+      set, model.query(*in.acts, in.set.rows), pages, keys.set, scale,
       make_view(attended.data, attended.type, {in.set.rows, c.heads, c.head_dim}), keys.mass});
 }
 

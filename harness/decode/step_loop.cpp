@@ -34,7 +34,9 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
   const auto ints = [&](std::int64_t count, memory_use use = memory_use::host_visible) {
     return backend.allocate(dtype::i32, {count}, use);
   };
-  const bool carries = m.config().shifted_logits && m.config().attention == mask_kind::block_causal;
+  const bool carries =
+      m.config().shifted_logits &&
+      (m.config().attention == mask_kind::block_causal || method.rows->traits().carries);
   const std::int64_t behind = carries ? carried_outputs::room(l.sequences, l.max_length) : 0;
   if (carries) carried.emplace(backend, l.sequences, l.max_length, n, m.config().hidden);
   final = backend.allocate(dtype::f32, {n + behind, m.config().hidden});
@@ -62,6 +64,7 @@ step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
     updated_index = ints(n);
     part = m.make_activations();
   }
+  make_view_lists();
   found = make_candidate_lists(backend, l.sequences, n);
   if (method.unmask->traits().holds) state.keep_held_tokens();
   tokens_had.resize(static_cast<std::size_t>(s));
@@ -212,7 +215,7 @@ bool step_loop::impl::make_plan() {
       last_step[static_cast<std::size_t>(s)] = step;
     }
     any = any || step.active;
-    const std::int32_t keys = step.active ? std::max(step.last, step.kv_length) : 0;
+    const std::int32_t keys = step.active ? std::max({step.last, step.kv_length, step.slots}) : 0;
     if (keys > cache.slots(s)) throw std::logic_error("step_loop: a sequence runs past its pages");
     most_keys = std::max(most_keys, keys);
   }
@@ -268,10 +271,17 @@ std::int32_t step_loop::impl::find_candidates() {
       static_cast<std::uint8_t>(one_state(state_masked) | (revises ? one_state(state_decoded) : 0));
   const row_set readable =
       carried ? carried->read(state, plan, rows, final, limits.dry) : rows.set(limits.sequences);
-  found.count = backend.run(
-      op::find_candidates{readable, state.state(), wanted, plan.arrays.candidate_first,
-                          plan.arrays.candidate_last, shift, found.begin.as<std::int32_t>(),
-                          found.position.as<std::int32_t>(), found.row.as<std::int32_t>()});
+  found.count = backend.run(op::find_candidates{
+      .rows = readable,
+      .state = state.state(),
+      .wanted = wanted,
+      .first = plan.arrays.candidate_first,
+      .last = plan.arrays.candidate_last,
+      .shift = shift,
+      .begin = found.begin.as<std::int32_t>(),
+      .position = found.position.as<std::int32_t>(),
+      .row = found.row.as<std::int32_t>(),
+      .judges = most_views > 0 && !carried ? rows.views.judges.as<std::uint8_t>() : nullptr});
   if (!carried) return rows.rows;
   auto* row = found.row.as<std::int32_t>();
   for (std::int32_t i = 0; i < found.count; ++i) row[i] = carried->place_of(row[i]);

@@ -89,6 +89,10 @@ struct step_loop::impl {
   captured_graphs graphs;  // segments of the program
   row_lists staged;        // the rows as the layers of a segment read them, or those on a GPU
   tensor staged_kept;
+  // Methods with views: where the keys of each begin [V+1], their slots, which grow with the longest
+  // list, and the page table of each. V: of all places at most, so that recorded layers stay the same.
+  std::int32_t most_views = 0;
+  tensor view_key_begin, view_slots, view_tables;
   std::vector<layer_keys> keys_of;        // of each layer of the forward
   std::vector<double> choice_flops;       // [S] of keys.choose() in the current layer
   std::vector<std::int32_t> layer_begin;  // [S+1] rows entering the current layer
@@ -109,6 +113,8 @@ struct step_loop::impl {
   // step_forward.cpp
   void forward();
   bool choose_rows();
+  void make_view_lists();
+  void list_views();
   void note_entered();
   void gather_tokens();
   void make_program(bool evicts);
@@ -147,6 +153,7 @@ struct step_loop::impl {
     double hidden = 0;  // that the model's own mask shows
   };
   row_keys keys_seen(const row_set& set, const layer_keys& keys, std::int32_t s) const;
+  row_keys keys_seen_by_views(std::int32_t s) const;
   bool is_late(std::int32_t s, std::int32_t layer) const;  // sequence_counters::late_layer_rows
   void count_forward();
   void count_layer(std::int32_t layer);

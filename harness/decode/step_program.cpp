@@ -16,6 +16,11 @@ void refuse_contradictions(const recipe& method, bool evicts) {
   const bool partial = method.rows->traits().partial_rows;
   refuse(narrows && partial, "narrows its rows and passes a part of them");
   refuse(evicts && !method.cache->traits().evicts, "evicts and has not declared it");
+  const bool views = method.rows->traits().views > 0;
+  refuse(views != method.keys->traits().by_view, "lists views in its rows or its keys only");
+  refuse(
+      views && (narrows || partial || evicts || method.features || method.keys->traits().chooses),
+      "lists views and does more inside its layers");
   refuse(method.features && (narrows || partial || evicts || method.keys->traits().chooses),
          "stores outputs of layers and does more inside them");
 }

@@ -40,7 +40,10 @@ std::int32_t engine_rows(const model_config& model, const pace_policy& pace,
   const std::int32_t block = std::max(shape.block, 1);
   // A method that may touch its whole canvas; a preempted request, whose answer became prompt.
   std::vector<std::int64_t> widest;
-  for (const sequence_request& r : requests) widest.push_back(pace.canvas_length(model, r));
+  for (const sequence_request& r : requests) {
+    widest.push_back(std::int64_t{pace.canvas_length(model, r)} * shape.row_copies +
+                     shape.more_rows);
+  }
   std::ranges::sort(widest, std::greater<>());
   if (widest.size() > static_cast<std::size_t>(places)) {
     widest.resize(static_cast<std::size_t>(places));

@@ -177,12 +177,16 @@ double share_for_mean(double mean, double ratio, std::int32_t block) {
 
 namespace {
 
-// Recorded decisions are of the first kind alone: which masks a step takes.
+// Recorded decisions are of the first kind alone: which masks a step takes. Where a position has several
+// rows, one of which proposes what another one verifies, the rule alone knows which of them decides.
 void refuse_revising(const recipe& method) {
-  if (!method.unmask->traits().revises()) return;
+  const row_traits& rows = method.rows->traits();
+  const bool copies = rows.views > 0 && !rows.carries;
+  if (!method.unmask->traits().revises() && !copies) return;
   throw usage_error((method.method.empty() ? "this method" : method.method) +
-                    " replaces or reopens tokens: a recorded or drawn order of decisions cannot be "
-                    "imposed on it");
+                    (copies ? " computes several rows at one position"
+                            : " replaces or reopens tokens") +
+                    ": a recorded or drawn order of decisions cannot be imposed on it");
 }
 
 }  // namespace

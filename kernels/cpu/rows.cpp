@@ -18,7 +18,8 @@ std::int32_t find_candidates(const op::find_candidates& args) {
     const std::uint8_t* flag = args.state.row<std::uint8_t>(s);
     for (std::int32_t r = args.rows.row_begin[s]; r < args.rows.row_begin[s + 1]; ++r) {
       const std::int32_t p = args.rows.position[r] + args.shift;
-      if (p < args.first[s] || p >= args.last[s] || !is_one_of(flag[p], args.wanted)) continue;
+      const std::uint8_t wanted = args.judges != nullptr ? args.judges[r] : args.wanted;
+      if (p < args.first[s] || p >= args.last[s] || !is_one_of(flag[p], wanted)) continue;
       args.position[total] = p;
       args.row[total++] = r;
     }

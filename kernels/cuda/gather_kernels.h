@@ -60,13 +60,40 @@ struct gather_tokens_params {
   const std::int32_t* canvas;
   std::int64_t stride;
   std::int32_t* token;
+  const std::int32_t* own;  // null: no row has a token of its own
 };
 
 UNMASK_KERNEL void gather_tokens_kernel(gather_tokens_params p) {
   const int r = static_cast<int>(block_index() * block_size() + thread_index());
   if (r >= p.rows.rows) return;
   const int s = p.rows.sequence[r];
-  p.token[r] = s < 0 ? 0 : p.canvas[s * p.stride + p.rows.position[r]];
+  const std::int32_t own = s >= 0 && p.own != nullptr ? p.own[r] : -1;
+  if (own >= 0) {
+    p.token[r] = own;
+  } else {
+    p.token[r] = s < 0 ? 0 : p.canvas[s * p.stride + p.rows.position[r]];
+  }
+}
+
+struct list_ranges_params {
+  std::int32_t ranges;
+  const std::int32_t* range;  // [V, ranges, 2]
+  const std::int32_t* begin;  // [V]
+  std::int32_t* slot;
+};
+
+// A block for each view.
+UNMASK_KERNEL void list_ranges_kernel(list_ranges_params p) {
+  const int v = static_cast<int>(block_index());
+  std::int32_t* to = p.slot + p.begin[v];
+  const std::int32_t* range = p.range + static_cast<std::int64_t>(v) * p.ranges * 2;
+  for (int i = 0; i < p.ranges; ++i) {
+    const int first = range[2 * i], n = range[2 * i + 1] - first;
+    for (int k = static_cast<int>(thread_index()); k < n; k += static_cast<int>(block_size())) {
+      to[k] = first + k;
+    }
+    to += n > 0 ? n : 0;
+  }
 }
 
 // ---- lists --------------------------------------------------------------------------------------

@@ -54,15 +54,46 @@ void list_flags(const op::list_flags& args) {
 // token[r] = canvas[sequence[r], position[r]].
 void gather_tokens(const op::gather_tokens& args) {
   for (std::int32_t r = 0; r < args.rows.rows; ++r) {
-    args.token[r] =
-        args.rows.sequence[r] < 0
-            ? 0
-            : args.canvas.row<std::int32_t>(args.rows.sequence[r])[args.rows.position[r]];
+    if (args.rows.sequence[r] < 0) {
+      args.token[r] = 0;
+    } else if (args.own != nullptr && args.own[r] >= 0) {
+      args.token[r] = args.own[r];
+    } else {
+      args.token[r] = args.canvas.row<std::int32_t>(args.rows.sequence[r])[args.rows.position[r]];
+    }
   }
+}
+
+void list_ranges(const op::list_ranges& args) {
+  for (std::int32_t v = 0; v < args.views; ++v) {
+    std::int32_t* to = args.slot + args.begin[v];
+    const std::int32_t* range = args.range + std::int64_t{v} * args.ranges * 2;
+    for (std::int32_t i = 0; i < args.ranges; ++i) {
+      for (std::int32_t slot = range[2 * i]; slot < range[2 * i + 1]; ++slot) *to++ = slot;
+    }
+  }
+}
+
+// {(p, r) : r is a row of s at p - shift, p in [first_s, last_s), state[s, p] in judges[r]}.
+std::int32_t find_judged(const op::find_candidates& args) {
+  std::int32_t total = 0;
+  args.begin[0] = 0;
+  for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
+    const std::uint8_t* state = args.state.row<std::uint8_t>(s);
+    for (std::int32_t r = args.rows.row_begin[s]; r < args.rows.row_begin[s + 1]; ++r) {
+      const std::int32_t p = args.rows.position[r] + args.shift;
+      if (p < args.first[s] || p >= args.last[s] || !is_one_of(state[p], args.judges[r])) continue;
+      args.position[total] = p;
+      args.row[total++] = r;
+    }
+    args.begin[s + 1] = total;
+  }
+  return total;
 }
 
 // {(p, r) : p in [first_s, last_s), state[s, p] is wanted, row r of s has position p - shift}.
 std::int32_t find_candidates(const op::find_candidates& args) {
+  if (args.judges != nullptr) return find_judged(args);
   std::int32_t total = 0;
   args.begin[0] = 0;
   for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
@@ -128,7 +159,8 @@ void scatter_flags(const op::scatter_flags& args) {
 }  // namespace
 
 const register_operations<gather_rows, scatter_rows, compact, list_flags, gather_tokens,
-                          find_candidates, mean_rows, stage_rows, fill_flags, scatter_flags>
+                          list_ranges, find_candidates, mean_rows, stage_rows, fill_flags,
+                          scatter_flags>
     registered(target::reference);
 
 }  // namespace unmask::reference

@@ -7,10 +7,13 @@
 #include "methods/baselines/vanilla/kernels/acceptance.h"
 #include "methods/credit_decoding/kernels/credit.h"
 #include "methods/eb_sampler/kernels/entropy_bound.h"
+#include "methods/freedave/kernels/drafts.h"
 #include "methods/hierarchical/kernels/runs.h"
 #include "methods/klass/kernels/history.h"
 #include "methods/llada21/kernels/edits.h"
+#include "methods/multi_block/kernels/accept_blocks.h"
 #include "methods/pc_sampler/kernels/surprise.h"
+#include "methods/wino/kernels/revoke.h"
 #include "tests/kernels/scenes.h"
 
 namespace unmask::test {
@@ -130,6 +133,121 @@ const auto near_best = for_each_of<float>({0.5F, 2}, [](float threshold) {
     const scene s(at, b);
     return op::accept_near_best{s.candidates, s.score, threshold, 0.125F,
                                 at.out<std::uint8_t>(s.n)};
+  });
+});
+// Both limits on what is masked again; a block's first step, and later ones.
+const auto reopened = for_each_of(numbers(4), [](int i) {
+  return declared([=](operands& at, const batch& b) {
+    const scene s(at, b, length_of, true, false);
+    const counts one = same(b, 1);
+    return op::accept_and_reopen{
+        .candidates = s.candidates,
+        .state = at.in(random_numbers<std::uint8_t>(b, same(b, 2200), 6, 0, 1), {2200}),
+        .probability = s.score,
+        .threshold = 0.5F,
+        .threshold_back = 0.75F,
+        .strict = i % 2 == 0,
+        .by_earlier = i % 2 == 0,
+        .share = 0.7,
+        .least_cap = i < 2 ? 5 : 300,
+        .most_cap = i < 2 ? 20 : 300,
+        .least = i == 3 ? 3 : 1,
+        .first_allowance = 30,
+        .restart = of_each(at, b, [](int q) { return q % 2; }),
+        .taken = at.inout(one, each<std::int32_t>(b, [](int q) { return q + 1; })),
+        .accept = at.out<std::uint8_t>(s.n)};
+  });
+});
+const declared presents(
+    [](operands& at, const batch& b) {
+      const scene s(at, b, few, false);
+      const counts one = same(b, 1);
+      return op::confidence_of_present{
+          .candidates = s.candidates,
+          .logits = at.normal(b, s.n, {333}, 1),
+          .canvas = at.in(random_numbers<std::int32_t>(b, same(b, 60), 5, 0, 332), {60}),
+          .state = at.in(random_numbers<std::uint8_t>(b, same(b, 60), 6, 0, 1), {60}),
+          .token = at.out<std::int32_t>(s.n),
+          .probability = at.out<float>(s.n)};
+    },
+    1e-6);
+const auto in_blocks = for_each_of<float>({0.5F, 2}, [](float threshold) {
+  return declared([=](operands& at, const batch& b) {
+    const scene s(at, b);
+    return op::accept_in_blocks{
+        s.candidates,
+        s.score,
+        at.in(joined<float>(b, [](int q) { return tied(q, length_of(q), 8, false); })),
+        threshold,
+        7,
+        of_each(at, b, [](int) { return 0; }),
+        at.in(random_numbers<std::uint8_t>(b, same(b, 320), 9, 0, 1), {320}),
+        at.out<std::uint8_t>(s.n)};
+  });
+});
+// Four branches of forty rows, of which each computes the masks that the one before has not guessed.
+struct branch_scene {
+  candidate_set candidates;
+  counts n;
+  std::int32_t *row_begin, *branches;
+  tensor_view guess, turn;
+  branch_scene(operands& at, const batch& b) {
+    indices begin{0}, position, row, first_row{0}, guesses, turns, count;
+    for (const int s : b) {
+      std::mt19937 rng = rng_of(s, 12);
+      indices drawn(40);
+      for (std::int32_t& t : drawn) t = draw(rng, 0, 5);  // 0: no mask
+      const int k = s == 0 ? 0 : 1 + s % 4;
+      for (int i = 0; i < k; ++i) {
+        for (int p = 0; p < 40; ++p) {
+          if (drawn[static_cast<std::size_t>(p)] <= i) continue;
+          position.push_back(p);
+          row.push_back(first_row.back() + i * 40 + p);
+        }
+      }
+      n.push_back(static_cast<std::int64_t>(position.size()) - begin.back());
+      begin.push_back(static_cast<std::int32_t>(position.size()));
+      first_row.push_back(first_row.back() + k * 40);
+      count.push_back(k);
+      turns.insert(turns.end(), drawn.begin(), drawn.end());
+      for (int p = 0; p < 40; ++p) guesses.push_back(draw(rng, 0, 1));
+    }
+    candidates = {static_cast<std::int32_t>(b.size()), begin.back(), at.in(begin), at.in(position),
+                  at.in(row)};
+    row_begin = at.in(first_row);
+    branches = at.in(count);
+    guess = at.out_rows(same(b, 1), {40}, 0, guesses);
+    turn = at.out_rows(same(b, 1), {40}, 0, turns);
+  }
+};
+const auto verified = for_each_of(numbers(16), [](int i) {
+  return declared([=](operands& at, const batch& b) {
+    const branch_scene s(at, b);
+    const counts one = same(b, 1);
+    const indices nothing(b.size(), -1);
+    std::size_t k = 0;
+    return op::verify_drafts{
+        .candidates = s.candidates,
+        .row_begin = s.row_begin,
+        .branches = s.branches,
+        .width = of_each(at, b, [](int) { return 40; }),
+        .first_only = of_each(at, b, [=](int q) { return i >= 12 ? q % 2 : 0; }),
+        .block_last = of_each(at, b, [](int q) { return 5 * q % 40; }),
+        .confidence = at.in(joined<float>(b, [&](int q) { return tied(q, s.n[k++], 3, false); })),
+        .per_step = i % 3 == 2 ? 4 : 1,
+        .use_threshold = i / 2 % 2 == 1,
+        .threshold = 0.75F,
+        .in_order = i % 4 == 3,
+        .exact = i % 2 == 0,
+        .block = i / 4 % 2 == 1 ? 16 : 0,
+        .guess = s.guess,
+        .turn = s.turn,
+        .order = at.in(indices(static_cast<std::size_t>(total(s.n)) + 1, 0)),
+        .token = at.inout(s.n, random_numbers<std::int32_t>(b, s.n, 4, 0, 1)),
+        .chosen = at.inout(one, nothing),
+        .left = at.inout(one, nothing),
+        .left_in_block = at.inout(one, nothing),
+        .accept = at.out<std::uint8_t>(s.n)};
   });
 });
 // What rules remember of forty positions, seven tokens each.

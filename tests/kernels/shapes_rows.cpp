@@ -107,6 +107,49 @@ const declared tokens([](operands& at, const batch& b) {
       r.set, at.in(random_numbers<std::int32_t>(b, same(b, 1000), 1, 0, 1000), {1000}),
       at.out<std::int32_t>(r.rows, 3)};
 });
+const declared own_tokens([](operands& at, const batch& b) {
+  const ragged r(at, b, length_of, 1000, false, 3);
+  auto own = random_numbers<std::int32_t>(b, r.rows, 2, -2, 9);
+  own.resize(own.size() + 3, 7);
+  return op::gather_tokens{
+      r.set, at.in(random_numbers<std::int32_t>(b, same(b, 1000), 1, 0, 1000), {1000}),
+      at.out<std::int32_t>(r.rows, 3), at.in(own)};
+});
+// Each view is a sequence here; some see nothing.
+const declared ranges_listed([](operands& at, const batch& b) {
+  counts n;
+  const auto range = joined<std::int32_t>(b, [&](int s) {
+    std::mt19937 rng = rng_of(s, 7);
+    indices ends;
+    std::int64_t keys = 0;
+    for (int i = 0; i < 3; ++i) {
+      const int first = draw(rng, 0, 90), length = s % 4 == 0 ? 0 : draw(rng, 0, 400);
+      ends.insert(ends.end(), {first, first + length});
+      keys += length;
+    }
+    n.push_back(keys);
+    return ends;
+  });
+  return op::list_ranges{static_cast<std::int32_t>(b.size()), 3, at.in(range), at.in(begins_of(n)),
+                         at.out<std::int32_t>(n)};
+});
+const declared judged([](operands& at, const batch& b) {
+  const std::int64_t room = 300;
+  const ragged r(at, b, length_of, static_cast<std::int32_t>(room), false);
+  const span_of_flags f(at, b, room, 1);
+  const std::int64_t most = static_cast<std::int64_t>(b.size()) * room;
+  const auto judges = random_numbers<std::uint8_t>(b, r.rows, 3, 0, 3);
+  return op::find_candidates{r.set,
+                             f.state,
+                             0,
+                             f.first,
+                             f.last,
+                             1,
+                             at.begins(b),
+                             at.list<std::int32_t>(most),
+                             at.list<std::int32_t>(most, r.first),
+                             at.in(judges)};
+});
 const declared filled([](operands& at, const batch& b) {
   const span_of_flags f(at, b, 1000, 1);
   return op::fill_flags{static_cast<std::int32_t>(b.size()), f.first, f.last, 7,

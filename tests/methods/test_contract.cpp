@@ -108,7 +108,10 @@ TEST(contract, no_order_is_imposed_on_rules_that_revise) {
            [&](recipe r) { return with_imposed(std::move(r), none, model->config(), 1, true); }}) {
     test::expect_error(exit_code::usage, "llada21 replaces or reopens tokens",
                        [&] { impose(make("llada21", *model)); });
+    test::expect_error(exit_code::usage, "freedave computes several rows at one position",
+                       [&] { impose(make("freedave", *model)); });
     EXPECT_NO_THROW(impose(make("llada2", *model)));
+    EXPECT_NO_THROW(impose(make("multi_block", *model)));
   }
 }
 

@@ -36,18 +36,21 @@ CASES = {
     "eb_sampler": ("tiny-llada", BLOCK),
     "fast_dllm": ("tiny-dream", BLOCK),
     "focus": ("tiny-sdar", SHORT),
+    "freedave": ("tiny-sdar", ["-n", "16", "--set", "params.block_length=8"]),
     "focus_chunks": ("tiny-sdar", SHORT),
     "focus_dllm": ("tiny-llada", BLOCK + ["--set", "params.dense_layers=1"]),
     "hierarchical": ("tiny-llada", BLOCK),
     "klass": ("tiny-llada", BLOCK),
     "llada2": ("tiny-llada2", BLOCK),
     "llada21": ("tiny-llada2", BLOCK),
+    "multi_block": ("tiny-sdar", SLOW + ["--set", "params.block_length=8"]),
     "optimus": ("tiny-sdar", SLOW),
     "pc_sampler": ("tiny-llada", BLOCK),
     "sparse_blocks": ("tiny-sdar", SHORT),
     "sparse_d": ("tiny-llada", BLOCK),
     "sparse_dllm": ("tiny-llada", BLOCK),
     "vanilla": ("tiny-llada", BLOCK),
+    "wino": ("tiny-llada", BLOCK),
 }
 # Their layers are not captured, or not in a decode this short (kernels/cuda/README.md).
 WITHOUT_GRAPHS = {"ada_dlm", "dllm_cache", "focus_dllm", "sparse_blocks", "sparse_d"}

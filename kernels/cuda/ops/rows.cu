@@ -83,7 +83,7 @@ std::int32_t compact(const device_backend& device, const op::compact& args) {
 
 std::int32_t find_candidates(const device_backend& device, const op::find_candidates& args) {
   return device.on_host(args, args.rows.row_begin, args.rows.position, args.state.data, args.first,
-                        args.last, args.begin, args.position, args.row);
+                        args.last, args.judges, args.begin, args.position, args.row);
 }
 
 // Counts, then writes, without atomics and without the host.
@@ -109,7 +109,15 @@ void gather_tokens(const device_backend& device, const op::gather_tokens& args) 
   device.work().launch("gather_tokens", {blocks_for(args.rows.rows, group_threads), group_threads},
                        gather_tokens_kernel,
                        {device.in(args.rows), device.in(args.canvas).as<std::int32_t>(),
-                        args.canvas.row_stride, device.out(args.token)});
+                        args.canvas.row_stride, device.out(args.token), device.in(args.own)});
+}
+
+void list_ranges(const device_backend& device, const op::list_ranges& args) {
+  queue& work = device.work();
+  work.lists_change();
+  if (args.views == 0) return;
+  work.launch("list_ranges", {blocks_for(args.views, 1), group_threads}, list_ranges_kernel,
+              {args.ranges, device.in(args.range), device.in(args.begin), device.out(args.slot)});
 }
 
 void mean_rows(const device_backend& device, const op::mean_rows& args) {
@@ -142,7 +150,7 @@ void scatter_flags(const device_backend& device, const op::scatter_flags& args) 
 }  // namespace
 
 const register_operations<gather_rows, scatter_rows, compact, list_flags, find_candidates,
-                          gather_tokens, mean_rows, fill_flags, scatter_flags>
+                          gather_tokens, list_ranges, mean_rows, fill_flags, scatter_flags>
     registered(this_target);
 
 }  // namespace unmask::cuda::UNMASK_TARGET

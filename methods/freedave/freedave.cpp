@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// FreeDave (2025): what a forward predicts is also a guess of the next steps. The next forward computes
+// the canvas as it would be after 1, 2, .. d of them, and the longest chain in which each is what its
+// predecessor decides is accepted: the tokens of one step a forward, in fewer forwards.
+#include "kernels/head.h"
+#include "methods/baselines/block_diffusion/block_parameters.h"
+#include "methods/baselines/specs.h"
+#include "methods/freedave/draft_pace.h"
+#include "methods/freedave/kernels/drafts.h"
+
+namespace unmask::freedave {
+namespace {
+
+struct step_rule {
+  float threshold = 0;  // 0: none
+  bool in_order = false;
+};
+
+class verified_unmask final : public unmask_policy {
+ public:
+  verified_unmask(shared_branches shared, const step_rule& rule)
+      : shared_(std::move(shared)), rule_(rule) {}
+
+  void judge(const batch& b, const step_plan&, const tensor_view& head_input,
+             const packed_matrix& head, candidate_lists& c) override {
+    b.backend().run(op::confidence{head_input, head, c.set(b.capacity()), {}, c.judged()});
+  }
+
+  void decide(const batch& b, const step_plan& plan, candidate_lists& c) override {
+    if (!order_) {
+      order_ = b.backend().allocate(dtype::i32, {c.accept.view().rows()});
+      row_begin_.resize(plan.of.size() + 1);
+    }
+    branch_state& of = *shared_;
+    std::int32_t rows = 0;
+    for (std::size_t s = 0; s < plan.of.size(); ++s) {
+      const sequence_step& step = plan.of[s];
+      row_begin_[s] = rows;
+      if (!step.active || step.recompute) of.branches[s] = 0;
+      const std::int32_t copies = step.recompute ? 1 : of.branches[s];
+      rows += step.active ? copies * (step.last - step.first) : 0;
+    }
+    row_begin_.back() = rows;
+    const settings& set = of.set;
+    b.backend().run(op::verify_drafts{.candidates = c.set(b.capacity()),
+                                      .row_begin = row_begin_.data(),
+                                      .branches = of.branches.data(),
+                                      .width = of.width.data(),
+                                      .first_only = of.first_only.data(),
+                                      .block_last = of.block_last.data(),
+                                      .confidence = c.probability.as<float>(),
+                                      .per_step = set.per_step,
+                                      .use_threshold = rule_.threshold > 0,
+                                      .threshold = rule_.threshold,
+                                      .in_order = rule_.in_order,
+                                      .exact = set.causal,
+                                      .block = set.eager ? set.block_length : 0,
+                                      .guess = of.guess,
+                                      .turn = of.turn,
+                                      .order = order_.as<std::int32_t>(),
+                                      .token = c.token.as<std::int32_t>(),
+                                      .chosen = of.chosen.as<std::int32_t>(),
+                                      .left = of.left.as<std::int32_t>(),
+                                      .left_in_block = of.left_in_block.as<std::int32_t>(),
+                                      .accept = c.accept.as<std::uint8_t>()});
+  }
+
+ private:
+  shared_branches shared_;
+  step_rule rule_;
+  tensor order_;
+  shared_vector<std::int32_t> row_begin_;
+};
+
+recipe make(const model_config& model, const parameters& p) {
+  settings s;
+  s.block_length = static_cast<std::int32_t>(p.integer("block_length"));
+  if (s.block_length == 0) s.block_length = model.block;
+  s.draft_steps = static_cast<std::int32_t>(p.integer("draft_steps"));
+  s.per_step = static_cast<std::int32_t>(p.integer("tokens_per_step"));
+  s.causal = model.attention == mask_kind::block_causal;
+  s.shifted = model.shifted_logits;
+  s.prefix = !s.causal && p.text("cache") == "prefix";
+  s.eager = p.flag("eager");
+  if (p.flag("early_exit")) s.exit_ids = stop_ids_of("freedave", model, p.text("stop"));
+  const auto shared = std::make_shared<branch_state>(s);
+  recipe r;
+  r.pace = std::make_unique<draft_pace>(shared);
+  r.rows = std::make_unique<branch_rows>(shared);
+  r.keys = std::make_unique<branch_keys>(shared);
+  r.cache = std::make_unique<branch_slots>(s);
+  r.unmask = std::make_unique<verified_unmask>(
+      shared, step_rule{static_cast<float>(p.real("threshold")), p.text("order") != "confidence"});
+  return r;
+}
+
+void check(const model_config& model, const parameters& p) {
+  const bool causal = model.attention == mask_kind::block_causal;
+  if (model.attention == mask_kind::causal || model.mask_id < 0) {
+    throw usage_error("freedave cannot decode " + model.name +
+                      ": it needs a model with a mask token");
+  }
+  if (causal && model.shifted_logits) {
+    throw usage_error("freedave cannot decode " + model.name +
+                      ": a block-causal model must have its logits in place");
+  }
+  if (p.flag("eager") && !causal) {
+    throw usage_error("freedave: eager=true changes the tokens of a bidirectional model such as " +
+                      model.name);
+  }
+  if (p.integer("block_length") == 0 && model.block <= 0) {
+    throw usage_error("freedave: " + model.name +
+                      " does not name its block length; set block_length");
+  }
+  stop_ids_of("freedave", model, p.text("stop"));
+}
+
+parameter_map official(const parameter_map& recorded) {
+  parameter_map m = take(recorded, {"block_length", "draft_steps", "tokens_per_step", "threshold",
+                                    "eager", "early_exit"});
+  if (const auto at = recorded.find("order"); at != recorded.end()) {
+    m["order"] =
+        std::string(at->second == parameter_value("confidence") ? "confidence" : "left_to_right");
+  }
+  const auto cache = recorded.find("cache");
+  if (cache != recorded.end() && cache->second == parameter_value("prefix")) {
+    m["cache"] = std::string("prefix");
+  }
+  const auto stop = recorded.find("stop_ids");
+  m["stop"] = stop == recorded.end() ? std::string("none") : stop->second;
+  return m;
+}
+
+method_info info() {
+  method_info m;
+  m.name = "freedave";
+  m.summary = "drafts from the last prediction, verified side by side: fewer forwards, same tokens";
+  m.paper = "FreeDave (2025), arXiv 2510.00294";
+  m.source = "methods/freedave";
+  m.pace = "block, until complete; drafts may run into further blocks";
+  m.rows = "branches of the block: the canvas, and the canvas with guesses of the next steps";
+  m.shape = {row_extent::block, 1, 0, false};
+  m.keys = "what lies outside the window, and a row's own branch";
+  m.cache = "commit forward; on bidirectional models as fast_dllm";
+  m.unmask = "top-n or threshold, and all steps whose drafts the forward confirms";
+  const std::string code = "FreeDave generation/core.py";
+  m.parameters = {
+      integer_spec("block_length", 0, 0, 4096,
+                   "tokens per block; 0: what the model was trained with", code),
+      integer_spec("draft_steps", 4, 1, 64, "branches of a forward; 1: one step a forward", code),
+      integer_spec("tokens_per_step", 1, 1, 256, "tokens that one step decides", code),
+      real_spec("threshold", 0, 0, 2,
+                "a step decides all tokens at least this confident, where there are any; 0: none",
+                code),
+      choice_spec("order", {"confidence", "left_to_right"}, "which tokens a step decides first",
+                  code),
+      choice_spec("cache", {"dual", "prefix"},
+                  "bidirectional models: K/V around the block are reused, or those before it",
+                  code),
+      flag_spec("eager", false, "block-causal models: drafts may run into the blocks behind", code),
+      flag_spec("early_exit", true, "end behind a block of nothing but stop ids", code),
+      text_spec("stop", "model", "stop ids: 'model', 'none' or ids with commas", code)};
+  m.knobs = {{"draft_steps", "decided_early", "1"}};
+  m.presets["trado"] = {{"block_length", 4}, {"draft_steps", 8}, {"eager", true}};
+  m.presets["trado-threshold"] = {
+      {"block_length", 4}, {"draft_steps", 8}, {"eager", true}, {"threshold", 0.9}};
+  m.presets["dream"] = {{"block_length", 32}, {"draft_steps", 8}};
+  m.presets["llada"] = {{"block_length", 32}, {"draft_steps", 4}};
+  m.check = check;
+  m.make = make;
+  return m;
+}
+
+const register_method registered(info(), {{"freedave", official}});
+
+}  // namespace
+}  // namespace unmask::freedave
