@@ -382,6 +382,8 @@ struct unmask_traits {
   bool replaces = false;
   bool reopens = false;
   bool holds = false;
+  // Masks of the step's range whose predicting row is not computed are candidates too, of row -1.
+  bool without_rows = false;
   bool revises() const { return replaces || reopens; }
 };
 

@@ -10,6 +10,14 @@
 #include "kernels/rows.h"
 
 namespace unmask {
+namespace {
+
+// Of the row of a candidate (unmask_traits::without_rows).
+bool is_computed(std::int32_t row) {
+  return row >= 0;
+}
+
+}  // namespace
 
 step_loop::impl::impl(const transformer& m, recipe r, const loop_limits& l)
     : model(m),
@@ -266,6 +274,10 @@ std::pair<profile_phase, std::int32_t> step_loop::impl::kind_of_forward() const 
 
 std::int32_t step_loop::impl::find_candidates() {
   const std::int32_t shift = model.config().shifted_logits ? 1 : 0;
+  if (method.unmask->traits().without_rows) {
+    found.count = list_candidates(shift);
+    return rows.rows;
+  }
   const bool revises = method.unmask->traits().revises();
   const auto wanted =
       static_cast<std::uint8_t>(one_state(state_masked) | (revises ? one_state(state_decoded) : 0));
@@ -288,6 +300,29 @@ std::int32_t step_loop::impl::find_candidates() {
   return rows.rows + carried->appended();
 }
 
+// Masks of the ranges in work, with the row that predicts them or -1.
+std::int32_t step_loop::impl::list_candidates(std::int32_t shift) {
+  const std::int32_t* row_begin = rows.begin.as<std::int32_t>();
+  const std::int32_t* row_position = rows.position.as<std::int32_t>();
+  std::int32_t* begin = found.begin.as<std::int32_t>();
+  std::int32_t n = 0;
+  begin[0] = 0;
+  for (std::int32_t s = 0; s < limits.sequences; ++s) {
+    const std::uint8_t* states = state.state().row<std::uint8_t>(s);
+    std::int32_t r = row_begin[s];
+    for (std::int32_t p = plan.arrays.candidate_first[s]; p < plan.arrays.candidate_last[s]; ++p) {
+      if (states[p] != state_masked) continue;
+      while (r < row_begin[s + 1] && row_position[r] < p - shift) ++r;
+      const bool computed = r < row_begin[s + 1] && row_position[r] == p - shift;
+      if (n == model.max_rows()) throw std::logic_error("step_loop: more candidates than rows");
+      found.position.as<std::int32_t>()[n] = p;
+      found.row.as<std::int32_t>()[n++] = computed ? r : -1;
+    }
+    begin[s + 1] = n;
+  }
+  return n;
+}
+
 void step_loop::impl::decide() {
   const stopwatch clock(seconds.decisions);
   const std::int32_t sequences = limits.sequences;
@@ -300,7 +335,8 @@ void step_loop::impl::decide() {
   if (found.count > 0) {
     {
       const phase_range range(profile_phase::lm_head, found.count);
-      report_head(model, found.count);
+      const std::int32_t* row = found.row.as<std::int32_t>();
+      report_head(model, std::count_if(row, row + found.count, is_computed));
       method.unmask->judge(state, plan, final.view().first(outputs), model.head(), found);
     }
     const phase_range range(profile_phase::decide, found.count);
@@ -322,6 +358,7 @@ void step_loop::impl::decide() {
   const phase_range range(profile_phase::accounting, -1);
   count_noted_layers();
   const std::int32_t* begin = found.begin.as<std::int32_t>();
+  const std::int32_t* row = found.row.as<std::int32_t>();
   const std::int32_t* token = found.token.as<std::int32_t>();
   const std::uint8_t* accept = found.accept.as<std::uint8_t>();
   for (std::int32_t s = 0; s < sequences; ++s) {
@@ -330,7 +367,7 @@ void step_loop::impl::decide() {
     sequence_counters& c = state.at(s).counters;
     refuse_broken_decisions(s);
     const step_outcome outcome = outcome_of(s);
-    const std::int64_t judged = begin[s + 1] - begin[s];
+    const std::int64_t judged = std::count_if(row + begin[s], row + begin[s + 1], is_computed);
     c.committed += outcome.taken - outcome.reopened;
     c.replaced += outcome.replaced;
     c.reopened += outcome.reopened;

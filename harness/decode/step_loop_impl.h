@@ -170,6 +170,8 @@ struct step_loop::impl {
   std::int64_t count_flips(std::int32_t s);
   // Finds the candidates and returns how many rows of `final` they are read from.
   std::int32_t find_candidates();
+  // The same of a rule that takes candidates without rows; returns their number.
+  std::int32_t list_candidates(std::int32_t shift);
 };
 
 }  // namespace unmask

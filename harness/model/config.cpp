@@ -47,6 +47,8 @@ constexpr architecture architectures[] = {
     {"Qwen3ForCausalLM", "qwen3", model_family::qwen3, true, false, -1, -1},
     {"Qwen3MoeForCausalLM", "qwen3_moe", model_family::qwen3, true, true, -1, -1},
     {"LlamaForCausalLM", "llama", model_family::llama, true, false, -1, -1},
+    {"Fast_dLLM_QwenForCausalLM", "Fast_dLLM_Qwen", model_family::qwen2, false, false, 151665,
+     151645},
     {"LLaDA2MoeModelLM", "llada2_moe", model_family::llada2_moe, false, false, 156895, 156892},
     {"LLaDA2MoeModelLM", "llada2_moe_veomni", model_family::llada2_moe, false, false, 156895,
      156892},
@@ -372,20 +374,24 @@ void read_adapted_attention(const json_reader& config, model_config& m) {
 }
 
 void read_attention(const json_reader& config, const architecture& kind, model_config& m) {
-  m.shifted_logits = m.family == model_family::dream;
+  m.shifted_logits = m.family == model_family::dream || m.family == model_family::qwen2;
   if (kind.autoregressive) {
     read_adapted_attention(config, m);
   } else if (m.family == model_family::sdar || m.family == model_family::llada2_moe) {
     m.attention = mask_kind::block_causal;
     const std::int64_t usual = m.family == model_family::sdar ? 4 : 32;
     m.block = static_cast<std::int32_t>(config.integer_or("block_size", 1, m.max_positions, usual));
+  } else if (m.family == model_family::qwen2) {  // Fast-dLLM v2
+    m.attention = mask_kind::block_causal;
+    m.block = static_cast<std::int32_t>(config.integer_or("bd_size", 1, m.max_positions, 32));
   }
 }
 
 }  // namespace
 
 const char* name_of(model_family family) {
-  constexpr const char* names[] = {"llada", "dream", "sdar", "qwen3", "llada2_moe", "llama"};
+  constexpr const char* names[] = {"llada",      "dream", "sdar", "qwen3",
+                                   "llada2_moe", "llama", "qwen2"};
   return names[static_cast<std::size_t>(family)];
 }
 
@@ -417,7 +423,7 @@ model_config parse_model_config(std::string_view config_text, std::string_view g
     require_flags(config, false, {"mlp_bias", "attention_bias"});
     refuse_windows(config);
   }
-  m.qkv_bias = m.qkv_bias || m.family == model_family::dream;
+  m.qkv_bias = m.qkv_bias || m.family == model_family::dream || m.family == model_family::qwen2;
   m.qk_norm = m.family == model_family::sdar || m.family == model_family::qwen3;
   if (kind.softmax_moe) read_softmax_moe(config, m);
   if (m.family == model_family::llada2_moe) read_ling(config, m);

@@ -16,7 +16,7 @@
 
 namespace unmask {
 
-enum class model_family : std::uint8_t { llada, dream, sdar, qwen3, llada2_moe, llama };
+enum class model_family : std::uint8_t { llada, dream, sdar, qwen3, llada2_moe, llama, qwen2 };
 const char* name_of(model_family family);
 
 // Tokens <|im_start|> that a chat opens with where the model was trained to keep its attention sink

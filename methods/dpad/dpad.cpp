@@ -5,22 +5,15 @@
 // Each block keeps a random subset that thins out with the distance; the others do not exist for it.
 #include <algorithm>
 
-#include "methods/baselines/common.h"
 #include "methods/baselines/specs.h"
 #include "methods/baselines/vanilla/loop_parameters.h"
 #include "methods/baselines/vanilla/ranked_unmask.h"
 #include "methods/baselines/vanilla/schedules.h"
+#include "methods/dpad/active_suffix.h"
 #include "methods/dpad/suffix_choice.h"
 
 namespace unmask::dpad {
 namespace {
-
-// The block that a sequence decodes and what is left behind it; pace, rows and cache share it.
-struct active_suffix {
-  std::int32_t block_first = -1, block_last = 0;
-  std::vector<std::int32_t> kept;
-};
-using active_suffixes = per_sequence<active_suffix>;
 
 // A block schedule whose forwards see the active positions alone.
 class dropping_pace final : public pace_policy {
@@ -60,72 +53,6 @@ class dropping_pace final : public pace_policy {
   std::shared_ptr<active_suffixes> active_;
   dropout_settings dropout_;
 };
-
-// What is in play and has not been dropped.
-class active_rows final : public row_policy {
- public:
-  explicit active_rows(std::shared_ptr<active_suffixes> active) : active_(std::move(active)) {}
-  void select(const batch& b, const step_plan& plan, row_lists& rows) override {
-    auto* begin = rows.begin.as<std::int32_t>();
-    auto* position = rows.position.as<std::int32_t>();
-    auto* sequence = rows.sequence.as<std::int32_t>();
-    std::int32_t n = 0;
-    for (std::int32_t s = 0; s < b.capacity(); ++s) {
-      begin[s] = n;
-      const sequence_step& step = plan.of[static_cast<std::size_t>(s)];
-      if (!step.active) continue;
-      const active_suffix& active = active_->at(s);
-      const std::int32_t last = std::min(step.last, active.block_last);
-      for (std::int32_t p = step.first; p < last; ++p) position[n++] = p;
-      if (step.last > active.block_last) {
-        std::ranges::copy(active.kept, position + n);
-        n += static_cast<std::int32_t>(active.kept.size());
-      }
-      std::fill(sequence + begin[s], sequence + n, s);
-    }
-    begin[b.capacity()] = n;
-    rows.rows = n;
-  }
-
- private:
-  std::shared_ptr<active_suffixes> active_;
-};
-
-// K/V of what was kept lie right behind the block's: the keys of a forward are the first slots, and
-// nothing dropped is among them.
-class compact_cache final : public cache_policy {
- public:
-  compact_cache(std::shared_ptr<active_suffixes> active, bool keeps)
-      : active_(std::move(active)), keeps_(keeps) {}
-  kv_storage storage(std::int32_t, std::int32_t length) const override {
-    return keeps_ ? kv_storage{length, 0} : kv_storage{0, length};
-  }
-  bool prepare(const batch& b, const step_plan& plan, row_lists& rows, kv_cache&) override {
-    const std::int32_t* begin = rows.begin.as<std::int32_t>();
-    const std::int32_t* position = rows.position.as<std::int32_t>();
-    std::int32_t* slot = rows.slot.as<std::int32_t>();
-    for (std::int32_t s = 0; s < b.capacity(); ++s) {
-      if (!plan.of[static_cast<std::size_t>(s)].active) continue;
-      std::int32_t behind = active_->at(s).block_last;
-      for (std::int32_t r = begin[s]; r < begin[s + 1]; ++r) {
-        slot[r] = position[r] < active_->at(s).block_last ? position[r] : behind++;
-        rows.slots_differ = rows.slots_differ || slot[r] != position[r];
-      }
-    }
-    return false;
-  }
-
- private:
-  std::shared_ptr<active_suffixes> active_;
-  bool keeps_;
-};
-
-std::vector<std::int32_t> slot_positions(const active_suffix& active) {
-  std::vector<std::int32_t> positions(static_cast<std::size_t>(active.block_last));
-  for (std::size_t p = 0; p < positions.size(); ++p) positions[p] = static_cast<std::int32_t>(p);
-  positions.insert(positions.end(), active.kept.begin(), active.kept.end());
-  return positions;
-}
 
 dropout_settings dropout_of(const parameters& p) {
   return {p.text("dropout"), static_cast<std::int32_t>(p.integer("window")), p.real("sigma"),
@@ -172,10 +99,7 @@ recipe make(const model_config& model, const parameters& p) {
   r.keys = std::make_unique<key_policy>();
   r.cache = std::make_unique<compact_cache>(active, p.text("cache") != "none");
   r.unmask = std::make_unique<ranked_unmask>(u);
-  r.views.slot_positions = [active](const step_plan& plan, std::int32_t, std::int32_t s) {
-    const bool on = plan.of[static_cast<std::size_t>(s)].active;
-    return on ? slot_positions(active->at(s)) : std::vector<std::int32_t>{};
-  };
+  r.views.slot_positions = slots_of(active);
   return r;
 }
 

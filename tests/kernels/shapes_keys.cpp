@@ -3,11 +3,13 @@
 //
 // Operands of the operations on scores and cached keys (operation_test.h says what follows from them).
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "harness/decode/kernels/features.h"
 #include "kernels/selection.h"
 #include "methods/baselines/sparse_d/kernels/block_pattern.h"
+#include "methods/d2cache/kernels/rollout.h"
 #include "methods/focus_dllm/kernels/block_means.h"
 #include "methods/sparse_dllm/kernels/eviction.h"
 #include "tests/kernels/scenes.h"
@@ -115,6 +117,10 @@ const auto contexts = for_each_of<bool>({false, true}, [](bool sinks) {
 
 // ---- cached keys ----
 
+// Of rows of which not every element is a result.
+std::vector<float> zeros(const counts& rows, std::int64_t width) {
+  return std::vector<float>(static_cast<std::size_t>(total(rows) * width), 0.0F);
+}
 struct cached_keys {
   std::int64_t dim, group;
   dtype type;
@@ -163,6 +169,34 @@ const auto block_means = for_each_of(numbers(8), [](int i) {
                                    some ? of_each(at, b, [](int s) { return s % 2; }) : nullptr};
       },
       1e-7);
+});
+// Sequences without keys have no rows.
+const auto mean_attentions = for_each_of(caches, [](const cached_keys& c) {
+  return declared(
+      [=](operands& at, const batch& b) {
+        const auto length = [&](int s) { return s == 12 ? 150 : s == 0 ? 0 : s * 17 % 130; };
+        const ragged r(
+            at, b, [](int s) { return s == 0 ? 0 : few(s); }, 150, false, 2);
+        return op::mean_attention{r.set,
+                                  at.normal(b, r.rows, {2 * c.group, c.dim}, 1, 4),
+                                  at.cache(b, c.pages, 2, c.dim, 30, c.type),
+                                  of_each(at, b, length),
+                                  1 / std::sqrt(static_cast<float>(c.dim)),
+                                  at.out_rows<float>(r.rows, {160}, 1, zeros(r.rows, 160))};
+      },
+      2e-5);
+});
+const auto roll_outs = for_each_of<bool>({false, true}, [](bool first) {
+  return declared(
+      [=](operands& at, const batch& b) {
+        const ragged r(at, b, few, 150);
+        const counts one = same(b, 1);
+        return op::roll_out{r.set, of_each(at, b, [](int s) { return s == 0 ? 0 : 150 - s; }),
+                            at.normal(b, r.rows, {150}, 2, 3),
+                            first ? tensor_view{} : at.normal(b, one, {150}, 4, 1),
+                            at.out_rows<float>(one, {150}, 2, zeros(one, 150))};
+      },
+      1e-5);
 });
 struct listed_rows {
   std::int64_t kv_heads, group, dim;

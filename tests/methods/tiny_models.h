@@ -57,6 +57,9 @@ inline model_config tiny_config(model_family family) {
       c.rope.rotary_dim = 6;
       c.moe = {8, 2, 4, 2, 24, 1, 1, 2.5F, true, true, true};
       break;
+    case model_family::qwen2:
+      c.qkv_bias = true;
+      [[fallthrough]];
     case model_family::llama:
       c.attention = mask_kind::block_causal;
       c.block = 8;

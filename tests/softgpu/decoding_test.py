@@ -27,6 +27,7 @@ CASES = {
     "autoregressive": ("tiny-ar", SHORT),
     "block_diffusion": ("tiny-sdar", SHORT),
     "credit_decoding": ("tiny-llada", BLOCK),
+    "d2cache": ("tiny-llada", ["-n", "8", "--set", "params.current_k=4"]),
     "delayed_cache": ("tiny-sdar", SLOW),
     "delayed_cache_plus": ("tiny-sdar", SLOW),
     "dkv_cache": ("tiny-llada", BLOCK),
@@ -49,11 +50,13 @@ CASES = {
     "sparse_blocks": ("tiny-sdar", SHORT),
     "sparse_d": ("tiny-llada", BLOCK),
     "sparse_dllm": ("tiny-llada", BLOCK),
+    "streaming_dllm": ("tiny-llada", ["-n", "16", "--set", "params.block_length=8",
+                                      "--set", "params.window_size=2"]),
     "vanilla": ("tiny-llada", BLOCK),
     "wino": ("tiny-llada", BLOCK),
 }
 # Their layers are not captured, or not in a decode this short (kernels/cuda/README.md).
-WITHOUT_GRAPHS = {"ada_dlm", "dllm_cache", "focus_dllm", "sparse_blocks", "sparse_d"}
+WITHOUT_GRAPHS = {"ada_dlm", "d2cache", "dllm_cache", "focus_dllm", "sparse_blocks", "sparse_d"}
 
 
 def decode(program, method, device):

@@ -149,7 +149,7 @@ class replay final : public step_observer {
   }
 
   // The trace has one entry per denoising forward; the engine preset also one per commit and for a
-  // prefill that decides tokens. Positions are relative to the block.
+  // prefill that decides tokens. Positions are relative to the block, or absolute.
   void compare_trace(std::size_t i, const json& forward, const step_view& step) {
     if (!golden_.contains("trace")) return;
     const sequence_step& plan = step.plan.of[0];
@@ -158,14 +158,15 @@ class replay final : public step_observer {
       return;  // by draft rounds; the inputs of branches say the same
     if (!trace.empty() && trace[0].contains("blocks")) return compare_blocks(i, step);
     const bool traces_commits = !trace.empty() && trace[0].contains("kind");
-    if (plan.what == forward_kind::commit && !traces_commits) return;
+    const bool seeds = plan.candidate_first >= plan.last;  // decides a token behind its rows
+    if (plan.what == forward_kind::commit && !traces_commits && !seeds) return;
     if (plan.what == forward_kind::prefill && plan.candidate_first == plan.candidate_last) return;
     if (trace_ == trace.size()) {
       difference_ = fmt::format("forward {}: the golden trace has ended", i);
       return;
     }
     const json& want = trace[trace_++];
-    const auto begin = want.at("block_start").get<std::int32_t>();
+    const std::int32_t begin = want.value("block_start", 0);  // absent: absolute positions
     json ours = {{"committed", json::array()}, {"P", json::array()}, {"S", json::array()}};
     for (std::int32_t c = 0; c < step.candidates.count; ++c) {
       if (!decides_mask(step.candidates.accept.as<std::uint8_t>()[c])) continue;
@@ -179,7 +180,18 @@ class replay final : public step_observer {
     };
     list(step.entered, "P");
     list(step.left, "S");
-    ours["masked"] = step.state.count(0, begin, plan.last, state_masked);
+    if (want.contains("masked") && want.at("masked").is_array()) {
+      ours["masked"] = json::array();
+      for (std::int32_t c = 0; c < step.candidates.count; ++c) {
+        ours["masked"].push_back(step.candidates.position.as<std::int32_t>()[c] - begin);
+      }
+    } else {
+      ours["masked"] = step.state.count(0, begin, plan.last, state_masked);
+    }
+    if (seeds && step.candidates.count == 1) {
+      ours["seed"] = {step.candidates.position.as<std::int32_t>()[0],
+                      step.candidates.token.as<std::int32_t>()[0]};
+    }
     if (plan.what != forward_kind::prefill) ours["rows_out"] = step.left.rows;
     json expected = {{"rows_out", forward.value("rows_out", step.left.rows)}};
     if (want.contains("evict") && plan.what == forward_kind::denoise) add_eviction(want, ours);
@@ -341,7 +353,8 @@ std::string run_case(const json& golden, const method_info& how, official_settin
   if (!watcher.difference().empty()) return watcher.difference();
   const auto want = golden.at("output_ids").get<std::vector<std::int32_t>>();
   // What these loops return holds more than was decided: the end token, or masks, behind the answer.
-  const bool fills = params.contains("early_stop") || params.contains("early_termination");
+  const bool fills = params.contains("early_stop") || params.contains("early_termination") ||
+                     params.contains("confidence_alpha");
   const std::vector<std::int32_t> got = fills ? loop.canvas(0) : loop.output(0);
   if (got != want) {
     const auto at = std::mismatch(got.begin(), got.end(), want.begin(), want.end());

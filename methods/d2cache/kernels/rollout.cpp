@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+#include "methods/d2cache/kernels/rollout.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/float16.h"
+
+namespace unmask::reference {
+namespace {
+
+double rollout_element(const tensor_view& x, const void* row, std::int64_t i) {
+  if (x.type == dtype::f32) return double{static_cast<const float*>(row)[i]};
+  const std::uint16_t half = static_cast<const std::uint16_t*>(row)[i];
+  return double{x.type == dtype::bf16 ? from_bf16(half) : from_f16(half)};
+}
+
+const void* rollout_key(const paged_kv& cache, std::int32_t s, std::int32_t slot) {
+  const std::int64_t page = cache.page_table[s * cache.table_stride + slot / kv_page_size];
+  const std::int64_t at = page * cache.keys.row_stride + std::int64_t{slot % kv_page_size} *
+                                                             cache.keys.shape[2] *
+                                                             cache.keys.shape[3];
+  return static_cast<const std::byte*>(cache.keys.data) +
+         at * static_cast<std::int64_t>(size_of(cache.keys.type));
+}
+
+void mean_attention(const op::mean_attention& args) {
+  const std::int64_t heads = args.q.shape[1], dim = args.q.shape[2];
+  const std::int64_t group = heads / args.cache.keys.shape[2];
+  const std::int64_t width = heads * dim;
+  std::vector<double> query(static_cast<std::size_t>(width)), score, mean;
+  for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
+    const std::int32_t count = args.kv_length[s];
+    for (std::int32_t r = args.rows.row_begin[s]; r < args.rows.row_begin[s + 1]; ++r) {
+      const void* of_row = static_cast<const std::byte*>(args.q.data) +
+                           r * args.q.row_stride * static_cast<std::int64_t>(size_of(args.q.type));
+      for (std::int64_t i = 0; i < width; ++i) {
+        query[static_cast<std::size_t>(i)] = rollout_element(args.q, of_row, i);
+      }
+      mean.assign(static_cast<std::size_t>(count), 0.0);
+      for (std::int64_t h = 0; h < heads; ++h) {
+        score.clear();
+        for (std::int32_t j = 0; j < count; ++j) {
+          const void* key = rollout_key(args.cache, s, j);
+          double dot = 0;
+          for (std::int64_t d = 0; d < dim; ++d) {
+            dot += query[static_cast<std::size_t>(h * dim + d)] *
+                   rollout_element(args.cache.keys, key, h / group * dim + d);
+          }
+          score.push_back(dot * args.scale);
+        }
+        const double largest = count > 0 ? std::ranges::max(score) : 0.0;
+        double total = 0;
+        for (double& x : score) total += x = std::exp(x - largest);
+        for (std::size_t j = 0; j < score.size(); ++j) mean[j] += score[j] / total;
+      }
+      float* weight = args.weight.row<float>(r);
+      for (std::size_t j = 0; j < mean.size(); ++j) {
+        weight[j] = static_cast<float>(mean[j] / static_cast<double>(heads));
+      }
+    }
+  }
+}
+
+void roll_out(const op::roll_out& args) {
+  for (std::int32_t s = 0; s < args.rows.sequences; ++s) {
+    const auto from = [&](std::int32_t j) {
+      return args.from.data == nullptr ? 1.0 : double{args.from.row<float>(s)[j]};
+    };
+    for (std::int32_t j = 0; j < args.kv_length[s]; ++j) {
+      double stays = 1, sum = 0;
+      for (std::int32_t r = args.rows.row_begin[s]; r < args.rows.row_begin[s + 1]; ++r) {
+        const std::int32_t position = args.rows.position[r];
+        if (position == j) stays = 0.5;
+        sum += from(position) * double{args.weight.row<float>(r)[j]};
+      }
+      args.to.row<float>(s)[j] = static_cast<float>(from(j) * stays + 0.5 * sum);
+    }
+  }
+}
+
+const register_operations<mean_attention, roll_out> registered(target::reference);
+
+}  // namespace
+}  // namespace unmask::reference

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The Unmask Authors
+//
+// Attention as a matrix, and what it comes to over all layers.
+#pragma once
+
+#include "kernels/operation.h"
+
+namespace unmask::op {
+
+// weight[r, j] = mean over heads h of softmax_j(q[r, h] . k[j, h / group] * scale), over the slots
+// j in [0, kv_length[s]) of the row's sequence; the columns behind them stay as they were. q [R, heads,
+// dim] float32 or bfloat16, weight [R, most keys] float32.
+struct mean_attention {
+  row_set rows;
+  tensor_view q;
+  paged_kv cache;
+  const std::int32_t* kv_length = nullptr;  // [S]
+  float scale = 0;
+  tensor_view weight;
+};
+
+// One layer of an attention rollout from the last layer to the first, of the row vector `from`:
+// to = from (A + I) / 2 with the rows of `weight` in A for computed positions and unit rows elsewhere,
+//   to[s, j] = from[s, j] c_j + sum over rows r of s of from[s, position[r]] weight[r, j] / 2,
+// c_j = 1/2 where a row of s has position j, else 1; j in [0, kv_length[s]). from, to [S, length]
+// float32, no overlap; `from` without data: ones.
+struct roll_out {
+  row_set rows;
+  const std::int32_t* kv_length = nullptr;  // [S]
+  tensor_view weight;
+  tensor_view from;
+  tensor_view to;
+};
+
+}  // namespace unmask::op
