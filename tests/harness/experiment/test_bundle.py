@@ -272,6 +272,11 @@ class Rerun(support.Case):
                       'tasks = ["word_problem"]', f'file = "{secret}"')),
                   ("workload.file", support.EXPERIMENT.replace(
                       'tasks = ["word_problem"]', 'file = "../../secret.jsonl"')),
+                  ("params.frequencies", support.EXPERIMENT.replace(
+                      '"block_diffusion"', f'"pc_sampler"\nparams.frequencies = "file:{secret}"')),
+                  ("params.frequencies", support.EXPERIMENT.replace(
+                      '"params.threshold" = [0.6, 1.0]',
+                      f'"params.frequencies" = ["file:{secret}"]')),
                   ("workload.judge", support.EXPERIMENT.replace(
                       "limit = 1", f'limit = 1\njudge = "{self.folder}"')),
                   ("model.path", support.EXPERIMENT.replace("models/tiny-sdar", str(self.folder)))]
