@@ -8,11 +8,11 @@ import gc
 import io
 import json
 import os
-import stat
 import sys
 import tarfile
 
 from unmask.errors import EnvironmentFault, UserError
+from unmask.files import opened
 from unmask.names import unknown_name, value_text
 
 SCHEMA_MAJOR = 1
@@ -167,13 +167,22 @@ def _read_into(rows, stream, name):
 
 
 def _rows_of_file(path):
-    kind = os.stat(path)
-    if not stat.S_ISREG(kind.st_mode):
-        raise EnvironmentFault(f"{path}: not a regular file")
-    if kind.st_size > LARGEST_FILE:
-        raise EnvironmentFault(f"{path}: larger than {LARGEST_FILE >> 30} GB")
-    with open(path, "rb") as stream:
+    with opened(path) as stream:
+        if os.fstat(stream.fileno()).st_size > LARGEST_FILE:
+            raise EnvironmentFault(f"{path}: larger than {LARGEST_FILE >> 30} GB")
         return _read_lines(stream, str(path))
+
+
+def rows_with_lines(path):
+    """Reads the rows of a file with the line that each was read of; what is no row is passed over."""
+    with opened(path) as stream:
+        for number, line in enumerate(stream, 1):
+            text = line.decode("utf-8", "replace").rstrip("\n")
+            try:
+                if text.strip():
+                    yield parse_row(text, f"{path}:{number}"), text
+            except ValueError:
+                continue
 
 
 def row_files(folder):
@@ -222,13 +231,13 @@ def places_below(path, wanted=lambda place: True):
             if wanted(place):
                 found["" if place == "." else place] = _rows_of_file(os.path.join(folder, "rows.jsonl"))
     archive = os.path.join(path, ARCHIVE)
-    return found if found or not os.path.isfile(archive) else _rows_of_archive(archive, wanted)
+    return found if found or not os.path.exists(archive) else _rows_of_archive(archive, wanted)
 
 
 def _rows_of_archive(path, wanted):
     found, size = {}, 0
     try:
-        with tarfile.open(path, "r:xz") as archive:
+        with opened(path) as file, tarfile.open(fileobj=file, mode="r:xz") as archive:
             for member in archive:
                 if not member.isreg() or os.path.basename(member.name) != "rows.jsonl":
                     continue
