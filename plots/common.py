@@ -93,13 +93,15 @@ def set_up(options):
 
 def guarded(work):
     """Runs work(); turns what is wrong with the input into one sentence and an exit code."""
+    from unmask.ending import ended
+    from unmask.text import shown
     try:
-        return work()
+        return ended(work)
     except BadInput as problem:
-        print(f"bad input: {problem}", file=sys.stderr)
+        print(f"bad input: {shown(problem)}", file=sys.stderr)
         return 2
     except NotDrawn as problem:
-        print(f"NOT DRAWN: {problem}", file=sys.stderr)
+        print(f"NOT DRAWN: {shown(problem)}", file=sys.stderr)
         return 3
 
 

@@ -23,6 +23,12 @@ import json
 import sqlite3
 import sys
 
+import rows  # noqa: F401: the package is found by it
+from unmask.ending import ended
+from unmask.errors import UserError
+from unmask.files import opened, opened_text
+from unmask.text import shown
+
 DOMAIN = "unmask"
 # Ranges that hold others: time goes to the innermost range, which for a kernel is none of these.
 CONTAINERS = {"measure", "run", "step", "prefill", "denoise", "commit_forward", "mixed_forward",
@@ -103,6 +109,8 @@ def nsys_activities(database):
 def read_nsys(path):
     """Kernels by phase of an exported SQLite file. A launch belongs to the innermost range of its
     thread at the time of the call that made it; what a graph launched, to that of its launch."""
+    with opened(path):  # a pipe would never end
+        pass
     try:
         database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
         ranges = {thread: Innermost(of) for thread, of in phase_ranges(database).items()}
@@ -150,7 +158,7 @@ UNITS = {"ns": 1e-9, "nsecond": 1e-9, "us": 1e-6, "usecond": 1e-6, "ms": 1e-3, "
 
 def read_ncu_csv(path):
     """What `ncu --csv` printed: one line a metric (details) or a kernel (raw)."""
-    with open(path, encoding="utf-8", errors="replace", newline="") as text:
+    with opened_text(path, "replace") as text:
         lines = [line for line in text if not line.startswith("==")]
     found, seen = [], set()
     for row in csv.DictReader(lines):
@@ -252,15 +260,15 @@ def main(arguments=None):
     parser.add_argument("-o", "--output", required=True, help="the row with the probe, appended")
     given = parser.parse_args(arguments)
     try:
-        with open(given.rows, encoding="utf-8") as text:
+        with opened_text(given.rows) as text:
             row = json.loads(text.read().strip().split("\n")[-1])
         found = read_nsys(given.nsys) if given.nsys else read_ncu(given.ncu)
         row.setdefault("probes", {})["phases"] = phases_of(found, "nsys" if given.nsys else "ncu")
     except ModuleNotFoundError as why:
         print(f"NOT RUN: {why}", file=sys.stderr)
         return 3
-    except (Unreadable, OSError, ValueError) as why:
-        print(f"nsight: {why}", file=sys.stderr)
+    except (Unreadable, UserError, OSError, ValueError) as why:
+        print(f"nsight: {shown(why)}", file=sys.stderr)
         return 1
     with open(given.output, "a", encoding="utf-8") as out:
         out.write(json.dumps(row) + "\n")
@@ -270,4 +278,4 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

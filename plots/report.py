@@ -17,7 +17,11 @@ import tomllib
 
 import page_text
 import rows as rowlib
+from common import guarded
 from rows import BadInput, NotDrawn
+from unmask.errors import UserError
+from unmask.files import opened_text
+from unmask.text import shown_all
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CROWD = 6  # from more results than this the page has an index and closed sections
@@ -558,6 +562,7 @@ def page_title(sections, root):
 
 
 def page(data, title=None, save=False):
+    data = shown_all(data)  # no text of a row or a claim commands what shows the page
     sections = [Section(s, h) for s, h in zip(data["sections"],
                                               page_text.headings(data["sections"]))]
     claims, tones, root = data["claims"], data["tones"], data["root"]
@@ -590,9 +595,9 @@ def page(data, title=None, save=False):
 
 def read_data(path):
     try:
-        with open(path, encoding="utf-8") as content:
+        with opened_text(path) as content:
             data = json.load(content)
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, UserError) as problem:
         raise BadInput(f"{path}: {problem}") from None
     if not isinstance(data, dict) or "sections" not in data:
         raise BadInput(f"{path}: not what `unmask report DIR --data` prints")
@@ -607,18 +612,15 @@ def main():
     parser.add_argument("--figures", action="store_true",
                         help="also save each result's figures as SVG, PNG and PDF beside its rows")
     options = parser.parse_args()
-    try:
+
+    def work():
         made = page(read_data(options.data), options.title, options.figures)
         with open(options.output, "w", encoding="utf-8", newline="\n") as out:
             out.write(made)
-    except BadInput as problem:
-        print(f"unmask report: {problem}", file=sys.stderr)
-        return 2
-    except OSError as problem:
-        print(f"unmask report: {options.output}: {problem.strerror}", file=sys.stderr)
-        return 3
-    print(f"{options.output}: {len(made) / 2**20:.1f} MiB, self-contained")
-    return 0
+        print(f"{options.output}: {len(made) / 2**20:.1f} MiB, self-contained")
+        return 0
+
+    return guarded(work)
 
 
 if __name__ == "__main__":

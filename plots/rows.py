@@ -70,10 +70,12 @@ def read_rows(paths, methods=(), renamed=()):
     try:
         from unmask import figures, rows
         from unmask.errors import UserError
+        from unmask.text import shown_all
     except ImportError as problem:
         raise BadInput(f"figures need the Python package {problem.name}: ./dev setup --python") from None
     try:
-        return Rows(figures.figure_data(choose(rows.read_latest(*paths), methods, renamed)))
+        read = shown_all(rows.read_latest(*paths))  # no text of a row commands a terminal or a viewer
+        return Rows(figures.figure_data(choose(read, methods, renamed)))
     except UserError as problem:
         raise BadInput(str(problem)) from None
 

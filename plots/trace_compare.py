@@ -16,6 +16,12 @@ import os
 import sqlite3
 import sys
 
+import rows  # noqa: F401: the package is found by it
+from unmask.ending import ended
+from unmask.errors import UserError
+from unmask.files import opened_text
+from unmask.text import shown
+
 QUERIES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "queries")
 
 
@@ -28,7 +34,7 @@ class SqliteEngine:
     """`slice`, `counter` and `counter_track` as trace_processor fills them."""
 
     def __init__(self, path):
-        with open(path, encoding="utf-8") as text:
+        with opened_text(path) as text:
             events = json.load(text)["traceEvents"]
         self.database = sqlite3.connect(":memory:")
         self.database.executescript(
@@ -126,13 +132,13 @@ def main(arguments=None):
     given = parser.parse_args(arguments)
     try:
         traces = [open_trace(p, given.engine) for p in (given.left, given.right)]
-    except (OSError, ValueError, KeyError) as why:
-        print(f"trace_compare: {why}: no trace of `unmask profile --trace`?", file=sys.stderr)
+    except (OSError, UserError, ValueError, KeyError, TypeError) as why:
+        print(f"trace_compare: {shown(why)}: no trace of `unmask profile --trace`?", file=sys.stderr)
         return 1
     names = [os.path.splitext(os.path.basename(p))[0] for p in (given.left, given.right)]
-    print(tables(*traces, names), end="")
+    print(shown(tables(*traces, names)), end="")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(ended(main))

@@ -152,6 +152,11 @@ bool is_file(const std::filesystem::path& path) {
   return std::filesystem::is_regular_file(path, ignored);
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+}
+
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder,
                                               std::string_view extension) {
   std::vector<std::filesystem::path> all;

@@ -29,6 +29,9 @@ void replace_file(const std::filesystem::path& path, const std::string& text);
 bool flush_to_disk(const std::filesystem::path& path);
 
 bool is_file(const std::filesystem::path& path);  // a regular one that can be reached
+// Something of this name, whatever it is: what may be left out of a folder but is there is read, so
+// that a pipe, a folder or a link to nothing is refused, not passed over.
+bool is_there(const std::filesystem::path& path);
 // What a folder holds (of files with this extension alone, where one is given), sorted; nothing
 // where it cannot be read.
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder,

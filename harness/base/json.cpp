@@ -52,8 +52,10 @@ class tree_builder final : public nlohmann::json_sax<nlohmann::json> {
                    const nlohmann::detail::exception& problem) override {
     // The library's text after its "[json.exception...] parse error at ...: " prefix.
     std::string reason = problem.what();
-    const auto colon = reason.find(": ");
-    if (colon != std::string::npos) reason.erase(0, colon + 2);
+    for (const std::string_view mark : {"] ", ": "}) {
+      const auto end = reason.find(mark);
+      if (end != std::string::npos) reason.erase(0, end + mark.size());
+    }
     if (reason.size() > 200) reason.resize(200);
     throw environment_error(file_ + ": not valid JSON at byte " + std::to_string(byte) + " (" +
                             reason + ")");

@@ -136,6 +136,10 @@ void print_plan(const run_request& request, const experiment_spec& spec,
 }
 
 int run_one(const fs::path& file, const command_line& line) {
+  if (line.given("only")) {
+    throw usage_error(
+        "--only chooses among the artifacts of a folder; --points chooses of one file");
+  }
   const table_format format = line.format();
   const run_request request = request_of(file, line);
   const experiment_spec spec = requested_spec(request);

@@ -20,17 +20,13 @@ struct named_path {
   bool written = false;
 };
 
-// Of a run key or a key of [serve], whose value may name a file.
+// Of a key of [run], [serve] or params, whose value may name a file.
 void add_setting(const std::string& key, const parameter_value& value,
                  std::vector<named_path>& into) {
   const auto* text = std::get_if<std::string>(&value);
   if (!text || text->empty()) return;
-  const std::string name = key.substr(key.rfind('.') + 1);
-  const bool served = key.starts_with("serve.");
-  if (served && (name == "log" || name == "record")) into.push_back({key, *text, true});
-  if ((name == "impose" || (served && name == "commits")) && text->starts_with("replay:")) {
-    into.push_back({key, text->substr(7)});
-  }
+  if (key == "serve.log" || key == "serve.record") into.push_back({key, *text, true});
+  if (const auto file = named_file(value)) into.push_back({key, *file});
 }
 
 void add(const std::string& key, const fs::path& path, std::vector<named_path>& into) {
@@ -51,6 +47,9 @@ std::vector<named_path> paths_of(const experiment_spec& spec) {
     if (!w.benchmark.path.empty()) {
       add("workload.path", w.benchmark.base / w.benchmark.path, all);
     }
+  }
+  for (const method_entry& m : spec.methods) {
+    for (const auto& [name, value] : m.params) add_setting("params." + name, value, all);
   }
   add_setting("run.impose", spec.run.impose, all);
   for (const auto& [name, value] : spec.run.serve) add_setting("serve." + name, value, all);

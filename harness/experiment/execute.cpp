@@ -15,6 +15,7 @@
 #include "harness/experiment/execute_parts.h"
 #include "harness/experiment/imposed_commits.h"
 #include "harness/experiment/locate.h"
+#include "harness/experiment/settings.h"
 #include "harness/model/checkpoint.h"
 #include "harness/profile/environment.h"
 #include "kernels/cpu/gemm.h"
@@ -57,6 +58,7 @@ class real_executor final : public executor {
     // An absent "cuda" stays in the plan, for forecasts; run_experiment() refuses to measure it.
     if (p.run.device == "auto") p.run.device = choose_device("auto").name;
     check_run_device(p.run);
+    identify_files(p);
     p.model.hash = remembered(p.model.path.string() + "\n" + p.model.weights, [&] {
       if (p.model.weights == "checkpoint") return hash_of_checkpoint(p.model.path, &opened_);
       return sha256_hex(read_file(p.model.path / "config.json", largest_config));
@@ -91,6 +93,21 @@ class real_executor final : public executor {
       return hash_of_tasks(items);
     });
     p.workload.count = counts_[which];
+  }
+
+  // What settings name as a file is a part of what was measured, wherever it lies.
+  void identify_files(experiment_point& p) {
+    const auto look_at = [&](const std::string& key, const parameter_value& value) {
+      const auto file = named_file(value);
+      if (!file) return;
+      // One that cannot be read ends the run before it starts.
+      const auto [hash, fresh] = hashes_.try_emplace("setting\n" + *file);
+      if (fresh) hash->second = sha256_hex(read_file(*file, largest_workload));
+      p.files[key] = hash->second;
+    };
+    for (const auto& [name, value] : p.params) look_at("params." + name, value);
+    for (const auto& [name, value] : p.run.serve) look_at("serve." + name, value);
+    look_at("impose", p.run.impose);
   }
 
   std::vector<preparation> prepare(std::span<const experiment_point> group) override {

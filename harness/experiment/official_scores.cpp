@@ -86,6 +86,7 @@ std::map<std::string, std::string> sample_files_of(
                          a.loglikelihoods,
                          a.filters,
                          {{"item", json_string(a.id)},
+                          {"group", json_string(a.group)},
                           {"output", json_string(a.text)},
                           {"scorer", json_string(item.scorer)},
                           {"check", item.check},

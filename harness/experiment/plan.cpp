@@ -270,6 +270,7 @@ std::string canonical_settings(const experiment_point& p) {
   if (p.model.layers > 0) all["model"]["layers"] = p.model.layers;
   if (p.workload.prompt_tokens > 0) all["workload"]["prompt_tokens"] = p.workload.prompt_tokens;
   if (p.workload.gen_length > 0) all["workload"]["gen_length"] = p.workload.gen_length;
+  if (!p.files.empty()) all["files"] = p.files;
   if (p.run.kind == "serve") all["serve"] = json_of<nlohmann::json>(serve_identity(p.run.serve));
   return all.dump();
 }

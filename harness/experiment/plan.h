@@ -6,6 +6,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct experiment_point {
   parameter_map params;   // resolved
   std::string variation;  // the swept settings, "threshold=0.9 batch_size=4"; for people to read
   run_settings run;
+  std::map<std::string, std::string> files;  // hash of each file that a setting names, by its key
 };
 
 std::string title_of(const experiment_point& point);  // of progress and traces

@@ -165,6 +165,15 @@ bool apply_setting(experiment_point& point, const dotted_setting& s,
   return true;
 }
 
+std::optional<std::string> named_file(const parameter_value& value) {
+  const auto* text = std::get_if<std::string>(&value);
+  if (!text) return std::nullopt;
+  for (const std::string_view prefix : {"file:", "replay:"}) {
+    if (text->starts_with(prefix)) return text->substr(prefix.size());
+  }
+  return std::nullopt;
+}
+
 std::string short_key(const std::string& key) {
   return key.substr(key.rfind('.') + 1);
 }

@@ -4,6 +4,7 @@
 // Dotted keys: the one vocabulary of sweeps and of --set.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -35,6 +36,10 @@ bool set_evidence(evidence_settings& evidence, const dotted_setting& setting);
 // not concern this point: another method, or a parameter this method does not have.
 bool apply_setting(experiment_point& point, const dotted_setting& setting,
                    const std::vector<std::string>& parameter_names);
+
+// The file that a value names, "file:PATH" of a method's parameter or "replay:PATH" of recorded
+// trajectories, under whichever key; nothing else names one.
+std::optional<std::string> named_file(const parameter_value& value);
 
 // The last part of the key: what a reader wants to see beside the value.
 std::string short_key(const std::string& key);

@@ -91,7 +91,7 @@ chat_template chat_template::load(const fs::path& directory, const model_config&
   chat_template t;
   t.directory_ = directory.string();
   const auto object_of = [&](const char* name) {
-    if (!is_file(directory / name)) return json_value{json_value::object{}};
+    if (!is_there(directory / name)) return json_value{json_value::object{}};
     return parse_python_json(read_file(directory / name, template_limit),
                              (directory / name).string());
   };
@@ -100,7 +100,7 @@ chat_template chat_template::load(const fs::path& directory, const model_config&
     t.file_ = name;
     t.text_ = std::move(text);
   };
-  if (is_file(directory / "chat_template.jinja")) {
+  if (is_there(directory / "chat_template.jinja")) {
     take("chat_template.jinja",
          universal_newlines(read_file(directory / "chat_template.jinja", template_limit)));
   }

@@ -71,8 +71,8 @@ std::string marker_of(const std::filesystem::path& directory) {
 constexpr std::size_t checkpoint_limit = 256 << 20;
 
 json_value object_in(const std::filesystem::path& file) {
-  return is_file(file) ? parse_python_json(read_file(file, checkpoint_limit), file.string())
-                       : json_value{json_value::object{}};
+  return is_there(file) ? parse_python_json(read_file(file, checkpoint_limit), file.string())
+                        : json_value{json_value::object{}};
 }
 
 // The id of an added token in the files of a tokenizer; -1: none of them lists it.
@@ -120,10 +120,10 @@ std::string mask_contradiction(const model_config& model, const std::filesystem:
 checkpoint::checkpoint(const std::filesystem::path& directory) : directory_(directory.string()) {
   const std::filesystem::path single = directory / "model.safetensors";
   const std::filesystem::path index = directory / "model.safetensors.index.json";
-  if (std::filesystem::exists(single)) {
+  if (is_there(single)) {
     files_.emplace_back(single);
     for (const safetensors_entry& entry : files_[0].entries()) names_.emplace_back(entry.name, 0);
-  } else if (std::filesystem::exists(index)) {
+  } else if (is_there(index)) {
     open_index(index);
   } else {
     throw environment_error(directory_ +

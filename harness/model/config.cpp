@@ -455,8 +455,7 @@ model_config read_model_config(const std::filesystem::path& directory) {
   const std::filesystem::path generation = directory / "generation_config.json";
   model_config m = parse_model_config(
       read_file(directory / "config.json", config_limit),
-      std::filesystem::exists(generation) ? read_file(generation, config_limit) : "",
-      directory.string());
+      is_there(generation) ? read_file(generation, config_limit) : "", directory.string());
   for (const std::string& sentence : {caution_of(m, directory), contradictions_of(m, directory)}) {
     if (!sentence.empty()) m.caution += (m.caution.empty() ? "" : "; ") + sentence;
   }

@@ -22,7 +22,7 @@ std::string read_text(const std::filesystem::path& path) {
 }
 
 std::string read_if_present(const std::filesystem::path& path) {
-  return std::filesystem::exists(path) ? read_text(path) : std::string();
+  return is_there(path) ? read_text(path) : std::string();
 }
 
 void encode_plain(const tokenizer_parts& parts, std::string_view text,
@@ -54,7 +54,7 @@ void cut_added(const tokenizer_parts& parts, const added_token_matcher& matcher,
 
 tokenizer tokenizer::load(const std::filesystem::path& directory) {
   const std::string config = read_if_present(directory / "tokenizer_config.json");
-  if (std::filesystem::exists(directory / "tokenizer.json")) {
+  if (is_there(directory / "tokenizer.json")) {
     return parse(read_file(directory / "tokenizer.json", tokenizer_limit), config,
                  directory.string());
   }

@@ -45,13 +45,18 @@ std::vector<double> read_counts(const std::string& text, const std::string& sour
   return counts;
 }
 
-// The parameter `frequencies`: the word flat, the counts themselves, or a file of them.
+// The parameter `frequencies`: the word flat, the counts themselves, or file:PATH with them.
 std::vector<double> counts_of(const std::string& given, std::int32_t vocabulary) {
   if (given == "flat") return std::vector<double>(static_cast<std::size_t>(vocabulary), 1.0);
   if (given.find_first_not_of("0123456789,. ") == std::string::npos && !given.empty()) {
     return read_counts(given, "the list", vocabulary);
   }
-  return read_counts(read_file(given, std::size_t{1} << 26), given, vocabulary);
+  if (!given.starts_with("file:")) {
+    throw usage_error("pc_sampler: frequencies takes flat, file:PATH or counts with commas, not '" +
+                      given + "'");
+  }
+  const std::string file = given.substr(5);
+  return read_counts(read_file(file, std::size_t{1} << 26), file, vocabulary);
 }
 
 // -ln(f + 1e-9) with f = count / tokens of the corpus; a token that was not seen counts as one.
@@ -144,11 +149,11 @@ method_info info() {
   m.parameters = {
       real_spec("lambda", 0.25, 0, 100, "place i of a block weighs exp(-lambda i)", code),
       real_spec("alpha", 10.0, 0, 1e6, "upper limit of -p ln f", code),
-      text_spec(
-          "frequencies", "flat",
-          "how often a corpus has each token: a file of counts in the order of token ids, the "
-          "counts with commas, or flat",
-          code),
+      text_spec("frequencies", "flat",
+                "how often a corpus has each token, in the order of token ids: file:PATH, the "
+                "counts with "
+                "commas, or flat",
+                code),
       real_spec("corpus_tokens", 0.0, 0, 1e18, "tokens of that corpus; 0: the sum of the counts",
                 code)};
   append(m.parameters, schedule_parameters());

@@ -373,6 +373,50 @@ class Files(unittest.TestCase):
             code, _, error = said(good, "--published", toml + "x")
             self.assertEqual(code, 2)
 
+    def test_output_that_is_lost_is_exit_code_3_and_a_pipe_is_no_input(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = os.path.join(folder, "pipe")
+            os.mkfifo(pipe)
+            os.mkfifo(pipe + ".csv")
+            rows = support.fixture("decode")
+            page = os.path.join(folder, "page.json")
+            with open(page, "w", encoding="utf-8") as out:
+                json.dump(support.page_data(rows), out)
+            figure = ["-o", os.path.join(folder, "figure")]
+            for full, words, code in ((True, ["throughput.py", rows, *figure], 3),
+                                      (True, ["report.py", page, *figure], 3),
+                                      (False, ["throughput.py", pipe, *figure], 2),
+                                      (False, ["report.py", pipe, *figure], 2),
+                                      (False, ["trace_compare.py", pipe, pipe], 1),
+                                      (False, ["nsight.py", pipe, "--nsys", pipe, *figure], 1),
+                                      (False, ["nsight.py", rows, "--nsys", pipe, *figure], 1),
+                                      (False, ["nsight.py", rows, "--ncu", pipe + ".csv", *figure], 1)):
+                with open("/dev/full" if full else os.devnull, "w", encoding="utf-8") as out:
+                    done = subprocess.run([sys.executable, os.path.join(support.PLOTS, words[0]),
+                                           *words[1:]], stdout=out, stderr=subprocess.PIPE, text=True,
+                                          timeout=120, check=False)
+                self.assertEqual(done.returncode, code, f"{words}: {done.stderr}")
+                self.assertNotIn("Traceback", done.stderr)
+
+    def test_no_text_of_a_row_commands_a_terminal_or_a_viewer(self):
+        bad = "a\x1b]0;title\x07\x1b[2Jb"
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "rows.jsonl")
+            with open(support.fixture("decode"), encoding="utf-8") as text, \
+                    open(path, "w", encoding="utf-8") as out:
+                for line in text:
+                    row = json.loads(line)
+                    row["label"] = row["title"] = row["model"]["name"] = bad
+                    out.write(json.dumps(row) + "\n")
+            output = os.path.join(folder, "figure")
+            done = subprocess.run([sys.executable, os.path.join(support.PLOTS, "throughput.py"), path,
+                                   "-o", output], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with open(output + ".svg", encoding="utf-8") as svg:
+                said = done.stdout + done.stderr + svg.read()
+        self.assertNotIn("\x1b", said)
+        self.assertNotIn("\x07", said)
+
     def test_a_user_style_changes_nothing(self):
         import matplotlib
         common.style()

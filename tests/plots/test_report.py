@@ -198,6 +198,23 @@ class Odd(Case):
         self.assertEqual(checker.tags.count("img"), 0)
         self.assertEqual(page.count(report.asset("style.css")), 1)
 
+    def test_no_text_commands_what_shows_the_page(self):
+        bad = "a\x1b]0;title\x07\x1b[2J\u202eb\x9b31m"
+
+        def change(row):
+            row["label"] = row["title"] = row["reason"] = bad
+            row["model"]["name"] = row["workload"]["family"] = bad
+            for probe in row.get("probes", {}).values():
+                for token in list(probe["text"])[:5]:
+                    probe["text"][token] = bad
+
+        page = page_of(self.made("traces", change=change))
+        # C0 but newline and tab, DEL, C1 and the marks of direction, by their numbers.
+        odd = {*range(9), *range(11, 32), *range(127, 160), 0x200e, 0x200f, *range(0x202a, 0x202f),
+               *range(0x2066, 0x206a)}
+        self.assertEqual({ord(c) for c in page} & odd, set())
+        self.assertIn("a\\u001b]0;title\\u0007\\u001b[2J\\u202eb\\u009b31m", page)
+
     def test_commands_come_from_the_run_or_from_the_experiment_file(self):
         folder = self.made("traces")
         self.assertIn("The experiment file is not among those here", page_of(folder))

@@ -105,6 +105,27 @@ class Program(unittest.TestCase):
         self.assertIn("lm-eval 0.4.8", done.stdout)
         values = [line["value"] for line in support.read_lines(self.path("later.jsonl"))]
         self.assertAlmostEqual(sum(values) / len(values), there["score"]["mean"])
+        # The row stands there once more with the score that the run with Python gave the same answers;
+        # tables take the last row of a point, and a second time there is nothing to add.
+        rows = support.read_lines(self.path("rows", "rows.jsonl"))
+        before, later = [r for r in rows if r["point_id"] == row["point_id"]][-2:]
+        self.assertEqual(before, row)
+        later = {**later, "score": dict(later["score"])}
+        scored_at = later["score"].pop("scored_at")
+        self.assertGreater(scored_at, row["finished_at"][:10])
+        self.assertEqual(later["score"], there["score"])
+        self.assertEqual((later["verdict"], later["reason"]), (there["verdict"], there["reason"]))
+        rest = ("score", "verdict", "reason", "items")
+        self.assertEqual({k: v for k, v in later.items() if k not in rest},
+                         {k: v for k, v in row.items() if k not in rest})
+        table = self.run_program("table", "rows", "--format", "csv")
+        self.assertIn("PASS", table.stdout)
+        self.assertNotIn("NOT_VERIFIED", table.stdout)
+        self.run_program("score", command.group(1))
+        self.assertEqual(support.read_lines(self.path("rows", "rows.jsonl")), rows)
+        # A run that goes on takes the point as measured.
+        done = self.run_program("run", "e.toml", "--no-progress", "-o", "rows")
+        self.assertIn("1 had a row already", done.stdout + done.stderr)
 
     def test_a_choice_by_likelihood_is_lm_evals_choice(self):
         rows = [{"goal": "Open a bag", "sol1": "pull it", "sol2": "eat the moon with a very long spoon"},

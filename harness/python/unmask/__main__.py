@@ -4,11 +4,9 @@
 Each is a module with main(arguments) -> exit code, imported only when it is called."""
 
 import importlib
-import os
 import sys
 
-from unmask.errors import UserError
-from unmask.text import shown
+from unmask.ending import ended, tell
 
 # Command: (module, one line of help).
 COMMANDS = {
@@ -26,11 +24,6 @@ COMMANDS = {
     "score": ("unmask.score", "score sample files with the benchmarks' own libraries"),
     "chat": ("unmask.chat", "render conversations with a checkpoint's own chat template"),
 }
-
-
-def tell(sentence):
-    """Writes one sentence to standard error."""
-    print(f"unmask: {shown(sentence)}", file=sys.stderr)
 
 
 def call(arguments):
@@ -56,25 +49,7 @@ def call(arguments):
 
 def main(arguments):
     """Runs a command; errors become a sentence and an exit code, and so does output that is lost."""
-    try:
-        code = call(arguments)
-        sys.stdout.flush()
-        return code
-    except UserError as problem:
-        tell(problem)
-        return problem.code
-    except BrokenPipeError:  # the reader has seen enough
-        drop_output()
-        return 1
-    except OSError as problem:
-        tell(f"{problem.filename or 'standard output'}: {problem.strerror}")
-        drop_output()
-        return 3
-
-
-def drop_output():
-    """Gives up what standard output still holds, so that the interpreter does not write it again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return ended(lambda: call(arguments))
 
 
 def run():

@@ -14,6 +14,7 @@ import json
 import lzma
 import os
 import pathlib
+import shutil
 import re
 import tarfile
 import zlib
@@ -209,8 +210,18 @@ def _check_sums(archive, folder, sums):
 def unpack(archive, into):
     """Unpacks a bundle into the folder `into`, which must not be there, and checks every hash.
     Returns the folder of its files. EnvironmentFault names the file that is missing, changed, not
-    listed, or nothing that a bundle holds."""
+    listed, or nothing that a bundle holds; of a bundle that is refused nothing stays."""
     into = pathlib.Path(into)
+    there = os.path.lexists(into)
+    try:
+        return _unpacked(archive, into)
+    except BaseException:
+        if not there:
+            shutil.rmtree(into, ignore_errors=True)
+        raise
+
+
+def _unpacked(archive, into):
     if not os.path.lexists(archive):
         raise EnvironmentFault(f"there is no bundle {archive}")
     with opened(archive) as packed_file:

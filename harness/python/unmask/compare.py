@@ -15,7 +15,7 @@ import statistics
 from scipy import special
 
 from unmask import estimates, intervals, rows as results, tables
-from unmask.errors import UserError
+from unmask.errors import EnvironmentFault, UserError
 from unmask.estimates import estimate_text
 from unmask.names import number_text
 from unmask.rows import circumstance, is_reportable, number_setting, row_name, setting
@@ -262,6 +262,9 @@ def compare_paths(before, after, with_speed=True):
     old, new = _places(before), _places(after)
     if not set(old) & set(new):
         raise UserError(f"{before} and {after} have no rows at the same place")
+    for path, places in ((before, old), (after, new)):
+        if not any(places.values()):
+            raise EnvironmentFault(f"{path} holds no result rows; there is nothing to compare")
     result = Comparison(with_speed=with_speed)
     for place, found in old.items():
         if place in new:

@@ -6,7 +6,8 @@ import functools
 import os
 import tomllib
 
-from unmask.errors import UserError
+from unmask.errors import EnvironmentFault, UserError
+from unmask.files import opened
 from unmask.names import find_known
 
 # What a scale says of itself; everything else it lays over the shared part of its file.
@@ -35,9 +36,9 @@ def experiments_folder(given):
 def read_toml(path, what="experiment"):
     """Reads a TOML file; UserError that names it where it cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             return tomllib.load(file)
-    except OSError:
+    except (OSError, EnvironmentFault):
         raise UserError(f"cannot read the {what} {path}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise UserError(f"{path}: {problem}") from None

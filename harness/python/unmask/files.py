@@ -2,6 +2,7 @@
 """Files: regular ones read whole within a limit, and written whole or not at all."""
 
 import contextlib
+import io
 import os
 import pathlib
 import stat
@@ -23,6 +24,13 @@ def opened(path):
         raise EnvironmentFault(f"{path}: not a regular file")
     with os.fdopen(descriptor, "rb") as file:
         yield file
+
+
+@contextlib.contextmanager
+def opened_text(path, errors="strict"):
+    """Opens a regular file to be read as UTF-8."""
+    with opened(path) as file, io.TextIOWrapper(file, "utf-8", errors) as text:
+        yield text
 
 
 def read_bytes(path, limit):

@@ -13,6 +13,7 @@ import tempfile
 from unmask import estimates, experiments, layout, options, rows as results, runs, tables
 from unmask.errors import EnvironmentFault, UserError
 from unmask.figures import figure_data
+from unmask.files import opened, opened_text
 from unmask.rows import RUN_KEYS, circumstance, is_reportable, is_synthetic, row_name, setting
 from unmask.tables import Cell, count_cell, estimate_cell, number_cell
 from unmask.verdicts import tone
@@ -159,7 +160,7 @@ def _section(run, path, folder):
 
 def _read_json(path):
     try:
-        with open(path, encoding="utf-8") as file:
+        with opened_text(path) as file:
             return json.load(file)
     except (ValueError, RecursionError):
         raise UserError(f"{path}: not JSON") from None
@@ -187,7 +188,7 @@ def campaign_table(path):
     """What a campaign's log says: the last line of each artifact and scale, the time of all. Lines with
     `claims` tell of a few points that were measured once more: their time counts, no more."""
     last = {}
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with opened_text(path, "replace") as file:
         for line in file:
             try:
                 entry = json.loads(line)
@@ -218,7 +219,7 @@ def _files_below(path):
 
 def _holds_rows(path):
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             first = json.loads(file.readline(64 << 20))
     except (ValueError, RecursionError):
         return False
@@ -235,7 +236,7 @@ def _runs_of(path, folder):
         if name.endswith(".jsonl") and not name.startswith("samples_") and _holds_rows(file):
             run = runs.Run(os.path.relpath(file, path), results.read_latest(file))
             found.append((file, runs.origin(run, os.path.dirname(file), folder)))
-    if not found and os.path.isfile(os.path.join(path, results.ARCHIVE)):
+    if not found and os.path.exists(os.path.join(path, results.ARCHIVE)):
         found = [(os.path.join(path, run.place), run) for run in runs.runs_below(path, folder)]
     return found
 

@@ -8,11 +8,11 @@ import gc
 import io
 import json
 import os
-import stat
 import sys
 import tarfile
 
 from unmask.errors import EnvironmentFault, UserError
+from unmask.files import opened
 from unmask.names import unknown_name, value_text
 
 SCHEMA_MAJOR = 1
@@ -37,6 +37,22 @@ NEEDED = {"run_id": str, "point_id": str, "title": str, "position": int, "model"
 NEEDED_BELOW = {"model": {"name": str, "hash": str, "parameters": int, "weights": str},
                 "workload": {"family": str, "hash": str, "items": int},
                 "samples": {"seconds": list, "warmup_seconds": list, "stop": str}}
+# Values that readers rely on where a row has them, as a small schema: a tuple of types, [of each value],
+# or {of each member}; "name?" may be missing, "*" is every member. row.schema.json says what they mean.
+TEXT, NUMBER, MAYBE, FLAG = (str,), (int, float), (int, float, type(None)), (bool,)
+SCALARS = {"*": (str, int, float, bool, type(None))}
+PHASE = {"phase": TEXT, "container": FLAG, "own_seconds": NUMBER, "flops": MAYBE, "bytes": MAYBE,
+         "provenance": TEXT, "device_seconds?": MAYBE}
+SHAPES = {"params": SCALARS, "serve": SCALARS, "answers_hash": TEXT, "measured_by": TEXT,
+          "calibration": (dict,), "metric_samples": {"*": [MAYBE]},
+          "experiment": {"*": TEXT}, "provenance": {"*": TEXT},
+          "probes": {"phases?": {"phases?": [PHASE], "kernels?": [{"*": (str, int, float, bool, type(None))}]},
+                     "*": (dict,)},
+          "samples": {"half_width?": MAYBE, "seconds": [MAYBE], "warmup_seconds": [MAYBE]},
+          "items": {"id": [TEXT], "seconds": [[MAYBE]], "output_tokens": [MAYBE], "exact": [FLAG],
+                    "answer_hash": [TEXT], "score": [MAYBE]},
+          "workload": {"benchmark?": (dict,)}, "model": {"caution?": TEXT}}
+LARGEST_NUMBER = 1e100  # nothing that is counted or timed comes near, and squares stay finite
 ITEM_LISTS = ("id", "score", "exact", "output_tokens", "seconds", "answer_hash")
 
 
@@ -48,7 +64,29 @@ NUMBERS = {int, float, type(None)}
 
 
 def _are_numbers_or_null(values):
-    return set(map(type, values)) <= NUMBERS
+    return set(map(type, values)) <= NUMBERS and all(
+        v is None or abs(v) <= LARGEST_NUMBER for v in values)
+
+
+def _misfit(value, shape, name):
+    """Names the first place of a value that is not of a shape; "" where it fits."""
+    if isinstance(shape, tuple):
+        fits = isinstance(value, shape) and (bool in shape or not isinstance(value, bool))
+        if fits and isinstance(value, (int, float)) and not abs(value) <= LARGEST_NUMBER:
+            return f"`{name}` is larger than anything that is measured"
+        return "" if fits else f"`{name}` is of another type"
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            return f"`{name}` is no list"
+        return next(filter(None, (_misfit(v, shape[0], name) for v in value)), "")
+    if not isinstance(value, dict):
+        return f"`{name}` is no object"
+    named = {key.rstrip("?"): of for key, of in shape.items()}
+    lacking = [key for key in shape if key[-1] not in "?*" and key not in value]
+    if lacking:
+        return f"`{name}.{lacking[0]}` is missing"
+    of_each = ((key, named.get(key, named.get("*"))) for key in value)
+    return next(filter(None, (_misfit(value[k], of, f"{name}.{k}") for k, of in of_each if of)), "")
 
 
 def _problem_of(row):
@@ -73,7 +111,9 @@ def _problem_of(row):
         return "samples are no lists of numbers"
     if any(_is(row[key], type(other)) is False for key, other in RUN_KEYS.items() if key in row):
         return "a key of [run] is of another type"
-    return _problem_of_score(row) or _problem_of_items(row.get("items"))
+    shapes = ((name, row[name]) for name in SHAPES if name in row)
+    return (next(filter(None, (_misfit(value, SHAPES[name], name) for name, value in shapes)), "")
+            or _problem_of_score(row) or _problem_of_items(row.get("items")))
 
 
 def _problem_of_score(row):
@@ -167,13 +207,22 @@ def _read_into(rows, stream, name):
 
 
 def _rows_of_file(path):
-    kind = os.stat(path)
-    if not stat.S_ISREG(kind.st_mode):
-        raise EnvironmentFault(f"{path}: not a regular file")
-    if kind.st_size > LARGEST_FILE:
-        raise EnvironmentFault(f"{path}: larger than {LARGEST_FILE >> 30} GB")
-    with open(path, "rb") as stream:
+    with opened(path) as stream:
+        if os.fstat(stream.fileno()).st_size > LARGEST_FILE:
+            raise EnvironmentFault(f"{path}: larger than {LARGEST_FILE >> 30} GB")
         return _read_lines(stream, str(path))
+
+
+def rows_with_lines(path):
+    """Reads the rows of a file with the line that each was read of; what is no row is passed over."""
+    with opened(path) as stream:
+        for number, line in enumerate(stream, 1):
+            text = line.decode("utf-8", "replace").rstrip("\n")
+            try:
+                if text.strip():
+                    yield parse_row(text, f"{path}:{number}"), text
+            except ValueError:
+                continue
 
 
 def row_files(folder):
@@ -228,7 +277,7 @@ def places_below(path, wanted=lambda place: True, archive=ARCHIVE):
 def _rows_of_archive(path, wanted):
     found, size = {}, 0
     try:
-        with tarfile.open(path, "r:xz") as archive:
+        with opened(path) as file, tarfile.open(fileobj=file, mode="r:xz") as archive:
             for member in archive:
                 if not member.isreg() or os.path.basename(member.name) != "rows.jsonl":
                     continue

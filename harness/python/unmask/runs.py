@@ -9,6 +9,7 @@ import re
 
 from unmask import experiments, rows
 from unmask.errors import UserError
+from unmask.files import opened_text
 
 MANIFEST = "run.json"
 LARGEST_MANIFEST = 64 << 20
@@ -56,7 +57,7 @@ def read_manifest(path):
     try:
         if os.path.getsize(path) > LARGEST_MANIFEST:
             raise ValueError("it is too large")
-        with open(path, encoding="utf-8") as file:
+        with opened_text(path) as file:
             plan = json.load(file)
         if not isinstance(plan, dict):
             raise ValueError("it is no JSON object")

@@ -206,6 +206,9 @@ def paired_report(rows, margins, base, form):
     if not margins[0] > 0 or not margins[1] > 0:
         raise UserError("--margin and --score-margin must be above 0")
     lines, effects = paired_comparison(rows, margins, base), main_effects(rows, margins)
+    if not lines and not effects:
+        raise UserError("no row stands beside a base: settings of a method are held against its own "
+                        "first, other methods against the one that --base names")
     if form == "json":
         return tables.json_text(paired_json(lines, effects, margins))
     return tables.render(paired_tables(lines, effects, margins), form)

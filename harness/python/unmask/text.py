@@ -12,6 +12,15 @@ def shown(text):
     return COMMANDS.sub(written_out, str(text))
 
 
+def shown_all(value):
+    """A JSON value with every text in it, names of members too, as shown() has it."""
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, list):
+        return [shown_all(v) for v in value]
+    return {shown(k): shown_all(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
 def written_out(sign):
     """A control character as \\uXXXX, half a surrogate pair as the replacement character."""
     code = ord(sign[0])

@@ -79,7 +79,7 @@ class Planted(support.Case):
 
 class NoRegularFile(support.Case):
     def test_pipes_devices_and_folders_end_at_once(self):
-        for kind in ("pipe", "device", "folder"):
+        for kind in ("pipe", "device", "folder", "lost"):
             place = self.folder / kind
             place.mkdir()
 
@@ -90,28 +90,39 @@ class NoRegularFile(support.Case):
                     os.mkfifo(path)
                 elif kind == "device":
                     os.symlink("/dev/zero", path)
+                elif kind == "lost":
+                    os.symlink(place / "nothing", path)
                 else:
                     path.mkdir()
                 return path
 
             model = place / "model"
             shutil.copytree(support.SOURCE / "experiments/models/tiny-sdar", model)
-            for part in ("config.json", "model.safetensors", "tokenizer.json"):
-                if not (model / part).exists():
-                    continue
-                kept = (model / part).read_bytes()
-                (model / part).unlink()
-                odd(f"model/{part}")
-                done = program("generate", "--model", model, "-n", "8", "hi")
-                self.assertIn(done.returncode, (2, 3), f"{kind} {part}: {done.stderr}")
+            # Also what a checkpoint may lack: a file that is there is read or refused.
+            for part in ("config.json", "model.safetensors", "model-00001-of-00002.safetensors",
+                         "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json",
+                         "generation_config.json", "chat_template.jinja", "chat_template.json",
+                         "special_tokens_map.json"):
                 path = model / part
+                kept = path.read_bytes() if path.exists() else None
+                path.unlink(missing_ok=True)
+                odd(f"model/{part}")
+                done = program("generate", "--model", model, "-n", "32", "hi")
+                self.assertEqual(done.returncode, 3, f"{kind} {part}: {done.stderr}")
+                self.assertIn(part, done.stderr)
                 path.rmdir() if kind == "folder" else path.unlink()
-                path.write_bytes(kept)
+                if kept is not None:
+                    path.write_bytes(kept)
             experiment = odd("e.toml")
             for command in (["run", experiment], ["plan", experiment], ["run", "--from", odd("r.json")],
                             ["table", odd("rows.jsonl")], ["rerun", odd("b.tar")],
-                            ["merge", odd("m.jsonl"), "-o", place / "out.jsonl"]):
-                if kind == "folder" and command[0] in ("run", "table", "merge", "plan"):
+                            ["merge", odd("m.jsonl"), "-o", place / "out.jsonl"],
+                            ["report", odd("p/rows.jsonl").parent], ["table", place / "p"],
+                            ["compare", place / "p", place / "p"], ["claims", place / "p"],
+                            ["report", odd("a/rows.tar.xz").parent], ["claims", place / "a"],
+                            ["compare", place / "a", place / "a"],
+                            ["score", odd("s/samples_gsm8k_1.jsonl").parent]):
+                if kind == "folder" and command[0] not in ("rerun",):
                     continue  # a folder is something else to these
                 done = program(*command)
                 self.assertIn(done.returncode, (2, 3), f"{kind} {command}: {done.stderr}")
@@ -123,6 +134,41 @@ class NoRegularFile(support.Case):
             text = support.EXPERIMENT.replace("[run]", f'[run]\nimpose = "replay:{replay}"')
             self.assertNotEqual(program("run", self.write(f"{kind}/i.toml", text), "-o",
                                         place / "y").returncode, 0)
+
+
+class NamedFiles(support.Case):
+    def test_what_a_parameter_names_is_a_part_of_its_point(self):
+        text = (support.EXPERIMENT.replace("tiny-sdar", "tiny-llada").replace("block_diffusion", "pc_sampler")
+                .replace('[sweep]\n"params.threshold" = [0.6, 1.0]', 'params.frequencies = "file:counts"'))
+        self.write("e.toml", text)
+        for counts, measured in (("1 " * 1024, "1 of 1"), ("1 " * 1024, "0 of 1"),
+                                 ("1 " * 1023 + "9", "1 of 1")):
+            self.write("counts", counts)
+            done = program("run", "e.toml", "-o", "out", "--no-progress")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"{measured} points measured", done.stderr)
+        os.remove("counts")
+        done = program("run", "e.toml", "-o", "out", "--no-progress")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("counts: cannot open the file", done.stderr)
+
+
+class NothingThere(support.Case):
+    def test_where_there_are_no_rows_nothing_was_compared_or_judged(self):
+        os.mkdir("a")
+        os.mkdir("b")
+        self.write("c/rows.jsonl", support.line("x"))
+        for command in (["compare", "a", "b"], ["compare", "a", "a"], ["claims", "a"],
+                        ["table", "a", "--view", "paired"], ["report", "a"], ["crossover", "a"]):
+            done = program(*command)
+            self.assertIn(done.returncode, (2, 3), f"{command}: {done.stdout}")
+            self.assertEqual(done.stdout, "")
+
+    def test_only_is_of_folders(self):
+        self.write("e.toml", support.EXPERIMENT)
+        done = program("run", "e.toml", "--only", "x", "--dry-run")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--only", done.stderr)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import os
 import zipfile
 
 from unmask.errors import EnvironmentFault
+from unmask.files import opened
 
 
 class Files:
@@ -55,14 +56,14 @@ class Files:
 
     def _take(self, root, path):
         self._note(root, path)
-        with open(path, "rb") as file:
+        with opened(path) as file:
             content = file.read()
         return gzip.decompress(content) if path.endswith(".gz") else content
 
     def _note(self, root, path):
         name = os.path.relpath(path, root)
         if name not in self.read:
-            with open(path, "rb") as file:
+            with opened(path) as file:
                 self.read[name] = hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -9,6 +9,7 @@ import shlex
 from scipy import special
 
 from unmask import experiments
+from unmask.errors import EnvironmentFault
 from unmask.estimates import NOISY_HALF_WIDTH, estimate_text, is_modelled, short_number
 from unmask.intervals import Z95, mean
 from unmask.register.compare import PROMPTS
@@ -60,6 +61,8 @@ class Evidence:
         self.is_archive = os.path.isfile(os.path.join(results, archive))
         found = places_below(results, lambda place: place.count("/") <= 2, archive)
         self.places = {place: latest(rows) for place, rows in found.items() if rows}
+        if not self.places:
+            raise EnvironmentFault(f"{results} holds no result rows (PAPER/ARTIFACT/SCALE/rows.jsonl)")
 
 
 def needs_text(artifact, scale):

@@ -11,14 +11,16 @@ import re
 import sys
 
 from unmask import options as option_names
+from unmask.ending import tell
 from unmask.errors import UserError
-from unmask.score import official, scorers, workers
+from unmask.files import opened_text
+from unmask.score import joined, official, scorers, workers
 
 
 def read_samples(path):
     """The items of one file, each once though lm-eval writes a line for every filter."""
     items, seen = [], set()
-    with open(path, encoding="utf-8", errors="replace") as file:
+    with opened_text(path, "replace") as file:
         for number, text in enumerate(file, 1):
             if not text.strip():
                 continue
@@ -49,8 +51,8 @@ def read_line(line, where):
             "said": {"status": "scored" if line.get("scored") else
                      "undecided" if line.get("undecided") else "not_run",
                      "value": line.get("value"), "note": line.get("note", "")},
-            **{key: line.get(key) for key in ("doc_id", "item", "point_id", "benchmark", "style",
-                                              "scorer")}}
+            **{key: line.get(key) for key in ("doc_id", "item", "point_id", "run_id", "group",
+                                              "benchmark", "style", "scorer")}}
 
 
 def task_of_file(path):
@@ -128,7 +130,8 @@ def score_items(items, options):
 
     judged = iter(workers.judge_all(waiting, judge, options.workers,
                                     workers.Limits(cpu_seconds=options.seconds)))
-    return [{key: item[key] for key in ("file", "doc_id", "item", "point_id", "scorer")}
+    return [{key: item[key] for key in ("file", "doc_id", "item", "point_id", "run_id", "group",
+                                        "scorer")}
             | {"value": None, "extracted": "", "filters": [], "measures": {}}
             | (next(judged) if item["scorer"] in scorers.SCORERS else item["said"])
             | {"libraries": libraries.get(item["scorer"], {})} for item in items]
@@ -198,6 +201,9 @@ def main(arguments):
                         "ID/CONFIG; default: what the file says, else the first of the benchmark")
     parser.add_argument("-o", "--output", help="write one JSON line an item into this file")
     parser.add_argument("-q", "--quiet", action="store_true", help="print no summary")
+    parser.add_argument("--keep-rows", action="store_true",
+                        help="leave the rows of a run as they are; without it, and where the file says how "
+                        "to score, rows that wait for their scores are written once more with them")
     parser.add_argument("--workers", type=int, default=0, help="processes that judge; default: one a core")
     parser.add_argument("--seconds", type=float, default=20.0,
                         help="processor time for one item, beyond which it is undecided; default: 20")
@@ -210,4 +216,7 @@ def main(arguments):
                 out.write(json.dumps(result, ensure_ascii=False) + "\n")
     if not options.quiet:
         summarize(results, sys.stdout)
+    if not (options.keep_rows or options.benchmark or options.harness):
+        for file, number in joined.join(results).items():
+            tell(f"{number} row{'' if number == 1 else 's'} of {file} written once more, with the score")
     return 0
