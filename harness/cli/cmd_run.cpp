@@ -228,7 +228,7 @@ int print_forecasts(const std::vector<campaign_item>& items, const command_line&
     all.gpu_hours += sum.gpu_hours;
   }
   t.notes.push_back(
-      fmt::format("{} points, {} answers, {:.0f} hours of one {} by the cost model, which "
+      fmt::format("{} points, {} answers, {:.0f} hours of one {} by a roofline, which "
                   "is a prediction; forwards count a token each, so methods that decide "
                   "several at once take less",
                   all.points, all.answers, all.gpu_hours, device.name));

@@ -118,7 +118,7 @@ texts examples_of(const std::string& command) {
        {"profile tiny-llada -m fast_dllm --trace trace.json",
         "profile tiny-sdar --tool nsys --print-command"}},
       {"list", {"list methods", "list experiments"}},
-      {"show", {"show focus", "show cost --gpu h100"}},
+      {"show", {"show focus", "show format"}},
       {"doctor", {"doctor", "doctor --model experiments/models/tiny-llada"}},
       {"table", {"table runs/quickstart", "table runs/quickstart --format csv -o quickstart.csv"}},
       {"compare", {"compare runs/before runs/after"}},
