@@ -130,6 +130,7 @@ texts examples_of(const std::string& command) {
       {"bundle", {"bundle runs/quickstart -o quickstart.tar"}},
       {"rerun", {"rerun quickstart.tar"}},
       {"plan", {"plan experiments/focus/table_1.toml --scheduler slurm --shards 8 -o runs/focus"}},
+      {"probes", {"probes runs/probes"}},
       {"merge", {"merge runs/focus -o focus.jsonl"}},
       {"completion", {"completion bash", "completion zsh"}},
       {"man", {"man"}},
