@@ -42,9 +42,8 @@ json computed(const std::ostringstream& written) {
   const scratch_folder scratch;
   write_file(scratch.path() / "trace.jsonl", written.str());
   json results;
-  for (const auto& [name, text] : probe_results(scratch.path() / "trace.jsonl")) {
-    results[name] = json::parse(text);
-  }
+  const auto all = probe_results(scratch.path() / "trace.jsonl");
+  for (const auto& [name, text] : all) results[name] = json::parse(text);
   return results;
 }
 
@@ -713,10 +712,6 @@ TEST(probes, attention_follows_a_pattern_of_tiles) {
   both.expect_agreement();
 }
 
-std::string named_token(std::int32_t token) {
-  return "<" + std::to_string(token) + ">";
-}
-
 std::int64_t positions_in(const json& ranges) {
   std::int64_t n = 0;
   for (const json& r : ranges) n += r[1].get<std::int64_t>() - r[0].get<std::int64_t>();
@@ -784,7 +779,7 @@ TEST(probes, a_decode_trace_keeps_four_requests_and_names_their_tokens) {
   settings.names = {"decode_trace"};
   const auto model = tiny_model(sdar, reference_backend());
   probe_source source;
-  source.text = [](std::int32_t token) { return named_token(token); };
+  source.text = [](std::int32_t token) { return "<" + std::to_string(token) + ">"; };
   std::ostringstream written;
   probe_recorder recorder(settings, source, written);
   decode_closed(*model, "block_diffusion", {}, tiny_requests(6, 16), 1, "", &recorder);
@@ -794,7 +789,7 @@ TEST(probes, a_decode_trace_keeps_four_requests_and_names_their_tokens) {
   ASSERT_EQ(trace.at("decodes").size(), 4u);
   for (const json& step : trace.at("decodes")[3].at("steps")) {
     for (const std::int32_t token : step.at("token")) {
-      EXPECT_EQ(trace.at("text").at(std::to_string(token)), named_token(token));
+      EXPECT_EQ(trace.at("text").at(std::to_string(token)), source.text(token));
     }
   }
 }
